@@ -1,0 +1,44 @@
+// What an account is, and what may stand in one.
+
+import { randomInt } from 'node:crypto'
+import { z } from 'zod'
+
+const ALPHABET = '0123456789abcdefghijklmnopqrstuvwxyz'
+
+/**
+ * A subject identifier: `usr_` and 26 random characters (134 bits). It says nothing about the
+ * person or the time, and is never given to another.
+ */
+export function newAccountId(): string {
+  return `usr_${Array.from({ length: 26 }, () => ALPHABET[randomInt(36)]).join('')}`
+}
+
+/** Two spellings of one name fold to the same: compatibility forms, case, `ß` and `ss`. */
+export function foldUsername(username: string): string {
+  return username.normalize('NFKC').toUpperCase().toLowerCase().normalize('NFKC')
+}
+
+/** What an operator can say of an account. */
+export const profileSchema = z.strictObject({
+  username: z
+    .string()
+    .min(1)
+    .max(128)
+    .regex(/^[^\s\p{C}]+$/u, 'no spaces or control characters'),
+  name: z.string().trim().min(1).max(200).optional(),
+  email: z.email().max(254).optional(),
+  email_verified: z.boolean().default(false),
+  attributes: z.record(z.string(), z.json()).default({}),
+})
+
+export type Profile = z.output<typeof profileSchema>
+
+export interface Account extends Profile {
+  id: string
+  enabled: boolean
+  /** PHC string; absent: nobody can sign in with a password. */
+  password?: string
+  /** Epoch seconds. */
+  created: number
+  updated: number
+}

@@ -1,0 +1,39 @@
+// Passwords: argon2id as PHC strings (RFC 9106; OWASP's parameters).
+
+import { randomBytes } from 'node:crypto'
+import { hash, verify } from '@node-rs/argon2'
+
+/** Bytes. Longer ones are refused when set, and fail like any wrong one when tried (LG3). */
+export const SHORTEST_PASSWORD = 12
+export const LONGEST_PASSWORD = 1024
+
+const PARAMETERS = { memoryCost: 19_456, timeCost: 2, parallelism: 1 }
+const CURRENT = /^\$argon2id\$v=19\$m=(\d+),t=(\d+),p=\d+\$/
+
+/** What is wrong with a new password, as a key of the words; undefined when nothing is. */
+export function passwordProblem(password: string): 'too_short' | 'too_long' | undefined {
+  if (Buffer.byteLength(password) < SHORTEST_PASSWORD) return 'too_short'
+  if (Buffer.byteLength(password) > LONGEST_PASSWORD) return 'too_long'
+  return undefined
+}
+
+export function hashPassword(password: string): Promise<string> {
+  return hash(password.normalize('NFC'), PARAMETERS)
+}
+
+/** A password nobody has: what an unknown name is checked against, so that it takes as long. */
+let nobody: Promise<string> | undefined
+
+/** Takes the same time with no hash at all as with a wrong password (LG1). */
+export async function checkPassword(password: string, phc: string | undefined): Promise<boolean> {
+  nobody ??= hashPassword(randomBytes(24).toString('base64'))
+  const tooLong = Buffer.byteLength(password) > LONGEST_PASSWORD
+  const matches = await verify(phc ?? (await nobody), tooLong ? '' : password.normalize('NFC'))
+  return matches && phc !== undefined && !tooLong
+}
+
+/** True for a hash made with weaker parameters than today's: made anew at the next sign-in (LG2). */
+export function needsRehash(phc: string): boolean {
+  const [, memory, time] = CURRENT.exec(phc) ?? []
+  return Number(memory ?? 0) < PARAMETERS.memoryCost || Number(time ?? 0) < PARAMETERS.timeCost
+}

@@ -1,0 +1,142 @@
+// What may stand in the config folder, one schema a file. Types, defaults, validation and the
+// JSON Schema that editors use come from here; keys of clients are the RFC 7591 names, verbatim.
+
+import { z } from 'zod'
+import { redirectUriProblem } from './redirect-uris.ts'
+
+const UNITS = { s: 1, min: 60, h: 3600, d: 86_400 }
+
+/** `10 min`, `14 d`: read as seconds. */
+const duration = (fallback: string) =>
+  z
+    .string()
+    .regex(/^[1-9]\d{0,5} ?(s|min|h|d)$/, 'a duration is a number and a unit: 60 s, 10 min, 12 h, 14 d')
+    .default(fallback)
+    .transform(text => {
+      const unit = text.replace(/[\d ]/g, '') as keyof typeof UNITS
+      return Number.parseInt(text, 10) * UNITS[unit]
+    })
+
+const webUrl = z.url({ protocol: /^https?$/ })
+
+const scopeToken = z
+  .string()
+  .regex(/^[\x21\x23-\x5B\x5D-\x7E]+$/, 'a scope has no spaces, quotes or backslashes (RFC 6749 §3.3)')
+
+export const usherSchema = z.strictObject({
+  issuer: webUrl.optional().describe('The address of this service, as clients know it'),
+  listen: z
+    .strictObject({
+      host: z.string().min(1).optional().describe('Address to listen on'),
+      port: z.int().min(1).max(65_535).default(3000),
+    })
+    .prefault({}),
+  proxy: z
+    .array(z.union([z.ipv4(), z.ipv6(), z.cidrv4(), z.cidrv6()]))
+    .default([])
+    .describe('Addresses of the reverse proxies whose X-Forwarded-* headers are believed'),
+  store: z
+    .string()
+    .regex(/^sqlite:.+$/, 'a store is sqlite:PATH or sqlite::memory:')
+    .default('sqlite:data/usher.db'),
+  lifetimes: z
+    .strictObject({
+      code: duration('60 s'),
+      access_token: duration('10 min'),
+      id_token: duration('10 min'),
+      refresh_token_idle: duration('14 d'),
+      refresh_token: duration('90 d'),
+      session_idle: duration('12 h'),
+      session: duration('30 d'),
+      interaction: duration('15 min'),
+    })
+    .prefault({}),
+  id_token: z
+    .strictObject({
+      claims: z
+        .enum(['identity', 'minimal'])
+        .default('identity')
+        .describe('identity: the claims of the granted scopes, as in UserInfo; minimal: only sub'),
+    })
+    .prefault({}),
+  branding: z
+    .strictObject({
+      name: z.string().min(1).max(60).default('Usher').describe('Shown on every page'),
+    })
+    .prefault({}),
+})
+
+export const claimsSchema = z.strictObject({
+  claims: z.record(
+    z.string().min(1),
+    z.strictObject({
+      scope: scopeToken.describe('The scope that gives this claim'),
+      from: z
+        .string()
+        .regex(
+          /^(username|name|email|email_verified|updated_at|attributes\.\S+)$/,
+          'a claim comes from username, name, email, email_verified, updated_at or attributes.NAME',
+        )
+        .describe('The part of the account it comes from'),
+    }),
+  ),
+  scopes: z
+    .record(scopeToken, z.strictObject({ description: z.string().min(1).max(200) }))
+    .default({})
+    .describe('What the consent page says about a scope of yours'),
+})
+
+const redirectUri = z.string().superRefine((uri, ctx) => {
+  const problem = redirectUriProblem(uri)
+  if (problem) ctx.addIssue({ code: 'custom', message: problem })
+})
+
+const jwk = z.looseObject({ kty: z.string() })
+
+export const clientSchema = z.strictObject({
+  client_id: z
+    .string()
+    .regex(/^[\x21-\x7E]{1,255}$/, 'a client_id is 1 to 255 visible ASCII characters')
+    .refine(id => !/^usr_/.test(id), 'usr_ is how subjects begin; a client must not look like one'),
+  client_name: z.string().min(1).max(80),
+  client_uri: webUrl.optional(),
+  policy_uri: webUrl.optional(),
+  tos_uri: webUrl.optional(),
+  contacts: z.array(z.email()).optional(),
+  application_type: z.enum(['web', 'native']).default('web'),
+  redirect_uris: z.array(redirectUri).min(1),
+  post_logout_redirect_uris: z.array(redirectUri).default([]),
+  initiate_login_uri: webUrl.optional(),
+  token_endpoint_auth_method: z
+    .enum(['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'])
+    .default('client_secret_basic'),
+  client_secret_hashes: z
+    .array(z.string().regex(/^sha256:[\w-]{43}$/, 'make one with: npm run usher -- clients secret NAME'))
+    .optional()
+    .describe('Hashes of the secrets that are valid now; several while one is replaced'),
+  jwks: z.strictObject({ keys: z.array(jwk).min(1) }).optional(),
+  grant_types: z
+    .array(z.enum(['authorization_code', 'refresh_token']))
+    .default(['authorization_code', 'refresh_token']),
+  response_modes: z.array(z.enum(['query', 'form_post'])).default(['query', 'form_post']),
+  scope: z.string().min(1).optional().describe('The scopes it may ask for; absent: all'),
+  id_token_signed_response_alg: z.enum(['RS256', 'ES256', 'EdDSA']).default('RS256'),
+  default_max_age: z.int().min(0).optional(),
+  require_auth_time: z.boolean().optional(),
+  require_pushed_authorization_requests: z.boolean().optional(),
+  require_pkce: z
+    .boolean()
+    .default(true)
+    .describe('false exempts a confidential client that cannot do PKCE'),
+  consent: z
+    .enum(['explicit', 'implicit'])
+    .default('explicit')
+    .describe('implicit: an application of your own, people are not asked'),
+})
+
+export type UsherFile = z.output<typeof usherSchema>
+export type ClaimsFile = z.output<typeof claimsSchema>
+export type ClientMetadata = z.output<typeof clientSchema>
+export type Lifetimes = UsherFile['lifetimes']
+
+export const SCHEMAS = { usher: usherSchema, claims: claimsSchema, client: clientSchema }

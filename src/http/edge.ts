@@ -1,0 +1,89 @@
+// Who may speak to us, and as whom. The library builds every URL from the request's Host; here the
+// request is made to say what the issuer says, or it is refused. Nothing further in needs to think
+// about proxies (RFC 9700 §4.13).
+
+import type { IncomingMessage } from 'node:http'
+import { BlockList, isIPv6 } from 'node:net'
+import type { Middleware } from 'koa'
+
+export interface EdgeOptions {
+  issuer: string
+  /** Addresses and ranges of the proxies that are believed. */
+  proxy: string[]
+}
+
+/** Headers by which others claim to know better; ours are set after these are gone. */
+const CLAIMS = [
+  'forwarded',
+  'x-forwarded-for',
+  'x-forwarded-host',
+  'x-forwarded-port',
+  'x-forwarded-prefix',
+  'x-forwarded-proto',
+  'x-original-url',
+  'x-real-ip',
+  'x-rewrite-url',
+]
+
+export function edge({ issuer, proxy }: EdgeOptions): Middleware {
+  const { host, protocol } = new URL(issuer)
+  const scheme = protocol.slice(0, -1)
+  const trusted = trustedPeers(proxy)
+
+  return (ctx, next) => {
+    const { req } = ctx
+    const peer = addressOf(req.socket.remoteAddress)
+    const forwarded = trusted(peer)
+    const claimed = {
+      host: (forwarded && last(req.headers['x-forwarded-host'])) || req.headers.host,
+      scheme: (forwarded && last(req.headers['x-forwarded-proto'])) || 'http',
+    }
+    const ip = forwarded ? clientAddress(req, peer, trusted) : peer
+
+    for (const name of CLAIMS) delete req.headers[name]
+    Object.assign(req.headers, {
+      host,
+      'x-forwarded-proto': scheme,
+      'x-forwarded-for': ip,
+    })
+
+    if (claimed.host?.toLowerCase() !== host || hostHeaders(req) > 1) {
+      ctx.state.log.refused = 'host'
+      ctx.throw(421, `this service is at ${issuer}`)
+    }
+    if (claimed.scheme !== scheme) {
+      ctx.state.log.refused = forwarded ? 'scheme' : 'not from a proxy in usher.yaml'
+      ctx.throw(421, `this service is at ${issuer}, through its proxy`)
+    }
+    if (!req.url?.startsWith('/')) ctx.throw(400, 'the request line must be a path')
+    return next()
+  }
+}
+
+function trustedPeers(proxy: string[]): (address: string) => boolean {
+  const list = new BlockList()
+  for (const entry of proxy) {
+    const [address = '', bits] = entry.split('/')
+    const family = isIPv6(address) ? 'ipv6' : 'ipv4'
+    if (bits) list.addSubnet(address, Number(bits), family)
+    else list.addAddress(address, family)
+  }
+  return address => list.check(address, isIPv6(address) ? 'ipv6' : 'ipv4')
+}
+
+/** The nearest address that is not one of ours: whatever stands left of it anyone can have written. */
+function clientAddress(req: IncomingMessage, peer: string, trusted: (a: string) => boolean): string {
+  const hops = String(req.headers['x-forwarded-for'] ?? '')
+    .split(',')
+    .map(hop => addressOf(hop.trim()))
+    .filter(Boolean)
+  return hops.reverse().find(hop => !trusted(hop)) ?? hops.at(-1) ?? peer
+}
+
+const addressOf = (address = '') => address.replace(/^::ffff:(?=\d+\.)/, '')
+
+const last = (header: string | string[] | undefined) => String(header ?? '').split(',').at(-1)?.trim()
+
+function hostHeaders(req: IncomingMessage): number {
+  return req.rawHeaders.filter((name, i) => i % 2 === 0 && name.toLowerCase() === 'host').length
+}

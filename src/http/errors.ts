@@ -1,0 +1,81 @@
+// The last resort: whatever is thrown further in becomes an answer, a page for people and JSON for
+// programs. What the log says of it, neither of them sees.
+
+import { STATUS_CODES } from 'node:http'
+import type { Context, Middleware } from 'koa'
+import type { Logger } from 'pino'
+
+export interface ErrorAnswer {
+  /** An error code of the RFCs, or one of ours. */
+  error: string
+  error_description?: string
+}
+
+export interface ErrorOptions {
+  log: Logger
+  /** Renders the page for people. */
+  page: (ctx: Context, answer: ErrorAnswer) => void
+  /** Where an error code is explained to client developers. */
+  errorUri: (error: string) => string
+}
+
+/** Answers that are not the caller's to repeat at once. */
+const RETRY_AFTER = '1'
+
+export function errors({ log, page, errorUri }: ErrorOptions): Middleware {
+  return async (ctx, next) => {
+    try {
+      await next()
+      if (ctx.status === 404 && ctx.body == null) answerWith(ctx, 404, notFound)
+    } catch (thrown) {
+      const { status, answer } = judge(thrown)
+      if (status >= 500) log.error({ id: ctx.state.requestId, err: thrown }, 'request failed')
+      answerWith(ctx, status, answer)
+    }
+    if (ctx.status === 503) ctx.set('Retry-After', RETRY_AFTER)
+    if (isErrorBody(ctx.body)) {
+      ctx.state.log.error ??= ctx.body.error
+      const { requestId: request_id } = ctx.state
+      ctx.body = { ...ctx.body, error_uri: errorUri(ctx.body.error), request_id }
+    }
+  }
+
+  function answerWith(ctx: Context, status: number, answer: ErrorAnswer) {
+    ctx.status = status
+    ctx.set('Cache-Control', 'no-store')
+    if (prefersPage(ctx)) page(ctx, answer)
+    else ctx.body = answer
+    ctx.status = status
+  }
+}
+
+const notFound: ErrorAnswer = { error: 'not_found', error_description: 'there is nothing here' }
+
+/** People's browsers ask for HTML before anything else; programs do not, or take all. */
+export function prefersPage(ctx: Context): boolean {
+  return ctx.accepts('json', 'html') === 'html'
+}
+
+// Errors meant for the caller say so with `expose` (Koa's convention, and the library's).
+function judge(thrown: unknown): { status: number; answer: ErrorAnswer } {
+  const { status, expose, error, error_description, message } = Object(thrown)
+  if (!expose || !Number.isInteger(status)) {
+    return { status: 500, answer: { error: 'server_error' } }
+  }
+  return {
+    status,
+    answer: {
+      error: error ?? STATUS_CODES[status]?.toLowerCase().replaceAll(/[^a-z]+/g, '_') ?? 'error',
+      error_description: error_description ?? message,
+    },
+  }
+}
+
+function isErrorBody(body: unknown): body is ErrorAnswer {
+  return (
+    typeof body === 'object' &&
+    body !== null &&
+    Object.getPrototypeOf(body) === Object.prototype &&
+    typeof (body as ErrorAnswer).error === 'string'
+  )
+}

@@ -1,0 +1,67 @@
+// Forms of our own pages: reading them, and knowing that they are ours (AC2, CN3).
+
+import { createHmac, timingSafeEqual } from 'node:crypto'
+import type { Context } from 'koa'
+import readBody from 'raw-body'
+
+const LONGEST = 16 * 1024
+
+export class Form {
+  #fields: URLSearchParams
+
+  constructor(body: string) {
+    this.#fields = new URLSearchParams(body)
+  }
+
+  /** The one value of a field; empty when it is missing, 400 when it came twice. */
+  value(name: string): string {
+    const values = this.#fields.getAll(name)
+    if (values.length > 1) {
+      throw Object.assign(new Error(`${name} was sent twice`), { status: 400, expose: true })
+    }
+    return values[0] ?? ''
+  }
+
+  values(name: string): string[] {
+    return this.#fields.getAll(name)
+  }
+
+  toString(): string {
+    return this.#fields.toString()
+  }
+}
+
+/** The body of a POST; 415 when it is no form, 413 when it is longer than `limit` bytes. */
+export async function readForm(ctx: Context, limit = LONGEST): Promise<Form> {
+  if (!ctx.is('application/x-www-form-urlencoded')) ctx.throw(415, 'this takes a form')
+  const length = ctx.request.length
+  return new Form(await readBody(ctx.req, { limit, length, encoding: 'utf8' }))
+}
+
+export interface Csrf {
+  /** For a hidden field `csrf`; good for this subject only, and as long as it. */
+  token(subject: string): string
+  /** Throws 403 unless the form was sent from our own page and carries the token. */
+  check(ctx: Context, form: Form, subject: string): void
+}
+
+export function createCsrf(key: Uint8Array): Csrf {
+  const token = (subject: string) => createHmac('sha256', key).update(subject).digest('base64url')
+  return {
+    token,
+    check(ctx, form, subject) {
+      const expected = Buffer.from(token(subject))
+      const given = Buffer.from(form.value('csrf'))
+      const matches = given.length === expected.length && timingSafeEqual(given, expected)
+      if (!matches || !isOurs(ctx)) ctx.throw(403, 'this form was not sent from our page')
+    },
+  }
+}
+
+/** Browsers say where a request comes from: in `Sec-Fetch-Site`, older ones in `Origin`. */
+function isOurs(ctx: Context): boolean {
+  const site = ctx.get('Sec-Fetch-Site')
+  if (site) return site === 'same-origin'
+  const origin = ctx.get('Origin')
+  return !origin || origin === ctx.origin
+}

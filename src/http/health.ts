@@ -1,0 +1,34 @@
+// For whoever looks after the process: alive at all, and ready for requests.
+
+import type { Middleware } from 'koa'
+
+/** A probe that takes longer counts as failed; milliseconds. */
+const PROBE = 800
+
+export interface Readiness {
+  state: 'ready' | 'draining'
+  /** Touches the store; throws when it does not answer. */
+  probe: () => Promise<unknown>
+}
+
+export function health(readiness: Readiness): Middleware {
+  return async (ctx, next) => {
+    if (ctx.path !== '/livez' && ctx.path !== '/readyz') return next()
+    if (ctx.method !== 'GET' && ctx.method !== 'HEAD') return next()
+    ctx._matchedRoute = ctx.path
+    ctx.set('Cache-Control', 'no-store')
+    const status = ctx.path === '/livez' ? 'alive' : await probe(readiness)
+    ctx.status = status === 'alive' || status === 'ready' ? 200 : 503
+    ctx.body = { status }
+  }
+}
+
+async function probe({ state, probe }: Readiness): Promise<'ready' | 'draining' | 'degraded'> {
+  if (state === 'draining') return 'draining'
+  const { promise: late, reject } = Promise.withResolvers<never>()
+  const timer = setTimeout(() => reject(new Error('the store is slow')), PROBE)
+  return Promise.race([probe(), late])
+    .then(() => 'ready' as const)
+    .catch(() => 'degraded' as const)
+    .finally(() => clearTimeout(timer))
+}

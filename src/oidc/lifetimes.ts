@@ -1,0 +1,28 @@
+// How long the library keeps what it makes, in seconds. Operators set lifetimes; what depends on
+// them is derived here, so that they cannot contradict one another.
+
+import type { Configuration, RefreshToken, Session } from 'oidc-provider'
+import type { Lifetimes } from '../config/schema.ts'
+
+const now = () => Math.floor(Date.now() / 1000)
+
+export function lifetimes(set: Lifetimes): NonNullable<Configuration['ttl']> {
+  return {
+    AccessToken: set.access_token,
+    AuthorizationCode: set.code,
+    IdToken: set.id_token,
+    Interaction: set.interaction,
+    // Idle and absolute at once: rotation never reaches past the first token's end (ASVS 10.4.8).
+    RefreshToken: (_ctx, token: RefreshToken) =>
+      positive(Math.min(set.refresh_token_idle, (token.iiat ?? now()) + set.refresh_token - now())),
+    // A session nobody signed in to is worth no more than the page that made it.
+    Session: (_ctx, session: Session) =>
+      session.loginTs === undefined
+        ? set.interaction
+        : positive(Math.min(set.session_idle, session.loginTs + set.session - now())),
+    // Used as long as its session gives out tokens, and then as long as the last of them lives.
+    Grant: set.session + set.refresh_token + 3600,
+  }
+}
+
+const positive = (seconds: number) => Math.max(1, seconds)

@@ -1,0 +1,290 @@
+// Everything we tell the library, one decision a line. What is not said here is its default, on
+// purpose; test/unit/library.test.ts pins the defaults we rely on.
+
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
+import type { EventEmitter } from 'node:events'
+import { join } from 'node:path'
+import {
+  type Adapter as LibraryAdapter,
+  type ClientMetadata as LibraryClientMetadata,
+  type Client,
+  type Configuration,
+  errors,
+  type KoaContextWithOIDC,
+  Provider,
+} from 'oidc-provider'
+import { claimsOf } from '../accounts/claims.ts'
+import type { Logger } from 'pino'
+import type { Consents } from '../accounts/consents.ts'
+import type { Directory } from '../accounts/directory.ts'
+import { ConfigError, type Finding } from '../config/report.ts'
+import type { ClientMetadata } from '../config/schema.ts'
+import type { Settings } from '../config/settings.ts'
+import type { SigningKey } from '../keys/signing-keys.ts'
+import { createAdapter, type Protocol } from '../store/adapter.ts'
+import type { Records } from '../store/records.ts'
+import { deriveKey } from '../store/seal.ts'
+import { lifetimes } from './lifetimes.ts'
+import { ACCOUNT_CLIENT, createGrantLoader, createPolicy } from './policy.ts'
+
+export const ROUTES = {
+  authorization: '/api/oauth/authorize',
+  token: '/api/oauth/token',
+  userinfo: '/api/oauth/userinfo',
+  revocation: '/api/oauth/revoke',
+  introspection: '/api/oauth/introspect',
+  jwks: '/api/oauth/jwks',
+  pushed_authorization_request: '/api/oauth/par',
+  end_session: '/api/oauth/logout',
+}
+
+/** Pages the library has to show, made by `pages/`. */
+export interface LibraryPages {
+  error(ctx: KoaContextWithOIDC, out: { error: string; error_description?: string }): void
+  signOut(ctx: KoaContextWithOIDC, form: { action: string; xsrf: string; client?: Client }): void
+  signedOut(ctx: KoaContextWithOIDC, client?: Client): void
+}
+
+export interface Parts {
+  settings: Settings
+  secrets: Uint8Array[]
+  records: Records
+  directory: Directory
+  consents: Consents
+  keys: SigningKey[]
+  pages: LibraryPages
+  log: Logger
+}
+
+/** One for each configuration; a reload makes another (3 ms). */
+export function createProvider(parts: Parts): Provider {
+  const { settings, secrets, records, directory, consents, keys, pages, log } = parts
+  const { issuer, claims, scopes, development } = settings
+
+  const configuration: Configuration = {
+    adapter: createLibraryAdapter(records, settings),
+    clients: [...settings.clients.map(toLibrary), accountClient(issuer)],
+    jwks: { keys },
+    routes: ROUTES,
+    ttl: lifetimes(settings.lifetimes),
+    cookies: {
+      keys: secrets.map(secret => deriveKey(secret, 'cookies').toString('base64url')),
+      names: cookieNames(development),
+      long: { httpOnly: true, sameSite: 'lax', signed: true, secure: !development, path: '/' },
+      short: { httpOnly: true, sameSite: 'lax', signed: true, secure: !development },
+    },
+
+    responseTypes: ['code'],
+    pkce: { required: (_ctx, client) => client.require_pkce !== false },
+    clientAuthMethods: ['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'],
+    clientDefaults: { grant_types: ['authorization_code', 'refresh_token'] },
+    extraClientMetadata: { properties: ['client_secret_hashes', 'require_pkce', 'consent'] },
+    allowOmittingSingleRegisteredRedirectUri: false,
+    assertJwtClientAuthClaimsAndHeader: assertAssertion,
+    clientBasedCORS: (_ctx, origin, client) => corsOrigins(client).has(origin),
+    enabledJWA: {
+      idTokenSigningAlgValues: ['RS256', 'ES256', 'EdDSA'],
+      clientAuthSigningAlgValues: ['RS256', 'PS256', 'ES256', 'EdDSA'],
+      requestObjectSigningAlgValues: ['RS256', 'PS256', 'ES256', 'EdDSA'],
+    },
+
+    scopes: Object.keys(scopes),
+    claims: { openid: ['sub'], ...claimsByScope(claims) },
+    conformIdTokenClaims: settings.idTokenClaims === 'minimal',
+    findAccount: async (_ctx, id) => {
+      const account = await directory.findEnabled(id)
+      return account && { accountId: id, claims: () => ({ sub: id, ...claimsOf(account, claims) }) }
+    },
+
+    interactions: {
+      url: (_ctx, { uid }) => `/interaction/${uid}`,
+      policy: createPolicy(consents),
+    },
+    loadExistingGrant: createGrantLoader(records, consents),
+    // Tokens do not look the session up at every use; sign-out revokes its grants (store/sessions.ts).
+    expiresWithSession: () => false,
+    rotateRefreshToken: async ({ oidc }) => {
+      const { accountId, clientId } = oidc.entities.RefreshToken ?? {}
+      if (accountId && clientId) await consents.touch(accountId, clientId)
+      return true
+    },
+
+    renderError: (ctx, out) => pages.error(ctx, out),
+    features: {
+      devInteractions: { enabled: false },
+      dPoP: { enabled: false },
+      resourceIndicators: { enabled: false },
+      revocation: { enabled: true, allowedPolicy: mayRevoke },
+      introspection: {
+        enabled: true,
+        // Its own tokens, by a client that can prove who it is; of accounts that still exist (IN1–IN3).
+        allowedPolicy: async (_ctx, client, token) =>
+          client.tokenEndpointAuthMethod !== 'none' &&
+          token.clientId === client.clientId &&
+          (!('accountId' in token) || Boolean(await directory.findEnabled(String(token.accountId)))),
+      },
+      rpInitiatedLogout: {
+        enabled: true,
+        logoutSource: ctx => {
+          const { secret = '' } = (ctx.oidc.session?.state ?? {}) as { secret?: string }
+          const action = ctx.oidc.urlFor('end_session_confirm')
+          pages.signOut(ctx, { action, xsrf: secret, client: ctx.oidc.client })
+        },
+        postLogoutSuccessSource: ctx => pages.signedOut(ctx, ctx.oidc.client),
+      },
+    },
+  }
+
+  const provider = new Provider(issuer, configuration)
+  // What every request reads of scheme, host and address is what `http/edge.ts` put there.
+  provider.proxy = true
+  provider.Client.prototype.compareClientSecret = function (actual: string) {
+    return matchesHash(actual, this.client_secret_hashes)
+  }
+  // The library looks and then writes; the first write of an id decides instead (RFC 7523 §3).
+  provider.ReplayDetection.unique = async (iss: string, jti: string, exp: number) =>
+    records.save(
+      'ReplayDetection',
+      createHash('sha256').update(`${iss}\0${jti}`).digest('base64url'),
+      {},
+      { ttl: exp - Date.now() / 1000, version: 0 },
+    )
+  listen(provider, log)
+  return provider
+}
+
+/** What the library would find out at the first use of a client is found out now. */
+export async function checkClients(provider: Provider, settings: Settings): Promise<void> {
+  const findings: Finding[] = []
+  for (const { client_id } of settings.clients) {
+    await provider.Client.find(client_id).catch(error => {
+      const { error_description: message = String(error) } = error
+      findings.push({ file: join(settings.folder, 'clients'), key: client_id, message })
+    })
+  }
+  if (findings.length) throw new ConfigError(findings)
+}
+
+// Listeners must not throw, and what they are handed holds raw tokens: only names go on from here.
+function listen(provider: Provider, log: Logger) {
+  const note = (ctx: KoaContextWithOIDC, error: { error?: string; error_detail?: string }) => {
+    Object.assign(ctx.state.log, { error: error.error, detail: error.error_detail })
+  }
+  const emitter: EventEmitter = provider
+  for (const event of ERROR_EVENTS) emitter.on(event, note)
+  emitter.on('server_error', (ctx: KoaContextWithOIDC, err: Error) => {
+    log.error({ id: ctx.state.requestId, err }, 'request failed')
+  })
+  emitter.on('error', (err: Error) => log.error({ err }, 'request failed'))
+}
+
+const ERROR_EVENTS = [
+  'authorization.error',
+  'end_session.error',
+  'end_session_confirm.error',
+  'grant.error',
+  'introspection.error',
+  'pushed_authorization_request.error',
+  'revocation.error',
+  'userinfo.error',
+]
+
+function createLibraryAdapter(records: Records, { lifetimes }: Settings) {
+  const protocol: Protocol = {
+    pushedRequestRetention: 2 * lifetimes.interaction + 60,
+    request() {
+      const ctx = Provider.ctx
+      if (!ctx?.oidc) return undefined
+      const { oidc } = ctx
+      return {
+        key: ctx,
+        session: oidc.session as NonNullable<ReturnType<Protocol['request']>>['session'],
+        // Revoking an access token revokes that token alone; the library would take them all.
+        sparesGrant: oidc.route === 'revocation' && oidc.entities.AccessToken !== undefined,
+      }
+    },
+    alreadyUsed(model) {
+      if (model === 'Interaction') return new errors.SessionNotFound('interaction session not found')
+      if (model === 'PushedAuthorizationRequest') {
+        return new errors.InvalidRequestUri('request_uri is invalid, expired, or was already used')
+      }
+      return new errors.InvalidGrant('already used')
+    },
+  }
+  return createAdapter(records, protocol) as unknown as (name: string) => LibraryAdapter
+}
+
+/** `__Host-` and `__Secure-` bind a cookie to https (RFC 6265bis §4.1.3), which loopback http lacks. */
+export function cookieNames(development: boolean) {
+  const prefix = (wanted: string) => (development ? '' : wanted)
+  return {
+    session: `${prefix('__Host-')}usher_session`,
+    interaction: `${prefix('__Secure-')}usher_interaction`,
+    resume: `${prefix('__Secure-')}usher_resume`,
+  }
+}
+
+function toLibrary(client: ClientMetadata): LibraryClientMetadata {
+  return {
+    ...client,
+    response_types: ['code'],
+    // The library insists on a secret; this one is never compared (compareClientSecret above).
+    ...(client.client_secret_hashes && { client_secret: randomBytes(32).toString('base64url') }),
+  } as LibraryClientMetadata
+}
+
+/** Nobody redeems its codes: it exists to bring people through the sign-in page and back. */
+function accountClient(issuer: string): LibraryClientMetadata {
+  return {
+    client_id: ACCOUNT_CLIENT,
+    client_secret: randomBytes(32).toString('base64url'),
+    client_secret_hashes: [],
+    redirect_uris: [`${issuer}/account/signed-in`],
+    response_types: ['code'],
+    grant_types: ['authorization_code'],
+    scope: 'openid',
+    consent: 'implicit',
+  } as LibraryClientMetadata
+}
+
+function claimsByScope(claims: Settings['claims']): Record<string, string[]> {
+  const byScope: Record<string, string[]> = {}
+  for (const [claim, { scope }] of Object.entries(claims)) {
+    byScope[scope] = [...(byScope[scope] ?? (scope === 'openid' ? ['sub'] : [])), claim]
+  }
+  return byScope
+}
+
+// Browser applications call the token endpoint and UserInfo from the origins they live at.
+function corsOrigins(client: Client): Set<string> {
+  const origins = (client.redirectUris ?? []).map(uri => new URL(uri).origin)
+  return new Set(origins.filter(origin => origin !== 'null'))
+}
+
+/** RFC 7009 §2.1: another client's token is refused; a public client learns nothing of it. */
+function mayRevoke(_ctx: KoaContextWithOIDC, client: Client, token: { clientId?: string }) {
+  if (token.clientId === client.clientId) return true
+  if (client.tokenEndpointAuthMethod === 'none') return false
+  throw new errors.InvalidRequest('client is not authorized to revoke the presented token')
+}
+
+/** The audience is the issuer and nothing else (draft-ietf-oauth-rfc7523bis; CVE-2025-27370). */
+function assertAssertion(ctx: KoaContextWithOIDC, claims: { aud?: unknown; exp?: unknown }) {
+  if (claims.aud !== ctx.oidc.issuer) {
+    throw new errors.InvalidClientAuth({ detail: 'aud must be the issuer, as a single string' })
+  }
+  if (typeof claims.exp !== 'number' || claims.exp - Date.now() / 1000 > 600) {
+    throw new errors.InvalidClientAuth({ detail: 'exp must be at most ten minutes ahead' })
+  }
+}
+
+/** `sha256:BASE64URL` of a random secret: nothing to slow down where there is nothing to guess. */
+export function hashSecret(secret: string): string {
+  return `sha256:${createHash('sha256').update(secret).digest('base64url')}`
+}
+
+function matchesHash(actual: string, hashes: unknown): boolean {
+  const offered = Buffer.from(hashSecret(actual))
+  const known = Array.isArray(hashes) ? hashes.map(hash => Buffer.from(String(hash))) : []
+  return known.filter(hash => hash.length === offered.length && timingSafeEqual(hash, offered)).length > 0
+}

@@ -1,0 +1,143 @@
+// The account pages: who you are here, and what is connected to you.
+
+import { randomBytes } from 'node:crypto'
+import type { Context } from 'koa'
+import type { Account } from '../accounts/account.ts'
+import type { Consent, Consents } from '../accounts/consents.ts'
+import type { Directory } from '../accounts/directory.ts'
+import type { Settings } from '../config/settings.ts'
+import { type Csrf, readForm } from '../http/forms.ts'
+import { scopeWords } from './scope-words.ts'
+import type { Views } from './views.ts'
+
+export interface AccountParts {
+  settings: Settings
+  views: Views
+  csrf: Csrf
+  directory: Directory
+  consents: Consents
+  /** Who is signed in in this browser; undefined for nobody. */
+  session: (ctx: Context) => Promise<SignedIn | undefined>
+  /** The client through which people sign in for these pages. */
+  clientId: string
+  paths: { authorization: string; end_session: string }
+}
+
+export interface SignedIn {
+  uid: string
+  accountId: string
+  /** Epoch seconds of the sign-in. */
+  since: number
+}
+
+interface Person {
+  account: Account
+  session: SignedIn
+}
+
+/** Who changes something must have signed in within this time (AC1). */
+const FRESH = 15 * 60
+const HOME = '/account'
+const APPLICATIONS = '/account/applications'
+
+export function createAccountPages(parts: AccountParts) {
+  const { settings, views, csrf, directory, consents } = parts
+  const { t } = views
+
+  /** The person, or undefined when they were sent to sign in first. */
+  async function requirePerson(ctx: Context, fresh = Number.POSITIVE_INFINITY) {
+    const session = await parts.session(ctx)
+    const account = session && (await directory.findEnabled(session.accountId))
+    if (account && Date.now() / 1000 - session.since <= fresh) return { account, session }
+    const url = signInUrl(ctx.path, Number.isFinite(fresh) ? fresh : undefined)
+    if (ctx.method === 'GET' || ctx.method === 'HEAD') ctx.redirect(url)
+    else views.navigate(ctx, url)
+  }
+
+  function signInUrl(path: string, maxAge?: number): string {
+    const query = new URLSearchParams({
+      client_id: parts.clientId,
+      response_type: 'code',
+      scope: 'openid',
+      redirect_uri: `${settings.issuer}/account/signed-in`,
+      state: path,
+      // Nobody will redeem the code, so nobody needs the verifier.
+      code_challenge: randomBytes(32).toString('base64url'),
+      code_challenge_method: 'S256',
+      ...(maxAge !== undefined && { max_age: String(maxAge) }),
+    })
+    return `${parts.paths.authorization}?${query}`
+  }
+
+  const csrfSubject = ({ session }: Person) => `account ${session.uid}`
+
+  async function renderApplications(ctx: Context, person: Person, removed?: string) {
+    const list = await consents.list(person.account.id)
+    views.page(ctx, 'applications', {
+      person: person.account.username,
+      csrf: csrf.token(csrfSubject(person)),
+      applications: list.sort((a, b) => b.lastUsed - a.lastUsed).map(describe),
+      removed,
+    })
+  }
+
+  const nameOf = (clientId: string) =>
+    settings.clients.find(({ client_id }) => client_id === clientId)?.client_name
+
+  function describe({ client_id, scopes, since, lastUsed }: Consent) {
+    const client = settings.clients.find(client => client.client_id === client_id)
+    return {
+      client_id,
+      name: client?.client_name ?? client_id,
+      client_uri: client?.client_uri,
+      registered: Boolean(client),
+      scopes: scopes.map(scope => scopeWords(t, settings, scope)),
+      since: date(since),
+      lastUsed: date(lastUsed),
+    }
+  }
+
+  return {
+    async home(ctx: Context) {
+      const person = await requirePerson(ctx)
+      if (!person) return
+      const { username, name, email, email_verified } = person.account
+      const unverified = email_verified ? '' : ` (${t('account.unverified')})`
+      const facts = [
+        { label: t('account.username'), value: username },
+        { label: t('account.name'), value: name },
+        { label: t('account.email'), value: email && email + unverified },
+      ].filter(({ value }) => value)
+      views.page(ctx, 'account', { facts, person: username, signOut: parts.paths.end_session })
+    },
+
+    async applications(ctx: Context) {
+      const person = await requirePerson(ctx)
+      if (person) await renderApplications(ctx, person)
+    },
+
+    async removeApplication(ctx: Context) {
+      const form = await readForm(ctx)
+      const person = await requirePerson(ctx, FRESH)
+      if (!person) return
+      csrf.check(ctx, form, csrfSubject(person))
+      const clientId = form.value('client_id')
+      const had = await consents.find(person.account.id, clientId)
+      // Also when nothing is listed any more: twice removed is removed.
+      await consents.withdraw(person.account.id, clientId)
+      ctx.state.log.withdrawn = had?.client_id
+      await renderApplications(ctx, person, had && (nameOf(clientId) ?? clientId))
+    },
+
+    /** Back from signing in; `state` is ours, and leads nowhere else whoever wrote it. */
+    signedIn(ctx: Context) {
+      ctx.redirect(ctx.query.state === APPLICATIONS ? APPLICATIONS : HOME)
+    },
+  }
+}
+
+function date(seconds: number) {
+  const time = new Date(seconds * 1000)
+  const words = new Intl.DateTimeFormat('en', { dateStyle: 'long', timeZone: 'UTC' }).format(time)
+  return { iso: time.toISOString(), words }
+}

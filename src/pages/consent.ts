@@ -1,0 +1,93 @@
+// Consent: what an application asks for, in words, and the person's answer to it.
+
+import type { Context } from 'koa'
+import type { Consents } from '../accounts/consents.ts'
+import type { Directory } from '../accounts/directory.ts'
+import type { Settings } from '../config/settings.ts'
+import type { Csrf } from '../http/forms.ts'
+import { csrfSubject, type Interaction, type Screen } from './interaction.ts'
+import { scopeWords } from './scope-words.ts'
+import type { Views } from './views.ts'
+
+export interface ConsentParts {
+  settings: Settings
+  views: Views
+  csrf: Csrf
+  directory: Directory
+  consents: Consents
+}
+
+/** Without it there is no sign-in; everything else can be left out. */
+const REQUIRED = 'openid'
+const DAY = 24 * 3600
+
+export function createConsent(parts: ConsentParts): Screen {
+  const { settings, views, csrf, directory, consents } = parts
+  const { t } = views
+
+  async function render(ctx: Context, interaction: Interaction, withdrawn: boolean) {
+    const { scopes } = requestOf(interaction)
+    const person = interaction.accountId && (await directory.find(interaction.accountId))
+    const data = {
+      csrf: csrf.token(csrfSubject(interaction)),
+      client: clientOf(interaction),
+      host: hostOf(interaction.redirectUri),
+      person: person ? person.username : undefined,
+      scopes: scopes.map(name => ({
+        name,
+        words: scopeWords(t, settings, name),
+        required: name === REQUIRED,
+      })),
+      lifetime: lifetimeWords(scopes),
+      withdrawn,
+    }
+    views.page(ctx, 'consent', data, withdrawn ? 409 : 200)
+  }
+
+  const clientOf = ({ clientId }: Interaction) =>
+    settings.clients.find(({ client_id }) => client_id === clientId)
+
+  function lifetimeWords(scopes: string[]): string {
+    const { access_token, refresh_token } = settings.lifetimes
+    const days = String(Math.ceil(refresh_token / DAY))
+    const minutes = String(Math.ceil(access_token / 60))
+    return scopes.includes('offline_access')
+      ? t('consent.lifetime_offline', { days })
+      : t('consent.lifetime', { minutes })
+  }
+
+  return {
+    prompt: 'consent',
+    show: (ctx, interaction) => render(ctx, interaction, false),
+
+    // What was asked is what the interaction remembers; the form only says which of it is wanted.
+    async submit(ctx, interaction, form) {
+      const { scopes, version } = requestOf(interaction)
+      const { accountId, clientId } = interaction
+      if (form.value('decision') !== 'allow' || !accountId) return { error: 'access_denied' }
+
+      const wanted = form.values('scope')
+      const isAllowed = (scope: string) => scope === REQUIRED || wanted.includes(scope)
+      const decision = {
+        scopes: scopes.filter(isAllowed),
+        declined: scopes.filter(scope => !isAllowed(scope)),
+      }
+      if (await consents.decide(accountId, clientId, decision, version)) return { consent: {} }
+      await render(ctx, interaction, true)
+    },
+  }
+}
+
+function requestOf({ prompt: { details } }: Interaction): { scopes: string[]; version: number } {
+  const { requestedScopes, consentVersion } = details
+  if (!Array.isArray(requestedScopes) || typeof consentVersion !== 'number') {
+    throw new Error('the consent prompt says nothing of what is asked')
+  }
+  return { scopes: requestedScopes.map(String), version: consentVersion }
+}
+
+/** Where the answer goes, as people can read it: the host, or a native application's own scheme. */
+function hostOf(redirectUri: string): string {
+  const { host, protocol } = new URL(redirectUri)
+  return host || protocol.slice(0, -1)
+}

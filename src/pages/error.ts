@@ -1,0 +1,69 @@
+// The page for everything that goes wrong, and the one that explains error codes to developers.
+
+import type { Context } from 'koa'
+import type { ErrorAnswer } from '../http/errors.ts'
+import type { Views } from './views.ts'
+
+const CODES = [
+  'access_denied',
+  'consent_required',
+  'insufficient_scope',
+  'interaction_required',
+  'invalid_client',
+  'invalid_grant',
+  'invalid_redirect_uri',
+  'invalid_request',
+  'invalid_request_uri',
+  'invalid_scope',
+  'invalid_token',
+  'login_required',
+  'not_found',
+  'server_error',
+  'temporarily_unavailable',
+  'unauthorized_client',
+  'unsupported_grant_type',
+  'unsupported_response_mode',
+  'unsupported_response_type',
+]
+
+/** Title and text for people, by what happened. */
+function wordsFor(status: number, { error }: ErrorAnswer): { title: string; text: string } {
+  if (error === 'interaction_gone') return { title: 'interaction', text: 'interaction_text' }
+  if (status === 403) return { title: 'form', text: 'form_text' }
+  if (status === 404) return { title: 'not_found', text: 'not_found_text' }
+  if (status === 421) return { title: 'misdirected', text: 'request_text' }
+  if (status === 503) return { title: 'unavailable', text: 'unavailable_text' }
+  if (status >= 500) return { title: 'title', text: 'server_error_text' }
+  return { title: 'title', text: 'request_text' }
+}
+
+export function createErrorPages(views: Views, issuer: string) {
+  const errorUri = (error: string) =>
+    CODES.includes(error) ? `${issuer}/errors#${error}` : `${issuer}/errors`
+
+  return {
+    errorUri,
+
+    show(ctx: Context, answer: ErrorAnswer, client?: { client_name?: string; client_uri?: string }) {
+      const { status } = ctx
+      const { title, text } = wordsFor(status, answer)
+      const data = {
+        title: views.t(`error.${title}`),
+        text: views.t(`error.${text}`),
+        error: answer.error,
+        description: answer.error_description,
+        errorUri: errorUri(answer.error),
+        requestId: ctx.state.requestId,
+        account: `${issuer}/account`,
+        client: client?.client_uri ? client : undefined,
+        again: status >= 500 && ctx.method === 'GET',
+      }
+      ctx.state.log.error = answer.error
+      views.page(ctx, 'error', data, status)
+    },
+
+    explain(ctx: Context) {
+      views.page(ctx, 'errors', { codes: CODES })
+    },
+  }
+}

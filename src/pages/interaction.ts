@@ -1,0 +1,69 @@
+// The detours of an authorization request through our pages. Each prompt has a screen; this file
+// finds the one that is due, and lets nothing through that was not asked by the page itself.
+
+import type { Context } from 'koa'
+import { type Csrf, type Form, readForm } from '../http/forms.ts'
+import type { Views } from './views.ts'
+
+/** A pending detour, as the protocol's side knows it; nothing in it comes from the browser. */
+export interface Interaction {
+  uid: string
+  prompt: { name: string; details: Record<string, unknown> }
+  clientId: string
+  redirectUri: string
+  loginHint?: string
+  /** Who is signed in in this browser. */
+  accountId?: string
+}
+
+/** What a screen found out; `error` sends the person back to the application with it. */
+export interface Outcome {
+  login?: { accountId: string; amr: string[] }
+  consent?: Record<string, never>
+  error?: string
+  error_description?: string
+}
+
+export interface Interactions {
+  /** Throws 400 when it is over, expired, or belongs to another browser or person. */
+  read(ctx: Context): Promise<Interaction>
+  /** Where to send the person next. */
+  finish(ctx: Context, outcome: Outcome): Promise<string>
+}
+
+export interface Screen {
+  /** Name of the prompt it answers. */
+  prompt: string
+  show(ctx: Context, interaction: Interaction): Promise<void>
+  /** Undefined when it answered with a page of its own, to be tried again. */
+  submit(ctx: Context, interaction: Interaction, form: Form): Promise<Outcome | undefined>
+}
+
+export interface InteractionParts {
+  views: Views
+  csrf: Csrf
+  interactions: Interactions
+  screens: Screen[]
+}
+
+export function createInteractionPages({ views, csrf, interactions, screens }: InteractionParts) {
+  const screenOf = (ctx: Context, { prompt }: Interaction) =>
+    screens.find(screen => screen.prompt === prompt.name) ?? ctx.throw(400, 'interaction_gone')
+
+  return {
+    async show(ctx: Context) {
+      const interaction = await interactions.read(ctx)
+      await screenOf(ctx, interaction).show(ctx, interaction)
+    },
+
+    async submit(ctx: Context) {
+      const form = await readForm(ctx)
+      const interaction = await interactions.read(ctx)
+      csrf.check(ctx, form, csrfSubject(interaction))
+      const outcome = await screenOf(ctx, interaction).submit(ctx, interaction, form)
+      if (outcome) views.navigate(ctx, await interactions.finish(ctx, outcome))
+    },
+  }
+}
+
+export const csrfSubject = ({ uid }: Interaction) => `interaction ${uid}`

@@ -1,0 +1,17 @@
+// A scope as people read it: the operator's words, ours, or the claims it gives.
+
+import type { Settings } from '../config/settings.ts'
+import type { Translate } from './words.ts'
+
+export function scopeWords(
+  t: Translate,
+  { scopes, claims }: Pick<Settings, 'scopes' | 'claims'>,
+  name: string,
+): string {
+  const given = Object.keys(claims).filter(claim => claims[claim]?.scope === name)
+  return (
+    scopes[name]?.description ||
+    t(`scope.${name}`) ||
+    t('scope.other', { claims: given.map(claim => claim.replaceAll('_', ' ')).join(', ') || name })
+  )
+}

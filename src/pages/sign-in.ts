@@ -1,0 +1,44 @@
+// Sign-in: the one place where a password is checked.
+
+import type { Context } from 'koa'
+import type { Directory } from '../accounts/directory.ts'
+import type { ClientMetadata } from '../config/schema.ts'
+import type { Csrf } from '../http/forms.ts'
+import { csrfSubject, type Interaction, type Screen } from './interaction.ts'
+import type { Views } from './views.ts'
+
+export interface SignInParts {
+  views: Views
+  csrf: Csrf
+  directory: Directory
+  clients: Map<string, ClientMetadata>
+}
+
+export function createSignIn({ views, csrf, directory, clients }: SignInParts): Screen {
+  async function render(ctx: Context, interaction: Interaction, tried?: { username: string }) {
+    const current = interaction.accountId && (await directory.find(interaction.accountId))
+    const username = tried?.username ?? interaction.loginHint ?? (current ? current.username : '')
+    const data = {
+      csrf: csrf.token(csrfSubject(interaction)),
+      client: clients.get(interaction.clientId)?.client_name ?? views.t('account.title'),
+      again: Boolean(current),
+      failed: Boolean(tried),
+      username: username.slice(0, 256),
+    }
+    views.page(ctx, 'sign-in', data, tried ? 400 : 200)
+  }
+
+  return {
+    prompt: 'login',
+    show: (ctx, interaction) => render(ctx, interaction),
+
+    async submit(ctx, interaction, form) {
+      if (form.value('decision') === 'cancel') return { error: 'access_denied' }
+      const username = form.value('username')
+      const account = await directory.signIn(username, form.value('password'))
+      ctx.state.log.sign_in = account ? 'ok' : 'failed'
+      if (account) return { login: { accountId: account.id, amr: ['pwd'] } }
+      await render(ctx, interaction, { username })
+    },
+  }
+}

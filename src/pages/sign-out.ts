@@ -1,0 +1,23 @@
+// Sign-out: the question, and what came of it. The library decides; these are its pages.
+
+import type { Context } from 'koa'
+import type { Views } from './views.ts'
+
+interface ClientNames {
+  clientName?: string
+  clientUri?: string
+}
+
+export function createSignOut(views: Views) {
+  return {
+    ask(ctx: Context, form: { action: string; xsrf: string; client?: ClientNames }) {
+      views.page(ctx, 'sign-out', { ...form, client: form.client?.clientName })
+    },
+
+    /** A client in the address means that the person chose to stay (only its own access ended). */
+    done(ctx: Context, client: ClientNames | undefined) {
+      const { clientName: client_name, clientUri: client_uri } = client ?? {}
+      views.page(ctx, 'signed-out', { client: { client_name, client_uri }, stayed: Boolean(client) })
+    },
+  }
+}

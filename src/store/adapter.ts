@@ -1,0 +1,185 @@
+// The library's Adapter over the records, the same on every store. It makes up for what the library
+// leaves open: `find` and `consume` are separate calls whose second result it ignores, so whoever
+// loses the race must be told by an error; and it writes back what another request has ended.
+
+import { isDeepStrictEqual } from 'node:util'
+import { grantIndexes, type GrantRecord, revokeGrant } from './grants.ts'
+import type { Records } from './records.ts'
+import { createSessions, type SessionRecord } from './sessions.ts'
+
+type Payload = Record<string, unknown> & { grantId?: string; consumed?: unknown; exp?: number }
+
+/** What the adapter has to know of the request it serves; the library's side provides it. */
+export interface Protocol {
+  /** The current request: an object for its lifetime, its session, whether it spares the grant. */
+  request(): { key: object; session?: LiveSession; sparesGrant: boolean } | undefined
+  /** The error for a request that came second to an artefact that is used once. */
+  alreadyUsed(model: string): Error
+  /** Seconds for which a pushed request is kept, to be consumed at the end of the interaction. */
+  pushedRequestRetention: number
+}
+
+export interface LiveSession {
+  uid: string
+  jti: string
+  oldId?: string
+  accountId?: string
+  loginTs?: number
+}
+
+export interface Adapter {
+  upsert(id: string, payload: Payload, expiresIn?: number): Promise<void>
+  find(id: string): Promise<Payload | undefined>
+  findByUid(uid: string): Promise<Payload | undefined>
+  findByUserCode(userCode: string): Promise<Payload | undefined>
+  consume(id: string): Promise<void>
+  destroy(id: string): Promise<void>
+  revokeByGrantId(grantId: string): Promise<void>
+}
+
+/** Gives the library an adapter for each of its models. */
+export function createAdapter(records: Records, protocol: Protocol): (model: string) => Adapter {
+  const sessionAdapter = createSessionAdapter(records, protocol)
+  const revokeByGrantId = createRevocation(records, protocol)
+  return model => {
+    const plain = { ...createPlainAdapter(model, records, protocol), revokeByGrantId }
+    if (model === 'Session') return { ...plain, ...sessionAdapter }
+    if (model === 'Interaction') return { ...plain, ...interactionAdapter(records, protocol) }
+    if (model === 'PushedAuthorizationRequest') {
+      const retained = (ttl = 0) => Math.max(ttl, protocol.pushedRequestRetention)
+      return { ...plain, upsert: (id, payload, ttl) => plain.upsert(id, payload, retained(ttl)) }
+    }
+    return plain
+  }
+}
+
+/** The library asks once for each model; the first call of a request does the work for all. */
+function createRevocation(records: Records, protocol: Protocol) {
+  const revoked = new WeakMap<object, Set<string>>()
+  return async (grantId: string) => {
+    const request = protocol.request()
+    if (request?.sparesGrant) return
+    const done = (request && revoked.get(request.key)) ?? new Set()
+    if (done.has(grantId)) return
+    if (request) revoked.set(request.key, done.add(grantId))
+    await revokeGrant(records, grantId)
+  }
+}
+
+function createPlainAdapter(model: string, records: Records, protocol: Protocol) {
+  const adapter = {
+    async upsert(id: string, payload: Payload, ttl?: number) {
+      const { grantId, userCode } = payload
+      const indexes: [string, string][] = grantId ? [['tokens of grant', grantId]] : []
+      if (model === 'Grant') {
+        const { session } = protocol.request() ?? {}
+        indexes.push(...grantIndexes(payload as unknown as GrantRecord, session?.uid))
+      }
+      if (typeof userCode === 'string') await claimUserCode(records, userCode, id, ttl)
+      // False on a tombstone: what was revoked meanwhile stays revoked, and this write with it.
+      await records.save(model, id, payload, { ttl, indexes })
+    },
+
+    async find(id: string): Promise<Payload | undefined> {
+      const { value, consumed } = await records.read<Payload>(model, id)
+      return value && { ...value, ...(consumed && { consumed }) }
+    },
+
+    async findByUserCode(userCode: string) {
+      const { value } = await records.read<{ id: string }>('UserCode', userCode)
+      return value && adapter.find(value.id)
+    },
+
+    async findByUid(): Promise<undefined> {
+      throw new Error(`${model} records have no uid`)
+    },
+
+    // A second use is theft as far as anyone can tell: the grant ends (RFC 6749 §4.1.2, RFC 9700 §4.14).
+    async consume(id: string) {
+      if (await records.consume(model, id)) return
+      const { value } = await records.read<Payload>(model, id)
+      if (value?.grantId) await revokeGrant(records, value.grantId)
+      throw protocol.alreadyUsed(model)
+    },
+
+    async destroy(id: string) {
+      if (model === 'Grant') await revokeGrant(records, id)
+      else await records.remove(model, id)
+    },
+  }
+  return adapter
+}
+
+function createSessionAdapter(records: Records, protocol: Protocol) {
+  const sessions = createSessions(records)
+  /** What each request has read, by uid: the base of the merge when it writes. */
+  const bases = new WeakMap<object, Map<string, SessionRecord>>()
+
+  const remember = (session: SessionRecord | undefined) => {
+    const request = protocol.request()
+    if (!session || !request) return session
+    const read = bases.get(request.key) ?? new Map()
+    bases.set(request.key, read.set(session.uid, structuredClone(session)))
+    return session
+  }
+  const baseOf = (uid: string) => {
+    const request = protocol.request()
+    return request && bases.get(request.key)?.get(uid)
+  }
+
+  return {
+    find: async (id: string) => remember(await sessions.find(id)),
+    findByUid: async (uid: string) => remember(await sessions.findByUid(uid)),
+
+    upsert: (_id: string, payload: Payload, ttl = 1) => {
+      const mine = payload as unknown as SessionRecord
+      return sessions.save(mine, baseOf(mine.uid), ttl)
+    },
+
+    // The library destroys an id both when it replaces it (the session then has another) and at sign-out.
+    async destroy(id: string) {
+      const { session } = protocol.request() ?? {}
+      const found = await sessions.find(id)
+      if (!found) return
+      if (!session || session.jti === id) return sessions.end(found.uid)
+      const signIn = session.loginTs !== found.loginTs || session.accountId !== found.accountId
+      await sessions.replaceId(id, { signIn })
+    },
+  }
+}
+
+function interactionAdapter(records: Records, protocol: Protocol) {
+  return {
+    // The first answer to a page decides; the same answer twice is a double click, another is refused.
+    async upsert(id: string, payload: Payload, ttl?: number) {
+      const saved = await records.update<Payload>(
+        'Interaction',
+        id,
+        ({ value, version }) => {
+          if (!value) return version === 0 ? payload : undefined
+          return !value.result || isDeepStrictEqual(value.result, payload.result)
+            ? payload
+            : undefined
+        },
+        { ttl },
+      )
+      if (!saved) throw protocol.alreadyUsed('Interaction')
+    },
+
+    // An interaction is resumed once: of those that found it, one removes it.
+    async destroy(id: string) {
+      if (!(await records.remove('Interaction', id))) throw protocol.alreadyUsed('Interaction')
+    },
+  }
+}
+
+/** A user code leads to one device code as long as it lives. */
+async function claimUserCode(records: Records, userCode: string, id: string, ttl?: number) {
+  const claimed = await records.update<{ id: string }>(
+    'UserCode',
+    userCode,
+    ({ value }) => (value && value.id !== id ? undefined : { id }),
+    { ttl },
+  )
+  if (!claimed) throw new Error('this user code is in use')
+}

@@ -1,0 +1,52 @@
+// The end of a grant. Every use of a token reads its grant again, so removing that one record is
+// what revokes; its tokens are tidied up behind it.
+
+import type { Records } from './records.ts'
+
+/** The part of the library's Grant that Usher reads. */
+export interface GrantRecord {
+  jti: string
+  accountId: string
+  clientId: string
+  openid?: { scope?: string }
+  rejected?: { openid?: { scope?: string } }
+}
+
+/** No request lasts longer than this: whatever it still writes afterwards finds no tombstone. */
+export const TOMBSTONE = 3600
+
+/** `sessionUid`: the session it was granted in, which takes it along when it ends. */
+export function grantIndexes(
+  { accountId, clientId }: GrantRecord,
+  sessionUid: string | undefined,
+): [string, string][] {
+  return [
+    ['grants of account', accountId],
+    ['grants of account and client', `${accountId} ${clientId}`],
+    ...(sessionUid ? [['grants of session', sessionUid] as [string, string]] : []),
+  ]
+}
+
+/** After this no code, access or refresh token of the grant works, and it cannot be written again. */
+export async function revokeGrant(records: Records, grantId: string): Promise<void> {
+  await records.remove('Grant', grantId, TOMBSTONE)
+  await records.clear('tokens of grant', grantId)
+}
+
+/** All grants of an account, or only those to one client. */
+export async function revokeGrants(
+  records: Records,
+  accountId: string,
+  clientId?: string,
+): Promise<void> {
+  const grants = await (clientId === undefined
+    ? records.list<GrantRecord>('grants of account', accountId)
+    : records.list<GrantRecord>('grants of account and client', `${accountId} ${clientId}`))
+  await Promise.all(grants.map(({ jti }) => revokeGrant(records, jti)))
+}
+
+/** Offline access outlives the session it was granted in. */
+export function hasOfflineAccess({ openid, rejected }: GrantRecord): boolean {
+  const granted = openid?.scope?.split(' ').includes('offline_access') ?? false
+  return granted && !rejected?.openid?.scope?.split(' ').includes('offline_access')
+}

@@ -1,0 +1,71 @@
+// What makes a copy of the store worthless without the secret: AES-256-GCM for contents, HMAC-SHA256
+// for names. A sealed value is `key id (4) ‖ nonce (12) ‖ ciphertext ‖ tag (16)`, bound to the name
+// it stands under, so that a value moved to another place does not open.
+
+import {
+  createCipheriv,
+  createDecipheriv,
+  createHash,
+  createHmac,
+  hkdfSync,
+  randomBytes,
+} from 'node:crypto'
+
+const KEY_ID = 4
+const NONCE = 12
+const TAG = 16
+
+/** 32 bytes for one purpose from a secret (RFC 5869); purposes never share a key. */
+export function deriveKey(secret: Uint8Array, purpose: string): Buffer {
+  return Buffer.from(hkdfSync('sha256', secret, 'usher', purpose, 32))
+}
+
+export interface Seal {
+  seal(name: string, plain: Uint8Array): Buffer
+  /** Throws when no secret opens it: the wrong `USHER_SECRET`, or a value that was tampered with. */
+  open(name: string, sealed: Uint8Array): Buffer
+  /** False when it was sealed with a secret that is no longer the first. */
+  isCurrent(sealed: Uint8Array): boolean
+}
+
+/** The first secret seals, all of them open. */
+export function createSeal(secrets: Uint8Array[]): Seal {
+  const keys = secrets.map(secret => {
+    const key = deriveKey(secret, 'seal')
+    return { id: createHash('sha256').update(key).digest().subarray(0, KEY_ID), key }
+  })
+  const keyOf = (sealed: Uint8Array) => keys.find(({ id }) => id.equals(sealed.subarray(0, KEY_ID)))
+  const [current] = keys
+  if (!current) throw new Error('a seal needs a secret')
+
+  return {
+    seal(name, plain) {
+      const nonce = randomBytes(NONCE)
+      const cipher = createCipheriv('aes-256-gcm', current.key, nonce).setAAD(Buffer.from(name))
+      return Buffer.concat([
+        current.id,
+        nonce,
+        cipher.update(plain),
+        cipher.final(),
+        cipher.getAuthTag(),
+      ])
+    },
+    open(name, sealed) {
+      const found = keyOf(sealed)
+      if (!found) throw new Error('the store was sealed with another secret (USHER_SECRET)')
+      const nonce = sealed.subarray(KEY_ID, KEY_ID + NONCE)
+      const decipher = createDecipheriv('aes-256-gcm', found.key, nonce, { authTagLength: TAG })
+      decipher.setAAD(Buffer.from(name)).setAuthTag(sealed.subarray(-TAG))
+      return Buffer.concat([
+        decipher.update(sealed.subarray(KEY_ID + NONCE, -TAG)),
+        decipher.final(),
+      ])
+    },
+    isCurrent: sealed => keyOf(sealed) === current,
+  }
+}
+
+/** Keyed hash of an id or an index name: 128 bits, enough that no two ever meet. */
+export function hashName(key: Uint8Array, name: string): string {
+  return createHmac('sha256', key).update(name).digest().subarray(0, 16).toString('base64url')
+}

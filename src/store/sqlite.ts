@@ -1,0 +1,186 @@
+// The embedded store: one SQLite file (WAL), which the server and the CLI may hold open together.
+//
+//   records  key → value (NULL: tombstone), version, consumed, expires
+//   entries  index, key → expires
+//
+// Writes that arrive in one turn of the event loop are committed together, each promise resolving
+// after the commit: one fsync serves them all, and an answer is never given for what a power cut
+// could take back (synchronous=FULL).
+
+import { mkdirSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import { type Entry, type PutOptions, type Store, StoreUnavailable } from './store.ts'
+
+const SCHEMA = `
+  PRAGMA journal_mode = WAL;
+  PRAGMA synchronous = FULL;
+  CREATE TABLE IF NOT EXISTS records (
+    key TEXT PRIMARY KEY, value BLOB, version INTEGER NOT NULL, consumed INTEGER, expires INTEGER
+  ) WITHOUT ROWID;
+  CREATE INDEX IF NOT EXISTS records_expires ON records (expires) WHERE expires IS NOT NULL;
+  CREATE TABLE IF NOT EXISTS entries (
+    name TEXT, key TEXT, expires INTEGER, PRIMARY KEY (name, key)
+  ) WITHOUT ROWID;
+  CREATE INDEX IF NOT EXISTS entries_key ON entries (key);
+  CREATE INDEX IF NOT EXISTS entries_expires ON entries (expires) WHERE expires IS NOT NULL;
+`
+/** How long a write waits for another process that holds the file, in milliseconds. */
+const BUSY_TIMEOUT = 800
+const SWEEP_INTERVAL = 60_000
+const SWEEP_ROWS = 5_000
+
+interface Row {
+  key: string
+  value: Uint8Array | null
+  version: number
+  consumed: number | null
+}
+
+const now = () => Math.floor(Date.now() / 1000)
+
+export class SqliteStore implements Store {
+  #db: DatabaseSync
+  #sql: ReturnType<typeof prepare>
+  #batch: { run: () => unknown; settle: (error?: unknown, result?: unknown) => void }[] = []
+  #sweeper: NodeJS.Timeout
+
+  /** `file` is a path, made with its folders when missing, or `:memory:`. */
+  constructor(file: string) {
+    if (file !== ':memory:') mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
+    this.#db = new DatabaseSync(file, { timeout: BUSY_TIMEOUT })
+    this.#db.exec(SCHEMA)
+    this.#sql = prepare(this.#db)
+    this.#sweeper = setInterval(() => this.sweep().catch(() => {}), SWEEP_INTERVAL).unref()
+  }
+
+  get(key: string) {
+    return this.#read(() => {
+      const row = this.#sql.get.get(key, now())
+      return row && entry(row as unknown as Row)
+    })
+  }
+
+  list(index: string) {
+    return this.#read(() => {
+      const rows = this.#sql.list.all(index, now()) as unknown as Row[]
+      return rows.map(entry)
+    })
+  }
+
+  put(key: string, value: Uint8Array, { expires, version, indexes = [] }: PutOptions) {
+    return this.#write(() => {
+      const current = this.#sql.get.get(key, now()) as unknown as Row | undefined
+      const allowed =
+        version === undefined ? current?.value !== null : (current?.version ?? 0) === version
+      if (!allowed) return false
+      for (const name of indexes) this.#sql.index.run(name, key, expires ?? null)
+      this.#sql.put.run(
+        key,
+        value,
+        (current?.version ?? 0) + 1,
+        current?.consumed ?? null,
+        expires ?? null,
+      )
+      return true
+    })
+  }
+
+  consume(key: string, at: number) {
+    return this.#write(() => this.#sql.consume.run(at, key, now()).changes === 1)
+  }
+
+  remove(key: string, tombstone: number) {
+    return this.#write(() => {
+      const row = this.#sql.get.get(key, now()) as unknown as Row | undefined
+      if (!row?.value) return undefined
+      this.#sql.unindex.run(key)
+      this.#sql.remove.run(tombstone, key)
+      return entry(row)
+    })
+  }
+
+  /** Deletes what has expired, a bounded number of rows at a time. */
+  sweep() {
+    return this.#write(() => {
+      this.#sql.sweepEntries.run(now(), SWEEP_ROWS)
+      return Number(this.#sql.sweepRecords.run(now(), SWEEP_ROWS).changes)
+    })
+  }
+
+  async close() {
+    clearInterval(this.#sweeper)
+    if (!this.#db.isOpen) return
+    this.#commit()
+    this.#db.close()
+  }
+
+  // A read behind a write of the same turn waits for that write's commit; alone it runs at once.
+  async #read<T>(run: () => T): Promise<T> {
+    if (this.#batch.length) return this.#write(run)
+    try {
+      return run()
+    } catch (cause) {
+      throw new StoreUnavailable('the SQLite file could not be read', { cause })
+    }
+  }
+
+  #write<T>(run: () => T): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      if (this.#batch.length === 0) setImmediate(() => this.#commit())
+      this.#batch.push({
+        run,
+        settle: (error, result) => (error ? reject(error) : resolve(result as T)),
+      })
+    })
+  }
+
+  #commit() {
+    const batch = this.#batch
+    this.#batch = []
+    if (!batch.length) return
+    try {
+      this.#db.exec('BEGIN IMMEDIATE')
+      const results = batch.map(({ run }) => run())
+      this.#db.exec('COMMIT')
+      batch.forEach(({ settle }, i) => {
+        settle(undefined, results[i])
+      })
+    } catch (cause) {
+      if (this.#db.isOpen && this.#db.isTransaction) this.#db.exec('ROLLBACK')
+      const error = new StoreUnavailable('the SQLite file could not be written', { cause })
+      for (const { settle } of batch) settle(error)
+    }
+  }
+}
+
+function prepare(db: DatabaseSync) {
+  const live = '(expires IS NULL OR expires > ?)'
+  const sweep = (table: string, key: string) =>
+    `DELETE FROM ${table} WHERE (${key}) IN (SELECT ${key} FROM ${table} WHERE expires <= ? LIMIT ?)`
+  return {
+    get: db.prepare(`SELECT key, value, version, consumed FROM records WHERE key = ? AND ${live}`),
+    put: db.prepare(`INSERT OR REPLACE INTO records (key, value, version, consumed, expires)
+      VALUES (?, ?, ?, ?, ?)`),
+    index: db.prepare('INSERT OR REPLACE INTO entries (name, key, expires) VALUES (?, ?, ?)'),
+    unindex: db.prepare('DELETE FROM entries WHERE key = ?'),
+    consume: db.prepare(`UPDATE records SET consumed = ?, version = version + 1
+      WHERE key = ? AND consumed IS NULL AND value IS NOT NULL AND ${live}`),
+    remove: db.prepare(`UPDATE records SET value = NULL, consumed = NULL, version = version + 1,
+      expires = ? WHERE key = ?`),
+    list: db.prepare(`SELECT r.key, r.value, r.version, r.consumed FROM entries e
+      JOIN records r ON r.key = e.key
+      WHERE e.name = ? AND r.value IS NOT NULL AND (r.expires IS NULL OR r.expires > ?)`),
+    sweepEntries: db.prepare(sweep('entries', 'name, key')),
+    sweepRecords: db.prepare(sweep('records', 'key')),
+  }
+}
+
+function entry({ key, value, version, consumed }: Row): Entry {
+  return {
+    key,
+    version,
+    ...(value && { value }),
+    ...(consumed !== null && { consumed }),
+  }
+}

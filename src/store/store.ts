@@ -1,0 +1,62 @@
+// The state contract: five atomic operations on opaque, expiring records, small enough to memorise.
+// It knows nothing of OpenID Connect, and its implementations see neither ids nor contents:
+// keys and index names arrive hashed, values sealed (records.ts).
+
+/** What stands under a key. A removed record stays as a tombstone: a version without a value. */
+export interface Entry {
+  key: string
+  value?: Uint8Array
+  /** Rises by one with every write and removal; 0 means that nothing ever stood here. */
+  version: number
+  /** Epoch seconds of the one `consume` that won. */
+  consumed?: number
+}
+
+export interface PutOptions {
+  /** Epoch seconds after which the record is gone; absent: kept until removed. */
+  expires?: number
+  /** Write only over exactly this version (0: only where nothing stands, not even a tombstone). */
+  version?: number
+  /** Names under which `list` finds the key for as long as the record lives. */
+  indexes?: string[]
+}
+
+/**
+ * Each operation is atomic, over every process that shares the store, and durable when its promise
+ * resolves. Any failure of the store itself is thrown as `StoreUnavailable`: never an empty answer,
+ * which the library would take for an unknown token and clients for a reason to throw theirs away.
+ */
+export interface Store {
+  /** The live record or tombstone under `key`. */
+  get(key: string): Promise<Entry | undefined>
+  /** Writes and answers true; answers false where `version` differs or, without one, on a tombstone. */
+  put(key: string, value: Uint8Array, options: PutOptions): Promise<boolean>
+  /** True for exactly one caller in the life of a record; false ever after, and for a missing one. */
+  consume(key: string, now: number): Promise<boolean>
+  /** What it removed, to exactly one caller; a tombstone refuses plain writes until `tombstone`. */
+  remove(key: string, tombstone: number): Promise<Entry | undefined>
+  /** The live records under an index. */
+  list(index: string): Promise<Entry[]>
+  close(): Promise<void>
+}
+
+/**
+ * The store did not answer; what was asked may have happened. It carries what Koa and the library
+ * read from an error, so that from anywhere it ends in a 503 (RFC 6749 has no better word than
+ * `temporarily_unavailable`), and `http/errors.ts` adds `Retry-After`.
+ */
+export class StoreUnavailable extends Error {
+  override name = 'StoreUnavailable'
+  error = 'temporarily_unavailable'
+  error_description = 'the service cannot reach its storage; nothing is wrong with the request'
+  error_detail: string
+  status = 503
+  statusCode = 503
+  expose = true
+  allow_redirect = false
+
+  constructor(detail: string, options?: ErrorOptions) {
+    super('temporarily_unavailable', options)
+    this.error_detail = detail
+  }
+}
