@@ -13,10 +13,15 @@ import { limits } from './http/limits.ts'
 import { requestLog } from './http/request-log.ts'
 import { securityHeaders } from './http/security-headers.ts'
 import { loadSigningKeys } from './keys/signing-keys.ts'
-import { LONGEST_REQUEST, authorizeByPost, canonicalPaths, finishAnswers } from './oidc/endpoints.ts'
+import {
+  authorizeByPost,
+  canonicalPaths,
+  finishAnswers,
+  LONGEST_REQUEST,
+} from './oidc/endpoints.ts'
 import { createInteractions, createSessionReader } from './oidc/interactions.ts'
 import { ACCOUNT_CLIENT } from './oidc/policy.ts'
-import { ROUTES, checkClients, createProvider } from './oidc/provider.ts'
+import { checkClients, createProvider, ROUTES } from './oidc/provider.ts'
 import { createAccountPages } from './pages/account.ts'
 import { createConsent } from './pages/consent.ts'
 import { createErrorPages } from './pages/error.ts'
@@ -55,7 +60,8 @@ export async function createApp({ settings, secrets, records, log, readiness }: 
     consents,
     keys,
     pages: {
-      error: (ctx, out) => errorPages.show(ctx, out, clients.get(String(ctx.oidc.client?.clientId))),
+      error: (ctx, out) =>
+        errorPages.show(ctx, out, clients.get(String(ctx.oidc.client?.clientId))),
       signOut: signOut.ask,
       signedOut: signOut.done,
     },

@@ -14,7 +14,12 @@ import type { Records } from './store/records.ts'
 /** Milliseconds. */
 const TIMEOUTS = { headersTimeout: 10_000, requestTimeout: 15_000, keepAliveTimeout: 5_000 }
 const DRAIN = 10_000
-const DEMO = { username: 'demo', name: 'Demo Person', email: 'demo@example.org', email_verified: true }
+const DEMO = {
+  username: 'demo',
+  name: 'Demo Person',
+  email: 'demo@example.org',
+  email_verified: true,
+}
 
 async function main() {
   const settings = readSettings()
@@ -74,6 +79,7 @@ async function demoAccount(records: Records): Promise<string> {
 
 main().catch((error: unknown) => {
   if (error instanceof ConfigError) process.stderr.write(`${error.message}\n`)
-  else process.stderr.write(`Usher cannot start: ${error instanceof Error ? error.message : error}\n`)
+  else
+    process.stderr.write(`Usher cannot start: ${error instanceof Error ? error.message : error}\n`)
   process.exit(1)
 })

@@ -29,12 +29,7 @@ export interface Consents {
    * Adds what was decided on a page that saw `version`. False when the access was removed while the
    * page was open: the removal wins, and the person is asked anew.
    */
-  decide(
-    accountId: string,
-    clientId: string,
-    decision: Decision,
-    version: number,
-  ): Promise<boolean>
+  decide(accountId: string, clientId: string, decision: Decision, version: number): Promise<boolean>
   /** Notes a use, at most once a minute. */
   touch(accountId: string, clientId: string): Promise<void>
   /** When it returns, no code or token of that client for that account works. */

@@ -3,9 +3,9 @@
 //   Account id → account        indexed under 'accounts'
 //   Username folded → { id }    claimed first, so that two cannot have one name
 
-import { createSessions } from '../store/sessions.ts'
 import { revokeGrants } from '../store/grants.ts'
 import type { Records } from '../store/records.ts'
+import { createSessions } from '../store/sessions.ts'
 import { type Account, foldUsername, newAccountId, type Profile, profileSchema } from './account.ts'
 import { createConsents } from './consents.ts'
 import { checkPassword, hashPassword, needsRehash } from './password.ts'

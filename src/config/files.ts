@@ -118,7 +118,9 @@ function offsetOf(node: unknown, path: PropertyKey[]): number {
   let offset = rangeOf(node)
   for (const key of path) {
     if (isMap(current)) {
-      const pair = current.items.find(({ key: k }) => isScalar(k) && String(k.value) === String(key))
+      const pair = current.items.find(
+        ({ key: k }) => isScalar(k) && String(k.value) === String(key),
+      )
       if (!pair) return offset
       offset = rangeOf(pair.key) || offset
       current = pair.value

@@ -1,7 +1,16 @@
 // Which redirect URIs may be registered at all (AZ3: RFC 9700 §4.1, RFC 8252 §7).
 
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]'])
-const DANGEROUS = new Set(['javascript:', 'data:', 'file:', 'vbscript:', 'blob:', 'about:', 'ws:', 'wss:'])
+const DANGEROUS = new Set([
+  'javascript:',
+  'data:',
+  'file:',
+  'vbscript:',
+  'blob:',
+  'about:',
+  'ws:',
+  'wss:',
+])
 
 /** What is wrong with it in every circumstance; undefined when nothing is. */
 export function redirectUriProblem(uri: string): string | undefined {

@@ -10,7 +10,10 @@ const UNITS = { s: 1, min: 60, h: 3600, d: 86_400 }
 const duration = (fallback: string) =>
   z
     .string()
-    .regex(/^[1-9]\d{0,5} ?(s|min|h|d)$/, 'a duration is a number and a unit: 60 s, 10 min, 12 h, 14 d')
+    .regex(
+      /^[1-9]\d{0,5} ?(s|min|h|d)$/,
+      'a duration is a number and a unit: 60 s, 10 min, 12 h, 14 d',
+    )
     .default(fallback)
     .transform(text => {
       const unit = text.replace(/[\d ]/g, '') as keyof typeof UNITS
@@ -21,7 +24,10 @@ const webUrl = z.url({ protocol: /^https?$/ })
 
 const scopeToken = z
   .string()
-  .regex(/^[\x21\x23-\x5B\x5D-\x7E]+$/, 'a scope has no spaces, quotes or backslashes (RFC 6749 §3.3)')
+  .regex(
+    /^[\x21\x23-\x5B\x5D-\x7E]+$/,
+    'a scope has no spaces, quotes or backslashes (RFC 6749 §3.3)',
+  )
 
 export const usherSchema = z.strictObject({
   issuer: webUrl.optional().describe('The address of this service, as clients know it'),
@@ -111,7 +117,9 @@ export const clientSchema = z.strictObject({
     .enum(['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'])
     .default('client_secret_basic'),
   client_secret_hashes: z
-    .array(z.string().regex(/^sha256:[\w-]{43}$/, 'make one with: npm run usher -- clients secret NAME'))
+    .array(
+      z.string().regex(/^sha256:[\w-]{43}$/, 'make one with: npm run usher -- clients secret NAME'),
+    )
     .optional()
     .describe('Hashes of the secrets that are valid now; several while one is replaced'),
   jwks: z.strictObject({ keys: z.array(jwk).min(1) }).optional(),

@@ -100,7 +100,11 @@ function secretsFromEnvironment(env: NodeJS.ProcessEnv, findings: Finding[]) {
     const file = env[`${name}_FILE`]
     if (!file) return env[name] || undefined
     if (env[name]) {
-      findings.push({ file: 'environment', key: name, message: `is given twice, as ${name}_FILE too` })
+      findings.push({
+        file: 'environment',
+        key: name,
+        message: `is given twice, as ${name}_FILE too`,
+      })
     }
     try {
       return readFileSync(file, 'utf8').trim()
@@ -143,11 +147,14 @@ function judgeIssuer(issuer: string): { development: boolean; problem?: string }
 
 function productionFindings(usher: { store: string }, secrets: Uint8Array[]): Finding[] {
   const findings: Finding[] = []
-  const add = (key: string, message: string) =>
-    findings.push({ file: 'environment', key, message })
-  if (!secrets.length) add('USHER_SECRET', 'is needed: only a loopback http issuer gets a generated one')
+  const add = (key: string, message: string) => findings.push({ file: 'environment', key, message })
+  if (!secrets.length)
+    add('USHER_SECRET', 'is needed: only a loopback http issuer gets a generated one')
   if (usher.store === 'sqlite::memory:') {
-    add('USHER_STORE', 'the memory store forgets everything at a restart: only for a loopback http issuer')
+    add(
+      'USHER_STORE',
+      'the memory store forgets everything at a restart: only for a loopback http issuer',
+    )
   }
   return findings
 }
@@ -209,7 +216,8 @@ function clientFindings(
       })
     }
     for (const scope of client.scope?.split(' ') ?? []) {
-      if (!scopes[scope]) add(['scope'], `there is no scope ${JSON.stringify(scope)} in claims.yaml`)
+      if (!scopes[scope])
+        add(['scope'], `there is no scope ${JSON.stringify(scope)} in claims.yaml`)
     }
     for (const [path, message] of authenticationProblems(client)) add([path], message)
     if (!client.grant_types.includes('authorization_code')) {
@@ -230,7 +238,10 @@ function authenticationProblems(client: ClientMetadata): [string, string][] {
     ])
   }
   if (!withSecret && client.client_secret_hashes) {
-    problems.push(['client_secret_hashes', `a client that authenticates with ${method} has no secret`])
+    problems.push([
+      'client_secret_hashes',
+      `a client that authenticates with ${method} has no secret`,
+    ])
   }
   if (method === 'private_key_jwt' && !client.jwks) {
     problems.push(['jwks', 'private_key_jwt needs the public keys of the client here'])

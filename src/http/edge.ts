@@ -72,7 +72,11 @@ function trustedPeers(proxy: string[]): (address: string) => boolean {
 }
 
 /** The nearest address that is not one of ours: whatever stands left of it anyone can have written. */
-function clientAddress(req: IncomingMessage, peer: string, trusted: (a: string) => boolean): string {
+function clientAddress(
+  req: IncomingMessage,
+  peer: string,
+  trusted: (a: string) => boolean,
+): string {
   const hops = String(req.headers['x-forwarded-for'] ?? '')
     .split(',')
     .map(hop => addressOf(hop.trim()))
@@ -82,7 +86,11 @@ function clientAddress(req: IncomingMessage, peer: string, trusted: (a: string) 
 
 const addressOf = (address = '') => address.replace(/^::ffff:(?=\d+\.)/, '')
 
-const last = (header: string | string[] | undefined) => String(header ?? '').split(',').at(-1)?.trim()
+const last = (header: string | string[] | undefined) =>
+  String(header ?? '')
+    .split(',')
+    .at(-1)
+    ?.trim()
 
 function hostHeaders(req: IncomingMessage): number {
   return req.rawHeaders.filter((name, i) => i % 2 === 0 && name.toLowerCase() === 'host').length

@@ -1,8 +1,8 @@
 // What browsers are told about every answer (HD1). Scripts have to be named in the policy, for the
 // library adds the hash of its one script only where it finds `script-src`.
 
-import helmet from 'koa-helmet'
 import type { Context, Middleware } from 'koa'
+import helmet from 'koa-helmet'
 
 const YEAR = 365 * 24 * 3600
 

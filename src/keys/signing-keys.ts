@@ -21,7 +21,8 @@ export async function loadSigningKeys(records: Records): Promise<SigningKey[]> {
   const found = await records.read<{ keys: SigningKey[] }>('SigningKeys', 'current')
   if (found.value) return found.value.keys
   const keys = await makeKeys()
-  if (await records.save('SigningKeys', 'current', { keys }, { version: found.version })) return keys
+  if (await records.save('SigningKeys', 'current', { keys }, { version: found.version }))
+    return keys
   return loadSigningKeys(records)
 }
 

@@ -9,7 +9,12 @@ import { ROUTES } from './provider.ts'
 
 const DISCOVERY = ['/.well-known/openid-configuration', '/.well-known/oauth-authorization-server']
 const CONFIRM = `${ROUTES.end_session}/confirm`
-const PATHS = new Set([...Object.values(ROUTES), ...DISCOVERY, CONFIRM, `${ROUTES.end_session}/success`])
+const PATHS = new Set([
+  ...Object.values(ROUTES),
+  ...DISCOVERY,
+  CONFIRM,
+  `${ROUTES.end_session}/success`,
+])
 const RESUME = new RegExp(`^${ROUTES.authorization}/[\\w-]{21,64}$`)
 /** Bytes of an authorization request, by POST as in a URL. */
 export const LONGEST_REQUEST = 8 * 1024

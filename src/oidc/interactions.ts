@@ -24,9 +24,14 @@ export function createInteractions(provider: Provider): Interactions {
 
     finish: (ctx, outcome) =>
       gone(ctx, () =>
-        provider.interactionResult(ctx.req, ctx.res, { ...outcome }, {
-          mergeWithLastSubmission: !outcome.error,
-        }),
+        provider.interactionResult(
+          ctx.req,
+          ctx.res,
+          { ...outcome },
+          {
+            mergeWithLastSubmission: !outcome.error,
+          },
+        ),
       ),
   }
 }

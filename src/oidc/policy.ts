@@ -59,7 +59,8 @@ export function createPolicy(consents: Consents): interactionPolicy.DefaultPolic
 const offlineAccess = new Check('offline_access', 'put back', ctx => {
   const { oidc } = ctx
   const { client, params } = oidc
-  const asked = oidc.route === 'authorization' && scopesIn(ctx.query.scope).includes('offline_access')
+  const asked =
+    oidc.route === 'authorization' && scopesIn(ctx.query.scope).includes('offline_access')
   if (!asked || !client || !params || !client.grantTypeAllowed('refresh_token')) return false
   if (oidc.requestParamScopes.has('offline_access')) return false
   if (client.scope && !scopesIn(client.scope).includes('offline_access')) {
@@ -73,7 +74,8 @@ const offlineAccess = new Check('offline_access', 'put back', ctx => {
 // (RFC 8252 §8.6). An https redirect URI is proof enough, an operator's word for the client too.
 function isImpersonable({ client, params }: KoaContextWithOIDC['oidc']): boolean {
   if (!client || client.consent === 'implicit') return false
-  const secretless = client.applicationType === 'native' || client.tokenEndpointAuthMethod === 'none'
+  const secretless =
+    client.applicationType === 'native' || client.tokenEndpointAuthMethod === 'none'
   return secretless && !String(params?.redirect_uri).startsWith('https:')
 }
 
@@ -116,7 +118,10 @@ export function createGrantLoader(
 type Wanted = { scope: string; declined: string }
 
 function isGrantFor(grant: Grant, accountId: string, { scope, declined }: Wanted): boolean {
-  const { openid, rejected } = grant as { openid?: { scope?: string }; rejected?: typeof grant & { openid?: { scope?: string } } }
+  const { openid, rejected } = grant as {
+    openid?: { scope?: string }
+    rejected?: typeof grant & { openid?: { scope?: string } }
+  }
   return (
     grant.accountId === accountId &&
     (openid?.scope ?? '') === scope &&

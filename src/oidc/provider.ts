@@ -5,16 +5,16 @@ import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
 import type { EventEmitter } from 'node:events'
 import { join } from 'node:path'
 import {
-  type Adapter as LibraryAdapter,
-  type ClientMetadata as LibraryClientMetadata,
   type Client,
   type Configuration,
   errors,
   type KoaContextWithOIDC,
+  type Adapter as LibraryAdapter,
+  type ClientMetadata as LibraryClientMetadata,
   Provider,
 } from 'oidc-provider'
-import { claimsOf } from '../accounts/claims.ts'
 import type { Logger } from 'pino'
+import { claimsOf } from '../accounts/claims.ts'
 import type { Consents } from '../accounts/consents.ts'
 import type { Directory } from '../accounts/directory.ts'
 import { ConfigError, type Finding } from '../config/report.ts'
@@ -121,7 +121,8 @@ export function createProvider(parts: Parts): Provider {
         allowedPolicy: async (_ctx, client, token) =>
           client.tokenEndpointAuthMethod !== 'none' &&
           token.clientId === client.clientId &&
-          (!('accountId' in token) || Boolean(await directory.findEnabled(String(token.accountId)))),
+          (!('accountId' in token) ||
+            Boolean(await directory.findEnabled(String(token.accountId)))),
       },
       rpInitiatedLogout: {
         enabled: true,
@@ -204,7 +205,8 @@ function createLibraryAdapter(records: Records, { lifetimes }: Settings) {
       }
     },
     alreadyUsed(model) {
-      if (model === 'Interaction') return new errors.SessionNotFound('interaction session not found')
+      if (model === 'Interaction')
+        return new errors.SessionNotFound('interaction session not found')
       if (model === 'PushedAuthorizationRequest') {
         return new errors.InvalidRequestUri('request_uri is invalid, expired, or was already used')
       }
@@ -286,5 +288,8 @@ export function hashSecret(secret: string): string {
 function matchesHash(actual: string, hashes: unknown): boolean {
   const offered = Buffer.from(hashSecret(actual))
   const known = Array.isArray(hashes) ? hashes.map(hash => Buffer.from(String(hash))) : []
-  return known.filter(hash => hash.length === offered.length && timingSafeEqual(hash, offered)).length > 0
+  return (
+    known.filter(hash => hash.length === offered.length && timingSafeEqual(hash, offered)).length >
+    0
+  )
 }

@@ -44,7 +44,11 @@ export function createErrorPages(views: Views, issuer: string) {
   return {
     errorUri,
 
-    show(ctx: Context, answer: ErrorAnswer, client?: { client_name?: string; client_uri?: string }) {
+    show(
+      ctx: Context,
+      answer: ErrorAnswer,
+      client?: { client_name?: string; client_uri?: string },
+    ) {
       const { status } = ctx
       const { title, text } = wordsFor(status, answer)
       const data = {

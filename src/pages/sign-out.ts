@@ -17,7 +17,10 @@ export function createSignOut(views: Views) {
     /** A client in the address means that the person chose to stay (only its own access ended). */
     done(ctx: Context, client: ClientNames | undefined) {
       const { clientName: client_name, clientUri: client_uri } = client ?? {}
-      views.page(ctx, 'signed-out', { client: { client_name, client_uri }, stayed: Boolean(client) })
+      views.page(ctx, 'signed-out', {
+        client: { client_name, client_uri },
+        stayed: Boolean(client),
+      })
     },
   }
 }

@@ -3,7 +3,7 @@
 // loses the race must be told by an error; and it writes back what another request has ended.
 
 import { isDeepStrictEqual } from 'node:util'
-import { grantIndexes, type GrantRecord, revokeGrant } from './grants.ts'
+import { type GrantRecord, grantIndexes, revokeGrant } from './grants.ts'
 import type { Records } from './records.ts'
 import { createSessions, type SessionRecord } from './sessions.ts'
 

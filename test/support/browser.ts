@@ -1,0 +1,135 @@
+// A browser without a screen: cookies, redirects, forms, `<meta refresh>`. It holds every hop after a
+// form POST against the `form-action` of the page the form was on, as Chromium and Safari do (HD5).
+
+import { type HTMLElement, parse } from 'node-html-parser'
+import { CookieJar } from 'tough-cookie'
+
+export interface Page {
+  url: URL
+  /** False when the way led away from the provider: nothing was fetched there. */
+  ours: boolean
+  status: number
+  headers: Headers
+  text: string
+  html: HTMLElement
+  /** Of the query, where the way ended at an application. */
+  params: URLSearchParams
+}
+
+const HOPS = 12
+
+export class Browser {
+  jar = new CookieJar()
+  issuer: string
+  /** Every page that was shown, the last one last. */
+  pages: Page[] = []
+
+  constructor(issuer: string) {
+    this.issuer = issuer
+  }
+
+  get page(): Page {
+    const page = this.pages.at(-1)
+    if (!page) throw new Error('nothing was opened yet')
+    return page
+  }
+
+  get heading(): string {
+    return this.page.html.querySelector('h1')?.text.trim() ?? ''
+  }
+
+  open(url: string | URL, headers: Record<string, string> = {}): Promise<Page> {
+    return this.#go(new URL(url, this.issuer), { headers })
+  }
+
+  /** Sends the first form of the page, with its hidden fields; `fields` win over what it holds. */
+  submit(fields: Record<string, string | string[]> = {}, form = 0): Promise<Page> {
+    const element = this.page.html.querySelectorAll('form')[form]
+    if (!element) throw new Error(`no form on the page "${this.heading}"`)
+    const body = new URLSearchParams()
+    for (const input of element.querySelectorAll('input')) {
+      const { name, type, value = '' } = input.attributes
+      const isOff =
+        type === 'checkbox' && (!('checked' in input.attributes) || 'disabled' in input.attributes)
+      if (name && !isOff && !(name in fields)) body.append(name, value)
+    }
+    for (const [name, value] of Object.entries(fields)) {
+      for (const single of [value].flat()) body.append(name, single)
+    }
+    const action = new URL(element.getAttribute('action') ?? '', this.page.url)
+    return this.#go(action, {
+      method: 'POST',
+      body,
+      headers: { Origin: this.page.url.origin, 'Sec-Fetch-Site': 'same-origin' },
+      formAction: formActionOf(this.page),
+    })
+  }
+
+  cookies(): Promise<string> {
+    return this.jar.getCookieString(this.issuer)
+  }
+
+  async #go(
+    target: URL,
+    init: RequestInit & { formAction?: string; headers?: Record<string, string> },
+  ): Promise<Page> {
+    const { formAction, ...request } = init
+    let url = target
+    let { method = 'GET', body, headers } = request
+    for (let hop = 0; hop < HOPS; hop++) {
+      if (formAction) holdAgainst(formAction, url, this.issuer)
+      if (url.origin !== this.issuer)
+        return this.#show(url, new Response(null, { status: 204 }), '')
+      const response = await fetch(url, {
+        method,
+        body,
+        redirect: 'manual',
+        headers: {
+          accept: 'text/html,application/xhtml+xml,*/*;q=0.8',
+          cookie: await this.jar.getCookieString(url.href),
+          ...headers,
+        },
+      })
+      for (const cookie of response.headers.getSetCookie()) {
+        await this.jar.setCookie(cookie, url.href, { ignoreError: false })
+      }
+      const text = await response.text()
+      const location = response.headers.get('location')
+      if (response.status >= 300 && response.status < 400 && location) {
+        url = new URL(location, url)
+        method = 'GET'
+        body = undefined
+        headers = {}
+        continue
+      }
+      const page = this.#show(url, response, text)
+      const refresh = page.html.querySelector('meta[http-equiv=refresh]')?.getAttribute('content')
+      const next = /^0;url=(.*)$/.exec(refresh ?? '')?.[1]
+      return next === undefined ? page : this.#go(new URL(decode(next), url), {})
+    }
+    throw new Error(`more than ${HOPS} redirects`)
+  }
+
+  #show(url: URL, { status, headers }: Response, text: string): Page {
+    const ours = url.origin === this.issuer
+    const page = { url, ours, status, headers, text, html: parse(text), params: url.searchParams }
+    this.pages.push(page)
+    return page
+  }
+}
+
+function decode(html: string): string {
+  return html.replaceAll('&amp;', '&').replaceAll('&#39;', "'").replaceAll('&quot;', '"')
+}
+
+function formActionOf({ headers }: Page): string | undefined {
+  const policy = headers.get('content-security-policy') ?? ''
+  return /form-action ([^;]*)/.exec(policy)?.[1]
+}
+
+function holdAgainst(formAction: string, url: URL, issuer: string) {
+  const allowed = formAction.split(' ').map(source => (source === "'self'" ? issuer : source))
+  if (!allowed.includes(url.origin)) {
+    throw new Error(`form-action ${formAction} blocks the way to ${url.origin}`)
+  }
+}

@@ -1,0 +1,158 @@
+// Starts a whole Usher in this process: a config folder on disk, a real store, a real socket.
+
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { pino } from 'pino'
+import type { Account } from '../../src/accounts/account.ts'
+import { createConsents } from '../../src/accounts/consents.ts'
+import { createDirectory } from '../../src/accounts/directory.ts'
+import { createApp } from '../../src/app.ts'
+import { readSettings, type Settings } from '../../src/config/settings.ts'
+import type { Readiness } from '../../src/http/health.ts'
+import { loadSigningKeys, type SigningKey } from '../../src/keys/signing-keys.ts'
+import { hashSecret } from '../../src/oidc/provider.ts'
+import { openInstallation } from '../../src/store/open.ts'
+
+export const PASSWORD = 'correct horse battery staple'
+export const SECRET = 'a-secret-of-at-least-thirty-two-characters'
+export const WEB = 'https://app.example.org/callback'
+
+/** The clients that most tests speak as; redirect URIs are never fetched. */
+export const CLIENTS: Record<string, object> = {
+  web: {
+    client_id: 'web',
+    client_name: 'Web application',
+    client_uri: 'https://app.example.org/',
+    redirect_uris: [WEB],
+    post_logout_redirect_uris: ['https://app.example.org/bye'],
+    client_secret_hashes: [hashSecret(SECRET)],
+  },
+  post: {
+    client_id: 'post',
+    client_name: 'Post application',
+    redirect_uris: ['https://post.example.org/callback'],
+    token_endpoint_auth_method: 'client_secret_post',
+    client_secret_hashes: [hashSecret(SECRET)],
+  },
+  spa: {
+    client_id: 'spa',
+    client_name: 'Browser application',
+    redirect_uris: ['https://spa.example.org/callback'],
+    token_endpoint_auth_method: 'none',
+  },
+  native: {
+    client_id: 'native',
+    client_name: 'Native application',
+    application_type: 'native',
+    redirect_uris: ['http://127.0.0.1/callback', 'com.example.app:/callback'],
+    token_endpoint_auth_method: 'none',
+  },
+  first: {
+    client_id: 'first',
+    client_name: 'Application of our own',
+    redirect_uris: ['https://first.example.org/callback'],
+    client_secret_hashes: [hashSecret(SECRET)],
+    consent: 'implicit',
+  },
+}
+
+export interface UsherOptions {
+  clients?: Record<string, object>
+  /** What stands in usher.yaml and claims.yaml; JSON is YAML. */
+  usher?: object
+  claims?: object
+  store?: string
+  env?: Record<string, string>
+}
+
+const CLAIMS = {
+  claims: {
+    preferred_username: { scope: 'profile', from: 'username' },
+    name: { scope: 'profile', from: 'name' },
+    email: { scope: 'email', from: 'email' },
+    email_verified: { scope: 'email', from: 'email_verified' },
+  },
+}
+
+export type Usher = Awaited<ReturnType<typeof startUsher>>
+
+/** On a port the system gives; `close` ends it and deletes its folder. */
+export async function startUsher(options: UsherOptions = {}) {
+  const folder = mkdtempSync(join(tmpdir(), 'usher-'))
+  writeConfig(folder, options)
+  let handler: ReturnType<Awaited<ReturnType<typeof createApp>>['callback']> | undefined
+  const server = createServer((req, res) => handler?.(req, res))
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+
+  const settings: Settings = readSettings({
+    USHER_CONFIG: folder,
+    PORT: String(port),
+    USHER_STORE: options.store ?? 'sqlite::memory:',
+    ...options.env,
+  })
+  const installation = await openInstallation(settings.store, settings.secrets)
+  const { records, store, secrets } = installation
+  await records.save('SigningKeys', 'current', { keys: await someKeys() }, { version: 0 })
+
+  const output: string[] = []
+  const log = pino({ base: null }, { write: line => output.push(line) })
+  const readiness: Readiness = { state: 'ready', probe: () => records.read('Probe', 'ready') }
+  const app = await createApp({ settings, secrets, records, log, readiness })
+  handler = app.callback()
+
+  const directory = createDirectory(records)
+  return {
+    issuer: settings.issuer,
+    address: `http://127.0.0.1:${port}`,
+    settings,
+    app,
+    store,
+    records,
+    directory,
+    consents: createConsents(records),
+    readiness,
+    /** The lines of the log so far. */
+    output,
+    addAccount(profile: object, password = PASSWORD): Promise<Account> {
+      return directory.add(profile, password)
+    },
+    async close() {
+      server.closeAllConnections()
+      await new Promise(resolve => server.close(resolve))
+      await store.close()
+      rmSync(folder, { recursive: true, force: true })
+    },
+  }
+}
+
+export const ADA = {
+  username: 'ada',
+  name: 'Ada Lovelace',
+  email: 'ada@example.org',
+  email_verified: true,
+}
+export const GRACE = { username: 'grace', name: 'Grace Hopper', email: 'grace@example.org' }
+export const ALAN = { username: 'alan', name: 'Alan Turing' }
+
+function writeConfig(
+  folder: string,
+  { clients = CLIENTS, usher = {}, claims = CLAIMS }: UsherOptions,
+) {
+  mkdirSync(join(folder, 'clients'))
+  writeFileSync(join(folder, 'usher.yaml'), JSON.stringify(usher))
+  writeFileSync(join(folder, 'claims.yaml'), JSON.stringify(claims))
+  for (const [name, client] of Object.entries(clients)) {
+    writeFileSync(join(folder, 'clients', `${name}.yaml`), JSON.stringify(client))
+  }
+}
+
+/** Made once for all the Ushers of a test file: an RSA key takes its time. */
+let keys: Promise<SigningKey[]> | undefined
+function someKeys(): Promise<SigningKey[]> {
+  keys ??= openInstallation('sqlite::memory:', []).then(({ records }) => loadSigningKeys(records))
+  return keys
+}
