@@ -13,6 +13,7 @@ import { limits } from './http/limits.ts'
 import { requestLog } from './http/request-log.ts'
 import { securityHeaders } from './http/security-headers.ts'
 import { loadSigningKeys } from './keys/signing-keys.ts'
+import { checkClients } from './oidc/clients.ts'
 import {
   authorizeByPost,
   canonicalPaths,
@@ -21,7 +22,7 @@ import {
 } from './oidc/endpoints.ts'
 import { createInteractions, createSessionReader } from './oidc/interactions.ts'
 import { ACCOUNT_CLIENT } from './oidc/policy.ts'
-import { checkClients, createProvider, ROUTES } from './oidc/provider.ts'
+import { createProvider, ROUTES } from './oidc/provider.ts'
 import { createAccountPages } from './pages/account.ts'
 import { createConsent } from './pages/consent.ts'
 import { createErrorPages } from './pages/error.ts'

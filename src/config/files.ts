@@ -1,7 +1,7 @@
 // Reads one YAML file against its schema and says where each problem stands.
 
-import { readFileSync, statSync } from 'node:fs'
-import { isMap, isScalar, LineCounter, parse, parseDocument } from 'yaml'
+import { readFileSync, statSync, writeFileSync } from 'node:fs'
+import { isMap, isScalar, isSeq, LineCounter, parse, parseDocument } from 'yaml'
 import type { z } from 'zod'
 import type { Finding } from './report.ts'
 
@@ -31,6 +31,16 @@ export interface FileResult<T> {
 
 /** A file of our own, which is right or a bug. */
 export const readYaml = (file: string): unknown => parse(readFileSync(file, 'utf8'))
+
+/** Adds to a list in a file and keeps its comments and layout; answers how long the list is now. */
+export function appendToList(file: string, key: string, value: string): number {
+  const doc = parseDocument(readFileSync(file, 'utf8'))
+  if (!isSeq(doc.get(key))) doc.set(key, doc.createNode([]))
+  doc.addIn([key], value)
+  writeFileSync(file, doc.toString({ lineWidth: 0 }))
+  const list = doc.get(key)
+  return isSeq(list) ? list.items.length : 0
+}
 
 /** Never throws: a missing file is an empty one, everything else becomes a finding. */
 export function readFile<S extends z.ZodType>(

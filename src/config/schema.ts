@@ -72,20 +72,19 @@ export const usherSchema = z.strictObject({
     .prefault({}),
 })
 
+const claim = z.strictObject({
+  scope: scopeToken.describe('The scope that gives this claim'),
+  from: z
+    .string()
+    .regex(
+      /^(username|name|email|email_verified|updated_at|attributes\.\S+)$/,
+      'a claim comes from username, name, email, email_verified, updated_at or attributes.NAME',
+    )
+    .describe('The part of the account it comes from'),
+})
+
 export const claimsSchema = z.strictObject({
-  claims: z.record(
-    z.string().min(1),
-    z.strictObject({
-      scope: scopeToken.describe('The scope that gives this claim'),
-      from: z
-        .string()
-        .regex(
-          /^(username|name|email|email_verified|updated_at|attributes\.\S+)$/,
-          'a claim comes from username, name, email, email_verified, updated_at or attributes.NAME',
-        )
-        .describe('The part of the account it comes from'),
-    }),
-  ),
+  claims: z.record(z.string().min(1), claim).default({}),
   scopes: z
     .record(scopeToken, z.strictObject({ description: z.string().min(1).max(200) }))
     .default({})
@@ -147,4 +146,13 @@ export type ClaimsFile = z.output<typeof claimsSchema>
 export type ClientMetadata = z.output<typeof clientSchema>
 export type Lifetimes = UsherFile['lifetimes']
 
-export const SCHEMAS = { usher: usherSchema, claims: claimsSchema, client: clientSchema }
+/** What editors complete and check from: the files as they are written, before defaults. */
+export function jsonSchemas(): Record<string, object> {
+  const schemas = { usher: usherSchema, claims: claimsSchema, client: clientSchema }
+  return Object.fromEntries(
+    Object.entries(schemas).map(([name, schema]) => [
+      name,
+      z.toJSONSchema(schema, { io: 'input' }),
+    ]),
+  )
+}

@@ -1,7 +1,7 @@
 // The config folder and the environment become settings, or one report of all that is wrong.
 // The only file that reads `process.env`.
 
-import { readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type FileResult, type Overlay, readFile } from './files.ts'
 import { isLoopbackHost, schemeProblem } from './redirect-uris.ts'
@@ -41,9 +41,15 @@ const PROTOCOL_CLAIMS = new Set(
 )
 const SHORTEST_SECRET = 32
 
+export const configFolder = (env: NodeJS.ProcessEnv = process.env) => env.USHER_CONFIG || 'config'
+
 /** Reads everything, or throws a `ConfigError` with every finding. */
-export function readSettings(env: NodeJS.ProcessEnv = process.env): Settings {
-  const folder = env.USHER_CONFIG || 'config'
+export function readSettings(
+  env: NodeJS.ProcessEnv = process.env,
+  folder = configFolder(env),
+): Settings {
+  if (!existsSync(folder))
+    throw new ConfigError([{ file: folder, message: 'there is no such folder' }])
   const findings: Finding[] = []
   const { store, secret } = secretsFromEnvironment(env, findings)
 

@@ -1,13 +1,7 @@
 // When people are asked to sign in or to consent, and what an application then has: a grant made
 // from the recorded consent.
 
-import {
-  errors,
-  type Grant,
-  interactionPolicy,
-  type KoaContextWithOIDC,
-  type Provider,
-} from 'oidc-provider'
+import { errors, type Grant, interactionPolicy, type KoaContextWithOIDC } from 'oidc-provider'
 import type { Consents } from '../accounts/consents.ts'
 import { revokeGrant } from '../store/grants.ts'
 import type { Records } from '../store/records.ts'
@@ -167,5 +161,3 @@ function required<T>(value: T | undefined): T {
   if (value === undefined) throw new Error('the library called before its time')
   return value
 }
-
-export type { Provider }

@@ -1,31 +1,28 @@
 // Everything we tell the library, one decision a line. What is not said here is its default, on
 // purpose; test/unit/library.test.ts pins the defaults we rely on.
 
-import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
+import { createHash } from 'node:crypto'
 import type { EventEmitter } from 'node:events'
-import { join } from 'node:path'
 import {
   type Client,
   type Configuration,
   errors,
   type KoaContextWithOIDC,
   type Adapter as LibraryAdapter,
-  type ClientMetadata as LibraryClientMetadata,
   Provider,
 } from 'oidc-provider'
 import type { Logger } from 'pino'
 import { claimsOf } from '../accounts/claims.ts'
 import type { Consents } from '../accounts/consents.ts'
 import type { Directory } from '../accounts/directory.ts'
-import { ConfigError, type Finding } from '../config/report.ts'
-import type { ClientMetadata } from '../config/schema.ts'
 import type { Settings } from '../config/settings.ts'
 import type { SigningKey } from '../keys/signing-keys.ts'
 import { createAdapter, type Protocol } from '../store/adapter.ts'
 import type { Records } from '../store/records.ts'
 import { deriveKey } from '../store/seal.ts'
+import { accountClient, corsOrigins, matchesHash, OWN_METADATA, toLibrary } from './clients.ts'
 import { lifetimes } from './lifetimes.ts'
-import { ACCOUNT_CLIENT, createGrantLoader, createPolicy } from './policy.ts'
+import { createGrantLoader, createPolicy } from './policy.ts'
 
 export const ROUTES = {
   authorization: '/api/oauth/authorize',
@@ -78,7 +75,7 @@ export function createProvider(parts: Parts): Provider {
     pkce: { required: (_ctx, client) => client.require_pkce !== false },
     clientAuthMethods: ['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'],
     clientDefaults: { grant_types: ['authorization_code', 'refresh_token'] },
-    extraClientMetadata: { properties: ['client_secret_hashes', 'require_pkce', 'consent'] },
+    extraClientMetadata: { properties: OWN_METADATA },
     allowOmittingSingleRegisteredRedirectUri: false,
     assertJwtClientAuthClaimsAndHeader: assertAssertion,
     clientBasedCORS: (_ctx, origin, client) => corsOrigins(client).has(origin),
@@ -154,18 +151,6 @@ export function createProvider(parts: Parts): Provider {
   return provider
 }
 
-/** What the library would find out at the first use of a client is found out now. */
-export async function checkClients(provider: Provider, settings: Settings): Promise<void> {
-  const findings: Finding[] = []
-  for (const { client_id } of settings.clients) {
-    await provider.Client.find(client_id).catch(error => {
-      const { error_description: message = String(error) } = error
-      findings.push({ file: join(settings.folder, 'clients'), key: client_id, message })
-    })
-  }
-  if (findings.length) throw new ConfigError(findings)
-}
-
 // Listeners must not throw, and what they are handed holds raw tokens: only names go on from here.
 function listen(provider: Provider, log: Logger) {
   const note = (ctx: KoaContextWithOIDC, error: { error?: string; error_detail?: string }) => {
@@ -226,41 +211,12 @@ export function cookieNames(development: boolean) {
   }
 }
 
-function toLibrary(client: ClientMetadata): LibraryClientMetadata {
-  return {
-    ...client,
-    response_types: ['code'],
-    // The library insists on a secret; this one is never compared (compareClientSecret above).
-    ...(client.client_secret_hashes && { client_secret: randomBytes(32).toString('base64url') }),
-  } as LibraryClientMetadata
-}
-
-/** Nobody redeems its codes: it exists to bring people through the sign-in page and back. */
-function accountClient(issuer: string): LibraryClientMetadata {
-  return {
-    client_id: ACCOUNT_CLIENT,
-    client_secret: randomBytes(32).toString('base64url'),
-    client_secret_hashes: [],
-    redirect_uris: [`${issuer}/account/signed-in`],
-    response_types: ['code'],
-    grant_types: ['authorization_code'],
-    scope: 'openid',
-    consent: 'implicit',
-  } as LibraryClientMetadata
-}
-
 function claimsByScope(claims: Settings['claims']): Record<string, string[]> {
   const byScope: Record<string, string[]> = {}
   for (const [claim, { scope }] of Object.entries(claims)) {
     byScope[scope] = [...(byScope[scope] ?? (scope === 'openid' ? ['sub'] : [])), claim]
   }
   return byScope
-}
-
-// Browser applications call the token endpoint and UserInfo from the origins they live at.
-function corsOrigins(client: Client): Set<string> {
-  const origins = (client.redirectUris ?? []).map(uri => new URL(uri).origin)
-  return new Set(origins.filter(origin => origin !== 'null'))
 }
 
 /** RFC 7009 §2.1: another client's token is refused; a public client learns nothing of it. */
@@ -278,18 +234,4 @@ function assertAssertion(ctx: KoaContextWithOIDC, claims: { aud?: unknown; exp?:
   if (typeof claims.exp !== 'number' || claims.exp - Date.now() / 1000 > 600) {
     throw new errors.InvalidClientAuth({ detail: 'exp must be at most ten minutes ahead' })
   }
-}
-
-/** `sha256:BASE64URL` of a random secret: nothing to slow down where there is nothing to guess. */
-export function hashSecret(secret: string): string {
-  return `sha256:${createHash('sha256').update(secret).digest('base64url')}`
-}
-
-function matchesHash(actual: string, hashes: unknown): boolean {
-  const offered = Buffer.from(hashSecret(actual))
-  const known = Array.isArray(hashes) ? hashes.map(hash => Buffer.from(String(hash))) : []
-  return (
-    known.filter(hash => hash.length === offered.length && timingSafeEqual(hash, offered)).length >
-    0
-  )
 }

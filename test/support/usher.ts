@@ -13,7 +13,7 @@ import { createApp } from '../../src/app.ts'
 import { readSettings, type Settings } from '../../src/config/settings.ts'
 import type { Readiness } from '../../src/http/health.ts'
 import { loadSigningKeys, type SigningKey } from '../../src/keys/signing-keys.ts'
-import { hashSecret } from '../../src/oidc/provider.ts'
+import { hashSecret } from '../../src/oidc/clients.ts'
 import { openInstallation } from '../../src/store/open.ts'
 
 export const PASSWORD = 'correct horse battery staple'

@@ -1,0 +1,184 @@
+// A small relying party on `openid-client`, with nothing of Usher in it: run it beside a provider to
+// see sign-in, claims, refresh, revocation and sign-out. Sessions live in memory.
+//
+//   ISSUER         http://localhost:3000
+//   CLIENT_ID      demo
+//   CLIENT_SECRET  demo-secret-that-everybody-knows
+//   DEMO_PORT      4000
+
+import { randomUUID } from 'node:crypto'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import * as client from 'openid-client'
+
+const { ISSUER = 'http://localhost:3000', CLIENT_ID = 'demo' } = process.env
+const { CLIENT_SECRET = 'demo-secret-that-everybody-knows', DEMO_PORT = '4000' } = process.env
+const HERE = `http://localhost:${DEMO_PORT}`
+const SCOPE = 'openid profile email offline_access'
+
+interface Session {
+  code_verifier?: string
+  state?: string
+  nonce?: string
+  tokens?: client.TokenEndpointResponse & client.TokenEndpointResponseHelpers
+  refresh_token?: string
+  id_token?: string
+  /** What the last button did. */
+  came_back?: { what: string; answer: unknown }
+}
+
+const sessions = new Map<string, Session>()
+const issuer = new URL(ISSUER)
+const insecure = issuer.protocol === 'http:' ? { execute: [client.allowInsecureRequests] } : {}
+let discovered: Promise<client.Configuration> | undefined
+
+/** Asked at the first request, and again until the provider answers. */
+function configuration(): Promise<client.Configuration> {
+  discovered ??= client
+    .discovery(issuer, CLIENT_ID, CLIENT_SECRET, client.ClientSecretBasic(CLIENT_SECRET), insecure)
+    .catch(error => {
+      discovered = undefined
+      throw error
+    })
+  return discovered
+}
+
+type Route = (session: Session, url: URL) => Promise<Page>
+type Page = { html: string } | { location: string }
+
+const routes: Record<string, Route> = {
+  'GET /': async session => ({ html: home(session, await userInfo(session)) }),
+
+  'POST /sign-in': async session => {
+    const config = await configuration()
+    session.code_verifier = client.randomPKCECodeVerifier()
+    session.state = client.randomState()
+    session.nonce = client.randomNonce()
+    const location = client.buildAuthorizationUrl(config, {
+      redirect_uri: `${HERE}/callback`,
+      scope: SCOPE,
+      state: session.state,
+      nonce: session.nonce,
+      code_challenge: await client.calculatePKCECodeChallenge(session.code_verifier),
+      code_challenge_method: 'S256',
+    })
+    return { location: location.href }
+  },
+
+  'GET /callback': async (session, url) => {
+    const tokens = await client.authorizationCodeGrant(await configuration(), url, {
+      pkceCodeVerifier: session.code_verifier,
+      expectedState: session.state,
+      expectedNonce: session.nonce,
+    })
+    remember(session, tokens)
+    session.came_back = undefined
+    return { location: '/' }
+  },
+
+  'POST /refresh': async session => {
+    const config = await configuration()
+    const tokens = await client.refreshTokenGrant(config, session.refresh_token ?? '')
+    remember(session, tokens)
+    return cameBack(session, 'Refresh', tokens)
+  },
+
+  'POST /revoke': async session => {
+    await client.tokenRevocation(await configuration(), session.refresh_token ?? '')
+    return cameBack(session, 'Revoke', 'HTTP 200: the refresh token and its family are revoked')
+  },
+
+  'POST /sign-out': async session => {
+    const location = client.buildEndSessionUrl(await configuration(), {
+      post_logout_redirect_uri: `${HERE}/`,
+      ...(session.id_token && { id_token_hint: session.id_token }),
+    })
+    for (const key of Object.keys(session)) delete session[key as keyof Session]
+    return { location: location.href }
+  },
+}
+
+function remember(session: Session, tokens: NonNullable<Session['tokens']>) {
+  session.tokens = tokens
+  session.refresh_token = tokens.refresh_token ?? session.refresh_token
+  session.id_token = tokens.id_token ?? session.id_token
+}
+
+function cameBack(session: Session, what: string, answer: unknown): Page {
+  session.came_back = { what, answer }
+  return { location: '/' }
+}
+
+/** Asked anew for every page, so that a revoked or removed access shows at once. */
+async function userInfo({ tokens }: Session): Promise<unknown> {
+  if (!tokens) return undefined
+  const sub = tokens.claims()?.sub ?? client.skipSubjectCheck
+  return client.fetchUserInfo(await configuration(), tokens.access_token, sub).catch(describe)
+}
+
+function describe(error: unknown): object {
+  const { name, code, status, error: oauth, error_description, cause } = Object(error)
+  const challenge = Array.isArray(cause) ? cause[0]?.parameters : undefined
+  return { failed: name, code, status, error: oauth, error_description, ...challenge }
+}
+
+function home({ tokens, came_back }: Session, info: unknown): string {
+  if (!tokens) return `<p>You are not signed in here.</p>${button('sign-in', 'Sign in')}`
+  const buttons = [button('refresh', 'Refresh'), button('revoke', 'Revoke')]
+  return `
+    <p>${buttons.join('')}${button('sign-out', 'Sign out')}</p>
+    ${came_back ? section(`${came_back.what} came back with`, came_back.answer) : ''}
+    ${section('Claims of the ID token', tokens.claims())}
+    ${section('UserInfo', info)}
+    <p><a href="${ISSUER}/account/applications">Connected applications</a></p>`
+}
+
+const button = (action: string, words: string) =>
+  `<form method="post" action="/${action}"><button>${words}</button></form>`
+
+const section = (title: string, value: unknown) =>
+  `<h2>${title}</h2><pre>${escapeHtml(JSON.stringify(value, null, 2) ?? '')}</pre>`
+
+const escapeHtml = (text: string) =>
+  text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('"', '&quot;')
+
+const page = (content: string) => `<!DOCTYPE html>
+<html lang="en"><meta charset="utf-8"><title>Demo application</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<style>
+  :root { color-scheme: light dark }
+  body { max-width: 44rem; margin: 2rem auto; padding: 0 1rem; font: 1rem/1.5 system-ui }
+  form { display: inline-block; margin-right: .5rem } button { font: inherit; padding: .4rem 1rem }
+  pre { padding: 1rem; overflow: auto; border: 1px solid color-mix(in srgb, currentColor 25%, transparent) }
+</style>
+<h1>Demo application</h1>${content}</html>`
+
+async function handle(req: IncomingMessage, res: ServerResponse) {
+  const url = new URL(req.url ?? '/', HERE)
+  const session = sessionOf(req, res)
+  const route = routes[`${req.method} ${url.pathname}`]
+  if (!route) return send(res, 404, '<p>There is nothing here. <a href="/">Start again</a></p>')
+  const answer = await route(session, url).catch(error => ({
+    html: `${section('This did not work', describe(error))}<p><a href="/">Start again</a></p>`,
+  }))
+  if ('location' in answer) res.writeHead(303, { location: answer.location }).end()
+  else send(res, 200, answer.html)
+}
+
+function send(res: ServerResponse, status: number, content: string) {
+  res.writeHead(status, { 'content-type': 'text/html; charset=utf-8' }).end(page(content))
+}
+
+function sessionOf(req: IncomingMessage, res: ServerResponse): Session {
+  const id = /demo_session=([\w-]+)/.exec(req.headers.cookie ?? '')?.[1]
+  const known = id && sessions.get(id)
+  if (known) return known
+  const made = randomUUID()
+  const session: Session = {}
+  sessions.set(made, session)
+  res.setHeader('set-cookie', `demo_session=${made}; HttpOnly; SameSite=Lax; Path=/`)
+  return session
+}
+
+createServer(handle).listen(Number(DEMO_PORT), 'localhost', () => {
+  process.stderr.write(`\n  The demo application is at ${HERE}, for ${ISSUER}\n\n`)
+})

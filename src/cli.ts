@@ -1,0 +1,78 @@
+// The operator's commands, as a table: what it lists is what there is, and its help.
+
+import { type ParseArgsConfig, parseArgs } from 'node:util'
+import * as accounts from './commands/accounts.ts'
+import * as clients from './commands/clients.ts'
+import { type Command, Failure } from './commands/command.ts'
+import * as config from './commands/config.ts'
+import { ConfigError } from './config/report.ts'
+
+const PROFILE = {
+  name: { type: 'string' },
+  email: { type: 'string' },
+  'email-verified': { type: 'boolean' },
+  attributes: { type: 'string' },
+} as const
+const USERNAME = { username: { type: 'string' } } as const
+const STDIN = { 'password-stdin': { type: 'boolean' } } as const
+const JSON_OUT = { json: { type: 'boolean' } } as const
+
+const ADD =
+  '--username U [--name N] [--email E] [--email-verified] [--attributes JSON] --password-stdin'
+const SET =
+  'ACCOUNT [--username U] [--name N] [--email E] [--[no-]email-verified] [--attributes JSON]'
+
+// biome-ignore format: a table
+const COMMANDS: Command[] = [
+  { name: 'accounts add',      usage: ADD,            about: 'add a person; prints the new usr_… alone on the first line', options: { ...USERNAME, ...PROFILE, ...STDIN }, run: accounts.add },
+  { name: 'accounts list',     usage: '[--json]',     about: 'everyone who can sign in',                      options: JSON_OUT, run: accounts.list },
+  { name: 'accounts show',     usage: 'ACCOUNT [--json]', about: 'one account: by its username or usr_…',     options: JSON_OUT, run: accounts.show },
+  { name: 'accounts set',      usage: SET,            about: 'change what is said about a person',            options: { ...USERNAME, ...PROFILE }, run: accounts.set },
+  { name: 'accounts disable',  usage: 'ACCOUNT',      about: 'end every session and token, and let them do nothing', options: {}, run: accounts.disable },
+  { name: 'accounts enable',   usage: 'ACCOUNT',      about: 'let them sign in again',                        options: {}, run: accounts.enable },
+  { name: 'accounts password', usage: 'ACCOUNT [--password-stdin]', about: 'set a password (a generated one without --password-stdin); ends every session and token', options: STDIN, run: accounts.password },
+  { name: 'accounts remove',   usage: 'ACCOUNT --yes', about: 'remove a person and everything kept about them', options: { yes: { type: 'boolean' } }, run: accounts.remove },
+  { name: 'clients list',      usage: '[--json]',     about: 'the applications of config/clients',            options: JSON_OUT, run: clients.list },
+  { name: 'clients show',      usage: 'CLIENT_ID [--json]', about: 'one application, with every default filled in', options: JSON_OUT, run: clients.show },
+  { name: 'clients secret',    usage: 'NAME [--secret-stdin]', about: 'make a secret, print it once, and write its hash to clients/NAME.yaml', options: { 'secret-stdin': { type: 'boolean' } }, run: clients.secret },
+  { name: 'config check',      usage: '[FOLDER] [--json]', about: 'every problem in the config folder',       options: JSON_OUT, run: config.check },
+  { name: 'config schema',     usage: '[FOLDER]',     about: 'write the JSON Schemas that editors complete from', options: {}, run: config.schema },
+]
+
+async function main(argv: string[]): Promise<number> {
+  const [noun = '', verb = '', ...rest] = argv
+  const command = COMMANDS.find(({ name }) => name === `${noun} ${verb}`)
+  if (!command) return help(noun)
+  try {
+    const { values, positionals } = parseArgs({
+      args: rest,
+      options: command.options as ParseArgsConfig['options'],
+      allowPositionals: true,
+      allowNegative: true,
+    })
+    await command.run({ values, positionals })
+    return 0
+  } catch (error) {
+    process.stderr.write(`${explain(error, command)}\n`)
+    return 1
+  }
+}
+
+function help(noun: string): number {
+  const known = COMMANDS.some(({ name }) => name.startsWith(`${noun} `))
+  const shown = COMMANDS.filter(({ name }) => !known || name.startsWith(`${noun} `))
+  const lines = shown.map(({ name, usage, about }) => `  ${name} ${usage}\n      ${about}\n`)
+  process.stderr.write(`npm run usher -- NOUN VERB …\n\n${lines.join('')}`)
+  return noun === '' || noun === 'help' || noun === '--help' ? 0 : 2
+}
+
+function explain(error: unknown, { name, usage }: Command): string {
+  if (error instanceof ConfigError || error instanceof Failure) return error.message
+  const { code = '', message = String(error) } = Object(error)
+  if (String(code).startsWith('ERR_PARSE_ARGS')) {
+    return `${message}\n\nusage: npm run usher -- ${name} ${usage}`
+  }
+  return `This did not work: ${message}`
+}
+
+process.exitCode = await main(process.argv.slice(2))

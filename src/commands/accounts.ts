@@ -1,0 +1,184 @@
+// The people who can sign in, from the operator's side. Works beside a running server.
+
+import { randomBytes } from 'node:crypto'
+import { type Account, foldUsername, profileSchema } from '../accounts/account.ts'
+import { createDirectory, type Directory, UsernameTaken } from '../accounts/directory.ts'
+import { hashPassword, passwordProblem } from '../accounts/password.ts'
+import {
+  argument,
+  Failure,
+  hint,
+  type Invocation,
+  print,
+  readStdin,
+  withInstallation,
+} from './command.ts'
+
+export async function add({ values }: Invocation) {
+  const profile = readProfile(profileSchema, { username: values.username, ...given(values) })
+  const password = values['password-stdin'] ? await readPassword() : undefined
+  await withDirectory(async directory => {
+    const { id } = await unlessTaken(directory.add(profile, password))
+    process.stdout.write(`${id}\n`)
+    if (password === undefined) {
+      hint(`They cannot sign in yet: npm run usher -- accounts password ${profile.username}`)
+    }
+  })
+}
+
+export async function list({ values }: Invocation) {
+  await withDirectory(async directory => {
+    const all = await directory.list()
+    const width = Math.max(0, ...all.map(({ username }) => username.length))
+    const lines = all.map(
+      ({ id, username, name = '', enabled }) =>
+        `${id}  ${username.padEnd(width)}  ${enabled ? '' : '(disabled) '}${name}`,
+    )
+    print(values, all.map(visible), lines.length ? lines : ['There are no accounts yet.'])
+  })
+}
+
+export async function show(invocation: Invocation) {
+  await withAccount(invocation, async (_directory, account) => {
+    const shown = visible(account)
+    const lines = Object.entries(shown).map(([key, value]) => {
+      const text = typeof value === 'object' ? JSON.stringify(value) : String(value)
+      return `${`${key}:`.padEnd(16)}${text}`
+    })
+    print(invocation.values, shown, lines)
+  })
+}
+
+export async function set(invocation: Invocation) {
+  const { username, ...changes } = readProfile(profileSchema.partial(), {
+    ...(invocation.values.username !== undefined && { username: invocation.values.username }),
+    ...given(invocation.values),
+  })
+  await withAccount(invocation, async (directory, account) => {
+    if (username !== undefined) await unlessTaken(directory.rename(account, username))
+    await directory.change(account.id, current => ({
+      ...current,
+      ...changes,
+      // Another address has not been confirmed by anyone, unless the operator says so now.
+      ...(changes.email !== undefined &&
+        changes.email !== current.email && { email_verified: changes.email_verified ?? false }),
+    }))
+    hint(`Changed ${username ?? account.username}.`)
+  })
+}
+
+export async function disable(invocation: Invocation) {
+  await withAccount(invocation, async (directory, account) => {
+    await directory.change(account.id, current => ({ ...current, enabled: false }))
+    await directory.endAccess(account.id)
+    hint(`${account.username} is disabled; every session and token of theirs has ended.`)
+  })
+}
+
+export async function enable(invocation: Invocation) {
+  await withAccount(invocation, async (directory, account) => {
+    await directory.change(account.id, current => ({ ...current, enabled: true }))
+    hint(`${account.username} can sign in again.`)
+  })
+}
+
+export async function password(invocation: Invocation) {
+  const generated = randomBytes(15).toString('base64url')
+  const secret = invocation.values['password-stdin'] ? await readPassword() : undefined
+  await withAccount(invocation, async (directory, account) => {
+    const hash = await hashPassword(secret ?? generated)
+    await directory.change(account.id, current => ({ ...current, password: hash }))
+    await directory.endAccess(account.id)
+    if (secret === undefined) process.stdout.write(`${generated}\n`)
+    hint(`The password of ${account.username} is changed; every session and token has ended.`)
+  })
+}
+
+export async function remove(invocation: Invocation) {
+  await withAccount(invocation, async (directory, account) => {
+    if (!invocation.values.yes) {
+      throw new Failure(
+        `This removes ${account.username} (${account.id}) for good: applications will never see that ` +
+          'subject again.\nRun it again with --yes, or keep the account with accounts disable.',
+      )
+    }
+    await directory.remove(account)
+    hint(`${account.username} is removed.`)
+  })
+}
+
+function withDirectory(work: (directory: Directory) => Promise<void>): Promise<void> {
+  return withInstallation(({ records }) => work(createDirectory(records)))
+}
+
+/** By `usr_…` or by username. */
+function withAccount(
+  invocation: Invocation,
+  work: (directory: Directory, account: Account) => Promise<void>,
+): Promise<void> {
+  const name = argument(invocation, 'ACCOUNT')
+  return withDirectory(async directory => {
+    const account = (await directory.find(name)) ?? (await directory.findByUsername(name))
+    if (!account) throw new Failure(`There is no account ${foldUsername(name)}.`)
+    await work(directory, account)
+  })
+}
+
+function visible({ password, ...account }: Account) {
+  return { ...account, has_password: password !== undefined }
+}
+
+function given(values: Invocation['values']): Record<string, unknown> {
+  const { name, email, attributes } = values
+  return {
+    ...(name !== undefined && { name }),
+    ...(email !== undefined && { email }),
+    ...(values['email-verified'] !== undefined && { email_verified: values['email-verified'] }),
+    ...(attributes !== undefined && { attributes: parseJson(String(attributes)) }),
+  }
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw new Failure(`--attributes takes a JSON object: '{"department":"Engines"}'`)
+  }
+}
+
+interface Schema<T> {
+  safeParse(
+    input: unknown,
+  ): { success: true; data: T } | { success: false; error: { issues: Issue[] } }
+}
+type Issue = { path: PropertyKey[]; message: string }
+
+function readProfile<T>(schema: Schema<T>, input: Record<string, unknown>): T {
+  const result = schema.safeParse(input)
+  if (result.success) return keep(result.data, input)
+  const lines = result.error.issues.map(({ path, message }) => `--${path.join('.')}: ${message}`)
+  throw new Failure(lines.join('\n').replaceAll('email_verified', 'email-verified'))
+}
+
+/** Without the defaults: what was not said is not changed. */
+function keep<T>(data: T, input: Record<string, unknown>): T {
+  const said = Object.entries(Object(data)).filter(([key]) => key in input)
+  return Object.fromEntries(said) as T
+}
+
+async function readPassword(): Promise<string> {
+  const password = await readStdin()
+  const problem = passwordProblem(password)
+  if (problem === 'too_short') throw new Failure('A password has at least 12 bytes.')
+  if (problem === 'too_long') throw new Failure('A password has at most 1024 bytes.')
+  return password
+}
+
+async function unlessTaken<T>(change: Promise<T>): Promise<T> {
+  try {
+    return await change
+  } catch (error) {
+    if (error instanceof UsernameTaken) throw new Failure('This username is taken.')
+    throw error
+  }
+}

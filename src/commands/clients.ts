@@ -1,0 +1,53 @@
+// The applications of the config folder.
+
+import { randomBytes } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { appendToList } from '../config/files.ts'
+import { configFolder, readSettings } from '../config/settings.ts'
+import { hashSecret } from '../oidc/clients.ts'
+import { argument, Failure, hint, type Invocation, print, readStdin } from './command.ts'
+
+const SHORTEST_SECRET = 32
+
+export async function list({ values }: Invocation) {
+  const { clients } = readSettings()
+  const lines = clients.map(({ client_id, client_name, token_endpoint_auth_method }) =>
+    [client_id, client_name, token_endpoint_auth_method].join('  '),
+  )
+  print(
+    values,
+    clients,
+    lines.length ? lines : ['There are no clients: add a file to config/clients.'],
+  )
+}
+
+export async function show(invocation: Invocation) {
+  const id = argument(invocation, 'CLIENT_ID')
+  const client = readSettings().clients.find(({ client_id }) => client_id === id)
+  if (!client) throw new Failure(`There is no client ${id}: npm run usher -- clients list`)
+  const lines = Object.entries(client).map(
+    ([key, value]) => `${key}: ${typeof value === 'string' ? value : JSON.stringify(value)}`,
+  )
+  print(invocation.values, client, lines)
+}
+
+/** The folder need not be valid yet: a client that waits for its secret is not. */
+export async function secret(invocation: Invocation) {
+  const name = argument(invocation, 'NAME').replace(/\.ya?ml$/, '')
+  const file = join(configFolder(), 'clients', `${name}.yaml`)
+  if (!existsSync(file)) throw new Failure(`There is no ${file}.`)
+  const given = invocation.values['secret-stdin'] ? await readStdin() : undefined
+  if (given !== undefined && given.length < SHORTEST_SECRET) {
+    throw new Failure(`A secret has at least ${SHORTEST_SECRET} random characters.`)
+  }
+  const made = given ?? randomBytes(32).toString('base64url')
+  const count = appendToList(file, 'client_secret_hashes', hashSecret(made))
+  if (given === undefined) process.stdout.write(`${made}\n`)
+  hint(
+    `Its hash is now in ${file}; the secret itself is kept nowhere. Restart to use it.` +
+      (count > 1
+        ? `\n${count} secrets are valid: delete the older lines when nobody uses them.`
+        : ''),
+  )
+}

@@ -1,0 +1,65 @@
+// What every command is given, and how it gives back.
+
+import { text } from 'node:stream/consumers'
+import { readSettings, type Settings } from '../config/settings.ts'
+import { type Installation, openInstallation } from '../store/open.ts'
+
+export interface Invocation {
+  values: Record<string, unknown>
+  positionals: string[]
+}
+
+export interface Command {
+  /** `noun verb`. */
+  name: string
+  usage: string
+  about: string
+  options: Record<string, { type: 'string' | 'boolean' }>
+  run(invocation: Invocation): Promise<void>
+}
+
+/** Something the operator can put right: its message is all they need. */
+export class Failure extends Error {
+  override name = 'Failure'
+}
+
+/** Opens what the server uses, beside it if it is running, and closes it after `work`. */
+export async function withInstallation<T>(
+  work: (installation: Installation & { settings: Settings }) => Promise<T>,
+): Promise<T> {
+  const settings = readSettings()
+  if (settings.store === 'sqlite::memory:') {
+    throw new Failure(
+      'The memory store lives inside the running server: nothing else can reach it.',
+    )
+  }
+  const installation = await openInstallation(settings.store, settings.secrets)
+  try {
+    return await work({ ...installation, settings })
+  } finally {
+    await installation.store.close()
+  }
+}
+
+/** For people to read, or with `--json` for programs. */
+export function print(values: Invocation['values'], data: object, lines: string[]): void {
+  const output = values.json ? JSON.stringify(data, null, 2) : lines.join('\n')
+  process.stdout.write(`${output}\n`)
+}
+
+/** What to do next, beside the output. */
+export function hint(message: string): void {
+  process.stderr.write(`${message}\n`)
+}
+
+/** A secret from a pipe, without the line break behind it; never from the arguments, which `ps` shows. */
+export async function readStdin(): Promise<string> {
+  const input = await text(process.stdin)
+  return input.replace(/\r?\n$/, '')
+}
+
+export function argument({ positionals }: Invocation, name: string): string {
+  const [value] = positionals
+  if (!value) throw new Failure(`Say which: ${name} is missing.`)
+  return value
+}

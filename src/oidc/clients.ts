@@ -1,0 +1,68 @@
+// Clients, as the library wants them: their metadata, their secrets, the origins they call from.
+
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
+import { join } from 'node:path'
+import type { Client, ClientMetadata as LibraryClientMetadata, Provider } from 'oidc-provider'
+import { ConfigError, type Finding } from '../config/report.ts'
+import type { ClientMetadata } from '../config/schema.ts'
+import type { Settings } from '../config/settings.ts'
+import { ACCOUNT_CLIENT } from './policy.ts'
+
+/** What a client file may say beyond RFC 7591. */
+export const OWN_METADATA = ['client_secret_hashes', 'require_pkce', 'consent']
+
+export function toLibrary(client: ClientMetadata): LibraryClientMetadata {
+  return {
+    ...client,
+    response_types: ['code'],
+    // The library insists on a secret; this one is never compared (compareClientSecret above).
+    ...(client.client_secret_hashes && { client_secret: randomBytes(32).toString('base64url') }),
+  } as LibraryClientMetadata
+}
+
+/** Nobody redeems its codes: it exists to bring people through the sign-in page and back. */
+export function accountClient(issuer: string): LibraryClientMetadata {
+  return {
+    client_id: ACCOUNT_CLIENT,
+    client_secret: randomBytes(32).toString('base64url'),
+    client_secret_hashes: [],
+    redirect_uris: [`${issuer}/account/signed-in`],
+    response_types: ['code'],
+    grant_types: ['authorization_code'],
+    scope: 'openid',
+    consent: 'implicit',
+  } as LibraryClientMetadata
+}
+
+/** What the library would find out at the first use of a client is found out now. */
+export async function checkClients(provider: Provider, settings: Settings): Promise<void> {
+  const findings: Finding[] = []
+  for (const { client_id } of settings.clients) {
+    await provider.Client.find(client_id).catch(error => {
+      const { error_description: message = String(error) } = error
+      findings.push({ file: join(settings.folder, 'clients'), key: client_id, message })
+    })
+  }
+  if (findings.length) throw new ConfigError(findings)
+}
+
+// Browser applications call the token endpoint and UserInfo from the origins they live at.
+export function corsOrigins(client: Client): Set<string> {
+  const origins = (client.redirectUris ?? []).map(uri => new URL(uri).origin)
+  return new Set(origins.filter(origin => origin !== 'null'))
+}
+
+/** `sha256:BASE64URL` of a random secret: nothing to slow down where there is nothing to guess. */
+export function hashSecret(secret: string): string {
+  return `sha256:${createHash('sha256').update(secret).digest('base64url')}`
+}
+
+/** Compares with every hash, in constant time for each. */
+export function matchesHash(actual: string, hashes: unknown): boolean {
+  const offered = Buffer.from(hashSecret(actual))
+  const known = Array.isArray(hashes) ? hashes.map(hash => Buffer.from(String(hash))) : []
+  return (
+    known.filter(hash => hash.length === offered.length && timingSafeEqual(hash, offered)).length >
+    0
+  )
+}

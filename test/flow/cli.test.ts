@@ -1,0 +1,156 @@
+// The operator's commands, run as they are run.
+
+import { execFile, spawn } from 'node:child_process'
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+
+const ROOT = join(import.meta.dirname, '../..')
+const folder = mkdtempSync(join(tmpdir(), 'usher-cli-'))
+const config = join(folder, 'config')
+const env = {
+  ...process.env,
+  USHER_STORE: `sqlite:${join(folder, 'usher.db')}`,
+  USHER_CONFIG: config,
+}
+beforeAll(() => cpSync(join(ROOT, 'config'), config, { recursive: true }))
+afterAll(() => rmSync(folder, { recursive: true }))
+
+/** What it printed, what it said beside, and its exit code. */
+async function usher(args: string[], input = '') {
+  const child = spawn('node', ['src/cli.ts', ...args], { cwd: ROOT, env })
+  child.stdin.end(input)
+  const [stdout, stderr, code] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    new Promise(resolve => child.once('exit', resolve)),
+  ])
+  return { stdout, stderr, code }
+}
+
+const ADD = ['accounts', 'add', '--username', 'ada', '--name', 'Ada Lovelace']
+
+test('accounts add prints the subject alone on the first line', async () => {
+  const email = ['--email', 'ada@example.org', '--email-verified']
+  const attributes = ['--attributes', '{"department":"Engines"}']
+  const { stdout, code } = await usher(
+    [...ADD, ...email, ...attributes, '--password-stdin'],
+    'a long enough password\n',
+  )
+  expect(code).toBe(0)
+  expect(stdout).toMatch(/^usr_[0-9a-z]{26}\n$/)
+  const shown = JSON.parse((await usher(['accounts', 'show', 'ada', '--json'])).stdout)
+  expect(shown).toMatchObject({
+    id: stdout.trim(),
+    username: 'ada',
+    email_verified: true,
+    attributes: { department: 'Engines' },
+    enabled: true,
+    has_password: true,
+  })
+  expect(shown).not.toHaveProperty('password')
+})
+
+test('a name that is taken, in any spelling, is refused', async () => {
+  const { stdout, stderr, code } = await usher(['accounts', 'add', '--username', 'ＡDA'])
+  expect({ stdout, stderr, code }).toEqual({
+    stdout: '',
+    stderr: 'This username is taken.\n',
+    code: 1,
+  })
+})
+
+test('a short password, a bad address and bad JSON are refused with the reason', async () => {
+  const short = await usher(['accounts', 'add', '--username', 'alan', '--password-stdin'], 'short')
+  expect(short).toMatchObject({ code: 1, stderr: 'A password has at least 12 bytes.\n' })
+  const address = await usher(['accounts', 'add', '--username', 'alan', '--email', 'nowhere'])
+  expect(address).toMatchObject({ code: 1, stderr: '--email: Invalid email address\n' })
+  const json = await usher(['accounts', 'add', '--username', 'alan', '--attributes', '{'])
+  expect(json.stderr).toContain('--attributes takes a JSON object')
+  expect((await usher(['accounts', 'show', 'alan'])).stderr).toBe('There is no account alan.\n')
+})
+
+test('accounts set changes what is said, and a new address is not verified until it is', async () => {
+  await usher(['accounts', 'set', 'ada', '--email', 'countess@example.org'])
+  const { stdout } = await usher(['accounts', 'show', 'ada', '--json'])
+  expect(JSON.parse(stdout)).toMatchObject({
+    name: 'Ada Lovelace',
+    email: 'countess@example.org',
+    email_verified: false,
+    attributes: { department: 'Engines' },
+  })
+  await usher(['accounts', 'set', 'ada', '--username', 'countess', '--email-verified'])
+  const renamed = JSON.parse((await usher(['accounts', 'show', 'countess', '--json'])).stdout)
+  expect(renamed).toMatchObject({ username: 'countess', email_verified: true })
+  expect((await usher(['accounts', 'show', 'ada'])).code).toBe(1)
+  await usher(['accounts', 'set', 'countess', '--username', 'ada', '--no-email-verified'])
+  const back = JSON.parse((await usher(['accounts', 'show', 'ada', '--json'])).stdout)
+  expect(back).toMatchObject({ username: 'ada', email_verified: false })
+})
+
+test('disable and enable', async () => {
+  await usher(['accounts', 'disable', 'ada'])
+  expect((await usher(['accounts', 'list'])).stdout).toMatch(/^usr_\w+ {2}ada {2}\(disabled\) Ada/)
+  await usher(['accounts', 'enable', 'ada'])
+  expect((await usher(['accounts', 'list'])).stdout).toMatch(/^usr_\w+ {2}ada {2}Ada Lovelace\n$/)
+})
+
+test('accounts remove asks before the irreversible', async () => {
+  const asked = await usher(['accounts', 'remove', 'ada'])
+  expect(asked.code).toBe(1)
+  expect(asked.stderr).toContain('--yes')
+  expect((await usher(['accounts', 'remove', 'ada', '--yes'])).code).toBe(0)
+  expect((await usher(['accounts', 'list'])).stdout).toBe('There are no accounts yet.\n')
+})
+
+test('clients secret writes the hash, keeps the comments, and prints the secret once', async () => {
+  const file = join(config, 'clients', 'wiki.yaml')
+  writeFileSync(
+    file,
+    '# The wiki\nclient_id: wiki # for ever\nclient_name: Wiki\nredirect_uris: [https://wiki.example.org/cb]\n',
+  )
+  expect((await usher(['config', 'check'])).stderr).toContain('client_secret_hashes')
+  const { stdout } = await usher(['clients', 'secret', 'wiki'])
+  const second = await usher(['clients', 'secret', 'wiki'])
+  const written = readFileSync(file, 'utf8')
+  expect(written).toContain('# The wiki\nclient_id: wiki # for ever')
+  expect(written.match(/sha256:/g)).toHaveLength(2)
+  expect(written).not.toContain(stdout.trim())
+  expect(second.stderr).toContain('2 secrets are valid')
+  expect(await usher(['config', 'check'])).toMatchObject({ code: 0 })
+  expect((await usher(['clients', 'list'])).stdout).toContain('wiki  Wiki  client_secret_basic')
+})
+
+test('config check lists findings for people and for programs', async () => {
+  const broken = mkdtempSync(join(folder, 'broken-'))
+  writeFileSync(join(broken, 'usher.yaml'), 'id_token:\n  claims: all\nbrand: x\n')
+  const people = await usher(['config', 'check', broken])
+  expect(people).toMatchObject({ code: 1, stdout: '' })
+  expect(people.stderr).toContain('2 problems')
+  const programs = await usher(['config', 'check', broken, '--json'])
+  expect(JSON.parse(programs.stdout).findings).toHaveLength(2)
+})
+
+test('the JSON Schemas in config/schema are those of the source', async () => {
+  const target = mkdtempSync(join(folder, 'schema-'))
+  await usher(['config', 'schema', target])
+  const { stdout } = await promisify(execFile)('diff', [
+    '-r',
+    join(target, 'schema'),
+    join(ROOT, 'config/schema'),
+  ])
+  expect(stdout).toBe('')
+})
+
+test('without a command it shows them all; a wrong option shows how it goes', async () => {
+  const help = await usher([])
+  expect(help).toMatchObject({ code: 0 })
+  expect(help.stderr).toContain('accounts password ACCOUNT')
+  expect(await usher(['accounts', 'frobnicate'])).toMatchObject({ code: 2 })
+  const wrong = await usher(['accounts', 'list', '--nope'])
+  expect(wrong.code).toBe(1)
+  expect(wrong.stderr).toContain('usage: npm run usher -- accounts list [--json]')
+})

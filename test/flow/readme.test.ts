@@ -1,0 +1,45 @@
+// The README's journey by hand, run as it is written, against the service as `npm start` starts it.
+
+import { execFile } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { type Service, startService } from '../support/service.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+const folder = mkdtempSync(join(tmpdir(), 'usher-readme-'))
+let service: Service
+
+beforeAll(async () => {
+  service = await startService({ USHER_STORE: `sqlite:${join(folder, 'usher.db')}` })
+})
+afterAll(async () => {
+  await service.stop()
+  rmSync(folder, { recursive: true })
+})
+
+test('the commands of the README do what it says', async () => {
+  const blocks = [
+    ...readFileSync(join(ROOT, 'README.md'), 'utf8').matchAll(/```sh journey\n(.*?)```/gs),
+  ]
+  expect(blocks.length).toBe(7)
+  const script = blocks.map(([, block]) => block).join('\n')
+  // In a folder that looks like the project's, for the files that the journey leaves behind.
+  for (const name of ['package.json', 'node_modules', 'src', 'config']) {
+    symlinkSync(join(ROOT, name), join(folder, name))
+  }
+  const { stdout } = await promisify(execFile)('bash', ['-euo', 'pipefail', '-c', script], {
+    cwd: folder,
+    env: service.env,
+  })
+  const lines = stdout.split('\n')
+  expect(lines[0]).toMatch(/^usr_[0-9a-z]{26}$/)
+  expect(lines).toContain('<h1>Sign in</h1>')
+  expect(lines).toContain('<h1>Allow access</h1>')
+  expect(stdout).toMatch(/callback\?code=[\w-]+&state=af0ifjsldkj&iss=/)
+  const claims = '"preferred_username":"ada","name":"Ada Lovelace","email":"ada@example.org"'
+  expect(stdout.split(claims).length).toBe(3)
+  expect(stdout.trimEnd()).toMatch(/\n401$/)
+})

@@ -1,0 +1,141 @@
+// Config folders on disk: what is written in them becomes settings or one report.
+
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { ConfigError, type Finding } from '../../src/config/report.ts'
+import { readSettings, type Settings } from '../../src/config/settings.ts'
+
+/** By path in the folder: text, bytes, or an object that is written as JSON (which is YAML). */
+export type Files = Record<string, string | Uint8Array | object>
+
+export interface Reading {
+  settings?: Settings
+  /** With files named as in the folder. */
+  findings: Finding[]
+  /** What an operator would see. */
+  text: string
+}
+
+/** 32 bytes. */
+export const GOOD_SECRET = Buffer.alloc(32, 'ada').toString('base64url')
+export const PRODUCTION = { USHER_ISSUER: 'https://id.example.org', USHER_SECRET: GOOD_SECRET }
+
+/** A file of each kind with every key in it. */
+export const COMPLETE = {
+  usher: `issuer: http://localhost:3000
+listen:
+  host: 127.0.0.1
+  port: 3000
+proxy:
+  - 10.0.0.0/8
+store: sqlite:data/usher.db
+lifetimes:
+  code: 60 s
+  access_token: 10 min
+  id_token: 10 min
+  refresh_token_idle: 14 d
+  refresh_token: 90 d
+  session_idle: 12 h
+  session: 30 d
+  interaction: 15 min
+id_token:
+  claims: identity
+branding:
+  name: Example
+`,
+  claims: `claims:
+  name:
+    scope: profile
+    from: name
+  department:
+    scope: hr
+    from: attributes.department
+scopes:
+  hr:
+    description: See your department
+`,
+  client: `client_id: web
+client_name: Web application
+client_uri: https://app.example.org/
+policy_uri: https://app.example.org/policy
+tos_uri: https://app.example.org/terms
+contacts:
+  - ada@example.org
+application_type: web
+redirect_uris:
+  - https://app.example.org/callback
+post_logout_redirect_uris:
+  - https://app.example.org/bye
+initiate_login_uri: https://app.example.org/login
+token_endpoint_auth_method: client_secret_basic
+client_secret_hashes:
+  - sha256:FoWR19LG3fXwJBV3R_vmwQGtKh4Q3swDuTWR06stEOI
+grant_types:
+  - authorization_code
+  - refresh_token
+response_modes:
+  - query
+scope: openid profile hr
+id_token_signed_response_alg: RS256
+default_max_age: 3600
+require_auth_time: true
+require_pushed_authorization_requests: false
+require_pkce: true
+consent: explicit
+`,
+}
+
+/** A client that is right in every way, and what `changes` make of it; undefined removes a key. */
+export const client = (changes: object = {}): object => ({
+  client_id: 'web',
+  client_name: 'Web application',
+  redirect_uris: ['https://app.example.org/callback'],
+  token_endpoint_auth_method: 'none',
+  ...changes,
+})
+
+const MINIMAL: Files = { 'usher.yaml': '', 'claims.yaml': 'claims: {}\n' }
+
+/** Makes a folder, lets `use` have it, and deletes it. */
+export function withFolder<T>(files: Files, use: (folder: string) => T): T {
+  const folder = mkdtempSync(join(tmpdir(), 'usher-config-'))
+  try {
+    for (const [name, content] of Object.entries({ ...MINIMAL, ...files })) {
+      const isText = typeof content === 'string' || content instanceof Uint8Array
+      mkdirSync(dirname(join(folder, name)), { recursive: true })
+      writeFileSync(join(folder, name), isText ? content : JSON.stringify(content))
+    }
+    return use(folder)
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+}
+
+/** Whatever is thrown besides a `ConfigError` is thrown on: it is a crash. */
+export function readFolder(folder: string, env: Record<string, string> = {}): Reading {
+  try {
+    const settings = readSettings({ USHER_CONFIG: folder, ...env })
+    return { settings, findings: [], text: '' }
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    const findings = error.findings.map(finding => ({
+      ...finding,
+      file: finding.file.replace(`${folder}/`, ''),
+    }))
+    return { findings, text: error.message.replaceAll(`${folder}/`, '') }
+  }
+}
+
+export function read(files: Files = {}, env: Record<string, string> = {}): Reading {
+  return withFolder(files, folder => readFolder(folder, env))
+}
+
+/** The places of the findings as an operator reads them, `file:line:column key`, sorted. */
+export function places({ findings }: Reading): string[] {
+  return findings
+    .map(({ file, line, column, key = '' }) =>
+      [line === undefined ? file : `${file}:${line}:${column}`, key].join(' ').trim(),
+    )
+    .toSorted()
+}

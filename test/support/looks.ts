@@ -1,0 +1,45 @@
+// The ways a page can be looked at. With SCREENSHOTS set, a picture of each goes to /tmp/usher-screens/.
+
+import { mkdirSync } from 'node:fs'
+import type { Page } from 'playwright-core'
+
+interface Look {
+  name: string
+  media: NonNullable<Parameters<Page['emulateMedia']>[0]>
+  viewport: { width: number; height: number }
+}
+
+const WIDE = { width: 1280, height: 800 }
+const LIGHT = { colorScheme: 'light', forcedColors: 'none' } as const
+const DARK = { colorScheme: 'dark', forcedColors: 'none' } as const
+
+export const LOOKS: Look[] = [
+  { name: 'light', media: LIGHT, viewport: WIDE },
+  { name: 'dark', media: DARK, viewport: WIDE },
+  { name: 'narrow', media: LIGHT, viewport: { width: 320, height: 640 } },
+  // Zoom to 200 % leaves half the pixels for the layout.
+  { name: 'zoomed', media: LIGHT, viewport: { width: 640, height: 400 } },
+  { name: 'forced-colors', media: { ...DARK, forcedColors: 'active' }, viewport: WIDE },
+]
+
+const FOLDER = '/tmp/usher-screens'
+
+/** Looks at the page in each way, and keeps what `judge` finds wrong, by look. */
+export async function inEveryLook(
+  page: Page,
+  name: string,
+  judge: () => Promise<string[]>,
+): Promise<Record<string, string[]>> {
+  const found: Record<string, string[]> = {}
+  for (const look of LOOKS) {
+    await page.emulateMedia(look.media)
+    await page.setViewportSize(look.viewport)
+    const problems = await judge()
+    if (problems.length) found[look.name] = problems
+    if (process.env.SCREENSHOTS) {
+      mkdirSync(FOLDER, { recursive: true })
+      await page.screenshot({ path: `${FOLDER}/${name}.${look.name}.png`, fullPage: true })
+    }
+  }
+  return found
+}

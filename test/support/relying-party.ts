@@ -1,0 +1,154 @@
+// A client application with a port of its own, as its developer would write it with openid-client.
+// It starts before the provider, whose client file needs the redirect URI; `connect` comes after.
+
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { text } from 'node:stream/consumers'
+import * as client from 'openid-client'
+import { hashSecret } from '../../src/oidc/clients.ts'
+import { SECRET } from './usher.ts'
+
+export interface RelyingPartyOptions {
+  client_id?: string
+  scope?: string
+  response_mode?: 'query' | 'form_post'
+  /** Where the callback sends people when it is done; absent: the page that shows the claims. */
+  landing?: string
+}
+
+interface Session {
+  claims: client.IDToken
+  tokens: client.TokenEndpointResponse
+}
+
+export type RelyingParty = Awaited<ReturnType<typeof startRelyingParty>>
+
+export async function startRelyingParty({
+  client_id = 'relying-party',
+  scope = 'openid profile email offline_access',
+  response_mode = 'query',
+  landing = '/',
+}: RelyingPartyOptions = {}) {
+  const pending = new Map<string, { nonce: string; pkceCodeVerifier: string }>()
+  let config: client.Configuration | undefined
+  let session: Session | undefined
+  let failure: string | undefined
+
+  const connected = () => {
+    if (!config) throw new Error('connect first')
+    return config
+  }
+  const signedIn = () => {
+    if (!session) throw new Error('nobody is signed in at the relying party')
+    return session
+  }
+
+  async function signInUrl(): Promise<URL> {
+    const state = client.randomState()
+    const nonce = client.randomNonce()
+    const pkceCodeVerifier = client.randomPKCECodeVerifier()
+    pending.set(state, { nonce, pkceCodeVerifier })
+    return client.buildAuthorizationUrl(connected(), {
+      redirect_uri: `${origin}/callback`,
+      scope,
+      state,
+      nonce,
+      code_challenge: await client.calculatePKCECodeChallenge(pkceCodeVerifier),
+      code_challenge_method: 'S256',
+      ...(response_mode === 'form_post' && { response_mode }),
+    })
+  }
+
+  async function callback(url: URL, req: IncomingMessage): Promise<void> {
+    const params = req.method === 'POST' ? new URLSearchParams(await text(req)) : url.searchParams
+    const state = params.get('state') ?? ''
+    const checks = pending.get(state)
+    pending.delete(state)
+    if (!checks) throw new Error('an answer to nothing that was asked')
+    // openid-client takes a form_post answer as a Request.
+    const answer =
+      req.method === 'POST' ? new Request(url, { method: 'POST', body: params }) : url
+    const tokens = await client.authorizationCodeGrant(connected(), answer, {
+      pkceCodeVerifier: checks.pkceCodeVerifier,
+      expectedNonce: checks.nonce,
+      expectedState: state,
+    })
+    const claims = tokens.claims()
+    if (!claims) throw new Error('no ID token')
+    session = { claims, tokens }
+  }
+
+  function signOutUrl(): URL {
+    const id_token_hint = signedIn().tokens.id_token ?? ''
+    session = undefined
+    return client.buildEndSessionUrl(connected(), {
+      id_token_hint,
+      post_logout_redirect_uri: `${origin}/signed-out`,
+    })
+  }
+
+  async function answer(req: IncomingMessage, res: ServerResponse): Promise<void> {
+    const url = new URL(req.url ?? '', origin)
+    if (url.pathname === '/sign-in') return redirect(res, await signInUrl())
+    if (url.pathname === '/sign-out') return redirect(res, signOutUrl())
+    if (url.pathname === '/callback') {
+      failure = await callback(url, req).then(
+        () => undefined,
+        error => String(error.error ?? error),
+      )
+      return redirect(res, failure ? '/' : landing)
+    }
+    if (url.pathname === '/signed-out') return page(res, 'Good-bye', '')
+    const claims = session && `<pre>${escapeHtml(JSON.stringify(session.claims))}</pre>`
+    const links = '<a href="/sign-in">Sign in</a> <a href="/sign-out">Sign out</a>'
+    page(res, failure ?? (session ? 'Welcome' : 'Hello'), (claims ?? '') + links)
+  }
+
+  const server = createServer((req, res) => {
+    answer(req, res).catch(error => res.writeHead(500).end(String(error)))
+  })
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  const origin = `http://localhost:${port}`
+
+  return {
+    origin,
+    /** Another origin, and another site, of the same server. */
+    elsewhere: `http://127.0.0.1:${port}`,
+    /** What stands in its file in config/clients/. */
+    metadata: {
+      client_id,
+      client_name: 'Relying party',
+      client_uri: `${origin}/`,
+      redirect_uris: [`${origin}/callback`],
+      post_logout_redirect_uris: [`${origin}/signed-out`],
+      client_secret_hashes: [hashSecret(SECRET)],
+    },
+    async connect(issuer: string): Promise<void> {
+      const authentication = client.ClientSecretBasic(SECRET)
+      config = await client.discovery(new URL(issuer), client_id, undefined, authentication, {
+        execute: [client.allowInsecureRequests],
+      })
+    },
+    session: signedIn,
+    userinfo: ({ claims, tokens }: Session) =>
+      client.fetchUserInfo(connected(), tokens.access_token, claims.sub),
+    refresh: ({ tokens }: Session) =>
+      client.refreshTokenGrant(connected(), tokens.refresh_token ?? ''),
+    async close() {
+      server.closeAllConnections()
+      await new Promise(resolve => server.close(resolve))
+    },
+  }
+}
+
+function redirect(res: ServerResponse, location: URL | string) {
+  res.writeHead(303, { location: String(location) }).end()
+}
+
+function page(res: ServerResponse, title: string, body: string) {
+  res.writeHead(200, { 'content-type': 'text/html; charset=utf-8' })
+  res.end(`<!DOCTYPE html><html lang="en"><title>${title}</title><h1>${title}</h1>${body}`)
+}
+
+const escapeHtml = (text: string) => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;')

@@ -1,0 +1,90 @@
+// A person at the screen of a real browser, and a provider with clients for them to visit.
+
+import type { Browser, BrowserContextOptions, Page } from 'playwright-core'
+import { type Complaints, collectComplaints, launchChromium } from './chromium.ts'
+import { type RelyingParty, type RelyingPartyOptions, startRelyingParty } from './relying-party.ts'
+import { ADA, PASSWORD, startUsher } from './usher.ts'
+
+export type Stage = Awaited<ReturnType<typeof startStage>>
+
+/** A browser, a provider where Ada has an account, and a relying party for each of the options. */
+export async function startStage(options: RelyingPartyOptions[]) {
+  const parties = await Promise.all(options.map(startRelyingParty))
+  const clients = Object.fromEntries(
+    parties.map(({ metadata }) => [metadata.client_id, metadata]),
+  )
+  const [usher, browser] = await Promise.all([startUsher({ clients }), launchChromium()])
+  const ada = await usher.addAccount(ADA)
+  await Promise.all(parties.map(party => party.connect(usher.issuer)))
+  return {
+    usher,
+    browser,
+    party(client_id: string): RelyingParty {
+      const found = parties.find(({ metadata }) => metadata.client_id === client_id)
+      if (!found) throw new Error(`there is no relying party ${client_id}`)
+      return found
+    },
+    /** As if Ada had never allowed anything. */
+    async forgetConsents() {
+      await Promise.all(
+        Object.keys(clients).map(client_id => usher.consents.withdraw(ada.id, client_id)),
+      )
+    },
+    async close() {
+      await browser.close()
+      await usher.close()
+      await Promise.all(parties.map(party => party.close()))
+    },
+  }
+}
+
+export class Visit {
+  page: Page
+  complaints: Complaints
+
+  constructor(page: Page, complaints: Complaints) {
+    this.page = page
+    this.complaints = complaints
+  }
+
+  static async start(browser: Browser, options: BrowserContextOptions = {}): Promise<Visit> {
+    const context = await browser.newContext(options)
+    context.setDefaultTimeout(10_000)
+    const complaints = await collectComplaints(context)
+    return new Visit(await context.newPage(), complaints)
+  }
+
+  heading() {
+    return this.page.getByRole('heading', { level: 1 }).textContent()
+  }
+
+  button(name: string) {
+    return this.page.getByRole('button', { name, exact: true })
+  }
+
+  link(name: string) {
+    return this.page.getByRole('link', { name, exact: true })
+  }
+
+  async signIn(password = PASSWORD) {
+    await this.page.getByLabel('Username').fill('ada')
+    await this.page.getByLabel('Password').fill(password)
+    await this.button('Sign in').click()
+  }
+
+  async beginAt({ origin }: RelyingParty) {
+    await this.page.goto(origin)
+    await this.link('Sign in').click()
+  }
+
+  /** From the relying party through sign-in and consent, up to its answer. */
+  async signInAt(party: RelyingParty) {
+    await this.beginAt(party)
+    await this.signIn()
+    await this.button('Allow').click()
+  }
+
+  close(): Promise<void> {
+    return this.page.context().close()
+  }
+}
