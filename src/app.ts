@@ -14,12 +14,7 @@ import { requestLog } from './http/request-log.ts'
 import { securityHeaders } from './http/security-headers.ts'
 import { loadSigningKeys } from './keys/signing-keys.ts'
 import { checkClients } from './oidc/clients.ts'
-import {
-  authorizeByPost,
-  canonicalPaths,
-  finishAnswers,
-  LONGEST_REQUEST,
-} from './oidc/endpoints.ts'
+import { authorizeByPost, canonicalPaths, finishAnswers } from './oidc/endpoints.ts'
 import { createInteractions, createSessionReader } from './oidc/interactions.ts'
 import { ACCOUNT_CLIENT } from './oidc/policy.ts'
 import { createProvider, ROUTES } from './oidc/provider.ts'
@@ -51,7 +46,7 @@ export async function createApp({ settings, secrets, records, log, readiness }: 
   const views = createViews(settings)
   const clients = new Map(settings.clients.map(client => [client.client_id, client]))
 
-  const errorPages = createErrorPages(views, issuer)
+  const errorPages = createErrorPages(views, issuer, clients)
   const signOut = createSignOut(views)
   const app = createProvider({
     settings,
@@ -61,10 +56,10 @@ export async function createApp({ settings, secrets, records, log, readiness }: 
     consents,
     keys,
     pages: {
-      error: (ctx, out) =>
-        errorPages.show(ctx, out, clients.get(String(ctx.oidc.client?.clientId))),
+      error: errorPages.show,
       signOut: signOut.ask,
       signedOut: signOut.done,
+      handOver: views.handOver,
     },
     log,
   })
@@ -90,7 +85,7 @@ export async function createApp({ settings, secrets, records, log, readiness }: 
     paths: ROUTES,
   })
 
-  const pages = new Router()
+  const pages = new Router({ sensitive: true, strict: true })
     .get('/', ctx => ctx.redirect('/account'))
     .get('/interaction/:uid', interaction.show)
     .post('/interaction/:uid', interaction.submit)
@@ -99,20 +94,18 @@ export async function createApp({ settings, secrets, records, log, readiness }: 
     .post('/account/applications', account.removeApplication)
     .get('/account/signed-in', account.signedIn)
     .get('/errors', errorPages.explain)
-    .get(views.stylesheet.path, views.sendStylesheet)
+
+  for (const { path, send } of Object.values(views.assets)) pages.get(path, send)
 
   app.use(health(readiness))
   app.use(requestLog(log))
   app.use(securityHeaders({ https: issuer.startsWith('https:') }))
   app.use(errors({ log, page: errorPages.show, errorUri: errorPages.errorUri }))
   app.use(edge(settings))
-  app.use(limits({ url: LONGEST_REQUEST, parameters: LONGEST_PARAMETERS }))
+  app.use(limits)
   app.use(pages.routes())
   app.use(canonicalPaths)
   app.use(authorizeByPost)
   app.use(finishAnswers(views))
   return app
 }
-
-/** Characters. */
-const LONGEST_PARAMETERS = { state: 1024, nonce: 512, scope: 1024, claims: 2048 }

@@ -15,7 +15,7 @@ export function newAccountId(): string {
 
 /** Two spellings of one name fold to the same: compatibility forms, case, `ß` and `ss`. */
 export function foldUsername(username: string): string {
-  return username.normalize('NFKC').toUpperCase().toLowerCase().normalize('NFKC')
+  return username.normalize('NFKC').toLowerCase().toUpperCase().toLowerCase().normalize('NFKC')
 }
 
 /** What an operator can say of an account. */

@@ -1,18 +1,12 @@
 // Reads one YAML file against its schema and says where each problem stands.
 
 import { readFileSync, statSync, writeFileSync } from 'node:fs'
-import { isMap, isScalar, isSeq, LineCounter, parse, parseDocument } from 'yaml'
+import { isMap, isScalar, isSeq, LineCounter, parse, parseDocument, visit } from 'yaml'
 import type { z } from 'zod'
 import type { Finding } from './report.ts'
+import { knownKeys, plainWords, unknownKey, unquoted } from './wording.ts'
 
 const LARGEST = 1024 * 1024
-
-/** What to write instead of a key that looks right and is not ours. */
-const HINTS: Record<string, string> = {
-  client_secret:
-    'secrets are kept as hashes: npm run usher -- clients secret NAME writes client_secret_hashes',
-  response_types: 'not a setting: every client uses response_type=code',
-}
 
 /** A value that replaces what the file says, named for the report. */
 export interface Overlay {
@@ -69,17 +63,26 @@ export function readFile<S extends z.ZodType>(
 
   const findings: Finding[] = []
   if (read.problem) findings.push({ file, message: read.problem })
-  for (const { pos, message } of [...doc.errors, ...doc.warnings]) {
-    findings.push({ file, ...place(pos[0]), message: message.split('\n')[0] ?? message })
+  for (const { pos, code, message } of [...doc.errors, ...doc.warnings].slice(0, 10)) {
+    findings.push({ file, ...place(pos[0]), message: unquoted(code, message) })
   }
-  if (findings.length) return { file, findings, at }
+  visit(doc, {
+    Pair(_, { key }) {
+      if (isScalar(key) && key.value === '__proto__') {
+        findings.push({ file, ...place(rangeOf(key)), key: '__proto__', message: 'unknown key' })
+      }
+    },
+  })
+  const plain = findings.length ? { value: undefined } : toPlain(doc)
+  if (typeof plain === 'string') findings.push({ file, line: 1, column: 1, message: plain })
+  if (findings.length || typeof plain === 'string') return { file, findings, at }
 
-  const result = schema.safeParse(overlay(toPlain(doc), overlays))
+  const result = schema.safeParse(overlay(plain.value, overlays), { error: plainWords })
   if (result.success) return { file, value: result.data, findings, at }
   for (const issue of result.error.issues) {
     if (issue.code === 'unrecognized_keys') {
       for (const key of issue.keys) {
-        findings.push(at([...issue.path, key], HINTS[key] ?? 'unknown key'))
+        findings.push(at([...issue.path, key], unknownKey(key, knownKeys(schema, issue.path))))
       }
     } else {
       findings.push(at(issue.path, issue.message))
@@ -95,17 +98,17 @@ function readText(file: string): { text?: string; problem?: string } {
     if (stat.size > LARGEST) return { problem: 'is larger than 1 MiB' }
     return { text: new TextDecoder('utf-8', { fatal: true }).decode(readFileSync(file)) }
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
-    if (code === 'ENOENT') return {}
-    return { problem: code === 'EACCES' ? 'cannot be read' : 'is not UTF-8 text' }
+    if (error instanceof TypeError) return { problem: 'is not UTF-8 text' }
+    return (error as NodeJS.ErrnoException).code === 'ENOENT' ? {} : { problem: 'cannot be read' }
   }
 }
 
-function toPlain(doc: ReturnType<typeof parseDocument>): unknown {
+function toPlain(doc: ReturnType<typeof parseDocument>): { value: unknown } | string {
   try {
-    return doc.toJS({ maxAliasCount: 20 }) ?? {}
-  } catch {
-    return 'too many aliases'
+    return { value: doc.toJS({ maxAliasCount: 20 }) ?? {} }
+  } catch (error) {
+    const { message } = error as Error
+    return /^Unresolved/.test(message) ? 'an alias names no anchor before it' : 'too many aliases'
   }
 }
 
@@ -114,10 +117,10 @@ function overlay(data: unknown, overlays: Overlay[]): unknown {
   for (const { path, value } of overlays) {
     let target = data as Record<string, unknown>
     for (const key of path.slice(0, -1)) {
-      if (typeof target[key] !== 'object' || target[key] === null) target[key] = {}
+      target[key] ??= {}
       target = target[key] as Record<string, unknown>
     }
-    target[path.at(-1) ?? ''] = value
+    if (typeof target === 'object') target[path.at(-1) ?? ''] = value
   }
   return data
 }

@@ -26,7 +26,7 @@ export function redirectUriProblem(uri: string): string | undefined {
     if (written !== url.host && written !== `${url.host}:${url.protocol === 'https:' ? 443 : 80}`) {
       return `write the host as it is compared: ${url.host}`
     }
-    if (/\/\.{1,2}(\/|$)|%2e|\\/i.test(uri)) return 'no dot segments or backslashes in the path'
+    if (/\/\.{1,2}(\/|\?|$)|%2e|\\/i.test(uri)) return 'no dot segments or backslashes in the path'
     return undefined
   }
   if (!url.protocol.includes('.')) {

@@ -7,18 +7,27 @@ import { redirectUriProblem } from './redirect-uris.ts'
 const UNITS = { s: 1, min: 60, h: 3600, d: 86_400 }
 
 /** `10 min`, `14 d`: read as seconds. */
-const duration = (fallback: string) =>
+const duration = (fallback: string, longest: string) =>
   z
     .string()
     .regex(
       /^[1-9]\d{0,5} ?(s|min|h|d)$/,
       'a duration is a number and a unit: 60 s, 10 min, 12 h, 14 d',
     )
+    .refine(text => seconds(text) <= seconds(longest), `is at most ${longest}`)
     .default(fallback)
-    .transform(text => {
-      const unit = text.replace(/[\d ]/g, '') as keyof typeof UNITS
-      return Number.parseInt(text, 10) * UNITS[unit]
-    })
+    .transform(seconds)
+
+const seconds = (text: string) =>
+  Number.parseInt(text, 10) * UNITS[text.replace(/[\d ]/g, '') as keyof typeof UNITS]
+
+/** Text that pages show. */
+const words = (longest: number) =>
+  z
+    .string()
+    .min(1)
+    .max(longest)
+    .regex(/^\P{C}+$/u, 'no control characters')
 
 const webUrl = z.url({ protocol: /^https?$/ })
 
@@ -28,6 +37,7 @@ const scopeToken = z
     /^[\x21\x23-\x5B\x5D-\x7E]+$/,
     'a scope has no spaces, quotes or backslashes (RFC 6749 §3.3)',
   )
+  .refine(name => !(name in Object.prototype), 'is a name that JavaScript keeps for itself')
 
 export const usherSchema = z.strictObject({
   issuer: webUrl.optional().describe('The address of this service, as clients know it'),
@@ -47,14 +57,14 @@ export const usherSchema = z.strictObject({
     .default('sqlite:data/usher.db'),
   lifetimes: z
     .strictObject({
-      code: duration('60 s'),
-      access_token: duration('10 min'),
-      id_token: duration('10 min'),
-      refresh_token_idle: duration('14 d'),
-      refresh_token: duration('90 d'),
-      session_idle: duration('12 h'),
-      session: duration('30 d'),
-      interaction: duration('15 min'),
+      code: duration('60 s', '60 s'),
+      access_token: duration('10 min', '1 d'),
+      id_token: duration('10 min', '1 d'),
+      refresh_token_idle: duration('14 d', '180 d'),
+      refresh_token: duration('90 d', '180 d'),
+      session_idle: duration('12 h', '180 d'),
+      session: duration('30 d', '180 d'),
+      interaction: duration('15 min', '1 d'),
     })
     .prefault({}),
   id_token: z
@@ -67,7 +77,7 @@ export const usherSchema = z.strictObject({
     .prefault({}),
   branding: z
     .strictObject({
-      name: z.string().min(1).max(60).default('Usher').describe('Shown on every page'),
+      name: words(60).default('Usher').describe('Shown on every page'),
     })
     .prefault({}),
 })
@@ -86,7 +96,7 @@ const claim = z.strictObject({
 export const claimsSchema = z.strictObject({
   claims: z.record(z.string().min(1), claim).default({}),
   scopes: z
-    .record(scopeToken, z.strictObject({ description: z.string().min(1).max(200) }))
+    .record(scopeToken, z.strictObject({ description: words(200) }))
     .default({})
     .describe('What the consent page says about a scope of yours'),
 })
@@ -102,8 +112,9 @@ export const clientSchema = z.strictObject({
   client_id: z
     .string()
     .regex(/^[\x21-\x7E]{1,255}$/, 'a client_id is 1 to 255 visible ASCII characters')
-    .refine(id => !/^usr_/.test(id), 'usr_ is how subjects begin; a client must not look like one'),
-  client_name: z.string().min(1).max(80),
+    .refine(id => !/^usr_/.test(id), 'usr_ is how subjects begin; a client must not look like one')
+    .refine(id => id !== 'usher-account', 'is the client of the account pages'),
+  client_name: words(80),
   client_uri: webUrl.optional(),
   policy_uri: webUrl.optional(),
   tos_uri: webUrl.optional(),

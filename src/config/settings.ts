@@ -1,10 +1,12 @@
 // The config folder and the environment become settings, or one report of all that is wrong.
 // The only file that reads `process.env`.
 
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { type FileResult, type Overlay, readFile } from './files.ts'
-import { isLoopbackHost, schemeProblem } from './redirect-uris.ts'
+import { clientFindings } from './client-rules.ts'
+import { overlays, parseSecrets, secretsFromEnvironment } from './environment.ts'
+import { type FileResult, readFile } from './files.ts'
+import { isLoopbackHost } from './redirect-uris.ts'
 import { ConfigError, type Finding } from './report.ts'
 import {
   type ClaimsFile,
@@ -12,6 +14,7 @@ import {
   claimsSchema,
   clientSchema,
   type Lifetimes,
+  type UsherFile,
   usherSchema,
 } from './schema.ts'
 
@@ -39,7 +42,6 @@ export interface Settings {
 const PROTOCOL_CLAIMS = new Set(
   'sub iss aud exp iat nbf jti nonce auth_time acr amr azp sid at_hash c_hash s_hash'.split(' '),
 )
-const SHORTEST_SECRET = 32
 
 export const configFolder = (env: NodeJS.ProcessEnv = process.env) => env.USHER_CONFIG || 'config'
 
@@ -48,7 +50,7 @@ export function readSettings(
   env: NodeJS.ProcessEnv = process.env,
   folder = configFolder(env),
 ): Settings {
-  if (!existsSync(folder))
+  if (!statSync(folder, { throwIfNoEntry: false })?.isDirectory())
     throw new ConfigError([{ file: folder, message: 'there is no such folder' }])
   const findings: Finding[] = []
   const { store, secret } = secretsFromEnvironment(env, findings)
@@ -66,9 +68,9 @@ export function readSettings(
   const { development, problem } = judgeIssuer(issuer)
   if (problem) findings.push(usher.at(['issuer'], problem))
   if (usher.value && !problem && !development) {
-    findings.push(...productionFindings(usher.value, secrets))
+    findings.push(...productionFindings(usher, secrets))
   }
-  if (!problem) findings.push(...clientFindings(clients, scopes, development))
+  if (!problem) findings.push(...clientFindings(clients, claims.value && scopes, development))
 
   if (findings.length || !usher.value || !claims.value) throw new ConfigError(findings)
   const { listen, proxy, lifetimes, id_token, branding } = usher.value
@@ -89,52 +91,6 @@ export function readSettings(
   }
 }
 
-function overlays(env: NodeJS.ProcessEnv, store: string | undefined): Overlay[] {
-  const port = env.PORT && /^\d+$/.test(env.PORT) ? Number(env.PORT) : env.PORT
-  const table: Overlay[] = [
-    { name: 'USHER_ISSUER', path: ['issuer'], value: env.USHER_ISSUER || undefined },
-    { name: 'PORT', path: ['listen', 'port'], value: port || undefined },
-    { name: 'HOST', path: ['listen', 'host'], value: env.HOST || undefined },
-    { name: 'USHER_STORE', path: ['store'], value: store },
-  ]
-  return table.filter(({ value }) => value !== undefined)
-}
-
-/** Each may come from a file instead, named by its `…_FILE` twin. */
-function secretsFromEnvironment(env: NodeJS.ProcessEnv, findings: Finding[]) {
-  const read = (name: string) => {
-    const file = env[`${name}_FILE`]
-    if (!file) return env[name] || undefined
-    if (env[name]) {
-      findings.push({
-        file: 'environment',
-        key: name,
-        message: `is given twice, as ${name}_FILE too`,
-      })
-    }
-    try {
-      return readFileSync(file, 'utf8').trim()
-    } catch {
-      findings.push({ file: 'environment', key: `${name}_FILE`, message: 'cannot be read' })
-      return undefined
-    }
-  }
-  return { store: read('USHER_STORE'), secret: read('USHER_SECRET') }
-}
-
-/** base64url values, separated by commas or white space; what they are is never repeated. */
-export function parseSecrets(text: string | undefined, findings: Finding[]): Uint8Array[] {
-  const parts = text?.split(/[\s,]+/).filter(Boolean) ?? []
-  return parts.flatMap((part, i) => {
-    const bytes = Buffer.from(part, 'base64url')
-    if (/^[\w-]+=*$/.test(part) && bytes.length >= SHORTEST_SECRET) return [bytes]
-    const which = parts.length > 1 ? `number ${i + 1} ` : ''
-    const message = `${which}must be at least 32 random bytes as base64url: openssl rand -base64 32 | tr '+/' '-_' | tr -d =`
-    findings.push({ file: 'environment', key: 'USHER_SECRET', message })
-    return []
-  })
-}
-
 function judgeIssuer(issuer: string): { development: boolean; problem?: string } {
   const url = URL.parse(issuer)
   const development = url?.protocol === 'http:' && isLoopbackHost(url.hostname)
@@ -151,16 +107,16 @@ function judgeIssuer(issuer: string): { development: boolean; problem?: string }
   return { development }
 }
 
-function productionFindings(usher: { store: string }, secrets: Uint8Array[]): Finding[] {
+function productionFindings(usher: FileResult<UsherFile>, secrets: Uint8Array[]): Finding[] {
   const findings: Finding[] = []
-  const add = (key: string, message: string) => findings.push({ file: 'environment', key, message })
-  if (!secrets.length)
-    add('USHER_SECRET', 'is needed: only a loopback http issuer gets a generated one')
-  if (usher.store === 'sqlite::memory:') {
-    add(
-      'USHER_STORE',
-      'the memory store forgets everything at a restart: only for a loopback http issuer',
-    )
+  if (!secrets.length) {
+    const message = 'is needed: only a loopback http issuer gets a generated one'
+    findings.push({ file: 'environment', key: 'USHER_SECRET', message })
+  }
+  if (usher.value?.store === 'sqlite::memory:') {
+    const message =
+      'the memory store forgets everything at a restart: only for a loopback http issuer'
+    findings.push(usher.at(['store'], message))
   }
   return findings
 }
@@ -186,7 +142,7 @@ function scopesOf(claims: FileResult<ClaimsFile>, findings: Finding[]): Settings
 function listYaml(folder: string, findings: Finding[]): string[] {
   try {
     return readdirSync(folder)
-      .filter(name => /\.ya?ml$/.test(name))
+      .filter(name => /^[^.].*\.ya?ml$/.test(name))
       .sort()
       .map(name => join(folder, name))
   } catch (error) {
@@ -195,65 +151,4 @@ function listYaml(folder: string, findings: Finding[]): string[] {
     }
     return []
   }
-}
-
-function clientFindings(
-  clients: FileResult<ClientMetadata>[],
-  scopes: Settings['scopes'],
-  loopbackIssuer: boolean,
-): Finding[] {
-  const seen = new Map<string, string>()
-  return clients.flatMap(({ file, value: client, at }) => {
-    if (!client) return []
-    const findings: Finding[] = []
-    const add = (path: PropertyKey[], message: string) => findings.push(at(path, message))
-
-    const other = seen.get(client.client_id)
-    if (other) add(['client_id'], `is already the client_id of ${other}`)
-    seen.set(client.client_id, file)
-
-    for (const key of ['redirect_uris', 'post_logout_redirect_uris'] as const) {
-      client[key].forEach((uri, i) => {
-        const problem = schemeProblem(uri, {
-          native: client.application_type === 'native',
-          loopbackIssuer,
-        })
-        if (problem) add([key, i], problem)
-      })
-    }
-    for (const scope of client.scope?.split(' ') ?? []) {
-      if (!scopes[scope])
-        add(['scope'], `there is no scope ${JSON.stringify(scope)} in claims.yaml`)
-    }
-    for (const [path, message] of authenticationProblems(client)) add([path], message)
-    if (!client.grant_types.includes('authorization_code')) {
-      add(['grant_types'], 'must include authorization_code')
-    }
-    return findings
-  })
-}
-
-function authenticationProblems(client: ClientMetadata): [string, string][] {
-  const method = client.token_endpoint_auth_method
-  const problems: [string, string][] = []
-  const withSecret = method === 'client_secret_basic' || method === 'client_secret_post'
-  if (withSecret && !client.client_secret_hashes?.length) {
-    problems.push([
-      'client_secret_hashes',
-      `${method} needs a secret: npm run usher -- clients secret NAME makes one`,
-    ])
-  }
-  if (!withSecret && client.client_secret_hashes) {
-    problems.push([
-      'client_secret_hashes',
-      `a client that authenticates with ${method} has no secret`,
-    ])
-  }
-  if (method === 'private_key_jwt' && !client.jwks) {
-    problems.push(['jwks', 'private_key_jwt needs the public keys of the client here'])
-  }
-  if (method === 'none' && !client.require_pkce) {
-    problems.push(['require_pkce', 'a public client cannot be exempted from PKCE'])
-  }
-  return problems
 }

@@ -4,6 +4,7 @@
 import { STATUS_CODES } from 'node:http'
 import type { Context, Middleware } from 'koa'
 import type { Logger } from 'pino'
+import { faultOf } from './request-log.ts'
 
 export interface ErrorAnswer {
   /** An error code of the RFCs, or one of ours. */
@@ -29,7 +30,8 @@ export function errors({ log, page, errorUri }: ErrorOptions): Middleware {
       if (ctx.status === 404 && ctx.body == null) answerWith(ctx, 404, notFound)
     } catch (thrown) {
       const { status, answer } = judge(thrown)
-      if (status >= 500) log.error({ id: ctx.state.requestId, err: thrown }, 'request failed')
+      if (status >= 500)
+        log.error({ id: ctx.state.requestId, fault: faultOf(thrown) }, 'request failed')
       answerWith(ctx, status, answer)
     }
     if (ctx.status === 503) ctx.set('Retry-After', RETRY_AFTER)

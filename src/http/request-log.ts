@@ -32,6 +32,13 @@ export function requestLog(log: Logger): Middleware {
   }
 }
 
+/** What the log says of a fault. Errors carry more than that: the bytes of a request, a cause's keys. */
+export function faultOf(error: unknown) {
+  const { name, message, code, stack, cause } = Object(error)
+  const { message: because } = Object(cause)
+  return { name, message, code, stack, ...(because && { because }) }
+}
+
 /** The pattern that matched, as in `/interaction/:uid`; null when none did. */
 function routeOf(ctx: Context): string | null {
   return typeof ctx._matchedRoute === 'string' ? ctx._matchedRoute : null

@@ -15,6 +15,8 @@ export function toLibrary(client: ClientMetadata): LibraryClientMetadata {
   return {
     ...client,
     response_types: ['code'],
+    // So that another response type is refused as one; policy.ts refuses the mode itself.
+    response_modes: [...client.response_modes, 'fragment'],
     // The library insists on a secret; this one is never compared (compareClientSecret above).
     ...(client.client_secret_hashes && { client_secret: randomBytes(32).toString('base64url') }),
   } as LibraryClientMetadata

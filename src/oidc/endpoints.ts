@@ -1,9 +1,9 @@
 // Around the library's endpoints: which requests reach them, and how some of their answers leave.
 
 import type { Context, Middleware } from 'koa'
-import type { KoaContextWithOIDC } from 'oidc-provider'
+import { errors, type KoaContextWithOIDC } from 'oidc-provider'
 import { readForm } from '../http/forms.ts'
-import { allowFormAnywhere } from '../http/security-headers.ts'
+import { LONGEST_URL, refuseLongParameters, refuseLongUrl } from '../http/limits.ts'
 import type { Views } from '../pages/views.ts'
 import { ROUTES } from './provider.ts'
 
@@ -16,8 +16,6 @@ const PATHS = new Set([
   `${ROUTES.end_session}/success`,
 ])
 const RESUME = new RegExp(`^${ROUTES.authorization}/[\\w-]{21,64}$`)
-/** Bytes of an authorization request, by POST as in a URL. */
-export const LONGEST_REQUEST = 8 * 1024
 
 /** The library takes `/API/OAUTH/TOKEN/` for the token endpoint; a path here has one spelling. */
 export const canonicalPaths: Middleware = (ctx, next) => {
@@ -31,22 +29,26 @@ export const canonicalPaths: Middleware = (ctx, next) => {
  */
 export const authorizeByPost: Middleware = async (ctx, next) => {
   if (ctx.path !== ROUTES.authorization || ctx.method !== 'POST') return next()
-  const form = await readForm(ctx, LONGEST_REQUEST)
+  const url = `${ROUTES.authorization}?${await readForm(ctx, LONGEST_URL)}`
+  refuseLongUrl(ctx, url)
   ctx.status = 303
-  ctx.redirect(`${ROUTES.authorization}?${form}`)
+  ctx.redirect(url)
 }
 
 /** How answers of the library leave, by path. */
 export function finishAnswers(views: Views): Middleware {
   return async (ctx, next) => {
+    ctx.set('Cache-Control', 'no-store')
     await next()
     const { oidc } = ctx as unknown as KoaContextWithOIDC
     ctx.state.log.client_id = oidc?.client?.clientId
     if (DISCOVERY.includes(ctx.path)) discovery(ctx)
     else if (ctx.path === ROUTES.jwks) cacheable(ctx)
+    else if (ctx.path === ROUTES.pushed_authorization_request) pushed(ctx)
+    else if (ctx.path === ROUTES.introspection) introspection(ctx)
     else if (ctx.path === ROUTES.revocation) emptyObject(ctx)
     else if (ctx.path === CONFIRM) navigateOn(ctx, views)
-    else if (isFormPost(ctx, oidc)) allowFormAnywhere(ctx)
+    else if (ctx.path === ROUTES.end_session) nothingToAsk(ctx, views)
   }
 }
 
@@ -59,6 +61,19 @@ function discovery(ctx: Context) {
 
 function cacheable(ctx: Context) {
   if (ctx.status === 200) ctx.set('Cache-Control', 'public, max-age=3600')
+}
+
+/** The library reads the form; nobody is told of a request that was too long to be kept. */
+function pushed(ctx: Context) {
+  const { oidc } = ctx as unknown as KoaContextWithOIDC
+  if (ctx.status === 201) refuseLongParameters(ctx, oidc.params ?? {})
+}
+
+/** Whoever cannot prove who they are is told nothing (RFC 7662 §2.1), whether the token lives or not. */
+function introspection(ctx: Context) {
+  const { oidc } = ctx as unknown as KoaContextWithOIDC
+  if (oidc.client?.tokenEndpointAuthMethod !== 'none') return
+  throw new errors.InvalidClientAuth({ detail: 'a public client cannot introspect' })
 }
 
 /** Some clients insist on JSON where RFC 7009 asks for nothing. */
@@ -74,8 +89,10 @@ function navigateOn(ctx: Context, views: Views) {
   views.navigate(ctx, location)
 }
 
-/** The library's own page, whose form posts the answer to the application. */
-function isFormPost(ctx: Context, oidc: KoaContextWithOIDC['oidc'] | undefined): boolean {
-  const isLibraryPage = ctx.type === 'text/html' && !ctx.state.isPage
-  return isLibraryPage && oidc?.params?.response_mode === 'form_post'
+// Nobody is signed in: the library has nothing to ask, and a bare page of its own to say so.
+function nothingToAsk(ctx: Context, views: Views) {
+  const { session } = (ctx as unknown as KoaContextWithOIDC).oidc
+  if (ctx.status !== 200 || !session || session.accountId) return
+  const { secret } = Object(session.state) as { secret?: string }
+  views.handOver(ctx, CONFIRM, { xsrf: secret, logout: 'yes' })
 }

@@ -24,7 +24,8 @@ export function createPolicy(consents: Consents): interactionPolicy.DefaultPolic
   const login = required(policy.get('login'))
   const consent = required(policy.get('consent'))
 
-  login.checks.add(offlineAccess, 0)
+  login.checks.add(noFragment, 0)
+  login.checks.add(offlineAccess, 1)
   login.checks.add(
     new Check('account_gone', 'the account can no longer sign in', ({ oidc }) =>
       Boolean(oidc.session?.accountId && !oidc.account),
@@ -53,8 +54,9 @@ export function createPolicy(consents: Consents): interactionPolicy.DefaultPolic
 const offlineAccess = new Check('offline_access', 'put back', ctx => {
   const { oidc } = ctx
   const { client, params } = oidc
-  const asked =
-    oidc.route === 'authorization' && scopesIn(ctx.query.scope).includes('offline_access')
+  // What stands beside a pushed request counts for nothing (RFC 9126 §4).
+  const inQuery = oidc.route === 'authorization' && !oidc.entities.PushedAuthorizationRequest
+  const asked = inQuery && scopesIn(ctx.query.scope).includes('offline_access')
   if (!asked || !client || !params || !client.grantTypeAllowed('refresh_token')) return false
   if (oidc.requestParamScopes.has('offline_access')) return false
   if (client.scope && !scopesIn(client.scope).includes('offline_access')) {
@@ -62,6 +64,12 @@ const offlineAccess = new Check('offline_access', 'put back', ctx => {
   }
   params.scope = [...scopesIn(params.scope), 'offline_access'].join(' ')
   return false
+})
+
+/** A code in the fragment reaches scripts and history (AZ7). */
+const noFragment = new Check('response_mode', 'refused', ({ oidc }) => {
+  if (oidc.params?.response_mode !== 'fragment') return false
+  throw new errors.UnsupportedResponseMode()
 })
 
 // Anyone can pass for a client without secret whose redirect URI others can receive: ask each time

@@ -16,6 +16,7 @@ import { claimsOf } from '../accounts/claims.ts'
 import type { Consents } from '../accounts/consents.ts'
 import type { Directory } from '../accounts/directory.ts'
 import type { Settings } from '../config/settings.ts'
+import { faultOf } from '../http/request-log.ts'
 import type { SigningKey } from '../keys/signing-keys.ts'
 import { createAdapter, type Protocol } from '../store/adapter.ts'
 import type { Records } from '../store/records.ts'
@@ -35,11 +36,14 @@ export const ROUTES = {
   end_session: '/api/oauth/logout',
 }
 
+type ResponseMode = Parameters<Provider['registerResponseMode']>[1]
+
 /** Pages the library has to show, made by `pages/`. */
 export interface LibraryPages {
   error(ctx: KoaContextWithOIDC, out: { error: string; error_description?: string }): void
   signOut(ctx: KoaContextWithOIDC, form: { action: string; xsrf: string; client?: Client }): void
-  signedOut(ctx: KoaContextWithOIDC, client?: Client): void
+  signedOut(ctx: KoaContextWithOIDC, outcome: { client?: Client; stayed: boolean }): void
+  handOver(ctx: KoaContextWithOIDC, action: string, fields: Record<string, unknown>): void
 }
 
 export interface Parts {
@@ -94,7 +98,9 @@ export function createProvider(parts: Parts): Provider {
     },
 
     interactions: {
-      url: (_ctx, { uid }) => `/interaction/${uid}`,
+      // The client is named for the way back, should the page have expired: nothing trusts it.
+      url: (_ctx, { uid, params }) =>
+        `/interaction/${uid}?client_id=${encodeURIComponent(String(params.client_id))}`,
       policy: createPolicy(consents),
     },
     loadExistingGrant: createGrantLoader(records, consents),
@@ -128,16 +134,28 @@ export function createProvider(parts: Parts): Provider {
           const action = ctx.oidc.urlFor('end_session_confirm')
           pages.signOut(ctx, { action, xsrf: secret, client: ctx.oidc.client })
         },
-        postLogoutSuccessSource: ctx => pages.signedOut(ctx, ctx.oidc.client),
+        // The way back is the same for those who chose to stay.
+        postLogoutSuccessSource: async ctx => {
+          const session = await ctx.oidc.provider.Session.get(ctx)
+          pages.signedOut(ctx, { client: ctx.oidc.client, stayed: Boolean(session.accountId) })
+        },
       },
     },
   }
 
-  const provider = new Provider(issuer, configuration)
+  // Called while the library is constructed, before it has response modes of its own.
+  class WithPages extends Provider {
+    override registerResponseMode(name: string, handler: ResponseMode) {
+      super.registerResponseMode(name, name === 'form_post' ? pages.handOver : handler)
+    }
+  }
+  const provider = new WithPages(issuer, configuration)
   // What every request reads of scheme, host and address is what `http/edge.ts` put there.
   provider.proxy = true
   provider.Client.prototype.compareClientSecret = function (actual: string) {
-    return matchesHash(actual, this.client_secret_hashes)
+    const sent = Provider.ctx?.get('Authorization') ? 'client_secret_basic' : 'client_secret_post'
+    const isRegistered = sent === this.tokenEndpointAuthMethod
+    return matchesHash(actual, this.client_secret_hashes) && isRegistered
   }
   // The library looks and then writes; the first write of an id decides instead (RFC 7523 §3).
   provider.ReplayDetection.unique = async (iss: string, jti: string, exp: number) =>
@@ -159,9 +177,12 @@ function listen(provider: Provider, log: Logger) {
   const emitter: EventEmitter = provider
   for (const event of ERROR_EVENTS) emitter.on(event, note)
   emitter.on('server_error', (ctx: KoaContextWithOIDC, err: Error) => {
-    log.error({ id: ctx.state.requestId, err }, 'request failed')
+    log.error({ id: ctx.state.requestId, fault: faultOf(err) }, 'request failed')
   })
-  emitter.on('error', (err: Error) => log.error({ err }, 'request failed'))
+  emitter.on('error', (err: NodeJS.ErrnoException) => {
+    const isCallers = /^(HPE_|ECONN|EPIPE)/.test(err.code ?? '')
+    if (!isCallers) log.error({ fault: faultOf(err) }, 'request failed')
+  })
 }
 
 const ERROR_EVENTS = [

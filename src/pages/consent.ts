@@ -37,8 +37,9 @@ export function createConsent(parts: ConsentParts): Screen {
         name,
         words: scopeWords(t, settings, name),
         required: name === REQUIRED,
+        note: name === 'offline_access' ? offlineNote() : undefined,
       })),
-      lifetime: lifetimeWords(scopes),
+      lifetime: scopes.includes('offline_access') ? undefined : t('consent.lifetime'),
       withdrawn,
     }
     views.page(ctx, 'consent', data, withdrawn ? 409 : 200)
@@ -47,14 +48,8 @@ export function createConsent(parts: ConsentParts): Screen {
   const clientOf = ({ clientId }: Interaction) =>
     settings.clients.find(({ client_id }) => client_id === clientId)
 
-  function lifetimeWords(scopes: string[]): string {
-    const { access_token, refresh_token } = settings.lifetimes
-    const days = String(Math.ceil(refresh_token / DAY))
-    const minutes = String(Math.ceil(access_token / 60))
-    return scopes.includes('offline_access')
-      ? t('consent.lifetime_offline', { days })
-      : t('consent.lifetime', { minutes })
-  }
+  const offlineNote = () =>
+    t('consent.offline_note', { days: String(Math.ceil(settings.lifetimes.refresh_token / DAY)) })
 
   return {
     prompt: 'consent',

@@ -1,6 +1,7 @@
 // The page for everything that goes wrong, and the one that explains error codes to developers.
 
 import type { Context } from 'koa'
+import type { ClientMetadata } from '../config/schema.ts'
 import type { ErrorAnswer } from '../http/errors.ts'
 import type { Views } from './views.ts'
 
@@ -8,6 +9,7 @@ const CODES = [
   'access_denied',
   'consent_required',
   'insufficient_scope',
+  'interaction_gone',
   'interaction_required',
   'invalid_client',
   'invalid_grant',
@@ -37,19 +39,21 @@ function wordsFor(status: number, { error }: ErrorAnswer): { title: string; text
   return { title: 'title', text: 'request_text' }
 }
 
-export function createErrorPages(views: Views, issuer: string) {
+export function createErrorPages(
+  views: Views,
+  issuer: string,
+  clients: Map<string, ClientMetadata>,
+) {
   const errorUri = (error: string) =>
     CODES.includes(error) ? `${issuer}/errors#${error}` : `${issuer}/errors`
 
   return {
     errorUri,
 
-    show(
-      ctx: Context,
-      answer: ErrorAnswer,
-      client?: { client_name?: string; client_uri?: string },
-    ) {
+    show(ctx: Context, answer: ErrorAnswer) {
       const { status } = ctx
+      // Whoever wrote the address: it leads only to where a registered client lives.
+      const client = clients.get(String(ctx.query.client_id))
       const { title, text } = wordsFor(status, answer)
       const data = {
         title: views.t(`error.${title}`),

@@ -48,7 +48,8 @@ export interface InteractionParts {
 
 export function createInteractionPages({ views, csrf, interactions, screens }: InteractionParts) {
   const screenOf = (ctx: Context, { prompt }: Interaction) =>
-    screens.find(screen => screen.prompt === prompt.name) ?? ctx.throw(400, 'interaction_gone')
+    screens.find(screen => screen.prompt === prompt.name) ??
+    ctx.throw(400, { error: 'interaction_gone' })
 
   return {
     async show(ctx: Context) {

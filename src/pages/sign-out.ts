@@ -14,13 +14,9 @@ export function createSignOut(views: Views) {
       views.page(ctx, 'sign-out', { ...form, client: form.client?.clientName })
     },
 
-    /** A client in the address means that the person chose to stay (only its own access ended). */
-    done(ctx: Context, client: ClientNames | undefined) {
+    done(ctx: Context, { client, stayed }: { client?: ClientNames; stayed: boolean }) {
       const { clientName: client_name, clientUri: client_uri } = client ?? {}
-      views.page(ctx, 'signed-out', {
-        client: { client_name, client_uri },
-        stayed: Boolean(client),
-      })
+      views.page(ctx, 'signed-out', { client: { client_name, client_uri }, stayed })
     },
   }
 }

@@ -1,12 +1,10 @@
 // Pages from templates and words. Everything a template prints is escaped; `it.t(key)` gives words.
 
-import { createHash } from 'node:crypto'
-import { readFileSync } from 'node:fs'
 import { Eta } from 'eta'
 import type { Context } from 'koa'
+import { allowFormAnywhere } from '../http/security-headers.ts'
+import { createAssets } from './assets.ts'
 import { createWords, type Translate } from './words.ts'
-
-const HERE = import.meta.dirname
 
 export interface Views {
   /** Answers with a page. `data` is what the template knows as `it`, besides the words. */
@@ -16,37 +14,46 @@ export interface Views {
    * `form-action` of the page the form was on, at every hop up to the application (HD4).
    */
   navigate(ctx: Context, url: string): void
+  /** Answers with a form that goes on by itself, or at a button, to wherever `action` is. */
+  handOver(ctx: Context, action: string, fields: Record<string, unknown>): void
   t: Translate
-  stylesheet: { path: string }
-  sendStylesheet(ctx: Context): void
+  assets: ReturnType<typeof createAssets>
 }
 
 export function createViews({ brand }: { brand: string }): Views {
-  const eta = new Eta({ views: `${HERE}/templates`, cache: true, autoEscape: true })
-  const words = createWords()
-  const css = readFileSync(`${HERE}/style.css`, 'utf8')
-  const version = createHash('sha256').update(css).digest('hex').slice(0, 12)
-  const stylesheet = { path: `/assets/style-${version}.css` }
-  const { t } = words
+  const eta = new Eta({
+    views: `${import.meta.dirname}/templates`,
+    cache: true,
+    autoEscape: true,
+    autoTrim: false,
+  })
+  const { t, lang } = createWords()
+  const assets = createAssets()
+
+  /** Words as HTML, with the values in bold. */
+  const strong: Translate = (key, values = {}) => {
+    const marked = Object.entries(values).map(([name, value]) => [name, `\x01${value}\x02`])
+    const html = eta.config.escapeFunction(t(key, Object.fromEntries(marked)))
+    return html.replaceAll('\x01', '<strong>').replaceAll('\x02', '</strong>')
+  }
+  const shared = { t, strong, lang, brand, stylesheet: assets.stylesheet.path }
 
   const views: Views = {
     t,
-    stylesheet,
+    assets,
     page(ctx, template, data = {}, status = 200) {
-      const shared = { t, lang: words.lang, brand, stylesheet: stylesheet.path }
       ctx.status = status
       ctx.type = 'html'
       ctx.set('Cache-Control', 'no-store')
       ctx.body = eta.render(template, { ...shared, ...data })
-      ctx.state.isPage = true
-    },
-    sendStylesheet(ctx) {
-      ctx.type = 'css'
-      ctx.set('Cache-Control', 'public, max-age=31536000, immutable')
-      ctx.body = css
     },
     navigate(ctx, url) {
       views.page(ctx, 'navigate', { url })
+    },
+    handOver(ctx, action, fields) {
+      allowFormAnywhere(ctx)
+      const status = 'error' in fields ? 400 : 200
+      views.page(ctx, 'hand-over', { action, fields, submitScript: assets.submit.path }, status)
     },
   }
   return views

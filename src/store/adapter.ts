@@ -2,7 +2,6 @@
 // leaves open: `find` and `consume` are separate calls whose second result it ignores, so whoever
 // loses the race must be told by an error; and it writes back what another request has ended.
 
-import { isDeepStrictEqual } from 'node:util'
 import { type GrantRecord, grantIndexes, revokeGrant } from './grants.ts'
 import type { Records } from './records.ts'
 import { createSessions, type SessionRecord } from './sessions.ts'
@@ -22,9 +21,6 @@ export interface Protocol {
 export interface LiveSession {
   uid: string
   jti: string
-  oldId?: string
-  accountId?: string
-  loginTs?: number
 }
 
 export interface Adapter {
@@ -139,11 +135,9 @@ function createSessionAdapter(records: Records, protocol: Protocol) {
     // The library destroys an id both when it replaces it (the session then has another) and at sign-out.
     async destroy(id: string) {
       const { session } = protocol.request() ?? {}
+      if (session && session.jti !== id) return sessions.replaceId(id)
       const found = await sessions.find(id)
-      if (!found) return
-      if (!session || session.jti === id) return sessions.end(found.uid)
-      const signIn = session.loginTs !== found.loginTs || session.accountId !== found.accountId
-      await sessions.replaceId(id, { signIn })
+      if (found) await sessions.end(found.uid)
     },
   }
 }
@@ -152,14 +146,13 @@ function interactionAdapter(records: Records, protocol: Protocol) {
   return {
     // The first answer to a page decides; the same answer twice is a double click, another is refused.
     async upsert(id: string, payload: Payload, ttl?: number) {
+      const result = JSON.stringify(payload.result)
       const saved = await records.update<Payload>(
         'Interaction',
         id,
         ({ value, version }) => {
           if (!value) return version === 0 ? payload : undefined
-          return !value.result || isDeepStrictEqual(value.result, payload.result)
-            ? payload
-            : undefined
+          return !value.result || JSON.stringify(value.result) === result ? payload : undefined
         },
         { ttl },
       )

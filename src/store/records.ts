@@ -4,12 +4,15 @@
 // `USHER_SECRET` can be changed without losing sight of a record.
 
 import { randomBytes } from 'node:crypto'
+import { setTimeout } from 'node:timers/promises'
 import { createSeal, hashName, type Seal } from './seal.ts'
 import { type Store, StoreUnavailable } from './store.ts'
 
 const NAMING_KEY = 'naming-key'
 /** Records outlive their `exp` a little: the library, which tolerates clocks, judges that. */
 const SLACK = 60
+/** Of `update`; from the tenth on they wait a little, at random (milliseconds). */
+const ATTEMPTS = 100
 const LONGEST = 400 * 24 * 3600
 
 /** What was read under an id. `value` is absent when nothing stands there, or a tombstone. */
@@ -116,7 +119,8 @@ function createRecords(store: Store, seal: Seal, naming: Uint8Array): Records {
       change: (found: Found<T>) => T | undefined,
       options: Omit<SaveOptions, 'version'> = {},
     ) {
-      for (let attempt = 0; attempt < 50; attempt++) {
+      for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+        if (attempt > 10) await setTimeout(Math.random() * attempt)
         const found = await records.read<T>(kind, id)
         const next = change(found)
         if (next === undefined) return false

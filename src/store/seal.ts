@@ -56,10 +56,12 @@ export function createSeal(secrets: Uint8Array[]): Seal {
       const nonce = sealed.subarray(KEY_ID, KEY_ID + NONCE)
       const decipher = createDecipheriv('aes-256-gcm', found.key, nonce, { authTagLength: TAG })
       decipher.setAAD(Buffer.from(name)).setAuthTag(sealed.subarray(-TAG))
-      return Buffer.concat([
-        decipher.update(sealed.subarray(KEY_ID + NONCE, -TAG)),
-        decipher.final(),
-      ])
+      const plain = decipher.update(sealed.subarray(KEY_ID + NONCE, -TAG))
+      try {
+        return Buffer.concat([plain, decipher.final()])
+      } catch (cause) {
+        throw new Error('a record in the store was changed by someone else', { cause })
+      }
     },
     isCurrent: sealed => keyOf(sealed) === current,
   }

@@ -1,7 +1,8 @@
 // Sessions: kept under their `uid`, which stays, with the ids in cookies as pointers to it.
 //
-//   SessionId id → { uid }    every id the session was given; a replaced one leads on for a minute
-//   Session uid → payload     merged at every write, a tombstone after sign-out
+//   SessionId id → { uid, loginTs }   every id it was given; a replaced one leads on for a minute, and
+//                                     none beyond the sign-in it was given for (session fixation)
+//   Session uid → payload             merged at every write, a tombstone after sign-out
 //
 // The library saves the whole session at the end of every request. Kept as it is, two requests at
 // once would undo each other's changes, and a slow one would bring back a session that was ended.
@@ -21,6 +22,11 @@ export interface SessionRecord {
   [key: string]: unknown
 }
 
+interface Pointer {
+  uid: string
+  loginTs?: number
+}
+
 /** How long a replaced id still leads to its session, for requests that were on their way. */
 const REPLACED = 60
 
@@ -29,8 +35,8 @@ export interface Sessions {
   findByUid(uid: string): Promise<SessionRecord | undefined>
   /** `base` is what the request had read; only what it changed since is written. */
   save(mine: SessionRecord, base: SessionRecord | undefined, ttl: number): Promise<void>
-  /** The id was replaced; after a sign-in it must lead nowhere (session fixation). */
-  replaceId(id: string, after: { signIn: boolean }): Promise<void>
+  /** The id was replaced: it goes on for those requests that were on their way with it. */
+  replaceId(id: string): Promise<void>
   /** Sign-out: the session, every copy of it, and its grants without offline access. */
   end(uid: string): Promise<void>
   endAll(accountId: string): Promise<void>
@@ -45,8 +51,9 @@ export function createSessions(records: Records): Sessions {
 
   const sessions: Sessions = {
     async find(id) {
-      const { value: pointer } = await records.read<{ uid: string }>('SessionId', id)
-      return pointer && sessions.findByUid(pointer.uid)
+      const { value: pointer } = await records.read<Pointer>('SessionId', id)
+      const session = pointer && (await sessions.findByUid(pointer.uid))
+      return session?.loginTs === pointer?.loginTs ? session : undefined
     },
 
     async findByUid(uid) {
@@ -66,13 +73,12 @@ export function createSessions(records: Records): Sessions {
       )
       // Signed out meanwhile: what this request was about to hand out must not outlive that.
       if (!saved) return revokeOnline(uid)
-      await records.save('SessionId', mine.jti, { uid }, { ttl })
+      await records.save('SessionId', mine.jti, { uid, loginTs: mine.loginTs }, { ttl })
     },
 
-    async replaceId(id, { signIn }) {
-      const { value: pointer } = await records.read<{ uid: string }>('SessionId', id)
-      if (signIn) await records.remove('SessionId', id)
-      else if (pointer) await records.save('SessionId', id, pointer, { ttl: REPLACED })
+    async replaceId(id) {
+      const { value: pointer } = await records.read<Pointer>('SessionId', id)
+      if (pointer) await records.save('SessionId', id, pointer, { ttl: REPLACED })
     },
 
     async end(uid) {

@@ -74,6 +74,8 @@ export class SqliteStore implements Store {
       const allowed =
         version === undefined ? current?.value !== null : (current?.version ?? 0) === version
       if (!allowed) return false
+      if (current) this.#sql.reindex.run(expires ?? null, key)
+      else this.#sql.unindex.run(key)
       for (const name of indexes) this.#sql.index.run(name, key, expires ?? null)
       this.#sql.put.run(
         key,
@@ -163,6 +165,7 @@ function prepare(db: DatabaseSync) {
     put: db.prepare(`INSERT OR REPLACE INTO records (key, value, version, consumed, expires)
       VALUES (?, ?, ?, ?, ?)`),
     index: db.prepare('INSERT OR REPLACE INTO entries (name, key, expires) VALUES (?, ?, ?)'),
+    reindex: db.prepare('UPDATE entries SET expires = ? WHERE key = ?'),
     unindex: db.prepare('DELETE FROM entries WHERE key = ?'),
     consume: db.prepare(`UPDATE records SET consumed = ?, version = version + 1
       WHERE key = ? AND consumed IS NULL AND value IS NOT NULL AND ${live}`),

@@ -2,6 +2,8 @@
 // cookies, forms sent from elsewhere, requests as a proxy or a raw socket sends them.
 
 import { type IncomingHttpHeaders, request } from 'node:http'
+import { parse } from 'node-html-parser'
+import { createWords } from '../../src/pages/words.ts'
 import { Browser, type Page } from './browser.ts'
 import { authorizationRequest, authorize, type Request, redeem } from './journey.ts'
 import { PASSWORD, type Usher } from './usher.ts'
@@ -51,7 +53,11 @@ export async function isSignedIn(browser: Browser): Promise<boolean> {
 }
 
 /** The error with which `prompt=none` comes back; `undefined` when it brings a code. */
-export async function silently(usher: Usher, browser: Browser, params: Record<string, string> = {}) {
+export async function silently(
+  usher: Usher,
+  browser: Browser,
+  params: Record<string, string> = {},
+) {
   const { page } = (await open(usher, { ...params, prompt: 'none' }, newTab(browser))).browser
   return page.params.get('error') ?? undefined
 }
@@ -119,11 +125,13 @@ export function raw(
 
 /** Moves the sign-in of every session of this account into the past. */
 export async function ageSessions({ records }: Usher, accountId: string, seconds: number) {
-  const sessions = await sessionsOf({ records }, accountId)
-  for (const { uid } of sessions) {
-    await records.update<{ loginTs: number }>('Session', uid, ({ value }) =>
-      value ? { ...value, loginTs: value.loginTs - seconds } : undefined,
-    )
+  const age = <T extends { loginTs?: number }>(found: T | undefined): T | undefined =>
+    found?.loginTs === undefined ? undefined : { ...found, loginTs: found.loginTs - seconds }
+  for (const { uid, jti } of await sessionsOf({ records }, accountId)) {
+    await records.update<StoredSession>('Session', uid, ({ value }) => age(value), {
+      indexes: [['sessions of account', accountId]],
+    })
+    await records.update<{ loginTs?: number }>('SessionId', jti, ({ value }) => age(value))
   }
 }
 
@@ -159,4 +167,18 @@ export async function onlineTokens(usher: Usher, params: Parameters<typeof autho
   const { status, body } = await redeem(usher, code, request)
   if (status !== 200) throw new Error(`no tokens: ${JSON.stringify(body)}`)
   return { ...body, request, browser, code }
+}
+
+const { t } = createWords()
+
+/** What a page says under this key: words change, what they are there for does not. */
+export function words(key: string, values?: Record<string, string>): string {
+  const text = t(key, values)
+  if (!text) throw new Error(`there are no words for ${key}`)
+  return text
+}
+
+/** What people read of a page: its text, without marks and line breaks. */
+export function textOf(html: string): string {
+  return parse(html).textContent.replace(/\s+/g, ' ')
 }

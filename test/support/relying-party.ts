@@ -66,8 +66,7 @@ export async function startRelyingParty({
     pending.delete(state)
     if (!checks) throw new Error('an answer to nothing that was asked')
     // openid-client takes a form_post answer as a Request.
-    const answer =
-      req.method === 'POST' ? new Request(url, { method: 'POST', body: params }) : url
+    const answer = req.method === 'POST' ? new Request(url, { method: 'POST', body: params }) : url
     const tokens = await client.authorizationCodeGrant(connected(), answer, {
       pkceCodeVerifier: checks.pkceCodeVerifier,
       expectedNonce: checks.nonce,

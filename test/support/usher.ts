@@ -88,12 +88,20 @@ export async function startUsher(options: UsherOptions = {}) {
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
   const { port } = server.address() as AddressInfo
 
-  const settings: Settings = readSettings({
+  const environment = {
     USHER_CONFIG: folder,
     PORT: String(port),
     USHER_STORE: options.store ?? 'sqlite::memory:',
     ...options.env,
-  })
+  }
+  let settings: Settings
+  try {
+    settings = readSettings(environment)
+  } catch (error) {
+    server.close()
+    rmSync(folder, { recursive: true })
+    throw error
+  }
   const installation = await openInstallation(settings.store, settings.secrets)
   const { records, store, secrets } = installation
   await records.save('SigningKeys', 'current', { keys: await someKeys() }, { version: 0 })

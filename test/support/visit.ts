@@ -10,9 +10,7 @@ export type Stage = Awaited<ReturnType<typeof startStage>>
 /** A browser, a provider where Ada has an account, and a relying party for each of the options. */
 export async function startStage(options: RelyingPartyOptions[]) {
   const parties = await Promise.all(options.map(startRelyingParty))
-  const clients = Object.fromEntries(
-    parties.map(({ metadata }) => [metadata.client_id, metadata]),
-  )
+  const clients = Object.fromEntries(parties.map(({ metadata }) => [metadata.client_id, metadata]))
   const [usher, browser] = await Promise.all([startUsher({ clients }), launchChromium()])
   const ada = await usher.addAccount(ADA)
   await Promise.all(parties.map(party => party.connect(usher.issuer)))

@@ -94,13 +94,19 @@ export function talk({ address }: Place, bytes: string, patience = 500): Promise
 }
 
 function reply(status: number, headers: Headers, text: string, issuer: string): Reply {
-  const isJson = headers.get('content-type')?.startsWith('application/json') ?? false
+  const isJson = /^application\/([\w.-]+\+)?json/.test(headers.get('content-type') ?? '')
   const location = headers.get('location')
   return {
     status,
     headers,
     text,
-    json: isJson ? JSON.parse(text) : {},
+    json: isJson && text ? JSON.parse(text) : {},
     ...(location !== null && { location: new URL(location, issuer) }),
   }
+}
+
+/** The header of `client_secret_basic`. */
+export function basic(client_id: string, secret: string): Record<string, string> {
+  const pair = `${encodeURIComponent(client_id)}:${encodeURIComponent(secret)}`
+  return { authorization: `Basic ${Buffer.from(pair).toString('base64')}` }
 }

@@ -1,0 +1,68 @@
+// Rules about clients that look beyond one key: at each other, the scopes, the issuer.
+
+import type { FileResult } from './files.ts'
+import { schemeProblem } from './redirect-uris.ts'
+import type { Finding } from './report.ts'
+import type { ClientMetadata } from './schema.ts'
+
+/** `scopes` is absent when `claims.yaml` is wrong itself. */
+export function clientFindings(
+  clients: FileResult<ClientMetadata>[],
+  scopes: object | undefined,
+  loopbackIssuer: boolean,
+): Finding[] {
+  const seen = new Map<string, string>()
+  return clients.flatMap(({ file, value: client, at }) => {
+    if (!client) return []
+    const findings: Finding[] = []
+    const add = (path: PropertyKey[], message: string) => findings.push(at(path, message))
+
+    const other = seen.get(client.client_id)
+    if (other) add(['client_id'], `is already the client_id of ${other}`)
+    seen.set(client.client_id, file)
+
+    for (const key of ['redirect_uris', 'post_logout_redirect_uris'] as const) {
+      client[key].forEach((uri, i) => {
+        const problem = schemeProblem(uri, {
+          native: client.application_type === 'native',
+          loopbackIssuer,
+        })
+        if (problem) add([key, i], problem)
+      })
+    }
+    for (const scope of client.scope?.split(' ') ?? []) {
+      if (scopes && !Object.hasOwn(scopes, scope))
+        add(['scope'], `there is no scope ${JSON.stringify(scope)} in claims.yaml`)
+    }
+    for (const [path, message] of authenticationProblems(client)) add([path], message)
+    if (!client.grant_types.includes('authorization_code')) {
+      add(['grant_types'], 'must include authorization_code')
+    }
+    return findings
+  })
+}
+
+function authenticationProblems(client: ClientMetadata): [string, string][] {
+  const method = client.token_endpoint_auth_method
+  const problems: [string, string][] = []
+  const withSecret = method === 'client_secret_basic' || method === 'client_secret_post'
+  if (withSecret && !client.client_secret_hashes?.length) {
+    problems.push([
+      'client_secret_hashes',
+      `${method} needs a secret: npm run usher -- clients secret NAME makes one`,
+    ])
+  }
+  if (!withSecret && client.client_secret_hashes) {
+    problems.push([
+      'client_secret_hashes',
+      `a client that authenticates with ${method} has no secret`,
+    ])
+  }
+  if (method === 'private_key_jwt' && !client.jwks) {
+    problems.push(['jwks', 'private_key_jwt needs the public keys of the client here'])
+  }
+  if (method === 'none' && !client.require_pkce) {
+    problems.push(['require_pkce', 'a public client cannot be exempted from PKCE'])
+  }
+  return problems
+}

@@ -1,0 +1,137 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { userinfo } from '../support/journey.ts'
+import {
+  ageSessions,
+  credentials,
+  onlineTokens,
+  send,
+  signedIn,
+  textOf,
+  words,
+} from '../support/people.ts'
+import { ADA, GRACE, startUsher, type Usher } from '../support/usher.ts'
+
+let usher: Usher
+let ada: string
+let grace: string
+beforeAll(async () => {
+  usher = await startUsher()
+  ada = (await usher.addAccount(ADA)).id
+  grace = (await usher.addAccount(GRACE)).id
+})
+afterAll(() => usher.close())
+beforeEach(async () => {
+  for (const id of [ada, grace]) {
+    await usher.directory.endAccess(id)
+    await usher.consents.removeAll(id)
+  }
+})
+
+const APPLICATIONS = '/account/applications'
+
+test('AC1: the account pages are for who is signed in, and wait for it', async () => {
+  for (const [path, heading] of [
+    ['/account', 'Your account'],
+    [APPLICATIONS, 'Connected applications'],
+  ] as const) {
+    const browser = new Browser(usher.issuer)
+    const answer = await send(browser, path, { method: 'GET' })
+    expect(answer.status).toBe(302)
+    expect(await answer.text()).not.toContain('Ada')
+    await browser.open(path)
+    expect(browser.heading).toBe('Sign in')
+    await browser.submit(credentials())
+    expect(browser.heading).toBe(heading)
+    expect(browser.page.url.pathname).toBe(path)
+  }
+})
+
+test('AC1: /account shows what the account says of its person', async () => {
+  const { page } = await signedIn(usher)
+  expect(page.html.querySelectorAll('dd').map(({ text }) => text)).toEqual([
+    'ada',
+    'Ada Lovelace',
+    'ada@example.org',
+  ])
+  const graces = await signedIn(usher, 'grace')
+  expect(textOf(graces.page.text)).toContain(`grace@example.org (${words('account.unverified')})`)
+})
+
+test('AC1: who gives up signing in for an account page is not asked again at once', async () => {
+  const browser = new Browser(usher.issuer)
+  await browser.open('/account')
+  await browser.submit({ decision: 'cancel' })
+  expect(browser.page.ours).toBe(true)
+  expect(browser.page.status).toBeLessThan(500)
+  expect(browser.heading).not.toBe('Sign in')
+})
+
+test('AC3: the list names each application, what it may, since when, and when it was last used', async () => {
+  const { browser } = await onlineTokens(usher, { scope: 'openid email offline_access' })
+  await onlineTokens(usher, { browser, client_id: 'post' })
+  const day = 24 * 3600
+  await usher.records.update<{ since: number; lastUsed: number }>(
+    'Consent',
+    `${ada} web`,
+    ({ value }) =>
+      value && { ...value, since: value.since - 40 * day, lastUsed: value.lastUsed - day },
+    { indexes: [['consents of account', ada]] },
+  )
+  const { html } = await browser.open(APPLICATIONS)
+  const cards = html.querySelectorAll('article')
+  expect(cards.map(card => card.querySelector('h2')?.text.trim())).toEqual([
+    'Post application',
+    'Web application',
+  ])
+  const web = cards[1]
+  expect(web?.querySelectorAll('li').map(({ text }) => text)).toEqual([
+    words('scope.openid'),
+    words('scope.email'),
+    words('scope.offline_access'),
+  ])
+  const times = web?.querySelectorAll('time').map(time => time.attributes.datetime?.slice(0, 10))
+  const ago = (days: number) => new Date(Date.now() - days * day * 1000).toISOString().slice(0, 10)
+  expect(times).toEqual([ago(40), ago(1)])
+  expect(web?.text).toContain(words('applications.verified', { brand: 'Usher' }))
+})
+
+test('AC3: a use is noted on the list', async () => {
+  const { browser, request } = await onlineTokens(usher)
+  const hour = 3600
+  await usher.records.update<{ lastUsed: number }>(
+    'Consent',
+    `${ada} web`,
+    ({ value }) => value && { ...value, lastUsed: value.lastUsed - hour },
+    { indexes: [['consents of account', ada]] },
+  )
+  await browser.open(request.url)
+  expect(browser.page.params.get('code')).toBeTruthy()
+  const { lastUsed = 0 } = (await usher.consents.find(ada, 'web')) ?? {}
+  expect(Date.now() / 1000 - lastUsed).toBeLessThan(60)
+})
+
+test('AC1: who signed in too long ago signs in again before anything is removed', async () => {
+  const { browser, access_token } = await onlineTokens(usher)
+  await browser.open(APPLICATIONS)
+  await ageSessions(usher, ada, 15 * 60 + 1)
+  await browser.submit()
+  expect(browser.heading).toBe('Sign in')
+  expect(textOf(browser.page.text)).toContain(words('sign_in.again'))
+  expect(await usher.consents.find(ada, 'web')).toBeDefined()
+  await browser.submit(credentials())
+  expect(browser.page.url.pathname).toBe(APPLICATIONS)
+  expect((await userinfo(usher, access_token)).status).toBe(200)
+  await browser.submit()
+  expect(textOf(browser.page.text)).toContain(
+    words('applications.removed', { client: 'Web application' }),
+  )
+  expect(await usher.consents.find(ada, 'web')).toBeUndefined()
+})
+
+test('AC1: who signed in a while ago still sees the pages', async () => {
+  const { browser } = await onlineTokens(usher)
+  await ageSessions(usher, ada, 3600)
+  await browser.open(APPLICATIONS)
+  expect(browser.heading).toBe('Connected applications')
+})

@@ -1,0 +1,124 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { authorizationRequest, authorize } from '../support/journey.ts'
+import { ADA, SECRET, startUsher, type Usher, WEB } from '../support/usher.ts'
+import { basic, send } from '../support/wire.ts'
+
+const PATH = '/api/oauth/authorize'
+
+let usher: Usher
+let browser: Browser
+beforeAll(async () => {
+  usher = await startUsher()
+  await usher.addAccount(ADA)
+  browser = new Browser(usher.issuer)
+  await authorize(usher, { browser })
+})
+afterAll(() => usher.close())
+
+const LIMITS = { state: 1024, nonce: 512, scope: 1024, claims: 2048 }
+
+/** A value of this length that is good for the parameter in every other way. */
+const valueFor = (name: string, length: number) => {
+  if (name === 'scope') return 'openid '.padEnd(length, 'x')
+  return name === 'claims' ? `{"x":"${'x'.repeat(length - 8)}"}` : 'x'.repeat(length)
+}
+
+describe.each(Object.entries(LIMITS))('AZ13: %s', (name, limit) => {
+  const request = (length: number) =>
+    authorizationRequest(usher, { prompt: 'none', [name]: valueFor(name, length) }).url
+
+  test('may be as long as the limit', async () => {
+    const page = await browser.open(request(limit))
+    expect(page.ours).toBe(false)
+    expect(page.params.get('error')).toBeNull()
+    expect(page.params.get('code')).toBeTruthy()
+    if (name === 'state') expect(page.params.get('state')).toHaveLength(limit)
+  })
+
+  test('may not be one longer', async () => {
+    const answer = await send(usher, request(limit + 1))
+    expect(answer.status).toBe(400)
+    expect(answer.json).toMatchObject({ error: 'invalid_request' })
+  })
+
+  test('may not be longer in a pushed request either', async () => {
+    const push = (length: number) => {
+      const body = [...request(length).searchParams]
+      return send(usher, '/api/oauth/par', { body, headers: basic('web', SECRET) })
+    }
+    expect((await push(limit)).status).toBe(201)
+    const answer = await push(limit + 1)
+    expect(answer.status).toBe(400)
+    expect(answer.json.error).toBe('invalid_request')
+  })
+})
+
+test('AZ13: a request may be 8 KiB long, and not a byte longer', async () => {
+  const { url } = authorizationRequest(usher, { prompt: 'none', login_hint: '' })
+  const path = `${url.pathname}${url.search}`
+  const fits = path.replace('login_hint=', `login_hint=${'x'.repeat(8192 - path.length)}`)
+  expect((await send(usher, fits)).location?.href.startsWith(WEB)).toBe(true)
+  const answer = await send(usher, fits.replace('login_hint=', 'login_hint=x'))
+  expect(answer.status).toBe(414)
+  expect(answer.json).toMatchObject({ error: expect.any(String), request_id: expect.any(String) })
+})
+
+describe('AZ12: an authorization request by POST', () => {
+  test('is sent on as the same request by GET, with the same answer', async () => {
+    const { url, state } = authorizationRequest(usher, { prompt: 'none' })
+    const moved = await send(usher, PATH, { body: [...url.searchParams] })
+    expect(moved.status).toBe(303)
+    expect(moved.location?.origin).toBe(usher.issuer)
+    expect(moved.location?.pathname).toBe(PATH)
+    expect([...(moved.location?.searchParams ?? [])]).toEqual([...url.searchParams])
+    const page = await browser.open(moved.location ?? '')
+    expect(page.params.get('code')).toBeTruthy()
+    expect(page.params.get('state')).toBe(state)
+  })
+
+  test('keeps every character of it', async () => {
+    const state = 'a b+c&d=e%20é\u{1f600}"<>#\r\n'
+    const { url } = authorizationRequest(usher, { state, prompt: 'none' })
+    const moved = await send(usher, PATH, { body: [...url.searchParams] })
+    const answer = await send(usher, moved.location ?? '')
+    expect(answer.location?.searchParams.get('state')).toBe(state)
+  })
+
+  test('AZ16: is never repeated as a POST somewhere else', async () => {
+    const { url } = authorizationRequest(usher, { prompt: 'none' })
+    const moved = await send(usher, PATH, { body: [...url.searchParams] })
+    expect(moved.status).toBe(303)
+    const answer = await send(usher, moved.location ?? '')
+    expect([302, 303]).toContain(answer.status)
+  })
+
+  test.each([
+    ['a JSON body', { body: '{}', headers: { 'content-type': 'application/json' } }, 415],
+    ['a body without type', { body: 'client_id=web' }, 415],
+    ['no body', { method: 'POST' }, 415],
+    ['a large body', { body: { state: 'x'.repeat(8192) } }, 413],
+    ['a huge body', { body: { state: 'x'.repeat(1_000_000) } }, 413],
+  ])('is refused with %s', async (_, options, status) => {
+    const answer = await send(usher, PATH, options)
+    expect(answer.status).toBe(status)
+    expect(answer.location).toBeUndefined()
+    expect(answer.json).toMatchObject({ error: expect.any(String), request_id: expect.any(String) })
+  })
+
+  test('AZ13: is not sent on where its URL would be too long to be answered', async () => {
+    const { url } = authorizationRequest(usher, { prompt: 'none', login_hint: '' })
+    const body = `${url.searchParams}${'é'.repeat(3500)}`
+    const headers = { 'content-type': 'application/x-www-form-urlencoded' }
+    const answer = await send(usher, PATH, { body, headers, method: 'POST' })
+    expect(answer.location?.href.length ?? 0).toBeLessThanOrEqual(8192 + usher.issuer.length)
+    expect([400, 413, 414]).toContain(answer.status)
+  })
+})
+
+test('AZ13: a long state cannot break the way back', async () => {
+  const state = '\u{1f600}'.repeat(512)
+  const page = await browser.open(authorizationRequest(usher, { state }).url)
+  expect(page.params.get('state')).toBe(state)
+  expect(page.params.get('code')).toBeTruthy()
+})

@@ -1,0 +1,149 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import {
+  authorizationRequest,
+  authorize,
+  redeem,
+  refresh,
+  signInAndAllow,
+} from '../support/journey.ts'
+import { ADA, CLIENTS, startUsher, type Usher } from '../support/usher.ts'
+
+const ONCE = 'https://once.example.org/callback'
+const NARROW = 'https://narrow.example.org/callback'
+
+let usher: Usher
+beforeAll(async () => {
+  usher = await startUsher({
+    clients: {
+      ...CLIENTS,
+      once: {
+        ...CLIENTS.web,
+        client_id: 'once',
+        redirect_uris: [ONCE],
+        grant_types: ['authorization_code'],
+      },
+      narrow: {
+        ...CLIENTS.web,
+        client_id: 'narrow',
+        redirect_uris: [NARROW],
+        scope: 'openid profile',
+      },
+    },
+  })
+  await usher.addAccount(ADA)
+})
+afterAll(() => usher.close())
+
+const OFFLINE = 'openid profile offline_access'
+
+/** A person nobody has met: another account each time, so that no consent stands. */
+let people = 0
+async function newPerson() {
+  const username = `person-${++people}`
+  await usher.addAccount({ username })
+  return { username, browser: new Browser(usher.issuer) }
+}
+
+/** Comes to the consent page; gives the scopes it asks for. */
+async function reachConsent(
+  { browser, username }: { browser: Browser; username: string },
+  params: Record<string, string>,
+) {
+  const request = authorizationRequest(usher, params)
+  await browser.open(request.url)
+  if (browser.heading === 'Sign in') {
+    await browser.submit({
+      username,
+      password: 'correct horse battery staple',
+      decision: 'continue',
+    })
+  }
+  expect(browser.heading).toBe('Allow access')
+  const boxes = browser.page.html.querySelectorAll('input[name=scope]')
+  return { request, scopes: boxes.map(box => box.getAttribute('value')) }
+}
+
+test.each([
+  ['without prompt', {}],
+  ['with prompt=consent', { prompt: 'consent' }],
+  ['with prompt=login', { prompt: 'login' }],
+  ['with prompt=login consent', { prompt: 'login consent' }],
+])('offline_access is asked for on the consent page, %s', async (_, params) => {
+  const person = await newPerson()
+  const { request, scopes } = await reachConsent(person, { scope: OFFLINE, ...params })
+  expect(scopes).toContain('offline_access')
+  const page = await signInAndAllow(person.browser, person.username)
+  const { body } = await redeem(usher, page.params.get('code') ?? '', request)
+  expect(String(body.scope).split(' ').sort()).toEqual(OFFLINE.split(' ').sort())
+  expect((await refresh(usher, body.refresh_token)).status).toBe(200)
+})
+
+test('whoever allowed everything else before is asked when offline_access comes along', async () => {
+  const person = await newPerson()
+  const first = await authorize(usher, { ...person, scope: 'openid profile' })
+  expect((await redeem(usher, first.code, first.request)).body).not.toHaveProperty('refresh_token')
+  const { scopes } = await reachConsent(person, { scope: OFFLINE })
+  expect(scopes).toContain('offline_access')
+})
+
+test('no refresh token where offline_access was not allowed', async () => {
+  const person = await newPerson()
+  const { request } = await reachConsent(person, { scope: OFFLINE })
+  const page = await person.browser.submit({ decision: 'allow', scope: ['profile'] })
+  const { body } = await redeem(usher, page.params.get('code') ?? '', request)
+  expect(body).not.toHaveProperty('refresh_token')
+  expect(String(body.scope).split(' ')).not.toContain('offline_access')
+})
+
+test('no refresh token where offline_access was not asked for, though it was allowed before', async () => {
+  const person = await newPerson()
+  await authorize(usher, { ...person, scope: OFFLINE })
+  const { code, request } = await authorize(usher, { ...person, scope: 'openid profile' })
+  expect((await redeem(usher, code, request)).body).not.toHaveProperty('refresh_token')
+})
+
+test('prompt=none gives a refresh token once offline_access was allowed, and not before', async () => {
+  const person = await newPerson()
+  await authorize(usher, { ...person, scope: 'openid profile' })
+  const silent = () => authorizationRequest(usher, { scope: OFFLINE, prompt: 'none' })
+  const before = await person.browser.open(silent().url)
+  expect(before.params.get('error')).toBe('consent_required')
+
+  await authorize(usher, { ...person, scope: OFFLINE })
+  const request = silent()
+  const after = await person.browser.open(request.url)
+  const { body } = await redeem(usher, after.params.get('code') ?? '', request)
+  expect(body.refresh_token).toBeTruthy()
+})
+
+test.each(['spa', 'first', 'post'])('the client "%s" gets one in the same way', async client_id => {
+  const person = await newPerson()
+  const { code, request } = await authorize(usher, { ...person, client_id, scope: OFFLINE })
+  const { body } = await redeem(usher, code, request)
+  expect((await refresh(usher, body.refresh_token, client_id)).status).toBe(200)
+})
+
+test('TK13: a client without the grant type refresh_token never gets one', async () => {
+  const person = await newPerson()
+  const params = { client_id: 'once', redirect_uri: ONCE, scope: OFFLINE }
+  const { code, request } = await authorize(usher, { ...person, ...params })
+  const { body } = await redeem(usher, code, request)
+  expect(body).not.toHaveProperty('refresh_token')
+  expect(String(body.scope).split(' ')).not.toContain('offline_access')
+})
+
+test('TK13: a client whose scopes leave offline_access out cannot ask for it', async () => {
+  const params = { client_id: 'narrow', redirect_uri: NARROW, scope: OFFLINE }
+  for (const prompt of [undefined, 'consent', 'none']) {
+    const { url } = authorizationRequest(usher, { ...params, prompt })
+    const page = await new Browser(usher.issuer).open(url)
+    expect(page.params.get('error')).toBe('invalid_scope')
+  }
+})
+
+test('a scope that nobody knows is left out (OIDC Core §3.1.2.1)', async () => {
+  const person = await newPerson()
+  const { code, request } = await authorize(usher, { ...person, scope: 'openid admin Profile' })
+  expect((await redeem(usher, code, request)).body.scope).toBe('openid')
+})

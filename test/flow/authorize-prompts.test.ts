@@ -1,0 +1,144 @@
+import { decodeJwt } from 'jose'
+import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { authorizationRequest, authorize, redeem, signInAndAllow } from '../support/journey.ts'
+import { ADA, CLIENTS, GRACE, startUsher, type Usher } from '../support/usher.ts'
+
+const TIMED = 'https://timed.example.org/callback'
+
+let usher: Usher
+let browser: Browser
+beforeAll(async () => {
+  usher = await startUsher({
+    clients: {
+      ...CLIENTS,
+      timed: {
+        ...CLIENTS.web,
+        client_id: 'timed',
+        redirect_uris: [TIMED],
+        require_auth_time: true,
+      },
+    },
+  })
+  await usher.addAccount(ADA)
+  await usher.addAccount(GRACE)
+  browser = new Browser(usher.issuer)
+  await authorize(usher, { browser, client_id: 'timed', redirect_uri: TIMED })
+})
+afterAll(() => usher.close())
+
+type Params = Record<string, string | undefined>
+
+/** Opens an authorization request as Ada, whose session and consent exist; stops at what it shows. */
+async function open(params: Params = {}, who = browser) {
+  const timed = { client_id: 'timed', redirect_uri: TIMED }
+  const request = authorizationRequest(usher, { ...timed, ...params })
+  return { request, page: await who.open(request.url) }
+}
+
+async function authTime(params: Params = {}): Promise<number> {
+  const { request } = await open(params)
+  const page = await signInAndAllow(browser, 'ada')
+  const { body } = await redeem(usher, page.params.get('code') ?? '', request)
+  const { auth_time } = decodeJwt(body.id_token)
+  if (typeof auth_time !== 'number') throw new Error('the ID token has no auth_time')
+  return auth_time
+}
+
+/** `auth_time` counts in seconds: a sign-in in the same one would look like none. */
+const nextSecond = (after: number) =>
+  vi.waitFor(() => expect(Math.floor(Date.now() / 1000)).toBeGreaterThan(after), {
+    timeout: 3000,
+    interval: 20,
+  })
+
+test('AZ11: prompt=none without a session answers login_required', async () => {
+  const { page } = await open({ prompt: 'none' }, new Browser(usher.issuer))
+  expect(page.ours).toBe(false)
+  expect(page.params.get('error')).toBe('login_required')
+  expect(page.params.has('code')).toBe(false)
+})
+
+test('AZ11: prompt=none without consent answers consent_required', async () => {
+  const other = CLIENTS.post as { redirect_uris: string[] }
+  const redirect_uri = other.redirect_uris[0]
+  const { page } = await open({ prompt: 'none', client_id: 'post', redirect_uri })
+  expect(page.params.get('error')).toBe('consent_required')
+})
+
+test('AZ11: prompt=none answers with a code when nothing has to be asked', async () => {
+  const { page } = await open({ prompt: 'none' })
+  expect(page.params.get('code')).toBeTruthy()
+})
+
+test('AZ11: prompt=none never lets anyone pass for a native application', async () => {
+  const native = { client_id: 'native', redirect_uri: 'http://127.0.0.1:4711/callback' }
+  await authorize(usher, { browser, ...native })
+  const { page } = await open({ prompt: 'none', ...native })
+  expect(page.params.get('error')).toBe('interaction_required')
+})
+
+test('AZ11: prompt=none with max_age=0 answers login_required', async () => {
+  const { page } = await open({ prompt: 'none', max_age: '0' })
+  expect(page.params.get('error')).toBe('login_required')
+})
+
+test.each(['none login', 'none consent', 'select_account', 'create', 'NONE', 'nonsense'])(
+  'AZ11: prompt=%s is refused',
+  async prompt => {
+    const { page } = await open({ prompt })
+    expect(page.ours).toBe(false)
+    expect(page.params.get('error')).toBe('invalid_request')
+  },
+)
+
+test.each([
+  ['prompt=login', { prompt: 'login' }],
+  ['max_age=0', { max_age: '0' }],
+])('AZ11: %s asks for the password again, and auth_time moves', async (_, params) => {
+  const before = await authTime()
+  await nextSecond(before)
+  expect(await authTime()).toBe(before)
+  await open(params)
+  expect(browser.heading).toBe('Sign in')
+  expect(await authTime(params)).toBeGreaterThan(before)
+})
+
+test('AZ11: max_age that has not passed asks for nothing', async () => {
+  const { page } = await open({ max_age: '3600' })
+  expect(page.params.get('code')).toBeTruthy()
+})
+
+test.each(['-1', '1.5', 'abc', '99999999999999999999'])(
+  'AZ11: max_age=%s is refused',
+  async max_age => {
+    const { page } = await open({ max_age, prompt: 'none' })
+    expect(page.params.get('error')).toBe('invalid_request')
+  },
+)
+
+test('AZ11: prompt=consent asks again for what was allowed before', async () => {
+  await open({ prompt: 'consent' })
+  expect(browser.heading).toBe('Allow access')
+  const page = await browser.submit({ decision: 'allow' })
+  expect(page.params.get('code')).toBeTruthy()
+})
+
+test('AZ11: whoever cancels a second sign-in stays signed in as before', async () => {
+  await open({ prompt: 'login' })
+  const cancelled = await browser.submit({ decision: 'cancel' })
+  expect(cancelled.params.get('error')).toBe('access_denied')
+  const { page } = await open({ prompt: 'none' })
+  expect(page.params.get('code')).toBeTruthy()
+})
+
+test('AZ11: id_token_hint of another person is no way into this session', async () => {
+  const grace = await authorize(usher, {
+    username: 'grace',
+    client_id: 'timed',
+    redirect_uri: TIMED,
+  })
+  const { body } = await redeem(usher, grace.code, grace.request)
+  const { page } = await open({ prompt: 'none', id_token_hint: body.id_token })
+  expect(page.params.get('error')).toBe('login_required')
+})

@@ -1,0 +1,133 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { authorizationRequest } from '../support/journey.ts'
+import { mutantsOf } from '../support/redirect-uris.ts'
+import { CLIENTS, startUsher, type Usher, WEB } from '../support/usher.ts'
+import { type Reply, send } from '../support/wire.ts'
+
+const QUERY = 'https://app.example.org/callback?tenant=1&step=2'
+const LOOPBACK = 'http://127.0.0.1/callback'
+const LOOPBACK_6 = 'http://[::1]:4711/callback'
+const CUSTOM = 'com.example.app:/callback'
+
+let usher: Usher
+beforeAll(async () => {
+  usher = await startUsher({
+    clients: {
+      ...CLIENTS,
+      query: { ...CLIENTS.web, client_id: 'query', redirect_uris: [QUERY] },
+      native: { ...CLIENTS.native, redirect_uris: [LOOPBACK, LOOPBACK_6, CUSTOM] },
+    },
+  })
+})
+afterAll(() => usher.close())
+
+function authorize(params: Record<string, string | undefined>): Promise<Reply> {
+  return send(usher, authorizationRequest(usher, params).url)
+}
+
+/** Everything on a page that leads somewhere, or fetches something. */
+function linksOf({ text, headers }: Reply): string[] {
+  const found = text.matchAll(
+    /\s(?:href|src|action|data|formaction|content="\d+;\s*url)="?([^"]*)"/gi,
+  )
+  return [...[...found].map(([, url = '']) => url), headers.get('refresh') ?? ''].filter(Boolean)
+}
+
+/** Undefined when it is the page it ought to be, else what is wrong with it. */
+function problemOf(reply: Reply): string | undefined {
+  if (reply.location) return `redirects to ${reply.location}`
+  if (reply.status !== 400) return `answers ${reply.status}`
+  if (!reply.headers.get('content-type')?.startsWith('text/html')) return 'is no page'
+  const own = [usher.issuer, '/assets/', '#', 'https://app.example.org/']
+  const strange = linksOf(reply).filter(url => !own.some(start => url.startsWith(start)))
+  const reflected = linksOf(reply).filter(url => /evil|callback/.test(url))
+  return [...strange, ...reflected].length ? `links to ${[...strange, ...reflected]}` : undefined
+}
+
+/** RFC 8252 §7.3 lets the port of these differ, and nothing else; an empty port is one too. */
+const isAllowed = (uri: string) =>
+  /^http:\/\/(127\.0\.0\.1|\[::1\])(:([1-9]\d{0,4})?)?\/callback$/.test(uri)
+
+/** All requests, a few at a time; what was wrong with any. */
+async function judge(client_id: string, uris: string[], more: Record<string, string> = {}) {
+  const problems: string[] = []
+  const waiting = [...uris]
+  const work = async () => {
+    for (let uri = waiting.pop(); uri !== undefined; uri = waiting.pop()) {
+      const problem = problemOf(await authorize({ client_id, redirect_uri: uri, ...more }))
+      if (problem) problems.push(`${JSON.stringify(uri)} ${problem}`)
+    }
+  }
+  await Promise.all(Array.from({ length: 8 }, work))
+  return problems
+}
+
+describe.each([
+  ['web', WEB],
+  ['query', QUERY],
+  ['native', LOOPBACK],
+  ['native', LOOPBACK_6],
+  ['native', CUSTOM],
+])('the client "%s" that registered %s', (client_id, uri) => {
+  const mutants = mutantsOf(uri).filter(mutant => client_id !== 'native' || !isAllowed(mutant))
+
+  test('AZ1: no other spelling of it is ever redirected to, nor linked to', async () => {
+    expect(mutants.length).toBeGreaterThan(400)
+    expect(await judge(client_id, mutants)).toEqual([])
+  })
+
+  test('AZ2: no error is ever sent to another spelling of it', async () => {
+    const some = mutants.filter((_, i) => i % 4 === 0)
+    expect(await judge(client_id, some, { response_type: 'token' })).toEqual([])
+    expect(await judge(client_id, some, { prompt: 'none' })).toEqual([])
+  })
+
+  test('AZ1: it is redirected to as it is written', async () => {
+    const answer = await authorize({ client_id, redirect_uri: uri, prompt: 'none' })
+    expect(answer.location?.href.startsWith(uri)).toBe(true)
+    expect(answer.location?.searchParams.get('error')).toMatch(/^(login|interaction)_required$/)
+  })
+})
+
+test.each([
+  'http://127.0.0.1:51004/callback',
+  'http://127.0.0.1:1/callback',
+  'http://[::1]:51004/callback',
+])('AZ1: a native application may listen on any loopback port (%s)', async redirect_uri => {
+  const answer = await authorize({ client_id: 'native', redirect_uri, prompt: 'none' })
+  expect(answer.location?.href.startsWith(redirect_uri)).toBe(true)
+})
+
+test('AZ1: the port of a web application may not differ, not even on loopback', async () => {
+  const other = await startUsher({
+    clients: { local: { ...CLIENTS.web, client_id: 'local', redirect_uris: [LOOPBACK] } },
+  })
+  const { url } = authorizationRequest(other, {
+    client_id: 'local',
+    redirect_uri: 'http://127.0.0.1:4711/callback',
+  })
+  const answer = await send(other, url)
+  await other.close()
+  expect(answer.status).toBe(400)
+  expect(answer.location).toBeUndefined()
+})
+
+test.each([
+  ['an unknown client_id', { client_id: 'nobody', redirect_uri: WEB }],
+  ['an empty client_id', { client_id: '', redirect_uri: WEB }],
+  ['no client_id', { client_id: undefined, redirect_uri: WEB }],
+  ['a client_id in other case', { client_id: 'WEB', redirect_uri: WEB }],
+  ['the redirect URI of another client', { client_id: 'post', redirect_uri: WEB }],
+  ['an empty redirect_uri', { redirect_uri: '' }],
+  ['no redirect_uri', { redirect_uri: undefined }],
+  ['a client_id of JavaScript', { client_id: '__proto__', redirect_uri: WEB }],
+])('AZ2: %s ends on a page', async (_, params) => {
+  const { url } = authorizationRequest(usher)
+  for (const [name, value] of Object.entries(params)) {
+    if (value === undefined) url.searchParams.delete(name)
+    else url.searchParams.set(name, value)
+  }
+  expect(problemOf(await send(usher, url))).toBeUndefined()
+  url.searchParams.set('prompt', 'none')
+  expect(problemOf(await send(usher, url))).toBeUndefined()
+})

@@ -1,0 +1,100 @@
+import { decodeJwt } from 'jose'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { clientSchema } from '../../src/config/schema.ts'
+import { Browser } from '../support/browser.ts'
+import { authorizationRequest, authorize, redeem } from '../support/journey.ts'
+import { ADA, CLIENTS, startUsher, type Usher } from '../support/usher.ts'
+import { type Reply, send } from '../support/wire.ts'
+
+let usher: Usher
+let browser: Browser
+beforeAll(async () => {
+  usher = await startUsher({
+    clients: {
+      ...CLIENTS,
+      strict: {
+        ...CLIENTS.web,
+        client_id: 'strict',
+        redirect_uris: ['https://strict.example.org/callback'],
+        response_modes: ['form_post'],
+      },
+    },
+  })
+  await usher.addAccount(ADA)
+  browser = new Browser(usher.issuer)
+  await authorize(usher, { browser })
+})
+afterAll(() => usher.close())
+
+type Params = Record<string, string | undefined>
+const ask = (params: Params = {}) => send(usher, authorizationRequest(usher, params).url)
+
+/** What the client is told, in the query of its redirect URI. */
+function toldOf({ location, text }: Reply): Record<string, string> {
+  if (!location) throw new Error(`no redirect: ${text.slice(0, 500)}`)
+  return Object.fromEntries(location.searchParams)
+}
+
+describe('AZ7: response modes', () => {
+  test.each(['fragment', 'web_message', 'jwt', 'query.jwt', 'nonsense'])(
+    '%s is refused, and no code leaves that way',
+    async response_mode => {
+      const cookie = await browser.cookies()
+      const { url } = authorizationRequest(usher, { response_mode })
+      const { location } = await send(usher, url, { headers: { cookie } })
+      const told = new URLSearchParams(location?.search || location?.hash.slice(1))
+      expect(told.get('error')).toMatch(/^(invalid_request|unsupported_response_mode)$/)
+      expect(location?.href).not.toContain('code=')
+    },
+  )
+
+  test('form_post posts the code to the application', async () => {
+    const { url, state, redirect_uri } = authorizationRequest(usher, { response_mode: 'form_post' })
+    const page = await browser.open(url)
+    const form = page.html.querySelector('form')
+    expect(form?.getAttribute('action')).toBe(redirect_uri)
+    const value = (name: string) =>
+      form?.querySelector(`input[name=${name}]`)?.getAttribute('value') ?? ''
+    expect(value('code')).toMatch(/^[\w-]{43,}$/)
+    expect(value('state')).toBe(state)
+    expect(value('iss')).toBe(usher.issuer)
+  })
+
+  test('an operator can leave a client one of them', async () => {
+    const client = { client_id: 'strict', redirect_uri: 'https://strict.example.org/callback' }
+    expect(toldOf(await ask({ ...client, prompt: 'none' }))).toMatchObject({
+      error: 'invalid_request',
+    })
+    const answer = await ask({ ...client, prompt: 'none', response_mode: 'form_post' })
+    expect(answer.text).toContain('login_required')
+  })
+})
+
+test('AZ8: the issuer stands beside every answer, a code or an error', async () => {
+  const { page, request } = await authorize(usher, { browser })
+  expect(Object.fromEntries(page.params)).toEqual({
+    code: expect.stringMatching(/^[\w-]{43}$/),
+    state: request.state,
+    iss: usher.issuer,
+  })
+  for (const params of [{ prompt: 'none' }, { scope: 'nonsense' }, { prompt: 'nonsense' }]) {
+    const told = toldOf(await ask({ state: 'kept', ...params }))
+    expect(told).toMatchObject({ iss: usher.issuer, state: 'kept', error: expect.any(String) })
+  }
+  await browser.open(authorizationRequest(usher, { prompt: 'consent' }).url)
+  const denied = await browser.submit({ decision: 'deny' })
+  expect(Object.fromEntries(denied.params)).toMatchObject({
+    error: 'access_denied',
+    iss: usher.issuer,
+  })
+})
+
+test('AZ18: no client can be named like a person', async () => {
+  const { code, request } = await authorize(usher, { browser })
+  const { body } = await redeem(usher, code, request)
+  const { sub = '' } = decodeJwt(body.id_token)
+  expect(clientSchema.safeParse(CLIENTS.web).success).toBe(true)
+  for (const client_id of [sub, 'usr_', 'usr_web']) {
+    expect(clientSchema.safeParse({ ...CLIENTS.web, client_id }).success).toBe(false)
+  }
+})

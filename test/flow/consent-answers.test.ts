@@ -1,0 +1,153 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { redeem } from '../support/journey.ts'
+import {
+  credentials,
+  fieldsOf,
+  grantsOf,
+  newTab,
+  open,
+  send,
+  signedIn,
+  textOf,
+  words,
+} from '../support/people.ts'
+import { ADA, GRACE, startUsher, type Usher } from '../support/usher.ts'
+
+let usher: Usher
+let ada: string
+let browser: Browser
+beforeAll(async () => {
+  usher = await startUsher()
+  ada = (await usher.addAccount(ADA)).id
+  await usher.addAccount(GRACE)
+  browser = await signedIn(usher)
+})
+afterAll(() => usher.close())
+beforeEach(async () => {
+  await usher.consents.removeAll(ada)
+  expect(await grantsOf(usher, ada, 'web')).toEqual([])
+})
+
+const SCOPES = ['profile', 'email']
+
+async function removeElsewhere() {
+  const tab = newTab(browser)
+  await tab.open('/account/applications')
+  await tab.submit()
+  expect(textOf(tab.page.text)).toContain(
+    words('applications.removed', { client: 'Web application' }),
+  )
+}
+
+async function expectWithdrawn() {
+  expect(browser.page.status).toBe(409)
+  expect(textOf(browser.page.text)).toContain(words('consent.withdrawn'))
+  await browser.submit({ decision: 'deny' })
+  expect(browser.page.params.get('error')).toBe('access_denied')
+  expect(await usher.consents.find(ada, 'web')).toBeUndefined()
+  expect(await grantsOf(usher, ada, 'web')).toEqual([])
+}
+
+test('CN5: a removal while the page is open wins, when it was allowed in another tab', async () => {
+  await open(usher, {}, browser)
+  const tab = newTab(browser)
+  await open(usher, {}, tab)
+  await tab.submit({ decision: 'allow' })
+  await removeElsewhere()
+  await browser.submit({ decision: 'allow' })
+  await expectWithdrawn()
+})
+
+test('CN5: a removal while the page is open wins, when something was allowed before', async () => {
+  await open(usher, { scope: 'openid profile' }, browser)
+  await browser.submit({ decision: 'allow' })
+  await open(usher, {}, browser)
+  expect(browser.heading).toBe('Allow access')
+  await removeElsewhere()
+  await browser.submit({ decision: 'allow' })
+  await expectWithdrawn()
+})
+
+test('CN5: the page for a removal cannot be answered with allow', async () => {
+  await open(usher, {}, browser)
+  const form = fieldsOf(browser.page, { decision: 'allow', scope: 'profile' })
+  const { url } = browser.page
+  const { consents } = usher
+  const version = await consents.version(ada, 'web')
+  expect(await consents.decide(ada, 'web', { scopes: SCOPES, declined: [] }, version)).toBe(true)
+  await consents.withdraw(ada, 'web')
+  for (let again = 0; again < 3; again++) {
+    expect((await send(browser, url, { form })).status).toBe(409)
+  }
+  expect(await consents.find(ada, 'web')).toBeUndefined()
+})
+
+test('CN5: after a removal the application can be allowed anew', async () => {
+  await open(usher, {}, browser)
+  await browser.submit({ decision: 'allow' })
+  await removeElsewhere()
+  const { request } = await open(usher, {}, browser)
+  expect(browser.heading).toBe('Allow access')
+  await browser.submit({ decision: 'allow' })
+  const code = browser.page.params.get('code') ?? ''
+  expect((await redeem(usher, code, request)).status).toBe(200)
+})
+
+test('CN6: a refusal is told to the application and leaves nothing behind', async () => {
+  const { request } = await open(usher, {}, browser)
+  await browser.submit({ decision: 'deny' })
+  expect(Object.fromEntries(browser.page.params)).toMatchObject({
+    error: 'access_denied',
+    state: request.state,
+    iss: usher.issuer,
+  })
+  expect(browser.page.params.has('code')).toBe(false)
+  expect(await grantsOf(usher, ada, 'web')).toEqual([])
+  expect(await usher.consents.list(ada)).toEqual([])
+  await open(usher, {}, browser)
+  expect(browser.heading).toBe('Allow access')
+})
+
+test('CN6: an answer that is neither yes nor no is no', async () => {
+  await open(usher, {}, browser)
+  await browser.submit({ decision: 'Allow' })
+  expect(browser.page.params.get('error')).toBe('access_denied')
+  expect(await usher.consents.list(ada)).toEqual([])
+})
+
+test('CN6: yes after no, from the page before, allows nothing', async () => {
+  await open(usher, {}, browser)
+  const form = fieldsOf(browser.page, { decision: 'deny' })
+  expect((await send(browser, browser.page.url, { form })).status).toBe(200)
+  const yes = { ...form, decision: 'allow' }
+  expect((await send(browser, browser.page.url, { form: yes })).status).toBe(400)
+  expect(await usher.consents.list(ada)).toEqual([])
+})
+
+test('CN6: the same yes twice is one, another yes is refused', async () => {
+  const { request } = await open(usher, {}, browser)
+  const form = fieldsOf(browser.page, { decision: 'allow', scope: 'profile' })
+  const twice = await Promise.all([1, 2].map(() => send(browser, browser.page.url, { form })))
+  expect(twice.map(({ status }) => status)).toEqual([200, 200])
+  const more = { ...form, scope: 'email' }
+  expect((await send(browser, browser.page.url, { form: more })).status).toBe(400)
+  await browser.submit({ decision: 'allow', scope: 'profile' })
+  const code = browser.page.params.get('code') ?? ''
+  expect((await redeem(usher, code, request)).body.scope).toBe('openid profile')
+})
+
+test('CN3: the page needs its token and its own browser', async () => {
+  await open(usher, {}, browser)
+  const { url } = browser.page
+  const form = fieldsOf(browser.page, { decision: 'allow', scope: 'profile' })
+  const evil = { Origin: 'https://evil.example', 'Sec-Fetch-Site': 'cross-site' }
+  expect((await send(browser, url, { form, headers: evil })).status).toBe(403)
+  expect((await send(browser, url, { form: { ...form, csrf: 'x' } })).status).toBe(403)
+  expect((await send(browser, `${url}?decision=allow`, { method: 'GET' })).status).toBe(200)
+  const graces = new Browser(usher.issuer)
+  await graces.open('/account')
+  await graces.submit(credentials('grace'))
+  expect((await send(graces, url, { form })).status).toBe(400)
+  expect(await usher.consents.list(ada)).toEqual([])
+})

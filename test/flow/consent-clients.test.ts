@@ -1,0 +1,78 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import type { Browser } from '../support/browser.ts'
+import { open, signedIn, silently, textOf, words } from '../support/people.ts'
+import { ADA, CLIENTS, startUsher, type Usher } from '../support/usher.ts'
+
+const DEVELOPED = {
+  client_id: 'developed',
+  client_name: 'Application under development',
+  redirect_uris: ['http://localhost:5173/callback', 'https://developed.example.org/callback'],
+  token_endpoint_auth_method: 'none',
+}
+
+let usher: Usher
+let browser: Browser
+let ada: string
+beforeAll(async () => {
+  usher = await startUsher({ clients: { ...CLIENTS, developed: DEVELOPED } })
+  ada = (await usher.addAccount(ADA)).id
+  browser = await signedIn(usher)
+})
+afterAll(() => usher.close())
+
+const EACH_TIME: [client_id: string, redirect_uri: string][] = [
+  ['native', 'http://127.0.0.1:4711/callback'],
+  ['native', 'com.example.app:/callback'],
+  ['developed', 'http://localhost:5173/callback'],
+]
+const ONCE: [client_id: string, redirect_uri: string][] = [
+  ['web', 'https://app.example.org/callback'],
+  ['spa', 'https://spa.example.org/callback'],
+  ['developed', 'https://developed.example.org/callback'],
+]
+
+test.for(EACH_TIME)(
+  'CN2: %s at %s is asked for each time: anyone could be it',
+  async ([client_id, redirect_uri]) => {
+    for (let time = 0; time < 3; time++) {
+      await open(usher, { client_id, redirect_uri }, browser)
+      expect(browser.heading).toBe('Allow access')
+      await browser.submit({ decision: 'allow' })
+      expect(browser.page.params.get('code')).toBeTruthy()
+      expect(await silently(usher, browser, { client_id, redirect_uri })).toBe(
+        'interaction_required',
+      )
+    }
+  },
+)
+
+test.for(ONCE)('CN2: %s at %s is asked for once', async ([client_id, redirect_uri]) => {
+  await usher.consents.removeAll(ada)
+  await open(usher, { client_id, redirect_uri }, browser)
+  expect(browser.heading).toBe('Allow access')
+  await browser.submit({ decision: 'allow' })
+  expect(await silently(usher, browser, { client_id, redirect_uri })).toBeUndefined()
+})
+
+test('CN2: an application of one’s own is not asked for, but listed and removable', async () => {
+  await open(usher, { client_id: 'first' }, browser)
+  expect(browser.page.ours).toBe(false)
+  expect(browser.page.params.get('code')).toBeTruthy()
+  await browser.open('/account/applications')
+  expect(browser.page.text).toContain('Application of our own')
+  expect(browser.page.text).toContain(words('scope.email'))
+  await browser.submit({ client_id: 'first' })
+  expect(textOf(browser.page.text)).toContain(
+    words('applications.removed', { client: 'Application of our own' }),
+  )
+  expect(await usher.consents.find(ada, 'first')).toBeUndefined()
+})
+
+test('CN2: an application of one’s own gets new scopes without a question, and they are listed', async () => {
+  for (const scope of ['openid', 'openid email', 'openid email offline_access']) {
+    await open(usher, { client_id: 'first', scope }, browser)
+    expect(Object.fromEntries(browser.page.params), scope).toHaveProperty('code')
+  }
+  const { scopes = [] } = (await usher.consents.find(ada, 'first')) ?? {}
+  expect(scopes.toSorted()).toEqual(['email', 'offline_access', 'openid'])
+})

@@ -1,0 +1,133 @@
+import { decodeJwt } from 'jose'
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import type { Browser } from '../support/browser.ts'
+import { redeem, refresh, userinfo } from '../support/journey.ts'
+import { open, signedIn } from '../support/people.ts'
+import { ADA, startUsher, type Usher } from '../support/usher.ts'
+
+let usher: Usher
+let ada: string
+let browser: Browser
+beforeAll(async () => {
+  usher = await startUsher()
+  ada = (await usher.addAccount(ADA)).id
+  browser = await signedIn(usher)
+})
+afterAll(() => usher.close())
+beforeEach(() => usher.consents.withdraw(ada, 'web'))
+
+const ALL = 'openid profile email offline_access'
+
+/** Allows these of the scopes that are asked for. */
+async function allow(scope: string[], params: Record<string, string> = {}) {
+  const { request } = await open(usher, params, browser)
+  expect(browser.heading).toBe('Allow access')
+  await browser.submit({ decision: 'allow', scope })
+  return tokensOf(request)
+}
+
+async function tokensOf(request: Awaited<ReturnType<typeof open>>['request']) {
+  const { status, body } = await redeem(usher, browser.page.params.get('code') ?? '', request)
+  expect(status).toBe(200)
+  return body
+}
+
+test('CN3: a scope that was deselected is in no token and gives no claim', async () => {
+  const body = await allow(['profile'], { scope: ALL })
+  expect(String(body.scope).split(' ').sort()).toEqual(['openid', 'profile'])
+  expect(body).not.toHaveProperty('refresh_token')
+  for (const claims of [
+    decodeJwt(body.id_token),
+    (await userinfo(usher, body.access_token)).body,
+  ]) {
+    expect(claims).toMatchObject({ sub: ada, name: 'Ada Lovelace' })
+    expect(claims).not.toHaveProperty('email')
+    expect(claims).not.toHaveProperty('email_verified')
+  }
+})
+
+test('CN3: refreshing does not bring back what was deselected', async () => {
+  const body = await allow(['offline_access'], { scope: ALL })
+  const renewed = await refresh(usher, body.refresh_token)
+  expect(renewed.status).toBe(200)
+  expect(String(renewed.body.scope).split(' ').sort()).toEqual(['offline_access', 'openid'])
+  const { body: info } = await userinfo(usher, renewed.body.access_token)
+  expect(info).toEqual({ sub: ada })
+})
+
+test('CN3: a scope that was deselected is not asked for again', async () => {
+  await allow(['profile'])
+  const { request } = await open(usher, {}, browser)
+  expect(browser.page.ours).toBe(false)
+  expect((await tokensOf(request)).scope).toBe('openid profile')
+})
+
+test('CN3: with everything deselected a sign-in is left, and nothing more', async () => {
+  const body = await allow([])
+  expect(body.scope).toBe('openid')
+  expect((await userinfo(usher, body.access_token)).body).toEqual({ sub: ada })
+})
+
+test('CN3: what was once allowed can be taken back where it is asked for anew', async () => {
+  const before = await allow(['profile', 'email'])
+  const after = await allow(['profile'], { prompt: 'consent' })
+  expect(after.scope).toBe('openid profile')
+  expect((await usher.consents.find(ada, 'web'))?.scopes).toEqual(['openid', 'profile'])
+  expect((await userinfo(usher, before.access_token)).status).toBe(200)
+})
+
+test('CN3: a page that asks anew does not tick what was deselected', async () => {
+  await allow(['profile'])
+  await open(usher, { scope: ALL }, browser)
+  expect(browser.heading).toBe('Allow access')
+  const isTicked = (scope: string) =>
+    'checked' in (browser.page.html.querySelector(`#scope-${scope}`)?.attributes ?? {})
+  expect(isTicked('profile')).toBe(true)
+  expect(isTicked('email')).toBe(false)
+})
+
+test('CN4: a scope that was not asked for cannot be allowed', async () => {
+  const body = await allow(['email', 'profile', 'offline_access', 'admin'], {
+    scope: 'openid email',
+  })
+  expect(body.scope).toBe('openid email')
+  expect(body).not.toHaveProperty('refresh_token')
+  const consent = await usher.consents.find(ada, 'web')
+  expect(consent).toMatchObject({ scopes: ['openid', 'email'], declined: [] })
+})
+
+test('CN4: a new scope is asked for, and only then given', async () => {
+  await allow(['email'], { scope: 'openid email' })
+  await open(usher, { scope: 'openid email profile', prompt: 'none' }, browser)
+  expect(browser.page.params.get('error')).toBe('consent_required')
+  const body = await allow(['email', 'profile'], { scope: 'openid email profile' })
+  expect(String(body.scope).split(' ').sort()).toEqual(['email', 'openid', 'profile'])
+})
+
+test('CN4: offline access is asked for when it is new, though prompt does not say so', async () => {
+  await allow(['profile', 'email'])
+  const body = await allow(['profile', 'email', 'offline_access'], { scope: ALL })
+  expect(body.refresh_token).toBeTruthy()
+  const { request } = await open(usher, { scope: ALL }, browser)
+  expect((await tokensOf(request)).refresh_token).toBeTruthy()
+})
+
+test('CN4: what was allowed once holds in every browser, and for less', async () => {
+  await allow(['profile', 'email'])
+  const other = await signedIn(usher)
+  const { request } = await open(usher, { scope: 'openid email' }, other)
+  const code = other.page.params.get('code') ?? ''
+  expect((await redeem(usher, code, request)).body.scope).toBe('openid email')
+})
+
+test('CN4: prompt=consent asks although everything was allowed', async () => {
+  await allow(['profile', 'email'])
+  await allow(['profile', 'email'], { prompt: 'consent' })
+})
+
+test('CN4: what one application was allowed, another has to ask for', async () => {
+  await allow(['profile', 'email'])
+  await open(usher, { client_id: 'post' }, browser)
+  expect(browser.heading).toBe('Allow access')
+  expect(browser.page.text).toContain('Post application')
+})

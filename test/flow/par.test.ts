@@ -1,0 +1,210 @@
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { UnsecuredJWT } from 'jose'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import {
+  authorizationRequest,
+  authorize,
+  redeem,
+  refresh,
+  signInAndAllow,
+} from '../support/journey.ts'
+import { ADA, CLIENTS, SECRET, startUsher, type Usher, WEB } from '../support/usher.ts'
+import { basic, type Reply, send, sendAs } from '../support/wire.ts'
+
+const PAR = '/api/oauth/par'
+const ONLY = 'https://only.example.org/callback'
+const OFFLINE = 'openid profile offline_access'
+
+let usher: Usher
+let browser: Browser
+beforeAll(async () => {
+  usher = await startUsher({
+    clients: {
+      ...CLIENTS,
+      only: {
+        ...CLIENTS.web,
+        client_id: 'only',
+        redirect_uris: [ONLY],
+        require_pushed_authorization_requests: true,
+      },
+    },
+  })
+  await usher.addAccount(ADA)
+  browser = new Browser(usher.issuer)
+  await authorize(usher, { browser })
+})
+afterAll(() => usher.close())
+
+type Params = Record<string, string | undefined>
+
+/** Pushes a request; gives it with the URL that refers to it. */
+async function push(params: Params = {}) {
+  const request = authorizationRequest(usher, params)
+  const body = [...request.url.searchParams] as [string, string][]
+  const isPublic = request.client_id === 'spa'
+  const headers = isPublic ? {} : basic(request.client_id, SECRET)
+  const answer = await send(usher, PAR, { body, headers })
+  const url = new URL('/api/oauth/authorize', usher.issuer)
+  url.searchParams.set('client_id', request.client_id)
+  url.searchParams.set('request_uri', String(answer.json.request_uri))
+  return { request, answer, url }
+}
+
+const errorOf = ({ location, text }: Reply) =>
+  location?.searchParams.get('error') ?? /<code>(\w+)<\/code>/.exec(text)?.[1]
+
+test('AZ15: a pushed request leads to a code, once', async () => {
+  const { request, answer, url } = await push()
+  expect(answer).toMatchObject({ status: 201, json: { expires_in: expect.any(Number) } })
+  expect(answer.json.expires_in).toBeLessThanOrEqual(60)
+  expect(answer.headers.get('cache-control')).toBe('no-store')
+  const page = await browser.open(url)
+  expect(page.params.get('state')).toBe(request.state)
+  expect((await redeem(usher, page.params.get('code') ?? '', request)).status).toBe(200)
+  expect(errorOf(await sendAs(browser, usher, url))).toBe('invalid_request_uri')
+})
+
+test('AZ15: of many who use one request_uri at once, one gets a code', async () => {
+  for (let round = 0; round < 5; round++) {
+    const { url } = await push()
+    const answers = await Promise.all(Array.from({ length: 16 }, () => sendAs(browser, usher, url)))
+    expect(answers.filter(({ location }) => location?.searchParams.has('code'))).toHaveLength(1)
+    expect(answers.filter(({ status }) => status >= 500)).toEqual([])
+    const errors = answers.map(errorOf).filter(error => error !== undefined)
+    expect(new Set(errors)).toEqual(new Set(['invalid_request_uri']))
+  }
+})
+
+test('AZ15: of two sign-ins that began with one request_uri, one ends with a code', async () => {
+  const { url } = await push()
+  const [first, second] = [new Browser(usher.issuer), new Browser(usher.issuer)]
+  await first.open(url)
+  await second.open(url)
+  const pages = [await signInAndAllow(first, 'ada'), await signInAndAllow(second, 'ada')]
+  expect(pages.map(page => page.params.has('code'))).toEqual([true, false])
+  expect(pages[1]?.params.get('error') ?? pages[1]?.text).toContain('invalid_request_uri')
+})
+
+test('AZ15: prompt=none uses a request_uri up like every other answer with a code', async () => {
+  const { url } = await push({ prompt: 'none' })
+  expect((await sendAs(browser, usher, url)).location?.searchParams.has('code')).toBe(true)
+  expect((await sendAs(browser, usher, url)).location?.searchParams.has('code') ?? false).toBe(
+    false,
+  )
+})
+
+test('AZ15: a request_uri is of no use to another client', async () => {
+  const { url } = await push()
+  url.searchParams.set('client_id', 'post')
+  const answer = await sendAs(browser, usher, url)
+  expect(answer.location?.searchParams.has('code') ?? false).toBe(false)
+  expect(answer.location?.href.startsWith(WEB) ?? false).toBe(false)
+})
+
+test('AZ15: pushing needs the authentication of the client', async () => {
+  const body = [...authorizationRequest(usher).url.searchParams] as [string, string][]
+  const open = await send(usher, PAR, { body })
+  expect(open).toMatchObject({ status: 401, json: { error: 'invalid_client' } })
+  const wrong = await send(usher, PAR, { body, headers: basic('web', `${SECRET}x`) })
+  expect(wrong).toMatchObject({ status: 401, json: { error: 'invalid_client' } })
+  const other = await send(usher, PAR, { body, headers: basic('first', SECRET) })
+  expect(other.status).toBe(400)
+})
+
+test('AZ15: a public client may push as well', async () => {
+  const { answer, url } = await push({ client_id: 'spa' })
+  expect(answer.status).toBe(201)
+  await browser.open(url)
+  expect((await signInAndAllow(browser, 'ada')).params.get('code')).toBeTruthy()
+})
+
+test('AZ15: a client can be held to pushing', async () => {
+  const params = { client_id: 'only', redirect_uri: ONLY }
+  expect(errorOf(await send(usher, authorizationRequest(usher, params).url))).toBe(
+    'invalid_request',
+  )
+  const { url } = await push(params)
+  expect((await send(usher, url)).location?.pathname).toMatch(/^\/interaction\//)
+})
+
+test.each([
+  ['another redirect_uri', { redirect_uri: 'https://evil.example/callback' }],
+  ['no code_challenge', { code_challenge: undefined }],
+  ['the method plain', { code_challenge_method: 'plain' }],
+  ['the response type token', { response_type: 'token' }],
+  ['the response mode fragment', { response_mode: 'fragment' }],
+  ['a request_uri in it', { request_uri: 'urn:ietf:params:oauth:request_uri:x' }],
+])('AZ5: a pushed request with %s is refused when it is pushed', async (_, params) => {
+  const { answer } = await push(params)
+  expect(answer.status).toBe(400)
+  expect(answer.json.request_uri).toBeUndefined()
+})
+
+describe('what stands beside a request_uri', () => {
+  test.each([
+    ['scope', OFFLINE],
+    ['redirect_uri', 'https://evil.example/callback'],
+    ['state', 'planted'],
+    ['prompt', 'none'],
+    ['response_mode', 'form_post'],
+  ])('AZ15: %s has no effect', async (name, value) => {
+    const { request, url } = await push({ client_id: 'first', scope: 'openid' })
+    url.searchParams.set(name, value)
+    await browser.open(url)
+    const page = await signInAndAllow(browser, 'ada')
+    expect(page.url.href.startsWith('https://first.example.org/callback?')).toBe(true)
+    expect(page.params.get('state')).toBe(request.state)
+    const { body } = await redeem(usher, page.params.get('code') ?? '', request)
+    expect(body.scope).toBe('openid')
+    expect(body).not.toHaveProperty('refresh_token')
+  })
+})
+
+test('offline_access is not dropped from a pushed request', async () => {
+  await usher.addAccount({ username: 'grace' })
+  const { request, url } = await push({ scope: OFFLINE })
+  const fresh = new Browser(usher.issuer)
+  await fresh.open(url)
+  const page = await signInAndAllow(fresh, 'grace')
+  const { body } = await redeem(usher, page.params.get('code') ?? '', request)
+  expect(String(body.scope).split(' ')).toContain('offline_access')
+  expect((await refresh(usher, body.refresh_token)).status).toBe(200)
+})
+
+test('AZ14: a request_uri elsewhere is refused, and nobody asks there', async () => {
+  let visits = 0
+  const elsewhere = createServer((_, res) => {
+    visits++
+    res.end()
+  })
+  await new Promise<void>(resolve => elsewhere.listen(0, '127.0.0.1', resolve))
+  const { port } = elsewhere.address() as AddressInfo
+  const uris = [
+    `http://127.0.0.1:${port}/request.jwt`,
+    `https://127.0.0.1:${port}/request.jwt`,
+    'urn:ietf:params:oauth:request_uri:',
+    'urn:ietf:params:oauth:request_uri:unknown',
+    'urn:ietf:params:oauth:request_uri:__proto__',
+    'urn:example:x',
+    '',
+  ]
+  for (const request_uri of uris.filter(Boolean)) {
+    const answer = await send(usher, authorizationRequest(usher, { request_uri }).url)
+    expect(errorOf(answer)).toMatch(/^(invalid_request_uri|request_uri_not_supported)$/)
+  }
+  elsewhere.closeAllConnections()
+  await new Promise(resolve => elsewhere.close(resolve))
+  expect(visits).toBe(0)
+})
+
+test('AZ14: request objects are refused, signed or not', async () => {
+  const { url } = authorizationRequest(usher)
+  const claims = Object.fromEntries(url.searchParams)
+  const request = new UnsecuredJWT(claims).setIssuer('web').setAudience(usher.issuer).encode()
+  for (const object of [request, `${request}c2lnbmF0dXJl`, 'a.b.c', 'nonsense']) {
+    url.searchParams.set('request', object)
+    expect(errorOf(await send(usher, url))).toBe('request_not_supported')
+  }
+})

@@ -1,0 +1,148 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { authorize, post, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
+import { ADA, SECRET, startUsher, type Usher } from '../support/usher.ts'
+import { basic, send } from '../support/wire.ts'
+
+const REVOKE = '/api/oauth/revoke'
+const INVALID_GRANT = { status: 400, body: { error: 'invalid_grant' } }
+
+let usher: Usher
+let browser: Browser
+beforeAll(async () => {
+  usher = await startUsher()
+  await usher.addAccount(ADA)
+  browser = new Browser(usher.issuer)
+})
+afterAll(() => usher.close())
+
+const revoke = (token: string, more: Record<string, string> = {}) =>
+  post(usher, REVOKE, { token, ...more })
+const works = async (access_token: string) => (await userinfo(usher, access_token)).status === 200
+
+test.each(['unknown', 'x'.repeat(10_000), '__proto__', '\u{1f600}', ' ', '../../etc'])(
+  'RV1: the token "%.20s", which never was one, counts as revoked',
+  async token => {
+    expect(await revoke(token)).toMatchObject({ status: 200, body: {} })
+  },
+)
+
+test('RV1: revoking twice is as good as once', async () => {
+  const { access_token, refresh_token } = await tokens(usher, { browser })
+  for (const token of [access_token, access_token, refresh_token, refresh_token]) {
+    const answer = await revoke(token)
+    expect(answer.status).toBe(200)
+    expect(answer.body).toEqual({})
+    expect(answer.headers.get('content-type')).toMatch(/^application\/json/)
+  }
+})
+
+test.each(['access_token', 'refresh_token', 'nonsense', ''])(
+  'RV1: the hint "%s" is only a hint',
+  async token_type_hint => {
+    const { access_token, refresh_token } = await tokens(usher, { browser })
+    expect((await revoke(access_token, { token_type_hint })).status).toBe(200)
+    expect(await works(access_token)).toBe(false)
+    expect((await revoke(refresh_token, { token_type_hint })).status).toBe(200)
+    expect(await refresh(usher, refresh_token)).toMatchObject(INVALID_GRANT)
+  },
+)
+
+test('RV1: a request without token, or by a stranger, is refused', async () => {
+  expect(await post(usher, REVOKE, {})).toMatchObject({
+    status: 400,
+    body: { error: 'invalid_request' },
+  })
+  const { access_token: token } = await tokens(usher, { browser })
+  const open = await send(usher, REVOKE, { body: { token } })
+  expect(open.status).toBe(400)
+  const wrong = await send(usher, REVOKE, { body: { token }, headers: basic('web', `${SECRET}x`) })
+  expect(wrong).toMatchObject({ status: 401, json: { error: 'invalid_client' } })
+  expect((await send(usher, `${REVOKE}?token=${token}`)).status).toBeGreaterThanOrEqual(400)
+  expect(await works(token)).toBe(true)
+})
+
+test('RV2: the token of another client is refused, and still works', async () => {
+  const { access_token, refresh_token } = await tokens(usher, { browser })
+  for (const token of [access_token, refresh_token]) {
+    const answer = await revoke(token, { client_id: 'first' })
+    expect(answer.status).toBe(400)
+  }
+  expect(await works(access_token)).toBe(true)
+  expect((await refresh(usher, refresh_token)).status).toBe(200)
+})
+
+test('RV2: a public client does not learn whether the token of another exists', async () => {
+  const { access_token, refresh_token } = await tokens(usher, { browser })
+  const unknown = await revoke('unknown', { client_id: 'spa' })
+  for (const token of [access_token, refresh_token]) {
+    const answer = await revoke(token, { client_id: 'spa' })
+    expect([answer.status, answer.body]).toEqual([unknown.status, unknown.body])
+  }
+  expect(await works(access_token)).toBe(true)
+  expect((await refresh(usher, refresh_token)).status).toBe(200)
+})
+
+test('RV3: a refresh token takes everything of its grant along', async () => {
+  const first = await tokens(usher, { browser })
+  const second = await refresh(usher, first.refresh_token)
+  const unredeemed = await authorize(usher, { browser })
+  expect(await works(first.access_token)).toBe(true)
+
+  expect((await revoke(second.body.refresh_token)).status).toBe(200)
+  expect(await works(first.access_token)).toBe(false)
+  expect(await works(second.body.access_token)).toBe(false)
+  expect(await refresh(usher, second.body.refresh_token)).toMatchObject(INVALID_GRANT)
+  const late = await redeem(usher, unredeemed.code, unredeemed.request)
+  expect(late).toMatchObject(INVALID_GRANT)
+})
+
+test('RV3: a public client can do the same', async () => {
+  const { access_token, refresh_token } = await tokens(usher, { browser, client_id: 'spa' })
+  expect((await revoke(refresh_token, { client_id: 'spa' })).status).toBe(200)
+  expect(await works(access_token)).toBe(false)
+  expect(await refresh(usher, refresh_token, 'spa')).toMatchObject(INVALID_GRANT)
+})
+
+test('RV3: another application of the same person keeps its tokens', async () => {
+  const other = await tokens(usher, { browser, client_id: 'post' })
+  const { refresh_token } = await tokens(usher, { browser })
+  await revoke(refresh_token)
+  expect(await works(other.access_token)).toBe(true)
+  expect((await refresh(usher, other.refresh_token, 'post')).status).toBe(200)
+})
+
+test('RV4: an access token goes alone', async () => {
+  const first = await tokens(usher, { browser })
+  const second = await refresh(usher, first.refresh_token)
+  expect((await revoke(second.body.access_token)).status).toBe(200)
+  expect(await works(second.body.access_token)).toBe(false)
+  expect(await works(first.access_token)).toBe(true)
+  const third = await refresh(usher, second.body.refresh_token)
+  expect(third.status).toBe(200)
+  expect(await works(third.body.access_token)).toBe(true)
+})
+
+test('RV5: a refresh token that was used already takes its successor along', async () => {
+  const first = await tokens(usher, { browser })
+  const second = await refresh(usher, first.refresh_token)
+  expect((await revoke(first.refresh_token)).status).toBe(200)
+  expect(await refresh(usher, second.body.refresh_token)).toMatchObject(INVALID_GRANT)
+  expect(await works(second.body.access_token)).toBe(false)
+})
+
+test('RV3: codes, ID tokens and the like cannot be revoked, and nothing happens to them', async () => {
+  const { code, request } = await authorize(usher, { browser })
+  expect((await revoke(code)).status).toBe(200)
+  const { status, body } = await redeem(usher, code, request)
+  expect(status).toBe(200)
+  const refused = await revoke(body.id_token)
+  expect(refused).toMatchObject({ status: 400, body: { error: 'unsupported_token_type' } })
+})
+
+test('HD6: no answer is to be kept, neither a success nor an error', async () => {
+  const good = await revoke('unknown')
+  const bad = await post(usher, REVOKE, {})
+  expect([good.status, bad.status]).toEqual([200, 400])
+  for (const { headers } of [good, bad]) expect(headers.get('cache-control')).toBe('no-store')
+})

@@ -1,0 +1,138 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import type { Browser } from '../support/browser.ts'
+import { tokens } from '../support/journey.ts'
+import { credentials, fieldsOf, open, send, signedIn, textOf, words } from '../support/people.ts'
+import { ADA, SECRET, startUsher, type Usher } from '../support/usher.ts'
+
+let usher: Usher
+let had: Awaited<ReturnType<typeof tokens>>
+let signingIn: Browser
+let consenting: Browser
+let removing: Browser
+let code: string
+
+// Everything is under way when the store goes, and it does not come back.
+beforeAll(async () => {
+  usher = await startUsher()
+  await usher.addAccount(ADA)
+  had = await tokens(usher)
+  signingIn = (await open(usher)).browser
+  consenting = (await open(usher, { client_id: 'post' }, await signedIn(usher))).browser
+  removing = await signedIn(usher)
+  await removing.open('/account/applications')
+  const unredeemed = await open(usher, {}, had.browser)
+  code = unredeemed.browser.page.params.get('code') ?? ''
+  await usher.store.close()
+})
+afterAll(() => usher.close())
+
+async function timed(answer: Promise<Response>) {
+  const started = performance.now()
+  const response = await answer
+  const text = await response.text()
+  expect(performance.now() - started).toBeLessThan(1000)
+  return { status: response.status, headers: response.headers, text }
+}
+
+const BASIC = `Basic ${Buffer.from(`web:${SECRET}`).toString('base64')}`
+
+const ENDPOINTS: Record<
+  string,
+  () => { path: string; form?: Record<string, string>; bearer?: string }
+> = {
+  'code exchange': () => ({
+    path: '/api/oauth/token',
+    form: {
+      grant_type: 'authorization_code',
+      code,
+      redirect_uri: had.request.redirect_uri,
+      code_verifier: had.request.code_verifier,
+    },
+  }),
+  refresh: () => ({
+    path: '/api/oauth/token',
+    form: { grant_type: 'refresh_token', refresh_token: had.refresh_token },
+  }),
+  revocation: () => ({ path: '/api/oauth/revoke', form: { token: had.refresh_token } }),
+  introspection: () => ({ path: '/api/oauth/introspect', form: { token: had.access_token } }),
+  'pushed request': () => ({
+    path: '/api/oauth/par',
+    form: Object.fromEntries(had.request.url.searchParams),
+  }),
+  userinfo: () => ({ path: '/api/oauth/userinfo', bearer: had.access_token }),
+}
+
+test.for(Object.entries(ENDPOINTS))(
+  'TK10: without a store, %s is unavailable, and says no token is bad',
+  async ([, request]) => {
+    const { path, form, bearer } = request()
+    const answer = fetch(new URL(path, usher.issuer), {
+      method: form ? 'POST' : 'GET',
+      ...(form && { body: new URLSearchParams(form) }),
+      headers: { authorization: bearer ? `Bearer ${bearer}` : BASIC },
+    })
+    const { status, headers, text } = await timed(answer)
+    expect(status).toBe(503)
+    expect(Number(headers.get('retry-after'))).toBeGreaterThan(0)
+    expect(headers.get('content-type')).toMatch(/^application\/json/)
+    expect(headers.has('www-authenticate')).toBe(false)
+    expect(JSON.parse(text)).toMatchObject({
+      error: 'temporarily_unavailable',
+      error_description: expect.stringContaining('cannot reach its storage'),
+      request_id: headers.get('x-request-id'),
+    })
+  },
+)
+
+const PAGES: Record<string, () => Promise<Response>> = {
+  'a new request': () => send(signingIn, had.request.url, { method: 'GET' }),
+  'a request in a session': () => send(had.browser, had.request.url, { method: 'GET' }),
+  'a silent request': () => {
+    const { url } = had.request
+    return send(had.browser, `${url}&prompt=none`, { method: 'GET' })
+  },
+  'the sign-in page': () => send(signingIn, signingIn.page.url, { method: 'GET' }),
+  'signing in': () =>
+    send(signingIn, signingIn.page.url, { form: fieldsOf(signingIn.page, credentials()) }),
+  'the consent page': () => send(consenting, consenting.page.url, { method: 'GET' }),
+  allowing: () => {
+    const form = fieldsOf(consenting.page, { decision: 'allow', scope: 'profile' })
+    return send(consenting, consenting.page.url, { form })
+  },
+  'the account': () => send(had.browser, '/account', { method: 'GET' }),
+  'the list of applications': () => send(had.browser, '/account/applications', { method: 'GET' }),
+  'removing an application': () =>
+    send(removing, '/account/applications', { form: fieldsOf(removing.page) }),
+  'signing out': () => send(had.browser, '/api/oauth/logout', { method: 'GET' }),
+}
+
+test.for(Object.entries(PAGES))(
+  'TK10: without a store, %s is a page that says to wait',
+  async ([, request]) => {
+    const { status, headers, text } = await timed(request())
+    expect(status).toBe(503)
+    expect(Number(headers.get('retry-after'))).toBeGreaterThan(0)
+    expect(headers.get('content-type')).toMatch(/^text\/html/)
+    expect(textOf(text)).toContain(words('error.unavailable_text'))
+    expect(text).toContain('<code>temporarily_unavailable</code>')
+  },
+)
+
+test('TK10: without a store the process is alive, and not ready', async () => {
+  const alive = await timed(fetch(new URL('/livez', usher.issuer)))
+  expect([alive.status, alive.text]).toEqual([200, '{"status":"alive"}'])
+  const ready = await timed(fetch(new URL('/readyz', usher.issuer)))
+  expect([ready.status, ready.text]).toEqual([503, '{"status":"degraded"}'])
+})
+
+test('TK10: without a store, what needs none is served', async () => {
+  for (const path of [
+    '/.well-known/openid-configuration',
+    '/.well-known/oauth-authorization-server',
+    '/api/oauth/jwks',
+    '/errors',
+  ]) {
+    const { status } = await timed(fetch(new URL(path, usher.issuer)))
+    expect(status, path).toBe(200)
+  }
+})

@@ -1,0 +1,133 @@
+import { randomBytes } from 'node:crypto'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { parse } from 'node-html-parser'
+import { type Cookie, CookieJar } from 'tough-cookie'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { authorizationRequest } from '../support/journey.ts'
+import { credentials, type RawAnswer, raw } from '../support/people.ts'
+import { ADA, startUsher, type Usher } from '../support/usher.ts'
+
+const ISSUER = 'https://id.example.org'
+const PROXIED = { host: 'id.example.org', 'x-forwarded-proto': 'https', accept: 'text/html' }
+
+let usher: Usher
+let folder: string
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'usher-https-'))
+  usher = await startUsher({
+    env: { USHER_ISSUER: ISSUER, USHER_SECRET: randomBytes(32).toString('base64url') },
+    usher: { proxy: ['127.0.0.1'] },
+    store: `sqlite:${join(folder, 'usher.db')}`,
+  })
+  await usher.addAccount(ADA)
+})
+afterAll(async () => {
+  await usher.close()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+/** As a proxy hands on what a browser sends; the jar has the rules for `__Host-` and `Secure`. */
+async function visit(jar: CookieJar, url: URL, form?: Record<string, string>): Promise<RawAnswer> {
+  const cookie = await jar.getCookieString(url.href)
+  const method = form ? 'POST' : 'GET'
+  const headers = { ...PROXIED, cookie, ...(form && { origin: ISSUER }) }
+  const answer = await raw(usher, `${url.pathname}${url.search}`, { method, headers, form })
+  for (const set of answer.headers['set-cookie'] ?? []) {
+    await jar.setCookie(set, url.href, { ignoreError: false })
+  }
+  return answer
+}
+
+async function signIn(jar: CookieJar) {
+  const seen = new Map<string, Cookie>()
+  const keep = async (url: URL) => {
+    for (const cookie of await jar.getCookies(url.href)) seen.set(cookie.key, cookie)
+  }
+  const asked = await visit(jar, authorizationRequest({ issuer: ISSUER }).url)
+  const page = new URL(asked.headers.location ?? '', ISSUER)
+  await keep(page)
+  const html = parse((await visit(jar, page)).text)
+  const csrf = html.querySelector('input[name=csrf]')?.getAttribute('value') ?? ''
+  const sent = await visit(jar, page, { ...credentials(), csrf })
+  const [, next = ''] = /content="0;url=([^"]+)"/.exec(sent.text) ?? []
+  await keep(new URL(next))
+  const resumed = await visit(jar, new URL(next))
+  await keep(new URL(ISSUER))
+  return { seen, resumed }
+}
+
+test('SE1: behind TLS the session cookie is __Host-, Secure, HttpOnly, Lax and for the whole origin', async () => {
+  const jar = new CookieJar(undefined, { prefixSecurity: 'strict' })
+  const { seen, resumed } = await signIn(jar)
+  expect(resumed.status).toBe(303)
+  expect(resumed.headers.location).toContain('/interaction/')
+  for (const [key, { secure, httpOnly, sameSite, hostOnly }] of seen) {
+    expect(key).toMatch(/^__(Host|Secure)-usher_/)
+    expect({ key, secure, httpOnly, sameSite, hostOnly }).toEqual({
+      key,
+      secure: true,
+      httpOnly: true,
+      sameSite: 'lax',
+      hostOnly: true,
+    })
+  }
+  const names = [...seen.keys()].filter(key => !key.endsWith('.sig'))
+  expect(names.toSorted()).toEqual([
+    '__Host-usher_session',
+    '__Secure-usher_interaction',
+    '__Secure-usher_resume',
+  ])
+  expect(seen.get('__Host-usher_session')?.path).toBe('/')
+  expect((await visit(jar, new URL('/account', ISSUER))).status).toBe(200)
+})
+
+test('SE1: a session cookie without the prefix is not taken for one', async () => {
+  const jar = new CookieJar()
+  await signIn(jar)
+  const header = await jar.getCookieString(ISSUER)
+  expect(header).toContain('__Host-usher_session=')
+  const cookie = header.replaceAll('__Host-', '')
+  const answer = await raw(usher, '/account', { headers: { ...PROXIED, cookie } })
+  expect(answer.status).toBe(302)
+})
+
+test('HD1: behind TLS every answer says to come back by TLS', async () => {
+  for (const path of ['/account', '/errors', '/api/oauth/jwks', '/nothing']) {
+    const { headers } = await raw(usher, path, { headers: PROXIED })
+    const [, age] = /^max-age=(\d+)/.exec(headers['strict-transport-security'] ?? '') ?? []
+    expect(Number(age), path).toBeGreaterThanOrEqual(365 * 24 * 3600)
+  }
+})
+
+test('SE1: every address and redirect is the issuer’s, whatever the proxy connects to', async () => {
+  const { text } = await raw(usher, '/.well-known/openid-configuration', { headers: PROXIED })
+  expect(JSON.parse(text)).toMatchObject({
+    issuer: ISSUER,
+    token_endpoint: `${ISSUER}/api/oauth/token`,
+  })
+  expect(text).not.toContain('127.0.0.1')
+  const { headers } = await raw(usher, '/account', { headers: PROXIED })
+  expect(new URL(headers.location ?? '', ISSUER).origin).toBe(ISSUER)
+  const direct = await raw(usher, '/account', { headers: { host: 'id.example.org' } })
+  expect(direct.status).toBe(421)
+})
+
+test('LOG3: what is no address in X-Forwarded-For breaks neither the answer nor the log', async () => {
+  for (const claim of [
+    'garbage',
+    'garbage, 127.0.0.1',
+    '"}\\n{',
+    ',',
+    '1.2.3.4:80, 127.0.0.1',
+    '::ffff:',
+  ]) {
+    const before = usher.output.length
+    const headers = { ...PROXIED, 'x-forwarded-for': claim }
+    expect((await raw(usher, '/errors', { headers })).status, claim).toBe(200)
+    const [line = '', ...more] = usher.output.slice(before)
+    expect(more).toEqual([])
+    expect(JSON.parse(line)).toMatchObject({ status: 200, ip: expect.any(String) })
+  }
+})

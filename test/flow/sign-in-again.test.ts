@@ -1,0 +1,124 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { Browser, type Page } from '../support/browser.ts'
+import { redeem } from '../support/journey.ts'
+import {
+  credentials,
+  fieldsOf,
+  newTab,
+  open,
+  send,
+  sessionsOf,
+  textOf,
+  words,
+} from '../support/people.ts'
+import { ADA, startUsher, type Usher } from '../support/usher.ts'
+
+let usher: Usher
+let ada: string
+beforeAll(async () => {
+  usher = await startUsher()
+  ada = (await usher.addAccount(ADA)).id
+})
+afterAll(() => usher.close())
+beforeEach(async () => {
+  await usher.directory.endAccess(ada)
+  await usher.consents.removeAll(ada)
+})
+
+const uidOf = (page: Page) => page.url.pathname.split('/').at(-1) ?? ''
+
+/** A page that says what happened in words and leads on. */
+async function expectWayForward(response: Response) {
+  const text = await response.text()
+  expect(response.status).toBe(400)
+  expect(response.headers.get('content-type')).toMatch(/^text\/html/)
+  expect(textOf(text)).toContain(words('error.interaction_text'))
+  expect(text).toMatch(/<a href="[^"]+\/account">/)
+}
+
+test('two tabs of one browser both sign in, one after the other', async () => {
+  const { browser: first, request } = await open(usher)
+  const second = await open(usher, { client_id: 'post' }, newTab(first))
+  await first.submit(credentials())
+  await first.submit({ decision: 'allow' })
+  await second.browser.submit(credentials())
+  await second.browser.submit({ decision: 'allow' })
+  for (const [browser, asked] of [
+    [first, request],
+    [second.browser, second.request],
+  ] as const) {
+    const code = browser.page.params.get('code') ?? ''
+    expect(browser.page.params.get('state')).toBe(asked.state)
+    expect((await redeem(usher, code, asked)).status).toBe(200)
+  }
+  expect(await sessionsOf(usher, ada)).toHaveLength(1)
+})
+
+test('who goes back after signing in finds a page with a way forward', async () => {
+  const { browser } = await open(usher)
+  const signIn = browser.page
+  await browser.submit(credentials())
+  const consent = browser.page
+  await browser.submit({ decision: 'allow' })
+  expect(browser.page.params.get('code')).toBeTruthy()
+  for (const page of [signIn, consent]) {
+    await expectWayForward(await send(browser, page.url, { method: 'GET' }))
+    const form = fieldsOf(page, page === signIn ? credentials() : { decision: 'allow' })
+    await expectWayForward(await send(browser, page.url, { form }))
+  }
+})
+
+test('an address that leads on is good once, and then says so', async () => {
+  const { browser } = await open(usher)
+  await browser.submit(credentials())
+  const form = fieldsOf(browser.page, { decision: 'allow', scope: 'profile' })
+  const answer = await send(browser, browser.page.url, { form })
+  const [, address = ''] = /content="0;url=([^"]+)"/.exec(await answer.text()) ?? []
+  expect((await send(browser, address, { method: 'GET' })).status).toBe(303)
+  await expectWayForward(await send(browser, address, { method: 'GET' }))
+})
+
+test('an interaction that was open for too long is over', async () => {
+  const { browser } = await open(usher)
+  await usher.records.update<{ exp: number }>('Interaction', uidOf(browser.page), ({ value }) =>
+    value ? { ...value, exp: Math.floor(Date.now() / 1000) - 60 } : undefined,
+  )
+  await expectWayForward(await send(browser, browser.page.url, { method: 'GET' }))
+  const form = fieldsOf(browser.page, credentials())
+  await expectWayForward(await send(browser, browser.page.url, { form }))
+  expect(await sessionsOf(usher, ada)).toEqual([])
+})
+
+test('an interaction that never was, or is no identifier at all, is over', async () => {
+  const browser = new Browser(usher.issuer)
+  for (const uid of ['x'.repeat(21), 'x', '%00', '%f0%28', '..%2faccount', '__proto__']) {
+    for (const method of ['GET', 'POST']) {
+      const form = method === 'POST' ? credentials() : undefined
+      const response = await send(browser, `/interaction/${uid}`, { method, form })
+      expect(response.status, `${method} ${uid}`).toBeGreaterThanOrEqual(400)
+      expect(response.status, `${method} ${uid}`).toBeLessThan(500)
+    }
+  }
+})
+
+test('a sign-in that is sent twice signs in once', async () => {
+  const { browser } = await open(usher)
+  const form = fieldsOf(browser.page, credentials())
+  const twice = await Promise.all([1, 2].map(() => send(browser, browser.page.url, { form })))
+  expect(twice.map(({ status }) => status)).toEqual([200, 200])
+  const [one, two] = await Promise.all(twice.map(answer => answer.text()))
+  expect(one).toBe(two)
+  await browser.submit(credentials())
+  expect(browser.heading).toBe('Allow access')
+  expect(await sessionsOf(usher, ada)).toHaveLength(1)
+})
+
+test('the first answer to a sign-in page decides; another is refused', async () => {
+  const { browser } = await open(usher)
+  const form = fieldsOf(browser.page, credentials())
+  expect((await send(browser, browser.page.url, { form })).status).toBe(200)
+  const cancelled = { ...form, decision: 'cancel' }
+  await expectWayForward(await send(browser, browser.page.url, { form: cancelled }))
+  await browser.submit(credentials())
+  expect(browser.heading).toBe('Allow access')
+})

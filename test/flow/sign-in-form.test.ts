@@ -1,0 +1,138 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { credentials, fieldsOf, open, send, sessionsOf, textOf, words } from '../support/people.ts'
+import { ADA, GRACE, startUsher, type Usher } from '../support/usher.ts'
+
+let usher: Usher
+let ada: string
+let grace: string
+beforeAll(async () => {
+  usher = await startUsher()
+  ada = (await usher.addAccount(ADA)).id
+  grace = (await usher.addAccount(GRACE)).id
+})
+afterAll(() => usher.close())
+beforeEach(() => Promise.all([usher.directory.endAccess(ada), usher.directory.endAccess(grace)]))
+
+async function expectNobody() {
+  expect(await sessionsOf(usher, ada)).toEqual([])
+  expect(await sessionsOf(usher, grace)).toEqual([])
+}
+
+/** Nothing has happened when the page still works as it did. */
+async function expectStillGood(browser: Browser) {
+  await expectNobody()
+  await browser.submit(credentials())
+  expect(browser.heading).toBe('Allow access')
+}
+
+test('LG9: nobody can sign a browser in that does not hold the interaction', async () => {
+  const { browser: attacker } = await open(usher)
+  const form = fieldsOf(attacker.page, credentials('grace'))
+  const { browser: victim } = await open(usher)
+  const visitor = new Browser(usher.issuer)
+  for (const browser of [victim, visitor]) {
+    const response = await send(browser, attacker.page.url, { form })
+    expect(response.status).toBe(400)
+    expect(textOf(await response.text())).toContain(words('error.interaction_text'))
+  }
+  await expectNobody()
+})
+
+test('LG9: the cookies of one interaction do not open another', async () => {
+  const { browser: attacker } = await open(usher)
+  const { browser: victim } = await open(usher)
+  const own = await victim.jar.getCookieString(victim.page.url.href)
+  expect(own).toContain('usher_interaction=')
+  const form = fieldsOf(attacker.page, credentials('grace'))
+  const posted = await send(victim, attacker.page.url, { form, headers: { cookie: own } })
+  expect(posted.status).toBe(400)
+  const shown = await send(victim, attacker.page.url, { method: 'GET', headers: { cookie: own } })
+  expect(shown.status).toBe(400)
+  await expectStillGood(victim)
+})
+
+test('LG9: an interaction cookie that was altered, or is not signed, is none', async () => {
+  const { browser } = await open(usher)
+  const form = fieldsOf(browser.page, credentials())
+  const cookies = await browser.jar.getCookieString(browser.page.url.href)
+  const unsigned = cookies
+    .split('; ')
+    .filter(cookie => !cookie.includes('.sig='))
+    .join('; ')
+  const altered = cookies.replace(/(usher_interaction\.sig=)./, '$1~')
+  for (const cookie of [unsigned, altered, '']) {
+    const response = await send(browser, browser.page.url, { form, headers: { cookie } })
+    expect(response.status).toBe(400)
+  }
+  await expectStillGood(browser)
+})
+
+test('AC2: a form without its token, or with another, is refused and changes nothing', async () => {
+  const { browser } = await open(usher)
+  const { browser: other } = await open(usher)
+  const { csrf = '' } = fieldsOf(other.page)
+  expect(csrf).not.toBe('')
+  const wrong = ['', 'x', csrf, csrf.slice(0, -1), `${csrf}x`, `${fieldsOf(browser.page).csrf} `]
+  for (const token of wrong) {
+    const form = { ...credentials(), csrf: token }
+    const response = await send(browser, browser.page.url, { form })
+    expect(response.status, token).toBe(403)
+    expect(textOf(await response.text())).toContain(words('error.form_text'))
+  }
+  const without = await send(browser, browser.page.url, { form: credentials() })
+  expect(without.status).toBe(403)
+  await expectStillGood(browser)
+})
+
+test('AC2: a form that another site sent is refused, whatever token it carries', async () => {
+  const { browser } = await open(usher)
+  const form = fieldsOf(browser.page, credentials())
+  const elsewhere: Record<string, string>[] = [
+    { 'Sec-Fetch-Site': 'cross-site', Origin: 'https://evil.example' },
+    { 'Sec-Fetch-Site': 'same-site', Origin: 'https://app.example.org' },
+    { 'Sec-Fetch-Site': 'cross-site', Origin: usher.issuer },
+    { Origin: 'https://evil.example' },
+    { Origin: 'null' },
+    { Origin: `${usher.issuer}.evil.example` },
+    { Origin: usher.issuer.replace('http:', 'https:') },
+  ]
+  for (const headers of elsewhere) {
+    const response = await send(browser, browser.page.url, { form, headers })
+    expect(response.status, JSON.stringify(headers)).toBe(403)
+  }
+  await expectStillGood(browser)
+})
+
+test('AC2: what is not a form is refused', async () => {
+  const { browser } = await open(usher)
+  const body = JSON.stringify(fieldsOf(browser.page, credentials()))
+  for (const type of ['application/json', 'text/plain', 'multipart/form-data; boundary=x']) {
+    const response = await fetch(browser.page.url, {
+      method: 'POST',
+      body,
+      headers: {
+        'content-type': type,
+        cookie: await browser.jar.getCookieString(browser.page.url.href),
+      },
+    })
+    expect(response.status, type).toBe(415)
+  }
+  await expectStillGood(browser)
+})
+
+test('CN4: what the form says of anything else than the answer is ignored', async () => {
+  const { browser } = await open(usher)
+  await browser.submit({
+    ...credentials(),
+    accountId: grace,
+    client_id: 'first',
+    redirect_uri: 'https://evil.example/',
+    login: JSON.stringify({ accountId: grace }),
+    prompt: 'consent',
+  })
+  expect(browser.heading).toBe('Allow access')
+  expect(browser.page.text).toContain('Web application')
+  expect(await sessionsOf(usher, grace)).toEqual([])
+  expect(await sessionsOf(usher, ada)).toHaveLength(1)
+})

@@ -1,0 +1,80 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { credentials } from '../support/people.ts'
+import { ADA, startUsher, type Usher } from '../support/usher.ts'
+
+let usher: Usher
+beforeAll(async () => {
+  usher = await startUsher()
+})
+afterAll(() => usher.close())
+
+let people = 0
+async function somebodyWith(password: string): Promise<string> {
+  const username = `ada-${++people}`
+  await usher.addAccount({ ...ADA, username }, password)
+  return username
+}
+
+async function outcome(username: string, password: string): Promise<string> {
+  const browser = new Browser(usher.issuer)
+  await browser.open('/account')
+  await browser.submit(credentials(username, password))
+  return browser.heading
+}
+
+const LONG = 'a'.repeat(100)
+const ACCEPTED: Record<string, string> = {
+  'of twelve letters': 'twelve letters'.slice(0, 12),
+  'of 1024 bytes': 'ü'.repeat(512),
+  'of 72 bytes and more': LONG,
+  'with spaces at its ends': '  two spaces, two spaces  ',
+  'of other scripts': 'пароль密码كلمة',
+  'of emoji': '👩‍💻👩‍💻👩‍💻',
+  'with everything that means something in HTML and forms': `<a href="?x=1&y=+%20">'"\\;`,
+  'with control characters': 'tab\tand\u0007bell and \u0000nul',
+}
+
+test.for(Object.entries(ACCEPTED))('LG3: a password %s signs in', async ([, password]) => {
+  const username = await somebodyWith(password)
+  expect(await outcome(username, password)).toBe('Your account')
+})
+
+test('LG3: not a byte of a password is cut off', async () => {
+  const username = await somebodyWith(`${LONG}x`)
+  expect(await outcome(username, LONG)).toBe('Sign in')
+  expect(await outcome(username, `${LONG}y`)).toBe('Sign in')
+  expect(await outcome(username, `${LONG}xx`)).toBe('Sign in')
+  const spaced = await somebodyWith('  two spaces, two spaces  ')
+  expect(await outcome(spaced, 'two spaces, two spaces')).toBe('Sign in')
+  const withNul = await somebodyWith('before the nul\u0000after it')
+  expect(await outcome(withNul, 'before the nul')).toBe('Sign in')
+})
+
+test('LG3: a password is the same however the keyboard composes its letters', async () => {
+  const username = await somebodyWith('Pässwörter über alles'.normalize('NFC'))
+  expect(await outcome(username, 'Pässwörter über alles'.normalize('NFD'))).toBe('Your account')
+  expect(await outcome(username, 'Passworter uber alles')).toBe('Sign in')
+})
+
+test('LG3: a password beyond 1024 bytes fails like a wrong one, also for who has it', async () => {
+  const username = await somebodyWith('b'.repeat(1025))
+  expect(await outcome(username, 'b'.repeat(1025))).toBe('Sign in')
+  expect(await outcome(username, 'b'.repeat(10_000))).toBe('Sign in')
+})
+
+test('LG2: a hash of weaker parameters is made anew when its owner signs in', async () => {
+  const username = await somebodyWith('a password of its time')
+  const account = await usher.directory.findByUsername(username)
+  const { hash } = await import('@node-rs/argon2')
+  const weak = await hash('a password of its time', { memoryCost: 8192, timeCost: 1 })
+  await usher.directory.change(account?.id ?? '', found => ({ ...found, password: weak }))
+  expect(await outcome(username, 'not the password')).toBe('Sign in')
+  expect((await usher.directory.findByUsername(username))?.password).toBe(weak)
+  expect(await outcome(username, 'a password of its time')).toBe('Your account')
+  const rehashed = (await usher.directory.findByUsername(username))?.password
+  const [, memory, time] = /^\$argon2id\$v=19\$m=(\d+),t=(\d+),p=1\$/.exec(rehashed ?? '') ?? []
+  expect(Number(memory)).toBeGreaterThanOrEqual(19_456)
+  expect(Number(time)).toBeGreaterThanOrEqual(2)
+  expect(await outcome(username, 'a password of its time')).toBe('Your account')
+})

@@ -1,0 +1,114 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { credentials, fieldsOf, isSignedIn, open, send, textOf, words } from '../support/people.ts'
+import { ADA, ALAN, GRACE, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
+
+let usher: Usher
+beforeAll(async () => {
+  usher = await startUsher()
+  const [, grace] = await Promise.all([
+    usher.addAccount(ADA),
+    usher.addAccount(GRACE),
+    usher.directory.add(ALAN),
+  ])
+  await usher.directory.change(grace.id, account => ({ ...account, enabled: false }))
+})
+afterAll(() => usher.close())
+
+const WRONG = 'not the password of anyone here'
+const ATTEMPTS: [what: string, username: string, password: string][] = [
+  ['a wrong password', 'ada', WRONG],
+  ['a name nobody has', 'nobody', WRONG],
+  ['a disabled account', 'grace', WRONG],
+  ['a disabled account with its password', 'grace', PASSWORD],
+  ['an account without password', 'alan', WRONG],
+  ['an empty password', 'ada', ''],
+  ['a password longer than any', 'ada', 'x'.repeat(1025)],
+  ['an empty name', '', WRONG],
+]
+
+async function attempt(browser: Browser, username: string, password: string) {
+  const form = fieldsOf(browser.page, credentials(username, password))
+  const started = performance.now()
+  const response = await send(browser, browser.page.url, { form })
+  const text = await response.text()
+  const ms = performance.now() - started
+  const headers = Object.fromEntries(response.headers)
+  for (const own of ['date', 'x-request-id', 'content-length']) delete headers[own]
+  const page = text.replace(`value="${username}"`, 'value="NAME"').replace('autofocus', '')
+  return { ms, answer: { status: response.status, headers, page: page.replace(/\s+/g, ' ') } }
+}
+
+test('LG1: every failed sign-in is answered with the same status, headers and bytes', async () => {
+  const { browser } = await open(usher)
+  const { answer: expected } = await attempt(browser, 'ada', WRONG)
+  expect(expected.status).toBe(400)
+  expect(textOf(expected.page)).toContain(words('sign_in.failed'))
+  for (const [what, username, password] of ATTEMPTS) {
+    const { answer } = await attempt(browser, username, password)
+    if (username) expect(answer, what).toEqual(expected)
+    else expect(answer.status, what).toBe(expected.status)
+  }
+  expect(await isSignedIn(browser)).toBe(false)
+})
+
+test('LG1: a failed sign-in takes as long for an unknown or disabled account', async () => {
+  const { browser } = await open(usher)
+  const kinds = ATTEMPTS.slice(0, 4)
+  const times = kinds.map((): number[] => [])
+  for (let round = 0; round < 31; round++) {
+    for (const [i, [, username, password]] of kinds.entries()) {
+      const { ms } = await attempt(browser, username, password)
+      // The first round makes the hash that unknown names are checked against.
+      if (round > 0) times[i]?.push(ms)
+    }
+  }
+  const [wrong = 0, ...others] = times.map(median)
+  // Who skips the hash is done in a tenth of the time: far outside, however busy the machine is.
+  const tolerance = Math.max(4, wrong * 0.3)
+  for (const other of others) expect(Math.abs(other - wrong)).toBeLessThan(tolerance)
+})
+
+test('LG1: the name that was typed stays in the field, the password does not', async () => {
+  const { browser } = await open(usher)
+  await browser.submit(credentials('ada', WRONG))
+  expect(browser.page.html.querySelector('#username')?.getAttribute('value')).toBe('ada')
+  expect(browser.page.text).not.toContain(WRONG)
+  await browser.submit({ password: PASSWORD, decision: 'continue' })
+  expect(browser.heading).toBe('Allow access')
+})
+
+test('login_hint fills in the name, as text', async () => {
+  const hint = '"><script>alert(1)</script>'
+  const { browser } = await open(usher, { login_hint: 'ada' })
+  expect(browser.page.html.querySelector('#username')?.getAttribute('value')).toBe('ada')
+  const hinted = await open(usher, { login_hint: hint })
+  expect(hinted.browser.page.html.querySelector('script')).toBeNull()
+  expect(hinted.browser.page.html.querySelector('#username')?.getAttribute('value')).toBe(hint)
+})
+
+test('who cancels is back at the application, with access_denied and the state', async () => {
+  const { browser, request } = await open(usher)
+  await browser.submit({ decision: 'cancel' })
+  expect(`${browser.page.url.origin}${browser.page.url.pathname}`).toBe(request.redirect_uri)
+  expect(Object.fromEntries(browser.page.params)).toMatchObject({
+    error: 'access_denied',
+    state: request.state,
+    iss: usher.issuer,
+  })
+  expect(await isSignedIn(browser)).toBe(false)
+})
+
+test('who signs in for the account pages is brought to them', async () => {
+  const browser = new Browser(usher.issuer)
+  await browser.open('/account')
+  expect(textOf(browser.page.text)).toContain(
+    words('sign_in.to_continue', { client: words('account.title') }),
+  )
+  await browser.submit(credentials())
+  expect(browser.heading).toBe('Your account')
+})
+
+function median(times: number[]): number {
+  return times.sort((a, b) => a - b)[Math.floor(times.length / 2)] ?? 0
+}

@@ -1,0 +1,98 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import type { Browser } from '../support/browser.ts'
+import { isSignedIn, onlineTokens, signedIn } from '../support/people.ts'
+import { ADA, GRACE, startUsher, type Usher } from '../support/usher.ts'
+
+let usher: Usher
+let ada: string
+beforeAll(async () => {
+  usher = await startUsher()
+  ada = (await usher.addAccount(ADA)).id
+  await usher.addAccount(GRACE)
+})
+afterAll(() => usher.close())
+beforeEach(() => usher.consents.removeAll(ada))
+
+const LOGOUT = '/api/oauth/logout'
+const BYE = 'https://app.example.org/bye'
+
+function logout(browser: Browser, params: Record<string, string> = {}) {
+  return browser.open(`${LOGOUT}?${new URLSearchParams(params)}`)
+}
+
+/** Either says which application asks. */
+function proofs(id_token: string): Record<string, string>[] {
+  return [{ id_token_hint: id_token }, { client_id: 'web' }]
+}
+
+const UNREGISTERED = [
+  'https://evil.example/bye',
+  'https://app.example.org/callback',
+  `${BYE}/`,
+  `${BYE}?x=1`,
+  `${BYE}#x`,
+  'https://app.example.org/by%65',
+  'https://app.example.org//bye',
+  'https://app.example.org:443/bye',
+  'HTTPS://app.example.org/bye',
+  'https://app.example.org@evil.example/bye',
+  'https://app.example.org.evil.example/bye',
+  'http://app.example.org/bye',
+  'javascript:alert(1)',
+  '//evil.example',
+  '',
+]
+
+test('LO2: after signing out the application gets its person back, with its state', async () => {
+  const { browser, id_token } = await onlineTokens(usher)
+  for (const proof of proofs(id_token)) {
+    const state = 'a state & more/+%20'
+    await logout(browser, { ...proof, post_logout_redirect_uri: BYE, state })
+    await browser.submit({ logout: 'yes' })
+    expect(browser.page.ours).toBe(false)
+    expect(`${browser.page.url.origin}${browser.page.url.pathname}`).toBe(BYE)
+    expect(Object.fromEntries(browser.page.params)).toEqual({ state })
+    await onlineTokens(usher, { browser })
+  }
+})
+
+test('LO2: an address that is not registered is refused, and leads nowhere', async () => {
+  const { browser, id_token } = await onlineTokens(usher)
+  for (const uri of UNREGISTERED) {
+    for (const proof of proofs(id_token)) {
+      const page = await logout(browser, { ...proof, post_logout_redirect_uri: uri })
+      // The library takes an empty parameter for one that was left out.
+      if (uri === '') expect(browser.heading).toBe('Sign out')
+      else expect(page.status, uri).toBe(400)
+      expect(
+        page.html.querySelectorAll('a').map(({ attributes }) => attributes.href),
+      ).not.toContain(uri)
+      expect(page.text).not.toContain('evil.example')
+    }
+  }
+  expect(await isSignedIn(browser)).toBe(true)
+})
+
+test('LO2: without a client no address is followed', async () => {
+  const browser = await signedIn(usher)
+  await logout(browser, { post_logout_redirect_uri: BYE, state: 'x' })
+  expect(browser.heading).toBe('Sign out')
+  await browser.submit({ logout: 'yes' })
+  expect(browser.page.ours).toBe(true)
+  expect(browser.heading).toBe('Signed out')
+})
+
+test('LO2: a hint that was forged or altered is refused', async () => {
+  const { browser, id_token } = await onlineTokens(usher)
+  const [header, payload] = id_token.split('.')
+  for (const hint of [
+    `${header}.${payload}.${'A'.repeat(342)}`,
+    `${header}.${payload}.`,
+    'x',
+    'a.b.c',
+  ]) {
+    const page = await logout(browser, { id_token_hint: hint, post_logout_redirect_uri: BYE })
+    expect(page.status, hint).toBe(400)
+  }
+  expect(await isSignedIn(browser)).toBe(true)
+})

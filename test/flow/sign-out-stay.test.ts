@@ -1,0 +1,87 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { signInAndAllow, tokens, userinfo } from '../support/journey.ts'
+import { isSignedIn, onlineTokens, open, silently } from '../support/people.ts'
+import { ADA, startUsher, type Usher } from '../support/usher.ts'
+
+let usher: Usher
+let ada: string
+beforeAll(async () => {
+  usher = await startUsher()
+  ada = (await usher.addAccount(ADA)).id
+})
+afterAll(() => usher.close())
+beforeEach(() => usher.consents.removeAll(ada))
+
+test('who stays signed in is told so, and stays signed in, when an application asked', async () => {
+  const { browser } = await onlineTokens(usher)
+  await browser.open('/api/oauth/logout?client_id=web')
+  await browser.submit()
+  expect(browser.heading).toBe('Still signed in')
+  expect(await isSignedIn(browser)).toBe(true)
+})
+
+test('who stays signed in is told so, and stays signed in, when nobody asked', async () => {
+  const { browser } = await onlineTokens(usher)
+  await browser.open('/account')
+  const link = browser.page.html.querySelector('a[href*=logout]')
+  await browser.open(link?.getAttribute('href') ?? '')
+  expect(browser.heading).toBe('Sign out')
+  await browser.submit()
+  expect(await isSignedIn(browser)).toBe(true)
+  expect(browser.heading).toBe('Still signed in')
+})
+
+test('who stays signed in loses nothing, at no application', async () => {
+  const { browser, access_token } = await onlineTokens(usher)
+  const other = await tokens(usher, { browser, client_id: 'post' })
+  await browser.open('/api/oauth/logout?client_id=web')
+  await browser.submit()
+  expect((await userinfo(usher, access_token)).status).toBe(200)
+  expect((await userinfo(usher, other.access_token)).status).toBe(200)
+  expect(await silently(usher, browser)).toBeUndefined()
+  expect(await silently(usher, browser, { client_id: 'post' })).toBeUndefined()
+})
+
+test('who stays, and signs out later, takes along what was granted before', async () => {
+  const { browser, access_token } = await onlineTokens(usher)
+  await browser.open('/api/oauth/logout?client_id=web')
+  await browser.submit()
+  await browser.open('/api/oauth/logout')
+  await browser.submit({ logout: 'yes' })
+  expect((await userinfo(usher, access_token)).status).toBe(401)
+})
+
+test('who is not signed in, and signs out, is told that they are signed out', async () => {
+  const browser = new Browser(usher.issuer)
+  await browser.open('/api/oauth/logout')
+  // The library's page posts itself, where there are scripts.
+  if (browser.heading !== 'Signed out') await browser.submit()
+  expect(browser.heading).toBe('Signed out')
+})
+
+test('the page for who is not signed in reads like every other, without scripts too', async () => {
+  const browser = new Browser(usher.issuer)
+  await browser.open('/api/oauth/logout')
+  expect(browser.page.html.querySelector('html')?.getAttribute('lang')).toBe('en')
+  expect(browser.heading).not.toBe('')
+})
+
+test('a sign-out page that was left open signs nobody out after the next sign-in', async () => {
+  const { browser } = await onlineTokens(usher)
+  await browser.open('/api/oauth/logout')
+  const left = browser.pages.length - 1
+  await browser.submit({ logout: 'yes' })
+  await open(usher, {}, browser)
+  await signInAndAllow(browser, 'ada')
+  expect(await isSignedIn(browser)).toBe(true)
+  const page = browser.pages[left]
+  const xsrf = page?.html.querySelector('input[name=xsrf]')?.getAttribute('value') ?? ''
+  const response = await fetch(new URL('/api/oauth/logout/confirm', usher.issuer), {
+    method: 'POST',
+    body: new URLSearchParams({ xsrf, logout: 'yes' }),
+    headers: { cookie: await browser.cookies() },
+  })
+  expect(response.status).toBe(400)
+  expect(await isSignedIn(browser)).toBe(true)
+})

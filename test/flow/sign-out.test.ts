@@ -1,0 +1,148 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import type { Browser } from '../support/browser.ts'
+import { redeem, refresh, tokens, userinfo } from '../support/journey.ts'
+import {
+  copyOf,
+  isSignedIn,
+  newTab,
+  onlineTokens,
+  open,
+  signedIn,
+  silently,
+  textOf,
+  words,
+} from '../support/people.ts'
+import { ADA, GRACE, startUsher, type Usher } from '../support/usher.ts'
+
+let usher: Usher
+let ada: string
+beforeAll(async () => {
+  usher = await startUsher()
+  ada = (await usher.addAccount(ADA)).id
+  await usher.addAccount(GRACE)
+})
+afterAll(() => usher.close())
+beforeEach(() => usher.consents.removeAll(ada))
+
+const LOGOUT = '/api/oauth/logout'
+const BYE = 'https://app.example.org/bye'
+
+function logout(browser: Browser, params: Record<string, string> = {}) {
+  return browser.open(`${LOGOUT}?${new URLSearchParams(params)}`)
+}
+
+test('LO1: signing out is asked for, whoever asks and whatever proof they bring', async () => {
+  const { browser, id_token } = await onlineTokens(usher)
+  const graces = await onlineTokens(usher, { username: 'grace' })
+  const asked: Record<string, string>[] = [
+    {},
+    { client_id: 'web' },
+    { client_id: 'web', post_logout_redirect_uri: BYE },
+    { id_token_hint: id_token },
+    { id_token_hint: id_token, post_logout_redirect_uri: BYE },
+    { id_token_hint: graces.id_token, post_logout_redirect_uri: BYE },
+    { logout_hint: 'ada' },
+    { logout: 'yes' },
+  ]
+  for (const params of asked) {
+    await logout(browser, params)
+    expect(browser.heading, JSON.stringify(params)).toBe('Sign out')
+    expect(await isSignedIn(browser)).toBe(true)
+  }
+})
+
+test('LO1: the page says in words what ends and what stays', async () => {
+  const { browser } = await onlineTokens(usher)
+  await logout(browser, { client_id: 'web' })
+  const question = textOf(browser.page.text)
+  expect(question).toContain(words('sign_out.client', { client: 'Web application' }))
+  expect(question).toContain(words('sign_out.ends'))
+  await browser.submit({ logout: 'yes' })
+  expect(browser.heading).toBe('Signed out')
+  expect(textOf(browser.page.text)).toContain(words('sign_out.kept'))
+})
+
+test('LO1: to ask changes nothing, by GET or by POST', async () => {
+  const { browser, access_token } = await onlineTokens(usher)
+  for (let i = 0; i < 3; i++) await logout(browser, { client_id: 'web' })
+  await fetch(new URL(LOGOUT, usher.issuer), {
+    method: 'POST',
+    body: new URLSearchParams({ client_id: 'web', logout: 'yes' }),
+    headers: { cookie: await browser.cookies() },
+  })
+  expect(await silently(usher, browser)).toBeUndefined()
+  expect((await userinfo(usher, access_token)).status).toBe(200)
+})
+
+test('LO1: signing out needs the token of the page', async () => {
+  const { browser, access_token } = await onlineTokens(usher)
+  const confirm = async (form: Record<string, string>, cookie: string) =>
+    fetch(new URL(`${LOGOUT}/confirm`, usher.issuer), {
+      method: 'POST',
+      redirect: 'manual',
+      body: new URLSearchParams(form),
+      headers: { accept: 'text/html', cookie },
+    })
+  const cookie = await browser.cookies()
+  expect((await confirm({ logout: 'yes' }, cookie)).status).toBe(400)
+  await logout(browser)
+  const { browser: other } = await onlineTokens(usher, { username: 'grace' })
+  await logout(other)
+  const xsrf = other.page.html.querySelector('input[name=xsrf]')?.getAttribute('value') ?? ''
+  expect(xsrf).not.toBe('')
+  for (const wrong of ['', 'x', xsrf]) {
+    const response = await confirm({ logout: 'yes', xsrf: wrong }, await browser.cookies())
+    expect(response.status).toBe(400)
+  }
+  const got = await browser.open(`${LOGOUT}/confirm?logout=yes&xsrf=${xsrf}`)
+  expect(got.status).toBe(404)
+  expect(await isSignedIn(browser)).toBe(true)
+  expect((await userinfo(usher, access_token)).status).toBe(200)
+})
+
+test('LO3: after signing out the old cookies, every copy and every tab are signed out', async () => {
+  const { browser, access_token } = await onlineTokens(usher)
+  const copies = [copyOf(browser)]
+  const tab = newTab(browser)
+  const { request } = await open(usher, { client_id: 'post' }, tab)
+  copies.push(copyOf(browser))
+  await tab.submit({ decision: 'allow' })
+  const code = tab.page.params.get('code') ?? ''
+  expect(code).not.toBe('')
+  copies.push(copyOf(browser))
+  await logout(browser)
+  copies.push(copyOf(browser))
+  await browser.submit({ logout: 'yes' })
+  for (const copy of [browser, tab, ...copies]) {
+    expect(await isSignedIn(copy)).toBe(false)
+    expect(await silently(usher, copy)).toBe('login_required')
+  }
+  expect((await userinfo(usher, access_token)).status).toBe(401)
+  expect((await redeem(usher, code, request)).body.error).toBe('invalid_grant')
+})
+
+test('LO3: what an application holds ends with the session, but offline access does not', async () => {
+  const browser = await signedIn(usher)
+  const online = await onlineTokens(usher, { browser, client_id: 'post' })
+  const offline = await tokens(usher, { browser })
+  const unredeemed = await open(usher, { client_id: 'post' }, newTab(browser))
+  await logout(browser)
+  await browser.submit({ logout: 'yes' })
+  expect((await userinfo(usher, online.access_token)).status).toBe(401)
+  const code = unredeemed.browser.page.params.get('code') ?? ''
+  expect((await redeem(usher, code, unredeemed.request)).body.error).toBe('invalid_grant')
+  expect((await userinfo(usher, offline.access_token)).status).toBe(200)
+  const renewed = await refresh(usher, offline.refresh_token)
+  expect(renewed.status).toBe(200)
+  expect((await userinfo(usher, renewed.body.access_token)).status).toBe(200)
+})
+
+test('LO3: signing out in one browser leaves the others of the same person signed in', async () => {
+  const first = await onlineTokens(usher)
+  const second = await onlineTokens(usher)
+  await logout(first.browser)
+  await first.browser.submit({ logout: 'yes' })
+  expect(await isSignedIn(second.browser)).toBe(true)
+  expect((await userinfo(usher, second.access_token)).status).toBe(200)
+  expect((await userinfo(usher, first.access_token)).status).toBe(401)
+})

@@ -1,0 +1,146 @@
+import { randomUUID } from 'node:crypto'
+import { exportJWK, generateKeyPair, type JWTPayload, SignJWT, UnsecuredJWT } from 'jose'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { startUsher, type Usher } from '../support/usher.ts'
+import { type Reply, send } from '../support/wire.ts'
+
+const TOKEN = '/api/oauth/token'
+const ASSERTION = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
+
+const key = await generateKeyPair('ES256', { extractable: true })
+const otherKey = await generateKeyPair('ES256')
+const jwk = { ...(await exportJWK(key.publicKey)), kid: 'one', alg: 'ES256', use: 'sig' }
+
+let usher: Usher
+beforeAll(async () => {
+  usher = await startUsher({
+    clients: {
+      keyed: {
+        client_id: 'keyed',
+        client_name: 'Keyed application',
+        redirect_uris: ['https://keyed.example.org/callback'],
+        token_endpoint_auth_method: 'private_key_jwt',
+        jwks: { keys: [jwk] },
+      },
+    },
+  })
+})
+afterAll(() => usher.close())
+
+const now = () => Math.floor(Date.now() / 1000)
+const claims = (): JWTPayload => ({
+  iss: 'keyed',
+  sub: 'keyed',
+  aud: usher.issuer,
+  jti: randomUUID(),
+  iat: now(),
+  exp: now() + 60,
+})
+
+function sign(change: Record<string, unknown> = {}, privateKey = key.privateKey, kid = 'one') {
+  const payload = JSON.parse(JSON.stringify({ ...claims(), ...change })) as JWTPayload
+  return new SignJWT(payload).setProtectedHeader({ alg: 'ES256', kid }).sign(privateKey)
+}
+
+/** Refreshes with a token nobody knows: `invalid_grant` says that the client was let in. */
+function use(client_assertion: string, more: Record<string, string> = {}): Promise<Reply> {
+  const form = { grant_type: 'refresh_token', refresh_token: 'x', client_id: 'keyed' }
+  const body = { ...form, client_assertion_type: ASSERTION, client_assertion, ...more }
+  return send(usher, TOKEN, { body })
+}
+
+const LET_IN = { status: 400, json: { error: 'invalid_grant' } }
+const REFUSED = { status: 401, json: { error: 'invalid_client' } }
+
+test('TK4: an assertion for the issuer lets the client in, once', async () => {
+  const assertion = await sign()
+  expect(await use(assertion)).toMatchObject(LET_IN)
+  expect(await use(assertion)).toMatchObject(REFUSED)
+  expect(await use(await sign())).toMatchObject(LET_IN)
+})
+
+test('TK4: of many who use one assertion at once, one is let in', async () => {
+  for (let round = 0; round < 5; round++) {
+    const assertion = await sign()
+    const answers = await Promise.all(Array.from({ length: 50 }, () => use(assertion)))
+    const errors = answers.map(({ json }) => json.error)
+    expect(errors.filter(error => error === 'invalid_grant')).toHaveLength(1)
+    expect(errors.filter(error => error === 'invalid_client')).toHaveLength(49)
+  }
+})
+
+test('TK4: an assertion is as used at one endpoint as at another', async () => {
+  const assertion = await sign()
+  expect(await use(assertion)).toMatchObject(LET_IN)
+  const body = { token: 'x', client_assertion_type: ASSERTION, client_assertion: assertion }
+  expect(await send(usher, '/api/oauth/introspect', { body })).toMatchObject(REFUSED)
+})
+
+describe('TK4: an assertion is refused with', () => {
+  test.each<[string, () => Record<string, unknown>]>([
+    ['the token endpoint as audience', () => ({ aud: `${usher.issuer}${TOKEN}` })],
+    ['a list of audiences', () => ({ aud: [usher.issuer] })],
+    ['a list with a stranger in it', () => ({ aud: [usher.issuer, 'https://evil.example'] })],
+    ['an audience with a slash more', () => ({ aud: `${usher.issuer}/` })],
+    ['another audience', () => ({ aud: 'https://evil.example' })],
+    ['no audience', () => ({ aud: undefined })],
+    ['another issuer', () => ({ iss: 'web' })],
+    ['another subject', () => ({ sub: 'web' })],
+    ['no jti', () => ({ jti: undefined })],
+    ['no exp', () => ({ exp: undefined })],
+    ['an end in the past', () => ({ exp: now() - 60 })],
+    ['an end in more than ten minutes', () => ({ exp: now() + 660 })],
+    ['an end that never comes', () => ({ exp: 1e300 })],
+    ['an end that is no number', () => ({ exp: '9999999999' })],
+    ['a beginning in the future', () => ({ nbf: now() + 300 })],
+  ])('%s', async (_, change) => {
+    const answer = await use(await sign(change()))
+    expect([400, 401]).toContain(answer.status)
+    expect(answer.json.error).toMatch(/^invalid_(client|request)$/)
+  })
+
+  test('the key of another', async () => {
+    expect(await use(await sign({}, otherKey.privateKey))).toMatchObject(REFUSED)
+  })
+
+  test('no signature', async () => {
+    const payload = claims()
+    expect(await use(new UnsecuredJWT(payload).encode())).toMatchObject(REFUSED)
+    const [header, body] = (await sign()).split('.')
+    expect((await use(`${header}.${body}.`)).json.error).toMatch(/^invalid_(client|request)$/)
+  })
+
+  test('the public key taken for a secret', async () => {
+    const secret = new TextEncoder().encode(JSON.stringify(jwk))
+    const forged = await new SignJWT(claims()).setProtectedHeader({ alg: 'HS256' }).sign(secret)
+    expect(await use(forged)).toMatchObject(REFUSED)
+  })
+
+  test('a key of its own in the header', async () => {
+    const own = await exportJWK(otherKey.publicKey)
+    const forged = await new SignJWT(claims())
+      .setProtectedHeader({ alg: 'ES256', jwk: own, kid: 'one' })
+      .sign(otherKey.privateKey)
+    expect(await use(forged)).toMatchObject(REFUSED)
+  })
+
+  test.each(['', 'x', 'a.b.c', '..', '{}', 'e30.e30.'])('the text "%s"', async assertion => {
+    const { status, json } = await use(assertion)
+    expect([400, 401]).toContain(status)
+    expect(json.error).toMatch(/^invalid_(client|request)$/)
+  })
+
+  test('another type of assertion', async () => {
+    const type = 'urn:ietf:params:oauth:client-assertion-type:saml2-bearer'
+    const answer = await use(await sign(), { client_assertion_type: type })
+    expect(answer.status).toBe(400)
+  })
+})
+
+test('TK2: neither a secret nor nothing will do instead', async () => {
+  const form = { grant_type: 'refresh_token', refresh_token: 'x', client_id: 'keyed' }
+  const secret = 'a-secret-of-at-least-thirty-two-characters'
+  for (const body of [form, { ...form, client_secret: secret }]) {
+    expect(await send(usher, TOKEN, { body })).toMatchObject(REFUSED)
+  }
+})

@@ -1,0 +1,186 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { hashSecret } from '../../src/oidc/clients.ts'
+import { Browser } from '../support/browser.ts'
+import { authorize, post, redeem } from '../support/journey.ts'
+import { ADA, CLIENTS, SECRET, startUsher, type Usher, WEB } from '../support/usher.ts'
+import { basic, send, type WireOptions } from '../support/wire.ts'
+
+const TOKEN = '/api/oauth/token'
+const NEXT_SECRET = 'another-secret-of-at-least-thirty-two'
+const ODD_SECRET = 'a secret: with 100% of the+odd&characters='
+
+let usher: Usher
+let browser: Browser
+beforeAll(async () => {
+  usher = await startUsher({
+    clients: {
+      ...CLIENTS,
+      two: {
+        ...CLIENTS.web,
+        client_id: 'two',
+        client_secret_hashes: [hashSecret(SECRET), hashSecret(NEXT_SECRET)],
+      },
+      odd: { ...CLIENTS.web, client_id: 'odd:1', client_secret_hashes: [hashSecret(ODD_SECRET)] },
+    },
+  })
+  await usher.addAccount(ADA)
+  browser = new Browser(usher.issuer)
+})
+afterAll(() => usher.close())
+
+async function codeForm(client_id = 'web') {
+  const { redirect_uris } = CLIENTS[client_id] as { redirect_uris: string[] }
+  const redirect_uri = redirect_uris[0] ?? ''
+  const { code, request } = await authorize(usher, { browser, client_id, redirect_uri })
+  const { code_verifier } = request
+  return { grant_type: 'authorization_code', code, redirect_uri, code_verifier }
+}
+
+/** A form that fails with invalid_grant for whoever is let in. */
+const FORM = { grant_type: 'refresh_token', refresh_token: 'x' }
+const ask = (options: WireOptions) => send(usher, TOKEN, { body: FORM, ...options })
+const asPost = (client_id: string, client_secret: string) =>
+  ask({ body: { ...FORM, client_id, client_secret } })
+
+describe('TK1: only a form by POST is an answerable request', () => {
+  test.each(['GET', 'HEAD', 'PUT', 'PATCH', 'DELETE'])('%s is not', async method => {
+    const query = new URLSearchParams(await codeForm())
+    const headers = basic('web', SECRET)
+    const answer = await send(usher, `${TOKEN}?${query}`, { method, headers })
+    expect([404, 405]).toContain(answer.status)
+    expect(answer.text).not.toContain('access_token')
+  })
+
+  test('parameters in the URL are not read', async () => {
+    const form = await codeForm()
+    const path = `${TOKEN}?${new URLSearchParams(form)}`
+    const answer = await send(usher, path, { method: 'POST', headers: basic('web', SECRET) })
+    expect(answer).toMatchObject({ status: 400, json: { error: 'invalid_request' } })
+    const secret = new URLSearchParams({ client_id: 'post', client_secret: SECRET })
+    const other = await send(usher, `${TOKEN}?${secret}`, { body: FORM })
+    expect(other.json.error).toMatch(/^invalid_(request|client)$/)
+  })
+
+  test('a JSON body is not read', async () => {
+    const answer = await send(usher, TOKEN, {
+      body: JSON.stringify(await codeForm()),
+      headers: { ...basic('web', SECRET), 'content-type': 'application/json' },
+    })
+    expect(answer).toMatchObject({ status: 400, json: { error: 'invalid_request' } })
+  })
+
+  test('AZ4: a parameter that comes twice is refused', async () => {
+    const form = await codeForm()
+    for (const name of Object.keys(form) as (keyof typeof form)[]) {
+      const body: [string, string][] = [...Object.entries(form), [name, form[name]]]
+      const answer = await ask({ body, headers: basic('web', SECRET) })
+      expect(answer).toMatchObject({ status: 400, json: { error: 'invalid_request' } })
+    }
+  })
+})
+
+describe('TK2: a client authenticates in the one way it registered', () => {
+  test.each([
+    ['by header what is registered for the form', () => ask({ headers: basic('post', SECRET) })],
+    ['in the form what is registered for the header', () => asPost('web', SECRET)],
+    ['a public client with a secret', () => asPost('spa', SECRET)],
+    ['a public client with a secret by header', () => ask({ headers: basic('spa', SECRET) })],
+    ['a confidential client without any', () => ask({ body: { ...FORM, client_id: 'web' } })],
+    ['a wrong secret', () => ask({ headers: basic('web', `${SECRET}x`) })],
+    ['a secret in other case', () => ask({ headers: basic('web', SECRET.toUpperCase()) })],
+    ['the hash instead of the secret', () => ask({ headers: basic('web', hashSecret(SECRET)) })],
+    ['an unknown client', () => ask({ headers: basic('nobody', SECRET) })],
+    ['a client named __proto__', () => ask({ headers: basic('__proto__', SECRET) })],
+    ['the account pages', () => ask({ headers: basic('usher-account', SECRET) })],
+  ])('401 invalid_client: %s', async (_, attempt) => {
+    const answer = await attempt()
+    expect(answer).toMatchObject({ status: 401, json: { error: 'invalid_client' } })
+  })
+
+  test('two ways at once are refused, also when both are right', async () => {
+    const answer = await ask({
+      headers: basic('web', SECRET),
+      body: { ...FORM, client_id: 'web', client_secret: SECRET },
+    })
+    expect(answer).toMatchObject({ status: 400, json: { error: 'invalid_request' } })
+  })
+
+  test('a client_id that differs from the header is refused', async () => {
+    const body = { ...FORM, client_id: 'first' }
+    const answer = await ask({ headers: basic('web', SECRET), body })
+    expect(answer).toMatchObject({ status: 400, json: { error: 'invalid_request' } })
+  })
+
+  test('whoever sent Authorization is told which kind is wanted', async () => {
+    const answer = await ask({ headers: basic('web', 'wrong') })
+    expect(answer.headers.get('www-authenticate')).toMatch(/^Basic realm=/)
+    expect((await asPost('post', 'wrong')).headers.get('www-authenticate')).toBeNull()
+  })
+
+  test('every secret of several is good, and none of odd characters is a problem', async () => {
+    for (const secret of [SECRET, NEXT_SECRET]) {
+      expect((await ask({ headers: basic('two', secret) })).json.error).toBe('invalid_grant')
+    }
+    expect((await ask({ headers: basic('odd:1', ODD_SECRET) })).json.error).toBe('invalid_grant')
+    expect((await ask({ headers: basic('two', ODD_SECRET) })).json.error).toBe('invalid_client')
+  })
+
+  test.each(['Basic', 'Basic ', 'Basic ====', 'Basic d2Vi', 'Bearer x', 'Basic  d2ViOng=', 'x'])(
+    'the header "%s" is refused as malformed',
+    async authorization => {
+      const answer = await ask({ headers: { authorization } })
+      expect(answer).toMatchObject({ status: 400, json: { error: 'invalid_request' } })
+    },
+  )
+})
+
+test('TK3: an unknown client and a wrong secret are answered alike', async () => {
+  const shape = async (client_id: string) => {
+    const { status, json, headers } = await ask({ headers: basic(client_id, 'wrong') })
+    return [status, { ...json, request_id: '' }, headers.get('www-authenticate')]
+  }
+  expect(await shape('nobody')).toEqual(await shape('web'))
+})
+
+test('TK3: … and in the same time', async () => {
+  const times: Record<string, number[]> = { web: [], nobody: [] }
+  for (let round = 0; round < 120; round++) {
+    for (const [client_id, list] of Object.entries(times)) {
+      const started = performance.now()
+      await ask({ headers: basic(client_id, 'wrong') })
+      if (round >= 20) list.push(performance.now() - started)
+    }
+  }
+  const median = (list: number[] = []) => list.sort((a, b) => a - b)[list.length >> 1] ?? 0
+  expect(Math.abs(median(times.web) - median(times.nobody))).toBeLessThan(2)
+})
+
+test('TK9: no answer may be kept, neither tokens nor an error', async () => {
+  const { code, request } = await authorize(usher, { browser })
+  const good = await redeem(usher, code, request)
+  const bad = await post(usher, TOKEN, FORM)
+  const worse = await ask({ headers: basic('web', 'wrong') })
+  expect([good.status, bad.status, worse.status]).toEqual([200, 400, 401])
+  for (const { headers } of [good, bad, worse]) {
+    expect(headers.get('cache-control')).toBe('no-store')
+    expect(headers.get('content-type')).toMatch(/^application\/json/)
+  }
+})
+
+test.each([
+  'password',
+  'client_credentials',
+  'implicit',
+  'urn:ietf:params:oauth:grant-type:device_code',
+  'urn:ietf:params:oauth:grant-type:jwt-bearer',
+  'urn:ietf:params:oauth:grant-type:token-exchange',
+  'urn:openid:params:grant-type:ciba',
+  'urn:ietf:params:oauth:grant-type:pre-authorized_code',
+  'AUTHORIZATION_CODE',
+  '__proto__',
+  'constructor',
+])('TK13: grant_type=%s is not supported', async grant_type => {
+  const form = { grant_type, username: 'ada', password: 'x', redirect_uri: WEB }
+  const answer = await post(usher, TOKEN, form)
+  expect(answer).toMatchObject({ status: 400, body: { error: 'unsupported_grant_type' } })
+})

@@ -1,0 +1,154 @@
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import {
+  type Answer,
+  authorizationRequest,
+  authorize,
+  post,
+  redeem,
+  refresh,
+  tokens,
+  userinfo,
+} from '../support/journey.ts'
+import { ADA, CLIENTS, startUsher, type Usher, WEB } from '../support/usher.ts'
+
+const TOKEN = '/api/oauth/token'
+const LEGACY = 'https://legacy.example.org/callback'
+const INVALID_GRANT = { status: 400, body: { error: 'invalid_grant' } }
+
+let usher: Usher
+let browser: Browser
+beforeAll(async () => {
+  usher = await startUsher({
+    clients: {
+      ...CLIENTS,
+      legacy: {
+        ...CLIENTS.web,
+        client_id: 'legacy',
+        redirect_uris: [LEGACY],
+        require_pkce: false,
+      },
+    },
+  })
+  await usher.addAccount(ADA)
+  browser = new Browser(usher.issuer)
+  await tokens(usher, { browser })
+})
+afterAll(() => usher.close())
+
+/** Redeems a fresh code with other parameters than it ought to be; `undefined` leaves one out. */
+async function redeemWith(
+  change: Record<string, string | undefined>,
+  params = {},
+): Promise<Answer> {
+  const { code, request } = await authorize(usher, { browser, ...params })
+  const { redirect_uri, code_verifier, client_id } = request
+  const grant_type = 'authorization_code'
+  const form = { grant_type, code, redirect_uri, code_verifier, client_id, ...change }
+  const given = Object.entries(form).filter(entry => entry[1] !== undefined)
+  return post(usher, TOKEN, Object.fromEntries(given) as Record<string, string>)
+}
+
+test('AZ9: a code has at least 128 bits and says nothing', async () => {
+  const codes = new Set<string>()
+  for (let i = 0; i < 20; i++) codes.add((await authorize(usher, { browser })).code)
+  expect(codes.size).toBe(20)
+  for (const code of codes) expect(code).toMatch(/^[\w-]{43}$/)
+})
+
+test('AZ9: a code lives for 60 seconds at most, and not longer than it is set to', async () => {
+  expect(usher.settings.lifetimes.code).toBeLessThanOrEqual(60)
+  const brief = await startUsher({ usher: { lifetimes: { code: '1 s' } } })
+  await brief.addAccount(ADA)
+  const { code, request } = await authorize(brief)
+  const issued = Date.now()
+  await vi.waitFor(() => expect(Date.now() - issued).toBeGreaterThan(2000), { timeout: 4000 })
+  const answer = await redeem(brief, code, request)
+  await brief.close()
+  expect(answer).toMatchObject(INVALID_GRANT)
+})
+
+test.each([
+  ['another redirect_uri', { redirect_uri: `${WEB}/` }],
+  ['no code_verifier', { code_verifier: undefined }],
+  ['an empty code_verifier', { code_verifier: '' }],
+  ['a wrong code_verifier', { code_verifier: 'x'.repeat(43) }],
+  ['another client', { client_id: 'first' }],
+])('AZ9: a code is refused with %s', async (_, change) => {
+  expect(await redeemWith(change)).toMatchObject(INVALID_GRANT)
+})
+
+test.each([
+  ['a code_verifier that is too short', { code_verifier: 'x'.repeat(42) }],
+  ['a code_verifier that is too long', { code_verifier: 'x'.repeat(129) }],
+  ['a code_verifier of other characters', { code_verifier: `${'x'.repeat(42)}/` }],
+  ['no redirect_uri', { redirect_uri: undefined }],
+  ['no code', { code: undefined }],
+])('AZ9: a request with %s is refused', async (_, change) => {
+  const { status, body } = await redeemWith(change)
+  expect(status).toBe(400)
+  expect(body.error).toMatch(/^invalid_(grant|request)$/)
+})
+
+test('AZ9: a code that was refused for the wrong client can still be redeemed by its own', async () => {
+  const { code, request } = await authorize(usher, { browser })
+  expect(await redeem(usher, code, { ...request, client_id: 'first' })).toMatchObject(INVALID_GRANT)
+  expect((await redeem(usher, code, request)).status).toBe(200)
+})
+
+test('AZ10: a code that is used twice takes its tokens with it', async () => {
+  const scope = 'openid offline_access'
+  const { code, request } = await authorize(usher, { browser, scope })
+  const { body } = await redeem(usher, code, request)
+  expect((await userinfo(usher, body.access_token)).status).toBe(200)
+  expect(await redeem(usher, code, request)).toMatchObject(INVALID_GRANT)
+  expect((await userinfo(usher, body.access_token)).status).toBe(401)
+  expect(await refresh(usher, body.refresh_token)).toMatchObject(INVALID_GRANT)
+})
+
+test('TK5: a code_verifier for a code without challenge is refused', async () => {
+  const params = { client_id: 'legacy', redirect_uri: LEGACY }
+  const none = { code_challenge: undefined, code_challenge_method: undefined }
+  expect(await redeemWith({}, { ...params, ...none })).toMatchObject(INVALID_GRANT)
+  const without = await redeemWith({ code_verifier: undefined }, { ...params, ...none })
+  expect(without.status).toBe(200)
+})
+
+test('TK5: a code with challenge needs its verifier, also of an exempted client', async () => {
+  const params = { client_id: 'legacy', redirect_uri: LEGACY }
+  expect(await redeemWith({ code_verifier: undefined }, params)).toMatchObject(INVALID_GRANT)
+})
+
+describe('what is not a code, or not a refresh token, is not taken for one', () => {
+  test('TK5: as a code', async () => {
+    const { access_token, refresh_token, id_token } = await tokens(usher, { browser })
+    const { url, code_verifier } = authorizationRequest(usher, { prompt: 'login' })
+    const page = await browser.open(url)
+    const interaction = page.url.pathname.split('/').at(-1) ?? ''
+    const session = /usher_session=([^;]+)/.exec(await browser.cookies())?.[1] ?? ''
+    const used = [access_token, refresh_token, id_token, interaction, session, '__proto__', ' ']
+    const form = { grant_type: 'authorization_code', redirect_uri: WEB, code_verifier }
+    for (const code of used) {
+      const { status, body } = await post(usher, TOKEN, { ...form, code })
+      expect([status, body.error]).toEqual([400, 'invalid_grant'])
+    }
+    expect((await userinfo(usher, access_token)).status).toBe(200)
+    expect((await refresh(usher, refresh_token)).status).toBe(200)
+  })
+
+  test('TK6: as a refresh token', async () => {
+    const { code } = await authorize(usher, { browser, scope: 'openid offline_access' })
+    const { access_token, id_token } = await tokens(usher, { browser })
+    for (const token of [code, access_token, id_token, 'constructor']) {
+      expect(await refresh(usher, token)).toMatchObject(INVALID_GRANT)
+    }
+  })
+
+  test('UI1: as an access token', async () => {
+    const { code } = await authorize(usher, { browser })
+    const { refresh_token, id_token } = await tokens(usher, { browser })
+    for (const token of [code, refresh_token, id_token]) {
+      expect((await userinfo(usher, token)).status).toBe(401)
+    }
+  })
+})

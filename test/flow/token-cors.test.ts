@@ -1,0 +1,121 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { authorize } from '../support/journey.ts'
+import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'
+import { basic, type Reply, send } from '../support/wire.ts'
+
+const TOKEN = '/api/oauth/token'
+const OWN = 'https://spa.example.org'
+
+let usher: Usher
+let browser: Browser
+beforeAll(async () => {
+  usher = await startUsher({ clients: { ...CLIENTS } })
+  await usher.addAccount(ADA)
+  browser = new Browser(usher.issuer)
+})
+afterAll(() => usher.close())
+
+const STRANGERS = [
+  'https://evil.example',
+  'https://spa.example.org.evil.example',
+  'https://evilspa.example.org',
+  'https://sub.spa.example.org',
+  'http://spa.example.org',
+  'https://spa.example.org:8443',
+  'https://SPA.example.org',
+  'https://spa.example.org/',
+  'null',
+]
+
+async function redeemFrom(origin: string, client_id = 'spa'): Promise<Reply> {
+  const { code, request } = await authorize(usher, { browser, client_id })
+  const { redirect_uri, code_verifier } = request
+  const grant_type = 'authorization_code'
+  const body = { grant_type, code, redirect_uri, code_verifier, client_id }
+  return send(usher, TOKEN, { body, headers: { origin } })
+}
+
+const allowed = ({ headers }: Reply) => headers.get('access-control-allow-origin')
+
+test('TK16: a browser application may redeem from the origin it lives at', async () => {
+  const answer = await redeemFrom(OWN)
+  expect(answer.status).toBe(200)
+  expect(allowed(answer)).toBe(OWN)
+  expect(answer.headers.get('vary')).toMatch(/\borigin\b/i)
+})
+
+test.each(STRANGERS)('TK16: and from no other (%s)', async origin => {
+  const answer = await redeemFrom(origin)
+  expect(answer.json).not.toHaveProperty('access_token')
+  expect(allowed(answer)).toBeNull()
+})
+
+test('TK16: the origin of a custom scheme is no origin', async () => {
+  const answer = await redeemFrom('null', 'native')
+  expect(answer.json).not.toHaveProperty('access_token')
+  expect(allowed(answer)).toBeNull()
+})
+
+test('TK16: a browser application reads UserInfo from its own origin only', async () => {
+  const { json } = await redeemFrom(OWN)
+  const authorization = `Bearer ${json.access_token}`
+  const ask = (origin: string) =>
+    send(usher, '/api/oauth/userinfo', { headers: { authorization, origin } })
+  expect(await ask(OWN)).toMatchObject({ status: 200, json: { sub: expect.any(String) } })
+  for (const origin of STRANGERS) {
+    const answer = await ask(origin)
+    expect(answer.json).not.toHaveProperty('sub')
+    expect(allowed(answer)).toBeNull()
+  }
+})
+
+test('TK16: a confidential client cannot be spoken for from another page', async () => {
+  for (const path of ['revoke', 'introspect', 'par', 'token']) {
+    const headers = { ...basic('web', SECRET), origin: 'https://evil.example' }
+    const body = { token: 'x', grant_type: 'refresh_token', refresh_token: 'x', client_id: 'web' }
+    const answer = await send(usher, `/api/oauth/${path}`, { headers, body })
+    expect(answer.status).toBe(400)
+    expect(allowed(answer)).toBeNull()
+  }
+})
+
+describe('TK16: a preflight', () => {
+  const preflight = (path: string, origin: string) =>
+    send(usher, path, {
+      method: 'OPTIONS',
+      headers: {
+        origin,
+        'access-control-request-method': 'POST',
+        'access-control-request-headers': 'content-type, authorization',
+      },
+    })
+
+  test('is answered where browser applications call', async () => {
+    for (const path of [TOKEN, '/api/oauth/userinfo', '/api/oauth/revoke']) {
+      const answer = await preflight(path, OWN)
+      expect(answer.status).toBe(204)
+      expect(answer.headers.get('access-control-allow-methods')).toContain('POST')
+      expect(answer.headers.get('access-control-allow-headers')).toContain('content-type')
+    }
+  })
+
+  test('is not answered for pages, where nobody else has any business', async () => {
+    for (const path of ['/account', '/account/applications', '/interaction/x', '/errors']) {
+      const answer = await preflight(path, OWN)
+      expect(allowed(answer)).toBeNull()
+    }
+  })
+
+  test('never lets cookies along, nor does any answer', async () => {
+    const answers = [
+      await preflight(TOKEN, OWN),
+      await preflight(TOKEN, 'null'),
+      await redeemFrom(OWN),
+      await send(usher, '/api/oauth/authorize', { headers: { origin: OWN } }),
+    ]
+    for (const { headers } of answers) {
+      expect(headers.get('access-control-allow-credentials')).toBeNull()
+    }
+  })
+})

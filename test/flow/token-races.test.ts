@@ -1,0 +1,82 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import {
+  type Answer,
+  authorizationRequest,
+  authorize,
+  redeem,
+  refresh,
+  tokens,
+  userinfo,
+} from '../support/journey.ts'
+import { ADA, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
+import { sendAs } from '../support/wire.ts'
+
+const ROUNDS = 20
+const AT_ONCE = 50
+
+let usher: Usher
+let browser: Browser
+beforeAll(async () => {
+  usher = await startUsher()
+  await usher.addAccount(ADA)
+  browser = new Browser(usher.issuer)
+  await tokens(usher, { browser })
+})
+afterAll(() => usher.close())
+
+const atOnce = <T>(act: () => Promise<T>, count = AT_ONCE) =>
+  Promise.all(Array.from({ length: count }, act))
+
+/** Each answer as one word; what is neither a success nor a fair refusal stands out. */
+const results = (answers: Answer[]) =>
+  answers.map(({ status, body }) => (status === 200 ? 'ok' : `${status} ${body.error}`)).sort()
+
+const oneWinner = [...Array(AT_ONCE - 1).fill('400 invalid_grant'), 'ok']
+
+test('AZ10: of many who redeem one code at once, one gets tokens', async () => {
+  for (let round = 0; round < ROUNDS; round++) {
+    const { code, request } = await authorize(usher, { browser })
+    const answers = await atOnce(() => redeem(usher, code, request))
+    expect(results(answers)).toEqual(oneWinner)
+    const { body } = answers.find(({ status }) => status === 200) ?? {}
+    expect((await userinfo(usher, body?.access_token ?? '')).status).toBe(401)
+  }
+})
+
+test('TK7: of many who use one refresh token at once, one gets the next', async () => {
+  for (let round = 0; round < ROUNDS; round++) {
+    const first = await tokens(usher, { browser })
+    const answers = await atOnce(() => refresh(usher, first.refresh_token))
+    expect(results(answers)).toEqual(oneWinner)
+    const { body } = answers.find(({ status }) => status === 200) ?? {}
+    expect((await refresh(usher, body?.refresh_token ?? '')).status).toBe(400)
+  }
+})
+
+test('AZ15: of many who resume one sign-in at once, one gets a code', async () => {
+  for (let round = 0; round < 5; round++) {
+    const person = new Browser(usher.issuer)
+    const resume = await signInUpTo(person)
+    const answers = await atOnce(() => sendAs(person, usher, resume), 16)
+    expect(answers.filter(({ location }) => location?.searchParams.has('code'))).toHaveLength(1)
+    const losers = answers.filter(({ location }) => !location?.searchParams.has('code'))
+    for (const { status, location } of losers) {
+      expect(status).toBe(400)
+      expect(location).toBeUndefined()
+    }
+  }
+})
+
+/** Signs in, and stops at the page that navigates on; gives where to. */
+async function signInUpTo(person: Browser): Promise<string> {
+  const page = await person.open(authorizationRequest(usher).url)
+  const csrf = page.html.querySelector('input[name=csrf]')?.getAttribute('value') ?? ''
+  const answer = await sendAs(person, usher, page.url, {
+    body: { csrf, username: 'ada', password: PASSWORD, decision: 'continue' },
+    headers: { origin: usher.issuer, 'sec-fetch-site': 'same-origin' },
+  })
+  const next = /content="0;url=([^"]*)"/.exec(answer.text)?.[1]
+  if (!next) throw new Error(`signing in led nowhere: ${answer.status} ${answer.text}`)
+  return next
+}

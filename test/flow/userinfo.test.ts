@@ -1,0 +1,170 @@
+import { decodeJwt } from 'jose'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { authorize, post, redeem, tokens, userinfo } from '../support/journey.ts'
+import { ADA, ALAN, GRACE, startUsher, type Usher } from '../support/usher.ts'
+import { send } from '../support/wire.ts'
+
+const USERINFO = '/api/oauth/userinfo'
+
+let usher: Usher
+let browser: Browser
+let token: string
+beforeAll(async () => {
+  usher = await startUsher()
+  await usher.addAccount(ADA)
+  browser = new Browser(usher.issuer)
+  token = (await tokens(usher, { browser })).access_token
+})
+afterAll(() => usher.close())
+
+const ask = (authorization: string) => send(usher, USERINFO, { headers: { authorization } })
+
+describe('UI1: the token comes in the Authorization header, as RFC 6750 writes it', () => {
+  test('and the name of the scheme in any case', async () => {
+    for (const scheme of ['Bearer', 'bearer', 'BEARER']) {
+      expect((await ask(`${scheme} ${token}`)).status).toBe(200)
+    }
+  })
+
+  test.each([
+    ['two spaces', (t: string) => `Bearer  ${t}`],
+    ['a tab', (t: string) => `Bearer\t${t}`],
+    ['a second token', (t: string) => `Bearer ${t} ${t}`],
+    ['a second scheme', (t: string) => `Bearer ${t}, Basic eA==`],
+    ['no scheme', (t: string) => t],
+    ['another scheme', (t: string) => `Basic ${t}`],
+    ['DPoP', (t: string) => `DPoP ${t}`],
+    ['no token', () => 'Bearer'],
+    ['quotes', (t: string) => `Bearer "${t}"`],
+    ['something behind it', (t: string) => `Bearer ${t};x=1`],
+  ])('and not with %s', async (_, write) => {
+    const answer = await ask(write(token))
+    expect([400, 401]).toContain(answer.status)
+    expect(answer.json).not.toHaveProperty('sub')
+    expect(answer.headers.get('www-authenticate')).toMatch(/^Bearer /)
+  })
+
+  test('never in the URL, where logs would keep it', async () => {
+    const answer = await send(usher, `${USERINFO}?access_token=${token}`)
+    expect([400, 401]).toContain(answer.status)
+    expect(answer.json).not.toHaveProperty('sub')
+  })
+
+  test('not twice, by header and form', async () => {
+    const headers = { authorization: `Bearer ${token}` }
+    const answer = await send(usher, USERINFO, { headers, body: { access_token: token } })
+    expect(answer).toMatchObject({ status: 400, json: { error: 'invalid_request' } })
+  })
+
+  test('by POST as by GET', async () => {
+    const headers = { authorization: `Bearer ${token}` }
+    const answer = await send(usher, USERINFO, { method: 'POST', headers })
+    expect(answer.status).toBe(200)
+    expect(answer.json.sub).toMatch(/^usr_/)
+  })
+
+  test('and where there is none, the answer says how to come', async () => {
+    const answer = await send(usher, USERINFO)
+    expect(answer.status).toBe(401)
+    expect(answer.headers.get('www-authenticate')).toMatch(/^Bearer realm=/)
+  })
+})
+
+test('UI1: the answer is not to be kept', async () => {
+  expect((await ask(`Bearer ${token}`)).headers.get('cache-control')).toBe('no-store')
+  expect((await ask('Bearer x')).headers.get('cache-control')).toBe('no-store')
+})
+
+test('UI2: a token without openid is not enough', async () => {
+  const { code, request } = await authorize(usher, {
+    browser,
+    scope: 'profile',
+    nonce: undefined,
+  })
+  const { body } = await redeem(usher, code, request)
+  const answer = await userinfo(usher, body.access_token)
+  expect(answer).toMatchObject({ status: 403, body: { error: 'insufficient_scope' } })
+  expect(answer.headers.get('www-authenticate')).toContain('error="insufficient_scope"')
+})
+
+test.each(['unknown', '', 'a.b.c', 'x'.repeat(5000), '__proto__'])(
+  'UI2: the token "%.20s" is invalid',
+  async value => {
+    const answer = await ask(`Bearer ${value}`)
+    expect([400, 401]).toContain(answer.status)
+    expect(answer.headers.get('www-authenticate')).toMatch(/^Bearer /)
+  },
+)
+
+describe('UI2: a token stops working, and says so, when', () => {
+  const expectInvalid = async (access_token: string) => {
+    const answer = await userinfo(usher, access_token)
+    expect(answer).toMatchObject({ status: 401, body: { error: 'invalid_token' } })
+    expect(answer.headers.get('www-authenticate')).toContain('error="invalid_token"')
+  }
+
+  test('its account is disabled', async () => {
+    const { id } = await usher.addAccount(GRACE)
+    const { access_token } = await tokens(usher, { username: 'grace' })
+    await usher.directory.change(id, account => ({ ...account, enabled: false }))
+    await expectInvalid(access_token)
+  })
+
+  test('its account is removed', async () => {
+    const account = await usher.addAccount(ALAN)
+    const { access_token } = await tokens(usher, { username: 'alan' })
+    await usher.directory.remove(account)
+    await expectInvalid(access_token)
+  })
+
+  test('its grant is revoked', async () => {
+    const { access_token, refresh_token } = await tokens(usher, { browser })
+    await post(usher, '/api/oauth/revoke', { token: refresh_token })
+    await expectInvalid(access_token)
+  })
+
+  test('the person removed the application', async () => {
+    const { access_token, id_token } = await tokens(usher, { browser, client_id: 'post' })
+    await usher.consents.withdraw(decodeJwt(id_token).sub ?? '', 'post')
+    await expectInvalid(access_token)
+  })
+})
+
+describe('UI3: what it says', () => {
+  const CLAIMS: Record<string, string[]> = {
+    openid: ['sub'],
+    'openid profile': ['name', 'preferred_username', 'sub'],
+    'openid email': ['email', 'email_verified', 'sub'],
+    'openid profile email': ['email', 'email_verified', 'name', 'preferred_username', 'sub'],
+  }
+
+  test.each(Object.entries(CLAIMS))('with the scopes "%s": %j', async (scope, names) => {
+    const { code, request } = await authorize(usher, { browser, scope })
+    const { body } = await redeem(usher, code, request)
+    const info = await userinfo(usher, body.access_token)
+    expect(Object.keys(info.body).sort()).toEqual(names)
+    expect(info.body.sub).toBe(decodeJwt(body.id_token).sub)
+  })
+
+  test('the address is confirmed only where an operator said so, and that is a boolean', async () => {
+    const people = [
+      [{ username: 'one', email: 'one@example.org', email_verified: true }, true],
+      [{ username: 'two', email: 'two@example.org' }, false],
+    ] as const
+    for (const [profile, expected] of people) {
+      await usher.addAccount(profile)
+      const { access_token } = await tokens(usher, { username: profile.username })
+      expect((await userinfo(usher, access_token)).body.email_verified).toBe(expected)
+    }
+  })
+
+  test('nothing of an address that nobody gave', async () => {
+    await usher.addAccount({ username: 'three' })
+    const { access_token } = await tokens(usher, { username: 'three' })
+    expect(Object.keys((await userinfo(usher, access_token)).body).sort()).toEqual([
+      'preferred_username',
+      'sub',
+    ])
+  })
+})

@@ -1,0 +1,101 @@
+// The whole way in a real browser, with a client library on the other side; with scripts and without.
+
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { NO_COMPLAINTS } from '../support/chromium.ts'
+import { startRelyingParty } from '../support/relying-party.ts'
+import { type Stage, startStage, Visit } from '../support/visit.ts'
+
+/** Lives at another origin and on another site; nobody signs in there. */
+let third: Awaited<ReturnType<typeof startRelyingParty>>
+let stage: Stage
+
+beforeAll(async () => {
+  third = await startRelyingParty({ client_id: 'third' })
+  const landing = `${third.elsewhere}/landed`
+  stage = await startStage([
+    { client_id: 'web' },
+    { client_id: 'form-post', response_mode: 'form_post' },
+    { client_id: 'wanderer', landing },
+    { client_id: 'form-post-wanderer', response_mode: 'form_post', landing },
+  ])
+})
+afterAll(async () => {
+  await stage.close()
+  await third.close()
+})
+
+async function start(options = { javaScriptEnabled: true }): Promise<Visit> {
+  await stage.forgetConsents()
+  const visit = await Visit.start(stage.browser, options)
+  onTestFinished(() => visit.close())
+  return visit
+}
+
+describe.each([{ javaScriptEnabled: true }, { javaScriptEnabled: false }])('%j', options => {
+  test('AC4 AC6 HD1 LO3: sign in, allow, come back, remove the access, sign out', async () => {
+    const visit = await start(options)
+    const { page } = visit
+    const web = stage.party('web')
+    await visit.signInAt(web)
+    await page.waitForURL(`${web.origin}/`)
+    expect(await visit.heading()).toBe('Welcome')
+    expect(await page.locator('pre').textContent()).toContain('"name":"Ada Lovelace"')
+
+    const session = web.session()
+    expect(await web.userinfo(session)).toMatchObject({ preferred_username: 'ada' })
+    await page.goto(`${stage.usher.issuer}/account/applications`)
+    const card = page.getByRole('article').filter({ hasText: 'Relying party' })
+    expect(await card.textContent()).toContain('See your email address')
+    await card.getByRole('button').click()
+    expect(await page.getByRole('status').textContent()).toContain('Relying party')
+    expect(await page.getByRole('article').count()).toBe(0)
+    await expect(web.userinfo(session)).rejects.toMatchObject({ status: 401 })
+    await expect(web.refresh(session)).rejects.toMatchObject({ error: 'invalid_grant' })
+
+    await page.goto(web.origin)
+    await visit.link('Sign out').click()
+    expect(await visit.heading()).toBe('Sign out')
+    await visit.button('Sign out').click()
+    await page.waitForURL(`${web.origin}/signed-out`)
+    await page.goto(`${stage.usher.issuer}/account`)
+    expect(await visit.heading()).toBe('Sign in')
+    expect(visit.complaints).toEqual(NO_COMPLAINTS)
+  })
+
+  test('HD3 HD5: the answer reaches a client that asked for response_mode=form_post', async () => {
+    const visit = await start(options)
+    const party = stage.party('form-post')
+    await visit.signInAt(party)
+    if (!options.javaScriptEnabled) await visit.button('Continue').click()
+    await visit.page.waitForURL(`${party.origin}/`)
+    expect(await visit.heading()).toBe('Welcome')
+    expect(visit.complaints).toEqual(NO_COMPLAINTS)
+  })
+})
+
+describe('HD4 HD5: a client may send people on to a third origin from its callback', () => {
+  test.each(['wanderer', 'form-post-wanderer'])('%s', async client_id => {
+    const visit = await start()
+    await visit.signInAt(stage.party(client_id))
+    await visit.page.waitForURL(`${third.elsewhere}/landed`)
+    expect(visit.complaints).toEqual(NO_COMPLAINTS)
+  })
+})
+
+test('CN6: who does not allow goes back to the client with access_denied', async () => {
+  const visit = await start()
+  const web = stage.party('web')
+  await visit.beginAt(web)
+  await visit.signIn()
+  await visit.button('Do not allow').click()
+  await visit.page.waitForURL(`${web.origin}/`)
+  expect(await visit.heading()).toBe('access_denied')
+  expect(visit.complaints).toEqual(NO_COMPLAINTS)
+})
+
+test('HD2: a style that somebody slips into a page is refused, and these tests hear of it', async () => {
+  const visit = await start()
+  await visit.beginAt(stage.party('web'))
+  await visit.page.evaluate('document.body.setAttribute("style", "color: red")')
+  await vi.waitFor(() => expect(visit.complaints.policyViolations.join()).toContain('style-src'))
+})

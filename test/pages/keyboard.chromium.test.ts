@@ -1,0 +1,70 @@
+// The whole way with nothing but a keyboard.
+
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { focused, NO_COMPLAINTS, type TabStop, tabTo } from '../support/chromium.ts'
+import { PASSWORD } from '../support/usher.ts'
+import { type Stage, startStage, Visit } from '../support/visit.ts'
+
+let stage: Stage
+let visit: Visit
+
+beforeAll(async () => {
+  stage = await startStage([{ client_id: 'web' }])
+  visit = await Visit.start(stage.browser)
+})
+afterAll(() => stage.close())
+
+const visible = (...names: string[]): TabStop[] =>
+  names.map(name => ({ name, isFocusVisible: true }))
+
+test('sign in, choose, allow, and remove the access again with Tab, Space and Enter', async () => {
+  const { page } = visit
+  const { keyboard } = page
+  const web = stage.party('web')
+  await page.goto(`${web.origin}/sign-in`)
+
+  expect([await focused(page)]).toEqual(visible('Username'))
+  await keyboard.type('ada')
+  expect(await tabTo(page, 'Password')).toEqual(visible('Password'))
+  await keyboard.type(PASSWORD)
+  expect(await tabTo(page, 'Cancel')).toEqual(visible('Sign in', 'Cancel'))
+  await keyboard.press('Shift+Tab')
+  await keyboard.press('Enter')
+
+  await page.getByRole('heading', { name: 'Allow access' }).waitFor()
+  const email = 'See your email address'
+  const profile = 'See your name and username'
+  expect(await tabTo(page, email)).toEqual(visible(profile, email))
+  await keyboard.press('Space')
+  const rest = ['Keep access when you are not signed in', 'Allow']
+  expect(await tabTo(page, 'Allow')).toEqual(visible(...rest))
+  await keyboard.press('Enter')
+
+  await page.waitForURL(`${web.origin}/`)
+  const { claims } = web.session()
+  expect(claims).toMatchObject({ name: 'Ada Lovelace' })
+  expect(claims).not.toHaveProperty('email')
+
+  await page.goto(`${stage.usher.issuer}/account`)
+  expect(await tabTo(page, 'Sign out')).toEqual(visible('Connected applications', 'Sign out'))
+  await tabTo(page, 'Connected applications')
+  await keyboard.press('Enter')
+  await page.waitForURL('**/account/applications')
+  const remove = 'Remove access of Relying party'
+  expect(await tabTo(page, remove)).toEqual(visible('Relying party', remove))
+  await keyboard.press('Space')
+  await page.getByRole('status').waitFor()
+  expect(await tabTo(page, 'Back to your account')).toEqual(visible('Back to your account'))
+  await keyboard.press('Enter')
+  await page.waitForURL('**/account')
+
+  await tabTo(page, 'Sign out')
+  await keyboard.press('Enter')
+  await page.getByRole('heading', { name: 'Sign out' }).waitFor()
+  const stay = 'Stay signed in'
+  expect(await tabTo(page, stay)).toEqual(visible('Sign out', stay))
+  await keyboard.press('Shift+Tab')
+  await keyboard.press('Enter')
+  await page.getByRole('heading', { name: 'Signed out' }).waitFor()
+  expect(visit.complaints).toEqual(NO_COMPLAINTS)
+})

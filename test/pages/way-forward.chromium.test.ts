@@ -1,0 +1,74 @@
+// When something does not go as planned, the page says so and leads on.
+
+import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test, vi } from 'vitest'
+import { type Stage, startStage, Visit } from '../support/visit.ts'
+
+let stage: Stage
+let visit: Visit
+
+beforeAll(async () => {
+  stage = await startStage([{ client_id: 'web' }])
+})
+afterAll(() => stage.close())
+beforeEach(async () => {
+  await stage.forgetConsents()
+  visit = await Visit.start(stage.browser)
+  onTestFinished(() => visit.close())
+})
+
+test('a wrong password is said aloud, the username is kept, and the password comes next', async () => {
+  const { page } = visit
+  await visit.beginAt(stage.party('web'))
+  await visit.signIn('not the password')
+  expect(await page.getByRole('alert').textContent()).toContain('not right')
+  const password = page.getByLabel('Password')
+  expect(await page.getByLabel('Username').inputValue()).toBe('ada')
+  expect(await password.inputValue()).toBe('')
+  expect(await page.evaluate('document.activeElement.id')).toBe('password')
+  await visit.signIn()
+  expect(await visit.heading()).toBe('Allow access')
+  expect(visit.complaints.policyViolations).toEqual([])
+})
+
+test('Back after signing in leads to a page with a way forward', async () => {
+  const { page } = visit
+  const web = stage.party('web')
+  await visit.beginAt(web)
+  await visit.signIn()
+  expect(await visit.heading()).toBe('Allow access')
+  await page.goBack()
+  expect(await visit.heading()).toBe('This page has expired')
+  await page.goForward()
+  await visit.button('Allow').click()
+  await page.waitForURL(`${web.origin}/`)
+  await page.goBack()
+  expect(await visit.heading()).toBe('This page has expired')
+  await visit.link('Go to your account').click()
+  expect(await visit.heading()).toBe('Your account')
+  expect(visit.complaints.policyViolations).toEqual([])
+})
+
+test('a sign-in page that was open for too long says so, and leads back to the client', async () => {
+  await visit.beginAt(stage.party('web'))
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 16 * 60_000 })
+  await visit.signIn().finally(() => vi.useRealTimers())
+  expect(await visit.heading()).toBe('This page has expired')
+  await visit.link('Go back to Relying party').click()
+  await visit.page.waitForURL(`${stage.party('web').origin}/`)
+})
+
+test('who signs out on the account page, and then stays, is told that they stay', async () => {
+  await visit.page.goto(`${stage.usher.issuer}/account`)
+  await visit.signIn()
+  await visit.link('Sign out').click()
+  await visit.button('Stay signed in').click()
+  expect(await visit.heading()).toBe('Still signed in')
+  await visit.link('Go to your account').click()
+  expect(await visit.heading()).toBe('Your account')
+})
+
+test('sign-out with nobody signed in is done at once', async () => {
+  await visit.page.goto(`${stage.usher.issuer}/api/oauth/logout`)
+  await visit.page.getByRole('heading', { name: 'Signed out' }).waitFor()
+  expect(visit.complaints.policyViolations).toEqual([])
+})

@@ -1,0 +1,119 @@
+// The part of the library's Adapter contract on which any two adapters agree. The library's own
+// memory adapter passes it too: that is what makes it the definition of "correct".
+
+import { beforeEach, describe, expect, test } from 'vitest'
+import type { Adapter } from '../../src/store/adapter.ts'
+import { fresh } from './store-suite.ts'
+
+export type Adapters = (model: string) => Adapter
+/** What carries a `grantId` and ends with its grant. */
+export const TOKENS = ['AccessToken', 'AuthorizationCode', 'RefreshToken', 'DeviceCode'] as const
+
+/** `open` answers the adapters of an empty store, before each test. */
+export function adapterSuite(name: string, open: () => Promise<Adapters>): void {
+  describe(name, () => {
+    let adapters: Adapters
+    beforeEach(async () => {
+      adapters = await open()
+    })
+
+    test.each([...TOKENS, 'Grant', 'Interaction', 'PushedAuthorizationRequest', 'ReplayDetection'])(
+      '%s: what was put in is found, until it is destroyed',
+      async model => {
+        const [id, other] = [fresh(), fresh()]
+        const payload = {
+          jti: id,
+          kind: model,
+          exp: 4_000_000_000,
+          accountId: 'usr_ada',
+          clientId: 'web',
+          claims: { id_token: { email: null }, list: ['ä', 1, true] },
+        }
+        await adapters(model).upsert(id, payload, 60)
+        await adapters(model).upsert(other, { ...payload, jti: other }, 60)
+        expect(await adapters(model).find(id)).toEqual(payload)
+        await adapters(model).destroy(id)
+        expect(await adapters(model).find(id)).toBeUndefined()
+        expect(await adapters(model).find(other)).toMatchObject({ jti: other })
+      },
+    )
+
+    test('nothing is found under an id nobody wrote, nor under another model’s', async () => {
+      const id = fresh()
+      await adapters('AccessToken').upsert(id, { jti: id }, 60)
+      expect(await adapters('RefreshToken').find(id)).toBeUndefined()
+      expect(await adapters('AccessToken').find(fresh())).toBeUndefined()
+      expect(await adapters('Session').find(fresh())).toBeUndefined()
+      expect(await adapters('Session').findByUid(fresh())).toBeUndefined()
+      expect(await adapters('DeviceCode').findByUserCode(fresh())).toBeUndefined()
+    })
+
+    test('a second upsert replaces the first', async () => {
+      const id = fresh()
+      await adapters('Grant').upsert(id, { jti: id, accountId: 'a', clientId: 'b', old: 1 }, 60)
+      await adapters('Grant').upsert(id, { jti: id, accountId: 'a', clientId: 'b', new: 1 }, 60)
+      const found = await adapters('Grant').find(id)
+      expect(found).toEqual({ jti: id, accountId: 'a', clientId: 'b', new: 1 })
+    })
+
+    test('without a lifetime it is kept', async () => {
+      const id = fresh()
+      await adapters('RefreshToken').upsert(id, { jti: id })
+      expect(await adapters('RefreshToken').find(id)).toEqual({ jti: id })
+    })
+
+    test.each([...TOKENS, 'PushedAuthorizationRequest'])(
+      '%s: what is consumed is found, and says so',
+      async model => {
+        const id = fresh()
+        await adapters(model).upsert(id, { jti: id, clientId: 'web' }, 60)
+        expect(await adapters(model).find(id)).not.toHaveProperty('consumed')
+        await adapters(model).consume(id)
+        const found = await adapters(model).find(id)
+        expect(found).toMatchObject({ jti: id, clientId: 'web' })
+        expect(Math.abs(Number(found?.consumed) - Date.now() / 1000)).toBeLessThan(5)
+      },
+    )
+
+    test('a session is found by its id and by its uid', async () => {
+      const [id, uid] = [fresh(), fresh()]
+      const session = { jti: id, uid, exp: 4_000_000_000, accountId: 'usr_ada', loginTs: 1 }
+      await adapters('Session').upsert(id, session, 60)
+      expect(await adapters('Session').find(id)).toMatchObject(session)
+      expect(await adapters('Session').findByUid(uid)).toMatchObject(session)
+      await adapters('Session').destroy(id)
+      expect(await adapters('Session').find(id)).toBeUndefined()
+      expect(await adapters('Session').findByUid(uid)).toBeUndefined()
+    })
+
+    test('a device code is found by its user code, as it is now', async () => {
+      const [id, userCode] = [fresh(), fresh()]
+      await adapters('DeviceCode').upsert(id, { jti: id, userCode }, 60)
+      await adapters('DeviceCode').upsert(id, { jti: id, userCode, accountId: 'usr_ada' }, 60)
+      const found = await adapters('DeviceCode').findByUserCode(userCode)
+      expect(found).toMatchObject({ jti: id, accountId: 'usr_ada' })
+      await adapters('DeviceCode').destroy(id)
+      expect(await adapters('DeviceCode').findByUserCode(userCode)).toBeUndefined()
+    })
+
+    test('RV3: a revoked grant takes its tokens with it, and nobody else’s', async () => {
+      const [revoked, kept] = [fresh(), fresh()]
+      const upsert = async (grantId: string | undefined, model: string) => {
+        const id = fresh()
+        await adapters(model).upsert(id, { jti: id, ...(grantId && { grantId }) }, 60)
+        return () => adapters(model).find(id)
+      }
+      const both = [...TOKENS, ...TOKENS]
+      const gone = await Promise.all(both.map(model => upsert(revoked, model)))
+      const alive = await Promise.all([
+        ...both.map(model => upsert(kept, model)),
+        upsert(undefined, 'ClientCredentials'),
+        upsert(undefined, 'Interaction'),
+        upsert(undefined, 'PushedAuthorizationRequest'),
+      ])
+      await Promise.all(TOKENS.map(model => adapters(model).revokeByGrantId(revoked)))
+      for (const find of gone) expect(await find()).toBeUndefined()
+      for (const find of alive) expect(await find()).toBeDefined()
+    })
+  })
+}

@@ -1,0 +1,163 @@
+// The library's Adapter over our store: what any adapter does, and what is used once.
+
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+// @ts-expect-error the package has no types for its own adapter; `memoryAdapters` gives it ours
+import { createMemoryAdapter } from '../../node_modules/oidc-provider/lib/adapters/memory_adapter.js'
+import type { Adapter } from '../../src/store/adapter.ts'
+import { type Adapters, adapterSuite } from './adapter-suite.ts'
+import { AlreadyUsed, createLibrary, type Library, RETENTION } from './protocol.ts'
+import { fresh } from './store-suite.ts'
+
+const memoryAdapters = (): Adapters => createMemoryAdapter() as (model: string) => Adapter
+
+let library: Library
+const adapterOf: Adapters = model => library.adapters(model)
+beforeEach(async () => {
+  library = await createLibrary()
+})
+afterEach(async () => {
+  vi.useRealTimers()
+  await library.close()
+})
+
+adapterSuite('the library’s memory adapter', async () => memoryAdapters())
+adapterSuite('our adapter, outside of a request', async () => adapterOf)
+adapterSuite('our adapter, in a request', async () => {
+  const request = library.request()
+  return model => {
+    const adapter = adapterOf(model)
+    return {
+      upsert: (id, payload, ttl) => request.run(() => adapter.upsert(id, payload, ttl)),
+      find: id => request.run(() => adapter.find(id)),
+      findByUid: uid => request.run(() => adapter.findByUid(uid)),
+      findByUserCode: code => request.run(() => adapter.findByUserCode(code)),
+      consume: id => request.run(() => adapter.consume(id)),
+      destroy: id => request.run(() => adapter.destroy(id)),
+      revokeByGrantId: id => request.run(() => adapter.revokeByGrantId(id)),
+    }
+  }
+})
+
+const later = (seconds: number) => {
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + seconds * 1000 })
+}
+
+test('what is found is a copy: the library may change it', async () => {
+  for (const model of ['AccessToken', 'Grant', 'Interaction', 'Session']) {
+    const id = fresh()
+    const payload = { jti: id, uid: fresh(), accountId: 'a', clientId: 'b', deep: { kept: true } }
+    await adapterOf(model).upsert(id, payload, 60)
+    const found = await adapterOf(model).find(id)
+    Object.assign(found?.deep ?? {}, { kept: false })
+    Object.assign(payload.deep, { kept: false })
+    expect(await adapterOf(model).find(id), model).toMatchObject({ deep: { kept: true } })
+  }
+})
+
+const USED_ONCE = [
+  ['AuthorizationCode', 'AZ10'],
+  ['RefreshToken', 'TK7'],
+  ['DeviceCode', '§3.1'],
+  ['PushedAuthorizationRequest', 'AZ15'],
+] as const
+
+describe.each(USED_ONCE)('%s', (model, id) => {
+  test(`${id}: of 50 uses at once one succeeds, and the others are told`, async () => {
+    for (let round = 0; round < 20; round++) {
+      const jti = fresh()
+      await adapterOf(model).upsert(jti, { jti, grantId: fresh() }, 60)
+      const uses = await Promise.allSettled(
+        Array.from({ length: 50 }, () =>
+          library.request().run(() => adapterOf(model).consume(jti)),
+        ),
+      )
+      expect(uses.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
+      for (const use of uses) {
+        if (use.status === 'fulfilled') continue
+        expect(use.reason).toBeInstanceOf(AlreadyUsed)
+        expect(use.reason).toMatchObject({ model })
+      }
+    }
+  })
+
+  test(`${id}: a missing, destroyed or expired one is not used, and not made by trying`, async () => {
+    const [missing, destroyed, expired] = [fresh(), fresh(), fresh()]
+    await adapterOf(model).upsert(destroyed, { jti: destroyed }, 60)
+    await adapterOf(model).destroy(destroyed)
+    await adapterOf(model).upsert(expired, { jti: expired }, 60)
+    later(RETENTION + 200)
+    for (const jti of [missing, destroyed, expired]) {
+      await expect(adapterOf(model).consume(jti)).rejects.toBeInstanceOf(AlreadyUsed)
+      expect(await adapterOf(model).find(jti)).toBeUndefined()
+    }
+  })
+
+  test(`${id}: that it was used is not forgotten when it is saved again`, async () => {
+    const jti = fresh()
+    await adapterOf(model).upsert(jti, { jti }, 60)
+    await adapterOf(model).consume(jti)
+    await adapterOf(model).upsert(jti, { jti, saved: 'again' }, 60)
+    expect(await adapterOf(model).find(jti)).toMatchObject({
+      saved: 'again',
+      consumed: expect.any(Number),
+    })
+    await expect(adapterOf(model).consume(jti)).rejects.toBeInstanceOf(AlreadyUsed)
+  })
+})
+
+test.each(USED_ONCE.slice(0, 3))(
+  '%s (%s): a second use ends the grant and its tokens',
+  async model => {
+    const [jti, accessToken, grantId, other] = [fresh(), fresh(), fresh(), fresh()]
+    const grant = { accountId: 'usr_ada', clientId: 'web' }
+    await adapterOf('Grant').upsert(grantId, { ...grant, jti: grantId }, 60)
+    await adapterOf('Grant').upsert(other, { ...grant, jti: other }, 60)
+    await adapterOf(model).upsert(jti, { jti, grantId }, 60)
+    await adapterOf('AccessToken').upsert(accessToken, { jti: accessToken, grantId }, 60)
+
+    await adapterOf(model).consume(jti)
+    expect(await adapterOf('Grant').find(grantId)).toBeDefined()
+    await expect(adapterOf(model).consume(jti)).rejects.toBeInstanceOf(AlreadyUsed)
+
+    expect(await adapterOf('Grant').find(grantId)).toBeUndefined()
+    expect(await adapterOf('AccessToken').find(accessToken)).toBeUndefined()
+    expect(await adapterOf(model).find(jti)).toBeUndefined()
+    expect(await adapterOf('Grant').find(other)).toBeDefined()
+  },
+)
+
+test('AZ15: a pushed request can still be used at the end of a long interaction', async () => {
+  const jti = fresh()
+  await adapterOf('PushedAuthorizationRequest').upsert(jti, { jti, exp: 1 }, 60)
+  later(RETENTION)
+  // Whether it may still begin one is for the library to say, by its `exp`.
+  expect(await adapterOf('PushedAuthorizationRequest').find(jti)).toEqual({ jti, exp: 1 })
+  await adapterOf('PushedAuthorizationRequest').consume(jti)
+  await expect(adapterOf('PushedAuthorizationRequest').consume(jti)).rejects.toThrow()
+})
+
+describe('a user code', () => {
+  test('leads to one device code as long as it lives', async () => {
+    const userCode = fresh()
+    const ids = Array.from({ length: 50 }, fresh)
+    const claims = await Promise.allSettled(
+      ids.map(jti => adapterOf('DeviceCode').upsert(jti, { jti, userCode }, 60)),
+    )
+    const winners = ids.filter((_, i) => claims[i]?.status === 'fulfilled')
+    expect(winners).toHaveLength(1)
+    const found = await adapterOf('DeviceCode').findByUserCode(userCode)
+    expect(found).toMatchObject({ jti: winners[0] })
+    for (const jti of ids.filter(id => id !== winners[0])) {
+      expect(await adapterOf('DeviceCode').find(jti)).toBeUndefined()
+    }
+  })
+
+  test('can be given out again after that', async () => {
+    const [first, second, userCode] = [fresh(), fresh(), fresh()]
+    await adapterOf('DeviceCode').upsert(first, { jti: first, userCode }, 60)
+    later(180)
+    await adapterOf('DeviceCode').upsert(second, { jti: second, userCode }, 60)
+    const found = await adapterOf('DeviceCode').findByUserCode(userCode)
+    expect(found).toMatchObject({ jti: second })
+  })
+})

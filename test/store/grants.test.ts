@@ -1,0 +1,204 @@
+// The end of grants: by revocation, by withdrawal, by sign-out; and that it is the end.
+
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { revokeGrant, revokeGrants } from '../../src/store/grants.ts'
+import { createSessions } from '../../src/store/sessions.ts'
+import { TOKENS } from './adapter-suite.ts'
+import { createLibrary, firstVisit, type Library, type Request, signIn, visit } from './protocol.ts'
+import { fresh } from './store-suite.ts'
+
+let library: Library
+beforeEach(async () => {
+  library = await createLibrary()
+})
+afterEach(() => library.close())
+
+const find = (model: string, id: string) => library.adapters(model).find(id)
+const upsert = (model: string, id: string, payload: object) =>
+  library.adapters(model).upsert(id, { ...payload, jti: id }, 60)
+
+interface Given {
+  account?: string
+  client?: string
+  scope?: string
+  rejected?: string
+  request?: Request
+}
+
+/** A grant with an access token of it; answers its id and whether both are there. */
+async function grant(given: Given = {}) {
+  const { account = 'usr_ada', client = 'web', scope = 'openid', rejected, request } = given
+  const [grantId, token] = [fresh(), fresh()]
+  const payload = {
+    accountId: account,
+    clientId: client,
+    openid: { scope },
+    ...(rejected && { rejected: { openid: { scope: rejected } } }),
+  }
+  const write = () => upsert('Grant', grantId, payload)
+  await (request ? request.run(write) : write())
+  await upsert('AccessToken', token, { grantId })
+  const isAlive = async () => {
+    const both = [await find('Grant', grantId), await find('AccessToken', token)].filter(Boolean)
+    expect(both.length).not.toBe(1)
+    return both.length === 2
+  }
+  return { grantId, write, isAlive }
+}
+
+describe('a revoked grant', () => {
+  test('RV3: is gone with its tokens, and no other', async () => {
+    const [revoked, other] = [await grant(), await grant()]
+    const tokens = TOKENS.map(model => ({ model, id: fresh() }))
+    for (const { model, id } of tokens) await upsert(model, id, { grantId: revoked.grantId })
+    await revokeGrant(library.records, revoked.grantId)
+    expect(await revoked.isAlive()).toBe(false)
+    for (const { model, id } of tokens) expect(await find(model, id)).toBeUndefined()
+    expect(await other.isAlive()).toBe(true)
+  })
+
+  test('CN5: is not brought back by a write that was on its way', async () => {
+    for (const end of [
+      (id: string) => library.adapters('Grant').destroy(id),
+      (id: string) => library.adapters('AccessToken').revokeByGrantId(id),
+      (id: string) => revokeGrant(library.records, id),
+    ]) {
+      const { grantId, write } = await grant()
+      await end(grantId)
+      await write()
+      expect(await find('Grant', grantId)).toBeUndefined()
+    }
+  })
+
+  test('AC5: stays gone, whatever a refresh writes at the same time', async () => {
+    for (let round = 0; round < 50; round++) {
+      const { grantId, write } = await grant()
+      const token = fresh()
+      await Promise.all([
+        write(),
+        upsert('RefreshToken', token, { grantId }),
+        revokeGrants(library.records, 'usr_ada', 'web'),
+        upsert('AccessToken', fresh(), { grantId }),
+        write(),
+      ])
+      expect(await find('Grant', grantId)).toBeUndefined()
+    }
+  })
+
+  test('RV4: revoking one access token spares its grant and the other tokens', async () => {
+    const { grantId, isAlive } = await grant()
+    const token = fresh()
+    await upsert('AccessToken', token, { grantId })
+    await library.request({ sparesGrant: true }).run(async () => {
+      await library.adapters('AccessToken').destroy(token)
+      await Promise.all(TOKENS.map(model => library.adapters(model).revokeByGrantId(grantId)))
+    })
+    expect(await find('AccessToken', token)).toBeUndefined()
+    expect(await isAlive()).toBe(true)
+  })
+
+  test('RV3: two grants revoked in one request are both gone', async () => {
+    const both = [await grant(), await grant()]
+    await library.request().run(async () => {
+      for (const { grantId } of both) {
+        await Promise.all(TOKENS.map(model => library.adapters(model).revokeByGrantId(grantId)))
+      }
+    })
+    for (const { isAlive } of both) expect(await isAlive()).toBe(false)
+  })
+})
+
+describe('a withdrawal', () => {
+  test('AC4: ends all grants of the account to that client, and no others', async () => {
+    const ended = [await grant(), await grant(), await grant({ scope: 'openid offline_access' })]
+    const kept = [await grant({ client: 'spa' }), await grant({ account: 'usr_grace' })]
+    await revokeGrants(library.records, 'usr_ada', 'web')
+    for (const { isAlive } of ended) expect(await isAlive()).toBe(false)
+    for (const { isAlive } of kept) expect(await isAlive()).toBe(true)
+  })
+
+  test('SE6: without a client, all of the account', async () => {
+    const ended = [await grant(), await grant({ client: 'spa' })]
+    const kept = await grant({ account: 'usr_grace' })
+    await revokeGrants(library.records, 'usr_ada')
+    for (const { isAlive } of ended) expect(await isAlive()).toBe(false)
+    expect(await kept.isAlive()).toBe(true)
+  })
+})
+
+describe('the end of a session', () => {
+  async function signedIn(account = 'usr_ada') {
+    const first = firstVisit(library)
+    signIn(first.session, account, 1_700_000_000)
+    await first.save()
+    const found = await visit(library, first.session.jti)
+    if (!found) throw new Error('the session is gone')
+    return found
+  }
+
+  test('LO3: ends the grants made in it, except those with offline access', async () => {
+    const [leaving, other] = [await signedIn(), await signedIn()]
+    const { request } = leaving
+    const online = await grant({ request })
+    const refused = await grant({ request, scope: 'offline_access', rejected: 'offline_access' })
+    const offline = await grant({ request, scope: 'openid offline_access' })
+    const lookalike = await grant({ request, scope: 'openid offline_access_logs' })
+    const elsewhere = await grant({ request: other.request })
+    await leaving.destroy()
+    expect(await online.isAlive()).toBe(false)
+    expect(await refused.isAlive()).toBe(false)
+    expect(await lookalike.isAlive()).toBe(false)
+    expect(await offline.isAlive()).toBe(true)
+    expect(await elsewhere.isAlive()).toBe(true)
+  })
+
+  test('LO3: a request in flight cannot leave a grant behind', async () => {
+    for (let round = 0; round < 10; round++) {
+      const slow = await signedIn()
+      const leaving = await visit(library, slow.session.jti)
+      await leaving?.destroy()
+      const late = await grant({ request: slow.request })
+      slow.session.authorizations = { web: { grantId: late.grantId } }
+      await slow.save()
+      expect(await late.isAlive()).toBe(false)
+    }
+  })
+
+  test('LO3: nor when both happen at once', async () => {
+    for (let round = 0; round < 10; round++) {
+      const slow = await signedIn()
+      const leaving = await visit(library, slow.session.jti)
+      const [late] = await Promise.all([
+        grant({ request: slow.request }).then(async made => {
+          await slow.save()
+          return made
+        }),
+        leaving?.destroy(),
+      ])
+      expect(await find('Grant', late.grantId)).toBeUndefined()
+    }
+  })
+
+  test('LO3: everywhere ends all sessions of the account, and nobody else’s', async () => {
+    const ada = [await signedIn(), await signedIn()]
+    const grace = await signedIn('usr_grace')
+    const online = await grant({ request: ada[1]?.request })
+    const offline = await grant({ request: ada[1]?.request, scope: 'openid offline_access' })
+    await createSessions(library.records).endAll('usr_ada')
+    for (const { session } of ada) expect(await visit(library, session.jti)).toBeUndefined()
+    expect(await visit(library, grace.session.jti)).toBeDefined()
+    expect(await online.isAlive()).toBe(false)
+    expect(await offline.isAlive()).toBe(true)
+  })
+
+  test('LO3: a session is ended when its id was replaced just before', async () => {
+    const { session } = await signedIn()
+    const leaving = await visit(library, session.jti)
+    const other = await visit(library, session.jti)
+    if (!leaving || !other) throw new Error('the session is gone')
+    Object.assign(other.session, { oldId: session.jti, jti: fresh() })
+    await other.save()
+    await leaving.destroy()
+    expect(await visit(library, other.session.jti)).toBeUndefined()
+  })
+})

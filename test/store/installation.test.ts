@@ -1,0 +1,67 @@
+// Opening a store with the secrets of its installation.
+
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, expect, test } from 'vitest'
+import { openInstallation } from '../../src/store/open.ts'
+import { fresh } from './store-suite.ts'
+
+const root = mkdtempSync(join(tmpdir(), 'usher-open-'))
+afterAll(() => rmSync(root, { recursive: true, force: true }))
+const newFolder = () => join(root, fresh())
+const storeIn = (folder: string) => `sqlite:${join(folder, 'usher.db')}`
+
+test('a secret is made beside the store, for its owner alone, and found again', async () => {
+  const folder = newFolder()
+  const first = await openInstallation(storeIn(folder), [])
+  await first.records.save('Account', 'ada', { name: 'Ada' })
+  await first.store.close()
+  expect(statSync(join(folder, 'usher.secret')).mode & 0o777).toBe(0o600)
+  expect(first.secrets.map(secret => secret.length)).toEqual([32])
+
+  const second = await openInstallation(storeIn(folder), [])
+  expect((await second.records.read('Account', 'ada')).value).toEqual({ name: 'Ada' })
+  await second.store.close()
+})
+
+test('a secret that was given is the one that counts, and none is made', async () => {
+  const folder = newFolder()
+  const { store, secrets } = await openInstallation(storeIn(folder), [Buffer.alloc(32, 1)])
+  await store.close()
+  expect(secrets).toEqual([Buffer.alloc(32, 1)])
+  expect(() => readFileSync(join(folder, 'usher.secret'))).toThrow(/ENOENT/)
+})
+
+test('the wrong secret opens nothing, says which setting to look at, and harms nothing', async () => {
+  const folder = newFolder()
+  const right = await openInstallation(storeIn(folder), [Buffer.alloc(32, 1)])
+  await right.records.save('Account', 'ada', { name: 'Ada' })
+  await right.store.close()
+
+  const wrong = openInstallation(storeIn(folder), [Buffer.alloc(32, 2)])
+  await expect(wrong).rejects.toThrow(/sealed with another secret.*USHER_SECRET/)
+
+  const again = await openInstallation(storeIn(folder), [Buffer.alloc(32, 1)])
+  expect((await again.records.read('Account', 'ada')).value).toEqual({ name: 'Ada' })
+  await again.store.close()
+})
+
+// What a start finds that is a moment behind another one, or comes after a crash or a full disk.
+test.each(['', 'c2hvcnQ'])(
+  'a secret file that holds %j is not taken for a secret',
+  async content => {
+    const folder = newFolder()
+    mkdirSync(folder)
+    writeFileSync(join(folder, 'usher.secret'), content)
+    await expect(openInstallation(storeIn(folder), [])).rejects.toThrow(/usher\.secret/)
+  },
+)
+
+test('a file that is no store is refused', async () => {
+  const folder = newFolder()
+  mkdirSync(folder)
+  writeFileSync(join(folder, 'usher.db'), 'Dear diary, '.repeat(1000))
+  await expect(openInstallation(storeIn(folder), [Buffer.alloc(32, 1)])).rejects.toThrow()
+  expect(readFileSync(join(folder, 'usher.db'), 'utf8')).toContain('Dear diary')
+})

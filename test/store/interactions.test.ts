@@ -1,0 +1,89 @@
+// A detour through our pages is answered once and resumed once.
+
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { Adapter } from '../../src/store/adapter.ts'
+import { AlreadyUsed, createLibrary, type Library } from './protocol.ts'
+import { fresh } from './store-suite.ts'
+
+let library: Library
+let interactions: Adapter
+beforeAll(async () => {
+  library = await createLibrary()
+  interactions = library.adapters('Interaction')
+})
+afterAll(() => library.close())
+
+const ADA = { login: { accountId: 'usr_ada', amr: ['pwd'] } }
+const GRACE = { login: { accountId: 'usr_grace', amr: ['pwd'] } }
+
+/** Saves an interaction as the authorization endpoint does; answers what to save it with again. */
+async function begin() {
+  const jti = fresh()
+  const save = (change: object = {}) => interactions.upsert(jti, { jti, prompt: {}, ...change }, 60)
+  await save()
+  return { jti, save, find: () => interactions.find(jti) }
+}
+
+describe('the answer', () => {
+  test('§3.1: is given once; the same again, a double click, does no harm', async () => {
+    const { save, find } = await begin()
+    await save({ result: ADA })
+    await save({ result: structuredClone(ADA) })
+    expect(await find()).toMatchObject({ result: ADA })
+  })
+
+  test('§3.1: a different one is refused, and changes nothing', async () => {
+    const { save, find } = await begin()
+    await save({ result: ADA })
+    for (const result of [GRACE, { error: 'access_denied' }, undefined]) {
+      await expect(save({ result })).rejects.toBeInstanceOf(AlreadyUsed)
+    }
+    expect(await find()).toMatchObject({ result: ADA })
+  })
+
+  test('§3.1: of different ones at once the first decides', async () => {
+    for (let round = 0; round < 20; round++) {
+      const { save, find } = await begin()
+      const answers = Array.from({ length: 8 }, (_, n) => ({ login: { accountId: `usr_${n}` } }))
+      const saved = await Promise.allSettled(answers.map(result => save({ result })))
+      const winners = answers.filter((_, i) => saved[i]?.status === 'fulfilled')
+      expect(winners).toHaveLength(1)
+      expect(await find()).toMatchObject({ result: winners[0] })
+    }
+  })
+
+  test('is the same when a member of it is undefined, which no store keeps', async () => {
+    const { save } = await begin()
+    const result = { error: 'access_denied', error_description: undefined }
+    await save({ result })
+    await expect(save({ result })).resolves.toBeUndefined()
+  })
+})
+
+describe('the end', () => {
+  test('§3.1: of 50 that resume it one removes it, and the others are told', async () => {
+    for (let round = 0; round < 20; round++) {
+      const { jti, find } = await begin()
+      const ends = await Promise.allSettled(
+        Array.from({ length: 50 }, () => interactions.destroy(jti)),
+      )
+      const losers = ends.filter(end => end.status === 'rejected')
+      expect(losers).toHaveLength(49)
+      for (const { reason } of losers) expect(reason).toMatchObject({ model: 'Interaction' })
+      expect(await find()).toBeUndefined()
+    }
+  })
+
+  test('§3.1: nothing is written after it, not even what was asked before', async () => {
+    const { jti, save, find } = await begin()
+    await interactions.destroy(jti)
+    for (const change of [{}, { result: ADA }]) {
+      await expect(save(change)).rejects.toBeInstanceOf(AlreadyUsed)
+    }
+    expect(await find()).toBeUndefined()
+  })
+
+  test('an interaction that never was cannot be ended', async () => {
+    await expect(interactions.destroy(fresh())).rejects.toBeInstanceOf(AlreadyUsed)
+  })
+})

@@ -1,0 +1,113 @@
+// The adapter with the library's side of its seam (Protocol) played by hand: requests that begin,
+// read, and write when a test says so.
+
+import { AsyncLocalStorage } from 'node:async_hooks'
+import {
+  type Adapter,
+  createAdapter,
+  type LiveSession,
+  type Protocol,
+} from '../../src/store/adapter.ts'
+import { openRecords, type Records } from '../../src/store/records.ts'
+import type { SessionRecord } from '../../src/store/sessions.ts'
+import { SqliteStore } from '../../src/store/sqlite.ts'
+
+export class AlreadyUsed extends Error {
+  model: string
+  constructor(model: string) {
+    super(`${model} already used`)
+    this.model = model
+  }
+}
+
+export interface Request {
+  /** Runs as a part of this request. */
+  run<T>(part: () => Promise<T>): Promise<T>
+  /** What the library holds as the session of the request. */
+  session?: LiveSession
+}
+
+export interface Library {
+  records: Records
+  adapters: (model: string) => Adapter
+  request(options?: { sparesGrant?: boolean }): Request
+  close(): Promise<void>
+}
+
+export const RETENTION = 600
+
+export async function createLibrary(): Promise<Library> {
+  const store = new SqliteStore(':memory:')
+  const records = await openRecords(store, [Buffer.alloc(32, 1)])
+  const current = new AsyncLocalStorage<NonNullable<ReturnType<Protocol['request']>>>()
+  const protocol: Protocol = {
+    request: () => current.getStore(),
+    alreadyUsed: model => new AlreadyUsed(model),
+    pushedRequestRetention: RETENTION,
+  }
+  return {
+    records,
+    adapters: createAdapter(records, protocol),
+    request({ sparesGrant = false } = {}) {
+      const request: Request = {
+        run: part => current.run({ key: request, session: request.session, sparesGrant }, part),
+      }
+      return request
+    },
+    close: () => store.close(),
+  }
+}
+
+export type Session = SessionRecord & { oldId?: string }
+
+/** A request with a session, read and not yet written. */
+export interface Visit {
+  request: Request
+  session: Session
+  /** What the library does at the end of every request. */
+  save(): Promise<void>
+  /** What the library does when somebody signs out. */
+  destroy(): Promise<void>
+}
+
+const TTL = 3600
+
+/** Someone comes with the session id in their cookie; undefined when that leads nowhere. */
+export async function visit(library: Library, id: string): Promise<Visit | undefined> {
+  const request = library.request()
+  const found = await request.run(() => library.adapters('Session').find(id))
+  return found && visitWith(library, request, found as Session)
+}
+
+/** Someone comes for the first time. */
+export function firstVisit(library: Library, session: Partial<Session> = {}): Visit {
+  const jti = crypto.randomUUID()
+  const uid = crypto.randomUUID()
+  return visitWith(library, library.request(), { jti, uid, exp: 4_000_000_000, ...session })
+}
+
+function visitWith({ adapters }: Library, request: Request, session: Session): Visit {
+  request.session = session
+  return {
+    request,
+    session,
+    save: () =>
+      request.run(async () => {
+        const { oldId, ...payload } = session
+        if (oldId) await adapters('Session').destroy(oldId)
+        await adapters('Session').upsert(session.jti, payload, TTL)
+      }),
+    destroy: () => request.run(() => adapters('Session').destroy(session.jti)),
+  }
+}
+
+/** `Session.prototype.resetIdentifier` of the library. */
+export function resetIdentifier(session: Session): void {
+  session.oldId = session.jti
+  session.jti = crypto.randomUUID()
+}
+
+/** `Session.prototype.loginAccount` of the library. */
+export function signIn(session: Session, accountId: string, loginTs: number): void {
+  Object.assign(session, { accountId, loginTs })
+}

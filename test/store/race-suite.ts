@@ -1,0 +1,92 @@
+// Of any number of callers that want the same thing at once, exactly one has it: over every handle
+// (connection, process, node) that the same store is open through.
+
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { Store } from '../../src/store/store.ts'
+import { bytes, fresh, now } from './store-suite.ts'
+
+const CALLERS = [2, 8, 50]
+const ROUNDS = 20
+
+/** `open` answers one or more handles of one store; they are closed at the end. */
+export function raceSuite(name: string, open: () => Promise<Store[]>): void {
+  describe(name, () => {
+    let handles: Store[]
+    beforeAll(async () => {
+      handles = await open()
+    })
+    afterAll(() => Promise.all(handles.map(store => store.close())))
+
+    /** What each of `n` callers was answered, spread over the handles. */
+    const atOnce = <T>(n: number, ask: (store: Store, i: number) => Promise<T>) =>
+      Promise.all(Array.from({ length: n }, (_, i) => ask(handles[i % handles.length] as Store, i)))
+    const first = () => handles[0] as Store
+    const winners = (answers: unknown[]) => answers.filter(Boolean).length
+
+    describe.each(CALLERS)('of %i callers', n => {
+      test('one consumes', async () => {
+        for (let round = 0; round < ROUNDS; round++) {
+          const key = fresh()
+          await first().put(key, bytes('once'), { expires: now() + 60 })
+          expect(winners(await atOnce(n, store => store.consume(key, now())))).toBe(1)
+        }
+      })
+
+      test('one removes, and has what stood there', async () => {
+        for (let round = 0; round < ROUNDS; round++) {
+          const key = fresh()
+          await first().put(key, bytes('mine'), {})
+          const answers = await atOnce(n, store => store.remove(key, now() + 60))
+          const removed = answers.filter(entry => entry !== undefined)
+          expect(removed).toHaveLength(1)
+          expect(Buffer.from(removed[0]?.value ?? []).toString()).toBe('mine')
+        }
+      })
+
+      test('one writes where nothing stands, and its value stays', async () => {
+        for (let round = 0; round < ROUNDS; round++) {
+          const key = fresh()
+          const answers = await atOnce(n, (store, i) =>
+            store.put(key, bytes(`${i}`), { version: 0 }),
+          )
+          expect(winners(answers)).toBe(1)
+          const entry = await first().get(key)
+          expect(entry?.version).toBe(1)
+          expect(Buffer.from(entry?.value ?? []).toString()).toBe(`${answers.indexOf(true)}`)
+        }
+      })
+
+      test('one writes over the version that all have read', async () => {
+        const key = fresh()
+        await first().put(key, bytes('base'), {})
+        for (let version = 1; version <= ROUNDS; version++) {
+          const answers = await atOnce(n, (store, i) => store.put(key, bytes(`${i}`), { version }))
+          expect(winners(answers)).toBe(1)
+          const entry = await first().get(key)
+          expect(entry?.version).toBe(version + 1)
+          expect(Buffer.from(entry?.value ?? []).toString()).toBe(`${answers.indexOf(true)}`)
+        }
+      })
+    })
+
+    test('plain writes at once are all taken, one version each', async () => {
+      const key = fresh()
+      expect(winners(await atOnce(50, (store, i) => store.put(key, bytes(`${i}`), {})))).toBe(50)
+      expect((await first().get(key))?.version).toBe(50)
+    })
+
+    test('whatever a removal races with, nothing stands there afterwards', async () => {
+      for (let round = 0; round < ROUNDS; round++) {
+        const [key, index] = [fresh(), fresh()]
+        await first().put(key, bytes('alive'), { indexes: [index] })
+        await atOnce(10, async (store, i): Promise<unknown> => {
+          if (i === 5) return store.remove(key, now() + 60)
+          if (i % 2) return store.consume(key, now())
+          return store.put(key, bytes('late'), { indexes: [index] })
+        })
+        expect((await first().get(key))?.value).toBeUndefined()
+        expect(await first().list(index)).toEqual([])
+      }
+    })
+  })
+}

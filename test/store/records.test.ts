@@ -1,0 +1,129 @@
+// JSON records over the store: agreed names, clamped lifetimes, changes that are not lost.
+
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import { afterAll, afterEach, describe, expect, test } from 'vitest'
+import { openRecords, type Records } from '../../src/store/records.ts'
+import { SqliteStore } from '../../src/store/sqlite.ts'
+import { StoreUnavailable } from '../../src/store/store.ts'
+import { fresh, now } from './store-suite.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'usher-records-'))
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+
+const opened: { close(): unknown }[] = []
+afterEach(async () => {
+  for (const handle of opened.splice(0)) await handle.close()
+})
+
+const newFile = () => join(folder, `${fresh()}.db`)
+function open(file: string): Promise<Records> {
+  const store = new SqliteStore(file)
+  opened.push(store)
+  return openRecords(store, [Buffer.alloc(32, 1)])
+}
+
+/** When the one record of a file expires, as it is kept. */
+function expiryIn(file: string) {
+  const db = new DatabaseSync(file)
+  opened.push(db)
+  const row = db.prepare("SELECT expires FROM records WHERE key <> 'naming-key'").get()
+  return row?.expires
+}
+
+test('two that open an empty store at once agree on its names', async () => {
+  for (let round = 0; round < 5; round++) {
+    const file = newFile()
+    const all = await Promise.all([file, file, file, file].map(each => open(each)))
+    await Promise.all(all.map((records, i) => records.save('Kind', `${i}`, { i })))
+    for (const records of all) {
+      for (const i of all.keys()) {
+        expect((await records.read('Kind', `${i}`)).value).toEqual({ i })
+      }
+    }
+  }
+})
+
+const DAY = 24 * 3600
+test.each([
+  [60, 60],
+  [0.2, 1],
+  [1.5, 2],
+  [0, 1],
+  [-5, 1],
+  [Number.NaN, 1],
+  [1e300, 400 * DAY],
+  [Number.POSITIVE_INFINITY, 400 * DAY],
+  [Number.NEGATIVE_INFINITY, 1],
+])('a lifetime of %d is kept for %d seconds and a little more', async (ttl, kept) => {
+  const file = newFile()
+  const records = await open(file)
+  const before = now()
+  await records.save('Kind', 'id', {}, { ttl })
+  const expires = expiryIn(file)
+  const lifetime = Number(expires) - before
+  expect(lifetime).toBeGreaterThanOrEqual(kept)
+  expect(lifetime).toBeLessThanOrEqual(kept + 62)
+  expect(Number.isInteger(expires)).toBe(true)
+})
+
+test('without a lifetime a record is kept until it is removed', async () => {
+  const file = newFile()
+  await (await open(file)).save('Kind', 'id', {}, { ttl: undefined })
+  expect(expiryIn(file)).toBeNull()
+})
+
+describe('update', () => {
+  const increment = (records: Records) =>
+    records.update<{ n: number }>('Counter', 'x', ({ value }) => ({ n: (value?.n ?? 0) + 1 }))
+
+  test('of 50 at once none is lost', async () => {
+    const file = newFile()
+    const handles = [await open(file), await open(file)]
+    const answers = await Promise.all(
+      Array.from({ length: 50 }, (_, i) => increment(handles[i % 2] as Records)),
+    )
+    expect(answers.every(Boolean)).toBe(true)
+    expect((await handles[0]?.read('Counter', 'x'))?.value).toEqual({ n: 50 })
+  })
+
+  test('that wants nothing written writes nothing', async () => {
+    const records = await open(newFile())
+    await records.save('Counter', 'x', { n: 1 })
+    expect(await records.update('Counter', 'x', () => undefined)).toBe(false)
+    expect(await records.read('Counter', 'x')).toMatchObject({ value: { n: 1 }, version: 1 })
+  })
+
+  test('gives up rather than lose, when it is overtaken every time', async () => {
+    const records = await open(newFile())
+    await records.save('Counter', 'x', { n: 1 })
+    const overtaken = records.update('Counter', 'x', () => {
+      void records.save('Counter', 'x', { n: 2 })
+      return { n: 3 }
+    })
+    await expect(overtaken).rejects.toBeInstanceOf(StoreUnavailable)
+    expect((await records.read('Counter', 'x')).value).toEqual({ n: 2 })
+  })
+})
+
+test('clear removes all that list finds, and list what it does not', async () => {
+  const records = await open(newFile())
+  const indexes: [string, string][] = [['of', 'ada']]
+  for (const id of ['a', 'b', 'c']) await records.save('Kind', id, { id }, { indexes })
+  await records.save('Kind', 'd', { id: 'd' }, { indexes: [['of', 'grace']] })
+  expect(await records.list('of', 'ada')).toHaveLength(3)
+  await records.clear('of', 'ada')
+  expect(await records.list('of', 'ada')).toEqual([])
+  expect((await records.read('Kind', 'b')).value).toBeUndefined()
+  expect(await records.list('of', 'grace')).toEqual([{ id: 'd' }])
+})
+
+test('of two that remove one record, one has it', async () => {
+  const records = await open(newFile())
+  await records.save('Kind', 'id', { once: true })
+  const removed = await Promise.all([records.remove('Kind', 'id'), records.remove('Kind', 'id')])
+  expect(removed.filter(Boolean)).toEqual([{ once: true }])
+  expect(await records.save('Kind', 'id', {})).toBe(false)
+})

@@ -1,0 +1,176 @@
+// What is at rest: names hashed, contents sealed, and nothing opened that was not sealed here.
+
+import { createHash } from 'node:crypto'
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import { afterAll, afterEach, describe, expect, test } from 'vitest'
+import { openRecords } from '../../src/store/records.ts'
+import { SqliteStore } from '../../src/store/sqlite.ts'
+import { fresh } from './store-suite.ts'
+
+const OLD = Buffer.alloc(32, 1)
+const NEW = Buffer.alloc(32, 2)
+const folder = mkdtempSync(join(tmpdir(), 'usher-records-'))
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+
+const opened: { close(): unknown }[] = []
+afterEach(async () => {
+  for (const handle of opened.splice(0)) await handle.close()
+})
+
+function storeOf(file: string): SqliteStore {
+  const store = new SqliteStore(file)
+  opened.push(store)
+  return store
+}
+const newFile = () => join(folder, `${fresh()}.db`)
+const open = (file: string, secrets = [OLD]) => openRecords(storeOf(file), secrets)
+
+/** The rows as they lie in the file, without the naming key. */
+interface Row {
+  key: string
+  value: Uint8Array
+}
+function raw(file: string) {
+  const db = new DatabaseSync(file)
+  opened.push(db)
+  return {
+    rows: () =>
+      db
+        .prepare("SELECT key, value FROM records WHERE key <> 'naming-key'")
+        .all()
+        .map(
+          ({ key, value }): Row => ({
+            key: String(key),
+            value: value instanceof Uint8Array ? value : new Uint8Array(),
+          }),
+        ),
+    write: (key: string, value: Uint8Array) =>
+      db.prepare('UPDATE records SET value = ? WHERE key = ?').run(value, key),
+  }
+}
+
+describe('at rest', () => {
+  test('SE5: no id, name or content can be read in the files', async () => {
+    const own = mkdtempSync(join(folder, 'dump-'))
+    const store = new SqliteStore(join(own, 'usher.db'))
+    const records = await openRecords(store, [OLD])
+    const id = 'the-refresh-token-of-ada'
+    await records.save(
+      'RefreshToken',
+      id,
+      { jti: id, email: 'ada@example.org' },
+      {
+        indexes: [['tokens of grant', 'grant-of-ada']],
+      },
+    )
+    await records.consume('RefreshToken', id)
+    const secrets = [
+      id,
+      'ada@example.org',
+      'RefreshToken',
+      'tokens of grant',
+      'grant-of-ada',
+      OLD.toString('latin1'),
+      OLD.toString('base64url'),
+    ]
+    // Neither as they are nor under a hash that anyone can compute.
+    const forms = secrets.flatMap(secret => {
+      const hash = createHash('sha256').update(secret).digest()
+      return [secret, hash.toString('latin1'), hash.toString('hex'), hash.toString('base64url')]
+    })
+    const found = () => {
+      const files = readdirSync(own)
+      expect(files).toContain('usher.db')
+      const dump = files.map(file => readFileSync(join(own, file), 'latin1')).join('\n')
+      return forms.filter(form => dump.includes(form))
+    }
+    expect(found()).toEqual([])
+    await store.close()
+    expect(found()).toEqual([])
+  })
+
+  test('the same content never looks the same', async () => {
+    const file = newFile()
+    const records = await open(file)
+    for (const id of ['a', 'b']) await records.save('Kind', id, { same: true })
+    const [a, b] = raw(file).rows()
+    expect(a?.value).not.toEqual(b?.value)
+  })
+
+  test('one id under two kinds is two records', async () => {
+    const records = await open(newFile())
+    await records.save('AccessToken', 'x', { kind: 'access' })
+    await records.save('RefreshToken', 'x', { kind: 'refresh' })
+    expect((await records.read('AccessToken', 'x')).value).toEqual({ kind: 'access' })
+    expect((await records.read('RefreshToken', 'x')).value).toEqual({ kind: 'refresh' })
+  })
+
+  test('a value that was moved under another key does not open', async () => {
+    const file = newFile()
+    const records = await open(file)
+    await records.save('Account', 'ada', { admin: true }, { indexes: [['all', 'x']] })
+    await records.save('Account', 'grace', { admin: false }, { indexes: [['all', 'x']] })
+    const [one, two] = raw(file).rows()
+    if (!one || !two) throw new Error('two records were saved')
+    raw(file).write(one.key, two.value)
+    raw(file).write(two.key, one.value)
+    await expect(records.read('Account', 'ada')).rejects.toThrow()
+    await expect(records.read('Account', 'grace')).rejects.toThrow()
+    await expect(records.list('all', 'x')).rejects.toThrow()
+  })
+
+  test('a value that was tampered with does not open, whatever byte it was', async () => {
+    const file = newFile()
+    const records = await open(file)
+    await records.save('Account', 'ada', { admin: false })
+    const [row] = raw(file).rows()
+    if (!row) throw new Error('a record was saved')
+    const write = raw(file).write
+    for (let i = 0; i < row.value.length; i++) {
+      const forged = Uint8Array.from(row.value)
+      forged[i] = (forged[i] ?? 0) ^ 1
+      write(row.key, forged)
+      await expect(records.read('Account', 'ada'), `byte ${i}`).rejects.toThrow()
+    }
+    for (const length of [0, 4, 16, 20, row.value.length - 1]) {
+      write(row.key, row.value.subarray(0, length))
+      await expect(records.read('Account', 'ada'), `${length} bytes`).rejects.toThrow()
+    }
+    write(row.key, row.value)
+    expect((await records.read('Account', 'ada')).value).toEqual({ admin: false })
+  })
+})
+
+describe('a change of the secret', () => {
+  test('the new one seals, both open, and then the old one can go', async () => {
+    const file = newFile()
+    await (await open(file, [OLD])).save('Account', 'ada', { since: 'before' })
+
+    const both = await open(file, [NEW, OLD])
+    expect((await both.read('Account', 'ada')).value).toEqual({ since: 'before' })
+    await both.save('Account', 'grace', { since: 'after' })
+    await both.update('Account', 'ada', () => ({ since: 'sealed again' }))
+
+    const after = await open(file, [NEW])
+    expect((await after.read('Account', 'ada')).value).toEqual({ since: 'sealed again' })
+    expect((await after.read('Account', 'grace')).value).toEqual({ since: 'after' })
+    await expect(open(file, [OLD])).rejects.toThrow(/USHER_SECRET/)
+  })
+
+  test('what only the old one opens is refused when that is gone, not taken for missing', async () => {
+    const file = newFile()
+    await (await open(file, [OLD])).save('Account', 'ada', {})
+    await open(file, [NEW, OLD])
+    await expect((await open(file, [NEW])).read('Account', 'ada')).rejects.toThrow(/USHER_SECRET/)
+  })
+
+  test('the order decides which seals: a second that is not yet used changes nothing', async () => {
+    const file = newFile()
+    await open(file, [OLD])
+    await (await open(file, [OLD, NEW])).save('Account', 'ada', { since: 'now' })
+    expect((await (await open(file, [OLD])).read('Account', 'ada')).value).toEqual({ since: 'now' })
+  })
+})

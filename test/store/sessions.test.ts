@@ -1,0 +1,225 @@
+// Sessions under parallel requests: nothing lost, nothing brought back, nothing led to by an old id.
+
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import {
+  createLibrary,
+  firstVisit,
+  type Library,
+  resetIdentifier,
+  signIn,
+  visit,
+} from './protocol.ts'
+
+let library: Library
+beforeEach(async () => {
+  library = await createLibrary()
+})
+afterEach(async () => {
+  vi.useRealTimers()
+  await library.close()
+})
+
+/** Ada's session, with the id in her cookie. */
+async function signedIn(): Promise<string> {
+  const { session, save } = firstVisit(library)
+  signIn(session, 'usr_ada', 1_700_000_000)
+  await save()
+  return session.jti
+}
+
+async function visitOf(id: string) {
+  const found = await visit(library, id)
+  if (!found) throw new Error('the session is gone')
+  return found
+}
+
+/** A request that changes the id, as every resume does; answers the new one. */
+async function replace(id: string): Promise<string> {
+  const { session, save } = await visitOf(id)
+  resetIdentifier(session)
+  await save()
+  return session.jti
+}
+
+async function signInAgain(id: string): Promise<string> {
+  const { session, save } = await visitOf(id)
+  signIn(session, 'usr_ada', (session.loginTs ?? 1_700_000_000) + 500)
+  resetIdentifier(session)
+  await save()
+  return session.jti
+}
+
+const later = (seconds: number) => {
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + seconds * 1000 })
+}
+
+describe('requests at once in one session', () => {
+  test('SE8: two that authorise different clients both keep what they did', async () => {
+    for (let round = 0; round < 30; round++) {
+      const id = await signedIn()
+      const visits = await Promise.all([visitOf(id), visitOf(id)])
+      for (const [n, { session }] of visits.entries()) {
+        session.authorizations = { ...session.authorizations, [`client${n}`]: { sid: `sid${n}` } }
+      }
+      await Promise.all(visits.map(({ save }) => save()))
+      expect((await visitOf(id)).session.authorizations).toEqual({
+        client0: { sid: 'sid0' },
+        client1: { sid: 'sid1' },
+      })
+    }
+  })
+
+  test('SE8: fifty, too', async () => {
+    const id = await signedIn()
+    const visits = await Promise.all(Array.from({ length: 50 }, () => visitOf(id)))
+    for (const [n, { session }] of visits.entries()) {
+      session.authorizations = { ...session.authorizations, [`client${n}`]: { sid: `sid${n}` } }
+    }
+    await Promise.all(visits.map(({ save }) => save()))
+    const { authorizations = {} } = (await visitOf(id)).session
+    expect(Object.keys(authorizations)).toHaveLength(50)
+  })
+
+  test('SE8: one that changed nothing takes nothing back', async () => {
+    const id = await signedIn()
+    const [slow, quick] = [await visitOf(id), await visitOf(id)]
+    quick.session.state = { secret: 'of the sign-out form' }
+    quick.session.authorizations = { web: { grantId: 'g1', sid: 's1' } }
+    await quick.save()
+    await slow.save()
+    expect((await visitOf(id)).session).toMatchObject({
+      state: { secret: 'of the sign-out form' },
+      authorizations: { web: { grantId: 'g1', sid: 's1' } },
+    })
+  })
+
+  test('SE8: one removes a client, another adds one: both happen', async () => {
+    const id = await signedIn()
+    const before = await visitOf(id)
+    before.session.authorizations = { web: { grantId: 'g1' }, spa: { grantId: 'g2' } }
+    before.session.state = { secret: 'x' }
+    await before.save()
+
+    const [removing, adding] = [await visitOf(id), await visitOf(id)]
+    removing.session.authorizations = { spa: { grantId: 'g2' } }
+    delete removing.session.state
+    adding.session.authorizations = { ...adding.session.authorizations, native: { grantId: 'g3' } }
+    await removing.save()
+    await adding.save()
+    const { session } = await visitOf(id)
+    expect(session.authorizations).toEqual({ spa: { grantId: 'g2' }, native: { grantId: 'g3' } })
+    expect(session).not.toHaveProperty('state')
+  })
+})
+
+describe('a replaced id', () => {
+  test('SE8: leads to the session for a while, for tabs that were on their way', async () => {
+    const id = await signedIn()
+    const [one, two] = [await visitOf(id), await visitOf(id)]
+    resetIdentifier(one.session)
+    resetIdentifier(two.session)
+    await Promise.all([one.save(), two.save()])
+    const { uid } = one.session
+    for (const each of [id, one.session.jti, two.session.jti]) {
+      expect((await visit(library, each))?.session).toMatchObject({ uid, accountId: 'usr_ada' })
+    }
+    later(180)
+    expect(await visit(library, id)).toBeUndefined()
+    expect(await visit(library, one.session.jti)).toBeDefined()
+    expect(await visit(library, two.session.jti)).toBeDefined()
+  })
+
+  test('SE3: leads nowhere when it was replaced because somebody signed in', async () => {
+    const planted = firstVisit(library)
+    await planted.save()
+    const current = await signInAgain(planted.session.jti)
+    expect(await visit(library, planted.session.jti)).toBeUndefined()
+    expect((await visitOf(current)).session.accountId).toBe('usr_ada')
+  })
+
+  test('SE3: leads nowhere after they signed in again', async () => {
+    const id = await signedIn()
+    await signInAgain(id)
+    expect(await visit(library, id)).toBeUndefined()
+  })
+
+  test('SE3: leads nowhere after a sign-in, even if it was replaced just before it', async () => {
+    const id = await signedIn()
+    const current = await replace(id)
+    expect(await visit(library, id)).toBeDefined()
+    await signInAgain(current)
+    expect(await visit(library, current)).toBeUndefined()
+    expect(await visit(library, id)).toBeUndefined()
+  })
+
+  test('SE3: leads nowhere after a sign-in, even if a slow request had kept it alive', async () => {
+    const id = await signedIn()
+    const slow = await visitOf(id)
+    const current = await replace(id)
+    await slow.save()
+    await signInAgain(current)
+    later(60)
+    expect(await visit(library, id)).toBeUndefined()
+  })
+
+  test('SE3: a request that came with it before the sign-in neither revives nor renews it', async () => {
+    const planted = firstVisit(library)
+    await planted.save()
+    const { jti } = planted.session
+    const [reviving, renewing] = [await visitOf(jti), await visitOf(jti)]
+    const current = await signInAgain(jti)
+    resetIdentifier(renewing.session)
+    await reviving.save()
+    await renewing.save()
+    expect(await visit(library, jti)).toBeUndefined()
+    expect(await visit(library, renewing.session.jti)).toBeUndefined()
+    expect((await visitOf(current)).session.accountId).toBe('usr_ada')
+  })
+
+  test('SE8: goes on when a slow request has put it into the cookie again', async () => {
+    const id = await signedIn()
+    const slow = await visitOf(id)
+    const current = await replace(id)
+    await slow.save()
+    later(600)
+    expect(await visit(library, id)).toBeDefined()
+    expect(await visit(library, current)).toBeDefined()
+  })
+})
+
+describe('after sign-out', () => {
+  test('LO3: the id, every copy and every older id lead nowhere', async () => {
+    const old = await signedIn()
+    const current = await replace(old)
+    const leaving = await visitOf(current)
+    await leaving.destroy()
+    expect(await visit(library, old)).toBeUndefined()
+    expect(await visit(library, current)).toBeUndefined()
+    const found = await library.adapters('Session').findByUid(leaving.session.uid)
+    expect(found).toBeUndefined()
+  })
+
+  test('LO3: a request in flight does not bring it back', async () => {
+    for (let round = 0; round < 10; round++) {
+      const id = await signedIn()
+      const [slow, leaving, resuming] = [await visitOf(id), await visitOf(id), await visitOf(id)]
+      slow.session.authorizations = { web: { sid: 'late' } }
+      resetIdentifier(resuming.session)
+      await leaving.destroy()
+      await Promise.all([slow.save(), resuming.save()])
+      for (const each of [id, slow.session.jti, resuming.session.jti]) {
+        expect(await visit(library, each)).toBeUndefined()
+      }
+    }
+  })
+
+  test('LO3: nor when both happen at once', async () => {
+    for (let round = 0; round < 10; round++) {
+      const id = await signedIn()
+      const [slow, leaving] = [await visitOf(id), await visitOf(id)]
+      slow.session.authorizations = { web: { sid: 'late' } }
+      await Promise.all([slow.save(), leaving.destroy(), slow.save()])
+      expect(await visit(library, id)).toBeUndefined()
+    }
+  })
+})

@@ -1,0 +1,205 @@
+// The embedded store: the suites every store passes, and what is SQLite's own.
+
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { DatabaseSync } from 'node:sqlite'
+import { afterAll, afterEach, describe, expect, test, vi } from 'vitest'
+import { SqliteStore } from '../../src/store/sqlite.ts'
+import { type Store, StoreUnavailable } from '../../src/store/store.ts'
+import { raceSuite } from './race-suite.ts'
+import { ACTS, race } from './racer.ts'
+import { bytes, fresh, now, storeSuite, text } from './store-suite.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'usher-sqlite-'))
+const newFile = () => join(folder, `${fresh()}.db`)
+const opened: { close(): unknown }[] = []
+/** Closed after the test, like everything it opens. */
+function track<T extends { close(): unknown }>(handle: T): T {
+  opened.push(handle)
+  return handle
+}
+const openStore = (file = newFile()) => track(new SqliteStore(file))
+const openRaw = (file: string) => track(new DatabaseSync(file))
+
+afterEach(async () => {
+  vi.useRealTimers()
+  for (const handle of opened.splice(0)) {
+    if (!(handle instanceof DatabaseSync) || handle.isOpen) await handle.close()
+  }
+})
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+
+storeSuite('in memory', async () => new SqliteStore(':memory:'))
+storeSuite('in a file', async () => new SqliteStore(newFile()))
+raceSuite('in memory', async () => [new SqliteStore(':memory:')])
+raceSuite('two handles of one file', async () => {
+  const file = newFile()
+  return [new SqliteStore(file), new SqliteStore(file)]
+})
+
+/** Everything that can be asked of a store. */
+const questions: [string, (store: Store) => Promise<unknown>][] = [
+  ['get', store => store.get('key')],
+  ['list', store => store.list('index')],
+  ['put', store => store.put('key', bytes('x'), {})],
+  ['consume', store => store.consume('key', now())],
+  ['remove', store => store.remove('key', now() + 60)],
+]
+
+test('a missing folder is made, for its owner alone', async () => {
+  const folders = join(folder, 'made', 'for', 'it')
+  await new SqliteStore(join(folders, 'usher.db')).close()
+  expect(statSync(folders).mode & 0o777).toBe(0o700)
+})
+
+describe('one file, opened twice', () => {
+  test('what one writes the other reads', async () => {
+    const file = newFile()
+    const [server, cli] = [openStore(file), openStore(file)]
+    const key = fresh()
+    await server.put(key, bytes('from the server'), { indexes: ['all'] })
+    expect(await text(cli, key)).toBe('from the server')
+    expect(await cli.remove(key, now() + 60)).toMatchObject({ version: 1 })
+    expect((await server.get(key))?.value).toBeUndefined()
+    expect(await server.list('all')).toEqual([])
+  })
+
+  test.each(Object.keys(ACTS))('AZ10: of two processes one has each record: %s', async act => {
+    const file = newFile()
+    const store = openStore(file)
+    const keys = Array.from({ length: 60 }, fresh)
+    await Promise.all(keys.map(key => store.put(key, bytes('once'), {})))
+
+    const script = join(import.meta.dirname, 'racer.ts')
+    const child = spawn(process.execPath, [script, file, act, ...keys], {
+      stdio: ['pipe', 'pipe', 'inherit'],
+    })
+    const exited = once(child, 'exit')
+    const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
+    expect((await lines.next()).value).toBe('ready')
+    child.stdin.write('go\n')
+    const mine = await race(store, act, keys)
+    const theirs: string[] = JSON.parse(String((await lines.next()).value))
+    await exited
+
+    expect([...mine, ...theirs].sort()).toEqual([...keys].sort())
+  })
+})
+
+describe('close', () => {
+  test('may be asked twice', async () => {
+    const store = new SqliteStore(newFile())
+    await Promise.all([store.close(), store.close()])
+    await expect(store.close()).resolves.toBeUndefined()
+  })
+
+  test('writes what was on its way', async () => {
+    const file = newFile()
+    const store = new SqliteStore(file)
+    const key = fresh()
+    const written = store.put(key, bytes('at the last moment'), {})
+    await store.close()
+    expect(await written).toBe(true)
+    expect(await text(openStore(file), key)).toBe('at the last moment')
+  })
+})
+
+describe('sweep', () => {
+  test('removes what has expired, and only that', async () => {
+    const file = newFile()
+    const store = openStore(file)
+    const dead = Array.from({ length: 3 }, fresh)
+    const alive = [fresh(), fresh()].sort()
+    const tombstone = fresh()
+    for (const key of dead) await store.put(key, bytes('x'), { expires: now() - 1, indexes: ['i'] })
+    for (const key of alive) await store.put(key, bytes('x'), { indexes: ['i'] })
+    await store.put(alive[0] ?? '', bytes('x'), { expires: now() + 60, indexes: ['i'] })
+    await store.put(tombstone, bytes('x'), {})
+    await store.remove(tombstone, now() + 60)
+
+    expect(await store.sweep()).toBe(3)
+    expect(await store.sweep()).toBe(0)
+    const raw = openRaw(file)
+    const count = (sql: string) => raw.prepare(sql).get()?.n
+    expect(count('SELECT count(*) n FROM records')).toBe(3)
+    expect(count('SELECT count(*) n FROM entries')).toBe(2)
+    expect((await store.list('i')).map(({ key }) => key).sort()).toEqual(alive)
+    expect(await store.put(tombstone, bytes('late'), {})).toBe(false)
+  })
+
+  test('leaves a record its indexes when it was given a longer life without naming them', async () => {
+    vi.useFakeTimers({ toFake: ['Date'] })
+    const store = openStore()
+    const key = fresh()
+    await store.put(key, bytes('one'), { expires: now() + 1, indexes: ['i'] })
+    await store.put(key, bytes('two'), { expires: now() + 60 })
+    vi.setSystemTime(Date.now() + 5000)
+    await store.sweep()
+    expect((await store.list('i')).map(({ key }) => key)).toEqual([key])
+  })
+})
+
+describe('trouble', () => {
+  test.each(questions)('a closed database is no empty one: %s', async (_, ask) => {
+    const store = new SqliteStore(newFile())
+    await store.close()
+    await expect(ask(store)).rejects.toBeInstanceOf(StoreUnavailable)
+  })
+
+  test.each(questions)('a damaged file is no empty one: %s', async (_, ask) => {
+    const file = newFile()
+    const before = new SqliteStore(file)
+    const many = Array.from({ length: 400 }, fresh)
+    await Promise.all(many.map(key => before.put(key, bytes(key), { indexes: ['index'] })))
+    await before.close()
+    const content = readFileSync(file)
+    writeFileSync(file, Buffer.concat([content.subarray(0, 4096), content.subarray(4096).fill(7)]))
+    await expect(ask(openStore(file))).rejects.toBeInstanceOf(StoreUnavailable)
+  })
+
+  test.each(questions)('a table that is gone is no empty one: %s', async (_, ask) => {
+    const file = newFile()
+    const store = openStore(file)
+    openRaw(file).exec('DROP TABLE records; DROP TABLE entries')
+    await expect(ask(store)).rejects.toBeInstanceOf(StoreUnavailable)
+  })
+
+  test('a locked file is answered within a second, and written to when it is free', async () => {
+    const file = newFile()
+    const store = openStore(file)
+    const other = openRaw(file)
+    const key = fresh()
+    await store.put(key, bytes('before'), {})
+    other.exec('BEGIN IMMEDIATE')
+
+    const begin = Date.now()
+    await expect(store.put(key, bytes('locked'), {})).rejects.toBeInstanceOf(StoreUnavailable)
+    expect(Date.now() - begin).toBeLessThan(1200)
+    expect(await text(store, key)).toBe('before')
+
+    other.exec('COMMIT')
+    expect(await store.put(key, bytes('after'), { version: 1 })).toBe(true)
+  })
+
+  test('one error for all who waited together, and nothing half done', async () => {
+    const file = newFile()
+    const store = openStore(file)
+    const other = openRaw(file)
+    other.exec('BEGIN IMMEDIATE')
+    const key = fresh()
+    const answers = await Promise.allSettled([
+      store.put(key, bytes('one'), {}),
+      store.get(key),
+      store.consume(key, now()),
+    ])
+    for (const answer of answers) {
+      expect(answer).toMatchObject({ reason: expect.any(StoreUnavailable) })
+    }
+    other.exec('ROLLBACK')
+    expect(await store.get(key)).toBeUndefined()
+  })
+})

@@ -1,0 +1,266 @@
+// What every implementation of the state contract (src/store/store.ts) does, whatever it stands on.
+
+import { randomBytes } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { Store } from '../../src/store/store.ts'
+
+export const now = () => Math.floor(Date.now() / 1000)
+export const bytes = (text: string) => new TextEncoder().encode(text)
+/** Stores may be shared between runs: no name is ever used twice. */
+export const fresh = () => randomBytes(16).toString('base64url')
+/** The text under a key, or undefined. */
+export async function text(store: Store, key: string): Promise<string | undefined> {
+  const entry = await store.get(key)
+  return entry?.value && new TextDecoder().decode(entry.value)
+}
+
+/** `open` is called once; what it answers is closed at the end. */
+export function storeSuite(name: string, open: () => Promise<Store>): void {
+  describe(name, () => {
+    let store: Store
+    beforeAll(async () => {
+      store = await open()
+    })
+    afterAll(() => store.close())
+    const names = async (index: string) => (await store.list(index)).map(({ key }) => key).sort()
+
+    describe('a record', () => {
+      test('reads back as it was written, with a version that rises by one', async () => {
+        const key = fresh()
+        expect(await store.get(key)).toBeUndefined()
+        expect(await store.put(key, bytes('one'), {})).toBe(true)
+        expect(await store.get(key)).toEqual({ key, value: expect.anything(), version: 1 })
+        expect(await store.put(key, bytes('two'), {})).toBe(true)
+        expect(await text(store, key)).toBe('two')
+        expect((await store.get(key))?.version).toBe(2)
+      })
+
+      test.each([
+        ['every byte there is', Uint8Array.from({ length: 256 }, (_, i) => i)],
+        ['no byte at all', new Uint8Array()],
+        ['zeros', new Uint8Array(3)],
+        ['what is no UTF-8', Uint8Array.of(0xff, 0xfe, 0xc3, 0x28)],
+        ['a large value', new Uint8Array(randomBytes(300_000))],
+      ])('holds %s', async (_, value) => {
+        const key = fresh()
+        await store.put(key, value, { indexes: [key] })
+        expect(Buffer.compare((await store.get(key))?.value ?? Buffer.from('none'), value)).toBe(0)
+        const [listed] = await store.list(key)
+        expect(Buffer.compare(listed?.value ?? Buffer.from('none'), value)).toBe(0)
+      })
+
+      test('is given out as a copy: nobody changes it by changing what they read', async () => {
+        const key = fresh()
+        const mine = bytes('kept')
+        await store.put(key, mine, { indexes: [key] })
+        mine.fill(0)
+        ;(await store.get(key))?.value?.fill(0)
+        for (const { value } of await store.list(key)) value?.fill(0)
+        expect(await text(store, key)).toBe('kept')
+      })
+
+      test('is written over exactly the version that was named, and no other', async () => {
+        const key = fresh()
+        expect(await store.put(key, bytes('early'), { version: 1 })).toBe(false)
+        expect(await store.put(key, bytes('first'), { version: 0 })).toBe(true)
+        expect(await store.put(key, bytes('again'), { version: 0 })).toBe(false)
+        expect(await store.put(key, bytes('ahead'), { version: 2 })).toBe(false)
+        expect(await text(store, key)).toBe('first')
+        expect(await store.put(key, bytes('second'), { version: 1 })).toBe(true)
+        expect(await text(store, key)).toBe('second')
+      })
+    })
+
+    describe('consume', () => {
+      test('succeeds once in the life of a record, and marks it with the time', async () => {
+        const key = fresh()
+        await store.put(key, bytes('once'), {})
+        expect(await store.consume(key, 1_700_000_000)).toBe(true)
+        expect(await store.consume(key, 1_700_000_001)).toBe(false)
+        const entry = await store.get(key)
+        expect(entry).toMatchObject({ consumed: 1_700_000_000, version: 2 })
+        expect(await text(store, key)).toBe('once')
+      })
+
+      test('is remembered when the record is written again', async () => {
+        const key = fresh()
+        await store.put(key, bytes('one'), {})
+        await store.consume(key, 1_700_000_000)
+        await store.put(key, bytes('two'), {})
+        await store.put(key, bytes('three'), { version: 3 })
+        expect(await store.get(key)).toMatchObject({ consumed: 1_700_000_000, version: 4 })
+        expect(await store.consume(key, now())).toBe(false)
+      })
+
+      test('is in the way of a write that had read the record before', async () => {
+        const key = fresh()
+        await store.put(key, bytes('one'), {})
+        await store.consume(key, now())
+        expect(await store.put(key, bytes('two'), { version: 1 })).toBe(false)
+      })
+
+      test('fails for what is missing, removed or expired, and makes nothing', async () => {
+        const [missing, removed, expired] = [fresh(), fresh(), fresh()]
+        await store.put(removed, bytes('x'), {})
+        await store.remove(removed, now() + 60)
+        await store.put(expired, bytes('x'), { expires: now() - 1 })
+        for (const key of [missing, removed, expired]) {
+          expect(await store.consume(key, now())).toBe(false)
+          expect(await text(store, key)).toBeUndefined()
+        }
+        expect(await store.get(missing)).toBeUndefined()
+        expect(await store.get(expired)).toBeUndefined()
+      })
+    })
+
+    describe('remove', () => {
+      test('answers what it removed, once, and leaves a tombstone', async () => {
+        const key = fresh()
+        await store.put(key, bytes('gone'), {})
+        await store.consume(key, 1_700_000_000)
+        const removed = await store.remove(key, now() + 60)
+        expect(removed).toMatchObject({ key, consumed: 1_700_000_000 })
+        expect(Buffer.from(removed?.value ?? []).toString()).toBe('gone')
+        expect(await store.remove(key, now() + 60)).toBeUndefined()
+        expect(await store.get(key)).toEqual({ key, version: 3 })
+      })
+
+      test('of what is missing answers undefined and leaves nothing', async () => {
+        const key = fresh()
+        expect(await store.remove(key, now() + 60)).toBeUndefined()
+        expect(await store.get(key)).toBeUndefined()
+        expect(await store.put(key, bytes('new'), {})).toBe(true)
+      })
+
+      test('keeps plain writes out, and those that take it for empty', async () => {
+        const key = fresh()
+        await store.put(key, bytes('one'), {})
+        await store.remove(key, now() + 60)
+        expect(await store.put(key, bytes('late'), {})).toBe(false)
+        expect(await store.put(key, bytes('late'), { version: 0 })).toBe(false)
+        expect(await store.put(key, bytes('late'), { version: 1 })).toBe(false)
+        expect(await text(store, key)).toBeUndefined()
+      })
+
+      test('lets in who has read the tombstone; the new record is unconsumed', async () => {
+        const key = fresh()
+        await store.put(key, bytes('one'), {})
+        await store.consume(key, now())
+        await store.remove(key, now() + 60)
+        const { version } = (await store.get(key)) ?? { version: 0 }
+        expect(await store.put(key, bytes('anew'), { version })).toBe(true)
+        expect(await store.get(key)).toMatchObject({ version: version + 1 })
+        expect(await text(store, key)).toBe('anew')
+        expect(await store.consume(key, now())).toBe(true)
+      })
+    })
+
+    describe('a record that has expired', () => {
+      test('is not there: not to read, remove, list, or for a version', async () => {
+        const [key, index] = [fresh(), fresh()]
+        await store.put(key, bytes('old'), { expires: now() - 1, indexes: [index] })
+        expect(await store.get(key)).toBeUndefined()
+        expect(await store.list(index)).toEqual([])
+        expect(await store.remove(key, now() + 60)).toBeUndefined()
+        expect(await store.put(key, bytes('new'), { version: 1 })).toBe(false)
+        expect(await store.put(key, bytes('new'), { version: 0 })).toBe(true)
+        expect(await text(store, key)).toBe('new')
+      })
+    })
+
+    describe('an index', () => {
+      test('lists its records and nobody else’s', async () => {
+        const [ada, grace] = [fresh(), fresh()]
+        const keys = Array.from({ length: 150 }, fresh).sort()
+        await Promise.all(keys.map(key => store.put(key, bytes(key), { indexes: [ada] })))
+        const both = fresh()
+        await store.put(both, bytes('both'), { indexes: [ada, grace] })
+        expect(await names(ada)).toEqual([...keys, both].sort())
+        expect(await names(grace)).toEqual([both])
+        expect(await store.list(fresh())).toEqual([])
+        expect(await store.list(grace)).toEqual([await store.get(both)])
+      })
+
+      test('shows the record as it is now, once', async () => {
+        const [key, index] = [fresh(), fresh()]
+        await store.put(key, bytes('one'), { indexes: [index] })
+        await store.put(key, bytes('two'), { indexes: [index] })
+        await store.consume(key, 1_700_000_000)
+        const [entry, ...more] = await store.list(index)
+        expect(entry).toMatchObject({ key, version: 3, consumed: 1_700_000_000 })
+        expect(Buffer.from(entry?.value ?? []).toString()).toBe('two')
+        expect(more).toEqual([])
+      })
+
+      test('loses what is removed, for good', async () => {
+        const [key, index] = [fresh(), fresh()]
+        await store.put(key, bytes('one'), { indexes: [index] })
+        await store.remove(key, now() + 60)
+        expect(await store.list(index)).toEqual([])
+        await store.put(key, bytes('anew'), { version: 2 })
+        expect(await store.list(index)).toEqual([])
+      })
+
+      test('is not entered by a write that was refused', async () => {
+        const [key, index] = [fresh(), fresh()]
+        await store.put(key, bytes('one'), {})
+        await store.put(key, bytes('two'), { version: 7, indexes: [index] })
+        expect(await store.list(index)).toEqual([])
+      })
+    })
+
+    // These wait for the clock, together.
+    describe.concurrent('as time passes', () => {
+      test('what has expired leaves nothing to its successor: no mark, no index', async () => {
+        const [key, index] = [fresh(), fresh()]
+        await store.put(key, bytes('old'), { expires: now() + 1, indexes: [index] })
+        await store.consume(key, now())
+        await until(async () => (await store.get(key)) === undefined)
+        await store.put(key, bytes('new'), {})
+        expect(await store.list(index)).toEqual([])
+        expect(await store.consume(key, now())).toBe(true)
+      })
+
+      test('a record lives as long as its last write says', async () => {
+        const [short, long] = [fresh(), fresh()]
+        await store.put(long, bytes('one'), { expires: now() + 1 })
+        await store.put(long, bytes('two'), { expires: now() + 60 })
+        await store.put(short, bytes('one'), { expires: now() + 60 })
+        await store.put(short, bytes('two'), { expires: now() + 2 })
+        expect(await text(store, short)).toBe('two')
+        await until(async () => (await store.get(short)) === undefined)
+        expect(await text(store, long)).toBe('two')
+      })
+
+      test('a tombstone keeps writes out as long as it was told to', async () => {
+        const [short, long] = [fresh(), fresh()]
+        await store.put(short, bytes('x'), {})
+        await store.put(long, bytes('x'), {})
+        await store.remove(short, now() + 2)
+        await store.remove(long, now() + 60)
+        expect(await store.put(short, bytes('late'), {})).toBe(false)
+        await until(() => store.put(short, bytes('late'), {}))
+        expect(await store.put(long, bytes('late'), {})).toBe(false)
+      })
+
+      test('an index keeps what was written again without naming it', async () => {
+        const [key, other, index] = [fresh(), fresh(), fresh()]
+        await store.put(key, bytes('one'), { expires: now() + 1, indexes: [index] })
+        await store.put(other, bytes('one'), { expires: now() + 1, indexes: [index] })
+        await store.put(key, bytes('two'), { expires: now() + 60 })
+        await until(async () => (await store.get(other)) === undefined)
+        expect(await names(index)).toEqual([key])
+      })
+    })
+  })
+}
+
+/** Waits for what only the clock can bring about. */
+export async function until(condition: () => Promise<boolean>, patience = 5000): Promise<void> {
+  const end = Date.now() + patience
+  while (!(await condition())) {
+    if (Date.now() > end) throw new Error('it never came true')
+    await sleep(50)
+  }
+}

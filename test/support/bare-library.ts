@@ -1,0 +1,170 @@
+// The library without Usher: what it does by itself, with an adapter as plain as its own.
+
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { type Adapter, type AdapterPayload, type Configuration, Provider } from 'oidc-provider'
+import type { SigningKey } from '../../src/keys/signing-keys.ts'
+import type { Answer } from './journey.ts'
+import { authorizationRequest, type Request } from './journey.ts'
+
+const CLIENT = {
+  client_id: 'web',
+  client_secret: 'a-secret-of-at-least-thirty-two-characters',
+  redirect_uris: ['https://app.example.org/callback'],
+  grant_types: ['authorization_code', 'refresh_token'],
+}
+const COOKIES = ['keys-of-the-bare-library']
+
+export interface Call {
+  model: string
+  method: 'find' | 'consume' | 'revokeByGrantId'
+  argument: string
+}
+
+export interface BareOptions {
+  keys: SigningKey[]
+  /** Awaited in each of the calls, before it does anything. */
+  before?: (call: Call) => Promise<void> | void
+  configuration?: Configuration
+}
+
+/** Signs Ada in and allows everything without a question. */
+export async function startBareLibrary({ keys, before = () => {}, configuration }: BareOptions) {
+  const calls: Call[] = []
+  const note = (call: Call) => {
+    calls.push(call)
+    return before(call)
+  }
+  const server = createServer((req, res) => handler?.(req, res))
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const provider = new Provider(issuer, {
+    adapter: createPlainAdapter(note),
+    clients: [CLIENT],
+    cookies: { keys: COOKIES },
+    jwks: { keys },
+    routes: { authorization: '/api/oauth/authorize', token: '/api/oauth/token' },
+    pkce: { required: () => true },
+    scopes: ['openid', 'offline_access'],
+    features: {
+      devInteractions: { enabled: false },
+      revocation: { enabled: true, allowedPolicy: () => true },
+    },
+    interactions: { url: (_ctx, { uid }) => `/interaction/${uid}` },
+    ttl: {
+      AccessToken: 600,
+      AuthorizationCode: 60,
+      Grant: 600,
+      IdToken: 600,
+      Interaction: 600,
+      RefreshToken: 600,
+      Session: 600,
+    },
+    findAccount: (_ctx, accountId) => ({ accountId, claims: () => ({ sub: accountId }) }),
+    loadExistingGrant: async ({ oidc }) => {
+      const accountId = oidc.session?.accountId
+      const grant = new oidc.provider.Grant({ accountId, clientId: oidc.client?.clientId })
+      grant.addOIDCScope('openid offline_access')
+      await grant.save()
+      return grant
+    },
+    ...configuration,
+  })
+  provider.use(async (ctx, next) => {
+    if (!ctx.path.startsWith('/interaction/')) return next()
+    const result = { login: { accountId: 'ada' }, consent: {} }
+    ctx.redirect(await provider.interactionResult(ctx.req, ctx.res, result))
+  })
+  const handler = provider.callback()
+
+  return {
+    issuer,
+    provider,
+    calls,
+    async close() {
+      server.closeAllConnections()
+      await new Promise(resolve => server.close(resolve))
+    },
+  }
+}
+
+export type BareLibrary = Awaited<ReturnType<typeof startBareLibrary>>
+
+/** As a browser would, to the code. */
+export async function bareCode(
+  { issuer }: { issuer: string },
+  params: Record<string, string> = {},
+): Promise<{ code: string; request: Request }> {
+  const request = authorizationRequest({ issuer }, { scope: 'openid offline_access', ...params })
+  const cookies = new Map<string, string>()
+  let url = request.url
+  for (let hop = 0; hop < 6 && url.origin === issuer; hop++) {
+    const cookie = [...cookies].map(([name, value]) => `${name}=${value}`).join('; ')
+    const response = await fetch(url, { redirect: 'manual', headers: { cookie } })
+    for (const line of response.headers.getSetCookie()) {
+      const [, name = '', value = ''] = /^([^=]+)=([^;]*)/.exec(line) ?? []
+      cookies.set(name, value)
+    }
+    url = new URL(response.headers.get('location') ?? 'about:blank', url)
+  }
+  return { code: url.searchParams.get('code') ?? '', request }
+}
+
+export async function barePost(
+  { issuer }: { issuer: string },
+  path: string,
+  form: Record<string, string>,
+): Promise<Answer> {
+  const credentials = Buffer.from(`${CLIENT.client_id}:${CLIENT.client_secret}`).toString('base64')
+  const response = await fetch(new URL(path, issuer), {
+    method: 'POST',
+    body: new URLSearchParams(form),
+    headers: { authorization: `Basic ${credentials}` },
+  })
+  const text = await response.text()
+  const body = text.startsWith('{') ? JSON.parse(text) : Object(text)
+  return { status: response.status, headers: response.headers, body }
+}
+
+export function bareRedeem(library: { issuer: string }, code: string, request: Request) {
+  const { redirect_uri, code_verifier } = request
+  const form = { grant_type: 'authorization_code', code, redirect_uri, code_verifier }
+  return barePost(library, '/api/oauth/token', form)
+}
+
+/** As the library's own: look, and then act. */
+function createPlainAdapter(note: (call: Call) => Promise<void> | void) {
+  const records = new Map<string, AdapterPayload>()
+  const find = (test: (payload: AdapterPayload) => boolean) =>
+    structuredClone([...records.values()].find(test))
+
+  return (model: string): Adapter => ({
+    async upsert(id, payload) {
+      records.set(`${model} ${id}`, structuredClone(payload))
+    },
+    async find(id) {
+      await note({ model, method: 'find', argument: id })
+      return structuredClone(records.get(`${model} ${id}`))
+    },
+    async findByUid(uid) {
+      return find(payload => payload.kind === model && payload.uid === uid)
+    },
+    async findByUserCode(code) {
+      return find(payload => payload.userCode === code)
+    },
+    async consume(id) {
+      await note({ model, method: 'consume', argument: id })
+      const record = records.get(`${model} ${id}`)
+      if (record) record.consumed = Math.floor(Date.now() / 1000)
+    },
+    async destroy(id) {
+      records.delete(`${model} ${id}`)
+    },
+    async revokeByGrantId(grantId) {
+      await note({ model, method: 'revokeByGrantId', argument: grantId })
+      for (const [key, payload] of records) {
+        if (payload.grantId === grantId && key.startsWith(`${model} `)) records.delete(key)
+      }
+    },
+  })
+}

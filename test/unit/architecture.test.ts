@@ -1,0 +1,171 @@
+// The shape of src, read from the tree: which way imports point, where each package lives, how large
+// it all is (design.md §2).
+
+import { globSync, readFileSync } from 'node:fs'
+import { dirname, join, normalize } from 'node:path'
+import { expect, test } from 'vitest'
+
+const ROOT = `${import.meta.dirname}/../../`
+const readTree = (pattern: string) =>
+  globSync(pattern, { cwd: ROOT, exclude: ['**/node_modules'] })
+    .toSorted()
+    .map(path => ({ path, text: readFileSync(join(ROOT, path), 'utf8') }))
+
+const source = readTree('src/**/*.ts')
+const everything = readTree('src/**/*.*')
+
+/** What a file imports: of ours as a path below src, of others as they are called. */
+function importsOf({ path, text }: { path: string; text: string }): string[] {
+  const quoted = [
+    ...text.matchAll(/^(?:import|export|\})(?:[^'\n]*\bfrom)? '([^'\n]+)'$/gm),
+    ...text.matchAll(/\bimport\('([^'\n]+)'\)/g),
+  ]
+  return quoted.map(([, name = '']) =>
+    name.startsWith('.') ? normalize(join(dirname(path), name)) : name,
+  )
+}
+const imports = source.flatMap(file =>
+  importsOf(file).map(name => ({ file: file.path, imported: name })),
+)
+
+/** Each may import from those further down, and from its own folder. */
+const LAYERS = [
+  ['main.ts', 'cli.ts'],
+  ['app.ts', 'commands'],
+  ['oidc'],
+  ['pages'],
+  ['accounts', 'keys'],
+  ['store'],
+  ['http'],
+]
+const partOf = (path: string) => path.split('/')[1] ?? ''
+const layerOf = (part: string) => LAYERS.findIndex(layer => layer.includes(part))
+
+/** Packages that have one home: what this gives may be changed by changing that place alone. */
+const HOMES: Record<string, RegExp> = {
+  'oidc-provider': /^src\/oidc\//,
+  yaml: /^src\/config\//,
+  zod: /^src\/(config\/|accounts\/account\.ts$)/,
+  'node:sqlite': /^src\/store\/sqlite\.ts$/,
+  ioredis: /^src\/store\/redis\.ts$/,
+  eta: /^src\/pages\//,
+  '@node-rs/argon2': /^src\/accounts\/password\.ts$/,
+  'koa-helmet': /^src\/http\//,
+  '@koa/router': /^src\/app\.ts$/,
+}
+
+const LINES = 3500
+const LONGEST_FILE = 260
+const linesOf = (text: string) => text.split('\n').length - 1
+
+test('there is a tree to look at', () => {
+  expect(source.length).toBeGreaterThan(30)
+  expect(imports.length).toBeGreaterThan(100)
+})
+
+test('every part of src has its place in the order', () => {
+  const parts = new Set(source.map(({ path }) => partOf(path)))
+  expect([...parts].filter(part => part !== 'config' && layerOf(part) === -1)).toEqual([])
+})
+
+test('imports point one way', () => {
+  const upward = imports.filter(({ file, imported }) => {
+    if (!imported.startsWith('src/')) return false
+    const [from, to] = [partOf(file), partOf(imported)]
+    return from !== to && to !== 'config' && layerOf(to) <= layerOf(from)
+  })
+  expect(upward).toEqual([])
+})
+
+test('the configuration knows of nothing else', () => {
+  const outward = imports.filter(
+    ({ file, imported }) =>
+      partOf(file) === 'config' && imported.startsWith('src/') && partOf(imported) !== 'config',
+  )
+  expect(outward).toEqual([])
+})
+
+test('no two files import each other, directly or in a circle', () => {
+  const next = Map.groupBy(imports, ({ file }) => file)
+  const finished = new Set<string>()
+  const circles: string[] = []
+  const walk = (file: string, way: string[]) => {
+    if (way.includes(file)) circles.push([...way.slice(way.indexOf(file)), file].join(' → '))
+    if (finished.has(file) || way.includes(file)) return
+    for (const { imported } of next.get(file) ?? []) walk(imported, [...way, file])
+    finished.add(file)
+  }
+  for (const { path } of source) walk(path, [])
+  expect(circles).toEqual([])
+})
+
+test('every import leads to a file that is there', () => {
+  const paths = new Set(everything.map(({ path }) => path))
+  const lost = imports.filter(({ imported }) => imported.startsWith('src/') && !paths.has(imported))
+  expect(lost).toEqual([])
+})
+
+test.each(Object.entries(HOMES))('%s lives in one place', (name, home) => {
+  const strays = imports.filter(({ file, imported }) => imported === name && !home.test(file))
+  expect(strays).toEqual([])
+})
+
+test('every package that is imported is a dependency, and every dependency is imported', () => {
+  const { dependencies } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
+  const named = imports
+    .map(({ imported }) => imported)
+    .filter(name => !name.startsWith('src/') && !name.startsWith('node:'))
+    .map(name => name.split('/', name.startsWith('@') ? 2 : 1).join('/'))
+  // Koa comes with the library, whose application this is.
+  const used = new Set(named.filter(name => name !== 'koa'))
+  expect([...used].toSorted()).toEqual(Object.keys(dependencies).toSorted())
+})
+
+test('koa, which comes with the library, is imported for its types alone', () => {
+  const lines = source.flatMap(({ text }) => text.match(/^import.*from 'koa'$/gm) ?? [])
+  expect(lines.length).toBeGreaterThan(5)
+  expect(lines.filter(line => !line.startsWith('import type'))).toEqual([])
+})
+
+test('nothing looks inside the library', () => {
+  const files = readTree('{src,docs}/**/*.ts')
+  const deep = files.filter(file =>
+    importsOf(file).some(
+      name => name.startsWith('oidc-provider/') || name.includes('node_modules'),
+    ),
+  )
+  expect(deep.map(({ path }) => path)).toEqual([])
+})
+
+test('the environment is read in one file', () => {
+  const readers = source.filter(({ text }) => /process\.env|['"]node:process['"]/.test(text))
+  expect(readers.map(({ path }) => path)).toEqual(['src/config/settings.ts'])
+})
+
+test('nothing is called by a name that says nothing', () => {
+  const names = everything.flatMap(({ path }) => path.split('/').map(part => part.split('.')[0]))
+  const empty = 'util utils helper helpers common type types service services core lib misc shared'
+  expect(names.filter(name => empty.split(' ').includes(name ?? ''))).toEqual([])
+})
+
+test('there are no default exports and no barrels', () => {
+  const found = source.filter(
+    ({ path, text }) =>
+      /^export default|^export (type )?(\*|\{[^}]*\}) from/m.test(text) ||
+      /\bindex\.ts$/.test(path),
+  )
+  expect(found.map(({ path }) => path)).toEqual([])
+})
+
+test('every file opens with what it is for', () => {
+  const silent = source.filter(({ text }) => !text.startsWith('// '))
+  expect(silent.map(({ path }) => path)).toEqual([])
+})
+
+test(`src stays under ${LINES} lines, and each file under ${LONGEST_FILE}`, () => {
+  const long = everything.filter(({ text }) => linesOf(text) > LONGEST_FILE)
+  expect(long.map(({ path, text }) => `${path}: ${linesOf(text)}`)).toEqual([])
+  const total = source.reduce((sum, { text }) => sum + linesOf(text), 0)
+  expect(total).toBeGreaterThan(2000)
+  expect(total).toBeLessThan(LINES)
+})

@@ -1,0 +1,73 @@
+// What is said about an account: the claims of claims.yaml, and only what the account itself holds.
+
+import { expect, test } from 'vitest'
+import type { Account } from '../../src/accounts/account.ts'
+import { claimsOf } from '../../src/accounts/claims.ts'
+
+const ADA: Account = {
+  id: 'usr_ada',
+  enabled: true,
+  username: 'ada',
+  name: 'Ada Lovelace',
+  email: 'ada@example.org',
+  email_verified: true,
+  attributes: { department: 'Engines', level: 3, admin: false, none: null, tags: ['a', 'b'] },
+  password: '$argon2id$canary',
+  created: 1,
+  updated: 2,
+}
+const claim = (from: string) => ({ claim: { scope: 'x', from } })
+
+test.each([
+  ['username', 'ada'],
+  ['name', 'Ada Lovelace'],
+  ['email', 'ada@example.org'],
+  ['email_verified', true],
+  ['updated_at', 2],
+  ['attributes.department', 'Engines'],
+  ['attributes.level', 3],
+  ['attributes.admin', false],
+  ['attributes.tags', ['a', 'b']],
+])('a claim from %s is %j', (from, value) => {
+  expect(claimsOf(ADA, claim(from))).toEqual({ claim: value })
+})
+
+test.each(['attributes.nowhere', 'attributes.none', 'attributes.department.length'])(
+  'a claim from %s, which the account does not have, is left out',
+  from => {
+    expect(claimsOf(ADA, claim(from))).toEqual({})
+  },
+)
+
+test.each(['__proto__', 'constructor', 'toString', 'hasOwnProperty', 'valueOf'])(
+  'a claim from an attribute %s is what the account holds under it, or nothing',
+  name => {
+    expect(claimsOf(ADA, claim(`attributes.${name}`))).toEqual({})
+    const attributes = JSON.parse(`{"${name}": "Engines"}`)
+    expect(claimsOf({ ...ADA, attributes }, claim(`attributes.${name}`))).toEqual({
+      claim: 'Engines',
+    })
+  },
+)
+
+test.each(['__proto__', 'constructor', 'toString'])('a claim may be called %s', name => {
+  const claims = claimsOf(ADA, JSON.parse(`{"${name}": {"scope": "x", "from": "name"}}`))
+  expect(Object.entries(claims)).toEqual([[name, 'Ada Lovelace']])
+  expect(Object.getPrototypeOf(claims)).toBe(Object.prototype)
+})
+
+test('email_verified says nothing without an email, and says false when it is not', () => {
+  const { email, ...without } = ADA
+  expect(email).toBeDefined()
+  expect(claimsOf(without, claim('email_verified'))).toEqual({})
+  expect(claimsOf({ ...ADA, email_verified: false }, claim('email_verified'))).toEqual({
+    claim: false,
+  })
+})
+
+test.each(['id', 'password', 'enabled', 'created', 'attributes', 'nickname'])(
+  'nothing is said from %s, whatever a file asks for',
+  from => {
+    expect(claimsOf(ADA, claim(from))).toEqual({})
+  },
+)

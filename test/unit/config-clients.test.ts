@@ -1,0 +1,135 @@
+// Client files: who may be registered, with which ways to authenticate and which names.
+
+import { expect, test } from 'vitest'
+import { client, PRODUCTION, places, read } from '../support/config-folder.ts'
+
+const HASH = `sha256:${'A'.repeat(43)}`
+const KEYS = { keys: [{ kty: 'OKP', crv: 'Ed25519', x: 'A'.repeat(43), kid: 'ada' }] }
+
+/** The keys that a client file with these changes is told about. */
+const refused = (changes: object) =>
+  read({ 'clients/web.yaml': client(changes) }, PRODUCTION).findings.map(({ key }) => key)
+
+test('CF2: one client_id in two files is refused, naming the other file', () => {
+  const files = {
+    'clients/ada.yaml': client(),
+    'clients/grace.yaml': client({ client_id: 'grace' }),
+    'clients/web.yaml': `# Again\n${JSON.stringify(client())}`,
+  }
+  const reading = read(files)
+  expect(places(reading)).toEqual([expect.stringMatching(/^clients\/web\.yaml:2:\d+ client_id$/)])
+  expect(reading.text).toContain('is already the client_id of clients/ada.yaml')
+})
+
+test('CF2: client_ids that differ in case are two clients', () => {
+  const files = { 'clients/a.yaml': client(), 'clients/b.yaml': client({ client_id: 'WEB' }) }
+  expect(read(files).settings?.clients).toHaveLength(2)
+})
+
+test.each(['usr_', 'usr_ada', `usr_${'a'.repeat(26)}`])(
+  'AZ18: the client_id %s is refused: subjects look like that',
+  client_id => {
+    const { text } = read({ 'clients/web.yaml': client({ client_id }) })
+    expect(text).toContain('client_id: usr_ is how subjects begin')
+  },
+)
+
+test.each(['usr', 'usr-ada', 'my_usr_app', 'a', 'https://app.example.org/', 'x'.repeat(255)])(
+  'AZ18: the client_id %s cannot be taken for a subject',
+  client_id => {
+    expect(refused({ client_id })).toEqual([])
+  },
+)
+
+test.each(['', 'a b', 'ä', 'a\n', 'x'.repeat(256)])('CF2: "%s" is no client_id', client_id => {
+  expect(refused({ client_id })).toEqual(['client_id'])
+})
+
+const METHODS: [object, string[]][] = [
+  [{ token_endpoint_auth_method: 'none' }, []],
+  [{ token_endpoint_auth_method: 'none', client_secret_hashes: [HASH] }, ['client_secret_hashes']],
+  [{ token_endpoint_auth_method: undefined, client_secret_hashes: [HASH] }, []],
+  [{ token_endpoint_auth_method: undefined }, ['client_secret_hashes']],
+  [{ token_endpoint_auth_method: 'client_secret_basic' }, ['client_secret_hashes']],
+  [{ token_endpoint_auth_method: 'client_secret_post' }, ['client_secret_hashes']],
+  [
+    { token_endpoint_auth_method: 'client_secret_post', client_secret_hashes: [] },
+    ['client_secret_hashes'],
+  ],
+  [{ token_endpoint_auth_method: 'client_secret_post', client_secret_hashes: [HASH, HASH] }, []],
+  [{ token_endpoint_auth_method: 'private_key_jwt' }, ['jwks']],
+  [{ token_endpoint_auth_method: 'private_key_jwt', jwks: KEYS }, []],
+  [
+    { token_endpoint_auth_method: 'private_key_jwt', jwks: KEYS, client_secret_hashes: [HASH] },
+    ['client_secret_hashes'],
+  ],
+  [{ token_endpoint_auth_method: 'private_key_jwt', jwks: { keys: [] } }, ['jwks.keys']],
+  [{ token_endpoint_auth_method: 'client_secret_jwt' }, ['token_endpoint_auth_method']],
+  [{ token_endpoint_auth_method: 'tls_client_auth' }, ['token_endpoint_auth_method']],
+]
+
+test.each(METHODS)('CF2: a client with %j is told about %j', (changes, keys) => {
+  expect(refused(changes)).toEqual(keys)
+})
+
+test.each([
+  'sha256:',
+  `sha256:${'A'.repeat(42)}`,
+  `sha256:${'A'.repeat(44)}`,
+  'A'.repeat(43),
+  'canary',
+])('CF1: the hash %s is refused with the command that makes one', hash => {
+  const { text } = read({
+    'clients/web.yaml': client({
+      token_endpoint_auth_method: 'client_secret_basic',
+      client_secret_hashes: [hash],
+    }),
+  })
+  expect(text).toContain('client_secret_hashes.0: make one with: npm run usher -- clients secret')
+  expect(text).not.toContain('canary')
+})
+
+test.each([
+  [{ scope: 'openid profile' }, ['scope']],
+  [{ scope: 'openid offline_access' }, []],
+  [{ scope: 'OpenID' }, ['scope']],
+  [{ scope: 'openid ada grace' }, ['scope', 'scope']],
+  [{ scope: '' }, ['scope']],
+])('CF2: a client with %j is told about %j', (changes, keys) => {
+  expect(refused(changes)).toEqual(keys)
+})
+
+test('CF2: a scope that does not exist is named in the report', () => {
+  const { text } = read({ 'clients/web.yaml': client({ scope: 'openid nowhere' }) })
+  expect(text).toContain('scope: there is no scope "nowhere" in claims.yaml')
+})
+
+test.each([
+  [{ grant_types: ['refresh_token'] }, ['grant_types']],
+  [{ grant_types: ['authorization_code', 'implicit'] }, ['grant_types.1']],
+  [{ grant_types: ['authorization_code'] }, []],
+  [{ response_modes: ['fragment'] }, ['response_modes.0']],
+  [{ response_modes: ['form_post'] }, []],
+  [{ response_types: ['code'] }, ['response_types']],
+  [{ require_pkce: false }, ['require_pkce']],
+  [
+    {
+      require_pkce: false,
+      token_endpoint_auth_method: 'client_secret_basic',
+      client_secret_hashes: [HASH],
+    },
+    [],
+  ],
+  [{ id_token_signed_response_alg: 'HS256' }, ['id_token_signed_response_alg']],
+  [{ id_token_signed_response_alg: 'none' }, ['id_token_signed_response_alg']],
+  [{ client_uri: 'javascript:alert(1)' }, ['client_uri']],
+  [{ policy_uri: 'data:text/html,x' }, ['policy_uri']],
+  [{ tos_uri: 'terms.html' }, ['tos_uri']],
+  [{ jwks_uri: 'https://app.example.org/jwks' }, ['jwks_uri']],
+  [{ redirect_uris: [] }, ['redirect_uris']],
+  [{ redirect_uris: undefined }, ['redirect_uris']],
+  [{ post_logout_redirect_uris: ['https://app.example.org/#x'] }, ['post_logout_redirect_uris.0']],
+  [{ post_logout_redirect_uris: ['http://app.example.org/'] }, ['post_logout_redirect_uris.0']],
+])('CF2: a client with %j is told about %j', (changes, keys) => {
+  expect(refused(changes)).toEqual(keys)
+})

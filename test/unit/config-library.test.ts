@@ -1,0 +1,73 @@
+// What only the library can say of a configuration: it ends in the same report, before anything runs.
+
+import { expect, test } from 'vitest'
+import { ConfigError, type Finding } from '../../src/config/report.ts'
+import { checkSettings } from '../../src/oidc/check.ts'
+import { COMPLETE, client, type Files, read } from '../support/config-folder.ts'
+
+async function check(files: Files): Promise<{ findings: Finding[]; text: string }> {
+  const { settings, ...refusal } = read(files)
+  if (!settings) return refusal
+  try {
+    await checkSettings(settings)
+    return { findings: [], text: '' }
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    return { findings: error.findings, text: error.message }
+  }
+}
+
+const keys = (jwk: object) => ({
+  token_endpoint_auth_method: 'private_key_jwt',
+  jwks: { keys: [jwk] },
+})
+
+test('CF2: files with every key in them are taken by the library', async () => {
+  const { text } = await check({
+    'usher.yaml': COMPLETE.usher,
+    'claims.yaml': COMPLETE.claims,
+    'clients/web.yaml': COMPLETE.client,
+  })
+  expect(text).toBe('')
+})
+
+test('CF2: the client_id of the account pages cannot be taken: the report says by which file', async () => {
+  const { text } = await check({ 'clients/ada.yaml': client({ client_id: 'usher-account' }) })
+  expect(text).toContain('usher-account')
+  expect(text).toMatch(/in the configuration; nothing was started/)
+})
+
+test.each(['constructor', 'toString', 'valueOf'])(
+  'CF2: a scope called %s is a scope, or a finding, but no crash',
+  async scope => {
+    const claims = { claims: { level: { scope, from: 'attributes.level' } } }
+    await expect(check({ 'claims.yaml': claims })).resolves.toBeDefined()
+  },
+)
+
+test.each([
+  { kty: 'oct', k: 'canary-1815-canary-1815-canary-1815-cana' },
+  {
+    kty: 'OKP',
+    crv: 'Ed25519',
+    x: 'A'.repeat(43),
+    d: 'canary-1815-canary-1815-canary-1815-canary1',
+  },
+])('KY2: a jwks with a private or symmetric key is refused, and not shown', async jwk => {
+  const { text } = await check({ 'clients/web.yaml': client(keys(jwk)) })
+  expect(text).toContain('web: client JSON Web Key Set is invalid')
+  expect(text).not.toContain('canary')
+})
+
+test('CF2: all clients that the library refuses are in one report', async () => {
+  const { findings } = await check({
+    'clients/ada.yaml': client({ client_id: 'ada', initiate_login_uri: 'http://example.org/' }),
+    'clients/grace.yaml': client({ client_id: 'grace' }),
+    'clients/native.yaml': client({
+      client_id: 'native',
+      application_type: 'native',
+      redirect_uris: ['https://localhost/callback'],
+    }),
+  })
+  expect(findings.map(({ key }) => key)).toEqual(['ada', 'native'])
+})

@@ -1,0 +1,99 @@
+// CF1: a report names keys and rules, never values: any of them may be a secret in the wrong place.
+
+import { expect, test } from 'vitest'
+import { COMPLETE, client, type Files, read } from '../support/config-folder.ts'
+
+const CANARY = 'CANARY1815'
+
+/** How a secret may stand in a file by someone's mistake; the YAML parser trips over most. */
+const VALUES = [
+  CANARY,
+  `"${CANARY}"`,
+  `"${CANARY}`,
+  `'${CANARY}`,
+  `"${CANARY}\\q"`,
+  `!${CANARY}`,
+  `!!${CANARY} x`,
+  `!<${CANARY}>`,
+  `!x!${CANARY} x`,
+  `|${CANARY}`,
+  `>-${CANARY}`,
+  `*${CANARY}`,
+  `&${CANARY} x`,
+  `%${CANARY}`,
+  `@${CANARY}`,
+  `\`${CANARY}`,
+  `[${CANARY}`,
+  `]${CANARY}`,
+  `{${CANARY}`,
+  `}${CANARY}`,
+  `, ${CANARY}`,
+  `- ${CANARY}`,
+  `? ${CANARY}`,
+  `"x" ${CANARY}`,
+  `x: ${CANARY}`,
+  `|\n${CANARY}`,
+  `x\n${CANARY}`,
+  `[${CANARY}, [${CANARY}]]`,
+  `{ x: ${CANARY} }`,
+]
+
+const shown = (files: Files, env: Record<string, string> = {}) => {
+  const { findings, text } = read(files, env)
+  expect(findings).not.toEqual([])
+  return text
+}
+
+test.each(VALUES)('CF1: client_secret: %s is refused and not shown', value => {
+  const text = `client_id: web\nclient_secret: ${value}\nclient_name: Web\n`
+  expect(shown({ 'clients/web.yaml': text })).not.toContain(CANARY)
+})
+
+test.each(VALUES)('CF1: store: %s is refused and not shown', value => {
+  expect(shown({ 'usher.yaml': `store: ${value}\n` })).not.toContain(CANARY)
+})
+
+test.each([`%${CANARY}\n---\n`, `${CANARY}\n`, `--- ${CANARY}\n`, `%YAML ${CANARY}\n---\n`])(
+  'CF1: a file that holds nothing but %j is refused and not shown',
+  text => {
+    expect(shown({ 'usher.yaml': text, 'clients/web.yaml': text })).not.toContain(CANARY)
+  },
+)
+
+test('CF1: a wrong value of any key is not shown', () => {
+  for (const [name, text] of Object.entries({
+    'usher.yaml': COMPLETE.usher,
+    'clients/web.yaml': COMPLETE.client.replace(/^scope:.*\n/m, ''),
+  })) {
+    const marked = text.replaceAll(/^( *(?:- |[a-z_]+: )).+$/gm, `$1"\\u0000 ${CANARY}"`)
+    expect(marked.split(CANARY).length).toBeGreaterThan(14)
+    expect(shown({ [name]: marked })).not.toContain(CANARY)
+  }
+})
+
+test('CF1: nothing of the environment is shown but the names', () => {
+  const env = {
+    USHER_SECRET: CANARY,
+    USHER_STORE: `redis://:${CANARY}@localhost`,
+    USHER_ISSUER: `https://ada:${CANARY}@id.example.org`,
+    PORT: CANARY,
+  }
+  expect(shown({}, env)).not.toContain(CANARY)
+})
+
+test('CF1: the name and password in a redirect URI are not shown', () => {
+  for (const uri of [
+    `https://ada:${CANARY}@app.example.org/callback`,
+    `https://app.example.org/callback#${CANARY}`,
+    `https://app.example.org/../${CANARY}`,
+    `http://app.example.org/${CANARY}?token=${CANARY}`,
+  ]) {
+    const text = shown({ 'clients/web.yaml': client({ redirect_uris: [uri] }) })
+    expect(text).not.toContain(CANARY)
+  }
+})
+
+test('CF1: a private key in a client file is not shown', () => {
+  const jwks = { keys: [{ kty: 'OKP', crv: 'Ed25519', x: 'A', d: CANARY }], d: CANARY }
+  expect(shown({ 'clients/web.yaml': client({ jwks }) })).not.toContain(CANARY)
+})

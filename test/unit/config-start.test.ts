@@ -1,0 +1,146 @@
+// What may start: a loopback http issuer without secrets; any other with https, a secret and a store.
+
+import { copyFileSync, mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import {
+  client,
+  PRODUCTION,
+  places,
+  read,
+  readFolder,
+  withFolder,
+} from '../support/config-folder.ts'
+
+const DEMO = `${import.meta.dirname}/../../config/clients/demo.yaml`
+const SECRET = { USHER_SECRET: PRODUCTION.USHER_SECRET }
+
+test.each([
+  'http://localhost:3000',
+  'http://localhost',
+  'http://127.0.0.1:3000',
+  'http://[::1]:3000',
+])(
+  'CF2: %s starts without a secret, for development, and listens on loopback only',
+  USHER_ISSUER => {
+    const { settings, text } = read({}, { USHER_ISSUER })
+    expect(text).toBe('')
+    expect(settings).toMatchObject({
+      issuer: USHER_ISSUER,
+      development: true,
+      secrets: [],
+      listen: { host: expect.stringMatching(/^(127\.0\.0\.1|::1|localhost)$/) },
+    })
+  },
+)
+
+test('CF2: without an issuer it is the loopback address at the port that is listened on', () => {
+  expect(read({}, { PORT: '3456' }).settings?.issuer).toBe('http://localhost:3456')
+})
+
+test('CF2: an https issuer with a secret and a durable store starts', () => {
+  const { settings, text } = read({}, PRODUCTION)
+  expect(text).toBe('')
+  expect(settings).toMatchObject({
+    issuer: 'https://id.example.org',
+    development: false,
+    listen: { host: '0.0.0.0' },
+  })
+})
+
+test.each([
+  'http://id.example.org',
+  'http://192.168.0.1:3000',
+  'http://0.0.0.0:3000',
+  'http://127.0.0.2:3000',
+  'http://localhost.example.org',
+  'http://localhost.:3000',
+  'http://[::]:3000',
+  'http://[::ffff:7f00:1]:3000',
+])('CF2: the issuer %s is not loopback and must be https', USHER_ISSUER => {
+  const { text } = read({}, { ...SECRET, USHER_ISSUER })
+  expect(text).toContain('USHER_ISSUER: must be https; http is only for loopback addresses')
+})
+
+test.each([
+  'https://id.example.org/',
+  'https://id.example.org/tenant',
+  'https://id.example.org?tenant=1',
+  'https://id.example.org#',
+  'https://ID.example.org',
+  'HTTPS://id.example.org',
+  'https://id.example.org:443',
+  'http://localhost:80',
+  'http://localhost:03000',
+  'https://ada:canary@id.example.org',
+  'https://bücher.example',
+  'http://2130706433:3000',
+])('CF2: the issuer %s is not written as clients compare it', USHER_ISSUER => {
+  const reading = read({}, { ...SECRET, USHER_ISSUER })
+  expect(places(reading)).toEqual(['environment USHER_ISSUER'])
+  expect(reading.text).toContain('must be an origin, without path, query or trailing slash: http')
+  expect(reading.text).not.toContain('canary')
+})
+
+test('CF2: the finding shows the issuer as it should be written, and that one is accepted', () => {
+  const written = read({}, { ...SECRET, USHER_ISSUER: 'HTTPS://ID.Example.org:443/' }).text
+  const USHER_ISSUER = /slash: (\S+)/.exec(written)?.[1] ?? ''
+  expect(USHER_ISSUER).toBe('https://id.example.org')
+  expect(read({}, { ...SECRET, USHER_ISSUER }).text).toBe('')
+})
+
+test.each([
+  'ftp://id.example.org',
+  'id.example.org',
+  'https://',
+  'https:///x',
+  'javascript:1',
+  '//x',
+])('CF2: the issuer %s is no web address', USHER_ISSUER => {
+  expect(places(read({}, { ...SECRET, USHER_ISSUER }))).toEqual(['environment USHER_ISSUER'])
+})
+
+test('CF2: an issuer of the file is reported at its line', () => {
+  const reading = read({ 'usher.yaml': '# Ours\nissuer: https://id.example.org/x\n' }, SECRET)
+  expect(places(reading)).toEqual(['usher.yaml:2:1 issuer'])
+})
+
+test('CF2: an https issuer without a secret is refused, and told which key to set', () => {
+  const reading = read({}, { USHER_ISSUER: 'https://id.example.org' })
+  expect(places(reading)).toEqual(['environment USHER_SECRET'])
+  expect(reading.text).toContain('is needed')
+})
+
+test('CF2: an https issuer with the memory store is refused where the store was chosen', () => {
+  const store = 'sqlite::memory:'
+  expect(places(read({}, { ...PRODUCTION, USHER_STORE: store }))).toEqual([
+    'environment USHER_STORE',
+  ])
+  const inFile = read({ 'usher.yaml': `branding: { name: Ada }\nstore: "${store}"\n` }, PRODUCTION)
+  expect(places(inFile)).toEqual(['usher.yaml:2:1 store'])
+})
+
+test('CF2: https on loopback is no excuse for a missing secret', () => {
+  expect(read({}, { USHER_ISSUER: 'https://localhost:3000' }).text).toContain('USHER_SECRET')
+})
+
+test('CF2: the demo client starts on loopback and is refused under an https issuer', () => {
+  withFolder({}, folder => {
+    mkdirSync(join(folder, 'clients'))
+    copyFileSync(DEMO, join(folder, 'clients', 'demo.yaml'))
+    expect(readFolder(folder).text).toBe('')
+    const refused = readFolder(folder, PRODUCTION)
+    expect(refused.settings).toBeUndefined()
+    expect(new Set(refused.findings.map(({ file }) => file))).toEqual(
+      new Set(['clients/demo.yaml']),
+    )
+  })
+})
+
+test('CF2: http redirect URIs of a web client are for a loopback issuer', () => {
+  const files = {
+    'clients/web.yaml': client({ redirect_uris: ['http://localhost:4000/callback'] }),
+  }
+  expect(read(files).text).toBe('')
+  expect(read(files, PRODUCTION).findings.map(({ key }) => key)).toEqual(['redirect_uris.0'])
+})

@@ -1,0 +1,157 @@
+// Every key of every file with values it cannot have; and every file cut off anywhere.
+
+import { expect, test } from 'vitest'
+import { parse } from 'yaml'
+import { COMPLETE, client, type Files, read } from '../support/config-folder.ts'
+
+const FILES = {
+  'usher.yaml': COMPLETE.usher,
+  'claims.yaml': COMPLETE.claims,
+  'clients/web.yaml': COMPLETE.client,
+}
+type Name = keyof typeof FILES
+
+const WRONG: Record<string, unknown> = {
+  null: null,
+  true: true,
+  number: 1.5,
+  negative: -1,
+  string: 'Ada Lovelace',
+  empty: '',
+  list: [['x']],
+  map: { x: { y: 1 } },
+}
+
+/** Every path to a key or item in a document. */
+function pathsOf(node: unknown, path: string[] = []): string[][] {
+  const children = Object.entries(Object(typeof node === 'object' ? node : undefined))
+  return children.flatMap(([key, child]) => [[...path, key], ...pathsOf(child, [...path, key])])
+}
+
+/** Where any text will do. */
+const FREE_TEXT = ['listen.host', 'branding.name', 'scopes.hr.description', 'client_name']
+
+function withValue(name: Name, path: string[], value: unknown): Files {
+  const document: unknown = parse(FILES[name])
+  const parent = path.slice(0, -1).reduce((node, key) => Object(node)[key], document)
+  Object(parent)[path.at(-1) ?? ''] = value
+  return { ...FILES, [name]: Object(document) }
+}
+
+const KEYS = (Object.keys(FILES) as Name[]).flatMap(name =>
+  pathsOf(parse(FILES[name])).map(path => ({ name, key: path.join('.'), path })),
+)
+
+test('the keys below are all there are', () => {
+  expect(KEYS.length).toBeGreaterThan(55)
+})
+
+test.each(KEYS)('CF2: $name refuses every wrong value of $key, at $key', ({ name, key, path }) => {
+  const original = path.reduce<unknown>((node, step) => Object(node)[step], parse(FILES[name]))
+  for (const [kind, value] of Object.entries(WRONG)) {
+    if (typeof original === 'boolean' && kind === 'true') continue
+    if (FREE_TEXT.includes(key) && kind === 'string') continue
+    const { findings } = read(withValue(name, path, value))
+    const nearby = findings.filter(finding => finding.file === name && finding.line !== undefined)
+    expect(nearby, `${key}: ${kind}`).not.toEqual([])
+    expect(
+      nearby.some(finding => finding.key === key || finding.key?.startsWith(`${key}.`)),
+      `${key}: ${kind} is reported at ${nearby.map(finding => finding.key)}`,
+    ).toBe(true)
+  }
+})
+
+test.each(Object.entries(FILES))(
+  'CF2: %s cut off anywhere is refused or valid, and never a crash',
+  (name, text) => {
+    for (let end = 0; end < text.length; end += 7) {
+      const { settings, findings } = read({ ...FILES, [name]: text.slice(0, end) })
+      expect(Boolean(settings), `cut at ${end}`).toBe(findings.length === 0)
+    }
+  },
+)
+
+test.each([
+  '0 s',
+  '-1 s',
+  '1.5 h',
+  '10',
+  '10 minutes',
+  'PT10M',
+  '1e3 s',
+  '9999999 d',
+  ' 1 s',
+  '1  s',
+])('CF2: "%s" is not a duration, and the finding says what one looks like', duration => {
+  const { text } = read({ 'usher.yaml': { lifetimes: { access_token: duration } } })
+  expect(text).toContain('a duration is a number and a unit: 60 s, 10 min, 12 h, 14 d')
+})
+
+test.each([
+  ['1 s', 1],
+  ['90s', 90],
+  ['10 min', 600],
+  ['12h', 43_200],
+  ['14 d', 1_209_600],
+])('CF2: %s is %d seconds', (duration, seconds) => {
+  const { settings } = read({ 'usher.yaml': { lifetimes: { access_token: duration } } })
+  expect(settings?.lifetimes.access_token).toBe(seconds)
+})
+
+test.each([
+  'sub',
+  'iss',
+  'aud',
+  'exp',
+  'iat',
+  'nonce',
+  'auth_time',
+  'acr',
+  'amr',
+  'azp',
+  'sid',
+  'jti',
+])('CF2: the claim %s is the protocol’s and cannot be set', claim => {
+  const { text } = read({
+    'claims.yaml': { claims: { [claim]: { scope: 'profile', from: 'name' } } },
+  })
+  expect(text).toContain(`claims.${claim}: is set by the protocol`)
+})
+
+test.each([
+  'id',
+  'password',
+  'created',
+  'enabled',
+  'attributes',
+  'attributes.',
+  'nickname',
+  'constructor',
+  '__proto__',
+])('CF2: a claim cannot come from %s', from => {
+  const { text } = read({ 'claims.yaml': { claims: { level: { scope: 'hr', from } } } })
+  expect(text).toContain('claims.level.from: a claim comes from username')
+})
+
+test.each(['offline_access', 'a b', 'a"b', 'a\\b', '', 'ü'])(
+  'CF2: no claim can belong to the scope "%s"',
+  scope => {
+    const { findings } = read({ 'claims.yaml': { claims: { level: { scope, from: 'name' } } } })
+    expect(findings[0]?.key).toBe('claims.level.scope')
+  },
+)
+
+test('CF2: words for a scope that no claim belongs to are a mistake', () => {
+  const scopes = { hr: { description: 'See your department' } }
+  expect(read({ 'claims.yaml': { claims: {}, scopes } }).findings[0]?.key).toBe('scopes.hr')
+})
+
+test('CF2: a scope of claims.yaml can be asked for by clients', () => {
+  const claims = { claims: { department: { scope: 'hr', from: 'attributes.department' } } }
+  const files = { 'claims.yaml': claims, 'clients/web.yaml': client({ scope: 'openid hr' }) }
+  expect(Object.keys(read(files).settings?.scopes ?? {})).toEqual([
+    'openid',
+    'offline_access',
+    'hr',
+  ])
+})

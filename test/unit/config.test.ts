@@ -1,0 +1,138 @@
+// The report as a whole: what is in it, where, in which order; and that the shipped folder is right.
+
+import { expect, test } from 'vitest'
+import { COMPLETE, client, places, read, readFolder } from '../support/config-folder.ts'
+
+const SHIPPED = `${import.meta.dirname}/../../config`
+
+test('CF2: the config folder that is shipped is valid', () => {
+  const { settings, text } = readFolder(SHIPPED)
+  expect(text).toBe('')
+  expect(settings).toMatchObject({
+    issuer: 'http://localhost:3000',
+    development: true,
+    listen: { host: '127.0.0.1', port: 3000 },
+    store: 'sqlite:data/usher.db',
+    brand: 'Usher',
+  })
+  expect(settings?.clients.map(({ client_id }) => client_id)).toContain('demo')
+})
+
+test('CF2: files with every key in them are valid', () => {
+  const { settings, text } = read({
+    'usher.yaml': COMPLETE.usher,
+    'claims.yaml': COMPLETE.claims,
+    'clients/web.yaml': COMPLETE.client,
+  })
+  expect(text).toBe('')
+  expect(settings?.lifetimes).toMatchObject({ code: 60, session_idle: 43_200, session: 2_592_000 })
+  expect(settings?.scopes).toMatchObject({ hr: { description: 'See your department' } })
+})
+
+test('CF2: what the comments of usher.yaml call defaults are the defaults', () => {
+  const { settings: shipped } = readFolder(SHIPPED)
+  const { settings: silent } = read()
+  const { lifetimes, listen, store, brand, idTokenClaims } = shipped ?? {}
+  expect(silent).toMatchObject({ lifetimes, listen, store, brand, idTokenClaims })
+})
+
+test('CF2: a client without further words gets the safe choice of everything', () => {
+  const { settings } = read({ 'clients/web.yaml': client() })
+  expect(settings?.clients[0]).toMatchObject({
+    application_type: 'web',
+    grant_types: ['authorization_code', 'refresh_token'],
+    response_modes: ['query', 'form_post'],
+    require_pkce: true,
+    consent: 'explicit',
+  })
+})
+
+const BROKEN = {
+  'usher.yaml': 'listen:\n  port: many\nlifetimes:\n  code: soon\nextra: 1\n',
+  'claims.yaml': 'claims:\n  sub: { scope: profile, from: name }\n',
+  'clients/ada.yaml': 'client_id: usr_ada\nclient_name: ""\n',
+  'clients/grace.yaml': '\nclient_id: [grace\n',
+  'clients/web.yaml': `${COMPLETE.client.replace('profile hr', 'nowhere')}`,
+}
+
+test('CF1: one report names every finding of every file by file, line and column', () => {
+  const reading = read(BROKEN, { USHER_SECRET: 'too-short', PORT: '99999' })
+  expect(places(reading)).toEqual([
+    'claims.yaml:2:3 claims.sub',
+    'clients/ada.yaml:1:1 client_id',
+    'clients/ada.yaml:1:1 redirect_uris',
+    'clients/ada.yaml:2:1 client_name',
+    'clients/grace.yaml:3:1',
+    'clients/web.yaml:22:1 scope',
+    'environment PORT',
+    'environment USHER_SECRET',
+    'usher.yaml:4:3 lifetimes.code',
+    'usher.yaml:5:1 extra',
+  ])
+})
+
+test('CF2: a mistake in claims.yaml is not blamed on the clients that use its scopes', () => {
+  const claims = COMPLETE.claims.replace('scope: hr', 'scopes: hr')
+  const reading = read({ 'claims.yaml': claims, 'clients/web.yaml': COMPLETE.client })
+  expect(reading.findings.map(({ file }) => file)).not.toContain('clients/web.yaml')
+  expect(reading.findings).not.toEqual([])
+})
+
+test('CF2: the report counts its findings and says that nothing was started', () => {
+  const { text, findings } = read(BROKEN)
+  const [first = '', , ...lines] = text.trimEnd().split('\n')
+  expect(first).toBe(`${findings.length} problems in the configuration; nothing was started.`)
+  expect(lines).toHaveLength(findings.length)
+  expect(read({ 'usher.yaml': 'extra: 1\n' }).text).toMatch(/^1 problem in /)
+})
+
+test('CF2: the report is sorted by file, and by line within a file', () => {
+  const { text } = read(BROKEN)
+  const lines = [...text.matchAll(/^ {2}(\S+?)(?::(\d+):\d+)? {2}/gm)]
+  const order = lines.map(([, file = '', line = '0']) => ({ file, line: Number(line) }))
+  const sorted = order.toSorted((a, b) => a.file.localeCompare(b.file) || a.line - b.line)
+  expect(order.length).toBeGreaterThan(6)
+  expect(order).toEqual(sorted)
+})
+
+test('CF2: an unknown key is reported where it stands, at every depth', () => {
+  expect(
+    places(
+      read({
+        'usher.yaml': 'extra: 1\nlisten:\n  extra: 2\nlifetimes:\n  code: 60 s\n  extra: 3 d\n',
+        'claims.yaml': 'claims:\n  name: { scope: profile, from: name, extra: 1 }\nextra: 2\n',
+        'clients/web.yaml': `${COMPLETE.client}extra: 1\n`,
+      }),
+    ),
+  ).toEqual([
+    'claims.yaml:2:39 claims.name.extra',
+    'claims.yaml:3:1 extra',
+    `clients/web.yaml:${COMPLETE.client.split('\n').length}:1 extra`,
+    'usher.yaml:1:1 extra',
+    'usher.yaml:3:3 listen.extra',
+    'usher.yaml:6:3 lifetimes.extra',
+  ])
+})
+
+test('CF2: a key that is written twice is an error at its second place', () => {
+  expect(places(read({ 'usher.yaml': 'listen:\n  port: 1\n  port: 1\nlisten: {}\n' }))).toEqual([
+    'usher.yaml:3:3',
+    'usher.yaml:4:1',
+  ])
+})
+
+test('CF2: a mistyped key gets the key that was probably meant', () => {
+  const { text } = read({
+    'usher.yaml': 'lifetimes:\n  acces_token: 5 min\n',
+    'clients/web.yaml': client({ redirect_uri: [] }),
+  })
+  expect(text).toContain('lifetimes.acces_token: unknown key; did you mean access_token?')
+  expect(text).toContain('redirect_uri: unknown key; did you mean redirect_uris?')
+})
+
+test('CF1: client_secret in a client file is answered with the command that replaces it', () => {
+  const { text, findings } = read({ 'clients/web.yaml': client({ client_secret: 'canary-1815' }) })
+  expect(findings).toHaveLength(1)
+  expect(text).toContain('npm run usher -- clients secret NAME')
+  expect(text).not.toContain('canary')
+})

@@ -1,0 +1,173 @@
+// The directory: accounts come, change their names and go, and no two ever have one name.
+
+import { hash } from '@node-rs/argon2'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { ZodError } from 'zod'
+import { foldUsername } from '../../src/accounts/account.ts'
+import { createDirectory, type Directory, UsernameTaken } from '../../src/accounts/directory.ts'
+import { needsRehash } from '../../src/accounts/password.ts'
+import { type Installation, openInstallation } from '../../src/store/open.ts'
+import { ADA, PASSWORD } from '../support/usher.ts'
+
+let installation: Installation
+let directory: Directory
+beforeAll(async () => {
+  installation = await openInstallation('sqlite::memory:', [])
+  directory = createDirectory(installation.records)
+})
+afterAll(() => installation.store.close())
+
+const reasonsOf = (results: PromiseSettledResult<unknown>[]) =>
+  results.flatMap(result => (result.status === 'rejected' ? [result.reason] : []))
+
+test('who is added is found by subject, and by the name in any spelling', async () => {
+  const account = await directory.add(ADA)
+  expect(account).toMatchObject({ ...ADA, enabled: true, id: expect.stringMatching(/^usr_/) })
+  expect(account).not.toHaveProperty('password')
+  expect(await directory.find(account.id)).toEqual(account)
+  expect(await directory.findByUsername('ＡＤＡ')).toEqual(account)
+  expect(await directory.find('usr_nobody')).toBeUndefined()
+  expect(await directory.findByUsername('nobody')).toBeUndefined()
+})
+
+test('a name that is taken in another spelling is taken', async () => {
+  await directory.add({ username: 'groß' })
+  for (const username of ['groß', 'GROSS', 'Ｇross']) {
+    await expect(directory.add({ username })).rejects.toBeInstanceOf(UsernameTaken)
+  }
+})
+
+test('a profile that is wrong is not added, and its name stays free', async () => {
+  const wrong = { username: 'grace', email: 'nowhere' }
+  await expect(directory.add(wrong)).rejects.toBeInstanceOf(ZodError)
+  await expect(directory.add({ username: 'grace' })).resolves.toMatchObject({ username: 'grace' })
+})
+
+test('of twenty who take one name at once, one has it', async () => {
+  const spellings = ['Alan', 'alan', 'ALAN', 'ａlan']
+  const results = await Promise.allSettled(
+    Array.from({ length: 20 }, (_, i) => directory.add({ username: spellings[i % 4] })),
+  )
+  const added = results.flatMap(result => (result.status === 'fulfilled' ? [result.value] : []))
+  expect(added).toHaveLength(1)
+  for (const reason of reasonsOf(results)) expect(reason).toBeInstanceOf(UsernameTaken)
+  const list = await directory.list()
+  expect(list.filter(({ username }) => foldUsername(username) === 'alan')).toEqual(added)
+  expect(await directory.findByUsername('alan')).toEqual(added[0])
+})
+
+test('a name whose account was never written can be taken', async () => {
+  const { records } = installation
+  await records.save('Username', foldUsername('Lost'), { id: 'usr_lost' }, { version: 0 })
+  expect(await directory.findByUsername('lost')).toBeUndefined()
+  const account = await directory.add({ username: 'lost' })
+  expect(await directory.findByUsername('lost')).toEqual(account)
+})
+
+test('a rename frees the old name and takes the new one', async () => {
+  const account = await directory.add({ username: 'byron' })
+  await directory.rename(account, 'king')
+  expect(await directory.findByUsername('King')).toMatchObject({ id: account.id, username: 'king' })
+  expect(await directory.findByUsername('byron')).toBeUndefined()
+  await expect(directory.add({ username: 'byron' })).resolves.toBeDefined()
+})
+
+test('a rename to another spelling of the same name keeps it', async () => {
+  const account = await directory.add({ username: 'hopper' })
+  await directory.rename(account, 'Hopper')
+  expect(await directory.findByUsername('hopper')).toMatchObject({ username: 'Hopper' })
+})
+
+test('a rename to a name that is taken changes nothing', async () => {
+  const account = await directory.add({ username: 'turing' })
+  await directory.add({ username: 'church' })
+  await expect(directory.rename(account, 'CHURCH')).rejects.toBeInstanceOf(UsernameTaken)
+  expect(await directory.findByUsername('turing')).toMatchObject({ id: account.id })
+  expect(await directory.findByUsername('church')).not.toMatchObject({ id: account.id })
+})
+
+test('of twenty who rename to one name at once, one has it', async () => {
+  const accounts = await Promise.all(
+    Array.from({ length: 20 }, (_, i) => directory.add({ username: `racer${i}` })),
+  )
+  const results = await Promise.allSettled(
+    accounts.map(account => directory.rename(account, 'winner')),
+  )
+  expect(reasonsOf(results)).toHaveLength(19)
+  const holder = await directory.findByUsername('winner')
+  const named = (await directory.list()).filter(({ username }) => username === 'winner')
+  expect(named.map(({ id }) => id)).toEqual([holder?.id])
+})
+
+test('a change never changes the subject, and twenty at once all count', async () => {
+  const account = await directory.add({ username: 'counter', attributes: { count: 0 } })
+  await Promise.all(
+    Array.from({ length: 20 }, () =>
+      directory.change(account.id, current => ({
+        ...current,
+        id: 'usr_another',
+        attributes: { count: Number(current.attributes.count) + 1 },
+      })),
+    ),
+  )
+  expect(await directory.find(account.id)).toMatchObject({
+    id: account.id,
+    attributes: { count: 20 },
+  })
+  expect(await directory.change('usr_nobody', current => current)).toBeUndefined()
+})
+
+test('a disabled account is found, and not found enabled', async () => {
+  const account = await directory.add({ username: 'disabled' }, PASSWORD)
+  await directory.change(account.id, current => ({ ...current, enabled: false }))
+  expect(await directory.find(account.id)).toMatchObject({ enabled: false })
+  expect(await directory.findEnabled(account.id)).toBeUndefined()
+  expect(await directory.signIn('disabled', PASSWORD)).toBeUndefined()
+})
+
+test('who is removed is gone, and the name is free for somebody else', async () => {
+  const account = await directory.add({ username: 'leaver' }, PASSWORD)
+  await directory.remove(account)
+  expect(await directory.find(account.id)).toBeUndefined()
+  expect(await directory.findByUsername('leaver')).toBeUndefined()
+  expect(await directory.signIn('leaver', PASSWORD)).toBeUndefined()
+  expect((await directory.list()).map(({ id }) => id)).not.toContain(account.id)
+  const next = await directory.add({ username: 'leaver' })
+  expect(next.id).not.toBe(account.id)
+  expect(await directory.findByUsername('leaver')).toEqual(next)
+})
+
+test('a change that comes after the removal does not bring the account back', async () => {
+  const account = await directory.add({ username: 'ghost' })
+  await directory.remove(account)
+  expect(await directory.change(account.id, current => current)).toBeUndefined()
+  expect(await directory.find(account.id)).toBeUndefined()
+})
+
+test('signing in takes the name in any spelling and the right password', async () => {
+  const account = await directory.add({ username: 'Signer' }, PASSWORD)
+  expect(await directory.signIn('SIGNER', PASSWORD)).toMatchObject({ id: account.id })
+  expect(await directory.signIn('signer', 'another password')).toBeUndefined()
+  expect(await directory.signIn('nobody', PASSWORD)).toBeUndefined()
+  expect(await directory.signIn('s'.repeat(10_000), PASSWORD)).toBeUndefined()
+})
+
+test('LG2: a weak hash is made anew when its owner signs in, and at no other time', async () => {
+  const { id } = await directory.add({ username: 'veteran' })
+  const weak = await hash(PASSWORD, { memoryCost: 4096, timeCost: 1, parallelism: 1 })
+  await directory.change(id, current => ({ ...current, password: weak }))
+  expect(await directory.signIn('veteran', 'another password')).toBeUndefined()
+  expect(await directory.find(id)).toMatchObject({ password: weak })
+
+  expect(await directory.signIn('veteran', PASSWORD)).toMatchObject({ id })
+  const { password = '' } = (await directory.find(id)) ?? {}
+  expect(needsRehash(password)).toBe(false)
+  expect(await directory.signIn('veteran', PASSWORD)).toMatchObject({ id })
+  expect(await directory.find(id)).toMatchObject({ password })
+})
+
+test('the list is sorted by name', async () => {
+  const names = (await directory.list()).map(({ username }) => username)
+  expect(names.length).toBeGreaterThan(10)
+  expect(names).toEqual(names.toSorted((a, b) => a.localeCompare(b)))
+})

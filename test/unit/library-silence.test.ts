@@ -1,0 +1,51 @@
+// The library says on the console when it runs on something meant for development. Usher gives it no
+// reason to. Everything is imported here after the console is watched, for it also speaks when loaded.
+
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+
+const NOTICE = /oidc-provider (NOTICE|WARNING)/
+
+let said: string[]
+beforeEach(() => {
+  said = []
+  const keep = (...parts: unknown[]) => {
+    said.push(parts.map(String).join(' '))
+  }
+  const write = (chunk: unknown) => {
+    said.push(String(chunk))
+    return true
+  }
+  for (const method of ['debug', 'error', 'info', 'log', 'warn'] as const) {
+    vi.spyOn(console, method).mockImplementation(keep)
+  }
+  vi.spyOn(process.stdout, 'write').mockImplementation(write)
+  vi.spyOn(process.stderr, 'write').mockImplementation(write)
+  vi.spyOn(process, 'emitWarning').mockImplementation(keep)
+})
+afterEach(() => {
+  vi.restoreAllMocks()
+})
+
+test('CF2: an Usher starts and serves a whole journey without a notice or warning of the library', async () => {
+  const { ADA, startUsher } = await import('../support/usher.ts')
+  const { post, refresh, tokens, userinfo } = await import('../support/journey.ts')
+  const usher = await startUsher()
+  await usher.addAccount(ADA)
+  const { access_token, refresh_token, browser } = await tokens(usher)
+  expect((await userinfo(usher, access_token)).status).toBe(200)
+  const { status, body } = await refresh(usher, refresh_token)
+  expect(status).toBe(200)
+  await post(usher, '/api/oauth/introspect', { token: body.access_token })
+  await post(usher, '/api/oauth/revoke', { token: body.refresh_token })
+  await browser.open('/account/applications')
+  await browser.open('/api/oauth/logout')
+  await browser.submit()
+  await usher.close()
+  expect(said.filter(line => NOTICE.test(line))).toEqual([])
+})
+
+test('CF2: what is watched here is where the library speaks', async () => {
+  const { Provider } = await import('oidc-provider')
+  new Provider('http://localhost:3000', {})
+  expect(said.filter(line => NOTICE.test(line)).length).toBeGreaterThan(1)
+})

@@ -1,0 +1,141 @@
+// What we rely on in the library, and what it leaves to us: when an upgrade changes one of these, a
+// decision of ours has lost its reason, or a hole has opened.
+
+import { readFileSync } from 'node:fs'
+import { request as httpRequest } from 'node:http'
+import { join } from 'node:path'
+import { Provider } from 'oidc-provider'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { loadSigningKeys, type SigningKey } from '../../src/keys/signing-keys.ts'
+import { openInstallation } from '../../src/store/open.ts'
+import {
+  type BareLibrary,
+  bareCode,
+  barePost,
+  bareRedeem,
+  type Call,
+  startBareLibrary,
+} from '../support/bare-library.ts'
+
+const ROOT = `${import.meta.dirname}/../../`
+const VERSION = '9.13.3'
+const AT_ONCE = 20
+
+let library: BareLibrary
+let keys: SigningKey[]
+/** Holds whoever looks for a code until all have come; undefined: nobody. */
+let gate: { waiting: number; opened: Promise<void>; open: () => void } | undefined
+
+async function waitForAll({ model, method }: Call) {
+  if (!gate || model !== 'AuthorizationCode' || method !== 'find') return
+  gate.waiting += 1
+  if (gate.waiting === AT_ONCE) gate.open()
+  await gate.opened
+}
+
+beforeAll(async () => {
+  const { records, store } = await openInstallation('sqlite::memory:', [])
+  keys = await loadSigningKeys(records)
+  await store.close()
+  library = await startBareLibrary({ keys, before: waitForAll })
+})
+afterAll(() => library.close())
+
+test('the library is exactly the version that was measured', () => {
+  const json = (path: string) => JSON.parse(readFileSync(join(ROOT, path), 'utf8'))
+  expect(json('package.json').dependencies['oidc-provider']).toBe(VERSION)
+  expect(json('node_modules/oidc-provider/package.json').version).toBe(VERSION)
+  expect(json('package-lock.json').packages['node_modules/oidc-provider'].version).toBe(VERSION)
+})
+
+test('without prompt=consent the library drops offline_access, so a check of ours puts it back', async () => {
+  const { code, request } = await bareCode(library)
+  const { status, body } = await bareRedeem(library, code, request)
+  expect(status).toBe(200)
+  expect(body.scope).toBe('openid')
+  expect(body).not.toHaveProperty('refresh_token')
+})
+
+test('with prompt=consent the library keeps offline_access and gives a refresh token', async () => {
+  const { code, request } = await bareCode(library, { prompt: 'consent' })
+  const { body } = await bareRedeem(library, code, request)
+  expect(body.scope).toBe('openid offline_access')
+  expect(body.refresh_token).toEqual(expect.any(String))
+})
+
+test('RV4: revoking one access token makes the library revoke all of its grant, which we undo', async () => {
+  const { code, request } = await bareCode(library, { prompt: 'consent' })
+  const { body } = await bareRedeem(library, code, request)
+  const before = library.calls.length
+  const { status } = await barePost(library, '/token/revocation', { token: body.access_token })
+  expect(status).toBe(200)
+
+  const revoked = library.calls.slice(before).filter(({ method }) => method === 'revokeByGrantId')
+  const models = revoked.map(({ model }) => model)
+  expect(models).toEqual(
+    expect.arrayContaining(['AccessToken', 'RefreshToken', 'AuthorizationCode']),
+  )
+  expect(new Set(revoked.map(({ argument }) => argument)).size).toBe(1)
+  const form = { grant_type: 'refresh_token', refresh_token: body.refresh_token }
+  expect((await barePost(library, '/api/oauth/token', form)).body.error).toBe('invalid_grant')
+})
+
+test('AZ10: over a plain adapter all who redeem one code at once win, so ours lets one', async () => {
+  const { code, request } = await bareCode(library)
+  const { promise, resolve } = Promise.withResolvers<void>()
+  gate = { waiting: 0, opened: promise, open: resolve }
+  const answers = await Promise.all(
+    Array.from({ length: AT_ONCE }, () => bareRedeem(library, code, request)),
+  )
+  gate = undefined
+  expect(answers.map(({ status }) => status)).toEqual(Array(AT_ONCE).fill(200))
+})
+
+test('AZ10: one after another, the second redemption is refused and takes the grant with it', async () => {
+  const { code, request } = await bareCode(library)
+  expect((await bareRedeem(library, code, request)).status).toBe(200)
+  const before = library.calls.length
+  expect((await bareRedeem(library, code, request)).body.error).toBe('invalid_grant')
+  const methods = library.calls.slice(before).map(({ method }) => method)
+  expect(methods).toContain('revokeByGrantId')
+})
+
+test('CF3: the Host header ends up in discovery, so ours is pinned in front', async () => {
+  const text = await new Promise<string>((resolve, reject) => {
+    const url = new URL('/.well-known/openid-configuration', library.issuer)
+    const request = httpRequest(url, { headers: { host: 'evil.example' } }, async response => {
+      resolve((await response.toArray()).join(''))
+    })
+    request.on('error', reject).end()
+  })
+  expect(JSON.parse(text)).toMatchObject({
+    issuer: library.issuer,
+    token_endpoint: 'http://evil.example/api/oauth/token',
+  })
+})
+
+test('a path in capitals and with a slash is the same endpoint, so we refuse other spellings', async () => {
+  const { status, body } = await barePost(library, '/API/OAUTH/TOKEN/', {})
+  expect({ status, error: body.error }).toEqual({ status: 400, error: 'invalid_request' })
+})
+
+test('configuration keys that the library does not know pass in silence, so we check ours', () => {
+  const configuration = {
+    adapter: class {},
+    jwks: { keys },
+    cookies: { keys: [] },
+    features: { devInteractions: { enabled: false } },
+    nonsense: true,
+    routes: { nonsense: '/nonsense' },
+  }
+  expect(() => Reflect.construct(Provider, [library.issuer, configuration])).not.toThrow()
+})
+
+test('a client that is wrong is found out at its first use only, so we ask for each at start', async () => {
+  const wrong = { client_id: 'wrong', redirect_uris: ['nowhere'], client_secret: 'x' }
+  const lazy = await startBareLibrary({ keys, configuration: { clients: [wrong] } })
+  await expect(lazy.provider.Client.find('wrong')).rejects.toMatchObject({
+    error_description: expect.stringContaining('redirect_uris'),
+  })
+  await lazy.close()
+})

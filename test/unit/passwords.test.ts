@@ -1,0 +1,104 @@
+// Passwords: which may be set, how they are kept, and that checking one says only yes or no.
+
+import { hash } from '@node-rs/argon2'
+import { beforeAll, expect, test } from 'vitest'
+import {
+  checkPassword,
+  hashPassword,
+  needsRehash,
+  passwordProblem,
+} from '../../src/accounts/password.ts'
+import { PASSWORD } from '../support/usher.ts'
+
+let phc: string
+beforeAll(async () => {
+  phc = await hashPassword(PASSWORD)
+})
+
+test.each([
+  [0, 'too_short'],
+  [1, 'too_short'],
+  [11, 'too_short'],
+  [12, undefined],
+  [64, undefined],
+  [1024, undefined],
+  [1025, 'too_long'],
+  [100_000, 'too_long'],
+])('LG3: a password of %d bytes is %s', (length, problem) => {
+  expect(passwordProblem('x'.repeat(length))).toBe(problem)
+})
+
+test('LG3: it is bytes that count', () => {
+  expect(passwordProblem('愛愛愛')).toBe('too_short')
+  expect(passwordProblem('愛愛愛愛')).toBeUndefined()
+  expect(passwordProblem('🙂'.repeat(256))).toBeUndefined()
+  expect(passwordProblem('🙂'.repeat(257))).toBe('too_long')
+})
+
+test('LG2: a password is kept as argon2id with a salt of its own', async () => {
+  expect(phc).toMatch(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/)
+  expect(await hashPassword(PASSWORD)).not.toBe(phc)
+})
+
+test('the right password matches, and every other does not', async () => {
+  expect(await checkPassword(PASSWORD, phc)).toBe(true)
+  for (const wrong of [`${PASSWORD} `, PASSWORD.toUpperCase(), '', PASSWORD.slice(0, -1)]) {
+    expect(await checkPassword(wrong, phc)).toBe(false)
+  }
+})
+
+test('nobody signs in without a hash, with any password', async () => {
+  expect(await checkPassword(PASSWORD, undefined)).toBe(false)
+  expect(await checkPassword('', undefined)).toBe(false)
+})
+
+test.each([12, 72, 73, 1024])(
+  'LG3: a password of %d bytes counts to its last byte',
+  async length => {
+    const password = 'x'.repeat(length - 1)
+    const made = await hashPassword(`${password}a`)
+    expect(await checkPassword(`${password}a`, made)).toBe(true)
+    expect(await checkPassword(`${password}b`, made)).toBe(false)
+  },
+)
+
+test('LG3: a password that is too long fails like a wrong one, even if it were right', async () => {
+  const long = 'x'.repeat(1025)
+  expect(await checkPassword(long, await hash(long))).toBe(false)
+  expect(await checkPassword(long, await hash(''))).toBe(false)
+})
+
+test('a password typed on another keyboard is the same: composed and decomposed', async () => {
+  const password = 'crème brûlée à la Ada'
+  expect(password.normalize('NFD')).not.toBe(password.normalize('NFC'))
+  const made = await hashPassword(password.normalize('NFD'))
+  expect(await checkPassword(password.normalize('NFC'), made)).toBe(true)
+  expect(await checkPassword(password.normalize('NFD'), made)).toBe(true)
+  expect(await checkPassword('creme brulee a la Ada', made)).toBe(false)
+})
+
+test('spaces, zero bytes and emoji are characters like others', async () => {
+  const made = await hashPassword(' 🙂\u0000 spaces around ')
+  expect(await checkPassword(' 🙂\u0000 spaces around ', made)).toBe(true)
+  expect(await checkPassword(' 🙂', made)).toBe(false)
+  expect(await checkPassword('🙂\u0000 spaces around', made)).toBe(false)
+})
+
+test.each([
+  ['less memory', { memoryCost: 8192, timeCost: 2, parallelism: 1 }],
+  ['fewer passes', { memoryCost: 19_456, timeCost: 1, parallelism: 1 }],
+])('LG2: a hash with %s is to be made anew', async (_, parameters) => {
+  expect(needsRehash(await hash(PASSWORD, parameters))).toBe(true)
+})
+
+test('LG2: argon2i and what is no PHC string of ours are to be made anew', async () => {
+  expect(needsRehash(await hash(PASSWORD, { algorithm: 1 }))).toBe(true)
+  expect(needsRehash('$2b$12$abcdefghijklmnopqrstuv')).toBe(true)
+  expect(needsRehash(phc.replace('v=19', 'v=16'))).toBe(true)
+})
+
+test('LG2: a hash of today, or a stronger one, stays', async () => {
+  expect(needsRehash(phc)).toBe(false)
+  const stronger = { memoryCost: 32_768, timeCost: 3, parallelism: 2 }
+  expect(needsRehash(await hash(PASSWORD, stronger))).toBe(false)
+})

@@ -1,0 +1,194 @@
+// Which redirect URIs can be registered: what the URI is by itself, and then for whom.
+
+import { expect, test } from 'vitest'
+import { redirectUriProblem, schemeProblem } from '../../src/config/redirect-uris.ts'
+
+const REFUSED: Record<string, string[]> = {
+  wildcards: [
+    'https://*.example.org/callback',
+    'https://app.example.org/*',
+    'https://app.example.org:*/callback',
+    'com.example.app:/*',
+    'https://app.example.org/callback?next=*',
+  ],
+  fragments: [
+    'https://app.example.org/callback#',
+    'https://app.example.org/callback#top',
+    'https://app.example.org/#/callback',
+    'com.example.app:/callback#x',
+    'http://127.0.0.1/#',
+  ],
+  'user names and passwords': [
+    'https://ada@app.example.org/callback',
+    'https://ada:secret@app.example.org/callback',
+    'https://:secret@app.example.org/callback',
+    'https://app.example.org@evil.example/callback',
+    'https://@app.example.org/callback',
+    'https://app.example.org:443@evil.example/',
+    'http://ada@127.0.0.1/',
+  ],
+  'schemes that run or show something': [
+    'javascript:alert(1)',
+    'JavaScript:alert(1)',
+    'javascript://app.example.org/%0aalert(1)',
+    'data:text/html,x',
+    'data:text/html;base64,eA==',
+    'file:///etc/passwd',
+    'vbscript:msgbox',
+    'blob:https://app.example.org/1',
+    'about:blank',
+    'ws://app.example.org/',
+    'wss://app.example.org/',
+    'view-source:https://app.example.org/',
+  ],
+  'schemes that belong to nobody or to others': [
+    'myapp:/callback',
+    'myapp://callback',
+    'ftp://app.example.org/callback',
+    'mailto:ada@example.org',
+    'tel:+18151210',
+    'intent:/callback',
+    'chrome:/settings',
+    'http:',
+    'https:',
+    'urn:ietf:wg:oauth:2.0:oob',
+  ],
+  'what is not absolute': [
+    '',
+    '/callback',
+    'callback',
+    '//app.example.org/callback',
+    'app.example.org/callback',
+    '?code',
+    'https',
+    'https://',
+    ':',
+    'https:///callback',
+    'https:app.example.org/callback',
+    'https:/app.example.org/callback',
+  ],
+  'hosts that are compared in another spelling': [
+    'https://bücher.example/callback',
+    'https://APP.example.org/callback',
+    'https://app.example.org%2e/callback',
+    'https://１２７.0.0.1/callback',
+    'https://127.1/callback',
+    'https://2130706433/callback',
+    'https://0x7f.0.0.1/callback',
+    'https://0177.0.0.1/callback',
+    'https://[0:0:0:0:0:0:0:1]/callback',
+    'https://[::ffff:127.0.0.1]/callback',
+    'https://app.example.org:0443/callback',
+    'https://app.example.org:/callback',
+    'https://app.example.org:99999/callback',
+    'https://app。example。org/callback',
+    'https://app.exa%6Dple.org/callback',
+    'https://app.example.org\\@evil.example/callback',
+  ],
+  'characters that are not visible ASCII': [
+    'https://app.example.org/call back',
+    ' https://app.example.org/callback',
+    'https://app.example.org/callback\n',
+    'https://app.example.org/\tcallback',
+    'java\nscript:alert(1)',
+    'https://app.example.org/\u0000',
+    'https://app.example.org/é',
+    'https://app.example.org/\u202Ecallback',
+    'https://app.example.org\r\n/callback',
+  ],
+  'paths that mean another path': [
+    'https://app.example.org/../callback',
+    'https://app.example.org/a/./callback',
+    'https://app.example.org/a/..',
+    'https://app.example.org/%2e%2e/callback',
+    'https://app.example.org/a/%2E%2E/callback',
+    'https://app.example.org/a/.%2e/callback',
+    'https://app.example.org\\callback',
+    'https://app.example.org/a\\..\\callback',
+    'https://app.example.org/..?code=1',
+  ],
+}
+
+const ACCEPTED = [
+  'https://app.example.org',
+  'https://app.example.org/',
+  'https://app.example.org/callback',
+  'https://app.example.org/Callback/',
+  'https://app.example.org/callback?tenant=1',
+  'https://app.example.org/callback?a=1&b=%20',
+  'https://app.example.org:8443/callback',
+  'https://app.example.org:443/callback',
+  'https://xn--bcher-kva.example/callback',
+  'https://a-b.c-d.example.org/.well-known/callback',
+  'https://app.example.org/a..b/callback',
+  'https://app.example.org/callback;v=1',
+  'https://app.example.org/~ada/callback',
+  'https://app.example.org/%C3%A9',
+  'https://192.0.2.1/callback',
+  'https://[2001:db8::1]/callback',
+  'http://localhost:4000/callback',
+  'http://localhost:80/callback',
+  'http://127.0.0.1/callback',
+  'http://127.0.0.1:51004/callback',
+  'http://[::1]/callback',
+  'http://[::1]:51004/callback',
+  'com.example.app:/callback',
+  'com.example.app:/oauth2redirect/example-provider',
+  'com.example.app://callback',
+  'org.example.ada-app:/',
+]
+
+test('AZ3: the corpus is as large as it claims to be', () => {
+  expect(Object.values(REFUSED).flat().length).toBeGreaterThanOrEqual(60)
+  expect(ACCEPTED.length).toBeGreaterThanOrEqual(20)
+})
+
+for (const [kind, uris] of Object.entries(REFUSED)) {
+  test.each(uris)(`AZ3: ${kind} are refused: %j`, uri => {
+    expect(redirectUriProblem(uri)).toEqual(expect.any(String))
+  })
+}
+
+test.each(ACCEPTED)('AZ3: %s may be registered', uri => {
+  expect(redirectUriProblem(uri)).toBeUndefined()
+})
+
+test('AZ3: the words say what to write instead of another spelling of a host', () => {
+  expect(redirectUriProblem('https://APP.example.org/')).toContain('app.example.org')
+  expect(redirectUriProblem('https://127.1/')).toContain('127.0.0.1')
+})
+
+const web = { native: false, loopbackIssuer: false }
+const native = { native: true, loopbackIssuer: false }
+const development = { native: false, loopbackIssuer: true }
+
+test.each([
+  'http://app.example.org/callback',
+  'http://127.0.0.2/callback',
+  'http://localhost.example.org/callback',
+  'http://0.0.0.0/callback',
+  'http://10.0.0.1/callback',
+])('AZ3: nobody may use %s: it is http and not loopback', uri => {
+  for (const client of [web, native, development]) expect(schemeProblem(uri, client)).toBeDefined()
+})
+
+test.each(['http://localhost:4000/', 'http://127.0.0.1/', 'http://[::1]:4000/'])(
+  'AZ3: %s is for native clients, and for all while the issuer is on loopback',
+  uri => {
+    expect(schemeProblem(uri, web)).toBeDefined()
+    expect(schemeProblem(uri, native)).toBeUndefined()
+    expect(schemeProblem(uri, development)).toBeUndefined()
+  },
+)
+
+test('AZ3: a scheme of its own is for native clients, wherever the issuer is', () => {
+  expect(schemeProblem('com.example.app:/callback', native)).toBeUndefined()
+  expect(schemeProblem('com.example.app:/callback', web)).toBeDefined()
+  expect(schemeProblem('com.example.app:/callback', development)).toBeDefined()
+})
+
+test('AZ3: https is for every client', () => {
+  for (const client of [web, native, development]) {
+    expect(schemeProblem('https://app.example.org/callback', client)).toBeUndefined()
+  }
+})

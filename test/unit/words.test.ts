@@ -1,0 +1,114 @@
+// Every word that is asked for is there, and every word that is there is asked for.
+
+import { globSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { parse } from 'yaml'
+import { createWords } from '../../src/pages/words.ts'
+
+const PAGES = `${import.meta.dirname}/../../src/pages`
+const read = (pattern: string) =>
+  globSync(pattern, { cwd: PAGES })
+    .toSorted()
+    .map(name => ({ name, text: readFileSync(join(PAGES, name), 'utf8') }))
+const templates = read('templates/*.eta')
+const sources = [...templates, ...read('*.ts')]
+
+const words = keysOf(parse(readFileSync(join(PAGES, 'locales/en.yaml'), 'utf8')))
+
+function keysOf(tree: unknown, prefix = ''): string[] {
+  return Object.entries(Object(tree)).flatMap(([key, value]) =>
+    typeof value === 'string' ? [prefix + key] : keysOf(value, `${prefix}${key}.`),
+  )
+}
+
+/** What stands between the parentheses of every call of `t`. */
+const calls = sources.flatMap(({ name, text }) =>
+  [...text.matchAll(/\bt\(([^()]*)/g)].map(([, argument = '']) => ({ name, argument })),
+)
+/** Whole keys in quotes; a prefix with something added to it is not one. */
+const keys = calls.flatMap(({ name, argument }) =>
+  [...argument.matchAll(/'([a-z_]+\.[a-z_]+)'/g)].map(([, key = '']) => ({ name, key })),
+)
+const pageError = sources.find(({ name }) => name === 'error.ts')?.text ?? ''
+const codes = [
+  ...(/const CODES = \[([^\]]*)\]/.exec(pageError)?.[1]?.matchAll(/'(\w+)'/g) ?? []),
+].map(([, code = '']) => code)
+/** The titles and texts that `wordsFor` picks. */
+const situations = [...pageError.matchAll(/(?:title|text): '(\w+)'/g)].map(([, key = '']) => key)
+
+const SCOPES = ['openid', 'profile', 'email', 'phone', 'address', 'offline_access', 'other']
+
+test('there are pages, words and calls to look at', () => {
+  expect(templates.length).toBeGreaterThan(8)
+  expect(words.length).toBeGreaterThan(80)
+  expect(keys.length).toBeGreaterThan(60)
+  expect(codes.length).toBeGreaterThan(15)
+  expect(situations.length).toBeGreaterThan(8)
+})
+
+test('every key that a page asks for has words', () => {
+  const missing = keys.filter(({ key }) => !words.includes(key))
+  expect(missing).toEqual([])
+})
+
+test('a key that is put together begins with one of three prefixes', () => {
+  const dynamic = calls
+    .filter(({ argument }) => !/'[a-z_]+\.[a-z_]+'/.test(argument) && !/^key\b/.test(argument))
+    .map(({ argument }) => argument)
+  for (const argument of dynamic) expect(argument).toMatch(/^['`](scope|errors|error)\./)
+  expect(dynamic.length).toBeGreaterThanOrEqual(3)
+})
+
+test('every error code that is explained has words, and no other', () => {
+  const explained = words.filter(key => /^errors\.(?!title$|intro$)/.test(key))
+  expect(explained.toSorted()).toEqual(codes.map(code => `errors.${code}`).toSorted())
+})
+
+test('every situation of the error page has a title and a text', () => {
+  for (const key of situations) expect(words).toContain(`error.${key}`)
+})
+
+test('every scope of the specification has words, and one key is for all others', () => {
+  const scopes = words.filter(key => key.startsWith('scope.'))
+  expect(scopes.toSorted()).toEqual(SCOPES.map(scope => `scope.${scope}`).toSorted())
+})
+
+test('every word in the file is on some page', () => {
+  const used = new Set([
+    ...keys.map(({ key }) => key),
+    ...codes.map(code => `errors.${code}`),
+    ...situations.map(key => `error.${key}`),
+    ...SCOPES.map(scope => `scope.${scope}`),
+  ])
+  expect(words.filter(key => !used.has(key))).toEqual([])
+})
+
+test('every value that words have a place for is given where they are asked for', () => {
+  const { t } = createWords()
+  const all = calls.filter(({ argument }) => /'[a-z_]+\.[a-z_]+'/.test(argument))
+  for (const { name, argument } of all) {
+    for (const [, key = ''] of argument.matchAll(/'([a-z_]+\.[a-z_]+)'/g)) {
+      const wanted = placesIn(key)
+      const given = [...argument.matchAll(/[{,]\s*(\w+)\s*(?=[:,}])/g)].map(([, value]) => value)
+      expect(given.toSorted(), `${name}: t('${key}')`).toEqual(wanted)
+    }
+  }
+  expect(t('page.signed_in_as', { name: 'Ada' })).toBe('Signed in as Ada')
+})
+
+function placesIn(key: string): string[] {
+  const tree: unknown = parse(readFileSync(join(PAGES, 'locales/en.yaml'), 'utf8'))
+  const text = key.split('.').reduce<unknown>((node, step) => Object(node)[step], tree)
+  return [...String(text).matchAll(/\{(\w+)\}/g)].map(([, name = '']) => name).toSorted()
+}
+
+test('a key without words gives nothing, and a value is never read as words', () => {
+  const { t } = createWords()
+  expect(t('scope.nowhere')).toBe('')
+  expect(t('constructor')).toBe('')
+  expect(t('page.signed_in_as', { name: '{name} $& {constructor}' })).toBe(
+    'Signed in as {name} $& {constructor}',
+  )
+  expect(t('page.signed_in_as')).toBe('Signed in as ')
+})
