@@ -11,7 +11,7 @@ import { createCsrf } from './http/forms.ts'
 import { health, type Readiness } from './http/health.ts'
 import { limits } from './http/limits.ts'
 import { requestLog } from './http/request-log.ts'
-import { securityHeaders } from './http/security-headers.ts'
+import { allowFormAnywhere, securityHeaders } from './http/security-headers.ts'
 import { loadSigningKeys } from './keys/signing-keys.ts'
 import { checkClients } from './oidc/clients.ts'
 import { authorizeByPost, canonicalPaths, finishAnswers } from './oidc/endpoints.ts'
@@ -59,7 +59,10 @@ export async function createApp({ settings, secrets, records, log, readiness }: 
       error: errorPages.show,
       signOut: signOut.ask,
       signedOut: signOut.done,
-      handOver: views.handOver,
+      formPost(ctx, redirectUri, fields) {
+        allowFormAnywhere(ctx)
+        views.handOver(ctx, redirectUri, fields)
+      },
     },
     log,
   })
@@ -97,9 +100,9 @@ export async function createApp({ settings, secrets, records, log, readiness }: 
 
   for (const { path, send } of Object.values(views.assets)) pages.get(path, send)
 
+  app.use(securityHeaders({ https: issuer.startsWith('https:') }))
   app.use(health(readiness))
   app.use(requestLog(log))
-  app.use(securityHeaders({ https: issuer.startsWith('https:') }))
   app.use(errors({ log, page: errorPages.show, errorUri: errorPages.errorUri }))
   app.use(edge(settings))
   app.use(limits)

@@ -18,6 +18,8 @@ export interface Consent {
 export interface Decision {
   scopes: string[]
   declined: string[]
+  /** Of the consent when it was asked for. */
+  version: number
 }
 
 export interface Consents {
@@ -26,10 +28,10 @@ export interface Consents {
   version(accountId: string, clientId: string): Promise<number>
   list(accountId: string): Promise<Consent[]>
   /**
-   * Adds what was decided on a page that saw `version`. False when the access was removed while the
-   * page was open: the removal wins, and the person is asked anew.
+   * Adds what was decided. False when the access was removed while the page was open: the removal
+   * wins, and the person is asked anew.
    */
-  decide(accountId: string, clientId: string, decision: Decision, version: number): Promise<boolean>
+  decide(accountId: string, clientId: string, decision: Decision): Promise<boolean>
   /** Notes a use, at most once a minute. */
   touch(accountId: string, clientId: string): Promise<void>
   /** When it returns, no code or token of that client for that account works. */
@@ -66,7 +68,7 @@ export function createConsents(records: Records): Consents {
 
     list: accountId => records.list<Consent>('consents of account', accountId),
 
-    decide: (accountId, clientId, { scopes, declined }, version) =>
+    decide: (accountId, clientId, { scopes, declined, version }) =>
       update(accountId, clientId, found => {
         if (!found.value && found.version !== version) return undefined
         const { since = now(), scopes: before = [], declined: refused = [] } = found.value ?? {}

@@ -10,10 +10,10 @@ const UNITS = { s: 1, min: 60, h: 3600, d: 86_400 }
 const duration = (fallback: string, longest: string) =>
   z
     .string()
-    .regex(
-      /^[1-9]\d{0,5} ?(s|min|h|d)$/,
-      'a duration is a number and a unit: 60 s, 10 min, 12 h, 14 d',
-    )
+    .regex(/^[1-9]\d{0,5} ?(s|min|h|d)$/, {
+      error: 'a duration is a number and a unit: 60 s, 10 min, 12 h, 14 d',
+      abort: true,
+    })
     .refine(text => seconds(text) <= seconds(longest), `is at most ${longest}`)
     .default(fallback)
     .transform(seconds)
@@ -25,9 +25,8 @@ const seconds = (text: string) =>
 const words = (longest: number) =>
   z
     .string()
-    .min(1)
     .max(longest)
-    .regex(/^\P{C}+$/u, 'no control characters')
+    .regex(/^\P{C}+$/u, 'must have at least one character, and no control characters')
 
 const webUrl = z.url({ protocol: /^https?$/ })
 
@@ -113,7 +112,7 @@ export const clientSchema = z.strictObject({
     .string()
     .regex(/^[\x21-\x7E]{1,255}$/, 'a client_id is 1 to 255 visible ASCII characters')
     .refine(id => !/^usr_/.test(id), 'usr_ is how subjects begin; a client must not look like one')
-    .refine(id => id !== 'usher-account', 'is the client of the account pages'),
+    .refine(id => id !== 'usher-account', 'usher-account is the client of the account pages'),
   client_name: words(80),
   client_uri: webUrl.optional(),
   policy_uri: webUrl.optional(),

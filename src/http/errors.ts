@@ -34,7 +34,11 @@ export function errors({ log, page, errorUri }: ErrorOptions): Middleware {
         log.error({ id: ctx.state.requestId, fault: faultOf(thrown) }, 'request failed')
       answerWith(ctx, status, answer)
     }
-    if (ctx.status === 503) ctx.set('Retry-After', RETRY_AFTER)
+    if (ctx.status === 503) {
+      ctx.set('Retry-After', RETRY_AFTER)
+      // Clients would take it for a word about their token.
+      ctx.remove('WWW-Authenticate')
+    }
     if (isErrorBody(ctx.body)) {
       ctx.state.log.error ??= ctx.body.error
       const { requestId: request_id } = ctx.state

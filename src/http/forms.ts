@@ -63,5 +63,5 @@ function isOurs(ctx: Context): boolean {
   const site = ctx.get('Sec-Fetch-Site')
   if (site) return site === 'same-origin'
   const origin = ctx.get('Origin')
-  return !origin || origin === ctx.origin
+  return !origin || origin === `${ctx.protocol}://${ctx.host}`
 }

@@ -10,7 +10,8 @@ const LONGEST = { state: 1024, nonce: 512, scope: 1024, claims: 2048 }
 /** Before anyone reads the request. */
 export const limits: Middleware = (ctx, next) => {
   refuseLongUrl(ctx, ctx.url)
-  refuseLongParameters(ctx, ctx.query)
+  const error_description = longParameter(ctx.query)
+  if (error_description) ctx.throw(400, { error: 'invalid_request', error_description })
   return next()
 }
 
@@ -18,11 +19,10 @@ export function refuseLongUrl(ctx: Context, url: string): void {
   if (Buffer.byteLength(url) > LONGEST_URL) ctx.throw(414, `longer than ${LONGEST_URL} bytes`)
 }
 
-export function refuseLongParameters(ctx: Context, parameters: Record<string, unknown>): void {
-  for (const [name, longest] of Object.entries(LONGEST)) {
-    if ([parameters[name]].flat().some(value => String(value ?? '').length > longest)) {
-      const error_description = `${name} is longer than ${longest} characters`
-      ctx.throw(400, { error: 'invalid_request', error_description })
-    }
-  }
+/** Says which parameter is too long, if one is. */
+export function longParameter(parameters: Record<string, unknown>): string | undefined {
+  const found = Object.entries(LONGEST).find(([name, longest]) =>
+    [parameters[name]].flat().some(value => String(value ?? '').length > longest),
+  )
+  return found && `${found[0]} is longer than ${found[1]} characters`
 }

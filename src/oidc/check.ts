@@ -20,7 +20,7 @@ export async function checkSettings(settings: Settings): Promise<void> {
     directory: createDirectory(records),
     consents: createConsents(records),
     keys: await loadSigningKeys(records),
-    pages: { error: nothing, signOut: nothing, signedOut: nothing, handOver: nothing },
+    pages: { error: nothing, signOut: nothing, signedOut: nothing, formPost: nothing },
     log: pino({ enabled: false }),
   })
   await checkClients(provider, settings).finally(() => store.close())

@@ -3,7 +3,7 @@
 import type { Context, Middleware } from 'koa'
 import { errors, type KoaContextWithOIDC } from 'oidc-provider'
 import { readForm } from '../http/forms.ts'
-import { LONGEST_URL, refuseLongParameters, refuseLongUrl } from '../http/limits.ts'
+import { LONGEST_URL, refuseLongUrl } from '../http/limits.ts'
 import type { Views } from '../pages/views.ts'
 import { ROUTES } from './provider.ts'
 
@@ -35,20 +35,22 @@ export const authorizeByPost: Middleware = async (ctx, next) => {
   ctx.redirect(url)
 }
 
+type Oidc = KoaContextWithOIDC['oidc'] | undefined
+
 /** How answers of the library leave, by path. */
 export function finishAnswers(views: Views): Middleware {
   return async (ctx, next) => {
     ctx.set('Cache-Control', 'no-store')
     await next()
-    const { oidc } = ctx as unknown as KoaContextWithOIDC
+    // Absent where the library has no route for the method.
+    const oidc: Oidc = ctx.oidc
     ctx.state.log.client_id = oidc?.client?.clientId
     if (DISCOVERY.includes(ctx.path)) discovery(ctx)
     else if (ctx.path === ROUTES.jwks) cacheable(ctx)
-    else if (ctx.path === ROUTES.pushed_authorization_request) pushed(ctx)
-    else if (ctx.path === ROUTES.introspection) introspection(ctx)
+    else if (ctx.path === ROUTES.introspection) introspection(oidc)
     else if (ctx.path === ROUTES.revocation) emptyObject(ctx)
     else if (ctx.path === CONFIRM) navigateOn(ctx, views)
-    else if (ctx.path === ROUTES.end_session) nothingToAsk(ctx, views)
+    else dressUp(ctx, oidc, views)
   }
 }
 
@@ -63,16 +65,9 @@ function cacheable(ctx: Context) {
   if (ctx.status === 200) ctx.set('Cache-Control', 'public, max-age=3600')
 }
 
-/** The library reads the form; nobody is told of a request that was too long to be kept. */
-function pushed(ctx: Context) {
-  const { oidc } = ctx as unknown as KoaContextWithOIDC
-  if (ctx.status === 201) refuseLongParameters(ctx, oidc.params ?? {})
-}
-
 /** Whoever cannot prove who they are is told nothing (RFC 7662 §2.1), whether the token lives or not. */
-function introspection(ctx: Context) {
-  const { oidc } = ctx as unknown as KoaContextWithOIDC
-  if (oidc.client?.tokenEndpointAuthMethod !== 'none') return
+function introspection(oidc: Oidc) {
+  if (oidc?.client?.tokenEndpointAuthMethod !== 'none') return
   throw new errors.InvalidClientAuth({ detail: 'a public client cannot introspect' })
 }
 
@@ -89,10 +84,11 @@ function navigateOn(ctx: Context, views: Views) {
   views.navigate(ctx, location)
 }
 
-// Nobody is signed in: the library has nothing to ask, and a bare page of its own to say so.
-function nothingToAsk(ctx: Context, views: Views) {
-  const { session } = (ctx as unknown as KoaContextWithOIDC).oidc
-  if (ctx.status !== 200 || !session || session.accountId) return
-  const { secret } = Object(session.state) as { secret?: string }
+// Where nobody is signed in, or another person than was asked for, the library signs out without a
+// question, by a bare page of its own.
+function dressUp(ctx: Context, oidc: Oidc, views: Views) {
+  const { secret } = Object(oidc?.session?.state) as { secret?: string }
+  const isBare = ctx.status === 200 && ctx.type === 'text/html' && !ctx.state.isPage
+  if (!isBare || !secret) return
   views.handOver(ctx, CONFIRM, { xsrf: secret, logout: 'yes' })
 }

@@ -8,7 +8,7 @@ import type { Interactions } from '../pages/interaction.ts'
 export function createInteractions(provider: Provider): Interactions {
   return {
     async read(ctx) {
-      const { uid, prompt, params, session } = await gone(ctx, () =>
+      const { uid, prompt, params, session, lastSubmission } = await gone(ctx, () =>
         provider.interactionDetails(ctx.req, ctx.res),
       )
       if (uid !== ctx.params.uid) ctx.throw(400, { error: 'interaction_gone' })
@@ -19,6 +19,7 @@ export function createInteractions(provider: Provider): Interactions {
         redirectUri: String(params.redirect_uri),
         ...(typeof params.login_hint === 'string' && { loginHint: params.login_hint }),
         ...(session && { accountId: session.accountId }),
+        withdrawn: prompt.name === 'consent' && lastSubmission?.consent !== undefined,
       }
     },
 

@@ -1,8 +1,8 @@
 // When people are asked to sign in or to consent, and what an application then has: a grant made
 // from the recorded consent.
 
-import { errors, type Grant, interactionPolicy, type KoaContextWithOIDC } from 'oidc-provider'
-import type { Consents } from '../accounts/consents.ts'
+import { type Grant, interactionPolicy, type KoaContextWithOIDC } from 'oidc-provider'
+import type { Consents, Decision } from '../accounts/consents.ts'
 import { revokeGrant } from '../store/grants.ts'
 import type { Records } from '../store/records.ts'
 
@@ -24,10 +24,8 @@ export function createPolicy(consents: Consents): interactionPolicy.DefaultPolic
   const login = required(policy.get('login'))
   const consent = required(policy.get('consent'))
 
-  login.checks.add(noFragment, 0)
-  login.checks.add(offlineAccess, 1)
   login.checks.add(
-    new Check('account_gone', 'the account can no longer sign in', ({ oidc }) =>
+    new Check('account_gone', 'the account can no longer sign in', 'login_required', ({ oidc }) =>
       Boolean(oidc.session?.accountId && !oidc.account),
     ),
   )
@@ -47,30 +45,6 @@ export function createPolicy(consents: Consents): interactionPolicy.DefaultPolic
   })
   return policy
 }
-
-// While it checks a request the library drops `offline_access` unless `prompt` has `consent`. OIDC
-// Core §11 lets other conditions take its place, and here a recorded consent does: the scope is put
-// back before anything is decided, and the consent page asks for it when it was never allowed.
-const offlineAccess = new Check('offline_access', 'put back', ctx => {
-  const { oidc } = ctx
-  const { client, params } = oidc
-  // What stands beside a pushed request counts for nothing (RFC 9126 §4).
-  const inQuery = oidc.route === 'authorization' && !oidc.entities.PushedAuthorizationRequest
-  const asked = inQuery && scopesIn(ctx.query.scope).includes('offline_access')
-  if (!asked || !client || !params || !client.grantTypeAllowed('refresh_token')) return false
-  if (oidc.requestParamScopes.has('offline_access')) return false
-  if (client.scope && !scopesIn(client.scope).includes('offline_access')) {
-    throw new errors.InvalidScope('requested scope is not allowed', 'offline_access')
-  }
-  params.scope = [...scopesIn(params.scope), 'offline_access'].join(' ')
-  return false
-})
-
-/** A code in the fragment reaches scripts and history (AZ7). */
-const noFragment = new Check('response_mode', 'refused', ({ oidc }) => {
-  if (oidc.params?.response_mode !== 'fragment') return false
-  throw new errors.UnsupportedResponseMode()
-})
 
 // Anyone can pass for a client without secret whose redirect URI others can receive: ask each time
 // (RFC 8252 §8.6). An https redirect URI is proof enough, an operator's word for the client too.
@@ -95,6 +69,10 @@ export function createGrantLoader(
     if (oidc.client?.consent === 'implicit' && clientId !== ACCOUNT_CLIENT) {
       await recordImplicit(consents, accountId, clientId, [...oidc.requestParamOIDCScopes])
     }
+    // Decided on our page, and recorded here, where the answer is final. Nothing is recorded when
+    // the access was removed while that page was open: then the person is asked again.
+    const { decision } = Object(oidc.result?.consent) as { decision?: Decision }
+    if (decision) await consents.decide(accountId, clientId, decision)
     const consent = await consentOf(consents, accountId, clientId)
     if (!consent) return undefined
 
@@ -150,11 +128,7 @@ async function recordImplicit(
   const consent = await consents.find(accountId, clientId)
   if (consent && scopes.every(scope => consent.scopes.includes(scope))) return
   const version = await consents.version(accountId, clientId)
-  await consents.decide(accountId, clientId, { scopes, declined: [] }, version)
-}
-
-function scopesIn(scope: unknown): string[] {
-  return typeof scope === 'string' ? scope.split(' ').filter(Boolean) : []
+  await consents.decide(accountId, clientId, { scopes, declined: [], version })
 }
 
 function accountIdOf({ session }: KoaContextWithOIDC['oidc']): string {

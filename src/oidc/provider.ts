@@ -2,7 +2,6 @@
 // purpose; test/unit/library.test.ts pins the defaults we rely on.
 
 import { createHash } from 'node:crypto'
-import type { EventEmitter } from 'node:events'
 import {
   type Client,
   type Configuration,
@@ -16,14 +15,15 @@ import { claimsOf } from '../accounts/claims.ts'
 import type { Consents } from '../accounts/consents.ts'
 import type { Directory } from '../accounts/directory.ts'
 import type { Settings } from '../config/settings.ts'
-import { faultOf } from '../http/request-log.ts'
 import type { SigningKey } from '../keys/signing-keys.ts'
 import { createAdapter, type Protocol } from '../store/adapter.ts'
 import type { Records } from '../store/records.ts'
 import { deriveKey } from '../store/seal.ts'
 import { accountClient, corsOrigins, matchesHash, OWN_METADATA, toLibrary } from './clients.ts'
+import { listen } from './events.ts'
 import { lifetimes } from './lifetimes.ts'
 import { createGrantLoader, createPolicy } from './policy.ts'
+import { checkRequest } from './requests.ts'
 
 export const ROUTES = {
   authorization: '/api/oauth/authorize',
@@ -43,7 +43,7 @@ export interface LibraryPages {
   error(ctx: KoaContextWithOIDC, out: { error: string; error_description?: string }): void
   signOut(ctx: KoaContextWithOIDC, form: { action: string; xsrf: string; client?: Client }): void
   signedOut(ctx: KoaContextWithOIDC, outcome: { client?: Client; stayed: boolean }): void
-  handOver(ctx: KoaContextWithOIDC, action: string, fields: Record<string, unknown>): void
+  formPost: ResponseMode
 }
 
 export interface Parts {
@@ -89,6 +89,8 @@ export function createProvider(parts: Parts): Provider {
       requestObjectSigningAlgValues: ['RS256', 'PS256', 'ES256', 'EdDSA'],
     },
 
+    // Named for nothing that anyone sends: the library calls it for every request, pushed ones too.
+    extraParams: { usher: checkRequest },
     scopes: Object.keys(scopes),
     claims: { openid: ['sub'], ...claimsByScope(claims) },
     conformIdTokenClaims: settings.idTokenClaims === 'minimal',
@@ -112,7 +114,11 @@ export function createProvider(parts: Parts): Provider {
       return true
     },
 
-    renderError: (ctx, out) => pages.error(ctx, out),
+    renderError: (ctx, out, error) =>
+      pages.error(
+        ctx,
+        error instanceof errors.SessionNotFound ? { error: 'interaction_gone' } : out,
+      ),
     features: {
       devInteractions: { enabled: false },
       dPoP: { enabled: false },
@@ -146,7 +152,7 @@ export function createProvider(parts: Parts): Provider {
   // Called while the library is constructed, before it has response modes of its own.
   class WithPages extends Provider {
     override registerResponseMode(name: string, handler: ResponseMode) {
-      super.registerResponseMode(name, name === 'form_post' ? pages.handOver : handler)
+      super.registerResponseMode(name, name === 'form_post' ? pages.formPost : handler)
     }
   }
   const provider = new WithPages(issuer, configuration)
@@ -168,33 +174,6 @@ export function createProvider(parts: Parts): Provider {
   listen(provider, log)
   return provider
 }
-
-// Listeners must not throw, and what they are handed holds raw tokens: only names go on from here.
-function listen(provider: Provider, log: Logger) {
-  const note = (ctx: KoaContextWithOIDC, error: { error?: string; error_detail?: string }) => {
-    Object.assign(ctx.state.log, { error: error.error, detail: error.error_detail })
-  }
-  const emitter: EventEmitter = provider
-  for (const event of ERROR_EVENTS) emitter.on(event, note)
-  emitter.on('server_error', (ctx: KoaContextWithOIDC, err: Error) => {
-    log.error({ id: ctx.state.requestId, fault: faultOf(err) }, 'request failed')
-  })
-  emitter.on('error', (err: NodeJS.ErrnoException) => {
-    const isCallers = /^(HPE_|ECONN|EPIPE)/.test(err.code ?? '')
-    if (!isCallers) log.error({ fault: faultOf(err) }, 'request failed')
-  })
-}
-
-const ERROR_EVENTS = [
-  'authorization.error',
-  'end_session.error',
-  'end_session_confirm.error',
-  'grant.error',
-  'introspection.error',
-  'pushed_authorization_request.error',
-  'revocation.error',
-  'userinfo.error',
-]
 
 function createLibraryAdapter(records: Records, { lifetimes }: Settings) {
   const protocol: Protocol = {

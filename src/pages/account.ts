@@ -131,6 +131,7 @@ export function createAccountPages(parts: AccountParts) {
 
     /** Back from signing in; `state` is ours, and leads nowhere else whoever wrote it. */
     signedIn(ctx: Context) {
+      if (ctx.query.error) ctx.throw(403, { error: 'access_denied', expose: true })
       ctx.redirect(ctx.query.state === APPLICATIONS ? APPLICATIONS : HOME)
     },
   }

@@ -15,7 +15,7 @@ export function createAssets() {
     stylesheet: asset('style.css'),
     /** Sends the one form that goes on by itself. */
     submit: asset('submit.js'),
-    icon: { ...asset('icon.svg'), path: '/favicon.ico' },
+    icon: asset('icon.svg'),
   }
 }
 

@@ -25,24 +25,27 @@ export function createConsent(parts: ConsentParts): Screen {
   const { settings, views, csrf, directory, consents } = parts
   const { t } = views
 
-  async function render(ctx: Context, interaction: Interaction, withdrawn: boolean) {
+  async function render(ctx: Context, interaction: Interaction) {
     const { scopes } = requestOf(interaction)
-    const person = interaction.accountId && (await directory.find(interaction.accountId))
+    const { accountId = '', clientId, withdrawn } = interaction
+    const person = await directory.find(accountId)
+    const before = await consents.find(accountId, clientId)
     const data = {
       csrf: csrf.token(csrfSubject(interaction)),
       client: clientOf(interaction),
       host: hostOf(interaction.redirectUri),
-      person: person ? person.username : undefined,
+      person: person?.username,
       scopes: scopes.map(name => ({
         name,
         words: scopeWords(t, settings, name),
         required: name === REQUIRED,
+        checked: !before?.declined.includes(name),
         note: name === 'offline_access' ? offlineNote() : undefined,
       })),
       lifetime: scopes.includes('offline_access') ? undefined : t('consent.lifetime'),
       withdrawn,
     }
-    views.page(ctx, 'consent', data, withdrawn ? 409 : 200)
+    views.page(ctx, 'consent', data)
   }
 
   const clientOf = ({ clientId }: Interaction) =>
@@ -53,22 +56,21 @@ export function createConsent(parts: ConsentParts): Screen {
 
   return {
     prompt: 'consent',
-    show: (ctx, interaction) => render(ctx, interaction, false),
+    show: (ctx, interaction) => render(ctx, interaction),
 
     // What was asked is what the interaction remembers; the form only says which of it is wanted.
-    async submit(ctx, interaction, form) {
+    async submit(_ctx, interaction, form) {
       const { scopes, version } = requestOf(interaction)
-      const { accountId, clientId } = interaction
-      if (form.value('decision') !== 'allow' || !accountId) return { error: 'access_denied' }
+      if (form.value('decision') !== 'allow') return { error: 'access_denied' }
 
       const wanted = form.values('scope')
       const isAllowed = (scope: string) => scope === REQUIRED || wanted.includes(scope)
       const decision = {
         scopes: scopes.filter(isAllowed),
         declined: scopes.filter(scope => !isAllowed(scope)),
+        version,
       }
-      if (await consents.decide(accountId, clientId, decision, version)) return { consent: {} }
-      await render(ctx, interaction, true)
+      return { consent: { decision } }
     },
   }
 }

@@ -31,6 +31,7 @@ const CODES = [
 /** Title and text for people, by what happened. */
 function wordsFor(status: number, { error }: ErrorAnswer): { title: string; text: string } {
   if (error === 'interaction_gone') return { title: 'interaction', text: 'interaction_text' }
+  if (error === 'access_denied') return { title: 'denied', text: 'denied_text' }
   if (status === 403) return { title: 'form', text: 'form_text' }
   if (status === 404) return { title: 'not_found', text: 'not_found_text' }
   if (status === 421) return { title: 'misdirected', text: 'request_text' }

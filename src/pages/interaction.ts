@@ -2,6 +2,7 @@
 // finds the one that is due, and lets nothing through that was not asked by the page itself.
 
 import type { Context } from 'koa'
+import type { Decision } from '../accounts/consents.ts'
 import { type Csrf, type Form, readForm } from '../http/forms.ts'
 import type { Views } from './views.ts'
 
@@ -14,12 +15,14 @@ export interface Interaction {
   loginHint?: string
   /** Who is signed in in this browser. */
   accountId?: string
+  /** The person has just allowed it, and removed it again before that counted. */
+  withdrawn: boolean
 }
 
 /** What a screen found out; `error` sends the person back to the application with it. */
 export interface Outcome {
   login?: { accountId: string; amr: string[] }
-  consent?: Record<string, never>
+  consent?: { decision: Decision }
   error?: string
   error_description?: string
 }

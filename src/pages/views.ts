@@ -2,7 +2,6 @@
 
 import { Eta } from 'eta'
 import type { Context } from 'koa'
-import { allowFormAnywhere } from '../http/security-headers.ts'
 import { createAssets } from './assets.ts'
 import { createWords, type Translate } from './words.ts'
 
@@ -14,7 +13,7 @@ export interface Views {
    * `form-action` of the page the form was on, at every hop up to the application (HD4).
    */
   navigate(ctx: Context, url: string): void
-  /** Answers with a form that goes on by itself, or at a button, to wherever `action` is. */
+  /** Answers with a form that goes on by itself, or at a button. */
   handOver(ctx: Context, action: string, fields: Record<string, unknown>): void
   t: Translate
   assets: ReturnType<typeof createAssets>
@@ -36,7 +35,7 @@ export function createViews({ brand }: { brand: string }): Views {
     const html = eta.config.escapeFunction(t(key, Object.fromEntries(marked)))
     return html.replaceAll('\x01', '<strong>').replaceAll('\x02', '</strong>')
   }
-  const shared = { t, strong, lang, brand, stylesheet: assets.stylesheet.path }
+  const shared = { t, strong, lang, brand, assets }
 
   const views: Views = {
     t,
@@ -46,14 +45,14 @@ export function createViews({ brand }: { brand: string }): Views {
       ctx.type = 'html'
       ctx.set('Cache-Control', 'no-store')
       ctx.body = eta.render(template, { ...shared, ...data })
+      ctx.state.isPage = true
     },
     navigate(ctx, url) {
       views.page(ctx, 'navigate', { url })
     },
     handOver(ctx, action, fields) {
-      allowFormAnywhere(ctx)
       const status = 'error' in fields ? 400 : 200
-      views.page(ctx, 'hand-over', { action, fields, submitScript: assets.submit.path }, status)
+      views.page(ctx, 'hand-over', { action, fields }, status)
     },
   }
   return views

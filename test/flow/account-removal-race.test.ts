@@ -75,9 +75,9 @@ test('AC5: a request that races a removal brings the application nothing', async
   const browser = await signedIn(usher)
   let raced = 0
   for (let round = 0; round < 20; round++) {
-    const decision = { scopes: ['openid', 'profile', 'email'], declined: [] }
     const version = await usher.consents.version(ada, 'web')
-    expect(await usher.consents.decide(ada, 'web', decision, version)).toBe(true)
+    const decision = { scopes: ['openid', 'profile', 'email'], declined: [], version }
+    expect(await usher.consents.decide(ada, 'web', decision)).toBe(true)
     const asking = Array.from({ length: 6 }, () => open(usher, {}, copyOf(browser)))
     for (let i = 0; i < round % 5; i++) await userinfo(usher, 'unknown')
     await usher.consents.withdraw(ada, 'web')

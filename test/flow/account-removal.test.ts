@@ -108,8 +108,8 @@ test('AC4: an application that is no longer registered is listed and can be remo
   const { post: _, ...clients } = CLIENTS
   const smaller = await startUsher({ clients })
   const { id } = await smaller.addAccount(ADA)
-  const decision = { scopes: ['openid', 'email'], declined: [] }
-  await smaller.consents.decide(id, 'post', decision, 0)
+  const decision = { scopes: ['openid', 'email'], declined: [], version: 0 }
+  await smaller.consents.decide(id, 'post', decision)
   const { browser } = await onlineTokens(smaller, { client_id: 'first' })
   await browser.open(APPLICATIONS)
   expect(textOf(browser.page.text)).toContain(words('applications.unregistered'))

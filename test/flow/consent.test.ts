@@ -95,8 +95,8 @@ test('CN1: how long access lasts is said, with and without offline access', asyn
 test('CN1: what an application says of itself is text, wherever it is shown', async () => {
   const text = await consentText({ client_id: 'nasty', redirect_uri: NASTY_URI })
   expect(text).toContain(NAME)
-  const decision = { scopes: ['openid'], declined: [] }
-  expect(await usher.consents.decide(ada, 'nasty', decision, 0)).toBe(true)
+  const decision = { scopes: ['openid'], declined: [], version: 0 }
+  expect(await usher.consents.decide(ada, 'nasty', decision)).toBe(true)
   const consent = browser.page
   await browser.open('/account/applications')
   expect(browser.page.html.querySelector('h2')?.textContent).toBe(NAME)

@@ -47,7 +47,7 @@ const authorizationUrl = (params: Record<string, string> = {}) =>
 
 async function allowed(client_id: string, scopes: string[]) {
   const version = await usher.consents.version(ada.id, client_id)
-  await usher.consents.decide(ada.id, client_id, { scopes, declined: [] }, version)
+  await usher.consents.decide(ada.id, client_id, { scopes, declined: [], version })
 }
 
 /** Answers in the place of whatever comes next, so that the page stays where it is. */
@@ -103,7 +103,7 @@ const PAGES: [name: string, heading: string, way: Way][] = [
   ],
   [
     'consent-withdrawn',
-    'Nothing was allowed',
+    'Allow access',
     async visit => {
       await allowed('web', ['openid'])
       await consentPage(visit)

@@ -94,8 +94,8 @@ test.each([
   ['12h', 43_200],
   ['14 d', 1_209_600],
 ])('CF2: %s is %d seconds', (duration, seconds) => {
-  const { settings } = read({ 'usher.yaml': { lifetimes: { access_token: duration } } })
-  expect(settings?.lifetimes.access_token).toBe(seconds)
+  const { settings } = read({ 'usher.yaml': { lifetimes: { session: duration } } })
+  expect(settings?.lifetimes.session).toBe(seconds)
 })
 
 test.each([

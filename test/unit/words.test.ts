@@ -24,7 +24,7 @@ function keysOf(tree: unknown, prefix = ''): string[] {
 
 /** What stands between the parentheses of every call of `t`. */
 const calls = sources.flatMap(({ name, text }) =>
-  [...text.matchAll(/\bt\(([^()]*)/g)].map(([, argument = '']) => ({ name, argument })),
+  [...text.matchAll(/\b(?:t|strong)\(([^()]*)/g)].map(([, argument = '']) => ({ name, argument })),
 )
 /** Whole keys in quotes; a prefix with something added to it is not one. */
 const keys = calls.flatMap(({ name, argument }) =>

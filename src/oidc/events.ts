@@ -1,0 +1,33 @@
+// What the library tells of, as the log hears it.
+
+import type { EventEmitter } from 'node:events'
+import type { KoaContextWithOIDC, Provider } from 'oidc-provider'
+import type { Logger } from 'pino'
+import { faultOf } from '../http/request-log.ts'
+
+// Listeners must not throw, and what they are handed holds raw tokens: only names go on from here.
+export function listen(provider: Provider, log: Logger) {
+  const note = (ctx: KoaContextWithOIDC, error: { error?: string; error_detail?: string }) => {
+    Object.assign(ctx.state.log, { error: error.error, detail: error.error_detail })
+  }
+  const emitter: EventEmitter = provider
+  for (const event of ERROR_EVENTS) emitter.on(event, note)
+  emitter.on('server_error', (ctx: KoaContextWithOIDC, err: Error) => {
+    log.error({ id: ctx.state.requestId, fault: faultOf(err) }, 'request failed')
+  })
+  emitter.on('error', (err: NodeJS.ErrnoException) => {
+    const isCallers = /^(HPE_|ECONN|EPIPE)/.test(err.code ?? '')
+    if (!isCallers) log.error({ fault: faultOf(err) }, 'request failed')
+  })
+}
+
+const ERROR_EVENTS = [
+  'authorization.error',
+  'end_session.error',
+  'end_session_confirm.error',
+  'grant.error',
+  'introspection.error',
+  'pushed_authorization_request.error',
+  'revocation.error',
+  'userinfo.error',
+]

@@ -1,0 +1,40 @@
+// What we check of every authorization request, pushed ones too, beside what the library checks.
+
+import { decodeJwt } from 'jose'
+import { errors, type KoaContextWithOIDC } from 'oidc-provider'
+import { longParameter } from '../http/limits.ts'
+
+export function checkRequest(ctx: KoaContextWithOIDC): void {
+  const { oidc } = ctx
+  const problem = longParameter(oidc.body ?? {})
+  if (problem) throw new errors.InvalidRequest(problem)
+  // A code in the fragment reaches scripts and history (AZ7).
+  if (oidc.params?.response_mode === 'fragment') throw new errors.UnsupportedResponseMode()
+  keepOfflineAccess(ctx)
+}
+
+// The library has just dropped `offline_access`, unless `prompt` has `consent`. OIDC Core §11 lets
+// other conditions take the place of that, and here a recorded consent does: the scope is put back,
+// and the consent page asks for it when it was never allowed.
+function keepOfflineAccess(ctx: KoaContextWithOIDC): void {
+  const { client, params, requestParamScopes } = ctx.oidc
+  if (!client?.grantTypeAllowed('refresh_token') || !params) return
+  if (!scopesIn(sentScope(ctx)).includes(OFFLINE_ACCESS)) return
+  if (client.scope && !scopesIn(client.scope).includes(OFFLINE_ACCESS)) {
+    throw new errors.InvalidScope('requested scope is not allowed', OFFLINE_ACCESS)
+  }
+  params.scope = [...requestParamScopes.add(OFFLINE_ACCESS)].join(' ')
+}
+
+const OFFLINE_ACCESS = 'offline_access'
+
+/** What stands beside a pushed request counts for nothing (RFC 9126 §4). */
+function sentScope({ oidc, query }: KoaContextWithOIDC): unknown {
+  const { PushedAuthorizationRequest: pushed } = oidc.entities
+  if (pushed) return decodeJwt(pushed.request).scope
+  return oidc.body?.scope ?? query.scope
+}
+
+function scopesIn(scope: unknown): string[] {
+  return typeof scope === 'string' ? scope.split(' ').filter(Boolean) : []
+}
