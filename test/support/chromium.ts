@@ -76,7 +76,9 @@ export async function collectComplaints(context: BrowserContext): Promise<Compla
   context.on('weberror', ({ error }) => complaints.pageErrors.push(String(error())))
   context.on('requestfailed', request => {
     const { errorText = '' } = request.failure() ?? {}
-    complaints.failedRequests.push(`${request.method()} ${request.url()} ${errorText}`)
+    // Broken off by going on: what a page asks for when it leads on at once.
+    if (errorText !== 'net::ERR_ABORTED')
+      complaints.failedRequests.push(`${request.method()} ${request.url()} ${errorText}`)
   })
   return complaints
 }
