@@ -5,6 +5,7 @@ import * as accounts from './commands/accounts.ts'
 import * as clients from './commands/clients.ts'
 import { type Command, Failure } from './commands/command.ts'
 import * as config from './commands/config.ts'
+import * as store from './commands/store.ts'
 import { ConfigError } from './config/report.ts'
 
 const PROFILE = {
@@ -36,13 +37,14 @@ const COMMANDS: Command[] = [
   { name: 'clients show',      usage: 'CLIENT_ID [--json]', about: 'one application, with every default filled in', options: JSON_OUT, run: clients.show },
   { name: 'clients secret',    usage: 'NAME [--secret-stdin]', about: 'make a secret, print it once, and write its hash to clients/NAME.yaml', options: { 'secret-stdin': { type: 'boolean' } }, run: clients.secret },
   { name: 'config check',      usage: '[FOLDER] [--json]', about: 'every problem in the config folder',       options: JSON_OUT, run: config.check },
+  { name: 'store reseal',      usage: '',             about: 'after a change of secret: seal everything with the first of USHER_SECRET', options: {}, run: store.reseal },
   { name: 'config schema',     usage: '[FOLDER]',     about: 'write the JSON Schemas that editors complete from', options: {}, run: config.schema },
 ]
 
 async function main(argv: string[]): Promise<number> {
   const [noun = '', verb = '', ...rest] = argv
   const command = COMMANDS.find(({ name }) => name === `${noun} ${verb}`)
-  if (!command) return help(noun)
+  if (!command || rest.includes('--help')) return help(noun, verb)
   try {
     const { values, positionals } = parseArgs({
       args: rest,
@@ -58,12 +60,15 @@ async function main(argv: string[]): Promise<number> {
   }
 }
 
-function help(noun: string): number {
+function help(noun: string, verb: string): number {
   const known = COMMANDS.some(({ name }) => name.startsWith(`${noun} `))
   const shown = COMMANDS.filter(({ name }) => !known || name.startsWith(`${noun} `))
   const lines = shown.map(({ name, usage, about }) => `  ${name} ${usage}\n      ${about}\n`)
-  process.stderr.write(`npm run usher -- NOUN VERB …\n\n${lines.join('')}`)
-  return noun === '' || noun === 'help' || noun === '--help' ? 0 : 2
+  const isAsked =
+    ['', 'help', '--help'].includes(noun) || COMMANDS.some(({ name }) => name === `${noun} ${verb}`)
+  const wrong = isAsked ? '' : `There is no command ${`${noun} ${verb}`.trim()}.\n\n`
+  process.stderr.write(`${wrong}npm run usher -- NOUN VERB …\n\n${lines.join('')}`)
+  return isAsked ? 0 : 2
 }
 
 function explain(error: unknown, { name, usage }: Command): string {

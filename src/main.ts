@@ -1,7 +1,9 @@
 // Start: config → store → app → listen. SIGTERM and SIGINT drain.
 
 import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
+import { setTimeout } from 'node:timers/promises'
 import { pino } from 'pino'
 import { createDirectory } from './accounts/directory.ts'
 import { createApp } from './app.ts'
@@ -13,6 +15,7 @@ import type { Records } from './store/records.ts'
 
 /** Milliseconds. */
 const TIMEOUTS = { headersTimeout: 10_000, requestTimeout: 15_000, keepAliveTimeout: 5_000 }
+const NOTICE = 1_000
 const DRAIN = 10_000
 const DEMO = {
   username: 'demo',
@@ -28,14 +31,16 @@ async function main() {
   const log = pino({ base: null, timestamp: pino.stdTimeFunctions.isoTime })
   const readiness: Readiness = { state: 'ready', probe: () => records.read('Probe', 'ready') }
 
-  const app = await createApp({ settings, ...installation, log, readiness })
+  const app = await createApp({ settings, ...installation, log }, readiness)
   const server = createServer({ ...TIMEOUTS, maxHeaderSize: 16 * 1024 }, app.callback())
-  await listen(server, settings.listen)
+  await once(server.listen(settings.listen), 'listening')
   await greet(settings, records)
 
   for (const signal of ['SIGTERM', 'SIGINT']) {
     process.once(signal, async () => {
       readiness.state = 'draining'
+      // Balancers look at /readyz and stop sending; who pressed Ctrl-C is not kept waiting.
+      if (signal === 'SIGTERM') await setTimeout(NOTICE)
       await drain(server)
       await store.close()
       process.exit(0)
@@ -43,28 +48,31 @@ async function main() {
   }
 }
 
-function listen(server: Server, { host, port }: Settings['listen']): Promise<void> {
-  return new Promise((resolve, reject) => {
-    server.once('error', reject)
-    server.listen(port, host, resolve)
-  })
-}
-
 /** Requests in flight finish; whoever is not done in time is cut off. */
 function drain(server: Server): Promise<void> {
   return new Promise(resolve => {
     server.close(() => resolve())
-    setTimeout(() => server.closeAllConnections(), DRAIN).unref()
+    setTimeout(DRAIN, undefined, { ref: false }).then(() => server.closeAllConnections())
   })
 }
 
 async function greet(settings: Settings, records: Records) {
-  const lines = [`Usher is ready at ${settings.issuer}`]
-  if (settings.development) lines.push(await demoAccount(records), TRY)
+  const { issuer, listen, development, clients } = settings
+  const lines = [`Usher is ready at ${issuer}, listening on ${listen.host}:${listen.port}`]
+  if (development) lines.push(await demoAccount(records))
+  else if (!settings.proxy.length) lines.push(NO_PROXY)
+  if (development && clients.some(({ client_id }) => client_id === 'demo'))
+    lines.push(tryIt(issuer))
   process.stderr.write(`\n${lines.map(line => `  ${line}\n`).join('')}\n`)
 }
 
-const TRY = 'Try it with: npm run demo, in another terminal; then open http://localhost:4000'
+const NO_PROXY =
+  'Every request will be refused: name the proxy that speaks TLS, under proxy: in usher.yaml'
+
+function tryIt(issuer: string): string {
+  const environment = issuer === 'http://localhost:3000' ? '' : `ISSUER=${issuer} `
+  return `Try it with: ${environment}npm run demo, in another terminal; then open http://localhost:4000`
+}
 
 /** Made once, on an empty store: its password is shown this one time and kept nowhere. */
 async function demoAccount(records: Records): Promise<string> {
@@ -78,8 +86,10 @@ async function demoAccount(records: Records): Promise<string> {
 }
 
 main().catch((error: unknown) => {
-  if (error instanceof ConfigError) process.stderr.write(`${error.message}\n`)
-  else
-    process.stderr.write(`Usher cannot start: ${error instanceof Error ? error.message : error}\n`)
+  const message = error instanceof Error ? error.message : String(error)
+  const isReport = error instanceof ConfigError
+  process.stderr.write(
+    isReport ? `${message}\nNothing was started.\n` : `Usher cannot start: ${message}\n`,
+  )
   process.exit(1)
 })

@@ -70,8 +70,9 @@ const routes: Record<string, Route> = {
       expectedState: session.state,
       expectedNonce: session.nonce,
     })
-    remember(session, tokens)
+    session.refresh_token = undefined
     session.came_back = undefined
+    remember(session, tokens)
     return { location: '/' }
   },
 
@@ -121,9 +122,9 @@ function describe(error: unknown): object {
   return { failed: name, code, status, error: oauth, error_description, ...challenge }
 }
 
-function home({ tokens, came_back }: Session, info: unknown): string {
+function home({ tokens, refresh_token, came_back }: Session, info: unknown): string {
   if (!tokens) return `<p>You are not signed in here.</p>${button('sign-in', 'Sign in')}`
-  const buttons = [button('refresh', 'Refresh'), button('revoke', 'Revoke')]
+  const buttons = refresh_token ? [button('refresh', 'Refresh'), button('revoke', 'Revoke')] : []
   return `
     <p>${buttons.join('')}${button('sign-out', 'Sign out')}</p>
     ${came_back ? section(`${came_back.what} came back with`, came_back.answer) : ''}

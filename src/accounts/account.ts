@@ -40,5 +40,7 @@ export interface Account extends Profile {
   password?: string
   /** Epoch seconds. */
   created: number
+  /** Whoever signed in up to then is signed out. */
+  ended?: number
   updated: number
 }

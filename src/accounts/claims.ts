@@ -1,9 +1,7 @@
 // What Usher says about an account: the claims of `claims.yaml`, taken from where it says.
 
+import type { ClaimsFile } from '../config/schema.ts'
 import type { Account } from './account.ts'
-
-/** A claim and the part of the account it comes from, as in `claims.yaml`. */
-export type ClaimSources = Record<string, { scope: string; from: string }>
 
 const SOURCES: Record<string, (account: Account) => unknown> = {
   username: account => account.username,
@@ -15,7 +13,7 @@ const SOURCES: Record<string, (account: Account) => unknown> = {
 }
 
 /** Every claim the account has a value for; which of them are given depends on the scopes. */
-export function claimsOf(account: Account, sources: ClaimSources): Record<string, unknown> {
+export function claimsOf(account: Account, sources: ClaimsFile['claims']): Record<string, unknown> {
   const claims = Object.entries(sources).flatMap(([claim, { from }]) => {
     const attribute = /^attributes\.(.+)$/.exec(from)?.[1]
     const value = attribute ? ownValue(account.attributes, attribute) : SOURCES[from]?.(account)

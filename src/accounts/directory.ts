@@ -4,9 +4,10 @@
 //   Username folded → { id }    claimed first, so that two cannot have one name
 
 import { revokeGrants } from '../store/grants.ts'
-import type { Records } from '../store/records.ts'
+import type { Found, Records } from '../store/records.ts'
 import { createSessions } from '../store/sessions.ts'
-import { type Account, foldUsername, newAccountId, type Profile, profileSchema } from './account.ts'
+import { now } from '../store/store.ts'
+import { type Account, foldUsername, newAccountId, profileSchema } from './account.ts'
 import { createConsents } from './consents.ts'
 import { checkPassword, hashPassword, needsRehash } from './password.ts'
 
@@ -15,119 +16,138 @@ export class UsernameTaken extends Error {
   override message = 'this username is taken'
 }
 
-export interface Directory {
-  find(id: string): Promise<Account | undefined>
-  /** Undefined for a disabled account too: it can do nothing. */
-  findEnabled(id: string): Promise<Account | undefined>
-  findByUsername(username: string): Promise<Account | undefined>
-  list(): Promise<Account[]>
-  /** Throws `UsernameTaken`, or a `ZodError` that says what is wrong with the profile. */
-  add(profile: unknown, password?: string): Promise<Account>
-  /** Undefined when there is no such account. */
-  change(id: string, change: (account: Account) => Account): Promise<Account | undefined>
-  rename(account: Account, username: string): Promise<Account | undefined>
-  /** One answer for every failure, in the same time: wrong, unknown, disabled, without password. */
-  signIn(username: string, password: string): Promise<Account | undefined>
-  /** Signs the person out everywhere: every session, every grant, those with offline access too. */
-  endAccess(id: string): Promise<void>
-  remove(account: Account): Promise<void>
+export type Directory = ReturnType<typeof createDirectory>
+
+const indexes: [string, string][] = [['accounts', 'all']]
+
+interface Claim {
+  id: string
+  since: number
+}
+/** Seconds after which a name without an account was given up. */
+const ABANDONED = 60
+
+export interface SignIn {
+  account: Account
+  /** Epoch seconds. */
+  since: number
 }
 
-const now = () => Math.floor(Date.now() / 1000)
-
-export function createDirectory(records: Records): Directory {
+export function createDirectory(records: Records) {
   const consents = createConsents(records)
   const sessions = createSessions(records)
-  const indexes: [string, string][] = [['accounts', 'all']]
 
-  /** A name whose account was never written (a crash between the two) may be claimed again. */
-  const claim = (folded: string, id: string) =>
-    claimable(folded).then(version =>
-      version === undefined ? false : records.save('Username', folded, { id }, { version }),
-    )
-  const claimable = async (folded: string) => {
-    const { value, version } = await records.read<{ id: string }>('Username', folded)
-    return value && (await directory.find(value.id)) ? undefined : version
+  async function find(id: string): Promise<Account | undefined> {
+    return (await records.read<Account>('Account', id)).value
   }
 
-  const directory: Directory = {
-    async find(id) {
-      return (await records.read<Account>('Account', id)).value
-    },
+  /** Undefined for a disabled account too, and for a sign-in (epoch seconds) that was ended since. */
+  async function findEnabled(id: string, signedIn?: number): Promise<Account | undefined> {
+    const account = await find(id)
+    const isEnded = signedIn !== undefined && signedIn <= (account?.ended ?? 0)
+    return account?.enabled && !isEnded ? account : undefined
+  }
 
-    async findEnabled(id) {
-      const account = await directory.find(id)
-      return account?.enabled ? account : undefined
-    },
+  async function findByUsername(username: string): Promise<Account | undefined> {
+    const { value } = await records.read<{ id: string }>('Username', foldUsername(username))
+    return value && find(value.id)
+  }
 
-    async findByUsername(username) {
-      const { value } = await records.read<{ id: string }>('Username', foldUsername(username))
-      return value && directory.find(value.id)
-    },
+  async function list(): Promise<Account[]> {
+    const accounts = await records.list<Account>('accounts', 'all')
+    return accounts.sort((a, b) => a.username.localeCompare(b.username))
+  }
 
-    async list() {
-      const accounts = await records.list<Account>('accounts', 'all')
-      return accounts.sort((a, b) => a.username.localeCompare(b.username))
-    },
+  /** Throws `UsernameTaken`, or a `ZodError` that says what is wrong with the profile. */
+  async function add(input: unknown, password?: string): Promise<Account> {
+    const profile = profileSchema.parse(input)
+    const id = newAccountId()
+    const time = now()
+    const account: Account = { ...profile, id, enabled: true, created: time, updated: time }
+    if (password !== undefined) account.password = await hashPassword(password)
+    await claim(foldUsername(profile.username), id)
+    await records.save('Account', id, account, { version: 0, indexes })
+    return account
+  }
 
-    async add(input, password) {
-      const profile: Profile = profileSchema.parse(input)
-      const id = newAccountId()
-      const time = now()
-      const account: Account = { ...profile, id, enabled: true, created: time, updated: time }
-      if (password !== undefined) account.password = await hashPassword(password)
-      if (!(await claim(foldUsername(profile.username), id))) throw new UsernameTaken()
-      await records.save('Account', id, account, { version: 0, indexes })
-      return account
-    },
+  /** Throws `UsernameTaken`. One whose account was never written (a crash) may be claimed again. */
+  async function claim(folded: string, id: string): Promise<void> {
+    const { value, version } = await records.read<Claim>('Username', folded)
+    const isFree = !value || (value.since < now() - ABANDONED && !(await find(value.id)))
+    const claim: Claim = { id, since: now() }
+    const claimed = isFree && (await records.save('Username', folded, claim, { version }))
+    if (!claimed) throw new UsernameTaken()
+  }
 
-    async change(id, change) {
-      let changed: Account | undefined
-      await records.update<Account>(
-        'Account',
-        id,
-        ({ value }) => {
-          changed = value && { ...change(value), id, updated: now() }
-          return changed
-        },
-        { indexes },
-      )
+  async function release(username: string, id: string): Promise<void> {
+    const { value } = await records.read<Claim>('Username', foldUsername(username))
+    if (value?.id === id) await records.remove('Username', foldUsername(username), 1)
+  }
+
+  /** Undefined when there is no such account. */
+  async function change(id: string, edit: (account: Account) => Account) {
+    let changed: Account | undefined
+    const apply = ({ value }: Found<Account>) => {
+      changed = value && { ...edit(value), id, updated: now() }
       return changed
-    },
-
-    async rename(account, username) {
-      const folded = foldUsername(username)
-      const before = foldUsername(account.username)
-      if (folded !== before && !(await claim(folded, account.id))) throw new UsernameTaken()
-      const renamed = await directory.change(account.id, current => ({ ...current, username }))
-      if (folded !== before) await records.remove('Username', before, 1)
-      return renamed
-    },
-
-    async signIn(username, password) {
-      const account = username.length <= 256 ? await directory.findByUsername(username) : undefined
-      const matches = await checkPassword(password, account?.password)
-      if (!matches || !account?.enabled) return undefined
-      if (account.password && needsRehash(account.password)) {
-        const rehashed = await hashPassword(password)
-        await directory.change(account.id, current =>
-          current.password === account.password ? { ...current, password: rehashed } : current,
-        )
-      }
-      return account
-    },
-
-    async endAccess(id) {
-      await sessions.endAll(id)
-      await revokeGrants(records, id)
-    },
-
-    async remove(account) {
-      await records.remove('Account', account.id)
-      await records.remove('Username', foldUsername(account.username), 1)
-      await directory.endAccess(account.id)
-      await consents.removeAll(account.id)
-    },
+    }
+    await records.update<Account>('Account', id, apply, { indexes })
+    return changed
   }
-  return directory
+
+  /** Throws `UsernameTaken`. */
+  async function rename(account: Account, username: string): Promise<Account | undefined> {
+    const folded = foldUsername(username)
+    const before = foldUsername(account.username)
+    if (folded !== before) await claim(folded, account.id)
+    const renamed = await change(account.id, current => ({ ...current, username }))
+    if (folded !== before) await release(before, account.id)
+    return renamed
+  }
+
+  /**
+   * One answer for every failure, in the same time: wrong, unknown, disabled, without password.
+   * `since` is the time of the sign-in, from before the password was looked at.
+   */
+  async function signIn(username: string, password: string): Promise<SignIn | undefined> {
+    const started = now()
+    const account = username.length <= 256 ? await findByUsername(username) : undefined
+    const matches = await checkPassword(password, account?.password)
+    if (!matches || !account?.enabled) return undefined
+    if (account.password && needsRehash(account.password)) {
+      const rehashed = await hashPassword(password)
+      await change(account.id, current =>
+        current.password === account.password ? { ...current, password: rehashed } : current,
+      )
+    }
+    return { account, since: Math.max(started, (account.ended ?? 0) + 1) }
+  }
+
+  /** Signs the person out everywhere: every session, every grant, those with offline access too. */
+  async function endAccess(id: string): Promise<void> {
+    // First, so that a sign-in that is on its way counts for nothing when it arrives.
+    await change(id, account => ({ ...account, ended: Math.max(now(), (account.ended ?? 0) + 1) }))
+    await sessions.endAll(id)
+    await revokeGrants(records, id)
+  }
+
+  async function remove(account: Account): Promise<void> {
+    await records.remove('Account', account.id)
+    await release(account.username, account.id)
+    await endAccess(account.id)
+    await consents.removeAll(account.id)
+  }
+
+  return {
+    find,
+    findEnabled,
+    findByUsername,
+    list,
+    add,
+    change,
+    rename,
+    signIn,
+    endAccess,
+    remove,
+  }
 }

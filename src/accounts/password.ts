@@ -4,8 +4,8 @@ import { randomBytes } from 'node:crypto'
 import { hash, verify } from '@node-rs/argon2'
 
 /** Bytes. Longer ones are refused when set, and fail like any wrong one when tried (LG3). */
-export const SHORTEST_PASSWORD = 12
-export const LONGEST_PASSWORD = 1024
+const SHORTEST_PASSWORD = 12
+const LONGEST_PASSWORD = 1024
 
 const PARAMETERS = { memoryCost: 19_456, timeCost: 2, parallelism: 1 }
 const CURRENT = /^\$argon2id\$v=19\$m=(\d+),t=(\d+),p=\d+\$/

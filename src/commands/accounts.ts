@@ -1,9 +1,10 @@
 // The people who can sign in, from the operator's side. Works beside a running server.
 
 import { randomBytes } from 'node:crypto'
-import { type Account, foldUsername, profileSchema } from '../accounts/account.ts'
+import { type Account, foldUsername, type Profile, profileSchema } from '../accounts/account.ts'
 import { createDirectory, type Directory, UsernameTaken } from '../accounts/directory.ts'
 import { hashPassword, passwordProblem } from '../accounts/password.ts'
+import { plainWords } from '../config/wording.ts'
 import {
   argument,
   Failure,
@@ -11,11 +12,11 @@ import {
   type Invocation,
   print,
   readStdin,
-  withInstallation,
+  withRecords,
 } from './command.ts'
 
 export async function add({ values }: Invocation) {
-  const profile = readProfile(profileSchema, { username: values.username, ...given(values) })
+  const profile = readProfile(values, profileSchema)
   const password = values['password-stdin'] ? await readPassword() : undefined
   await withDirectory(async directory => {
     const { id } = await unlessTaken(directory.add(profile, password))
@@ -50,10 +51,8 @@ export async function show(invocation: Invocation) {
 }
 
 export async function set(invocation: Invocation) {
-  const { username, ...changes } = readProfile(profileSchema.partial(), {
-    ...(invocation.values.username !== undefined && { username: invocation.values.username }),
-    ...given(invocation.values),
-  })
+  const { username, ...changes } = readProfile(invocation.values, changesSchema)
+  if (!username && !Object.keys(changes).length) throw new Failure('Say what to change: --name …')
   await withAccount(invocation, async (directory, account) => {
     if (username !== undefined) await unlessTaken(directory.rename(account, username))
     await directory.change(account.id, current => ({
@@ -108,7 +107,7 @@ export async function remove(invocation: Invocation) {
 }
 
 function withDirectory(work: (directory: Directory) => Promise<void>): Promise<void> {
-  return withInstallation(({ records }) => work(createDirectory(records)))
+  return withRecords(records => work(createDirectory(records)))
 }
 
 /** By `usr_…` or by username. */
@@ -128,42 +127,27 @@ function visible({ password, ...account }: Account) {
   return { ...account, has_password: password !== undefined }
 }
 
-function given(values: Invocation['values']): Record<string, unknown> {
-  const { name, email, attributes } = values
-  return {
-    ...(name !== undefined && { name }),
-    ...(email !== undefined && { email }),
-    ...(values['email-verified'] !== undefined && { email_verified: values['email-verified'] }),
-    ...(attributes !== undefined && { attributes: parseJson(String(attributes)) }),
-  }
+/** What was said of a person on the command line, and nothing else: no defaults. */
+function readProfile(values: Invocation['values'], schema: ProfileSchema): Partial<Profile> {
+  const { username, name, email, 'email-verified': email_verified } = values
+  const attributes = parseJson(values.attributes)
+  const said: Record<string, unknown> = { username, name, email, email_verified, attributes }
+  const { success, data, error } = schema.safeParse(said, { error: plainWords })
+  const isSaid = ([key]: [string, unknown]) => said[key] !== undefined
+  if (success) return Object.fromEntries(Object.entries(data).filter(isSaid))
+  const lines = error.issues.map(({ path, message }) => `--${path.join('.')}: ${message}`)
+  throw new Failure(lines.join('\n').replaceAll('email_verified', 'email-verified'))
 }
+type ProfileSchema = Pick<typeof changesSchema, 'safeParse'>
+const changesSchema = profileSchema.partial()
 
-function parseJson(text: string): unknown {
+function parseJson(text: unknown): unknown {
+  if (text === undefined) return undefined
   try {
-    return JSON.parse(text)
+    return JSON.parse(String(text))
   } catch {
     throw new Failure(`--attributes takes a JSON object: '{"department":"Engines"}'`)
   }
-}
-
-interface Schema<T> {
-  safeParse(
-    input: unknown,
-  ): { success: true; data: T } | { success: false; error: { issues: Issue[] } }
-}
-type Issue = { path: PropertyKey[]; message: string }
-
-function readProfile<T>(schema: Schema<T>, input: Record<string, unknown>): T {
-  const result = schema.safeParse(input)
-  if (result.success) return keep(result.data, input)
-  const lines = result.error.issues.map(({ path, message }) => `--${path.join('.')}: ${message}`)
-  throw new Failure(lines.join('\n').replaceAll('email_verified', 'email-verified'))
-}
-
-/** Without the defaults: what was not said is not changed. */
-function keep<T>(data: T, input: Record<string, unknown>): T {
-  const said = Object.entries(Object(data)).filter(([key]) => key in input)
-  return Object.fromEntries(said) as T
 }
 
 async function readPassword(): Promise<string> {
@@ -174,11 +158,8 @@ async function readPassword(): Promise<string> {
   return password
 }
 
-async function unlessTaken<T>(change: Promise<T>): Promise<T> {
-  try {
-    return await change
-  } catch (error) {
-    if (error instanceof UsernameTaken) throw new Failure('This username is taken.')
-    throw error
-  }
+function unlessTaken<T>(change: Promise<T>): Promise<T> {
+  return change.catch(error => {
+    throw error instanceof UsernameTaken ? new Failure('This username is taken.') : error
+  })
 }

@@ -2,8 +2,8 @@
 
 import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
-import { join } from 'node:path'
-import { appendToList } from '../config/files.ts'
+import { basename, join } from 'node:path'
+import { appendToList, readKey } from '../config/files.ts'
 import { configFolder, readSettings } from '../config/settings.ts'
 import { hashSecret } from '../oidc/clients.ts'
 import { argument, Failure, hint, type Invocation, print, readStdin } from './command.ts'
@@ -34,9 +34,13 @@ export async function show(invocation: Invocation) {
 
 /** The folder need not be valid yet: a client that waits for its secret is not. */
 export async function secret(invocation: Invocation) {
-  const name = argument(invocation, 'NAME').replace(/\.ya?ml$/, '')
-  const file = join(configFolder(), 'clients', `${name}.yaml`)
-  if (!existsSync(file)) throw new Failure(`There is no ${file}.`)
+  const name = argument(invocation, 'NAME').replace(/\.yaml$/, '')
+  const file = join(configFolder(), 'clients', `${basename(name)}.yaml`)
+  if (!existsSync(file)) throw new Failure(`There is no ${file}: NAME is that of the file.`)
+  const method = readKey(file, 'token_endpoint_auth_method') ?? 'client_secret_basic'
+  if (!/^client_secret_/.test(method)) {
+    throw new Failure(`${file}: a client that authenticates with ${method} has no secret.`)
+  }
   const given = invocation.values['secret-stdin'] ? await readStdin() : undefined
   if (given !== undefined && given.length < SHORTEST_SECRET) {
     throw new Failure(`A secret has at least ${SHORTEST_SECRET} random characters.`)

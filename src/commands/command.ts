@@ -1,8 +1,9 @@
 // What every command is given, and how it gives back.
 
 import { text } from 'node:stream/consumers'
-import { readSettings, type Settings } from '../config/settings.ts'
-import { type Installation, openInstallation } from '../store/open.ts'
+import { readStoreSettings } from '../config/settings.ts'
+import { openInstallation } from '../store/open.ts'
+import type { Records } from '../store/records.ts'
 
 export interface Invocation {
   values: Record<string, unknown>
@@ -24,21 +25,15 @@ export class Failure extends Error {
 }
 
 /** Opens what the server uses, beside it if it is running, and closes it after `work`. */
-export async function withInstallation<T>(
-  work: (installation: Installation & { settings: Settings }) => Promise<T>,
-): Promise<T> {
-  const settings = readSettings()
+export async function withRecords(work: (records: Records) => Promise<void>): Promise<void> {
+  const settings = readStoreSettings()
   if (settings.store === 'sqlite::memory:') {
     throw new Failure(
       'The memory store lives inside the running server: nothing else can reach it.',
     )
   }
-  const installation = await openInstallation(settings.store, settings.secrets)
-  try {
-    return await work({ ...installation, settings })
-  } finally {
-    await installation.store.close()
-  }
+  const { store, records } = await openInstallation(settings.store, settings.secrets)
+  await work(records).finally(() => store.close())
 }
 
 /** For people to read, or with `--json` for programs. */
@@ -58,8 +53,10 @@ export async function readStdin(): Promise<string> {
   return input.replace(/\r?\n$/, '')
 }
 
+/** The one word behind the command; nothing is done to a second one in silence. */
 export function argument({ positionals }: Invocation, name: string): string {
-  const [value] = positionals
+  const [value, ...others] = positionals
   if (!value) throw new Failure(`Say which: ${name} is missing.`)
+  if (others.length) throw new Failure(`One ${name} at a time: ${others.join(' ')} is too much.`)
   return value
 }

@@ -13,7 +13,9 @@ export async function check({ values, positionals: [folder] }: Invocation) {
     const settings = readSettings(undefined, folder)
     await checkSettings(settings)
     const { issuer, clients } = settings
-    print(values, { findings: [] }, [`Nothing is wrong: ${issuer}, ${clients.length} clients.`])
+    print(values, { findings: [] }, [
+      `Nothing is wrong: ${issuer}, clients: ${clients.map(({ client_id }) => client_id).join(', ') || 'none'}.`,
+    ])
   } catch (error) {
     if (!(error instanceof ConfigError) || !values.json) throw error
     print(values, { findings: error.findings }, [])

@@ -21,12 +21,10 @@ export function clientFindings(
     if (other) add(['client_id'], `is already the client_id of ${other}`)
     seen.set(client.client_id, file)
 
+    const native = client.application_type === 'native'
     for (const key of ['redirect_uris', 'post_logout_redirect_uris'] as const) {
       client[key].forEach((uri, i) => {
-        const problem = schemeProblem(uri, {
-          native: client.application_type === 'native',
-          loopbackIssuer,
-        })
+        const problem = schemeProblem(uri, { native, loopbackIssuer })
         if (problem) add([key, i], problem)
       })
     }
@@ -42,27 +40,19 @@ export function clientFindings(
   })
 }
 
-function authenticationProblems(client: ClientMetadata): [string, string][] {
+function authenticationProblems(client: ClientMetadata): [key: string, message: string][] {
   const method = client.token_endpoint_auth_method
-  const problems: [string, string][] = []
   const withSecret = method === 'client_secret_basic' || method === 'client_secret_post'
-  if (withSecret && !client.client_secret_hashes?.length) {
-    problems.push([
-      'client_secret_hashes',
-      `${method} needs a secret: npm run usher -- clients secret NAME makes one`,
-    ])
-  }
-  if (!withSecret && client.client_secret_hashes) {
-    problems.push([
-      'client_secret_hashes',
-      `a client that authenticates with ${method} has no secret`,
-    ])
-  }
-  if (method === 'private_key_jwt' && !client.jwks) {
-    problems.push(['jwks', 'private_key_jwt needs the public keys of the client here'])
-  }
-  if (method === 'none' && !client.require_pkce) {
-    problems.push(['require_pkce', 'a public client cannot be exempted from PKCE'])
-  }
+  const hashes = client.client_secret_hashes
+  const needed = `${method} needs a secret: npm run usher -- clients secret NAME makes one`
+  const unused = `a client that authenticates with ${method} has no secret`
+  const keyless = 'private_key_jwt needs the public keys of the client here'
+  const exempt = 'a public client cannot be exempted from PKCE'
+
+  const problems: [string, string][] = []
+  if (withSecret && !hashes?.length) problems.push(['client_secret_hashes', needed])
+  if (!withSecret && hashes) problems.push(['client_secret_hashes', unused])
+  if (method === 'private_key_jwt' && !client.jwks) problems.push(['jwks', keyless])
+  if (method === 'none' && !client.require_pkce) problems.push(['require_pkce', exempt])
   return problems
 }

@@ -2,7 +2,7 @@
 
 import { readFileSync } from 'node:fs'
 import type { Overlay } from './files.ts'
-import type { Finding } from './report.ts'
+import { type Finding, wrongVariable } from './report.ts'
 
 const SHORTEST_SECRET = 32
 
@@ -23,17 +23,11 @@ export function secretsFromEnvironment(env: NodeJS.ProcessEnv, findings: Finding
   const read = (name: string) => {
     const file = env[`${name}_FILE`]
     if (!file) return env[name] || undefined
-    if (env[name]) {
-      findings.push({
-        file: 'environment',
-        key: name,
-        message: `is given twice, as ${name}_FILE too`,
-      })
-    }
+    if (env[name]) findings.push(wrongVariable(name, `is given twice, as ${name}_FILE too`))
     try {
       return readFileSync(file, 'utf8').trim()
     } catch {
-      findings.push({ file: 'environment', key: `${name}_FILE`, message: 'cannot be read' })
+      findings.push(wrongVariable(`${name}_FILE`, 'cannot be read'))
       return undefined
     }
   }
@@ -44,14 +38,14 @@ export function secretsFromEnvironment(env: NodeJS.ProcessEnv, findings: Finding
 export function parseSecrets(text: string | undefined, findings: Finding[]): Uint8Array[] {
   const parts = text?.split(/[\s,]+/).filter(Boolean) ?? []
   if (text !== undefined && !parts.length) {
-    findings.push({ file: 'environment', key: 'USHER_SECRET', message: 'is empty' })
+    findings.push(wrongVariable('USHER_SECRET', 'is empty'))
   }
   return parts.flatMap((part, i) => {
     const bytes = Buffer.from(part, 'base64url')
     if (/^[\w-]+=*$/.test(part) && bytes.length >= SHORTEST_SECRET) return [bytes]
     const which = parts.length > 1 ? `number ${i + 1} ` : ''
     const message = `${which}must be at least 32 random bytes as base64url: openssl rand -base64 32 | tr '+/' '-_' | tr -d =`
-    findings.push({ file: 'environment', key: 'USHER_SECRET', message })
+    findings.push(wrongVariable('USHER_SECRET', message))
     return []
   })
 }

@@ -3,7 +3,7 @@
 import { readFileSync, statSync, writeFileSync } from 'node:fs'
 import { isMap, isScalar, isSeq, LineCounter, parse, parseDocument, visit } from 'yaml'
 import type { z } from 'zod'
-import type { Finding } from './report.ts'
+import { type Finding, wrongVariable } from './report.ts'
 import { knownKeys, plainWords, unknownKey, unquoted } from './wording.ts'
 
 const LARGEST = 1024 * 1024
@@ -36,6 +36,12 @@ export function appendToList(file: string, key: string, value: string): number {
   return isSeq(list) ? list.items.length : 0
 }
 
+/** One key of a file that need not be right otherwise. */
+export function readKey(file: string, key: string): string | undefined {
+  const value = parseDocument(readFileSync(file, 'utf8')).get(key)
+  return typeof value === 'string' ? value : undefined
+}
+
 /** Never throws: a missing file is an empty one, everything else becomes a finding. */
 export function readFile<S extends z.ZodType>(
   file: string,
@@ -57,7 +63,7 @@ export function readFile<S extends z.ZodType>(
   }
   const at = (path: PropertyKey[], message: string): Finding => {
     const overlay = overlays.find(({ path: p }) => p.join('.') === path.join('.'))
-    if (overlay) return { file: 'environment', key: overlay.name, message }
+    if (overlay) return wrongVariable(overlay.name, message)
     return { file, ...place(offsetOf(doc.contents, path)), key: path.join('.'), message }
   }
 

@@ -1,16 +1,7 @@
 // Which redirect URIs may be registered at all (AZ3: RFC 9700 §4.1, RFC 8252 §7).
 
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]'])
-const DANGEROUS = new Set([
-  'javascript:',
-  'data:',
-  'file:',
-  'vbscript:',
-  'blob:',
-  'about:',
-  'ws:',
-  'wss:',
-])
+const DANGEROUS = /^(javascript|data|file|vbscript|blob|about|wss?):$/
 
 /** What is wrong with it in every circumstance; undefined when nothing is. */
 export function redirectUriProblem(uri: string): string | undefined {
@@ -19,7 +10,7 @@ export function redirectUriProblem(uri: string): string | undefined {
   if (uri.includes('#')) return 'a redirect URI has no fragment (RFC 6749 §3.1.2)'
   const url = URL.parse(uri)
   if (!url) return 'a redirect URI is an absolute URL'
-  if (DANGEROUS.has(url.protocol)) return `${url.protocol} cannot receive a redirect safely`
+  if (DANGEROUS.test(url.protocol)) return `${url.protocol} cannot receive a redirect safely`
   if (url.username || url.password) return 'a redirect URI carries no user name or password'
   if (url.protocol === 'https:' || url.protocol === 'http:') {
     const written = /^[^:]+:\/\/([^/?]*)/.exec(uri)?.[1]

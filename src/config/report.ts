@@ -11,6 +11,11 @@ export interface Finding {
   message: string
 }
 
+/** A finding about an environment variable. */
+export function wrongVariable(key: string, message: string): Finding {
+  return { file: 'environment', key, message }
+}
+
 export class ConfigError extends Error {
   override name = 'ConfigError'
   findings: Finding[]
@@ -21,7 +26,7 @@ export class ConfigError extends Error {
   }
 }
 
-export function formatReport(findings: Finding[]): string {
+function formatReport(findings: Finding[]): string {
   const lines = [...findings]
     .sort((a, b) => a.file.localeCompare(b.file) || (a.line ?? 0) - (b.line ?? 0))
     .map(({ file, line, column, key, message }) => {
@@ -29,5 +34,5 @@ export function formatReport(findings: Finding[]): string {
       return `  ${place}  ${key ? `${key}: ` : ''}${message}`
     })
   const count = findings.length === 1 ? '1 problem' : `${findings.length} problems`
-  return `${count} in the configuration; nothing was started.\n\n${lines.join('\n')}\n`
+  return `${count} in the configuration.\n\n${lines.join('\n')}\n`
 }

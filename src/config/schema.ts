@@ -4,16 +4,15 @@
 import { z } from 'zod'
 import { redirectUriProblem } from './redirect-uris.ts'
 
+const DURATION = 'a duration is a number and a unit: 60 s, 10 min, 12 h, 14 d'
+const PORTS = 'a port is 1 to 65535'
 const UNITS = { s: 1, min: 60, h: 3600, d: 86_400 }
 
 /** `10 min`, `14 d`: read as seconds. */
 const duration = (fallback: string, longest: string) =>
   z
-    .string()
-    .regex(/^[1-9]\d{0,5} ?(s|min|h|d)$/, {
-      error: 'a duration is a number and a unit: 60 s, 10 min, 12 h, 14 d',
-      abort: true,
-    })
+    .string(DURATION)
+    .regex(/^[1-9]\d{0,5} ?(s|min|h|d)$/, { error: DURATION, abort: true })
     .refine(text => seconds(text) <= seconds(longest), `is at most ${longest}`)
     .default(fallback)
     .transform(seconds)
@@ -43,16 +42,19 @@ export const usherSchema = z.strictObject({
   listen: z
     .strictObject({
       host: z.string().min(1).optional().describe('Address to listen on'),
-      port: z.int().min(1).max(65_535).default(3000),
+      port: z.int().min(1, PORTS).max(65_535, PORTS).default(3000),
     })
     .prefault({}),
   proxy: z
-    .array(z.union([z.ipv4(), z.ipv6(), z.cidrv4(), z.cidrv6()]))
+    .array(z.union([z.ipv4(), z.ipv6(), z.cidrv4(), z.cidrv6()], 'an address or range: 10.0.0.0/8'))
     .default([])
     .describe('Addresses of the reverse proxies whose X-Forwarded-* headers are believed'),
   store: z
     .string()
-    .regex(/^sqlite:.+$/, 'a store is sqlite:PATH or sqlite::memory:')
+    .regex(
+      /^(sqlite:|rediss?:\/\/|redis\+(sentinel|cluster):\/\/).+$/,
+      'a store is sqlite:PATH, sqlite::memory:, redis://…, rediss://…, redis+sentinel://… or redis+cluster://…',
+    )
     .default('sqlite:data/usher.db'),
   lifetimes: z
     .strictObject({
@@ -107,12 +109,16 @@ const redirectUri = z.string().superRefine((uri, ctx) => {
 
 const jwk = z.looseObject({ kty: z.string() })
 
+/** The account pages sign people in as a client of their own, which needs no consent. */
+export const ACCOUNT_CLIENT = 'usher-account'
+
 export const clientSchema = z.strictObject({
   client_id: z
     .string()
     .regex(/^[\x21-\x7E]{1,255}$/, 'a client_id is 1 to 255 visible ASCII characters')
+    .refine(id => !(id in Object.prototype), 'is a name that JavaScript keeps for itself')
     .refine(id => !/^usr_/.test(id), 'usr_ is how subjects begin; a client must not look like one')
-    .refine(id => id !== 'usher-account', 'usher-account is the client of the account pages'),
+    .refine(id => id !== ACCOUNT_CLIENT, `${ACCOUNT_CLIENT} is the client of the account pages`),
   client_name: words(80),
   client_uri: webUrl.optional(),
   policy_uri: webUrl.optional(),
@@ -158,11 +164,10 @@ export type Lifetimes = UsherFile['lifetimes']
 
 /** What editors complete and check from: the files as they are written, before defaults. */
 export function jsonSchemas(): Record<string, object> {
-  const schemas = { usher: usherSchema, claims: claimsSchema, client: clientSchema }
-  return Object.fromEntries(
-    Object.entries(schemas).map(([name, schema]) => [
-      name,
-      z.toJSONSchema(schema, { io: 'input' }),
-    ]),
-  )
+  const written = (schema: z.ZodType) => z.toJSONSchema(schema, { io: 'input' })
+  return {
+    usher: written(usherSchema),
+    claims: written(claimsSchema),
+    client: written(clientSchema),
+  }
 }

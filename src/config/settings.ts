@@ -7,31 +7,27 @@ import { clientFindings } from './client-rules.ts'
 import { overlays, parseSecrets, secretsFromEnvironment } from './environment.ts'
 import { type FileResult, readFile } from './files.ts'
 import { isLoopbackHost } from './redirect-uris.ts'
-import { ConfigError, type Finding } from './report.ts'
+import { ConfigError, type Finding, wrongVariable } from './report.ts'
 import {
   type ClaimsFile,
   type ClientMetadata,
   claimsSchema,
   clientSchema,
-  type Lifetimes,
   type UsherFile,
   usherSchema,
 } from './schema.ts'
+import { unknownKey } from './wording.ts'
 
-export interface Settings {
+/** All of `usher.yaml` under its own keys, and what follows from it and the other files. */
+export interface Settings extends UsherFile {
   folder: string
   /** An origin, byte for byte what clients compare with. */
   issuer: string
   /** A loopback http issuer: generated secrets, the demo account and http redirects are allowed. */
   development: boolean
   listen: { host: string; port: number }
-  proxy: string[]
-  store: string
   /** The first signs and seals, all verify and open; empty: to be made (development only). */
   secrets: Uint8Array[]
-  lifetimes: Lifetimes
-  idTokenClaims: 'identity' | 'minimal'
-  brand: string
   claims: ClaimsFile['claims']
   /** All scopes a client can ask for, with the operator's words for those that have some. */
   scopes: Record<string, { description?: string }>
@@ -45,61 +41,78 @@ const PROTOCOL_CLAIMS = new Set(
 
 export const configFolder = (env: NodeJS.ProcessEnv = process.env) => env.USHER_CONFIG || 'config'
 
+/** What it takes to open the store: an operator's commands work while a client file is wrong. */
+export function readStoreSettings(): Pick<Settings, 'store' | 'secrets'> {
+  const { usher, secrets, findings } = readUsher(process.env, configFolder())
+  if (findings.length || !usher.value) throw new ConfigError(findings)
+  return { store: usher.value.store, secrets }
+}
+
 /** Reads everything, or throws a `ConfigError` with every finding. */
 export function readSettings(
   env: NodeJS.ProcessEnv = process.env,
   folder = configFolder(env),
 ): Settings {
-  if (!statSync(folder, { throwIfNoEntry: false })?.isDirectory())
-    throw new ConfigError([{ file: folder, message: 'there is no such folder' }])
-  const findings: Finding[] = []
-  const { store, secret } = secretsFromEnvironment(env, findings)
-
-  const usher = readFile(join(folder, 'usher.yaml'), usherSchema, overlays(env, store))
+  const { usher, issuer, development, secrets, findings } = readUsher(env, folder)
+  findings.push(...strayFindings(folder))
   const claims = readFile(join(folder, 'claims.yaml'), claimsSchema)
-  const clients = listYaml(join(folder, 'clients'), findings).map(file =>
-    readFile(file, clientSchema),
-  )
-  findings.push(...[usher, claims, ...clients].flatMap(({ findings }) => findings))
-
+  const files = listYaml(join(folder, 'clients'), findings)
+  const clients = files.map(file => readFile(file, clientSchema))
+  findings.push(...[claims, ...clients].flatMap(({ findings }) => findings))
   const scopes = scopesOf(claims, findings)
-  const secrets = parseSecrets(secret, findings)
-  const issuer = usher.value?.issuer ?? `http://localhost:${usher.value?.listen.port ?? 3000}`
-  const { development, problem } = judgeIssuer(issuer)
-  if (problem) findings.push(usher.at(['issuer'], problem))
-  if (usher.value && !problem && !development) {
-    findings.push(...productionFindings(usher, secrets))
-  }
-  if (!problem) findings.push(...clientFindings(clients, claims.value && scopes, development))
+  if (issuer) findings.push(...clientFindings(clients, claims.value && scopes, development))
 
-  if (findings.length || !usher.value || !claims.value) throw new ConfigError(findings)
-  const { listen, proxy, lifetimes, id_token, branding } = usher.value
+  if (findings.length || !usher.value || !claims.value || !issuer) throw new ConfigError(findings)
+  const { listen } = usher.value
   return {
+    ...usher.value,
     folder,
     issuer,
     development,
     listen: { host: listen.host ?? (development ? '127.0.0.1' : '0.0.0.0'), port: listen.port },
-    proxy,
-    store: usher.value.store,
     secrets,
-    lifetimes,
-    idTokenClaims: id_token.claims,
-    brand: branding.name,
     claims: claims.value.claims,
     scopes,
     clients: clients.flatMap(({ value }) => (value ? [value] : [])),
   }
 }
 
+/** `issuer` is absent when it is wrong. */
+function readUsher(env: NodeJS.ProcessEnv, folder: string) {
+  if (!statSync(folder, { throwIfNoEntry: false })?.isDirectory()) {
+    throw new ConfigError([{ file: folder, message: 'there is no such folder' }])
+  }
+  const findings: Finding[] = []
+  const { store, secret } = secretsFromEnvironment(env, findings)
+  const usher = readFile(join(folder, 'usher.yaml'), usherSchema, overlays(env, store))
+  findings.push(...usher.findings)
+  const secrets = parseSecrets(secret, findings)
+  const issuer = usher.value?.issuer ?? `http://localhost:${usher.value?.listen.port ?? 3000}`
+  const { development, problem } = judgeIssuer(issuer)
+  if (problem) findings.push(usher.at(['issuer'], problem))
+  if (usher.value && !problem) findings.push(...startFindings(usher, secrets, development))
+  return { usher, issuer: problem ? undefined : issuer, development, secrets, findings }
+}
+
+/** What lies in the folder and is read by nobody: most likely a misspelt name. */
+function strayFindings(folder: string): Finding[] {
+  return readdirSync(folder, { withFileTypes: true }).flatMap(entry => {
+    const isData = /^[^.].*\.(ya?ml|json)$/.test(entry.name)
+    if (KNOWN.includes(entry.name) || !(isData || entry.isDirectory())) return []
+    const message = unknownKey(entry.name, KNOWN).replace('key', 'name; nothing reads it')
+    return [{ file: join(folder, entry.name), message }]
+  })
+}
+
+const KNOWN = 'usher.yaml claims.yaml clients resources pages locales schema'.split(' ')
+
 function judgeIssuer(issuer: string): { development: boolean; problem?: string } {
   const url = URL.parse(issuer)
   const development = url?.protocol === 'http:' && isLoopbackHost(url.hostname)
   if (!url || url.origin !== issuer) {
     const written = url?.origin ?? 'https://id.example.org'
-    return {
-      development,
-      problem: `must be an origin, without path, query or trailing slash: ${written}`,
-    }
+    const problem = `must be an origin, without path, query or trailing slash: ${written}`
+    return { development, problem }
   }
   if (url.protocol === 'http:' && !development) {
     return { development, problem: 'must be https; http is only for loopback addresses' }
@@ -107,13 +120,20 @@ function judgeIssuer(issuer: string): { development: boolean; problem?: string }
   return { development }
 }
 
-function productionFindings(usher: FileResult<UsherFile>, secrets: Uint8Array[]): Finding[] {
+function startFindings(
+  usher: FileResult<UsherFile>,
+  secrets: Uint8Array[],
+  development: boolean,
+): Finding[] {
   const findings: Finding[] = []
-  if (!secrets.length) {
-    const message = 'is needed: only a loopback http issuer gets a generated one'
-    findings.push({ file: 'environment', key: 'USHER_SECRET', message })
+  const { store = '' } = usher.value ?? {}
+  if (!secrets.length && !(development && store.startsWith('sqlite:'))) {
+    const message = development
+      ? 'is needed with Redis: every node has to have the same'
+      : 'is needed: only a loopback http issuer gets a generated one'
+    findings.push(wrongVariable('USHER_SECRET', message))
   }
-  if (usher.value?.store === 'sqlite::memory:') {
+  if (!development && store === 'sqlite::memory:') {
     const message =
       'the memory store forgets everything at a restart: only for a loopback http issuer'
     findings.push(usher.at(['store'], message))
@@ -141,8 +161,14 @@ function scopesOf(claims: FileResult<ClaimsFile>, findings: Finding[]): Settings
 
 function listYaml(folder: string, findings: Finding[]): string[] {
   try {
-    return readdirSync(folder)
-      .filter(name => /^[^.].*\.ya?ml$/.test(name))
+    const names = readdirSync(folder).filter(name => !name.startsWith('.'))
+    for (const name of names.filter(
+      name => /(?<!\.yaml)$/.test(name) && /\.(ya?ml|json)$/i.test(name),
+    )) {
+      findings.push({ file: join(folder, name), message: 'is not read: clients are NAME.yaml' })
+    }
+    return names
+      .filter(name => name.endsWith('.yaml'))
       .sort()
       .map(name => join(folder, name))
   } catch (error) {

@@ -13,9 +13,15 @@ const HINTS: Record<string, string> = {
 /** With the key that was probably meant. */
 export function unknownKey(key: string, known: string[]): string {
   if (Object.hasOwn(HINTS, key)) return HINTS[key] ?? ''
-  const near = known.length ? closest(key, known) : key
-  const isTypo = near !== key && distance(near, key) <= Math.max(2, key.length / 3)
-  return isTypo ? `unknown key; did you mean ${near}?` : 'unknown key'
+  const near = meant(key, known)
+  return near ? `unknown key; did you mean ${near}?` : 'unknown key'
+}
+
+/** One of `known`, when `written` is a slip of it. */
+function meant(written: string, known: string[]): string | undefined {
+  const near = known.length ? closest(written, known) : written
+  const isSlip = near !== written && distance(near, written) <= Math.max(2, written.length / 3)
+  return isSlip ? near : undefined
 }
 
 /** The keys that may stand at a path; those of a record are anybody's. */
@@ -35,6 +41,11 @@ function unwrap(schema: unknown): { shape?: object; valueType?: unknown; element
 
 /** For the mistakes that zod describes in its own words. */
 export const plainWords: z.core.$ZodErrorMap = issue => {
+  if (issue.code === 'invalid_value') {
+    const values = issue.values.map(String)
+    const near = typeof issue.input === 'string' ? meant(issue.input, values) : undefined
+    return `must be ${values.join(' or ')}${near ? `; did you mean ${near}?` : ''}`
+  }
   if (issue.code !== 'invalid_type') return undefined
   const { expected } = issue
   return issue.input === undefined ? 'is missing' : `must be ${NAMES[expected] ?? `a ${expected}`}`

@@ -6,12 +6,6 @@ import type { IncomingMessage } from 'node:http'
 import { BlockList, isIPv6 } from 'node:net'
 import type { Middleware } from 'koa'
 
-export interface EdgeOptions {
-  issuer: string
-  /** Addresses and ranges of the proxies that are believed. */
-  proxy: string[]
-}
-
 /** Headers by which others claim to know better; ours are set after these are gone. */
 const CLAIMS = [
   'forwarded',
@@ -25,7 +19,15 @@ const CLAIMS = [
   'x-rewrite-url',
 ]
 
-export function edge({ issuer, proxy }: EdgeOptions): Middleware {
+/** `proxy`: addresses and ranges of the proxies that are believed. */
+/** First of all: nobody further in could make anything of another request line. */
+export const originForm: Middleware = (ctx, next) => {
+  if (ctx.req.url?.startsWith('/')) return next()
+  ctx.req.url = '/'
+  ctx.throw(400, 'the request line must be a path')
+}
+
+export function edge({ issuer, proxy }: { issuer: string; proxy: string[] }): Middleware {
   const { host, protocol } = new URL(issuer)
   const scheme = protocol.slice(0, -1)
   const trusted = trustedPeers(proxy)
@@ -41,21 +43,20 @@ export function edge({ issuer, proxy }: EdgeOptions): Middleware {
     const ip = forwarded ? clientAddress(req, peer, trusted) : peer
 
     for (const name of CLAIMS) delete req.headers[name]
-    Object.assign(req.headers, {
-      host,
-      'x-forwarded-proto': scheme,
-      'x-forwarded-for': ip,
-    })
+    Object.assign(req.headers, { host, 'x-forwarded-proto': scheme, 'x-forwarded-for': ip })
 
-    if (claimed.host?.toLowerCase() !== host || hostHeaders(req) > 1) {
+    const named = claimed.host?.toLowerCase().replace(scheme === 'https' ? /:443$/ : /:80$/, '')
+    if (named !== host || hostHeaders(req) > 1) {
       ctx.state.log.refused = 'host'
       ctx.throw(421, `this service is at ${issuer}`)
     }
-    if (claimed.scheme !== scheme) {
+    if (claimed.scheme.toLowerCase() !== scheme) {
       ctx.state.log.refused = forwarded ? 'scheme' : 'not from a proxy in usher.yaml'
-      ctx.throw(421, `this service is at ${issuer}, through its proxy`)
+      ctx.throw(
+        421,
+        `this service is at ${issuer}; its proxy has to send X-Forwarded-Proto: ${scheme}`,
+      )
     }
-    if (!req.url?.startsWith('/')) ctx.throw(400, 'the request line must be a path')
     return next()
   }
 }

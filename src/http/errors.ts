@@ -12,18 +12,17 @@ export interface ErrorAnswer {
   error_description?: string
 }
 
-export interface ErrorOptions {
-  log: Logger
+interface ErrorPages {
   /** Renders the page for people. */
-  page: (ctx: Context, answer: ErrorAnswer) => void
+  show(ctx: Context, answer: ErrorAnswer): void
   /** Where an error code is explained to client developers. */
-  errorUri: (error: string) => string
+  errorUri(error: string): string
 }
 
 /** Answers that are not the caller's to repeat at once. */
 const RETRY_AFTER = '1'
 
-export function errors({ log, page, errorUri }: ErrorOptions): Middleware {
+export function errors(log: Logger, pages: ErrorPages): Middleware {
   return async (ctx, next) => {
     try {
       await next()
@@ -42,14 +41,14 @@ export function errors({ log, page, errorUri }: ErrorOptions): Middleware {
     if (isErrorBody(ctx.body)) {
       ctx.state.log.error ??= ctx.body.error
       const { requestId: request_id } = ctx.state
-      ctx.body = { ...ctx.body, error_uri: errorUri(ctx.body.error), request_id }
+      ctx.body = { ...ctx.body, error_uri: pages.errorUri(ctx.body.error), request_id }
     }
   }
 
   function answerWith(ctx: Context, status: number, answer: ErrorAnswer) {
     ctx.status = status
     ctx.set('Cache-Control', 'no-store')
-    if (prefersPage(ctx)) page(ctx, answer)
+    if (prefersPage(ctx)) pages.show(ctx, answer)
     else ctx.body = answer
     ctx.status = status
   }
@@ -58,7 +57,7 @@ export function errors({ log, page, errorUri }: ErrorOptions): Middleware {
 const notFound: ErrorAnswer = { error: 'not_found', error_description: 'there is nothing here' }
 
 /** People's browsers ask for HTML before anything else; programs do not, or take all. */
-export function prefersPage(ctx: Context): boolean {
+function prefersPage(ctx: Context): boolean {
   return ctx.accepts('json', 'html') === 'html'
 }
 
@@ -72,7 +71,9 @@ function judge(thrown: unknown): { status: number; answer: ErrorAnswer } {
     status,
     answer: {
       error: error ?? STATUS_CODES[status]?.toLowerCase().replaceAll(/[^a-z]+/g, '_') ?? 'error',
-      error_description: error_description ?? message,
+      // Koa's own message for a status says nothing that the status does not.
+      error_description:
+        error_description ?? (message === STATUS_CODES[status] ? undefined : message),
     },
   }
 }

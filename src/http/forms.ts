@@ -4,30 +4,15 @@ import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { Context } from 'koa'
 import readBody from 'raw-body'
 
+/** Bytes. */
 const LONGEST = 16 * 1024
 
-export class Form {
-  #fields: URLSearchParams
-
-  constructor(body: string) {
-    this.#fields = new URLSearchParams(body)
-  }
-
+export class Form extends URLSearchParams {
   /** The one value of a field; empty when it is missing, 400 when it came twice. */
   value(name: string): string {
-    const values = this.#fields.getAll(name)
-    if (values.length > 1) {
-      throw Object.assign(new Error(`${name} was sent twice`), { status: 400, expose: true })
-    }
-    return values[0] ?? ''
-  }
-
-  values(name: string): string[] {
-    return this.#fields.getAll(name)
-  }
-
-  toString(): string {
-    return this.#fields.toString()
+    const [value = '', another] = this.getAll(name)
+    if (another === undefined) return value
+    throw Object.assign(new Error(`${name} was sent twice`), { status: 400, expose: true })
   }
 }
 
@@ -38,24 +23,29 @@ export async function readForm(ctx: Context, limit = LONGEST): Promise<Form> {
   return new Form(await readBody(ctx.req, { limit, length, encoding: 'utf8' }))
 }
 
-export interface Csrf {
-  /** For a hidden field `csrf`; good for this subject only, and as long as it. */
-  token(subject: string): string
-  /** Throws 403 unless the form was sent from our own page and carries the token. */
-  check(ctx: Context, form: Form, subject: string): void
-}
+export type Csrf = ReturnType<typeof createCsrf>
 
-export function createCsrf(key: Uint8Array): Csrf {
-  const token = (subject: string) => createHmac('sha256', key).update(subject).digest('base64url')
-  return {
-    token,
-    check(ctx, form, subject) {
-      const expected = Buffer.from(token(subject))
-      const given = Buffer.from(form.value('csrf'))
-      const matches = given.length === expected.length && timingSafeEqual(given, expected)
-      if (!matches || !isOurs(ctx)) ctx.throw(403, 'this form was not sent from our page')
-    },
+/** The first key makes tokens, all of them are taken. */
+export function createCsrf(keys: Uint8Array[]) {
+  const [first] = keys
+  if (!first) throw new Error('a form needs a secret')
+  const sign = (key: Uint8Array, subject: string) =>
+    createHmac('sha256', key).update(subject).digest('base64url')
+
+  /** For a hidden field `csrf`; good for this subject only, and as long as it. */
+  const token = (subject: string) => sign(first, subject)
+
+  /** Throws 403 unless the form was sent from our own page and carries the token. */
+  function check(ctx: Context, form: Form, subject: string) {
+    const given = Buffer.from(form.value('csrf'))
+    const matches = keys.some(key => {
+      const expected = Buffer.from(sign(key, subject))
+      return given.length === expected.length && timingSafeEqual(given, expected)
+    })
+    if (!matches || !isOurs(ctx)) ctx.throw(403, 'this form was not sent from our page')
   }
+
+  return { token, check }
 }
 
 /** Browsers say where a request comes from: in `Sec-Fetch-Site`, older ones in `Origin`. */

@@ -1,5 +1,6 @@
 // For whoever looks after the process: alive at all, and ready for requests.
 
+import { setTimeout } from 'node:timers/promises'
 import type { Middleware } from 'koa'
 
 /** A probe that takes longer counts as failed; milliseconds. */
@@ -15,7 +16,7 @@ export function health(readiness: Readiness): Middleware {
   return async (ctx, next) => {
     if (ctx.path !== '/livez' && ctx.path !== '/readyz') return next()
     if (ctx.method !== 'GET' && ctx.method !== 'HEAD') return next()
-    ctx._matchedRoute = ctx.path
+    ctx.state.isQuiet = true
     ctx.set('Cache-Control', 'no-store')
     const status = ctx.path === '/livez' ? 'alive' : await probe(readiness)
     ctx.status = status === 'alive' || status === 'ready' ? 200 : 503
@@ -24,12 +25,11 @@ export function health(readiness: Readiness): Middleware {
   }
 }
 
-async function probe({ state, probe }: Readiness): Promise<'ready' | 'draining' | 'degraded'> {
-  if (state === 'draining') return 'draining'
-  const { promise: late, reject } = Promise.withResolvers<never>()
-  const timer = setTimeout(() => reject(new Error('the store is slow')), PROBE)
-  return Promise.race([probe(), late])
-    .then(() => 'ready' as const)
-    .catch(() => 'degraded' as const)
-    .finally(() => clearTimeout(timer))
+async function probe({ state, probe }: Readiness): Promise<string> {
+  if (state === 'draining') return state
+  const answer = probe().then(
+    () => 'ready',
+    () => 'degraded',
+  )
+  return Promise.race([answer, setTimeout(PROBE, 'degraded', { ref: false })])
 }

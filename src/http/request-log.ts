@@ -8,6 +8,8 @@ import type { Logger } from 'pino'
 declare module 'koa' {
   interface DefaultState {
     requestId: string
+    /** Not worth a line: a probe, every few seconds. */
+    isQuiet?: boolean
     /** More for the log line: never a secret, never an id that opens anything. */
     log: Record<string, unknown>
   }
@@ -20,6 +22,7 @@ export function requestLog(log: Logger): Middleware {
     ctx.state.log = {}
     ctx.set('X-Request-Id', ctx.state.requestId)
     await next()
+    if (ctx.state.isQuiet) return
     log.info({
       id: ctx.state.requestId,
       method: ctx.method,

@@ -6,7 +6,7 @@ import helmet from 'koa-helmet'
 
 const YEAR = 365 * 24 * 3600
 
-export function securityHeaders({ https }: { https: boolean }): Middleware {
+export function securityHeaders(issuer: string): Middleware {
   return helmet({
     contentSecurityPolicy: {
       useDefaults: false,
@@ -21,7 +21,7 @@ export function securityHeaders({ https }: { https: boolean }): Middleware {
       },
     },
     crossOriginOpenerPolicy: { policy: 'same-origin' },
-    strictTransportSecurity: https ? { maxAge: YEAR } : false,
+    strictTransportSecurity: issuer.startsWith('https:') ? { maxAge: YEAR } : false,
     // `no-referrer` would make browsers send `Origin: null` with our own forms.
     referrerPolicy: { policy: 'same-origin' },
     xFrameOptions: { action: 'deny' },

@@ -4,9 +4,8 @@ import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { join } from 'node:path'
 import type { Client, ClientMetadata as LibraryClientMetadata, Provider } from 'oidc-provider'
 import { ConfigError, type Finding } from '../config/report.ts'
-import type { ClientMetadata } from '../config/schema.ts'
+import { ACCOUNT_CLIENT, type ClientMetadata } from '../config/schema.ts'
 import type { Settings } from '../config/settings.ts'
-import { ACCOUNT_CLIENT } from './policy.ts'
 
 /** What a client file may say beyond RFC 7591. */
 export const OWN_METADATA = ['client_secret_hashes', 'require_pkce', 'consent']
@@ -15,9 +14,9 @@ export function toLibrary(client: ClientMetadata): LibraryClientMetadata {
   return {
     ...client,
     response_types: ['code'],
-    // So that another response type is refused as one; policy.ts refuses the mode itself.
-    response_modes: [...client.response_modes, 'fragment'],
-    // The library insists on a secret; this one is never compared (compareClientSecret above).
+    // Unset, the library tells a wrong response type from a wrong mode; requests.ts refuses `fragment`.
+    response_modes: client.response_modes.length < 2 ? client.response_modes : undefined,
+    // The library insists on a secret; this one is never compared (compareClientSecret in provider.ts).
     ...(client.client_secret_hashes && { client_secret: randomBytes(32).toString('base64url') }),
   } as LibraryClientMetadata
 }
@@ -63,8 +62,6 @@ export function hashSecret(secret: string): string {
 export function matchesHash(actual: string, hashes: unknown): boolean {
   const offered = Buffer.from(hashSecret(actual))
   const known = Array.isArray(hashes) ? hashes.map(hash => Buffer.from(String(hash))) : []
-  return (
-    known.filter(hash => hash.length === offered.length && timingSafeEqual(hash, offered)).length >
-    0
-  )
+  const isMatch = (hash: Buffer) => hash.length === offered.length && timingSafeEqual(hash, offered)
+  return known.filter(isMatch).length > 0
 }

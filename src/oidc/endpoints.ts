@@ -9,18 +9,34 @@ import { ROUTES } from './provider.ts'
 
 const DISCOVERY = ['/.well-known/openid-configuration', '/.well-known/oauth-authorization-server']
 const CONFIRM = `${ROUTES.end_session}/confirm`
-const PATHS = new Set([
-  ...Object.values(ROUTES),
-  ...DISCOVERY,
-  CONFIRM,
-  `${ROUTES.end_session}/success`,
-])
+/** One spelling of each path, and the methods it takes. */
+const METHODS: Record<string, string> = {
+  ...Object.fromEntries([...DISCOVERY, ROUTES.jwks].map(path => [path, 'GET'])),
+  [ROUTES.authorization]: 'GET, POST',
+  [ROUTES.userinfo]: 'GET, POST',
+  [ROUTES.token]: 'POST',
+  [ROUTES.revocation]: 'POST',
+  [ROUTES.introspection]: 'POST',
+  [ROUTES.pushed_authorization_request]: 'POST',
+  [ROUTES.end_session]: 'GET',
+  [CONFIRM]: 'POST',
+  [`${ROUTES.end_session}/success`]: 'GET',
+}
 const RESUME = new RegExp(`^${ROUTES.authorization}/[\\w-]{21,64}$`)
 
 /** The library takes `/API/OAUTH/TOKEN/` for the token endpoint; a path here has one spelling. */
-export const canonicalPaths: Middleware = (ctx, next) => {
-  if (PATHS.has(ctx.path) || RESUME.test(ctx.path)) return next()
-  ctx.throw(404, { error: 'not_found', error_description: 'there is no endpoint at this path' })
+export const canonicalPaths: Middleware = async (ctx, next) => {
+  const methods = RESUME.test(ctx.path) ? 'GET' : METHODS[ctx.path]
+  if (!methods) {
+    const error_description = `there is no endpoint at this path; they are listed in ${DISCOVERY[0]}`
+    return ctx.throw(404, { error: 'not_found', error_description })
+  }
+  await next()
+  if (ctx.status === 404 && ctx.body == null) {
+    ctx.set('Allow', methods)
+    const error_description = `this endpoint takes ${methods}`
+    ctx.throw(405, { error: 'method_not_allowed', error_description })
+  }
 }
 
 /**
@@ -87,8 +103,7 @@ function navigateOn(ctx: Context, views: Views) {
 // Where nobody is signed in, or another person than was asked for, the library signs out without a
 // question, by a bare page of its own.
 function dressUp(ctx: Context, oidc: Oidc, views: Views) {
-  const { secret } = Object(oidc?.session?.state) as { secret?: string }
+  const xsrf = oidc?.session?.state?.secret
   const isBare = ctx.status === 200 && ctx.type === 'text/html' && !ctx.state.isPage
-  if (!isBare || !secret) return
-  views.handOver(ctx, CONFIRM, { xsrf: secret, logout: 'yes' })
+  if (isBare && xsrf) views.handOver(ctx, CONFIRM, { xsrf, logout: 'yes' })
 }

@@ -1,14 +1,15 @@
 // What the library tells of, as the log hears it.
 
 import type { EventEmitter } from 'node:events'
-import type { KoaContextWithOIDC, Provider } from 'oidc-provider'
+import type { errors, KoaContextWithOIDC, Provider } from 'oidc-provider'
 import type { Logger } from 'pino'
 import { faultOf } from '../http/request-log.ts'
 
 // Listeners must not throw, and what they are handed holds raw tokens: only names go on from here.
-export function listen(provider: Provider, log: Logger) {
-  const note = (ctx: KoaContextWithOIDC, error: { error?: string; error_detail?: string }) => {
-    Object.assign(ctx.state.log, { error: error.error, detail: error.error_detail })
+export function logEvents(provider: Provider, log: Logger) {
+  const note = (ctx: KoaContextWithOIDC, thrown: Partial<errors.OIDCProviderError>) => {
+    const { error, error_detail, error_description } = thrown
+    Object.assign(ctx.state.log, { error, detail: error_detail ?? error_description })
   }
   const emitter: EventEmitter = provider
   for (const event of ERROR_EVENTS) emitter.on(event, note)

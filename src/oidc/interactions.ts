@@ -2,7 +2,7 @@
 
 import type { Context } from 'koa'
 import { errors, type Provider } from 'oidc-provider'
-import type { SignedIn } from '../pages/account.ts'
+import type { SessionReader } from '../pages/account.ts'
 import type { Interactions } from '../pages/interaction.ts'
 
 export function createInteractions(provider: Provider): Interactions {
@@ -29,9 +29,7 @@ export function createInteractions(provider: Provider): Interactions {
           ctx.req,
           ctx.res,
           { ...outcome },
-          {
-            mergeWithLastSubmission: !outcome.error,
-          },
+          { mergeWithLastSubmission: !outcome.error },
         ),
       ),
   }
@@ -49,8 +47,8 @@ async function gone<T>(ctx: Context, read: () => Promise<T>): Promise<T> {
 }
 
 /** Who is signed in in this browser. */
-export function createSessionReader(provider: Provider) {
-  return async (ctx: Context): Promise<SignedIn | undefined> => {
+export function createSessionReader(provider: Provider): SessionReader {
+  return async ctx => {
     const library = provider.createContext(ctx.req, ctx.res)
     const id = library.cookies.get(provider.cookieName('session'), { signed: true })
     const session = id ? await provider.Session.find(id) : undefined

@@ -3,8 +3,7 @@
 
 import type { Configuration, RefreshToken, Session } from 'oidc-provider'
 import type { Lifetimes } from '../config/schema.ts'
-
-const now = () => Math.floor(Date.now() / 1000)
+import { now } from '../store/store.ts'
 
 export function lifetimes(set: Lifetimes): NonNullable<Configuration['ttl']> {
   return {

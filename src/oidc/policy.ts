@@ -3,21 +3,14 @@
 
 import { type Grant, interactionPolicy, type KoaContextWithOIDC } from 'oidc-provider'
 import type { Consents, Decision } from '../accounts/consents.ts'
-import { revokeGrant } from '../store/grants.ts'
+import type { Directory } from '../accounts/directory.ts'
+import type { Lifetimes } from '../config/schema.ts'
+import { ACCOUNT_CLIENT } from '../config/schema.ts'
+import { revokeGrant, revokeGrants } from '../store/grants.ts'
 import type { Records } from '../store/records.ts'
-
-/** The account pages sign people in as a client of their own, which needs no consent. */
-export const ACCOUNT_CLIENT = 'usher-account'
+import { now } from '../store/store.ts'
 
 const { Check, base } = interactionPolicy
-
-/** What the consent page is told, and has its answer checked against. */
-export interface ConsentDetails {
-  /** Of the consent record when the page was made, so that a removal meanwhile is noticed. */
-  consentVersion: number
-  /** Everything the request asks for. */
-  requestedScopes: string[]
-}
 
 export function createPolicy(consents: Consents): interactionPolicy.DefaultPolicy {
   const policy = base()
@@ -39,7 +32,8 @@ export function createPolicy(consents: Consents): interactionPolicy.DefaultPolic
       ({ oidc }) => !oidc.result?.consent && isImpersonable(oidc),
     ),
   )
-  consent.details = async ({ oidc }): Promise<ConsentDetails & Record<string, unknown>> => ({
+  // What the consent page is told: all that is asked for, and which consent its answer builds on.
+  consent.details = async ({ oidc }) => ({
     consentVersion: await consents.version(accountIdOf(oidc), clientIdOf(oidc)),
     requestedScopes: [...oidc.requestParamOIDCScopes],
   })
@@ -61,9 +55,11 @@ function isImpersonable({ client, params }: KoaContextWithOIDC['oidc']): boolean
  */
 export function createGrantLoader(
   records: Records,
+  directory: Directory,
   consents: Consents,
-): (ctx: KoaContextWithOIDC) => Promise<Grant | undefined> {
-  return async ({ oidc }) => {
+  lifetimes: Lifetimes,
+) {
+  return async ({ oidc }: KoaContextWithOIDC): Promise<Grant | undefined> => {
     const accountId = accountIdOf(oidc)
     const clientId = clientIdOf(oidc)
     if (oidc.client?.consent === 'implicit' && clientId !== ACCOUNT_CLIENT) {
@@ -72,41 +68,43 @@ export function createGrantLoader(
     // Decided on our page, and recorded here, where the answer is final. Nothing is recorded when
     // the access was removed while that page was open: then the person is asked again.
     const { decision } = Object(oidc.result?.consent) as { decision?: Decision }
-    if (decision) await consents.decide(accountId, clientId, decision)
+    if (decision) await decide(accountId, clientId, decision)
     const consent = await consentOf(consents, accountId, clientId)
     if (!consent) return undefined
 
     const existing = await existingGrant(oidc)
-    const wanted = { scope: consent.scopes.join(' '), declined: consent.declined.join(' ') }
-    if (existing && isGrantFor(existing, accountId, wanted)) {
+    const scope = consent.scopes.join(' ')
+    const declined = consent.declined.join(' ')
+    const isAsConsented =
+      existing?.accountId === accountId &&
+      // What is given out under it lives no longer than it does.
+      (existing.exp ?? 0) > now() + lifetimes.refresh_token &&
+      (existing.openid?.scope ?? '') === scope &&
+      (existing.rejected?.openid?.scope ?? '') === declined
+    if (isAsConsented) {
       await consents.touch(accountId, clientId)
       return existing
     }
 
     const grant = new oidc.provider.Grant({ accountId, clientId })
-    if (wanted.scope) grant.addOIDCScope(wanted.scope)
-    if (wanted.declined) grant.rejectOIDCScope(wanted.declined)
+    if (scope) grant.addOIDCScope(scope)
+    if (declined) grant.rejectOIDCScope(declined)
     const grantId = await grant.save()
-    // Withdrawn since it was read? A withdrawal removes the consent first and then looks for grants:
-    // either it found this one, or this finds the consent gone.
-    if (await consentOf(consents, accountId, clientId)) return grant
+    // Withdrawn or signed out since it was read? Whoever ends access says so first and then looks for
+    // grants: either they found this one, or this finds that it is over.
+    const isSignedIn = await directory.findEnabled(accountId, oidc.session?.loginTs)
+    if (isSignedIn && (await consentOf(consents, accountId, clientId))) return grant
     await revokeGrant(records, grantId)
     return undefined
   }
-}
 
-type Wanted = { scope: string; declined: string }
-
-function isGrantFor(grant: Grant, accountId: string, { scope, declined }: Wanted): boolean {
-  const { openid, rejected } = grant as {
-    openid?: { scope?: string }
-    rejected?: typeof grant & { openid?: { scope?: string } }
+  /** Who takes something back takes it from every grant there is. */
+  async function decide(accountId: string, clientId: string, decision: Decision) {
+    const before = await consents.find(accountId, clientId)
+    const isRecorded = await consents.decide(accountId, clientId, decision)
+    const isLess = before?.scopes.some(scope => decision.declined.includes(scope))
+    if (isRecorded && isLess) await revokeGrants(records, accountId, clientId)
   }
-  return (
-    grant.accountId === accountId &&
-    (openid?.scope ?? '') === scope &&
-    (rejected?.openid?.scope ?? '') === declined
-  )
 }
 
 function existingGrant(oidc: KoaContextWithOIDC['oidc']): Promise<Grant | undefined> | undefined {

@@ -7,20 +7,27 @@ import {
   type Configuration,
   errors,
   type KoaContextWithOIDC,
-  type Adapter as LibraryAdapter,
   Provider,
 } from 'oidc-provider'
 import type { Logger } from 'pino'
 import { claimsOf } from '../accounts/claims.ts'
-import type { Consents } from '../accounts/consents.ts'
-import type { Directory } from '../accounts/directory.ts'
+import { createConsents } from '../accounts/consents.ts'
+import { createDirectory } from '../accounts/directory.ts'
 import type { Settings } from '../config/settings.ts'
-import type { SigningKey } from '../keys/signing-keys.ts'
+import { loadSigningKeys } from '../keys/signing-keys.ts'
 import { createAdapter, type Protocol } from '../store/adapter.ts'
 import type { Records } from '../store/records.ts'
 import { deriveKey } from '../store/seal.ts'
-import { accountClient, corsOrigins, matchesHash, OWN_METADATA, toLibrary } from './clients.ts'
-import { listen } from './events.ts'
+import { now } from '../store/store.ts'
+import {
+  accountClient,
+  checkClients,
+  corsOrigins,
+  matchesHash,
+  OWN_METADATA,
+  toLibrary,
+} from './clients.ts'
+import { logEvents } from './events.ts'
 import { lifetimes } from './lifetimes.ts'
 import { createGrantLoader, createPolicy } from './policy.ts'
 import { checkRequest } from './requests.ts'
@@ -39,33 +46,35 @@ export const ROUTES = {
 type ResponseMode = Parameters<Provider['registerResponseMode']>[1]
 
 /** Pages the library has to show, made by `pages/`. */
-export interface LibraryPages {
+interface LibraryPages {
   error(ctx: KoaContextWithOIDC, out: { error: string; error_description?: string }): void
   signOut(ctx: KoaContextWithOIDC, form: { action: string; xsrf: string; client?: Client }): void
   signedOut(ctx: KoaContextWithOIDC, outcome: { client?: Client; stayed: boolean }): void
   formPost: ResponseMode
 }
 
-export interface Parts {
+/** What an Usher is made of. */
+export interface Environment {
   settings: Settings
+  /** At least one: the first signs, all verify. */
   secrets: Uint8Array[]
   records: Records
-  directory: Directory
-  consents: Consents
-  keys: SigningKey[]
-  pages: LibraryPages
   log: Logger
 }
 
-/** One for each configuration; a reload makes another (3 ms). */
-export function createProvider(parts: Parts): Provider {
-  const { settings, secrets, records, directory, consents, keys, pages, log } = parts
+/** Throws a `ConfigError` that names every client the library would refuse. */
+export async function createProvider(
+  { settings, secrets, records, log }: Environment,
+  pages: LibraryPages,
+): Promise<Provider> {
   const { issuer, claims, scopes, development } = settings
+  const directory = createDirectory(records)
+  const consents = createConsents(records)
 
   const configuration: Configuration = {
     adapter: createLibraryAdapter(records, settings),
     clients: [...settings.clients.map(toLibrary), accountClient(issuer)],
-    jwks: { keys },
+    jwks: { keys: await loadSigningKeys(records) },
     routes: ROUTES,
     ttl: lifetimes(settings.lifetimes),
     cookies: {
@@ -92,10 +101,10 @@ export function createProvider(parts: Parts): Provider {
     // Named for nothing that anyone sends: the library calls it for every request, pushed ones too.
     extraParams: { usher: checkRequest },
     scopes: Object.keys(scopes),
-    claims: { openid: ['sub'], ...claimsByScope(claims) },
-    conformIdTokenClaims: settings.idTokenClaims === 'minimal',
-    findAccount: async (_ctx, id) => {
-      const account = await directory.findEnabled(id)
+    claims: claimsByScope(claims),
+    conformIdTokenClaims: settings.id_token.claims === 'minimal',
+    findAccount: async ({ oidc }, id) => {
+      const account = await directory.findEnabled(id, oidc.session?.loginTs)
       return account && { accountId: id, claims: () => ({ sub: id, ...claimsOf(account, claims) }) }
     },
 
@@ -105,7 +114,7 @@ export function createProvider(parts: Parts): Provider {
         `/interaction/${uid}?client_id=${encodeURIComponent(String(params.client_id))}`,
       policy: createPolicy(consents),
     },
-    loadExistingGrant: createGrantLoader(records, consents),
+    loadExistingGrant: createGrantLoader(records, directory, consents, settings.lifetimes),
     // Tokens do not look the session up at every use; sign-out revokes its grants (store/sessions.ts).
     expiresWithSession: () => false,
     rotateRefreshToken: async ({ oidc }) => {
@@ -136,9 +145,9 @@ export function createProvider(parts: Parts): Provider {
       rpInitiatedLogout: {
         enabled: true,
         logoutSource: ctx => {
-          const { secret = '' } = (ctx.oidc.session?.state ?? {}) as { secret?: string }
-          const action = ctx.oidc.urlFor('end_session_confirm')
-          pages.signOut(ctx, { action, xsrf: secret, client: ctx.oidc.client })
+          const { session, client } = ctx.oidc
+          const xsrf = String(session?.state?.secret ?? '')
+          pages.signOut(ctx, { action: ctx.oidc.urlFor('end_session_confirm'), xsrf, client })
         },
         // The way back is the same for those who chose to stay.
         postLogoutSuccessSource: async ctx => {
@@ -169,9 +178,10 @@ export function createProvider(parts: Parts): Provider {
       'ReplayDetection',
       createHash('sha256').update(`${iss}\0${jti}`).digest('base64url'),
       {},
-      { ttl: exp - Date.now() / 1000, version: 0 },
+      { ttl: exp - now(), version: 0 },
     )
-  listen(provider, log)
+  logEvents(provider, log)
+  await checkClients(provider, settings)
   return provider
 }
 
@@ -184,7 +194,7 @@ function createLibraryAdapter(records: Records, { lifetimes }: Settings) {
       const { oidc } = ctx
       return {
         key: ctx,
-        session: oidc.session as NonNullable<ReturnType<Protocol['request']>>['session'],
+        session: oidc.session,
         // Revoking an access token revokes that token alone; the library would take them all.
         sparesGrant: oidc.route === 'revocation' && oidc.entities.AccessToken !== undefined,
       }
@@ -198,11 +208,11 @@ function createLibraryAdapter(records: Records, { lifetimes }: Settings) {
       return new errors.InvalidGrant('already used')
     },
   }
-  return createAdapter(records, protocol) as unknown as (name: string) => LibraryAdapter
+  return createAdapter(records, protocol)
 }
 
 /** `__Host-` and `__Secure-` bind a cookie to https (RFC 6265bis §4.1.3), which loopback http lacks. */
-export function cookieNames(development: boolean) {
+function cookieNames(development: boolean) {
   const prefix = (wanted: string) => (development ? '' : wanted)
   return {
     session: `${prefix('__Host-')}usher_session`,
@@ -212,9 +222,9 @@ export function cookieNames(development: boolean) {
 }
 
 function claimsByScope(claims: Settings['claims']): Record<string, string[]> {
-  const byScope: Record<string, string[]> = {}
+  const byScope: Record<string, string[]> = { openid: ['sub'] }
   for (const [claim, { scope }] of Object.entries(claims)) {
-    byScope[scope] = [...(byScope[scope] ?? (scope === 'openid' ? ['sub'] : [])), claim]
+    byScope[scope] = [...(byScope[scope] ?? []), claim]
   }
   return byScope
 }
@@ -231,7 +241,7 @@ function assertAssertion(ctx: KoaContextWithOIDC, claims: { aud?: unknown; exp?:
   if (claims.aud !== ctx.oidc.issuer) {
     throw new errors.InvalidClientAuth({ detail: 'aud must be the issuer, as a single string' })
   }
-  if (typeof claims.exp !== 'number' || claims.exp - Date.now() / 1000 > 600) {
+  if (typeof claims.exp !== 'number' || claims.exp - now() > 600) {
     throw new errors.InvalidClientAuth({ detail: 'exp must be at most ten minutes ahead' })
   }
 }

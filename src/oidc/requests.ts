@@ -2,12 +2,16 @@
 
 import { decodeJwt } from 'jose'
 import { errors, type KoaContextWithOIDC } from 'oidc-provider'
-import { longParameter } from '../http/limits.ts'
+import { LONGEST_URL, longParameter } from '../http/limits.ts'
 
 export function checkRequest(ctx: KoaContextWithOIDC): void {
   const { oidc } = ctx
-  const problem = longParameter(oidc.body ?? {})
+  const body = oidc.body ?? {}
+  const problem = longParameter(body)
   if (problem) throw new errors.InvalidRequest(problem)
+  if (new URLSearchParams(body as Record<string, string>).toString().length > LONGEST_URL) {
+    throw new errors.InvalidRequest(`the request is longer than ${LONGEST_URL} bytes`)
+  }
   // A code in the fragment reaches scripts and history (AZ7).
   if (oidc.params?.response_mode === 'fragment') throw new errors.UnsupportedResponseMode()
   keepOfflineAccess(ctx)

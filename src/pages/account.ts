@@ -3,27 +3,17 @@
 import { randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
 import type { Account } from '../accounts/account.ts'
-import type { Consent, Consents } from '../accounts/consents.ts'
-import type { Directory } from '../accounts/directory.ts'
-import type { Settings } from '../config/settings.ts'
-import { type Csrf, readForm } from '../http/forms.ts'
+import type { Consent } from '../accounts/consents.ts'
+import { ACCOUNT_CLIENT } from '../config/schema.ts'
+import { readForm } from '../http/forms.ts'
+import { now } from '../store/store.ts'
+import type { Parts } from './parts.ts'
 import { scopeWords } from './scope-words.ts'
-import type { Views } from './views.ts'
 
-export interface AccountParts {
-  settings: Settings
-  views: Views
-  csrf: Csrf
-  directory: Directory
-  consents: Consents
-  /** Who is signed in in this browser; undefined for nobody. */
-  session: (ctx: Context) => Promise<SignedIn | undefined>
-  /** The client through which people sign in for these pages. */
-  clientId: string
-  paths: { authorization: string; end_session: string }
-}
+/** Who is signed in in this browser; undefined for nobody. */
+export type SessionReader = (ctx: Context) => Promise<SignedIn | undefined>
 
-export interface SignedIn {
+interface SignedIn {
   uid: string
   accountId: string
   /** Epoch seconds of the sign-in. */
@@ -40,23 +30,28 @@ const FRESH = 15 * 60
 const HOME = '/account'
 const APPLICATIONS = '/account/applications'
 
-export function createAccountPages(parts: AccountParts) {
-  const { settings, views, csrf, directory, consents } = parts
+export function createAccountPages(
+  parts: Parts,
+  readSession: SessionReader,
+  paths: { authorization: string; end_session: string },
+) {
+  const { settings, clients, views, csrf, directory, consents } = parts
   const { t } = views
 
   /** The person, or undefined when they were sent to sign in first. */
-  async function requirePerson(ctx: Context, fresh = Number.POSITIVE_INFINITY) {
-    const session = await parts.session(ctx)
-    const account = session && (await directory.findEnabled(session.accountId))
-    if (account && Date.now() / 1000 - session.since <= fresh) return { account, session }
-    const url = signInUrl(ctx.path, Number.isFinite(fresh) ? fresh : undefined)
+  async function requirePerson(ctx: Context, maxAge?: number): Promise<Person | undefined> {
+    const session = await readSession(ctx)
+    const account = session && (await directory.findEnabled(session.accountId, session.since))
+    const isFresh = session && (maxAge === undefined || now() - session.since <= maxAge)
+    if (account && isFresh) return { account, session }
+    const url = signInUrl(ctx.path, maxAge)
     if (ctx.method === 'GET' || ctx.method === 'HEAD') ctx.redirect(url)
     else views.navigate(ctx, url)
   }
 
   function signInUrl(path: string, maxAge?: number): string {
     const query = new URLSearchParams({
-      client_id: parts.clientId,
+      client_id: ACCOUNT_CLIENT,
       response_type: 'code',
       scope: 'openid',
       redirect_uri: `${settings.issuer}/account/signed-in`,
@@ -66,7 +61,7 @@ export function createAccountPages(parts: AccountParts) {
       code_challenge_method: 'S256',
       ...(maxAge !== undefined && { max_age: String(maxAge) }),
     })
-    return `${parts.paths.authorization}?${query}`
+    return `${paths.authorization}?${query}`
   }
 
   const csrfSubject = ({ session }: Person) => `account ${session.uid}`
@@ -81,11 +76,8 @@ export function createAccountPages(parts: AccountParts) {
     })
   }
 
-  const nameOf = (clientId: string) =>
-    settings.clients.find(({ client_id }) => client_id === clientId)?.client_name
-
   function describe({ client_id, scopes, since, lastUsed }: Consent) {
-    const client = settings.clients.find(client => client.client_id === client_id)
+    const client = clients.get(client_id)
     return {
       client_id,
       name: client?.client_name ?? client_id,
@@ -108,7 +100,7 @@ export function createAccountPages(parts: AccountParts) {
         { label: t('account.name'), value: name },
         { label: t('account.email'), value: email && email + unverified },
       ].filter(({ value }) => value)
-      views.page(ctx, 'account', { facts, person: username, signOut: parts.paths.end_session })
+      views.page(ctx, 'account', { facts, person: username, signOut: paths.end_session })
     },
 
     async applications(ctx: Context) {
@@ -126,7 +118,7 @@ export function createAccountPages(parts: AccountParts) {
       // Also when nothing is listed any more: twice removed is removed.
       await consents.withdraw(person.account.id, clientId)
       ctx.state.log.withdrawn = had?.client_id
-      await renderApplications(ctx, person, had && (nameOf(clientId) ?? clientId))
+      await renderApplications(ctx, person, had && (clients.get(clientId)?.client_name ?? clientId))
     },
 
     /** Back from signing in; `state` is ours, and leads nowhere else whoever wrote it. */

@@ -5,11 +5,6 @@ import { readFileSync } from 'node:fs'
 import { extname, join } from 'node:path'
 import type { Context } from 'koa'
 
-export interface Asset {
-  path: string
-  send(ctx: Context): void
-}
-
 export function createAssets() {
   return {
     stylesheet: asset('style.css'),
@@ -19,13 +14,13 @@ export function createAssets() {
   }
 }
 
-function asset(name: string): Asset {
+function asset(name: string) {
   const content = readFileSync(join(import.meta.dirname, name), 'utf8')
   const version = createHash('sha256').update(content).digest('hex').slice(0, 12)
   const extension = extname(name)
   return {
     path: `/assets/${name.replace(extension, '')}-${version}${extension}`,
-    send(ctx) {
+    send(ctx: Context) {
       ctx.type = extension
       ctx.set('Cache-Control', 'public, max-age=31536000, immutable')
       ctx.body = content

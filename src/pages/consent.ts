@@ -1,38 +1,28 @@
 // Consent: what an application asks for, in words, and the person's answer to it.
 
 import type { Context } from 'koa'
-import type { Consents } from '../accounts/consents.ts'
-import type { Directory } from '../accounts/directory.ts'
-import type { Settings } from '../config/settings.ts'
-import type { Csrf } from '../http/forms.ts'
 import { csrfSubject, type Interaction, type Screen } from './interaction.ts'
+import type { Parts } from './parts.ts'
 import { scopeWords } from './scope-words.ts'
-import type { Views } from './views.ts'
-
-export interface ConsentParts {
-  settings: Settings
-  views: Views
-  csrf: Csrf
-  directory: Directory
-  consents: Consents
-}
 
 /** Without it there is no sign-in; everything else can be left out. */
 const REQUIRED = 'openid'
 const DAY = 24 * 3600
 
-export function createConsent(parts: ConsentParts): Screen {
-  const { settings, views, csrf, directory, consents } = parts
+export function consentScreen(parts: Parts): Screen {
+  const { settings, clients, views, csrf, directory, consents } = parts
   const { t } = views
 
-  async function render(ctx: Context, interaction: Interaction) {
+  async function show(ctx: Context, interaction: Interaction) {
     const { scopes } = requestOf(interaction)
     const { accountId = '', clientId, withdrawn } = interaction
+    // Taken out of the folder since, or the account pages, which ask for nothing.
+    const client = clients.get(clientId) ?? ctx.throw(400, { error: 'interaction_gone' })
     const person = await directory.find(accountId)
     const before = await consents.find(accountId, clientId)
-    const data = {
+    views.page(ctx, 'consent', {
       csrf: csrf.token(csrfSubject(interaction)),
-      client: clientOf(interaction),
+      client,
       host: hostOf(interaction.redirectUri),
       person: person?.username,
       scopes: scopes.map(name => ({
@@ -44,33 +34,25 @@ export function createConsent(parts: ConsentParts): Screen {
       })),
       lifetime: scopes.includes('offline_access') ? undefined : t('consent.lifetime'),
       withdrawn,
-    }
-    views.page(ctx, 'consent', data)
+    })
   }
-
-  const clientOf = ({ clientId }: Interaction) =>
-    settings.clients.find(({ client_id }) => client_id === clientId)
 
   const offlineNote = () =>
     t('consent.offline_note', { days: String(Math.ceil(settings.lifetimes.refresh_token / DAY)) })
 
   return {
     prompt: 'consent',
-    show: (ctx, interaction) => render(ctx, interaction),
+    show,
 
     // What was asked is what the interaction remembers; the form only says which of it is wanted.
     async submit(_ctx, interaction, form) {
       const { scopes, version } = requestOf(interaction)
       if (form.value('decision') !== 'allow') return { error: 'access_denied' }
 
-      const wanted = form.values('scope')
+      const wanted = form.getAll('scope')
       const isAllowed = (scope: string) => scope === REQUIRED || wanted.includes(scope)
-      const decision = {
-        scopes: scopes.filter(isAllowed),
-        declined: scopes.filter(scope => !isAllowed(scope)),
-        version,
-      }
-      return { consent: { decision } }
+      const declined = scopes.filter(scope => !isAllowed(scope))
+      return { consent: { decision: { scopes: scopes.filter(isAllowed), declined, version } } }
     },
   }
 }

@@ -1,9 +1,8 @@
 // The page for everything that goes wrong, and the one that explains error codes to developers.
 
 import type { Context } from 'koa'
-import type { ClientMetadata } from '../config/schema.ts'
 import type { ErrorAnswer } from '../http/errors.ts'
-import type { Views } from './views.ts'
+import type { Parts } from './parts.ts'
 
 const CODES = [
   'access_denied',
@@ -19,6 +18,7 @@ const CODES = [
   'invalid_scope',
   'invalid_token',
   'login_required',
+  'method_not_allowed',
   'not_found',
   'server_error',
   'temporarily_unavailable',
@@ -27,6 +27,11 @@ const CODES = [
   'unsupported_response_mode',
   'unsupported_response_type',
 ]
+
+/** What the library says in words that help nobody. */
+const PLAIN: Record<string, string | undefined> = {
+  'client is invalid': 'there is no client with this client_id',
+}
 
 /** Title and text for people, by what happened. */
 function wordsFor(status: number, { error }: ErrorAnswer): { title: string; text: string } {
@@ -40,11 +45,7 @@ function wordsFor(status: number, { error }: ErrorAnswer): { title: string; text
   return { title: 'title', text: 'request_text' }
 }
 
-export function createErrorPages(
-  views: Views,
-  issuer: string,
-  clients: Map<string, ClientMetadata>,
-) {
+export function createErrorPages({ settings: { issuer }, clients, views }: Parts) {
   const errorUri = (error: string) =>
     CODES.includes(error) ? `${issuer}/errors#${error}` : `${issuer}/errors`
 
@@ -60,7 +61,7 @@ export function createErrorPages(
         title: views.t(`error.${title}`),
         text: views.t(`error.${text}`),
         error: answer.error,
-        description: answer.error_description,
+        description: PLAIN[answer.error_description ?? ''] ?? answer.error_description,
         errorUri: errorUri(answer.error),
         requestId: ctx.state.requestId,
         account: `${issuer}/account`,

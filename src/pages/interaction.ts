@@ -3,8 +3,8 @@
 
 import type { Context } from 'koa'
 import type { Decision } from '../accounts/consents.ts'
-import { type Csrf, type Form, readForm } from '../http/forms.ts'
-import type { Views } from './views.ts'
+import { type Form, readForm } from '../http/forms.ts'
+import type { Parts } from './parts.ts'
 
 /** A pending detour, as the protocol's side knows it; nothing in it comes from the browser. */
 export interface Interaction {
@@ -20,8 +20,9 @@ export interface Interaction {
 }
 
 /** What a screen found out; `error` sends the person back to the application with it. */
-export interface Outcome {
-  login?: { accountId: string; amr: string[] }
+interface Outcome {
+  /** `ts`: when they signed in; it stays that, however many pages follow. */
+  login?: { accountId: string; amr: string[]; ts: number }
   consent?: { decision: Decision }
   error?: string
   error_description?: string
@@ -42,14 +43,11 @@ export interface Screen {
   submit(ctx: Context, interaction: Interaction, form: Form): Promise<Outcome | undefined>
 }
 
-export interface InteractionParts {
-  views: Views
-  csrf: Csrf
-  interactions: Interactions
-  screens: Screen[]
-}
-
-export function createInteractionPages({ views, csrf, interactions, screens }: InteractionParts) {
+export function createInteractionPages(
+  { views, csrf }: Parts,
+  interactions: Interactions,
+  screens: Screen[],
+) {
   const screenOf = (ctx: Context, { prompt }: Interaction) =>
     screens.find(screen => screen.prompt === prompt.name) ??
     ctx.throw(400, { error: 'interaction_gone' })

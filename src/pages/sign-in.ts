@@ -1,20 +1,10 @@
 // Sign-in: the one place where a password is checked.
 
 import type { Context } from 'koa'
-import type { Directory } from '../accounts/directory.ts'
-import type { ClientMetadata } from '../config/schema.ts'
-import type { Csrf } from '../http/forms.ts'
 import { csrfSubject, type Interaction, type Screen } from './interaction.ts'
-import type { Views } from './views.ts'
+import type { Parts } from './parts.ts'
 
-export interface SignInParts {
-  views: Views
-  csrf: Csrf
-  directory: Directory
-  clients: Map<string, ClientMetadata>
-}
-
-export function createSignIn({ views, csrf, directory, clients }: SignInParts): Screen {
+export function signInScreen({ clients, views, csrf, directory }: Parts): Screen {
   async function render(ctx: Context, interaction: Interaction, tried?: { username: string }) {
     const current = interaction.accountId && (await directory.find(interaction.accountId))
     const username = tried?.username ?? interaction.loginHint ?? (current ? current.username : '')
@@ -35,9 +25,12 @@ export function createSignIn({ views, csrf, directory, clients }: SignInParts): 
     async submit(ctx, interaction, form) {
       if (form.value('decision') === 'cancel') return { error: 'access_denied' }
       const username = form.value('username')
-      const account = await directory.signIn(username, form.value('password'))
-      ctx.state.log.sign_in = account ? 'ok' : 'failed'
-      if (account) return { login: { accountId: account.id, amr: ['pwd'] } }
+      const signIn = await directory.signIn(username, form.value('password'))
+      ctx.state.log.sign_in = signIn ? 'ok' : 'failed'
+      if (signIn) {
+        const { account, since } = signIn
+        return { login: { accountId: account.id, amr: ['pwd'], ts: since } }
+      }
       await render(ctx, interaction, { username })
     },
   }

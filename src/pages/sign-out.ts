@@ -8,13 +8,13 @@ interface ClientNames {
   clientUri?: string
 }
 
-export function createSignOut(views: Views) {
+export function createSignOutPages(views: Views) {
   return {
-    ask(ctx: Context, form: { action: string; xsrf: string; client?: ClientNames }) {
+    signOut(ctx: Context, form: { action: string; xsrf: string; client?: ClientNames }) {
       views.page(ctx, 'sign-out', { ...form, client: form.client?.clientName })
     },
 
-    done(ctx: Context, { client, stayed }: { client?: ClientNames; stayed: boolean }) {
+    signedOut(ctx: Context, { client, stayed }: { client?: ClientNames; stayed: boolean }) {
       const { clientName: client_name, clientUri: client_uri } = client ?? {}
       views.page(ctx, 'signed-out', { client: { client_name, client_uri }, stayed })
     },

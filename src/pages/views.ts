@@ -2,24 +2,14 @@
 
 import { Eta } from 'eta'
 import type { Context } from 'koa'
+import type { Settings } from '../config/settings.ts'
+import { allowFormAnywhere } from '../http/security-headers.ts'
 import { createAssets } from './assets.ts'
 import { createWords, type Translate } from './words.ts'
 
-export interface Views {
-  /** Answers with a page. `data` is what the template knows as `it`, besides the words. */
-  page(ctx: Context, template: string, data?: Record<string, unknown>, status?: number): void
-  /**
-   * Answers a POST with a small page that navigates on. A redirect would be held against the
-   * `form-action` of the page the form was on, at every hop up to the application (HD4).
-   */
-  navigate(ctx: Context, url: string): void
-  /** Answers with a form that goes on by itself, or at a button. */
-  handOver(ctx: Context, action: string, fields: Record<string, unknown>): void
-  t: Translate
-  assets: ReturnType<typeof createAssets>
-}
+export type Views = ReturnType<typeof createViews>
 
-export function createViews({ brand }: { brand: string }): Views {
+export function createViews({ branding }: Pick<Settings, 'branding'>) {
   const eta = new Eta({
     views: `${import.meta.dirname}/templates`,
     cache: true,
@@ -35,25 +25,35 @@ export function createViews({ brand }: { brand: string }): Views {
     const html = eta.config.escapeFunction(t(key, Object.fromEntries(marked)))
     return html.replaceAll('\x01', '<strong>').replaceAll('\x02', '</strong>')
   }
-  const shared = { t, strong, lang, brand, assets }
+  const shared = { t, strong, lang, brand: branding.name, assets }
 
-  const views: Views = {
-    t,
-    assets,
-    page(ctx, template, data = {}, status = 200) {
-      ctx.status = status
-      ctx.type = 'html'
-      ctx.set('Cache-Control', 'no-store')
-      ctx.body = eta.render(template, { ...shared, ...data })
-      ctx.state.isPage = true
-    },
-    navigate(ctx, url) {
-      views.page(ctx, 'navigate', { url })
-    },
-    handOver(ctx, action, fields) {
-      const status = 'error' in fields ? 400 : 200
-      views.page(ctx, 'hand-over', { action, fields }, status)
-    },
+  /** Answers with a page. `data` is what the template knows as `it`, besides the words. */
+  function page(ctx: Context, template: string, data: Record<string, unknown> = {}, status = 200) {
+    ctx.status = status
+    ctx.type = 'html'
+    ctx.set('Cache-Control', 'no-store')
+    ctx.body = eta.render(template, { ...shared, ...data })
+    ctx.state.isPage = true
   }
-  return views
+
+  /**
+   * Answers a POST with a small page that navigates on. A redirect would be held against the
+   * `form-action` of the page the form was on, at every hop up to the application (HD4).
+   */
+  function navigate(ctx: Context, url: string) {
+    page(ctx, 'navigate', { url })
+  }
+
+  /** Answers with a form that goes on by itself, or at a button. */
+  function handOver(ctx: Context, action: string, fields: Record<string, unknown>) {
+    page(ctx, 'hand-over', { action, fields }, 'error' in fields ? 400 : 200)
+  }
+
+  /** The same, to an application: `response_mode=form_post`. */
+  function formPost(ctx: Context, redirectUri: string, fields: Record<string, unknown>) {
+    allowFormAnywhere(ctx)
+    handOver(ctx, redirectUri, fields)
+  }
+
+  return { t, assets, page, navigate, handOver, formPost }
 }

@@ -40,7 +40,7 @@ export function createAdapter(records: Records, protocol: Protocol): (model: str
   return model => {
     const plain = { ...createPlainAdapter(model, records, protocol), revokeByGrantId }
     if (model === 'Session') return { ...plain, ...sessionAdapter }
-    if (model === 'Interaction') return { ...plain, ...interactionAdapter(records, protocol) }
+    if (model === 'Interaction') return { ...plain, ...createInteractionAdapter(records, protocol) }
     if (model === 'PushedAuthorizationRequest') {
       const retained = (ttl = 0) => Math.max(ttl, protocol.pushedRequestRetention)
       return { ...plain, upsert: (id, payload, ttl) => plain.upsert(id, payload, retained(ttl)) }
@@ -69,7 +69,7 @@ function createPlainAdapter(model: string, records: Records, protocol: Protocol)
       const indexes: [string, string][] = grantId ? [['tokens of grant', grantId]] : []
       if (model === 'Grant') {
         const { session } = protocol.request() ?? {}
-        indexes.push(...grantIndexes(payload as unknown as GrantRecord, session?.uid))
+        indexes.push(...grantIndexes(payload as Payload & GrantRecord, session?.uid))
       }
       if (typeof userCode === 'string') await claimUserCode(records, userCode, id, ttl)
       // False on a tombstone: what was revoked meanwhile stays revoked, and this write with it.
@@ -128,7 +128,7 @@ function createSessionAdapter(records: Records, protocol: Protocol) {
     findByUid: async (uid: string) => remember(await sessions.findByUid(uid)),
 
     upsert: (_id: string, payload: Payload, ttl = 1) => {
-      const mine = payload as unknown as SessionRecord
+      const mine = payload as Payload & SessionRecord
       return sessions.save(mine, baseOf(mine.uid), ttl)
     },
 
@@ -136,13 +136,13 @@ function createSessionAdapter(records: Records, protocol: Protocol) {
     async destroy(id: string) {
       const { session } = protocol.request() ?? {}
       if (session && session.jti !== id) return sessions.replaceId(id)
-      const found = await sessions.find(id)
-      if (found) await sessions.end(found.uid)
+      const uid = session?.uid ?? (await sessions.find(id))?.uid
+      if (uid) await sessions.end(uid)
     },
   }
 }
 
-function interactionAdapter(records: Records, protocol: Protocol) {
+function createInteractionAdapter(records: Records, protocol: Protocol) {
   return {
     // The first answer to a page decides; the same answer twice is a double click, another is refused.
     async upsert(id: string, payload: Payload, ttl?: number) {

@@ -12,7 +12,7 @@ export interface GrantRecord {
   rejected?: { openid?: { scope?: string } }
 }
 
-/** No request lasts longer than this: whatever it still writes afterwards finds no tombstone. */
+/** Seconds. No request lasts longer than this: whatever it still writes afterwards finds no tombstone. */
 export const TOMBSTONE = 3600
 
 /** `sessionUid`: the session it was granted in, which takes it along when it ends. */
@@ -20,11 +20,12 @@ export function grantIndexes(
   { accountId, clientId }: GrantRecord,
   sessionUid: string | undefined,
 ): [string, string][] {
-  return [
+  const indexes: [string, string][] = [
     ['grants of account', accountId],
     ['grants of account and client', `${accountId} ${clientId}`],
-    ...(sessionUid ? [['grants of session', sessionUid] as [string, string]] : []),
   ]
+  if (sessionUid) indexes.push(['grants of session', sessionUid])
+  return indexes
 }
 
 /** After this no code, access or refresh token of the grant works, and it cannot be written again. */

@@ -4,6 +4,7 @@ import { randomBytes } from 'node:crypto'
 import { existsSync, linkSync, mkdirSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { openRecords, type Records } from './records.ts'
+import { RedisStore } from './redis.ts'
 import { SqliteStore } from './sqlite.ts'
 import type { Store } from './store.ts'
 
@@ -18,9 +19,8 @@ export async function openInstallation(
   location: string,
   secrets: Uint8Array[],
 ): Promise<Installation> {
-  const file = location.slice('sqlite:'.length)
-  const known = secrets.length ? secrets : [generatedSecret(file)]
-  const store = openStore(file)
+  const known = secrets.length ? secrets : [generatedSecret(location.slice(SQLITE.length))]
+  const store = await openStore(location)
   try {
     return { store, secrets: known, records: await openRecords(store, known) }
   } catch (error) {
@@ -29,11 +29,16 @@ export async function openInstallation(
   }
 }
 
-function openStore(file: string): Store {
+const SQLITE = 'sqlite:'
+
+/** A Redis URL may hold a password, and is not repeated. */
+export async function openStore(location: string): Promise<Store> {
+  const isFile = location.startsWith(SQLITE)
   try {
-    return new SqliteStore(file)
+    return isFile ? new SqliteStore(location.slice(SQLITE.length)) : await RedisStore.open(location)
   } catch (cause) {
-    throw new Error(`${file} cannot be opened as a store: ${(cause as Error).message}`, { cause })
+    const name = isFile ? location.slice(SQLITE.length) : 'Redis'
+    throw new Error(`${name} cannot be opened as a store: ${(cause as Error).message}`, { cause })
   }
 }
 
@@ -46,8 +51,8 @@ function generatedSecret(storeFile: string): Uint8Array {
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
   if (!existsSync(file)) {
     // Linked when it is whole: nobody ever reads half a secret.
-    const made = `${file}.${process.pid}`
-    writeFileSync(made, randomBytes(LENGTH).toString('base64url'), { mode: 0o600 })
+    const made = `${file}.${randomBytes(6).toString('hex')}`
+    writeFileSync(made, randomBytes(LENGTH).toString('base64url'), { mode: 0o600, flag: 'wx' })
     try {
       linkSync(made, file)
     } catch (error) {

@@ -20,16 +20,10 @@ export function deriveKey(secret: Uint8Array, purpose: string): Buffer {
   return Buffer.from(hkdfSync('sha256', secret, 'usher', purpose, 32))
 }
 
-export interface Seal {
-  seal(name: string, plain: Uint8Array): Buffer
-  /** Throws when no secret opens it: the wrong `USHER_SECRET`, or a value that was tampered with. */
-  open(name: string, sealed: Uint8Array): Buffer
-  /** False when it was sealed with a secret that is no longer the first. */
-  isCurrent(sealed: Uint8Array): boolean
-}
+export type Seal = ReturnType<typeof createSeal>
 
 /** The first secret seals, all of them open. */
-export function createSeal(secrets: Uint8Array[]): Seal {
+export function createSeal(secrets: Uint8Array[]) {
   const keys = secrets.map(secret => {
     const key = deriveKey(secret, 'seal')
     return { id: createHash('sha256').update(key).digest().subarray(0, KEY_ID), key }
@@ -38,33 +32,32 @@ export function createSeal(secrets: Uint8Array[]): Seal {
   const [current] = keys
   if (!current) throw new Error('a seal needs a secret')
 
-  return {
-    seal(name, plain) {
-      const nonce = randomBytes(NONCE)
-      const cipher = createCipheriv('aes-256-gcm', current.key, nonce).setAAD(Buffer.from(name))
-      return Buffer.concat([
-        current.id,
-        nonce,
-        cipher.update(plain),
-        cipher.final(),
-        cipher.getAuthTag(),
-      ])
-    },
-    open(name, sealed) {
-      const found = keyOf(sealed)
-      if (!found) throw new Error('the store was sealed with another secret (USHER_SECRET)')
-      const nonce = sealed.subarray(KEY_ID, KEY_ID + NONCE)
-      const decipher = createDecipheriv('aes-256-gcm', found.key, nonce, { authTagLength: TAG })
-      decipher.setAAD(Buffer.from(name)).setAuthTag(sealed.subarray(-TAG))
-      const plain = decipher.update(sealed.subarray(KEY_ID + NONCE, -TAG))
-      try {
-        return Buffer.concat([plain, decipher.final()])
-      } catch (cause) {
-        throw new Error('a record in the store was changed by someone else', { cause })
-      }
-    },
-    isCurrent: sealed => keyOf(sealed) === current,
+  const seal = (name: string, plain: Uint8Array): Buffer => {
+    const nonce = randomBytes(NONCE)
+    const cipher = createCipheriv('aes-256-gcm', current.key, nonce).setAAD(Buffer.from(name))
+    const sealed = [cipher.update(plain), cipher.final(), cipher.getAuthTag()]
+    return Buffer.concat([current.id, nonce, ...sealed])
   }
+
+  /** Throws when no secret opens it: the wrong `USHER_SECRET`, or a value that was tampered with. */
+  const open = (name: string, sealed: Uint8Array): Buffer => {
+    const found = keyOf(sealed)
+    if (!found) throw new Error('the store was sealed with another secret (USHER_SECRET)')
+    const nonce = sealed.subarray(KEY_ID, KEY_ID + NONCE)
+    const decipher = createDecipheriv('aes-256-gcm', found.key, nonce, { authTagLength: TAG })
+    decipher.setAAD(Buffer.from(name)).setAuthTag(sealed.subarray(-TAG))
+    const plain = decipher.update(sealed.subarray(KEY_ID + NONCE, -TAG))
+    try {
+      return Buffer.concat([plain, decipher.final()])
+    } catch (cause) {
+      throw new Error('a record in the store was changed by someone else', { cause })
+    }
+  }
+
+  /** False when it was sealed with a secret that is no longer the first. */
+  const isCurrent = (sealed: Uint8Array) => keyOf(sealed) === current
+
+  return { seal, open, isCurrent }
 }
 
 /** Keyed hash of an id or an index name: 128 bits, enough that no two ever meet. */

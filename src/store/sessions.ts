@@ -27,71 +27,66 @@ interface Pointer {
   loginTs?: number
 }
 
-/** How long a replaced id still leads to its session, for requests that were on their way. */
+/** Seconds for which a replaced id still leads to its session, for requests on their way. */
 const REPLACED = 60
 
-export interface Sessions {
-  find(id: string): Promise<SessionRecord | undefined>
-  findByUid(uid: string): Promise<SessionRecord | undefined>
-  /** `base` is what the request had read; only what it changed since is written. */
-  save(mine: SessionRecord, base: SessionRecord | undefined, ttl: number): Promise<void>
-  /** The id was replaced: it goes on for those requests that were on their way with it. */
-  replaceId(id: string): Promise<void>
-  /** Sign-out: the session, every copy of it, and its grants without offline access. */
-  end(uid: string): Promise<void>
-  endAll(accountId: string): Promise<void>
-}
+export function createSessions(records: Records) {
+  async function find(id: string): Promise<SessionRecord | undefined> {
+    const { value: pointer } = await records.read<Pointer>('SessionId', id)
+    const session = pointer && (await findByUid(pointer.uid))
+    return session?.loginTs === pointer?.loginTs ? session : undefined
+  }
 
-export function createSessions(records: Records): Sessions {
-  const revokeOnline = async (uid: string) => {
+  async function findByUid(uid: string): Promise<SessionRecord | undefined> {
+    return (await records.read<SessionRecord>('Session', uid)).value
+  }
+
+  /** `base` is what the request had read; only what it changed since is written. `ttl`: seconds. */
+  async function save(mine: SessionRecord, base: SessionRecord | undefined, ttl: number) {
+    const { uid, accountId } = mine
+    const saved = await records.update<SessionRecord>(
+      'Session',
+      uid,
+      ({ value: theirs, version }) => {
+        if (!theirs) return version === 0 ? mine : undefined
+        // Two people in what was nobody's session: whoever was first has it, the other is not in it.
+        const isTaken = theirs.accountId && !base?.accountId && theirs.accountId !== mine.accountId
+        return isTaken ? undefined : merge(mine, base, theirs)
+      },
+      { ttl, indexes: accountId ? [['sessions of account', accountId]] : [] },
+    )
+    // Signed out meanwhile: what this request was about to hand out must not outlive that.
+    if (!saved) return revokeOnline(uid, accountId)
+    await records.save('SessionId', mine.jti, { uid, loginTs: mine.loginTs }, { ttl })
+  }
+
+  /** The id was replaced: it goes on for those requests that were on their way with it. */
+  async function replaceId(id: string): Promise<void> {
+    const { value: pointer } = await records.read<Pointer>('SessionId', id)
+    if (pointer) await records.save('SessionId', id, pointer, { ttl: REPLACED })
+  }
+
+  /** Sign-out: the session, every copy of it, and its grants without offline access. */
+  async function end(uid: string): Promise<void> {
+    await records.remove('Session', uid, TOMBSTONE)
+    await revokeOnline(uid)
+  }
+
+  async function endAll(accountId: string): Promise<void> {
+    const all = await records.list<SessionRecord>('sessions of account', accountId)
+    await Promise.all(all.map(({ uid }) => end(uid)))
+  }
+
+  /** `accountId`: only those of this person. */
+  async function revokeOnline(uid: string, accountId?: string): Promise<void> {
     const grants = await records.list<GrantRecord>('grants of session', uid)
-    const online = grants.filter(grant => !hasOfflineAccess(grant))
+    const online = grants.filter(
+      grant => !hasOfflineAccess(grant) && (!accountId || grant.accountId === accountId),
+    )
     await Promise.all(online.map(({ jti }) => revokeGrant(records, jti)))
   }
 
-  const sessions: Sessions = {
-    async find(id) {
-      const { value: pointer } = await records.read<Pointer>('SessionId', id)
-      const session = pointer && (await sessions.findByUid(pointer.uid))
-      return session?.loginTs === pointer?.loginTs ? session : undefined
-    },
-
-    async findByUid(uid) {
-      return (await records.read<SessionRecord>('Session', uid)).value
-    },
-
-    async save(mine, base, ttl) {
-      const { uid, accountId } = mine
-      const saved = await records.update<SessionRecord>(
-        'Session',
-        uid,
-        ({ value: theirs, version }) => {
-          if (theirs) return merge(mine, base, theirs)
-          return version === 0 ? mine : undefined
-        },
-        { ttl, indexes: accountId ? [['sessions of account', accountId]] : [] },
-      )
-      // Signed out meanwhile: what this request was about to hand out must not outlive that.
-      if (!saved) return revokeOnline(uid)
-      await records.save('SessionId', mine.jti, { uid, loginTs: mine.loginTs }, { ttl })
-    },
-
-    async replaceId(id) {
-      const { value: pointer } = await records.read<Pointer>('SessionId', id)
-      if (pointer) await records.save('SessionId', id, pointer, { ttl: REPLACED })
-    },
-
-    async end(uid) {
-      await records.remove('Session', uid, TOMBSTONE)
-      await revokeOnline(uid)
-    },
-
-    async endAll(accountId) {
-      const all = await records.list<SessionRecord>('sessions of account', accountId)
-      await Promise.all(all.map(({ uid }) => sessions.end(uid)))
-    },
-  }
-  return sessions
+  return { find, findByUid, save, replaceId, end, endAll }
 }
 
 /** Three ways: what `mine` changed since `base` wins, everything else stays as it is in `theirs`. */
@@ -100,13 +95,12 @@ function merge(
   base: SessionRecord | undefined,
   theirs: SessionRecord,
 ): SessionRecord {
-  const merged = pickChanges(mine, base ?? {}, theirs) as SessionRecord
   const authorizations = pickChanges(
     mine.authorizations ?? {},
     base?.authorizations ?? {},
     theirs.authorizations ?? {},
   )
-  return { ...merged, authorizations } as SessionRecord
+  return { ...pickChanges(mine, base ?? {}, theirs), authorizations } as SessionRecord
 }
 
 function pickChanges(
@@ -114,7 +108,7 @@ function pickChanges(
   base: Record<string, unknown>,
   theirs: Record<string, unknown>,
 ): Record<string, unknown> {
-  const result: Record<string, unknown> = { ...theirs }
+  const result = { ...theirs }
   for (const key of new Set([...Object.keys(mine), ...Object.keys(base)])) {
     if (isDeepStrictEqual(mine[key], base[key])) continue
     if (mine[key] === undefined) delete result[key]

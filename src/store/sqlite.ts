@@ -7,10 +7,10 @@
 // after the commit: one fsync serves them all, and an answer is never given for what a power cut
 // could take back (synchronous=FULL).
 
-import { mkdirSync } from 'node:fs'
+import { closeSync, mkdirSync, openSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import { type Entry, type PutOptions, type Store, StoreUnavailable } from './store.ts'
+import { type Entry, now, type PutOptions, type Store, StoreUnavailable } from './store.ts'
 
 const SCHEMA = `
   PRAGMA journal_mode = WAL;
@@ -29,15 +29,9 @@ const SCHEMA = `
 const BUSY_TIMEOUT = 800
 const SWEEP_INTERVAL = 60_000
 const SWEEP_ROWS = 5_000
+const SCAN_ROWS = 500
 
-interface Row {
-  key: string
-  value: Uint8Array | null
-  version: number
-  consumed: number | null
-}
-
-const now = () => Math.floor(Date.now() / 1000)
+type Row = { key: string; value: Uint8Array | null; version: number; consumed: number | null }
 
 export class SqliteStore implements Store {
   #db: DatabaseSync
@@ -47,7 +41,10 @@ export class SqliteStore implements Store {
 
   /** `file` is a path, made with its folders when missing, or `:memory:`. */
   constructor(file: string) {
-    if (file !== ':memory:') mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
+    if (file !== ':memory:') {
+      mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
+      closeSync(openSync(file, 'a', 0o600))
+    }
     this.#db = new DatabaseSync(file, { timeout: BUSY_TIMEOUT })
     this.#db.exec(SCHEMA)
     this.#sql = prepare(this.#db)
@@ -56,21 +53,18 @@ export class SqliteStore implements Store {
 
   get(key: string) {
     return this.#read(() => {
-      const row = this.#sql.get.get(key, now())
-      return row && entry(row as unknown as Row)
+      const row = this.#row(key)
+      return row && entry(row)
     })
   }
 
   list(index: string) {
-    return this.#read(() => {
-      const rows = this.#sql.list.all(index, now()) as unknown as Row[]
-      return rows.map(entry)
-    })
+    return this.#read(() => (this.#sql.list.all(index, now()) as Row[]).map(entry))
   }
 
   put(key: string, value: Uint8Array, { expires, version, indexes = [] }: PutOptions) {
     return this.#write(() => {
-      const current = this.#sql.get.get(key, now()) as unknown as Row | undefined
+      const current = this.#row(key)
       const allowed =
         version === undefined ? current?.value !== null : (current?.version ?? 0) === version
       if (!allowed) return false
@@ -94,12 +88,25 @@ export class SqliteStore implements Store {
 
   remove(key: string, tombstone: number) {
     return this.#write(() => {
-      const row = this.#sql.get.get(key, now()) as unknown as Row | undefined
-      if (!row?.value) return undefined
+      if (!this.#row(key)?.value) return false
       this.#sql.unindex.run(key)
       this.#sql.remove.run(tombstone, key)
-      return entry(row)
+      return true
     })
+  }
+
+  async *scan() {
+    for (let last = ''; ; ) {
+      const rows = await this.#read(
+        () =>
+          this.#sql.scan.all(last, now(), SCAN_ROWS) as unknown as (Row & {
+            expires: number | null
+          })[],
+      )
+      for (const row of rows) yield { ...entry(row), expires: row.expires ?? undefined }
+      if (rows.length < SCAN_ROWS) return
+      last = rows.at(-1)?.key ?? ''
+    }
   }
 
   /** Deletes what has expired, a bounded number of rows at a time. */
@@ -115,6 +122,10 @@ export class SqliteStore implements Store {
     if (!this.#db.isOpen) return
     this.#commit()
     this.#db.close()
+  }
+
+  #row(key: string) {
+    return this.#sql.get.get(key, now()) as Row | undefined
   }
 
   // A read behind a write of the same turn waits for that write's commit; alone it runs at once.
@@ -149,7 +160,11 @@ export class SqliteStore implements Store {
         settle(undefined, results[i])
       })
     } catch (cause) {
-      if (this.#db.isOpen && this.#db.isTransaction) this.#db.exec('ROLLBACK')
+      try {
+        if (this.#db.isOpen && this.#db.isTransaction) this.#db.exec('ROLLBACK')
+      } catch {
+        // The transaction is lost either way; those who wait for it are told so.
+      }
       const error = new StoreUnavailable('the SQLite file could not be written', { cause })
       for (const { settle } of batch) settle(error)
     }
@@ -174,16 +189,13 @@ function prepare(db: DatabaseSync) {
     list: db.prepare(`SELECT r.key, r.value, r.version, r.consumed FROM entries e
       JOIN records r ON r.key = e.key
       WHERE e.name = ? AND r.value IS NOT NULL AND (r.expires IS NULL OR r.expires > ?)`),
+    scan: db.prepare(`SELECT key, value, version, consumed, expires FROM records
+      WHERE key > ? AND value IS NOT NULL AND ${live} ORDER BY key LIMIT ?`),
     sweepEntries: db.prepare(sweep('entries', 'name, key')),
     sweepRecords: db.prepare(sweep('records', 'key')),
   }
 }
 
 function entry({ key, value, version, consumed }: Row): Entry {
-  return {
-    key,
-    version,
-    ...(value && { value }),
-    ...(consumed !== null && { consumed }),
-  }
+  return { key, version, ...(value && { value }), ...(consumed !== null && { consumed }) }
 }

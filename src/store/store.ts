@@ -1,6 +1,9 @@
-// The state contract: five atomic operations on opaque, expiring records, small enough to memorise.
+// The state contract: a handful of atomic operations on opaque, expiring records, small enough to memorise.
 // It knows nothing of OpenID Connect, and its implementations see neither ids nor contents:
 // keys and index names arrive hashed, values sealed (records.ts).
+
+/** Epoch seconds. */
+export const now = () => Math.floor(Date.now() / 1000)
 
 /** What stands under a key. A removed record stays as a tombstone: a version without a value. */
 export interface Entry {
@@ -10,6 +13,8 @@ export interface Entry {
   version: number
   /** Epoch seconds of the one `consume` that won. */
   consumed?: number
+  /** Epoch seconds; only `scan` says it. */
+  expires?: number
 }
 
 export interface PutOptions {
@@ -33,10 +38,12 @@ export interface Store {
   put(key: string, value: Uint8Array, options: PutOptions): Promise<boolean>
   /** True for exactly one caller in the life of a record; false ever after, and for a missing one. */
   consume(key: string, now: number): Promise<boolean>
-  /** What it removed, to exactly one caller; a tombstone refuses plain writes until `tombstone`. */
-  remove(key: string, tombstone: number): Promise<Entry | undefined>
+  /** True for exactly one caller; a tombstone refuses plain writes until `tombstone`. */
+  remove(key: string, tombstone: number): Promise<boolean>
   /** The live records under an index. */
   list(index: string): Promise<Entry[]>
+  /** Every live record, in no order; what is written meanwhile may be missed. */
+  scan(): AsyncIterable<Entry>
   close(): Promise<void>
 }
 

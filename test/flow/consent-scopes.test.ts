@@ -73,7 +73,9 @@ test('CN3: what was once allowed can be taken back where it is asked for anew', 
   const after = await allow(['profile'], { prompt: 'consent' })
   expect(after.scope).toBe('openid profile')
   expect((await usher.consents.find(ada, 'web'))?.scopes).toEqual(['openid', 'profile'])
-  expect((await userinfo(usher, before.access_token)).status).toBe(200)
+  // Also from what was given out before.
+  expect((await userinfo(usher, before.access_token)).status).toBe(401)
+  expect((await userinfo(usher, after.access_token)).body).not.toHaveProperty('email')
 })
 
 test('CN3: a page that asks anew does not tick what was deselected', async () => {

@@ -74,7 +74,13 @@ test('DK2: SIGTERM lets requests in flight finish, refuses new ones, and exits 0
   // The head was read when another request, sent after it, has been answered.
   await fetch(`${service.issuer}/livez`)
   service.child.kill('SIGTERM')
-  await expect.poll(() => fetch(`${service.issuer}/livez`).catch(() => 'refused')).toBe('refused')
+  const ready = () =>
+    fetch(`${service.issuer}/readyz`).then(
+      ({ status }) => status,
+      () => 'refused',
+    )
+  await expect.poll(ready).toBe(503)
+  await expect.poll(ready, { timeout: 5000 }).toBe('refused')
   socket.write(body)
   await once(socket, 'close')
   expect(answer).toMatch(/^HTTP\/1\.1 401 /)

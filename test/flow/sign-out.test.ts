@@ -95,7 +95,7 @@ test('LO1: signing out needs the token of the page', async () => {
     expect(response.status).toBe(400)
   }
   const got = await browser.open(`${LOGOUT}/confirm?logout=yes&xsrf=${xsrf}`)
-  expect(got.status).toBe(404)
+  expect(got.status).toBe(405)
   expect(await isSignedIn(browser)).toBe(true)
   expect((await userinfo(usher, access_token)).status).toBe(200)
 })

@@ -32,14 +32,12 @@ export function raceSuite(name: string, open: () => Promise<Store[]>): void {
         }
       })
 
-      test('one removes, and has what stood there', async () => {
+      test('one removes', async () => {
         for (let round = 0; round < ROUNDS; round++) {
           const key = fresh()
           await first().put(key, bytes('mine'), {})
           const answers = await atOnce(n, store => store.remove(key, now() + 60))
-          const removed = answers.filter(entry => entry !== undefined)
-          expect(removed).toHaveLength(1)
-          expect(Buffer.from(removed[0]?.value ?? []).toString()).toBe('mine')
+          expect(winners(answers)).toBe(1)
         }
       })
 

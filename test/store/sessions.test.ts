@@ -223,3 +223,26 @@ describe('after sign-out', () => {
     }
   })
 })
+
+test('LO3: sign-out ends the session even where its id does not lead to it', async () => {
+  const { records } = library
+  const id = await signedIn()
+  const { session, destroy } = await visitOf(id)
+  await records.remove('SessionId', id)
+  await destroy()
+  expect((await records.read('Session', session.uid)).value).toBeUndefined()
+})
+
+test('SE7: of two people in what was nobody’s session, the second is not in it', async () => {
+  const { session, save } = firstVisit(library)
+  await save()
+  const [ada, grace] = [await visitOf(session.jti), await visitOf(session.jti)]
+  signIn(ada.session, 'usr_ada', 1_700_000_000)
+  signIn(grace.session, 'usr_grace', 1_700_000_000)
+  resetIdentifier(ada.session)
+  resetIdentifier(grace.session)
+  await ada.save()
+  await grace.save()
+  expect((await visitOf(ada.session.jti)).session.accountId).toBe('usr_ada')
+  expect(await visit(library, grace.session.jti)).toBeUndefined()
+})

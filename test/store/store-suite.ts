@@ -115,20 +115,18 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
     })
 
     describe('remove', () => {
-      test('answers what it removed, once, and leaves a tombstone', async () => {
+      test('is true once, and leaves a tombstone', async () => {
         const key = fresh()
         await store.put(key, bytes('gone'), {})
         await store.consume(key, 1_700_000_000)
-        const removed = await store.remove(key, now() + 60)
-        expect(removed).toMatchObject({ key, consumed: 1_700_000_000 })
-        expect(Buffer.from(removed?.value ?? []).toString()).toBe('gone')
-        expect(await store.remove(key, now() + 60)).toBeUndefined()
+        expect(await store.remove(key, now() + 60)).toBe(true)
+        expect(await store.remove(key, now() + 60)).toBe(false)
         expect(await store.get(key)).toEqual({ key, version: 3 })
       })
 
       test('of what is missing answers undefined and leaves nothing', async () => {
         const key = fresh()
-        expect(await store.remove(key, now() + 60)).toBeUndefined()
+        expect(await store.remove(key, now() + 60)).toBe(false)
         expect(await store.get(key)).toBeUndefined()
         expect(await store.put(key, bytes('new'), {})).toBe(true)
       })
@@ -162,7 +160,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         await store.put(key, bytes('old'), { expires: now() - 1, indexes: [index] })
         expect(await store.get(key)).toBeUndefined()
         expect(await store.list(index)).toEqual([])
-        expect(await store.remove(key, now() + 60)).toBeUndefined()
+        expect(await store.remove(key, now() + 60)).toBe(false)
         expect(await store.put(key, bytes('new'), { version: 1 })).toBe(false)
         expect(await store.put(key, bytes('new'), { version: 0 })).toBe(true)
         expect(await text(store, key)).toBe('new')

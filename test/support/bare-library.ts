@@ -4,12 +4,13 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { type Adapter, type AdapterPayload, type Configuration, Provider } from 'oidc-provider'
 import type { SigningKey } from '../../src/keys/signing-keys.ts'
-import type { Answer } from './journey.ts'
+import { Browser } from './browser.ts'
 import { authorizationRequest, type Request } from './journey.ts'
+import { SECRET } from './usher.ts'
 
 const CLIENT = {
   client_id: 'web',
-  client_secret: 'a-secret-of-at-least-thirty-two-characters',
+  client_secret: SECRET,
   redirect_uris: ['https://app.example.org/callback'],
   grant_types: ['authorization_code', 'refresh_token'],
 }
@@ -96,40 +97,8 @@ export async function bareCode(
   params: Record<string, string> = {},
 ): Promise<{ code: string; request: Request }> {
   const request = authorizationRequest({ issuer }, { scope: 'openid offline_access', ...params })
-  const cookies = new Map<string, string>()
-  let url = request.url
-  for (let hop = 0; hop < 6 && url.origin === issuer; hop++) {
-    const cookie = [...cookies].map(([name, value]) => `${name}=${value}`).join('; ')
-    const response = await fetch(url, { redirect: 'manual', headers: { cookie } })
-    for (const line of response.headers.getSetCookie()) {
-      const [, name = '', value = ''] = /^([^=]+)=([^;]*)/.exec(line) ?? []
-      cookies.set(name, value)
-    }
-    url = new URL(response.headers.get('location') ?? 'about:blank', url)
-  }
-  return { code: url.searchParams.get('code') ?? '', request }
-}
-
-export async function barePost(
-  { issuer }: { issuer: string },
-  path: string,
-  form: Record<string, string>,
-): Promise<Answer> {
-  const credentials = Buffer.from(`${CLIENT.client_id}:${CLIENT.client_secret}`).toString('base64')
-  const response = await fetch(new URL(path, issuer), {
-    method: 'POST',
-    body: new URLSearchParams(form),
-    headers: { authorization: `Basic ${credentials}` },
-  })
-  const text = await response.text()
-  const body = text.startsWith('{') ? JSON.parse(text) : Object(text)
-  return { status: response.status, headers: response.headers, body }
-}
-
-export function bareRedeem(library: { issuer: string }, code: string, request: Request) {
-  const { redirect_uri, code_verifier } = request
-  const form = { grant_type: 'authorization_code', code, redirect_uri, code_verifier }
-  return barePost(library, '/api/oauth/token', form)
+  const page = await new Browser(issuer).open(request.url)
+  return { code: page.params.get('code') ?? '', request }
 }
 
 /** As the library's own: look, and then act. */

@@ -135,7 +135,7 @@ export async function userinfo({ issuer }: { issuer: string }, token: string): P
 }
 
 /** Tokens for Ada, with offline access. */
-export async function tokens(usher: Usher, params: Record<string, string | Browser> = {}) {
+export async function tokens(usher: Usher, params: Parameters<typeof authorize>[1] = {}) {
   const scope = 'openid profile email offline_access'
   const { code, request, browser } = await authorize(usher, { scope, ...params })
   const { status, body } = await redeem(usher, code, request)

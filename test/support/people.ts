@@ -5,7 +5,7 @@ import { type IncomingHttpHeaders, request } from 'node:http'
 import { parse } from 'node-html-parser'
 import { createWords } from '../../src/pages/words.ts'
 import { Browser, type Page } from './browser.ts'
-import { authorizationRequest, authorize, type Request, redeem } from './journey.ts'
+import { authorizationRequest, type Request, tokens } from './journey.ts'
 import { PASSWORD, type Usher } from './usher.ts'
 
 /** Another tab of the same browser: the cookies are shared. */
@@ -133,6 +133,13 @@ export async function ageSessions({ records }: Usher, accountId: string, seconds
     })
     await records.update<{ loginTs?: number }>('SessionId', jti, ({ value }) => age(value))
   }
+  // As if whatever ended before them had ended that much earlier.
+  await records.update<{ ended?: number }>(
+    'Account',
+    accountId,
+    ({ value }) => value && { ...value, ended: (value.ended ?? 0) - seconds - 1 },
+    { indexes: [['accounts', 'all']] },
+  )
 }
 
 interface StoredSession {
@@ -162,11 +169,8 @@ export function slowDown({ store }: Usher) {
 }
 
 /** Tokens without offline access, for a browser that is signed in or not. */
-export async function onlineTokens(usher: Usher, params: Parameters<typeof authorize>[1] = {}) {
-  const { code, request, browser } = await authorize(usher, params)
-  const { status, body } = await redeem(usher, code, request)
-  if (status !== 200) throw new Error(`no tokens: ${JSON.stringify(body)}`)
-  return { ...body, request, browser, code }
+export function onlineTokens(usher: Usher, params: Parameters<typeof tokens>[1] = {}) {
+  return tokens(usher, { scope: 'openid profile email', ...params })
 }
 
 const { t } = createWords()

@@ -109,7 +109,7 @@ export async function startUsher(options: UsherOptions = {}) {
   const output: string[] = []
   const log = pino({ base: null }, { write: line => output.push(line) })
   const readiness: Readiness = { state: 'ready', probe: () => records.read('Probe', 'ready') }
-  const app = await createApp({ settings, secrets, records, log, readiness })
+  const app = await createApp({ settings, secrets, records, log }, readiness)
   handler = app.callback()
 
   const directory = createDirectory(records)

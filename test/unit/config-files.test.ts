@@ -12,7 +12,7 @@ const utf16 = (text: string) => Buffer.from(text, 'utf16le')
 
 test('CF2: a byte order mark and Windows line ends change nothing', () => {
   const text = `\uFEFF${COMPLETE.usher.replaceAll('\n', '\r\n')}`
-  expect(read({ 'usher.yaml': text }).settings?.brand).toBe('Example')
+  expect(read({ 'usher.yaml': text }).settings?.branding.name).toBe('Example')
   expect(places(read({ 'usher.yaml': `${text}extra: 1\r\n` }))).toEqual(['usher.yaml:21:1 extra'])
 })
 
@@ -132,8 +132,16 @@ test('CF2: files that are not YAML by name are left alone', () => {
   expect(settings?.clients).toEqual([])
 })
 
-test('CF2: a client file may end in .yml', () => {
-  expect(read({ 'clients/web.yml': client() }).settings?.clients).toHaveLength(1)
+test.each([
+  'clients/web.yml',
+  'clients/web.json',
+  'clients/web.YAML',
+  'usher.yml',
+  'clents/web.yaml',
+])('CF2: %s is not read, and the report says so', name => {
+  const { findings, text } = read({ [name]: client() })
+  expect(findings).toHaveLength(1)
+  expect(text).toMatch(/is not read|nothing reads it/)
 })
 
 test('CF2: a report is all that is thrown, whatever is in the folder', () => {

@@ -56,9 +56,13 @@ test('of twenty who take one name at once, one has it', async () => {
   expect(await directory.findByUsername('alan')).toEqual(added[0])
 })
 
-test('a name whose account was never written can be taken', async () => {
+test('a name whose account was never written can be taken, once nobody can be writing it', async () => {
   const { records } = installation
-  await records.save('Username', foldUsername('Lost'), { id: 'usr_lost' }, { version: 0 })
+  const id = 'usr_lost'
+  const claim = { id, since: Math.floor(Date.now() / 1000) }
+  await records.save('Username', foldUsername('Lost'), claim, { version: 0 })
+  await expect(directory.add({ username: 'lost' })).rejects.toThrow(UsernameTaken)
+  await records.save('Username', foldUsername('Lost'), { id, since: claim.since - 61 })
   expect(await directory.findByUsername('lost')).toBeUndefined()
   const account = await directory.add({ username: 'lost' })
   expect(await directory.findByUsername('lost')).toEqual(account)
@@ -146,7 +150,7 @@ test('a change that comes after the removal does not bring the account back', as
 
 test('signing in takes the name in any spelling and the right password', async () => {
   const account = await directory.add({ username: 'Signer' }, PASSWORD)
-  expect(await directory.signIn('SIGNER', PASSWORD)).toMatchObject({ id: account.id })
+  expect(await directory.signIn('SIGNER', PASSWORD)).toMatchObject({ account: { id: account.id } })
   expect(await directory.signIn('signer', 'another password')).toBeUndefined()
   expect(await directory.signIn('nobody', PASSWORD)).toBeUndefined()
   expect(await directory.signIn('s'.repeat(10_000), PASSWORD)).toBeUndefined()
@@ -159,10 +163,10 @@ test('LG2: a weak hash is made anew when its owner signs in, and at no other tim
   expect(await directory.signIn('veteran', 'another password')).toBeUndefined()
   expect(await directory.find(id)).toMatchObject({ password: weak })
 
-  expect(await directory.signIn('veteran', PASSWORD)).toMatchObject({ id })
+  expect(await directory.signIn('veteran', PASSWORD)).toMatchObject({ account: { id } })
   const { password = '' } = (await directory.find(id)) ?? {}
   expect(needsRehash(password)).toBe(false)
-  expect(await directory.signIn('veteran', PASSWORD)).toMatchObject({ id })
+  expect(await directory.signIn('veteran', PASSWORD)).toMatchObject({ account: { id } })
   expect(await directory.find(id)).toMatchObject({ password })
 })
 

@@ -8,14 +8,8 @@ import { Provider } from 'oidc-provider'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { loadSigningKeys, type SigningKey } from '../../src/keys/signing-keys.ts'
 import { openInstallation } from '../../src/store/open.ts'
-import {
-  type BareLibrary,
-  bareCode,
-  barePost,
-  bareRedeem,
-  type Call,
-  startBareLibrary,
-} from '../support/bare-library.ts'
+import { type BareLibrary, bareCode, type Call, startBareLibrary } from '../support/bare-library.ts'
+import { post, redeem } from '../support/journey.ts'
 
 const ROOT = `${import.meta.dirname}/../../`
 const VERSION = '9.13.3'
@@ -50,7 +44,7 @@ test('the library is exactly the version that was measured', () => {
 
 test('without prompt=consent the library drops offline_access, so a check of ours puts it back', async () => {
   const { code, request } = await bareCode(library)
-  const { status, body } = await bareRedeem(library, code, request)
+  const { status, body } = await redeem(library, code, request)
   expect(status).toBe(200)
   expect(body.scope).toBe('openid')
   expect(body).not.toHaveProperty('refresh_token')
@@ -58,16 +52,16 @@ test('without prompt=consent the library drops offline_access, so a check of our
 
 test('with prompt=consent the library keeps offline_access and gives a refresh token', async () => {
   const { code, request } = await bareCode(library, { prompt: 'consent' })
-  const { body } = await bareRedeem(library, code, request)
+  const { body } = await redeem(library, code, request)
   expect(body.scope).toBe('openid offline_access')
   expect(body.refresh_token).toEqual(expect.any(String))
 })
 
 test('RV4: revoking one access token makes the library revoke all of its grant, which we undo', async () => {
   const { code, request } = await bareCode(library, { prompt: 'consent' })
-  const { body } = await bareRedeem(library, code, request)
+  const { body } = await redeem(library, code, request)
   const before = library.calls.length
-  const { status } = await barePost(library, '/token/revocation', { token: body.access_token })
+  const { status } = await post(library, '/token/revocation', { token: body.access_token })
   expect(status).toBe(200)
 
   const revoked = library.calls.slice(before).filter(({ method }) => method === 'revokeByGrantId')
@@ -77,7 +71,7 @@ test('RV4: revoking one access token makes the library revoke all of its grant, 
   )
   expect(new Set(revoked.map(({ argument }) => argument)).size).toBe(1)
   const form = { grant_type: 'refresh_token', refresh_token: body.refresh_token }
-  expect((await barePost(library, '/api/oauth/token', form)).body.error).toBe('invalid_grant')
+  expect((await post(library, '/api/oauth/token', form)).body.error).toBe('invalid_grant')
 })
 
 test('AZ10: over a plain adapter all who redeem one code at once win, so ours lets one', async () => {
@@ -85,7 +79,7 @@ test('AZ10: over a plain adapter all who redeem one code at once win, so ours le
   const { promise, resolve } = Promise.withResolvers<void>()
   gate = { waiting: 0, opened: promise, open: resolve }
   const answers = await Promise.all(
-    Array.from({ length: AT_ONCE }, () => bareRedeem(library, code, request)),
+    Array.from({ length: AT_ONCE }, () => redeem(library, code, request)),
   )
   gate = undefined
   expect(answers.map(({ status }) => status)).toEqual(Array(AT_ONCE).fill(200))
@@ -93,9 +87,9 @@ test('AZ10: over a plain adapter all who redeem one code at once win, so ours le
 
 test('AZ10: one after another, the second redemption is refused and takes the grant with it', async () => {
   const { code, request } = await bareCode(library)
-  expect((await bareRedeem(library, code, request)).status).toBe(200)
+  expect((await redeem(library, code, request)).status).toBe(200)
   const before = library.calls.length
-  expect((await bareRedeem(library, code, request)).body.error).toBe('invalid_grant')
+  expect((await redeem(library, code, request)).body.error).toBe('invalid_grant')
   const methods = library.calls.slice(before).map(({ method }) => method)
   expect(methods).toContain('revokeByGrantId')
 })
@@ -115,7 +109,7 @@ test('CF3: the Host header ends up in discovery, so ours is pinned in front', as
 })
 
 test('a path in capitals and with a slash is the same endpoint, so we refuse other spellings', async () => {
-  const { status, body } = await barePost(library, '/API/OAUTH/TOKEN/', {})
+  const { status, body } = await post(library, '/API/OAUTH/TOKEN/', {})
   expect({ status, error: body.error }).toEqual({ status: 400, error: 'invalid_request' })
 })
 

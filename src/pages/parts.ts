@@ -1,0 +1,18 @@
+// What pages are made of.
+
+import type { Consents } from '../accounts/consents.ts'
+import type { Directory } from '../accounts/directory.ts'
+import type { ClientMetadata } from '../config/schema.ts'
+import type { Settings } from '../config/settings.ts'
+import type { Csrf } from '../http/forms.ts'
+import type { Views } from './views.ts'
+
+export interface Parts {
+  settings: Settings
+  /** Those of the config folder, by `client_id`. */
+  clients: Map<string, ClientMetadata>
+  views: Views
+  csrf: Csrf
+  directory: Directory
+  consents: Consents
+}

@@ -1,0 +1,124 @@
+// What was on its way when somebody's access was ended, and what sign-in times are worth.
+
+import { decodeJwt } from 'jose'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import {
+  authorizationRequest,
+  redeem,
+  refresh,
+  signInAndAllow,
+  userinfo,
+} from '../support/journey.ts'
+import { open, signedIn } from '../support/people.ts'
+import { ADA, ALAN, GRACE, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
+
+let usher: Usher
+let ada: string
+let alan: string
+beforeAll(async () => {
+  usher = await startUsher()
+  ada = (await usher.addAccount(ADA)).id
+  alan = (await usher.addAccount(ALAN)).id
+  await usher.addAccount(GRACE)
+})
+afterAll(() => usher.close())
+
+const SCOPE = 'openid offline_access'
+
+/** The address that a form would lead on to, not yet followed. */
+async function submitOnly(browser: Browser, fields: Record<string, string>): Promise<URL> {
+  const { url, html } = browser.page
+  const csrf = html.querySelector('input[name=csrf]')?.getAttribute('value') ?? ''
+  const response = await fetch(url, {
+    method: 'POST',
+    body: new URLSearchParams({ csrf, ...fields }),
+    headers: { cookie: await browser.jar.getCookieString(url.href) },
+  })
+  const next = /content="0;url=([^"]+)"/.exec(await response.text())?.[1] ?? ''
+  return new URL(next.replaceAll('&amp;', '&'), url)
+}
+
+test('SE6: a password that was entered before it was changed signs nobody in', async () => {
+  const browser = new Browser(usher.issuer)
+  await browser.open(authorizationRequest(usher, { scope: SCOPE }).url)
+  const next = await submitOnly(browser, {
+    username: 'ada',
+    password: PASSWORD,
+    decision: 'continue',
+  })
+  await usher.directory.endAccess(ada)
+  await browser.open(next)
+  expect(browser.heading).toBe('Sign in')
+  await browser.open('/account')
+  expect(browser.heading).toBe('Sign in')
+})
+
+test('SE6: what was allowed before access was ended gives no tokens after', async () => {
+  const browser = await signedIn(usher, 'alan')
+  const { request } = await open(usher, { scope: SCOPE }, browser)
+  const next = await submitOnly(browser, { scope: 'offline_access', decision: 'allow' })
+  await usher.directory.endAccess(alan)
+  await browser.open(next)
+  const code = browser.page.params.get('code')
+  if (code) expect((await redeem(usher, code, request)).status).toBe(400)
+  else expect(browser.heading).toBe('This page has expired')
+  expect(await usher.records.list('grants of account', alan)).toEqual([])
+})
+
+test('SE6: after access was ended, in the same second, the owner can sign in again', async () => {
+  await usher.directory.endAccess(ada)
+  const browser = await signedIn(usher)
+  await browser.open('/account')
+  expect(browser.heading).toBe('Your account')
+})
+
+test('AZ11: pages that follow a sign-in do not move its time', async () => {
+  const browser = new Browser(usher.issuer)
+  const { url, ...request } = authorizationRequest(usher, { scope: SCOPE, max_age: '3600' })
+  await browser.open(url)
+  await browser.submit({ username: 'grace', password: PASSWORD, decision: 'continue' })
+  expect(browser.heading).toBe('Allow access')
+  const before = Math.floor(Date.now() / 1000)
+  await expect.poll(() => Math.floor(Date.now() / 1000), { timeout: 3000 }).toBeGreaterThan(before)
+  await signInAndAllow(browser, 'grace')
+  const code = browser.page.params.get('code') ?? ''
+  const { body } = await redeem(usher, code, { url, ...request })
+  expect(decodeJwt(body.id_token).auth_time).toBeLessThanOrEqual(before)
+})
+
+test('TK8: a grant that ends before the tokens it would give is not used again', async () => {
+  const browser = await signedIn(usher)
+  await usher.consents.withdraw(ada, 'web')
+  const { request } = await open(usher, { scope: SCOPE }, browser)
+  await signInAndAllow(browser, 'ada')
+  await redeem(usher, browser.page.params.get('code') ?? '', request)
+  const [grant] = await usher.records.list<{ jti: string; exp: number }>('grants of account', ada)
+  const soon = Math.floor(Date.now() / 1000) + 60
+  await usher.records.update<{ exp: number }>(
+    'Grant',
+    grant?.jti ?? '',
+    ({ value }) => value && { ...value, exp: soon },
+  )
+  const again = await open(usher, { scope: SCOPE }, browser)
+  const { body } = await redeem(usher, browser.page.params.get('code') ?? '', again.request)
+  const renewed = await refresh(usher, body.refresh_token)
+  expect(renewed.status).toBe(200)
+  expect((await userinfo(usher, renewed.body.access_token)).status).toBe(200)
+  const grants = await usher.records.list<{ jti: string }>('grants of account', ada)
+  expect(grants.some(({ jti }) => jti !== grant?.jti)).toBe(true)
+})
+
+test('AZ17: the client of the account pages asks for no consent, whoever sends prompt=consent', async () => {
+  const browser = await signedIn(usher)
+  await browser.open(
+    authorizationRequest(usher, {
+      client_id: 'usher-account',
+      redirect_uri: `${usher.issuer}/account/signed-in`,
+      scope: 'openid',
+      prompt: 'consent',
+    }).url,
+  )
+  expect(browser.page.status).toBe(400)
+  expect(browser.heading).toBe('This page has expired')
+})

@@ -1,0 +1,149 @@
+// What happens when Redis, or the way to it, does not do as it should. Every fault is a real one.
+
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { RedisStore } from '../../src/store/redis.ts'
+import { StoreUnavailable } from '../../src/store/store.ts'
+import { type FlakyLink, flakyLink } from '../support/flaky-link.ts'
+import { type RedisServer, startRedis } from '../support/redis.ts'
+import { bytes, fresh, now } from './store-suite.ts'
+
+let server: RedisServer
+let store: RedisStore
+beforeAll(async () => {
+  server = await startRedis()
+  store = await RedisStore.open(server.url)
+})
+afterAll(async () => {
+  await store.close()
+  await server.stop()
+})
+
+const OPERATIONS: [string, (key: string) => Promise<unknown>][] = [
+  ['get', key => store.get(key)],
+  ['list', key => store.list(key)],
+  ['put', key => store.put(key, bytes('x'), { expires: now() + 60, indexes: [fresh()] })],
+  ['consume', key => store.consume(key, now())],
+  ['remove', key => store.remove(key, now() + 60)],
+]
+
+/** Milliseconds until it was refused as unavailable. */
+async function refused(ask: Promise<unknown>): Promise<number> {
+  const started = performance.now()
+  await expect(ask).rejects.toBeInstanceOf(StoreUnavailable)
+  return performance.now() - started
+}
+
+async function recovered(key: string) {
+  const started = performance.now()
+  await expect
+    .poll(() => store.get(key).catch(() => 'away'), { timeout: 5000 })
+    .toMatchObject({ key })
+  return performance.now() - started
+}
+
+describe('F1: killed', () => {
+  test('every operation is unavailable within a second, and back within five', async () => {
+    const key = fresh()
+    await store.put(key, bytes('kept'), { expires: now() + 600 })
+    await server.kill('SIGKILL')
+    for (const [, ask] of OPERATIONS) expect(await refused(ask(fresh()))).toBeLessThan(1000)
+    await server.start()
+    expect(await recovered(key)).toBeLessThan(5000)
+    expect(Buffer.from((await store.get(key))?.value ?? []).toString()).toBe('kept')
+  })
+})
+
+describe('F2: hung', () => {
+  test('every operation is unavailable within a second, and back when it goes on', async () => {
+    const key = fresh()
+    await store.put(key, bytes('kept'), { expires: now() + 600 })
+    process.kill(server.pid, 'SIGSTOP')
+    const waits = await Promise.all(OPERATIONS.map(([, ask]) => refused(ask(fresh()))))
+    expect(Math.max(...waits)).toBeLessThan(1100)
+    process.kill(server.pid, 'SIGCONT')
+    expect(await recovered(key)).toBeLessThan(5000)
+  })
+})
+
+describe('F10: the reply is lost, and the command sent again', () => {
+  let link: FlakyLink
+  let flaky: RedisStore
+  beforeAll(async () => {
+    link = await flakyLink(server.url)
+    flaky = await RedisStore.open(link.url)
+  })
+  afterAll(async () => {
+    await flaky.close()
+    await link.close()
+  })
+
+  const ROUNDS = 50
+  test.each([
+    ['put', (key: string) => flaky.put(key, bytes('new'), { expires: now() + 60, version: 1 })],
+    ['consume', (key: string) => flaky.consume(key, now())],
+    ['remove', (key: string) => flaky.remove(key, now() + 60)],
+  ])('%s answers what it did, and did it once', async (_, change) => {
+    const before = link.lost()
+    for (let round = 0; round < ROUNDS; round++) {
+      const key = fresh()
+      await store.put(key, bytes('old'), { expires: now() + 60 })
+      link.loseNextReply()
+      expect(await change(key), `round ${round}`).toBe(true)
+      expect(await store.get(key)).toMatchObject({ version: 2 })
+      expect(await change(key), `round ${round}, again`).toBe(false)
+    }
+    expect(link.lost() - before).toBe(ROUNDS)
+  })
+})
+
+describe('F14: the scripts are forgotten', () => {
+  test('they are sent again', async () => {
+    const { Redis } = await import('ioredis')
+    const operator = new Redis(server.url)
+    for (let round = 0; round < 20; round++) {
+      await operator.script('FLUSH')
+      expect(await store.put(fresh(), bytes('x'), { expires: now() + 60 })).toBe(true)
+    }
+    await operator.quit()
+  })
+})
+
+describe('F11: out of memory', () => {
+  test('RV6: what is removed is removed, and nothing new is taken', async () => {
+    const { Redis } = await import('ioredis')
+    const operator = new Redis(server.url)
+    const gone = fresh()
+    await store.put(gone, bytes('x'), { expires: now() + 60 })
+    await operator.config('SET', 'maxmemory', '1mb')
+    try {
+      expect(await refused(store.put(fresh(), bytes('x'), { expires: now() + 60 }))).toBeLessThan(
+        1000,
+      )
+      expect(await store.remove(gone, now() + 60)).toBe(true)
+      expect(await store.get(gone)).toMatchObject({ version: 2 })
+    } finally {
+      await operator.config('SET', 'maxmemory', '0')
+      await operator.quit()
+    }
+    expect(await store.remove(gone, now() + 60)).toBe(false)
+  })
+})
+
+test('RV7: nothing stays behind: every key has a lifetime, and its index with it', async () => {
+  const { Redis } = await import('ioredis')
+  const own = await startRedis()
+  const operator = new Redis(own.url)
+  const store = await RedisStore.open(own.url)
+  for (let i = 0; i < 50; i++) {
+    const key = fresh()
+    await store.put(key, bytes('x'), { expires: now() + 2, indexes: ['tokens', 'grants'] })
+    if (i % 2) await store.consume(key, now())
+    if (i % 3) await store.remove(key, now() + 2)
+  }
+  const keys = await operator.keys('*')
+  expect(keys.length).toBeGreaterThan(20)
+  for (const key of keys) expect(await operator.ttl(key), key).toBeGreaterThan(-1)
+  await expect.poll(() => operator.dbsize(), { timeout: 6000 }).toBe(0)
+  await Promise.all([operator.quit(), store.close()])
+  await own.stop()
+})

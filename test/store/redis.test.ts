@@ -1,0 +1,25 @@
+import { afterAll, beforeAll, describe } from 'vitest'
+import { RedisStore } from '../../src/store/redis.ts'
+import { startRedis } from '../support/redis.ts'
+import { startCluster, startSentinels } from '../support/redis-together.ts'
+import { raceSuite } from './race-suite.ts'
+import { storeSuite } from './store-suite.ts'
+
+type Start = () => Promise<{ url: string; stop(): Promise<void> }>
+
+describe.each<[string, Start]>([
+  ['Redis alone', startRedis],
+  ['Redis behind Sentinel', startSentinels],
+  ['Redis Cluster', startCluster],
+])('%s', (_, start) => {
+  let server: Awaited<ReturnType<Start>>
+  beforeAll(async () => {
+    server = await start()
+  })
+  afterAll(() => server?.stop())
+
+  storeSuite('one connection', () => RedisStore.open(server.url))
+  raceSuite('three connections', () =>
+    Promise.all([1, 2, 3].map(() => RedisStore.open(server.url))),
+  )
+})

@@ -1,0 +1,101 @@
+// Several redis-servers that know of one another: a cluster, and a primary watched by sentinels.
+
+import { spawnSync } from 'node:child_process'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Redis } from 'ioredis'
+import { expect } from 'vitest'
+import { type RedisServer, startRedis } from './redis.ts'
+
+export interface RedisGroup {
+  url: string
+  servers: RedisServer[]
+  stop(): Promise<void>
+}
+
+/** Three masters with a replica each. */
+export async function startCluster(): Promise<RedisGroup> {
+  const ports = await freePorts(6)
+  const settings = ['--cluster-enabled', 'yes', '--cluster-node-timeout', '2000']
+  const servers = await Promise.all(ports.map(port => startRedis({ port, settings })))
+  const nodes = ports.map(port => `127.0.0.1:${port}`)
+  const create = ['--cluster', 'create', ...nodes, '--cluster-replicas', '1', '--cluster-yes']
+  const { status, stdout } = spawnSync('redis-cli', create, { encoding: 'utf8' })
+  if (status !== 0) throw new Error(`redis-cli: ${stdout}`)
+  for (const { url } of servers) await untilInfo(url, 'cluster', /cluster_state:ok/)
+  return {
+    url: `redis+cluster://${nodes.slice(0, 3).join(',')}`,
+    servers,
+    stop: () => stopAll(servers),
+  }
+}
+
+/** One primary, two replicas, three sentinels. */
+export async function startSentinels(): Promise<RedisGroup> {
+  const [primary = 0, ...others] = await freePorts(6)
+  const replicas = others.slice(0, 2)
+  const watchers = others.slice(2)
+  const servers = [await startRedis({ port: primary })]
+  for (const port of replicas) {
+    servers.push(
+      await startRedis({ port, settings: ['--replicaof', '127.0.0.1', String(primary)] }),
+    )
+  }
+  await untilInfo(servers[0]?.url ?? '', 'replication', /connected_slaves:2/)
+  const folder = mkdtempSync(join(tmpdir(), 'usher-sentinels-'))
+  const sentinels = await Promise.all(
+    watchers.map(port => {
+      const file = join(folder, `${port}.conf`)
+      writeFileSync(
+        file,
+        `sentinel monitor usher 127.0.0.1 ${primary} 2\n` +
+          'sentinel down-after-milliseconds usher 1000\n' +
+          'sentinel failover-timeout usher 5000\n',
+      )
+      return startRedis({ port, file })
+    }),
+  )
+  for (const { url } of sentinels) await untilInfo(url, 'sentinel', /slaves=2,sentinels=3/)
+  const nodes = watchers.map(port => `127.0.0.1:${port}`)
+  return {
+    url: `redis+sentinel://${nodes.join(',')}/usher`,
+    servers,
+    async stop() {
+      await stopAll([...sentinels, ...servers])
+      rmSync(folder, { recursive: true, force: true })
+    },
+  }
+}
+
+const stopAll = (servers: RedisServer[]) =>
+  Promise.all(servers.map(server => server.stop())).then(() => {})
+
+async function untilInfo(url: string, section: string, expected: RegExp) {
+  const redis = new Redis(url)
+  const ask = () => (section === 'cluster' ? redis.cluster('INFO') : redis.info(section))
+  await expect.poll(ask, { timeout: 20_000, interval: 100 }).toMatch(expected)
+  redis.disconnect()
+}
+
+/** All taken at once, then given back: servers fail to start when another is quicker. */
+async function freePorts(count: number): Promise<number[]> {
+  const holders = Array.from({ length: count }, () => createServer())
+  const ports: number[] = []
+  while (holders.length) {
+    const holder = holders.pop()
+    if (!holder) break
+    // A cluster node listens 10,000 above as well; both below those the system gives to anybody.
+    const port = 10_000 + Math.floor(Math.random() * 10_000)
+    const taken = await new Promise<boolean>(resolve => {
+      holder.once('error', () => resolve(true)).listen(port, '127.0.0.1', () => resolve(false))
+    })
+    if (taken) holders.push(createServer())
+    else {
+      ports.push(port)
+      await new Promise(resolve => holder.close(resolve))
+    }
+  }
+  return ports
+}
