@@ -6,7 +6,7 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
-import { expect } from 'vitest'
+import { expect, vi } from 'vitest'
 import { type RedisServer, startRedis } from './redis.ts'
 
 export interface RedisGroup {
@@ -75,7 +75,8 @@ const stopAll = (servers: RedisServer[]) =>
 async function untilInfo(url: string, section: string, expected: RegExp) {
   const redis = new Redis(url)
   const ask = () => (section === 'cluster' ? redis.cluster('INFO') : redis.info(section))
-  await expect.poll(ask, { timeout: 20_000, interval: 100 }).toMatch(expected)
+  const asExpected = async () => expect(await ask()).toMatch(expected)
+  await vi.waitFor(asExpected, { timeout: 20_000, interval: 100 })
   redis.disconnect()
 }
 
