@@ -48,6 +48,9 @@ type Page = { html: string } | { location: string }
 const routes: Record<string, Route> = {
   'GET /': async session => ({ html: home(session, await userInfo(session)) }),
 
+  'GET /signed-out': async (session, { searchParams }) =>
+    cameBack(session, 'Sign out', Object.fromEntries(searchParams)),
+
   'POST /sign-in': async session => {
     const config = await configuration()
     session.code_verifier = client.randomPKCECodeVerifier()
@@ -90,7 +93,8 @@ const routes: Record<string, Route> = {
 
   'POST /sign-out': async session => {
     const location = client.buildEndSessionUrl(await configuration(), {
-      post_logout_redirect_uri: `${HERE}/`,
+      post_logout_redirect_uri: `${HERE}/signed-out`,
+      state: client.randomState(),
       ...(session.id_token && { id_token_hint: session.id_token }),
     })
     for (const key of Object.keys(session)) delete session[key as keyof Session]
@@ -123,11 +127,12 @@ function describe(error: unknown): object {
 }
 
 function home({ tokens, refresh_token, came_back }: Session, info: unknown): string {
-  if (!tokens) return `<p>You are not signed in here.</p>${button('sign-in', 'Sign in')}`
+  const answer = came_back ? section(`${came_back.what} came back with`, came_back.answer) : ''
+  if (!tokens) return `<p>You are not signed in here.</p>${button('sign-in', 'Sign in')}${answer}`
   const buttons = refresh_token ? [button('refresh', 'Refresh'), button('revoke', 'Revoke')] : []
   return `
     <p>${buttons.join('')}${button('sign-out', 'Sign out')}</p>
-    ${came_back ? section(`${came_back.what} came back with`, came_back.answer) : ''}
+    ${answer}
     ${section('Claims of the ID token', tokens.claims())}
     ${section('UserInfo', info)}
     <p><a href="${ISSUER}/account/applications">Connected applications</a></p>`

@@ -81,7 +81,7 @@ async function untilInfo(url: string, section: string, expected: RegExp) {
 }
 
 /** All taken at once, then given back: servers fail to start when another is quicker. */
-async function freePorts(count: number): Promise<number[]> {
+export async function freePorts(count: number): Promise<number[]> {
   const holders = Array.from({ length: count }, () => createServer())
   const ports: number[] = []
   while (holders.length) {
