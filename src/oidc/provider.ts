@@ -118,8 +118,11 @@ export async function createProvider(
     // Tokens do not look the session up at every use; sign-out revokes its grants (store/sessions.ts).
     expiresWithSession: () => false,
     rotateRefreshToken: async ({ oidc }) => {
-      const { accountId, clientId } = oidc.entities.RefreshToken ?? {}
-      if (accountId && clientId) await consents.touch(accountId, clientId)
+      const { RefreshToken: token } = oidc.entities
+      if (!token?.clientId) return true
+      // The nonce answers one authorization request, not what is renewed later (OIDC Core §12.2).
+      token.nonce = undefined
+      await consents.touch(token.accountId, token.clientId)
       return true
     },
 

@@ -127,6 +127,16 @@ test.each(['web', 'spa'])('TK7: a second use ends the whole family, for "%s"', a
   }
 })
 
+test('a refreshed ID token carries no nonce (OIDC Core §12.2), and all else as before', async () => {
+  const first = await tokens(usher)
+  const before = decodeJwt(first.id_token)
+  expect(before.nonce).toBe(first.request.nonce)
+  const { body } = await refresh(usher, first.refresh_token)
+  const { nonce, iat, exp, ...after } = decodeJwt(body.id_token)
+  expect(nonce).toBeUndefined()
+  expect(before).toMatchObject(after)
+})
+
 test('TK7: after that the person need not be asked again', async () => {
   const first = await tokens(usher, { browser })
   await refresh(usher, first.refresh_token)
