@@ -3,9 +3,9 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { basename, join } from 'node:path'
+import { hashSecret } from '../config/client-secret.ts'
 import { appendToList, readKey } from '../config/files.ts'
 import { configFolder, readSettings } from '../config/settings.ts'
-import { hashSecret } from '../oidc/clients.ts'
 import { argument, Failure, hint, type Invocation, print, readStdin } from './command.ts'
 
 const SHORTEST_SECRET = 32

@@ -3,11 +3,11 @@
 import type { FileResult } from './files.ts'
 import { schemeProblem } from './redirect-uris.ts'
 import type { Finding } from './report.ts'
-import type { ClientMetadata } from './schema.ts'
+import type { ClientFile } from './schema.ts'
 
 /** `scopes` is absent when `claims.yaml` is wrong itself. */
 export function clientFindings(
-  clients: FileResult<ClientMetadata>[],
+  clients: FileResult<ClientFile>[],
   scopes: object | undefined,
   loopbackIssuer: boolean,
 ): Finding[] {
@@ -33,6 +33,7 @@ export function clientFindings(
         add(['scope'], `there is no scope ${JSON.stringify(scope)} in claims.yaml`)
     }
     for (const [path, message] of authenticationProblems(client)) add([path], message)
+    if (client.client_secret && !loopbackIssuer) add(['client_secret'], PLAIN)
     if (!client.grant_types.includes('authorization_code')) {
       add(['grant_types'], 'must include authorization_code')
     }
@@ -40,7 +41,10 @@ export function clientFindings(
   })
 }
 
-function authenticationProblems(client: ClientMetadata): [key: string, message: string][] {
+const PLAIN =
+  'secrets are kept as hashes: npm run usher -- clients secret NAME --secret-stdin writes client_secret_hashes'
+
+function authenticationProblems(client: ClientFile): [key: string, message: string][] {
   const method = client.token_endpoint_auth_method
   const withSecret = method === 'client_secret_basic' || method === 'client_secret_post'
   const hashes = client.client_secret_hashes
@@ -50,8 +54,10 @@ function authenticationProblems(client: ClientMetadata): [key: string, message: 
   const exempt = 'a public client cannot be exempted from PKCE'
 
   const problems: [string, string][] = []
-  if (withSecret && !hashes?.length) problems.push(['client_secret_hashes', needed])
+  if (withSecret && !hashes?.length && !client.client_secret)
+    problems.push(['client_secret_hashes', needed])
   if (!withSecret && hashes) problems.push(['client_secret_hashes', unused])
+  if (!withSecret && client.client_secret) problems.push(['client_secret', unused])
   if (method === 'private_key_jwt' && !client.jwks) problems.push(['jwks', keyless])
   if (method === 'none' && !client.require_pkce) problems.push(['require_pkce', exempt])
   return problems

@@ -131,6 +131,11 @@ export const clientSchema = z.strictObject({
   token_endpoint_auth_method: z
     .enum(['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'])
     .default('client_secret_basic'),
+  client_secret: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('In plain, for a loopback issuer only; otherwise client_secret_hashes'),
   client_secret_hashes: z
     .array(
       z.string().regex(/^sha256:[\w-]{43}$/, 'make one with: npm run usher -- clients secret NAME'),
@@ -159,7 +164,8 @@ export const clientSchema = z.strictObject({
 
 export type UsherFile = z.output<typeof usherSchema>
 export type ClaimsFile = z.output<typeof claimsSchema>
-export type ClientMetadata = z.output<typeof clientSchema>
+export type ClientFile = z.output<typeof clientSchema>
+export type ClientMetadata = Omit<ClientFile, 'client_secret'>
 export type Lifetimes = UsherFile['lifetimes']
 
 /** What editors complete and check from: the files as they are written, before defaults. */

@@ -4,6 +4,7 @@
 import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { clientFindings } from './client-rules.ts'
+import { withoutSecret } from './client-secret.ts'
 import { overlays, parseSecrets, secretsFromEnvironment } from './environment.ts'
 import { type FileResult, readFile } from './files.ts'
 import { isLoopbackHost } from './redirect-uris.ts'
@@ -73,7 +74,7 @@ export function readSettings(
     secrets,
     claims: claims.value.claims,
     scopes,
-    clients: clients.flatMap(({ value }) => (value ? [value] : [])),
+    clients: clients.flatMap(({ value }) => (value ? [withoutSecret(value)] : [])),
   }
 }
 

@@ -5,8 +5,6 @@ import type { z } from 'zod'
 
 /** What to write instead of a key that looks right and is not ours. */
 const HINTS: Record<string, string> = {
-  client_secret:
-    'secrets are kept as hashes: npm run usher -- clients secret NAME writes client_secret_hashes',
   response_types: 'not a setting: every client uses response_type=code',
 }
 

@@ -1,8 +1,9 @@
 // Clients, as the library wants them: their metadata, their secrets, the origins they call from.
 
-import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
+import { randomBytes, timingSafeEqual } from 'node:crypto'
 import { join } from 'node:path'
 import type { Client, ClientMetadata as LibraryClientMetadata, Provider } from 'oidc-provider'
+import { hashSecret } from '../config/client-secret.ts'
 import { ConfigError, type Finding } from '../config/report.ts'
 import { ACCOUNT_CLIENT, type ClientMetadata } from '../config/schema.ts'
 import type { Settings } from '../config/settings.ts'
@@ -51,11 +52,6 @@ export async function checkClients(provider: Provider, settings: Settings): Prom
 export function corsOrigins(client: Client): Set<string> {
   const origins = (client.redirectUris ?? []).map(uri => new URL(uri).origin)
   return new Set(origins.filter(origin => origin !== 'null'))
-}
-
-/** `sha256:BASE64URL` of a random secret: nothing to slow down where there is nothing to guess. */
-export function hashSecret(secret: string): string {
-  return `sha256:${createHash('sha256').update(secret).digest('base64url')}`
 }
 
 /** Compares with every hash, in constant time for each. */

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { hashSecret } from '../../src/oidc/clients.ts'
+import { hashSecret } from '../../src/config/client-secret.ts'
 import { Browser } from '../support/browser.ts'
 import { authorize, post, redeem } from '../support/journey.ts'
 import { ADA, CLIENTS, SECRET, startUsher, type Usher, WEB } from '../support/usher.ts'

@@ -1,6 +1,7 @@
 // The report as a whole: what is in it, where, in which order; and that the shipped folder is right.
 
 import { expect, test } from 'vitest'
+import { hashSecret } from '../../src/config/client-secret.ts'
 import { COMPLETE, client, places, read, readFolder } from '../support/config-folder.ts'
 
 const SHIPPED = `${import.meta.dirname}/../../config`
@@ -130,8 +131,16 @@ test('CF2: a mistyped key gets the key that was probably meant', () => {
   expect(text).toContain('redirect_uri: unknown key; did you mean redirect_uris?')
 })
 
-test('CF1: client_secret in a client file is answered with the command that replaces it', () => {
-  const { text, findings } = read({ 'clients/web.yaml': client({ client_secret: 'canary-1815' }) })
+test('a loopback issuer takes client_secret in plain, and keeps a hash', () => {
+  const { settings } = read({ 'clients/web.yaml': client({ client_secret: 'canary-1815' }) })
+  expect(settings?.clients[0]?.client_secret_hashes).toContain(hashSecret('canary-1815'))
+  expect(JSON.stringify(settings)).not.toContain('canary')
+})
+
+test('CF1: client_secret in plain is answered with the command that replaces it', () => {
+  const issuer = { USHER_ISSUER: 'https://id.example.org', USHER_SECRET: 'A'.repeat(43) }
+  const files = { 'clients/web.yaml': client({ client_secret: 'canary-1815' }) }
+  const { text, findings } = read(files, issuer)
   expect(findings).toHaveLength(1)
   expect(text).toContain('npm run usher -- clients secret NAME')
   expect(text).not.toContain('canary')
