@@ -2,7 +2,7 @@
 
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { createServer, type Server } from 'node:http'
+import type { Server } from 'node:http'
 import { setTimeout } from 'node:timers/promises'
 import { pino } from 'pino'
 import { createDirectory } from './accounts/directory.ts'
@@ -10,11 +10,11 @@ import { createApp } from './app.ts'
 import { ConfigError } from './config/report.ts'
 import { readSettings, type Settings } from './config/settings.ts'
 import type { Readiness } from './http/health.ts'
+import { createListener } from './http/listener.ts'
 import { openInstallation } from './store/open.ts'
 import type { Records } from './store/records.ts'
 
 /** Milliseconds. */
-const TIMEOUTS = { headersTimeout: 10_000, requestTimeout: 15_000, keepAliveTimeout: 5_000 }
 const NOTICE = 1_000
 const DRAIN = 10_000
 const DEMO = {
@@ -32,7 +32,7 @@ async function main() {
   const readiness: Readiness = { state: 'ready', probe: () => records.read('Probe', 'ready') }
 
   const app = await createApp({ settings, ...installation, log }, readiness)
-  const server = createServer({ ...TIMEOUTS, maxHeaderSize: 16 * 1024 }, app.callback())
+  const server = createListener(app.callback(), settings.listen.tls, log)
   await once(server.listen(settings.listen), 'listening')
   await greet(settings, records)
 
@@ -60,14 +60,14 @@ async function greet(settings: Settings, records: Records) {
   const { issuer, listen, development, clients } = settings
   const lines = [`Usher is ready at ${issuer}, listening on ${listen.host}:${listen.port}`]
   if (development) lines.push(await demoAccount(records))
-  else if (!settings.proxy.length) lines.push(NO_PROXY)
+  else if (!settings.proxy.length && !listen.tls) lines.push(NO_PROXY)
   if (development && clients.some(({ client_id }) => client_id === 'demo'))
     lines.push(tryIt(issuer))
   process.stderr.write(`\n${lines.map(line => `  ${line}\n`).join('')}\n`)
 }
 
 const NO_PROXY =
-  'Every request will be refused: name the proxy that speaks TLS, under proxy: in usher.yaml'
+  'Every request will be refused: usher.yaml has neither proxy: (what speaks TLS in front) nor listen.tls'
 
 function tryIt(issuer: string): string {
   const environment = issuer === 'http://localhost:3000' ? '' : `ISSUER=${issuer} `

@@ -42,6 +42,10 @@ export const usherSchema = z.strictObject({
   listen: z
     .strictObject({
       host: z.string().min(1).optional().describe('Address to listen on'),
+      tls: z
+        .strictObject({ cert: z.string().min(1), key: z.string().min(1) })
+        .optional()
+        .describe('PEM files, read again when they change'),
       port: z.int().min(1, PORTS).max(65_535, PORTS).default(3000),
     })
     .prefault({}),

@@ -1,7 +1,7 @@
 // The config folder and the environment become settings, or one report of all that is wrong.
 // The only file that reads `process.env`.
 
-import { readdirSync, statSync } from 'node:fs'
+import { existsSync, readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { clientFindings } from './client-rules.ts'
 import { withoutSecret } from './client-secret.ts'
@@ -26,7 +26,7 @@ export interface Settings extends UsherFile {
   issuer: string
   /** A loopback http issuer: generated secrets, the demo account and http redirects are allowed. */
   development: boolean
-  listen: { host: string; port: number }
+  listen: UsherFile['listen'] & { host: string }
   /** The first signs and seals, all verify and open; empty: to be made (development only). */
   secrets: Uint8Array[]
   claims: ClaimsFile['claims']
@@ -70,7 +70,7 @@ export function readSettings(
     folder,
     issuer,
     development,
-    listen: { host: listen.host ?? (development ? '127.0.0.1' : '0.0.0.0'), port: listen.port },
+    listen: { ...listen, host: listen.host ?? (development ? '127.0.0.1' : '0.0.0.0') },
     secrets,
     claims: claims.value.claims,
     scopes,
@@ -127,12 +127,16 @@ function startFindings(
   development: boolean,
 ): Finding[] {
   const findings: Finding[] = []
-  const { store = '' } = usher.value ?? {}
+  const { store = '', listen } = usher.value ?? {}
   if (!secrets.length && !(development && store.startsWith('sqlite:'))) {
     const message = development
       ? 'is needed with Redis: every node has to have the same'
       : 'is needed: only a loopback http issuer gets a generated one'
     findings.push(wrongVariable('USHER_SECRET', message))
+  }
+  for (const [key, file] of Object.entries(listen?.tls ?? {})) {
+    if (existsSync(file)) continue
+    findings.push(usher.at(['listen', 'tls', key], `there is no file ${file}`))
   }
   if (!development && store === 'sqlite::memory:') {
     const message =

@@ -3,7 +3,8 @@
 // about proxies (RFC 9700 §4.13).
 
 import type { IncomingMessage } from 'node:http'
-import { BlockList, isIPv6 } from 'node:net'
+import { BlockList, isIPv6, type Socket } from 'node:net'
+import { TLSSocket } from 'node:tls'
 import type { Middleware } from 'koa'
 
 /** Headers by which others claim to know better; ours are set after these are gone. */
@@ -38,7 +39,7 @@ export function edge({ issuer, proxy }: { issuer: string; proxy: string[] }): Mi
     const forwarded = trusted(peer)
     const claimed = {
       host: (forwarded && last(req.headers['x-forwarded-host'])) || req.headers.host,
-      scheme: (forwarded && last(req.headers['x-forwarded-proto'])) || 'http',
+      scheme: (forwarded && last(req.headers['x-forwarded-proto'])) || schemeOf(req.socket),
     }
     const ip = forwarded ? clientAddress(req, peer, trusted) : peer
 
@@ -84,6 +85,8 @@ function clientAddress(
     .filter(Boolean)
   return hops.reverse().find(hop => !trusted(hop)) ?? hops.at(-1) ?? peer
 }
+
+const schemeOf = (socket: Socket) => (socket instanceof TLSSocket ? 'https' : 'http')
 
 const addressOf = (address = '') => address.replace(/^::ffff:(?=\d+\.)/, '')
 

@@ -21,9 +21,13 @@ export interface Service {
   stop(): Promise<number | null>
 }
 
+type Variables = Record<string, string>
+type Environment = Variables | ((port: number) => Variables)
+
 /** Resolves when it says that it is ready; rejects with its report when it exits instead. */
-export async function startService(env: Record<string, string> = {}): Promise<Service> {
+export async function startService(given: Environment = {}): Promise<Service> {
   const port = await freePort()
+  const env = typeof given === 'function' ? given(port) : given
   const all: NodeJS.ProcessEnv = {
     ...process.env,
     PATH: `${join(ROOT, 'node_modules/.bin')}:${process.env.PATH}`,

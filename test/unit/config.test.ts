@@ -131,15 +131,18 @@ test('CF2: a mistyped key gets the key that was probably meant', () => {
   expect(text).toContain('redirect_uri: unknown key; did you mean redirect_uris?')
 })
 
+const confidential = (more: object) =>
+  client({ token_endpoint_auth_method: 'client_secret_basic', ...more })
+
 test('a loopback issuer takes client_secret in plain, and keeps a hash', () => {
-  const { settings } = read({ 'clients/web.yaml': client({ client_secret: 'canary-1815' }) })
+  const { settings } = read({ 'clients/web.yaml': confidential({ client_secret: 'canary-1815' }) })
   expect(settings?.clients[0]?.client_secret_hashes).toContain(hashSecret('canary-1815'))
   expect(JSON.stringify(settings)).not.toContain('canary')
 })
 
 test('CF1: client_secret in plain is answered with the command that replaces it', () => {
   const issuer = { USHER_ISSUER: 'https://id.example.org', USHER_SECRET: 'A'.repeat(43) }
-  const files = { 'clients/web.yaml': client({ client_secret: 'canary-1815' }) }
+  const files = { 'clients/web.yaml': confidential({ client_secret: 'canary-1815' }) }
   const { text, findings } = read(files, issuer)
   expect(findings).toHaveLength(1)
   expect(text).toContain('npm run usher -- clients secret NAME')

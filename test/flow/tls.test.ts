@@ -1,0 +1,77 @@
+// TLS of our own: an https issuer without a proxy.
+
+import { execFileSync } from 'node:child_process'
+import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { get } from 'node:https'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { type Service, startService } from '../support/service.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'usher-tls-'))
+const config = join(folder, 'config')
+const USHER_SECRET = Buffer.alloc(32, 'tls').toString('base64url')
+let service: Service
+
+/** A certificate of our own for localhost. */
+function makeCertificate(name: string) {
+  const files = ['-keyout', join(folder, `${name}.key`), '-out', join(folder, `${name}.pem`)]
+  const kind = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '2']
+  const subject = ['-subj', '/CN=localhost', '-addext', 'subjectAltName=DNS:localhost']
+  execFileSync('openssl', ['req', '-x509', ...kind, ...subject, ...files], { stdio: 'ignore' })
+}
+
+beforeAll(async () => {
+  execFileSync('mkdir', [config])
+  for (const name of ['first', 'second']) makeCertificate(name)
+  for (const end of ['pem', 'key']) {
+    copyFileSync(join(folder, `first.${end}`), join(folder, `current.${end}`))
+  }
+  const tls = { cert: join(folder, 'current.pem'), key: join(folder, 'current.key') }
+  writeFileSync(join(config, 'usher.yaml'), JSON.stringify({ listen: { tls } }))
+  service = await startService(port => ({
+    USHER_CONFIG: config,
+    USHER_SECRET,
+    USHER_ISSUER: `https://localhost:${port}`,
+    USHER_STORE: `sqlite:${join(folder, 'usher.db')}`,
+    HOST: '127.0.0.1',
+  }))
+})
+afterAll(async () => {
+  await service.stop()
+  rmSync(folder, { recursive: true })
+})
+
+/** What the provider says to a client that trusts this certificate only. */
+function discovery(trusted: string): Promise<{ issuer: string }> {
+  const url = `${service.issuer.replace('http:', 'https:')}/.well-known/openid-configuration`
+  const ca = readFileSync(join(folder, `${trusted}.pem`))
+  return new Promise((resolve, reject) => {
+    const request = get(url, { ca, agent: false }, async response => {
+      let text = ''
+      for await (const chunk of response) text += chunk
+      resolve(JSON.parse(text))
+    })
+    request.on('error', reject)
+  })
+}
+
+test('an https issuer answers over TLS of its own', async () => {
+  const { issuer } = await discovery('first')
+  expect(issuer).toMatch(/^https:\/\/localhost:\d+$/)
+  expect(service.stderr()).not.toContain('will be refused')
+})
+
+test('a new certificate is used without a restart; half a one changes nothing', async () => {
+  writeFileSync(join(folder, 'current.pem'), 'half a certificate')
+  await expect
+    .poll(() => service.stdout(), { timeout: 8000 })
+    .toContain('certificate kept as it was')
+  await discovery('first')
+  for (const end of ['pem', 'key']) {
+    copyFileSync(join(folder, `second.${end}`), join(folder, `current.${end}`))
+  }
+  await expect
+    .poll(() => discovery('second').catch(String), { timeout: 8000 })
+    .toHaveProperty('issuer')
+})
