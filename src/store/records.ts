@@ -11,6 +11,7 @@ import { now, type Store, StoreUnavailable } from './store.ts'
 const NAMING_KEY = 'naming-key'
 /** Seconds by which records outlive their `exp`: the library, which tolerates clocks, judges that. */
 const SLACK = 60
+const CHUNK = 500
 /** Of `update`; from the tenth on they wait a little, at random (milliseconds). */
 const ATTEMPTS = 100
 const LONGEST_TTL = 400 * 24 * 3600
@@ -100,10 +101,12 @@ function createRecords(store: Store, seal: Seal, naming: Uint8Array) {
     return store.remove(keyOf(kind, id), now() + clamp(tombstone))
   }
 
-  /** Removes all that `list` would find. */
+  /** Removes all that `list` would find, a bounded number at a time: others are served in between. */
   async function clear(kind: string, name: string): Promise<void> {
-    const entries = await store.list(keyOf(`index:${kind}`, name))
-    await Promise.all(entries.map(({ key }) => store.remove(key, now() + SLACK)))
+    const keys = await store.keys(keyOf(`index:${kind}`, name))
+    while (keys.length) {
+      await Promise.all(keys.splice(0, CHUNK).map(key => store.remove(key, now() + SLACK)))
+    }
   }
 
   async function list<T>(kind: string, name: string): Promise<T[]> {

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { afterAll, afterEach, describe, expect, test } from 'vitest'
-import { openRecords, type Records } from '../../src/store/records.ts'
+import { openRecords, type Records, resealAll } from '../../src/store/records.ts'
 import { SqliteStore } from '../../src/store/sqlite.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { fresh, now } from './store-suite.ts'
@@ -126,4 +126,44 @@ test('of two that remove one record, one has it', async () => {
   const removed = await Promise.all([records.remove('Kind', 'id'), records.remove('Kind', 'id')])
   expect(removed.toSorted()).toEqual([false, true])
   expect(await records.save('Kind', 'id', {})).toBe(false)
+})
+
+test('what thousands of tokens hang on is cleared while others are served', async () => {
+  const store = new SqliteStore(':memory:')
+  const records = await openRecords(store, [Buffer.alloc(32, 1)])
+  const many = Array.from({ length: 20_000 }, (_, i) => `token ${i}`)
+  const indexes: [string, string][] = [['tokens', 'one grant']]
+  await Promise.all(many.map(id => records.save('Token', id, { id }, { ttl: 600, indexes })))
+  let longest = 0
+  let last = performance.now()
+  const timer = setInterval(() => {
+    longest = Math.max(longest, performance.now() - last)
+    last = performance.now()
+  })
+  const started = performance.now()
+  await records.clear('tokens', 'one grant')
+  const whole = performance.now() - started
+  clearInterval(timer)
+  expect(await records.list('tokens', 'one grant')).toEqual([])
+  // In one piece it would be as long as the whole.
+  expect(longest).toBeLessThan(whole / 3)
+  await store.close()
+})
+
+test('resealAll seals everything with the first secret, and keeps lifetimes and indexes', async () => {
+  const store = new SqliteStore(':memory:')
+  const [old, fresh] = [Buffer.alloc(32, 1), Buffer.alloc(32, 2)]
+  const before = await openRecords(store, [old])
+  const indexes: [string, string][] = [['kinds', 'all']]
+  await before.save('Kind', 'short', { id: 'short' }, { ttl: 600, indexes })
+  await before.save('Kind', 'kept', { id: 'kept' })
+  expect(await resealAll(store, [fresh, old])).toBe(3)
+  expect(await resealAll(store, [fresh, old])).toBe(0)
+  const after = await openRecords(store, [fresh])
+  expect((await after.read('Kind', 'kept')).value).toEqual({ id: 'kept' })
+  expect(await after.list('kinds', 'all')).toEqual([{ id: 'short' }])
+  const expires: (number | undefined)[] = []
+  for await (const entry of store.scan()) expires.push(entry.expires)
+  expect(expires.filter(time => time === undefined)).toHaveLength(2)
+  await store.close()
 })

@@ -191,6 +191,27 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         expect(more).toEqual([])
       })
 
+      test('names the keys of its records', async () => {
+        const [index, one, two] = [fresh(), fresh(), fresh()]
+        for (const key of [one, two]) await store.put(key, bytes('x'), { indexes: [index] })
+        expect((await store.keys(index)).toSorted()).toEqual([one, two].toSorted())
+        expect(await store.keys(fresh())).toEqual([])
+      })
+
+      test('does not bound scan, which shows every live record with its lifetime', async () => {
+        const [one, kept, gone] = [fresh(), fresh(), fresh()]
+        await store.put(one, bytes('one'), { expires: now() + 60 })
+        await store.put(kept, bytes('kept'), {})
+        await store.put(gone, bytes('gone'), {})
+        await store.remove(gone, now() + 60)
+        const seen = new Map<string, number | undefined>()
+        for await (const { key, expires } of store.scan()) seen.set(key, expires)
+        expect(seen.has(gone)).toBe(false)
+        expect(seen.get(kept)).toBeUndefined()
+        expect(seen.has(kept)).toBe(true)
+        expect(Math.abs((seen.get(one) ?? 0) - now() - 60)).toBeLessThanOrEqual(2)
+      })
+
       test('loses what is removed, for good', async () => {
         const [key, index] = [fresh(), fresh()]
         await store.put(key, bytes('one'), { indexes: [index] })
