@@ -37,7 +37,8 @@ async function main() {
   await greet(settings, records)
 
   for (const signal of ['SIGTERM', 'SIGINT']) {
-    process.once(signal, async () => {
+    process.on(signal, async () => {
+      if (readiness.state === 'draining') return
       readiness.state = 'draining'
       // Balancers look at /readyz and stop sending; who pressed Ctrl-C is not kept waiting.
       if (signal === 'SIGTERM') await setTimeout(NOTICE)

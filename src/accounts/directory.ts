@@ -49,8 +49,15 @@ export function createDirectory(records: Records) {
   }
 
   async function findByUsername(username: string): Promise<Account | undefined> {
-    const { value } = await records.read<{ id: string }>('Username', foldUsername(username))
-    return value && find(value.id)
+    const folded = foldUsername(username)
+    const { value } = await records.read<Claim>('Username', folded)
+    return value && findNamed(value, folded)
+  }
+
+  /** A claim counts as long as its account bears the name. */
+  async function findNamed({ id }: Claim, folded: string): Promise<Account | undefined> {
+    const account = await find(id)
+    return account && foldUsername(account.username) === folded ? account : undefined
   }
 
   async function list(): Promise<Account[]> {
@@ -70,10 +77,11 @@ export function createDirectory(records: Records) {
     return account
   }
 
-  /** Throws `UsernameTaken`. One whose account was never written (a crash) may be claimed again. */
+  /** Throws `UsernameTaken`. A claim that no account followed (a crash) may be taken over. */
   async function claim(folded: string, id: string): Promise<void> {
     const { value, version } = await records.read<Claim>('Username', folded)
-    const isFree = !value || (value.since < now() - ABANDONED && !(await find(value.id)))
+    const isAbandoned = value && (value.id === id || value.since < now() - ABANDONED)
+    const isFree = !value || (isAbandoned && !(await findNamed(value, folded)))
     const claim: Claim = { id, since: now() }
     const claimed = isFree && (await records.save('Username', folded, claim, { version }))
     if (!claimed) throw new UsernameTaken()

@@ -21,13 +21,6 @@ const CLAIMS = [
 ]
 
 /** `proxy`: addresses and ranges of the proxies that are believed. */
-/** First of all: nobody further in could make anything of another request line. */
-export const originForm: Middleware = (ctx, next) => {
-  if (ctx.req.url?.startsWith('/')) return next()
-  ctx.req.url = '/'
-  ctx.throw(400, 'the request line must be a path')
-}
-
 export function edge({ issuer, proxy }: { issuer: string; proxy: string[] }): Middleware {
   const { host, protocol } = new URL(issuer)
   const scheme = protocol.slice(0, -1)
@@ -59,6 +52,18 @@ export function edge({ issuer, proxy }: { issuer: string; proxy: string[] }): Mi
       )
     }
     return next()
+  }
+}
+
+/** First of all: nobody further in could make anything of another request line. */
+export function originForm(issuer: string): Middleware {
+  return (ctx, next) => {
+    const { req } = ctx
+    // What clients send to a proxy, servers have to understand too (RFC 9112 §3.2.2).
+    if (req.url?.startsWith(`${issuer}/`)) req.url = req.url.slice(issuer.length)
+    if (req.url?.startsWith('/')) return next()
+    req.url = '/'
+    ctx.throw(400, 'the request line must be a path')
   }
 }
 

@@ -14,6 +14,8 @@ export interface Readiness {
 
 export function health(readiness: Readiness): Middleware {
   return async (ctx, next) => {
+    // Whoever keeps the connection is told to come by another, before this one is closed.
+    if (readiness.state === 'draining') ctx.set('Connection', 'close')
     if (ctx.path !== '/livez' && ctx.path !== '/readyz') return next()
     if (ctx.method !== 'GET' && ctx.method !== 'HEAD') return next()
     ctx.state.isQuiet = true

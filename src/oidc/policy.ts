@@ -68,7 +68,7 @@ export function createGrantLoader(
     // Decided on our page, and recorded here, where the answer is final. Nothing is recorded when
     // the access was removed while that page was open: then the person is asked again.
     const { decision } = Object(oidc.result?.consent) as { decision?: Decision }
-    if (decision) await decide(accountId, clientId, decision)
+    if (decision && oidc.account) await decide(accountId, clientId, decision)
     const consent = await consentOf(consents, accountId, clientId)
     if (!consent) return undefined
 
@@ -93,7 +93,9 @@ export function createGrantLoader(
     // Withdrawn or signed out since it was read? Whoever ends access says so first and then looks for
     // grants: either they found this one, or this finds that it is over.
     const isSignedIn = await directory.findEnabled(accountId, oidc.session?.loginTs)
-    if (isSignedIn && (await consentOf(consents, accountId, clientId))) return grant
+    const still = await consentOf(consents, accountId, clientId)
+    const isStillAllowed = consent.scopes.every(name => still?.scopes.includes(name))
+    if (isSignedIn && isStillAllowed) return grant
     await revokeGrant(records, grantId)
     return undefined
   }

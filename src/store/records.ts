@@ -6,7 +6,7 @@
 import { randomBytes } from 'node:crypto'
 import { setTimeout } from 'node:timers/promises'
 import { createSeal, hashName, type Seal } from './seal.ts'
-import { now, type Store, StoreUnavailable } from './store.ts'
+import { type Entry, now, type Store, StoreUnavailable } from './store.ts'
 
 const NAMING_KEY = 'naming-key'
 /** Seconds by which records outlive their `exp`: the library, which tolerates clocks, judges that. */
@@ -48,11 +48,18 @@ export async function openRecords(store: Store, secrets: Uint8Array[]): Promise<
 export async function resealAll(store: Store, secrets: Uint8Array[]): Promise<number> {
   const seal = createSeal(secrets)
   let count = 0
-  for await (const { key, value, version, expires } of store.scan()) {
-    if (!value || seal.isCurrent(value)) continue
-    const sealed = seal.seal(key, seal.open(key, value))
-    // Whoever wrote in between has sealed it with the first secret.
-    if (await store.put(key, sealed, { version, expires })) count++
+  for await (const scanned of store.scan()) {
+    // Read again when somebody wrote in between: a mark of use seals nothing anew.
+    for (
+      let entry: Entry | undefined = scanned;
+      entry?.value;
+      entry = await store.get(scanned.key)
+    ) {
+      if (seal.isCurrent(entry.value)) break
+      const sealed = seal.seal(entry.key, seal.open(entry.key, entry.value))
+      const { expires } = scanned
+      if (await store.put(entry.key, sealed, { version: entry.version, expires })) count++
+    }
   }
   return count
 }

@@ -56,7 +56,7 @@ export function createSessions(records: Records) {
       { ttl, indexes: accountId ? [['sessions of account', accountId]] : [] },
     )
     // Signed out meanwhile: what this request was about to hand out must not outlive that.
-    if (!saved) return revokeOnline(uid, accountId)
+    if (!saved) return accountId ? revokeOnline(uid, accountId) : undefined
     await records.save('SessionId', mine.jti, { uid, loginTs: mine.loginTs }, { ttl })
   }
 

@@ -1,0 +1,213 @@
+// Requests that meet the end of what they are about, at every one of their store operations, and the
+// end at every one of its own.
+
+import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import {
+  type Act,
+  type Interleave,
+  interleaving,
+  type Outcome,
+  REQUESTS,
+  resuming,
+  type Scene,
+  scene,
+  signIn,
+  signingOut,
+  submitOnly,
+  visiting,
+} from '../support/interleave.ts'
+import { authorizationRequest, redeem, refresh, userinfo } from '../support/journey.ts'
+import { copyOf, credentials, isSignedIn, open, silently } from '../support/people.ts'
+import { startUsher, type Usher } from '../support/usher.ts'
+
+// Hundreds of sign-ins: what a password costs is not what is looked at here.
+vi.mock('@node-rs/argon2', () => ({
+  hash: async (password: string) => `$argon2id$v=19$m=19456,t=2,p=1$${password}`,
+  verify: async (phc: string, password: string) => phc.endsWith(`$${password}`),
+}))
+
+let usher: Usher
+let interleave: Interleave
+beforeAll(async () => {
+  usher = await startUsher()
+  interleave = interleaving(usher)
+})
+afterAll(() => usher.close())
+
+const ONLINE = 'openid profile'
+const OFFLINE = `${ONLINE} offline_access`
+
+interface Ending {
+  sentence: (request: string) => string
+  /** What is asked for; offline access outlives a sign-out. */
+  scope: string
+  /** Where there is nothing that could outlive it. */
+  not?: string[]
+  /** How `prompt=none` comes back. */
+  silently: string
+  /** Made ready; done, it answers whether the person is told that it is over. */
+  prepare: (scene: Scene) => Promise<Act<boolean>>
+}
+
+const ENDINGS: Ending[] = [
+  {
+    sentence: request => `SE6: ${request} that meets the end of all access leaves nothing of it`,
+    scope: OFFLINE,
+    silently: 'login_required',
+    prepare:
+      async ({ id }) =>
+      () =>
+        usher.directory.endAccess(id).then(() => true),
+  },
+  {
+    sentence: request => `SE6: ${request} that meets disabling has nothing once enabled again`,
+    scope: OFFLINE,
+    silently: 'login_required',
+    prepare:
+      async ({ id }) =>
+      async () => {
+        await usher.directory.change(id, account => ({ ...account, enabled: false }))
+        await usher.directory.endAccess(id)
+        await usher.directory.change(id, account => ({ ...account, enabled: true }))
+        return true
+      },
+  },
+  {
+    sentence: request => `AC5, CN5: ${request} that meets a removal brings the application nothing`,
+    scope: OFFLINE,
+    silently: 'consent_required',
+    prepare:
+      async ({ id }) =>
+      () =>
+        usher.consents.withdraw(id, 'web').then(() => true),
+  },
+  {
+    sentence: request => `LO3: ${request} that meets a sign-out does not outlive it`,
+    scope: ONLINE,
+    // Nobody is signed in yet; and who may refresh may do so after a sign-out.
+    not: ['the return from signing in', 'refresh'],
+    silently: 'login_required',
+    prepare: signingOut,
+  },
+]
+
+/** What works that should not, in words. */
+async function leftovers(
+  outcome: Outcome,
+  ending: Pick<Ending, 'scope' | 'silently'>,
+): Promise<string[]> {
+  const { browsers, code, request, answer, tokens } = outcome
+  const left: string[] = []
+  const note = (isLeft: boolean, what: string) => isLeft && left.push(what)
+  note(outcome.status >= 500, `the request was answered ${outcome.status}`)
+
+  const given = [...tokens]
+  if (answer?.status === 200) given.push(answer.body)
+  if (code && request) {
+    const redeemed = await redeem(usher, code, request)
+    note(redeemed.body.error !== 'invalid_grant', `the code was answered ${redeemed.status}`)
+    if (redeemed.status === 200) given.push(redeemed.body)
+  }
+  for (const { access_token, refresh_token } of given) {
+    const { status } = await userinfo(usher, access_token ?? '')
+    note(status !== 401, `UserInfo ${status}`)
+    if (!refresh_token) continue
+    const { body } = await refresh(usher, refresh_token)
+    note(body.error !== 'invalid_grant', `refresh ${body.error ?? 200}`)
+  }
+  for (const browser of browsers) {
+    const isSession = ending.silently === 'login_required'
+    note(isSession && (await isSignedIn(browser)), 'signed in')
+    const error = await silently(usher, browser, { scope: ending.scope })
+    const isOver = error === ending.silently || error === 'login_required'
+    note(!isOver, `prompt=none ${error ?? 'gives a code'}`)
+  }
+  return left
+}
+
+/** Every order of the two that there is; `round` makes them ready, and says what is wrong after. */
+async function everywhere(
+  round: () => Promise<{ held: Act; meanwhile: Act; faults: () => Promise<string[]> }>,
+) {
+  const found: string[] = []
+  let met = true
+  for (let k = 0; met; k++) {
+    const { held, meanwhile, faults } = await round()
+    met = (await interleave(k, held, meanwhile)).met
+    found.push(...(await faults()).map(fault => `${k}: ${fault}`))
+  }
+  expect(found).toEqual([])
+}
+
+for (const { sentence, not, ...ending } of ENDINGS) {
+  for (const [name, prepare] of Object.entries(REQUESTS).filter(([name]) => !not?.includes(name))) {
+    for (const [held, who] of [
+      ['ask', ''] as const,
+      ['end', ', when it is the faster one'] as const,
+    ]) {
+      test(sentence(name) + who, () =>
+        everywhere(async () => {
+          const person = await scene(usher, ending.scope)
+          const request = await prepare(person)
+          const finish = await ending.prepare(person)
+          let outcome: Outcome | undefined
+          let isTold = false
+          const ask = async () => {
+            outcome = await request()
+          }
+          const end = async () => {
+            isTold = await finish()
+          }
+          const faults = async () => (outcome && isTold ? leftovers(outcome, ending) : [])
+          return held === 'ask'
+            ? { held: ask, meanwhile: end, faults }
+            : { held: end, meanwhile: ask, faults }
+        }),
+      )
+    }
+  }
+}
+
+test('CN3: authorization that meets a narrower consent gives nothing that was declined', () =>
+  everywhere(async () => {
+    const person = await scene(usher, 'openid profile email')
+    await signIn(person)
+    const tab = copyOf(person.browser)
+    const scope = person.scope
+    const asked = await open(usher, { scope, prompt: 'consent' }, tab)
+    const next = await submitOnly(tab, { decision: 'allow', scope: 'profile' })
+    const request = authorizationRequest(usher, { scope })
+    const ask = visiting(person.browser, request.url.href, request)
+    let code: string | undefined
+    return {
+      held: async () => {
+        code = (await ask()).code
+      },
+      meanwhile: resuming(tab, next, asked.request),
+      faults: async () => {
+        const { body } = await redeem(usher, code ?? '', request)
+        return /email/.test(String(body.scope)) ? ['email was declined, and is given'] : []
+      },
+    }
+  }))
+
+test('SE7: a request of nobody that meets a sign-in in the same browser takes nothing from it', () =>
+  everywhere(async () => {
+    const { browser, username, scope } = await scene(usher, ONLINE)
+    const silent = authorizationRequest(usher, { scope, prompt: 'none' })
+    const nobody = visiting(copyOf(browser), silent.url.href, silent)
+    const { request } = await open(usher, { scope }, browser)
+    const returning = resuming(browser, await submitOnly(browser, credentials(username)), request)
+    let token = ''
+    return {
+      held: nobody,
+      meanwhile: async () => {
+        const { code = '' } = await returning()
+        token = (await redeem(usher, code, request)).body.access_token
+      },
+      faults: async () => {
+        const { status } = await userinfo(usher, token)
+        return status === 200 ? [] : [`UserInfo ${status}`]
+      },
+    }
+  }))
