@@ -37,8 +37,8 @@ const COMMANDS: Command[] = [
   { name: 'clients show',      usage: 'CLIENT_ID [--json]', about: 'one application, with every default filled in', options: JSON_OUT, run: clients.show },
   { name: 'clients secret',    usage: 'NAME [--secret-stdin]', about: 'make a secret, print it once, and write its hash to clients/NAME.yaml', options: { 'secret-stdin': { type: 'boolean' } }, run: clients.secret },
   { name: 'config check',      usage: '[FOLDER] [--json]', about: 'every problem in the config folder',       options: JSON_OUT, run: config.check },
-  { name: 'store reseal',      usage: '',             about: 'after a change of secret: seal everything with the first of USHER_SECRET', options: {}, run: store.reseal },
   { name: 'config schema',     usage: '[FOLDER]',     about: 'write the JSON Schemas that editors complete from', options: {}, run: config.schema },
+  { name: 'store reseal',      usage: '',             about: 'after a change of secret: seal everything with the first of USHER_SECRET', options: {}, run: store.reseal },
 ]
 
 async function main(argv: string[]): Promise<number> {
@@ -63,7 +63,9 @@ async function main(argv: string[]): Promise<number> {
 function help(noun: string, verb: string): number {
   const known = COMMANDS.some(({ name }) => name.startsWith(`${noun} `))
   const shown = COMMANDS.filter(({ name }) => !known || name.startsWith(`${noun} `))
-  const lines = shown.map(({ name, usage, about }) => `  ${name} ${usage}\n      ${about}\n`)
+  const lines = shown.map(
+    ({ name, usage, about }) => `  ${`${name} ${usage}`.trim()}\n      ${about}\n`,
+  )
   const isAsked =
     ['', 'help', '--help'].includes(noun) || COMMANDS.some(({ name }) => name === `${noun} ${verb}`)
   const wrong = isAsked ? '' : `There is no command ${`${noun} ${verb}`.trim()}.\n\n`

@@ -159,10 +159,11 @@ const page = (content: string) => `<!DOCTYPE html>
 <h1>Demo application</h1>${content}</html>`
 
 async function handle(req: IncomingMessage, res: ServerResponse) {
-  const url = new URL(req.url ?? '/', HERE)
+  const url = URL.parse(req.url ?? '/', HERE)
   const session = sessionOf(req, res)
-  const route = routes[`${req.method} ${url.pathname}`]
-  if (!route) return send(res, 404, '<p>There is nothing here. <a href="/">Start again</a></p>')
+  const route = routes[`${req.method} ${url?.pathname}`]
+  if (!url || !route)
+    return send(res, 404, '<p>There is nothing here. <a href="/">Start again</a></p>')
   const answer = await route(session, url).catch(error => ({
     html: `${section('This did not work', describe(error))}<p><a href="/">Start again</a></p>`,
   }))

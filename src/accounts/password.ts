@@ -3,8 +3,9 @@
 import { randomBytes } from 'node:crypto'
 import { hash, verify } from '@node-rs/argon2'
 
-/** Bytes. Longer ones are refused when set, and fail like any wrong one when tried (LG3). */
+/** Bytes. */
 const SHORTEST_PASSWORD = 12
+/** Longer ones are refused when set, and fail like any wrong one when tried (LG3). */
 const LONGEST_PASSWORD = 1024
 
 const PARAMETERS = { memoryCost: 19_456, timeCost: 2, parallelism: 1 }

@@ -31,7 +31,7 @@ export function appendToList(file: string, key: string, value: string): number {
   const doc = parseDocument(readFileSync(file, 'utf8'))
   if (!isSeq(doc.get(key))) doc.set(key, doc.createNode([]))
   doc.addIn([key], value)
-  writeFileSync(file, doc.toString({ lineWidth: 0 }))
+  writeFileSync(file, doc.toString({ lineWidth: 0, flowCollectionPadding: false }))
   const list = doc.get(key)
   return isSeq(list) ? list.items.length : 0
 }
@@ -75,7 +75,7 @@ export function readFile<S extends z.ZodType>(
   visit(doc, {
     Pair(_, { key }) {
       if (isScalar(key) && key.value === '__proto__') {
-        findings.push({ file, ...place(rangeOf(key)), key: '__proto__', message: 'unknown key' })
+        findings.push({ file, ...place(startOf(key)), key: '__proto__', message: 'unknown key' })
       }
     },
   })
@@ -134,24 +134,24 @@ function overlay(data: unknown, overlays: Overlay[]): unknown {
 /** Where a key stands, or the nearest one above it that does. */
 function offsetOf(node: unknown, path: PropertyKey[]): number {
   let current = node
-  let offset = rangeOf(node)
+  let offset = startOf(node)
   for (const key of path) {
     if (isMap(current)) {
       const pair = current.items.find(
         ({ key: k }) => isScalar(k) && String(k.value) === String(key),
       )
       if (!pair) return offset
-      offset = rangeOf(pair.key) || offset
+      offset = startOf(pair.key) || offset
       current = pair.value
     } else {
       const items = (current as { items?: unknown[] } | null)?.items
       current = items?.[Number(key)]
-      offset = rangeOf(current) || offset
+      offset = startOf(current) || offset
     }
   }
   return offset
 }
 
-function rangeOf(node: unknown): number {
+function startOf(node: unknown): number {
   return (node as { range?: [number, number, number] } | null)?.range?.[0] ?? 0
 }

@@ -150,7 +150,10 @@ export const clientSchema = z.strictObject({
   grant_types: z
     .array(z.enum(['authorization_code', 'refresh_token']))
     .default(['authorization_code', 'refresh_token']),
-  response_modes: z.array(z.enum(['query', 'form_post'])).default(['query', 'form_post']),
+  response_modes: z
+    .array(z.enum(['query', 'form_post']))
+    .min(1)
+    .default(['query', 'form_post']),
   scope: z.string().min(1).optional().describe('The scopes it may ask for; absent: all'),
   id_token_signed_response_alg: z.enum(['RS256', 'ES256', 'EdDSA']).default('RS256'),
   default_max_age: z.int().min(0).optional(),

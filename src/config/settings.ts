@@ -1,8 +1,9 @@
 // The config folder and the environment become settings, or one report of all that is wrong.
 // The only file that reads `process.env`.
 
-import { existsSync, readdirSync, statSync } from 'node:fs'
+import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
+import { createSecureContext } from 'node:tls'
 import { clientFindings } from './client-rules.ts'
 import { withoutSecret } from './client-secret.ts'
 import { overlays, parseSecrets, secretsFromEnvironment } from './environment.ts'
@@ -17,7 +18,7 @@ import {
   type UsherFile,
   usherSchema,
 } from './schema.ts'
-import { unknownKey } from './wording.ts'
+import { didYouMean } from './wording.ts'
 
 /** All of `usher.yaml` under its own keys, and what follows from it and the other files. */
 export interface Settings extends UsherFile {
@@ -100,12 +101,12 @@ function strayFindings(folder: string): Finding[] {
   return readdirSync(folder, { withFileTypes: true }).flatMap(entry => {
     const isData = /^[^.].*\.(ya?ml|json)$/.test(entry.name)
     if (KNOWN.includes(entry.name) || !(isData || entry.isDirectory())) return []
-    const message = unknownKey(entry.name, KNOWN).replace('key', 'name; nothing reads it')
+    const message = `nothing reads this${didYouMean(entry.name, KNOWN)}`
     return [{ file: join(folder, entry.name), message }]
   })
 }
 
-const KNOWN = 'usher.yaml claims.yaml clients resources pages locales schema'.split(' ')
+const KNOWN = 'usher.yaml claims.yaml clients schema'.split(' ')
 
 function judgeIssuer(issuer: string): { development: boolean; problem?: string } {
   const url = URL.parse(issuer)
@@ -134,10 +135,9 @@ function startFindings(
       : 'is needed: only a loopback http issuer gets a generated one'
     findings.push(wrongVariable('USHER_SECRET', message))
   }
-  for (const [key, file] of Object.entries(listen?.tls ?? {})) {
-    if (existsSync(file)) continue
-    findings.push(usher.at(['listen', 'tls', key], `there is no file ${file}`))
-  }
+  const tls = listen?.tls
+  if (tls && development) findings.push(usher.at(['listen', 'tls'], 'is for an https issuer'))
+  else if (tls) findings.push(...certificateFindings(usher, tls))
   if (!development && store === 'sqlite::memory:') {
     const message =
       'the memory store forgets everything at a restart: only for a loopback http issuer'
@@ -145,6 +145,19 @@ function startFindings(
   }
   return findings
 }
+
+function certificateFindings(usher: FileResult<UsherFile>, tls: Tls): Finding[] {
+  try {
+    createSecureContext({ cert: readFileSync(tls.cert), key: readFileSync(tls.key) })
+    return []
+  } catch (error) {
+    const { code, path } = error as NodeJS.ErrnoException
+    const message = path ? `${path} cannot be read` : `is not a certificate with its key (${code})`
+    return [usher.at(['listen', 'tls'], message)]
+  }
+}
+
+type Tls = NonNullable<UsherFile['listen']['tls']>
 
 function scopesOf(claims: FileResult<ClaimsFile>, findings: Finding[]): Settings['scopes'] {
   const scopes: Settings['scopes'] = { openid: {}, offline_access: {} }

@@ -11,8 +11,13 @@ const HINTS: Record<string, string> = {
 /** With the key that was probably meant. */
 export function unknownKey(key: string, known: string[]): string {
   if (Object.hasOwn(HINTS, key)) return HINTS[key] ?? ''
-  const near = meant(key, known)
-  return near ? `unknown key; did you mean ${near}?` : 'unknown key'
+  return `unknown key${didYouMean(key, known)}`
+}
+
+/** Words to end a message with; none when it is like nothing known. */
+export function didYouMean(written: string, known: string[]): string {
+  const near = meant(written, known)
+  return near ? `; did you mean ${near}?` : ''
 }
 
 /** One of `known`, when `written` is a slip of it. */
@@ -41,8 +46,8 @@ function unwrap(schema: unknown): { shape?: object; valueType?: unknown; element
 export const plainWords: z.core.$ZodErrorMap = issue => {
   if (issue.code === 'invalid_value') {
     const values = issue.values.map(String)
-    const near = typeof issue.input === 'string' ? meant(issue.input, values) : undefined
-    return `must be ${values.join(' or ')}${near ? `; did you mean ${near}?` : ''}`
+    const hint = typeof issue.input === 'string' ? didYouMean(issue.input, values) : ''
+    return `must be ${values.join(' or ')}${hint}`
   }
   if (issue.code !== 'invalid_type') return undefined
   const { expected } = issue

@@ -19,7 +19,7 @@ interface ErrorPages {
   errorUri(error: string): string
 }
 
-/** Answers that are not the caller's to repeat at once. */
+/** Seconds, after a 503. */
 const RETRY_AFTER = '1'
 
 export function errors(log: Logger, pages: ErrorPages): Middleware {
@@ -50,7 +50,6 @@ export function errors(log: Logger, pages: ErrorPages): Middleware {
     ctx.set('Cache-Control', 'no-store')
     if (prefersPage(ctx)) pages.show(ctx, answer)
     else ctx.body = answer
-    ctx.status = status
   }
 }
 

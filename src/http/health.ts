@@ -22,7 +22,6 @@ export function health(readiness: Readiness): Middleware {
     ctx.set('Cache-Control', 'no-store')
     const status = ctx.path === '/livez' ? 'alive' : await probe(readiness)
     ctx.status = status === 'alive' || status === 'ready' ? 200 : 503
-    if (ctx.status === 503) ctx.set('Retry-After', '1')
     ctx.body = { status }
   }
 }

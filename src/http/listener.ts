@@ -28,11 +28,15 @@ export function createListener(
   log: Logger,
 ): Server {
   if (!tls) return createHttpServer(LIMITS, handler)
-  const read = () => ({ cert: readFileSync(tls.cert), key: readFileSync(tls.key) })
-  const server = createHttpsServer({ ...LIMITS, ...read(), minVersion: 'TLSv1.2' }, handler)
+  const read = () => ({
+    cert: readFileSync(tls.cert),
+    key: readFileSync(tls.key),
+    minVersion: 'TLSv1.2' as const,
+  })
+  const server = createHttpsServer({ ...LIMITS, ...read() }, handler)
   const renew = () => {
     try {
-      server.setSecureContext({ ...read(), minVersion: 'TLSv1.2' })
+      server.setSecureContext(read())
       log.info({ cert: tls.cert }, 'certificate read again')
     } catch (error) {
       log.error({ cert: tls.cert, fault: faultOf(error) }, 'certificate kept as it was')

@@ -26,7 +26,7 @@ const RESUME = new RegExp(`^${ROUTES.authorization}/[\\w-]{21,64}$`)
 
 /** The library takes `/API/OAUTH/TOKEN/` for the token endpoint; a path here has one spelling. */
 export const canonicalPaths: Middleware = async (ctx, next) => {
-  const methods = RESUME.test(ctx.path) ? 'GET' : METHODS[ctx.path]
+  const methods = RESUME.test(ctx.path) ? 'GET' : (METHODS[ctx.path] ?? methodsOfPage(ctx))
   if (!methods) {
     const error_description = `there is no endpoint at this path; they are listed in ${DISCOVERY[0]}`
     return ctx.throw(404, { error: 'not_found', error_description })
@@ -37,6 +37,12 @@ export const canonicalPaths: Middleware = async (ctx, next) => {
     const error_description = `this endpoint takes ${methods}`
     ctx.throw(405, { error: 'method_not_allowed', error_description })
   }
+}
+
+/** Those of our own pages at this path, which the router has passed over. */
+function methodsOfPage({ matched }: Context): string {
+  const routes: { methods: string[] }[] = matched ?? []
+  return routes.flatMap(({ methods }) => methods).join(', ')
 }
 
 /**

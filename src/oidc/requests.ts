@@ -4,6 +4,8 @@ import { decodeJwt } from 'jose'
 import { errors, type KoaContextWithOIDC } from 'oidc-provider'
 import { LONGEST_URL, longParameter } from '../http/limits.ts'
 
+const OFFLINE_ACCESS = 'offline_access'
+
 export function checkRequest(ctx: KoaContextWithOIDC): void {
   const { oidc } = ctx
   const body = oidc.body ?? {}
@@ -29,8 +31,6 @@ function keepOfflineAccess(ctx: KoaContextWithOIDC): void {
   }
   params.scope = [...requestParamScopes.add(OFFLINE_ACCESS)].join(' ')
 }
-
-const OFFLINE_ACCESS = 'offline_access'
 
 /** What stands beside a pushed request counts for nothing (RFC 9126 §4). */
 function sentScope({ oidc, query }: KoaContextWithOIDC): unknown {

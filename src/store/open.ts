@@ -42,11 +42,12 @@ export async function openStore(location: string): Promise<Store> {
   }
 }
 
+/** Bytes of a secret. */
 const LENGTH = 32
 
 /** Processes that start together agree on the file that one of them makes. */
 function generatedSecret(storeFile: string): Uint8Array {
-  if (storeFile === ':memory:') return randomBytes(32)
+  if (storeFile === ':memory:') return randomBytes(LENGTH)
   const file = join(dirname(storeFile), 'usher.secret')
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
   if (!existsSync(file)) {

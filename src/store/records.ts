@@ -11,9 +11,11 @@ import { type Entry, now, type Store, StoreUnavailable } from './store.ts'
 const NAMING_KEY = 'naming-key'
 /** Seconds by which records outlive their `exp`: the library, which tolerates clocks, judges that. */
 const SLACK = 60
+/** How many records `clear` removes at once. */
 const CHUNK = 500
-/** Of `update`; from the tenth on they wait a little, at random (milliseconds). */
+/** Of `update`; after ten repeats they wait a little, at random (milliseconds). */
 const ATTEMPTS = 100
+/** Seconds. */
 const LONGEST_TTL = 400 * 24 * 3600
 
 /** What was read under an id. `value` is absent when nothing stands there, or a tombstone. */

@@ -50,13 +50,16 @@ export class RedisStore implements Store {
   /** Resolves when it is ready; rejects when there is nothing to reach. */
   static async open(url: string): Promise<RedisStore> {
     const redis = client(url)
-    // What fails is told by the command that fails.
-    redis.on('error', () => {})
+    // Later on, what fails is told by the command that fails.
+    let reason: unknown
+    redis.on('error', error => {
+      reason = error
+    })
     try {
       await redis.connect()
     } catch (error) {
       redis.disconnect()
-      throw error
+      throw reason ?? error
     }
     return new RedisStore(redis)
   }

@@ -37,12 +37,12 @@ export interface Store {
   /** Writes and answers true; answers false where `version` differs or, without one, on a tombstone. */
   put(key: string, value: Uint8Array, options: PutOptions): Promise<boolean>
   /** True for exactly one caller in the life of a record; false ever after, and for a missing one. */
-  consume(key: string, now: number): Promise<boolean>
+  consume(key: string, at: number): Promise<boolean>
   /** True for exactly one caller; a tombstone refuses plain writes until `tombstone`. */
   remove(key: string, tombstone: number): Promise<boolean>
   /** The live records under an index. */
   list(index: string): Promise<Entry[]>
-  /** The keys under an index, cheaper than `list`; some may be of records that are gone. */
+  /** The keys under an index, cheaper than `list`; some may be of records that are gone, or never came under it. */
   keys(index: string): Promise<string[]>
   /** Every live record, in no order; what is written meanwhile may be missed. */
   scan(): AsyncIterable<Entry>

@@ -5,8 +5,8 @@ import { authorizationRequest } from '../support/journey.ts'
 import { CLIENTS, startUsher, type Usher } from '../support/usher.ts'
 import { type Reply, send, talk } from '../support/wire.ts'
 
-/** Another one on each day; `FUZZ_SEED=… npx vitest run …` repeats what a failure names. */
-const SEED = Number(process.env.FUZZ_SEED ?? Math.floor(Date.now() / 86_400_000))
+/** The same requests in every run; `FUZZ_SEED=… npx vitest run …` makes others. */
+const SEED = Number(process.env.FUZZ_SEED ?? 20_778)
 const REQUESTS = 4000
 const LONGEST = 12_000
 const AT_ONCE = 8
@@ -160,7 +160,8 @@ test('AZ17: bytes that are no request do no harm either', async () => {
     '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03',
     'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n',
   ]
-  const heard = await Promise.all(lines.map(bytes => talk(usher, bytes, 300)))
+  const heard = await Promise.all(lines.map(bytes => talk(usher, bytes, 1500)))
+  expect(heard.filter(text => /^HTTP\/1\.1 4/.test(text)).length).toBeGreaterThan(5)
   expect(heard.filter(text => /^HTTP\/1\.1 5/.test(text))).toEqual([])
   expect(stacks()).toEqual([])
   expect((await send(usher, '/livez')).status).toBe(200)

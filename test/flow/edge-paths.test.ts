@@ -98,3 +98,15 @@ test('AZ17: an interaction that is no interaction is a page that says so', async
     }
   }
 })
+
+test.each([
+  ['/account', 'POST', 'HEAD, GET'],
+  ['/account/applications', 'DELETE', 'HEAD, GET, POST'],
+  ['/api/oauth/token', 'GET', 'POST'],
+  ['/api/oauth/jwks', 'POST', 'GET'],
+])('HD6: %s does not take %s, and says what it takes', async (path, method, allow) => {
+  const answer = await send(usher, path, { method })
+  expect(answer.status).toBe(405)
+  expect(answer.headers.get('allow')).toBe(allow)
+  expect(answer.json.error).toBe('method_not_allowed')
+})

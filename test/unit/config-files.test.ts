@@ -141,7 +141,7 @@ test.each([
 ])('CF2: %s is not read, and the report says so', name => {
   const { findings, text } = read({ [name]: client() })
   expect(findings).toHaveLength(1)
-  expect(text).toMatch(/is not read|nothing reads it/)
+  expect(text).toMatch(/is not read|nothing reads this/)
 })
 
 test('CF2: a report is all that is thrown, whatever is in the folder', () => {
