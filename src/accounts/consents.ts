@@ -59,17 +59,19 @@ export function createConsents(records: Records) {
   }
 
   /**
-   * Adds what was decided. False when the access was removed while the page was open: the removal
-   * wins, and the person is asked anew.
+   * Adds what was decided; what is taken back is taken from every grant there is. False when the
+   * access was removed while the page was open: the removal wins, and the person is asked anew.
    */
-  function decide(
+  async function decide(
     accountId: string,
     clientId: string,
     { scopes, declined, version }: Decision,
   ): Promise<boolean> {
-    return update(accountId, clientId, found => {
+    let isLess = false
+    const isRecorded = await update(accountId, clientId, found => {
       if (!found.value && found.version !== version) return undefined
       const { since = now(), scopes: before = [], declined: refused = [] } = found.value ?? {}
+      isLess = before.some(scope => declined.includes(scope))
       const allowed = new Set([...before, ...scopes].filter(scope => !declined.includes(scope)))
       return {
         accountId,
@@ -80,6 +82,8 @@ export function createConsents(records: Records) {
         lastUsed: now(),
       }
     })
+    if (isRecorded && isLess) await revokeGrants(records, accountId, clientId)
+    return isRecorded
   }
 
   /** Notes a use, at most once a minute. */

@@ -5,7 +5,7 @@ import { type Grant, interactionPolicy, type KoaContextWithOIDC } from 'oidc-pro
 import type { Consents, Decision } from '../accounts/consents.ts'
 import type { Directory } from '../accounts/directory.ts'
 import { ACCOUNT_CLIENT, type Lifetimes } from '../config/schema.ts'
-import { revokeGrant, revokeGrants } from '../store/grants.ts'
+import { revokeGrant } from '../store/grants.ts'
 import type { Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
 
@@ -67,7 +67,7 @@ export function createGrantLoader(
     // Decided on our page, and recorded here, where the answer is final. Nothing is recorded when
     // the access was removed while that page was open: then the person is asked again.
     const { decision } = Object(oidc.result?.consent) as { decision?: Decision }
-    if (decision && oidc.account) await decide(accountId, clientId, decision)
+    if (decision && oidc.account) await consents.decide(accountId, clientId, decision)
     const consent = await consentOf(consents, accountId, clientId)
     if (!consent) return undefined
 
@@ -97,14 +97,6 @@ export function createGrantLoader(
     if (isSignedIn && isStillAllowed) return grant
     await revokeGrant(records, grantId)
     return undefined
-  }
-
-  /** Who takes something back takes it from every grant there is. */
-  async function decide(accountId: string, clientId: string, decision: Decision) {
-    const before = await consents.find(accountId, clientId)
-    const isRecorded = await consents.decide(accountId, clientId, decision)
-    const isLess = before?.scopes.some(scope => decision.declined.includes(scope))
-    if (isRecorded && isLess) await revokeGrants(records, accountId, clientId)
   }
 }
 
