@@ -180,15 +180,12 @@ function scopesOf(claims: FileResult<ClaimsFile>, findings: Finding[]): Settings
 function listYaml(folder: string, findings: Finding[]): string[] {
   try {
     const names = readdirSync(folder).filter(name => !name.startsWith('.'))
-    for (const name of names.filter(
-      name => /(?<!\.yaml)$/.test(name) && /\.(ya?ml|json)$/i.test(name),
-    )) {
+    const read = names.filter(name => name.endsWith('.yaml'))
+    const isData = (name: string) => /\.(ya?ml|json)$/i.test(name)
+    for (const name of names.filter(name => isData(name) && !read.includes(name))) {
       findings.push({ file: join(folder, name), message: 'is not read: clients are NAME.yaml' })
     }
-    return names
-      .filter(name => name.endsWith('.yaml'))
-      .sort()
-      .map(name => join(folder, name))
+    return read.sort().map(name => join(folder, name))
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') {
       findings.push({ file: folder, message: 'cannot be read as a folder' })

@@ -43,6 +43,8 @@ export const ROUTES = {
   end_session: '/api/oauth/logout',
 }
 
+const COOKIE = { httpOnly: true, sameSite: 'lax', signed: true } as const
+
 type ResponseMode = Parameters<Provider['registerResponseMode']>[1]
 
 /** Pages the library has to show, made by `pages/`. */
@@ -80,8 +82,8 @@ export async function createProvider(
     cookies: {
       keys: secrets.map(secret => deriveKey(secret, 'cookies').toString('base64url')),
       names: cookieNames(development),
-      long: { httpOnly: true, sameSite: 'lax', signed: true, secure: !development, path: '/' },
-      short: { httpOnly: true, sameSite: 'lax', signed: true, secure: !development },
+      long: { ...COOKIE, secure: !development, path: '/' },
+      short: { ...COOKIE, secure: !development },
     },
 
     responseTypes: ['code'],
@@ -95,7 +97,6 @@ export async function createProvider(
     enabledJWA: {
       idTokenSigningAlgValues: ['RS256', 'ES256', 'EdDSA'],
       clientAuthSigningAlgValues: ['RS256', 'PS256', 'ES256', 'EdDSA'],
-      requestObjectSigningAlgValues: ['RS256', 'PS256', 'ES256', 'EdDSA'],
     },
 
     // Named for nothing that anyone sends: the library calls it for every request, pushed ones too.
@@ -138,9 +139,8 @@ export async function createProvider(
       revocation: { enabled: true, allowedPolicy: mayRevoke },
       introspection: {
         enabled: true,
-        // Its own tokens, by a client that can prove who it is; of accounts that still exist (IN1–IN3).
+        // A client's own tokens, of accounts that still exist (IN2, IN3); endpoints.ts refuses public ones.
         allowedPolicy: async (_ctx, client, token) =>
-          client.tokenEndpointAuthMethod !== 'none' &&
           token.clientId === client.clientId &&
           (!('accountId' in token) ||
             Boolean(await directory.findEnabled(String(token.accountId)))),
