@@ -17,6 +17,13 @@ const duration = (fallback: string, longest: string) =>
     .default(fallback)
     .transform(seconds)
 
+/** `30 s`; unlike other durations it may be none. */
+const grace = z
+  .string('a number of seconds: 30 s')
+  .regex(/^([0-9]|[1-5][0-9]|60) ?s$/, 'is 0 s to 60 s')
+  .default('30 s')
+  .transform(text => seconds(text))
+
 const seconds = (text: string) =>
   Number.parseInt(text, 10) * UNITS[text.replace(/[\d ]/g, '') as keyof typeof UNITS]
 
@@ -67,6 +74,7 @@ export const usherSchema = z.strictObject({
       id_token: duration('10 min', '1 d'),
       refresh_token_idle: duration('14 d', '180 d'),
       refresh_token: duration('90 d', '180 d'),
+      refresh_token_grace: grace,
       session_idle: duration('12 h', '180 d'),
       session: duration('30 d', '180 d'),
       interaction: duration('15 min', '1 d'),

@@ -1,7 +1,7 @@
 // What the library tells of, as the log hears it.
 
 import type { EventEmitter } from 'node:events'
-import type { errors, KoaContextWithOIDC, Provider } from 'oidc-provider'
+import { type errors, type KoaContextWithOIDC, Provider } from 'oidc-provider'
 import type { Logger } from 'pino'
 import { faultOf } from '../http/request-log.ts'
 
@@ -20,6 +20,21 @@ export function logEvents(provider: Provider, log: Logger) {
     const isCallers = /^(HPE_|ECONN|EPIPE)/.test(err.code ?? '')
     if (!isCallers) log.error({ fault: faultOf(err) }, 'request failed')
   })
+}
+
+/** Facts of security, once each whatever is repeated; the account is named for whoever has to act. */
+export function refreshTokenEvents(log: Logger) {
+  const told = ({ clientId, accountId }: Record<string, unknown>) => ({
+    id: Provider.ctx?.state.requestId,
+    client_id: clientId,
+    account: accountId,
+  })
+  return {
+    onReuse: (token: Record<string, unknown>) =>
+      log.warn({ event: 'refresh_reuse', ...told(token) }, 'a used refresh token came again'),
+    onReplay: (token: Record<string, unknown>) =>
+      log.info({ event: 'refresh_replay', ...told(token) }, 'a refresh was answered again'),
+  }
 }
 
 const ERROR_EVENTS = [

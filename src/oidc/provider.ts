@@ -1,7 +1,6 @@
 // Everything we tell the library, one decision a line. What is not said here is its default, on
 // purpose; test/unit/library.test.ts pins the defaults we rely on.
 
-import { createHash } from 'node:crypto'
 import {
   type Client,
   type Configuration,
@@ -15,7 +14,6 @@ import { createConsents } from '../accounts/consents.ts'
 import { createDirectory } from '../accounts/directory.ts'
 import type { Settings } from '../config/settings.ts'
 import { loadSigningKeys } from '../keys/signing-keys.ts'
-import { createAdapter, type Protocol } from '../store/adapter.ts'
 import type { Records } from '../store/records.ts'
 import { deriveKey } from '../store/seal.ts'
 import { now } from '../store/store.ts'
@@ -31,6 +29,7 @@ import { logEvents } from './events.ts'
 import { lifetimes } from './lifetimes.ts'
 import { createGrantLoader, createPolicy } from './policy.ts'
 import { checkRequest } from './requests.ts'
+import { createState } from './state.ts'
 
 export const ROUTES = {
   authorization: '/api/oauth/authorize',
@@ -72,9 +71,10 @@ export async function createProvider(
   const { issuer, claims, scopes, development } = settings
   const directory = createDirectory(records)
   const consents = createConsents(records)
+  const state = createState(records, settings.lifetimes, log)
 
   const configuration: Configuration = {
-    adapter: createLibraryAdapter(records, settings),
+    adapter: state.adapter,
     clients: [...settings.clients.map(toLibrary), accountClient(issuer)],
     jwks: { keys: await loadSigningKeys(records) },
     routes: ROUTES,
@@ -175,43 +175,11 @@ export async function createProvider(
     const isRegistered = sent === this.tokenEndpointAuthMethod
     return matchesHash(actual, this.client_secret_hashes) && isRegistered
   }
-  // The library looks and then writes; the first write of an id decides instead (RFC 7523 §3).
-  provider.ReplayDetection.unique = async (iss: string, jti: string, exp: number) =>
-    records.save(
-      'ReplayDetection',
-      createHash('sha256').update(`${iss}\0${jti}`).digest('base64url'),
-      {},
-      { ttl: exp - now(), version: 0 },
-    )
+  provider.ReplayDetection.unique = state.isFirstUse
+  Object.assign(provider.RefreshToken.prototype, { generateTokenId: state.nextRefreshToken })
   logEvents(provider, log)
   await checkClients(provider, settings)
   return provider
-}
-
-function createLibraryAdapter(records: Records, { lifetimes }: Settings) {
-  const protocol: Protocol = {
-    pushedRequestRetention: 2 * lifetimes.interaction + 60,
-    request() {
-      const ctx = Provider.ctx
-      if (!ctx?.oidc) return undefined
-      const { oidc } = ctx
-      return {
-        key: ctx,
-        session: oidc.session,
-        // Revoking an access token revokes that token alone; the library would take them all.
-        sparesGrant: oidc.route === 'revocation' && oidc.entities.AccessToken !== undefined,
-      }
-    },
-    alreadyUsed(model) {
-      if (model === 'Interaction')
-        return new errors.SessionNotFound('interaction session not found')
-      if (model === 'PushedAuthorizationRequest') {
-        return new errors.InvalidRequestUri('request_uri is invalid, expired, or was already used')
-      }
-      return new errors.InvalidGrant('already used')
-    },
-  }
-  return createAdapter(records, protocol)
 }
 
 /** `__Host-` and `__Secure-` bind a cookie to https (RFC 6265bis §4.1.3), which loopback http lacks. */

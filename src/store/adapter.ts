@@ -4,18 +4,27 @@
 
 import { type GrantRecord, grantIndexes, revokeGrant } from './grants.ts'
 import type { Records } from './records.ts'
+import type { RefreshTokens } from './refresh-tokens.ts'
 import { createSessions, type SessionRecord } from './sessions.ts'
 
 type Payload = Record<string, unknown> & { grantId?: string; consumed?: unknown; exp?: number }
 
 /** What the adapter has to know of the request it serves; the library's side provides it. */
 export interface Protocol {
-  /** The current request: an object for its lifetime, its session, whether it spares the grant. */
-  request(): { key: object; session?: LiveSession; sparesGrant: boolean } | undefined
+  request(): Request | undefined
   /** The error for a request that came second to an artefact that is used once. */
   alreadyUsed(model: string): Error
   /** Seconds for which a pushed request is kept, to be consumed at the end of the interaction. */
   pushedRequestRetention: number
+  refreshTokens: RefreshTokens
+}
+
+interface Request {
+  /** An object for its lifetime. */
+  key: object
+  session?: LiveSession
+  /** Nothing is revoked but the token it names. */
+  sparesGrant: boolean
 }
 
 export interface LiveSession {
@@ -39,6 +48,8 @@ export function createAdapter(records: Records, protocol: Protocol): (model: str
   const revokeByGrantId = createRevocation(records, protocol)
   return model => {
     const plain = { ...createPlainAdapter(model, records, protocol), revokeByGrantId }
+    if (model === 'Grant') return { ...plain, destroy: revokeByGrantId }
+    if (model === 'RefreshToken') return { ...plain, ...refreshTokenAdapter(protocol) }
     if (model === 'Session') return { ...plain, ...sessionAdapter }
     if (model === 'Interaction') return { ...plain, ...createInteractionAdapter(records, protocol) }
     if (model === 'PushedAuthorizationRequest') {
@@ -65,12 +76,10 @@ function createRevocation(records: Records, protocol: Protocol) {
 function createPlainAdapter(model: string, records: Records, protocol: Protocol) {
   const adapter = {
     async upsert(id: string, payload: Payload, ttl?: number) {
-      const { grantId, userCode } = payload
-      const indexes: [string, string][] = grantId ? [['tokens of grant', grantId]] : []
-      if (model === 'Grant') {
-        const { session } = protocol.request() ?? {}
-        indexes.push(...grantIndexes(payload as Payload & GrantRecord, session?.uid))
-      }
+      const { userCode } = payload
+      const { session } = protocol.request() ?? {}
+      const grant = payload as Payload & GrantRecord
+      const indexes = model === 'Grant' ? grantIndexes(grant, session?.uid) : []
       if (typeof userCode === 'string') await claimUserCode(records, userCode, id, ttl)
       // False on a tombstone: what was revoked meanwhile stays revoked, and this write with it.
       await records.save(model, id, payload, { ttl, indexes })
@@ -99,11 +108,16 @@ function createPlainAdapter(model: string, records: Records, protocol: Protocol)
     },
 
     async destroy(id: string) {
-      if (model === 'Grant') await revokeGrant(records, id)
-      else await records.remove(model, id)
+      await records.remove(model, id)
     },
   }
   return adapter
+}
+
+/** A use is recorded with what it gives out, in one write (refresh-tokens.ts). */
+function refreshTokenAdapter({ refreshTokens }: Protocol) {
+  const { find, save, destroy } = refreshTokens
+  return { find, upsert: save, destroy, consume: async () => {} }
 }
 
 function createSessionAdapter(records: Records, protocol: Protocol) {

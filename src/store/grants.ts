@@ -1,5 +1,5 @@
 // The end of a grant. Every use of a token reads its grant again, so removing that one record is
-// what revokes; its tokens are tidied up behind it.
+// what revokes, however many tokens there are; they are left to expire.
 
 import type { Records } from './records.ts'
 
@@ -31,7 +31,6 @@ export function grantIndexes(
 /** After this no code, access or refresh token of the grant works, and it cannot be written again. */
 export async function revokeGrant(records: Records, grantId: string): Promise<void> {
   await records.remove('Grant', grantId, TOMBSTONE)
-  await records.clear('tokens of grant', grantId)
 }
 
 /** All grants of an account, or only those to one client. */

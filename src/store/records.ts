@@ -11,8 +11,6 @@ import { type Entry, now, type Store, StoreUnavailable } from './store.ts'
 const NAMING_KEY = 'naming-key'
 /** Seconds by which records outlive their `exp`: the library, which tolerates clocks, judges that. */
 const SLACK = 60
-/** How many records `clear` removes at once. */
-const CHUNK = 500
 /** Of `update`; after ten repeats they wait a little, at random (milliseconds). */
 const ATTEMPTS = 100
 /** Seconds. */
@@ -31,6 +29,11 @@ interface SaveOptions {
   version?: number
   /** Pairs of kind and name, as given to `list`. */
   indexes?: [kind: string, name: string][]
+}
+
+interface UpdateOptions<T> extends Omit<SaveOptions, 'version'> {
+  /** What was read a moment ago: tried first, without reading again. */
+  found?: Found<T>
 }
 
 export type Records = ReturnType<typeof createRecords>
@@ -110,14 +113,6 @@ function createRecords(store: Store, seal: Seal, naming: Uint8Array) {
     return store.remove(keyOf(kind, id), now() + clamp(tombstone))
   }
 
-  /** Removes all that `list` would find, a bounded number at a time: others are served in between. */
-  async function clear(kind: string, name: string): Promise<void> {
-    const keys = await store.keys(keyOf(`index:${kind}`, name))
-    while (keys.length) {
-      await Promise.all(keys.splice(0, CHUNK).map(key => store.remove(key, now() + SLACK)))
-    }
-  }
-
   async function list<T>(kind: string, name: string): Promise<T[]> {
     const entries = await store.list(keyOf(`index:${kind}`, name))
     return entries.flatMap(({ key, value }) => (value ? [unseal<T>(key, value)] : []))
@@ -131,11 +126,11 @@ function createRecords(store: Store, seal: Seal, naming: Uint8Array) {
     kind: string,
     id: string,
     change: (found: Found<T>) => T | undefined,
-    options: Omit<SaveOptions, 'version'> = {},
+    { found: known, ...options }: UpdateOptions<T> = {},
   ): Promise<boolean> {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       if (attempt > 10) await setTimeout(Math.random() * attempt)
-      const found = await read<T>(kind, id)
+      const found = (attempt === 0 && known) || (await read<T>(kind, id))
       const next = change(found)
       if (next === undefined) return false
       if (await save(kind, id, next, { ...options, version: found.version })) return true
@@ -143,5 +138,9 @@ function createRecords(store: Store, seal: Seal, naming: Uint8Array) {
     throw new StoreUnavailable(`a ${kind} is written to by too many requests at once`)
   }
 
-  return { read, save, consume, remove, clear, list, update }
+  /** A keyed hash that only the nodes of this installation can make: 16 bytes. */
+  const prove = (purpose: string, text: string) =>
+    Buffer.from(keyOf(`proof:${purpose}`, text), 'base64url')
+
+  return { read, save, consume, remove, list, update, prove }
 }

@@ -70,7 +70,7 @@ export class RedisStore implements Store {
 
   list(index: string) {
     return answered(async () => {
-      const keys = await this.keys(index)
+      const keys = await this.#redis.zrangebyscore(`i:${index}`, now() + 1, '+inf')
       const records = await Promise.all(
         keys.map(async key => ({ key, fields: await this.#read(key) })),
       )
@@ -81,10 +81,6 @@ export class RedisStore implements Store {
         return isIn ? (entry(key, fields) ?? []) : []
       })
     })
-  }
-
-  keys(index: string) {
-    return answered(() => this.#redis.zrangebyscore(`i:${index}`, now() + 1, '+inf'))
   }
 
   put(key: string, value: Uint8Array, { expires, version, indexes = [] }: PutOptions) {

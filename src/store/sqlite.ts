@@ -62,13 +62,6 @@ export class SqliteStore implements Store {
     return this.#read(() => (this.#sql.list.all(index, now()) as Row[]).map(entry))
   }
 
-  keys(index: string) {
-    return this.#read(() => {
-      const rows = this.#sql.keys.all(index, now()) as unknown as Pick<Row, 'key'>[]
-      return rows.map(({ key }) => key)
-    })
-  }
-
   put(key: string, value: Uint8Array, { expires, version, indexes = [] }: PutOptions) {
     return this.#write(() => {
       const current = this.#row(key)
@@ -196,7 +189,6 @@ function prepare(db: DatabaseSync) {
     list: db.prepare(`SELECT r.key, r.value, r.version, r.consumed FROM entries e
       JOIN records r ON r.key = e.key
       WHERE e.name = ? AND r.value IS NOT NULL AND (r.expires IS NULL OR r.expires > ?)`),
-    keys: db.prepare(`SELECT key FROM entries WHERE name = ? AND ${live}`),
     scan: db.prepare(`SELECT key, value, version, consumed, expires FROM records
       WHERE key > ? AND value IS NOT NULL AND ${live} ORDER BY key LIMIT ?`),
     sweepEntries: db.prepare(sweep('entries', 'name, key')),

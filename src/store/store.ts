@@ -42,8 +42,6 @@ export interface Store {
   remove(key: string, tombstone: number): Promise<boolean>
   /** The live records under an index. */
   list(index: string): Promise<Entry[]>
-  /** The keys under an index, cheaper than `list`; some may be of records that are gone, or never came under it. */
-  keys(index: string): Promise<string[]>
   /** Every live record, in no order; what is written meanwhile may be missed. */
   scan(): AsyncIterable<Entry>
   close(): Promise<void>

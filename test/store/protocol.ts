@@ -9,6 +9,7 @@ import {
   type Protocol,
 } from '../../src/store/adapter.ts'
 import { openRecords, type Records } from '../../src/store/records.ts'
+import { createRefreshTokens } from '../../src/store/refresh-tokens.ts'
 import type { SessionRecord } from '../../src/store/sessions.ts'
 import { SqliteStore } from '../../src/store/sqlite.ts'
 
@@ -40,7 +41,15 @@ export async function createLibrary(): Promise<Library> {
   const store = new SqliteStore(':memory:')
   const records = await openRecords(store, [Buffer.alloc(32, 1)])
   const current = new AsyncLocalStorage<NonNullable<ReturnType<Protocol['request']>>>()
+  const refreshTokens = createRefreshTokens(records, {
+    grace: 30,
+    refreshing: () => current.getStore()?.key,
+    alreadyUsed: () => new AlreadyUsed('RefreshToken'),
+    onReuse: () => {},
+    onReplay: () => {},
+  })
   const protocol: Protocol = {
+    refreshTokens,
     request: () => current.getStore(),
     alreadyUsed: model => new AlreadyUsed(model),
     pushedRequestRetention: RETENTION,

@@ -108,46 +108,12 @@ describe('update', () => {
   })
 })
 
-test('clear removes all that list finds, and list what it does not', async () => {
-  const records = await open(newFile())
-  const indexes: [string, string][] = [['of', 'ada']]
-  for (const id of ['a', 'b', 'c']) await records.save('Kind', id, { id }, { indexes })
-  await records.save('Kind', 'd', { id: 'd' }, { indexes: [['of', 'grace']] })
-  expect(await records.list('of', 'ada')).toHaveLength(3)
-  await records.clear('of', 'ada')
-  expect(await records.list('of', 'ada')).toEqual([])
-  expect((await records.read('Kind', 'b')).value).toBeUndefined()
-  expect(await records.list('of', 'grace')).toEqual([{ id: 'd' }])
-})
-
 test('of two that remove one record, one has it', async () => {
   const records = await open(newFile())
   await records.save('Kind', 'id', { once: true })
   const removed = await Promise.all([records.remove('Kind', 'id'), records.remove('Kind', 'id')])
   expect(removed.toSorted()).toEqual([false, true])
   expect(await records.save('Kind', 'id', {})).toBe(false)
-})
-
-test('what thousands of tokens hang on is cleared while others are served', async () => {
-  const store = new SqliteStore(':memory:')
-  const records = await openRecords(store, [Buffer.alloc(32, 1)])
-  const many = Array.from({ length: 20_000 }, (_, i) => `token ${i}`)
-  const indexes: [string, string][] = [['tokens', 'one grant']]
-  await Promise.all(many.map(id => records.save('Token', id, { id }, { ttl: 600, indexes })))
-  let longest = 0
-  let last = performance.now()
-  const timer = setInterval(() => {
-    longest = Math.max(longest, performance.now() - last)
-    last = performance.now()
-  })
-  const started = performance.now()
-  await records.clear('tokens', 'one grant')
-  const whole = performance.now() - started
-  clearInterval(timer)
-  expect(await records.list('tokens', 'one grant')).toEqual([])
-  // In one piece it would be as long as the whole.
-  expect(longest).toBeLessThan(whole / 3)
-  await store.close()
 })
 
 test('resealAll seals everything with the first secret, and keeps lifetimes and indexes', async () => {

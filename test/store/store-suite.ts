@@ -191,13 +191,6 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         expect(more).toEqual([])
       })
 
-      test('names the keys of its records', async () => {
-        const [index, one, two] = [fresh(), fresh(), fresh()]
-        for (const key of [one, two]) await store.put(key, bytes('x'), { indexes: [index] })
-        expect((await store.keys(index)).toSorted()).toEqual([one, two].toSorted())
-        expect(await store.keys(fresh())).toEqual([])
-      })
-
       test('does not bound scan, which shows every live record with its lifetime', async () => {
         const [one, kept, gone] = [fresh(), fresh(), fresh()]
         await store.put(one, bytes('one'), { expires: now() + 60 })

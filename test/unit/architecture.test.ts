@@ -55,7 +55,7 @@ const HOMES: Record<string, RegExp> = {
 }
 
 /** Of code: without blank lines and comments. */
-const LINES = 3750
+const LINES = 4400
 const LONGEST_FILE = 260
 const linesOf = (text: string) => text.split('\n').length - 1
 const codeLinesOf = (text: string) =>

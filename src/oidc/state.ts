@@ -1,0 +1,61 @@
+// What the library keeps, over the records: its adapter, refresh tokens, and what is used once.
+
+import { createHash } from 'node:crypto'
+import { errors, Provider } from 'oidc-provider'
+import type { Logger } from 'pino'
+import type { Lifetimes } from '../config/schema.ts'
+import { createAdapter } from '../store/adapter.ts'
+import type { Records } from '../store/records.ts'
+import { createRefreshTokens } from '../store/refresh-tokens.ts'
+import { now } from '../store/store.ts'
+import { refreshTokenEvents } from './events.ts'
+
+export function createState(records: Records, lifetimes: Lifetimes, log: Logger) {
+  const refreshTokens = createRefreshTokens(records, {
+    grace: lifetimes.refresh_token_grace,
+    refreshing: () => (Provider.ctx?.oidc?.route === 'token' ? Provider.ctx : undefined),
+    alreadyUsed: () => alreadyUsed('RefreshToken'),
+    ...refreshTokenEvents(log),
+  })
+
+  const adapter = createAdapter(records, {
+    refreshTokens,
+    alreadyUsed,
+    request: currentRequest,
+    pushedRequestRetention: 2 * lifetimes.interaction + 60,
+  })
+
+  /** The value of a refresh token that is about to be saved: of a new family, or of the one in use. */
+  function nextRefreshToken(): string {
+    const { RotatedRefreshToken: used } = Provider.ctx?.oidc.entities ?? {}
+    return used ? refreshTokens.successor(used.jti) : refreshTokens.first()
+  }
+
+  /** The library looks and then writes; the first write of an id decides instead (RFC 7523 §3). */
+  function isFirstUse(iss: string, jti: string, exp: number): Promise<boolean> {
+    const id = createHash('sha256').update(`${iss}\0${jti}`).digest('base64url')
+    return records.save('ReplayDetection', id, {}, { ttl: exp - now(), version: 0 })
+  }
+
+  return { adapter, nextRefreshToken, isFirstUse }
+}
+
+function currentRequest() {
+  const ctx = Provider.ctx
+  if (!ctx?.oidc) return undefined
+  const { oidc } = ctx
+  return {
+    key: ctx,
+    session: oidc.session,
+    // Revoking an access token revokes that token alone; the library would take them all.
+    sparesGrant: oidc.route === 'revocation' && oidc.entities.AccessToken !== undefined,
+  }
+}
+
+function alreadyUsed(model: string) {
+  if (model === 'Interaction') return new errors.SessionNotFound('interaction session not found')
+  if (model === 'PushedAuthorizationRequest') {
+    return new errors.InvalidRequestUri('request_uri is invalid, expired, or was already used')
+  }
+  return new errors.InvalidGrant('already used')
+}

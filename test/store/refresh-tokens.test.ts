@@ -1,0 +1,258 @@
+// Rotation that survives lost answers, and tells them from theft: on every kind of store, by requests
+// that present a token, read its family, and give out the next.
+
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { openRecords, type Records } from '../../src/store/records.ts'
+import { RedisStore } from '../../src/store/redis.ts'
+import { createRefreshTokens } from '../../src/store/refresh-tokens.ts'
+import { SqliteStore } from '../../src/store/sqlite.ts'
+import type { Store } from '../../src/store/store.ts'
+import { startRedis } from '../support/redis.ts'
+import { startCluster } from '../support/redis-together.ts'
+import { fresh } from './store-suite.ts'
+
+const SECRET = Buffer.alloc(32, 1)
+const TTL = 600
+
+class Used extends Error {}
+
+/** The library's refresh of a token, as far as the store is concerned. */
+function createRefresher(records: Records, grace: number) {
+  const presented = new AsyncLocalStorage<object>()
+  const told = { reuse: [] as unknown[], replay: 0 }
+  const tokens = createRefreshTokens(records, {
+    grace,
+    refreshing: () => presented.getStore(),
+    alreadyUsed: () => new Used(),
+    onReuse: payload => told.reuse.push(payload.grantId),
+    onReplay: () => told.replay++,
+  })
+
+  /** A new family under a grant of its own. */
+  async function begin() {
+    const grantId = fresh()
+    const token = tokens.first()
+    await records.save('Grant', grantId, { grantId }, { ttl: TTL })
+    await tokens.save(token, { jti: token, grantId, scope: 'openid' }, TTL)
+    return { token, grantId }
+  }
+
+  const refresh = (token: string): Promise<string> =>
+    presented.run({}, async () => {
+      const found = await tokens.find(token)
+      if (!found) throw new Used()
+      if (found.consumed) {
+        await tokens.destroy(token)
+        throw new Used()
+      }
+      const next = tokens.successor(token)
+      await tokens.save(next, { ...found, jti: next }, TTL)
+      return next
+    })
+  /** What each of many at once got. */
+  const atOnce = (count: number, token: string) =>
+    Promise.allSettled(Array.from({ length: count }, () => refresh(token)))
+
+  const isAlive = async (grantId: string) =>
+    (await records.read('Grant', grantId)).value !== undefined
+  return { ...tokens, begin, refresh, atOnce, isAlive, told }
+}
+
+const STORES: [string, () => Promise<{ store: Store; stop(): Promise<void> }>][] = [
+  ['SQLite', async () => ({ store: new SqliteStore(':memory:'), stop: () => Promise.resolve() })],
+  [
+    'Redis',
+    async () => {
+      const server = await startRedis()
+      return { store: await RedisStore.open(server.url), stop: () => server.stop() }
+    },
+  ],
+  [
+    'a Redis Cluster',
+    async () => {
+      const cluster = await startCluster()
+      return { store: await RedisStore.open(cluster.url), stop: () => cluster.stop() }
+    },
+  ],
+]
+
+describe.each(STORES)('on %s', (_, start) => {
+  let records: Records
+  let end: () => Promise<void>
+  beforeAll(async () => {
+    const { store, stop } = await start()
+    records = await openRecords(store, [SECRET])
+    end = () => store.close().then(stop)
+  })
+  afterAll(() => end())
+
+  test.each([2, 8, 50])(
+    'TK7: strict, of %i at once one has the next, and all is ended',
+    async n => {
+      for (let round = 0; round < 20; round++) {
+        const strict = createRefresher(records, 0)
+        const { token, grantId } = await strict.begin()
+        const answers = await strict.atOnce(n, token)
+        const won = answers.filter(answer => answer.status === 'fulfilled')
+        expect(won).toHaveLength(1)
+        for (const answer of answers) {
+          if (answer.status === 'rejected') expect(answer.reason).toBeInstanceOf(Used)
+        }
+        expect(await strict.isAlive(grantId)).toBe(false)
+        await expect(strict.refresh(String(won[0]?.value))).rejects.toBeInstanceOf(Used)
+        expect(strict.told.reuse).toEqual([grantId])
+      }
+    },
+  )
+
+  test.each([2, 8, 50])('§3.3: in the grace time %i at once have the same next', async n => {
+    for (let round = 0; round < 20; round++) {
+      const graceful = createRefresher(records, 30)
+      const { token, grantId } = await graceful.begin()
+      const answers = await graceful.atOnce(n, token)
+      const next = new Set(answers.map(answer => Object(answer).value))
+      expect(next.size).toBe(1)
+      expect(next).not.toContain(undefined)
+      expect(graceful.told).toEqual({ reuse: [], replay: n - 1 })
+      await graceful.refresh([...next][0])
+      expect(await graceful.isAlive(grantId)).toBe(true)
+    }
+  })
+
+  test('§3.3: once its successor was used, the predecessor is theft', async () => {
+    const { begin, refresh, isAlive, told } = createRefresher(records, 30)
+    const { token, grantId } = await begin()
+    const third = await refresh(await refresh(token))
+    await expect(refresh(token)).rejects.toBeInstanceOf(Used)
+    await expect(refresh(third)).rejects.toBeInstanceOf(Used)
+    await expect(refresh(token)).rejects.toBeInstanceOf(Used)
+    expect(await isAlive(grantId)).toBe(false)
+    expect(told.reuse).toEqual([grantId])
+  })
+
+  test('§3.3: a predecessor and its successor at once: one line goes on, or none', async () => {
+    for (let round = 0; round < 20; round++) {
+      const { begin, refresh, isAlive, told } = createRefresher(records, 30)
+      const { token, grantId } = await begin()
+      const second = await refresh(token)
+      const [late, next] = await Promise.allSettled([refresh(token), refresh(second)])
+      // Either the repeat came first, and was answered again; or it came after a use: theft.
+      expect(await isAlive(grantId)).toBe(late.status === 'fulfilled')
+      if (late.status === 'fulfilled')
+        expect([late.value, next.status]).toEqual([second, 'fulfilled'])
+      else expect(told.reuse).toEqual([grantId])
+    }
+  })
+})
+
+describe('a used token', () => {
+  const open = async (grace = 30) =>
+    createRefresher(await openRecords(new SqliteStore(':memory:'), [SECRET]), grace)
+
+  test('§3.3: after the grace time is theft, though nobody used its successor', async () => {
+    const { begin, refresh, isAlive } = await open()
+    const { token, grantId } = await begin()
+    const second = await refresh(token)
+    const time = Date.now()
+    vi.useFakeTimers({ toFake: ['Date'], now: time + 29_000 })
+    expect(await refresh(token)).toBe(second)
+    vi.setSystemTime(time + 32_000)
+    await expect(refresh(token)).rejects.toBeInstanceOf(Used)
+    vi.useRealTimers()
+    expect(await isAlive(grantId)).toBe(false)
+  })
+
+  test('IN3: is used for everybody else at once', async () => {
+    const { begin, refresh, find } = await open()
+    const { token } = await begin()
+    expect(await find(token)).toMatchObject({ jti: token, scope: 'openid' })
+    expect(await find(token)).not.toHaveProperty('consumed')
+    const second = await refresh(token)
+    expect(await find(token)).toMatchObject({ jti: token, consumed: expect.any(Number) })
+    expect(await find(second)).not.toHaveProperty('consumed')
+  })
+
+  test('RV5: takes its successor along when it is revoked, and that is no theft', async () => {
+    const { begin, refresh, find, destroy, told } = await open()
+    const { token } = await begin()
+    const second = await refresh(token)
+    await destroy(token)
+    expect(await find(second)).toBeUndefined()
+    await expect(refresh(second)).rejects.toBeInstanceOf(Used)
+    expect(told.reuse).toEqual([])
+  })
+
+  test('that was revoked while it was refreshed is not given a successor', async () => {
+    const { begin, find, save, successor, destroy } = await open()
+    const { token } = await begin()
+    const payload = { ...(await find(token)) }
+    await destroy(token)
+    await expect(save(successor(token), payload, TTL)).rejects.toBeInstanceOf(Used)
+    expect(await find(successor(token))).toBeUndefined()
+  })
+})
+
+test('F6: a generation that a failover lost is known by its proof, and goes on', async () => {
+  const store = new SqliteStore(':memory:')
+  const records = await openRecords(store, [SECRET])
+  const { begin, refresh, find, isAlive } = createRefresher(records, 30)
+  const { token, grantId } = await begin()
+  const second = await refresh(token)
+  const before = await copyOf(store)
+  const third = await refresh(second)
+  await restore(store, before)
+  expect(await find(third)).toMatchObject({ jti: third })
+  const fourth = await refresh(third)
+  expect(await refresh(third)).toBe(fourth)
+  await expect(refresh(token)).rejects.toBeInstanceOf(Used)
+  expect(await isAlive(grantId)).toBe(false)
+})
+
+test('what was never given out is nothing, without a look at the store', async () => {
+  const store = new SqliteStore(':memory:')
+  const { begin, find, successor } = createRefresher(await openRecords(store, [SECRET]), 30)
+  const { token } = await begin()
+  const other = createRefresher(await openRecords(new SqliteStore(':memory:'), [SECRET]), 30)
+  const forged = Buffer.from(token, 'base64url')
+  forged.writeUInt32BE(1, 16)
+  const read = vi.spyOn(store, 'get')
+  for (const value of [
+    '',
+    'nonsense',
+    token.slice(1),
+    `${token}A`,
+    `${token}=`,
+    ` ${token}`,
+    forged.toString('base64url'),
+    other.first(),
+    'A'.repeat(48),
+  ]) {
+    expect(await find(value), value).toBeUndefined()
+  }
+  expect(read).not.toHaveBeenCalled()
+  expect(await find(successor(token))).toBeDefined()
+})
+
+test('SE5: a family is one record however often it rotates, and says nothing of its tokens', async () => {
+  const store = new SqliteStore(':memory:')
+  const { begin, refresh } = createRefresher(await openRecords(store, [SECRET]), 30)
+  const all = async () => (await copyOf(store)).map(({ key }) => key).sort()
+  let { token } = await begin()
+  const keys = await all()
+  const tokens = [token]
+  for (let use = 0; use < 20; use++) {
+    token = await refresh(token)
+    tokens.push(token)
+  }
+  expect(new Set(tokens).size).toBe(21)
+  expect(new Set(tokens.map(value => value.slice(-22))).size).toBe(21)
+  expect(await all()).toEqual(keys)
+})
+
+const copyOf = (store: Store) => Array.fromAsync(store.scan())
+async function restore(store: Store, entries: Awaited<ReturnType<typeof copyOf>>) {
+  for (const { key, value, expires } of entries) {
+    if (value) await store.put(key, value, { expires })
+  }
+}
