@@ -5,6 +5,7 @@ import * as accounts from './commands/accounts.ts'
 import * as clients from './commands/clients.ts'
 import { type Command, Failure } from './commands/command.ts'
 import * as config from './commands/config.ts'
+import { doctor } from './commands/doctor.ts'
 import * as store from './commands/store.ts'
 import { ConfigError } from './config/report.ts'
 
@@ -38,16 +39,17 @@ const COMMANDS: Command[] = [
   { name: 'clients secret',    usage: 'NAME [--secret-stdin]', about: 'make a secret, print it once, and write its hash to clients/NAME.yaml', options: { 'secret-stdin': { type: 'boolean' } }, run: clients.secret },
   { name: 'config check',      usage: '[FOLDER] [--json]', about: 'every problem in the config folder',       options: JSON_OUT, run: config.check },
   { name: 'config schema',     usage: '[FOLDER]',     about: 'write the JSON Schemas that editors complete from', options: {}, run: config.schema },
+  { name: 'doctor',            usage: '[--json]',     about: 'is everything as it should be: configuration, secret, store', options: JSON_OUT, run: doctor },
   { name: 'store reseal',      usage: '',             about: 'after a change of secret: seal everything with the first of USHER_SECRET', options: {}, run: store.reseal },
 ]
 
 async function main(argv: string[]): Promise<number> {
-  const [noun = '', verb = '', ...rest] = argv
-  const command = COMMANDS.find(({ name }) => name === `${noun} ${verb}`)
-  if (!command || rest.includes('--help')) return help(noun, verb)
+  const [noun = '', verb = ''] = argv
+  const command = COMMANDS.find(({ name }) => name === noun || name === `${noun} ${verb}`)
+  if (!command || argv.includes('--help')) return help(noun, verb)
   try {
     const { values, positionals } = parseArgs({
-      args: rest,
+      args: argv.slice(command.name.split(' ').length),
       options: command.options as ParseArgsConfig['options'],
       allowPositionals: true,
       allowNegative: true,
@@ -61,13 +63,14 @@ async function main(argv: string[]): Promise<number> {
 }
 
 function help(noun: string, verb: string): number {
-  const known = COMMANDS.some(({ name }) => name.startsWith(`${noun} `))
-  const shown = COMMANDS.filter(({ name }) => !known || name.startsWith(`${noun} `))
+  const isOf = ({ name }: Command) => name.split(' ')[0] === noun
+  const shown = COMMANDS.some(isOf) ? COMMANDS.filter(isOf) : COMMANDS
   const lines = shown.map(
     ({ name, usage, about }) => `  ${`${name} ${usage}`.trim()}\n      ${about}\n`,
   )
   const isAsked =
-    ['', 'help', '--help'].includes(noun) || COMMANDS.some(({ name }) => name === `${noun} ${verb}`)
+    ['', 'help', '--help'].includes(noun) ||
+    COMMANDS.some(({ name }) => name === noun || name === `${noun} ${verb}`)
   const wrong = isAsked ? '' : `There is no command ${`${noun} ${verb}`.trim()}.\n\n`
   process.stderr.write(`${wrong}npm run usher -- NOUN VERB …\n\n${lines.join('')}`)
   return isAsked ? 0 : 2

@@ -4,19 +4,22 @@ import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import type { Server } from 'node:http'
 import { setTimeout } from 'node:timers/promises'
-import { pino } from 'pino'
+import { type Logger, pino } from 'pino'
 import { createDirectory } from './accounts/directory.ts'
 import { createApp } from './app.ts'
 import { ConfigError } from './config/report.ts'
 import { readSettings, type Settings } from './config/settings.ts'
 import type { Readiness } from './http/health.ts'
 import { createListener } from './http/listener.ts'
+import { createMetrics, createMetricsListener } from './http/metrics.ts'
 import { openInstallation } from './store/open.ts'
 import type { Records } from './store/records.ts'
+import type { Store } from './store/store.ts'
 
 /** Milliseconds. */
 const NOTICE = 1_000
 const DRAIN = 10_000
+const LOOK = 10_000
 const DEMO = {
   username: 'demo',
   name: 'Demo Person',
@@ -26,14 +29,21 @@ const DEMO = {
 
 async function main() {
   const settings = readSettings()
-  const installation = await openInstallation(settings.store, settings.secrets)
-  const { records, store } = installation
   const log = pino({ base: null, timestamp: pino.stdTimeFunctions.isoTime })
-  const readiness: Readiness = { state: 'ready', probe: () => records.read('Probe', 'ready') }
+  const metrics = createMetrics()
+  const { store: location, secrets, redis } = settings
+  const installation = await openInstallation(location, secrets, redis, metrics.storeCommand)
+  const { records, store } = installation
+  const probe = () => records.read('Probe', 'ready')
+  const readiness: Readiness = { state: 'ready', probe, checks: [] }
+  await watchStore(store, readiness, log)
 
-  const app = await createApp({ settings, ...installation, log }, readiness)
+  const app = await createApp({ settings, ...installation, log, metrics }, readiness)
   const server = createListener(app.callback(), settings.listen.tls, log)
   await once(server.listen(settings.listen), 'listening')
+  if (settings.metrics) {
+    await once(createMetricsListener(metrics).listen(settings.metrics), 'listening')
+  }
   await greet(settings, records)
 
   for (const signal of ['SIGTERM', 'SIGINT']) {
@@ -47,6 +57,28 @@ async function main() {
       process.exit(0)
     })
   }
+}
+
+/** Refuses a store that cannot be trusted, and goes on looking; throws what has to be mended. */
+async function watchStore(store: Store, readiness: Readiness, log: Logger) {
+  const look = async () => {
+    const before = readiness.checks
+    const checks = await store.check()
+    readiness.checks = checks
+    for (const { name, state, found, mend } of checks) {
+      const isNews = state !== (before.find(check => check.name === name)?.state ?? 'ok')
+      if (isNews)
+        log[state === 'ok' ? 'info' : 'warn']({ check: name, state, found, mend }, 'store')
+    }
+    return checks.filter(({ state }) => state === 'wrong')
+  }
+  const wrong = await look()
+  if (wrong.length) {
+    const lines = wrong.map(({ name, found, mend }) => `\n  ${name}: ${found}\n    → ${mend}`)
+    throw new Error(`its store cannot be trusted${lines.join('')}`)
+  }
+  // What does not answer is told by the requests that need it.
+  setInterval(() => look().catch(() => {}), LOOK).unref()
 }
 
 /** Requests in flight finish; whoever is not done in time is cut off. */

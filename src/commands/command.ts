@@ -32,7 +32,11 @@ export async function withRecords(work: (records: Records) => Promise<void>): Pr
       'The memory store lives inside the running server: nothing else can reach it.',
     )
   }
-  const { store, records } = await openInstallation(settings.store, settings.secrets)
+  const { store, records } = await openInstallation(
+    settings.store,
+    settings.secrets,
+    settings.redis,
+  )
   await work(records).finally(() => store.close())
 }
 

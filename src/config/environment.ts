@@ -8,11 +8,16 @@ const SHORTEST_SECRET = 32
 
 /** The settings it replaces. */
 export function overlays(env: NodeJS.ProcessEnv, store: string | undefined): Overlay[] {
-  const port = env.PORT && /^\d+$/.test(env.PORT) ? Number(env.PORT) : env.PORT
+  const number = (text = '') => (/^\d+$/.test(text) ? Number(text) : text || undefined)
   const table: Overlay[] = [
     { name: 'USHER_ISSUER', path: ['issuer'], value: env.USHER_ISSUER || undefined },
-    { name: 'PORT', path: ['listen', 'port'], value: port === '' ? undefined : port },
+    { name: 'PORT', path: ['listen', 'port'], value: number(env.PORT) },
     { name: 'HOST', path: ['listen', 'host'], value: env.HOST || undefined },
+    {
+      name: 'USHER_METRICS_PORT',
+      path: ['metrics', 'port'],
+      value: number(env.USHER_METRICS_PORT),
+    },
     { name: 'USHER_STORE', path: ['store'], value: store },
   ]
   return table.filter(({ value }) => value !== undefined)

@@ -34,6 +34,8 @@ const words = (longest: number) =>
     .max(longest)
     .regex(/^\P{C}+$/u, 'must have at least one character, and no control characters')
 
+const path = z.string().min(1)
+
 const webUrl = z.url({ protocol: /^https?$/ })
 
 const scopeToken = z
@@ -44,13 +46,35 @@ const scopeToken = z
   )
   .refine(name => !(name in Object.prototype), 'is a name that JavaScript keeps for itself')
 
+const redisSchema = z.strictObject({
+  username: z.string().min(1).optional(),
+  password_file: path.optional().describe('Read again for every new connection'),
+  sentinel_password_file: path.optional(),
+  database: z.int().min(0).optional(),
+  key_prefix: z
+    .string()
+    .regex(/^[\w:.-]*$/, 'is made of letters, digits, and _ : . -')
+    .default('usher:')
+    .describe('What every key begins with, where others share the database'),
+  tls: z
+    .strictObject({ ca: path.optional(), cert: path.optional(), key: path.optional() })
+    .optional()
+    .describe('PEM files; given, even as {}, the connection is TLS'),
+  durability: z
+    .enum(['auto', 'replicated', 'primary'])
+    .default('auto')
+    .describe('Whether a write has to be on a replica too; auto: once replicas are seen'),
+})
+export type RedisSettings = z.output<typeof redisSchema>
+export const REDIS_DEFAULTS: RedisSettings = redisSchema.parse({})
+
 export const usherSchema = z.strictObject({
   issuer: webUrl.optional().describe('The address of this service, as clients know it'),
   listen: z
     .strictObject({
       host: z.string().min(1).optional().describe('Address to listen on'),
       tls: z
-        .strictObject({ cert: z.string().min(1), key: z.string().min(1) })
+        .strictObject({ cert: path, key: path })
         .optional()
         .describe('PEM files, read again when they change'),
       port: z.int().min(1, PORTS).max(65_535, PORTS).default(3000),
@@ -67,6 +91,14 @@ export const usherSchema = z.strictObject({
       'a store is sqlite:PATH, sqlite::memory:, redis://…, rediss://…, redis+sentinel://… or redis+cluster://…',
     )
     .default('sqlite:data/usher.db'),
+  redis: redisSchema.prefault({}),
+  metrics: z
+    .strictObject({
+      host: z.string().min(1).default('127.0.0.1'),
+      port: z.int().min(1, PORTS).max(65_535, PORTS),
+    })
+    .optional()
+    .describe('Where GET /metrics answers, for Prometheus; absent: nowhere'),
   lifetimes: z
     .strictObject({
       code: duration('60 s', '60 s'),

@@ -44,10 +44,10 @@ const PROTOCOL_CLAIMS = new Set(
 export const configFolder = (env: NodeJS.ProcessEnv = process.env) => env.USHER_CONFIG || 'config'
 
 /** What it takes to open the store: an operator's commands work while a client file is wrong. */
-export function readStoreSettings(): Pick<Settings, 'store' | 'secrets'> {
+export function readStoreSettings(): Pick<Settings, 'store' | 'secrets' | 'redis'> {
   const { usher, secrets, findings } = readUsher(process.env, configFolder())
   if (findings.length || !usher.value) throw new ConfigError(findings)
-  return { store: usher.value.store, secrets }
+  return { store: usher.value.store, secrets, redis: usher.value.redis }
 }
 
 /** Reads everything, or throws a `ConfigError` with every finding. */
@@ -135,6 +135,7 @@ function startFindings(
       : 'is needed: only a loopback http issuer gets a generated one'
     findings.push(wrongVariable('USHER_SECRET', message))
   }
+  findings.push(...redisFindings(usher))
   const tls = listen?.tls
   if (tls && development) findings.push(usher.at(['listen', 'tls'], 'is for an https issuer'))
   else if (tls) findings.push(...certificateFindings(usher, tls))
@@ -144,6 +145,31 @@ function startFindings(
     findings.push(usher.at(['store'], message))
   }
   return findings
+}
+
+function redisFindings(usher: FileResult<UsherFile>): Finding[] {
+  const { redis, store = '' } = usher.value ?? {}
+  const { password_file, sentinel_password_file, tls } = redis ?? {}
+  const findings = Object.entries({ password_file, sentinel_password_file, ...tls }).flatMap(
+    ([name, file]) => {
+      if (!file || isReadable(file)) return []
+      const path = ['redis', ...(name in (tls ?? {}) ? ['tls'] : []), name]
+      return [usher.at(path, `${file} cannot be read`)]
+    },
+  )
+  if (store.startsWith('redis+cluster:') && redis?.database) {
+    findings.push(usher.at(['redis', 'database'], 'a Redis Cluster has no databases but 0'))
+  }
+  return findings
+}
+
+function isReadable(file: string): boolean {
+  try {
+    readFileSync(file)
+    return true
+  } catch {
+    return false
+  }
 }
 
 function certificateFindings(usher: FileResult<UsherFile>, tls: Tls): Finding[] {

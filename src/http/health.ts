@@ -10,6 +10,8 @@ export interface Readiness {
   state: 'ready' | 'draining'
   /** Touches the store; throws when it does not answer. */
   probe: () => Promise<unknown>
+  /** What was found out about the store, by itself or at the last look. */
+  checks: { name: string; state: 'ok' | 'warning' | 'wrong' }[]
 }
 
 export function health(readiness: Readiness): Middleware {
@@ -22,12 +24,19 @@ export function health(readiness: Readiness): Middleware {
     ctx.set('Cache-Control', 'no-store')
     const status = ctx.path === '/livez' ? 'alive' : await probe(readiness)
     ctx.status = status === 'alive' || status === 'ready' ? 200 : 503
-    ctx.body = { status }
+    ctx.body = ctx.path === '/livez' ? { status } : { status, ...notes(readiness) }
   }
 }
 
-async function probe({ state, probe }: Readiness): Promise<string> {
+/** By name only: what was found is for `usher doctor` and the log. */
+function notes({ checks }: Readiness) {
+  const noted = checks.filter(({ state }) => state !== 'ok')
+  return noted.length ? { checks: Object.fromEntries(noted.map(c => [c.name, c.state])) } : {}
+}
+
+async function probe({ state, probe, checks }: Readiness): Promise<string> {
   if (state === 'draining') return state
+  if (checks.some(({ state }) => state === 'wrong')) return 'degraded'
   const answer = probe().then(
     () => 'ready',
     () => 'degraded',

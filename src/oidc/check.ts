@@ -2,6 +2,7 @@
 
 import { pino } from 'pino'
 import type { Settings } from '../config/settings.ts'
+import { createMetrics } from '../http/metrics.ts'
 import { openInstallation } from '../store/open.ts'
 import { createProvider } from './provider.ts'
 
@@ -11,5 +12,6 @@ export async function checkSettings(settings: Settings): Promise<void> {
   const log = pino({ enabled: false })
   const none = () => {}
   const pages = { error: none, signOut: none, signedOut: none, formPost: none }
-  await createProvider({ settings, ...installation, log }, pages).finally(() => store.close())
+  const environment = { settings, ...installation, log, metrics: createMetrics() }
+  await createProvider(environment, pages).finally(() => store.close())
 }

@@ -3,6 +3,7 @@
 import type { EventEmitter } from 'node:events'
 import { type errors, type KoaContextWithOIDC, Provider } from 'oidc-provider'
 import type { Logger } from 'pino'
+import type { Metrics } from '../http/metrics.ts'
 import { faultOf } from '../http/request-log.ts'
 
 // Listeners must not throw, and what they are handed holds raw tokens: only names go on from here.
@@ -23,17 +24,21 @@ export function logEvents(provider: Provider, log: Logger) {
 }
 
 /** Facts of security, once each whatever is repeated; the account is named for whoever has to act. */
-export function refreshTokenEvents(log: Logger) {
+export function refreshTokenEvents(log: Logger, metrics: Metrics) {
   const told = ({ clientId, accountId }: Record<string, unknown>) => ({
     id: Provider.ctx?.state.requestId,
     client_id: clientId,
     account: accountId,
   })
   return {
-    onReuse: (token: Record<string, unknown>) =>
-      log.warn({ event: 'refresh_reuse', ...told(token) }, 'a used refresh token came again'),
-    onReplay: (token: Record<string, unknown>) =>
-      log.info({ event: 'refresh_replay', ...told(token) }, 'a refresh was answered again'),
+    onReuse(token: Record<string, unknown>) {
+      metrics.refreshTokenAgain('reuse')
+      log.warn({ event: 'refresh_reuse', ...told(token) }, 'a used refresh token came again')
+    },
+    onReplay(token: Record<string, unknown>) {
+      metrics.refreshTokenAgain('replay')
+      log.info({ event: 'refresh_replay', ...told(token) }, 'a refresh was answered again')
+    },
   }
 }
 

@@ -13,6 +13,7 @@ import { claimsOf } from '../accounts/claims.ts'
 import { createConsents } from '../accounts/consents.ts'
 import { createDirectory } from '../accounts/directory.ts'
 import type { Settings } from '../config/settings.ts'
+import type { Metrics } from '../http/metrics.ts'
 import { loadSigningKeys } from '../keys/signing-keys.ts'
 import type { Records } from '../store/records.ts'
 import { deriveKey } from '../store/seal.ts'
@@ -25,7 +26,7 @@ import {
   OWN_METADATA,
   toLibrary,
 } from './clients.ts'
-import { logEvents } from './events.ts'
+import { logEvents, refreshTokenEvents } from './events.ts'
 import { lifetimes } from './lifetimes.ts'
 import { createGrantLoader, createPolicy } from './policy.ts'
 import { checkRequest } from './requests.ts'
@@ -61,17 +62,18 @@ export interface Environment {
   secrets: Uint8Array[]
   records: Records
   log: Logger
+  metrics: Metrics
 }
 
 /** Throws a `ConfigError` that names every client the library would refuse. */
 export async function createProvider(
-  { settings, secrets, records, log }: Environment,
+  { settings, secrets, records, log, metrics }: Environment,
   pages: LibraryPages,
 ): Promise<Provider> {
   const { issuer, claims, scopes, development } = settings
   const directory = createDirectory(records)
   const consents = createConsents(records)
-  const state = createState(records, settings.lifetimes, log)
+  const state = createState(records, settings.lifetimes, refreshTokenEvents(log, metrics))
 
   const configuration: Configuration = {
     adapter: state.adapter,

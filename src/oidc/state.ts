@@ -2,20 +2,20 @@
 
 import { createHash } from 'node:crypto'
 import { errors, Provider } from 'oidc-provider'
-import type { Logger } from 'pino'
 import type { Lifetimes } from '../config/schema.ts'
 import { createAdapter } from '../store/adapter.ts'
 import type { Records } from '../store/records.ts'
-import { createRefreshTokens } from '../store/refresh-tokens.ts'
+import { createRefreshTokens, type RefreshTokenRules } from '../store/refresh-tokens.ts'
 import { now } from '../store/store.ts'
-import { refreshTokenEvents } from './events.ts'
 
-export function createState(records: Records, lifetimes: Lifetimes, log: Logger) {
+type Events = Pick<RefreshTokenRules, 'onReuse' | 'onReplay'>
+
+export function createState(records: Records, lifetimes: Lifetimes, events: Events) {
   const refreshTokens = createRefreshTokens(records, {
     grace: lifetimes.refresh_token_grace,
     refreshing: () => (Provider.ctx?.oidc?.route === 'token' ? Provider.ctx : undefined),
     alreadyUsed: () => alreadyUsed('RefreshToken'),
-    ...refreshTokenEvents(log),
+    ...events,
   })
 
   const adapter = createAdapter(records, {

@@ -3,10 +3,11 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync, linkSync, mkdirSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import type { RedisSettings } from '../config/schema.ts'
 import { openRecords, type Records } from './records.ts'
 import { RedisStore } from './redis.ts'
 import { SqliteStore } from './sqlite.ts'
-import type { Store } from './store.ts'
+import type { Observer, Store } from './store.ts'
 
 export interface Installation {
   store: Store
@@ -18,9 +19,11 @@ export interface Installation {
 export async function openInstallation(
   location: string,
   secrets: Uint8Array[],
+  redis?: RedisSettings,
+  observe?: Observer,
 ): Promise<Installation> {
   const known = secrets.length ? secrets : [generatedSecret(location.slice(SQLITE.length))]
-  const store = await openStore(location)
+  const store = await openStore(location, redis, observe)
   try {
     return { store, secrets: known, records: await openRecords(store, known) }
   } catch (error) {
@@ -32,10 +35,15 @@ export async function openInstallation(
 const SQLITE = 'sqlite:'
 
 /** A Redis URL may hold a password, and is not repeated. */
-export async function openStore(location: string): Promise<Store> {
+export async function openStore(
+  location: string,
+  redis?: RedisSettings,
+  observe?: Observer,
+): Promise<Store> {
   const isFile = location.startsWith(SQLITE)
   try {
-    return isFile ? new SqliteStore(location.slice(SQLITE.length)) : await RedisStore.open(location)
+    if (isFile) return new SqliteStore(location.slice(SQLITE.length))
+    return await RedisStore.open(location, redis, observe)
   } catch (cause) {
     const name = isFile ? location.slice(SQLITE.length) : 'Redis'
     throw new Error(`${name} cannot be opened as a store: ${(cause as Error).message}`, { cause })

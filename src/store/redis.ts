@@ -1,133 +1,134 @@
 // The distributed store: Redis 6.2 or later, or Valkey.
 //
-//   r:KEY    hash    value (absent: tombstone), version, operation, indexes, consumed, winner;
-//                    until `expires`
-//   i:INDEX  zset    keys of records, scored by when they expire; until the last of them does
+//   key            type  holds                                                      until
+//   PREFIXr:KEY    hash  value (absent: tombstone), version, operation, indexes,    `expires`
+//                        consumed, winner
+//   PREFIXi:INDEX  zset  keys of records, scored by when they expire                the last of them
 //
+// Every key is in a slot of its own.
 // Each operation is one script on one key, and so on one slot. A lost reply makes the client send a
 // script again: it carries an id, and a repeat is answered like the first time. An index is written
 // before the record it finds, and shows only records that name it.
 
 import { randomBytes } from 'node:crypto'
-import { readFileSync } from 'node:fs'
-import { Cluster, Redis, type RedisOptions } from 'ioredis'
-import { type Entry, now, type PutOptions, type Store, StoreUnavailable } from './store.ts'
+import { setInterval } from 'node:timers'
+import { Cluster, type Redis } from 'ioredis'
+import { REDIS_DEFAULTS, type RedisSettings } from '../config/schema.ts'
+import { checkServer, merge, readInfo, replicasOf } from './redis/checks.ts'
+import {
+  type Argument,
+  type Connection,
+  createConnection,
+  type ScriptName,
+} from './redis/connection.ts'
+import { ReplicatedWriter } from './redis/replication.ts'
+import {
+  type Entry,
+  now,
+  type Observer,
+  type PutOptions,
+  type Store,
+  StoreUnavailable,
+} from './store.ts'
 
-/** Milliseconds; a dead or hung Redis is an answer within a second. */
-const OPTIONS: RedisOptions = {
-  connectTimeout: 800,
-  commandTimeout: 800,
-  socketTimeout: 1000,
-  keepAlive: 5000,
-  enableOfflineQueue: false,
-  maxRetriesPerRequest: 1,
-  enableAutoPipelining: true,
-  retryStrategy: times => Math.min(50 * times, 500) + Math.random() * 100,
-  // Safe to send again: the scripts know a repeat.
-  reconnectOnError: ({ message }) =>
-    /^(READONLY|LOADING|MASTERDOWN|CLUSTERDOWN)/.test(message) ? 2 : false,
-}
+/** Operations at once; one more is refused, so that a slow Redis does not fill our memory. */
+const IN_FLIGHT = 2000
+/** How often it looks for replicas, in milliseconds. */
+const LOOK = 5000
 
-const lua = (name: string) => readFileSync(`${import.meta.dirname}/redis/${name}.lua`, 'utf8')
-const SCRIPTS = {
-  usherPut: { lua: lua('put'), numberOfKeys: 1 },
-  usherConsume: { lua: lua('consume'), numberOfKeys: 1 },
-  usherRemove: { lua: lua('remove'), numberOfKeys: 1 },
-  usherIndex: { lua: lua('index'), numberOfKeys: 1 },
-}
-type Script = (key: string, ...args: (string | number | Uint8Array)[]) => Promise<unknown>
-type Scripted = (Redis | Cluster) & Record<keyof typeof SCRIPTS, Script>
-
-const operation = () => randomBytes(9).toString('base64url')
+/** Of one write: a repeat is known by it. */
+const id = () => randomBytes(9).toString('base64url')
 
 export class RedisStore implements Store {
-  #redis: Scripted
+  #redis: Connection
+  #connect: (options?: { enableAutoPipelining: boolean }) => Connection
+  #settings: RedisSettings
+  #observe: Observer
+  #inFlight = 0
+  /** Present once replicas are seen: from then on a write they do not have does not count. */
+  #writer?: ReplicatedWriter
+  #watch: NodeJS.Timeout
 
-  private constructor(redis: Scripted) {
-    this.#redis = redis
+  private constructor(url: string, settings: RedisSettings, observe: Observer) {
+    this.#connect = options => createConnection(url, settings, options)
+    this.#settings = settings
+    this.#observe = observe
+    this.#redis = this.#connect()
+    this.#watch = setInterval(() => this.#lookForReplicas().catch(() => {}), LOOK).unref()
   }
 
   /** Resolves when it is ready; rejects when there is nothing to reach. */
-  static async open(url: string): Promise<RedisStore> {
-    const redis = client(url)
-    // Later on, what fails is told by the command that fails.
-    let reason: unknown
-    redis.on('error', error => {
-      reason = error
-    })
+  static async open(
+    url: string,
+    settings = REDIS_DEFAULTS,
+    observe: Observer = () => {},
+  ): Promise<RedisStore> {
+    const store = new RedisStore(url, settings, observe)
     try {
-      await redis.connect()
+      await ready(store.#redis)
+      await store.#lookForReplicas()
+      return store
     } catch (error) {
-      redis.disconnect()
-      throw reason ?? error
+      await store.close()
+      throw error
     }
-    return new RedisStore(redis)
   }
 
-  get(key: string) {
-    return answered(async () => entry(key, await this.#read(key)))
+  async get(key: string) {
+    return entry(key, await this.#read(key))
   }
 
-  list(index: string) {
-    return answered(async () => {
-      const keys = await this.#redis.zrangebyscore(`i:${index}`, now() + 1, '+inf')
-      const records = await Promise.all(
-        keys.map(async key => ({ key, fields: await this.#read(key) })),
-      )
-      return records.flatMap(({ key, fields }) => {
-        const isIn = String(fields[3] ?? '')
-          .split(' ')
-          .includes(index)
-        return isIn ? (entry(key, fields) ?? []) : []
-      })
-    })
-  }
-
-  put(key: string, value: Uint8Array, { expires, version, indexes = [] }: PutOptions) {
-    return answered(async () => {
-      const enter = (names: string[]) =>
-        Promise.all(
-          names.map(name => this.#redis.usherIndex(`i:${name}`, key, expires ?? 'inf', now())),
-        )
-      await enter(indexes)
-      const stands = await this.#redis.usherPut(
-        `r:${key}`,
-        operation(),
-        Buffer.from(value),
-        expires ?? '',
-        version ?? '',
-        indexes.join(' '),
-      )
-      if (stands === null) return false
-      // Where it stood already it stands as long as it lives now.
-      await enter(
-        String(stands)
-          .split(' ')
-          .filter(name => name && !indexes.includes(name)),
-      )
-      return true
-    })
-  }
-
-  consume(key: string, at: number) {
-    return answered(async () => (await this.#redis.usherConsume(`r:${key}`, operation(), at)) === 1)
-  }
-
-  remove(key: string, tombstone: number) {
-    return answered(
-      async () => (await this.#redis.usherRemove(`r:${key}`, operation(), tombstone)) === 1,
+  async list(index: string) {
+    const name = this.#indexKey(index)
+    const keys = await this.#send('list', () => this.#redis.zrangebyscore(name, now() + 1, '+inf'))
+    const records = await Promise.all(
+      keys.map(async key => ({ key, fields: await this.#read(key) })),
     )
+    return records.flatMap(({ key, fields }) => {
+      const isIn = String(fields[3] ?? '')
+        .split(' ')
+        .includes(index)
+      return isIn ? (entry(key, fields) ?? []) : []
+    })
+  }
+
+  async put(key: string, value: Uint8Array, { expires, version, indexes = [] }: PutOptions) {
+    const enter = (names: string[]) => {
+      const member = [key, expires ?? 'inf', now()]
+      return Promise.all(
+        names.map(name => this.#write('usherIndex', this.#indexKey(name), ...member)),
+      )
+    }
+    await enter(indexes)
+    const options = [expires ?? '', version ?? '', indexes.join(' ')]
+    const content = Buffer.from(value)
+    const stands = await this.#write('usherPut', this.#recordKey(key), id(), content, ...options)
+    if (stands === null) return false
+    // Where it stood already it stands as long as it lives now.
+    const names = String(stands).split(' ')
+    await enter(names.filter(name => name && !indexes.includes(name)))
+    return true
+  }
+
+  async consume(key: string, at: number) {
+    return (await this.#write('usherConsume', this.#recordKey(key), id(), at)) === 1
+  }
+
+  async remove(key: string, tombstone: number) {
+    return (await this.#write('usherRemove', this.#recordKey(key), id(), tombstone)) === 1
   }
 
   async *scan() {
-    const nodes = this.#redis instanceof Cluster ? this.#redis.nodes('master') : [this.#redis]
-    for (const node of nodes) {
+    const pattern = this.#recordKey('*')
+    for (const node of this.#masters()) {
       for (let cursor = '0'; ; ) {
-        const [next, names] = await answered(() => node.scan(cursor, 'MATCH', 'r:*', 'COUNT', 500))
+        const [next, names] = await this.#send('scan', () =>
+          node.scan(cursor, 'MATCH', pattern, 'COUNT', 500),
+        )
         for (const name of names) {
-          const [found, ttl] = await answered(() =>
-            Promise.all([this.get(name.slice(2)), this.#redis.ttl(name)]),
-          )
+          const key = name.slice(pattern.length - 1)
+          const found = await this.get(key)
+          const ttl = await this.#send('ttl', () => this.#redis.ttl(name))
           if (found?.value) yield { ...found, expires: ttl < 0 ? undefined : now() + ttl }
         }
         cursor = next
@@ -136,51 +137,86 @@ export class RedisStore implements Store {
     }
   }
 
-  #read(key: string) {
-    return this.#redis.hmgetBuffer(`r:${key}`, 'value', 'version', 'consumed', 'indexes')
+  async check() {
+    const isReplicated = this.#writer !== undefined
+    const checks = this.#masters().map(node => checkServer(node, isReplicated))
+    return merge(await this.#send('info', () => Promise.all(checks)))
   }
 
   async close() {
-    await this.#redis.quit().catch(() => this.#redis.disconnect())
+    clearInterval(this.#watch)
+    const connections = [this.#redis, this.#writer?.connection]
+    await Promise.all(
+      connections.map(connection => connection?.quit().catch(() => connection.disconnect())),
+    )
+  }
+
+  async #lookForReplicas() {
+    const { durability } = this.#settings
+    if (this.#writer || durability === 'primary') return
+    if (durability === 'auto' && !(await this.#hasReplicas())) return
+    const connection = this.#connect({ enableAutoPipelining: false })
+    await ready(connection)
+    this.#writer ??= new ReplicatedWriter(connection)
+    if (this.#writer.connection !== connection) connection.disconnect()
+  }
+
+  async #hasReplicas(): Promise<boolean> {
+    const infos = await this.#send('info', () => Promise.all(this.#masters().map(readInfo)))
+    return infos.some(info => replicasOf(info) > 0)
+  }
+
+  #masters(): Redis[] {
+    return this.#redis instanceof Cluster ? this.#redis.nodes('master') : [this.#redis]
+  }
+
+  #recordKey = (key: string) => `${this.#settings.key_prefix}r:${key}`
+  #indexKey = (name: string) => `${this.#settings.key_prefix}i:${name}`
+
+  #read(key: string): Promise<(Buffer | null)[]> {
+    const name = this.#recordKey(key)
+    return this.#send('get', () =>
+      this.#redis.hmgetBuffer(name, 'value', 'version', 'consumed', 'indexes'),
+    )
+  }
+
+  #write(script: ScriptName, key: string, ...args: Argument[]): Promise<unknown> {
+    const writer = this.#writer
+    return this.#send(script, () =>
+      writer ? writer.run(script, key, ...args) : this.#redis[script](key, ...args),
+    )
+  }
+
+  /** Whatever Redis or the way to it says: nobody is told that something is not there. */
+  async #send<T>(command: string, ask: () => Promise<T>): Promise<T> {
+    if (this.#inFlight >= IN_FLIGHT) throw new StoreUnavailable('Redis: too much is asked at once')
+    this.#inFlight++
+    const started = performance.now()
+    let failed = true
+    try {
+      const answer = await ask()
+      failed = false
+      return answer
+    } catch (cause) {
+      throw new StoreUnavailable(`Redis: ${(cause as Error).message}`, { cause })
+    } finally {
+      this.#inFlight--
+      this.#observe(command, (performance.now() - started) / 1000, failed)
+    }
   }
 }
 
-/** `redis://`, `rediss://`, `redis+sentinel://h:p,h:p/NAME` or `redis+cluster://h:p,h:p`. */
-function client(url: string): Scripted {
-  const options = { ...OPTIONS, lazyConnect: true, scripts: SCRIPTS }
-  const [, kind, nodes = '', name] =
-    /^redis\+(sentinel|cluster):\/\/([^/]+)\/?(.*)$/.exec(url) ?? []
-  const hosts = nodes.split(',').map(node => ({
-    host: node.slice(0, node.lastIndexOf(':')),
-    port: Number(node.slice(node.lastIndexOf(':') + 1)),
-  }))
-  if (kind === 'sentinel') {
-    const sentinelRetryStrategy = (times: number) => Math.min(50 * times, 500)
-    const watched = { sentinels: hosts, name, sentinelRetryStrategy, failoverDetector: true }
-    return new Redis({ ...options, ...watched }) as Scripted
-  }
-  if (kind === 'cluster') {
-    const { scripts, lazyConnect, enableAutoPipelining, retryStrategy, ...redisOptions } = options
-    return new Cluster(hosts, {
-      scripts,
-      lazyConnect,
-      enableAutoPipelining,
-      redisOptions,
-      enableOfflineQueue: false,
-      clusterRetryStrategy: retryStrategy ?? undefined,
-      slotsRefreshTimeout: 1000,
-    }) as Scripted
-  }
-  return new Redis(url, options) as Scripted
-}
-
-/** Whatever Redis or the way to it says: nobody is told that something is not there. */
-async function answered<T>(ask: () => Promise<T>): Promise<T> {
+/** Connects; what fails later on is told by the command that fails. */
+async function ready(connection: Connection): Promise<void> {
+  let reason: unknown
+  connection.on('error', error => {
+    reason = error
+  })
   try {
-    return await ask()
-  } catch (cause) {
-    if (cause instanceof StoreUnavailable) throw cause
-    throw new StoreUnavailable(`Redis: ${(cause as Error).message}`, { cause })
+    await connection.connect()
+  } catch (error) {
+    connection.disconnect()
+    throw reason ?? error
   }
 }
 

@@ -7,10 +7,17 @@
 // after the commit: one fsync serves them all, and an answer is never given for what a power cut
 // could take back (synchronous=FULL).
 
-import { closeSync, mkdirSync, openSync } from 'node:fs'
+import { closeSync, mkdirSync, openSync, statfsSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import { type Entry, now, type PutOptions, type Store, StoreUnavailable } from './store.ts'
+import {
+  type Check,
+  type Entry,
+  now,
+  type PutOptions,
+  type Store,
+  StoreUnavailable,
+} from './store.ts'
 
 const SCHEMA = `
   PRAGMA journal_mode = WAL;
@@ -30,10 +37,13 @@ const BUSY_TIMEOUT = 800
 const SWEEP_INTERVAL = 60_000
 const SWEEP_ROWS = 5_000
 const SCAN_ROWS = 500
+/** Bytes. */
+const LITTLE_SPACE = 256 * 2 ** 20
 
 type Row = { key: string; value: Uint8Array | null; version: number; consumed: number | null }
 
 export class SqliteStore implements Store {
+  #file: string
   #db: DatabaseSync
   #sql: ReturnType<typeof prepare>
   #batch: { run: () => unknown; settle: (error?: unknown, result?: unknown) => void }[] = []
@@ -45,6 +55,7 @@ export class SqliteStore implements Store {
       mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
       closeSync(openSync(file, 'a', 0o600))
     }
+    this.#file = file
     this.#db = new DatabaseSync(file, { timeout: BUSY_TIMEOUT })
     this.#db.exec(SCHEMA)
     this.#sql = prepare(this.#db)
@@ -115,6 +126,11 @@ export class SqliteStore implements Store {
       this.#sql.sweepEntries.run(now(), SWEEP_ROWS)
       return Number(this.#sql.sweepRecords.run(now(), SWEEP_ROWS).changes)
     })
+  }
+
+  async check() {
+    if (this.#file === ':memory:') return []
+    return [freeSpace(this.#file), permissions(this.#file)]
   }
 
   async close() {
@@ -194,6 +210,21 @@ function prepare(db: DatabaseSync) {
     sweepEntries: db.prepare(sweep('entries', 'name, key')),
     sweepRecords: db.prepare(sweep('records', 'key')),
   }
+}
+
+function freeSpace(file: string): Check {
+  const { bavail, bsize } = statfsSync(file)
+  const free = bavail * bsize
+  const check = { name: 'disk', found: `${Math.floor(free / 2 ** 20)} MiB free` }
+  if (free > LITTLE_SPACE) return { ...check, state: 'ok' }
+  return { ...check, state: 'warning', mend: `make room on the disk of ${file}` }
+}
+
+function permissions(file: string): Check {
+  const mode = statSync(file).mode & 0o777
+  const check = { name: 'permissions', found: mode.toString(8) }
+  if ((mode & 0o077) === 0) return { ...check, state: 'ok' }
+  return { ...check, state: 'warning', mend: `chmod 600 ${file}` }
 }
 
 function entry({ key, value, version, consumed }: Row): Entry {

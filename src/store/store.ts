@@ -44,8 +44,23 @@ export interface Store {
   list(index: string): Promise<Entry[]>
   /** Every live record, in no order; what is written meanwhile may be missed. */
   scan(): AsyncIterable<Entry>
+  /** Whether it can be trusted with an installation. */
+  check(): Promise<Check[]>
   close(): Promise<void>
 }
+
+export interface Check {
+  name: string
+  /** `wrong`: nothing should be served from it. */
+  state: 'ok' | 'warning' | 'wrong'
+  /** What was found, for operators. */
+  found: string
+  /** The line that puts it right. */
+  mend?: string
+}
+
+/** Told of every command that went to a store of another process. */
+export type Observer = (command: string, seconds: number, failed: boolean) => void
 
 /**
  * The store did not answer; what was asked may have happened. It carries what Koa and the library

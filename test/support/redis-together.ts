@@ -15,16 +15,21 @@ export interface RedisGroup {
   stop(): Promise<void>
 }
 
+/** A replica has its first copy at once, not after the five seconds in which others could join. */
+const AT_ONCE = ['--repl-diskless-sync-delay', '0']
+const ONLINE = /slave0:.*state=online/
+
 /** Three masters with a replica each. */
 export async function startCluster(): Promise<RedisGroup> {
   const ports = await freePorts(6)
-  const settings = ['--cluster-enabled', 'yes', '--cluster-node-timeout', '2000']
+  const settings = ['--cluster-enabled', 'yes', '--cluster-node-timeout', '2000', ...AT_ONCE]
   const servers = await Promise.all(ports.map(port => startRedis({ port, settings })))
   const nodes = ports.map(port => `127.0.0.1:${port}`)
   const create = ['--cluster', 'create', ...nodes, '--cluster-replicas', '1', '--cluster-yes']
   const { status, stdout } = spawnSync('redis-cli', create, { encoding: 'utf8' })
   if (status !== 0) throw new Error(`redis-cli: ${stdout}`)
   for (const { url } of servers) await untilInfo(url, 'cluster', /cluster_state:ok/)
+  for (const { url } of servers.slice(0, 3)) await untilInfo(url, 'replication', ONLINE)
   return {
     url: `redis+cluster://${nodes.slice(0, 3).join(',')}`,
     servers,
@@ -37,13 +42,16 @@ export async function startSentinels(): Promise<RedisGroup> {
   const [primary = 0, ...others] = await freePorts(6)
   const replicas = others.slice(0, 2)
   const watchers = others.slice(2)
-  const servers = [await startRedis({ port: primary })]
+  const servers = [await startRedis({ port: primary, settings: AT_ONCE })]
   for (const port of replicas) {
     servers.push(
-      await startRedis({ port, settings: ['--replicaof', '127.0.0.1', String(primary)] }),
+      await startRedis({
+        port,
+        settings: ['--replicaof', '127.0.0.1', String(primary), ...AT_ONCE],
+      }),
     )
   }
-  await untilInfo(servers[0]?.url ?? '', 'replication', /connected_slaves:2/)
+  await untilInfo(servers[0]?.url ?? '', 'replication', /slave1:.*state=online/)
   const folder = mkdtempSync(join(tmpdir(), 'usher-sentinels-'))
   const sentinels = await Promise.all(
     watchers.map(port => {

@@ -13,6 +13,7 @@ import { createApp } from '../../src/app.ts'
 import { hashSecret } from '../../src/config/client-secret.ts'
 import { readSettings, type Settings } from '../../src/config/settings.ts'
 import type { Readiness } from '../../src/http/health.ts'
+import { createMetrics } from '../../src/http/metrics.ts'
 import { loadSigningKeys, type SigningKey } from '../../src/keys/signing-keys.ts'
 import { openInstallation } from '../../src/store/open.ts'
 
@@ -102,14 +103,22 @@ export async function startUsher(options: UsherOptions = {}) {
     rmSync(folder, { recursive: true })
     throw error
   }
-  const installation = await openInstallation(settings.store, settings.secrets)
+  const metrics = createMetrics()
+  const { store: location, redis } = settings
+  const installation = await openInstallation(
+    location,
+    settings.secrets,
+    redis,
+    metrics.storeCommand,
+  )
   const { records, store, secrets } = installation
   await records.save('SigningKeys', 'current', { keys: await someKeys() }, { version: 0 })
 
   const output: string[] = []
   const log = pino({ base: null }, { write: line => output.push(line) })
-  const readiness: Readiness = { state: 'ready', probe: () => records.read('Probe', 'ready') }
-  const app = await createApp({ settings, secrets, records, log }, readiness)
+  const probe = () => records.read('Probe', 'ready')
+  const readiness: Readiness = { state: 'ready', probe, checks: [] }
+  const app = await createApp({ settings, secrets, records, log, metrics }, readiness)
   handler = app.callback()
 
   const directory = createDirectory(records)
@@ -120,6 +129,7 @@ export async function startUsher(options: UsherOptions = {}) {
     app,
     store,
     records,
+    metrics,
     directory,
     consents: createConsents(records),
     readiness,

@@ -47,7 +47,7 @@ const HOMES: Record<string, RegExp> = {
   yaml: /^src\/config\//,
   zod: /^src\/(config\/|accounts\/account\.ts$)/,
   'node:sqlite': /^src\/store\/sqlite\.ts$/,
-  ioredis: /^src\/store\/redis\.ts$/,
+  ioredis: /^src\/store\/redis(\.ts$|\/)/,
   eta: /^src\/pages\//,
   '@node-rs/argon2': /^src\/accounts\/password\.ts$/,
   'koa-helmet': /^src\/http\//,

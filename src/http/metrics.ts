@@ -1,0 +1,46 @@
+// What is counted and timed, in the format of Prometheus, on a port of its own: names and outcomes,
+// never who.
+
+import { createServer, type Server } from 'node:http'
+import { Counter, Histogram, Registry } from 'prom-client'
+
+/** Seconds. */
+const BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1]
+
+export type Metrics = ReturnType<typeof createMetrics>
+
+export function createMetrics() {
+  const registry = new Registry()
+  const registers = [registry]
+  const commands = new Histogram({
+    name: 'usher_store_command_seconds',
+    help: 'Commands to Redis and how long they took',
+    labelNames: ['command', 'outcome'],
+    buckets: BUCKETS,
+    registers,
+  })
+  const refreshes = new Counter({
+    name: 'usher_refresh_tokens_presented_again_total',
+    help: 'Used refresh tokens that came again: replay (answered again, within the grace), reuse (theft)',
+    labelNames: ['outcome'],
+    registers,
+  })
+  for (const outcome of ['replay', 'reuse']) refreshes.inc({ outcome }, 0)
+
+  return {
+    text: () => registry.metrics(),
+    storeCommand: (command: string, seconds: number, failed: boolean) =>
+      commands.observe({ command, outcome: failed ? 'failed' : 'ok' }, seconds),
+    refreshTokenAgain: (outcome: 'replay' | 'reuse') => refreshes.inc({ outcome }),
+  }
+}
+
+/** Answers `GET /metrics` and nothing else. */
+export function createMetricsListener(metrics: Metrics): Server {
+  return createServer(async ({ url, method }, res) => {
+    const isKnown = url === '/metrics' && method === 'GET'
+    res.statusCode = isKnown ? 200 : 404
+    res.setHeader('Content-Type', 'text/plain; version=0.0.4; charset=utf-8')
+    res.end(isKnown ? await metrics.text() : 'GET /metrics\n')
+  })
+}

@@ -1,0 +1,114 @@
+// Whether a Redis is one that can be trusted with an installation: what its INFO says, in the
+// operator's words, each with the line that mends it.
+
+import type { Redis } from 'ioredis'
+import type { Check } from '../store.ts'
+
+/** Seconds by which the clocks of a node and of Redis may differ. */
+const CLOCK = { warning: 1, wrong: 5 }
+const OLDEST = [6, 2]
+
+export type Info = Record<string, string>
+
+export async function readInfo(redis: Redis): Promise<Info> {
+  const text = await redis.info()
+  const lines = text.split('\r\n').map(line => line.split(/:(.*)/))
+  return Object.fromEntries(lines.filter(([name, value]) => name && value !== undefined))
+}
+
+/** Those that are past their first copy, and can confirm a write. */
+export const replicasOf = (info: Info) =>
+  Object.entries(info).filter(
+    ([name, value]) => /^slave\d+$/.test(name) && /state=online/.test(value),
+  ).length
+
+/** Of one server; `durability` as it is in force. */
+export async function checkServer(redis: Redis, replicated: boolean): Promise<Check[]> {
+  const asked = Date.now()
+  const [seconds = 0, microseconds = 0] = (await redis.time()).map(Number)
+  const difference = seconds + microseconds / 1e6 - (asked + Date.now()) / 2000
+  const info = await readInfo(redis)
+  return [
+    version(info),
+    eviction(info),
+    persistence(info),
+    memory(info),
+    replicas(info, replicated),
+    clock(difference),
+  ]
+}
+
+/** One of each name: the worst of all servers. */
+export function merge(servers: Check[][]): Check[] {
+  const byName = Map.groupBy(servers.flat(), ({ name }) => name)
+  const order = ['wrong', 'warning', 'ok']
+  return [...byName.values()].flatMap(
+    ([...checks]) =>
+      checks.sort((a, b) => order.indexOf(a.state) - order.indexOf(b.state))[0] ?? [],
+  )
+}
+
+function version({ redis_version = '0', valkey_version }: Info): Check {
+  const [major = 0, minor = 0] = redis_version.split('.').map(Number)
+  const [oldestMajor = 0, oldestMinor = 0] = OLDEST
+  const isOld = major < oldestMajor || (major === oldestMajor && minor < oldestMinor)
+  const found = valkey_version ? `Valkey ${valkey_version}` : `Redis ${redis_version}`
+  if (!isOld) return { name: 'version', state: 'ok', found }
+  return { name: 'version', state: 'wrong', found, mend: 'use Redis 6.2 or later, or Valkey' }
+}
+
+function eviction({ maxmemory_policy = 'noeviction' }: Info): Check {
+  const name = 'eviction'
+  if (maxmemory_policy === 'noeviction') return { name, state: 'ok', found: maxmemory_policy }
+  const found = `${maxmemory_policy}: it throws tokens and accounts away when memory is short`
+  return { name, state: 'wrong', found, mend: 'redis-cli CONFIG SET maxmemory-policy noeviction' }
+}
+
+function persistence({ aof_enabled, aof_last_write_status, rdb_last_bgsave_status }: Info): Check {
+  const name = 'persistence'
+  if (aof_enabled !== '1') {
+    const found = 'no append-only file: a restart may take back minutes, or everything'
+    return { name, state: 'warning', found, mend: 'redis-cli CONFIG SET appendonly yes' }
+  }
+  if (aof_last_write_status === 'err' || rdb_last_bgsave_status === 'err') {
+    const found = 'its last write to the disk failed'
+    return { name, state: 'warning', found, mend: 'look at its log and the space on its disk' }
+  }
+  return { name, state: 'ok', found: 'append-only file' }
+}
+
+function memory({ used_memory = '0', maxmemory = '0' }: Info): Check {
+  const name = 'memory'
+  const share = Number(maxmemory) && Number(used_memory) / Number(maxmemory)
+  const found = share ? `${Math.round(share * 100)} % of maxmemory` : 'no maxmemory is set'
+  if (share < 0.8) return { name, state: 'ok', found }
+  return {
+    name,
+    state: 'warning',
+    found,
+    mend: 'raise maxmemory: when it is full, nobody signs in',
+  }
+}
+
+function replicas(info: Info, replicated: boolean): Check {
+  const name = 'replicas'
+  const count = replicasOf(info)
+  if (!replicated) return { name, state: 'ok', found: `${count}; writes do not wait for them` }
+  if (count) return { name, state: 'ok', found: `${count}; a write counts once one has it` }
+  const found = 'none is connected: every write is refused until one is'
+  return { name, state: 'wrong', found, mend: 'start a replica, or set redis.durability: primary' }
+}
+
+function clock(difference: number): Check {
+  const name = 'clock'
+  const apart = Math.abs(difference)
+  const found = `${apart.toFixed(1)} s apart from Redis`
+  if (apart < CLOCK.warning) return { name, state: 'ok', found }
+  const state = apart < CLOCK.wrong ? 'warning' : 'wrong'
+  return {
+    name,
+    state,
+    found,
+    mend: 'keep the clocks of all machines right (chrony, systemd-timesyncd)',
+  }
+}

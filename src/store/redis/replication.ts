@@ -1,0 +1,98 @@
+// Writes that count only when a replica has them too, so that a failover takes nothing back.
+//
+// WAIT holds up the connection it is sent on, and speaks of what was written there; so writes have a
+// connection of their own, and one WAIT serves all that were answered before it was sent. A write
+// that no replica confirms may have happened: it is refused as unavailable. From then on, until a
+// replica has caught up, nothing more is written.
+
+import calculateSlot from 'cluster-key-slot'
+import type { Redis } from 'ioredis'
+import { Cluster } from 'ioredis'
+import type { Argument, Connection, ScriptName } from './connection.ts'
+
+/** Milliseconds for a replica to confirm. */
+const PATIENCE = 300
+
+export class ReplicatedWriter {
+  readonly connection: Connection
+  #links = new WeakMap<Redis, Link>()
+
+  /** Takes a connection of its own, without automatic pipelining: WAIT must come after its write. */
+  constructor(connection: Connection) {
+    this.connection = connection
+  }
+
+  async run(script: ScriptName, key: string, ...args: Argument[]): Promise<unknown> {
+    const before = this.#linkOf(key)
+    if (before.isLagging) await before.confirm()
+    const answer = await this.connection[script](key, ...args)
+    await this.#linkOf(key).confirm()
+    return answer
+  }
+
+  #linkOf(key: string): Link {
+    const node = this.connection instanceof Cluster ? this.#nodeOf(key) : this.connection
+    const link = this.#links.get(node) ?? new Link(node)
+    this.#links.set(node, link)
+    return link
+  }
+
+  #nodeOf(key: string): Redis {
+    const cluster: Cluster = this.connection as Cluster
+    const [name] = cluster.slots[calculateSlot(key)] ?? []
+    const found = cluster
+      .nodes('master')
+      .find(({ options }) => `${options.host}:${options.port}` === name)
+    if (!found) throw new Error('no node of the cluster holds this slot')
+    return found
+  }
+}
+
+/** One connection to one server. */
+class Link {
+  #redis: Redis
+  /** Rises with every lost connection: another knows nothing of what was written before. */
+  #epoch = 0
+  #running?: Promise<void>
+  #next?: Promise<void>
+  isLagging = false
+
+  constructor(redis: Redis) {
+    this.#redis = redis.on('close', () => {
+      this.#epoch++
+    })
+  }
+
+  /** Resolves when a replica has everything that was answered on this connection before the call. */
+  async confirm(): Promise<void> {
+    const epoch = this.#epoch
+    await this.#join()
+    if (epoch !== this.#epoch) throw new Error('the connection was lost before a replica confirmed')
+  }
+
+  /** The WAIT that is on its way may have been sent before our write; the next one was not. */
+  #join(): Promise<void> {
+    if (this.#next) return this.#next
+    if (!this.#running) return this.#start()
+    this.#next = this.#running
+      .catch(() => {})
+      .then(() => {
+        this.#next = undefined
+        return this.#start()
+      })
+    return this.#next
+  }
+
+  #start(): Promise<void> {
+    this.#running = this.#wait().finally(() => {
+      this.#running = undefined
+    })
+    return this.#running
+  }
+
+  async #wait(): Promise<void> {
+    const confirmed = await this.#redis.wait(1, PATIENCE)
+    this.isLagging = confirmed < 1
+    if (this.isLagging) throw new Error('no replica has confirmed the write')
+  }
+}
