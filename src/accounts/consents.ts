@@ -25,6 +25,8 @@ export interface Decision {
 
 export type Consents = ReturnType<typeof createConsents>
 
+/** Seconds between two notes of a use. */
+export const TOUCH = 60
 const YEAR = 365 * 24 * 3600
 /** Longer than any page stays open. */
 const REMEMBER_REMOVAL = 24 * 3600
@@ -39,10 +41,12 @@ export function createConsents(records: Records) {
     accountId: string,
     clientId: string,
     change: (found: Found<Consent>) => Consent | undefined,
+    found?: Found<Consent>,
   ) =>
     records.update<Consent>('Consent', idOf(accountId, clientId), change, {
       ttl: YEAR,
       indexes: [['consents of account', accountId]],
+      found,
     })
 
   async function find(accountId: string, clientId: string): Promise<Consent | undefined> {
@@ -86,11 +90,11 @@ export function createConsents(records: Records) {
     return isRecorded
   }
 
-  /** Notes a use, at most once a minute. */
-  async function touch(accountId: string, clientId: string): Promise<void> {
-    await update(accountId, clientId, ({ value }) =>
-      value && now() - value.lastUsed >= 60 ? { ...value, lastUsed: now() } : undefined,
-    )
+  /** Notes a use, at most once a minute; `found` is what was read a moment ago. */
+  async function touch(accountId: string, clientId: string, found?: Found<Consent>): Promise<void> {
+    const use = ({ value }: Found<Consent>) =>
+      value && now() - value.lastUsed >= TOUCH ? { ...value, lastUsed: now() } : undefined
+    await update(accountId, clientId, use, found)
   }
 
   /** When it returns, no code or token of that client for that account works. */
@@ -104,5 +108,5 @@ export function createConsents(records: Records) {
     for (const { client_id } of await list(accountId)) await withdraw(accountId, client_id)
   }
 
-  return { find, version, list, decide, touch, withdraw, removeAll }
+  return { read, find, version, list, decide, touch, withdraw, removeAll }
 }

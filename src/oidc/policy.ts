@@ -2,11 +2,11 @@
 // from the recorded consent.
 
 import { type Grant, interactionPolicy, type KoaContextWithOIDC } from 'oidc-provider'
-import type { Consents, Decision } from '../accounts/consents.ts'
+import type { Consent, Consents, Decision } from '../accounts/consents.ts'
 import type { Directory } from '../accounts/directory.ts'
 import { ACCOUNT_CLIENT, type Lifetimes } from '../config/schema.ts'
 import { revokeGrant } from '../store/grants.ts'
-import type { Records } from '../store/records.ts'
+import type { Found, Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
 
 const { Check, base } = interactionPolicy
@@ -68,7 +68,8 @@ export function createGrantLoader(
     // the access was removed while that page was open: then the person is asked again.
     const { decision } = Object(oidc.result?.consent) as { decision?: Decision }
     if (decision && oidc.account) await consents.decide(accountId, clientId, decision)
-    const consent = await consentOf(consents, accountId, clientId)
+    const found = await consentOf(consents, accountId, clientId)
+    const consent = found.value
     if (!consent) return undefined
 
     const existing = await existingGrant(oidc)
@@ -81,7 +82,7 @@ export function createGrantLoader(
       (existing.openid?.scope ?? '') === scope &&
       (existing.rejected?.openid?.scope ?? '') === declined
     if (isAsConsented) {
-      await consents.touch(accountId, clientId)
+      await consents.touch(accountId, clientId, found)
       return existing
     }
 
@@ -92,7 +93,7 @@ export function createGrantLoader(
     // Withdrawn or signed out since it was read? Whoever ends access says so first and then looks for
     // grants: either they found this one, or this finds that it is over.
     const isSignedIn = await directory.findEnabled(accountId, oidc.session?.loginTs)
-    const still = await consentOf(consents, accountId, clientId)
+    const { value: still } = await consentOf(consents, accountId, clientId)
     const isStillAllowed = consent.scopes.every(name => still?.scopes.includes(name))
     if (isSignedIn && isStillAllowed) return grant
     await revokeGrant(records, grantId)
@@ -105,9 +106,15 @@ function existingGrant(oidc: KoaContextWithOIDC['oidc']): Promise<Grant | undefi
   return grantId ? oidc.provider.Grant.find(grantId) : undefined
 }
 
-async function consentOf(consents: Consents, accountId: string, clientId: string) {
-  if (clientId === ACCOUNT_CLIENT) return { scopes: ['openid'], declined: [] }
-  return consents.find(accountId, clientId)
+async function consentOf(
+  consents: Consents,
+  accountId: string,
+  clientId: string,
+): Promise<Found<Consent>> {
+  if (clientId !== ACCOUNT_CLIENT) return consents.read(accountId, clientId)
+  // It needs none, and nothing is kept of its use.
+  const always = { since: 0, lastUsed: Number.POSITIVE_INFINITY, scopes: ['openid'], declined: [] }
+  return { value: { ...always, accountId, client_id: clientId }, version: 0 }
 }
 
 async function recordImplicit(

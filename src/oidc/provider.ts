@@ -10,7 +10,7 @@ import {
 } from 'oidc-provider'
 import type { Logger } from 'pino'
 import { claimsOf } from '../accounts/claims.ts'
-import { createConsents } from '../accounts/consents.ts'
+import { createConsents, TOUCH } from '../accounts/consents.ts'
 import { createDirectory } from '../accounts/directory.ts'
 import type { Settings } from '../config/settings.ts'
 import type { Metrics } from '../http/metrics.ts'
@@ -125,7 +125,8 @@ export async function createProvider(
       if (!token?.clientId) return true
       // The nonce answers one authorization request, not what is renewed later (OIDC Core §12.2).
       token.nonce = undefined
-      await consents.touch(token.accountId, token.clientId)
+      const isRecent = now() - (token.iat ?? 0) < TOUCH
+      if (!isRecent) await consents.touch(token.accountId, token.clientId)
       return true
     },
 

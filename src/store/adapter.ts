@@ -5,7 +5,7 @@
 import { type GrantRecord, grantIndexes, revokeGrant } from './grants.ts'
 import type { Records } from './records.ts'
 import type { RefreshTokens } from './refresh-tokens.ts'
-import { createSessions, type SessionRecord } from './sessions.ts'
+import { createSessions, type SessionRecord, type Visit } from './sessions.ts'
 
 type Payload = Record<string, unknown> & { grantId?: string; consumed?: unknown; exp?: number }
 
@@ -123,18 +123,18 @@ function refreshTokenAdapter({ refreshTokens }: Protocol) {
 function createSessionAdapter(records: Records, protocol: Protocol) {
   const sessions = createSessions(records)
   /** What each request has read, by uid: the base of the merge when it writes. */
-  const bases = new WeakMap<object, Map<string, SessionRecord>>()
+  const visits = new WeakMap<object, Map<string, Visit>>()
 
-  const remember = (session: SessionRecord | undefined) => {
+  const remember = (visit: Visit | undefined) => {
     const request = protocol.request()
-    if (!session || !request) return session
-    const read = bases.get(request.key) ?? new Map()
-    bases.set(request.key, read.set(session.uid, structuredClone(session)))
-    return session
+    if (!visit || !request) return visit?.session
+    const read = visits.get(request.key) ?? new Map()
+    visits.set(request.key, read.set(visit.session.uid, visit))
+    return structuredClone(visit.session)
   }
-  const baseOf = (uid: string) => {
+  const visitOf = (uid: string) => {
     const request = protocol.request()
-    return request && bases.get(request.key)?.get(uid)
+    return request && visits.get(request.key)?.get(uid)
   }
 
   return {
@@ -143,14 +143,15 @@ function createSessionAdapter(records: Records, protocol: Protocol) {
 
     upsert: (_id: string, payload: Payload, ttl = 1) => {
       const mine = payload as Payload & SessionRecord
-      return sessions.save(mine, baseOf(mine.uid), ttl)
+      return sessions.save(mine, visitOf(mine.uid), ttl)
     },
 
-    // The library destroys an id both when it replaces it (the session then has another) and at sign-out.
+    // The library destroys an id both when it replaces it, and then writes the session with another,
+    // and at sign-out.
     async destroy(id: string) {
       const { session } = protocol.request() ?? {}
-      if (session && session.jti !== id) return sessions.replaceId(id)
-      const uid = session?.uid ?? (await sessions.find(id))?.uid
+      if (session && session.jti !== id) return
+      const uid = session?.uid ?? (await sessions.find(id))?.session.uid
       if (uid) await sessions.end(uid)
     },
   }

@@ -1,8 +1,8 @@
 // The distributed store: Redis 6.2 or later, or Valkey.
 //
 //   key            type  holds                                                      until
-//   PREFIXr:KEY    hash  value (absent: tombstone), version, operation, indexes,    `expires`
-//                        consumed, winner
+//   PREFIXr:KEY    hash  value (absent: tombstone), version, operation, consumed,   `expires`
+//                        winner; indexes it stands in, and until when at least
 //   PREFIXi:INDEX  zset  keys of records, scored by when they expire                the last of them
 //
 // Every key is in a slot of its own.
@@ -35,6 +35,8 @@ import {
 const IN_FLIGHT = 2000
 /** How often it looks for replicas, in milliseconds. */
 const LOOK = 5000
+/** To note a record in its indexes: each repeat means that another came in between. */
+const ATTEMPTS = 10
 
 /** Of one write: a repeat is known by it. */
 const id = () => randomBytes(9).toString('base64url')
@@ -93,21 +95,21 @@ export class RedisStore implements Store {
   }
 
   async put(key: string, value: Uint8Array, { expires, version, indexes = [] }: PutOptions) {
-    const enter = (names: string[]) => {
-      const member = [key, expires ?? 'inf', now()]
-      return Promise.all(
-        names.map(name => this.#write('usherIndex', this.#indexKey(name), ...member)),
-      )
+    // What is written over again and again is noted for longer than it lives now: not every time.
+    const margin = version ? Math.max((expires ?? 0) - now(), 0) : 0
+    const until = expires === undefined ? 'inf' : expires + margin
+    const write = [id(), Buffer.from(value), expires ?? '', version ?? '', indexes.join(' ')]
+    // What is written over most likely stands in its indexes already.
+    let entered = version ? [] : indexes
+    for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+      const entries = entered.map(name => [this.#indexKey(name), key, until, now()] as const)
+      await Promise.all(entries.map(entry => this.#write('usherIndex', ...entry)))
+      const notes = [entered.join(' '), until]
+      const answer = await this.#write('usherPut', this.#recordKey(key), ...write, ...notes)
+      if (typeof answer !== 'string') return answer === 1
+      entered = answer.split(' ').filter(Boolean)
     }
-    await enter(indexes)
-    const options = [expires ?? '', version ?? '', indexes.join(' ')]
-    const content = Buffer.from(value)
-    const stands = await this.#write('usherPut', this.#recordKey(key), id(), content, ...options)
-    if (stands === null) return false
-    // Where it stood already it stands as long as it lives now.
-    const names = String(stands).split(' ')
-    await enter(names.filter(name => name && !indexes.includes(name)))
-    return true
+    throw new StoreUnavailable('a record is entered in indexes by too many at once')
   }
 
   async consume(key: string, at: number) {

@@ -10,6 +10,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { type GrantRecord, hasOfflineAccess, revokeGrant, TOMBSTONE } from './grants.ts'
 import type { Records } from './records.ts'
+import { now } from './store.ts'
 
 export interface SessionRecord {
   jti: string
@@ -25,45 +26,72 @@ export interface SessionRecord {
 interface Pointer {
   uid: string
   loginTs?: number
+  /** Epoch seconds to which it was written; the session, which slides, may end sooner. */
+  until?: number
+}
+
+/** What a request has read: the base of what it writes. */
+export interface Visit {
+  session: SessionRecord
+  version: number
+  /** Of the id that the session had then. */
+  pointer?: Pointer & { version: number }
 }
 
 /** Seconds for which a replaced id still leads to its session, for requests on their way. */
 const REPLACED = 60
 
 export function createSessions(records: Records) {
-  async function find(id: string): Promise<SessionRecord | undefined> {
-    const { value: pointer } = await records.read<Pointer>('SessionId', id)
-    const session = pointer && (await findByUid(pointer.uid))
-    return session?.loginTs === pointer?.loginTs ? session : undefined
+  async function find(id: string): Promise<Visit | undefined> {
+    const { value: pointer, version } = await records.read<Pointer>('SessionId', id)
+    const visit = pointer && (await findByUid(pointer.uid))
+    if (!visit || visit.session.loginTs !== pointer.loginTs) return undefined
+    return visit.session.jti === id ? { ...visit, pointer: { ...pointer, version } } : visit
   }
 
-  async function findByUid(uid: string): Promise<SessionRecord | undefined> {
-    return (await records.read<SessionRecord>('Session', uid)).value
+  async function findByUid(uid: string): Promise<Visit | undefined> {
+    const { value: session, version } = await records.read<SessionRecord>('Session', uid)
+    return session && { session, version }
   }
 
-  /** `base` is what the request had read; only what it changed since is written. `ttl`: seconds. */
-  async function save(mine: SessionRecord, base: SessionRecord | undefined, ttl: number) {
+  /** Only what has changed since `visit` is written. `ttl`: seconds. */
+  async function save(mine: SessionRecord, visit: Visit | undefined, ttl: number) {
     const { uid, accountId } = mine
+    const base = visit?.session
+    const found = visit && { value: visit.session, version: visit.version }
+    let isOvertaken = false
     const saved = await records.update<SessionRecord>(
       'Session',
       uid,
       ({ value: theirs, version }) => {
         if (!theirs) return version === 0 ? mine : undefined
+        isOvertaken = version !== visit?.version
         // Two people in what was nobody's session: whoever was first has it, the other is not in it.
         const isTaken = theirs.accountId && !base?.accountId && theirs.accountId !== mine.accountId
         return isTaken ? undefined : merge(mine, base, theirs)
       },
-      { ttl, indexes: accountId ? [['sessions of account', accountId]] : [] },
+      { ttl, indexes: accountId ? [['sessions of account', accountId]] : [], found },
     )
     // Signed out meanwhile: what this request was about to hand out must not outlive that.
     if (!saved) return accountId ? revokeOnline(uid, accountId) : undefined
-    await records.save('SessionId', mine.jti, { uid, loginTs: mine.loginTs }, { ttl })
+    const lasts = (visit?.pointer?.until ?? 0) >= now() + ttl
+    const isSame = base?.jti === mine.jti && base.loginTs === mine.loginTs
+    // Another request may have given the session another id, and shortened the life of this one.
+    if (isOvertaken || !isSame || !lasts) await point(mine, ttl)
+    if (visit && base?.jti !== mine.jti && !isOvertaken) await replaced(visit)
   }
 
-  /** The id was replaced: it goes on for those requests that were on their way with it. */
-  async function replaceId(id: string): Promise<void> {
-    const { value: pointer } = await records.read<Pointer>('SessionId', id)
-    if (pointer) await records.save('SessionId', id, pointer, { ttl: REPLACED })
+  /** For twice as long as the session lives now, so that it need not be written whenever that slides. */
+  async function point({ jti, uid, loginTs }: SessionRecord, ttl: number) {
+    const pointer: Pointer = { uid, loginTs, until: now() + 2 * ttl }
+    await records.save('SessionId', jti, pointer, { ttl: 2 * ttl })
+  }
+
+  /** The old id goes on for requests on their way, or longer where one has just taken it up again. */
+  async function replaced({ session, pointer }: Visit): Promise<void> {
+    if (!pointer) return
+    const { version, ...value } = pointer
+    await records.save('SessionId', session.jti, value, { ttl: REPLACED, version })
   }
 
   /** Sign-out: the session, every copy of it, and its grants without offline access. */
@@ -86,7 +114,7 @@ export function createSessions(records: Records) {
     await Promise.all(online.map(({ jti }) => revokeGrant(records, jti)))
   }
 
-  return { find, findByUid, save, replaceId, end, endAll }
+  return { find, findByUid, save, end, endAll }
 }
 
 /** Three ways: what `mine` changed since `base` wins, everything else stays as it is in `theirs`. */

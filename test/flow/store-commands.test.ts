@@ -1,0 +1,119 @@
+// How many commands each kind of request costs at Redis: what is stated here is what it is, so that
+// one more is noticed.
+
+import { decodeJwt } from 'jose'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { authorize, post, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
+import { type RedisServer, startRedis } from '../support/redis.ts'
+import { freePorts } from '../support/redis-together.ts'
+import { ADA, startUsher, type Usher } from '../support/usher.ts'
+
+const SCOPE = 'openid profile email offline_access'
+const USHER_SECRET = Buffer.alloc(32, 'commands').toString('base64url')
+let server: RedisServer
+let usher: Usher
+let browser: Browser
+beforeAll(async () => {
+  const [port] = await freePorts(1)
+  server = await startRedis({ port })
+  usher = await startUsher({ store: server.url, env: { USHER_SECRET } })
+  await usher.addAccount(ADA)
+  browser = new Browser(usher.issuer)
+  await tokens(usher, { browser })
+})
+afterAll(async () => {
+  await usher.close()
+  await server.stop()
+})
+
+/** How often each command was sent so far, by name. */
+async function sent(): Promise<Map<string, number>> {
+  const lines = (await usher.metrics.text()).matchAll(
+    /^usher_store_command_seconds_count{command="(\w+)",outcome="ok"} (\d+)$/gm,
+  )
+  return new Map([...lines].map(([, name = '', count]) => [name, Number(count)]))
+}
+
+async function commandsOf(ask: () => Promise<unknown>): Promise<Record<string, number>> {
+  const before = await sent()
+  await ask()
+  const after = await sent()
+  const differences = [...after].map(([name, count]) => [name, count - (before.get(name) ?? 0)])
+  return Object.fromEntries(differences.filter(([, count]) => count))
+}
+
+// The library over a plain adapter asks 4 times for an authorization, and 18 for a refresh.
+test('authorize with a session and a consent: 7 (session id, session, account, consent, grant; session, code)', async () => {
+  expect(await commandsOf(() => authorize(usher, { browser, scope: SCOPE }))).toEqual({
+    get: 5,
+    usherPut: 2,
+  })
+})
+
+test('code exchange: 6 (code, grant, account; code used; access and refresh token)', async () => {
+  const { code, request } = await authorize(usher, { browser, scope: SCOPE })
+  expect(await commandsOf(() => redeem(usher, code, request))).toEqual({
+    get: 3,
+    usherConsume: 1,
+    usherPut: 2,
+  })
+})
+
+describe('with tokens', () => {
+  let given: Awaited<ReturnType<typeof tokens>>
+  beforeAll(async () => {
+    given = await tokens(usher, { browser })
+  })
+  const form = (path: string, token: string) => () => post(usher, `/api/oauth/${path}`, { token })
+
+  test('UserInfo: 3 (token, grant, account)', async () => {
+    expect(await commandsOf(() => userinfo(usher, given.access_token))).toEqual({ get: 3 })
+  })
+
+  test('introspection: 3 (token, grant, account)', async () => {
+    const { access_token, refresh_token } = given
+    expect(await commandsOf(form('introspect', access_token))).toEqual({ get: 3 })
+    // The library looks for an access token of that name as well.
+    expect(await commandsOf(form('introspect', refresh_token))).toEqual({ get: 4 })
+  })
+
+  test('refresh: 5 (token, grant, account; rotation in one; access token)', async () => {
+    const rotation = () => refresh(usher, given.refresh_token)
+    expect(await commandsOf(rotation)).toEqual({ get: 3, usherPut: 2 })
+    // Once more, as when the answer was lost: it finds out that it is late.
+    expect(await commandsOf(rotation)).toEqual({ get: 3, usherPut: 1 })
+  })
+
+  test('a refresh token that was never given out: none', async () => {
+    expect(await commandsOf(() => refresh(usher, 'A'.repeat(48)))).toEqual({})
+  })
+
+  test('revocation of an access token: 2 (token; token)', async () => {
+    const { access_token } = await tokens(usher, { browser })
+    expect(await commandsOf(form('revoke', access_token))).toEqual({ get: 1, usherRemove: 1 })
+  })
+
+  test('revocation of a refresh token: 5, however many tokens came of it', async () => {
+    const cost = async (refreshes: number) => {
+      let { refresh_token } = await tokens(usher, { browser, prompt: 'login' })
+      for (let i = 0; i < refreshes; i++) {
+        refresh_token = (await refresh(usher, refresh_token)).body.refresh_token
+      }
+      return commandsOf(form('revoke', refresh_token))
+    }
+    expect(await cost(1)).toEqual({ get: 3, usherRemove: 2 })
+    expect(await cost(20)).toEqual({ get: 3, usherRemove: 2 })
+  })
+})
+
+test('withdrawal: the consent, the list of grants, each grant; no token', async () => {
+  const person = new Browser(usher.issuer)
+  for (let i = 0; i < 20; i++) await tokens(usher, { browser: person })
+  const { sub = '' } = decodeJwt((await tokens(usher, { browser: person })).id_token)
+  const { list, get, usherRemove } = await commandsOf(() => usher.consents.withdraw(sub, 'web'))
+  expect(list).toBe(1)
+  // As many as there were sign-ins, here and before.
+  expect(get).toBeLessThan(8)
+  expect(usherRemove).toBeLessThan(8)
+})
