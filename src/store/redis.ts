@@ -96,7 +96,7 @@ export class RedisStore implements Store {
 
   async put(key: string, value: Uint8Array, { expires, version, indexes = [] }: PutOptions) {
     // What is written over again and again is noted for longer than it lives now: not every time.
-    const margin = version ? Math.max((expires ?? 0) - now(), 0) : 0
+    const margin = version !== undefined ? Math.max((expires ?? 0) - now(), 0) : 0
     const until = expires === undefined ? 'inf' : expires + margin
     const write = [id(), Buffer.from(value), expires ?? '', version ?? '', indexes.join(' ')]
     // What is written over most likely stands in its indexes already.
