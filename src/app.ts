@@ -68,6 +68,6 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   app.use(pages.routes())
   app.use(canonicalPaths)
   app.use(authorizeByPost)
-  app.use(finishAnswers(views))
+  app.use(finishAnswers(views, settings.keys))
   return app
 }

@@ -6,6 +6,7 @@ import * as clients from './commands/clients.ts'
 import { type Command, Failure } from './commands/command.ts'
 import * as config from './commands/config.ts'
 import { doctor } from './commands/doctor.ts'
+import * as keys from './commands/keys.ts'
 import * as store from './commands/store.ts'
 import { ConfigError } from './config/report.ts'
 
@@ -40,6 +41,9 @@ const COMMANDS: Command[] = [
   { name: 'config check',      usage: '[FOLDER] [--json]', about: 'every problem in the config folder',       options: JSON_OUT, run: config.check },
   { name: 'config schema',     usage: '[FOLDER]',     about: 'write the JSON Schemas that editors complete from', options: {}, run: config.schema },
   { name: 'doctor',            usage: '[--json]',     about: 'is everything as it should be: configuration, secret, store', options: JSON_OUT, run: doctor },
+  { name: 'keys list',         usage: '[--json]',     about: 'the signing keys: next, current, retired; and until when', options: JSON_OUT, run: keys.list },
+  { name: 'keys rotate',       usage: '[--now] [--json]', about: 'make new signing keys: announced first, or signing at once', options: { ...JSON_OUT, now: { type: 'boolean' } }, run: keys.rotate },
+  { name: 'keys retire',       usage: 'KID',          about: 'take a key out of the JWKS now: nothing that it signed counts any more', options: {}, run: keys.retire },
   { name: 'store reseal',      usage: '',             about: 'after a change of secret: seal everything with the first of USHER_SECRET', options: {}, run: store.reseal },
 ]
 

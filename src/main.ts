@@ -1,4 +1,4 @@
-// Start: config → store → app → listen. SIGTERM and SIGINT drain.
+// Start: config → store → app → listen. SIGHUP reloads, SIGTERM and SIGINT drain.
 
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
@@ -6,12 +6,12 @@ import type { Server } from 'node:http'
 import { setTimeout } from 'node:timers/promises'
 import { type Logger, pino } from 'pino'
 import { createDirectory } from './accounts/directory.ts'
-import { createApp } from './app.ts'
 import { ConfigError } from './config/report.ts'
 import { readSettings, type Settings } from './config/settings.ts'
 import type { Readiness } from './http/health.ts'
 import { createListener } from './http/listener.ts'
 import { createMetrics, createMetricsListener } from './http/metrics.ts'
+import { run } from './reload.ts'
 import { openInstallation } from './store/open.ts'
 import type { Records } from './store/records.ts'
 import type { Store } from './store/store.ts'
@@ -38,8 +38,9 @@ async function main() {
   const readiness: Readiness = { state: 'ready', probe, checks: [] }
   await watchStore(store, readiness, log)
 
-  const app = await createApp({ settings, ...installation, log, metrics }, readiness)
-  const server = createListener(app.callback(), settings.listen.tls, log)
+  const running = await run(settings, { ...installation, log, metrics }, readiness)
+  process.on('SIGHUP', running.reload)
+  const server = createListener(running.handle, settings.listen.tls, log)
   await once(server.listen(settings.listen), 'listening')
   if (settings.metrics) {
     await once(createMetricsListener(metrics).listen(settings.metrics), 'listening')

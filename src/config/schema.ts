@@ -112,6 +112,17 @@ export const usherSchema = z.strictObject({
       interaction: duration('15 min', '1 d'),
     })
     .prefault({}),
+  keys: z
+    .strictObject({
+      rotate_every: duration('90 d', '400 d'),
+      announce: duration('1 d', '30 d').describe('How long a key is published before it signs'),
+      import: z
+        .array(path)
+        .min(1)
+        .optional()
+        .describe('Private keys of your own, PEM or JWK files, in place of generated ones'),
+    })
+    .prefault({}),
   id_token: z
     .strictObject({
       claims: z

@@ -8,6 +8,7 @@ import { clientFindings } from './client-rules.ts'
 import { withoutSecret } from './client-secret.ts'
 import { overlays, parseSecrets, secretsFromEnvironment } from './environment.ts'
 import { type FileResult, readFile } from './files.ts'
+import { readImportedKey } from './imported-keys.ts'
 import { isLoopbackHost } from './redirect-uris.ts'
 import { ConfigError, type Finding, wrongVariable } from './report.ts'
 import {
@@ -30,6 +31,8 @@ export interface Settings extends UsherFile {
   listen: UsherFile['listen'] & { host: string }
   /** The first signs and seals, all verify and open; empty: to be made (development only). */
   secrets: Uint8Array[]
+  /** Private keys of the operator's, as PKCS #8 PEM. */
+  importedKeys: string[]
   claims: ClaimsFile['claims']
   /** All scopes a client can ask for, with the operator's words for those that have some. */
   scopes: Record<string, { description?: string }>
@@ -57,6 +60,7 @@ export function readSettings(
 ): Settings {
   const { usher, issuer, development, secrets, findings } = readUsher(env, folder)
   findings.push(...strayFindings(folder))
+  const importedKeys = importKeys(usher, findings)
   const claims = readFile(join(folder, 'claims.yaml'), claimsSchema)
   const files = listYaml(join(folder, 'clients'), findings)
   const clients = files.map(file => readFile(file, clientSchema))
@@ -67,6 +71,7 @@ export function readSettings(
   if (findings.length || !usher.value || !claims.value || !issuer) throw new ConfigError(findings)
   const { listen } = usher.value
   return {
+    importedKeys,
     ...usher.value,
     folder,
     issuer,
@@ -145,6 +150,19 @@ function startFindings(
     findings.push(usher.at(['store'], message))
   }
   return findings
+}
+
+function importKeys(usher: FileResult<UsherFile>, findings: Finding[]): string[] {
+  const { keys } = usher.value ?? {}
+  if (keys && keys.announce >= keys.rotate_every) {
+    findings.push(usher.at(['keys', 'announce'], 'must be shorter than rotate_every'))
+  }
+  return (keys?.import ?? []).flatMap((file, i) => {
+    const read = readImportedKey(file)
+    if ('pem' in read) return [read.pem]
+    findings.push(usher.at(['keys', 'import', i], read.problem))
+    return []
+  })
 }
 
 function redisFindings(usher: FileResult<UsherFile>): Finding[] {

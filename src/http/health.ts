@@ -12,6 +12,8 @@ export interface Readiness {
   probe: () => Promise<unknown>
   /** What was found out about the store, by itself or at the last look. */
   checks: { name: string; state: 'ok' | 'warning' | 'wrong' }[]
+  /** `warning`: the folder holds a configuration that could not be taken. */
+  config?: 'ok' | 'warning'
 }
 
 export function health(readiness: Readiness): Middleware {
@@ -29,8 +31,8 @@ export function health(readiness: Readiness): Middleware {
 }
 
 /** By name only: what was found is for `usher doctor` and the log. */
-function notes({ checks }: Readiness) {
-  const noted = checks.filter(({ state }) => state !== 'ok')
+function notes({ checks, config = 'ok' }: Readiness) {
+  const noted = [...checks, { name: 'config', state: config }].filter(({ state }) => state !== 'ok')
   return noted.length ? { checks: Object.fromEntries(noted.map(c => [c.name, c.state])) } : {}
 }
 

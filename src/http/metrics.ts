@@ -2,7 +2,7 @@
 // never who.
 
 import { createServer, type Server } from 'node:http'
-import { Counter, Histogram, Registry } from 'prom-client'
+import { Counter, Gauge, Histogram, Registry } from 'prom-client'
 
 /** Seconds. */
 const BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1]
@@ -25,12 +25,26 @@ export function createMetrics() {
     labelNames: ['outcome'],
     registers,
   })
+  const generation = new Gauge({
+    name: 'usher_config_generation',
+    help: 'How many configurations were in force since the start',
+    registers,
+  })
+  const isLatest = new Gauge({
+    name: 'usher_config_last_reload_ok',
+    help: '0: the folder holds a configuration that could not be taken',
+    registers,
+  })
   for (const outcome of ['replay', 'reuse']) refreshes.inc({ outcome }, 0)
 
   return {
     text: () => registry.metrics(),
     storeCommand: (command: string, seconds: number, failed: boolean) =>
       commands.observe({ command, outcome: failed ? 'failed' : 'ok' }, seconds),
+    configuration(number: number, ok: boolean) {
+      generation.set(number)
+      isLatest.set(ok ? 1 : 0)
+    },
     refreshTokenAgain: (outcome: 'replay' | 'reuse') => refreshes.inc({ outcome }),
   }
 }

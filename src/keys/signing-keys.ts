@@ -1,40 +1,163 @@
-// The keys that sign ID tokens. Made once for each store, kept in it sealed, the same on every node.
+// The keys that sign ID tokens: a schedule kept in the store, sealed, the same on every node. What a
+// key is at a moment follows from the schedule alone, so that nodes agree without talking:
+//
+//   next      from its making: in the JWKS, so that clients know it before it is used
+//   current   the latest of its algorithm whose time has come: it signs
+//   retired   once another is current, until nothing that it signed counts any more
 
-import { generateKeyPair, type JsonWebKey, type KeyObject } from 'node:crypto'
-import { promisify } from 'node:util'
-import { calculateJwkThumbprint } from 'jose'
+import { isDeepStrictEqual } from 'node:util'
 import type { Records } from '../store/records.ts'
+import { now, StoreUnavailable } from '../store/store.ts'
+import { ALGORITHMS, makeKey, publicPart, type SigningKey } from './make.ts'
 
-export type SigningKey = JsonWebKey & { kid: string; alg: string; use: 'sig' }
-
-const generate = promisify(generateKeyPair)
-
-/** RS256 first: it is what every client library expects without being told (OIDC Core §3.1.3.7). */
-const MAKERS: Record<string, () => Promise<JsonWebKey>> = {
-  RS256: async () => exportKey(await generate('rsa', { modulusLength: 3072 })),
-  ES256: async () => exportKey(await generate('ec', { namedCurve: 'P-256' })),
-  EdDSA: async () => exportKey(await generate('ed25519')),
+interface Scheduled {
+  /** Of an imported one the public part: the private one stays in its file. */
+  key: SigningKey
+  /** Epoch seconds at which it begins to sign. */
+  from: number
+  imported?: boolean
 }
 
-/** The private keys, those of the first node that asked. */
-export async function loadSigningKeys(records: Records): Promise<SigningKey[]> {
-  const found = await records.read<{ keys: SigningKey[] }>('SigningKeys', 'current')
-  if (found.value) return found.value.keys
-  const keys = await makeKeys()
-  if (await records.save('SigningKeys', 'current', { keys }, { version: found.version }))
-    return keys
-  return loadSigningKeys(records)
+/** The first version kept keys without a schedule: those are due. */
+interface Kept {
+  keys: (Scheduled | SigningKey)[]
+}
+const asScheduled = (entry: Scheduled | SigningKey): Scheduled =>
+  'kid' in entry ? { key: entry as SigningKey, from: 0 } : (entry as Scheduled)
+
+/** Seconds. */
+export interface KeyRules {
+  rotate_every: number
+  announce: number
+  /** How long what a key has signed counts: as a token, and as `id_token_hint`. */
+  retain: number
+  /** In place of keys of our own. */
+  imported: SigningKey[]
 }
 
-async function makeKeys(): Promise<SigningKey[]> {
-  return Promise.all(
-    Object.entries(MAKERS).map(async ([alg, make]) => {
-      const jwk = await make()
-      return { ...jwk, kid: await calculateJwkThumbprint(jwk), alg, use: 'sig' as const }
-    }),
-  )
+export interface KeyStatus {
+  kid: string
+  alg: string
+  state: 'next' | 'current' | 'retired'
+  /** Epoch seconds: of `next` when it will sign, of the others since when it did. */
+  from: number
+  /** Epoch seconds; of `retired` only: when it leaves the JWKS. */
+  until?: number
 }
 
-function exportKey({ privateKey }: { privateKey: KeyObject }): JsonWebKey {
-  return privateKey.export({ format: 'jwk' })
+export type SigningKeys = ReturnType<typeof createSigningKeys>
+
+const KIND = 'SigningKeys'
+const ID = 'current'
+const ATTEMPTS = 10
+
+export function createSigningKeys(records: Records, rules: KeyRules) {
+  const imported = new Map(rules.imported.map(key => [key.kid, key]))
+  const canSign = ({ key, imported: isImported }: Scheduled) => !isImported || imported.has(key.kid)
+
+  /** Reads, amends, and writes unless somebody else did; then again. */
+  async function amend(change: (schedule: Scheduled[]) => Promise<Scheduled[]>) {
+    for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+      const { value, version } = await records.read<Kept>(KIND, ID)
+      const before = value?.keys.map(asScheduled) ?? []
+      const after = await change(before)
+      if (isDeepStrictEqual(after, before)) return before
+      if (await records.save(KIND, ID, { keys: after }, { version })) return after
+    }
+    throw new StoreUnavailable('the signing keys are changed by too many at once')
+  }
+
+  /** What has to be done by now: the first keys, the next ones, those whose time is over. */
+  async function plan(before: Scheduled[]): Promise<Scheduled[]> {
+    const time = now()
+    const schedule = before.filter(({ key }) => {
+      const { until = Number.POSITIVE_INFINITY } = statusOf(before, key.kid) ?? {}
+      return until > time
+    })
+    for (const key of rules.imported) {
+      if (schedule.some(({ key: { kid } }) => kid === key.kid)) continue
+      const from = signersOf(schedule, key.alg).length ? time + rules.announce : time
+      schedule.push({ key: publicPart(key), from, imported: true })
+    }
+    if (imported.size) return schedule
+    for (const alg of ALGORITHMS) {
+      const latest = signersOf(schedule, alg).at(-1)
+      const due = latest ? latest.from + rules.rotate_every : time
+      if (due - (latest ? rules.announce : 0) > time) continue
+      const from = latest ? Math.max(due, time + rules.announce) : time
+      schedule.push({ key: await makeKey(alg), from })
+    }
+    return schedule
+  }
+
+  /** Of one algorithm, in the order in which they sign. */
+  const signersOf = (schedule: Scheduled[], alg: string) =>
+    schedule
+      .filter(entry => entry.key.alg === alg && canSign(entry))
+      .toSorted((a, b) => a.from - b.from)
+
+  function statusOf(schedule: Scheduled[], kid: string): KeyStatus | undefined {
+    const entry = schedule.find(({ key }) => key.kid === kid)
+    if (!entry) return undefined
+    const { from, key } = entry
+    const { alg } = key
+    const signers = signersOf(schedule, alg)
+    const current = signers.findLast(other => other.from <= now())
+    if (entry === current) return { kid, alg, state: 'current', from }
+    if (from > now()) return { kid, alg, state: 'next', from }
+    const successor = signers.find(other => other.from > from) ?? current
+    return { kid, alg, state: 'retired', from, until: (successor?.from ?? from) + rules.retain }
+  }
+
+  const inOrder = (schedule: Scheduled[]): KeyStatus[] => {
+    const states = ['current', 'next', 'retired']
+    return schedule
+      .flatMap(({ key }) => statusOf(schedule, key.kid) ?? [])
+      .toSorted(
+        (a, b) =>
+          states.indexOf(a.state) - states.indexOf(b.state) ||
+          ALGORITHMS.indexOf(a.alg) - ALGORITHMS.indexOf(b.alg) ||
+          a.from - b.from,
+      )
+  }
+
+  /** All that are published, the one that signs first of its algorithm; with what it takes to sign. */
+  async function load(): Promise<SigningKey[]> {
+    const schedule = await amend(plan)
+    return inOrder(schedule).flatMap(({ kid }) => {
+      const entry = schedule.find(({ key }) => key.kid === kid)
+      return entry ? (imported.get(kid) ?? entry.key) : []
+    })
+  }
+
+  async function list(): Promise<KeyStatus[]> {
+    return inOrder(await amend(plan))
+  }
+
+  /** New keys, announced first; or at once, where the current ones are not to be trusted. */
+  async function rotate(announce = rules.announce): Promise<KeyStatus[]> {
+    const from = now() + announce
+    return inOrder(
+      await amend(async schedule => {
+        const made = await Promise.all(
+          ALGORITHMS.map(async alg => ({ key: await makeKey(alg), from })),
+        )
+        // Those that were waiting for a later turn give theirs up.
+        return [...schedule.filter(entry => entry.from <= now()), ...made]
+      }),
+    )
+  }
+
+  /** Takes a key out of the JWKS now: nothing that it signed is accepted any more. */
+  async function retire(kid: string): Promise<'retired' | 'unknown' | 'signs'> {
+    let outcome: 'retired' | 'unknown' | 'signs' = 'unknown'
+    await amend(async schedule => {
+      const { state } = statusOf(schedule, kid) ?? {}
+      outcome = state === undefined ? 'unknown' : state === 'current' ? 'signs' : 'retired'
+      return outcome === 'retired' ? schedule.filter(({ key }) => key.kid !== kid) : schedule
+    })
+    return outcome
+  }
+
+  return { load, list, rotate, retire }
 }

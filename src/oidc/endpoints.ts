@@ -22,6 +22,8 @@ const METHODS: Record<string, string> = {
   [CONFIRM]: 'POST',
   [`${ROUTES.end_session}/success`]: 'GET',
 }
+/** Seconds for which clients may keep what is published. */
+const LONGEST_AGE = 3600
 const RESUME = new RegExp(`^${ROUTES.authorization}/[\\w-]{21,64}$`)
 
 /** The library takes `/API/OAUTH/TOKEN/` for the token endpoint; a path here has one spelling. */
@@ -60,7 +62,9 @@ export const authorizeByPost: Middleware = async (ctx, next) => {
 type Oidc = KoaContextWithOIDC['oidc'] | undefined
 
 /** How answers of the library leave, by path. */
-export function finishAnswers(views: Views): Middleware {
+export function finishAnswers(views: Views, { announce }: { announce: number }): Middleware {
+  // Whoever keeps the JWKS for as long as it says knows a key before it signs.
+  const jwksAge = Math.min(LONGEST_AGE, Math.floor(announce / 2))
   return async (ctx, next) => {
     ctx.set('Cache-Control', 'no-store')
     await next()
@@ -68,7 +72,7 @@ export function finishAnswers(views: Views): Middleware {
     const oidc: Oidc = ctx.oidc
     ctx.state.log.client_id = oidc?.client?.clientId
     if (DISCOVERY.includes(ctx.path)) discovery(ctx)
-    else if (ctx.path === ROUTES.jwks) cacheable(ctx)
+    else if (ctx.path === ROUTES.jwks) cacheable(ctx, jwksAge)
     else if (ctx.path === ROUTES.introspection) introspection(oidc)
     else if (ctx.path === ROUTES.revocation) emptyObject(ctx)
     else if (ctx.path === CONFIRM) navigateOn(ctx, views)
@@ -78,13 +82,13 @@ export function finishAnswers(views: Views): Middleware {
 
 function discovery(ctx: Context) {
   if (ctx.status !== 200) return
-  cacheable(ctx)
+  cacheable(ctx, LONGEST_AGE)
   // The library lists every mode it knows; clients here are given these (AZ7).
   ctx.body = { ...Object(ctx.body), response_modes_supported: ['query', 'form_post'] }
 }
 
-function cacheable(ctx: Context) {
-  if (ctx.status === 200) ctx.set('Cache-Control', 'public, max-age=3600')
+function cacheable(ctx: Context, seconds: number) {
+  if (ctx.status === 200) ctx.set('Cache-Control', `public, max-age=${seconds}`)
 }
 
 /** Whoever cannot prove who they are is told nothing (RFC 7662 §2.1), whether the token lives or not. */

@@ -14,7 +14,7 @@ import { createConsents, TOUCH } from '../accounts/consents.ts'
 import { createDirectory } from '../accounts/directory.ts'
 import type { Settings } from '../config/settings.ts'
 import type { Metrics } from '../http/metrics.ts'
-import { loadSigningKeys } from '../keys/signing-keys.ts'
+import type { SigningKey } from '../keys/make.ts'
 import type { Records } from '../store/records.ts'
 import { deriveKey } from '../store/seal.ts'
 import { now } from '../store/store.ts'
@@ -61,13 +61,15 @@ export interface Environment {
   /** At least one: the first signs, all verify. */
   secrets: Uint8Array[]
   records: Records
+  /** The first of an algorithm signs, all are published. */
+  keys: SigningKey[]
   log: Logger
   metrics: Metrics
 }
 
 /** Throws a `ConfigError` that names every client the library would refuse. */
 export async function createProvider(
-  { settings, secrets, records, log, metrics }: Environment,
+  { settings, secrets, records, keys, log, metrics }: Environment,
   pages: LibraryPages,
 ): Promise<Provider> {
   const { issuer, claims, scopes, development } = settings
@@ -78,7 +80,7 @@ export async function createProvider(
   const configuration: Configuration = {
     adapter: state.adapter,
     clients: [...settings.clients.map(toLibrary), accountClient(issuer)],
-    jwks: { keys: await loadSigningKeys(records) },
+    jwks: { keys },
     routes: ROUTES,
     ttl: lifetimes(settings.lifetimes),
     cookies: {
@@ -97,7 +99,7 @@ export async function createProvider(
     assertJwtClientAuthClaimsAndHeader: assertAssertion,
     clientBasedCORS: (_ctx, origin, client) => corsOrigins(client).has(origin),
     enabledJWA: {
-      idTokenSigningAlgValues: ['RS256', 'ES256', 'EdDSA'],
+      idTokenSigningAlgValues: [...new Set(keys.map(({ alg }) => alg as 'RS256'))],
       clientAuthSigningAlgValues: ['RS256', 'PS256', 'ES256', 'EdDSA'],
     },
 

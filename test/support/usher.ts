@@ -14,8 +14,11 @@ import { hashSecret } from '../../src/config/client-secret.ts'
 import { readSettings, type Settings } from '../../src/config/settings.ts'
 import type { Readiness } from '../../src/http/health.ts'
 import { createMetrics } from '../../src/http/metrics.ts'
-import { loadSigningKeys, type SigningKey } from '../../src/keys/signing-keys.ts'
+import { ALGORITHMS, makeKey, type SigningKey } from '../../src/keys/make.ts'
+import { createSigningKeys } from '../../src/keys/signing-keys.ts'
+import { keyRules } from '../../src/oidc/lifetimes.ts'
 import { openInstallation } from '../../src/store/open.ts'
+import { now } from '../../src/store/store.ts'
 
 export const PASSWORD = 'correct horse battery staple'
 export const SECRET = 'a-secret-of-at-least-thirty-two-characters'
@@ -113,12 +116,13 @@ export async function startUsher(options: UsherOptions = {}) {
   )
   const { records, store, secrets } = installation
   await records.save('SigningKeys', 'current', { keys: await someKeys() }, { version: 0 })
+  const keys = await createSigningKeys(records, await keyRules(settings)).load()
 
   const output: string[] = []
   const log = pino({ base: null }, { write: line => output.push(line) })
   const probe = () => records.read('Probe', 'ready')
   const readiness: Readiness = { state: 'ready', probe, checks: [] }
-  const app = await createApp({ settings, secrets, records, log, metrics }, readiness)
+  const app = await createApp({ settings, secrets, records, keys, log, metrics }, readiness)
   handler = app.callback()
 
   const directory = createDirectory(records)
@@ -169,8 +173,8 @@ function writeConfig(
 }
 
 /** Made once for all the Ushers of a test file: an RSA key takes its time. */
-let keys: Promise<SigningKey[]> | undefined
-function someKeys(): Promise<SigningKey[]> {
-  keys ??= openInstallation('sqlite::memory:', []).then(({ records }) => loadSigningKeys(records))
-  return keys
+let made: Promise<SigningKey[]> | undefined
+async function someKeys() {
+  made ??= Promise.all(ALGORITHMS.map(makeKey))
+  return (await made).map(key => ({ key, from: now() }))
 }

@@ -31,6 +31,7 @@ const imports = source.flatMap(file =>
 /** Each may import from those further down, and from its own folder. */
 const LAYERS = [
   ['main.ts', 'cli.ts'],
+  ['reload.ts'],
   ['app.ts', 'commands'],
   ['oidc'],
   ['pages'],
@@ -55,7 +56,7 @@ const HOMES: Record<string, RegExp> = {
 }
 
 /** Of code: without blank lines and comments. */
-const LINES = 4400
+const LINES = 5000
 const LONGEST_FILE = 260
 const linesOf = (text: string) => text.split('\n').length - 1
 const codeLinesOf = (text: string) =>

@@ -1,18 +1,24 @@
 // The signing keys: which there are, whose they stay, and what of them is published.
 
-import { createPublicKey, generateKeyPairSync } from 'node:crypto'
+import { createPublicKey } from 'node:crypto'
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { calculateJwkThumbprint } from 'jose'
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { loadSigningKeys, type SigningKey } from '../../src/keys/signing-keys.ts'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { makeKey, type SigningKey } from '../../src/keys/make.ts'
+import { createSigningKeys, type KeyRules } from '../../src/keys/signing-keys.ts'
 import { type Installation, openInstallation } from '../../src/store/open.ts'
+import type { Records } from '../../src/store/records.ts'
 import { startUsher, type Usher } from '../support/usher.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'usher-keys-'))
 const STORE = `sqlite:${folder}/usher.db`
 const PRIVATE = ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k', 'priv']
+
+const DAY = 24 * 3600
+const RULES: KeyRules = { rotate_every: 90 * DAY, announce: DAY, retain: 30 * DAY, imported: [] }
+const loadSigningKeys = (records: Records) => createSigningKeys(records, RULES).load()
 
 let first: Installation
 let second: Installation
@@ -99,11 +105,115 @@ test('KY2: /api/oauth/jwks shows the public part of every key, and no private me
   }
 })
 
-test('KY1: keys that were put into the store are used as they are', async () => {
-  const { records, store } = await openInstallation('sqlite::memory:', [])
-  const { privateKey } = generateKeyPairSync('ed25519')
-  const mine = { ...privateKey.export({ format: 'jwk' }), kid: 'ada', alg: 'EdDSA', use: 'sig' }
-  await records.save('SigningKeys', 'current', { keys: [mine] }, { version: 0 })
-  expect(await loadSigningKeys(records)).toEqual([mine])
-  await store.close()
+describe('as time passes', () => {
+  let records: Records
+  let close: () => Promise<void>
+  const start = Date.now()
+  const at = (seconds: number) =>
+    vi.useFakeTimers({ toFake: ['Date'], now: start + seconds * 1000 })
+  const open = (rules: Partial<KeyRules> = {}) =>
+    createSigningKeys(records, { ...RULES, ...rules })
+  const states = async (keys = open()) =>
+    (await keys.list()).map(({ alg, state }) => `${state} ${alg}`)
+  beforeEach(async () => {
+    const { records: opened, store } = await openInstallation('sqlite::memory:', [])
+    records = opened
+    close = () => store.close()
+    at(0)
+  })
+  afterEach(async () => {
+    vi.useRealTimers()
+    await close()
+  })
+
+  test('KY3: a key is published a day before it signs, and as long after as what it signed counts', async () => {
+    const [first] = await open().load()
+    at(89 * DAY - 10)
+    expect(await open().load()).toHaveLength(3)
+    at(89 * DAY + 10)
+    const announced = await open().load()
+    expect(announced).toHaveLength(6)
+    expect(announced[0]).toEqual(first)
+    expect(await states()).toEqual([...ALL('current'), ...ALL('next')])
+    at(90 * DAY + 20)
+    const [signing, ...others] = await open().load()
+    expect(signing?.kid).toBe(
+      announced.find(({ kid, alg }) => alg === 'RS256' && kid !== first?.kid)?.kid,
+    )
+    expect(others).toContainEqual(first)
+    expect(await states()).toEqual([...ALL('current'), ...ALL('retired')])
+    at(120 * DAY + 30)
+    expect(await states()).toEqual(ALL('current'))
+  })
+
+  test('KY3: nodes that look at the same moment make one next key of each kind', async () => {
+    await open().load()
+    at(89 * DAY + 10)
+    const loads = await Promise.all(Array.from({ length: 4 }, () => open().load()))
+    for (const load of loads) expect(load).toEqual(loads[0])
+    expect(loads[0]).toHaveLength(6)
+  })
+
+  test('KY3: a service that stood still for a year announces before it signs anew', async () => {
+    const before = await open().load()
+    at(365 * DAY)
+    expect((await open().load()).slice(0, 3)).toEqual(before)
+    expect(await states()).toEqual([...ALL('current'), ...ALL('next')])
+  })
+
+  test('KY3: an operator’s rotation is announced as well, or signs at once', async () => {
+    const before = await open().load()
+    await open().rotate()
+    expect((await open().load()).slice(0, 3)).toEqual(before)
+    expect(await states()).toEqual([...ALL('current'), ...ALL('next')])
+    await open().rotate(0)
+    expect((await open().load())[0]).not.toEqual(before[0])
+    expect(await states()).toEqual([...ALL('current'), ...ALL('retired')])
+  })
+
+  test('a key that is not to be trusted goes at once, but not the one that signs', async () => {
+    const [leaked] = await open().load()
+    const { kid = '' } = leaked ?? {}
+    expect(await open().retire(kid)).toBe('signs')
+    await open().rotate(0)
+    expect(await open().retire(kid)).toBe('retired')
+    expect(await open().load()).not.toContainEqual(leaked)
+    expect(await open().retire(kid)).toBe('unknown')
+  })
+
+  test('KY3: imported keys take over once they were announced, and give back when they are gone', async () => {
+    const own = await open().load()
+    const [one, two] = [await makeKey('RS256'), await makeKey('RS256')]
+    expect((await open({ imported: [one] }).load())[0]).toEqual(own[0])
+    at(DAY + 10)
+    expect((await open({ imported: [one] }).load())[0]).toEqual(one)
+    await open({ imported: [one, two] }).load()
+    at(2 * DAY + 20)
+    const keys = await open({ imported: [one, two] }).load()
+    expect(keys[0]).toEqual(two)
+    expect(keys).toContainEqual(one)
+    at(3 * DAY)
+    const without = await open({ imported: [two] }).load()
+    expect(without[0]).toEqual(two)
+    const { d, p, q, dp, dq, qi, ...publicOne } = one
+    expect(without).toContainEqual(publicOne)
+    expect((await open().load())[0]?.kid).toBe(own[0]?.kid)
+  })
+
+  test('KY6: the private part of an imported key is not in the store', async () => {
+    const imported = [await makeKey('EdDSA')]
+    await open({ imported }).load()
+    const { value } = await records.read('SigningKeys', 'current')
+    expect(JSON.stringify(value)).toContain(imported[0]?.x)
+    expect(JSON.stringify(value)).not.toContain(imported[0]?.d)
+  })
+
+  test('keys of the first version, which had no schedule, sign on and are due', async () => {
+    const keys = await Promise.all(['RS256', 'ES256', 'EdDSA'].map(makeKey))
+    await records.save('SigningKeys', 'current', { keys }, { version: 0 })
+    expect((await open().load()).slice(0, 3)).toEqual(keys)
+    expect(await states()).toEqual([...ALL('current'), ...ALL('next')])
+  })
 })
+
+const ALL = (state: string) => ['RS256', 'ES256', 'EdDSA'].map(alg => `${state} ${alg}`)

@@ -6,8 +6,7 @@ import { request as httpRequest } from 'node:http'
 import { join } from 'node:path'
 import { Provider } from 'oidc-provider'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { loadSigningKeys, type SigningKey } from '../../src/keys/signing-keys.ts'
-import { openInstallation } from '../../src/store/open.ts'
+import { ALGORITHMS, makeKey, type SigningKey } from '../../src/keys/make.ts'
 import { type BareLibrary, bareCode, type Call, startBareLibrary } from '../support/bare-library.ts'
 import { post, redeem } from '../support/journey.ts'
 
@@ -28,9 +27,7 @@ async function waitForAll({ model, method }: Call) {
 }
 
 beforeAll(async () => {
-  const { records, store } = await openInstallation('sqlite::memory:', [])
-  keys = await loadSigningKeys(records)
-  await store.close()
+  keys = await Promise.all(ALGORITHMS.map(makeKey))
   library = await startBareLibrary({ keys, before: waitForAll })
 })
 afterAll(() => library.close())

@@ -1,0 +1,51 @@
+// Signing keys: which there are, and what to do when one cannot be trusted any more.
+
+import { readSettings } from '../config/settings.ts'
+import { createSigningKeys, type KeyStatus, type SigningKeys } from '../keys/signing-keys.ts'
+import { keyRules } from '../oidc/lifetimes.ts'
+import { argument, Failure, hint, type Invocation, print, withRecords } from './command.ts'
+
+export async function list({ values }: Invocation) {
+  await withKeys(async keys => show(values, await keys.list()))
+}
+
+export async function rotate({ values }: Invocation) {
+  const settings = readSettings()
+  if (settings.importedKeys.length) {
+    throw new Failure('The keys are imported: put a new file into keys.import in usher.yaml.')
+  }
+  await withKeys(async keys => {
+    show(values, await keys.rotate(values.now ? 0 : undefined))
+    hint(
+      values.now
+        ? 'The new keys sign at once. Those before still verify; where one has leaked: keys retire KID.'
+        : 'The new keys are published now, and sign from the time that is shown.',
+    )
+  })
+}
+
+export async function retire(invocation: Invocation) {
+  const kid = argument(invocation, 'KID')
+  await withKeys(async keys => {
+    const outcome = await keys.retire(kid)
+    if (outcome === 'unknown') throw new Failure('There is no such key: keys list shows them.')
+    if (outcome === 'signs') {
+      throw new Failure('This key signs. First make another: npm run usher -- keys rotate --now')
+    }
+    hint('It leaves the JWKS within ten seconds on every node: nothing that it signed counts.')
+  })
+}
+
+function withKeys(work: (keys: SigningKeys) => Promise<void>): Promise<void> {
+  const settings = readSettings()
+  return withRecords(async records => work(createSigningKeys(records, await keyRules(settings))))
+}
+
+function show(values: Invocation['values'], keys: KeyStatus[]) {
+  const at = (time: number) => new Date(time * 1000).toISOString().slice(0, 16).replace('T', ' ')
+  const lines = keys.map(({ kid, alg, state, from, until }) => {
+    const span = until === undefined ? `from ${at(from)}` : `until ${at(until)}`
+    return `${state.padEnd(8)} ${alg.padEnd(6)} ${span} UTC  ${kid}`
+  })
+  print(values, { keys }, lines)
+}
