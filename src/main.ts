@@ -34,17 +34,17 @@ async function main() {
   const { store: location, secrets, redis } = settings
   const installation = await openInstallation(location, secrets, redis, metrics.storeCommand)
   const { records, store } = installation
-  const probe = () => records.read('Probe', 'ready')
+  const probe = () => records.save('Probe', 'ready', {}, { ttl: 60 })
   const readiness: Readiness = { state: 'ready', probe, checks: [] }
   await watchStore(store, readiness, log)
 
   const running = await run(settings, { ...installation, log, metrics }, readiness)
   process.on('SIGHUP', running.reload)
   const server = createListener(running.handle, settings.listen.tls, log)
-  await once(server.listen(settings.listen), 'listening')
   if (settings.metrics) {
     await once(createMetricsListener(metrics).listen(settings.metrics), 'listening')
   }
+  await once(server.listen(settings.listen), 'listening')
   await greet(settings, records)
 
   for (const signal of ['SIGTERM', 'SIGINT']) {

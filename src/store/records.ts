@@ -142,5 +142,8 @@ function createRecords(store: Store, seal: Seal, naming: Uint8Array) {
   const prove = (purpose: string, text: string) =>
     Buffer.from(keyOf(`proof:${purpose}`, text), 'base64url')
 
-  return { read, save, consume, remove, list, update, prove }
+  /** The latest time in which the store took no writes, as far as this node knows. */
+  const outage = () => store.outage
+
+  return { read, save, consume, remove, list, update, prove, outage }
 }

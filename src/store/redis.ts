@@ -22,6 +22,7 @@ import {
   type ScriptName,
 } from './redis/connection.ts'
 import { ReplicatedWriter } from './redis/replication.ts'
+import { Traffic } from './redis/traffic.ts'
 import {
   type Entry,
   now,
@@ -31,8 +32,6 @@ import {
   StoreUnavailable,
 } from './store.ts'
 
-/** Operations at once; one more is refused, so that a slow Redis does not fill our memory. */
-const IN_FLIGHT = 2000
 /** How often it looks for replicas, in milliseconds. */
 const LOOK = 5000
 /** To note a record in its indexes: each repeat means that another came in between. */
@@ -45,16 +44,16 @@ export class RedisStore implements Store {
   #redis: Connection
   #connect: (options?: { enableAutoPipelining: boolean }) => Connection
   #settings: RedisSettings
-  #observe: Observer
-  #inFlight = 0
+  #traffic: Traffic
   /** Present once replicas are seen: from then on a write they do not have does not count. */
   #writer?: ReplicatedWriter
+  #isClosed = false
   #watch: NodeJS.Timeout
 
   private constructor(url: string, settings: RedisSettings, observe: Observer) {
     this.#connect = options => createConnection(url, settings, options)
     this.#settings = settings
-    this.#observe = observe
+    this.#traffic = new Traffic(observe)
     this.#redis = this.#connect()
     this.#watch = setInterval(() => this.#lookForReplicas().catch(() => {}), LOOK).unref()
   }
@@ -82,7 +81,9 @@ export class RedisStore implements Store {
 
   async list(index: string) {
     const name = this.#indexKey(index)
-    const keys = await this.#send('list', () => this.#redis.zrangebyscore(name, now() + 1, '+inf'))
+    const keys = await this.#traffic.send('list', () =>
+      this.#redis.zrangebyscore(name, now() + 1, '+inf'),
+    )
     const records = await Promise.all(
       keys.map(async key => ({ key, fields: await this.#read(key) })),
     )
@@ -124,13 +125,13 @@ export class RedisStore implements Store {
     const pattern = this.#recordKey('*')
     for (const node of this.#masters()) {
       for (let cursor = '0'; ; ) {
-        const [next, names] = await this.#send('scan', () =>
+        const [next, names] = await this.#traffic.send('scan', () =>
           node.scan(cursor, 'MATCH', pattern, 'COUNT', 500),
         )
         for (const name of names) {
           const key = name.slice(pattern.length - 1)
           const found = await this.get(key)
-          const ttl = await this.#send('ttl', () => this.#redis.ttl(name))
+          const ttl = await this.#traffic.send('ttl', () => this.#redis.ttl(name))
           if (found?.value) yield { ...found, expires: ttl < 0 ? undefined : now() + ttl }
         }
         cursor = next
@@ -141,11 +142,17 @@ export class RedisStore implements Store {
 
   async check() {
     const isReplicated = this.#writer !== undefined
-    const checks = this.#masters().map(node => checkServer(node, isReplicated))
-    return merge(await this.#send('info', () => Promise.all(checks)))
+    const masters = this.#masters()
+    if (!masters.length) throw new StoreUnavailable('Redis: no node of the cluster is known')
+    const ask = () => Promise.all(masters.map(node => checkServer(node, isReplicated)))
+    const checks = merge(await this.#traffic.send('info', ask))
+    // Reads would stay with a server that was demoted: the address leads to another by now.
+    if (checks.some(({ name, state }) => name === 'role' && state === 'wrong')) this.#reconnect()
+    return checks
   }
 
   async close() {
+    this.#isClosed = true
     clearInterval(this.#watch)
     const connections = [this.#redis, this.#writer?.connection]
     await Promise.all(
@@ -160,11 +167,13 @@ export class RedisStore implements Store {
     const connection = this.#connect({ enableAutoPipelining: false })
     await ready(connection)
     this.#writer ??= new ReplicatedWriter(connection)
+    // It is the writer that is told when its server is no longer the primary.
+    connection.on('close', () => this.#isClosed || this.#reconnect())
     if (this.#writer.connection !== connection) connection.disconnect()
   }
 
   async #hasReplicas(): Promise<boolean> {
-    const infos = await this.#send('info', () => Promise.all(this.#masters().map(readInfo)))
+    const infos = await this.#traffic.send('info', () => Promise.all(this.#masters().map(readInfo)))
     return infos.some(info => replicasOf(info) > 0)
   }
 
@@ -175,36 +184,30 @@ export class RedisStore implements Store {
   #recordKey = (key: string) => `${this.#settings.key_prefix}r:${key}`
   #indexKey = (name: string) => `${this.#settings.key_prefix}i:${name}`
 
-  #read(key: string): Promise<(Buffer | null)[]> {
+  async #read(key: string): Promise<(Buffer | null)[]> {
     const name = this.#recordKey(key)
-    return this.#send('get', () =>
+    const fields = await this.#traffic.send('get', () =>
       this.#redis.hmgetBuffer(name, 'value', 'version', 'consumed', 'indexes'),
     )
+    const [value, version] = fields
+    // What has ended counts as ended once a replica knows (RV7): who ended it may have been refused.
+    if (this.#writer && version && !value) await this.#write('usherTouch', name)
+    return fields
   }
 
   #write(script: ScriptName, key: string, ...args: Argument[]): Promise<unknown> {
     const writer = this.#writer
-    return this.#send(script, () =>
+    return this.#traffic.write(script, () =>
       writer ? writer.run(script, key, ...args) : this.#redis[script](key, ...args),
     )
   }
 
-  /** Whatever Redis or the way to it says: nobody is told that something is not there. */
-  async #send<T>(command: string, ask: () => Promise<T>): Promise<T> {
-    if (this.#inFlight >= IN_FLIGHT) throw new StoreUnavailable('Redis: too much is asked at once')
-    this.#inFlight++
-    const started = performance.now()
-    let failed = true
-    try {
-      const answer = await ask()
-      failed = false
-      return answer
-    } catch (cause) {
-      throw new StoreUnavailable(`Redis: ${(cause as Error).message}`, { cause })
-    } finally {
-      this.#inFlight--
-      this.#observe(command, (performance.now() - started) / 1000, failed)
-    }
+  get outage() {
+    return this.#traffic.outage
+  }
+
+  #reconnect() {
+    if (!(this.#redis instanceof Cluster)) this.#redis.disconnect(true)
   }
 }
 

@@ -34,25 +34,26 @@ export interface RefreshTokenRules {
   refreshing(): object | undefined
   /** The error for a token that has been used. */
   alreadyUsed(): Error
-  /** A used token came again and took its family along: told once for each. */
+  /** A used token came again and took its grant along: told once for each. */
   onReuse(payload: Payload): void
   /** An answer that was lost, or is on its way, was given again. */
   onReplay(payload: Payload): void
 }
 
 const KIND = 'RefreshToken'
-const FAMILY = 16
-const TOKEN = FAMILY + 4 + 16
+/** Bytes of a token. */
+const PARTS = { family: 16, generation: 4, proof: 16 }
+const HEAD = PARTS.family + PARTS.generation
 
 export type RefreshTokens = ReturnType<typeof createRefreshTokens>
 
 export function createRefreshTokens(records: Records, rules: RefreshTokenRules) {
-  /** What each request has read: what its rotation builds on. */
+  /** What each request has read of the token it presents: what its rotation builds on. */
   const reads = new WeakMap<object, Found<Family>>()
 
   function tokenOf(family: Buffer, generation: number): string {
-    const head = Buffer.alloc(FAMILY + 4, family)
-    head.writeUInt32BE(generation, FAMILY)
+    const head = Buffer.alloc(HEAD, family)
+    head.writeUInt32BE(generation, PARTS.family)
     return Buffer.concat([head, proofOf(head)]).toString('base64url')
   }
   const proofOf = (head: Buffer) => records.prove('refresh token', head.toString('base64url'))
@@ -60,33 +61,42 @@ export function createRefreshTokens(records: Records, rules: RefreshTokenRules) 
   /** Undefined for what was never given out, without a look at the store. */
   function parse(token: string) {
     const bytes = Buffer.from(token, 'base64url')
-    if (bytes.length !== TOKEN || bytes.toString('base64url') !== token) return undefined
-    const head = bytes.subarray(0, FAMILY + 4)
-    if (!timingSafeEqual(proofOf(head), bytes.subarray(FAMILY + 4))) return undefined
-    const family = head.subarray(0, FAMILY)
-    return { family, id: family.toString('base64url'), generation: head.readUInt32BE(FAMILY) }
+    const isWhole = bytes.length === HEAD + PARTS.proof && bytes.toString('base64url') === token
+    const head = bytes.subarray(0, HEAD)
+    if (!isWhole || !timingSafeEqual(proofOf(head), bytes.subarray(HEAD))) return undefined
+    const family = head.subarray(0, PARTS.family)
+    const generation = head.readUInt32BE(PARTS.family)
+    return { family, generation, id: family.toString('base64url') }
   }
 
   /** The first token of a new family. */
-  const first = () => tokenOf(randomBytes(FAMILY), 0)
+  const first = () => tokenOf(randomBytes(PARTS.family), 0)
 
   function successor(token: string): string {
     const { family, generation } = required(parse(token))
     return tokenOf(family, generation + 1)
   }
 
-  const isInGrace = (latest: Family, generation: number) =>
-    generation === latest.generation - 1 && rules.grace > 0 && now() - latest.since <= rules.grace
+  function isInGrace({ since }: Family): boolean {
+    if (rules.grace === 0) return false
+    // Who was cut off by an outage could not ask again before it was over.
+    const { from, to } = records.outage() ?? { from: Number.POSITIVE_INFINITY, to: 0 }
+    const wasCutOff = since >= from - rules.grace && since <= to
+    return now() - (wasCutOff ? to : since) <= rules.grace
+  }
 
   async function find(token: string): Promise<Payload | undefined> {
-    const { id, generation } = parse(token) ?? {}
-    if (id === undefined || generation === undefined) return undefined
+    const parsed = parse(token)
+    if (!parsed) return undefined
+    const { id, generation } = parsed
     const found = await records.read<Family>(KIND, id)
     const request = rules.refreshing()
     if (request) reads.set(request, found)
     const latest = found.value
     if (!latest) return undefined
-    const isUsable = generation >= latest.generation || (request && isInGrace(latest, generation))
+    const isPredecessor = generation === latest.generation - 1
+    const isUsable =
+      generation >= latest.generation || (request && isPredecessor && isInGrace(latest))
     return { ...latest.payload, jti: token, ...(!isUsable && { consumed: latest.since }) }
   }
 
@@ -104,23 +114,28 @@ export function createRefreshTokens(records: Records, rules: RefreshTokenRules) 
     const request = rules.refreshing()
     const found = request && reads.get(request)
     if (await records.update<Family>(KIND, id, rotate, { ttl, found })) return
-    if (latest && isInGrace(latest, generation - 1)) return rules.onReplay(payload)
-    if (latest) await endStolen(id, latest)
+    if (!latest) throw rules.alreadyUsed()
+    // `find` judged whether this request may be answered again; a clock that has moved on since does not.
+    if (rules.grace > 0 && latest.generation === generation) return rules.onReplay(payload)
+    // It was the latest when it came, and others were quicker: they, or we ourselves, sent again.
+    const wasLatest = found?.value && found.value.generation < generation
+    if (rules.grace === 0 || !wasLatest) await endStolen(id, latest)
     throw rules.alreadyUsed()
   }
 
   async function destroy(token: string): Promise<void> {
     const { id } = parse(token) ?? {}
-    if (id === undefined) return
-    const { value } = await records.read<Family>(KIND, id)
-    if (value && rules.refreshing()) await endStolen(id, value)
-    else await records.remove(KIND, id)
+    const family = id && (await records.read<Family>(KIND, id)).value
+    if (family) await end(id, family, rules.refreshing() && rules.onReuse)
   }
 
-  /** The grant first: that is what ends every token of it. */
-  async function endStolen(id: string, { payload }: Family): Promise<void> {
-    if (payload.grantId) await revokeGrant(records, payload.grantId)
-    if (await records.remove(KIND, id)) rules.onReuse(payload)
+  const endStolen = (id: string, family: Family) => end(id, family, rules.onReuse)
+
+  /** The grant first: that is what ends every token of it; should the rest fail, it is done again. */
+  async function end(id: string, { payload }: Family, tell?: (payload: Payload) => void) {
+    const isEnded = payload.grantId && (await revokeGrant(records, payload.grantId))
+    if (isEnded) tell?.(payload)
+    await records.remove(KIND, id)
   }
 
   return { first, successor, find, save, destroy }

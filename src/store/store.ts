@@ -44,9 +44,17 @@ export interface Store {
   list(index: string): Promise<Entry[]>
   /** Every live record, in no order; what is written meanwhile may be missed. */
   scan(): AsyncIterable<Entry>
+  /** The latest time in which it took no writes, as far as this process knows. */
+  readonly outage?: Outage
   /** Whether it can be trusted with an installation. */
   check(): Promise<Check[]>
   close(): Promise<void>
+}
+
+/** Epoch seconds; `to` is now while it lasts. */
+export interface Outage {
+  from: number
+  to: number
 }
 
 export interface Check {

@@ -111,8 +111,7 @@ describe('as time passes', () => {
   const start = Date.now()
   const at = (seconds: number) =>
     vi.useFakeTimers({ toFake: ['Date'], now: start + seconds * 1000 })
-  const open = (rules: Partial<KeyRules> = {}) =>
-    createSigningKeys(records, { ...RULES, ...rules })
+  const open = (rules: Partial<KeyRules> = {}) => createSigningKeys(records, { ...RULES, ...rules })
   const states = async (keys = open()) =>
     (await keys.list()).map(({ alg, state }) => `${state} ${alg}`)
   beforeEach(async () => {

@@ -29,6 +29,7 @@ export async function checkServer(redis: Redis, replicated: boolean): Promise<Ch
   const difference = seconds + microseconds / 1e6 - (asked + Date.now()) / 2000
   const info = await readInfo(redis)
   return [
+    role(info),
     version(info),
     eviction(info),
     persistence(info),
@@ -46,6 +47,13 @@ export function merge(servers: Check[][]): Check[] {
     ([...checks]) =>
       checks.sort((a, b) => order.indexOf(a.state) - order.indexOf(b.state))[0] ?? [],
   )
+}
+
+function role({ role }: Info): Check {
+  const name = 'role'
+  if (role !== 'slave') return { name, state: 'ok', found: 'primary' }
+  const found = 'a replica: nothing can be written here'
+  return { name, state: 'wrong', found, mend: 'name the primary, or Sentinel (redis+sentinel://)' }
 }
 
 function version({ redis_version = '0', valkey_version }: Info): Check {

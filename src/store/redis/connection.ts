@@ -5,6 +5,8 @@ import { readFileSync } from 'node:fs'
 import { Cluster, Redis, type RedisOptions } from 'ioredis'
 import type { RedisSettings } from '../../config/schema.ts'
 
+const DEMOTED = /READONLY|^(LOADING|MASTERDOWN|CLUSTERDOWN|NOAUTH|ERR WAIT cannot be used)/
+
 /** Milliseconds; a dead or hung Redis is an answer within a second. */
 const OPTIONS = {
   connectTimeout: 800,
@@ -14,8 +16,7 @@ const OPTIONS = {
   enableOfflineQueue: false,
   maxRetriesPerRequest: 1,
   // Safe to send again: the scripts know a repeat.
-  reconnectOnError: ({ message }) =>
-    /^(READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|NOAUTH)/.test(message) ? 2 : false,
+  reconnectOnError: ({ message }) => (DEMOTED.test(message) ? 2 : false),
 } satisfies RedisOptions
 const pause = (times: number) => Math.min(50 * times, 500) + Math.random() * 100
 
@@ -24,6 +25,7 @@ const scripts = {
   usherPut: { lua: lua('put'), numberOfKeys: 1 },
   usherConsume: { lua: lua('consume'), numberOfKeys: 1 },
   usherRemove: { lua: lua('remove'), numberOfKeys: 1 },
+  usherTouch: { lua: lua('touch'), numberOfKeys: 1 },
   usherIndex: { lua: lua('index'), numberOfKeys: 1 },
 }
 export type ScriptName = keyof typeof scripts

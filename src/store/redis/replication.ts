@@ -22,11 +22,14 @@ export class ReplicatedWriter {
     this.connection = connection
   }
 
+  /** Not seen: a write that went elsewhere by ASK, while its slot is on the move. */
   async run(script: ScriptName, key: string, ...args: Argument[]): Promise<unknown> {
-    const before = this.#linkOf(key)
-    if (before.isLagging) await before.confirm()
+    const link = this.#linkOf(key)
+    await link.catchUp()
     const answer = await this.connection[script](key, ...args)
-    await this.#linkOf(key).confirm()
+    const { epoch } = link
+    if (link !== this.#linkOf(key)) throw new Error('the slot has moved before a replica confirmed')
+    await link.confirm(epoch)
     return answer
   }
 
@@ -52,22 +55,26 @@ export class ReplicatedWriter {
 class Link {
   #redis: Redis
   /** Rises with every lost connection: another knows nothing of what was written before. */
-  #epoch = 0
+  epoch = 0
   #running?: Promise<void>
   #next?: Promise<void>
-  isLagging = false
+  #isLagging = false
 
   constructor(redis: Redis) {
     this.#redis = redis.on('close', () => {
-      this.#epoch++
+      this.epoch++
     })
   }
 
+  /** Resolves at once, or when a replica has what it lacked. */
+  async catchUp(): Promise<void> {
+    if (this.#isLagging) await this.#join()
+  }
+
   /** Resolves when a replica has everything that was answered on this connection before the call. */
-  async confirm(): Promise<void> {
-    const epoch = this.#epoch
+  async confirm(epoch: number): Promise<void> {
     await this.#join()
-    if (epoch !== this.#epoch) throw new Error('the connection was lost before a replica confirmed')
+    if (epoch !== this.epoch) throw new Error('the connection was lost before a replica confirmed')
   }
 
   /** The WAIT that is on its way may have been sent before our write; the next one was not. */
@@ -92,7 +99,7 @@ class Link {
 
   async #wait(): Promise<void> {
     const confirmed = await this.#redis.wait(1, PATIENCE)
-    this.isLagging = confirmed < 1
-    if (this.isLagging) throw new Error('no replica has confirmed the write')
+    this.#isLagging = confirmed < 1
+    if (this.#isLagging) throw new Error('no replica has confirmed the write')
   }
 }

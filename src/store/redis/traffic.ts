@@ -1,0 +1,52 @@
+// What is on its way to Redis: bounded, counted, timed; and whether it takes writes.
+
+import { now, type Observer, type Outage, StoreUnavailable } from '../store.ts'
+
+/** Commands at once; one more is refused, so that a slow Redis does not fill our memory. */
+const IN_FLIGHT = 2000
+
+export class Traffic {
+  #observe: Observer
+  #inFlight = 0
+  #failingSince?: number
+  #lastOutage?: Outage
+
+  constructor(observe: Observer) {
+    this.#observe = observe
+  }
+
+  /** Whatever Redis or the way to it says: nobody is told that something is not there. */
+  async send<T>(command: string, ask: () => Promise<T>): Promise<T> {
+    if (this.#inFlight >= IN_FLIGHT) throw new StoreUnavailable('Redis: too much is asked at once')
+    this.#inFlight++
+    const started = performance.now()
+    let failed = true
+    try {
+      const answer = await ask()
+      failed = false
+      return answer
+    } catch (cause) {
+      throw new StoreUnavailable(`Redis: ${(cause as Error).message}`, { cause })
+    } finally {
+      this.#inFlight--
+      this.#observe(command, (performance.now() - started) / 1000, failed)
+    }
+  }
+
+  /** As `send`, and remembers for how long writes have failed. */
+  async write<T>(command: string, ask: () => Promise<T>): Promise<T> {
+    try {
+      const answer = await this.send(command, ask)
+      this.#lastOutage = this.outage
+      this.#failingSince = undefined
+      return answer
+    } catch (error) {
+      this.#failingSince ??= now()
+      throw error
+    }
+  }
+
+  get outage(): Outage | undefined {
+    return this.#failingSince ? { from: this.#failingSince, to: now() } : this.#lastOutage
+  }
+}
