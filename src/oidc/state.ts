@@ -13,7 +13,10 @@ type Events = Pick<RefreshTokenRules, 'onReuse' | 'onReplay'>
 export function createState(records: Records, lifetimes: Lifetimes, events: Events) {
   const refreshTokens = createRefreshTokens(records, {
     grace: lifetimes.refresh_token_grace,
-    refreshing: () => (Provider.ctx?.oidc?.route === 'token' ? Provider.ctx : undefined),
+    request() {
+      const ctx = Provider.ctx
+      return ctx?.oidc && { key: ctx, isRefresh: ctx.oidc.route === 'token' }
+    },
     alreadyUsed: () => alreadyUsed('RefreshToken'),
     ...events,
   })

@@ -28,12 +28,9 @@ export function grantIndexes(
   return indexes
 }
 
-/**
- * After this no code, access or refresh token of the grant works, and it cannot be written again.
- * True for the one who ended it.
- */
-export function revokeGrant(records: Records, grantId: string): Promise<boolean> {
-  return records.remove('Grant', grantId, TOMBSTONE)
+/** After this no code, access or refresh token of the grant works, and it cannot be written again. */
+export async function revokeGrant(records: Records, grantId: string): Promise<void> {
+  await records.remove('Grant', grantId, TOMBSTONE)
 }
 
 /** All grants of an account, or only those to one client. */

@@ -30,11 +30,11 @@ interface Family {
 export interface RefreshTokenRules {
   /** Seconds in which a used token may be used again; 0: never. */
   grace: number
-  /** The request at the token endpoint, where presenting a token uses it up; elsewhere undefined. */
-  refreshing(): object | undefined
+  /** The current request: at the token endpoint, presenting a token uses it up. */
+  request(): { key: object; isRefresh: boolean } | undefined
   /** The error for a token that has been used. */
   alreadyUsed(): Error
-  /** A used token came again and took its grant along: told once for each. */
+  /** A used token came again and took its family along: told once for each. */
   onReuse(payload: Payload): void
   /** An answer that was lost, or is on its way, was given again. */
   onReplay(payload: Payload): void
@@ -48,8 +48,12 @@ const HEAD = PARTS.family + PARTS.generation
 export type RefreshTokens = ReturnType<typeof createRefreshTokens>
 
 export function createRefreshTokens(records: Records, rules: RefreshTokenRules) {
-  /** What each request has read of the token it presents: what its rotation builds on. */
-  const reads = new WeakMap<object, Found<Family>>()
+  /** What each request has read of the token it presents: what it goes on from. */
+  const reads = new WeakMap<object, { id: string; found: Found<Family> }>()
+  function readBefore(id: string): Found<Family> | undefined {
+    const read = reads.get(rules.request()?.key ?? rules)
+    return read?.id === id ? read.found : undefined
+  }
 
   function tokenOf(family: Buffer, generation: number): string {
     const head = Buffer.alloc(HEAD, family)
@@ -90,13 +94,13 @@ export function createRefreshTokens(records: Records, rules: RefreshTokenRules) 
     if (!parsed) return undefined
     const { id, generation } = parsed
     const found = await records.read<Family>(KIND, id)
-    const request = rules.refreshing()
-    if (request) reads.set(request, found)
+    const request = rules.request()
+    if (request) reads.set(request.key, { id, found })
     const latest = found.value
     if (!latest) return undefined
     const isPredecessor = generation === latest.generation - 1
     const isUsable =
-      generation >= latest.generation || (request && isPredecessor && isInGrace(latest))
+      generation >= latest.generation || (request?.isRefresh && isPredecessor && isInGrace(latest))
     return { ...latest.payload, jti: token, ...(!isUsable && { consumed: latest.since }) }
   }
 
@@ -111,8 +115,7 @@ export function createRefreshTokens(records: Records, rules: RefreshTokenRules) 
       latest = value
       return value && value.generation < generation ? next : undefined
     }
-    const request = rules.refreshing()
-    const found = request && reads.get(request)
+    const found = readBefore(id)
     if (await records.update<Family>(KIND, id, rotate, { ttl, found })) return
     if (!latest) throw rules.alreadyUsed()
     // `find` judged whether this request may be answered again; a clock that has moved on since does not.
@@ -125,17 +128,20 @@ export function createRefreshTokens(records: Records, rules: RefreshTokenRules) 
 
   async function destroy(token: string): Promise<void> {
     const { id } = parse(token) ?? {}
-    const family = id && (await records.read<Family>(KIND, id)).value
-    if (family) await end(id, family, rules.refreshing() && rules.onReuse)
+    if (id === undefined) return
+    const { value } = readBefore(id) ?? (await records.read<Family>(KIND, id))
+    if (value && rules.request()?.isRefresh) await endStolen(id, value)
+    else if (value) await end(id, value)
   }
 
-  const endStolen = (id: string, family: Family) => end(id, family, rules.onReuse)
+  async function endStolen(id: string, family: Family): Promise<void> {
+    if (await end(id, family)) rules.onReuse(family.payload)
+  }
 
-  /** The grant first: that is what ends every token of it; should the rest fail, it is done again. */
-  async function end(id: string, { payload }: Family, tell?: (payload: Payload) => void) {
-    const isEnded = payload.grantId && (await revokeGrant(records, payload.grantId))
-    if (isEnded) tell?.(payload)
-    await records.remove(KIND, id)
+  /** The grant first: it ends every token, and when the rest fails, a repeat does all of it. */
+  async function end(id: string, { payload }: Family): Promise<boolean> {
+    if (payload.grantId) await revokeGrant(records, payload.grantId)
+    return records.remove(KIND, id)
   }
 
   return { first, successor, find, save, destroy }

@@ -102,8 +102,8 @@ describe('with tokens', () => {
       }
       return commandsOf(form('revoke', refresh_token))
     }
-    expect(await cost(1)).toEqual({ get: 3, usherRemove: 2 })
-    expect(await cost(20)).toEqual({ get: 3, usherRemove: 2 })
+    expect(await cost(1)).toEqual({ get: 2, usherRemove: 3 })
+    expect(await cost(20)).toEqual({ get: 2, usherRemove: 3 })
   })
 })
 

@@ -43,7 +43,10 @@ export async function createLibrary(): Promise<Library> {
   const current = new AsyncLocalStorage<NonNullable<ReturnType<Protocol['request']>>>()
   const refreshTokens = createRefreshTokens(records, {
     grace: 30,
-    refreshing: () => current.getStore()?.key,
+    request() {
+      const request = current.getStore()
+      return request && { key: request.key, isRefresh: true }
+    },
     alreadyUsed: () => new AlreadyUsed('RefreshToken'),
     onReuse: () => {},
     onReplay: () => {},

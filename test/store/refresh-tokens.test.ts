@@ -7,7 +7,7 @@ import { openRecords, type Records } from '../../src/store/records.ts'
 import { RedisStore } from '../../src/store/redis.ts'
 import { createRefreshTokens } from '../../src/store/refresh-tokens.ts'
 import { SqliteStore } from '../../src/store/sqlite.ts'
-import type { Store } from '../../src/store/store.ts'
+import { type Store, StoreUnavailable } from '../../src/store/store.ts'
 import { startRedis } from '../support/redis.ts'
 import { startCluster } from '../support/redis-together.ts'
 import { fresh } from './store-suite.ts'
@@ -23,7 +23,10 @@ function createRefresher(records: Records, grace: number) {
   const told = { reuse: [] as unknown[], replay: 0 }
   const tokens = createRefreshTokens(records, {
     grace,
-    refreshing: () => presented.getStore(),
+    request() {
+      const key = presented.getStore()
+      return key && { key, isRefresh: true }
+    },
     alreadyUsed: () => new Used(),
     onReuse: payload => told.reuse.push(payload.grantId),
     onReplay: () => told.replay++,
@@ -38,9 +41,13 @@ function createRefresher(records: Records, grace: number) {
     return { token, grantId }
   }
 
-  const refresh = (token: string): Promise<string> =>
+  const refresh = (token: string) => slowly(token, async () => {})
+
+  /** `meanwhile` is between what it reads and what it writes. */
+  const slowly = (token: string, meanwhile: () => Promise<void>): Promise<string> =>
     presented.run({}, async () => {
       const found = await tokens.find(token)
+      await presented.exit(meanwhile)
       if (!found) throw new Used()
       if (found.consumed) {
         await tokens.destroy(token)
@@ -56,7 +63,7 @@ function createRefresher(records: Records, grace: number) {
 
   const isAlive = async (grantId: string) =>
     (await records.read('Grant', grantId)).value !== undefined
-  return { ...tokens, begin, refresh, atOnce, isAlive, told }
+  return { ...tokens, begin, refresh, slowly, atOnce, isAlive, told }
 }
 
 const STORES: [string, () => Promise<{ store: Store; stop(): Promise<void> }>][] = [
@@ -191,6 +198,67 @@ describe('a used token', () => {
     await expect(save(successor(token), payload, TTL)).rejects.toBeInstanceOf(Used)
     expect(await find(successor(token))).toBeUndefined()
   })
+})
+
+test('§5.3: who was cut off by an outage longer than the grace is no thief', async () => {
+  const store = new SqliteStore(':memory:')
+  const { begin, refresh, isAlive } = createRefresher(await openRecords(store, [SECRET]), 30)
+  const { token, grantId } = await begin()
+  const second = await refresh(token)
+  const time = Math.floor(Date.now() / 1000)
+  Object.assign(store, { outage: { from: time, to: time + 300 } })
+  vi.useFakeTimers({ toFake: ['Date'], now: (time + 320) * 1000 })
+  expect(await refresh(token)).toBe(second)
+  vi.setSystemTime((time + 332) * 1000)
+  await expect(refresh(token)).rejects.toBeInstanceOf(Used)
+  vi.useRealTimers()
+  expect(await isAlive(grantId)).toBe(false)
+})
+
+test('§5.3: an outage helps nobody whose token was used long before', async () => {
+  const store = new SqliteStore(':memory:')
+  const { begin, refresh, isAlive } = createRefresher(await openRecords(store, [SECRET]), 30)
+  const { token, grantId } = await begin()
+  await refresh(token)
+  const time = Math.floor(Date.now() / 1000)
+  Object.assign(store, { outage: { from: time + 60, to: time + 90 } })
+  vi.useFakeTimers({ toFake: ['Date'], now: (time + 95) * 1000 })
+  await expect(refresh(token)).rejects.toBeInstanceOf(Used)
+  vi.useRealTimers()
+  expect(await isAlive(grantId)).toBe(false)
+})
+
+test('§3.3: whose token was the latest when it came is no thief when others were quicker', async () => {
+  const records = await openRecords(new SqliteStore(':memory:'), [SECRET])
+  const { begin, refresh, slowly, isAlive, told } = createRefresher(records, 30)
+  const { token, grantId } = await begin()
+  const late = slowly(token, async () => {
+    await refresh(await refresh(token))
+  })
+  await expect(late).rejects.toBeInstanceOf(Used)
+  expect(await isAlive(grantId)).toBe(true)
+  expect(told.reuse).toEqual([])
+})
+
+test('RV3, RV7: a revocation that failed half-way is done in full when it is repeated', async () => {
+  const store = new SqliteStore(':memory:')
+  const { begin, destroy, find, isAlive } = createRefresher(await openRecords(store, [SECRET]), 30)
+  for (const failing of [1, 2]) {
+    const { token, grantId } = await begin()
+    let removals = 0
+    const remove = store.remove.bind(store)
+    const spy = vi.spyOn(store, 'remove').mockImplementation((key, tombstone) => {
+      removals++
+      if (removals === failing) throw new StoreUnavailable('cut')
+      return remove(key, tombstone)
+    })
+    await expect(destroy(token)).rejects.toBeInstanceOf(StoreUnavailable)
+    spy.mockRestore()
+    expect(await find(token)).toBeDefined()
+    await destroy(token)
+    expect(await find(token)).toBeUndefined()
+    expect(await isAlive(grantId)).toBe(false)
+  }
 })
 
 test('F6: a generation that a failover lost is known by its proof, and goes on', async () => {
