@@ -5,8 +5,10 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 
 export interface FlakyLink {
   url: string
-  /** Drops the next reply that is on its way, and the connection with it. */
-  loseNextReply(): void
+  /** Drops a reply that is on its way, and the connection with it: the next, or one `later`. */
+  loseNextReply(later?: number): void
+  /** Loses nothing more, if it has not yet. */
+  relent(): void
   /** How many replies were lost so far. */
   lost(): number
   close(): Promise<void>
@@ -15,6 +17,7 @@ export interface FlakyLink {
 /** `path` is the unix socket of the server; the link listens on a port the system gives. */
 export async function flakyLink(path: string): Promise<FlakyLink> {
   let losing = false
+  let pass = 0
   let lost = 0
   const sockets = new Set<Socket>()
   const server = createServer(client => {
@@ -27,7 +30,7 @@ export async function flakyLink(path: string): Promise<FlakyLink> {
     for (const socket of [client, upstream]) socket.on('error', end).on('close', end)
     client.on('data', data => upstream.write(data))
     upstream.on('data', data => {
-      if (!losing) return client.write(data)
+      if (!losing || pass-- > 0) return client.write(data)
       losing = false
       lost++
       end()
@@ -38,8 +41,12 @@ export async function flakyLink(path: string): Promise<FlakyLink> {
   const { port } = server.address() as AddressInfo
   return {
     url: `redis://127.0.0.1:${port}`,
-    loseNextReply() {
+    loseNextReply(later = 0) {
+      pass = later
       losing = true
+    },
+    relent() {
+      losing = false
     },
     lost: () => lost,
     async close() {

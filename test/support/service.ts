@@ -9,6 +9,12 @@ import { join } from 'node:path'
 const ROOT = join(import.meta.dirname, '../..')
 const PATIENCE = 20_000
 
+/** Should a test die, its services do too. */
+const alive = new Set<ChildProcess>()
+process.once('exit', () => {
+  for (const child of alive) child.kill('SIGKILL')
+})
+
 export interface Service {
   issuer: string
   /** The environment it runs in, for commands beside it. */
@@ -36,7 +42,8 @@ export async function startService(given: Environment = {}): Promise<Service> {
     ...env,
   }
   const child = spawn('node', ['src/main.ts'], { cwd: ROOT, env: all })
-  const exited = once(child, 'exit')
+  alive.add(child)
+  const exited = once(child, 'exit').finally(() => alive.delete(child))
   let stdout = ''
   let stderr = ''
   child.stdout.on('data', data => {
@@ -72,7 +79,7 @@ export async function startService(given: Environment = {}): Promise<Service> {
 }
 
 /** Taken for a moment and given back: the service itself fails when another is quicker. */
-async function freePort(): Promise<number> {
+export async function freePort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')
   const { port } = server.address() as AddressInfo

@@ -72,7 +72,7 @@ export interface UsherOptions {
   env?: Record<string, string>
 }
 
-const CLAIMS = {
+export const CLAIMS = {
   claims: {
     preferred_username: { scope: 'profile', from: 'username' },
     name: { scope: 'profile', from: 'name' },
