@@ -1,0 +1,103 @@
+// The clients of the races, and the requests they send: to the process they are told, with nothing
+// in between.
+
+import { randomUUID } from 'node:crypto'
+import { exportJWK, generateKeyPair, SignJWT } from 'jose'
+import type { Request } from '../support/journey.ts'
+import { SECRET, CLIENTS as SUPPORTED } from '../support/usher.ts'
+import { basic, type Reply, send } from '../support/wire.ts'
+import type { Node } from './deployment.ts'
+
+/** As many applications of our own as may ask at once in one session. */
+const CROWD = 50
+export const crowdRedirect = (i: number) => `https://crowd${i}.example.org/callback`
+
+const assertionKey = await generateKeyPair('ES256', { extractable: true })
+const jwk = { ...(await exportJWK(assertionKey.publicKey)), kid: 'one', alg: 'ES256', use: 'sig' }
+
+export interface ClientFile {
+  client_id: string
+  [key: string]: unknown
+}
+
+export const CLIENTS: ClientFile[] = [
+  { ...SUPPORTED.web, client_id: 'web' },
+  { ...SUPPORTED.first, client_id: 'first' },
+  {
+    client_id: 'keyed',
+    client_name: 'Keyed application',
+    redirect_uris: ['https://keyed.example.org/callback'],
+    token_endpoint_auth_method: 'private_key_jwt',
+    jwks: { keys: [jwk] },
+  },
+  ...Array.from({ length: CROWD }, (_, i) => ({
+    ...SUPPORTED.first,
+    client_id: `crowd${i}`,
+    client_name: `One of many: ${i}`,
+    redirect_uris: [crowdRedirect(i)],
+  })),
+]
+
+/** A code, and the request it answers. */
+export interface Issued {
+  code: string
+  request: Request
+}
+
+const TOKEN = '/api/oauth/token'
+
+export function redeem(node: Node, { code, request }: Issued): Promise<Reply> {
+  const { redirect_uri, code_verifier, client_id } = request
+  const body = { grant_type: 'authorization_code', code, redirect_uri, code_verifier }
+  return send(node, TOKEN, { body, headers: basic(client_id, SECRET) })
+}
+
+export const refreshForm = (refresh_token: string) => ({
+  grant_type: 'refresh_token',
+  refresh_token,
+})
+
+export function refresh(node: Node, refresh_token: string): Promise<Reply> {
+  return send(node, TOKEN, { body: refreshForm(refresh_token), headers: basic('web', SECRET) })
+}
+
+export function userinfo(node: Node, token: string): Promise<Reply> {
+  return send(node, '/api/oauth/userinfo', { headers: { authorization: `Bearer ${token}` } })
+}
+
+/** Gives the request_uri. */
+export async function push(node: Node, { url }: Request): Promise<string> {
+  const body = [...url.searchParams]
+  const { json } = await send(node, '/api/oauth/par', { body, headers: basic('web', SECRET) })
+  return String(json.request_uri)
+}
+
+export function signAssertion(audience: string): Promise<string> {
+  return new SignJWT({ jti: randomUUID() })
+    .setProtectedHeader({ alg: 'ES256', kid: 'one' })
+    .setIssuer('keyed')
+    .setSubject('keyed')
+    .setAudience(audience)
+    .setIssuedAt()
+    .setExpirationTime('60 s')
+    .sign(assertionKey.privateKey)
+}
+
+/** With a token nobody knows: `invalid_grant` says that the client was let in. */
+export function useAssertion(node: Node, client_assertion: string): Promise<Reply> {
+  const client_assertion_type = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
+  const body = { ...refreshForm('unknown'), client_assertion_type, client_assertion }
+  return send(node, TOKEN, { body })
+}
+
+/** What a reply came to, as one word for tables: nothing that is amiss looks like something else. */
+export function word({ status, json, location, text }: Reply): string {
+  if (location?.searchParams.has('code')) return 'code'
+  if (location?.pathname.startsWith('/interaction/')) return 'asked'
+  const error =
+    json.error ?? location?.searchParams.get('error') ?? /<code>(\w+)<\/code>/.exec(text)?.[1]
+  return [status, error].filter(Boolean).join(' ')
+}
+
+export const tokenOf = ({ json }: Reply, kind: 'access_token' | 'refresh_token' | 'scope') =>
+  String(json[kind] ?? '')

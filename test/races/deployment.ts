@@ -1,0 +1,154 @@
+// Usher as it is deployed: one or more processes of the same service on one store. Requests may be
+// sent to any of them; what they write to their logs is counted.
+
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createDirectory } from '../../src/accounts/directory.ts'
+import { type Installation, openInstallation } from '../../src/store/open.ts'
+import { type FlakyLink, flakyLink } from '../support/flaky-link.ts'
+import { type RedisServer, startRedis } from '../support/redis.ts'
+import { freePort, type Service, startService } from '../support/service.ts'
+import { ADA, CLAIMS, GRACE, PASSWORD } from '../support/usher.ts'
+import { CLIENTS } from './clients.ts'
+
+/** A process, and how requests reach it: all have one issuer. */
+export interface Node {
+  issuer: string
+  address: string
+}
+
+export interface Shape {
+  name: string
+  processes: number
+  store: 'SQLite' | 'Redis' | 'Redis behind links'
+}
+
+export const ON_SQLITE: Shape = { name: '1 process, SQLite', processes: 1, store: 'SQLite' }
+export const ON_REDIS: Shape = { name: '1 process, Redis', processes: 1, store: 'Redis' }
+export const THREE_ON_REDIS: Shape = { name: '3 processes, Redis', processes: 3, store: 'Redis' }
+export const BEHIND_LINKS: Shape = {
+  name: '2 processes, Redis',
+  processes: 2,
+  store: 'Redis behind links',
+}
+
+export interface Deployment {
+  name: string
+  issuer: string
+  /** Any number leads to one of the processes, in turn. */
+  node(i: number): Node
+  /** What the processes share, as an operator's command would see it. */
+  records: Installation['records']
+  redis?: RedisServer
+  /** Between each process and its Redis, where there are any. */
+  links: FlakyLink[]
+  /** Log lines so far that tell of a stolen refresh token. */
+  thefts(): number
+  /** Answers of 500 and above so far, to whatever request: 503, and all others. */
+  unavailable(): number
+  faults(): number
+  stop(): Promise<void>
+}
+
+export interface Lifetimes {
+  [name: string]: string
+}
+
+const USHER_SECRET = Buffer.alloc(32, 'races').toString('base64url')
+
+/** Ada and Grace have accounts; `lifetimes` as in usher.yaml. */
+export async function deploy(shape: Shape, lifetimes: Lifetimes = {}): Promise<Deployment> {
+  const folder = mkdtempSync(join(tmpdir(), 'usher-races-'))
+  writeConfig(folder, lifetimes)
+  const { stores, redis, links, close } = await openStores(shape, folder)
+  const issuer = `http://localhost:${await freePort()}`
+  const services: Service[] = []
+  const logs: Log[] = []
+  for (const [i, store] of stores.entries()) {
+    const service = await startService(port => ({
+      USHER_CONFIG: folder,
+      USHER_SECRET,
+      USHER_STORE: store,
+      USHER_ISSUER: issuer,
+      PORT: i === 0 ? new URL(issuer).port : String(port),
+    }))
+    services.push(service)
+    logs.push(readLog(service))
+  }
+  const nodes = services.map(({ env }) => ({ issuer, address: `http://127.0.0.1:${env.PORT}` }))
+  const secret = Buffer.from(USHER_SECRET, 'base64url')
+  const { records, store } = await openInstallation(stores[0] ?? '', [secret])
+  const directory = createDirectory(records)
+  for (const person of [ADA, GRACE]) await directory.add(person, PASSWORD)
+  const sum = (pick: (log: Log) => number) => logs.reduce((total, log) => total + pick(log), 0)
+
+  return {
+    name: shape.name,
+    issuer,
+    node: i => nodes[i % nodes.length] as Node,
+    records,
+    redis,
+    links,
+    thefts: () => sum(log => log.thefts),
+    unavailable: () => sum(log => log.unavailable),
+    faults: () => sum(log => log.faults),
+    async stop() {
+      const codes = await Promise.all(services.map(service => service.stop()))
+      await store.close()
+      await close()
+      rmSync(folder, { recursive: true, force: true })
+      if (codes.some(code => code !== 0)) throw new Error(`a process ended with ${codes}`)
+    },
+  }
+}
+
+/** One location for each process. */
+async function openStores({ store, processes }: Shape, folder: string) {
+  const each = <T>(make: () => T) => Array.from({ length: processes }, make)
+  if (store === 'SQLite') {
+    const stores = each(() => `sqlite:${join(folder, 'usher.db')}`)
+    return { stores, links: [], close: async () => {} }
+  }
+  if (store === 'Redis') {
+    const redis = await startRedis({ port: await freePort() })
+    return { stores: each(() => redis.url), redis, links: [], close: () => redis.stop() }
+  }
+  const redis = await startRedis()
+  const links = await Promise.all(each(() => flakyLink(redis.url)))
+  const close = async () => {
+    await Promise.all(links.map(link => link.close()))
+    await redis.stop()
+  }
+  return { stores: links.map(({ url }) => url), redis, links, close }
+}
+
+function writeConfig(folder: string, lifetimes: Lifetimes) {
+  mkdirSync(join(folder, 'clients'))
+  const write = (name: string, content: object) =>
+    writeFileSync(join(folder, name), JSON.stringify(content))
+  write('usher.yaml', { lifetimes })
+  write('claims.yaml', CLAIMS)
+  for (const client of CLIENTS) write(`clients/${client.client_id}.yaml`, client)
+}
+
+interface Log {
+  thefts: number
+  unavailable: number
+  faults: number
+}
+
+function readLog({ child }: Service): Log {
+  const log = { thefts: 0, unavailable: 0, faults: 0 }
+  let rest = ''
+  child.stdout?.on('data', data => {
+    const lines = (rest + data).split('\n')
+    rest = lines.pop() ?? ''
+    for (const line of lines) {
+      if (line.includes('"event":"refresh_reuse"')) log.thefts++
+      if (/"status":503/.test(line)) log.unavailable++
+      else if (/"status":5\d\d/.test(line)) log.faults++
+    }
+  })
+  return log
+}

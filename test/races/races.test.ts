@@ -1,0 +1,28 @@
+// A few rounds of each race, over three processes on one Redis; `npm run test:races` plays thousands,
+// on every deployment.
+
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { type Deployment, deploy, THREE_ON_REDIS } from './deployment.ts'
+import { playRounds } from './race.ts'
+import { SESSION_RACES } from './session-races.ts'
+import { TOKEN_RACES } from './token-races.ts'
+
+const races = [...TOKEN_RACES, ...SESSION_RACES]
+
+describe.each(['30 s', '0 s'])('with a grace of %s', grace => {
+  let deployment: Deployment
+  beforeAll(async () => {
+    deployment = await deploy(THREE_ON_REDIS, { refresh_token_grace: grace })
+  })
+  afterAll(() => deployment.stop())
+
+  test.each(races.filter(race => race.grace === grace))('$artefact', async race => {
+    for (const [n, rounds] of [
+      [8, 3],
+      [50, 1],
+    ] as const) {
+      const { violations } = await playRounds(race, deployment, n, rounds)
+      expect(violations, `${n} at once`).toEqual([])
+    }
+  })
+})

@@ -1,0 +1,111 @@
+// `npm run test:races`: every race, thousands of times, on every kind of deployment. Prints a table;
+// exits with 1 when anything was not as it must be.
+
+import { parseArgs } from 'node:util'
+import {
+  BEHIND_LINKS,
+  type Deployment,
+  deploy,
+  ON_REDIS,
+  ON_SQLITE,
+  type Shape,
+  THREE_ON_REDIS,
+} from './deployment.ts'
+import { playRounds, type Race, type Result } from './race.ts'
+import { CLIENTS_AT_ONCE, RETRIES } from './retries.ts'
+import { SESSION_RACES } from './session-races.ts'
+import { formatMarkdown, formatTable, formatViolations } from './table.ts'
+import { TOKEN_RACES } from './token-races.ts'
+
+const { values } = parseArgs({
+  options: {
+    rounds: { type: 'string', default: '12000' },
+    only: { type: 'string', default: '' },
+    markdown: { type: 'boolean', default: false },
+  },
+})
+const total = Number(values.rounds)
+if (!(total >= 1)) throw new Error('--rounds N: how many rounds to play in all')
+
+/** Of each kind of retry, when all rounds are played. */
+const RETRIED = 500
+/** Callers at once, and what share of the rounds they get. */
+const SHARES = new Map([
+  [2, 0.5],
+  [8, 0.35],
+  [50, 0.15],
+])
+const SHAPES = [ON_SQLITE, ON_REDIS, THREE_ON_REDIS]
+
+/** One cell of the plan. */
+interface Turn {
+  race: Race
+  n: number
+  rounds: number
+}
+
+interface Stage {
+  shape: Shape
+  grace: Race['grace']
+  turns: Turn[]
+}
+
+function plan(): Stage[] {
+  const all = [...TOKEN_RACES, ...SESSION_RACES]
+  const weights = all.reduce((sum, { weight }) => sum + weight, 0) * SHAPES.length
+  const turnsOf = (race: Race) =>
+    [...SHARES].map(([n, share]) => ({
+      race,
+      n,
+      rounds: atLeastOne(total, (race.weight * share) / weights),
+    }))
+  const races = SHAPES.flatMap(shape =>
+    (['30 s', '0 s'] as const).map(grace => ({
+      shape,
+      grace,
+      turns: all.filter(race => race.grace === grace).flatMap(turnsOf),
+    })),
+  )
+  const retries = RETRIES.map(race => {
+    const n = CLIENTS_AT_ONCE.get(race) ?? 1
+    return { race, n, rounds: atLeastOne(RETRIED / n, total / 12_000) }
+  })
+  return [...races, { shape: BEHIND_LINKS, grace: '30 s', turns: retries }]
+}
+
+const atLeastOne = (rounds: number, share: number) => Math.max(1, Math.round(rounds * share))
+
+async function perform({ shape, grace, turns }: Stage): Promise<Result[]> {
+  const chosen = turns.filter(({ race }) => race.artefact.includes(values.only))
+  if (!chosen.length) return []
+  const deployment = await deploy(shape, { refresh_token_grace: grace })
+  const results: Result[] = []
+  for (const turn of chosen) results.push(await performTurn(deployment, turn))
+  await deployment.stop()
+  return results
+}
+
+async function performTurn(deployment: Deployment, { race, n, rounds }: Turn): Promise<Result> {
+  const started = performance.now()
+  const result = await playRounds(race, deployment, n, rounds)
+  const seconds = Math.round((performance.now() - started) / 1000)
+  const outcome = result.violations.length ? `${result.violations.length} VIOLATIONS` : 'fine'
+  const { artefact } = race
+  process.stderr.write(
+    `${deployment.name}: ${artefact}, ${n} at once, ${rounds} rounds, ${seconds} s: ${outcome}\n`,
+  )
+  return result
+}
+
+// The processes end with this one, whichever way that goes.
+for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(1))
+
+const results: Result[] = []
+for (const stage of plan()) results.push(...(await perform(stage)))
+// As the plan has it: by race, and in it by deployment.
+const order = [...TOKEN_RACES, ...SESSION_RACES, ...RETRIES].map(({ artefact }) => artefact)
+results.sort((a, b) => order.indexOf(a.artefact) - order.indexOf(b.artefact))
+process.stdout.write(`${(values.markdown ? formatMarkdown : formatTable)(results)}\n`)
+const violations = formatViolations(results)
+process.stdout.write(violations ? `\n${violations}\n` : '\nNothing was violated.\n')
+process.exitCode = violations ? 1 : 0

@@ -1,0 +1,51 @@
+// The outcome of races as one table, for a terminal or for a README.
+
+import type { Result } from './race.ts'
+
+const HEAD = [
+  'artefact',
+  'deployment',
+  'N',
+  'rounds',
+  'winners per round',
+  "losers' answers",
+  '5xx',
+  'violations',
+]
+
+export function formatTable(results: Result[]): string {
+  const lines = [HEAD, ...results.map(cells)]
+  const widths = HEAD.map((_, i) => Math.max(...lines.map(line => line[i]?.length ?? 0)))
+  return lines.map(line => line.map((cell, i) => cell.padEnd(widths[i] ?? 0)).join('  ')).join('\n')
+}
+
+export function formatMarkdown(results: Result[]): string {
+  const row = (cells: string[]) => `| ${cells.join(' | ')} |`
+  return [row(HEAD), row(HEAD.map(() => '---')), ...results.map(cells).map(row)].join('\n')
+}
+
+/** What went wrong, a few lines for each kind of race. */
+export function formatViolations(results: Result[]): string {
+  return results
+    .filter(({ violations }) => violations.length)
+    .map(({ artefact, deployment, n, violations }) =>
+      [`${artefact}, ${deployment}, ${n} at once:`, ...violations.slice(0, 8)].join('\n  '),
+    )
+    .join('\n')
+}
+
+function cells({ artefact, deployment, n, rounds, ...result }: Result): string[] {
+  const { winners, losers, faults, violations } = result
+  const [fewest, most] = winners
+  const answers = [...losers].toSorted().map(([answer, count]) => `${count} × ${answer}`)
+  return [
+    artefact,
+    deployment,
+    String(n),
+    String(rounds),
+    fewest === most ? String(most) : `${fewest} to ${most}`,
+    answers.join(', ') || 'none',
+    String(faults),
+    String(violations.length),
+  ]
+}
