@@ -31,9 +31,9 @@ if (!(total >= 1)) throw new Error('--rounds N: how many rounds to play in all')
 const RETRIED = 500
 /** Callers at once, and what share of the rounds they get. */
 const SHARES = new Map([
-  [2, 0.5],
+  [2, 0.55],
   [8, 0.35],
-  [50, 0.15],
+  [50, 0.1],
 ])
 const SHAPES = [ON_SQLITE, ON_REDIS, THREE_ON_REDIS]
 

@@ -1,5 +1,6 @@
 // Races of browsers: at the authorization endpoint, on our pages, in a session.
 
+import { setTimeout } from 'node:timers/promises'
 import { Browser } from '../support/browser.ts'
 import { copyOf } from '../support/people.ts'
 import { type Reply, sendAs } from '../support/wire.ts'
@@ -172,9 +173,8 @@ const signingOut: Race = {
     const browser = await signIn(deployment)
     const form = await signOutForm(node(turn), browser)
     const tabs = Array.from({ length: n }, () => copyOf(browser))
-    const place = turn % (n + 1)
     const ending = async () => {
-      for (let i = 0; i < place; i++) await new Promise(setImmediate)
+      await setTimeout(turn % 16)
       return signOut(node(turn), browser, form)
     }
     const [ended, all] = await Promise.all([

@@ -1,8 +1,9 @@
 // Races at the token endpoint.
 
-import { sendAs } from '../support/wire.ts'
+import { setTimeout } from 'node:timers/promises'
+import { type Reply, sendAs } from '../support/wire.ts'
 import { redeem, refresh, signAssertion, tokenOf, useAssertion, userinfo, word } from './clients.ts'
-import type { Deployment } from './deployment.ts'
+import type { Deployment, Node } from './deployment.ts'
 import { allowWeb, family, silentCode } from './person.ts'
 import { atOnce, isOk, type Race, type Round } from './race.ts'
 
@@ -108,32 +109,46 @@ const withdrawal: Race = {
   grace: '30 s',
   winners: 'one',
   losers: /^(200|400 invalid_grant)$/,
-  weight: 1,
+  weight: 0.6,
   async play({ deployment, ada, turn }, n, round) {
     const { node } = deployment
     await allowWeb(node(turn), ada)
     const first = await family(node(turn), ada)
     const page = await sendAs(ada, node(turn), '/account/applications')
     const csrf = /name="csrf" value="([^"]+)"/.exec(page.text)?.[1] ?? ''
-    const withdraw = (i: number) =>
-      sendAs(ada, node(i), '/account/applications', {
+    const withdraw = async () => {
+      await setTimeout(turn % 12)
+      return sendAs(ada, node(turn), '/account/applications', {
         body: { csrf, client_id: 'web' },
         headers: { 'sec-fetch-site': 'same-origin' },
       })
-    const place = turn % (n + 1)
-    const replies = await atOnce(n + 1, i =>
-      i === place ? withdraw(i) : refresh(node(i), first.refresh),
-    )
-    const refreshed = replies.filter((_, i) => i !== place)
-    round.winners = replies[place]?.status === 200 ? 1 : 0
-    round.losers = refreshed.map(word)
-    const won = refreshed.filter(isOk)
+    }
+    const [withdrawn, ...refreshed] = await Promise.all([
+      withdraw(),
+      ...Array.from({ length: n }, (_, i) => refreshUntilRefused(node(i), first.refresh)),
+    ])
+    round.winners = withdrawn.status === 200 ? 1 : 0
+    const replies = refreshed.flat()
+    round.losers = replies.map(word)
+    const won = replies.filter(isOk)
     const successors = new Set(won.map(reply => tokenOf(reply, 'refresh_token')))
+    round.must(successors.size <= 1, `${successors.size} successors`)
     await mustBeDead(deployment, round, {
       access: [first.access, ...won.map(reply => tokenOf(reply, 'access_token'))],
       refresh: [first.refresh, ...successors],
     })
   },
+}
+
+/** The same token again and again, which its grace allows; the withdrawal has to come at some time. */
+async function refreshUntilRefused(node: Node, token: string): Promise<Reply[]> {
+  const replies: Reply[] = []
+  for (let i = 0; i < 200; i++) {
+    const reply = await refresh(node, token)
+    replies.push(reply)
+    if (!isOk(reply)) return replies
+  }
+  throw new Error('the withdrawal never came')
 }
 
 export const TOKEN_RACES = [code, strictRefresh, gracefulRefresh, assertion, withdrawal]
