@@ -4,7 +4,7 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createDirectory } from '../../src/accounts/directory.ts'
+import { createDirectory, type Directory } from '../../src/accounts/directory.ts'
 import { type Installation, openInstallation } from '../../src/store/open.ts'
 import { type FlakyLink, flakyLink } from '../support/flaky-link.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
@@ -40,6 +40,7 @@ export interface Deployment {
   node(i: number): Node
   /** What the processes share, as an operator's command would see it. */
   records: Installation['records']
+  directory: Directory
   redis?: RedisServer
   /** Between each process and its Redis, where there are any. */
   links: FlakyLink[]
@@ -88,6 +89,7 @@ export async function deploy(shape: Shape, lifetimes: Lifetimes = {}): Promise<D
     issuer,
     node: i => nodes[i % nodes.length] as Node,
     records,
+    directory,
     redis,
     links,
     thefts: () => sum(log => log.thefts),

@@ -1,0 +1,192 @@
+// What is left in Redis when everybody has gone: after 10,000 requests of every kind and a day, what
+// stood there before.
+
+import { Redis } from 'ioredis'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { PASSWORD, SECRET } from '../support/usher.ts'
+import { basic, type Reply, send, sendAs } from '../support/wire.ts'
+import { push, redeem, refresh, signAssertion, tokenOf, useAssertion, userinfo } from './clients.ts'
+import { type Deployment, deploy, type Node, THREE_ON_REDIS } from './deployment.ts'
+import {
+  allowWeb,
+  authorize,
+  family,
+  question,
+  requestFor,
+  signIn,
+  signOut,
+  signOutForm,
+  silentCode,
+} from './person.ts'
+
+const REQUESTS = 10_000
+const PEOPLE = 8
+/** Seconds. Longer than anything is kept but consents: the longest is that one was withdrawn. */
+const DAY = 86_400 + 120
+
+const LIFETIMES = {
+  code: '5 s',
+  access_token: '5 s',
+  id_token: '5 s',
+  refresh_token_idle: '5 s',
+  refresh_token: '10 s',
+  session_idle: '60 s',
+  session: '60 s',
+  interaction: '20 s',
+}
+
+let deployment: Deployment
+let redis: Redis
+beforeAll(async () => {
+  deployment = await deploy({ ...THREE_ON_REDIS, processes: 2 }, LIFETIMES)
+  redis = new Redis(deployment.redis?.url ?? '')
+})
+afterAll(async () => {
+  await redis.quit()
+  await deployment.stop()
+})
+
+test(`SE4: ${REQUESTS} requests leave nothing in Redis but what stood there before`, async () => {
+  const names = Array.from({ length: PEOPLE }, (_, i) => `person${i}`)
+  for (const username of names) await deployment.directory.add({ username }, PASSWORD)
+  await Promise.all(names.map(name => everythingAllowed(name)))
+  await passTime(DAY)
+  const before = await standing()
+  expect(before.size).toBeGreaterThan(3 * PEOPLE)
+
+  const counter = { requests: 0 }
+  await Promise.all(names.map(name => busy(name, counter)))
+  expect(counter.requests).toBeGreaterThanOrEqual(REQUESTS)
+  await Promise.all(names.map(name => everythingAllowed(name)))
+  const grown = await standing()
+  expect(grown.size).toBeGreaterThan(before.size + REQUESTS / 10)
+  expect(forever(grown)).toEqual(forever(before))
+
+  await passTime(DAY)
+  expect(sizes(await standing())).toEqual(sizes(before))
+  expect(deployment.faults() + deployment.unavailable()).toBe(0)
+}, 60_000)
+
+async function everythingAllowed(username: string) {
+  await allowWeb(deployment.node(0), await signIn(deployment, username))
+}
+
+/** What one person and their applications do, again and again, until there were requests enough. */
+async function busy(username: string, counter: { requests: number }) {
+  for (let turn = 0; counter.requests < REQUESTS; turn++) {
+    const browser = await signIn(deployment, username)
+    counter.requests += 8
+    for (let visit = 0; visit < 20 && counter.requests < REQUESTS; visit++) {
+      for (const step of STEPS) counter.requests += await step(deployment.node(visit), browser)
+    }
+    const node = deployment.node(turn)
+    await (turn % 2 ? leave(node, browser) : withdraw(node, browser))
+    counter.requests += 6
+  }
+}
+
+/** Each gives the number of its requests. */
+const STEPS: ((node: Node, browser: Browser) => Promise<number>)[] = [
+  async function renewed(node, browser) {
+    const { refresh: token, access } = await family(node, browser)
+    const next = await expected(200, refresh(node, token))
+    await expected(200, refresh(node, tokenOf(next, 'refresh_token')))
+    await expected(200, userinfo(node, access))
+    return 5
+  },
+  async function stolen(node, browser) {
+    const { refresh: token } = await family(node, browser)
+    const next = await expected(200, refresh(node, token))
+    await expected(200, refresh(node, tokenOf(next, 'refresh_token')))
+    await expected(400, refresh(node, token))
+    return 5
+  },
+  async function revoked(node, browser) {
+    const { refresh: token } = await family(node, browser)
+    const form = { body: { token }, headers: basic('web', SECRET) }
+    await expected(200, send(node, '/api/oauth/revoke', form))
+    await expected(400, refresh(node, token))
+    return 4
+  },
+  async function redeemedTwice(node, browser) {
+    const issued = await silentCode(node, browser)
+    await expected(200, redeem(node, issued))
+    await expected(400, redeem(node, issued))
+    return 3
+  },
+  async function pushed(node, browser) {
+    const request = requestFor(node)
+    const url = new URL('/api/oauth/authorize', node.issuer)
+    const web = requestFor(node, { client_id: 'web' })
+    url.search = String(
+      new URLSearchParams({ client_id: 'web', request_uri: await push(node, web) }),
+    )
+    await expected(303, authorize(node, browser, { ...request, url }))
+    return 2
+  },
+  async function abandoned(node) {
+    const stranger = new Browser(node.issuer)
+    await question(node, stranger, {})
+    return 2
+  },
+  async function asserted(node) {
+    const signed = await signAssertion(node.issuer)
+    await expected(400, useAssertion(node, signed))
+    await expected(401, useAssertion(node, signed))
+    return 2
+  },
+]
+
+async function expected(status: number, asked: Promise<Reply>): Promise<Reply> {
+  const reply = await asked
+  if (reply.status !== status) throw new Error(`${reply.status}, not ${status}: ${reply.text}`)
+  return reply
+}
+
+async function leave(node: Node, browser: Browser) {
+  await expected(200, signOut(node, browser, await signOutForm(node, browser)))
+}
+
+async function withdraw(node: Node, browser: Browser) {
+  const page = await sendAs(browser, node, '/account/applications')
+  const csrf = /name="csrf" value="([^"]+)"/.exec(page.text)?.[1] ?? ''
+  const form = { body: { csrf, client_id: 'web' }, headers: { 'sec-fetch-site': 'same-origin' } }
+  await expected(200, sendAs(browser, node, '/account/applications', form))
+  await allowWeb(node, browser)
+}
+
+interface Standing {
+  /** Members of an index; 1 for a record. */
+  size: number
+  /** Seconds; -1 for ever. */
+  ttl: number
+}
+
+async function keys(): Promise<string[]> {
+  const found: string[] = []
+  for await (const some of redis.scanStream({ count: 1000 })) found.push(...some)
+  return [...new Set(found)].sort()
+}
+
+async function standing(): Promise<Map<string, Standing>> {
+  const entries = (await keys()).map(async (key): Promise<[string, Standing]> => {
+    const size = key.startsWith('i:') ? await redis.zcard(key) : 1
+    return [key, { size, ttl: await redis.ttl(key) }]
+  })
+  return new Map((await Promise.all(entries)).filter(([, { ttl }]) => ttl !== -2))
+}
+
+const forever = (all: Map<string, Standing>) =>
+  [...all].flatMap(([key, { ttl }]) => (ttl === -1 ? [key] : []))
+
+const sizes = (all: Map<string, Standing>) => [...all].map(([key, { size }]) => `${size} in ${key}`)
+
+/** As if it had, for Redis: each lifetime is that much shorter, and what has none is gone. */
+async function passTime(seconds: number) {
+  const shorten = async (key: string) => {
+    const left = await redis.pttl(key)
+    if (left >= 0) await redis.pexpire(key, left - seconds * 1000)
+  }
+  await Promise.all((await keys()).map(shorten))
+}

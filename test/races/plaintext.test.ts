@@ -1,0 +1,199 @@
+// What somebody learns who reads everything in Redis, or everything that is said to it: nothing that
+// opens anything, in whatever writing.
+
+import { type ChildProcess, spawn } from 'node:child_process'
+import { Redis } from 'ioredis'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { credentials, fieldsOf } from '../support/people.ts'
+import { ADA, PASSWORD, SECRET } from '../support/usher.ts'
+import { basic, type Reply, send, sendAs } from '../support/wire.ts'
+import { push, redeem, refresh, signAssertion, useAssertion, userinfo } from './clients.ts'
+import { type Deployment, deploy, THREE_ON_REDIS } from './deployment.ts'
+import { authorize, issuedBy, OFFLINE, requestFor } from './person.ts'
+
+const WRONG_PASSWORD = 'a wrong password of Ada'
+const NAMES = ['access_token', 'refresh_token', 'id_token']
+
+let deployment: Deployment
+let redis: Redis
+let monitor: ChildProcess
+/** All that was sent to Redis, as its own tool shows it. */
+let heard = ''
+const secrets = new Map<string, string>()
+
+beforeAll(async () => {
+  deployment = await deploy({ ...THREE_ON_REDIS, processes: 2 })
+  const url = deployment.redis?.url ?? ''
+  redis = new Redis(url)
+  monitor = spawn('redis-cli', ['-u', url, 'MONITOR'], { stdio: ['ignore', 'pipe', 'inherit'] })
+  process.once('exit', () => monitor.kill())
+  monitor.stdout?.on('data', data => {
+    heard += data.toString('latin1')
+  })
+  await hears('the beginning')
+  await journey()
+  await hears('the end')
+})
+afterAll(async () => {
+  monitor.kill()
+  await redis.quit()
+  await deployment.stop()
+})
+
+/** Returns when what was sent before is heard too. */
+async function hears(mark: string) {
+  for (let i = 0; i < 200 && !heard.includes(mark); i++) {
+    await redis.echo(mark)
+    await new Promise(resolve => setTimeout(resolve, 20))
+  }
+  expect(heard).toContain(mark)
+}
+
+function keep(what: string, value: unknown) {
+  if (typeof value !== 'string' || value.length < 7) throw new Error(`no secret: ${what}`)
+  secrets.set(`${what} ${secrets.size}`, value)
+}
+
+function keepTokens({ status, json }: Reply): string {
+  expect(status).toBe(200)
+  for (const name of NAMES) keep(name, json[name])
+  return String(json.refresh_token)
+}
+
+async function keepCookies({ jar }: Browser) {
+  const { cookies } = await jar.serialize()
+  for (const { key, value } of cookies) if (value) keep(`cookie ${key}`, value)
+}
+
+/** Keeps what is in the form of the page, and in its address. */
+function keepPage({ page }: Browser) {
+  keep('interaction', page.url.pathname.split('/').at(-1))
+  keep('csrf', fieldsOf(page).csrf)
+}
+
+async function journey() {
+  const { node, issuer } = deployment
+  for (const value of [PASSWORD, WRONG_PASSWORD, SECRET, ADA.email, ADA.name]) keep('fact', value)
+  const browser = new Browser(issuer)
+  const request = requestFor(node(0), { client_id: 'web', scope: OFFLINE, prompt: 'consent' })
+  for (const name of ['state', 'nonce', 'code_verifier'] as const) keep(name, request[name])
+  await browser.open(request.url)
+  keepPage(browser)
+  await keepCookies(browser)
+  await browser.submit(credentials('ada', WRONG_PASSWORD))
+  await browser.submit(credentials('ada'))
+  keepPage(browser)
+  await browser.submit({ decision: 'allow' })
+  await keepCookies(browser)
+  const issued = { code: browser.page.params.get('code') ?? '', request }
+  keep('code', issued.code)
+
+  const first = keepTokens(await redeem(node(1), issued))
+  const second = keepTokens(await refresh(node(0), first))
+  keepTokens(await refresh(node(1), first))
+  const third = await refresh(node(0), second)
+  keepTokens(third)
+  await userinfo(node(1), String(third.json.access_token))
+  const body = { token: second }
+  await send(node(0), '/api/oauth/introspect', { body, headers: basic('web', SECRET) })
+
+  const pushed = requestFor(node(0), { client_id: 'web' })
+  const request_uri = await push(node(0), pushed)
+  keep('request_uri', request_uri.split(':').at(-1))
+  const url = new URL('/api/oauth/authorize', issuer)
+  url.search = String(new URLSearchParams({ client_id: 'web', request_uri }))
+  keep('code', issuedBy(await authorize(node(1), browser, { ...pushed, url }), pushed).code)
+
+  const assertion = await signAssertion(issuer)
+  keep('assertion', assertion)
+  for (const i of [0, 1]) await useAssertion(node(i), assertion)
+  expect((await refresh(node(0), first)).status).toBe(400)
+  await sendAs(browser, node(0), '/account/applications')
+  await browser.open('/api/oauth/logout')
+  keep('xsrf', fieldsOf(browser.page).xsrf)
+  await browser.submit({ logout: 'yes' })
+  expect(browser.heading).toBe('Signed out')
+  await keepCookies(browser)
+}
+
+/** Everything that is kept, name and value. */
+async function dump(): Promise<string> {
+  const parts: (string | Buffer)[] = []
+  for await (const some of redis.scanStream({ count: 1000 })) {
+    for (const key of some as string[]) parts.push(key, ...(await contentOf(key)))
+  }
+  return parts.map(part => part.toString('latin1')).join('\n')
+}
+
+async function contentOf(key: string): Promise<Buffer[]> {
+  const type = await redis.type(key)
+  if (type === 'hash') return Object.values(await redis.hgetallBuffer(key))
+  if (type === 'zset') return redis.zrangeBuffer(key, '0', '-1')
+  if (type === 'set') return redis.smembersBuffer(key)
+  if (type === 'list') return redis.lrangeBuffer(key, 0, -1)
+  const value = type === 'string' ? await redis.getBuffer(key) : null
+  if (!value) throw new Error(`nobody looks into a ${type}`)
+  return [value]
+}
+
+/** How a secret may be written: also within something longer that was written so as a whole. */
+function writings(secret: string): string[] {
+  const own = Buffer.from(secret)
+  // Tokens are base64url themselves: the bytes they stand for are as good.
+  const meant = /^[\w-]{20,}$/.test(secret) ? [Buffer.from(secret, 'base64url')] : []
+  return [own, ...meant].flatMap(bytes => [
+    bytes.toString('latin1'),
+    bytes.toString('hex'),
+    bytes.toString('hex').toUpperCase(),
+    ...[0, 1, 2].flatMap(shift => [
+      within(bytes, shift, 'base64'),
+      within(bytes, shift, 'base64url'),
+    ]),
+  ])
+}
+
+/** The characters that only these bytes decide, when `shift` others stand before them. */
+function within(bytes: Buffer, shift: number, encoding: 'base64' | 'base64url'): string {
+  const text = Buffer.concat([Buffer.alloc(shift), bytes])
+    .toString(encoding)
+    .replace(/=+$/, '')
+  const before = shift && shift + 1
+  const isWhole = (shift + bytes.length) % 3 === 0
+  return text.slice(before, isWhole ? undefined : -1)
+}
+
+const found = (text: string) =>
+  [...secrets].flatMap(([what, secret]) =>
+    writings(secret).some(writing => text.includes(writing)) ? [what] : [],
+  )
+
+/** MONITOR writes bytes that are no characters as `\xNN`. */
+const unescaped = (text: string) =>
+  text.replace(/\\x([0-9a-f]{2})/g, (_, hex) => String.fromCharCode(Number.parseInt(hex, 16)))
+
+test('SE5: what stands in Redis holds no secret, however it is written', async () => {
+  const all = await dump()
+  expect(all.length).toBeGreaterThan(5_000)
+  expect(secrets.size).toBeGreaterThan(35)
+  expect(found(all)).toEqual([])
+})
+
+test('SE5: what is said to Redis holds no secret, however it is written', () => {
+  expect(heard.split('\n').length).toBeGreaterThan(100)
+  expect(found(heard)).toEqual([])
+  expect(found(unescaped(heard))).toEqual([])
+})
+
+test('each of them would be found, in each writing, in the middle of something else', async () => {
+  for (const [what, secret] of secrets) {
+    for (const encoding of ['latin1', 'hex', 'base64', 'base64url'] as const) {
+      for (const before of ['', 'x', 'xx']) {
+        const value = Buffer.from(`${before}${secret}y`).toString(encoding)
+        expect(found(`before ${value} after`), `${what} as ${encoding}`).toContain(what)
+      }
+    }
+  }
+  await redis.hset('control', 'field', Buffer.from(`x${PASSWORD}`).toString('base64'))
+  expect(found(await dump())).toEqual(['fact 0'])
+})
