@@ -9,6 +9,8 @@ import { allowWeb, signIn } from './person.ts'
 
 export interface Race {
   artefact: string
+  /** The requirement. */
+  proves: string
   /** As in usher.yaml. */
   grace: '0 s' | '30 s'
   /** How many must have it: of the callers, or of the things that were decided. */

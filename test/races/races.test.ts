@@ -3,11 +3,12 @@
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type Deployment, deploy, THREE_ON_REDIS } from './deployment.ts'
+import { PAGE_RACES } from './page-races.ts'
 import { playRounds } from './race.ts'
 import { SESSION_RACES } from './session-races.ts'
 import { TOKEN_RACES } from './token-races.ts'
 
-const races = [...TOKEN_RACES, ...SESSION_RACES]
+const races = [...TOKEN_RACES, ...PAGE_RACES, ...SESSION_RACES]
 
 describe.each(['30 s', '0 s'])('with a grace of %s', grace => {
   let deployment: Deployment
@@ -16,13 +17,16 @@ describe.each(['30 s', '0 s'])('with a grace of %s', grace => {
   })
   afterAll(() => deployment.stop())
 
-  test.each(races.filter(race => race.grace === grace))('$artefact', async race => {
-    for (const [n, rounds] of [
-      [8, 3],
-      [50, 1],
-    ] as const) {
-      const { violations } = await playRounds(race, deployment, n, rounds)
-      expect(violations, `${n} at once`).toEqual([])
-    }
-  })
+  test.each(races.filter(race => race.grace === grace))(
+    '$proves: $artefact, raced for',
+    async race => {
+      for (const [n, rounds] of [
+        [8, 3],
+        [50, 1],
+      ] as const) {
+        const { violations } = await playRounds(race, deployment, n, rounds)
+        expect(violations, `${n} at once`).toEqual([])
+      }
+    },
+  )
 })

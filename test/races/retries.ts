@@ -13,7 +13,7 @@ import { atOnce, isOk, type Race, type Round } from './race.ts'
 /** Times that a client is ready to hear 503. */
 const PATIENCE = 50
 
-/** Replies in a refresh that can be lost: all but those of a few reads that not every one needs. */
+/** Replies of Redis in one refresh; each of them is lost in turn. */
 const REPLIES = 6
 
 /** Asks until it is told something else than to ask again. */
@@ -43,6 +43,7 @@ async function recover(round: Round, nodes: Node[], token: string, seen: Reply[]
 
 const lostAnswer: Race = {
   artefact: 'refresh, HTTP answer lost',
+  proves: 'TK7',
   grace: '30 s',
   winners: 'one',
   losers: /^(gave up|200)$/,
@@ -90,6 +91,7 @@ async function giveUp({ issuer, address }: Node, token: string, steps: number): 
 
 const lostReply: Race = {
   artefact: 'refresh, Redis reply lost',
+  proves: 'TK7',
   grace: '30 s',
   winners: 'one',
   losers: /^(200|503 temporarily_unavailable)$/,
@@ -116,6 +118,7 @@ const HUNG = 1_200
 /** Of many clients at once, so that Redis stops at every point of a refresh. */
 const hungRedis: Race = {
   artefact: 'refresh, Redis hung',
+  proves: 'TK7',
   grace: '30 s',
   winners: 'all',
   losers: /^(200|503 temporarily_unavailable)$/,
@@ -144,6 +147,7 @@ const hungRedis: Race = {
 
 const doubleSubmit: Race = {
   artefact: 'refresh, sent twice',
+  proves: 'TK7',
   grace: '30 s',
   winners: 'one',
   losers: /^200$/,

@@ -11,6 +11,7 @@ import {
   type Shape,
   THREE_ON_REDIS,
 } from './deployment.ts'
+import { PAGE_RACES } from './page-races.ts'
 import { playRounds, type Race, type Result } from './race.ts'
 import { CLIENTS_AT_ONCE, RETRIES } from './retries.ts'
 import { SESSION_RACES } from './session-races.ts'
@@ -35,6 +36,7 @@ const SHARES = new Map([
   [8, 0.35],
   [50, 0.1],
 ])
+const RACES = [...TOKEN_RACES, ...PAGE_RACES, ...SESSION_RACES]
 const SHAPES = [ON_SQLITE, ON_REDIS, THREE_ON_REDIS]
 
 /** One cell of the plan. */
@@ -51,8 +53,7 @@ interface Stage {
 }
 
 function plan(): Stage[] {
-  const all = [...TOKEN_RACES, ...SESSION_RACES]
-  const weights = all.reduce((sum, { weight }) => sum + weight, 0) * SHAPES.length
+  const weights = RACES.reduce((sum, { weight }) => sum + weight, 0) * SHAPES.length
   const turnsOf = (race: Race) =>
     [...SHARES].map(([n, share]) => ({
       race,
@@ -63,7 +64,7 @@ function plan(): Stage[] {
     (['30 s', '0 s'] as const).map(grace => ({
       shape,
       grace,
-      turns: all.filter(race => race.grace === grace).flatMap(turnsOf),
+      turns: RACES.filter(race => race.grace === grace).flatMap(turnsOf),
     })),
   )
   const retries = RETRIES.map(race => {
@@ -103,7 +104,7 @@ for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exi
 const results: Result[] = []
 for (const stage of plan()) results.push(...(await perform(stage)))
 // As the plan has it: by race, and in it by deployment.
-const order = [...TOKEN_RACES, ...SESSION_RACES, ...RETRIES].map(({ artefact }) => artefact)
+const order = [...RACES, ...RETRIES].map(({ artefact }) => artefact)
 results.sort((a, b) => order.indexOf(a.artefact) - order.indexOf(b.artefact))
 process.stdout.write(`${(values.markdown ? formatMarkdown : formatTable)(results)}\n`)
 const violations = formatViolations(results)

@@ -28,6 +28,7 @@ async function mustBeDead(
 
 const code: Race = {
   artefact: 'authorization code',
+  proves: 'AZ10',
   grace: '30 s',
   winners: 'one',
   losers: INVALID_GRANT,
@@ -45,6 +46,7 @@ const code: Race = {
 
 const strictRefresh: Race = {
   artefact: 'refresh token, grace 0',
+  proves: 'TK7',
   grace: '0 s',
   winners: 'one',
   losers: INVALID_GRANT,
@@ -64,6 +66,7 @@ const strictRefresh: Race = {
 
 const gracefulRefresh: Race = {
   artefact: 'refresh token, grace 30 s',
+  proves: 'TK7',
   grace: '30 s',
   winners: 'all',
   losers: /^$/,
@@ -92,6 +95,7 @@ const gracefulRefresh: Race = {
 
 const assertion: Race = {
   artefact: 'client assertion (jti)',
+  proves: 'TK4',
   grace: '30 s',
   winners: 'one',
   losers: /^401 invalid_client$/,
@@ -103,9 +107,10 @@ const assertion: Race = {
   },
 }
 
-/** AC5. One more caller than `n`: the person, who meets the others somewhere else in each round. */
+/** One more caller than `n`: the person, who meets the others somewhere else in each round. */
 const withdrawal: Race = {
   artefact: 'withdrawal against refresh',
+  proves: 'AC5',
   grace: '30 s',
   winners: 'one',
   losers: /^(200|400 invalid_grant)$/,
