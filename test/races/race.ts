@@ -133,10 +133,10 @@ function note(result: Result, { winners, losers, problems }: Round, turn: number
   const [fewest, most] = result.winners
   result.winners = [Math.min(fewest, winners), Math.max(most, winners)]
   for (const answer of losers) result.losers.set(answer, (result.losers.get(answer) ?? 0) + 1)
-  result.violations.push(...problems.map(problem => `round ${turn}: ${problem}`))
+  if (problems.length) result.violations.push(`round ${turn}: ${problems.join('; ')}`)
 }
 
 /** For log lines, which may come a moment after the answer; what never comes is found out after. */
-async function until(holds: () => boolean) {
+export async function until(holds: () => boolean) {
   for (let i = 0; i < 100 && !holds(); i++) await setTimeout(20)
 }
