@@ -44,7 +44,11 @@ export interface Deployment {
   redis?: RedisServer
   /** Between each process and its Redis, where there are any. */
   links: FlakyLink[]
-  /** Log lines so far that tell of a stolen refresh token. */
+  /** To the process that this number leads to. */
+  signal(i: number, signal: NodeJS.Signals): void
+  /** Log lines of that process so far: each request leaves one. */
+  lines(i: number): number
+  /** Log lines that tell of a stolen refresh token. */
   thefts(): number
   /** Answers of 500 and above so far, to whatever request: 503, and all others. */
   unavailable(): number
@@ -92,6 +96,12 @@ export async function deploy(shape: Shape, lifetimes: Lifetimes = {}): Promise<D
     directory,
     redis,
     links,
+    signal(i, signal) {
+      const { pid } = services[i % services.length]?.child ?? {}
+      // Not by `child.kill`, which takes whatever it sends for the end.
+      if (pid) process.kill(pid, signal)
+    },
+    lines: i => logs[i % logs.length]?.lines ?? 0,
     thefts: () => sum(log => log.thefts),
     unavailable: () => sum(log => log.unavailable),
     faults: () => sum(log => log.faults),
@@ -135,18 +145,20 @@ function writeConfig(folder: string, lifetimes: Lifetimes) {
 }
 
 interface Log {
+  lines: number
   thefts: number
   unavailable: number
   faults: number
 }
 
 function readLog({ child }: Service): Log {
-  const log = { thefts: 0, unavailable: 0, faults: 0 }
+  const log = { lines: 0, thefts: 0, unavailable: 0, faults: 0 }
   let rest = ''
   child.stdout?.on('data', data => {
     const lines = (rest + data).split('\n')
     rest = lines.pop() ?? ''
     for (const line of lines) {
+      log.lines++
       if (line.includes('"event":"refresh_reuse"')) log.thefts++
       if (/"status":503/.test(line)) log.unavailable++
       else if (/"status":5\d\d/.test(line)) log.faults++

@@ -8,7 +8,7 @@ import { basic, type Reply, send } from '../support/wire.ts'
 import { refresh, refreshForm, tokenOf, word } from './clients.ts'
 import type { Node } from './deployment.ts'
 import { family } from './person.ts'
-import { atOnce, isOk, type Race, type Round } from './race.ts'
+import { atOnce, isOk, type Race, type Round, until } from './race.ts'
 
 /** Times that a client is ready to hear 503. */
 const PATIENCE = 50
@@ -51,14 +51,22 @@ const lostAnswer: Race = {
   async play({ deployment: { node }, ada, turn }, _n, round) {
     const { refresh: token } = await family(node(turn), ada)
     // From before anything was done up to where half of the answer was read.
-    const steps = turn % 2 ? Number.POSITIVE_INFINITY : (turn / 2) % 60
+    const steps = turn % 2 ? undefined : () => eventLoop((turn / 2) % 60)
     round.losers.push(await giveUp(node(turn), token, steps))
     await recover(round, [node(turn + 1), node(turn)], token, [])
   },
 }
 
-/** Refreshes, and cuts the connection after some steps of the event loop, or with the answer's head. */
-async function giveUp({ issuer, address }: Node, token: string, steps: number): Promise<string> {
+async function eventLoop(turns: number) {
+  for (let i = 0; i < turns; i++) await new Promise(setImmediate)
+}
+
+/** Sends a refresh, and cuts the connection after `wait`, or with the head of the answer. */
+async function giveUp(
+  { issuer, address }: Node,
+  token: string,
+  wait?: () => Promise<unknown>,
+): Promise<string> {
   const body = new URLSearchParams(refreshForm(token)).toString()
   const { hostname, port } = new URL(address)
   const outgoing = request({
@@ -81,11 +89,7 @@ async function giveUp({ issuer, address }: Node, token: string, steps: number): 
     resolve(String(answer.statusCode))
     outgoing.destroy()
   })
-  outgoing.end(body, async () => {
-    if (steps === Number.POSITIVE_INFINITY) return
-    for (let i = 0; i < steps; i++) await new Promise(setImmediate)
-    outgoing.destroy()
-  })
+  outgoing.end(body, () => wait?.().then(() => outgoing.destroy()))
   return promise
 }
 
@@ -145,6 +149,35 @@ const hungRedis: Race = {
   },
 }
 
+/** Nobody waits any more for what a process does when it goes on. */
+const hungProcess: Race = {
+  artefact: 'refresh, process hung',
+  proves: 'TK7',
+  grace: '30 s',
+  winners: 'one',
+  losers: /^gave up$/,
+  weight: 1,
+  async play({ deployment, ada }, _n, round) {
+    const { node } = deployment
+    const { refresh: token } = await family(node(1), ada)
+    const before = deployment.lines(0)
+    deployment.signal(0, 'SIGSTOP')
+    try {
+      round.losers.push(await giveUp(node(0), token, () => setTimeout(20)))
+      const given = await refresh(node(1), token)
+      const latest = await refresh(node(1), tokenOf(given, 'refresh_token'))
+      round.must(isOk(latest), `the successor is answered ${word(latest)}`)
+      deployment.signal(0, 'SIGCONT')
+      await until(() => deployment.lines(0) > before)
+      const next = await refresh(node(0), tokenOf(latest, 'refresh_token'))
+      round.must(isOk(next), `the one after that is answered ${word(next)}`)
+      if (isOk(next)) round.winners++
+    } finally {
+      deployment.signal(0, 'SIGCONT')
+    }
+  },
+}
+
 const doubleSubmit: Race = {
   artefact: 'refresh, sent twice',
   proves: 'TK7',
@@ -168,7 +201,7 @@ async function untilReady(node: Node) {
   throw new Error('not ready any more')
 }
 
-export const RETRIES = [lostAnswer, lostReply, hungRedis, doubleSubmit]
+export const RETRIES = [lostAnswer, lostReply, hungRedis, hungProcess, doubleSubmit]
 
 /** Clients at once, where Redis is stopped for all of them. */
 export const CLIENTS_AT_ONCE = new Map([[hungRedis, 20]])
