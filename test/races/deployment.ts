@@ -53,6 +53,8 @@ export interface Deployment {
   /** Answers of 500 and above so far, to whatever request: 503, and all others. */
   unavailable(): number
   faults(): number
+  /** The log lines of the latest few of them. */
+  latestFaults(): string[]
   stop(): Promise<void>
 }
 
@@ -105,6 +107,7 @@ export async function deploy(shape: Shape, lifetimes: Lifetimes = {}): Promise<D
     thefts: () => sum(log => log.thefts),
     unavailable: () => sum(log => log.unavailable),
     faults: () => sum(log => log.faults),
+    latestFaults: () => logs.flatMap(log => log.latest),
     async stop() {
       const codes = await Promise.all(services.map(service => service.stop()))
       await store.close()
@@ -149,10 +152,11 @@ interface Log {
   thefts: number
   unavailable: number
   faults: number
+  latest: string[]
 }
 
 function readLog({ child }: Service): Log {
-  const log = { lines: 0, thefts: 0, unavailable: 0, faults: 0 }
+  const log: Log = { lines: 0, thefts: 0, unavailable: 0, faults: 0, latest: [] }
   let rest = ''
   child.stdout?.on('data', data => {
     const lines = (rest + data).split('\n')
@@ -162,6 +166,7 @@ function readLog({ child }: Service): Log {
       if (line.includes('"event":"refresh_reuse"')) log.thefts++
       if (/"status":503/.test(line)) log.unavailable++
       else if (/"status":5\d\d/.test(line)) log.faults++
+      if (/"status":5\d\d/.test(line)) log.latest = [...log.latest, line].slice(-3)
     }
   })
   return log

@@ -112,7 +112,10 @@ export async function playRounds(
   if (thefts !== expected) result.violations.push(`${thefts} thefts in the log, not ${expected}`)
   result.faults = after.faults - before.faults
   if (!race.isFault) result.faults += after.unavailable - before.unavailable
-  if (result.faults) result.violations.push(`${result.faults} answers of 500 and above`)
+  if (result.faults) {
+    const latest = deployment.latestFaults().join(' ')
+    result.violations.push(`${result.faults} answers of 500 and above: ${latest}`)
+  }
   return result
 }
 
