@@ -15,7 +15,9 @@ export function createState(records: Records, lifetimes: Lifetimes, events: Even
     grace: lifetimes.refresh_token_grace,
     request() {
       const ctx = Provider.ctx
-      return ctx?.oidc && { key: ctx, isRefresh: ctx.oidc.route === 'token' }
+      const isRefresh = ctx?.oidc?.route === 'token'
+      if (isRefresh) requireListener()
+      return ctx?.oidc && { key: ctx, isRefresh }
     },
     alreadyUsed: () => alreadyUsed('RefreshToken'),
     ...events,
@@ -25,6 +27,7 @@ export function createState(records: Records, lifetimes: Lifetimes, events: Even
     refreshTokens,
     alreadyUsed,
     request: currentRequest,
+    requireListener,
     pushedRequestRetention: 2 * lifetimes.interaction + 60,
   })
 
@@ -52,6 +55,14 @@ function currentRequest() {
     session: oidc.session,
     // Revoking an access token revokes that token alone; the library would take them all.
     sparesGrant: oidc.route === 'revocation' && oidc.entities.AccessToken !== undefined,
+  }
+}
+
+// Node ends the socket of a client that hung up (nginx does the same): the client may long have asked
+// again elsewhere, and what this request would take for theft is its own answer (requirements §2).
+function requireListener() {
+  if (Provider.ctx?.socket.writable === false) {
+    throw new errors.InvalidRequest('nobody waits for the answer')
   }
 }
 

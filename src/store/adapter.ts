@@ -17,6 +17,8 @@ export interface Protocol {
   /** Seconds for which a pushed request is kept, to be consumed at the end of the interaction. */
   pushedRequestRetention: number
   refreshTokens: RefreshTokens
+  /** Throws when nobody waits for the answer any more: what is used once is not used up for nobody. */
+  requireListener(): void
 }
 
 interface Request {
@@ -101,6 +103,7 @@ function createPlainAdapter(model: string, records: Records, protocol: Protocol)
 
     // A second use is theft as far as anyone can tell: the grant ends (RFC 6749 §4.1.2, RFC 9700 §4.14).
     async consume(id: string) {
+      protocol.requireListener()
       if (await records.consume(model, id)) return
       const { value } = await records.read<Payload>(model, id)
       if (value?.grantId) await revokeGrant(records, value.grantId)
@@ -161,13 +164,13 @@ function createInteractionAdapter(records: Records, protocol: Protocol) {
   return {
     // The first answer to a page decides; the same answer twice is a double click, another is refused.
     async upsert(id: string, payload: Payload, ttl?: number) {
-      const result = JSON.stringify(payload.result)
       const saved = await records.update<Payload>(
         'Interaction',
         id,
         ({ value, version }) => {
           if (!value) return version === 0 ? payload : undefined
-          return !value.result || JSON.stringify(value.result) === result ? payload : undefined
+          if (!value.result) return payload
+          return isSameAnswer(value.result, payload.result) ? value : undefined
         },
         { ttl },
       )
@@ -179,6 +182,13 @@ function createInteractionAdapter(records: Records, protocol: Protocol) {
       if (!(await records.remove('Interaction', id))) throw protocol.alreadyUsed('Interaction')
     },
   }
+}
+
+/** A second later it is the same sign-in still. */
+function isSameAnswer(one: unknown, other: unknown): boolean {
+  const timeless = (answer: unknown) =>
+    JSON.stringify(answer, (key, value) => (key === 'ts' ? 0 : value))
+  return timeless(one) === timeless(other)
 }
 
 /** A user code leads to one device code as long as it lives. */

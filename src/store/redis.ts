@@ -34,6 +34,8 @@ import {
 
 /** How often it looks for replicas, in milliseconds. */
 const LOOK = 5000
+/** Records of an index that are read at once. */
+const BATCH = 200
 /** To note a record in its indexes: each repeat means that another came in between. */
 const ATTEMPTS = 10
 
@@ -75,27 +77,29 @@ export class RedisStore implements Store {
     }
   }
 
-  async get(key: string) {
-    return entry(key, await this.#read(key))
+  get(key: string) {
+    return this.#traffic.admit(async () => entry(key, await this.#read(key)))
   }
 
-  async list(index: string) {
-    const name = this.#indexKey(index)
-    const keys = await this.#traffic.send('list', () =>
-      this.#redis.zrangebyscore(name, now() + 1, '+inf'),
-    )
-    const records = await Promise.all(
-      keys.map(async key => ({ key, fields: await this.#read(key) })),
-    )
-    return records.flatMap(({ key, fields }) => {
-      const isIn = String(fields[3] ?? '')
-        .split(' ')
-        .includes(index)
-      return isIn ? (entry(key, fields) ?? []) : []
+  list(index: string) {
+    return this.#traffic.admit(async () => {
+      const name = this.#indexKey(index)
+      const ask = () => this.#redis.zrangebyscore(name, now() + 1, '+inf')
+      const keys = await this.#traffic.send('list', ask)
+      const found: Entry[] = []
+      while (keys.length) {
+        const members = keys.splice(0, BATCH).map(key => this.#member(key, index))
+        found.push(...(await Promise.all(members)).flat())
+      }
+      return found
     })
   }
 
-  async put(key: string, value: Uint8Array, { expires, version, indexes = [] }: PutOptions) {
+  put(key: string, value: Uint8Array, options: PutOptions) {
+    return this.#traffic.admit(() => this.#put(key, value, options))
+  }
+
+  async #put(key: string, value: Uint8Array, { expires, version, indexes = [] }: PutOptions) {
     // What is written over again and again is noted for longer than it lives now: not every time.
     const margin = version !== undefined ? Math.max((expires ?? 0) - now(), 0) : 0
     const until = expires === undefined ? 'inf' : expires + margin
@@ -113,12 +117,14 @@ export class RedisStore implements Store {
     throw new StoreUnavailable('a record is entered in indexes by too many at once')
   }
 
-  async consume(key: string, at: number) {
-    return (await this.#write('usherConsume', this.#recordKey(key), id(), at)) === 1
+  consume(key: string, at: number) {
+    const write = () => this.#write('usherConsume', this.#recordKey(key), id(), at)
+    return this.#traffic.admit(async () => (await write()) === 1)
   }
 
-  async remove(key: string, tombstone: number) {
-    return (await this.#write('usherRemove', this.#recordKey(key), id(), tombstone)) === 1
+  remove(key: string, tombstone: number) {
+    const write = () => this.#write('usherRemove', this.#recordKey(key), id(), tombstone)
+    return this.#traffic.admit(async () => (await write()) === 1)
   }
 
   async *scan() {
@@ -183,6 +189,14 @@ export class RedisStore implements Store {
 
   #recordKey = (key: string) => `${this.#settings.key_prefix}r:${key}`
   #indexKey = (name: string) => `${this.#settings.key_prefix}i:${name}`
+
+  /** The record, if it stands in the index. */
+  async #member(key: string, index: string): Promise<Entry[]> {
+    const fields = await this.#read(key)
+    const [, , , indexes] = fields
+    const found = String(indexes).split(' ').includes(index) && entry(key, fields)
+    return found ? [found] : []
+  }
 
   async #read(key: string): Promise<(Buffer | null)[]> {
     const name = this.#recordKey(key)

@@ -56,6 +56,7 @@ export async function createLibrary(): Promise<Library> {
     request: () => current.getStore(),
     alreadyUsed: model => new AlreadyUsed(model),
     pushedRequestRetention: RETENTION,
+    requireListener: () => {},
   }
   return {
     records,

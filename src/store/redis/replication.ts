@@ -11,7 +11,7 @@ import { Cluster } from 'ioredis'
 import type { Argument, Connection, ScriptName } from './connection.ts'
 
 /** Milliseconds for a replica to confirm. */
-const PATIENCE = 300
+const PATIENCE = 500
 
 export class ReplicatedWriter {
   readonly connection: Connection
@@ -77,16 +77,18 @@ class Link {
     if (epoch !== this.epoch) throw new Error('the connection was lost before a replica confirmed')
   }
 
-  /** The WAIT that is on its way may have been sent before our write; the next one was not. */
+  /**
+   * The WAIT that is on its way may have been sent before our write; the next one was not. Should it
+   * fail, what came later is not confirmed either.
+   */
   #join(): Promise<void> {
     if (this.#next) return this.#next
     if (!this.#running) return this.#start()
     this.#next = this.#running
-      .catch(() => {})
-      .then(() => {
+      .finally(() => {
         this.#next = undefined
-        return this.#start()
       })
+      .then(() => this.#start())
     return this.#next
   }
 

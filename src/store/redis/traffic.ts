@@ -2,7 +2,7 @@
 
 import { now, type Observer, type Outage, StoreUnavailable } from '../store.ts'
 
-/** Commands at once; one more is refused, so that a slow Redis does not fill our memory. */
+/** Operations at once; one more is refused, so that a slow Redis does not fill our memory. */
 const IN_FLIGHT = 2000
 
 export class Traffic {
@@ -15,10 +15,19 @@ export class Traffic {
     this.#observe = observe
   }
 
-  /** Whatever Redis or the way to it says: nobody is told that something is not there. */
-  async send<T>(command: string, ask: () => Promise<T>): Promise<T> {
+  /** One operation, of as many commands as it takes. */
+  async admit<T>(operate: () => Promise<T>): Promise<T> {
     if (this.#inFlight >= IN_FLIGHT) throw new StoreUnavailable('Redis: too much is asked at once')
     this.#inFlight++
+    try {
+      return await operate()
+    } finally {
+      this.#inFlight--
+    }
+  }
+
+  /** Whatever Redis or the way to it says: nobody is told that something is not there. */
+  async send<T>(command: string, ask: () => Promise<T>): Promise<T> {
     const started = performance.now()
     let failed = true
     try {
@@ -28,7 +37,6 @@ export class Traffic {
     } catch (cause) {
       throw new StoreUnavailable(`Redis: ${(cause as Error).message}`, { cause })
     } finally {
-      this.#inFlight--
       this.#observe(command, (performance.now() - started) / 1000, failed)
     }
   }
