@@ -44,6 +44,7 @@ const COMMANDS: Command[] = [
   { name: 'keys list',         usage: '[--json]',     about: 'the signing keys: next, current, retired; and until when', options: JSON_OUT, run: keys.list },
   { name: 'keys rotate',       usage: '[--now] [--json]', about: 'make new signing keys: announced first, or signing at once', options: { ...JSON_OUT, now: { type: 'boolean' } }, run: keys.rotate },
   { name: 'keys retire',       usage: 'KID',          about: 'take a key out of the JWKS now: nothing that it signed counts any more', options: {}, run: keys.retire },
+  { name: 'store copy',         usage: '--from STORE --to STORE', about: 'move everything to another store (sqlite:PATH, redis://…), and compare; stop every node first', options: { from: { type: 'string' }, to: { type: 'string' } }, run: store.copy },
   { name: 'store reseal',      usage: '',             about: 'after a change of secret: seal everything with the first of USHER_SECRET', options: {}, run: store.reseal },
 ]
 

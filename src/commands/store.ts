@@ -1,9 +1,14 @@
 // The store as a whole.
 
+import { existsSync } from 'node:fs'
+import { createDirectory } from '../accounts/directory.ts'
+import { usherSchema } from '../config/schema.ts'
 import { readStoreSettings } from '../config/settings.ts'
-import { openStore } from '../store/open.ts'
-import { resealAll } from '../store/records.ts'
-import { Failure, hint } from './command.ts'
+import { CopyRefused, copyStore, readNamingKey } from '../store/copy.ts'
+import { openStore, readSecret, secretFile, storeFile } from '../store/open.ts'
+import { openRecords, resealAll } from '../store/records.ts'
+import { type Store, StoreUnavailable } from '../store/store.ts'
+import { Failure, hint, type Invocation } from './command.ts'
 
 /** After a change of secret: from here on the earlier ones open nothing. */
 export async function reseal() {
@@ -12,4 +17,98 @@ export async function reseal() {
   const store = await openStore(location, redis)
   const count = await resealAll(store, secrets).finally(() => store.close())
   hint(`${count} records are sealed anew; USHER_SECRET needs its first value only.`)
+}
+
+/** To another store, while no node runs on either. A Redis is reached as `redis` in usher.yaml says. */
+export async function copy({ values }: Invocation) {
+  const [from, to] = [readLocation(values, 'from'), readLocation(values, 'to')]
+  if (from === to) throw new Failure('--from and --to name the same store.')
+  const file = storeFile(from)
+  if (file && !existsSync(file)) throw new Failure(`--from: there is no file ${file}.`)
+  const { secrets, redis } = readStoreSettings()
+  const secret = findSecret(secrets, file)
+  await withStore('from', openStore(from, redis), async source => {
+    await readNamingKey(source).catch(explain)
+    await withStore('to', openStore(to, redis), async target => {
+      const { records, differing } = await copyStore(source, target, tell).catch(explain)
+      if (differing) throw new Failure(differ(differing, records))
+      const accounts = await countAccounts(target, secret)
+      hint(`${records} records are copied and compared; ${accounts}.\n${nextSteps(to, secret)}`)
+    })
+  })
+}
+
+function readLocation(values: Invocation['values'], option: string): string {
+  const value = values[option]
+  if (value === undefined) throw new Failure(`--${option} is missing: sqlite:PATH or redis://…`)
+  const { success, data, error } = usherSchema.shape.store.safeParse(value)
+  if (!success) throw new Failure(`--${option}: ${error.issues[0]?.message}`)
+  if (data === 'sqlite::memory:') {
+    throw new Failure(
+      `--${option}: the memory store lives inside the running server: nothing else can reach it.`,
+    )
+  }
+  return data
+}
+
+async function withStore(
+  option: string,
+  opening: Promise<Store>,
+  work: (store: Store) => Promise<void>,
+) {
+  const store = await opening.catch(({ message }: Error) => {
+    throw new Failure(`--${option}: ${message}`)
+  })
+  await work(store).finally(() => store.close())
+}
+
+/** A line for each ten thousand. */
+function tell(step: string, done: number): void {
+  if (done && done % 10_000 === 0) hint(`${done} ${step} …`)
+}
+
+function explain(error: unknown): never {
+  if (error instanceof CopyRefused) throw new Failure(error.message)
+  if (!(error instanceof StoreUnavailable)) throw error
+  throw new Failure(`The copy is unfinished: ${error.error_detail}.\nRun it again, the same way.`)
+}
+
+function differ(differing: number, records: number): string {
+  return (
+    `${differing} of ${records} records are not in --to as they are in --from: the copy is unfinished.\n` +
+    'Stop every node that runs on either store, and run it again; a Redis must not evict (noeviction).'
+  )
+}
+
+interface Secret {
+  values: Uint8Array[]
+  /** How the next start is told of it. */
+  variable: string
+}
+
+/** What was set, or else what was made beside the source (`file`): the copying itself needs none. */
+function findSecret(values: Uint8Array[], file: string | undefined): Secret {
+  const beside = file && secretFile(file)
+  if (values.length || !beside || !existsSync(beside)) {
+    return { values, variable: 'the same USHER_SECRET' }
+  }
+  return { values: [readSecret(beside)], variable: `USHER_SECRET_FILE=${beside}` }
+}
+
+/** Opens the copy as that start will: what is said here goes for it too. */
+async function countAccounts(store: Store, { values }: Secret): Promise<string> {
+  if (!values.length) return 'accounts are counted only with USHER_SECRET'
+  try {
+    const accounts = await createDirectory(await openRecords(store, values)).list()
+    return `accounts among them: ${accounts.length}`
+  } catch (error) {
+    const { error_detail, message } = Object(error)
+    return `accounts could not be counted: ${error_detail ?? message}`
+  }
+}
+
+/** Redis URLs may hold a password, and are not repeated. */
+function nextSteps(to: string, { variable }: Secret): string {
+  const store = storeFile(to) === undefined ? 'USHER_STORE as --to was' : `USHER_STORE=${to}`
+  return `Next: start every node with ${store} and ${variable}; none may run on --from again.`
 }

@@ -34,6 +34,14 @@ export async function openInstallation(
 
 const SQLITE = 'sqlite:'
 
+/** The path of an embedded store; undefined for the others. */
+export function storeFile(location: string): string | undefined {
+  return location.startsWith(SQLITE) ? location.slice(SQLITE.length) : undefined
+}
+
+/** Beside an embedded store: where the secret is kept that is made for it. */
+export const secretFile = (storeFile: string) => join(dirname(storeFile), 'usher.secret')
+
 /** A Redis URL may hold a password, and is not repeated. */
 export async function openStore(
   location: string,
@@ -45,8 +53,11 @@ export async function openStore(
     if (isFile) return new SqliteStore(location.slice(SQLITE.length))
     return await RedisStore.open(location, redis, observe)
   } catch (cause) {
-    const name = isFile ? location.slice(SQLITE.length) : 'Redis'
-    throw new Error(`${name} cannot be opened as a store: ${(cause as Error).message}`, { cause })
+    const { message } = cause as Error
+    const problem = isFile
+      ? `${location.slice(SQLITE.length)} cannot be opened as a store: ${message}`
+      : `Redis cannot be opened as a store: ${message.replace(/\S*@/g, '')}`
+    throw new Error(problem, { cause })
   }
 }
 
@@ -56,7 +67,7 @@ const LENGTH = 32
 /** Processes that start together agree on the file that one of them makes. */
 function generatedSecret(storeFile: string): Uint8Array {
   if (storeFile === ':memory:') return randomBytes(LENGTH)
-  const file = join(dirname(storeFile), 'usher.secret')
+  const file = secretFile(storeFile)
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
   if (!existsSync(file)) {
     // Linked when it is whole: nobody ever reads half a secret.
@@ -70,6 +81,10 @@ function generatedSecret(storeFile: string): Uint8Array {
       unlinkSync(made)
     }
   }
+  return readSecret(file)
+}
+
+export function readSecret(file: string): Uint8Array {
   const secret = Buffer.from(readFileSync(file, 'utf8'), 'base64url')
   if (secret.length < LENGTH) throw new Error(`${file} does not hold a secret of ${LENGTH} bytes`)
   return secret

@@ -8,7 +8,8 @@ import { setTimeout } from 'node:timers/promises'
 import { createSeal, hashName, type Seal } from './seal.ts'
 import { type Entry, now, type Store, StoreUnavailable } from './store.ts'
 
-const NAMING_KEY = 'naming-key'
+/** It stands under its own name. A store without one is no installation yet. */
+export const NAMING_KEY = 'naming-key'
 /** Seconds by which records outlive their `exp`: the library, which tolerates clocks, judges that. */
 const SLACK = 60
 /** Of `update`; after ten repeats they wait a little, at random (milliseconds). */

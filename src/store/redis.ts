@@ -28,6 +28,7 @@ import {
   now,
   type Observer,
   type PutOptions,
+  type Snapshot,
   type Store,
   StoreUnavailable,
 } from './store.ts'
@@ -132,18 +133,44 @@ export class RedisStore implements Store {
     for (const node of this.#masters()) {
       for (let cursor = '0'; ; ) {
         const [next, names] = await this.#traffic.send('scan', () =>
-          node.scan(cursor, 'MATCH', pattern, 'COUNT', 500),
+          node.scan(cursor, 'MATCH', pattern, 'COUNT', 100),
         )
-        for (const name of names) {
-          const key = name.slice(pattern.length - 1)
-          const found = await this.get(key)
-          const ttl = await this.#traffic.send('ttl', () => this.#redis.ttl(name))
-          if (found?.value) yield { ...found, expires: ttl < 0 ? undefined : now() + ttl }
+        const keys = names.map(name => name.slice(pattern.length - 1))
+        for (const found of await Promise.all(keys.map(key => this.snapshot(key)))) {
+          if (found) yield found
         }
         cursor = next
         if (cursor === '0') break
       }
     }
+  }
+
+  async snapshot(key: string): Promise<Snapshot | undefined> {
+    const [expires, ...fields] = await this.#traffic.send('usherSnapshot', () =>
+      this.#redis.usherSnapshotBuffer(this.#recordKey(key)),
+    )
+    const found = entry(key, fields)
+    if (!found) return undefined
+    const named = String(fields[3] ?? '').match(/\S+/g) ?? []
+    const scores = await this.#traffic.send('zscore', () =>
+      Promise.all(named.map(name => this.#redis.zscore(this.#indexKey(name), key))),
+    )
+    const indexes = named.filter((_, i) => scores[i] !== null)
+    return { ...found, ...(expires && { expires: Number(expires) }), indexes }
+  }
+
+  async restore({ key, value, version, consumed, expires, indexes }: Snapshot) {
+    const until = expires ?? 'inf'
+    const entries = indexes.map(name => [this.#indexKey(name), key, until, now()] as const)
+    await Promise.all(entries.map(entry => this.#write('usherIndex', ...entry)))
+    await this.#write(
+      'usherRestore',
+      this.#recordKey(key),
+      expires ?? '',
+      ...['version', version, 'indexes', indexes.join(' '), 'until', until],
+      ...(value ? ['value', Buffer.from(value)] : []),
+      ...(consumed === undefined ? [] : ['consumed', consumed]),
+    )
   }
 
   async check() {

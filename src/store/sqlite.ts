@@ -15,6 +15,7 @@ import {
   type Entry,
   now,
   type PutOptions,
+  type Snapshot,
   type Store,
   StoreUnavailable,
 } from './store.ts'
@@ -41,6 +42,7 @@ const SCAN_ROWS = 500
 const LITTLE_SPACE = 256 * 2 ** 20
 
 type Row = { key: string; value: Uint8Array | null; version: number; consumed: number | null }
+type WholeRow = Row & { expires: number | null; indexes: string | null }
 
 export class SqliteStore implements Store {
   #file: string
@@ -108,16 +110,26 @@ export class SqliteStore implements Store {
 
   async *scan() {
     for (let last = ''; ; ) {
-      const rows = await this.#read(
-        () =>
-          this.#sql.scan.all(last, now(), SCAN_ROWS) as unknown as (Row & {
-            expires: number | null
-          })[],
-      )
-      for (const row of rows) yield { ...entry(row), expires: row.expires ?? undefined }
+      const rows = await this.#read(() => this.#sql.scan.all(last, now(), SCAN_ROWS) as WholeRow[])
+      yield* rows.map(snapshot)
       if (rows.length < SCAN_ROWS) return
       last = rows.at(-1)?.key ?? ''
     }
+  }
+
+  snapshot(key: string) {
+    return this.#read(() => {
+      const row = this.#sql.snapshot.get(key, now()) as WholeRow | undefined
+      return row && snapshot(row)
+    })
+  }
+
+  restore({ key, value, version, consumed, expires, indexes }: Snapshot) {
+    return this.#write(() => {
+      this.#sql.unindex.run(key)
+      for (const name of indexes) this.#sql.index.run(name, key, expires ?? null)
+      this.#sql.put.run(key, value ?? null, version, consumed ?? null, expires ?? null)
+    })
   }
 
   /** Deletes what has expired, a bounded number of rows at a time. */
@@ -189,6 +201,8 @@ export class SqliteStore implements Store {
 
 function prepare(db: DatabaseSync) {
   const live = '(expires IS NULL OR expires > ?)'
+  const whole = `SELECT key, value, version, consumed, expires,
+    (SELECT group_concat(name, ' ') FROM entries e WHERE e.key = records.key) indexes FROM records`
   const sweep = (table: string, key: string) =>
     `DELETE FROM ${table} WHERE (${key}) IN (SELECT ${key} FROM ${table} WHERE expires <= ? LIMIT ?)`
   return {
@@ -205,8 +219,8 @@ function prepare(db: DatabaseSync) {
     list: db.prepare(`SELECT r.key, r.value, r.version, r.consumed FROM entries e
       JOIN records r ON r.key = e.key
       WHERE e.name = ? AND r.value IS NOT NULL AND (r.expires IS NULL OR r.expires > ?)`),
-    scan: db.prepare(`SELECT key, value, version, consumed, expires FROM records
-      WHERE key > ? AND value IS NOT NULL AND ${live} ORDER BY key LIMIT ?`),
+    scan: db.prepare(`${whole} WHERE key > ? AND ${live} ORDER BY key LIMIT ?`),
+    snapshot: db.prepare(`${whole} WHERE key = ? AND ${live}`),
     sweepEntries: db.prepare(sweep('entries', 'name, key')),
     sweepRecords: db.prepare(sweep('records', 'key')),
   }
@@ -229,4 +243,13 @@ function permissions(file: string): Check {
 
 function entry({ key, value, version, consumed }: Row): Entry {
   return { key, version, ...(value && { value }), ...(consumed !== null && { consumed }) }
+}
+
+function snapshot(row: WholeRow): Snapshot {
+  const { expires, indexes } = row
+  return {
+    ...entry(row),
+    ...(expires !== null && { expires }),
+    indexes: indexes?.split(' ') ?? [],
+  }
 }

@@ -13,8 +13,14 @@ export interface Entry {
   version: number
   /** Epoch seconds of the one `consume` that won. */
   consumed?: number
-  /** Epoch seconds; only `scan` says it. */
+}
+
+/** An entry with all that belongs to it: `restore` makes the same of it in another store. */
+export interface Snapshot extends Entry {
+  /** Epoch seconds; absent: kept until removed. */
   expires?: number
+  /** Those under which `list` finds it. */
+  indexes: string[]
 }
 
 export interface PutOptions {
@@ -42,8 +48,12 @@ export interface Store {
   remove(key: string, tombstone: number): Promise<boolean>
   /** The live records under an index. */
   list(index: string): Promise<Entry[]>
-  /** Every live record, in no order; what is written meanwhile may be missed. */
-  scan(): AsyncIterable<Entry>
+  /** Every live record and tombstone, in no order; what is written meanwhile may be missed, or come twice. */
+  scan(): AsyncIterable<Snapshot>
+  /** What `scan` says of one key. */
+  snapshot(key: string): Promise<Snapshot | undefined>
+  /** Makes exactly this of a key, whatever stands there: only where nobody else writes (copy.ts). */
+  restore(snapshot: Snapshot): Promise<void>
   /** The latest time in which it took no writes, as far as this process knows. */
   readonly outage?: Outage
   /** Whether it can be trusted with an installation. */

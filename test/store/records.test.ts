@@ -123,10 +123,13 @@ test('resealAll seals everything with the first secret, and keeps lifetimes and 
   const indexes: [string, string][] = [['kinds', 'all']]
   await before.save('Kind', 'short', { id: 'short' }, { ttl: 600, indexes })
   await before.save('Kind', 'kept', { id: 'kept' })
+  await before.save('Kind', 'gone', { id: 'gone' })
+  await before.remove('Kind', 'gone')
   expect(await resealAll(store, [fresh, old])).toBe(3)
   expect(await resealAll(store, [fresh, old])).toBe(0)
   const after = await openRecords(store, [fresh])
   expect((await after.read('Kind', 'kept')).value).toEqual({ id: 'kept' })
+  expect(await after.save('Kind', 'gone', {})).toBe(false)
   expect(await after.list('kinds', 'all')).toEqual([{ id: 'short' }])
   const expires: (number | undefined)[] = []
   for await (const entry of store.scan()) expires.push(entry.expires)

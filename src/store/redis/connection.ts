@@ -27,11 +27,16 @@ const scripts = {
   usherRemove: { lua: lua('remove'), numberOfKeys: 1 },
   usherTouch: { lua: lua('touch'), numberOfKeys: 1 },
   usherIndex: { lua: lua('index'), numberOfKeys: 1 },
+  usherSnapshot: { lua: lua('snapshot'), numberOfKeys: 1 },
+  usherRestore: { lua: lua('restore'), numberOfKeys: 1 },
 }
 export type ScriptName = keyof typeof scripts
 export type Argument = string | number | Uint8Array
 type Script = (key: string, ...args: Argument[]) => Promise<unknown>
-export type Connection = (Redis | Cluster) & Record<ScriptName, Script>
+export type Connection = (Redis | Cluster) &
+  Record<ScriptName, Script> & {
+    usherSnapshotBuffer(key: string): Promise<(Buffer | null)[]>
+  }
 
 /**
  * Not yet connected. `redis://`, `rediss://`, `redis+sentinel://h:p,h:p/NAME` or

@@ -1,0 +1,255 @@
+// The move to another store, as operators make it and people live through it.
+
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { createDirectory } from '../../src/accounts/directory.ts'
+import { copyStore } from '../../src/store/copy.ts'
+import { openInstallation, openStore } from '../../src/store/open.ts'
+import { NAMING_KEY } from '../../src/store/records.ts'
+import type { Store } from '../../src/store/store.ts'
+import { Browser } from '../support/browser.ts'
+import { authorize, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
+import { isSignedIn, silently } from '../support/people.ts'
+import { type RedisServer, startRedis } from '../support/redis.ts'
+import { freePorts } from '../support/redis-together.ts'
+import { ADA, startUsher, type Usher } from '../support/usher.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+const PASSWORD = 'the-password-of-redis'
+const SECRETS = [Buffer.alloc(32, 'move')]
+const USHER_SECRET = SECRETS.map(secret => secret.toString('base64url')).join(' ')
+const folder = mkdtempSync(join(tmpdir(), 'usher-move-'))
+let server: RedisServer
+/** With the password, to a database of its own. */
+let database: (number: number) => string
+beforeAll(async () => {
+  const [port] = await freePorts(1)
+  server = await startRedis({ port, settings: ['--requirepass', PASSWORD] })
+  database = number => `redis://:${PASSWORD}@127.0.0.1:${port}/${number}`
+})
+afterAll(async () => {
+  await server?.stop()
+  rmSync(folder, { recursive: true })
+})
+
+const newFile = (name: string) => `sqlite:${join(mkdtempSync(join(folder, 'store-')), name)}`
+
+function start(args: string[], env: Record<string, string> = {}) {
+  return spawn('node', ['src/cli.ts', ...args], { cwd: ROOT, env: { ...process.env, ...env } })
+}
+
+/** What it printed, what it said beside, and its exit code. */
+async function usher(args: string[], env: Record<string, string> = {}) {
+  const child = start(args, env)
+  const [stdout, stderr, code] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    new Promise(resolve => child.once('exit', resolve)),
+  ])
+  return { stdout, stderr, code }
+}
+
+const copyBetween = (from: string, to: string, env: Record<string, string> = {}) =>
+  usher(['store', 'copy', '--from', from, '--to', to], env)
+
+async function using<T>(location: string, work: (store: Store) => Promise<T>): Promise<T> {
+  const store = await openStore(location)
+  return work(store).finally(() => store.close())
+}
+
+/** An installation as the commands leave it behind. */
+async function installation(usernames: string[], secrets: Uint8Array[] = []) {
+  const location = newFile('usher.db')
+  const { records, store } = await openInstallation(location, secrets)
+  const directory = createDirectory(records)
+  for (const username of usernames) await directory.add({ username })
+  await store.close()
+  return location
+}
+
+/** With so many records that it takes a while, and says so. */
+async function large() {
+  const location = newFile('large.db')
+  const { records, store } = await openInstallation(location, SECRETS)
+  const ids = Array.from({ length: 15_000 }, (_, i) => `token ${i}`)
+  await Promise.all(ids.map(id => records.save('AccessToken', id, { id }, { ttl: 3600 })))
+  await store.close()
+  return location
+}
+
+/** Between two starts, with both stores closed by everybody else. */
+const move = (from: string, to: string) =>
+  using(from, source => using(to, target => copyStore(source, target, () => {})))
+
+test('people and clients notice nothing: from SQLite to Redis, and back', async () => {
+  const stores = [newFile('first.db'), database(1), newFile('last.db')]
+  const begin = (store = '') => startUsher({ store, env: { USHER_SECRET } })
+  let here: Usher = await begin(stores[0])
+  const ada = await here.addAccount(ADA)
+  let held = await tokens(here)
+  let signedIn = held.browser
+  const waiting = await authorize(here, { browser: signedIn })
+  const used = held
+
+  for (const [from = '', to = ''] of [stores.slice(0, 2), stores.slice(1)]) {
+    await here.close()
+    expect((await move(from, to)).differing).toBe(0)
+    here = await begin(to)
+
+    expect((await userinfo(here, held.access_token)).body).toMatchObject({ sub: ada.id })
+    const renewed = await refresh(here, held.refresh_token)
+    expect(renewed.status).toBe(200)
+    expect((await userinfo(here, renewed.body.access_token)).status).toBe(200)
+
+    const browser = new Browser(here.issuer)
+    browser.jar = signedIn.jar
+    expect(await isSignedIn(browser)).toBe(true)
+    expect(await silently(here, browser)).toBeUndefined()
+    expect(await here.consents.find(ada.id, 'web')).toMatchObject({ client_id: 'web' })
+    expect((await here.directory.findByUsername('ada'))?.id).toBe(ada.id)
+    held = { ...held, ...renewed.body }
+    signedIn = browser
+  }
+
+  // Made in the first store, redeemed in the last: once.
+  expect((await redeem(here, waiting.code, waiting.request)).status).toBe(200)
+  expect((await redeem(here, waiting.code, waiting.request)).body.error).toBe('invalid_grant')
+  // Used in the first store: it ends what it gave, wherever that is now.
+  expect((await redeem(here, used.code, used.request)).body.error).toBe('invalid_grant')
+  expect((await refresh(here, held.refresh_token)).body.error).toBe('invalid_grant')
+  await here.close()
+})
+
+// Processes, several at once.
+describe('an operator', { timeout: 60_000 }, () => {
+  test('moves to Redis and back, and is told what was moved and how to go on', async () => {
+    const from = await installation(['ada', 'grace'])
+    const secret = join(from.slice('sqlite:'.length), '../usher.secret')
+
+    const there = await copyBetween(from, database(2))
+    expect(there).toEqual({
+      stdout: '',
+      stderr:
+        '5 records are copied and compared; accounts among them: 2.\n' +
+        `Next: start every node with USHER_STORE as --to was and USHER_SECRET_FILE=${secret}; ` +
+        'none may run on --from again.\n',
+      code: 0,
+    })
+    const env = { USHER_SECRET_FILE: secret }
+    const list = await usher(['accounts', 'list'], { ...env, USHER_STORE: database(2) })
+    expect(list.stdout).toMatch(/ada.*\n.*grace/)
+
+    const to = newFile('usher.db')
+    const back = await copyBetween(database(2), to, env)
+    expect(back.stderr).toBe(
+      '5 records are copied and compared; accounts among them: 2.\n' +
+        `Next: start every node with USHER_STORE=${to} and the same USHER_SECRET; ` +
+        'none may run on --from again.\n',
+    )
+    const again = await usher(['accounts', 'list'], { ...env, USHER_STORE: to })
+    expect(again).toEqual(list)
+  })
+
+  test('needs no secret to move, and is told when the secret does not fit', async () => {
+    const from = await installation(['ada'], SECRETS)
+    const blind = await copyBetween(from, newFile('blind.db'))
+    expect(blind).toMatchObject({ code: 0 })
+    expect(blind.stderr).toContain('3 records are copied and compared; accounts are counted only')
+    const other = { USHER_SECRET: Buffer.alloc(32, 'other').toString('base64url') }
+    const wrong = await copyBetween(from, newFile('wrong.db'), other)
+    expect(wrong).toMatchObject({ code: 0 })
+    expect(wrong.stderr).toContain('could not be counted: the store was sealed with another secret')
+  })
+
+  test('is refused in words, and nothing is made', async () => {
+    const from = await installation(['ada'])
+    const [nowhere, empty] = [newFile('none.db'), newFile('to.db')]
+    const copy = ['store', 'copy']
+    const [file, missing, target] = [from, nowhere, empty].map(name => name.slice(7))
+    const cases: [string[], string][] = [
+      [copy, '--from is missing: sqlite:PATH or redis://…\n'],
+      [[...copy, '--from', from], '--to is missing: sqlite:PATH or redis://…\n'],
+      [[...copy, '--from', from, '--to', from], '--from and --to name the same store.\n'],
+      [[...copy, '--from', nowhere, '--to', empty], `--from: there is no file ${missing}.\n`],
+      [[...copy, '--from', database(9), '--to', empty], '--from holds no installation.\n'],
+      [
+        [...copy, '--from', from, '--to', `sqlite:${file?.replace('/usher', '/./usher')}`],
+        '--to holds this installation already: it was copied, or is --from itself.\n',
+      ],
+      [
+        [...copy, '--from', from, '--to', 'sqlite::memory:'],
+        '--to: the memory store lives inside the running server: nothing else can reach it.\n',
+      ],
+    ]
+    const answers = await Promise.all(cases.map(([args]) => usher(args)))
+    expect(answers).toEqual(cases.map(([, stderr]) => ({ stdout: '', stderr, code: 1 })))
+    expect(missing && existsSync(missing)).toBe(false)
+    expect(target && existsSync(target)).toBe(false)
+
+    const taken = await installation(['grace'])
+    const refusal = await copyBetween(from, taken)
+    expect(refusal).toMatchObject({ code: 1, stdout: '' })
+    expect(refusal.stderr).toMatch(/^--to already holds an installation; copy into an empty store/)
+    const { stdout } = await usher(['accounts', 'list'], { USHER_STORE: taken })
+    expect(stdout).toMatch(/^usr_\w+ {2}grace +\n$/)
+  })
+
+  test('never reads a password, whatever is wrong with its URL', async () => {
+    const from = await installation(['ada'])
+    const [port] = await freePorts(1)
+    const urls = [
+      `redis://:${PASSWORD}@127.0.0.1:${port}`,
+      `redis://:${PASSWORD}@127.0.0.1:99999999`,
+      `redis+cluster://:${PASSWORD}@127.0.0.1:${port}`,
+      `redis+cluster://:not@${PASSWORD}@127.0.0.1:${port}`,
+      `memcached://:${PASSWORD}@127.0.0.1`,
+      `redis://:not-${PASSWORD}@127.0.0.1:${new URL(database(0)).port}`,
+    ]
+    const answers = await Promise.all(urls.map(url => copyBetween(from, url)))
+    for (const { stdout, stderr, code } of answers) {
+      expect({ stdout, code }).toEqual({ stdout: '', code: 1 })
+      expect(stderr).toMatch(/^--to: /)
+      expect(stderr).not.toContain(PASSWORD)
+    }
+  })
+
+  test('who was cut off in the middle starts the same again', async () => {
+    const from = await large()
+    const child = start(['store', 'copy', '--from', from, '--to', database(3)])
+    const exited = once(child, 'exit')
+    for await (const line of child.stderr) {
+      expect(String(line)).toMatch(/^10000 copied …\n/)
+      break
+    }
+    child.kill('SIGKILL')
+    await exited
+    const left = await using(database(3), store => store.get(NAMING_KEY))
+    expect(left).toBeUndefined()
+
+    const { code, stderr } = await copyBetween(from, database(3), { USHER_SECRET })
+    expect(code).toBe(0)
+    expect(stderr).toMatch(/^10000 copied …\n10000 compared …\n15001 records are copied/)
+  })
+
+  test('whose Redis goes away is told so, and that it is unfinished', async () => {
+    const [port] = await freePorts(1)
+    const other = await startRedis({ port })
+    const from = await large()
+    const child = start(['store', 'copy', '--from', from, '--to', other.url])
+    const exited = once(child, 'exit')
+    let stderr = ''
+    for await (const line of child.stderr) {
+      if (!stderr) await other.kill('SIGKILL')
+      stderr += line
+    }
+    await exited
+    expect(child.exitCode).toBe(1)
+    expect(stderr).toMatch(/The copy is unfinished: Redis: .*\nRun it again, the same way\.\n$/)
+    await other.stop()
+  })
+})

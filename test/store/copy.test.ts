@@ -1,0 +1,330 @@
+// An installation moved from store to store: everything, exactly, or nothing that counts.
+
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Redis } from 'ioredis'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { createConsents } from '../../src/accounts/consents.ts'
+import { copyStore } from '../../src/store/copy.ts'
+import { openStore } from '../../src/store/open.ts'
+import { NAMING_KEY, openRecords } from '../../src/store/records.ts'
+import { SqliteStore } from '../../src/store/sqlite.ts'
+import type { Snapshot, Store } from '../../src/store/store.ts'
+import { type RedisServer, startRedis } from '../support/redis.ts'
+import { freePorts, startCluster } from '../support/redis-together.ts'
+import { bytes, describeSnapshot, fresh, now } from './store-suite.ts'
+
+const SECRETS = [Buffer.alloc(32, 'copy')]
+const folder = mkdtempSync(join(tmpdir(), 'usher-copy-'))
+const opened: Store[] = []
+afterEach(() => Promise.all(opened.splice(0).map(store => store.close())))
+afterAll(() => rmSync(folder, { recursive: true }))
+
+async function open(location = `sqlite:${join(folder, `${fresh()}.db`)}`): Promise<Store> {
+  const store = await openStore(location)
+  opened.push(store)
+  return store
+}
+
+/** An installation with more records than are copied at once, of every kind there is. */
+async function openFilled(store?: Store): Promise<Store> {
+  const filled = store ?? (await open())
+  const records = await openRecords(filled, SECRETS)
+  const indexes: [string, string][] = [
+    ['accounts', 'all'],
+    ['tokens of grant', 'grant'],
+  ]
+  const each = (step: number, work: (id: string, i: number) => Promise<unknown>) =>
+    Promise.all(Array.from({ length: 230 }, (_, i) => i % step === 0 && work(String(i), i)))
+  await each(1, (id, i) => records.save('Kind', id, { id }, i % 2 ? { ttl: 600 + i } : { indexes }))
+  await each(3, id => records.consume('Kind', id))
+  await each(5, id => records.remove('Kind', id, 600))
+  await filled.put(
+    'bytes',
+    Uint8Array.from({ length: 256 }, (_, i) => i),
+    { indexes: ['alone'] },
+  )
+  await filled.put('nothing', new Uint8Array(), { expires: now() + 600 })
+  return filled
+}
+
+type Contents = Record<string, ReturnType<typeof describeSnapshot>>
+
+async function contents(store: Store): Promise<Contents> {
+  const found: Contents = {}
+  for await (const snapshot of store.scan()) found[snapshot.key] = describeSnapshot(snapshot)
+  return found
+}
+
+const copy = (from: Store, to: Store) => copyStore(from, to, () => {})
+
+/** The naming key is the one record whose history nobody asks for. */
+const exactly = (found: Contents) => ({
+  ...found,
+  [NAMING_KEY]: { ...found[NAMING_KEY], version: 1 },
+})
+
+/** A store with some of its operations replaced by others. */
+const withChanges = (store: Store, changes: Partial<Store>): Store =>
+  new Proxy(store, {
+    get(target, name) {
+      const operation = Reflect.get(changes, name) ?? Reflect.get(target, name)
+      return typeof operation === 'function' ? operation.bind(target) : operation
+    },
+  })
+
+/** Its scan ends in an error after so many. */
+function breakingAfter(store: Store, count: number): Store {
+  return withChanges(store, {
+    async *scan() {
+      let seen = 0
+      for await (const snapshot of store.scan()) {
+        if (seen++ === count) throw new Error('the cable was pulled')
+        yield snapshot
+      }
+    },
+  })
+}
+
+describe('from SQLite and back to it', () => {
+  let alone: RedisServer
+  let cluster: Awaited<ReturnType<typeof startCluster>>
+  let urls: Record<string, string>
+  beforeAll(async () => {
+    const [port] = await freePorts(1)
+    ;[alone, cluster] = await Promise.all([startRedis({ port }), startCluster()])
+    urls = { 'Redis alone': `${alone.url}/3`, 'Redis Cluster': cluster.url }
+  })
+  afterAll(() => Promise.all([alone?.stop(), cluster?.stop()]))
+
+  test.each(['Redis alone', 'Redis Cluster'])('%s: everything stands as it stood', async name => {
+    const from = await openFilled()
+    const before = await contents(from)
+    expect(Object.keys(before).length).toBeGreaterThan(200)
+    const [to, back] = [await open(urls[name]), await open()]
+
+    const live = Object.values(before).filter(snapshot => snapshot?.value !== undefined)
+    expect(await copy(from, to)).toEqual({ records: live.length, differing: 0 })
+    expect(await contents(to)).toEqual(exactly(before))
+    expect((await to.list('alone')).map(({ key }) => key)).toEqual(['bytes'])
+
+    expect(await copy(to, back)).toEqual({ records: live.length, differing: 0 })
+    expect(await contents(back)).toEqual(exactly(before))
+    expect(await contents(from)).toEqual(before)
+
+    const records = await openRecords(back, SECRETS)
+    expect((await records.read('Kind', '3')).consumed).toBeGreaterThan(0)
+    expect(await records.list('accounts', 'all')).toHaveLength(92)
+    expect(await records.save('Kind', '5', {})).toBe(false)
+  })
+
+  test('from one Redis to another', async () => {
+    const from = await openFilled(await open(`${alone.url}/5`))
+    const to = await open(`${alone.url}/6`)
+    expect((await copy(from, to)).differing).toBe(0)
+    expect(await contents(to)).toEqual(exactly(await contents(from)))
+  })
+
+  test('an index of Redis that has lost a record is not taken for one that lists it', async () => {
+    const from = await openFilled()
+    const to = await open(`${alone.url}/7`)
+    const operator = new Redis(`${alone.url}/7`)
+    const lossy = withChanges(to, {
+      async restore(snapshot) {
+        await to.restore(snapshot)
+        if (snapshot.key === 'bytes') await operator.zrem('usher:i:alone', 'bytes')
+      },
+    })
+    expect((await copy(from, lossy)).differing).toBe(1)
+    expect((await copy(from, to)).differing).toBe(0)
+    await operator.quit()
+  })
+
+  test('out of memory nothing is written; with enough of it the same copy succeeds', async () => {
+    const from = await openFilled()
+    const to = await open(`${alone.url}/8`)
+    const operator = new Redis(alone.url)
+    await operator.config('SET', 'maxmemory', '1mb')
+    try {
+      await expect(copy(from, to)).rejects.toMatchObject({
+        error_detail: expect.stringContaining('OOM'),
+      })
+      expect(await contents(to)).toEqual({})
+    } finally {
+      await operator.config('SET', 'maxmemory', '0')
+      await operator.quit()
+    }
+    expect((await copy(from, to)).differing).toBe(0)
+  })
+})
+
+describe('refused, with nothing written', () => {
+  test('a target that is an installation', async () => {
+    const [from, to] = [await openFilled(), await open()]
+    const records = await openRecords(to, [Buffer.alloc(32, 'other')])
+    await records.save('Account', 'grace', { name: 'Grace' })
+    const before = await contents(to)
+    await expect(copy(from, to)).rejects.toThrow(
+      '--to already holds an installation; copy into an empty store',
+    )
+    expect(await contents(to)).toEqual(before)
+  })
+
+  test('the same store, and one that was copied before', async () => {
+    const [from, to] = [await openFilled(), await open()]
+    await expect(copy(from, from)).rejects.toThrow('--to holds this installation already')
+    await copy(from, to)
+    const before = await contents(to)
+    await expect(copy(from, to)).rejects.toThrow('--to holds this installation already')
+    expect(await contents(to)).toEqual(before)
+  })
+
+  test('a source that is no installation', async () => {
+    const [from, to] = [await open(), await open()]
+    await from.put('leftover', bytes('x'), {})
+    await expect(copy(from, to)).rejects.toThrow('--from holds no installation')
+    expect(await contents(to)).toEqual({})
+  })
+})
+
+describe('broken off in the middle', () => {
+  test('it is no installation, and the same copy once more makes it one', async () => {
+    const [from, to] = [await openFilled(), await open()]
+    await expect(copy(breakingAfter(from, 150), to)).rejects.toThrow('the cable was pulled')
+    const left = await contents(to)
+    expect(Object.keys(left).length).toBeGreaterThan(90)
+    expect(left).not.toHaveProperty(NAMING_KEY)
+    await expect(copy(to, await open())).rejects.toThrow('--from holds no installation')
+
+    expect((await copy(from, to)).differing).toBe(0)
+    expect(await contents(to)).toEqual(exactly(await contents(from)))
+  })
+
+  test('what happened in the source until the next attempt has happened in the target', async () => {
+    const [from, to] = [await open(), await open()]
+    const records = await openRecords(from, SECRETS)
+    const keys = Array.from({ length: 4 }, fresh)
+    const [removed = '', gone = '', consumed = '', moved = ''] = keys
+    for (const key of keys) await from.put(key, bytes('x'), { indexes: ['before'] })
+    await records.save('Kind', 'id', {})
+    // Everything is there, only the naming key is not.
+    const nearly = withChanges(to, { put: () => Promise.reject(new Error('stopped')) })
+    await expect(copy(from, nearly)).rejects.toThrow('stopped')
+    expect(await to.list('before')).toHaveLength(4)
+
+    await from.remove(removed, now() + 600)
+    await from.remove(gone, now() - 1)
+    await from.consume(consumed, 1_700_000_000)
+    await from.remove(moved, now() + 600)
+    await from.put(moved, bytes('y'), { version: 2, indexes: ['after'] })
+    await to.put('of another', bytes('x'), { indexes: ['before'] })
+    expect((await copy(from, to)).differing).toBe(0)
+    expect(await contents(to)).toEqual(exactly(await contents(from)))
+    expect((await to.list('before')).map(({ key }) => key)).toEqual([consumed])
+    expect((await to.list('after')).map(({ key }) => key)).toEqual([moved])
+    expect(await to.put(removed, bytes('late'), {})).toBe(false)
+  })
+})
+
+describe('what is not in the target as it is in the source is told, and makes no installation', () => {
+  /** A target that gets one record wrong. */
+  const wrongly = (to: Store, change: (snapshot: Snapshot) => Snapshot | undefined) =>
+    withChanges(to, {
+      async restore(snapshot) {
+        const wrong = snapshot.key === 'bytes' ? change(snapshot) : snapshot
+        if (wrong) await to.restore(wrong)
+      },
+    })
+
+  test.each<[string, (snapshot: Snapshot) => Snapshot | undefined]>([
+    ['a missing record', () => undefined],
+    ['another value', snapshot => ({ ...snapshot, value: bytes('x') })],
+    ['no value', ({ value, ...snapshot }) => snapshot],
+    ['another version', snapshot => ({ ...snapshot, version: 2 })],
+    ['a mark of use', snapshot => ({ ...snapshot, consumed: 1_700_000_000 })],
+    ['an end', snapshot => ({ ...snapshot, expires: now() + 600 })],
+    ['no index', snapshot => ({ ...snapshot, indexes: [] })],
+    ['an index too many', snapshot => ({ ...snapshot, indexes: ['alone', 'also'] })],
+  ])('%s', async (_, change) => {
+    const [from, to] = [await openFilled(), await open()]
+    expect(await copy(from, wrongly(to, change))).toMatchObject({ differing: 1 })
+    expect(await to.get(NAMING_KEY)).toBeUndefined()
+    expect(await copy(from, to)).toMatchObject({ differing: 0 })
+  })
+
+  test('what a node writes meanwhile', async () => {
+    const [from, to] = [await openFilled(), await open()]
+    const busy = withChanges(to, {
+      async restore(snapshot) {
+        if (snapshot.key === 'bytes') await from.put('bytes', bytes('written meanwhile'), {})
+        await to.restore(snapshot)
+      },
+    })
+    expect((await copy(from, busy)).differing).toBe(1)
+  })
+
+  test('a node that is started on the target meanwhile', async () => {
+    const [from, to] = [await openFilled(), await open()]
+    const started = withChanges(to, {
+      async restore(snapshot) {
+        if (snapshot.key === 'bytes') await openRecords(to, SECRETS)
+        await to.restore(snapshot)
+      },
+    })
+    await expect(copy(from, started)).rejects.toThrow('--to became an installation meanwhile')
+  })
+})
+
+test('what ends at this moment may be missing, where the clock of the target is ahead', async () => {
+  const losing = (to: Store, key: string) =>
+    withChanges(to, {
+      restore: async snapshot => (snapshot.key === key ? undefined : to.restore(snapshot)),
+    })
+  const [from, to] = [await openFilled(), await open()]
+  await from.put('living', bytes('x'), { expires: now() + 60 })
+  expect((await copy(from, losing(to, 'living'))).differing).toBe(1)
+  await from.put('ending', bytes('x'), { expires: now() + 4 })
+  expect((await copy(from, losing(to, 'ending'))).differing).toBe(0)
+})
+
+test('a hundred are on their way at once, and not more', async () => {
+  const [from, to] = [await openFilled(), await open()]
+  let atOnce = 0
+  let most = 0
+  const counting = withChanges(to, {
+    async restore(snapshot) {
+      most = Math.max(most, ++atOnce)
+      await to.restore(snapshot)
+      atOnce--
+    },
+  })
+  await copy(from, counting)
+  expect(most).toBe(100)
+})
+
+test('CN5: a removal wins over a consent page that was open before the move', async () => {
+  const [from, to] = [new SqliteStore(':memory:'), await open()]
+  opened.push(from)
+  const before = createConsents(await openRecords(from, SECRETS))
+  const decision = { scopes: ['openid'], declined: [] }
+  const decide = async (consents: typeof before, client: string) =>
+    consents.decide('ada', client, {
+      ...decision,
+      version: await consents.version('ada', client),
+    })
+
+  // Opened when there was no consent, and when there was one.
+  const unasked = await before.version('ada', 'removed before')
+  await decide(before, 'removed before')
+  await before.withdraw('ada', 'removed before')
+  for (let i = 0; i < 2; i++) await decide(before, 'removed after')
+  const asked = await before.version('ada', 'removed after')
+
+  await copy(from, to)
+  const after = createConsents(await openRecords(to, SECRETS))
+  await after.withdraw('ada', 'removed after')
+  expect(await after.decide('ada', 'removed before', { ...decision, version: unasked })).toBe(false)
+  expect(await after.decide('ada', 'removed after', { ...decision, version: asked })).toBe(false)
+  expect(await decide(after, 'removed before')).toBe(true)
+})
