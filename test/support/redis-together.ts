@@ -17,7 +17,10 @@ export interface RedisGroup {
 
 /** A replica has its first copy at once, not after the five seconds in which others could join. */
 const AT_ONCE = ['--repl-diskless-sync-delay', '0']
-const ONLINE = /slave0:.*state=online/
+/** And has answered that it has what there is. */
+const ONLINE = /slave0:.*state=online,offset=[1-9]\d*,lag=[01]/
+
+const SECOND_ONLINE = new RegExp(ONLINE.source.replace('slave0', 'slave1'))
 
 /** Three masters with a replica each. */
 export async function startCluster(): Promise<RedisGroup> {
@@ -51,7 +54,7 @@ export async function startSentinels(): Promise<RedisGroup> {
       }),
     )
   }
-  await untilInfo(servers[0]?.url ?? '', 'replication', /slave1:.*state=online/)
+  await untilInfo(servers[0]?.url ?? '', 'replication', SECOND_ONLINE)
   const folder = mkdtempSync(join(tmpdir(), 'usher-sentinels-'))
   const sentinels = await Promise.all(
     watchers.map(port => {
