@@ -1,4 +1,5 @@
-// The way to a server, which can lose a reply: the server has done what was asked, and nobody hears.
+// The way to a server, which can lose a reply (the server has done what was asked, and nobody hears)
+// and can hang: nothing is refused, and nothing comes through.
 
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
@@ -11,18 +12,25 @@ export interface FlakyLink {
   relent(): void
   /** How many replies were lost so far. */
   lost(): number
+  /** Whether anything comes through; what was held up does when it opens. */
+  hang(): void
+  open(): void
   close(): Promise<void>
 }
 
-/** `path` is the unix socket of the server; the link listens on a port the system gives. */
-export async function flakyLink(path: string): Promise<FlakyLink> {
+/** To the unix socket of a server, or its port; the link listens on a port the system gives. */
+export async function flakyLink(target: string | number): Promise<FlakyLink> {
   let losing = false
   let pass = 0
+  let hanging = false
+  let closed = false
   let lost = 0
   const sockets = new Set<Socket>()
   const server = createServer(client => {
-    const upstream = connect(path)
+    if (closed) return client.destroy()
+    const upstream = typeof target === 'number' ? connect(target, '127.0.0.1') : connect(target)
     sockets.add(client).add(upstream)
+    if (hanging) for (const socket of [client, upstream]) socket.pause()
     const end = () => {
       client.destroy()
       upstream.destroy()
@@ -49,7 +57,16 @@ export async function flakyLink(path: string): Promise<FlakyLink> {
       losing = false
     },
     lost: () => lost,
+    hang() {
+      hanging = true
+      for (const socket of sockets) socket.pause()
+    },
+    open() {
+      hanging = false
+      for (const socket of sockets) socket.resume()
+    },
     async close() {
+      closed = true
       for (const socket of sockets) socket.destroy()
       server.close()
       await once(server, 'close')

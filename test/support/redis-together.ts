@@ -1,4 +1,5 @@
-// Several redis-servers that know of one another: a cluster, and a primary watched by sentinels.
+// Several redis-servers that know of one another: a primary and its replica, a cluster, and a primary
+// watched by sentinels.
 
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -7,6 +8,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import { expect, vi } from 'vitest'
+import { type FlakyLink, flakyLink } from './flaky-link.ts'
 import { type RedisServer, startRedis } from './redis.ts'
 
 export interface RedisGroup {
@@ -16,11 +18,36 @@ export interface RedisGroup {
 }
 
 /** A replica has its first copy at once, not after the five seconds in which others could join. */
-const AT_ONCE = ['--repl-diskless-sync-delay', '0']
+export const AT_ONCE = ['--repl-diskless-sync-delay', '0']
 /** And has answered that it has what there is. */
 const ONLINE = /slave0:.*state=online,offset=[1-9]\d*,lag=[01]/
 
 const SECOND_ONLINE = new RegExp(ONLINE.source.replace('slave0', 'slave1'))
+
+export interface RedisPair {
+  primary: RedisServer
+  /** Follows the primary over `link`. */
+  replica: RedisServer
+  link: FlakyLink
+  stop(): Promise<void>
+}
+
+export async function startPair(): Promise<RedisPair> {
+  const [port = 0] = await freePorts(1)
+  const primary = await startRedis({ port, settings: AT_ONCE })
+  const { link, replica, stop } = await startReplica(port)
+  return { primary, replica, link, stop: () => stop().then(() => primary.stop()) }
+}
+
+/** Of the server at `of`. */
+export async function startReplica(of: number) {
+  const link = await flakyLink(of)
+  const [port = 0] = await freePorts(1)
+  const settings = ['--replicaof', '127.0.0.1', new URL(link.url).port, ...AT_ONCE]
+  const replica = await startRedis({ port, settings })
+  await untilInfo(`redis://127.0.0.1:${of}`, 'replication', ONLINE)
+  return { link, replica, stop: () => link.close().then(() => replica.stop()) }
+}
 
 /** Three masters with a replica each. */
 export async function startCluster(): Promise<RedisGroup> {
@@ -83,7 +110,7 @@ export async function startSentinels(): Promise<RedisGroup> {
 const stopAll = (servers: RedisServer[]) =>
   Promise.all(servers.map(server => server.stop())).then(() => {})
 
-async function untilInfo(url: string, section: string, expected: RegExp) {
+export async function untilInfo(url: string, section: string, expected: RegExp) {
   const redis = new Redis(url)
   const ask = () => (section === 'cluster' ? redis.cluster('INFO') : redis.info(section))
   const asExpected = async () => expect(await ask()).toMatch(expected)

@@ -63,7 +63,8 @@ export async function startRedis({
   const server: RedisServer = {
     url: port ? `redis://127.0.0.1:${port}` : socket,
     get pid() {
-      return child.pid ?? 0
+      if (!child.pid) throw new Error('it does not run')
+      return child.pid
     },
     async start() {
       const words = file
@@ -91,7 +92,8 @@ export async function startRedis({
       await exited
     },
     async stop() {
-      if (child.exitCode === null && child.signalCode === null) await server.kill('SIGTERM')
+      // At once: asked to, it would wait for its replicas, or refuse while it writes a first file.
+      if (child.exitCode === null && child.signalCode === null) await server.kill()
       rmSync(folder, { recursive: true, force: true })
     },
   }

@@ -4,8 +4,12 @@
 -- record has to be noted first: those it is given, and those it stands in already.
 local record = redis.call('HMGET', KEYS[1], 'version', 'value', 'operation', 'indexes', 'until')
 local version, value, last = tonumber(record[1]) or 0, record[2], record[3]
--- The reply to the same write was lost on its way.
-if last == ARGV[1] and value then return 1 end
+-- The reply to the same write was lost on its way. It is written once more, for WAIT speaks only of
+-- what was written on the connection it is sent on (so for all of these scripts).
+if last == ARGV[1] and value then
+  redis.call('HSET', KEYS[1], 'operation', ARGV[1])
+  return 1
+end
 if ARGV[4] == '' then
   if version > 0 and not value then return false end
 elseif version ~= tonumber(ARGV[4]) then

@@ -24,30 +24,30 @@ export class ReplicatedWriter {
 
   /** Not seen: a write that went elsewhere by ASK, while its slot is on the move. */
   async run(script: ScriptName, key: string, ...args: Argument[]): Promise<unknown> {
-    const link = this.#linkOf(key)
-    await link.catchUp()
+    const before = this.#linkOf(key)
+    await before?.catchUp()
     const answer = await this.connection[script](key, ...args)
-    const { epoch } = link
-    if (link !== this.#linkOf(key)) throw new Error('the slot has moved before a replica confirmed')
-    await link.confirm(epoch)
+    const link = this.#linkOf(key)
+    // After a failover another node answers; in between, nobody knows which one did.
+    if (!link || (before && link !== before)) throw new Error('the slot has moved meanwhile')
+    await link.confirm(link.epoch)
     return answer
   }
 
-  #linkOf(key: string): Link {
+  /** Undefined while a cluster's node is lost: the next command finds out who took over. */
+  #linkOf(key: string): Link | undefined {
     const node = this.connection instanceof Cluster ? this.#nodeOf(key) : this.connection
+    if (!node) return undefined
     const link = this.#links.get(node) ?? new Link(node)
     this.#links.set(node, link)
     return link
   }
 
-  #nodeOf(key: string): Redis {
+  #nodeOf(key: string): Redis | undefined {
     const cluster: Cluster = this.connection as Cluster
     const [name] = cluster.slots[calculateSlot(key)] ?? []
-    const found = cluster
-      .nodes('master')
-      .find(({ options }) => `${options.host}:${options.port}` === name)
-    if (!found) throw new Error('no node of the cluster holds this slot')
-    return found
+    const isIt = ({ options }: Redis) => `${options.host}:${options.port}` === name
+    return cluster.nodes('master').find(isIt)
   }
 }
 

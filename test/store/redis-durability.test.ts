@@ -1,0 +1,395 @@
+// What a failover takes back: nothing that was answered, once a replica was seen (redis.durability).
+
+import calculateSlot from 'cluster-key-slot'
+import { Redis } from 'ioredis'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { REDIS_DEFAULTS } from '../../src/config/schema.ts'
+import { RedisStore } from '../../src/store/redis.ts'
+import { type Store, StoreUnavailable } from '../../src/store/store.ts'
+import { flakyLink } from '../support/flaky-link.ts'
+import { type RedisServer, startRedis } from '../support/redis.ts'
+import {
+  AT_ONCE,
+  freePorts,
+  type RedisGroup,
+  type RedisPair,
+  startCluster,
+  startPair,
+  startReplica,
+  startSentinels,
+} from '../support/redis-together.ts'
+import { bytes, fresh, now, text } from './store-suite.ts'
+
+const PRIMARY = { ...REDIS_DEFAULTS, durability: 'primary' } as const
+const REPLICATED = { ...REDIS_DEFAULTS, durability: 'replicated' } as const
+const portOf = (url: string) => Number(new URL(url).port)
+const soon = () => ({ expires: now() + 600 })
+
+/** Closed after each test, whatever comes of it. */
+const closing: (() => Promise<unknown>)[] = []
+afterEach(async () => {
+  for (const close of closing.splice(0).reverse()) await close()
+})
+async function open(url: string, settings?: typeof REDIS_DEFAULTS): Promise<RedisStore> {
+  const store = await RedisStore.open(url, settings)
+  closing.push(() => store.close())
+  return store
+}
+function operatorOf(url: string): Redis {
+  const operator = new Redis(url).on('error', () => {})
+  closing.push(async () => operator.disconnect())
+  return operator
+}
+
+/** How often a command was called. */
+async function calls(operator: Redis, command: string): Promise<number> {
+  const stats = await operator.info('commandstats')
+  return Number(new RegExp(`cmdstat_${command}:calls=(\\d+)`).exec(stats)?.[1] ?? 0)
+}
+
+/** All that stands in a Redis. */
+async function contents(operator: Redis): Promise<string> {
+  const keys = (await operator.keys('*')).sort()
+  const dumps = await Promise.all(keys.map(key => operator.dumpBuffer(key)))
+  return keys.map((key, i) => `${key} ${dumps[i]?.toString('base64')}`).join('\n')
+}
+
+/** Milliseconds until it was refused as unavailable. */
+async function refused(ask: Promise<unknown>): Promise<number> {
+  const started = performance.now()
+  await expect(ask).rejects.toBeInstanceOf(StoreUnavailable)
+  return performance.now() - started
+}
+
+/** Two records to consume and remove, and every kind of write. */
+async function kindsOfWrite(store: Store) {
+  const [written, used, gone] = [fresh(), fresh(), fresh()]
+  for (const key of [written, used, gone]) await store.put(key, bytes('old'), soon())
+  const kinds: [string, () => Promise<boolean>][] = [
+    ['put', () => store.put(fresh(), bytes('new'), soon())],
+    ['put over a version', () => store.put(written, bytes('new'), { ...soon(), version: 1 })],
+    ['put with indexes', () => store.put(fresh(), bytes('x'), { ...soon(), indexes: [fresh()] })],
+    ['consume', () => store.consume(used, now())],
+    ['remove', () => store.remove(gone, now() + 600)],
+  ]
+  return { written, kinds }
+}
+
+describe('a primary and its replica', () => {
+  let pair: RedisPair
+  beforeAll(async () => {
+    pair = await startPair()
+  })
+  afterAll(() => pair?.stop())
+
+  const HANGING: [string, () => void, () => void][] = [
+    [
+      'the replica hangs',
+      () => process.kill(pair.replica.pid, 'SIGSTOP'),
+      () => process.kill(pair.replica.pid, 'SIGCONT'),
+    ],
+    ['the way to the replica hangs', () => pair.link.hang(), () => pair.link.open()],
+  ]
+  test.each(HANGING)('F4: while %s nothing is written, and all is read', async (_, stop, goOn) => {
+    const store = await open(pair.primary.url)
+    const operator = operatorOf(pair.primary.url)
+    const { written, kinds } = await kindsOfWrite(store)
+    stop()
+    try {
+      expect(await refused(store.put(fresh(), bytes('the first'), soon()))).toBeLessThan(1000)
+      const before = await contents(operator)
+      for (const [name, write] of kinds) expect(await refused(write()), name).toBeLessThan(1000)
+      const together = await Promise.all(kinds.map(([, write]) => refused(write())))
+      expect(Math.max(...together)).toBeLessThan(1000)
+      expect(await contents(operator)).toBe(before)
+      expect(await text(store, written)).toBe('old')
+      expect(await store.list(fresh())).toEqual([])
+    } finally {
+      goOn()
+    }
+    const back = () => store.put(fresh(), bytes('again'), soon()).catch(() => false)
+    await expect.poll(back, { timeout: 5000 }).toBe(true)
+    for (const [name, write] of kinds) expect(await write(), name).toBe(true)
+  })
+
+  test('many at once are refused within a second too, when the replica hangs', async () => {
+    const store = await open(pair.primary.url)
+    pair.link.hang()
+    try {
+      const writes = Array.from({ length: 200 }, () => store.put(fresh(), bytes('x'), soon()))
+      expect(Math.max(...(await Promise.all(writes.map(refused))))).toBeLessThan(1200)
+    } finally {
+      pair.link.open()
+    }
+  })
+
+  test('200 writes at once share a few WAITs', async () => {
+    const store = await open(pair.primary.url)
+    const operator = operatorOf(pair.primary.url)
+    await store.put(fresh(), bytes('warm'), soon())
+    const before = await calls(operator, 'wait')
+    const writes = Array.from({ length: 200 }, () => store.put(fresh(), bytes('x'), soon()))
+    expect(new Set(await Promise.all(writes))).toEqual(new Set([true]))
+    const waits = (await calls(operator, 'wait')) - before
+    expect(waits).toBeGreaterThan(0)
+    expect(waits).toBeLessThan(20)
+  })
+
+  test('a connection that is lost before the confirmation confirms nothing', async () => {
+    const store = await open(pair.primary.url)
+    const operator = operatorOf(pair.primary.url)
+    const key = fresh()
+    pair.link.hang()
+    try {
+      const writing = store.put(key, bytes('x'), soon()).catch((error: unknown) => error)
+      await expect
+        .poll(() => operator.info('clients'), { interval: 5 })
+        .toContain('blocked_clients:1')
+      await operator.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
+      // From here on a WAIT on another connection would be answered.
+      pair.link.open()
+      expect(await writing).toBeInstanceOf(StoreUnavailable)
+      expect(await operator.exists(`usher:r:${key}`)).toBe(1)
+    } finally {
+      pair.link.open()
+    }
+  })
+
+  test('F10: a write that is sent again, its reply lost, is not taken for confirmed', async () => {
+    const link = await flakyLink(portOf(pair.primary.url))
+    closing.push(() => link.close())
+    const store = await open(link.url)
+    const { kinds } = await kindsOfWrite(store)
+    for (const [name, write] of kinds) {
+      pair.link.hang()
+      link.loseNextReply()
+      const lost = link.lost()
+      expect(await refused(write()), name).toBeLessThan(2000)
+      expect(link.lost(), name).toBe(lost + 1)
+      pair.link.open()
+      const back = () => store.put(fresh(), bytes('again'), soon()).catch(() => false)
+      await expect.poll(back, { timeout: 5000 }).toBe(true)
+    }
+  })
+
+  test('durability: primary never waits', async () => {
+    const store = await open(pair.primary.url, PRIMARY)
+    const operator = operatorOf(pair.primary.url)
+    const before = await calls(operator, 'wait')
+    pair.link.hang()
+    try {
+      const { kinds } = await kindsOfWrite(store)
+      for (const [name, write] of kinds) expect(await write(), name).toBe(true)
+    } finally {
+      pair.link.open()
+    }
+    expect(await calls(operator, 'wait')).toBe(before)
+  })
+})
+
+test('a replica that comes later is seen, and waited for from then on', async () => {
+  const [port = 0] = await freePorts(1)
+  const primary = await startRedis({ port, settings: AT_ONCE })
+  closing.push(() => primary.stop())
+  const store = await open(primary.url)
+  const operator = operatorOf(primary.url)
+  expect(await store.put(fresh(), bytes('alone'), soon())).toBe(true)
+  expect(await calls(operator, 'wait')).toBe(0)
+
+  const replica = await startReplica(port)
+  closing.push(() => replica.stop())
+  const waits = async () => {
+    await store.put(fresh(), bytes('x'), soon())
+    return calls(operator, 'wait')
+  }
+  await expect.poll(waits, { timeout: 10_000, interval: 200 }).toBeGreaterThan(0)
+  replica.link.hang()
+  await refused(store.put(fresh(), bytes('x'), soon()))
+})
+
+test('durability: replicated writes nothing before there is a replica', async () => {
+  const [port = 0] = await freePorts(1)
+  const primary = await startRedis({ port })
+  closing.push(() => primary.stop())
+  const store = await open(primary.url, REPLICATED)
+  const operator = operatorOf(primary.url)
+  const first = fresh()
+  await refused(store.put(first, bytes('x'), soon()))
+  const before = await contents(operator)
+  await refused(store.put(fresh(), bytes('x'), soon()))
+  expect(await contents(operator)).toBe(before)
+  expect((await store.get(first))?.version).toBe(1)
+})
+
+test('a store that is closed while it looks for replicas leaves no connection', async () => {
+  const pair = await startPair()
+  closing.push(() => pair.stop())
+  const operator = operatorOf(pair.primary.url)
+  const clients = async () => /connected_clients:\d+/.exec(await operator.info('clients'))?.[0]
+  const before = await clients()
+  for (let round = 0; round < 10; round++) await (await RedisStore.open(pair.primary.url)).close()
+  await expect.poll(clients).toBe(before)
+})
+
+const COUNT = 500
+
+/** Mixed writes, a few at once; halfway `midway` happens. Answers what was acknowledged. */
+async function mixedWrites(store: Store, midway: () => void) {
+  const keys = Array.from({ length: COUNT }, fresh)
+  for (let i = 0; i < COUNT; i += 100) {
+    const wave = keys.slice(i, i + 100)
+    await Promise.all(wave.map((key, j) => j % 4 && store.put(key, bytes('old'), soon())))
+  }
+  const write = (key: string, i: number): Promise<boolean> => {
+    if (i % 4 === 0) return store.put(key, bytes('new'), soon())
+    if (i % 4 === 1) return store.put(key, bytes('new'), { ...soon(), version: 1 })
+    if (i % 4 === 2) return store.consume(key, now())
+    return store.remove(key, now() + 600)
+  }
+  const acknowledged: [string, number][] = []
+  for (let i = 0; i < COUNT; i += 50) {
+    if (i === COUNT / 2) midway()
+    const wave = keys.slice(i, i + 50)
+    const answers = await Promise.all(wave.map((key, j) => write(key, i + j).catch(() => false)))
+    answers.forEach((isDone, j) => {
+      const key = wave[j]
+      if (isDone && key) acknowledged.push([key, i + j])
+    })
+  }
+  return acknowledged
+}
+
+/** How many of them the store does not know of. */
+async function missing(store: Store, acknowledged: [string, number][]): Promise<number> {
+  const found = await Promise.all(
+    acknowledged.map(async ([key, i]) => {
+      const { value, consumed, version } = (await store.get(key)) ?? { version: 0 }
+      if (i % 4 < 2) return String(value) === 'new'
+      return i % 4 === 2 ? consumed !== undefined : !value && version === 2
+    }),
+  )
+  return found.filter(isThere => !isThere).length
+}
+
+/** The link hangs, the primary is killed, the replica becomes the primary. */
+async function failover(settings?: typeof REDIS_DEFAULTS) {
+  const pair = await startPair()
+  closing.push(() => pair.stop())
+  const store = await open(pair.primary.url, settings)
+  const acknowledged = await mixedWrites(store, () => pair.link.hang())
+  await pair.primary.kill('SIGKILL')
+  await operatorOf(pair.replica.url).call('REPLICAOF', 'NO', 'ONE')
+  const promoted = await open(pair.replica.url)
+  return { acknowledged: acknowledged.length, missing: await missing(promoted, acknowledged) }
+}
+
+test('F4: of 500 writes, a failover takes back none that was acknowledged', async () => {
+  const outcome = await failover()
+  expect(outcome).toEqual({ acknowledged: COUNT / 2, missing: 0 })
+})
+
+test('with durability: primary, it takes back those that no replica had', async () => {
+  const { acknowledged, missing } = await failover(PRIMARY)
+  expect(acknowledged).toBe(COUNT)
+  expect(missing).toBeGreaterThanOrEqual(COUNT / 2)
+  expect(missing).toBeLessThan(COUNT)
+})
+
+describe('a Cluster', () => {
+  let cluster: RedisGroup
+  beforeAll(async () => {
+    cluster = await startCluster()
+  })
+  afterAll(() => cluster?.stop())
+
+  const serverAt = (port: number): RedisServer => {
+    const server = cluster.servers.find(({ url }) => portOf(url) === port)
+    if (!server) throw new Error('no server of this cluster')
+    return server
+  }
+
+  /** Each with its replica, and whether it holds a key. */
+  async function shards() {
+    const slots = await operatorOf(cluster.servers[0]?.url ?? '').cluster('SLOTS')
+    return Promise.all(
+      slots.map(async ([first, last, node]) => {
+        const master = serverAt(node?.[1] ?? 0)
+        const info = await operatorOf(master.url).info('replication')
+        const replica = serverAt(Number(/slave0:ip=[^,]+,port=(\d+)/.exec(info)?.[1]))
+        const holds = (key: string) => {
+          const slot = calculateSlot(`usher:r:${key}`)
+          return first <= slot && slot <= last
+        }
+        return { master, replica, holds }
+      }),
+    )
+  }
+  type Shard = Awaited<ReturnType<typeof shards>>[number]
+  function keyOf(shard: Shard): string {
+    for (let i = 0; i < 10_000; i++) {
+      const key = fresh()
+      if (shard.holds(key)) return key
+    }
+    throw new Error('no key falls into this shard')
+  }
+
+  test('each master waits for a replica of its own', async () => {
+    const store = await open(cluster.url)
+    const [first, ...others] = await shards()
+    if (!first) throw new Error('there are no shards')
+    const key = keyOf(first)
+    expect(await store.put(key, bytes('x'), soon())).toBe(true)
+    const hung = first.replica.pid
+    process.kill(hung, 'SIGSTOP')
+    try {
+      expect(await refused(store.put(keyOf(first), bytes('x'), soon()))).toBeLessThan(1000)
+      await refused(store.remove(key, now() + 60))
+      for (const shard of others) {
+        expect(await store.put(keyOf(shard), bytes('x'), soon())).toBe(true)
+      }
+      expect(await text(store, key)).toBe('x')
+    } finally {
+      process.kill(hung, 'SIGCONT')
+    }
+    const back = () => store.put(keyOf(first), bytes('x'), soon()).catch(() => false)
+    await expect.poll(back, { timeout: 5000 }).toBe(true)
+  })
+
+  test('F5: a replica that takes over has all that was acknowledged', async () => {
+    const store = await open(cluster.url)
+    const acknowledged = await mixedWrites(store, () => {})
+    expect(acknowledged).toHaveLength(COUNT)
+    const [lost] = await shards()
+    if (!lost) throw new Error('there are no shards')
+    await lost.master.kill('SIGKILL')
+    const isThere = () => missing(store, acknowledged).catch(() => 'unavailable')
+    await expect.poll(isThere, { timeout: 20_000, interval: 200 }).toBe(0)
+    // It has no replica of its own until the old master is one.
+    await refused(store.put(keyOf(lost), bytes('x'), soon()))
+    await lost.master.start()
+    const back = () => store.put(keyOf(lost), bytes('x'), soon()).catch(() => false)
+    await expect.poll(back, { timeout: 20_000, interval: 200 }).toBe(true)
+  })
+})
+
+describe('behind Sentinel', () => {
+  let group: RedisGroup
+  beforeAll(async () => {
+    group = await startSentinels()
+  })
+  afterAll(() => group?.stop())
+
+  test('F4: the replica that takes over has all that was acknowledged', async () => {
+    const store = await open(group.url)
+    const operator = operatorOf(group.servers[0]?.url ?? '')
+    expect(await calls(operator, 'wait')).toBe(0)
+    const acknowledged = await mixedWrites(store, () => {})
+    expect(acknowledged).toHaveLength(COUNT)
+    expect(await calls(operator, 'wait')).toBeGreaterThan(0)
+    await group.servers[0]?.kill('SIGKILL')
+    const isThere = () => missing(store, acknowledged).catch(() => 'unavailable')
+    await expect.poll(isThere, { timeout: 20_000, interval: 200 }).toBe(0)
+    const back = () => store.put(fresh(), bytes('x'), soon()).catch(() => false)
+    await expect.poll(back, { timeout: 20_000, interval: 200 }).toBe(true)
+  })
+})
