@@ -12,6 +12,7 @@
 
 import { randomBytes } from 'node:crypto'
 import { setInterval } from 'node:timers'
+import { setTimeout } from 'node:timers/promises'
 import { Cluster, type Redis } from 'ioredis'
 import { REDIS_DEFAULTS, type RedisSettings } from '../config/schema.ts'
 import { checkServer, merge, readInfo, replicasOf } from './redis/checks.ts'
@@ -35,6 +36,8 @@ import {
 
 /** How often it looks for replicas, in milliseconds. */
 const LOOK = 5000
+/** Milliseconds to connect in: sentinels that nobody answers at are tried for ever. */
+const PATIENCE = 3000
 /** Records of an index that are read at once. */
 const BATCH = 200
 /** To note a record in its indexes: each repeat means that another came in between. */
@@ -74,7 +77,7 @@ export class RedisStore implements Store {
       return store
     } catch (error) {
       await store.close()
-      throw error
+      throw error instanceof StoreUnavailable ? error.cause : error
     }
   }
 
@@ -199,10 +202,10 @@ export class RedisStore implements Store {
     if (durability === 'auto' && !(await this.#hasReplicas())) return
     const connection = this.#connect({ enableAutoPipelining: false })
     await ready(connection)
-    this.#writer ??= new ReplicatedWriter(connection)
+    if (this.#writer || this.#isClosed) return connection.disconnect()
+    this.#writer = new ReplicatedWriter(connection)
     // It is the writer that is told when its server is no longer the primary.
     connection.on('close', () => this.#isClosed || this.#reconnect())
-    if (this.#writer.connection !== connection) connection.disconnect()
   }
 
   async #hasReplicas(): Promise<boolean> {
@@ -256,10 +259,17 @@ export class RedisStore implements Store {
 async function ready(connection: Connection): Promise<void> {
   let reason: unknown
   connection.on('error', error => {
+    const { lastNodeError: last } = error
+    reason ??= last ? new Error(`none of its nodes lets us in: ${last.message}`) : error
+  })
+  connection.on('sentinelError', error => {
     reason = error
   })
+  const late = setTimeout(PATIENCE, undefined, { ref: false }).then(() => {
+    throw new Error(`there was no answer in ${PATIENCE} ms`)
+  })
   try {
-    await connection.connect()
+    await Promise.race([connection.connect(), late])
   } catch (error) {
     connection.disconnect()
     throw reason ?? error

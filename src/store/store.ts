@@ -100,3 +100,9 @@ export class StoreUnavailable extends Error {
     this.error_detail = detail
   }
 }
+
+/** For operators, who are told what those that ask are not. */
+export function reasonOf(error: unknown): string {
+  if (error instanceof StoreUnavailable) return error.error_detail
+  return error instanceof Error ? error.message : String(error)
+}

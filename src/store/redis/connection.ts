@@ -2,10 +2,11 @@
 // secrets. Commands of ours are scripts (the .lua files beside this one).
 
 import { readFileSync } from 'node:fs'
+import { createSecureContext, type SecureContextOptions } from 'node:tls'
 import { Cluster, Redis, type RedisOptions } from 'ioredis'
 import type { RedisSettings } from '../../config/schema.ts'
 
-const DEMOTED = /READONLY|^(LOADING|MASTERDOWN|CLUSTERDOWN|NOAUTH|ERR WAIT cannot be used)/
+const DEMOTED = /READONLY|^(LOADING|MASTERDOWN|NOAUTH|ERR WAIT cannot be used)/
 
 /** Milliseconds; a dead or hung Redis is an answer within a second. */
 const OPTIONS = {
@@ -15,7 +16,7 @@ const OPTIONS = {
   keepAlive: 5000,
   enableOfflineQueue: false,
   maxRetriesPerRequest: 1,
-  // Safe to send again: the scripts know a repeat.
+  // Safe to send again: the scripts know a repeat. A Cluster that is down is waited for by itself.
   reconnectOnError: ({ message }) => (DEMOTED.test(message) ? 2 : false),
 } satisfies RedisOptions
 const pause = (times: number) => Math.min(50 * times, 500) + Math.random() * 100
@@ -40,7 +41,7 @@ export type Connection = (Redis | Cluster) &
 
 /**
  * Not yet connected. `redis://`, `rediss://`, `redis+sentinel://h:p,h:p/NAME` or
- * `redis+cluster://h:p,h:p`, each with `user:password@` if need be.
+ * `redis+cluster://h:p,h:p`, each with `user:password@` if need be; what the settings say wins.
  */
 export function createConnection(
   url: string,
@@ -48,71 +49,85 @@ export function createConnection(
   { enableAutoPipelining = true } = {},
 ): Connection {
   const { hosts, kind, name, ...credentials } = parseUrl(url)
-  const options: RedisOptions = { ...OPTIONS, ...credentials, ...tlsOf(settings) }
-  if (settings.username) options.username = settings.username
-  if (settings.database !== undefined) options.db = settings.database
+  const { username, database: db } = settings
+  const chosen = { ...(username && { username }), ...(db !== undefined && { db }) }
+  const options: RedisOptions = { ...OPTIONS, ...credentials, ...chosen }
   const common = { lazyConnect: true, scripts, enableAutoPipelining }
-  readPassword(options, settings)
+  const secrets = secretsOf(settings)
 
   if (kind === 'cluster') {
-    // What it gives to the connections it makes, also when the password has changed since.
-    const clusterRetryStrategy = (times: number) => {
-      readPassword(options, settings)
-      return pause(times)
-    }
-    return new Cluster(hosts, {
+    const cluster = new Cluster(hosts, {
       ...common,
       redisOptions: options,
       enableOfflineQueue: false,
-      clusterRetryStrategy,
+      clusterRetryStrategy: pause,
       slotsRefreshTimeout: 1000,
-    }) as Connection
+    })
+    // The cluster keeps a copy of its options; each of its nodes has some of its own.
+    cluster.on('+node', ({ options }: Redis) => Object.defineProperties(options, secrets))
+    return cluster as Connection
   }
-  const retryStrategy = (times: number) => {
-    readPassword(redis.options, settings)
-    return pause(times)
-  }
-  const sentinels = kind === 'sentinel' && {
+  const all = { ...options, ...common, retryStrategy: pause }
+  const sentinels = {
     sentinels: hosts,
     name,
     sentinelRetryStrategy: pause,
     failoverDetector: true,
-    sentinelPassword: secretIn(settings.sentinel_password_file),
-    enableTLSForSentinelMode: options.tls !== undefined,
+    enableTLSForSentinelMode: settings.tls !== undefined,
   }
-  const all = { ...options, ...common, retryStrategy, ...sentinels }
-  const redis = sentinels ? new Redis(all) : new Redis(url, all)
+  const redis = kind ? new Redis({ ...all, ...sentinels }) : new Redis(url, all)
+  Object.defineProperties(Object.assign(redis.options, chosen), secrets)
   return redis as Connection
 }
 
 function parseUrl(url: string) {
-  const [, kind, userinfo, nodes = '', name] =
-    /^redis\+(sentinel|cluster):\/\/(?:([^@/]*)@)?([^/]+)\/?(.*)$/.exec(url) ?? []
-  const [username, password] = (userinfo ?? '').split(':').map(decodeURIComponent)
-  const hosts = nodes.split(',').map(node => ({
-    host: node.slice(0, node.lastIndexOf(':')).replace(/^\[|\]$/g, ''),
-    port: Number(node.slice(node.lastIndexOf(':') + 1)),
-  }))
+  const [, kind, userinfo = '', nodes = '', name] =
+    /^redis\+(sentinel|cluster):\/\/(?:(.*)@)?([^/@]+)\/?(.*)$/.exec(url) ?? []
+  const [username, password] = userinfo.split(/:(.*)/s).map(decodeURIComponent)
+  const hosts = nodes.split(',').map(node => {
+    const [, host = '', port] = /^(.*?)(?::(\d+))?$/.exec(node) ?? []
+    const usual = kind === 'sentinel' ? 26379 : 6379
+    return { host: host.replace(/^\[|\]$/g, ''), port: port ? Number(port) : usual }
+  })
   return { kind, hosts, name, ...(username && { username }), ...(password && { password }) }
 }
 
-function tlsOf({ tls }: RedisSettings): Pick<RedisOptions, 'tls'> {
-  if (!tls) return {}
-  const files = Object.entries(tls).map(([name, file]) => [name, readFileSync(String(file))])
-  return { tls: Object.fromEntries(files) }
-}
-
-/** From its file at every new connection, so that it can be changed there. */
-function readPassword(options: RedisOptions, { password_file }: RedisSettings): void {
-  const password = secretIn(password_file)
-  if (password) options.password = password
-}
-
-/** Undefined for a file that is away for the moment: the last value stays. */
-function secretIn(file: string | undefined): string | undefined {
-  try {
-    return file && readFileSync(file, 'utf8').trim()
-  } catch {
-    return undefined
+/** Properties of a connection's options. */
+function secretsOf({ password_file, sentinel_password_file, tls }: RedisSettings) {
+  const certificates = tls && live(() => readCertificates(tls))
+  return {
+    ...(password_file && { password: live(() => readSecret(password_file)) }),
+    ...(sentinel_password_file && {
+      sentinelPassword: live(() => readSecret(sentinel_password_file)),
+    }),
+    ...(certificates && { tls: certificates, sentinelTLS: certificates }),
   }
+}
+
+/** Read anew for every connection, so that it can be changed in its file; half a change is none. */
+function live<T>(read: () => T): PropertyDescriptor {
+  let last = read()
+  const get = () => {
+    try {
+      last = read()
+    } catch {
+      // As it was.
+    }
+    return last
+  }
+  return { get, enumerable: true, configurable: true }
+}
+
+function readSecret(file: string): string {
+  const secret = readFileSync(file, 'utf8').trim()
+  if (!secret) throw new Error(`${file} is empty`)
+  return secret
+}
+
+/** Throws for a certificate without its key, which would end a connection for good. */
+function readCertificates(tls: NonNullable<RedisSettings['tls']>): SecureContextOptions {
+  const files = Object.entries(tls).map(([name, file]) => [name, readFileSync(file)])
+  const options: SecureContextOptions = Object.fromEntries(files)
+  createSecureContext(options)
+  return options
 }

@@ -1,0 +1,328 @@
+// How a Redis is reached: TLS, users and passwords, databases and prefixes, in each of its four kinds.
+
+import { execFileSync } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Redis } from 'ioredis'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { REDIS_DEFAULTS, type RedisSettings } from '../../src/config/schema.ts'
+import { openInstallation, openStore } from '../../src/store/open.ts'
+import { reasonOf, type Store, StoreUnavailable } from '../../src/store/store.ts'
+import { type RedisServer, startRedis } from '../support/redis.ts'
+import { freePorts, untilInfo } from '../support/redis-together.ts'
+import { bytes, fresh, now, text } from './store-suite.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'usher-redis-connection-'))
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+const inFolder = (name: string) => join(folder, name)
+function fileWith(content: string): string {
+  const file = inFolder(fresh())
+  writeFileSync(file, content)
+  return file
+}
+
+/** With everything that a URL gives a meaning to. */
+const PASSWORD = 'p@ss:w/rd#?%é+CANARY'
+const IN_URL = `usher:${encodeURIComponent(PASSWORD)}@`
+const SENTINEL_PASSWORD = 'sentinel-CANARY'
+/** What README says is enough. */
+const RIGHTS = ['~usher:*', '+@all', '-@dangerous', '+info']
+
+const closing: (() => Promise<unknown>)[] = []
+afterEach(async () => {
+  for (const close of closing.splice(0).reverse()) await close()
+})
+async function open(url: string, settings: Partial<RedisSettings> = {}): Promise<Store> {
+  const store = await openStore(url, { ...REDIS_DEFAULTS, ...settings })
+  closing.push(() => store.close())
+  return store
+}
+async function works(store: Store): Promise<void> {
+  const key = fresh()
+  expect(await store.put(key, bytes('x'), { expires: now() + 60, indexes: [key] })).toBe(true)
+  expect(await store.list(key)).toMatchObject([{ key, version: 1 }])
+  expect(await store.consume(key, now())).toBe(true)
+  expect(await store.remove(key, now() + 60)).toBe(true)
+  expect((await store.check()).filter(({ state }) => state === 'wrong')).toEqual([])
+}
+/** Why it could not be opened, in less than five seconds and without a password. */
+async function refusal(url: string, settings: Partial<RedisSettings> = {}): Promise<string> {
+  const started = performance.now()
+  const refused = await open(url, settings).catch((error: unknown) => error)
+  expect(refused).toBeInstanceOf(Error)
+  expect(performance.now() - started).toBeLessThan(5000)
+  expect(String(refused)).not.toContain('CANARY')
+  expect(reasonOf(refused)).not.toContain('CANARY')
+  return reasonOf(refused)
+}
+
+function openssl(...words: string[]) {
+  execFileSync('openssl', words, { stdio: 'ignore', cwd: folder })
+}
+const KEY = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes']
+function makeAuthority(name: string) {
+  const files = ['-keyout', `${name}.key`, '-out', `${name}.pem`]
+  openssl('req', '-x509', ...KEY, '-days', '2', '-subj', `/CN=${name}`, ...files)
+}
+/** For 127.0.0.1, signed by an authority. */
+function makeCertificate(name: string, authority: string) {
+  writeFileSync(inFolder(`${name}.ext`), 'subjectAltName=IP:127.0.0.1,DNS:localhost')
+  openssl('req', ...KEY, '-subj', `/CN=${name}`, '-keyout', `${name}.key`, '-out', `${name}.csr`)
+  const by = ['-CA', `${authority}.pem`, '-CAkey', `${authority}.key`, '-CAcreateserial']
+  const to = ['-days', '2', '-extfile', `${name}.ext`, '-out', `${name}.pem`]
+  openssl('x509', '-req', '-in', `${name}.csr`, ...by, ...to)
+}
+const CLIENT = {
+  ca: inFolder('ours.pem'),
+  cert: inFolder('usher.pem'),
+  key: inFolder('usher.key'),
+}
+const readAll = (files: Record<string, string>) =>
+  Object.fromEntries(Object.entries(files).map(([name, file]) => [name, readFileSync(file)]))
+const tlsSettings = (port: number, clients: 'yes' | 'no') => [
+  ...['--port', '0', '--tls-port', String(port), '--tls-replication', 'yes'],
+  ...['--tls-cert-file', inFolder('redis.pem'), '--tls-key-file', inFolder('redis.key')],
+  ...['--tls-ca-cert-file', inFolder('ours.pem'), '--tls-auth-clients', clients],
+]
+beforeAll(() => {
+  for (const name of ['ours', 'other']) makeAuthority(name)
+  makeCertificate('redis', 'ours')
+  makeCertificate('usher', 'ours')
+})
+
+describe('TLS', () => {
+  let ports: number[]
+  let servers: RedisServer[]
+  beforeAll(async () => {
+    ports = await freePorts(2)
+    const kinds = ['no', 'yes'] as const
+    servers = await Promise.all(
+      ports.map((port, i) => startRedis({ port, settings: tlsSettings(port, kinds[i] ?? 'no') })),
+    )
+  })
+  afterAll(() => Promise.all(servers.map(server => server.stop())))
+  const { ca, ...certificate } = CLIENT
+
+  test.each(['redis', 'rediss'])('%s:// with an authority of our own', async scheme => {
+    await works(await open(`${scheme}://127.0.0.1:${ports[0]}`, { tls: { ca } }))
+  })
+
+  test.each(['redis', 'rediss'])('%s:// with a certificate of ours', async scheme => {
+    await works(await open(`${scheme}://127.0.0.1:${ports[1]}`, { tls: CLIENT }))
+  })
+
+  test('what another authority signed is refused, and what nobody asked for', async () => {
+    const url = `rediss://${IN_URL}127.0.0.1:${ports[0]}`
+    expect(await refusal(url, { tls: { ca: inFolder('other.pem') } })).toMatch(/certificate/)
+    expect(await refusal(url)).toMatch(/certificate/)
+    expect(await refusal(`rediss://127.0.0.1:${ports[1]}`, { tls: { ca } })).toMatch(
+      /certificate required|ECONNRESET/,
+    )
+    expect(await refusal(url.replace('rediss', 'redis'))).not.toBe('')
+  })
+
+  test('a certificate with the key of another is refused', async () => {
+    const tls = { ca, ...certificate, key: inFolder('redis.key') }
+    expect(await refusal(`rediss://127.0.0.1:${ports[1]}`, { tls })).toMatch(/key values mismatch/)
+  })
+})
+
+/** With how each is reached: where the URL has the user, and what else has to be said. */
+const KINDS = ['alone', 'Sentinel', 'Cluster', 'alone over TLS', 'Sentinel over TLS'] as const
+
+describe.each(KINDS)('a user of Redis, %s', kind => {
+  const isTls = kind.endsWith('TLS')
+  const servers: RedisServer[] = []
+  let urlWith: (userinfo: string) => string
+  let settings: Partial<RedisSettings> = {}
+  let operator: Redis
+
+  beforeAll(async () => {
+    const [port = 0, watcher = 0] = await freePorts(2)
+    const words = isTls ? tlsSettings(port, 'yes') : []
+    const cluster =
+      kind === 'Cluster'
+        ? [...['--cluster-enabled', 'yes'], ...['--cluster-announce-ip', '127.0.0.1']]
+        : []
+    servers.push(await startRedis({ port, settings: [...words, ...cluster] }))
+    operator = new Redis(port, { ...(isTls && { tls: readAll(CLIENT) }) })
+    urlWith = userinfo => `redis://${userinfo}127.0.0.1:${port}`
+    if (isTls) settings = { tls: CLIENT }
+    if (kind === 'Cluster') {
+      await operator.call('CLUSTER', 'ADDSLOTSRANGE', 0, 16383)
+      await untilInfo(servers[0]?.url ?? '', 'cluster', /cluster_state:ok/)
+      urlWith = userinfo => `redis+cluster://${userinfo}127.0.0.1:${port}`
+    }
+    if (kind.startsWith('Sentinel')) {
+      const file = fileWith(`sentinel monitor usher 127.0.0.1 ${port} 1\n`)
+      const secured = isTls ? tlsSettings(watcher, 'yes') : []
+      const locked = [...secured, '--requirepass', SENTINEL_PASSWORD]
+      servers.push(await startRedis({ port: watcher, file, settings: locked }))
+      const sentinel_password_file = fileWith(`${SENTINEL_PASSWORD}\n`)
+      settings = { ...settings, sentinel_password_file }
+      urlWith = userinfo => `redis+sentinel://${userinfo}127.0.0.1:${watcher}/usher`
+    }
+    await setPassword(PASSWORD)
+    // Whoever names no user may nothing.
+    await operator.call('ACL', 'SETUSER', 'default', 'on', '>of-the-operator-CANARY')
+  }, 30_000)
+  afterAll(async () => {
+    operator?.disconnect()
+    await Promise.all(servers.map(server => server.stop()))
+  })
+  const setPassword = (password: string) =>
+    operator.call('ACL', 'SETUSER', 'usher', 'reset', 'on', `>${password}`, ...RIGHTS)
+
+  test('comes from the URL, or from the settings with a file', async () => {
+    await works(await open(urlWith(IN_URL), settings))
+    const password_file = fileWith(`${PASSWORD}\n`)
+    await works(await open(urlWith(''), { ...settings, username: 'usher', password_file }))
+    const wrong = urlWith('nobody:wrong-CANARY@')
+    await works(await open(wrong, { ...settings, username: 'usher', password_file }))
+  })
+
+  test('is refused with a wrong password, and without one', async () => {
+    expect(await refusal(urlWith('usher:wrong-CANARY@'), settings)).toContain('WRONGPASS')
+    const password_file = fileWith('wrong-CANARY')
+    const wrong = { ...settings, username: 'usher', password_file }
+    expect(await refusal(urlWith(''), wrong)).toContain('WRONGPASS')
+    expect(await refusal(urlWith(''), settings)).toMatch(/NOAUTH|none of its nodes/)
+    expect(await refusal(urlWith(''), { ...wrong, password_file: fileWith('') })).toMatch(
+      /is empty/,
+    )
+  })
+
+  test('F17: a password that is changed on the server and in its file is taken up', async () => {
+    const password_file = fileWith(PASSWORD)
+    const store = await open(urlWith(''), { ...settings, username: 'usher', password_file })
+    await works(store)
+    await setPassword('changed-CANARY')
+    await operator.call('CLIENT', 'KILL', 'USER', 'usher')
+    const state = () =>
+      store.get(fresh()).then(
+        () => 'works',
+        (error: unknown) => {
+          expect(error).toBeInstanceOf(StoreUnavailable)
+          expect(reasonOf(error)).not.toContain('CANARY')
+          return 'unavailable'
+        },
+      )
+    await expect.poll(state, { timeout: 5000 }).toBe('unavailable')
+    // For a moment, as whoever writes it in two steps leaves it.
+    writeFileSync(password_file, '')
+    await state()
+    writeFileSync(password_file, 'changed-CANARY\n')
+    await expect.poll(state, { timeout: 5000 }).toBe('works')
+    await works(store)
+    await setPassword(PASSWORD)
+  })
+})
+
+describe('one Redis', () => {
+  let server: RedisServer
+  let operator: Redis
+  beforeAll(async () => {
+    const [port = 0] = await freePorts(1)
+    server = await startRedis({ port })
+    operator = new Redis(port)
+  })
+  afterAll(async () => {
+    operator.disconnect()
+    await server.stop()
+  })
+  const put = (store: Store, key: string) => store.put(key, bytes(key), { indexes: ['all'] })
+  const scanned = async (store: Store) => {
+    const keys: string[] = []
+    for await (const { key } of store.scan()) keys.push(key)
+    return keys.sort()
+  }
+
+  test('what README names is enough for its user, and lets it do nothing else', async () => {
+    await operator.call('ACL', 'SETUSER', 'usher', 'on', `>${PASSWORD}`, ...RIGHTS)
+    const store = await open(server.url.replace('//', `//${IN_URL}`))
+    await works(store)
+    await put(store, 'one')
+    expect(await scanned(store)).toContain('one')
+    const user = new Redis(server.url, { username: 'usher', password: PASSWORD })
+    for (const [command = '', ...words] of [
+      ['get', 'of-another'],
+      ['flushall'],
+      ['keys', '*'],
+      ['config', 'get', '*'],
+      ['acl', 'list'],
+      ['replicaof', 'no', 'one'],
+    ]) {
+      await expect(user.call(command, ...words), command).rejects.toThrow(/NOPERM/)
+    }
+    user.disconnect()
+    await operator.call('FLUSHALL')
+  })
+
+  test('a user without INFO is told so by name', async () => {
+    await operator.call('ACL', 'SETUSER', 'narrow', 'on', '>p', '~usher:*', '+@all', '-info')
+    expect(await refusal(server.url.replace('//', '//narrow:p@'))).toMatch(/NOPERM.*info/)
+  })
+
+  test('a database is the one of the settings, also after the connection was lost', async () => {
+    const store = await open(`${server.url}/2`, { database: 3 })
+    const inUrl = await open(`${server.url}/2`)
+    await store.put('here', bytes('three'), {})
+    await inUrl.put('here', bytes('two'), {})
+    await operator.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
+    const read = (of: Store) => text(of, 'here').catch(() => 'away')
+    await expect.poll(() => read(store), { timeout: 5000 }).toBe('three')
+    await expect.poll(() => read(inUrl), { timeout: 5000 }).toBe('two')
+    expect(await operator.dbsize()).toBe(0)
+  })
+
+  test('two installations with prefixes of their own do not see each other', async () => {
+    const ours = await open(server.url, { key_prefix: 'ours:' })
+    const theirs = await open(server.url, { key_prefix: 'theirs:' })
+    const none = await open(server.url, { key_prefix: '' })
+    for (const key of ['a', 'b']) await put(ours, key)
+    for (const key of ['b', 'c']) await put(theirs, key)
+    await put(none, 'd')
+    expect(await scanned(ours)).toEqual(['a', 'b'])
+    expect(await scanned(theirs)).toEqual(['b', 'c'])
+    expect(await scanned(none)).toEqual(['d'])
+    expect((await ours.list('all')).map(({ key }) => key).sort()).toEqual(['a', 'b'])
+    expect(await ours.remove('b', now() + 60)).toBe(true)
+    expect(await text(theirs, 'b')).toBe('b')
+    const secrets = [Buffer.alloc(32, 1)]
+    const installed = ['one:', 'two:'].map(async (key_prefix, i) => {
+      const redis = { ...REDIS_DEFAULTS, key_prefix }
+      const { store } = await openInstallation(server.url, [Buffer.alloc(32, i)], redis)
+      await store.close()
+    })
+    await Promise.all(installed)
+    const wrong = { ...REDIS_DEFAULTS, key_prefix: 'one:' }
+    await expect(openInstallation(server.url, secrets, wrong)).rejects.toThrow(/another secret/)
+  })
+})
+
+test.each([
+  ['redis://', 'redis://usher:CANARY@127.0.0.1:PORT', /ECONNREFUSED/],
+  ['rediss://', 'rediss://usher:CANARY@127.0.0.1:PORT', /ECONNREFUSED/],
+  [
+    'Sentinel',
+    'redis+sentinel://usher:CANARY@127.0.0.1:PORT,127.0.0.1:PORT/usher',
+    /sentinel 127.*closed/,
+  ],
+  ['a Cluster', 'redis+cluster://usher:CANARY@127.0.0.1:PORT,127.0.0.1:PORT', /none of its nodes/],
+  ['a name', 'redis://usher:CANARY@redis.invalid', /ENOTFOUND|EAI_AGAIN/],
+  ['a URL', 'redis://usher:CANARY/x@127.0.0.1', /Invalid URL/],
+  ['an escape', 'redis+cluster://usher:%CANARY@127.0.0.1', /URI malformed/],
+])('%s that cannot be reached is an answer in five seconds', async (_, url, reason) => {
+  const [port] = await freePorts(1)
+  expect(await refusal(url.replaceAll('PORT', String(port)))).toMatch(reason)
+})
+
+test('a name that no Sentinel knows is told from Sentinels that are away', async () => {
+  const [port = 0] = await freePorts(1)
+  const file = fileWith('')
+  const sentinel = await startRedis({ port, file })
+  closing.push(() => sentinel.stop())
+  const reason = await refusal(`redis+sentinel://127.0.0.1:${port}/nobody`)
+  expect(reason).toContain('No such master with that name')
+})
