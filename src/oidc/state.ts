@@ -15,9 +15,10 @@ export function createState(records: Records, lifetimes: Lifetimes, events: Even
     grace: lifetimes.refresh_token_grace,
     request() {
       const ctx = Provider.ctx
-      const isRefresh = ctx?.oidc?.route === 'token'
-      if (isRefresh) requireListener()
-      return ctx?.oidc && { key: ctx, isRefresh }
+      const route = ctx?.oidc?.route
+      if (route === 'token') requireListener()
+      const [isRefresh, isRevocation] = [route === 'token', route === 'revocation']
+      return ctx?.oidc && { key: ctx, isRefresh, isRevocation }
     },
     alreadyUsed: () => alreadyUsed('RefreshToken'),
     ...events,
@@ -50,11 +51,13 @@ function currentRequest() {
   const ctx = Provider.ctx
   if (!ctx?.oidc) return undefined
   const { oidc } = ctx
+  const isRevocation = oidc.route === 'revocation'
   return {
     key: ctx,
     session: oidc.session,
+    isRevocation,
     // Revoking an access token revokes that token alone; the library would take them all.
-    sparesGrant: oidc.route === 'revocation' && oidc.entities.AccessToken !== undefined,
+    sparesGrant: isRevocation && oidc.entities.AccessToken !== undefined,
   }
 }
 

@@ -25,6 +25,8 @@ interface Request {
   /** An object for its lifetime. */
   key: object
   session?: LiveSession
+  /** What has ended is ended again: it may have been done, and refused without a replica (RV7). */
+  isRevocation: boolean
   /** Nothing is revoked but the token it names. */
   sparesGrant: boolean
 }
@@ -88,7 +90,8 @@ function createPlainAdapter(model: string, records: Records, protocol: Protocol)
     },
 
     async find(id: string): Promise<Payload | undefined> {
-      const { value, consumed } = await records.read<Payload>(model, id)
+      const { value, version, consumed } = await records.read<Payload>(model, id)
+      if (!value && version && protocol.request()?.isRevocation) await records.remove(model, id)
       return value && { ...value, ...(consumed && { consumed }) }
     },
 

@@ -223,20 +223,18 @@ export class RedisStore implements Store {
   /** The record, if it stands in the index. */
   async #member(key: string, index: string): Promise<Entry[]> {
     const fields = await this.#read(key)
-    const [, , , indexes] = fields
+    const [value, version, , indexes] = fields
+    // Whoever ends all of an index ends this too: it may have ended before without a replica (RV7).
+    if (version && !value) await this.#write('usherTouch', this.#recordKey(key))
     const found = String(indexes).split(' ').includes(index) && entry(key, fields)
     return found ? [found] : []
   }
 
-  async #read(key: string): Promise<(Buffer | null)[]> {
+  #read(key: string): Promise<(Buffer | null)[]> {
     const name = this.#recordKey(key)
-    const fields = await this.#traffic.send('get', () =>
+    return this.#traffic.send('get', () =>
       this.#redis.hmgetBuffer(name, 'value', 'version', 'consumed', 'indexes'),
     )
-    const [value, version] = fields
-    // What has ended counts as ended once a replica knows (RV7): who ended it may have been refused.
-    if (this.#writer && version && !value) await this.#write('usherTouch', name)
-    return fields
   }
 
   #write(script: ScriptName, key: string, ...args: Argument[]): Promise<unknown> {

@@ -30,8 +30,8 @@ interface Family {
 export interface RefreshTokenRules {
   /** Seconds in which a used token may be used again; 0: never. */
   grace: number
-  /** The current request: at the token endpoint, presenting a token uses it up. */
-  request(): { key: object; isRefresh: boolean } | undefined
+  /** The current request: at the token endpoint, presenting a token uses it up; see adapter.ts. */
+  request(): { key: object; isRefresh: boolean; isRevocation: boolean } | undefined
   /** The error for a token that has been used. */
   alreadyUsed(): Error
   /** A used token came again and took its family along: told once for each. */
@@ -97,6 +97,7 @@ export function createRefreshTokens(records: Records, rules: RefreshTokenRules) 
     const request = rules.request()
     if (request) reads.set(request.key, { id, found })
     const latest = found.value
+    if (!latest && found.version && request?.isRevocation) await records.remove(KIND, id)
     if (!latest) return undefined
     const isPredecessor = generation === latest.generation - 1
     const isUsable =

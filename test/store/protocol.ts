@@ -45,7 +45,7 @@ export async function createLibrary(): Promise<Library> {
     grace: 30,
     request() {
       const request = current.getStore()
-      return request && { key: request.key, isRefresh: true }
+      return request && { key: request.key, isRefresh: true, isRevocation: false }
     },
     alreadyUsed: () => new AlreadyUsed('RefreshToken'),
     onReuse: () => {},
@@ -63,7 +63,11 @@ export async function createLibrary(): Promise<Library> {
     adapters: createAdapter(records, protocol),
     request({ sparesGrant = false } = {}) {
       const request: Request = {
-        run: part => current.run({ key: request, session: request.session, sparesGrant }, part),
+        run: part =>
+          current.run(
+            { key: request, session: request.session, isRevocation: sparesGrant, sparesGrant },
+            part,
+          ),
       }
       return request
     },

@@ -25,7 +25,7 @@ function createRefresher(records: Records, grace: number) {
     grace,
     request() {
       const key = presented.getStore()
-      return key && { key, isRefresh: true }
+      return key && { key, isRefresh: true, isRevocation: false }
     },
     alreadyUsed: () => new Used(),
     onReuse: payload => told.reuse.push(payload.grantId),
