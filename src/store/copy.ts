@@ -8,13 +8,17 @@
 //
 // Versions and tombstones go along: by them a removal wins over a consent page that was open before it.
 
+import { setTimeout } from 'node:timers/promises'
 import { NAMING_KEY } from './records.ts'
-import { now, type Snapshot, type Store } from './store.ts'
+import { now, type Snapshot, type Store, StoreUnavailable } from './store.ts'
 
 /** How many records are in flight, of some KB each. */
 const CHUNK = 100
 /** Seconds by which the clocks of two stores may differ. */
 const SKEW = 5
+/** For a store that is behind for a moment, its disk or its replicas: five seconds, in milliseconds. */
+const ATTEMPTS = 20
+const PAUSE = 250
 
 /** Nothing is wrong with the stores: these two cannot be copied. */
 export class CopyRefused extends Error {
@@ -47,27 +51,36 @@ export async function copyStore(from: Store, to: Store, progress: Progress): Pro
 
   const copied: Copied = { records: 0, differing: 0 }
   const compare = async (snapshot: Snapshot) => {
+    const isSame = await isCopied(snapshot, to)
     if (snapshot.value) copied.records++
-    if (!(await isCopied(snapshot, to))) copied.differing++
+    if (!isSame) copied.differing++
   }
   await inChunks(from, compare, done => progress('compared', done))
   if (copied.differing) return copied
-  if (!(await to.put(NAMING_KEY, namingKey, { version: 0 }))) {
-    throw new CopyRefused('--to became an installation meanwhile: Usher was started on it.')
-  }
+  await patiently(() => writeNamingKey(to, namingKey))
   return { ...copied, records: copied.records + 1 }
 }
 
 async function requireVacancy(to: Store, namingKey: Uint8Array): Promise<void> {
-  const found = await to.get(NAMING_KEY)
-  if (!found) return
-  const isSame = found.value && Buffer.compare(found.value, namingKey) === 0
+  if (!(await to.get(NAMING_KEY))) return
   throw new CopyRefused(
-    isSame
+    (await holds(to, namingKey))
       ? '--to holds this installation already: it was copied, or is --from itself.'
       : '--to already holds an installation; copy into an empty store ' +
           '(another file, database or redis.key_prefix).',
   )
+}
+
+async function writeNamingKey(to: Store, namingKey: Uint8Array): Promise<void> {
+  const isWritten = await to.put(NAMING_KEY, namingKey, { version: 0 })
+  // What was refused as unavailable may have been written nevertheless.
+  if (isWritten || (await holds(to, namingKey))) return
+  throw new CopyRefused('--to became an installation meanwhile: Usher was started on it.')
+}
+
+async function holds(to: Store, namingKey: Uint8Array): Promise<boolean> {
+  const { value } = (await to.get(NAMING_KEY)) ?? {}
+  return value !== undefined && Buffer.compare(value, namingKey) === 0
 }
 
 /** Everything in the store but its naming key, some at a time. */
@@ -80,7 +93,7 @@ async function inChunks(
   let done = 0
   const finish = async () => {
     done += chunk.length
-    await Promise.all(chunk.splice(0).map(work))
+    await Promise.all(chunk.splice(0).map(snapshot => patiently(() => work(snapshot))))
     progress(done)
   }
   for await (const snapshot of store.scan()) {
@@ -88,6 +101,18 @@ async function inChunks(
     if (chunk.push(snapshot) === CHUNK) await finish()
   }
   if (chunk.length) await finish()
+}
+
+/** Whatever is done to a record here may be done twice. */
+async function patiently<T>(work: () => Promise<T>): Promise<T> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await work()
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable) || attempt === ATTEMPTS) throw error
+    }
+    await setTimeout(PAUSE)
+  }
 }
 
 async function removeStray(from: Store, to: Store, { key }: Snapshot): Promise<void> {

@@ -170,7 +170,7 @@ export class RedisStore implements Store {
       'usherRestore',
       this.#recordKey(key),
       expires ?? '',
-      ...['version', version, 'indexes', indexes.join(' '), 'until', until],
+      ...['operation', id(), 'version', version, 'indexes', indexes.join(' '), 'until', until],
       ...(value ? ['value', Buffer.from(value)] : []),
       ...(consumed === undefined ? [] : ['consumed', consumed]),
     )

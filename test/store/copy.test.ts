@@ -10,7 +10,7 @@ import { copyStore } from '../../src/store/copy.ts'
 import { openStore } from '../../src/store/open.ts'
 import { NAMING_KEY, openRecords } from '../../src/store/records.ts'
 import { SqliteStore } from '../../src/store/sqlite.ts'
-import type { Snapshot, Store } from '../../src/store/store.ts'
+import { type Snapshot, type Store, StoreUnavailable } from '../../src/store/store.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePorts, startCluster } from '../support/redis-together.ts'
 import { bytes, describeSnapshot, fresh, now } from './store-suite.ts'
@@ -286,6 +286,35 @@ test('what ends at this moment may be missing, where the clock of the target is 
   expect((await copy(from, losing(to, 'living'))).differing).toBe(1)
   await from.put('ending', bytes('x'), { expires: now() + 4 })
   expect((await copy(from, losing(to, 'ending'))).differing).toBe(0)
+})
+
+test('a target that is behind for a moment is waited for, also when it has done what it refused', async () => {
+  const [from, to] = [await openFilled(), await open()]
+  const tried = new Set<string>()
+  const unavailableOnce = (key: string) => {
+    if (tried.has(key)) return
+    tried.add(key)
+    throw new StoreUnavailable('no replica has confirmed the write')
+  }
+  const lagging = withChanges(to, {
+    async restore(snapshot) {
+      await to.restore(snapshot)
+      unavailableOnce(snapshot.key)
+    },
+    async snapshot(key) {
+      unavailableOnce(`snapshot of ${key}`)
+      return to.snapshot(key)
+    },
+    async put(key, value, options) {
+      const isWritten = await to.put(key, value, options)
+      unavailableOnce(key)
+      return isWritten
+    },
+  })
+  const { records, differing } = await copy(from, lagging)
+  expect({ records, differing }).toEqual(await copy(from, await open()))
+  expect(await contents(to)).toEqual(exactly(await contents(from)))
+  expect(tried.size).toBeGreaterThan(400)
 })
 
 test('a hundred are on their way at once, and not more', async () => {
