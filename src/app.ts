@@ -25,7 +25,7 @@ import { deriveKey } from './store/seal.ts'
 
 /** Makes the service; throws a `ConfigError` for clients the library would refuse later. */
 export async function createApp(environment: Environment, readiness: Readiness) {
-  const { settings, secrets, records, log } = environment
+  const { settings, secrets, records, log, metrics } = environment
   const views = createViews(settings)
   const parts: Parts = {
     settings,
@@ -59,7 +59,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   for (const { path, send } of Object.values(views.assets)) pages.get(path, send)
 
   app.use(securityHeaders(settings.issuer))
-  app.use(requestLog(log))
+  app.use(requestLog(log, metrics))
   app.use(errors(log, errorPages))
   app.use(originForm(settings.issuer))
   app.use(health(readiness))

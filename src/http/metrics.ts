@@ -2,10 +2,14 @@
 // never who.
 
 import { createServer, type Server } from 'node:http'
-import { Counter, Gauge, Histogram, Registry } from 'prom-client'
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import type { FactName } from './audit.ts'
 
 /** Seconds. */
 const BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1]
+
+/** There from the start, so that the first one is seen to rise. */
+const ALARMING: FactName[] = ['refresh_replay', 'refresh_reuse', 'sign_in_failed']
 
 export type Metrics = ReturnType<typeof createMetrics>
 
@@ -19,10 +23,23 @@ export function createMetrics() {
     buckets: BUCKETS,
     registers,
   })
-  const refreshes = new Counter({
-    name: 'usher_refresh_tokens_presented_again_total',
-    help: 'Used refresh tokens that came again: replay (answered again, within the grace), reuse (theft)',
-    labelNames: ['outcome'],
+  const requests = new Histogram({
+    name: 'usher_request_seconds',
+    help: 'Requests and how long they took, without probes',
+    labelNames: ['route', 'status'],
+    buckets: BUCKETS,
+    registers,
+  })
+  const facts = new Counter({
+    name: 'usher_facts_total',
+    help: 'Facts of security, as the audit log names them',
+    labelNames: ['event'],
+    registers,
+  })
+  const grants = new Counter({
+    name: 'usher_token_requests_total',
+    help: 'Answers of the token endpoint: ok, or the error',
+    labelNames: ['grant_type', 'outcome'],
     registers,
   })
   const generation = new Gauge({
@@ -35,7 +52,8 @@ export function createMetrics() {
     help: '0: the folder holds a configuration that could not be taken',
     registers,
   })
-  for (const outcome of ['replay', 'reuse']) refreshes.inc({ outcome }, 0)
+  for (const event of ALARMING) facts.inc({ event }, 0)
+  collectDefaultMetrics({ register: registry })
 
   return {
     text: () => registry.metrics(),
@@ -45,7 +63,10 @@ export function createMetrics() {
       generation.set(number)
       isLatest.set(ok ? 1 : 0)
     },
-    refreshTokenAgain: (outcome: 'replay' | 'reuse') => refreshes.inc({ outcome }),
+    request: (route: string, status: number, seconds: number) =>
+      requests.observe({ route, status }, seconds),
+    fact: (event: FactName) => facts.inc({ event }),
+    tokenRequest: (grant_type: string, outcome: string) => grants.inc({ grant_type, outcome }),
   }
 }
 

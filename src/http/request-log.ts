@@ -4,6 +4,8 @@
 import { randomBytes } from 'node:crypto'
 import type { Context, Middleware } from 'koa'
 import type { Logger } from 'pino'
+import { createAudit } from './audit.ts'
+import type { Metrics } from './metrics.ts'
 
 declare module 'koa' {
   interface DefaultState {
@@ -15,23 +17,26 @@ declare module 'koa' {
   }
 }
 
-export function requestLog(log: Logger): Middleware {
+export function requestLog(log: Logger, metrics: Metrics): Middleware {
+  const audit = createAudit(log)
   return async (ctx, next) => {
     const started = performance.now()
     ctx.state.requestId = randomBytes(9).toString('base64url')
     ctx.state.log = {}
+    ctx.state.facts = []
     ctx.set('X-Request-Id', ctx.state.requestId)
     await next()
     if (ctx.state.isQuiet) return
-    log.info({
-      id: ctx.state.requestId,
-      method: ctx.method,
-      route: routeOf(ctx),
-      status: ctx.status,
-      ms: Math.round(performance.now() - started),
-      ip: ctx.ip,
-      ...ctx.state.log,
-    })
+    const { ip, method, status } = ctx
+    const { requestId: id, facts } = ctx.state
+    const [route, ms] = [routeOf(ctx), performance.now() - started]
+    metrics.request(route ?? 'none', status, ms / 1000)
+    log.info({ id, method, route, status, ms: Math.round(ms), ip, ...ctx.state.log })
+    const user_agent = ctx.get('User-Agent').slice(0, 200)
+    for (const fact of facts) {
+      metrics.fact(fact.event)
+      audit.info({ id, ip, user_agent, ...fact })
+    }
   }
 }
 

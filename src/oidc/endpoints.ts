@@ -2,6 +2,7 @@
 
 import type { Context, Middleware } from 'koa'
 import { errors, type KoaContextWithOIDC } from 'oidc-provider'
+import { note } from '../http/audit.ts'
 import { readForm } from '../http/forms.ts'
 import { LONGEST_URL, refuseLongUrl } from '../http/limits.ts'
 import type { Views } from '../pages/views.ts'
@@ -74,7 +75,7 @@ export function finishAnswers(views: Views, { announce }: { announce: number }):
     if (DISCOVERY.includes(ctx.path)) discovery(ctx)
     else if (ctx.path === ROUTES.jwks) cacheable(ctx, jwksAge)
     else if (ctx.path === ROUTES.introspection) introspection(oidc)
-    else if (ctx.path === ROUTES.revocation) emptyObject(ctx)
+    else if (ctx.path === ROUTES.revocation) revocation(ctx, oidc)
     else if (ctx.path === CONFIRM) navigateOn(ctx, views)
     else dressUp(ctx, oidc, views)
   }
@@ -97,9 +98,15 @@ function introspection(oidc: Oidc) {
   throw new errors.InvalidClientAuth({ detail: 'a public client cannot introspect' })
 }
 
-/** Some clients insist on JSON where RFC 7009 asks for nothing. */
-function emptyObject(ctx: Context) {
-  if (ctx.status === 200 && ctx.method === 'POST') ctx.body = {}
+function revocation(ctx: Context, oidc: Oidc) {
+  if (ctx.status !== 200 || ctx.method !== 'POST') return
+  // Some clients insist on JSON where RFC 7009 asks for nothing.
+  ctx.body = {}
+  const { RefreshToken, AccessToken } = oidc?.entities ?? {}
+  const token = RefreshToken ?? AccessToken
+  if (!token) return
+  const about = { client_id: token.clientId, account: token.accountId }
+  note(ctx, 'token_revoked', { ...about, token: RefreshToken ? 'refresh' : 'access' })
 }
 
 // Signing out leads to the application, where the form may not go by a redirect (HD4).

@@ -3,17 +3,28 @@
 import type { EventEmitter } from 'node:events'
 import { type errors, type KoaContextWithOIDC, Provider } from 'oidc-provider'
 import type { Logger } from 'pino'
+import { type FactName, note } from '../http/audit.ts'
 import type { Metrics } from '../http/metrics.ts'
 import { faultOf } from '../http/request-log.ts'
 
 // Listeners must not throw, and what they are handed holds raw tokens: only names go on from here.
-export function logEvents(provider: Provider, log: Logger) {
-  const note = (ctx: KoaContextWithOIDC, thrown: Partial<errors.OIDCProviderError>) => {
+export function logEvents(provider: Provider, log: Logger, metrics: Metrics) {
+  const describe = (ctx: KoaContextWithOIDC, thrown: Partial<errors.OIDCProviderError>) => {
     const { error, error_detail, error_description } = thrown
     Object.assign(ctx.state.log, { error, detail: error_detail ?? error_description })
   }
   const emitter: EventEmitter = provider
-  for (const event of ERROR_EVENTS) emitter.on(event, note)
+  for (const event of ERROR_EVENTS) emitter.on(event, describe)
+  emitter.on('grant.success', (ctx: KoaContextWithOIDC) => {
+    metrics.tokenRequest(grantTypeOf(ctx), 'ok')
+    note(ctx, 'tokens_issued', { ...partiesOf(ctx), grant_type: grantTypeOf(ctx) })
+  })
+  emitter.on('grant.error', (ctx: KoaContextWithOIDC, { error = '' }) =>
+    metrics.tokenRequest(grantTypeOf(ctx), error),
+  )
+  emitter.on('end_session.success', (ctx: KoaContextWithOIDC) =>
+    note(ctx, 'signed_out', { account: ctx.oidc.session?.accountId }),
+  )
   emitter.on('server_error', (ctx: KoaContextWithOIDC, err: Error) => {
     log.error({ id: ctx.state.requestId, fault: faultOf(err) }, 'request failed')
   })
@@ -23,23 +34,27 @@ export function logEvents(provider: Provider, log: Logger) {
   })
 }
 
-/** Facts of security, once each whatever is repeated; the account is named for whoever has to act. */
-export function refreshTokenEvents(log: Logger, metrics: Metrics) {
-  const told = ({ clientId, accountId }: Record<string, unknown>) => ({
-    id: Provider.ctx?.state.requestId,
-    client_id: clientId,
-    account: accountId,
-  })
-  return {
-    onReuse(token: Record<string, unknown>) {
-      metrics.refreshTokenAgain('reuse')
-      log.warn({ event: 'refresh_reuse', ...told(token) }, 'a used refresh token came again')
-    },
-    onReplay(token: Record<string, unknown>) {
-      metrics.refreshTokenAgain('replay')
-      log.info({ event: 'refresh_replay', ...told(token) }, 'a refresh was answered again')
-    },
-  }
+/** Told by the store while it serves a request of the library. */
+export const refreshTokenEvents = {
+  onReuse: (token: Token) => noteToken('refresh_reuse', token),
+  onReplay: (token: Token) => noteToken('refresh_replay', token),
+}
+type Token = Record<string, unknown>
+
+function noteToken(event: FactName, { clientId, accountId }: Token) {
+  const { ctx } = Provider
+  if (ctx) note(ctx, event, { client_id: clientId, account: accountId })
+}
+
+/** The account is named for whoever has to act. */
+function partiesOf({ oidc }: KoaContextWithOIDC) {
+  return { client_id: oidc.client?.clientId, account: oidc.account?.accountId }
+}
+
+/** Anything may be sent; only what is known here is told. */
+function grantTypeOf({ oidc }: KoaContextWithOIDC): string {
+  const sent = String(oidc.params?.grant_type)
+  return ['authorization_code', 'refresh_token'].includes(sent) ? sent : 'other'
 }
 
 const ERROR_EVENTS = [

@@ -5,6 +5,7 @@ import { type Grant, interactionPolicy, type KoaContextWithOIDC } from 'oidc-pro
 import type { Consent, Consents, Decision } from '../accounts/consents.ts'
 import type { Directory } from '../accounts/directory.ts'
 import { ACCOUNT_CLIENT, type Lifetimes } from '../config/schema.ts'
+import { note } from '../http/audit.ts'
 import { revokeGrant } from '../store/grants.ts'
 import type { Found, Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
@@ -58,7 +59,8 @@ export function createGrantLoader(
   consents: Consents,
   lifetimes: Lifetimes,
 ) {
-  return async ({ oidc }: KoaContextWithOIDC): Promise<Grant | undefined> => {
+  return async (ctx: KoaContextWithOIDC): Promise<Grant | undefined> => {
+    const { oidc } = ctx
     const accountId = accountIdOf(oidc)
     const clientId = clientIdOf(oidc)
     if (oidc.client?.consent === 'implicit' && clientId !== ACCOUNT_CLIENT) {
@@ -67,7 +69,12 @@ export function createGrantLoader(
     // Decided on our page, and recorded here, where the answer is final. Nothing is recorded when
     // the access was removed while that page was open: then the person is asked again.
     const { decision } = Object(oidc.result?.consent) as { decision?: Decision }
-    if (decision && oidc.account) await consents.decide(accountId, clientId, decision)
+    const isRecorded =
+      decision && oidc.account && (await consents.decide(accountId, clientId, decision))
+    if (isRecorded) {
+      const { scopes, declined } = decision
+      note(ctx, 'consent_given', { client_id: clientId, account: accountId, scopes, declined })
+    }
     const found = await consentOf(consents, accountId, clientId)
     const consent = found.value
     if (!consent) return undefined

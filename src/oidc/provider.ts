@@ -75,7 +75,7 @@ export async function createProvider(
   const { issuer, claims, scopes, development } = settings
   const directory = createDirectory(records)
   const consents = createConsents(records)
-  const state = createState(records, settings.lifetimes, refreshTokenEvents(log, metrics))
+  const state = createState(records, settings.lifetimes, refreshTokenEvents)
 
   const configuration: Configuration = {
     adapter: state.adapter,
@@ -182,7 +182,7 @@ export async function createProvider(
   }
   provider.ReplayDetection.unique = state.isFirstUse
   Object.assign(provider.RefreshToken.prototype, { generateTokenId: state.nextRefreshToken })
-  logEvents(provider, log)
+  logEvents(provider, log, metrics)
   await checkClients(provider, settings)
   return provider
 }

@@ -5,6 +5,7 @@ import type { Context } from 'koa'
 import type { Account } from '../accounts/account.ts'
 import type { Consent } from '../accounts/consents.ts'
 import { ACCOUNT_CLIENT } from '../config/schema.ts'
+import { note } from '../http/audit.ts'
 import { readForm } from '../http/forms.ts'
 import { now } from '../store/store.ts'
 import type { Parts } from './parts.ts'
@@ -117,7 +118,7 @@ export function createAccountPages(
       const had = await consents.find(person.account.id, clientId)
       // Also when nothing is listed any more: twice removed is removed.
       await consents.withdraw(person.account.id, clientId)
-      ctx.state.log.withdrawn = had?.client_id
+      if (had) note(ctx, 'access_removed', { client_id: had.client_id, account: had.accountId })
       await renderApplications(ctx, person, had && (clients.get(clientId)?.client_name ?? clientId))
     },
 

@@ -1,6 +1,7 @@
 // Sign-in: the one place where a password is checked.
 
 import type { Context } from 'koa'
+import { note } from '../http/audit.ts'
 import { csrfSubject, type Interaction, type Screen } from './interaction.ts'
 import type { Parts } from './parts.ts'
 
@@ -26,11 +27,12 @@ export function signInScreen({ clients, views, csrf, directory }: Parts): Screen
       if (form.value('decision') === 'cancel') return { error: 'access_denied' }
       const username = form.value('username')
       const signIn = await directory.signIn(username, form.value('password'))
-      ctx.state.log.sign_in = signIn ? 'ok' : 'failed'
       if (signIn) {
         const { account, since } = signIn
+        note(ctx, 'sign_in_succeeded', { client_id: interaction.clientId, account: account.id })
         return { login: { accountId: account.id, amr: ['pwd'], ts: since } }
       }
+      note(ctx, 'sign_in_failed', { client_id: interaction.clientId })
       await render(ctx, interaction, { username })
     },
   }

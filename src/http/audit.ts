@@ -1,0 +1,38 @@
+// Facts of security: one line each, on a logger of their own, told when the request is over. They say
+// who did what from where, never by what secret.
+
+import type { ParameterizedContext } from 'koa'
+import type { Logger } from 'pino'
+
+declare module 'koa' {
+  interface DefaultState {
+    facts: Fact[]
+  }
+}
+
+type Fact = { event: FactName } & Record<string, unknown>
+
+/** All there are: what a fact is called does not change. */
+export type FactName =
+  | 'access_removed'
+  | 'consent_given'
+  | 'refresh_replay'
+  | 'refresh_reuse'
+  | 'sign_in_failed'
+  | 'sign_in_succeeded'
+  | 'signed_out'
+  | 'token_revoked'
+  | 'tokens_issued'
+
+/** Remembers a fact of this request; the same one twice is told once (LOG4). */
+export function note(
+  { state }: Pick<ParameterizedContext, 'state'>,
+  event: FactName,
+  about: Record<string, unknown>,
+) {
+  const fact = { event, ...about }
+  const isTold = state.facts.some((told: Fact) => JSON.stringify(told) === JSON.stringify(fact))
+  if (!isTold) state.facts.push(fact)
+}
+
+export const createAudit = (log: Logger) => log.child({ log: 'audit' })

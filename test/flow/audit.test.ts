@@ -1,0 +1,111 @@
+// Facts of security in the log and in the metrics: one line each, whatever is repeated, and no secret.
+
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { authorizationRequest, post, refresh, tokens } from '../support/journey.ts'
+import { ADA, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
+
+let usher: Usher
+let account: string
+beforeAll(async () => {
+  usher = await startUsher()
+  account = (await usher.addAccount(ADA)).id
+})
+afterAll(() => usher.close())
+
+/** What was told while `act` ran. */
+async function factsOf(act: () => Promise<unknown>): Promise<Record<string, unknown>[]> {
+  const before = usher.output.length
+  await act()
+  const lines = usher.output.slice(before).map(line => JSON.parse(line))
+  return lines.filter(({ log }) => log === 'audit')
+}
+const names = (facts: Record<string, unknown>[]) => facts.map(({ event }) => event)
+
+test('LOG4, LG10: signing in, consent and tokens are a fact each', async () => {
+  const browser = new Browser(usher.issuer)
+  const facts = await factsOf(() => tokens(usher, { browser }))
+  expect(names(facts)).toEqual(['sign_in_succeeded', 'consent_given', 'tokens_issued'])
+  for (const fact of facts) {
+    expect(fact).toMatchObject({ client_id: 'web', account, ip: '127.0.0.1' })
+    expect(fact.id).toEqual(expect.any(String))
+    expect(fact.user_agent).toEqual(expect.any(String))
+  }
+  expect(facts[1]).toMatchObject({ scopes: expect.arrayContaining(['offline_access']) })
+  const again = await factsOf(() => tokens(usher, { browser }))
+  expect(names(again)).toEqual(['tokens_issued'])
+})
+
+test('LOG4: a sign-in that failed is one, and does not say for whom', async () => {
+  const browser = new Browser(usher.issuer)
+  const facts = await factsOf(async () => {
+    await browser.open(authorizationRequest(usher).url)
+    await browser.submit({ username: 'ada', password: 'wrong', decision: 'continue' })
+  })
+  expect(names(facts)).toEqual(['sign_in_failed'])
+  expect(JSON.stringify(facts)).not.toContain('ada')
+})
+
+test('LOG4: a refresh that is repeated, and theft, told once', async () => {
+  const { refresh_token } = await tokens(usher)
+  const facts = await factsOf(async () => {
+    const { body } = await refresh(usher, refresh_token)
+    await refresh(usher, refresh_token)
+    await refresh(usher, body.refresh_token)
+    for (let i = 0; i < 3; i++) await refresh(usher, refresh_token)
+  })
+  expect(names(facts)).toEqual([
+    'tokens_issued',
+    'refresh_replay',
+    'tokens_issued',
+    'tokens_issued',
+    'refresh_reuse',
+  ])
+})
+
+test('LOG4: revoking, removing an application, signing out', async () => {
+  const browser = new Browser(usher.issuer)
+  const { access_token, refresh_token } = await tokens(usher, { browser })
+  const revoke = (token: string) => post(usher, '/api/oauth/revoke', { token })
+  const revoked = await factsOf(async () => {
+    await revoke(access_token)
+    await revoke(refresh_token)
+    await revoke(refresh_token)
+    await revoke('nonsense')
+  })
+  expect(revoked).toMatchObject([
+    { event: 'token_revoked', token: 'access', account, client_id: 'web' },
+    { event: 'token_revoked', token: 'refresh', account, client_id: 'web' },
+  ])
+
+  const removed = await factsOf(async () => {
+    await browser.open('/account/applications')
+    await browser.submit()
+  })
+  expect(removed).toMatchObject([{ event: 'access_removed', client_id: 'web', account }])
+
+  const out = await factsOf(async () => {
+    await browser.open('/api/oauth/logout')
+    await browser.submit()
+  })
+  expect(out).toMatchObject([{ event: 'signed_out', account }])
+})
+
+test('metrics count them, and requests by route, with nothing that grows with clients or people', async () => {
+  await post(usher, '/api/oauth/token', { grant_type: 'made-up-by-a-caller' })
+  await fetch(`${usher.issuer}/nowhere/${'x'.repeat(20)}`)
+  const text = await usher.metrics.text()
+  expect(text).toMatch(/usher_facts_total{event="refresh_reuse"} 1\n/)
+  expect(text).toMatch(/usher_facts_total{event="sign_in_succeeded"} \d+\n/)
+  expect(text).toMatch(/usher_token_requests_total{grant_type="refresh_token",outcome="ok"} \d+\n/)
+  expect(text).toMatch(
+    /usher_token_requests_total{grant_type="refresh_token",outcome="invalid_grant"} \d+\n/,
+  )
+  expect(text).toMatch(
+    /usher_request_seconds_count{route="\/api\/oauth\/token",status="200"} \d+\n/,
+  )
+  expect(text).toContain('nodejs_eventloop_lag_seconds')
+  for (const word of ['made-up', 'nowhere', 'web', account, PASSWORD, 'ada']) {
+    expect(text).not.toContain(`"${word}`)
+  }
+})
