@@ -15,16 +15,28 @@ export interface Installation {
   records: Records
 }
 
-/** `secrets` empty: one is made and kept beside the embedded store. Throws when none of them fits. */
+/** A store and what is in it. */
 export async function openInstallation(
   location: string,
   secrets: Uint8Array[],
   redis?: RedisSettings,
   observe?: Observer,
 ): Promise<Installation> {
-  const known = secrets.length ? secrets : [generatedSecret(location.slice(SQLITE.length))]
   const store = await openStore(location, redis, observe)
+  return await unlock(store, location, secrets)
+}
+
+/**
+ * `secrets` empty: one is made and kept beside the embedded store. Throws when none of them fits, and
+ * closes the store.
+ */
+export async function unlock(
+  store: Store,
+  location: string,
+  secrets: Uint8Array[],
+): Promise<Installation> {
   try {
+    const known = secrets.length ? secrets : [generatedSecret(location.slice(SQLITE.length))]
     return { store, secrets: known, records: await openRecords(store, known) }
   } catch (error) {
     await store.close()
@@ -52,12 +64,13 @@ export async function openStore(
   try {
     if (isFile) return new SqliteStore(location.slice(SQLITE.length))
     return await RedisStore.open(location, redis, observe)
-  } catch (cause) {
-    const { message } = cause as Error
-    const problem = isFile
-      ? `${location.slice(SQLITE.length)} cannot be opened as a store: ${message}`
-      : `Redis cannot be opened as a store: ${message.replace(/\S*@/g, '')}`
-    throw new Error(problem, { cause })
+  } catch (error) {
+    const name = isFile ? location.slice(SQLITE.length) : 'Redis'
+    const { message } = error as Error
+    // Without the error itself: that of a URL has all of it, that of Redis what was sent. ioredis takes
+    // the password of a cluster for a part of the host that it does not find.
+    const problem = isFile ? message : message.replace(/\S*@/g, '')
+    throw new Error(`${name} cannot be opened as a store: ${problem}`)
   }
 }
 

@@ -34,8 +34,10 @@ export class Traffic {
       const answer = await ask()
       failed = false
       return answer
-    } catch (cause) {
-      throw new StoreUnavailable(`Redis: ${(cause as Error).message}`, { cause })
+    } catch (error) {
+      // An error of ioredis has the command in it that failed: what was written, or a password.
+      const cause = Object.assign(error as Error, { command: undefined })
+      throw new StoreUnavailable(`Redis: ${cause.message}`, { cause })
     } finally {
       this.#observe(command, (performance.now() - started) / 1000, failed)
     }

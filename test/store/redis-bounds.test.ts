@@ -1,0 +1,104 @@
+// However slow Redis is: what is asked of it at once is bounded, and each command is counted.
+
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { REDIS_DEFAULTS } from '../../src/config/schema.ts'
+import { RedisStore } from '../../src/store/redis.ts'
+import { StoreUnavailable } from '../../src/store/store.ts'
+import { type RedisServer, startRedis } from '../support/redis.ts'
+import { bytes, fresh, now } from './store-suite.ts'
+
+const BOUND = 2000
+let server: RedisServer
+let store: RedisStore
+/** What the observer was told. */
+const told: [command: string, seconds: number, failed: boolean][] = []
+beforeAll(async () => {
+  server = await startRedis()
+  store = await RedisStore.open(server.url, REDIS_DEFAULTS, (...one) => told.push(one))
+})
+beforeEach(() => {
+  told.length = 0
+})
+afterAll(async () => {
+  await store.close()
+  await server.stop()
+})
+const KINDS: ((key: string) => Promise<unknown>)[] = [
+  key => store.get(key),
+  key => store.put(key, bytes('x'), { expires: now() + 60 }),
+  key => store.consume(key, now()),
+  key => store.remove(key, now() + 60),
+]
+const ask = (count: number) =>
+  Array.from({ length: count }, (_, i) => KINDS[i % KINDS.length]?.(fresh()))
+
+test('F11: of 5,000 operations on a hung Redis, the surplus is refused at once, the rest in a second', async () => {
+  await Promise.all(ask(100))
+  told.length = 0
+  const memory = () => process.memoryUsage().rss / 2 ** 20
+  const before = memory()
+  process.kill(server.pid, 'SIGSTOP')
+  try {
+    for (let round = 0; round < 3; round++) {
+      const started = performance.now()
+      const waits: number[] = []
+      const outcomes = await Promise.all(
+        ask(5000).map(one =>
+          one?.catch((error: unknown) => {
+            waits.push(performance.now() - started)
+            return error
+          }),
+        ),
+      )
+      expect(outcomes.every(outcome => outcome instanceof StoreUnavailable)).toBe(true)
+      expect(waits.filter(wait => wait < 500).length).toBeGreaterThanOrEqual(5000 - BOUND)
+      expect(Math.max(...waits)).toBeLessThan(2000)
+    }
+  } finally {
+    process.kill(server.pid, 'SIGCONT')
+  }
+  expect(told.length).toBeLessThanOrEqual(3 * BOUND)
+  expect(told.every(([, , failed]) => failed)).toBe(true)
+  expect(memory() - before).toBeLessThan(150)
+  await expect.poll(() => store.get(fresh()).catch(() => 'away'), { timeout: 5000 }).toBeUndefined()
+})
+
+test('nothing is left counted: afterwards as many as before are answered at once', async () => {
+  expect(await Promise.all(ask(BOUND))).toHaveLength(BOUND)
+  const outcomes = await Promise.allSettled(ask(BOUND + 1))
+  const refused = outcomes.filter(({ status }) => status === 'rejected')
+  expect(refused).toHaveLength(1)
+  expect(refused).toMatchObject([{ reason: { error_detail: 'Redis: too much is asked at once' } }])
+})
+
+test('the observer is told of each command once, with how it went and how long it took', async () => {
+  const key = fresh()
+  await store.put(key, bytes('x'), { expires: now() + 60 })
+  await store.get(key)
+  await store.consume(key, now())
+  await store.remove(key, now() + 60)
+  expect(told.map(([command, , failed]) => [command, failed])).toEqual(
+    ['usherPut', 'get', 'usherConsume', 'usherRemove'].map(command => [command, false]),
+  )
+  for (const [, seconds] of told) {
+    expect(seconds).toBeGreaterThan(0)
+    expect(seconds).toBeLessThan(1)
+  }
+  told.length = 0
+  await server.kill('SIGKILL')
+  await store.get(key).catch(() => {})
+  expect(told.map(([command, , failed]) => [command, failed])).toEqual([['get', true]])
+  await server.start()
+  await expect.poll(() => store.get(key).catch(() => 'away'), { timeout: 5000 }).not.toBe('away')
+})
+
+test('a list may be longer than what is asked at once', async () => {
+  const index = fresh()
+  for (let at = 0; at < 2 * BOUND; at += 500) {
+    const some = Array.from({ length: 500 }, () =>
+      store.put(fresh(), bytes('x'), { expires: now() + 60, indexes: [index] }),
+    )
+    await Promise.all(some)
+  }
+  expect(await store.list(index)).toHaveLength(2 * BOUND)
+})

@@ -1,0 +1,342 @@
+// CF4: a Redis that cannot be trusted is told from one that can, with the line that mends it.
+
+import { execFileSync } from 'node:child_process'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Redis } from 'ioredis'
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
+import { REDIS_DEFAULTS } from '../../src/config/schema.ts'
+import { RedisStore } from '../../src/store/redis.ts'
+import type { Check, Store } from '../../src/store/store.ts'
+import { run } from '../support/command.ts'
+import { type RedisServer, startRedis } from '../support/redis.ts'
+import {
+  freePorts,
+  type RedisGroup,
+  startCluster,
+  startReplica,
+  startSentinels,
+} from '../support/redis-together.ts'
+import { startService } from '../support/service.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'usher-redis-checks-'))
+const NAMES = ['version', 'eviction', 'persistence', 'memory', 'replicas', 'clock']
+const PASSWORD = 'CANARY1815'
+const USHER_SECRET = Buffer.alloc(32, 'checks').toString('base64url')
+
+let port: number
+let server: RedisServer
+let operator: Redis
+let url: string
+beforeAll(async () => {
+  ;[port = 0] = await freePorts(1)
+  server = await startRedis({ port, settings: ['--requirepass', PASSWORD] })
+  url = `redis://:${PASSWORD}@127.0.0.1:${port}`
+  operator = new Redis(url)
+})
+afterAll(async () => {
+  operator.disconnect()
+  await server.stop()
+  rmSync(folder, { recursive: true })
+})
+const closing: (() => Promise<unknown>)[] = []
+afterEach(async () => {
+  vi.useRealTimers()
+  await operator.config('SET', 'maxmemory-policy', 'noeviction')
+  await operator.config('SET', 'appendonly', 'yes')
+  await operator.config('SET', 'maxmemory', '0')
+  for (const close of closing.splice(0).reverse()) await close()
+})
+async function open(at: string, settings = REDIS_DEFAULTS): Promise<Store> {
+  const store = await RedisStore.open(at, settings)
+  closing.push(() => store.close())
+  return store
+}
+async function checkOf(store: Store, name: string): Promise<Check | undefined> {
+  return (await store.check()).find(check => check.name === name)
+}
+/** As an operator would, in a shell. */
+function type(line = '') {
+  const [program = '', ...words] = line.split(' ')
+  const at = ['-p', String(port), '-a', PASSWORD, '--no-auth-warning']
+  execFileSync(program, [...at, ...words], { stdio: 'ignore' })
+}
+
+describe('what is looked at', () => {
+  test('is all fine on a Redis that runs as it ought to', async () => {
+    const checks = await (await open(url)).check()
+    expect(checks.map(({ name }) => name)).toEqual(NAMES)
+    expect(checks.filter(({ state, mend }) => state !== 'ok' || mend)).toEqual([])
+  })
+
+  test.each([
+    ['eviction', 'wrong', 'maxmemory-policy', 'allkeys-lru'],
+    ['eviction', 'wrong', 'maxmemory-policy', 'volatile-ttl'],
+    ['persistence', 'warning', 'appendonly', 'no'],
+  ])('%s is %s with %s %s, and its line mends it', async (name, state, setting, value) => {
+    const store = await open(url)
+    await operator.config('SET', setting, value)
+    const check = await checkOf(store, name)
+    expect(check).toMatchObject({ name, state })
+    type(check?.mend)
+    expect(await checkOf(store, name)).toMatchObject({ state: 'ok' })
+  })
+
+  test('memory is a warning from four fifths of maxmemory on', async () => {
+    const store = await open(url)
+    const used = Number(/used_memory:(\d+)/.exec(await operator.info('memory'))?.[1])
+    await operator.config('SET', 'maxmemory', String(Math.round(used * 2)))
+    expect(await checkOf(store, 'memory')).toMatchObject({ state: 'ok' })
+    await operator.config('SET', 'maxmemory', String(Math.round(used * 1.1)))
+    const { state, found } = (await checkOf(store, 'memory')) ?? {}
+    expect(state).toBe('warning')
+    expect(found).toMatch(/^\d\d % of maxmemory$/)
+  })
+
+  test('durability: replicated is wrong without a replica, and right with one', async () => {
+    const [port = 0] = await freePorts(1)
+    const primary = await startRedis({ port, settings: ['--repl-diskless-sync-delay', '0'] })
+    closing.push(() => primary.stop())
+    const store = await open(primary.url, { ...REDIS_DEFAULTS, durability: 'replicated' })
+    const check = await checkOf(store, 'replicas')
+    expect(check).toMatchObject({ state: 'wrong' })
+    expect(check?.mend).toContain('redis.durability: primary')
+    const replica = await startReplica(port)
+    closing.push(() => replica.stop())
+    expect(await checkOf(store, 'replicas')).toMatchObject({ state: 'ok', found: /^1; / })
+  })
+
+  test.each([
+    [0.5, 'ok'],
+    [2, 'warning'],
+    [-2, 'warning'],
+    [10, 'wrong'],
+    [-10, 'wrong'],
+  ])('a clock that is %d s off is %s', async (seconds, state) => {
+    const store = await open(url)
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + seconds * 1000 })
+    const check = await checkOf(store, 'clock')
+    expect(check?.state).toBe(state)
+    expect(check?.found).toMatch(new RegExp(`^${Math.abs(seconds).toFixed(0)}?[.0-9]+ s apart`))
+  })
+})
+
+describe.each<[string, () => Promise<RedisGroup>]>([
+  ['a Cluster', startCluster],
+  ['Sentinel', startSentinels],
+])('%s', (name, start) => {
+  let group: RedisGroup
+  beforeAll(async () => {
+    group = await start()
+  })
+  afterAll(() => group?.stop())
+
+  test('counts as its worst server does', async () => {
+    const store = await open(group.url)
+    const checks = await store.check()
+    expect(checks.map(({ name }) => name).sort()).toEqual([...NAMES].sort())
+    expect(checks.filter(({ state }) => state !== 'ok')).toEqual([])
+    expect(checks.find(({ name }) => name === 'replicas')?.found).toMatch(
+      name === 'Sentinel' ? /^2; a write counts/ : /^1; a write counts/,
+    )
+    const last = group.servers[name === 'Sentinel' ? 0 : 2]
+    const operator = new Redis(last?.url ?? '')
+    await operator.config('SET', 'maxmemory-policy', 'allkeys-lfu')
+    operator.disconnect()
+    expect(await checkOf(store, 'eviction')).toMatchObject({ state: 'wrong' })
+  })
+})
+
+/** A config folder whose usher.yaml says this; JSON is YAML. */
+function configWith(usher: object): string {
+  const config = mkdtempSync(join(folder, 'config-'))
+  writeFileSync(join(config, 'usher.yaml'), JSON.stringify(usher))
+  return config
+}
+const environment = () => ({ USHER_STORE: url, USHER_SECRET })
+
+describe('the start', () => {
+  test('CF2, CF4: is refused in one report with the line that mends it, and nothing is written', async () => {
+    await operator.flushall()
+    await operator.config('SET', 'maxmemory-policy', 'allkeys-lru')
+    const [PORT = 0] = await freePorts(1)
+    const { stderr, stdout, code, took } = await run(['src/main.ts'], {
+      ...environment(),
+      PORT: String(PORT),
+    })
+    expect(code).toBe(1)
+    expect(took).toBeLessThan(5000)
+    expect(stderr).toMatch(/^Usher cannot start: its store cannot be trusted\n {2}eviction: allk/m)
+    expect(stderr).toContain('→ redis-cli CONFIG SET maxmemory-policy noeviction')
+    expect(stderr + stdout).not.toContain(PASSWORD)
+    expect(stderr).not.toContain('    at ')
+    expect(await operator.dbsize()).toBe(0)
+  })
+
+  test('without the replica that it is to wait for is refused in words', async () => {
+    const USHER_CONFIG = configWith({ redis: { durability: 'replicated' } })
+    const { stderr, code } = await run(['src/main.ts'], { ...environment(), USHER_CONFIG })
+    expect(code).toBe(1)
+    expect(stderr).toContain('replicas: none is connected')
+    expect(stderr).toContain('redis.durability: primary')
+  })
+
+  test('with a wrong password is refused in words, and says none', async () => {
+    const USHER_STORE = `redis://:wrong-${PASSWORD}@127.0.0.1:${port}`
+    const { stderr, stdout, code } = await run(['src/main.ts'], { USHER_SECRET, USHER_STORE })
+    expect(code).toBe(1)
+    expect(stderr).toContain('Usher cannot start: Redis cannot be opened as a store: WRONGPASS')
+    expect(stderr + stdout).not.toContain(PASSWORD)
+  })
+
+  test('with a metrics port that is taken is refused in words', async () => {
+    const { stderr, code } = await run(['src/main.ts'], {
+      USHER_STORE: 'sqlite::memory:',
+      USHER_METRICS_PORT: String(port),
+      PORT: String((await freePorts(1))[0]),
+    })
+    expect(code).toBe(1)
+    expect(stderr).toMatch(new RegExp(`^Usher cannot start: .*EADDRINUSE.*127.0.0.1:${port}`, 'm'))
+  })
+})
+
+test('CF4, DK3: while it runs, what becomes wrong is told by /readyz and once by the log', async () => {
+  const [metricsPort] = await freePorts(1)
+  await operator.config('SET', 'appendonly', 'no')
+  const service = await startService({
+    ...environment(),
+    USHER_METRICS_PORT: String(metricsPort),
+  })
+  closing.push(() => service.stop())
+  const ready = async () => {
+    const answer = await fetch(`${service.issuer}/readyz`)
+    return { code: answer.status, ...((await answer.json()) as object) }
+  }
+  const persistence = 'warning'
+  const fine = { code: 200, status: 'ready', checks: { persistence } }
+  expect(await ready()).toEqual(fine)
+
+  await operator.config('SET', 'maxmemory-policy', 'allkeys-lru')
+  const degraded = { code: 503, status: 'degraded', checks: { persistence, eviction: 'wrong' } }
+  await expect.poll(ready, { timeout: 15_000, interval: 200 }).toEqual(degraded)
+  expect((await fetch(`${service.issuer}/livez`)).status).toBe(200)
+  await operator.config('SET', 'maxmemory-policy', 'noeviction')
+  await expect.poll(ready, { timeout: 15_000, interval: 200 }).toEqual(fine)
+
+  const lines = service.stdout().trim().split('\n')
+  const said = lines.map(line => JSON.parse(line) as Record<string, unknown>)
+  const of = (name: string) =>
+    said.filter(({ check }) => check === name).map(({ level, state }) => [level, state])
+  expect(of('persistence')).toEqual([[40, 'warning']])
+  expect(of('eviction')).toEqual([
+    [40, 'wrong'],
+    [30, 'ok'],
+  ])
+
+  const metrics = await fetch(`http://127.0.0.1:${metricsPort}/metrics`)
+  expect(metrics.headers.get('content-type')).toBe('text/plain; version=0.0.4; charset=utf-8')
+  const text = await metrics.text()
+  for (const line of text.split('\n').filter(Boolean)) {
+    expect(line).toMatch(/^(# (HELP|TYPE) \w+ .+|\w+(\{(\w+="[^"]*",?)+\})? [\d.e+-]+)$/)
+  }
+  for (const command of ['get', 'info', 'usherPut']) {
+    const count = new RegExp(`command_seconds_count\\{command="${command}",outcome="ok"\\} [1-9]`)
+    expect(text).toMatch(count)
+  }
+  for (const outcome of ['replay', 'reuse']) {
+    expect(text).toContain(`usher_refresh_tokens_presented_again_total{outcome="${outcome}"} 0`)
+  }
+  expect([...new Set(text.match(/\w+(?==")/g))].sort()).toEqual(['command', 'le', 'outcome'])
+  const everything = text + service.stdout() + service.stderr()
+  for (const secret of [PASSWORD, USHER_SECRET, '127.0.0.1:6379']) {
+    expect(everything).not.toContain(secret)
+  }
+  for (const path of ['/', '/metrics/', '/readyz', '/.well-known/openid-configuration']) {
+    expect((await fetch(`http://127.0.0.1:${metricsPort}${path}`)).status, path).toBe(404)
+  }
+  const post = await fetch(`http://127.0.0.1:${metricsPort}/metrics`, { method: 'POST' })
+  expect(post.status).toBe(404)
+  expect((await fetch(`${service.issuer}/metrics`)).status).toBe(404)
+}, 60_000)
+
+describe('usher doctor', () => {
+  const doctor = (env: Record<string, string> = {}, ...words: string[]) =>
+    run(['src/cli.ts', 'doctor', ...words], { ...environment(), ...env })
+  const statesOf = (stdout: string) => {
+    const { checks } = JSON.parse(stdout) as { checks: Check[] }
+    return Object.fromEntries(checks.map(({ name, state }) => [name, state]))
+  }
+  const ALL_OK = Object.fromEntries(['config', 'store', ...NAMES].map(name => [name, 'ok']))
+
+  test('says line by line that all is fine', async () => {
+    const { stdout, stderr, code } = await doctor()
+    expect({ stderr, code }).toEqual({ stderr: '', code: 0 })
+    expect(stdout.trim().split('\n')).toHaveLength(2 + NAMES.length)
+    expect(stdout).toMatch(/^✓ store {8}is there, and the secret opens it$/m)
+    const json = await doctor({}, '--json')
+    expect(json.code).toBe(0)
+    expect(statesOf(json.stdout)).toEqual(ALL_OK)
+  })
+
+  test('names what is wrong, with the line that mends it, and exits 1', async () => {
+    await operator.config('SET', 'maxmemory-policy', 'allkeys-lru')
+    await operator.config('SET', 'appendonly', 'no')
+    const { stdout, stderr, code } = await doctor()
+    expect({ stderr, code }).toEqual({ stderr: 'Usher would not start: eviction.\n', code: 1 })
+    expect(stdout).toMatch(/^✗ eviction {5}allkeys-lru: .*\n {15}→ redis-cli CONFIG SET maxm/m)
+    expect(stdout).toMatch(/^! persistence {2}no append-only file/m)
+    const json = await doctor({}, '--json')
+    expect(json.code).toBe(1)
+    expect(statesOf(json.stdout)).toMatchObject({ eviction: 'wrong', persistence: 'warning' })
+  })
+
+  test('exits 0 with a warning', async () => {
+    await operator.config('SET', 'appendonly', 'no')
+    expect(await doctor()).toMatchObject({ code: 0, stderr: '' })
+  })
+
+  test.each<[string, () => Promise<Record<string, string>>, string, RegExp]>([
+    [
+      'a Redis that is away',
+      async () => ({ USHER_STORE: `redis://:${PASSWORD}@127.0.0.1:${await freePorts(1)}` }),
+      'store',
+      /ECONNREFUSED/,
+    ],
+    [
+      'a secret that does not fit',
+      async () => ({ USHER_SECRET: Buffer.alloc(32, 'another').toString('base64url') }),
+      'store',
+      /sealed with another secret/,
+    ],
+    [
+      'a replica that is missing',
+      async () => ({ USHER_CONFIG: configWith({ redis: { durability: 'replicated' } }) }),
+      'replicas',
+      /none is connected/,
+    ],
+    [
+      'a config folder that is wrong',
+      async () => ({ USHER_CONFIG: configWith({ redis: { key_prefx: 'x' } }) }),
+      'config',
+      /usher\.yaml:1:11 {2}redis\.key_prefx: unknown key; did you mean key_prefix\?/,
+    ],
+    [
+      'a config folder that is not there',
+      async () => ({ USHER_CONFIG: join(folder, 'nowhere') }),
+      'config',
+      /there is no such folder/,
+    ],
+  ])('tells %s, for people and for programs', async (_, env, name, found) => {
+    const given = await env()
+    const people = await doctor(given)
+    expect(people.code).toBe(1)
+    expect(people.stdout).toMatch(new RegExp(`^✗ ${name} `, 'm'))
+    expect(people.stdout).toMatch(found)
+    expect(people.stderr).toBe(`Usher would not start: ${name}.\n`)
+    const programs = await doctor(given, '--json')
+    expect(programs.code).toBe(1)
+    expect(statesOf(programs.stdout)[name]).toBe('wrong')
+    expect(people.stdout + people.stderr + programs.stdout).not.toContain(PASSWORD)
+  })
+})

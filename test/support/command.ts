@@ -1,0 +1,20 @@
+// Runs a program of ours to its end, as operators do.
+
+import { spawn } from 'node:child_process'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+
+const ROOT = join(import.meta.dirname, '../..')
+
+/** What it printed, what it said beside, its exit code, and how long it took (milliseconds). */
+export async function run(words: string[], env: Record<string, string> = {}) {
+  const started = performance.now()
+  const child = spawn('node', words, { cwd: ROOT, env: { ...process.env, ...env } })
+  child.stdin.end()
+  const [stdout, stderr, code] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    new Promise(resolve => child.once('exit', resolve)),
+  ])
+  return { stdout, stderr, code, took: performance.now() - started }
+}
