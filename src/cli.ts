@@ -9,6 +9,7 @@ import { doctor } from './commands/doctor.ts'
 import * as keys from './commands/keys.ts'
 import * as store from './commands/store.ts'
 import { ConfigError } from './config/report.ts'
+import { reasonOf } from './store/store.ts'
 
 const PROFILE = {
   name: { type: 'string' },
@@ -83,7 +84,8 @@ function help(noun: string, verb: string): number {
 
 function explain(error: unknown, { name, usage }: Command): string {
   if (error instanceof ConfigError || error instanceof Failure) return error.message
-  const { code = '', message = String(error) } = Object(error)
+  const { code = '' } = Object(error)
+  const message = reasonOf(error)
   if (String(code).startsWith('ERR_PARSE_ARGS')) {
     return `${message}\n\nusage: npm run usher -- ${name} ${usage}`
   }

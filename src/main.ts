@@ -12,9 +12,9 @@ import type { Readiness } from './http/health.ts'
 import { createListener } from './http/listener.ts'
 import { createMetrics, createMetricsListener } from './http/metrics.ts'
 import { run } from './reload.ts'
-import { openInstallation } from './store/open.ts'
+import { openStore, unlock } from './store/open.ts'
 import type { Records } from './store/records.ts'
-import type { Store } from './store/store.ts'
+import { reasonOf, type Store } from './store/store.ts'
 
 /** Milliseconds. */
 const NOTICE = 1_000
@@ -32,11 +32,12 @@ async function main() {
   const log = pino({ base: null, timestamp: pino.stdTimeFunctions.isoTime })
   const metrics = createMetrics()
   const { store: location, secrets, redis } = settings
-  const installation = await openInstallation(location, secrets, redis, metrics.storeCommand)
-  const { records, store } = installation
+  const store = await openStore(location, redis, metrics.storeCommand)
   const probe = () => records.save('Probe', 'ready', {}, { ttl: 60 })
   const readiness: Readiness = { state: 'ready', probe, checks: [] }
   await watchStore(store, readiness, log)
+  const installation = await unlock(store, location, secrets)
+  const { records } = installation
 
   const running = await run(settings, { ...installation, log, metrics }, readiness)
   process.on('SIGHUP', running.reload)
@@ -120,7 +121,7 @@ async function demoAccount(records: Records): Promise<string> {
 }
 
 main().catch((error: unknown) => {
-  const message = error instanceof Error ? error.message : String(error)
+  const message = reasonOf(error)
   const isReport = error instanceof ConfigError
   process.stderr.write(
     isReport ? `${message}\nNothing was started.\n` : `Usher cannot start: ${message}\n`,

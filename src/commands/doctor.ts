@@ -1,30 +1,54 @@
 // Is everything as it should be, before it is started and while it runs.
 
-import { readSettings } from '../config/settings.ts'
+import { ConfigError } from '../config/report.ts'
+import { readSettings, type Settings } from '../config/settings.ts'
 import { checkSettings } from '../oidc/check.ts'
-import { openInstallation } from '../store/open.ts'
-import type { Check } from '../store/store.ts'
+import { openStore, unlock } from '../store/open.ts'
+import { type Check, reasonOf } from '../store/store.ts'
 import { Failure, type Invocation, print } from './command.ts'
 
 const MARKS = { ok: '✓', warning: '!', wrong: '✗' }
 
 export async function doctor({ values }: Invocation) {
-  const settings = readSettings()
-  await checkSettings(settings)
-  const { issuer, clients, store: location, secrets, redis } = settings
-  const { store } = await openInstallation(location, secrets, redis)
-  const checks: Check[] = [
-    {
-      name: 'config',
-      state: 'ok',
-      found: `${issuer}, applications: ${clients.map(({ client_id }) => client_id).join(', ') || 'none'}`,
-    },
-    { name: 'store', state: 'ok', found: 'is there, and the secret opens it' },
-    ...(await store.check().finally(() => store.close())),
-  ]
+  const checks = await examine()
   print(values, { checks }, checks.flatMap(describe))
   const wrong = checks.filter(({ state }) => state === 'wrong')
   if (wrong.length) throw new Failure(`Usher would not start: ${wrong.map(namesOf).join(', ')}.`)
+}
+
+/** As far as one can look: what is wrong may be in the way of the rest. */
+async function examine(): Promise<Check[]> {
+  try {
+    const settings = readSettings()
+    await checkSettings(settings)
+    return [describeSettings(settings), ...(await examineStore(settings))]
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    const found = error.message.trim()
+    return [{ name: 'config', state: 'wrong', found, mend: 'npm run usher -- config check' }]
+  }
+}
+
+async function examineStore({ store: location, secrets, redis }: Settings): Promise<Check[]> {
+  const wrong = (error: unknown): Check => {
+    return { name: 'store', state: 'wrong', found: reasonOf(error) }
+  }
+  try {
+    const store = await openStore(location, redis)
+    const checks = await store.check().catch(error => [wrong(error)])
+    // It would write a key into a store that is empty.
+    if (checks.some(({ state }) => state === 'wrong')) return await store.close().then(() => checks)
+    await unlock(store, location, secrets)
+    await store.close()
+    return [{ name: 'store', state: 'ok', found: 'is there, and the secret opens it' }, ...checks]
+  } catch (error) {
+    return [wrong(error)]
+  }
+}
+
+function describeSettings({ issuer, clients }: Settings): Check {
+  const names = clients.map(({ client_id }) => client_id).join(', ') || 'none'
+  return { name: 'config', state: 'ok', found: `${issuer}, applications: ${names}` }
 }
 
 const namesOf = ({ name }: Check) => name

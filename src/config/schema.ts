@@ -87,8 +87,12 @@ export const usherSchema = z.strictObject({
   store: z
     .string()
     .regex(
-      /^(sqlite:|rediss?:\/\/|redis\+(sentinel|cluster):\/\/).+$/,
-      'a store is sqlite:PATH, sqlite::memory:, redis://…, rediss://…, redis+sentinel://… or redis+cluster://…',
+      /^(sqlite:.+|rediss?:\/\/.+|redis\+sentinel:\/\/(.*@)?[^/@]+\/[^/@]+|redis\+cluster:\/\/(.*@)?[^/@]+\/?)$/,
+      'a store is sqlite:PATH, sqlite::memory:, redis://…, rediss://…, redis+sentinel://HOSTS/NAME or redis+cluster://HOSTS',
+    )
+    .refine(
+      store => !/^rediss?:/.test(store) || URL.canParse(store),
+      'is no URL: in a password, / is written %2F, # %23 and ? %3F',
     )
     .default('sqlite:data/usher.db'),
   redis: redisSchema.prefault({}),

@@ -143,7 +143,7 @@ function startFindings(
   findings.push(...redisFindings(usher))
   const tls = listen?.tls
   if (tls && development) findings.push(usher.at(['listen', 'tls'], 'is for an https issuer'))
-  else if (tls) findings.push(...certificateFindings(usher, tls))
+  else if (tls) findings.push(...certificateFindings(usher, ['listen', 'tls'], tls))
   if (!development && store === 'sqlite::memory:') {
     const message =
       'the memory store forgets everything at a restart: only for a loopback http issuer'
@@ -167,15 +167,14 @@ function importKeys(usher: FileResult<UsherFile>, findings: Finding[]): string[]
 
 function redisFindings(usher: FileResult<UsherFile>): Finding[] {
   const { redis, store = '' } = usher.value ?? {}
-  const { password_file, sentinel_password_file, tls } = redis ?? {}
-  const findings = Object.entries({ password_file, sentinel_password_file, ...tls }).flatMap(
-    ([name, file]) => {
-      if (!file || isReadable(file)) return []
-      const path = ['redis', ...(name in (tls ?? {}) ? ['tls'] : []), name]
-      return [usher.at(path, `${file} cannot be read`)]
-    },
+  if (!redis || !store.startsWith('redis')) return []
+  const { password_file, sentinel_password_file, tls, database } = redis
+  const files = Object.entries({ password_file, sentinel_password_file })
+  const findings = files.flatMap(([name, file]) =>
+    file && !isReadable(file) ? [usher.at(['redis', name], `${file} cannot be read`)] : [],
   )
-  if (store.startsWith('redis+cluster:') && redis?.database) {
+  if (tls) findings.push(...certificateFindings(usher, ['redis', 'tls'], tls))
+  if (store.startsWith('redis+cluster:') && database) {
     findings.push(usher.at(['redis', 'database'], 'a Redis Cluster has no databases but 0'))
   }
   return findings
@@ -190,18 +189,25 @@ function isReadable(file: string): boolean {
   }
 }
 
-function certificateFindings(usher: FileResult<UsherFile>, tls: Tls): Finding[] {
+/** PEM files, at `at` or at the keys below. */
+function certificateFindings(usher: FileResult<UsherFile>, at: string[], tls: Tls): Finding[] {
+  const files = Object.entries(tls).map(([name, file]) => ({ name, file }))
+  const lost = files.filter(({ file }) => !isReadable(file))
+  if (lost.length) {
+    return lost.map(({ name, file }) => usher.at([...at, name], `${file} cannot be read`))
+  }
   try {
-    createSecureContext({ cert: readFileSync(tls.cert), key: readFileSync(tls.key) })
+    createSecureContext(
+      Object.fromEntries(files.map(({ name, file }) => [name, readFileSync(file)])),
+    )
     return []
   } catch (error) {
-    const { code, path } = error as NodeJS.ErrnoException
-    const message = path ? `${path} cannot be read` : `is not a certificate with its key (${code})`
-    return [usher.at(['listen', 'tls'], message)]
+    const { code } = error as NodeJS.ErrnoException
+    return [usher.at(at, `is not a certificate with its key (${code})`)]
   }
 }
 
-type Tls = NonNullable<UsherFile['listen']['tls']>
+type Tls = { ca?: string; cert?: string; key?: string }
 
 function scopesOf(claims: FileResult<ClaimsFile>, findings: Finding[]): Settings['scopes'] {
   const scopes: Settings['scopes'] = { openid: {}, offline_access: {} }

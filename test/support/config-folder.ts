@@ -30,12 +30,27 @@ listen:
 proxy:
   - 10.0.0.0/8
 store: sqlite:data/usher.db
+redis:
+  username: usher
+  password_file: /run/secrets/redis
+  sentinel_password_file: /run/secrets/sentinel
+  database: 0
+  key_prefix: 'usher:'
+  tls:
+    ca: /etc/usher/redis-ca.pem
+    cert: /etc/usher/redis.pem
+    key: /etc/usher/redis-key.pem
+  durability: auto
+metrics:
+  host: 127.0.0.1
+  port: 9464
 lifetimes:
   code: 60 s
   access_token: 10 min
   id_token: 10 min
   refresh_token_idle: 14 d
   refresh_token: 90 d
+  refresh_token_grace: 30 s
   session_idle: 12 h
   session: 30 d
   interaction: 15 min

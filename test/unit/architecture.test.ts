@@ -56,7 +56,7 @@ const HOMES: Record<string, RegExp> = {
 }
 
 /** Of code: without blank lines and comments. */
-const LINES = 5168
+const LINES = 5300
 const LONGEST_FILE = 280
 const linesOf = (text: string) => text.split('\n').length - 1
 const codeLinesOf = (text: string) =>
