@@ -11,18 +11,9 @@
 // before the record it finds, and shows only records that name it.
 
 import { randomBytes } from 'node:crypto'
-import { setInterval } from 'node:timers'
-import { setTimeout } from 'node:timers/promises'
-import { Cluster, type Redis } from 'ioredis'
-import { REDIS_DEFAULTS, type RedisSettings } from '../config/schema.ts'
-import { checkServer, merge, readInfo, replicasOf } from './redis/checks.ts'
-import {
-  type Argument,
-  type Connection,
-  createConnection,
-  type ScriptName,
-} from './redis/connection.ts'
-import { ReplicatedWriter } from './redis/replication.ts'
+import { REDIS_DEFAULTS } from '../config/schema.ts'
+import type { Argument, ScriptName } from './redis/connection.ts'
+import { Servers } from './redis/servers.ts'
 import { Traffic } from './redis/traffic.ts'
 import {
   type Entry,
@@ -34,10 +25,6 @@ import {
   StoreUnavailable,
 } from './store.ts'
 
-/** How often it looks for replicas, in milliseconds. */
-const LOOK = 5000
-/** Milliseconds to connect in: sentinels that nobody answers at are tried for ever. */
-const PATIENCE = 3000
 /** Records of an index that are read at once. */
 const BATCH = 200
 /** To note a record in its indexes: each repeat means that another came in between. */
@@ -47,21 +34,14 @@ const ATTEMPTS = 10
 const id = () => randomBytes(9).toString('base64url')
 
 export class RedisStore implements Store {
-  #redis: Connection
-  #connect: (options?: { enableAutoPipelining: boolean }) => Connection
-  #settings: RedisSettings
+  #servers: Servers
   #traffic: Traffic
-  /** Present once replicas are seen: from then on a write they do not have does not count. */
-  #writer?: ReplicatedWriter
-  #isClosed = false
-  #watch: NodeJS.Timeout
+  #prefix: string
 
-  private constructor(url: string, settings: RedisSettings, observe: Observer) {
-    this.#connect = options => createConnection(url, settings, options)
-    this.#settings = settings
-    this.#traffic = new Traffic(observe)
-    this.#redis = this.#connect()
-    this.#watch = setInterval(() => this.#lookForReplicas().catch(() => {}), LOOK).unref()
+  private constructor(servers: Servers, traffic: Traffic, prefix: string) {
+    this.#servers = servers
+    this.#traffic = traffic
+    this.#prefix = prefix
   }
 
   /** Resolves when it is ready; rejects when there is nothing to reach. */
@@ -70,15 +50,8 @@ export class RedisStore implements Store {
     settings = REDIS_DEFAULTS,
     observe: Observer = () => {},
   ): Promise<RedisStore> {
-    const store = new RedisStore(url, settings, observe)
-    try {
-      await ready(store.#redis)
-      await store.#lookForReplicas()
-      return store
-    } catch (error) {
-      await store.close()
-      throw error instanceof StoreUnavailable ? error.cause : error
-    }
+    const servers = await Servers.open(url, settings)
+    return new RedisStore(servers, new Traffic(observe), settings.key_prefix)
   }
 
   get(key: string) {
@@ -88,7 +61,7 @@ export class RedisStore implements Store {
   list(index: string) {
     return this.#traffic.admit(async () => {
       const name = this.#indexKey(index)
-      const ask = () => this.#redis.zrangebyscore(name, now() + 1, '+inf')
+      const ask = () => this.#servers.connection.zrangebyscore(name, now() + 1, '+inf')
       const keys = await this.#traffic.send('list', ask)
       const found: Entry[] = []
       while (keys.length) {
@@ -133,7 +106,7 @@ export class RedisStore implements Store {
 
   async *scan() {
     const pattern = this.#recordKey('*')
-    for (const node of this.#masters()) {
+    for (const node of this.#servers.masters) {
       for (let cursor = '0'; ; ) {
         const [next, names] = await this.#traffic.send('scan', () =>
           node.scan(cursor, 'MATCH', pattern, 'COUNT', 100),
@@ -150,13 +123,13 @@ export class RedisStore implements Store {
 
   async snapshot(key: string): Promise<Snapshot | undefined> {
     const [expires, ...fields] = await this.#traffic.send('usherSnapshot', () =>
-      this.#redis.usherSnapshotBuffer(this.#recordKey(key)),
+      this.#servers.connection.usherSnapshotBuffer(this.#recordKey(key)),
     )
     const found = entry(key, fields)
     if (!found) return undefined
     const named = String(fields[3] ?? '').match(/\S+/g) ?? []
     const scores = await this.#traffic.send('zscore', () =>
-      Promise.all(named.map(name => this.#redis.zscore(this.#indexKey(name), key))),
+      Promise.all(named.map(name => this.#servers.connection.zscore(this.#indexKey(name), key))),
     )
     const indexes = named.filter((_, i) => scores[i] !== null)
     return { ...found, ...(expires && { expires: Number(expires) }), indexes }
@@ -176,56 +149,29 @@ export class RedisStore implements Store {
     )
   }
 
-  async check() {
-    const isReplicated = this.#writer !== undefined
-    const masters = this.#masters()
-    if (!masters.length) throw new StoreUnavailable('Redis: no node of the cluster is known')
-    const ask = () => Promise.all(masters.map(node => checkServer(node, isReplicated)))
-    const checks = merge(await this.#traffic.send('info', ask))
-    // Reads would stay with a server that was demoted: the address leads to another by now.
-    if (checks.some(({ name, state }) => name === 'role' && state === 'wrong')) this.#reconnect()
-    return checks
+  check() {
+    return this.#traffic.send('info', () => this.#servers.check())
   }
 
-  async close() {
-    this.#isClosed = true
-    clearInterval(this.#watch)
-    const connections = [this.#redis, this.#writer?.connection]
-    await Promise.all(
-      connections.map(connection => connection?.quit().catch(() => connection.disconnect())),
-    )
+  get outage() {
+    return this.#traffic.outage
   }
 
-  async #lookForReplicas() {
-    const { durability } = this.#settings
-    if (this.#writer || durability === 'primary') return
-    if (durability === 'auto' && !(await this.#hasReplicas())) return
-    const connection = this.#connect({ enableAutoPipelining: false })
-    await ready(connection)
-    if (this.#writer || this.#isClosed) return connection.disconnect()
-    this.#writer = new ReplicatedWriter(connection)
-    // It is the writer that is told when its server is no longer the primary.
-    connection.on('close', () => this.#isClosed || this.#reconnect())
+  close() {
+    return this.#servers.close()
   }
 
-  async #hasReplicas(): Promise<boolean> {
-    const infos = await this.#traffic.send('info', () => Promise.all(this.#masters().map(readInfo)))
-    return infos.some(info => replicasOf(info) > 0)
-  }
-
-  #masters(): Redis[] {
-    return this.#redis instanceof Cluster ? this.#redis.nodes('master') : [this.#redis]
-  }
-
-  #recordKey = (key: string) => `${this.#settings.key_prefix}r:${key}`
-  #indexKey = (name: string) => `${this.#settings.key_prefix}i:${name}`
+  #recordKey = (key: string) => `${this.#prefix}r:${key}`
+  #indexKey = (name: string) => `${this.#prefix}i:${name}`
 
   /** The record, if it stands in the index. */
   async #member(key: string, index: string): Promise<Entry[]> {
     const fields = await this.#read(key)
     const [value, version, , indexes] = fields
     // Whoever ends all of an index ends this too: it may have ended before without a replica (RV7).
-    if (version && !value) await this.#write('usherTouch', this.#recordKey(key))
+    const hasEnded = version && !value
+    if (hasEnded && this.#servers.isReplicated)
+      await this.#write('usherTouch', this.#recordKey(key))
     const found = String(indexes).split(' ').includes(index) && entry(key, fields)
     return found ? [found] : []
   }
@@ -233,44 +179,12 @@ export class RedisStore implements Store {
   #read(key: string): Promise<(Buffer | null)[]> {
     const name = this.#recordKey(key)
     return this.#traffic.send('get', () =>
-      this.#redis.hmgetBuffer(name, 'value', 'version', 'consumed', 'indexes'),
+      this.#servers.connection.hmgetBuffer(name, 'value', 'version', 'consumed', 'indexes'),
     )
   }
 
   #write(script: ScriptName, key: string, ...args: Argument[]): Promise<unknown> {
-    const writer = this.#writer
-    return this.#traffic.write(script, () =>
-      writer ? writer.run(script, key, ...args) : this.#redis[script](key, ...args),
-    )
-  }
-
-  get outage() {
-    return this.#traffic.outage
-  }
-
-  #reconnect() {
-    if (!(this.#redis instanceof Cluster)) this.#redis.disconnect(true)
-  }
-}
-
-/** Connects; what fails later on is told by the command that fails. */
-async function ready(connection: Connection): Promise<void> {
-  let reason: unknown
-  connection.on('error', error => {
-    const { lastNodeError: last } = error
-    reason ??= last ? new Error(`none of its nodes lets us in: ${last.message}`) : error
-  })
-  connection.on('sentinelError', error => {
-    reason = error
-  })
-  const late = setTimeout(PATIENCE, undefined, { ref: false }).then(() => {
-    throw new Error(`there was no answer in ${PATIENCE} ms`)
-  })
-  try {
-    await Promise.race([connection.connect(), late])
-  } catch (error) {
-    connection.disconnect()
-    throw reason ?? error
+    return this.#traffic.write(script, () => this.#servers.write(script, key, ...args))
   }
 }
 

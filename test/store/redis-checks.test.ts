@@ -21,7 +21,7 @@ import {
 import { startService } from '../support/service.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'usher-redis-checks-'))
-const NAMES = ['version', 'eviction', 'persistence', 'memory', 'replicas', 'clock']
+const NAMES = ['role', 'version', 'eviction', 'persistence', 'memory', 'replicas', 'clock']
 const PASSWORD = 'CANARY1815'
 const USHER_SECRET = Buffer.alloc(32, 'checks').toString('base64url')
 
@@ -244,10 +244,13 @@ test('CF4, DK3: while it runs, what becomes wrong is told by /readyz and once by
     const count = new RegExp(`command_seconds_count\\{command="${command}",outcome="ok"\\} [1-9]`)
     expect(text).toMatch(count)
   }
-  for (const outcome of ['replay', 'reuse']) {
-    expect(text).toContain(`usher_refresh_tokens_presented_again_total{outcome="${outcome}"} 0`)
+  for (const event of ['refresh_replay', 'refresh_reuse']) {
+    expect(text).toContain(`usher_facts_total{event="${event}"} 0`)
   }
-  expect([...new Set(text.match(/\w+(?==")/g))].sort()).toEqual(['command', 'le', 'outcome'])
+  const ours = text.split('\n').filter(line => line.startsWith('usher_'))
+  const labels = ours.flatMap(line => line.match(/\w+(?==")/g) ?? [])
+  const known = ['command', 'event', 'grant_type', 'le', 'outcome', 'route', 'status']
+  expect(labels.filter(label => !known.includes(label))).toEqual([])
   const everything = text + service.stdout() + service.stderr()
   for (const secret of [PASSWORD, USHER_SECRET, '127.0.0.1:6379']) {
     expect(everything).not.toContain(secret)

@@ -1,0 +1,129 @@
+// The Redis servers behind a URL: one connection to read from and, once replicas are seen, one more to
+// write on and wait for them; which server is the primary, and whether they can be trusted.
+
+import { setInterval } from 'node:timers'
+import { setTimeout } from 'node:timers/promises'
+import { Cluster, type Redis } from 'ioredis'
+import type { RedisSettings } from '../../config/schema.ts'
+import { type Check, StoreUnavailable } from '../store.ts'
+import { checkServer, merge, readInfo, replicasOf } from './checks.ts'
+import { type Argument, type Connection, createConnection, type ScriptName } from './connection.ts'
+import { ReplicatedWriter } from './replication.ts'
+
+/** How often it looks for replicas, in milliseconds. */
+const LOOK = 5000
+/** Milliseconds to connect in: sentinels that nobody answers at are tried for ever. */
+const PATIENCE = 3000
+
+export class Servers {
+  /** To read from. */
+  readonly connection: Connection
+  #connect: (options?: { enableAutoPipelining: boolean }) => Connection
+  #durability: RedisSettings['durability']
+  /** Present once replicas are seen: from then on a write they do not have does not count. */
+  #writer?: ReplicatedWriter
+  #isClosed = false
+  #watch: NodeJS.Timeout
+
+  private constructor(url: string, settings: RedisSettings) {
+    this.#connect = options => createConnection(url, settings, options)
+    this.#durability = settings.durability
+    this.connection = this.#connect()
+    this.#watch = setInterval(() => this.#look().catch(() => {}), LOOK).unref()
+  }
+
+  /** Resolves when they are ready; rejects when there is nothing to reach. */
+  static async open(url: string, settings: RedisSettings): Promise<Servers> {
+    const servers = new Servers(url, settings)
+    try {
+      await ready(servers.connection)
+      await servers.#lookForReplicas()
+      return servers
+    } catch (error) {
+      await servers.close()
+      throw error
+    }
+  }
+
+  get isReplicated(): boolean {
+    return this.#writer !== undefined
+  }
+
+  write(script: ScriptName, key: string, ...args: Argument[]): Promise<unknown> {
+    return this.#writer?.run(script, key, ...args) ?? this.connection[script](key, ...args)
+  }
+
+  get masters(): Redis[] {
+    return this.connection instanceof Cluster ? this.connection.nodes('master') : [this.connection]
+  }
+
+  async check(): Promise<Check[]> {
+    if (!this.masters.length) throw new StoreUnavailable('Redis: no node of the cluster is known')
+    const checks = await Promise.all(this.masters.map(node => checkServer(node, this.isReplicated)))
+    const worst = merge(checks)
+    // Reads would stay with a server that was demoted: the address leads to another by now.
+    if (worst.some(({ name, state }) => name === 'role' && state === 'wrong')) this.#reconnect()
+    return worst
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true
+    clearInterval(this.#watch)
+    const connections = [this.connection, this.#writer?.connection]
+    await Promise.all(
+      connections.map(connection => connection?.quit().catch(() => connection.disconnect())),
+    )
+  }
+
+  /** What ioredis has given up is begun again: nobody is there at night to do it. */
+  async #look() {
+    for (const connection of [this.connection, this.#writer?.connection]) {
+      if (connection?.status === 'end' && !this.#isClosed) await connection.connect()
+    }
+    await this.#lookForReplicas()
+  }
+
+  async #lookForReplicas() {
+    if (this.#writer || this.#durability === 'primary') return
+    if (this.#durability === 'auto' && !(await this.#hasReplicas())) return
+    const connection = this.#connect({ enableAutoPipelining: false })
+    await ready(connection)
+    if (this.#writer || this.#isClosed) return connection.disconnect()
+    this.#writer = new ReplicatedWriter(connection)
+    // It is the writer that is told when its server is no longer the primary.
+    connection.on('close', () => this.#isClosed || this.#reconnect())
+  }
+
+  async #hasReplicas(): Promise<boolean> {
+    const infos = await Promise.all(this.masters.map(readInfo))
+    return infos.some(info => replicasOf(info) > 0)
+  }
+
+  /** Only a connection that stands: one that is being made through Sentinel would end for good. */
+  #reconnect() {
+    const { connection } = this
+    const stands = !(connection instanceof Cluster) && connection.status === 'ready'
+    if (stands) connection.disconnect(true)
+  }
+}
+
+/** Connects; what fails later on is told by the command that fails. */
+async function ready(connection: Connection): Promise<void> {
+  let reason: unknown
+  connection.on('error', error => {
+    const { lastNodeError: last } = error
+    reason ??= last ? new Error(`none of its nodes lets us in: ${last.message}`) : error
+  })
+  connection.on('sentinelError', error => {
+    reason = error
+  })
+  const late = setTimeout(PATIENCE, undefined, { ref: false }).then(() => {
+    throw new Error(`there was no answer in ${PATIENCE} ms`)
+  })
+  try {
+    await Promise.race([connection.connect(), late])
+  } catch (error) {
+    connection.disconnect()
+    throw reason ?? error
+  }
+}
