@@ -23,9 +23,12 @@ export class Browser {
   issuer: string
   /** Every page that was shown, the last one last. */
   pages: Page[] = []
+  #fetch: typeof fetch
 
-  constructor(issuer: string) {
+  /** `send` takes the place of `fetch`. */
+  constructor(issuer: string, send: typeof fetch = fetch) {
     this.issuer = issuer
+    this.#fetch = send
   }
 
   get page(): Page {
@@ -80,7 +83,7 @@ export class Browser {
       if (formAction) holdAgainst(formAction, url, this.issuer)
       if (url.origin !== this.issuer)
         return this.#show(url, new Response(null, { status: 204 }), '')
-      const response = await fetch(url, {
+      const response = await this.#fetch.call(undefined, url, {
         method,
         body,
         redirect: 'manual',

@@ -6,14 +6,15 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout } from 'node:timers/promises'
 import { Redis } from 'ioredis'
-import { expect, vi } from 'vitest'
 import { type FlakyLink, flakyLink } from './flaky-link.ts'
 import { type RedisServer, startRedis } from './redis.ts'
 
 export interface RedisGroup {
   url: string
   servers: RedisServer[]
+  sentinels: RedisServer[]
   stop(): Promise<void>
 }
 
@@ -63,6 +64,7 @@ export async function startCluster(): Promise<RedisGroup> {
   return {
     url: `redis+cluster://${nodes.slice(0, 3).join(',')}`,
     servers,
+    sentinels: [],
     stop: () => stopAll(servers),
   }
 }
@@ -100,6 +102,7 @@ export async function startSentinels(): Promise<RedisGroup> {
   return {
     url: `redis+sentinel://${nodes.join(',')}/usher`,
     servers,
+    sentinels,
     async stop() {
       await stopAll([...sentinels, ...servers])
       rmSync(folder, { recursive: true, force: true })
@@ -110,12 +113,21 @@ export async function startSentinels(): Promise<RedisGroup> {
 const stopAll = (servers: RedisServer[]) =>
   Promise.all(servers.map(server => server.stop())).then(() => {})
 
+/** Milliseconds. */
+const PATIENCE = 20_000
+
 export async function untilInfo(url: string, section: string, expected: RegExp) {
   const redis = new Redis(url)
   const ask = () => (section === 'cluster' ? redis.cluster('INFO') : redis.info(section))
-  const asExpected = async () => expect(await ask()).toMatch(expected)
-  await vi.waitFor(asExpected, { timeout: 20_000, interval: 100 })
-  redis.disconnect()
+  try {
+    const started = performance.now()
+    for (let info = await ask(); !expected.test(info); info = await ask()) {
+      if (performance.now() - started > PATIENCE) throw new Error(`not ${expected}: ${info}`)
+      await setTimeout(100)
+    }
+  } finally {
+    redis.disconnect()
+  }
 }
 
 /** All taken at once, then given back: servers fail to start when another is quicker. */

@@ -160,7 +160,7 @@ export const ADA = {
 export const GRACE = { username: 'grace', name: 'Grace Hopper', email: 'grace@example.org' }
 export const ALAN = { username: 'alan', name: 'Alan Turing' }
 
-function writeConfig(
+export function writeConfig(
   folder: string,
   { clients = CLIENTS, usher = {}, claims = CLAIMS }: UsherOptions,
 ) {

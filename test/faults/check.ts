@@ -1,0 +1,201 @@
+// The ledger held against what the nodes say when all is over: everything is really used, and what was
+// ended is tried at every node.
+
+import { authorizationRequest } from '../support/journey.ts'
+import { copyOf } from '../support/people.ts'
+import { type Reply, send, sendAs } from '../support/wire.ts'
+import { SCOPES, signed } from './applications.ts'
+import { type Ledger, type Letter, type Login, type Person, stateOf } from './ledger.ts'
+import { GaveUp, insist } from './traffic.ts'
+
+/** Milliseconds. */
+const PERSISTENCE = 10_000
+/** Codes and pushed requests live for 60 s; afterwards anybody would refuse them. */
+const RECENT = 55_000
+const AT_ONCE = 8
+const TOKEN = '/api/oauth/token'
+
+interface Place {
+  issuer: string
+  addresses: string[]
+}
+
+/** The JWKS as each of the nodes shows it. */
+export async function keysOf({ issuer, addresses }: Place): Promise<string[]> {
+  const ask = (address: string) => answered(() => send({ issuer, address }, '/api/oauth/jwks'))
+  return (await Promise.all(addresses.map(ask))).map(({ text }) => text)
+}
+
+export async function check(ledger: Ledger, place: Place, keys: string[]) {
+  const checker = new Checker(ledger, place)
+  const after = await keysOf(place)
+  if (new Set([...keys, ...after]).size !== 1) ledger.violated('e', 'the keys are others')
+  await each(ledger.people, person => checker.list(person))
+  await each(ledger.logins, login => checker.session(login))
+  await each(ledger.logins, login => checker.access(login))
+  await each(ledger.logins, login => checker.refresh(login))
+  // Last of all: whatever is used twice ends what came of it.
+  const since = performance.now() - RECENT
+  const recent = ledger.used.filter(({ at }) => at > since)
+  await each(recent, async ({ kind, again }) => {
+    const answer = await answered(() => again(checker.somewhere()))
+    if (answer) ledger.violated('a', `${kind} used twice`)
+  })
+}
+
+async function each<T>(list: T[], act: (item: T) => Promise<void>) {
+  const waiting = list.toReversed()
+  const next = async () => {
+    for (let item = waiting.pop(); item !== undefined; item = waiting.pop()) await act(item)
+  }
+  await Promise.all(Array.from({ length: AT_ONCE }, next))
+}
+
+/** What says 503 is asked again for a while. */
+async function answered<T>(ask: () => Promise<T>): Promise<T> {
+  const { answer } = await insist(async () => {
+    const reply = await ask()
+    const isAway = Number(Object(reply).status) >= 500
+    return isAway ? undefined : reply
+  }, PERSISTENCE)
+  return answer
+}
+
+class Checker {
+  readonly #ledger: Ledger
+  readonly #place: Place
+  #turn = 0
+
+  constructor(ledger: Ledger, place: Place) {
+    this.#ledger = ledger
+    this.#place = place
+  }
+
+  /** The nodes take turns. */
+  somewhere(): string {
+    const { addresses } = this.#place
+    return addresses[this.#turn++ % addresses.length] ?? ''
+  }
+
+  #at(address: string) {
+    return { issuer: this.#place.issuer, address }
+  }
+
+  /** Undefined, and a violation, when it stays without an answer. */
+  async #reply(letter: Letter, what: string, ask: () => Promise<Reply>) {
+    try {
+      return await answered(ask)
+    } catch (error) {
+      if (!(error instanceof GaveUp)) throw error
+      this.#ledger.violated(letter, `no answer: ${what}`)
+    }
+  }
+
+  /** (g) The connected applications of a person are those they allowed. */
+  async list({ username, logins, consents }: Person) {
+    const login = logins.findLast(({ session }) => session.state === 'live')
+    if (!login) return
+    const page = await this.#reply('g', `the list of ${username}`, () =>
+      sendAs(login.browser, this.#at(this.somewhere()), '/account/applications'),
+    )
+    if (!page) return
+    if (page.status !== 200) return this.#ledger.violated('d', `signed out: ${login.session.name}`)
+    const shown = new Set(
+      [...page.text.matchAll(/name="client_id" value="(\w+)"/g)].map(([, name]) => name),
+    )
+    for (const [client_id, { name, state }] of consents) {
+      if (state === 'unsure' || shown.has(client_id) === (state === 'live')) continue
+      this.#ledger.violated(
+        'g',
+        `${state} and ${shown.has(client_id) ? '' : 'not '}listed: ${name}`,
+      )
+    }
+  }
+
+  /** (d) Who is signed in and has allowed it gets a code at once; (c) nobody else does, anywhere. */
+  async session({ browser, client_id, request, session, consent }: Login) {
+    if (session.state === 'unsure') return
+    const expected =
+      session.state === 'ended'
+        ? 'login_required'
+        : { live: 'code', ended: 'consent_required', unsure: undefined }[consent.state]
+    if (!expected) return
+    const everywhere = expected === 'code' ? [this.somewhere()] : this.#place.addresses
+    for (const address of everywhere) {
+      const { redirect_uri } = request
+      const params = { client_id, redirect_uri, scope: SCOPES[client_id], prompt: 'none' }
+      const { url } = authorizationRequest(this.#place, params)
+      const letter = expected === 'code' ? 'd' : 'c'
+      const reply = await this.#reply(letter, session.name, () =>
+        sendAs(copyOf(browser), this.#at(address), url),
+      )
+      const query = reply?.location?.searchParams
+      const outcome = query?.has('code') ? 'code' : query?.get('error')
+      if (reply && outcome !== expected) {
+        this.#ledger.violated(letter, `${outcome}, not ${expected}: ${session.name}`)
+      }
+    }
+  }
+
+  /** (c) What was ended is refused everywhere; (f) what was not is good. */
+  async access({ access, client_id }: Login) {
+    for (const one of access) {
+      const state = stateOf(one)
+      if (state === 'unsure') continue
+      const headers = { authorization: `Bearer ${one.token}` }
+      const everywhere = state === 'live' ? [this.somewhere()] : this.#place.addresses
+      for (const address of everywhere) {
+        const letter = state === 'live' ? 'f' : 'c'
+        const reply = await this.#reply(letter, one.name, () =>
+          send(this.#at(address), '/api/oauth/userinfo', { headers }),
+        )
+        if (!reply) continue
+        if ((reply.status === 200) !== (state === 'live')) {
+          this.#ledger.violated(letter, `userinfo ${reply.status}: ${one.name}`)
+        }
+      }
+      if (state === 'ended') await this.#introspect(one.token, client_id, one.name)
+    }
+  }
+
+  async #introspect(token: string, client_id: string, name: string) {
+    const address = this.somewhere()
+    const reply = await this.#reply('c', name, () =>
+      this.#post('/api/oauth/introspect', client_id, { token }, address),
+    )
+    if (reply && reply.json.active !== false) this.#ledger.violated('c', `active: ${name}`)
+  }
+
+  /** (b) The last refresh token works, and those long before it do not; (c) nor does what was ended. */
+  async refresh({ refresh_token, older, grant, client_id }: Login) {
+    if (!refresh_token || grant.state === 'unsure') return
+    const use = (token: string, address = this.somewhere()) => {
+      const form = { grant_type: 'refresh_token', refresh_token: token }
+      return this.#post(TOKEN, client_id, form, address)
+    }
+    if (grant.state === 'ended') {
+      for (const address of this.#place.addresses) {
+        const reply = await this.#reply('c', grant.name, () => use(refresh_token, address))
+        if (reply && reply.json.error !== 'invalid_grant')
+          this.#ledger.violated('c', `refreshed ${reply.status}: ${grant.name}`)
+      }
+      return
+    }
+    const reply = await this.#reply('b', grant.name, () => use(refresh_token))
+    if (reply && reply.status !== 200) {
+      this.#ledger.violated('b', `${reply.status} ${reply.json.error}: ${grant.name}`)
+    }
+    const old = older.at(-1)
+    if (!old || reply?.status !== 200) return
+    const replayed = await this.#reply('a', grant.name, () => use(old))
+    if (replayed?.status === 200) this.#ledger.violated('a', `an old refresh token: ${grant.name}`)
+    const successor = String(reply.json.refresh_token)
+    const ended = await this.#reply('a', grant.name, () => use(successor))
+    if (ended?.status === 200) this.#ledger.violated('a', `reuse did not end: ${grant.name}`)
+  }
+
+  async #post(path: string, client_id: string, form: Record<string, string>, address: string) {
+    const { headers, form: body } = await signed(client_id, this.#place.issuer, form)
+    return send(this.#at(address), path, { body, headers })
+  }
+}

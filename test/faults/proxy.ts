@@ -1,0 +1,153 @@
+// Ways that can go wrong: the one to a Redis, which may stall, cut or lose what passes, and the one to
+// the nodes, which goes on to the next when a node does not answer.
+
+import { once } from 'node:events'
+import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
+import { setTimeout } from 'node:timers/promises'
+
+/** `pass`; `stall` holds what comes until it passes again; `delay` replies by 300 ms; `trickle` at 1 kB/s. */
+export type Mode = 'pass' | 'stall' | 'delay' | 'trickle'
+
+const DELAY = 300
+/** Bytes a tick, and milliseconds: 1 kB/s. */
+const DROP = 100
+const TICK = 100
+
+async function trickle(chunk: Buffer, to: Socket) {
+  for (let i = 0; i < chunk.length && !to.destroyed; i += DROP) {
+    to.write(chunk.subarray(i, i + DROP))
+    await setTimeout(TICK)
+  }
+}
+
+export type Link = Awaited<ReturnType<typeof startLink>>
+
+/** A way to a port of loopback; everything of it can be changed while it is used. */
+export async function startLink(target: number) {
+  let mode: Mode = 'pass'
+  let losing = false
+  let lost = 0
+  const sockets = new Set<Socket>()
+
+  async function pump(from: Socket, to: Socket, isReply: boolean) {
+    for await (const chunk of from as AsyncIterable<Buffer>) {
+      while (mode === 'stall' && !from.destroyed) await setTimeout(TICK)
+      if (isReply && losing) {
+        losing = false
+        lost++
+        from.destroy()
+        to.destroy()
+        return
+      }
+      if (mode === 'trickle') await trickle(chunk, to)
+      else if (mode === 'delay' && isReply) setTimeout(DELAY).then(() => to.write(chunk))
+      else to.write(chunk)
+    }
+  }
+
+  const server = createServer(client => {
+    const upstream = connect(target, '127.0.0.1')
+    join(client, upstream, sockets)
+    pump(client, upstream, false).catch(() => upstream.destroy())
+    pump(upstream, client, true).catch(() => client.destroy())
+  })
+  const port = await listen(server)
+  return {
+    port,
+    url: `redis://127.0.0.1:${port}`,
+    lost: () => lost,
+    turn(next: Mode) {
+      mode = next
+    },
+    /** Where new connections lead. */
+    leadTo(other: number) {
+      target = other
+    },
+    /** Loses the next reply, and its connection. */
+    loseNextReply() {
+      losing = true
+    },
+    /** RST to everybody. */
+    reset() {
+      for (const socket of sockets) socket.resetAndDestroy()
+    },
+    close: () => close(server, sockets),
+  }
+}
+
+/** Milliseconds between two looks at /readyz. */
+const LOOK = 200
+
+/** Spreads connections over the nodes that say they are ready, as a balancer does. */
+export async function startBalancer(port: number, nodes: number[]) {
+  const sockets = new Set<Socket>()
+  let ready = nodes
+  let turn = 0
+
+  function serve(client: Socket, attempts: number) {
+    const list = ready.length ? ready : nodes
+    const upstream = connect(list[turn++ % list.length] ?? 0, '127.0.0.1')
+    const next = () => (attempts > 0 ? serve(client, attempts - 1) : client.destroy())
+    upstream.once('error', next)
+    upstream.once('connect', () => {
+      upstream.off('error', next)
+      join(client, upstream, sockets)
+      client.pipe(upstream)
+      upstream.pipe(client)
+    })
+  }
+  const server = createServer(client => {
+    client.on('error', () => client.destroy())
+    serve(client, nodes.length)
+  })
+  await listen(server, port)
+
+  let watching = true
+  const watch = async () => {
+    while (watching) {
+      const states = await Promise.all(nodes.map(isReady))
+      ready = nodes.filter((_, i) => states[i])
+      await setTimeout(LOOK, undefined, { ref: false })
+    }
+  }
+  watch()
+  return {
+    close() {
+      watching = false
+      return close(server, sockets)
+    },
+  }
+}
+
+export async function isReady(port: number): Promise<boolean> {
+  const signal = AbortSignal.timeout(2000)
+  const answer = await fetch(`http://127.0.0.1:${port}/readyz`, { signal }).catch(() => undefined)
+  await answer?.text().catch(() => '')
+  return answer?.status === 200
+}
+
+/** What ends one end ends the other. */
+function join(one: Socket, other: Socket, sockets: Set<Socket>) {
+  const end = () => {
+    for (const socket of [one, other]) {
+      socket.destroy()
+      sockets.delete(socket)
+    }
+  }
+  for (const socket of [one, other]) {
+    sockets.add(socket.setNoDelay(true))
+    socket.on('error', end).on('close', end)
+  }
+}
+
+async function listen(server: Server, port = 0): Promise<number> {
+  server.listen(port, '127.0.0.1')
+  await once(server, 'listening')
+  return (server.address() as AddressInfo).port
+}
+
+async function close(server: Server, sockets: Set<Socket>) {
+  server.close()
+  for (const socket of sockets) socket.destroy()
+  await once(server, 'close')
+}

@@ -1,0 +1,61 @@
+// npm run test:faults -- --only F1,F6 --seconds 10,20: every fault in turn, and one table.
+
+import { parseArgs } from 'node:util'
+import { type Outcome, runFault } from './experiment.ts'
+import { FAULTS } from './faults.ts'
+
+const { values } = parseArgs({
+  options: {
+    only: { type: 'string', default: '' },
+    seconds: { type: 'string', default: '10,20' },
+    details: { type: 'boolean', default: false },
+  },
+})
+const [baseline = 10, recovery = 20] = values.seconds.split(',').map(Number)
+const wanted = values.only.split(',').filter(Boolean)
+const chosen = FAULTS.filter(({ id }) => !wanted.length || wanted.includes(id))
+
+// So that what was started is ended, whoever ends this.
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+  process.once(signal, () => process.exit(130))
+}
+
+const COLUMNS: [string, (outcome: Outcome) => string | number][] = [
+  ['fault', ({ id, name }) => `${id} ${name}`],
+  ['gap ms', ({ gap }) => gap],
+  ['highest ms', ({ highest }) => highest],
+  ['back ms', ({ back }) => back],
+  ['requests', ({ requests }) => requests],
+  ['503', ({ unavailable }) => unavailable],
+  ['cut', ({ cut }) => cut],
+  ['other 5xx', ({ otherErrors }) => otherErrors],
+  ['anew', ({ anew }) => anew],
+  ['wrong 4xx', ({ wrong }) => wrong.length],
+  [
+    'violations',
+    ({ violations }) =>
+      Object.entries(violations)
+        .sort()
+        .map(([letter, count]) => `${letter}${count}`)
+        .join(' ') || '-',
+  ],
+  ['verdict', ({ verdict }) => verdict],
+]
+
+const WIDTHS = COLUMNS.map(([title], i) => (i === 0 ? 34 : Math.max(title.length, 6)))
+const row = (cells: (string | number)[]) =>
+  `| ${cells.map((cell, i) => String(cell)[i ? 'padStart' : 'padEnd'](WIDTHS[i] ?? 0)).join(' | ')} |`
+
+console.log(`baseline ${baseline} s, recovery ${recovery} s`)
+console.log(row(COLUMNS.map(([title]) => title)))
+console.log(`|${WIDTHS.map(width => '-'.repeat(width + 2)).join('|')}|`)
+let failed = 0
+for (const fault of chosen) {
+  const outcome = await runFault(fault, { baseline, recovery })
+  console.log(row(COLUMNS.map(([, value]) => value(outcome))))
+  const { verdict, missed, wrong, details } = outcome
+  if (verdict === 'FAILED') failed++
+  const more = values.details ? [...missed, ...details, ...wrong] : missed
+  for (const line of new Set(more)) console.log(`    ${line}`)
+}
+process.exit(failed ? 1 : 0)
