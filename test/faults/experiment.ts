@@ -45,6 +45,9 @@ export interface Outcome {
   details: string[]
   /** What should have been acknowledged while the fault lasted, and was not. */
   missed: string[]
+  /** What took longest, and what was acknowledged during the fault. */
+  slowest: string
+  done: Record<string, number>
   verdict: 'ok' | 'stated' | 'FAILED'
 }
 
@@ -79,10 +82,11 @@ export async function runFault(fault: Fault, { baseline, recovery }: Seconds): P
     await check(ledger, nodes, keys)
 
     const during = ledger.lines.filter(({ at }) => at >= began && at < ended)
-    const done = new Set(during.map(({ what }) => what))
-    const missed = (fault.goesOn ?? []).filter(what => !done.has(what))
+    const done: Record<string, number> = {}
+    for (const { what } of during) done[what] = (done[what] ?? 0) + 1
+    const missed = (fault.goesOn ?? []).filter(what => !done[what])
     if (!isReady) missed.push(`all nodes ready ${READY} ms later`)
-    return outcome(fault, ledger, traffic.samples, { began, ended, missed })
+    return outcome(fault, ledger, traffic.samples, { began, ended, missed, done })
   } finally {
     await nodes?.close()
     await stage.close()
@@ -93,7 +97,12 @@ function outcome(
   { id, name, isLossy }: Fault,
   ledger: Ledger,
   all: Sample[],
-  { began, ended, missed }: { began: number; ended: number; missed: string[] },
+  {
+    began,
+    ended,
+    missed,
+    done,
+  }: Pick<Outcome, 'missed' | 'done'> & Record<'began' | 'ended', number>,
 ): Outcome {
   const samples = all.filter(({ at }) => at >= began)
   const count = (test: (status: number) => boolean) =>
@@ -104,11 +113,14 @@ function outcome(
   const isFine = !otherErrors && !missed.length
   const isKept = !ledger.violations.length && !ledger.wrong.length
   const unanswered = samples.filter(({ at, status }) => at > ended && isAway(status))
+  const slowest = samples.toSorted((one, other) => other.ms - one.ms)[0]
   return {
     id,
     name,
     gap: longestGap(samples, began),
-    highest: Math.round(Math.max(0, ...samples.map(({ ms }) => ms))),
+    highest: Math.round(slowest?.ms ?? 0),
+    slowest: `${slowest?.path} ${slowest?.status}`,
+    done,
     back: Math.round(Math.max(0, ...unanswered.map(({ at, ms }) => at + ms - ended))),
     requests: samples.length,
     unavailable: count(status => status === 503),

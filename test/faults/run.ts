@@ -53,9 +53,10 @@ let failed = 0
 for (const fault of chosen) {
   const outcome = await runFault(fault, { baseline, recovery })
   console.log(row(COLUMNS.map(([, value]) => value(outcome))))
-  const { verdict, missed, wrong, details } = outcome
+  const { verdict, missed, wrong, details, slowest, done } = outcome
   if (verdict === 'FAILED') failed++
-  const more = values.details ? [...missed, ...details, ...wrong] : missed
+  const story = `${slowest} was slowest; acknowledged: ${JSON.stringify(done)}`
+  const more = values.details ? [story, ...missed, ...details, ...wrong] : missed
   for (const line of new Set(more)) console.log(`    ${line}`)
 }
 process.exit(failed ? 1 : 0)

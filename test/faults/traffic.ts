@@ -10,6 +10,7 @@ export interface Sample {
   ms: number
   /** 0: there was none. */
   status: number
+  path: string
 }
 
 /** Milliseconds: for one answer, for asking again, and between two times of it. */
@@ -66,13 +67,14 @@ export class Traffic {
 
   readonly fetch: typeof fetch = async (target, init) => {
     const at = performance.now()
+    const path = new URL(String(target)).pathname.replace(/[\w-]{43}$/, 'ID')
     let status = 0
     try {
       const answer = await fetch(target, { ...init, signal: AbortSignal.timeout(PATIENCE) })
       status = answer.status
       return answer
     } finally {
-      this.samples.push({ at, ms: performance.now() - at, status })
+      this.samples.push({ at, ms: performance.now() - at, status, path })
     }
   }
 

@@ -16,6 +16,10 @@ const PAUSE = 150
 const DOUBLED = 10
 const TOKEN = '/api/oauth/token'
 
+function deck(...acts: [number, Act][]): Act[] {
+  return acts.flatMap(([count, act]) => Array<Act>(count).fill(act))
+}
+
 type Act = (person: Person) => Promise<boolean>
 
 export class Workload {
@@ -43,9 +47,9 @@ export class Workload {
 
   /** Until `stop`; resolves when what was begun has ended. */
   async run() {
-    const worker = async () => {
+    const worker = async (_: unknown, i: number) => {
       while (this.#going) {
-        await this.#one()
+        await this.#one(i % 4 ? this.#writers : this.#readers)
         await setTimeout(this.#random() * PAUSE)
       }
     }
@@ -56,17 +60,20 @@ export class Workload {
     this.#going = false
   }
 
-  /** In twentieths. */
-  readonly #mix: [number, Act][] = [
+  // Of twenty acts, 8 refresh, 4 sign in, 3 read userinfo, 2 introspect, and 1 each revokes, withdraws
+  // and signs out. Those that read are not held up by those that wait until they can write.
+  readonly #writers = deck(
     [8, person => this.#any(person.logins.filter(mayRefresh), one => this.refresh(one))],
     [4, person => this.login(person).then(() => true)],
-    [3, person => this.#any(tokensOf(person), one => this.#userinfo(one))],
-    [2, person => this.#any(tokensOf(person), one => this.#introspect(one))],
-    [1, person => this.#any(person.logins.filter(hasTokens), one => this.#revoke(one))],
+    [1, person => this.#any(tokensOf(person), one => this.#userinfo(one))],
     [1, person => this.#any(person.logins.filter(mayWithdraw), one => this.#withdraw(one))],
     [1, person => this.#any(person.logins.filter(isSignedIn), one => this.#signOut(one))],
-  ]
-  readonly #deck = this.#mix.flatMap(([count, act]) => Array<Act>(count).fill(act))
+  )
+  readonly #readers = deck(
+    [2, person => this.#any(tokensOf(person), one => this.#userinfo(one))],
+    [2, person => this.#any(tokensOf(person), one => this.#introspect(one))],
+    [1, person => this.#any(person.logins.filter(hasTokens), one => this.#revoke(one))],
+  )
 
   /** With one of them; false when there is none. */
   async #any<T>(list: T[], act: (one: T) => Promise<void>): Promise<boolean> {
@@ -79,8 +86,8 @@ export class Workload {
   readonly #pick = <T>(list: T[]): T | undefined => list[Math.floor(this.#random() * list.length)]
 
   /** One act of somebody who has time, and something to do it with. */
-  async #one() {
-    const act = this.#pick(this.#deck)
+  async #one(acts: Act[]) {
+    const act = this.#pick(acts)
     for (let attempt = 0; attempt < 5; attempt++) {
       const person = this.#pick(this.#ledger.people.filter(({ busy }) => !busy))
       if (!person || !act) return
