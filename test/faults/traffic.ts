@@ -79,14 +79,18 @@ export class Traffic {
   }
 
   /** `init` is made for each time it is sent. */
-  async ask(path: string, init: () => Promise<RequestInit> | RequestInit): Promise<Reply> {
+  async ask(
+    path: string,
+    init: () => Promise<RequestInit> | RequestInit,
+    persistence?: number,
+  ): Promise<Reply> {
     const { answer, again } = await insist(async () => {
       const response = await this.fetch(new URL(path, this.issuer), await init())
       const text = await response.text()
       if (response.status >= 500) return undefined
       const isJson = /json/.test(response.headers.get('content-type') ?? '') && text
       return { status: response.status, json: isJson ? JSON.parse(text) : {} }
-    })
+    }, persistence)
     return { ...answer, again }
   }
 

@@ -35,13 +35,11 @@ export async function signIn(
   for (let pages = 0; pages < 4 && browser.page.ours; pages++) {
     if (browser.heading === 'Sign in') {
       const { username } = person
-      rememberInteraction(ledger, visitor)
-      await visitor.submit({ username, password: PASSWORD, decision: 'continue' })
+      await answer(ledger, visitor, { username, password: PASSWORD, decision: 'continue' })
     } else if (browser.heading === 'Allow access') {
       wasAsked = true
       if (before === 'live') ledger.violated('d', `asked again: ${consent.name}`)
-      rememberInteraction(ledger, visitor)
-      await visitor.submit({ decision: 'allow' })
+      await answer(ledger, visitor, { decision: 'allow' })
     } else break
   }
   const code = browser.page.params.get('code')
@@ -97,16 +95,19 @@ async function requestOf(
   return { ...request, url }
 }
 
-/** As it is before its page is answered: its way back gives no second code. */
-function rememberInteraction(ledger: Ledger, { browser }: Visitor) {
-  const copy = copyOf(browser)
-  const uid = browser.page.url.pathname.split('/').at(-1)
+/** Answers a page; whoever comes back to it as it was before, comes to nothing. */
+async function answer(ledger: Ledger, visitor: Visitor, fields: Record<string, string>) {
+  const { browser } = visitor
   const { issuer } = browser
+  const before = copyOf(browser)
+  const uid = browser.page.url.pathname.split('/').at(-1)
+  const page = await visitor.submit(fields)
+  if (page.status >= 400) return
   ledger.used.push({
     kind: 'interaction',
     at: performance.now(),
     async again(address) {
-      const back = await sendAs(copy, { issuer, address }, `/api/oauth/authorize/${uid}`)
+      const back = await sendAs(before, { issuer, address }, `/api/oauth/authorize/${uid}`)
       return Boolean(back.location?.searchParams.get('code'))
     },
   })

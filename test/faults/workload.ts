@@ -12,6 +12,8 @@ import { type Arrival, signIn, signOut, withdraw } from './walks.ts'
 /** How many things go on at once, and the longest pause between two of them, in milliseconds. */
 const WORKERS = 8
 const PAUSE = 150
+/** Milliseconds after which who reads or revokes does something else, and comes back another time. */
+const SOON = 500
 /** One of so many logins has its code redeemed twice at once. */
 const DOUBLED = 10
 const TOKEN = '/api/oauth/token'
@@ -104,13 +106,14 @@ export class Workload {
     }
   }
 
-  async #post(path: string, client_id: string, form: Record<string, string>) {
+  async #post(path: string, client_id: string, form: Record<string, string>, persistence?: number) {
     let last: Signed | undefined
     const { issuer } = this.#traffic
-    const reply = await this.#traffic.ask(path, async () => {
+    const make = async () => {
       last = await signed(client_id, issuer, form)
       return { method: 'POST', headers: last.headers, body: new URLSearchParams(last.form) }
-    })
+    }
+    const reply = await this.#traffic.ask(path, make, persistence)
     const { client_assertion = '' } = last?.form ?? {}
     // An assertion that let somebody in lets nobody in again.
     if (client_assertion && reply.status === 200 && this.#random() < 0.2) {
@@ -216,15 +219,14 @@ export class Workload {
 
   async #userinfo(access: Access) {
     const { token } = access
-    const reply = await this.#traffic.ask('/api/oauth/userinfo', () => ({
-      headers: { authorization: `Bearer ${token}` },
-    }))
+    const headers = { authorization: `Bearer ${token}` }
+    const reply = await this.#traffic.ask('/api/oauth/userinfo', () => ({ headers }), SOON)
     this.#judge('userinfo', access, reply.status === 200, told(reply))
   }
 
   async #introspect(access: Access) {
     const { token, login } = access
-    const reply = await this.#post('/api/oauth/introspect', login.client_id, { token })
+    const reply = await this.#post('/api/oauth/introspect', login.client_id, { token }, SOON)
     if (reply.status !== 200) return this.#ledger.refused(`introspection: ${told(reply)}`)
     this.#judge('introspection', access, reply.json.active === true, 'inactive')
   }
@@ -252,14 +254,14 @@ export class Workload {
     const fact = isWhole ? grant : access
     if (!token || !fact) return
     const settle = this.#ledger.begin('revoked', [fact], 'ended')
-    const reply = await this.#post('/api/oauth/revoke', client_id, { token })
+    const reply = await this.#post('/api/oauth/revoke', client_id, { token }, SOON)
     if (reply.status === 200) settle()
     else this.#ledger.refused(`revocation: ${told(reply)}`)
   }
 }
 
 const mayRefresh = ({ refresh_token, grant }: Login) => refresh_token && grant.state === 'live'
-const hasTokens = ({ access, grant }: Login) => access.length > 0 && grant.state === 'live'
+const hasTokens = ({ access, grant }: Login) => access.length > 0 && grant.state !== 'ended'
 const isSignedIn = ({ session }: Login) => session.state === 'live'
 const mayWithdraw = ({ session, consent }: Login) =>
   session.state === 'live' && consent.state === 'live'
