@@ -1,10 +1,11 @@
-// One fault, from an empty store to a verdict: baseline, fault, recovery, and the ledger.
+// From an empty store to a verdict: baseline, a fault and the recovery from it, or several, and the
+// ledger.
 
 import { setTimeout } from 'node:timers/promises'
 import { check, keysOf } from './check.ts'
-import { Ledger, type Letter } from './ledger.ts'
+import { Ledger } from './ledger.ts'
 import { type Nodes, startNodes } from './nodes.ts'
-import { openStage, type Stage, type StageKind } from './stage.ts'
+import { first, openStage, type Stage, type StageKind } from './stage.ts'
 import { type Sample, Traffic } from './traffic.ts'
 import { Workload } from './workload.ts'
 
@@ -18,13 +19,16 @@ export interface Fault {
   isLossy?: boolean
   /** Must be acknowledged while the fault lasts. */
   goesOn?: string[]
+  /** How long it lasts; some end by themselves. */
+  seconds?: number
   /** Does harm and ends it; resolves when nothing is in the way of recovery any more. */
-  inject(stage: Stage & { nodes: Nodes }): Promise<void>
+  inject(stage: Stage & { nodes: Nodes }, seconds: number): Promise<void>
 }
 
-/** Of the baseline and the recovery. */
 export interface Seconds {
   baseline: number
+  /** In place of the faults' own. */
+  fault?: number
   recovery: number
 }
 
@@ -41,7 +45,8 @@ export interface Outcome {
   otherErrors: number
   anew: number
   wrong: string[]
-  violations: Partial<Record<Letter, number>>
+  /** By letter. */
+  violations: Record<string, number>
   details: string[]
   /** What should have been acknowledged while the fault lasted, and was not. */
   missed: string[]
@@ -52,11 +57,14 @@ export interface Outcome {
 }
 
 const PEOPLE = Array.from({ length: 16 }, (_, i) => `ada${i + 1}`)
+/** Of a fault that says nothing else. */
+const SECONDS = 5
 /** Milliseconds in which all nodes are to be ready again after the recovery. */
 const READY = 10_000
 
-export async function runFault(fault: Fault, { baseline, recovery }: Seconds): Promise<Outcome> {
-  const { stage: kind, durability } = fault
+/** One after another, to the same nodes; what the ledger says in the end is told with the last. */
+export async function runFaults(faults: Fault[], seconds: Seconds): Promise<Outcome[]> {
+  const { stage: kind, durability } = first(faults)
   const stage = await openStage(kind)
   let nodes: Nodes | undefined
   try {
@@ -69,49 +77,56 @@ export async function runFault(fault: Fault, { baseline, recovery }: Seconds): P
     await workload.prepare()
 
     const running = workload.run()
-    await setTimeout(baseline * 1000)
-    const began = performance.now()
-    const ended = await Promise.race([
-      fault.inject({ ...stage, nodes }).then(() => performance.now()),
-      running.then(() => Promise.reject(new Error('the workload ended before the fault'))),
-    ])
-    await setTimeout(recovery * 1000)
+    const failing = running.then(() => Promise.reject(new Error('the workload ended too early')))
+    const windows: Window[] = []
+    await setTimeout(seconds.baseline * 1000)
+    for (const fault of faults) {
+      const began = performance.now()
+      await Promise.race([inject(fault, { ...stage, nodes }, seconds.fault), failing])
+      const ended = performance.now()
+      await setTimeout(seconds.recovery * 1000)
+      windows.push({ fault, began, ended, over: performance.now() })
+    }
     workload.stop()
+    failing.catch(() => {})
     await running
     const isReady = await nodes.ready(READY)
     await check(ledger, nodes, keys)
 
-    const during = ledger.lines.filter(({ at }) => at >= began && at < ended)
-    const done: Record<string, number> = {}
-    for (const { what } of during) done[what] = (done[what] ?? 0) + 1
-    const missed = (fault.goesOn ?? []).filter(what => !done[what])
-    if (!isReady) missed.push(`all nodes ready ${READY} ms later`)
-    return outcome(fault, ledger, traffic.samples, { began, ended, missed, done })
+    const last = windows.at(-1)
+    if (last) last.over = Number.POSITIVE_INFINITY
+    const outcomes = windows.map(window => outcome(window, ledger, traffic.samples))
+    return isReady ? outcomes : outcomes.map(one => ({ ...one, verdict: 'FAILED' }))
   } finally {
     await nodes?.close()
     await stage.close()
   }
 }
 
-function outcome(
-  { id, name, isLossy }: Fault,
-  ledger: Ledger,
-  all: Sample[],
-  {
-    began,
-    ended,
-    missed,
-    done,
-  }: Pick<Outcome, 'missed' | 'done'> & Record<'began' | 'ended', number>,
-): Outcome {
-  const samples = all.filter(({ at }) => at >= began)
+function inject(fault: Fault, stage: Stage & { nodes: Nodes }, seconds?: number) {
+  return fault.inject(stage, seconds ?? fault.seconds ?? SECONDS)
+}
+
+interface Window {
+  fault: Fault
+  began: number
+  ended: number
+  over: number
+}
+
+function outcome({ fault, began, ended, over }: Window, ledger: Ledger, all: Sample[]): Outcome {
+  const { id, name, isLossy, goesOn = [] } = fault
+  const isWithin = ({ at }: { at: number }) => at >= began && at < over
+  const samples = all.filter(isWithin)
   const count = (test: (status: number) => boolean) =>
     samples.filter(({ status }) => test(status)).length
-  const violations: Outcome['violations'] = {}
-  for (const { letter } of ledger.violations) violations[letter] = (violations[letter] ?? 0) + 1
+  const done = tally(ledger.lines.filter(({ at }) => at >= began && at < ended).map(l => l.what))
+  const broken = ledger.violations.filter(isWithin)
+  const wrong = ledger.wrong.filter(isWithin).map(({ detail }) => detail)
+  const missed = goesOn.filter(what => !done[what])
   const otherErrors = count(status => status >= 500 && status !== 503)
   const isFine = !otherErrors && !missed.length
-  const isKept = !ledger.violations.length && !ledger.wrong.length
+  const isKept = !broken.length && !wrong.length
   const unanswered = samples.filter(({ at, status }) => at > ended && isAway(status))
   const slowest = samples.toSorted((one, other) => other.ms - one.ms)[0]
   return {
@@ -126,13 +141,19 @@ function outcome(
     unavailable: count(status => status === 503),
     cut: count(status => status === 0),
     otherErrors,
-    anew: ledger.anew,
-    wrong: ledger.wrong,
-    violations,
-    details: ledger.violations.map(({ letter, detail }) => `${letter} ${detail}`),
+    anew: ledger.anew.filter(isWithin).length,
+    wrong,
+    violations: tally(broken.map(({ letter }) => letter)),
+    details: broken.map(({ letter, detail }) => `${letter} ${detail}`),
     missed,
     verdict: isFine && isKept ? 'ok' : isFine && isLossy ? 'stated' : 'FAILED',
   }
+}
+
+function tally(names: string[]): Record<string, number> {
+  const counts: Record<string, number> = {}
+  for (const name of names) counts[name] = (counts[name] ?? 0) + 1
+  return counts
 }
 
 const isAway = (status: number) => status === 0 || status >= 500

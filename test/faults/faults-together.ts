@@ -14,20 +14,20 @@ async function killPrimary({ servers }: Stage) {
 }
 
 /** Another is primary when it wakes up. */
-async function suspendPrimary({ servers }: Stage) {
+async function suspendPrimary({ servers }: Stage, pause: number) {
   suspend(first(servers))
-  await seconds(6)
+  await seconds(pause)
   resume(first(servers))
 }
 
-/** What the primary took in these two seconds, no replica has heard of. */
-async function loseThePrimary(stage: Stage) {
+/** What the primary took meanwhile, no replica has heard of. */
+async function loseThePrimary(stage: Stage, pause: number) {
   const { servers, links } = stage
   const [primary, heir, other] = servers
   const [way, ...replication] = links
   if (!primary || !heir || !other || !way) throw new Error('three servers, please')
   for (const link of replication) link.turn('stall')
-  await seconds(2)
+  await seconds(pause)
   await primary.kill('SIGKILL')
   await stage.operator(heir).replicaof('NO', 'ONE')
   await stage.operator(other).replicaof('127.0.0.1', portOf(heir))
@@ -46,9 +46,9 @@ async function loseSentinels({ servers, sentinels }: Stage) {
 }
 
 /** It comes back as the replica of what was its own. */
-async function killMaster({ servers }: Stage) {
+async function killMaster({ servers }: Stage, pause: number) {
   await first(servers).kill('SIGKILL')
-  await seconds(6)
+  await seconds(pause)
   await first(servers).start()
 }
 
@@ -65,13 +65,20 @@ async function reshard(stage: Stage) {
 
 export const TOGETHER: Fault[] = [
   { id: 'F4', name: 'Sentinel, kill -9 primary', stage: 'sentinels', inject: killPrimary },
-  { id: 'F5', name: 'Sentinel, SIGSTOP primary', stage: 'sentinels', inject: suspendPrimary },
+  {
+    id: 'F5',
+    name: 'Sentinel, SIGSTOP primary',
+    stage: 'sentinels',
+    seconds: 6,
+    inject: suspendPrimary,
+  },
   {
     id: 'F6',
     name: 'stalled replication, failover',
     stage: 'replicas',
     durability: 'primary',
     isLossy: true,
+    seconds: 2,
     inject: loseThePrimary,
   },
   {
@@ -79,9 +86,10 @@ export const TOGETHER: Fault[] = [
     name: 'the same, replicated',
     stage: 'replicas',
     durability: 'replicated',
+    seconds: 2,
     inject: loseThePrimary,
   },
   { id: 'F7', name: 'Sentinels down, restart', stage: 'sentinels', inject: loseSentinels },
-  { id: 'F8', name: 'Cluster, kill -9 master', stage: 'cluster', inject: killMaster },
+  { id: 'F8', name: 'Cluster, kill -9 master', stage: 'cluster', seconds: 6, inject: killMaster },
   { id: 'F9', name: 'Cluster, reshard 1000', stage: 'cluster', inject: reshard },
 ]

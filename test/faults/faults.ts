@@ -35,10 +35,12 @@ async function manyKeys(stage: Stage) {
   await kill(stage, 0)
 }
 
-async function turn({ links }: Stage, mode: Mode, pause: number) {
-  first(links).turn(mode)
-  await seconds(pause)
-  first(links).turn('pass')
+function turnTo(mode: Mode): Fault['inject'] {
+  return async ({ links }, pause) => {
+    first(links).turn(mode)
+    await seconds(pause)
+    first(links).turn('pass')
+  }
 }
 
 /** Again and again for so many seconds. */
@@ -66,58 +68,58 @@ const disconnectAll = (operator: Redis) =>
   operator.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
 
 /** Redis cannot write its file, since its folder is gone. */
-async function diskFull(stage: Stage) {
+async function diskFull(stage: Stage, pause: number) {
   const operator = stage.operator()
   const folder = mkdtempSync(join(tmpdir(), 'usher-gone-'))
   await setting(operator, ['dir', folder], async () => {
     rmdirSync(folder)
     await operator.bgsave()
-    await seconds(5)
+    await seconds(pause)
   })
   await operator.bgsave()
 }
 
-async function becomeReplica(stage: Stage) {
+async function becomeReplica(stage: Stage, pause: number) {
   const operator = stage.operator()
   const [nowhere = 0] = await freePorts(1)
   await operator.replicaof('127.0.0.1', nowhere)
-  await seconds(4)
+  await seconds(pause)
   await operator.replicaof('NO', 'ONE')
 }
 
-async function slowScript(stage: Stage) {
+async function slowScript(stage: Stage, pause: number) {
   const operator = stage.operator()
   await setting(operator, ['busy-reply-threshold', '200'], async () => {
     const script = stage.operator().eval('while true do end', 0).catch(String)
-    await seconds(4)
+    await seconds(pause)
     await operator.script('KILL')
     await script
   })
 }
 
-async function newPassword(stage: Stage) {
+async function newPassword(stage: Stage, pause: number) {
   const operator = stage.operator()
   await setting(operator, ['requirepass', 'another'], async () => {
     await disconnectAll(operator)
-    await seconds(4)
+    await seconds(pause)
   })
 }
 
-async function full(stage: Stage) {
+async function full(stage: Stage, pause: number) {
   const operator = stage.operator()
   await setting(operator, ['maxclients', '1'], async () => {
     await disconnectAll(operator)
-    await seconds(4)
+    await seconds(pause)
   })
 }
 
-async function killNode({ nodes }: Parameters<Fault['inject']>[0]) {
+const killNode: Fault['inject'] = async ({ nodes }, pause) => {
   nodes.kill(0)
-  await seconds(3)
+  await seconds(pause)
   await nodes.start(0)
 }
 
-async function rollingRestart({ nodes }: Parameters<Fault['inject']>[0]) {
+const rollingRestart: Fault['inject'] = async ({ nodes }) => {
   for (let i = 0; i < 10; i++) {
     const code = await nodes.stop(i)
     if (code !== 0) throw new Error(`a node ended with ${code}`)
@@ -126,36 +128,36 @@ async function rollingRestart({ nodes }: Parameters<Fault['inject']>[0]) {
 }
 
 const ALONE: Fault[] = [
-  { id: 'F1', name: 'kill -9 for 5 s', stage: 'alone', inject: stage => kill(stage, 5) },
-  { id: 'F2', name: 'SIGSTOP for 3 s', stage: 'alone', inject: stage => hang(stage, 3) },
-  { id: 'F2', name: 'SIGSTOP for 10 s', stage: 'alone', inject: stage => hang(stage, 10) },
+  { id: 'F1', name: 'kill -9', stage: 'alone', inject: kill },
+  { id: 'F2', name: 'SIGSTOP 3 s', stage: 'alone', seconds: 3, inject: hang },
+  { id: 'F2', name: 'SIGSTOP 10 s', stage: 'alone', seconds: 10, inject: hang },
   { id: 'F3', name: 'restart with 1 M keys', stage: 'alone', inject: manyKeys },
   {
     id: 'F10',
-    name: 'blackhole for 5 s',
+    name: 'blackhole',
     stage: 'linked',
-    inject: stage => turn(stage, 'stall', 5),
+    inject: turnTo('stall'),
   },
   {
     id: 'F10',
     name: 'RST every 500 ms',
     stage: 'linked',
-    inject: ({ links }) => often(5, 500, () => first(links).reset()),
+    inject: ({ links }, total) => often(total, 500, () => first(links).reset()),
   },
-  { id: 'F10', name: '300 ms delay', stage: 'linked', inject: stage => turn(stage, 'delay', 5) },
-  { id: 'F10', name: '1 kB/s', stage: 'linked', inject: stage => turn(stage, 'trickle', 5) },
+  { id: 'F10', name: '300 ms delay', stage: 'linked', inject: turnTo('delay') },
+  { id: 'F10', name: '1 kB/s', stage: 'linked', inject: turnTo('trickle') },
   {
     id: 'F10',
     name: 'dropped replies',
     stage: 'linked',
-    inject: ({ links }) => often(5, 200, () => first(links).loseNextReply()),
+    inject: ({ links }, total) => often(total, 200, () => first(links).loseNextReply()),
   },
   {
     id: 'F11',
     name: 'out of memory',
     stage: 'alone',
     goesOn: ['revoked'],
-    inject: stage => setting(stage.operator(), ['maxmemory', '1mb'], () => seconds(5)),
+    inject: (stage, pause) => setting(stage.operator(), ['maxmemory', '1mb'], () => seconds(pause)),
   },
   { id: 'F12', name: 'MISCONF, disk full', stage: 'without file', inject: diskFull },
   { id: 'F13', name: 'READONLY flip', stage: 'alone', inject: becomeReplica },
@@ -163,9 +165,9 @@ const ALONE: Fault[] = [
     id: 'F14',
     name: 'SCRIPT FLUSH loop',
     stage: 'alone',
-    inject: stage => {
+    inject: (stage, total) => {
       const operator = stage.operator()
-      return often(5, 50, () => operator.script('FLUSH'))
+      return often(total, 50, () => operator.script('FLUSH'))
     },
   },
   { id: 'F15', name: 'maxclients reached', stage: 'alone', inject: full },

@@ -62,9 +62,14 @@ export interface Line {
   facts: string[]
 }
 
-export interface Violation {
-  letter: Letter
+/** An answer 4xx to what was in order. */
+export interface Refusal {
+  at: number
   detail: string
+}
+
+export interface Violation extends Refusal {
+  letter: Letter
 }
 
 /** Both have to be: a token lives no longer than its grant. */
@@ -78,11 +83,10 @@ export class Ledger {
   readonly lines: Line[] = []
   readonly used: Used[] = []
   readonly violations: Violation[] = []
-  /** Answers 4xx to what was in order. */
-  readonly wrong: string[] = []
+  readonly wrong: Refusal[] = []
   readonly people: Person[]
-  /** How often people had to begin anew, since an answer they did not get was used up. */
-  anew = 0
+  /** When people had to begin anew, since an answer they did not get had used something up. */
+  readonly anew: { at: number }[] = []
 
   constructor(usernames: string[]) {
     this.people = usernames.map(username => ({
@@ -107,12 +111,12 @@ export class Ledger {
   }
 
   violated(letter: Letter, detail: string) {
-    this.violations.push({ letter, detail })
+    this.violations.push({ at: performance.now(), letter, detail })
   }
 
   /** A wrong 4xx; with a letter when it breaks a promise of the ledger as well. */
   refused(detail: string, letter?: Letter) {
-    this.wrong.push(detail)
+    this.wrong.push({ at: performance.now(), detail })
     if (letter) this.violated(letter, detail)
   }
 

@@ -11,7 +11,7 @@ import { type Arrival, signIn, signOut, withdraw } from './walks.ts'
 
 /** How many things go on at once, and the longest pause between two of them, in milliseconds. */
 const WORKERS = 8
-const PAUSE = 150
+const PAUSE = 300
 /** Milliseconds after which who reads or revokes does something else, and comes back another time. */
 const SOON = 500
 /** One of so many logins has its code redeemed twice at once. */
@@ -145,7 +145,7 @@ export class Workload {
     for (let attempt = 0; attempt < 4; attempt++) {
       const arrival = await signIn(this.#traffic, this.#ledger, person, client_id)
       if (arrival && (await this.#redeem(arrival))) return
-      this.#ledger.anew++
+      this.#ledger.anew.push({ at: performance.now() })
     }
   }
 
