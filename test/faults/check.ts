@@ -143,7 +143,9 @@ class Checker {
       const state = stateOf(one)
       if (state === 'unsure') continue
       const headers = { authorization: `Bearer ${one.token}` }
-      const everywhere = state === 'live' ? [this.somewhere()] : this.#place.addresses
+      // The grant decides, and the last one asks it everywhere.
+      const isLast = one === access.at(-1)
+      const everywhere = state === 'ended' && isLast ? this.#place.addresses : [this.somewhere()]
       for (const address of everywhere) {
         const letter = state === 'live' ? 'f' : 'c'
         const reply = await this.#reply(letter, one.name, () =>
@@ -154,7 +156,7 @@ class Checker {
           this.#ledger.violated(letter, `userinfo ${reply.status}: ${one.name}`)
         }
       }
-      if (state === 'ended') await this.#introspect(one.token, client_id, one.name)
+      if (state === 'ended' && isLast) await this.#introspect(one.token, client_id, one.name)
     }
   }
 

@@ -98,7 +98,7 @@ function together({ url, servers, sentinels, stop }: RedisGroup): Made {
 /** One primary and two replicas; Usher, and each replica, reaches the primary over a link. */
 async function replicas(): Promise<Made> {
   const [port, ...others] = await freePorts(3)
-  const primary = await startRedis({ port })
+  const primary = await startRedis({ port, settings: ['--repl-diskless-sync-delay', '0'] })
   const links = [await startLink(portOf(primary))]
   const servers = [primary]
   for (const port of others) {
