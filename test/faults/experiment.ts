@@ -117,7 +117,8 @@ interface Window {
 function outcome({ fault, began, ended, over }: Window, ledger: Ledger, all: Sample[]): Outcome {
   const { id, name, isLossy, goesOn = [] } = fault
   const isWithin = ({ at }: { at: number }) => at >= began && at < over
-  const samples = all.filter(isWithin)
+  // By when they were over: what the next fault holds up is its own.
+  const samples = all.filter(({ at, ms }) => isWithin({ at: at + ms }))
   const count = (test: (status: number) => boolean) =>
     samples.filter(({ status }) => test(status)).length
   const done = tally(ledger.lines.filter(({ at }) => at >= began && at < ended).map(l => l.what))
