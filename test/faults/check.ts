@@ -6,7 +6,7 @@ import { copyOf } from '../support/people.ts'
 import { type Reply, send, sendAs } from '../support/wire.ts'
 import { SCOPES, signed } from './applications.ts'
 import { type Ledger, type Letter, type Login, type Person, stateOf } from './ledger.ts'
-import { GaveUp, insist } from './traffic.ts'
+import { answerOf, GaveUp, insist } from './traffic.ts'
 
 /** Milliseconds. */
 const PERSISTENCE = 10_000
@@ -38,7 +38,7 @@ export async function check(ledger: Ledger, place: Place, keys: string[]) {
   const since = performance.now() - RECENT
   const recent = ledger.used.filter(({ at }) => at > since)
   await each(recent, async ({ kind, again }) => {
-    const answer = await answered(() => again(checker.somewhere()))
+    const { answer } = await insist(() => again(checker.somewhere()), PERSISTENCE)
     if (answer) ledger.violated('a', `${kind} used twice`)
   })
 }
@@ -52,13 +52,8 @@ async function each<T>(list: T[], act: (item: T) => Promise<void>) {
 }
 
 /** What says 503 is asked again for a while. */
-async function answered<T>(ask: () => Promise<T>): Promise<T> {
-  const { answer } = await insist(async () => {
-    const reply = await ask()
-    const isAway = Number(Object(reply).status) >= 500
-    return isAway ? undefined : reply
-  }, PERSISTENCE)
-  return answer
+async function answered(ask: () => Promise<Reply>): Promise<Reply> {
+  return (await insist(async () => answerOf(await ask()), PERSISTENCE)).answer
 }
 
 class Checker {

@@ -107,10 +107,6 @@ async function replicas(): Promise<Made> {
     links.push(link)
     servers.push(await startRedis({ port, settings }))
   }
-  await untilInfo(
-    primary.url,
-    'replication',
-    /connected_slaves:2(.|\r|\n)*state=online(.|\r|\n)*state=online/,
-  )
+  await untilInfo(primary.url, 'replication', /(slave\d:.*state=online.*\s+){2}/)
   return { url: first(links).url, servers, links }
 }

@@ -22,6 +22,16 @@ export class GaveUp extends Error {
   override name = 'GaveUp'
 }
 
+export class NoAnswer extends Error {
+  override name = 'NoAnswer'
+}
+
+/** For requests that are not measured. */
+export function answerOf<T extends { status: number }>(reply: T): T {
+  if (reply.status >= 500) throw new NoAnswer(`${reply.status}`)
+  return reply
+}
+
 export interface Reply {
   status: number
   json: Record<string, unknown>
@@ -49,10 +59,10 @@ export async function insist<T>(
 
 /** `fetch`, and sockets, say it in many ways. */
 function isCut(error: unknown): boolean {
-  const { name, code } = Object(error)
+  const { name, code, message } = Object(error)
   return (
-    error instanceof TypeError ||
-    ['TimeoutError', 'AbortError'].includes(name) ||
+    ['NoAnswer', 'TimeoutError', 'AbortError'].includes(name) ||
+    ['fetch failed', 'terminated'].includes(message) ||
     /^E[A-Z]+$/.test(code)
   )
 }

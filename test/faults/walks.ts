@@ -6,7 +6,7 @@ import { PASSWORD } from '../support/usher.ts'
 import { sendAs } from '../support/wire.ts'
 import { REDIRECTS, SCOPES, signed } from './applications.ts'
 import type { Fact, Ledger, Login, Person } from './ledger.ts'
-import type { Traffic, Visitor } from './traffic.ts'
+import { answerOf, type Traffic, type Visitor } from './traffic.ts'
 
 const APPLICATIONS = '/account/applications'
 
@@ -107,7 +107,8 @@ async function answer(ledger: Ledger, visitor: Visitor, fields: Record<string, s
     kind: 'interaction',
     at: performance.now(),
     async again(address) {
-      const back = await sendAs(before, { issuer, address }, `/api/oauth/authorize/${uid}`)
+      const way = `/api/oauth/authorize/${uid}`
+      const back = answerOf(await sendAs(before, { issuer, address }, way))
       return Boolean(back.location?.searchParams.get('code'))
     },
   })

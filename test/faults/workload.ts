@@ -6,7 +6,7 @@ import { createRandom } from '../support/anonymous.ts'
 import { send } from '../support/wire.ts'
 import { SCOPES, type Signed, signed } from './applications.ts'
 import { type Access, type Ledger, type Login, type Person, type State, stateOf } from './ledger.ts'
-import { GaveUp, type Reply, type Traffic } from './traffic.ts'
+import { answerOf, GaveUp, type Reply, type Traffic } from './traffic.ts'
 import { type Arrival, signIn, signOut, withdraw } from './walks.ts'
 
 /** How many things go on at once, and the longest pause between two of them, in milliseconds. */
@@ -132,8 +132,8 @@ export class Workload {
       kind,
       at: performance.now(),
       async again(address) {
-        const { status, json } = await send({ issuer, address }, path, { body: form, headers })
-        if (status >= 500) throw new TypeError('no answer')
+        const sent = send({ issuer, address }, path, { body: form, headers })
+        const { status, json } = answerOf(await sent)
         return kind === 'jti' ? json.error !== 'invalid_client' : status === 200
       },
     })
