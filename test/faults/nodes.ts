@@ -82,9 +82,13 @@ export async function startNodes({ store, usernames, usher = {} }: NodesOptions)
   }
 }
 
-/** As an operator would before the first start. */
+/** Before anything happens, and so without waiting for replicas. */
 async function addAccounts(store: string, usernames: string[]) {
-  const usher = await startUsher({ store, env: { USHER_SECRET } })
+  const usher = await startUsher({
+    store,
+    env: { USHER_SECRET },
+    usher: { redis: { durability: 'primary' } },
+  })
   for (const username of usernames) await usher.addAccount({ username })
   await usher.close()
 }

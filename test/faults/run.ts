@@ -7,11 +7,11 @@ import { FAULTS } from './faults.ts'
 const { values } = parseArgs({
   options: {
     only: { type: 'string', default: '' },
-    seconds: { type: 'string', default: '5,12' },
+    seconds: { type: 'string', default: '4,8' },
     details: { type: 'boolean', default: false },
   },
 })
-const [baseline = 5, recovery = 12] = values.seconds.split(',').map(Number)
+const [baseline = 4, recovery = 8] = values.seconds.split(',').map(Number)
 const wanted = values.only.split(',').filter(Boolean)
 const chosen = FAULTS.filter(({ id }) => !wanted.length || wanted.includes(id))
 
