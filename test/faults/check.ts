@@ -5,7 +5,7 @@ import { authorizationRequest } from '../support/journey.ts'
 import { copyOf } from '../support/people.ts'
 import { type Reply, send, sendAs } from '../support/wire.ts'
 import { SCOPES, signed } from './applications.ts'
-import { type Ledger, type Letter, type Login, type Person, stateOf } from './ledger.ts'
+import { type Ledger, type Letter, type Login, type Person, stateOf, story } from './ledger.ts'
 import { answerOf, GaveUp, insist } from './traffic.ts'
 
 /** Milliseconds. */
@@ -148,7 +148,10 @@ class Checker {
         )
         if (!reply) continue
         if ((reply.status === 200) !== (state === 'live')) {
-          this.#ledger.violated(letter, `userinfo ${reply.status}: ${one.name}`)
+          this.#ledger.violated(
+            letter,
+            `userinfo ${reply.status}: ${story(one)} of ${story(one.login.grant)}`,
+          )
         }
       }
       if (state === 'ended' && isLast) await this.#introspect(one.token, client_id, one.name)
@@ -174,13 +177,13 @@ class Checker {
       for (const address of this.#place.addresses) {
         const reply = await this.#reply('c', grant.name, () => use(refresh_token, address))
         if (reply && reply.json.error !== 'invalid_grant')
-          this.#ledger.violated('c', `refreshed ${reply.status}: ${grant.name}`)
+          this.#ledger.violated('c', `refreshed ${reply.status}: ${story(grant)}`)
       }
       return
     }
     const reply = await this.#reply('b', grant.name, () => use(refresh_token))
     if (reply && reply.status !== 200) {
-      this.#ledger.violated('b', `${reply.status} ${reply.json.error}: ${grant.name}`)
+      this.#ledger.violated('b', `${reply.status} ${reply.json.error}: ${story(grant)}`)
     }
     const old = older.at(-1)
     if (!old || reply?.status !== 200) return

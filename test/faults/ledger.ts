@@ -17,6 +17,8 @@ export type State = 'live' | 'ended' | 'unsure'
 export interface Fact {
   name: string
   state: State
+  /** The last line about it. */
+  by?: string
 }
 
 /** One person in one browser at one application, with the tokens that came of it. */
@@ -79,6 +81,9 @@ export function stateOf({ state, login }: Access): State {
   return states.includes('unsure') ? 'unsure' : 'live'
 }
 
+/** For whoever has to find out why. */
+export const story = ({ name, by, state }: Fact) => `${name} (${state}, ${by ?? 'nothing noted'})`
+
 export class Ledger {
   readonly lines: Line[] = []
   readonly used: Used[] = []
@@ -107,6 +112,7 @@ export class Ledger {
   }
 
   note(what: string, facts: Fact[]) {
+    for (const fact of facts) fact.by = what
     this.lines.push({ at: performance.now(), what, facts: facts.map(({ name }) => name) })
   }
 

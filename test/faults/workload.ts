@@ -5,7 +5,15 @@ import { setTimeout } from 'node:timers/promises'
 import { createRandom } from '../support/anonymous.ts'
 import { send } from '../support/wire.ts'
 import { SCOPES, type Signed, signed } from './applications.ts'
-import { type Access, type Ledger, type Login, type Person, type State, stateOf } from './ledger.ts'
+import {
+  type Access,
+  type Ledger,
+  type Login,
+  type Person,
+  type State,
+  stateOf,
+  story,
+} from './ledger.ts'
 import { answerOf, GaveUp, type Reply, type Traffic } from './traffic.ts'
 import { type Arrival, signIn, signOut, withdraw } from './walks.ts'
 
@@ -196,7 +204,7 @@ export class Workload {
       login.refresh_token = json.refresh_token
     }
     const token = String(json.access_token)
-    const name = `access token ${token.slice(0, 6)} ${login.grant.name}`
+    const name = `access token ${token.slice(0, 6)}`
     login.access.push({ name, state: 'live', token, login })
   }
 
@@ -241,8 +249,9 @@ export class Workload {
 
   #judge(what: string, access: Access, isGood: boolean, said: string) {
     const state: State = stateOf(access)
-    if (isGood && state === 'ended') this.#ledger.violated('c', `${what}: ${access.name}`)
-    if (!isGood && state === 'live') this.#ledger.refused(`${what}: ${said}, ${access.name}`, 'f')
+    const told = `${story(access)} of ${story(access.login.grant)}`
+    if (isGood && state === 'ended') this.#ledger.violated('c', `${what}: ${told}`)
+    if (!isGood && state === 'live') this.#ledger.refused(`${what}: ${said}, ${told}`, 'f')
   }
 
   /** The refresh token, and so all of it, or one access token alone. */
