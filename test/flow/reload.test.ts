@@ -1,0 +1,156 @@
+// The folder is taken in while the service runs: what is right at once and without a request being
+// lost, what is wrong not at all.
+
+import { cpSync, mkdtempSync, rmSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { authorizationRequest } from '../support/journey.ts'
+import { type Service, startService } from '../support/service.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+const folder = mkdtempSync(join(tmpdir(), 'usher-reload-'))
+const config = join(folder, 'config')
+const SECRET = 'a-secret-that-nobody-should-see-in-a-log'
+let service: Service
+let seen: number
+
+beforeAll(async () => {
+  cpSync(join(ROOT, 'config'), config, { recursive: true })
+  service = await startService({
+    USHER_CONFIG: config,
+    USHER_STORE: `sqlite:${join(folder, 'usher.db')}`,
+  })
+})
+afterAll(async () => {
+  await service.stop()
+  rmSync(folder, { recursive: true })
+})
+beforeEach(() => {
+  seen = service.stdout().length
+})
+
+const write = (name: string, content: object) =>
+  writeFileSync(join(config, name), JSON.stringify(content))
+const client = (client_id: string) => ({
+  client_id,
+  client_name: `The ${client_id}`,
+  redirect_uris: ['https://wiki.example.org/callback'],
+  token_endpoint_auth_method: 'none',
+})
+/** The next line of the log with this event. */
+async function told(event: string): Promise<Record<string, unknown>> {
+  const line = () =>
+    service
+      .stdout()
+      .slice(seen)
+      .split('\n')
+      .find(text => text.includes(`"event":"${event}"`))
+  await expect.poll(line, { timeout: 8000, interval: 50 }).toBeDefined()
+  return JSON.parse(line() ?? '')
+}
+const reload = () => process.kill(service.child.pid ?? 0, 'SIGHUP')
+const readyz = async () => (await fetch(`${service.issuer}/readyz`)).json()
+async function headingFor(client_id: string): Promise<string> {
+  const browser = new Browser(service.issuer)
+  const isDemo = client_id === 'demo'
+  const redirect_uri = isDemo
+    ? 'http://localhost:4000/callback'
+    : 'https://wiki.example.org/callback'
+  await browser.open(authorizationRequest(service, { client_id, redirect_uri }).url)
+  return browser.heading
+}
+
+test('a client that is added can be used, and one that is taken out cannot', async () => {
+  expect(await headingFor('wiki')).not.toBe('Sign in')
+  write('clients/wiki.yaml', client('wiki'))
+  expect(await told('config_loaded')).toMatchObject({ generation: 2, changes: ['+ clients.wiki'] })
+  expect(await headingFor('wiki')).toBe('Sign in')
+  seen = service.stdout().length
+  unlinkSync(join(config, 'clients/wiki.yaml'))
+  expect(await told('config_loaded')).toMatchObject({ generation: 3, changes: ['- clients.wiki'] })
+  expect(await headingFor('wiki')).not.toBe('Sign in')
+})
+
+test('KY4, CF1: a wrong edit changes nothing, is told with its place, and shown until it is mended', async () => {
+  write('clients/wiki.yaml', { ...client('wiki'), client_secrets: SECRET })
+  const { findings } = await told('config_refused')
+  expect(findings).toMatchObject([
+    { file: join(config, 'clients/wiki.yaml'), line: 1, key: 'client_secrets' },
+  ])
+  expect(await readyz()).toEqual({ status: 'ready', checks: { config: 'warning' } })
+  expect(await headingFor('wiki')).not.toBe('Sign in')
+  expect(await headingFor('demo')).toBe('Sign in')
+  expect(service.stdout()).not.toContain(SECRET)
+  seen = service.stdout().length
+  unlinkSync(join(config, 'clients/wiki.yaml'))
+  await told('config_loaded')
+  expect(await readyz()).toEqual({ status: 'ready' })
+})
+
+test('a client that only the library refuses changes nothing either', async () => {
+  write('clients/wiki.yaml', {
+    ...client('wiki'),
+    token_endpoint_auth_method: 'private_key_jwt',
+    jwks: { keys: [{ kty: 'oct', k: Buffer.from(SECRET).toString('base64url') }] },
+  })
+  await told('config_refused')
+  expect(service.stdout()).not.toContain(Buffer.from(SECRET).toString('base64url'))
+  seen = service.stdout().length
+  unlinkSync(join(config, 'clients/wiki.yaml'))
+  await told('config_loaded')
+})
+
+test('what needs a restart is said, and everything else is taken in', async () => {
+  write('usher.yaml', { redis: { durability: 'primary' }, branding: { name: 'Babbage' } })
+  expect(await told('config_needs_restart')).toMatchObject({ keys: ['redis'] })
+  const { changes } = await told('config_loaded')
+  expect(changes).toContain('branding.name: "Usher" → "Babbage"')
+  const page = await fetch(`${service.issuer}/errors`, { headers: { accept: 'text/html' } })
+  expect(await page.text()).toContain('Babbage')
+})
+
+test('a file that is put in place by a link is seen, as Kubernetes does it', async () => {
+  writeFileSync(join(folder, 'one.yaml'), JSON.stringify(client('one')))
+  symlinkSync(join(folder, 'one.yaml'), join(config, 'clients/linked.yaml'))
+  expect(await told('config_loaded')).toMatchObject({ changes: ['+ clients.one'] })
+  seen = service.stdout().length
+  writeFileSync(join(folder, 'two.yaml'), JSON.stringify(client('two')))
+  unlinkSync(join(config, 'clients/linked.yaml'))
+  symlinkSync(join(folder, 'two.yaml'), join(config, 'clients/linked.yaml'))
+  expect(await told('config_loaded')).toMatchObject({ changes: ['+ clients.two', '- clients.one'] })
+})
+
+test('SIGHUP takes it in at once', async () => {
+  write('clients/wiki.yaml', client('wiki'))
+  reload()
+  expect(await told('config_loaded')).toMatchObject({ changes: ['+ clients.wiki'] })
+})
+
+test('KY4: fifty reloads under load lose no request', async () => {
+  let isOver = false
+  const failures: unknown[] = []
+  let count = 0
+  const ask = async () => {
+    while (!isOver) {
+      const { status } = await fetch(`${service.issuer}/.well-known/openid-configuration`).catch(
+        () => ({ status: 0 }),
+      )
+      const heading = await headingFor('demo').catch(String)
+      if (status !== 200 || heading !== 'Sign in') failures.push({ status, heading })
+      count++
+    }
+  }
+  const load = [ask(), ask(), ask(), ask()]
+  const isIn = (name: string) => service.stdout().slice(seen).includes(`clients.${name}"`)
+  for (let i = 0; i < 50; i++) {
+    write('clients/wiki.yaml', client(`wiki${i}`))
+    reload()
+    await expect.poll(() => isIn(`wiki${i}`), { timeout: 5000, interval: 5 }).toBe(true)
+  }
+  isOver = true
+  await Promise.all(load)
+  expect(failures).toEqual([])
+  expect(count).toBeGreaterThan(50)
+})
