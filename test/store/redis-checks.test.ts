@@ -146,6 +146,13 @@ describe.each<[string, () => Promise<RedisGroup>]>([
     operator.disconnect()
     expect(await checkOf(store, 'eviction')).toMatchObject({ state: 'wrong' })
   })
+
+  test('lets a command end that is done with it', async () => {
+    const env = { USHER_STORE: group.url, USHER_SECRET }
+    const { code, stderr, took } = await run(['src/cli.ts', 'accounts', 'list'], env)
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+    expect(took).toBeLessThan(8000)
+  })
 })
 
 /** A config folder whose usher.yaml says this; JSON is YAML. */

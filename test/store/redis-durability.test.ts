@@ -207,6 +207,23 @@ test('a replica that comes later is seen, and waited for from then on', async ()
   await refused(store.put(fresh(), bytes('x'), soon()))
 })
 
+test('a replica that still loads its first copy is not waited for yet', async () => {
+  const [port = 0, other = 0] = await freePorts(2)
+  const primary = await startRedis({ port, settings: AT_ONCE })
+  closing.push(() => primary.stop())
+  const before = await open(primary.url)
+  for (let i = 0; i < 300; i++) await before.put(fresh(), bytes('x'), soon())
+  const slow = ['--replicaof', '127.0.0.1', String(port), '--key-load-delay', '10000']
+  const replica = await startRedis({ port: other, settings: slow })
+  closing.push(() => replica.stop())
+  const operator = operatorOf(primary.url)
+  const replication = () => operator.info('replication')
+  await expect.poll(replication, { timeout: 10_000 }).toMatch(/slave0:.*state=online,offset=0/)
+  const store = await open(primary.url)
+  expect(await store.put(fresh(), bytes('x'), soon())).toBe(true)
+  expect(await replication()).toMatch(/slave0:.*offset=0/)
+})
+
 test('durability: replicated writes nothing before there is a replica', async () => {
   const [port = 0] = await freePorts(1)
   const primary = await startRedis({ port })

@@ -35,7 +35,9 @@ export async function flakyLink(target: string | number): Promise<FlakyLink> {
       client.destroy()
       upstream.destroy()
     }
-    for (const socket of [client, upstream]) socket.on('error', end).on('close', end)
+    for (const socket of [client, upstream]) {
+      socket.setNoDelay().on('error', end).on('close', end)
+    }
     client.on('data', data => upstream.write(data))
     upstream.on('data', data => {
       if (!losing || pass-- > 0) return client.write(data)

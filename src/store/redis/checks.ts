@@ -16,11 +16,14 @@ export async function readInfo(redis: Redis): Promise<Info> {
   return Object.fromEntries(lines.filter(([name, value]) => name && value !== undefined))
 }
 
-/** Those that are past their first copy, and can confirm a write. */
-export const replicasOf = (info: Info) =>
-  Object.entries(info).filter(
-    ([name, value]) => /^slave\d+$/.test(name) && /state=online/.test(value),
-  ).length
+/** As its INFO describes each that is connected and has its first copy. */
+const replicasOf = (info: Info) =>
+  Object.entries(info)
+    .filter(([name, value]) => /^slave\d+$/.test(name) && /state=online/.test(value))
+    .map(([, value]) => value)
+
+/** Whether one has confirmed anything yet: it is online while it still loads its first copy. */
+export const hasReplica = (info: Info) => replicasOf(info).some(value => /offset=[1-9]/.test(value))
 
 /** Of one server; `durability` as it is in force. */
 export async function checkServer(redis: Redis, replicated: boolean): Promise<Check[]> {
@@ -100,7 +103,7 @@ function memory({ used_memory = '0', maxmemory = '0' }: Info): Check {
 
 function replicas(info: Info, replicated: boolean): Check {
   const name = 'replicas'
-  const count = replicasOf(info)
+  const count = replicasOf(info).length
   if (!replicated) return { name, state: 'ok', found: `${count}; writes do not wait for them` }
   if (count) return { name, state: 'ok', found: `${count}; a write counts once one has it` }
   const found = 'none is connected: every write is refused until one is'

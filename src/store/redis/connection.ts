@@ -13,7 +13,7 @@ const OPTIONS = {
   connectTimeout: 800,
   commandTimeout: 800,
   socketTimeout: 1000,
-  disconnectTimeout: 500,
+  disconnectTimeout: 100,
   keepAlive: 5000,
   enableOfflineQueue: false,
   maxRetriesPerRequest: 1,

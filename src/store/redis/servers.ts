@@ -6,7 +6,7 @@ import { setTimeout } from 'node:timers/promises'
 import { Cluster, type Redis } from 'ioredis'
 import type { RedisSettings } from '../../config/schema.ts'
 import { type Check, StoreUnavailable } from '../store.ts'
-import { checkServer, merge, readInfo, replicasOf } from './checks.ts'
+import { checkServer, hasReplica, merge, readInfo } from './checks.ts'
 import { type Argument, type Connection, createConnection, type ScriptName } from './connection.ts'
 import { ReplicatedWriter } from './replication.ts'
 
@@ -69,10 +69,7 @@ export class Servers {
   async close(): Promise<void> {
     this.#isClosed = true
     clearInterval(this.#watch)
-    const connections = [this.connection, this.#writer?.connection]
-    await Promise.all(
-      connections.map(connection => connection?.quit().catch(() => connection.disconnect())),
-    )
+    await Promise.all([leave(this.connection), this.#writer && leave(this.#writer.connection)])
   }
 
   /** What ioredis has given up is begun again: nobody is there at night to do it. */
@@ -96,7 +93,7 @@ export class Servers {
 
   async #hasReplicas(): Promise<boolean> {
     const infos = await Promise.all(this.masters.map(readInfo))
-    return infos.some(info => replicasOf(info) > 0)
+    return infos.some(hasReplica)
   }
 
   /** Only a connection that stands: one that is being made through Sentinel would end for good. */
@@ -105,6 +102,12 @@ export class Servers {
     const stands = !(connection instanceof Cluster) && connection.status === 'ready'
     if (stands) connection.disconnect(true)
   }
+}
+
+/** What is on its way is answered first. Only then: quitting leaves the connections to Sentinels open. */
+async function leave(connection: Connection): Promise<void> {
+  await connection.quit().catch(() => {})
+  connection.disconnect()
 }
 
 /** Connects; what fails later on is told by the command that fails. */
