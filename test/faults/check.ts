@@ -8,7 +8,7 @@ import { SCOPES, signed } from './applications.ts'
 import { type Ledger, type Letter, type Login, type Person, stateOf, story } from './ledger.ts'
 import { answerOf, GaveUp, insist } from './traffic.ts'
 
-/** Milliseconds. */
+/** Milliseconds. Whatever stays without an answer for so long, the rest is asked once. */
 const PERSISTENCE = 10_000
 /** Codes and pushed requests live for 60 s; afterwards anybody would refuse them. */
 const RECENT = 55_000
@@ -22,7 +22,7 @@ interface Place {
 
 /** The JWKS as each of the nodes shows it. */
 export async function keysOf({ issuer, addresses }: Place): Promise<string[]> {
-  const ask = (address: string) => answered(() => send({ issuer, address }, '/api/oauth/jwks'))
+  const ask = (address: string) => send({ issuer, address }, '/api/oauth/jwks')
   return (await Promise.all(addresses.map(ask))).map(({ text }) => text)
 }
 
@@ -38,8 +38,9 @@ export async function check(ledger: Ledger, place: Place, keys: string[]) {
   const since = performance.now() - RECENT
   const recent = ledger.used.filter(({ at }) => at > since)
   await each(recent, async ({ kind, again }) => {
-    const { answer } = await insist(() => again(checker.somewhere()), PERSISTENCE)
-    if (answer) ledger.violated('a', `${kind} used twice`)
+    if (await checker.insist(() => again(checker.somewhere()))) {
+      ledger.violated('a', `${kind} used twice`)
+    }
   })
 }
 
@@ -51,15 +52,11 @@ async function each<T>(list: T[], act: (item: T) => Promise<void>) {
   await Promise.all(Array.from({ length: AT_ONCE }, next))
 }
 
-/** What says 503 is asked again for a while. */
-async function answered(ask: () => Promise<Reply>): Promise<Reply> {
-  return (await insist(async () => answerOf(await ask()), PERSISTENCE)).answer
-}
-
 class Checker {
   readonly #ledger: Ledger
   readonly #place: Place
   #turn = 0
+  #persistence = PERSISTENCE
 
   constructor(ledger: Ledger, place: Place) {
     this.#ledger = ledger
@@ -76,14 +73,20 @@ class Checker {
     return { issuer: this.#place.issuer, address }
   }
 
-  /** Undefined, and a violation, when it stays without an answer. */
-  async #reply(letter: Letter, what: string, ask: () => Promise<Reply>) {
+  /** Undefined when there is no answer. */
+  async insist<T>(ask: () => Promise<T>): Promise<T | undefined> {
     try {
-      return await answered(ask)
+      return (await insist(ask, this.#persistence)).answer
     } catch (error) {
       if (!(error instanceof GaveUp)) throw error
-      this.#ledger.violated(letter, `no answer: ${what}`)
+      this.#persistence = 0
     }
+  }
+
+  async #reply(letter: Letter, what: string, ask: () => Promise<Reply>) {
+    const reply = await this.insist(async () => answerOf(await ask()))
+    if (!reply) this.#ledger.violated(letter, `no answer: ${what}`)
+    return reply
   }
 
   /** (g) The connected applications of a person are those they allowed. */

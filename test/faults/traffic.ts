@@ -39,10 +39,11 @@ export interface Reply {
   again: boolean
 }
 
-/** Until there is an answer. `attempt` gives undefined where there was none. */
+/** Until there is an answer, or no time. `attempt` gives undefined where there was none. */
 export async function insist<T>(
   attempt: () => Promise<T | undefined>,
   persistence = PERSISTENCE,
+  isOver = () => false,
 ): Promise<{ answer: T; again: boolean }> {
   const started = performance.now()
   for (let pause = PAUSE.first, again = false; ; again = true) {
@@ -50,8 +51,8 @@ export async function insist<T>(
       if (!isCut(error)) throw error
     })
     if (answer !== undefined) return { answer, again }
-    if (performance.now() - started > persistence)
-      throw new GaveUp(`no answer in ${persistence} ms`)
+    const waited = performance.now() - started
+    if (waited > persistence || isOver()) throw new GaveUp(`no answer in ${Math.round(waited)} ms`)
     await setTimeout(pause * (0.75 + Math.random() / 2))
     pause = Math.min(2 * pause, PAUSE.longest)
   }
@@ -70,10 +71,18 @@ function isCut(error: unknown): boolean {
 export class Traffic {
   readonly issuer: string
   readonly samples: Sample[] = []
+  #end = Number.POSITIVE_INFINITY
 
   constructor(issuer: string) {
     this.issuer = issuer
   }
+
+  /** What has no answer yet is asked for this much longer, in milliseconds, and no more. */
+  endIn(time: number) {
+    this.#end = performance.now() + time
+  }
+
+  readonly isOver = () => performance.now() > this.#end
 
   readonly fetch: typeof fetch = async (target, init) => {
     const at = performance.now()
@@ -94,13 +103,17 @@ export class Traffic {
     init: () => Promise<RequestInit> | RequestInit,
     persistence?: number,
   ): Promise<Reply> {
-    const { answer, again } = await insist(async () => {
-      const response = await this.fetch(new URL(path, this.issuer), await init())
-      const text = await response.text()
-      if (response.status >= 500) return undefined
-      const isJson = /json/.test(response.headers.get('content-type') ?? '') && text
-      return { status: response.status, json: isJson ? JSON.parse(text) : {} }
-    }, persistence)
+    const { answer, again } = await insist(
+      async () => {
+        const response = await this.fetch(new URL(path, this.issuer), await init())
+        const text = await response.text()
+        if (response.status >= 500) return undefined
+        const isJson = /json/.test(response.headers.get('content-type') ?? '') && text
+        return { status: response.status, json: isJson ? JSON.parse(text) : {} }
+      },
+      persistence,
+      this.isOver,
+    )
     return { ...answer, again }
   }
 
@@ -115,8 +128,10 @@ export class Visitor {
   /** Something was asked more than once. */
   again = false
   #last = { url: '', method: 'GET' }
+  #isOver: () => boolean
 
   constructor(traffic: Traffic) {
+    this.#isOver = traffic.isOver
     this.browser = new Browser(traffic.issuer, (target, init) => {
       this.#last = { url: String(target), method: init?.method ?? 'GET' }
       return traffic.fetch(target, init)
@@ -127,13 +142,17 @@ export class Visitor {
     const { browser } = this
     const shown = browser.pages.length
     let first = true
-    const { answer, again } = await insist(async () => {
-      const reload = !first && this.#last.method === 'GET'
-      if (!reload) browser.pages.length = shown
-      first = false
-      const page = await (reload ? browser.open(this.#last.url) : act(browser))
-      return page.status < 500 ? page : undefined
-    })
+    const { answer, again } = await insist(
+      async () => {
+        const reload = !first && this.#last.method === 'GET'
+        if (!reload) browser.pages.length = shown
+        first = false
+        const page = await (reload ? browser.open(this.#last.url) : act(browser))
+        return page.status < 500 ? page : undefined
+      },
+      undefined,
+      this.#isOver,
+    )
     this.again ||= again
     return answer
   }

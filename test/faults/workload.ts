@@ -22,6 +22,8 @@ const WORKERS = 8
 const PAUSE = 300
 /** Milliseconds after which who reads or revokes does something else, and comes back another time. */
 const SOON = 500
+/** Milliseconds for what was begun before the end. */
+const LAST = 5_000
 /** One of so many logins has its code redeemed twice at once. */
 const DOUBLED = 10
 const TOKEN = '/api/oauth/token'
@@ -68,6 +70,7 @@ export class Workload {
 
   stop() {
     this.#going = false
+    this.#traffic.endIn(LAST)
   }
 
   // Of twenty acts, 8 refresh, 4 sign in, 3 read userinfo, 2 introspect, and 1 each revokes, withdraws
