@@ -33,7 +33,7 @@ beforeAll(async () => {
   ;[port = 0] = await freePorts(1)
   server = await startRedis({ port, settings: ['--requirepass', PASSWORD] })
   url = `redis://:${PASSWORD}@127.0.0.1:${port}`
-  operator = new Redis(url)
+  operator = new Redis(url).on('error', () => {})
 })
 afterAll(async () => {
   operator.disconnect()

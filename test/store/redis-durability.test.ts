@@ -5,7 +5,7 @@ import { Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { REDIS_DEFAULTS } from '../../src/config/schema.ts'
 import { RedisStore } from '../../src/store/redis.ts'
-import { type Store, StoreUnavailable } from '../../src/store/store.ts'
+import { reasonOf, type Store, StoreUnavailable } from '../../src/store/store.ts'
 import { flakyLink } from '../support/flaky-link.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import {
@@ -379,8 +379,8 @@ describe('a Cluster', () => {
     const [lost] = await shards()
     if (!lost) throw new Error('there are no shards')
     await lost.master.kill('SIGKILL')
-    const isThere = () => missing(store, acknowledged).catch(() => 'unavailable')
-    await expect.poll(isThere, { timeout: 20_000, interval: 200 }).toBe(0)
+    const isThere = () => missing(store, acknowledged).catch(reasonOf)
+    await expect.poll(isThere, { timeout: 25_000, interval: 200 }).toBe(0)
     // It has no replica of its own until the old master is one.
     await refused(store.put(keyOf(lost), bytes('x'), soon()))
     await lost.master.start()
@@ -404,8 +404,8 @@ describe('behind Sentinel', () => {
     expect(acknowledged).toHaveLength(COUNT)
     expect(await calls(operator, 'wait')).toBeGreaterThan(0)
     await group.servers[0]?.kill('SIGKILL')
-    const isThere = () => missing(store, acknowledged).catch(() => 'unavailable')
-    await expect.poll(isThere, { timeout: 20_000, interval: 200 }).toBe(0)
+    const isThere = () => missing(store, acknowledged).catch(reasonOf)
+    await expect.poll(isThere, { timeout: 25_000, interval: 200 }).toBe(0)
     const back = () => store.put(fresh(), bytes('x'), soon()).catch(() => false)
     await expect.poll(back, { timeout: 20_000, interval: 200 }).toBe(true)
   })
