@@ -104,8 +104,10 @@ function readUsher(env: NodeJS.ProcessEnv, folder: string) {
 /** What lies in the folder and is read by nobody: most likely a misspelt name. */
 function strayFindings(folder: string): Finding[] {
   return readdirSync(folder, { withFileTypes: true }).flatMap(entry => {
-    const isData = /^[^.].*\.(ya?ml|json)$/.test(entry.name)
-    if (KNOWN.includes(entry.name) || !(isData || entry.isDirectory())) return []
+    const isData = /\.(ya?ml|json)$/.test(entry.name)
+    // A mounted ConfigMap keeps what it shows in a folder called ..2026_11_21_….
+    if (KNOWN.includes(entry.name) || entry.name.startsWith('.')) return []
+    if (!isData && !entry.isDirectory()) return []
     const message = `nothing reads this${didYouMean(entry.name, KNOWN)}`
     return [{ file: join(folder, entry.name), message }]
   })

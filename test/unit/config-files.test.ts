@@ -146,6 +146,16 @@ test.each([
   expect(text).toMatch(/is not read|nothing reads this/)
 })
 
+test('a folder that is a mounted ConfigMap, as the kubelet lays it out, is read', () => {
+  withFolder({ '..2026_11_21/usher.yaml': 'branding: { name: Engines }\n' }, folder => {
+    rmSync(join(folder, 'usher.yaml'))
+    symlinkSync('..2026_11_21', join(folder, '..data'))
+    symlinkSync('..data/usher.yaml', join(folder, 'usher.yaml'))
+    expect(readFolder(folder).text).toBe('')
+    expect(readFolder(folder).settings?.branding.name).toBe('Engines')
+  })
+})
+
 test('CF2: a report is all that is thrown, whatever is in the folder', () => {
   withFolder({}, folder => {
     writeFileSync(join(folder, 'usher.yaml'), Buffer.from(Array.from({ length: 256 }, (_, i) => i)))
