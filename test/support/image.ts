@@ -1,0 +1,277 @@
+// The image, made and run without a container engine. Making it is doing what the Dockerfile says, in
+// folders: FROM, WORKDIR, COPY, ENV, and the RUN of a stage that is thrown away. Running it is bubblewrap:
+// the tree alone, read only, as the image's user and with its process as number 1.
+
+import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { basename, dirname, join, matchesGlob, relative } from 'node:path'
+
+const ROOT = join(import.meta.dirname, '../..')
+const PATIENCE = 20_000
+
+interface Stage {
+  name: string
+  base: string
+  root: string
+  folder: string
+  env: Record<string, string>
+  /** `COPY --chown`: by path in the image. */
+  owners: Record<string, string>
+  user: string
+  command: string[]
+  health: string[]
+}
+
+export type Image = Stage
+
+export interface Container {
+  child: ChildProcess
+  /** Of its first process, as this machine numbers it. */
+  pid: number
+  /** What it has written so far. */
+  stdout(): string
+  stderr(): string
+  /** SIGTERM; answers with the exit code. */
+  stop(): Promise<number | null>
+}
+
+export interface RunOptions {
+  env: Record<string, string>
+  /** Writable at /data. */
+  data?: string
+  /** Folders and files of this machine by their path in the container, read only. */
+  mounts?: Record<string, string>
+}
+
+/** `folder` is where it is made; its last stage is what a registry would be given. */
+export function buildImage(folder: string): Image {
+  const stages: Stage[] = []
+  const variables: Record<string, string> = {}
+  for (const [word, rest] of instructions()) {
+    const stage = stages.at(-1)
+    const text = rest.replace(/\$\{(\w+)\}/g, (_, name) => variables[name] ?? '')
+    if (word === 'ARG') variables[text.split('=')[0] ?? ''] = text.replace(/^\w+=/, '')
+    else if (word === 'FROM') stages.push(newStage(folder, text))
+    else if (stage) STEPS[word]?.(stage, text, stages)
+    if (stage && !STEPS[word] && word !== 'FROM') throw new Error(`Dockerfile: what is ${word}?`)
+  }
+  const image = stages.at(-1)
+  if (!image) throw new Error('the Dockerfile makes nothing')
+  return image
+}
+
+function instructions(): [word: string, rest: string][] {
+  const text = readFileSync(join(ROOT, 'Dockerfile'), 'utf8')
+    .replaceAll(/^#.*\n/gm, '')
+    .replaceAll(/\\\n\s*/g, ' ')
+  return text.split('\n').flatMap(line => {
+    const [, word, rest] = /^([A-Z]+) (.*)$/.exec(line) ?? []
+    return word && rest !== undefined ? [[word, rest]] : []
+  })
+}
+
+function newStage(folder: string, text: string): Stage {
+  const [base = '', name = ''] = text.split(' AS ')
+  const root = mkdtempSync(join(folder, 'stage-'))
+  chmodSync(root, 0o755)
+  return { name, base, root, folder: '/', env: {}, owners: {}, user: '0', command: [], health: [] }
+}
+
+const STEPS: Record<string, (stage: Stage, text: string, stages: Stage[]) => void> = {
+  WORKDIR(stage, text) {
+    stage.folder = text
+    mkdirSync(join(stage.root, text), { recursive: true })
+  },
+  ENV(stage, text) {
+    for (const [, name = '', value = ''] of text.matchAll(/(\w+)=(\S+)/g)) stage.env[name] = value
+  },
+  COPY(stage, text, stages) {
+    const words = text.split(' ').filter(word => !word.startsWith('--'))
+    const from = /--from=(\S+)/.exec(text)?.[1]
+    const owner = /--chown=(\S+)/.exec(text)?.[1]
+    const source = from ? stages.find(({ name }) => name === from)?.root : ROOT
+    const target = words.pop() ?? ''
+    for (const word of words) {
+      const path = join(source ?? '', word)
+      const isInto = target.endsWith('/') && !statSync(path).isDirectory()
+      const to = join(stage.root, stage.folder, isInto ? join(target, basename(word)) : target)
+      const filter = (file: string) => from !== undefined || !isIgnored(relative(ROOT, file))
+      mkdirSync(dirname(to), { recursive: true })
+      cpSync(path, to, { recursive: true, verbatimSymlinks: true, filter })
+    }
+    if (owner) stage.owners[target] = owner
+  },
+  /** On this machine, and so only where nothing outside of the stage's folder is named. */
+  RUN(stage, text) {
+    if (!stage.name || / \/\w/.test(text))
+      throw new Error(`Dockerfile: not to be run here: ${text}`)
+    const env = { ...process.env, ...stage.env, npm_config_prefer_offline: 'true' }
+    execFileSync('sh', ['-c', text], { cwd: join(stage.root, stage.folder), env, stdio: 'pipe' })
+  },
+  USER(stage, text) {
+    stage.user = text
+  },
+  CMD(stage, text) {
+    stage.command = JSON.parse(text)
+  },
+  HEALTHCHECK(stage, text) {
+    stage.health = JSON.parse(text.replace(/^.* CMD /, ''))
+  },
+  LABEL() {},
+  EXPOSE() {},
+  VOLUME() {},
+}
+
+/** As `.dockerignore` says: the last line that fits decides. */
+function isIgnored(path: string): boolean {
+  const lines = readFileSync(join(ROOT, '.dockerignore'), 'utf8').split('\n')
+  const rules = lines.filter(line => line && !line.startsWith('#'))
+  const fits = (rule: string) => {
+    const pattern = rule.replace('!', '')
+    return matchesGlob(path, pattern) || path.startsWith(`${pattern}/`) || pattern === '*'
+  }
+  return !rules.findLast(fits)?.startsWith('!')
+}
+
+/** What the base image has and the Dockerfile does not say: Node, and what Node is linked with. */
+const NODE = '/usr/local/bin/node'
+const LIBRARIES = ['/lib', '/lib64', '/usr/lib'].filter(path => existsSync(path))
+const MOUNT_POINTS = ['/proc', '/dev', '/run']
+
+/** Resolves when it says that it is ready; rejects with what it wrote when it ends instead. */
+export async function runImage(image: Image, options: RunOptions): Promise<Container> {
+  const child = start(image, image.command, options)
+  const exited = once(child, 'exit')
+  let stdout = ''
+  let stderr = ''
+  const pid = await new Promise<number>((resolve, reject) => {
+    let status = ''
+    let ready = false
+    const look = () => {
+      const pid = /"child-pid":\s*(\d+)/.exec(status)?.[1]
+      if (pid && ready) resolve(Number(pid))
+    }
+    setTimeout(() => reject(new Error(`not ready: ${stderr}`)), PATIENCE).unref()
+    child.stdio[3]?.on('data', data => {
+      status += data
+      look()
+    })
+    child.stdout?.on('data', data => {
+      stdout += data
+    })
+    child.stderr?.on('data', data => {
+      stderr += data
+      ready ||= /is ready at/.test(stderr)
+      look()
+    })
+    child.once('exit', () => reject(new Error(stderr)))
+  })
+  return {
+    child,
+    pid,
+    stdout: () => stdout,
+    stderr: () => stderr,
+    async stop() {
+      process.kill(pid, 'SIGTERM')
+      const [code] = await exited
+      return code
+    },
+  }
+}
+
+/** Its HEALTHCHECK, in a container like that one: 0 is healthy. */
+export function checkHealth(image: Image, env: Record<string, string>): Promise<number> {
+  const child = start(image, image.health, { env })
+  return once(child, 'exit').then(([code]) => code)
+}
+
+const alive = new Set<ChildProcess>()
+process.once('exit', () => {
+  for (const child of alive) child.kill('SIGKILL')
+})
+
+function start(image: Image, command: string[], { env, data, mounts = {} }: RunOptions) {
+  const [uid = '', gid = uid] = image.user.split(':')
+  const bind = (from: string, to: string) => ['--ro-bind', from, to]
+  for (const path of [...MOUNT_POINTS, ...LIBRARIES]) {
+    mkdirSync(join(image.root, path), { recursive: true })
+  }
+  mkdirSync(join(image.root, dirname(NODE)), { recursive: true })
+  writeFileSync(join(image.root, NODE), '')
+  const inside: Record<string, string> = { PATH: dirname(NODE), ...image.env, ...env }
+  const words = [
+    ...['--unshare-user', '--uid', uid, '--gid', gid, '--unshare-pid', '--as-pid-1'],
+    ...['--die-with-parent', '--json-status-fd', '3', '--clearenv'],
+    ...Object.entries(inside).flatMap(([name, value]) => ['--setenv', name, value]),
+    ...['--ro-bind', image.root, '/', ...LIBRARIES.flatMap(path => bind(path, path))],
+    ...[
+      ...bind(node(), NODE),
+      '--proc',
+      '/proc',
+      '--dev',
+      '/dev',
+      '--remount-ro',
+      '/dev',
+      '--tmpfs',
+      '/run',
+    ],
+    ...Object.entries(mounts).flatMap(([to, from]) => bind(from, to)),
+    ...['--remount-ro', '/run'],
+    ...(data ? ['--bind', data, '/data'] : []),
+    ...['--chdir', image.folder, '--', ...command],
+  ]
+  // Who is root here would otherwise be the image's user there, and could still do anything.
+  const become = ['setpriv', '--reuid', uid, '--regid', gid, '--clear-groups']
+  const [program = '', ...args] = [...(isRoot ? become : []), findBubblewrap(), ...words]
+  const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe', 'pipe'] })
+  alive.add(child)
+  child.once('exit', () => alive.delete(child))
+  return child
+}
+
+const isRoot = process.getuid?.() === 0
+
+/** A folder that belongs to the image's user, as what is mounted at /data does. */
+export function dataFolder(image: Image, folder: string): string {
+  const data = mkdtempSync(join(folder, 'data-'))
+  const [uid = '', gid = uid] = (image.owners['/data'] ?? '').split(':')
+  if (isRoot) execFileSync('chown', [`${uid}:${gid}`, data])
+  return data
+}
+
+/** Of the version that the base image has too. */
+function node(): string {
+  return realpathSync(join(ROOT, 'node_modules/.bin/node'))
+}
+
+/** `bwrap` of this machine; installed with apt when it may be, else the line to run. */
+export function findBubblewrap(): string {
+  const found = () => spawnSync('which', ['bwrap'], { encoding: 'utf8' }).stdout.trim()
+  if (!found() && isRoot && existsSync('/usr/bin/apt-get')) {
+    const install =
+      'apt-get update -qq && apt-get install -y -qq --no-install-recommends bubblewrap'
+    spawnSync('sh', ['-c', install], { stdio: 'ignore' })
+  }
+  if (found()) return found()
+  throw new Error('These tests need bubblewrap: sudo apt-get install bubblewrap')
+}
+
+/** The folder in which images are made and run; other users have to reach it. */
+export function imageFolder(): { folder: string; remove(): void } {
+  const folder = mkdtempSync(join(tmpdir(), 'usher-image-'))
+  chmodSync(folder, 0o755)
+  return { folder, remove: () => rmSync(folder, { recursive: true, force: true }) }
+}
