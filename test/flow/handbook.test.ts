@@ -1,0 +1,125 @@
+// The commands of the operator's handbook, run as they are written there.
+
+import { execFile } from 'node:child_process'
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { startRedis } from '../support/redis.ts'
+import { freePort, type Service, startService } from '../support/service.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+const handbook = readFileSync(join(ROOT, 'config/README.md'), 'utf8')
+
+/** Looks like the project's folder, with a store and a secret of its own. */
+const folder = mkdtempSync(join(tmpdir(), 'usher-handbook-'))
+const secretFile = join(folder, 'secret')
+const oldSecret = Buffer.alloc(32, 'old').toString('base64url')
+let service: Service
+
+beforeAll(async () => {
+  for (const name of ['package.json', 'node_modules', 'src']) {
+    symlinkSync(join(ROOT, name), join(folder, name))
+  }
+  cpSync(join(ROOT, 'config'), join(folder, 'config'), { recursive: true })
+  mkdirSync(join(folder, 'data'))
+  writeFileSync(secretFile, `${oldSecret}\n`)
+  service = await start()
+})
+afterAll(async () => {
+  await service.stop()
+  rmSync(folder, { recursive: true })
+})
+
+const start = () =>
+  startService({
+    USHER_CONFIG: join(folder, 'config'),
+    USHER_STORE: `sqlite:${join(folder, 'data/usher.db')}`,
+    USHER_SECRET_FILE: secretFile,
+  })
+
+/** Each command is a process, with npm in front. */
+const SLOW = { timeout: 60_000 }
+
+/** The block that is marked with this name, in the handbook's words. */
+function block(name: string): string {
+  const [, text] = new RegExp(`\`\`\`sh ${name}\\n(.*?)\`\`\``, 's').exec(handbook) ?? []
+  if (!text) throw new Error(`the handbook has no block ${name}`)
+  return text
+}
+
+async function run(script: string, env: NodeJS.ProcessEnv = {}): Promise<string> {
+  const words = ['-euo', 'pipefail', '-c', `${block('usher')}${script}`]
+  const options = { cwd: folder, env: { ...service.env, ...env } }
+  return (await promisify(execFile)('bash', words, options)).stdout
+}
+
+const usernames = async () => JSON.stringify(await run('usher accounts list'))
+const add = (username: string) => run(`usher accounts add --username ${username}`)
+
+test('a backup that is restored holds what there was, and nothing since', SLOW, async () => {
+  await add('ada')
+  await run(block('backup'))
+  await add('grace')
+  expect(await usernames()).toMatch(/ada.*grace/)
+  await service.stop()
+  await run(block('restore'))
+  expect(existsSync(join(folder, 'data/usher.db-wal'))).toBe(false)
+  service = await start()
+  expect(await usernames()).toMatch(/ada/)
+  expect(await usernames()).not.toMatch(/grace/)
+})
+
+test('the secret is changed, and the old one opens nothing any more', SLOW, async () => {
+  await run(block('new-secret'))
+  await service.stop()
+  service = await start()
+  await run(block('old-secret'))
+  expect(readFileSync(secretFile, 'utf8')).not.toContain(oldSecret)
+  await service.stop()
+  service = await start()
+  expect(await usernames()).toMatch(/ada/)
+  const withOld = run('usher accounts list', { USHER_SECRET_FILE: '', USHER_SECRET: oldSecret })
+  await expect(withOld).rejects.toThrow('sealed with another secret')
+})
+
+test('signing keys are rotated, and one that has leaked leaves the JWKS', SLOW, async () => {
+  expect(await run(block('keys'))).toMatch(/^current .*\n(.*\n)*next /m)
+  const jwks = async () => {
+    const response = await fetch(`${service.issuer}/api/oauth/jwks`)
+    const { keys } = (await response.json()) as { keys: { kid: string }[] }
+    return keys.map(({ kid }) => kid)
+  }
+  const [leaked] = (await run('usher keys list')).match(/(?<=^current .* )\S+$/m) ?? []
+  expect(await jwks()).toContain(leaked)
+  await run(block('leaked'))
+  await expect.poll(jwks, { timeout: 15_000 }).not.toContain(leaked)
+})
+
+test('the user of Redis may do all that Usher needs: everything moves there', SLOW, async () => {
+  const port = await freePort()
+  const redis = await startRedis({ port, settings: ['--maxmemory-policy', 'noeviction'] })
+  const acl = block('acl').replace('redis-cli', `redis-cli -p ${port}`)
+  await run(acl, { PASSWORD: 'engines' })
+  await service.stop()
+  const USHER_STORE_NEW = `redis://usher:engines@127.0.0.1:${port}`
+  await run(block('copy'), { USHER_STORE_NEW })
+  const moved = { USHER_STORE: USHER_STORE_NEW }
+  expect(await run('usher doctor', moved)).toMatch(/✓ eviction.*\n(.*\n)*✓ replicas/)
+  expect(await run('usher accounts list', moved)).toMatch(/ada/)
+  service = await startService({ ...moved, USHER_SECRET_FILE: secretFile })
+  expect((await fetch(`${service.issuer}/readyz`)).status).toBe(200)
+  await service.stop()
+  await redis.stop()
+  service = await start()
+})
