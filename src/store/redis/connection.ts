@@ -59,6 +59,8 @@ export function createConnection(
   if (kind === 'cluster') {
     const cluster = new Cluster(hosts, {
       ...common,
+      // Replies were mixed up when ioredis repeated a pipeline after a failover (F8, seen).
+      enableAutoPipelining: false,
       redisOptions: options,
       enableOfflineQueue: false,
       clusterRetryStrategy: pause,

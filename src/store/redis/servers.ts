@@ -14,6 +14,8 @@ import { ReplicatedWriter } from './replication.ts'
 const LOOK = 5000
 /** Milliseconds to connect in: sentinels that nobody answers at are tried for ever. */
 const PATIENCE = 3000
+/** Milliseconds until a connection that has ended is made anew. */
+const AGAIN = 200
 
 export class Servers {
   /** To read from. */
@@ -29,14 +31,14 @@ export class Servers {
     this.#connect = options => createConnection(url, settings, options)
     this.#durability = settings.durability
     this.connection = this.#connect()
-    this.#watch = setInterval(() => this.#look().catch(() => {}), LOOK).unref()
+    this.#watch = setInterval(() => this.#lookForReplicas().catch(() => {}), LOOK).unref()
   }
 
   /** Resolves when they are ready; rejects when there is nothing to reach. */
   static async open(url: string, settings: RedisSettings): Promise<Servers> {
     const servers = new Servers(url, settings)
     try {
-      await ready(servers.connection)
+      await servers.#connectTo(servers.connection)
       await servers.#lookForReplicas()
       return servers
     } catch (error) {
@@ -72,23 +74,24 @@ export class Servers {
     await Promise.all([leave(this.connection), this.#writer && leave(this.#writer.connection)])
   }
 
-  /** What ioredis has given up is begun again: nobody is there at night to do it. */
-  async #look() {
-    for (const connection of [this.connection, this.#writer?.connection]) {
-      if (connection?.status === 'end' && !this.#isClosed) await connection.connect()
-    }
-    await this.#lookForReplicas()
-  }
-
   async #lookForReplicas() {
     if (this.#writer || this.#durability === 'primary') return
     if (this.#durability === 'auto' && !(await this.#hasReplicas())) return
     const connection = this.#connect({ enableAutoPipelining: false })
-    await ready(connection)
+    await this.#connectTo(connection)
     if (this.#writer || this.#isClosed) return connection.disconnect()
     this.#writer = new ReplicatedWriter(connection)
     // It is the writer that is told when its server is no longer the primary.
     connection.on('close', () => this.#isClosed || this.#reconnect())
+  }
+
+  /** What ioredis gives up later on, as it may while Sentinel fails over, is begun again. */
+  async #connectTo(connection: Connection): Promise<void> {
+    await ready(connection)
+    connection.on('end', async () => {
+      await setTimeout(AGAIN, undefined, { ref: false })
+      if (!this.#isClosed) await connection.connect().catch(() => {})
+    })
   }
 
   async #hasReplicas(): Promise<boolean> {

@@ -5,6 +5,9 @@ import { now, type Observer, type Outage, StoreUnavailable } from '../store.ts'
 /** Operations at once; one more is refused, so that a slow Redis does not fill our memory. */
 const IN_FLIGHT = 2000
 
+/** Milliseconds. A command may wait behind others of its pipeline, each with a timeout of its own. */
+const PATIENCE = 900
+
 export class Traffic {
   #observe: Observer
   #inFlight = 0
@@ -30,8 +33,10 @@ export class Traffic {
   async send<T>(command: string, ask: () => Promise<T>): Promise<T> {
     const started = performance.now()
     let failed = true
+    const deadline = Promise.withResolvers<never>()
+    const timer = setTimeout(() => deadline.reject(new Error('no answer in time')), PATIENCE)
     try {
-      const answer = await ask()
+      const answer = await Promise.race([ask(), deadline.promise])
       failed = false
       return answer
     } catch (error) {
@@ -39,6 +44,7 @@ export class Traffic {
       const cause = Object.assign(error as Error, { command: undefined })
       throw new StoreUnavailable(`Redis: ${cause.message}`, { cause })
     } finally {
+      clearTimeout(timer)
       this.#observe(command, (performance.now() - started) / 1000, failed)
     }
   }
