@@ -173,7 +173,8 @@ function createInteractionAdapter(records: Records, protocol: Protocol) {
         ({ value, version }) => {
           if (!value) return version === 0 ? payload : undefined
           if (!value.result) return payload
-          return isSameAnswer(value.result, payload.result) ? value : undefined
+          const isSame = isSameAnswer(value.result, payload.result)
+          return isSame ? { ...payload, result: value.result } : undefined
         },
         { ttl },
       )
