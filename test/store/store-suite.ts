@@ -347,8 +347,8 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
 
       test('an index keeps what was written again without naming it', async () => {
         const [key, other, index] = [fresh(), fresh(), fresh()]
-        await store.put(key, bytes('one'), { expires: now() + 1, indexes: [index] })
-        await store.put(other, bytes('one'), { expires: now() + 1, indexes: [index] })
+        await store.put(key, bytes('one'), { expires: now() + 3, indexes: [index] })
+        await store.put(other, bytes('one'), { expires: now() + 3, indexes: [index] })
         await store.put(key, bytes('two'), { expires: now() + 60 })
         await until(async () => (await store.get(other)) === undefined)
         expect(await names(index)).toEqual([key])

@@ -14,7 +14,6 @@ import {
   realpathSync,
   rmSync,
   statSync,
-  writeFileSync,
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, dirname, join, matchesGlob, relative } from 'node:path'
@@ -210,24 +209,15 @@ function start(image: Image, command: string[], { env, data, mounts = {} }: RunO
     mkdirSync(join(image.root, path), { recursive: true })
   }
   mkdirSync(join(image.root, dirname(NODE)), { recursive: true })
-  writeFileSync(join(image.root, NODE), '')
+  // Copied: where this project stands, its folder may be closed to the image's user.
+  if (!existsSync(join(image.root, NODE))) cpSync(node(), join(image.root, NODE))
   const inside: Record<string, string> = { PATH: dirname(NODE), ...image.env, ...env }
   const words = [
     ...['--unshare-user', '--uid', uid, '--gid', gid, '--unshare-pid', '--as-pid-1'],
     ...['--die-with-parent', '--json-status-fd', '3', '--clearenv'],
     ...Object.entries(inside).flatMap(([name, value]) => ['--setenv', name, value]),
     ...['--ro-bind', image.root, '/', ...LIBRARIES.flatMap(path => bind(path, path))],
-    ...[
-      ...bind(node(), NODE),
-      '--proc',
-      '/proc',
-      '--dev',
-      '/dev',
-      '--remount-ro',
-      '/dev',
-      '--tmpfs',
-      '/run',
-    ],
+    ...['--proc', '/proc', '--dev', '/dev', '--remount-ro', '/dev', '--tmpfs', '/run'],
     ...Object.entries(mounts).flatMap(([to, from]) => bind(from, to)),
     ...['--remount-ro', '/run'],
     ...(data ? ['--bind', data, '/data'] : []),
