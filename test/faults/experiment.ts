@@ -22,7 +22,13 @@ export interface Fault {
   /** How long it lasts; some end by themselves. */
   seconds?: number
   /** Does harm and ends it; resolves when nothing is in the way of recovery any more. */
-  inject(stage: Stage & { nodes: Nodes }, seconds: number): Promise<void>
+  inject(stage: Ground, seconds: number): Promise<void>
+}
+
+type Ground = Stage & {
+  nodes: Nodes
+  /** Resolves when all that must go on has been acknowledged since the fault began, or after a while. */
+  proof(): Promise<void>
 }
 
 export interface Seconds {
@@ -82,7 +88,8 @@ export async function runFaults(faults: Fault[], seconds: Seconds): Promise<Outc
     await setTimeout(seconds.baseline * 1000)
     for (const fault of faults) {
       const began = performance.now()
-      await Promise.race([inject(fault, { ...stage, nodes }, seconds.fault), failing])
+      const proof = () => untilDone(fault, ledger, began)
+      await Promise.race([inject(fault, { ...stage, nodes, proof }, seconds.fault), failing])
       const ended = performance.now()
       await setTimeout(seconds.recovery * 1000)
       windows.push({ fault, began, ended, over: performance.now() })
@@ -103,8 +110,13 @@ export async function runFaults(faults: Fault[], seconds: Seconds): Promise<Outc
   }
 }
 
-function inject(fault: Fault, stage: Stage & { nodes: Nodes }, seconds?: number) {
-  return fault.inject(stage, seconds ?? fault.seconds ?? SECONDS)
+function inject(fault: Fault, ground: Ground, seconds?: number) {
+  return fault.inject(ground, seconds ?? fault.seconds ?? SECONDS)
+}
+
+async function untilDone({ goesOn = [] }: Fault, { lines }: Ledger, began: number) {
+  const isDone = (what: string) => lines.some(line => line.at >= began && line.what === what)
+  for (let i = 0; i < 100 && !goesOn.every(isDone); i++) await setTimeout(100)
 }
 
 interface Window {

@@ -157,7 +157,8 @@ const ALONE: Fault[] = [
     name: 'out of memory',
     stage: 'alone',
     goesOn: ['revoked'],
-    inject: (stage, pause) => setting(stage.operator(), ['maxmemory', '1mb'], () => seconds(pause)),
+    inject: (ground, pause) =>
+      setting(ground.operator(), ['maxmemory', '1mb'], () => seconds(pause).then(ground.proof)),
   },
   { id: 'F12', name: 'MISCONF, disk full', stage: 'without file', inject: diskFull },
   { id: 'F13', name: 'READONLY flip', stage: 'alone', inject: becomeReplica },
