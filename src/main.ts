@@ -95,14 +95,10 @@ async function greet(settings: Settings, records: Records) {
   const { issuer, listen, development, clients } = settings
   const lines = [`Usher is ready at ${issuer}, listening on ${listen.host}:${listen.port}`]
   if (development) lines.push(await demoAccount(records))
-  else if (!settings.proxy.length && !listen.tls) lines.push(NO_PROXY)
   if (development && clients.some(({ client_id }) => client_id === 'demo'))
     lines.push(tryIt(issuer))
   process.stderr.write(`\n${lines.map(line => `  ${line}\n`).join('')}\n`)
 }
-
-const NO_PROXY =
-  'Every request will be refused: usher.yaml has neither proxy: (what speaks TLS in front) nor listen.tls'
 
 function tryIt(issuer: string): string {
   const environment = issuer === 'http://localhost:3000' ? '' : `ISSUER=${issuer} `

@@ -7,7 +7,7 @@ import type { RequestListener } from 'node:http'
 import { join } from 'node:path'
 import { createApp } from './app.ts'
 import { differences, fixedDifferences } from './config/difference.ts'
-import { ConfigError } from './config/report.ts'
+import { ConfigError, type Finding, toRecord } from './config/report.ts'
 import { readSettings, type Settings } from './config/settings.ts'
 import type { Readiness } from './http/health.ts'
 import type { SigningKey } from './keys/make.ts'
@@ -49,6 +49,18 @@ export async function run(
     return app.callback()
   }
 
+  let warned = new Set<string>()
+  /** Each once, for as long as it stands. */
+  function tellWarnings({ warnings }: Settings) {
+    const nameOf = ({ rule, file, key }: Finding) => [rule, file, key].join()
+    for (const warning of warnings.filter(warning => !warned.has(nameOf(warning)))) {
+      const { message, ...fields } = toRecord(warning)
+      log.warn({ event: 'config_warning', ...fields }, message)
+    }
+    warned = new Set(warnings.map(nameOf))
+  }
+  tellWarnings(first)
+
   let told = ''
   function tellFixed(keys: string[]) {
     if (keys.length && told !== keys.join())
@@ -68,6 +80,7 @@ export async function run(
       keys = nextKeys
       generation++
     }
+    tellWarnings(wanted)
     readiness.config = 'ok'
     metrics.configuration(generation, true)
     log.info({ event: 'config_loaded', generation, changes }, 'configuration in force')
@@ -76,7 +89,8 @@ export async function run(
   function refused(error: unknown) {
     readiness.config = 'warning'
     metrics.configuration(generation, false)
-    const findings = error instanceof ConfigError ? error.findings : [{ message: String(error) }]
+    const isReport = error instanceof ConfigError
+    const findings = isReport ? error.findings.map(toRecord) : [{ message: String(error) }]
     log.error({ event: 'config_refused', generation, findings }, 'configuration not taken')
   }
 

@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { hashSecret } from '../config/client-secret.ts'
-import { appendToList, readKey } from '../config/files.ts'
+import { appendToList, readKey } from '../config/document.ts'
 import { configFolder, readSettings } from '../config/settings.ts'
 import { argument, Failure, hint, type Invocation, print, readStdin } from './command.ts'
 

@@ -2,24 +2,38 @@
 
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { ConfigError } from '../config/report.ts'
+import { ConfigError, describe, type Finding, inOrder, toRecord } from '../config/report.ts'
 import { jsonSchemas } from '../config/schema.ts'
-import { configFolder, readSettings } from '../config/settings.ts'
+import { configFolder, type Reading, readFolder } from '../config/settings.ts'
 import { checkSettings } from '../oidc/check.ts'
 import { Failure, hint, type Invocation, print } from './command.ts'
 
+/** Warnings are shown and fail nothing. */
 export async function check({ values, positionals: [folder] }: Invocation) {
+  const { reading, findings, warnings } = await judge(folder)
+  const report = warnings.length ? describe(warnings, 'warning').trimEnd() : ''
+  const ids = reading?.clients.map(({ parts }) => parts.client_id).join(', ') || 'none'
+  const right = `Nothing is wrong: ${reading?.settings?.issuer}, clients: ${ids}.`
+  const lines = findings.length ? [report] : [right, ...(report ? ['', report] : [])]
+  if (values.json || lines.join('')) {
+    print(values, { findings: findings.map(toRecord), warnings: warnings.map(toRecord) }, lines)
+  }
+  if (findings.length) {
+    throw values.json ? new Failure(`${findings.length} findings`) : new ConfigError(findings)
+  }
+}
+
+/** By the rules of the folder, and where those have nothing to say, by the library's. */
+async function judge(folder: string | undefined) {
+  const judged = { findings: [] as Finding[], warnings: [] as Finding[] }
   try {
-    const settings = readSettings(undefined, folder)
-    await checkSettings(settings)
-    const { issuer, clients } = settings
-    print(values, { findings: [] }, [
-      `Nothing is wrong: ${issuer}, clients: ${clients.map(({ client_id }) => client_id).join(', ') || 'none'}.`,
-    ])
+    const reading: Reading = readFolder(undefined, folder)
+    Object.assign(judged, reading)
+    if (reading.settings) await checkSettings(reading.settings)
+    return { ...judged, reading, findings: inOrder(reading.findings) }
   } catch (error) {
-    if (!(error instanceof ConfigError) || !values.json) throw error
-    print(values, { findings: error.findings }, [])
-    throw new Failure(`${error.findings.length} findings`)
+    if (!(error instanceof ConfigError)) throw error
+    return { ...judged, reading: undefined, findings: error.findings }
   }
 }
 

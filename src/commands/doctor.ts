@@ -1,6 +1,6 @@
 // Is everything as it should be, before it is started and while it runs.
 
-import { ConfigError } from '../config/report.ts'
+import { ConfigError, type Finding, placeOf } from '../config/report.ts'
 import { readSettings, type Settings } from '../config/settings.ts'
 import { checkSettings } from '../oidc/check.ts'
 import { openStore, unlock } from '../store/open.ts'
@@ -21,7 +21,8 @@ async function examine(): Promise<Check[]> {
   try {
     const settings = readSettings()
     await checkSettings(settings)
-    return [describeSettings(settings), ...(await examineStore(settings))]
+    const advice = settings.warnings.map(asCheck)
+    return [describeSettings(settings), ...advice, ...(await examineStore(settings))]
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
     const found = error.message.trim()
@@ -50,6 +51,13 @@ function describeSettings({ issuer, clients }: Settings): Check {
   const names = clients.map(({ client_id }) => client_id).join(', ') || 'none'
   return { name: 'config', state: 'ok', found: `${issuer}, applications: ${names}` }
 }
+
+/** What the configuration is advised against is no reason not to start. */
+const asCheck = ({ key, message, ...place }: Finding): Check => ({
+  name: 'config',
+  state: 'warning',
+  found: `${placeOf(place)} ${key}: ${message}`,
+})
 
 const namesOf = ({ name }: Check) => name
 

@@ -1,64 +1,88 @@
-// Rules about clients that look beyond one key: at each other, the scopes, the issuer.
+// Rules about clients that look beyond one key: at each other, the scopes, the issuer. Each is judged
+// as soon as the keys it looks at are right by themselves.
 
+import type { ClientFile } from './client-schema.ts'
 import type { FileResult } from './files.ts'
-import { schemeProblem } from './redirect-uris.ts'
+import { redirectUriProblem, schemeProblem } from './redirect-uris.ts'
 import type { Finding } from './report.ts'
-import type { ClientFile } from './schema.ts'
+import { didYouMean } from './wording.ts'
 
-/** `scopes` is absent when `claims.yaml` is wrong itself. */
+/** `scopes` is absent when `claims.yaml` is wrong itself, `loopbackIssuer` when the issuer is. */
 export function clientFindings(
   clients: FileResult<ClientFile>[],
   scopes: object | undefined,
-  loopbackIssuer: boolean,
+  loopbackIssuer: boolean | undefined,
 ): Finding[] {
   const seen = new Map<string, string>()
-  return clients.flatMap(({ file, value: client, at }) => {
-    if (!client) return []
+  return clients.flatMap(result => {
+    const { file, parts, at } = result
     const findings: Finding[] = []
-    const add = (path: PropertyKey[], message: string) => findings.push(at(path, message))
-
-    const other = seen.get(client.client_id)
-    if (other) add(['client_id'], `is already the client_id of ${other}`)
-    seen.set(client.client_id, file)
-
-    const native = client.application_type === 'native'
-    for (const key of ['redirect_uris', 'post_logout_redirect_uris'] as const) {
-      client[key].forEach((uri, i) => {
-        const problem = schemeProblem(uri, { native, loopbackIssuer })
-        if (problem) add([key, i], problem)
-      })
+    const { client_id } = parts
+    const other = client_id && seen.get(client_id)
+    if (other) {
+      findings.push(at(['client_id'], 'same-client', `is already the client_id of ${other}`))
     }
-    for (const scope of client.scope?.split(' ') ?? []) {
-      if (scopes && !Object.hasOwn(scopes, scope))
-        add(['scope'], `there is no scope ${JSON.stringify(scope)} in claims.yaml`)
+    if (client_id) seen.set(client_id, file)
+    if (loopbackIssuer !== undefined) findings.push(...schemeFindings(result, loopbackIssuer))
+    for (const scope of parts.scope?.split(' ') ?? []) {
+      if (!scopes || Object.hasOwn(scopes, scope)) continue
+      const hint = didYouMean(scope, Object.keys(scopes))
+      const message = `there is no scope ${JSON.stringify(scope)} in claims.yaml${hint}`
+      findings.push(at(['scope'], 'unknown-scope', message))
     }
-    for (const [path, message] of authenticationProblems(client)) add([path], message)
-    if (client.client_secret && !loopbackIssuer) add(['client_secret'], PLAIN)
-    if (!client.grant_types.includes('authorization_code')) {
-      add(['grant_types'], 'must include authorization_code')
+    const isRight = (key: string) => Object.hasOwn(parts, key)
+    for (const { keys, rule, message } of problemsBetweenKeys(parts, loopbackIssuer)) {
+      if (keys.every(isRight)) findings.push(at([keys[0] ?? ''], rule, message))
     }
     return findings
   })
 }
 
+/** Of those addresses that are right by themselves, whatever their neighbours are. */
+function schemeFindings({ parts, written, at }: FileResult<ClientFile>, loopbackIssuer: boolean) {
+  const { application_type } = parts
+  if (!application_type) return []
+  const client = { native: application_type === 'native', loopbackIssuer }
+  return (['redirect_uris', 'post_logout_redirect_uris'] as const).flatMap(key => {
+    const uris = Array.isArray(written[key]) ? written[key] : []
+    return uris.flatMap((uri, i) => {
+      if (typeof uri !== 'string' || redirectUriProblem(uri)) return []
+      const problem = schemeProblem(uri, client)
+      return problem ? [at([key, i], 'redirect-scheme', problem)] : []
+    })
+  })
+}
+
+interface Problem {
+  /** All that it looks at; the finding is at the first. */
+  keys: (keyof ClientFile)[]
+  rule: string
+  message: string
+}
+
 const PLAIN =
   'secrets are kept as hashes: npm run usher -- clients secret NAME --secret-stdin writes client_secret_hashes'
 
-function authenticationProblems(client: ClientFile): [key: string, message: string][] {
+function problemsBetweenKeys(client: Partial<ClientFile>, loopbackIssuer?: boolean): Problem[] {
   const method = client.token_endpoint_auth_method
   const withSecret = method === 'client_secret_basic' || method === 'client_secret_post'
-  const hashes = client.client_secret_hashes
+  const { client_secret: secret, client_secret_hashes: hashes } = client
   const needed = `${method} needs a secret: npm run usher -- clients secret NAME makes one`
   const unused = `a client that authenticates with ${method} has no secret`
   const keyless = 'private_key_jwt needs the public keys of the client here'
   const exempt = 'a public client cannot be exempted from PKCE'
+  const codeless = 'must include authorization_code'
 
-  const problems: [string, string][] = []
-  if (withSecret && !hashes?.length && !client.client_secret)
-    problems.push(['client_secret_hashes', needed])
-  if (!withSecret && hashes) problems.push(['client_secret_hashes', unused])
-  if (!withSecret && client.client_secret) problems.push(['client_secret', unused])
-  if (method === 'private_key_jwt' && !client.jwks) problems.push(['jwks', keyless])
-  if (method === 'none' && !client.require_pkce) problems.push(['require_pkce', exempt])
-  return problems
+  const way = 'token_endpoint_auth_method'
+  // biome-ignore format: a table
+  const table: (Problem & { is: boolean })[] = [
+    { is: withSecret && !hashes?.length && !secret,   keys: ['client_secret_hashes', 'client_secret', way], rule: 'secret-missing', message: needed },
+    { is: !withSecret && Boolean(hashes),             keys: ['client_secret_hashes', way], rule: 'secret-unused', message: unused },
+    { is: !withSecret && Boolean(secret),             keys: ['client_secret', way], rule: 'secret-unused', message: unused },
+    { is: Boolean(secret) && loopbackIssuer === false, keys: ['client_secret'], rule: 'secret-in-plain', message: PLAIN },
+    { is: method === 'private_key_jwt' && !client.jwks, keys: ['jwks', way], rule: 'client-key-missing', message: keyless },
+    { is: method === 'none' && !client.require_pkce,  keys: ['require_pkce', way], rule: 'pkce-exempt-public', message: exempt },
+    { is: !client.grant_types?.includes('authorization_code'), keys: ['grant_types'], rule: 'grant-types', message: codeless },
+  ]
+  return table.filter(({ is }) => is)
 }

@@ -1,7 +1,7 @@
 // Client secrets, which are kept as hashes.
 
 import { createHash } from 'node:crypto'
-import type { ClientFile, ClientMetadata } from './schema.ts'
+import type { ClientFile, ClientMetadata } from './client-schema.ts'
 
 /** `sha256:BASE64URL` of a random secret: nothing to slow down where there is nothing to guess. */
 export function hashSecret(secret: string): string {

@@ -24,8 +24,8 @@ export function fixedDifferences(before: Settings, after: Settings): string[] {
   return FIXED.filter(key => JSON.stringify(before[key]) !== JSON.stringify(after[key]))
 }
 
-/** Clients by their names instead of their places. */
-function comparable({ clients, ...settings }: Settings) {
+/** Clients by their names instead of their places; without what is said about the files. */
+function comparable({ clients, clientFiles: _, warnings: __, ...settings }: Settings) {
   return {
     ...settings,
     clients: Object.fromEntries(clients.map(client => [client.client_id, client])),

@@ -1,26 +1,28 @@
 // What the environment says, which wins over the files.
 
-import { readFileSync } from 'node:fs'
 import type { Overlay } from './files.ts'
 import { type Finding, wrongVariable } from './report.ts'
+import { readText } from './text-file.ts'
 
 const SHORTEST_SECRET = 32
+const RANDOM = `must be at least 32 random bytes as base64url: openssl rand -base64 32 | tr '+/' '-_' | tr -d =`
 
-/** The settings it replaces. */
+/** The keys that variables replace. */
+export const VARIABLES: Record<string, string> = {
+  USHER_ISSUER: 'issuer',
+  PORT: 'listen.port',
+  HOST: 'listen.host',
+  USHER_METRICS_PORT: 'metrics.port',
+  USHER_STORE: 'store',
+}
+
+/** An empty variable is not given. */
 export function overlays(env: NodeJS.ProcessEnv, store: string | undefined): Overlay[] {
-  const number = (text = '') => (/^\d+$/.test(text) ? Number(text) : text || undefined)
-  const table: Overlay[] = [
-    { name: 'USHER_ISSUER', path: ['issuer'], value: env.USHER_ISSUER || undefined },
-    { name: 'PORT', path: ['listen', 'port'], value: number(env.PORT) },
-    { name: 'HOST', path: ['listen', 'host'], value: env.HOST || undefined },
-    {
-      name: 'USHER_METRICS_PORT',
-      path: ['metrics', 'port'],
-      value: number(env.USHER_METRICS_PORT),
-    },
-    { name: 'USHER_STORE', path: ['store'], value: store },
-  ]
-  return table.filter(({ value }) => value !== undefined)
+  return Object.entries(VARIABLES).flatMap(([name, key]) => {
+    const text = name === 'USHER_STORE' ? store : env[name]
+    const isPort = key.endsWith('.port') && /^\d+$/.test(text ?? '')
+    return text ? [{ name, path: key.split('.'), value: isPort ? Number(text) : text }] : []
+  })
 }
 
 /** Each may come from a file instead, named by its `…_FILE` twin. */
@@ -28,13 +30,11 @@ export function secretsFromEnvironment(env: NodeJS.ProcessEnv, findings: Finding
   const read = (name: string) => {
     const file = env[`${name}_FILE`]
     if (!file) return env[name] || undefined
-    if (env[name]) findings.push(wrongVariable(name, `is given twice, as ${name}_FILE too`))
-    try {
-      return readFileSync(file, 'utf8').trim()
-    } catch {
-      findings.push(wrongVariable(`${name}_FILE`, 'cannot be read'))
-      return undefined
-    }
+    const twice = `is given twice, as ${name}_FILE too: unset one of them`
+    if (env[name]) findings.push(wrongVariable(name, 'given-twice', twice))
+    const { text, problem } = readText(file)
+    if (problem) findings.push(wrongVariable(`${name}_FILE`, 'file', `its file ${problem}`))
+    return text?.trim()
   }
   return { store: read('USHER_STORE'), secret: read('USHER_SECRET') }
 }
@@ -43,14 +43,13 @@ export function secretsFromEnvironment(env: NodeJS.ProcessEnv, findings: Finding
 export function parseSecrets(text: string | undefined, findings: Finding[]): Uint8Array[] {
   const parts = text?.split(/[\s,]+/).filter(Boolean) ?? []
   if (text !== undefined && !parts.length) {
-    findings.push(wrongVariable('USHER_SECRET', 'is empty'))
+    findings.push(wrongVariable('USHER_SECRET', 'secret', `is empty; ${RANDOM}`))
   }
   return parts.flatMap((part, i) => {
     const bytes = Buffer.from(part, 'base64url')
     if (/^[\w-]+=*$/.test(part) && bytes.length >= SHORTEST_SECRET) return [bytes]
     const which = parts.length > 1 ? `number ${i + 1} ` : ''
-    const message = `${which}must be at least 32 random bytes as base64url: openssl rand -base64 32 | tr '+/' '-_' | tr -d =`
-    findings.push(wrongVariable('USHER_SECRET', message))
+    findings.push(wrongVariable('USHER_SECRET', 'secret', `${which}${RANDOM}`))
     return []
   })
 }

@@ -1,12 +1,11 @@
-// Reads one YAML file against its schema and says where each problem stands.
+// Reads one file of the folder against its schema and says where each problem stands.
 
-import { readFileSync, statSync, writeFileSync } from 'node:fs'
-import { isMap, isScalar, isSeq, LineCounter, parse, parseDocument, visit } from 'yaml'
-import type { z } from 'zod'
-import { type Finding, wrongVariable } from './report.ts'
-import { knownKeys, plainWords, unknownKey, unquoted } from './wording.ts'
-
-const LARGEST = 1024 * 1024
+import { z } from 'zod'
+import { openYaml, placeIn } from './document.ts'
+import { excerpt } from './excerpt.ts'
+import { KEYS } from './key-list.ts'
+import { type Finding, type Locate, wrongVariable } from './report.ts'
+import { knownKeys, meant, plainWords, ruleOf, unknownKey } from './wording.ts'
 
 /** A value that replaces what the file says, named for the report. */
 export interface Overlay {
@@ -17,111 +16,93 @@ export interface Overlay {
 
 export interface FileResult<T> {
   file: string
+  /** Absent when anything is wrong. */
   value?: T
+  /** The keys at the top that are right by themselves; those left out among them, undefined. */
+  parts: Partial<T>
+  /** What stands there, before defaults. */
+  written: Record<string, unknown>
   findings: Finding[]
-  /** A finding at a key of this file, for rules that look across files. */
-  at(path: PropertyKey[], message: string): Finding
+  /** For rules that look across keys and files. */
+  at: Locate
+  /** `file:line`, or the variable that replaces it; undefined for what is not written. */
+  origin(path: PropertyKey[]): string | undefined
 }
 
-/** A file of our own, which is right or a bug. */
-export const readYaml = (file: string): unknown => parse(readFileSync(file, 'utf8'))
-
-/** Adds to a list in a file and keeps its comments and layout; answers how long the list is now. */
-export function appendToList(file: string, key: string, value: string): number {
-  const doc = parseDocument(readFileSync(file, 'utf8'))
-  if (!isSeq(doc.get(key))) doc.set(key, doc.createNode([]))
-  doc.addIn([key], value)
-  writeFileSync(file, doc.toString({ lineWidth: 0, flowCollectionPadding: false }))
-  const list = doc.get(key)
-  return isSeq(list) ? list.items.length : 0
-}
-
-/** One key of a file that need not be right otherwise. */
-export function readKey(file: string, key: string): string | undefined {
-  const value = parseDocument(readFileSync(file, 'utf8')).get(key)
-  return typeof value === 'string' ? value : undefined
-}
-
-/** Never throws: a missing file is an empty one, everything else becomes a finding. */
-export function readFile<S extends z.ZodType>(
+export function readFile<S extends z.ZodObject>(
   file: string,
   schema: S,
   overlays: Overlay[] = [],
 ): FileResult<z.output<S>> {
-  const lines = new LineCounter()
-  const read = readText(file)
-  const doc = parseDocument(read.text ?? '', {
-    lineCounter: lines,
-    uniqueKeys: true,
-    prettyErrors: false,
-    stringKeys: true,
-  })
+  const { doc, text, data, findings, place } = openYaml(file)
 
-  const place = (offset: number) => {
-    const { line, col } = lines.linePos(offset)
-    return { line: Math.max(line, 1), column: Math.max(col, 1) }
+  const variable = (path: PropertyKey[]) =>
+    overlays.find(overlay => overlay.path.join('.') === path.join('.'))?.name
+  const at: Locate = (path, rule, message) => {
+    const name = variable(path)
+    if (name) return wrongVariable(name, rule, message)
+    const { span, key } = placeIn(doc.contents, path)
+    const finding = { file, ...place(span[0]), key: path.join('.'), rule, message }
+    if (!key) return finding
+    return { ...finding, excerpt: excerpt(doc, text, rule === 'unknown-key' ? key : span) }
   }
-  const at = (path: PropertyKey[], message: string): Finding => {
-    const overlay = overlays.find(({ path: p }) => p.join('.') === path.join('.'))
-    if (overlay) return wrongVariable(overlay.name, message)
-    return { file, ...place(offsetOf(doc.contents, path)), key: path.join('.'), message }
+  const origin = (path: PropertyKey[]) => {
+    const { line } = place(placeIn(doc.contents, path).span[0])
+    return variable(path) ?? (doc.hasIn(path) ? `${file}:${line}` : undefined)
   }
 
-  const findings: Finding[] = []
-  if (read.problem) findings.push({ file, message: read.problem })
-  for (const { pos, code, message } of [...doc.errors, ...doc.warnings].slice(0, 10)) {
-    findings.push({ file, ...place(pos[0]), message: unquoted(code, message) })
-  }
-  visit(doc, {
-    Pair(_, { key }) {
-      if (isScalar(key) && key.value === '__proto__') {
-        findings.push({ file, ...place(startOf(key)), key: '__proto__', message: 'unknown key' })
-      }
-    },
-  })
-  const plain = findings.length ? { value: undefined } : toPlain(doc)
-  if (typeof plain === 'string') findings.push({ file, line: 1, column: 1, message: plain })
-  if (findings.length || typeof plain === 'string') return { file, findings, at }
+  const result = { file, parts: {}, written: {}, findings, at, origin }
+  if (findings.length) return result
+  const whole = overlay(data, overlays)
+  return { ...result, ...judge(schema, whole, at), written: Object(whole) }
+}
 
-  const result = schema.safeParse(overlay(plain.value, overlays), { error: plainWords })
-  if (result.success) return { file, value: result.data, findings, at }
-  for (const issue of result.error.issues) {
-    if (issue.code === 'unrecognized_keys') {
-      for (const key of issue.keys) {
-        findings.push(at([...issue.path, key], unknownKey(key, knownKeys(schema, issue.path))))
-      }
-    } else {
-      findings.push(at(issue.path, issue.message))
+/** Where else a key of this name may stand. */
+const placesOf = (name: string) =>
+  KEYS.filter(({ path }) => path.split('.').at(-1) === name).map(
+    ({ path, file }) => `${path} in ${file === 'client' ? 'clients/NAME' : file}.yaml`,
+  )
+
+/** What is wrong with the keys, and which of those at the top are right. */
+function judge<S extends z.ZodObject>(schema: S, data: unknown, at: Locate) {
+  const { data: value, error } = schema.safeParse(data, { error: plainWords })
+  if (!error) return { value, parts: { ...nothing(schema), ...value }, findings: [] }
+  const slips = error.issues.flatMap(issue =>
+    issue.code === 'unrecognized_keys'
+      ? issue.keys.map(key => [...issue.path, meant(key, knownKeys(schema, issue.path))].join('.'))
+      : [],
+  )
+  const findings = error.issues.flatMap(issue => {
+    const { path, message } = issue
+    if (issue.code !== 'unrecognized_keys') {
+      const rule = ruleOf(issue)
+      // Misspelt is not missing as well.
+      return rule === 'missing' && slips.includes(path.join('.')) ? [] : [at(path, rule, message)]
     }
+    const known = knownKeys(schema, path)
+    return issue.keys.map(key =>
+      at([...path, key], 'unknown-key', unknownKey(key, known, placesOf(key))),
+    )
+  })
+  const parts: Partial<z.output<S>> = {}
+  for (const [key, part] of Object.entries(schema.shape)) {
+    if (!isMap(data) || (slips.includes(key) && !(key in data))) continue
+    const { success, data: value } = z.safeParse(part, data[key])
+    if (success) Object.assign(parts, { [key]: value })
   }
-  return { file, findings, at }
+  return { parts, findings }
 }
 
-function readText(file: string): { text?: string; problem?: string } {
-  try {
-    const stat = statSync(file)
-    if (!stat.isFile()) return { problem: 'is not a file' }
-    if (stat.size > LARGEST) return { problem: 'is larger than 1 MiB' }
-    return { text: new TextDecoder('utf-8', { fatal: true }).decode(readFileSync(file)) }
-  } catch (error) {
-    if (error instanceof TypeError) return { problem: 'is not UTF-8 text' }
-    return (error as NodeJS.ErrnoException).code === 'ENOENT' ? {} : { problem: 'cannot be read' }
-  }
-}
+const nothing = ({ shape }: z.ZodObject) =>
+  Object.fromEntries(Object.keys(shape).map(key => [key, undefined]))
 
-function toPlain(doc: ReturnType<typeof parseDocument>): { value: unknown } | string {
-  try {
-    return { value: doc.toJS({ maxAliasCount: 20 }) ?? {} }
-  } catch (error) {
-    const { message } = error as Error
-    return /^Unresolved/.test(message) ? 'an alias names no anchor before it' : 'too many aliases'
-  }
-}
+const isMap = (data: unknown): data is Record<string, unknown> =>
+  typeof data === 'object' && data !== null && !Array.isArray(data)
 
 function overlay(data: unknown, overlays: Overlay[]): unknown {
-  if (typeof data !== 'object' || data === null || Array.isArray(data)) return data
+  if (!isMap(data)) return data
   for (const { path, value } of overlays) {
-    let target = data as Record<string, unknown>
+    let target = data
     for (const key of path.slice(0, -1)) {
       target[key] ??= {}
       target = target[key] as Record<string, unknown>
@@ -129,29 +110,4 @@ function overlay(data: unknown, overlays: Overlay[]): unknown {
     if (typeof target === 'object') target[path.at(-1) ?? ''] = value
   }
   return data
-}
-
-/** Where a key stands, or the nearest one above it that does. */
-function offsetOf(node: unknown, path: PropertyKey[]): number {
-  let current = node
-  let offset = startOf(node)
-  for (const key of path) {
-    if (isMap(current)) {
-      const pair = current.items.find(
-        ({ key: k }) => isScalar(k) && String(k.value) === String(key),
-      )
-      if (!pair) return offset
-      offset = startOf(pair.key) || offset
-      current = pair.value
-    } else {
-      const items = (current as { items?: unknown[] } | null)?.items
-      current = items?.[Number(key)]
-      offset = startOf(current) || offset
-    }
-  }
-  return offset
-}
-
-function startOf(node: unknown): number {
-  return (node as { range?: [number, number, number] } | null)?.range?.[0] ?? 0
 }

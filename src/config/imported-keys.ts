@@ -1,33 +1,26 @@
 // Signing keys that an operator brings as files: PEM or JWK, readable by nobody else, strong enough.
 
 import { createPrivateKey, type KeyObject } from 'node:crypto'
-import { readFileSync, statSync } from 'node:fs'
+import { statSync } from 'node:fs'
+import { readText } from './text-file.ts'
 
 /** RSA keys shorter than this verify, but must not sign anew (KY1). */
 const RSA_BITS = 2048
 
 /** The key as PKCS #8 PEM, or what is wrong with the file; never a word of what is in it. */
 export function readImportedKey(file: string): { pem: string } | { problem: string } {
-  const text = readKeyFile(file)
-  if (text === undefined) return { problem: `${file} cannot be read` }
+  const { text, problem } = readText(file)
+  if (text === undefined) return { problem: `its file ${problem}` }
   if ((statSync(file).mode & 0o007) !== 0) {
-    return { problem: `${file} can be read by everybody: chmod 640 ${file}` }
+    return { problem: 'its file can be read by everybody: chmod 640' }
   }
   const key = parseKey(text)
-  if (!key) return { problem: `${file} is not a private key, as PEM or JWK` }
-  const problem = weakness(key)
-  return problem ? { problem: `${file} ${problem}` } : { pem: String(key.export(PKCS8)) }
+  if (!key) return { problem: 'its file is not a private key, as PEM or JWK' }
+  const weak = weakness(key)
+  return weak ? { problem: `its key ${weak}` } : { pem: String(key.export(PKCS8)) }
 }
 
 const PKCS8 = { type: 'pkcs8', format: 'pem' } as const
-
-function readKeyFile(file: string): string | undefined {
-  try {
-    return readFileSync(file, 'utf8')
-  } catch {
-    return undefined
-  }
-}
 
 function parseKey(text: string): KeyObject | undefined {
   try {

@@ -1,8 +1,10 @@
-// What may stand in the config folder, one schema a file. Types, defaults, validation and the
-// JSON Schema that editors use come from here; keys of clients are the RFC 7591 names, verbatim.
+// What may stand in usher.yaml and claims.yaml, one schema a file. Types, defaults, validation, the
+// JSON Schema that editors use, and what `config explain` says come from here; a description names
+// other keys in backticks.
 
 import { z } from 'zod'
-import { redirectUriProblem } from './redirect-uris.ts'
+import { clientSchema } from './client-schema.ts'
+import { scopeName, words } from './values.ts'
 
 const DURATION = 'a duration is a number and a unit: 60 s, 10 min, 12 h, 14 d'
 const PORTS = 'a port is 1 to 65535'
@@ -27,211 +29,132 @@ const grace = z
 const seconds = (text: string) =>
   Number.parseInt(text, 10) * UNITS[text.replace(/[\d ]/g, '') as keyof typeof UNITS]
 
-/** Text that pages show. */
-const words = (longest: number) =>
-  z
-    .string()
-    .max(longest)
-    .regex(/^\P{C}+$/u, 'must have at least one character, and no control characters')
-
 const path = z.string().min(1)
-
-const webUrl = z.url({ protocol: /^https?$/ })
-
-const scopeToken = z
+const origin = z.url({
+  protocol: /^https?$/,
+  error: 'must be an origin, without path, query or trailing slash: https://id.example.org',
+})
+const port = z.int(PORTS).min(1, PORTS).max(65_535, PORTS)
+const address = z.union(
+  [z.ipv4(), z.ipv6(), z.cidrv4(), z.cidrv6()],
+  'an address or range: 10.0.0.0/8',
+)
+const prefix = z.string().regex(/^[\w:.-]*$/, 'is made of letters, digits, and _ : . -')
+const location = z
   .string()
   .regex(
-    /^[\x21\x23-\x5B\x5D-\x7E]+$/,
-    'a scope has no spaces, quotes or backslashes (RFC 6749 §3.3)',
+    /^(sqlite:.+|rediss?:\/\/.+|redis\+sentinel:\/\/(.*@)?[^/@]+\/[^/@]+|redis\+cluster:\/\/(.*@)?[^/@]+\/?)$/,
+    'a store is sqlite:PATH, sqlite::memory:, redis://…, rediss://…, redis+sentinel://HOSTS/NAME or redis+cluster://HOSTS',
   )
-  .refine(name => !(name in Object.prototype), 'is a name that JavaScript keeps for itself')
+  .refine(
+    store => !/^rediss?:/.test(store) || URL.canParse(store),
+    'is no URL: in a password, / is written %2F, # %23 and ? %3F',
+  )
 
+// biome-ignore format: a table
+const redisTls = {
+  ca: path.optional().describe('The certificate authority that Redis is checked against, PEM; absent: those of the system'),
+  cert: path.optional().describe('Our certificate, PEM, where Redis asks for one; with `redis.tls.key`'),
+  key: path.optional().describe('The private key of `redis.tls.cert`, PEM'),
+}
+// biome-ignore format: a table
 const redisSchema = z.strictObject({
-  username: z.string().min(1).optional(),
-  password_file: path.optional().describe('Read again for every new connection'),
-  sentinel_password_file: path.optional(),
-  database: z.int().min(0).optional(),
-  key_prefix: z
-    .string()
-    .regex(/^[\w:.-]*$/, 'is made of letters, digits, and _ : . -')
-    .default('usher:')
-    .describe('What every key begins with, where others share the database'),
-  tls: z
-    .strictObject({ ca: path.optional(), cert: path.optional(), key: path.optional() })
-    .optional()
-    .describe('PEM files; given, even as {}, the connection is TLS'),
-  durability: z
-    .enum(['auto', 'replicated', 'primary'])
-    .default('auto')
-    .describe('Whether a write has to be on a replica too; auto: once replicas are seen'),
+  username: z.string().min(1).optional().describe('The user of Redis; may stand in the URL of `store` instead'),
+  password_file: path.optional().describe('A file with the password, read again for every new connection; may stand in the URL of `store` instead'),
+  sentinel_password_file: path.optional().describe('A file with the password of the Sentinels, where they have one of their own'),
+  database: z.int().min(0).optional().describe('The number of the database; a Redis Cluster has only 0'),
+  key_prefix: prefix.default('usher:').describe('What every key begins with, where others share the database. What is kept under another prefix is not seen, so it cannot be changed later on'),
+  tls: z.strictObject(redisTls).optional().describe('Given, even as {}, the connection is TLS; rediss:// in `store` does the same'),
+  durability: z.enum(['auto', 'replicated', 'primary']).default('auto').describe('Whether an answer waits until a replica has the write too, so that a failover takes nothing back: replicated (without a replica: 503), primary (never), or auto: as soon as a replica is seen'),
 })
 export type RedisSettings = z.output<typeof redisSchema>
 export const REDIS_DEFAULTS: RedisSettings = redisSchema.parse({})
 
-export const usherSchema = z.strictObject({
-  issuer: webUrl.optional().describe('The address of this service, as clients know it'),
-  listen: z
+// biome-ignore format: a table
+const listen = {
+  host: z.string().min(1).optional().describe('Address to listen on; absent: 127.0.0.1 for a loopback `issuer`, else 0.0.0.0'),
+  tls: z
     .strictObject({
-      host: z.string().min(1).optional().describe('Address to listen on'),
-      tls: z
-        .strictObject({ cert: path, key: path })
-        .optional()
-        .describe('PEM files, read again when they change'),
-      port: z.int().min(1, PORTS).max(65_535, PORTS).default(3000),
-    })
-    .prefault({}),
-  proxy: z
-    .array(z.union([z.ipv4(), z.ipv6(), z.cidrv4(), z.cidrv6()], 'an address or range: 10.0.0.0/8'))
-    .default([])
-    .describe('Addresses of the reverse proxies whose X-Forwarded-* headers are believed'),
-  store: z
-    .string()
-    .regex(
-      /^(sqlite:.+|rediss?:\/\/.+|redis\+sentinel:\/\/(.*@)?[^/@]+\/[^/@]+|redis\+cluster:\/\/(.*@)?[^/@]+\/?)$/,
-      'a store is sqlite:PATH, sqlite::memory:, redis://…, rediss://…, redis+sentinel://HOSTS/NAME or redis+cluster://HOSTS',
-    )
-    .refine(
-      store => !/^rediss?:/.test(store) || URL.canParse(store),
-      'is no URL: in a password, / is written %2F, # %23 and ? %3F',
-    )
-    .default('sqlite:data/usher.db'),
-  redis: redisSchema.prefault({}),
-  metrics: z
-    .strictObject({
-      host: z.string().min(1).default('127.0.0.1'),
-      port: z.int().min(1, PORTS).max(65_535, PORTS),
+      cert: path.describe('The certificate and those that lead to it, PEM; with `listen.tls.key`'),
+      key: path.describe('The private key of `listen.tls.cert`, PEM'),
     })
     .optional()
-    .describe('Where GET /metrics answers, for Prometheus; absent: nowhere'),
-  lifetimes: z
-    .strictObject({
-      code: duration('60 s', '60 s'),
-      access_token: duration('10 min', '1 d'),
-      id_token: duration('10 min', '1 d'),
-      refresh_token_idle: duration('14 d', '180 d'),
-      refresh_token: duration('90 d', '180 d'),
-      refresh_token_grace: grace,
-      session_idle: duration('12 h', '180 d'),
-      session: duration('30 d', '180 d'),
-      interaction: duration('15 min', '1 d'),
-    })
-    .prefault({}),
-  keys: z
-    .strictObject({
-      rotate_every: duration('90 d', '400 d'),
-      announce: duration('1 d', '30 d').describe('How long a key is published before it signs'),
-      import: z
-        .array(path)
-        .min(1)
-        .optional()
-        .describe('Private keys of your own, PEM or JWK files, in place of generated ones'),
-    })
-    .prefault({}),
+    .describe('TLS of our own, where no `proxy` speaks it: PEM files, read again when they change'),
+  port: port.default(3000).describe('Port to listen on; a loopback `issuer` that is not given follows it'),
+}
+// biome-ignore format: a table
+const metrics = {
+  host: z.string().min(1).default('127.0.0.1').describe('Address that GET /metrics is answered on'),
+  port: port.describe('Port that GET /metrics is answered on, beside `listen.port`'),
+}
+// biome-ignore format: a table
+const lifetimes = {
+  code: duration('60 s', '60 s').describe('How long an authorization code may be redeemed, once'),
+  access_token: duration('10 min', '1 d').describe('How long an access token works, unless it is revoked before. Clients renew it with a refresh token: `lifetimes.refresh_token`'),
+  id_token: duration('10 min', '1 d').describe('How long an ID token may be taken as news of a sign-in; a client’s session is the client’s own affair'),
+  refresh_token_idle: duration('14 d', '180 d').describe('A refresh token that is not used for this long ends; `lifetimes.refresh_token` ends it in any case'),
+  refresh_token: duration('90 d', '180 d').describe('No refresh token lives longer after the person allowed it, however often it is renewed'),
+  refresh_token_grace: grace.describe('A refresh token is used once. When the answer was lost and the client asks again, it is given the same new token for this long; later it counts as stolen, and ends all tokens that came of that sign-in'),
+  session_idle: duration('12 h', '180 d').describe('A person is signed out this long after the last sign-in to an application; `lifetimes.session` signs them out in any case'),
+  session: duration('30 d', '180 d').describe('A person is signed out this long after they entered their password, however active they are'),
+  interaction: duration('15 min', '1 d').describe('How long the sign-in and consent pages may stay open'),
+}
+// biome-ignore format: a table
+const keys = {
+  rotate_every: duration('90 d', '400 d').describe('How long a signing key signs before the next one does'),
+  announce: duration('1 d', '30 d').describe('How long a key is published before it signs, shorter than `keys.rotate_every`. Clients may keep the JWKS for half of it, at most an hour'),
+  import: z.array(path).min(1).optional().describe('Private keys of your own, PEM or JWK files, in place of generated ones (`keys.rotate_every` then says nothing): the last one signs, once it has been announced'),
+}
+
+// biome-ignore format: a table
+export const usherSchema = z.strictObject({
+  issuer: origin.optional().describe('The address of this service as clients know it: an origin, https except on loopback. Clients compare it byte for byte, so changing it breaks every one of them'),
+  listen: z.strictObject(listen).prefault({}).describe('Where requests are taken'),
+  proxy: z.array(address).default([]).describe('Addresses of the reverse proxies in front. Only they are believed about X-Forwarded-For, -Host and -Proto; with an https `issuer` either they or `listen.tls` speak TLS'),
+  store: location.default('sqlite:data/usher.db').describe('Where everything is kept, sealed with USHER_SECRET: a file of one machine, or a Redis that several share (`redis`)'),
+  redis: redisSchema.prefault({}).describe('How a Redis is reached; says nothing when `store` is SQLite'),
+  metrics: z.strictObject(metrics).optional().describe('Where GET /metrics answers, for Prometheus; absent: nowhere'),
+  lifetimes: z.strictObject(lifetimes).prefault({}).describe('How long what is given out counts; cookies and grants follow from these'),
+  keys: z.strictObject(keys).prefault({}).describe('The keys that sign ID tokens; what there is: usher keys list'),
   id_token: z
     .strictObject({
-      claims: z
-        .enum(['identity', 'minimal'])
-        .default('identity')
-        .describe('identity: the claims of the granted scopes, as in UserInfo; minimal: only sub'),
+      claims: z.enum(['identity', 'minimal']).default('identity').describe('identity: the claims of the granted scopes stand in the ID token, as in UserInfo; minimal: only sub'),
     })
-    .prefault({}),
+    .prefault({})
+    .describe('What ID tokens carry'),
   branding: z
-    .strictObject({
-      name: words(60).default('Usher').describe('Shown on every page'),
-    })
-    .prefault({}),
+    .strictObject({ name: words(60).default('Usher').describe('Shown on every page') })
+    .prefault({})
+    .describe('How the pages look'),
 })
 
+// biome-ignore format: a table
 const claim = z.strictObject({
-  scope: scopeToken.describe('The scope that gives this claim'),
+  scope: scopeName.describe('The scope that gives this claim; it exists as soon as a claim belongs to it'),
   from: z
     .string()
     .regex(
       /^(username|name|email|email_verified|updated_at|attributes\.\S+)$/,
       'a claim comes from username, name, email, email_verified, updated_at or attributes.NAME',
     )
-    .describe('The part of the account it comes from'),
+    .describe('The part of the account it comes from: username, name, email, email_verified, updated_at or attributes.NAME'),
 })
 
+// biome-ignore format: a table
 export const claimsSchema = z.strictObject({
-  claims: z.record(z.string().min(1), claim).default({}),
+  claims: z.record(z.string().min(1), claim).default({}).describe('What applications can be told about people, by the name of the claim'),
   scopes: z
-    .record(scopeToken, z.strictObject({ description: words(200) }))
+    .record(scopeName, z.strictObject({ description: words(200).describe('Shown on the consent page') }))
     .default({})
-    .describe('What the consent page says about a scope of yours'),
-})
-
-const redirectUri = z.string().superRefine((uri, ctx) => {
-  const problem = redirectUriProblem(uri)
-  if (problem) ctx.addIssue({ code: 'custom', message: problem })
-})
-
-const jwk = z.looseObject({ kty: z.string() })
-
-/** The account pages sign people in as a client of their own, which needs no consent. */
-export const ACCOUNT_CLIENT = 'usher-account'
-
-export const clientSchema = z.strictObject({
-  client_id: z
-    .string()
-    .regex(/^[\x21-\x7E]{1,255}$/, 'a client_id is 1 to 255 visible ASCII characters')
-    .refine(id => !(id in Object.prototype), 'is a name that JavaScript keeps for itself')
-    .refine(id => !/^usr_/.test(id), 'usr_ is how subjects begin; a client must not look like one')
-    .refine(id => id !== ACCOUNT_CLIENT, `${ACCOUNT_CLIENT} is the client of the account pages`),
-  client_name: words(80),
-  client_uri: webUrl.optional(),
-  policy_uri: webUrl.optional(),
-  tos_uri: webUrl.optional(),
-  contacts: z.array(z.email()).optional(),
-  application_type: z.enum(['web', 'native']).default('web'),
-  redirect_uris: z.array(redirectUri).min(1),
-  post_logout_redirect_uris: z.array(redirectUri).default([]),
-  initiate_login_uri: webUrl.optional(),
-  token_endpoint_auth_method: z
-    .enum(['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'])
-    .default('client_secret_basic'),
-  client_secret: z
-    .string()
-    .min(1)
-    .optional()
-    .describe('In plain, for a loopback issuer only; otherwise client_secret_hashes'),
-  client_secret_hashes: z
-    .array(
-      z.string().regex(/^sha256:[\w-]{43}$/, 'make one with: npm run usher -- clients secret NAME'),
-    )
-    .optional()
-    .describe('Hashes of the secrets that are valid now; several while one is replaced'),
-  jwks: z.strictObject({ keys: z.array(jwk).min(1) }).optional(),
-  grant_types: z
-    .array(z.enum(['authorization_code', 'refresh_token']))
-    .default(['authorization_code', 'refresh_token']),
-  response_modes: z
-    .array(z.enum(['query', 'form_post']))
-    .min(1)
-    .default(['query', 'form_post']),
-  scope: z.string().min(1).optional().describe('The scopes it may ask for; absent: all'),
-  id_token_signed_response_alg: z.enum(['RS256', 'ES256', 'EdDSA']).default('RS256'),
-  default_max_age: z.int().min(0).optional(),
-  require_auth_time: z.boolean().optional(),
-  require_pushed_authorization_requests: z.boolean().optional(),
-  require_pkce: z
-    .boolean()
-    .default(true)
-    .describe('false exempts a confidential client that cannot do PKCE'),
-  consent: z
-    .enum(['explicit', 'implicit'])
-    .default('explicit')
-    .describe('implicit: an application of your own, people are not asked'),
+    .describe('What the consent page says about a scope of `claims`'),
 })
 
 export type UsherFile = z.output<typeof usherSchema>
 export type ClaimsFile = z.output<typeof claimsSchema>
-export type ClientFile = z.output<typeof clientSchema>
-export type ClientMetadata = Omit<ClientFile, 'client_secret'>
 export type Lifetimes = UsherFile['lifetimes']
 
 /** What editors complete and check from: the files as they are written, before defaults. */
-export function jsonSchemas(): Record<string, object> {
+export function jsonSchemas() {
   const written = (schema: z.ZodType) => z.toJSONSchema(schema, { io: 'input' })
   return {
     usher: written(usherSchema),

@@ -1,24 +1,17 @@
 // The config folder and the environment become settings, or one report of all that is wrong.
 // The only file that reads `process.env`.
 
-import { readdirSync, readFileSync, statSync } from 'node:fs'
-import { join } from 'node:path'
-import { createSecureContext } from 'node:tls'
+import { type Dirent, readdirSync, statSync } from 'node:fs'
+import { basename, dirname, join, parse } from 'node:path'
+import { clientAdvice, providerAdvice } from './advice.ts'
 import { clientFindings } from './client-rules.ts'
+import { type ClientMetadata, clientSchema } from './client-schema.ts'
 import { withoutSecret } from './client-secret.ts'
 import { overlays, parseSecrets, secretsFromEnvironment } from './environment.ts'
 import { type FileResult, readFile } from './files.ts'
-import { readImportedKey } from './imported-keys.ts'
-import { isLoopbackHost } from './redirect-uris.ts'
-import { ConfigError, type Finding, wrongVariable } from './report.ts'
-import {
-  type ClaimsFile,
-  type ClientMetadata,
-  claimsSchema,
-  clientSchema,
-  type UsherFile,
-  usherSchema,
-} from './schema.ts'
+import { importKeys, judgeIssuer, startFindings } from './provider-rules.ts'
+import { ConfigError, type Finding, inOrder, type Locate } from './report.ts'
+import { type ClaimsFile, claimsSchema, type UsherFile, usherSchema } from './schema.ts'
 import { didYouMean } from './wording.ts'
 
 /** All of `usher.yaml` under its own keys, and what follows from it and the other files. */
@@ -37,7 +30,14 @@ export interface Settings extends UsherFile {
   /** All scopes a client can ask for, with the operator's words for those that have some. */
   scopes: Record<string, { description?: string }>
   clients: ClientMetadata[]
+  /** Makes a finding in the file of a client, by its client_id. */
+  clientFiles: Map<string, Locate>
+  /** What is allowed and unwise. */
+  warnings: Finding[]
 }
+
+/** The folder as it is, right or wrong: `settings` is absent when there are findings. */
+export type Reading = ReturnType<typeof readFolder>
 
 /** Claims that the protocol itself sets (OIDC Core §2, §5.1; RFC 7519 §4.1). */
 const PROTOCOL_CLAIMS = new Set(
@@ -54,10 +54,14 @@ export function readStoreSettings(): Pick<Settings, 'store' | 'secrets' | 'redis
 }
 
 /** Reads everything, or throws a `ConfigError` with every finding. */
-export function readSettings(
-  env: NodeJS.ProcessEnv = process.env,
-  folder = configFolder(env),
-): Settings {
+export function readSettings(env?: NodeJS.ProcessEnv, folder?: string): Settings {
+  const { settings, findings } = readFolder(env, folder)
+  if (!settings) throw new ConfigError(findings)
+  return settings
+}
+
+/** Throws a `ConfigError` only when there is no folder to read. */
+export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = configFolder(env)) {
   const { usher, issuer, development, secrets, findings } = readUsher(env, folder)
   findings.push(...strayFindings(folder))
   const importedKeys = importKeys(usher, findings)
@@ -66,11 +70,17 @@ export function readSettings(
   const clients = files.map(file => readFile(file, clientSchema))
   findings.push(...[claims, ...clients].flatMap(({ findings }) => findings))
   const scopes = scopesOf(claims, findings)
-  if (issuer) findings.push(...clientFindings(clients, claims.value && scopes, development))
+  const loopback = issuer === undefined ? undefined : development
+  findings.push(...clientFindings(clients, claims.value && scopes, loopback))
+  const warnings = inOrder([
+    ...(issuer ? providerAdvice(usher, claims, development) : []),
+    ...(issuer ? clients.flatMap(client => clientAdvice(client, development)) : []),
+  ])
 
-  if (findings.length || !usher.value || !claims.value || !issuer) throw new ConfigError(findings)
+  const reading = { settings: undefined, findings, warnings, usher, claims, clients }
+  if (findings.length || !usher.value || !claims.value || !issuer) return reading
   const { listen } = usher.value
-  return {
+  const settings: Settings = {
     importedKeys,
     ...usher.value,
     folder,
@@ -81,150 +91,80 @@ export function readSettings(
     claims: claims.value.claims,
     scopes,
     clients: clients.flatMap(({ value }) => (value ? [withoutSecret(value)] : [])),
+    clientFiles: new Map(clients.map(({ parts, at }) => [parts.client_id ?? '', at])),
+    warnings,
   }
+  return { ...reading, settings }
 }
 
 /** `issuer` is absent when it is wrong. */
 function readUsher(env: NodeJS.ProcessEnv, folder: string) {
   if (!statSync(folder, { throwIfNoEntry: false })?.isDirectory()) {
-    throw new ConfigError([{ file: folder, message: 'there is no such folder' }])
+    const message = `there is no such folder${didYouMean(
+      basename(folder),
+      entriesOf(dirname(folder)).map(({ name }) => name),
+    )}`
+    throw new ConfigError([{ file: folder, rule: 'folder', message }])
   }
   const findings: Finding[] = []
   const { store, secret } = secretsFromEnvironment(env, findings)
   const usher = readFile(join(folder, 'usher.yaml'), usherSchema, overlays(env, store))
   findings.push(...usher.findings)
   const secrets = parseSecrets(secret, findings)
-  const issuer = usher.value?.issuer ?? `http://localhost:${usher.value?.listen.port ?? 3000}`
+  const { parts } = usher
+  const isKnown = Object.hasOwn(parts, 'issuer')
+  const issuer = parts.issuer ?? `http://localhost:${parts.listen?.port ?? 3000}`
   const { development, problem } = judgeIssuer(issuer)
-  if (problem) findings.push(usher.at(['issuer'], problem))
-  if (usher.value && !problem) findings.push(...startFindings(usher, secrets, development))
-  return { usher, issuer: problem ? undefined : issuer, development, secrets, findings }
+  if (isKnown && problem) findings.push(usher.at(['issuer'], 'issuer', problem))
+  const isRight = isKnown && !problem
+  if (isRight) findings.push(...startFindings(usher, secret, development))
+  return { usher, issuer: isRight ? issuer : undefined, development, secrets, findings }
 }
 
 /** What lies in the folder and is read by nobody: most likely a misspelt name. */
 function strayFindings(folder: string): Finding[] {
-  return readdirSync(folder, { withFileTypes: true }).flatMap(entry => {
-    const isData = /\.(ya?ml|json)$/.test(entry.name)
+  return entriesOf(folder).flatMap(entry => {
+    const isData = /\.(ya?ml|json)$/i.test(entry.name)
     // A mounted ConfigMap keeps what it shows in a folder called ..2026_11_21_….
-    if (KNOWN.includes(entry.name) || entry.name.startsWith('.')) return []
-    if (!isData && !entry.isDirectory()) return []
+    const isOurs = KNOWN.includes(entry.name) || entry.name.startsWith('.')
+    if (isOurs || !(isData || entry.isDirectory())) return []
     const message = `nothing reads this${didYouMean(entry.name, KNOWN)}`
-    return [{ file: join(folder, entry.name), message }]
+    return [{ file: join(folder, entry.name), rule: 'stray-file', message }]
   })
+}
+
+/** None where it may not be read: its files will say so. */
+function entriesOf(folder: string): Dirent[] {
+  try {
+    return readdirSync(folder, { withFileTypes: true })
+  } catch {
+    return []
+  }
 }
 
 const KNOWN = 'usher.yaml claims.yaml clients schema'.split(' ')
 
-function judgeIssuer(issuer: string): { development: boolean; problem?: string } {
-  const url = URL.parse(issuer)
-  const development = url?.protocol === 'http:' && isLoopbackHost(url.hostname)
-  if (!url || url.origin !== issuer) {
-    const written = url?.origin ?? 'https://id.example.org'
-    const problem = `must be an origin, without path, query or trailing slash: ${written}`
-    return { development, problem }
-  }
-  if (url.protocol === 'http:' && !development) {
-    return { development, problem: 'must be https; http is only for loopback addresses' }
-  }
-  return { development }
-}
-
-function startFindings(
-  usher: FileResult<UsherFile>,
-  secrets: Uint8Array[],
-  development: boolean,
-): Finding[] {
-  const findings: Finding[] = []
-  const { store = '', listen } = usher.value ?? {}
-  if (!secrets.length && !(development && store.startsWith('sqlite:'))) {
-    const message = development
-      ? 'is needed with Redis: every node has to have the same'
-      : 'is needed: only a loopback http issuer gets a generated one'
-    findings.push(wrongVariable('USHER_SECRET', message))
-  }
-  findings.push(...redisFindings(usher))
-  const tls = listen?.tls
-  if (tls && development) findings.push(usher.at(['listen', 'tls'], 'is for an https issuer'))
-  else if (tls) findings.push(...certificateFindings(usher, ['listen', 'tls'], tls))
-  if (!development && store === 'sqlite::memory:') {
-    const message =
-      'the memory store forgets everything at a restart: only for a loopback http issuer'
-    findings.push(usher.at(['store'], message))
-  }
-  return findings
-}
-
-function importKeys(usher: FileResult<UsherFile>, findings: Finding[]): string[] {
-  const { keys } = usher.value ?? {}
-  if (keys && keys.announce >= keys.rotate_every) {
-    findings.push(usher.at(['keys', 'announce'], 'must be shorter than rotate_every'))
-  }
-  return (keys?.import ?? []).flatMap((file, i) => {
-    const read = readImportedKey(file)
-    if ('pem' in read) return [read.pem]
-    findings.push(usher.at(['keys', 'import', i], read.problem))
-    return []
-  })
-}
-
-function redisFindings(usher: FileResult<UsherFile>): Finding[] {
-  const { redis, store = '' } = usher.value ?? {}
-  if (!redis || !store.startsWith('redis')) return []
-  const { password_file, sentinel_password_file, tls, database } = redis
-  const files = Object.entries({ password_file, sentinel_password_file })
-  const findings = files.flatMap(([name, file]) =>
-    file && !isReadable(file) ? [usher.at(['redis', name], `${file} cannot be read`)] : [],
-  )
-  if (tls) findings.push(...certificateFindings(usher, ['redis', 'tls'], tls))
-  if (store.startsWith('redis+cluster:') && database) {
-    findings.push(usher.at(['redis', 'database'], 'a Redis Cluster has no databases but 0'))
-  }
-  return findings
-}
-
-function isReadable(file: string): boolean {
-  try {
-    readFileSync(file)
-    return true
-  } catch {
-    return false
-  }
-}
-
-/** PEM files, at `at` or at the keys below. */
-function certificateFindings(usher: FileResult<UsherFile>, at: string[], tls: Tls): Finding[] {
-  const files = Object.entries(tls).map(([name, file]) => ({ name, file }))
-  const lost = files.filter(({ file }) => !isReadable(file))
-  if (lost.length) {
-    return lost.map(({ name, file }) => usher.at([...at, name], `${file} cannot be read`))
-  }
-  try {
-    createSecureContext(
-      Object.fromEntries(files.map(({ name, file }) => [name, readFileSync(file)])),
-    )
-    return []
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
-    return [usher.at(at, `is not a certificate with its key (${code})`)]
-  }
-}
-
-type Tls = { ca?: string; cert?: string; key?: string }
+const NO_CLAIMS = 'offline_access carries no claims; give the claim a scope of its own'
 
 function scopesOf(claims: FileResult<ClaimsFile>, findings: Finding[]): Settings['scopes'] {
   const scopes: Settings['scopes'] = { openid: {}, offline_access: {} }
   for (const [name, { scope }] of Object.entries(claims.value?.claims ?? {})) {
     scopes[scope] ??= {}
     if (PROTOCOL_CLAIMS.has(name)) {
-      findings.push(claims.at(['claims', name], 'is set by the protocol, not here'))
+      findings.push(
+        claims.at(['claims', name], 'protocol-claim', 'is set by the protocol, not here'),
+      )
     }
     if (scope === 'offline_access') {
-      findings.push(claims.at(['claims', name, 'scope'], 'offline_access carries no claims'))
+      findings.push(claims.at(['claims', name, 'scope'], 'claim-scope', NO_CLAIMS))
     }
   }
   for (const [scope, { description }] of Object.entries(claims.value?.scopes ?? {})) {
     if (scopes[scope]) scopes[scope] = { description }
-    else findings.push(claims.at(['scopes', scope], 'no claim belongs to this scope'))
+    else {
+      const message = `no claim belongs to this scope${didYouMean(scope, Object.keys(scopes))}`
+      findings.push(claims.at(['scopes', scope], 'unknown-scope', message))
+    }
   }
   return scopes
 }
@@ -235,12 +175,13 @@ function listYaml(folder: string, findings: Finding[]): string[] {
     const read = names.filter(name => name.endsWith('.yaml'))
     const isData = (name: string) => /\.(ya?ml|json)$/i.test(name)
     for (const name of names.filter(name => isData(name) && !read.includes(name))) {
-      findings.push({ file: join(folder, name), message: 'is not read: clients are NAME.yaml' })
+      const message = `is not read: clients are NAME.yaml; rename it to ${parse(name).name}.yaml`
+      findings.push({ file: join(folder, name), rule: 'stray-file', message })
     }
     return read.sort().map(name => join(folder, name))
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') {
-      findings.push({ file: folder, message: 'cannot be read as a folder' })
+      findings.push({ file: folder, rule: 'folder', message: 'cannot be read as a folder' })
     }
     return []
   }

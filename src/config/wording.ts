@@ -1,17 +1,28 @@
-// How findings are worded: for operators, and without a word of what stands in the file.
+// How findings are worded: for operators, with what to write instead, and without a word of what
+// stands in the file.
 
 import { closest, distance } from 'fastest-levenshtein'
 import type { z } from 'zod'
 
-/** What to write instead of a key that looks right and is not ours. */
+/** What to write instead of a key that is right elsewhere and not ours. */
+// biome-ignore format: a table
 const HINTS: Record<string, string> = {
   response_types: 'not a setting: every client uses response_type=code',
+  jwks_uri: 'nothing is fetched from clients: put the public keys into jwks',
+  secret: 'secrets stand in no file: USHER_SECRET, or a client’s client_secret_hashes',
+  clients: 'clients are files of their own: clients/NAME.yaml',
+  id: 'unknown key; did you mean client_id?',
+  name: 'unknown key; did you mean client_name or branding.name?',
 }
 
-/** With the key that was probably meant. */
-export function unknownKey(key: string, known: string[]): string {
+/** With the key that was probably meant; `elsewhere` is where it would be right. */
+export function unknownKey(key: string, known: string[], elsewhere: string[]): string {
+  const near = meant(key, known)
+  if (near) return `unknown key; did you mean ${near}?`
   if (Object.hasOwn(HINTS, key)) return HINTS[key] ?? ''
-  return `unknown key${didYouMean(key, known)}`
+  if (elsewhere.length) return `unknown key here; there is ${elsewhere.slice(0, 2).join(' or ')}`
+  const isShort = known.length > 0 && known.length < 12
+  return isShort ? `unknown key; what can stand here: ${known.join(', ')}` : 'unknown key'
 }
 
 /** Words to end a message with; none when it is like nothing known. */
@@ -21,10 +32,13 @@ export function didYouMean(written: string, known: string[]): string {
 }
 
 /** One of `known`, when `written` is a slip of it. */
-function meant(written: string, known: string[]): string | undefined {
-  const near = known.length ? closest(written, known) : written
-  const isSlip = near !== written && distance(near, written) <= Math.max(2, written.length / 3)
-  return isSlip ? near : undefined
+export function meant(written: string, known: string[]): string | undefined {
+  if (!known.length) return undefined
+  const lower = known.map(name => name.toLowerCase())
+  const near = closest(written.toLowerCase(), lower)
+  const isSlip = distance(near, written.toLowerCase()) <= Math.max(2, written.length / 3)
+  const name = known[lower.indexOf(near)]
+  return isSlip && name !== written ? name : undefined
 }
 
 /** The keys that may stand at a path; those of a record are anybody's. */
@@ -44,27 +58,53 @@ function unwrap(schema: unknown): { shape?: object; valueType?: unknown; element
 
 /** For the mistakes that zod describes in its own words. */
 export const plainWords: z.core.$ZodErrorMap = issue => {
-  if (issue.code === 'invalid_value') {
+  const { code, input } = issue
+  if (code === 'invalid_value') {
     const values = issue.values.map(String)
-    const hint = typeof issue.input === 'string' ? didYouMean(issue.input, values) : ''
+    const hint = typeof input === 'string' ? didYouMean(input, values) : ''
     return `must be ${values.join(' or ')}${hint}`
   }
-  if (issue.code !== 'invalid_type') return undefined
-  const { expected } = issue
-  return issue.input === undefined ? 'is missing' : `must be ${NAMES[expected] ?? `a ${expected}`}`
+  if (code === 'invalid_format') return FORMATS[issue.format]
+  if (code === 'too_small') return `must have at least ${issue.minimum}`
+  if (code === 'too_big') return `must be at most ${issue.maximum}`
+  if (code === 'invalid_key') return issue.issues[0]?.message
+  if (code !== 'invalid_type') return undefined
+  if (input === undefined) return 'is missing'
+  const quote = issue.expected === 'string' && typeof input !== 'object' ? ': put it in quotes' : ''
+  return `must be ${TYPES[issue.expected] ?? `a ${issue.expected}`}${quote}`
 }
-const NAMES: Record<string, string> = {
-  array: 'a list',
+// biome-ignore format: a table
+const TYPES: Record<string, string> = {
+  array: 'a list: [one, another]',
   int: 'a whole number',
   object: 'a map of keys',
   record: 'a map of keys',
   string: 'text',
   boolean: 'true or false',
 }
+const FORMATS: Record<string, string> = {
+  url: 'must be a whole web address: https://app.example.org/',
+  email: 'must be an e-mail address: ada@example.org',
+}
 
-/** The YAML library's words, less what they quote. */
+/** What kind of mistake zod has found, as a name. */
+export function ruleOf({ code, message, ...issue }: z.core.$ZodIssue): string {
+  if (message === 'is missing') return 'missing'
+  return String(('params' in issue && issue.params?.rule) || code.replace('_', '-'))
+}
+
+/** The YAML library's words, less what they quote, and what to do. */
 export function unquoted(code: string, message: string): string {
   if (code === 'TAG_RESOLVE_FAILED') return 'no tags here: put the value in quotes'
   if (code === 'BAD_DIRECTIVE') return 'no directives here'
-  return (code === 'UNEXPECTED_TOKEN' ? message.split(': ')[0] : message.split('\n')[0]) ?? ''
+  const said = (code === 'UNEXPECTED_TOKEN' ? message.split(': ')[0] : message.split('\n')[0]) ?? ''
+  return Object.hasOwn(MENDS, code) ? `${said}: ${MENDS[code]}` : said
+}
+const MENDS: Record<string, string> = {
+  TAB_AS_INDENT: 'indent with spaces',
+  DUPLICATE_KEY: 'this key stands further up already; delete one of them',
+  BAD_INDENT: 'keys of one map begin in one column',
+  BAD_SCALAR_START: 'put the value in quotes',
+  MULTIPLE_DOCS: 'delete the line ---',
+  BLOCK_AS_IMPLICIT_KEY: 'put a text with ": " in it into quotes',
 }

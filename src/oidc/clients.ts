@@ -1,11 +1,11 @@
 // Clients, as the library wants them: their metadata, their secrets, the origins they call from.
 
 import { randomBytes, timingSafeEqual } from 'node:crypto'
-import { join } from 'node:path'
 import type { Client, ClientMetadata as LibraryClientMetadata, Provider } from 'oidc-provider'
+import { ACCOUNT_CLIENT, type ClientMetadata, clientSchema } from '../config/client-schema.ts'
 import { hashSecret } from '../config/client-secret.ts'
 import { ConfigError, type Finding } from '../config/report.ts'
-import { ACCOUNT_CLIENT, type ClientMetadata } from '../config/schema.ts'
+
 import type { Settings } from '../config/settings.ts'
 
 /** What a client file may say beyond RFC 7591. */
@@ -37,15 +37,25 @@ export function accountClient(issuer: string): LibraryClientMetadata {
 }
 
 /** What the library would find out at the first use of a client is found out now. */
-export async function checkClients(provider: Provider, settings: Settings): Promise<void> {
+export async function checkClients(
+  provider: Provider,
+  { clients, clientFiles }: Settings,
+): Promise<void> {
   const findings: Finding[] = []
-  for (const { client_id } of settings.clients) {
+  for (const { client_id } of clients) {
     await provider.Client.find(client_id).catch(error => {
       const { error_description: message = String(error) } = error
-      findings.push({ file: join(settings.folder, 'clients'), key: client_id, message })
+      const at = clientFiles.get(client_id)
+      if (at) findings.push(at([keyNamedBy(message)], 'library', message))
     })
   }
   if (findings.length) throw new ConfigError(findings)
+}
+
+/** The library has no other word for which key it means. */
+function keyNamedBy(message: string): string {
+  const isNamed = (key: string) => new RegExp(`\\b${key}\\b`).test(message)
+  return Object.keys(clientSchema.shape).find(isNamed) ?? 'client_id'
 }
 
 // Browser applications call the token endpoint and UserInfo from the origins they live at.

@@ -8,7 +8,10 @@ import { LONGEST_URL, refuseLongUrl } from '../http/limits.ts'
 import type { Views } from '../pages/views.ts'
 import { ROUTES } from './provider.ts'
 
-const DISCOVERY = ['/.well-known/openid-configuration', '/.well-known/oauth-authorization-server']
+export const DISCOVERY = [
+  '/.well-known/openid-configuration',
+  '/.well-known/oauth-authorization-server',
+]
 const CONFIRM = `${ROUTES.end_session}/confirm`
 /** One spelling of each path, and the methods it takes. */
 const METHODS: Record<string, string> = {

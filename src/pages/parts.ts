@@ -2,7 +2,7 @@
 
 import type { Consents } from '../accounts/consents.ts'
 import type { Directory } from '../accounts/directory.ts'
-import type { ClientMetadata } from '../config/schema.ts'
+import type { ClientMetadata } from '../config/client-schema.ts'
 import type { Settings } from '../config/settings.ts'
 import type { Csrf } from '../http/forms.ts'
 import type { Views } from './views.ts'

@@ -1,6 +1,6 @@
 // The words people read, by language; keys are `page.thing`.
 
-import { readYaml } from '../config/files.ts'
+import { readYaml } from '../config/document.ts'
 
 /** `{name}` in the words is replaced by the value of that name. */
 export type Translate = (key: string, values?: Record<string, string>) => string

@@ -90,12 +90,12 @@ test.each(['USHER_SECRET', 'USHER_STORE'])(
 )
 
 test.each(['USHER_SECRET_FILE', 'USHER_STORE_FILE'])(
-  'CF1: %s that is not there, or a folder, cannot be read',
+  'CF1: %s that is not there, or a folder, is refused',
   key => {
     withFolder({}, folder => {
       for (const file of [join(folder, 'nowhere'), folder]) {
         const { findings } = readFolder(folder, { [key]: file })
-        expect(findings).toEqual([{ file: 'environment', key, message: 'cannot be read' }])
+        expect(findings).toMatchObject([{ file: 'environment', key, rule: 'file' }])
       }
     })
   },

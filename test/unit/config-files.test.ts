@@ -47,7 +47,7 @@ test.each([
   ['cut off within a character', Buffer.from('branding: { name: "é').subarray(0, -1)],
 ])('CF2: a file in %s is refused as not UTF-8', (_, bytes) => {
   const { findings } = read({ 'usher.yaml': bytes })
-  expect(findings).toEqual([{ file: 'usher.yaml', message: 'is not UTF-8 text' }])
+  expect(findings).toMatchObject([{ file: 'usher.yaml', message: 'is not UTF-8 text' }])
 })
 
 test('CF2: UTF-16 without a byte order mark is refused', () => {
@@ -70,6 +70,7 @@ test('CF2: an empty client file is told what is missing, an empty claims.yaml gi
   expect(places(reading)).toEqual([
     'clients/web.yaml:1:1 client_id',
     'clients/web.yaml:1:1 client_name',
+    'clients/web.yaml:1:1 client_secret_hashes',
     'clients/web.yaml:1:1 redirect_uris',
   ])
 })
@@ -89,7 +90,9 @@ test('CF2: a link that leads back to itself cannot be read', () => {
   withFolder({}, folder => {
     rmSync(join(folder, 'usher.yaml'))
     symlinkSync('usher.yaml', join(folder, 'usher.yaml'))
-    expect(readFolder(folder).findings).toEqual([{ file: 'usher.yaml', message: 'cannot be read' }])
+    expect(readFolder(folder).findings).toMatchObject([
+      { file: 'usher.yaml', message: 'cannot be read' },
+    ])
   })
 })
 
@@ -107,6 +110,7 @@ test('CF2: a pipe in place of a file is refused at once', () => {
     execFileSync('mkfifo', [join(folder, 'claims.yaml')])
     expect(readFolder(folder).findings).toContainEqual({
       file: 'claims.yaml',
+      rule: 'file',
       message: 'is not a file',
     })
   })
@@ -118,14 +122,14 @@ test('CF2: a file that may not be read is said to be unreadable', () => {
     chmodSync(join(folder, 'clients'), 0o755)
     chmodSync(join(folder, 'clients/web.yaml'), 0)
     const findings = asNobody(() => readFolder(folder).findings)
-    expect(findings).toEqual([{ file: 'clients/web.yaml', message: 'cannot be read' }])
+    expect(findings).toMatchObject([{ file: 'clients/web.yaml', message: 'cannot be read' }])
   })
 })
 
 test('CF2: a file of 2 MiB is refused without being parsed', () => {
   const started = performance.now()
   const { findings } = read({ 'usher.yaml': `${'# Ada\n'.repeat(350_000)}listen: {}\n` })
-  expect(findings).toEqual([{ file: 'usher.yaml', message: 'is larger than 1 MiB' }])
+  expect(findings).toMatchObject([{ file: 'usher.yaml', message: 'is larger than 1 MiB' }])
   expect(performance.now() - started).toBeLessThan(1000)
 })
 

@@ -55,13 +55,14 @@ test.each([
   },
 ])('KY2: a jwks with a private or symmetric key is refused, and not shown', async jwk => {
   const { text } = await check({ 'clients/web.yaml': client(keys(jwk)) })
-  expect(text).toContain('web: client JSON Web Key Set is invalid')
+  expect(text).toMatch(/web\.yaml:1:\d+ {2}jwks\.keys\.0: is a (private key|secret)/)
   expect(text).not.toContain('canary')
 })
 
 test('CF2: all clients that the library refuses are in one report', async () => {
   const { findings } = await check({
-    'clients/ada.yaml': client({ client_id: 'ada', initiate_login_uri: 'http://example.org/' }),
+    'clients/ada.yaml':
+      'client_id: ada\nclient_name: Ada\nredirect_uris: [https://ada.example/]\ntoken_endpoint_auth_method: none\ninitiate_login_uri: http://example.org/\n',
     'clients/grace.yaml': client({ client_id: 'grace' }),
     'clients/native.yaml': client({
       client_id: 'native',
@@ -69,5 +70,8 @@ test('CF2: all clients that the library refuses are in one report', async () => 
       redirect_uris: ['https://localhost/callback'],
     }),
   })
-  expect(findings.map(({ key }) => key)).toEqual(['ada', 'native'])
+  expect(findings).toMatchObject([
+    { line: 5, column: 1, key: 'initiate_login_uri', excerpt: expect.stringContaining('^^^^') },
+    { line: 1, key: 'redirect_uris', rule: 'library' },
+  ])
 })

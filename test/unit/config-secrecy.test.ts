@@ -1,5 +1,7 @@
-// CF1: a report names keys and rules, never values: any of them may be a secret in the wrong place.
+// CF1: a report underlines what is wrong, but nothing that may be a secret: no value of a key for
+// secrets, of a key that is unknown, or of a file that is no YAML; and nothing that looks random.
 
+import { createHash } from 'node:crypto'
 import { expect, test } from 'vitest'
 import { COMPLETE, client, type Files, read } from '../support/config-folder.ts'
 
@@ -60,14 +62,19 @@ test.each([`%${CANARY}\n---\n`, `${CANARY}\n`, `--- ${CANARY}\n`, `%YAML ${CANAR
   },
 )
 
-test('CF1: a wrong value of any key is not shown', () => {
+const RANDOM = ['hex', 'base64', 'base64url'] as const
+
+test.each(RANDOM)('CF1: a secret in %s, in place of any value, is not shown', encoding => {
+  const secret = createHash('sha256').update(CANARY).digest(encoding)
   for (const [name, text] of Object.entries({
     'usher.yaml': COMPLETE.usher,
     'clients/web.yaml': COMPLETE.client.replace(/^scope:.*\n/m, ''),
   })) {
-    const marked = text.replaceAll(/^( *(?:- |[a-z_]+: )).+$/gm, `$1"\\u0000 ${CANARY}"`)
-    expect(marked.split(CANARY).length).toBeGreaterThan(14)
-    expect(shown({ [name]: marked })).not.toContain(CANARY)
+    const marked = text.replaceAll(/^( *(?:- |[a-z_]+: )).+$/gm, `$1"\\u0000 ${secret}"`)
+    expect(marked.split(secret).length).toBeGreaterThan(14)
+    for (const part of secret.match(/.{8}/g) ?? []) {
+      expect(shown({ [name]: marked })).not.toContain(part)
+    }
   }
 })
 
@@ -81,12 +88,11 @@ test('CF1: nothing of the environment is shown but the names', () => {
   expect(shown({}, env)).not.toContain(CANARY)
 })
 
-test('CF1: the name and password in a redirect URI are not shown', () => {
+test('CF1: the name, password, query and fragment of a redirect URI are not shown', () => {
   for (const uri of [
     `https://ada:${CANARY}@app.example.org/callback`,
     `https://app.example.org/callback#${CANARY}`,
-    `https://app.example.org/../${CANARY}`,
-    `http://app.example.org/${CANARY}?token=${CANARY}`,
+    `http://app.example.org/?token=${CANARY}`,
   ]) {
     const text = shown({ 'clients/web.yaml': client({ redirect_uris: [uri] }) })
     expect(text).not.toContain(CANARY)

@@ -49,9 +49,10 @@ const NAMES = ['__proto__', 'constructor', 'toString', 'hasOwnProperty', 'valueO
 test.each(NAMES)('CF2: %s is an unknown key like any other', name => {
   const reading = read({
     'usher.yaml': `${name}: 1\nlisten:\n  ${name}: { port: 1 }\n`,
+    'claims.yaml': COMPLETE.claims,
     'clients/web.yaml': `${COMPLETE.client}${name}: { client_id: ada }\n`,
   })
-  expect(reading.findings.map(({ message }) => message)).toEqual(Array(3).fill('unknown key'))
+  expect(reading.findings.map(({ rule }) => rule)).toEqual(Array(3).fill('unknown-key'))
   expect(Object.prototype).not.toHaveProperty('port')
 })
 

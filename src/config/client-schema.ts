@@ -1,0 +1,68 @@
+// What may stand in clients/NAME.yaml: keys are the RFC 7591 names, verbatim, and a few of our own.
+
+import { z } from 'zod'
+import { jwkProblem } from './jwks.ts'
+import { redirectUriProblem } from './redirect-uris.ts'
+import { webUrl, words } from './values.ts'
+
+const redirectUri = z.string().superRefine((uri, ctx) => {
+  const message = redirectUriProblem(uri)
+  if (message) ctx.addIssue({ code: 'custom', message, params: { rule: 'redirect-uri' } })
+})
+
+const jwks = z
+  .strictObject({ keys: z.array(z.looseObject({ kty: z.string() })).min(1) })
+  .superRefine(({ keys }, ctx) => {
+    keys.forEach((jwk, i) => {
+      const message = jwkProblem(jwk, keys.slice(0, i))
+      const params = { rule: 'client-key' }
+      if (message) ctx.addIssue({ code: 'custom', message, path: ['keys', i], params })
+    })
+  })
+
+const hash = z
+  .string()
+  .regex(/^sha256:[\w-]{43}$/, 'make one with: npm run usher -- clients secret NAME')
+
+/** The account pages sign people in as a client of their own, which needs no consent. */
+export const ACCOUNT_CLIENT = 'usher-account'
+
+const clientId = z
+  .string()
+  .regex(/^[\x21-\x7E]{1,255}$/, 'a client_id is 1 to 255 visible ASCII characters')
+  .refine(id => !(id in Object.prototype), 'is a name that JavaScript keeps for itself')
+  .refine(id => !/^usr_/.test(id), 'usr_ is how subjects begin; a client must not look like one')
+  .refine(id => id !== ACCOUNT_CLIENT, `${ACCOUNT_CLIENT} is the client of the account pages`)
+
+const METHODS = ['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'] as const
+const SCOPES = 'scopes are one text, separated by spaces: openid profile'
+
+// biome-ignore format: a table
+export const clientSchema = z.strictObject({
+  client_id: clientId.describe('What the application calls itself at every endpoint; it never changes'),
+  client_name: words(80).describe('What people read on the sign-in and consent pages'),
+  client_uri: webUrl.optional().describe('The home page of the application: the way back from our pages'),
+  policy_uri: webUrl.optional().describe('Its privacy policy, linked on the consent page'),
+  tos_uri: webUrl.optional().describe('Its terms of service, linked on the consent page'),
+  contacts: z.array(z.email()).optional().describe('E-mail addresses of the people who run it'),
+  application_type: z.enum(['web', 'native']).default('web').describe('native: an application on the device of the person, which may have loopback and custom-scheme `redirect_uris`'),
+  redirect_uris: z.array(redirectUri).min(1).describe('Where people may be sent back to with a code, compared byte for byte; the ports of native loopback addresses excepted. Browser applications may call the token endpoint from these origins'),
+  post_logout_redirect_uris: z.array(redirectUri).default([]).describe('Where people may be sent back to after they signed out, compared byte for byte'),
+  initiate_login_uri: webUrl.optional().describe('An https address of the application that begins a sign-in'),
+  token_endpoint_auth_method: z.enum(METHODS).default('client_secret_basic').describe('How the application proves who it is, exactly so: with a secret (`client_secret_hashes`), with a key of its own (private_key_jwt: `jwks`), or not at all (none: browser and native applications)'),
+  client_secret: z.string().min(1).optional().describe('In plain, for a loopback issuer only; otherwise `client_secret_hashes`'),
+  client_secret_hashes: z.array(hash).optional().describe('Hashes of the secrets that are valid now, several while one is replaced: usher clients secret NAME adds one'),
+  jwks: jwks.optional().describe('The public keys of an application whose `token_endpoint_auth_method` is private_key_jwt'),
+  grant_types: z.array(z.enum(['authorization_code', 'refresh_token'])).default(['authorization_code', 'refresh_token']).describe('What the application may redeem; without refresh_token it is never given offline access'),
+  response_modes: z.array(z.enum(['query', 'form_post'])).min(1).default(['query', 'form_post']).describe('How the code may travel to `redirect_uris`'),
+  scope: z.string(SCOPES).min(1).optional().describe('The scopes it may ask for, separated by spaces; absent: all there are, and all there will be'),
+  id_token_signed_response_alg: z.enum(['RS256', 'ES256', 'EdDSA']).default('RS256').describe('What its ID tokens are signed with'),
+  default_max_age: z.int().min(0).optional().describe('People who entered their password longer ago, in seconds, enter it again'),
+  require_auth_time: z.boolean().optional().describe('Whether its ID tokens always say when the person entered their password'),
+  require_pushed_authorization_requests: z.boolean().optional().describe('true: its authorization requests come by the pushed authorization request endpoint alone (RFC 9126)'),
+  require_pkce: z.boolean().default(true).describe('false exempts a confidential client that cannot do PKCE'),
+  consent: z.enum(['explicit', 'implicit']).default('explicit').describe('implicit: an application of your own, people are not asked'),
+})
+
+export type ClientFile = z.output<typeof clientSchema>
+export type ClientMetadata = Omit<ClientFile, 'client_secret'>

@@ -1,0 +1,47 @@
+// Every key that may stand in the folder, with what the schema says of it.
+
+import { jsonSchemas } from './schema.ts'
+
+/** JSON Schema, as far as it is read here. */
+interface Node {
+  properties?: Record<string, Node>
+  additionalProperties?: Node | boolean
+  description?: string
+  default?: unknown
+  enum?: unknown[]
+}
+
+export interface Key extends Node {
+  /** `lifetimes.code` */
+  path: string
+  file: string
+  /** What stands there. */
+  written: unknown
+}
+
+const SCHEMAS: Record<string, Node> = Object(jsonSchemas())
+
+/** The keys of a file; those that operators name are the written ones, without a file NAME. */
+export function keysOf(file: string, written?: object): Key[] {
+  const walk = (node: Node, data: unknown, above: string): Key[] => {
+    const { properties, additionalProperties: named } = node
+    const given = written ? Object.keys(Object(data)) : ['NAME']
+    const names = typeof named === 'object' ? given : Object.keys(properties ?? {})
+    return names.flatMap(name => {
+      const key = { ...Object(properties?.[name] ?? named), file, path: above + name }
+      const below = Object(data)[name]
+      const isOpaque = name === 'jwks'
+      return [{ ...key, written: below }, ...(isOpaque ? [] : walk(key, below, `${key.path}.`))]
+    })
+  }
+  return walk(SCHEMAS[file] ?? {}, written, '')
+}
+
+export const KEYS = Object.keys(SCHEMAS).flatMap(file => keysOf(file))
+const PATHS = new Set(KEYS.map(({ path }) => path))
+
+/** Whether a path, without the places in lists, is one of a key in some file. */
+export function isKnown(path: string[]): boolean {
+  const [top = '', , ...rest] = path
+  return PATHS.has(path.join('.')) || PATHS.has([top, 'NAME', ...rest].join('.'))
+}

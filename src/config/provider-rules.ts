@@ -1,0 +1,104 @@
+// Rules about usher.yaml that look beyond one key: at each other, the environment, the files it names.
+
+import { createSecureContext } from 'node:tls'
+import type { FileResult } from './files.ts'
+import { readImportedKey } from './imported-keys.ts'
+import { isLoopbackHost } from './redirect-uris.ts'
+import { type Finding, type Locate, wrongVariable } from './report.ts'
+import type { UsherFile } from './schema.ts'
+import { readText } from './text-file.ts'
+
+export function judgeIssuer(issuer: string): { development: boolean; problem?: string } {
+  const url = URL.parse(issuer)
+  const development = url?.protocol === 'http:' && isLoopbackHost(url.hostname)
+  if (!url || url.origin !== issuer) {
+    const written = url?.origin ?? 'https://id.example.org'
+    const problem = `must be an origin, without path, query or trailing slash: ${written}`
+    return { development, problem }
+  }
+  if (url.protocol === 'http:' && !development) {
+    return { development, problem: 'must be https; http is only for loopback addresses' }
+  }
+  return { development }
+}
+
+/** `secret` is what was given, right or wrong. */
+export function startFindings(
+  usher: FileResult<UsherFile>,
+  secret: string | undefined,
+  development: boolean,
+): Finding[] {
+  const findings: Finding[] = []
+  const { store, listen } = usher.parts
+  const isLocal = store === undefined || store.startsWith('sqlite:')
+  if (secret === undefined && !(development && isLocal)) {
+    const message = development
+      ? 'is needed with Redis: every node has to have the same'
+      : "is needed: only a loopback http issuer gets a generated one. Make it with openssl rand -base64 32 | tr '+/' '-_' | tr -d ="
+    findings.push(wrongVariable('USHER_SECRET', 'secret', message))
+  }
+  findings.push(...redisFindings(usher))
+  const tls = listen?.tls
+  const path = ['listen', 'tls']
+  if (tls && development) findings.push(usher.at(path, 'tls', 'is for an https issuer'))
+  else if (tls) findings.push(...certificateFindings(usher.at, path, tls))
+  if (!development && store === 'sqlite::memory:') {
+    const message =
+      'the memory store forgets everything at a restart: only for a loopback http issuer'
+    findings.push(usher.at(['store'], 'memory-store', message))
+  }
+  return findings
+}
+
+export function importKeys({ parts, at }: FileResult<UsherFile>, findings: Finding[]): string[] {
+  const { keys } = parts
+  if (keys && keys.announce >= keys.rotate_every) {
+    findings.push(at(['keys', 'announce'], 'key-times', 'must be shorter than keys.rotate_every'))
+  }
+  const pems: string[] = []
+  for (const [i, file] of (keys?.import ?? []).entries()) {
+    const read = readImportedKey(file)
+    const isTwice = 'pem' in read && pems.includes(read.pem)
+    const problem = isTwice
+      ? 'its key is that of a file before it'
+      : 'problem' in read && read.problem
+    if (problem) findings.push(at(['keys', 'import', i], 'signing-key', problem))
+    else if ('pem' in read) pems.push(read.pem)
+  }
+  return pems
+}
+
+function redisFindings(usher: FileResult<UsherFile>): Finding[] {
+  const { redis, store } = usher.parts
+  if (!redis || !store?.startsWith('redis')) return []
+  const { password_file, sentinel_password_file, tls, database } = redis
+  const findings = unread(usher.at, ['redis'], { password_file, sentinel_password_file })
+  if (tls) findings.push(...certificateFindings(usher.at, ['redis', 'tls'], tls))
+  if (store.startsWith('redis+cluster:') && database) {
+    const message = 'a Redis Cluster has no databases but 0'
+    findings.push(usher.at(['redis', 'database'], 'redis-database', message))
+  }
+  return findings
+}
+
+/** PEM files, at `path` or at the keys below. */
+function certificateFindings(at: Locate, path: string[], tls: Record<string, string | undefined>) {
+  const findings = unread(at, path, tls)
+  if (findings.length) return findings
+  try {
+    const files = Object.entries(tls).map(([name, file]) => [name, readText(file ?? '').text])
+    createSecureContext(Object.fromEntries(files))
+    return []
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    return [at(path, 'tls', `is not a certificate with its key (${code})`)]
+  }
+}
+
+/** Paths are not repeated: somebody may have put in what belongs into the file. */
+function unread(at: Locate, above: string[], files: Record<string, string | undefined>): Finding[] {
+  return Object.entries(files).flatMap(([key, file]) => {
+    const { problem } = file ? readText(file) : {}
+    return problem ? [at([...above, key], 'file', `its file ${problem}`)] : []
+  })
+}

@@ -1,0 +1,19 @@
+// Files that operators point at. Only what is a file is opened: reading a pipe would wait for ever.
+
+import { readFileSync, statSync } from 'node:fs'
+
+const LARGEST = 1024 * 1024
+
+/** Its text, or what is the matter with it; never throws. */
+export function readText(file: string): { text?: string; problem?: string } {
+  try {
+    const stat = statSync(file)
+    if (!stat.isFile()) return { problem: 'is not a file' }
+    if (stat.size > LARGEST) return { problem: 'is larger than 1 MiB' }
+    return { text: new TextDecoder('utf-8', { fatal: true }).decode(readFileSync(file)) }
+  } catch (error) {
+    if (error instanceof TypeError) return { problem: 'is not UTF-8 text' }
+    const isAbsent = (error as NodeJS.ErrnoException).code === 'ENOENT'
+    return { problem: isAbsent ? 'is not there' : 'cannot be read' }
+  }
+}
