@@ -6,6 +6,7 @@ import * as clients from './commands/clients.ts'
 import { type Command, Failure } from './commands/command.ts'
 import * as config from './commands/config.ts'
 import { doctor } from './commands/doctor.ts'
+import { explain } from './commands/explain.ts'
 import * as keys from './commands/keys.ts'
 import * as store from './commands/store.ts'
 import { ConfigError } from './config/report.ts'
@@ -39,7 +40,8 @@ const COMMANDS: Command[] = [
   { name: 'clients list',      usage: '[--json]',     about: 'the applications of config/clients',            options: JSON_OUT, run: clients.list },
   { name: 'clients show',      usage: 'CLIENT_ID [--json]', about: 'one application, with every default filled in', options: JSON_OUT, run: clients.show },
   { name: 'clients secret',    usage: 'NAME [--secret-stdin]', about: 'make a secret, print it once, and write its hash to clients/NAME.yaml', options: { 'secret-stdin': { type: 'boolean' } }, run: clients.secret },
-  { name: 'config check',      usage: '[FOLDER] [--json]', about: 'every problem in the config folder',       options: JSON_OUT, run: config.check },
+  { name: 'config check',      usage: '[FOLDER] [--json]', about: 'every problem in the config folder, and what is unwise', options: JSON_OUT, run: config.check },
+  { name: 'config explain',    usage: '[KEY | CLIENT_ID] [--json]', about: 'what is in force, where it comes from, and what it does', options: JSON_OUT, run: explain },
   { name: 'config schema',     usage: '[FOLDER]',     about: 'write the JSON Schemas that editors complete from', options: {}, run: config.schema },
   { name: 'doctor',            usage: '[--json]',     about: 'is everything as it should be: configuration, secret, store', options: JSON_OUT, run: doctor },
   { name: 'keys list',         usage: '[--json]',     about: 'the signing keys: next, current, retired; and until when', options: JSON_OUT, run: keys.list },
@@ -63,7 +65,7 @@ async function main(argv: string[]): Promise<number> {
     await command.run({ values, positionals })
     return 0
   } catch (error) {
-    process.stderr.write(`${explain(error, command)}\n`)
+    process.stderr.write(`${inWords(error, command)}\n`)
     return 1
   }
 }
@@ -82,7 +84,7 @@ function help(noun: string, verb: string): number {
   return isAsked ? 0 : 2
 }
 
-function explain(error: unknown, { name, usage }: Command): string {
+function inWords(error: unknown, { name, usage }: Command): string {
   if (error instanceof ConfigError || error instanceof Failure) return error.message
   const { code = '' } = Object(error)
   const message = reasonOf(error)

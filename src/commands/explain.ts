@@ -1,0 +1,89 @@
+// What is in force and why: one key, all of them, or everything that a client can do.
+
+import type { ClientFile } from '../config/client-schema.ts'
+import { type Effective, effectiveClient, effectiveKeys } from '../config/effective.ts'
+import { VARIABLES } from '../config/environment.ts'
+import type { FileResult } from '../config/files.ts'
+import { ConfigError } from '../config/report.ts'
+import { readFolder, type Settings } from '../config/settings.ts'
+import { didYouMean } from '../config/wording.ts'
+import { DISCOVERY } from '../oidc/endpoints.ts'
+import { ROUTES } from '../oidc/provider.ts'
+import { Failure, type Invocation, print } from './command.ts'
+import { snippet } from './snippet.ts'
+
+/** Keys go before clients of the same name; `clients.NAME` is a client in any case. */
+export async function explain({ values, positionals: [name = ''] }: Invocation) {
+  const reading = readFolder()
+  const keys = effectiveKeys(reading)
+  const asked = VARIABLES[name] ?? name
+  const found = keys.find(({ key }) => key === asked)
+  const below = keys.filter(({ key, isMap }) => !isMap && (!asked || key.startsWith(`${asked}.`)))
+  if (found || !name) {
+    const about = found ? outline({ [found.key]: aboutKey(found) }) : []
+    const list = below.map(({ key, value, from }) => `${key}: ${shown(value)}  (${from})`)
+    return print(values, { keys: found ? [found, ...below] : below }, [...about, ...list])
+  }
+  const ids = reading.clients.map(({ parts }) => parts.client_id ?? '')
+  const client = reading.clients[ids.indexOf(name.replace(/^clients\./, ''))]
+  if (!client) {
+    const hint = didYouMean(name, [...ids, ...keys.map(({ key }) => key)])
+    throw new Failure(`There is no key and no client ${name}${hint}`)
+  }
+  if (!reading.settings) throw new ConfigError(reading.findings)
+  const explained = aboutClient(client, reading.settings, keys)
+  const { snippet, ...facts } = explained
+  print(values, explained, [...outline(facts), 'With openid-client 6:', '', snippet])
+}
+
+/** Without what says nothing of a map. */
+function aboutKey({ key: _, isMap, value, from, default: fallback, ...about }: Effective) {
+  return isMap ? about : { value: { value, from }, default: fallback ?? 'none', ...about }
+}
+
+function aboutClient(file: FileResult<ClientFile>, settings: Settings, keys: Effective[]) {
+  const { issuer, scopes, claims, clients } = settings
+  const client = clients.find(({ client_id }) => client_id === file.parts.client_id)
+  const mayRenew = client?.grant_types.includes('refresh_token')
+  const asked = (client?.scope?.split(' ') ?? Object.keys(scopes)).filter(
+    scope => mayRenew || scope !== 'offline_access',
+  )
+  const gives = (scope: string) => {
+    if (scope === 'offline_access') return ['a refresh token']
+    const given = Object.keys(claims).filter(claim => claims[claim]?.scope === scope)
+    return scope === 'openid' ? ['sub', ...given] : given
+  }
+  const endpoints = Object.entries({ discovery: DISCOVERY[0], ...ROUTES })
+  const tokens = keys.filter(({ key }) => /^lifetimes\.(code|\w+_token\w*)$/.test(key))
+  return {
+    client_id: client?.client_id,
+    file: file.file,
+    metadata: {
+      ...Object.fromEntries(
+        effectiveClient(file).map(({ key, value, from }) => [key, { value, from }]),
+      ),
+      response_types: { value: ['code'], from: 'always' },
+    },
+    endpoints: Object.fromEntries(endpoints.map(([name, path]) => [name, `${issuer}${path}`])),
+    scopes: Object.fromEntries(asked.map(scope => [scope, gives(scope)])),
+    lifetimes: Object.fromEntries(tokens.map(({ key, value }) => [key.split('.')[1], value])),
+    snippet: client ? snippet(client, issuer, asked) : '',
+  }
+}
+
+function shown(value: unknown): string {
+  if (value === undefined) return 'not set'
+  return Array.isArray(value) ? value.map(shown).join(', ') || 'none' : String(value)
+}
+
+/** A map as indented lines, without what is empty; where a value is from stands behind it. */
+function outline(map: object, indent = ''): string[] {
+  return Object.entries(map).flatMap(([name, part]) => {
+    if (part === undefined || (Array.isArray(part) && !part.length)) return []
+    const label = `${indent}${name}`
+    const line = (value: unknown) => [`${label.padEnd(40)} ${shown(value)}`]
+    if (typeof part !== 'object' || Array.isArray(part)) return line(part)
+    if ('from' in part) return line(`${shown(part.value)}  (${part.from})`)
+    return [label, ...outline(part, `${indent}  `), '']
+  })
+}

@@ -1,0 +1,64 @@
+// What is in force, key by key, and why: for people who ask, not for the service.
+
+import { FIXED } from './difference.ts'
+import { VARIABLES } from './environment.ts'
+import { SECRET } from './excerpt.ts'
+import type { FileResult } from './files.ts'
+import { KEYS, type Key, keysOf } from './key-list.ts'
+import type { Reading } from './settings.ts'
+
+export type Effective = ReturnType<typeof inForce>
+
+/** All keys of usher.yaml and claims.yaml, and those of client files as they are by default. */
+export function effectiveKeys({ usher, claims, settings }: Reading): Effective[] {
+  const derived = new Map([
+    ['issuer', settings?.issuer],
+    ['listen.host', settings?.listen.host],
+  ])
+  return [
+    ...keysOf('usher', usher.written).map(key =>
+      inForce({ default: derived.get(key.path), ...key }, usher),
+    ),
+    ...keysOf('claims', claims.written).map(key => inForce(key, claims)),
+    ...keysOf('client').map(key => inForce(key)),
+  ]
+}
+
+/** The keys of one client that are set or have a default. */
+export function effectiveClient(client: FileResult<object>): Effective[] {
+  const keys = keysOf('client', client.written).map(key => inForce(key, client))
+  return keys.filter(({ value }) => value !== undefined)
+}
+
+function inForce(key: Key, file?: FileResult<object>) {
+  const { path, written, default: fallback } = key
+  const steps = path.split('.')
+  const value = written ?? fallback
+  // A store in a file has no password; the keys of clients are public.
+  const isPublic = /^sqlite:/.test(String(value)) || path === 'jwks'
+  const isSecret = !isPublic && steps.some(step => SECRET.test(step))
+  const isFixed = key.file === 'usher' && FIXED.some(fixed => fixed === steps[0])
+  return {
+    key: path,
+    description: key.description,
+    /** As it is written; undefined for what is not set, and for a map of keys. */
+    value: isSecret && value !== undefined ? '(not shown)' : value,
+    /** `file:line`, a variable, or `default`. */
+    from: file?.origin(steps) ?? 'default',
+    default: fallback,
+    values: key.enum,
+    variable: Object.keys(VARIABLES).find(name => VARIABLES[name] === path),
+    see_also: related(key),
+    a_change: isFixed ? 'counts from the next start' : 'is taken in by the running service',
+    isMap: Boolean(key.properties ?? key.additionalProperties) && path !== 'jwks',
+  }
+}
+
+/** The keys that a description names, and those whose descriptions name this one. */
+function related({ file, path, description = '' }: Key): string[] {
+  const isNamed = (text = '', name = '') => text.includes(`\`${name}\``)
+  const others = KEYS.filter(other => other.file === file && other.path !== path)
+  return others
+    .filter(other => isNamed(description, other.path) || isNamed(other.description, path))
+    .map(other => other.path)
+}
