@@ -2,7 +2,7 @@
 
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { ConfigError, describe, type Finding, inOrder, toRecord } from '../config/report.ts'
+import { ConfigError, describe, inOrder, toRecord } from '../config/report.ts'
 import { jsonSchemas } from '../config/schema.ts'
 import { configFolder, type Reading, readFolder } from '../config/settings.ts'
 import { checkSettings } from '../oidc/check.ts'
@@ -10,30 +10,28 @@ import { Failure, hint, type Invocation, print } from './command.ts'
 
 /** Warnings are shown and fail nothing. */
 export async function check({ values, positionals: [folder] }: Invocation) {
-  const { reading, findings, warnings } = await judge(folder)
-  const report = warnings.length ? describe(warnings, 'warning').trimEnd() : ''
+  const { findings, warnings, reading } = await judge(folder)
+  const report = warnings.length ? [describe(warnings, 'warning').trimEnd()] : []
   const ids = reading?.clients.map(({ parts }) => parts.client_id).join(', ') || 'none'
   const right = `Nothing is wrong: ${reading?.settings?.issuer}, clients: ${ids}.`
-  const lines = findings.length ? [report] : [right, ...(report ? ['', report] : [])]
-  if (values.json || lines.join('')) {
+  const lines = findings.length ? report : [right, ...report.flatMap(text => ['', text])]
+  if (values.json || lines.length) {
     print(values, { findings: findings.map(toRecord), warnings: warnings.map(toRecord) }, lines)
   }
-  if (findings.length) {
-    throw values.json ? new Failure(`${findings.length} findings`) : new ConfigError(findings)
-  }
+  if (!findings.length) return
+  throw values.json ? new Failure(`${findings.length} findings`) : new ConfigError(findings)
 }
 
-/** By the rules of the folder, and where those have nothing to say, by the library's. */
-async function judge(folder: string | undefined) {
-  const judged = { findings: [] as Finding[], warnings: [] as Finding[] }
+/** By the rules of the folder, and where those find nothing wrong, by the library's. */
+export async function judge(folder?: string, env?: NodeJS.ProcessEnv) {
+  let reading: Reading | undefined
   try {
-    const reading: Reading = readFolder(undefined, folder)
-    Object.assign(judged, reading)
+    reading = readFolder(env, folder)
     if (reading.settings) await checkSettings(reading.settings)
-    return { ...judged, reading, findings: inOrder(reading.findings) }
+    return { reading, findings: inOrder(reading.findings), warnings: reading.warnings }
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
-    return { ...judged, reading: undefined, findings: error.findings }
+    return { reading, findings: error.findings, warnings: reading?.warnings ?? [] }
   }
 }
 

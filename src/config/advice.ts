@@ -84,7 +84,7 @@ export function clientAdvice(client: FileResult<ClientFile>, development: boolea
     advice.push(
       { is: TEMPLATE.test(uri), rule: 'redirect-template', key, why: 'looks like a pattern and is compared byte for byte: nothing is put in. Register every address as it is (RFC 9700 §2.1)' },
       { is: REDIRECTOR.test(uri), rule: 'open-redirector', key, why: 'looks like a page that sends on to an address it is given: with it, codes can be stolen. Register the address of the callback itself (RFC 9700 §4.11.1)' },
-      { is: isNative && /^http:\/\/localhost\b/.test(uri), rule: 'loopback-name', key, why: 'localhost may lead elsewhere, and its port is compared too. Use http://127.0.0.1/… and http://[::1]/…, for which any port will do (RFC 8252 §8.3)' },
+      { is: isNative && /^http:\/\/localhost\b/.test(uri), rule: 'loopback-name', key, why: 'the name localhost may lead elsewhere than to the device of the person. Use http://127.0.0.1/… and http://[::1]/… (RFC 8252 §8.3)' },
     )
   }
   return given(advice, client)

@@ -1,6 +1,7 @@
 // Rules about clients that look beyond one key: at each other, the scopes, the issuer. Each is judged
 // as soon as the keys it looks at are right by themselves.
 
+import { basename } from 'node:path'
 import type { ClientFile } from './client-schema.ts'
 import type { FileResult } from './files.ts'
 import { redirectUriProblem, schemeProblem } from './redirect-uris.ts'
@@ -20,7 +21,13 @@ export function clientFindings(
     const { client_id } = parts
     const other = client_id && seen.get(client_id)
     if (other) {
-      findings.push(at(['client_id'], 'same-client', `is already the client_id of ${other}`))
+      findings.push(
+        at(
+          ['client_id'],
+          'same-client',
+          `is already the client_id of ${other}; each client has its own`,
+        ),
+      )
     }
     if (client_id) seen.set(client_id, file)
     if (loopbackIssuer !== undefined) findings.push(...schemeFindings(result, loopbackIssuer))
@@ -31,7 +38,7 @@ export function clientFindings(
       findings.push(at(['scope'], 'unknown-scope', message))
     }
     const isRight = (key: string) => Object.hasOwn(parts, key)
-    for (const { keys, rule, message } of problemsBetweenKeys(parts, loopbackIssuer)) {
+    for (const { keys, rule, message } of problemsBetweenKeys(result, loopbackIssuer)) {
       if (keys.every(isRight)) findings.push(at([keys[0] ?? ''], rule, message))
     }
     return findings
@@ -60,14 +67,16 @@ interface Problem {
   message: string
 }
 
-const PLAIN =
-  'secrets are kept as hashes: npm run usher -- clients secret NAME --secret-stdin writes client_secret_hashes'
-
-function problemsBetweenKeys(client: Partial<ClientFile>, loopbackIssuer?: boolean): Problem[] {
+function problemsBetweenKeys(
+  { file, parts: client }: FileResult<ClientFile>,
+  loopbackIssuer?: boolean,
+): Problem[] {
+  const command = `npm run usher -- clients secret ${basename(file, '.yaml')}`
   const method = client.token_endpoint_auth_method
   const withSecret = method === 'client_secret_basic' || method === 'client_secret_post'
   const { client_secret: secret, client_secret_hashes: hashes } = client
-  const needed = `${method} needs a secret: npm run usher -- clients secret NAME makes one`
+  const needed = `${method} needs a secret: ${command} makes one`
+  const plain = `secrets are kept as hashes: ${command} --secret-stdin writes client_secret_hashes`
   const unused = `a client that authenticates with ${method} has no secret`
   const keyless = 'private_key_jwt needs the public keys of the client here'
   const exempt = 'a public client cannot be exempted from PKCE'
@@ -79,7 +88,7 @@ function problemsBetweenKeys(client: Partial<ClientFile>, loopbackIssuer?: boole
     { is: withSecret && !hashes?.length && !secret,   keys: ['client_secret_hashes', 'client_secret', way], rule: 'secret-missing', message: needed },
     { is: !withSecret && Boolean(hashes),             keys: ['client_secret_hashes', way], rule: 'secret-unused', message: unused },
     { is: !withSecret && Boolean(secret),             keys: ['client_secret', way], rule: 'secret-unused', message: unused },
-    { is: Boolean(secret) && loopbackIssuer === false, keys: ['client_secret'], rule: 'secret-in-plain', message: PLAIN },
+    { is: Boolean(secret) && loopbackIssuer === false, keys: ['client_secret'], rule: 'secret-in-plain', message: plain },
     { is: method === 'private_key_jwt' && !client.jwks, keys: ['jwks', way], rule: 'client-key-missing', message: keyless },
     { is: method === 'none' && !client.require_pkce,  keys: ['require_pkce', way], rule: 'pkce-exempt-public', message: exempt },
     { is: !client.grant_types?.includes('authorization_code'), keys: ['grant_types'], rule: 'grant-types', message: codeless },

@@ -60,41 +60,36 @@ export function openYaml(file: string): YamlFile {
     const { line, col } = lines.linePos(offset)
     return { line: Math.max(line, 1), column: Math.max(col, 1) }
   }
-  const result = { doc, text, place }
+  const result = { doc, text, place, data: {} }
   if (problem && problem !== 'is not there') {
-    return { ...result, data: {}, findings: [{ file, rule: 'file', message: problem }] }
+    return { ...result, findings: [{ file, rule: 'file', message: problem }] }
   }
-  const findings = yamlFindings(doc).map(
-    ({ offset, ...found }): Finding => ({ file, ...place(offset), ...found }),
-  )
-  if (findings.length) return { ...result, data: {}, findings }
-  const plain = toPlain(doc)
-  if (typeof plain !== 'string') return { ...result, data: plain.value, findings }
-  return { ...result, data: {}, findings: [{ file, ...place(0), rule: 'yaml', message: plain }] }
+  const { data, problems } = toPlain(doc)
+  const findings = problems.map(({ offset, ...rest }) => ({ file, ...place(offset), ...rest }))
+  // What follows on the same line is mostly the parser's confusion.
+  const isFirst = ({ line }: Finding, i: number) => i === 0 || findings[i - 1]?.line !== line
+  return { ...result, data, findings: findings.filter(isFirst).slice(0, MOST_FINDINGS) }
 }
 
-function yamlFindings(doc: Document.Parsed) {
-  const found: (Pick<Finding, 'key' | 'rule' | 'message'> & { offset: number })[] = []
-  for (const { pos, code, message } of [...doc.errors, ...doc.warnings].slice(0, MOST_FINDINGS)) {
-    const rule = code === 'DUPLICATE_KEY' ? 'duplicate-key' : 'yaml'
-    found.push({ offset: pos[0], rule, message: unquoted(code, message) })
-  }
+function toPlain(doc: Document.Parsed) {
+  const problems = [...doc.errors, ...doc.warnings].map(({ pos: [offset], code, message }) => ({
+    offset,
+    rule: code === 'DUPLICATE_KEY' ? 'duplicate-key' : 'yaml',
+    message: unquoted(code, message),
+  }))
   visit(doc, {
     Pair(_, { key }) {
       if (!isScalar(key) || key.value !== '__proto__') return
-      const [offset] = spanOf(key)
-      found.push({ offset, key: '__proto__', rule: 'unknown-key', message: 'unknown key' })
+      problems.push({ offset: spanOf(key)[0], rule: 'unknown-key', message: 'unknown key' })
     },
   })
-  return found
-}
-
-function toPlain(doc: ReturnType<typeof parseDocument>): { value: unknown } | string {
+  if (problems.length) return { data: {}, problems }
   try {
-    return { value: doc.toJS({ maxAliasCount: 20 }) ?? {} }
+    return { data: doc.toJS({ maxAliasCount: 20 }) ?? {}, problems }
   } catch (error) {
-    const { message } = error as Error
-    return /^Unresolved/.test(message) ? 'an alias names no anchor before it' : 'too many aliases'
+    const isUnresolved = /^Unresolved/.test((error as Error).message)
+    const message = isUnresolved ? 'an alias names no anchor before it' : 'too many aliases'
+    return { data: {}, problems: [{ offset: 0, rule: 'yaml', message }] }
   }
 }
 

@@ -5,11 +5,12 @@ const DANGEROUS = /^(javascript|data|file|vbscript|blob|about|wss?):$/
 
 /** What is wrong with it in every circumstance; undefined when nothing is. */
 export function redirectUriProblem(uri: string): string | undefined {
-  if (uri.includes('*')) return 'redirect URIs are compared exactly; there are no wildcards'
+  if (uri.includes('*'))
+    return 'redirect URIs are compared exactly; there are no wildcards: register every address'
   if (/[^\x21-\x7E]/.test(uri)) return 'only visible ASCII: write international names in Punycode'
   if (uri.includes('#')) return 'a redirect URI has no fragment (RFC 6749 §3.1.2)'
   const url = URL.parse(uri)
-  if (!url) return 'a redirect URI is an absolute URL'
+  if (!url) return 'a redirect URI is an absolute URL: https://app.example.org/callback'
   if (DANGEROUS.test(url.protocol)) return `${url.protocol} cannot receive a redirect safely`
   if (url.username || url.password) return 'a redirect URI carries no user name or password'
   if (url.protocol === 'https:' || url.protocol === 'http:') {

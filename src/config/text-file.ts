@@ -1,6 +1,6 @@
 // Files that operators point at. Only what is a file is opened: reading a pipe would wait for ever.
 
-import { readFileSync, statSync } from 'node:fs'
+import { lstatSync, readFileSync, statSync } from 'node:fs'
 
 const LARGEST = 1024 * 1024
 
@@ -13,7 +13,8 @@ export function readText(file: string): { text?: string; problem?: string } {
     return { text: new TextDecoder('utf-8', { fatal: true }).decode(readFileSync(file)) }
   } catch (error) {
     if (error instanceof TypeError) return { problem: 'is not UTF-8 text' }
-    const isAbsent = (error as NodeJS.ErrnoException).code === 'ENOENT'
-    return { problem: isAbsent ? 'is not there' : 'cannot be read' }
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') return { problem: 'cannot be read' }
+    const isLink = lstatSync(file, { throwIfNoEntry: false })
+    return { problem: isLink ? 'is a link that leads nowhere' : 'is not there' }
   }
 }

@@ -17,9 +17,9 @@ const HINTS: Record<string, string> = {
 
 /** With the key that was probably meant; `elsewhere` is where it would be right. */
 export function unknownKey(key: string, known: string[], elsewhere: string[]): string {
+  if (Object.hasOwn(HINTS, key)) return HINTS[key] ?? ''
   const near = meant(key, known)
   if (near) return `unknown key; did you mean ${near}?`
-  if (Object.hasOwn(HINTS, key)) return HINTS[key] ?? ''
   if (elsewhere.length) return `unknown key here; there is ${elsewhere.slice(0, 2).join(' or ')}`
   const isShort = known.length > 0 && known.length < 12
   return isShort ? `unknown key; what can stand here: ${known.join(', ')}` : 'unknown key'
@@ -90,13 +90,15 @@ const FORMATS: Record<string, string> = {
 /** What kind of mistake zod has found, as a name. */
 export function ruleOf({ code, message, ...issue }: z.core.$ZodIssue): string {
   if (message === 'is missing') return 'missing'
-  return String(('params' in issue && issue.params?.rule) || code.replace('_', '-'))
+  if (code === 'custom') return 'params' in issue ? String(issue.params?.rule ?? 'value') : 'value'
+  return code.replace('_', '-')
 }
 
 /** The YAML library's words, less what they quote, and what to do. */
 export function unquoted(code: string, message: string): string {
   if (code === 'TAG_RESOLVE_FAILED') return 'no tags here: put the value in quotes'
   if (code === 'BAD_DIRECTIVE') return 'no directives here'
+  if (/^Missing closing ["']/.test(message)) return 'Missing closing quote of a text further up'
   const said = (code === 'UNEXPECTED_TOKEN' ? message.split(': ')[0] : message.split('\n')[0]) ?? ''
   return Object.hasOwn(MENDS, code) ? `${said}: ${MENDS[code]}` : said
 }
@@ -106,5 +108,6 @@ const MENDS: Record<string, string> = {
   BAD_INDENT: 'keys of one map begin in one column',
   BAD_SCALAR_START: 'put the value in quotes',
   MULTIPLE_DOCS: 'delete the line ---',
+  MULTILINE_IMPLICIT_KEY: 'every line is key: value, with a space behind the colon',
   BLOCK_AS_IMPLICIT_KEY: 'put a text with ": " in it into quotes',
 }

@@ -45,8 +45,9 @@ export async function checkClients(
   for (const { client_id } of clients) {
     await provider.Client.find(client_id).catch(error => {
       const { error_description: message = String(error) } = error
+      const key = keyNamedBy(message)
       const at = clientFiles.get(client_id)
-      if (at) findings.push(at([keyNamedBy(message)], 'library', message))
+      if (at) findings.push(at([key], 'library', message.replace(`${key} `, '')))
     })
   }
   if (findings.length) throw new ConfigError(findings)

@@ -147,6 +147,6 @@ test('CF1: client_secret in plain is answered with the command that replaces it'
   const files = { 'clients/web.yaml': confidential({ client_secret: 'canary-1815' }) }
   const { text, findings } = read(files, issuer)
   expect(findings).toHaveLength(1)
-  expect(text).toContain('npm run usher -- clients secret NAME')
+  expect(text).toContain('npm run usher -- clients secret web')
   expect(text).not.toContain('canary')
 })

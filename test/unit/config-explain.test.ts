@@ -1,0 +1,75 @@
+// config explain: every key is described, and every value has its place.
+
+import { expect, test } from 'vitest'
+import { effectiveClient, effectiveKeys } from '../../src/config/effective.ts'
+import { KEYS } from '../../src/config/key-list.ts'
+import { readFolder } from '../../src/config/settings.ts'
+import { COMPLETE, type Files, PRODUCTION, withFolder } from '../support/config-folder.ts'
+
+const FILES: Files = {
+  'usher.yaml': COMPLETE.usher.replace('code: 60 s', 'code: 30 s'),
+  'claims.yaml': COMPLETE.claims,
+  'clients/web.yaml': COMPLETE.client,
+}
+
+const explained = (env: Record<string, string> = {}) =>
+  withFolder(FILES, folder => {
+    const reading = readFolder(env, folder)
+    const keys = new Map(effectiveKeys(reading).map(key => [key.key, key]))
+    return { folder, keys, clients: reading.clients.map(effectiveClient) }
+  })
+
+test.each(KEYS.filter(({ path }) => !path.endsWith('NAME')))(
+  '$file: $path says what it does',
+  key => {
+    expect(key.description).toMatch(/^\S.{15,}/)
+  },
+)
+
+test('what a description names in backticks is a key of its file', () => {
+  const named = KEYS.flatMap(({ file, description = '' }) =>
+    [...description.matchAll(/`([^`]+)`/g)].map(([, path]) => ({ file, path })),
+  )
+  expect(named.length).toBeGreaterThan(25)
+  const strays = named.filter(
+    ({ file, path }) => !KEYS.some(key => key.file === file && key.path === path),
+  )
+  expect(strays).toEqual([])
+})
+
+test('a value has its line, its variable, or is the default', () => {
+  const { keys, folder } = explained({ PORT: '4001' })
+  expect(keys.get('lifetimes.code')).toMatchObject({
+    value: '30 s',
+    from: `${folder}/usher.yaml:9`,
+    default: '60 s',
+    a_change: 'is taken in by the running service',
+  })
+  expect(keys.get('listen.port')).toMatchObject({ value: 4001, from: 'PORT', variable: 'PORT' })
+  expect(keys.get('listen.port')?.a_change).toBe('counts from the next start')
+  expect(keys.get('keys.announce')).toMatchObject({ value: '1 d', from: 'default' })
+  expect(keys.get('claims.department.from')).toMatchObject({
+    value: 'attributes.department',
+    from: `${folder}/claims.yaml:7`,
+  })
+})
+
+test('what a key goes together with is what its description names, and what names it', () => {
+  const { keys } = explained()
+  expect(keys.get('lifetimes.access_token')?.see_also).toContain('lifetimes.refresh_token')
+  expect(keys.get('lifetimes.refresh_token')?.see_also).toContain('lifetimes.access_token')
+})
+
+test('a client has everything that is set and every default, and no hash', () => {
+  const [metadata = []] = explained().clients
+  const values = new Map(metadata.map(({ key, value, from }) => [key, { value, from }]))
+  expect(values.get('response_modes')?.value).toEqual(['query'])
+  expect(values.get('client_secret_hashes')?.value).toBe('(not shown)')
+  expect(values.get('consent')?.from).toMatch(/web\.yaml:28$/)
+})
+
+test('CF1: the password of a store is not shown', () => {
+  const USHER_STORE = 'redis://usher:hunter2@redis.example.org'
+  const { keys } = explained({ ...PRODUCTION, USHER_STORE })
+  expect(keys.get('store')).toMatchObject({ value: '(not shown)', from: 'USHER_STORE' })
+})

@@ -1,0 +1,64 @@
+// The most likely mistakes, and what an operator reads of each. A folder of config-mistakes/ holds the
+// files that differ from those in `right`, variables in `environment`, and the expected report, which
+// `npx vitest run -u` writes: read it aloud, it must help.
+
+import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { parseEnv } from 'node:util'
+import { expect, test } from 'vitest'
+import { judge } from '../../src/commands/config.ts'
+import { describe as report } from '../../src/config/report.ts'
+import { PRODUCTION } from '../support/config-folder.ts'
+
+const MISTAKES = join(import.meta.dirname, 'config-mistakes')
+const names = readdirSync(MISTAKES).filter(name => name !== 'right')
+const { USHER_SECRET } = PRODUCTION
+
+/** What is found in `right` with the files of `name` in their place, and in the environment. */
+async function check(name: string) {
+  const folder = mkdtempSync(join(tmpdir(), 'usher-mistake-'))
+  try {
+    for (const from of ['right', name]) {
+      cpSync(join(MISTAKES, from), folder, { recursive: true })
+    }
+    const file = join(folder, 'environment')
+    const env = { USHER_SECRET, ...(existsSync(file) && parseEnv(readFileSync(file, 'utf8'))) }
+    const { findings, warnings } = await judge(folder, env)
+    const text = [
+      ...(findings.length ? [report(findings, 'problem')] : []),
+      ...(warnings.length ? [report(warnings, 'warning')] : []),
+    ].join('\n')
+    return { findings, text: text.replaceAll(folder, 'config') }
+  } finally {
+    rmSync(folder, { recursive: true })
+  }
+}
+
+test('what they are compared with is right, and wise', async () => {
+  expect((await check('right')).text).toBe('')
+})
+
+test('there are thirty and more', () => {
+  expect(names.length).toBeGreaterThan(30)
+})
+
+test.each(names)('CF1: %s: the report is the one that was read', async name => {
+  const { text } = await check(name)
+  expect(text).not.toBe('')
+  expect(text).not.toContain('hunter2')
+  await expect(text).toMatchFileSnapshot(join(MISTAKES, name, 'report.txt'))
+})
+
+test.each(names.filter(name => name !== 'several' && name !== 'unwise'))(
+  'CF1: %s: one mistake is few findings, each with its file and rule',
+  async name => {
+    const { findings } = await check(name)
+    expect(findings.length).toBeGreaterThan(0)
+    expect(findings.length).toBeLessThan(4)
+    for (const { file, rule } of findings) {
+      expect(file).toBeTruthy()
+      expect(rule).toMatch(/^[a-z]+(-[a-z]+)*$/)
+    }
+  },
+)
