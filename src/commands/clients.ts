@@ -1,11 +1,12 @@
 // The applications of the config folder.
 
 import { randomBytes } from 'node:crypto'
-import { existsSync } from 'node:fs'
-import { basename, join } from 'node:path'
+import { existsSync, readdirSync } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
 import { hashSecret } from '../config/client-secret.ts'
 import { appendToList, readKey } from '../config/document.ts'
 import { configFolder, readSettings } from '../config/settings.ts'
+import { didYouMean } from '../config/wording.ts'
 import { argument, Failure, hint, type Invocation, print, readStdin } from './command.ts'
 
 const SHORTEST_SECRET = 32
@@ -24,8 +25,14 @@ export async function list({ values }: Invocation) {
 
 export async function show(invocation: Invocation) {
   const id = argument(invocation, 'CLIENT_ID')
-  const client = readSettings().clients.find(({ client_id }) => client_id === id)
-  if (!client) throw new Failure(`There is no client ${id}: npm run usher -- clients list`)
+  const { clients } = readSettings()
+  const client = clients.find(({ client_id }) => client_id === id)
+  if (!client) {
+    const ids = clients.map(({ client_id }) => client_id)
+    throw new Failure(
+      `There is no client ${id}: npm run usher -- clients list${didYouMean(id, ids)}`,
+    )
+  }
   const lines = Object.entries(client).map(
     ([key, value]) => `${key}: ${typeof value === 'string' ? value : JSON.stringify(value)}`,
   )
@@ -36,7 +43,11 @@ export async function show(invocation: Invocation) {
 export async function secret(invocation: Invocation) {
   const name = argument(invocation, 'NAME').replace(/\.yaml$/, '')
   const file = join(configFolder(), 'clients', `${basename(name)}.yaml`)
-  if (!existsSync(file)) throw new Failure(`There is no ${file}: NAME is that of the file.`)
+  if (!existsSync(file)) {
+    const files = existsSync(dirname(file)) ? readdirSync(dirname(file)) : []
+    const hint = didYouMean(basename(file), files)
+    throw new Failure(`There is no ${file}: NAME is that of the file${hint}`)
+  }
   const method = readKey(file, 'token_endpoint_auth_method') ?? 'client_secret_basic'
   if (!/^client_secret_/.test(method)) {
     throw new Failure(`${file}: a client that authenticates with ${method} has no secret.`)

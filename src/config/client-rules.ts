@@ -31,7 +31,7 @@ export function clientFindings(
     }
     if (client_id) seen.set(client_id, file)
     if (loopbackIssuer !== undefined) findings.push(...schemeFindings(result, loopbackIssuer))
-    for (const scope of parts.scope?.split(' ') ?? []) {
+    for (const scope of new Set(parts.scope?.split(' '))) {
       if (!scopes || Object.hasOwn(scopes, scope)) continue
       const hint = didYouMean(scope, Object.keys(scopes))
       const message = `there is no scope ${JSON.stringify(scope)} in claims.yaml${hint}`

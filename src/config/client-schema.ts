@@ -11,7 +11,12 @@ const redirectUri = z.string().superRefine((uri, ctx) => {
 })
 
 const jwks = z
-  .strictObject({ keys: z.array(z.looseObject({ kty: z.string() })).min(1) })
+  .strictObject({
+    keys: z
+      .array(z.looseObject({ kty: z.string() }))
+      .min(1)
+      .describe('Public keys, RSA, EC or OKP; several have a kid each'),
+  })
   .superRefine(({ keys }, ctx) => {
     keys.forEach((jwk, i) => {
       const message = jwkProblem(jwk, keys.slice(0, i))

@@ -52,7 +52,7 @@ export function openYaml(file: string): YamlFile {
   const { text = '', problem } = readText(file)
   const doc = parseDocument(text, {
     lineCounter: lines,
-    uniqueKeys: true,
+    uniqueKeys: false,
     prettyErrors: false,
     stringKeys: true,
   })
@@ -71,16 +71,29 @@ export function openYaml(file: string): YamlFile {
   return { ...result, data, findings: findings.filter(isFirst).slice(0, MOST_FINDINGS) }
 }
 
+type Problem = Pick<Finding, 'rule' | 'message'> & { offset: number }
+const TWICE = 'this key stands further up already: delete one of them'
+
+/** Whether keys are unique is our affair: the parser compares each with each, for minutes. */
 function toPlain(doc: Document.Parsed) {
-  const problems = [...doc.errors, ...doc.warnings].map(({ pos: [offset], code, message }) => ({
-    offset,
-    rule: code === 'DUPLICATE_KEY' ? 'duplicate-key' : 'yaml',
-    message: unquoted(code, message),
-  }))
+  const problems: Problem[] = [...doc.errors, ...doc.warnings].map(
+    ({ pos: [offset], code, message }) => ({
+      offset,
+      rule: 'yaml',
+      message: unquoted(code, message),
+    }),
+  )
   visit(doc, {
-    Pair(_, { key }) {
-      if (!isScalar(key) || key.value !== '__proto__') return
-      problems.push({ offset: spanOf(key)[0], rule: 'unknown-key', message: 'unknown key' })
+    Map(_, { items }) {
+      const seen = new Set<unknown>()
+      for (const { key: node } of items) {
+        const key = isScalar(node) ? node.value : node
+        const [offset] = spanOf(node)
+        if (seen.has(key)) problems.push({ offset, rule: 'duplicate-key', message: TWICE })
+        if (key === '__proto__')
+          problems.push({ offset, rule: 'unknown-key', message: 'unknown key' })
+        seen.add(key)
+      }
     },
   })
   if (problems.length) return { data: {}, problems }

@@ -43,11 +43,15 @@ function bounds(doc: Document.Parsed, [from, to]: Span) {
   visit(doc, {
     Scalar: (_, node) => show(spanOf(node)),
     Pair(_, pair, ancestors) {
-      const path = [...ancestors, pair].filter(isPair).map(({ key }) => nameOf(key))
-      if (isKnown(path) && !path.some(name => SECRET.test(name))) return
-      const [, start] = spanOf(pair.key)
+      const [begin, start] = spanOf(pair.key)
       const [, end] = spanOf(pair.value)
-      if (end > from && start < to) hidden = Math.min(hidden, Math.max(from, start + 1))
+      if (begin > to || Math.max(start, end) < from) return visit.SKIP
+      const path = [...ancestors, pair].filter(isPair).map(({ key }) => nameOf(key))
+      const isPublic = isKnown(path) && !path.some(name => SECRET.test(name))
+      if (!isPublic && end > from && start < to) {
+        hidden = Math.min(hidden, Math.max(from, start + 1))
+      }
+      return undefined
     },
     Collection(_, { flow, range }) {
       if (flow && range) show([range[0], range[1] <= to ? range[1] : range[0] + 1])

@@ -7,6 +7,9 @@ import { KEYS } from './key-list.ts'
 import { type Finding, type Locate, wrongVariable } from './report.ts'
 import { knownKeys, meant, plainWords, ruleOf, unknownKey } from './wording.ts'
 
+/** What nobody reads on to. */
+const MOST_FINDINGS = 50
+
 /** A value that replaces what the file says, named for the report. */
 export interface Overlay {
   name: string
@@ -38,12 +41,13 @@ export function readFile<S extends z.ZodObject>(
 
   const variable = (path: PropertyKey[]) =>
     overlays.find(overlay => overlay.path.join('.') === path.join('.'))?.name
+  let told = 0
   const at: Locate = (path, rule, message) => {
     const name = variable(path)
     if (name) return wrongVariable(name, rule, message)
     const { span, key } = placeIn(doc.contents, path)
     const finding = { file, ...place(span[0]), key: path.join('.'), rule, message }
-    if (!key) return finding
+    if (!key || ++told > MOST_FINDINGS) return finding
     return { ...finding, excerpt: excerpt(doc, text, rule === 'unknown-key' ? key : span) }
   }
   const origin = (path: PropertyKey[]) => {
@@ -63,30 +67,43 @@ const placesOf = (name: string) =>
     ({ path, file }) => `${path} in ${file === 'client' ? 'clients/NAME' : file}.yaml`,
   )
 
+interface Found {
+  path: PropertyKey[]
+  rule: string
+  /** None yet for a key that is unknown: to find what was meant takes its time. */
+  message: string
+}
+
 /** What is wrong with the keys, and which of those at the top are right. */
 function judge<S extends z.ZodObject>(schema: S, data: unknown, at: Locate) {
   const { data: value, error } = schema.safeParse(data, { error: plainWords })
   if (!error) return { value, parts: { ...nothing(schema), ...value }, findings: [] }
-  const slips = error.issues.flatMap(issue =>
-    issue.code === 'unrecognized_keys'
-      ? issue.keys.map(key => [...issue.path, meant(key, knownKeys(schema, issue.path))].join('.'))
-      : [],
+  const slips = new Set(
+    error.issues.flatMap(issue => {
+      if (issue.code !== 'unrecognized_keys') return []
+      const known = knownKeys(schema, issue.path)
+      return issue.keys.map(key => [...issue.path, meant(key, known)].join('.'))
+    }),
   )
-  const findings = error.issues.flatMap(issue => {
-    const { path, message } = issue
-    if (issue.code !== 'unrecognized_keys') {
-      const rule = ruleOf(issue)
-      // Misspelt is not missing as well.
-      return rule === 'missing' && slips.includes(path.join('.')) ? [] : [at(path, rule, message)]
+  // Misspelt is not missing as well.
+  const found = error.issues.flatMap((issue): Found[] => {
+    const { code, path, message } = issue
+    if (code === 'unrecognized_keys') {
+      return issue.keys.map(key => ({ path: [...path, key], rule: 'unknown-key', message: '' }))
     }
-    const known = knownKeys(schema, path)
-    return issue.keys.map(key =>
-      at([...path, key], 'unknown-key', unknownKey(key, known, placesOf(key))),
-    )
+    const rule = ruleOf(issue)
+    return rule === 'missing' && slips.has(path.join('.')) ? [] : [{ path, rule, message }]
   })
+  const findings = found.slice(0, MOST_FINDINGS).map(({ path, rule, message }) => {
+    const key = String(path.at(-1))
+    const known = knownKeys(schema, path.slice(0, -1))
+    return at(path, rule, message || unknownKey(key, known, placesOf(key)))
+  })
+  const more = found.length - findings.length
+  if (more) findings.push(at([], 'more', `${more} more findings in this file`))
   const parts: Partial<z.output<S>> = {}
   for (const [key, part] of Object.entries(schema.shape)) {
-    if (!isMap(data) || (slips.includes(key) && !(key in data))) continue
+    if (!isMap(data) || (slips.has(key) && !(key in data))) continue
     const { success, data: value } = z.safeParse(part, data[key])
     if (success) Object.assign(parts, { [key]: value })
   }

@@ -104,7 +104,6 @@ export function unquoted(code: string, message: string): string {
 }
 const MENDS: Record<string, string> = {
   TAB_AS_INDENT: 'indent with spaces',
-  DUPLICATE_KEY: 'this key stands further up already; delete one of them',
   BAD_INDENT: 'keys of one map begin in one column',
   BAD_SCALAR_START: 'put the value in quotes',
   MULTIPLE_DOCS: 'delete the line ---',

@@ -137,6 +137,42 @@ test('config check lists findings for people and for programs', async () => {
   expect(JSON.parse(programs.stdout).findings).toHaveLength(2)
 })
 
+test('config check underlines what is wrong, and warnings fail nothing', async () => {
+  const unwise = mkdtempSync(join(folder, 'unwise-'))
+  writeFileSync(join(unwise, 'usher.yaml'), 'lifetimes:\n  access_token: 3 h\n')
+  const people = await usher(['config', 'check', unwise])
+  expect(people).toMatchObject({ code: 0, stderr: '' })
+  expect(people.stdout).toContain('1 warning')
+  expect(people.stdout).toContain('    2 |   access_token: 3 h\n      |   ^^^^^^^^^^^^^^^^^\n')
+  const programs = await usher(['config', 'check', unwise, '--json'])
+  expect(programs.code).toBe(0)
+  expect(JSON.parse(programs.stdout)).toEqual({
+    findings: [],
+    warnings: [
+      {
+        file: join(unwise, 'usher.yaml'),
+        line: 2,
+        column: 3,
+        key: 'lifetimes.access_token',
+        rule: 'access-token-lifetime',
+        message: expect.stringContaining('RFC 6750 §5.3'),
+      },
+    ],
+  })
+})
+
+test('config explain says what is in force, and knows a slip', async () => {
+  const key = await usher(['config', 'explain', 'listen.port', '--json'])
+  expect(JSON.parse(key.stdout).keys[0]).toMatchObject({ value: 3000, variable: 'PORT' })
+  expect((await usher(['config', 'explain'])).stdout).toContain('lifetimes.access_token: 10 min')
+  const client = await usher(['config', 'explain', 'demo'])
+  expect(client.stdout).toContain('http://localhost:3000/api/oauth/token')
+  expect(client.stdout).toContain("import * as client from 'openid-client'")
+  const slip = await usher(['config', 'explain', 'lifetimes.acces_token'])
+  expect(slip).toMatchObject({ code: 1, stdout: '' })
+  expect(slip.stderr).toContain('did you mean lifetimes.access_token?')
+})
+
 test('the JSON Schemas in config/schema are those of the source', async () => {
   const target = mkdtempSync(join(folder, 'schema-'))
   await usher(['config', 'schema', target])

@@ -73,6 +73,27 @@ test('a client that is added can be used, and one that is taken out cannot', asy
   expect(await headingFor('wiki')).not.toBe('Sign in')
 })
 
+test('what is unwise is taken in, and said once', async () => {
+  const unwise = { ...client('wiki'), consent: 'implicit' }
+  write('clients/wiki.yaml', unwise)
+  expect(await told('config_warning')).toMatchObject({
+    level: 40,
+    file: join(config, 'clients/wiki.yaml'),
+    line: 1,
+    key: 'consent',
+    rule: 'implicit-consent-public',
+    msg: expect.stringContaining('RFC 8252'),
+  })
+  await told('config_loaded')
+  seen = service.stdout().length
+  write('clients/wiki.yaml', { ...unwise, client_name: 'Another name' })
+  await told('config_loaded')
+  expect(service.stdout().slice(seen)).not.toContain('config_warning')
+  seen = service.stdout().length
+  unlinkSync(join(config, 'clients/wiki.yaml'))
+  await told('config_loaded')
+})
+
 test('KY4, CF1: a wrong edit changes nothing, is told with its place, and shown until it is mended', async () => {
   write('clients/wiki.yaml', { ...client('wiki'), client_secrets: SECRET })
   const { findings } = await told('config_refused')
@@ -92,11 +113,10 @@ test('KY4, CF1: a wrong edit changes nothing, is told with its place, and shown 
 test('a client that only the library refuses changes nothing either', async () => {
   write('clients/wiki.yaml', {
     ...client('wiki'),
-    token_endpoint_auth_method: 'private_key_jwt',
-    jwks: { keys: [{ kty: 'oct', k: Buffer.from(SECRET).toString('base64url') }] },
+    initiate_login_uri: 'http://wiki.example.org/login',
   })
-  await told('config_refused')
-  expect(service.stdout()).not.toContain(Buffer.from(SECRET).toString('base64url'))
+  const { findings } = await told('config_refused')
+  expect(findings).toMatchObject([{ line: 1, key: 'initiate_login_uri', rule: 'library' }])
   seen = service.stdout().length
   unlinkSync(join(config, 'clients/wiki.yaml'))
   await told('config_loaded')

@@ -65,7 +65,8 @@ function refuse({ name, files, env = {}, arrange, asNobody: nobody }: Case) {
     const { settings, findings, text } = nobody ? asNobody(read) : read()
     expect(Boolean(settings), `${name} is taken`).toBe(false)
     expect(findings, name).not.toEqual([])
-    expect(performance.now() - started, name).toBeLessThan(5000)
+    const took = performance.now() - started
+    expect(took, name).toBeLessThan(5000)
     for (const secret of [CANARY, SECRET]) expect(text, name).not.toContain(secret)
     for (const { file, rule, message, line, column, key } of findings) {
       expect(file, name).toMatch(/^(environment|usher\.ya?ml|claims\.yaml|clien.*)$/)
@@ -175,6 +176,29 @@ const oddFiles: Case[] = NAMES.flatMap(name => [
     },
   },
 ])
+const MANY = Array.from({ length: 10_000 }, (_, i) => i)
+const long: Case[] = [
+  ...NAMES.map(name => ({
+    name: `${name} of 10,000 unknown keys`,
+    files: { [name]: MANY.map(i => `key_${i}: 1\n`).join('') },
+  })),
+  { name: '60,000 times the same key', files: { 'usher.yaml': 'issuer: x\n'.repeat(60_000) } },
+  { name: '60,000 levels', files: { 'usher.yaml': `a: ${'['.repeat(60_000)}` } },
+  {
+    name: '20,000 redirect URIs that are wrong',
+    files: { 'clients/web.yaml': `redirect_uris:\n${'- http://example.org/\n'.repeat(20_000)}` },
+  },
+  {
+    name: '10,000 scopes that are none',
+    files: { 'clients/web.yaml': client({ scope: 'none '.repeat(10_000) }) },
+  },
+  {
+    name: '10,000 claims that are the protocol’s',
+    files: {
+      'claims.yaml': `claims:\n${MANY.map(i => `  a${i}: 1\n`).join('')}`,
+    },
+  },
+]
 const oddFolders: Case[] = [
   { name: 'clients as a file', ...inPlaceOf('clients', file => writeFileSync(file, '')) },
   { name: 'clients as a pipe', ...inPlaceOf('clients', file => execFileSync('mkfifo', [file])) },
@@ -351,6 +375,7 @@ const CORPUS: Case[] = [
   ...encodings,
   ...duplicates,
   ...oddFiles,
+  ...long,
   ...oddFolders,
   ...redirects,
   ...secrets,
@@ -378,6 +403,7 @@ test.each(
     encodings,
     duplicates,
     oddFiles,
+    long,
     oddFolders,
     redirects,
     secrets,

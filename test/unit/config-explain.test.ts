@@ -6,8 +6,9 @@ import { KEYS } from '../../src/config/key-list.ts'
 import { readFolder } from '../../src/config/settings.ts'
 import { COMPLETE, type Files, PRODUCTION, withFolder } from '../support/config-folder.ts'
 
+const USHER = COMPLETE.usher.replace('code: 60 s', 'code: 30 s')
 const FILES: Files = {
-  'usher.yaml': COMPLETE.usher.replace('code: 60 s', 'code: 30 s'),
+  'usher.yaml': USHER,
   'claims.yaml': COMPLETE.claims,
   'clients/web.yaml': COMPLETE.client,
 }
@@ -41,7 +42,7 @@ test('a value has its line, its variable, or is the default', () => {
   const { keys, folder } = explained({ PORT: '4001' })
   expect(keys.get('lifetimes.code')).toMatchObject({
     value: '30 s',
-    from: `${folder}/usher.yaml:9`,
+    from: `${folder}/usher.yaml:${USHER.split('\n').indexOf('  code: 30 s') + 1}`,
     default: '60 s',
     a_change: 'is taken in by the running service',
   })

@@ -29,7 +29,7 @@ test('CF2: every file that cannot be read is told, at its key', () => {
     'usher.yaml:6:5 redis.tls.cert',
     'usher.yaml:7:5 redis.tls.key',
   ])
-  expect(reading.text).toContain('redis.tls.ca: /nowhere/ca.pem cannot be read')
+  expect(reading.text).toContain('redis.tls.ca: its file is not there')
   expect(read(files, { USHER_STORE: 'sqlite:usher.db' }).text).toBe('')
 })
 
