@@ -18,15 +18,6 @@ import { unquoted } from './wording.ts'
 
 const MOST_FINDINGS = 10
 
-export interface YamlFile {
-  doc: Document.Parsed
-  text: string
-  /** Empty while there are findings. */
-  data: unknown
-  findings: Finding[]
-  place(offset: number): { line: number; column: number }
-}
-
 /** A file of our own, which is right or a bug. */
 export const readYaml = (file: string): unknown => parse(readFileSync(file, 'utf8'))
 
@@ -47,7 +38,7 @@ export function readKey(file: string, key: string): string | undefined {
 }
 
 /** Never throws: a missing file is an empty one, everything else becomes a finding. */
-export function openYaml(file: string): YamlFile {
+export function openYaml(file: string) {
   const lines = new LineCounter()
   const { text = '', problem } = readText(file)
   const doc = parseDocument(text, {
@@ -62,7 +53,8 @@ export function openYaml(file: string): YamlFile {
   }
   const result = { doc, text, place, data: {} }
   if (problem && problem !== 'is not there') {
-    return { ...result, findings: [{ file, rule: 'file', message: problem }] }
+    const findings: Finding[] = [{ file, rule: 'file', message: problem }]
+    return { ...result, findings }
   }
   const { data, problems } = toPlain(doc)
   const findings = problems.map(({ offset, ...rest }) => ({ file, ...place(offset), ...rest }))

@@ -5,7 +5,7 @@ import { type Finding, wrongVariable } from './report.ts'
 import { readText } from './text-file.ts'
 
 const SHORTEST_SECRET = 32
-const RANDOM = `must be at least 32 random bytes as base64url: openssl rand -base64 32 | tr '+/' '-_' | tr -d =`
+export const RANDOM = `must be at least 32 random bytes as base64url: openssl rand -base64 32 | tr '+/' '-_' | tr -d =`
 
 /** The keys that variables replace. */
 export const VARIABLES: Record<string, string> = {

@@ -1,6 +1,7 @@
 // Rules about usher.yaml that look beyond one key: at each other, the environment, the files it names.
 
 import { createSecureContext } from 'node:tls'
+import { RANDOM } from './environment.ts'
 import type { FileResult } from './files.ts'
 import { readImportedKey } from './imported-keys.ts'
 import { isLoopbackHost } from './redirect-uris.ts'
@@ -34,7 +35,7 @@ export function startFindings(
   if (secret === undefined && !(development && isLocal)) {
     const message = development
       ? 'is needed with Redis: every node has to have the same'
-      : "is needed: only a loopback http issuer gets a generated one. Make it with openssl rand -base64 32 | tr '+/' '-_' | tr -d ="
+      : `is needed: only a loopback http issuer gets a generated one. It ${RANDOM}`
     findings.push(wrongVariable('USHER_SECRET', 'secret', message))
   }
   findings.push(...redisFindings(usher))
