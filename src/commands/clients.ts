@@ -60,7 +60,7 @@ export async function secret(invocation: Invocation) {
   const count = appendToList(file, 'client_secret_hashes', hashSecret(made))
   if (given === undefined) process.stdout.write(`${made}\n`)
   hint(
-    `Its hash is now in ${file}; the secret itself is kept nowhere. Restart to use it.` +
+    `Its hash is now in ${file}; the secret itself is kept nowhere. A running service takes it in.` +
       (count > 1
         ? `\n${count} secrets are valid: delete the older lines when nobody uses them.`
         : ''),
