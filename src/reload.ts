@@ -6,13 +6,12 @@ import { readdirSync, statSync } from 'node:fs'
 import type { RequestListener } from 'node:http'
 import { join } from 'node:path'
 import { createApp } from './app.ts'
-import { differences, fixedDifferences } from './config/difference.ts'
+import { differences, fixedDifferences, keepFixed } from './config/difference.ts'
 import { ConfigError, type Finding, toRecord } from './config/report.ts'
 import { readSettings, type Settings } from './config/settings.ts'
 import type { Readiness } from './http/health.ts'
 import type { SigningKey } from './keys/make.ts'
-import { createSigningKeys } from './keys/signing-keys.ts'
-import { keyRules } from './oidc/lifetimes.ts'
+import { openSigningKeys } from './keys/signing-keys.ts'
 import type { Environment } from './oidc/provider.ts'
 
 /** Milliseconds for which nothing may change before what was saved is taken in. */
@@ -36,14 +35,12 @@ export async function run(
 ): Promise<Running> {
   const { log, metrics, records } = surroundings
   let settings = first
-  let keys = await loadKeys(first)
+  let signingKeys = await openSigningKeys(records, first)
+  let keys = await signingKeys.load()
   let handler = await build(first, keys)
   let generation = 1
   metrics.configuration(generation, true)
 
-  async function loadKeys(of: Settings): Promise<SigningKey[]> {
-    return createSigningKeys(records, await keyRules(of)).load()
-  }
   async function build(of: Settings, using: SigningKey[]): Promise<RequestListener> {
     const app = await createApp({ ...surroundings, settings: of, keys: using }, readiness)
     return app.callback()
@@ -71,12 +68,14 @@ export async function run(
   async function reload() {
     const wanted = readSettings()
     tellFixed(fixedDifferences(settings, wanted))
-    const next = { ...wanted, ...keep(settings) }
+    const next = keepFixed(settings, wanted)
     const changes = differences(settings, next)
     if (changes.length) {
-      const nextKeys = await loadKeys(next)
+      const nextSigningKeys = await openSigningKeys(records, next)
+      const nextKeys = await nextSigningKeys.load()
       handler = await build(next, nextKeys)
       settings = next
+      signingKeys = nextSigningKeys
       keys = nextKeys
       generation++
     }
@@ -95,7 +94,7 @@ export async function run(
   }
 
   async function lookAtKeys() {
-    const found = await loadKeys(settings)
+    const found = await signingKeys.load()
     if (kidsOf(found) === kidsOf(keys)) return
     handler = await build(settings, found)
     keys = found
@@ -117,10 +116,6 @@ export async function run(
 }
 
 const kidsOf = (keys: SigningKey[]) => keys.map(({ kid }) => kid).join(' ')
-
-function keep({ issuer, listen, store, redis, metrics, secrets }: Settings) {
-  return { issuer, listen, store, redis, metrics, secrets }
-}
 
 /** Calls `changed` once for what was saved together. Looking works where notifications do not: mounts, links. */
 function watchFolder(folder: string, changed: () => void): void {

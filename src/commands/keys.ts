@@ -1,8 +1,7 @@
 // Signing keys: which there are, and what to do when one cannot be trusted any more.
 
-import { readSettings } from '../config/settings.ts'
-import { createSigningKeys, type KeyStatus, type SigningKeys } from '../keys/signing-keys.ts'
-import { keyRules } from '../oidc/lifetimes.ts'
+import { readSettings, type Settings } from '../config/settings.ts'
+import { type KeyStatus, openSigningKeys, type SigningKeys } from '../keys/signing-keys.ts'
 import { argument, Failure, hint, type Invocation, print, withRecords } from './command.ts'
 
 export async function list({ values }: Invocation) {
@@ -10,11 +9,10 @@ export async function list({ values }: Invocation) {
 }
 
 export async function rotate({ values }: Invocation) {
-  const settings = readSettings()
-  if (settings.importedKeys.length) {
-    throw new Failure('The keys are imported: put a new file into keys.import in usher.yaml.')
-  }
-  await withKeys(async keys => {
+  await withKeys(async (keys, { importedKeys }) => {
+    if (importedKeys.length) {
+      throw new Failure('The keys are imported: put a new file into keys.import in usher.yaml.')
+    }
     show(values, await keys.rotate(values.now ? 0 : undefined))
     hint(
       values.now
@@ -36,9 +34,9 @@ export async function retire(invocation: Invocation) {
   })
 }
 
-function withKeys(work: (keys: SigningKeys) => Promise<void>): Promise<void> {
+function withKeys(work: (keys: SigningKeys, settings: Settings) => Promise<void>): Promise<void> {
   const settings = readSettings()
-  return withRecords(async records => work(createSigningKeys(records, await keyRules(settings))))
+  return withRecords(async records => work(await openSigningKeys(records, settings), settings))
 }
 
 function show(values: Invocation['values'], keys: KeyStatus[]) {

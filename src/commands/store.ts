@@ -7,7 +7,7 @@ import { readStoreSettings } from '../config/settings.ts'
 import { CopyRefused, copyStore, readNamingKey } from '../store/copy.ts'
 import { openStore, readSecret, secretFile, storeFile } from '../store/open.ts'
 import { openRecords, resealAll } from '../store/records.ts'
-import { type Store, StoreUnavailable } from '../store/store.ts'
+import { reasonOf, type Store, StoreUnavailable } from '../store/store.ts'
 import { Failure, hint, type Invocation } from './command.ts'
 
 /** After a change of secret: from here on the earlier ones open nothing. */
@@ -102,8 +102,7 @@ async function countAccounts(store: Store, { values }: Secret): Promise<string> 
     const accounts = await createDirectory(await openRecords(store, values)).list()
     return `accounts among them: ${accounts.length}`
   } catch (error) {
-    const { error_detail, message } = Object(error)
-    return `accounts could not be counted: ${error_detail ?? message}`
+    return `accounts could not be counted: ${reasonOf(error)}`
   }
 }
 

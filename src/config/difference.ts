@@ -19,6 +19,11 @@ export function differences(before: Settings, after: Settings): string[] {
   return summarized(before, after, lines)
 }
 
+/** `after`, with what a running process keeps from `before`. */
+export function keepFixed(before: Settings, after: Settings): Settings {
+  return { ...after, ...Object.fromEntries(FIXED.map(key => [key, before[key]])) }
+}
+
 /** Those of `FIXED` that differ. */
 export function fixedDifferences(before: Settings, after: Settings): string[] {
   return FIXED.filter(key => JSON.stringify(before[key]) !== JSON.stringify(after[key]))

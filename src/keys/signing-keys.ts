@@ -6,9 +6,10 @@
 //   retired   once another is current, until nothing that it signed counts any more
 
 import { isDeepStrictEqual } from 'node:util'
+import type { Settings } from '../config/settings.ts'
 import type { Records } from '../store/records.ts'
 import { now, StoreUnavailable } from '../store/store.ts'
-import { ALGORITHMS, makeKey, publicPart, type SigningKey } from './make.ts'
+import { ALGORITHMS, importKey, makeKey, publicPart, type SigningKey } from './make.ts'
 
 interface Scheduled {
   /** Of an imported one the public part: the private one stays in its file. */
@@ -50,6 +51,17 @@ export type SigningKeys = ReturnType<typeof createSigningKeys>
 const KIND = 'SigningKeys'
 const ID = 'current'
 const ATTEMPTS = 10
+
+/** Those of this installation, as its configuration has them. */
+export async function openSigningKeys(records: Records, settings: Settings): Promise<SigningKeys> {
+  const { session, id_token } = settings.lifetimes
+  return createSigningKeys(records, {
+    ...settings.keys,
+    // The ID token of a session is accepted as a hint for as long as there may be that session.
+    retain: session + id_token,
+    imported: await Promise.all(settings.importedKeys.map(importKey)),
+  })
+}
 
 export function createSigningKeys(records: Records, rules: KeyRules) {
   const imported = new Map(rules.imported.map(key => [key.kid, key]))

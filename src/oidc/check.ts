@@ -3,9 +3,8 @@
 import { pino } from 'pino'
 import type { Settings } from '../config/settings.ts'
 import { createMetrics } from '../http/metrics.ts'
-import { createSigningKeys } from '../keys/signing-keys.ts'
+import { openSigningKeys } from '../keys/signing-keys.ts'
 import { openInstallation } from '../store/open.ts'
-import { keyRules } from './lifetimes.ts'
 import { createProvider } from './provider.ts'
 
 /** Throws a `ConfigError` that names every client the library would refuse. */
@@ -14,7 +13,8 @@ export async function checkSettings(settings: Settings): Promise<void> {
   const log = pino({ enabled: false })
   const none = () => {}
   const pages = { error: none, signOut: none, signedOut: none, formPost: none }
-  const keys = await createSigningKeys(installation.records, await keyRules(settings)).load()
+  const signingKeys = await openSigningKeys(installation.records, settings)
+  const keys = await signingKeys.load()
   const environment = { settings, ...installation, keys, log, metrics: createMetrics() }
   await createProvider(environment, pages).finally(() => store.close())
 }

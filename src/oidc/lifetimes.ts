@@ -3,9 +3,6 @@
 
 import type { Configuration, RefreshToken, Session } from 'oidc-provider'
 import type { Lifetimes } from '../config/schema.ts'
-import type { Settings } from '../config/settings.ts'
-import { importKey } from '../keys/make.ts'
-import type { KeyRules } from '../keys/signing-keys.ts'
 import { now } from '../store/store.ts'
 
 export function lifetimes(set: Lifetimes): NonNullable<Configuration['ttl']> {
@@ -24,17 +21,6 @@ export function lifetimes(set: Lifetimes): NonNullable<Configuration['ttl']> {
         : positive(Math.min(set.session_idle, session.loginTs + set.session - now())),
     // Used as long as its session gives out tokens, and then as long as the last of them lives.
     Grant: set.session + set.refresh_token + 3600,
-  }
-}
-
-/** What is known of signing keys from the configuration (keys/signing-keys.ts). */
-export async function keyRules(settings: Settings): Promise<KeyRules> {
-  const { session, id_token } = settings.lifetimes
-  return {
-    ...settings.keys,
-    // The ID token of a session is accepted as a hint for as long as there may be that session.
-    retain: session + id_token,
-    imported: await Promise.all(settings.importedKeys.map(importKey)),
   }
 }
 

@@ -14,11 +14,9 @@ export function createState(records: Records, lifetimes: Lifetimes, events: Even
   const refreshTokens = createRefreshTokens(records, {
     grace: lifetimes.refresh_token_grace,
     request() {
-      const ctx = Provider.ctx
-      const route = ctx?.oidc?.route
-      if (route === 'token') requireListener()
-      const [isRefresh, isRevocation] = [route === 'token', route === 'revocation']
-      return ctx?.oidc && { key: ctx, isRefresh, isRevocation }
+      const request = currentRequest()
+      if (request?.isRefresh) requireListener()
+      return request
     },
     alreadyUsed: () => alreadyUsed('RefreshToken'),
     ...events,
@@ -55,6 +53,7 @@ function currentRequest() {
   return {
     key: ctx,
     session: oidc.session,
+    isRefresh: oidc.route === 'token',
     isRevocation,
     // Revoking an access token revokes that token alone; the library would take them all.
     sparesGrant: isRevocation && oidc.entities.AccessToken !== undefined,

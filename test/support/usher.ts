@@ -15,8 +15,7 @@ import { readSettings, type Settings } from '../../src/config/settings.ts'
 import type { Readiness } from '../../src/http/health.ts'
 import { createMetrics } from '../../src/http/metrics.ts'
 import { ALGORITHMS, makeKey, type SigningKey } from '../../src/keys/make.ts'
-import { createSigningKeys } from '../../src/keys/signing-keys.ts'
-import { keyRules } from '../../src/oidc/lifetimes.ts'
+import { openSigningKeys } from '../../src/keys/signing-keys.ts'
 import { openInstallation } from '../../src/store/open.ts'
 import { now } from '../../src/store/store.ts'
 
@@ -116,7 +115,8 @@ export async function startUsher(options: UsherOptions = {}) {
   )
   const { records, store, secrets } = installation
   await records.save('SigningKeys', 'current', { keys: await someKeys() }, { version: 0 })
-  const keys = await createSigningKeys(records, await keyRules(settings)).load()
+  const signingKeys = await openSigningKeys(records, settings)
+  const keys = await signingKeys.load()
 
   const output: string[] = []
   const log = pino({ base: null }, { write: line => output.push(line) })

@@ -8,7 +8,7 @@ import type { Check } from '../store.ts'
 const CLOCK = { warning: 1, wrong: 5 }
 const OLDEST = [6, 2]
 
-export type Info = Record<string, string>
+type Info = Record<string, string>
 
 export async function readInfo(redis: Redis): Promise<Info> {
   const text = await redis.info()
