@@ -1,24 +1,14 @@
 // The applications that people use: one with refresh tokens, one without, and one that pushes its
 // requests and signs its assertions.
 
-import { randomUUID } from 'node:crypto'
-import { exportJWK, generateKeyPair, SignJWT } from 'jose'
+import { ASSERTION, KEYED, signAssertion } from '../support/keyed.ts'
 import { CLIENTS, SECRET } from '../support/usher.ts'
 import { basic } from '../support/wire.ts'
-
-const key = await generateKeyPair('ES256', { extractable: true })
-const jwk = { ...(await exportJWK(key.publicKey)), kid: 'one', alg: 'ES256', use: 'sig' }
 
 export const APPLICATIONS: Record<string, object> = {
   web: { ...CLIENTS.web },
   post: { ...CLIENTS.post },
-  keyed: {
-    client_id: 'keyed',
-    client_name: 'Keyed application',
-    redirect_uris: ['https://keyed.example.org/callback'],
-    token_endpoint_auth_method: 'private_key_jwt',
-    jwks: { keys: [jwk] },
-  },
+  keyed: KEYED,
 }
 
 const OFFLINE = 'openid profile email offline_access'
@@ -28,19 +18,15 @@ export const SCOPES: Record<string, string> = {
   keyed: OFFLINE,
 }
 
-export const REDIRECTS: Record<string, string> = { keyed: 'https://keyed.example.org/callback' }
+export const REDIRECTS: Record<string, string> = { keyed: KEYED.redirect_uris[0] ?? '' }
 
-const ASSERTION = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
-/** Seconds. */
+/** Seconds: longer than any fault holds a request up. */
 const LIFETIME = 300
 
 /** An assertion is good for one request. */
 export function assertion(issuer: string): Promise<string> {
-  const now = Math.floor(Date.now() / 1000)
-  const claims = { iss: 'keyed', sub: 'keyed', aud: issuer, jti: randomUUID() }
-  return new SignJWT({ ...claims, iat: now, exp: now + LIFETIME })
-    .setProtectedHeader({ alg: 'ES256', kid: 'one' })
-    .sign(key.privateKey)
+  const exp = Math.floor(Date.now() / 1000) + LIFETIME
+  return signAssertion(issuer, { claims: { exp } })
 }
 
 export interface Signed {

@@ -1,46 +1,25 @@
-import { randomUUID } from 'node:crypto'
-import { exportJWK, generateKeyPair, type JWTPayload, SignJWT, UnsecuredJWT } from 'jose'
+import { type CryptoKey, exportJWK, generateKeyPair, SignJWT, UnsecuredJWT } from 'jose'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { ASSERTION, assertionClaims, jwk, KEYED, signAssertion } from '../support/keyed.ts'
 import { startUsher, type Usher } from '../support/usher.ts'
 import { type Reply, send } from '../support/wire.ts'
 
 const TOKEN = '/api/oauth/token'
-const ASSERTION = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
 
-const key = await generateKeyPair('ES256', { extractable: true })
 const otherKey = await generateKeyPair('ES256')
-const jwk = { ...(await exportJWK(key.publicKey)), kid: 'one', alg: 'ES256', use: 'sig' }
 
 let usher: Usher
 beforeAll(async () => {
   usher = await startUsher({
-    clients: {
-      keyed: {
-        client_id: 'keyed',
-        client_name: 'Keyed application',
-        redirect_uris: ['https://keyed.example.org/callback'],
-        token_endpoint_auth_method: 'private_key_jwt',
-        jwks: { keys: [jwk] },
-      },
-    },
+    clients: { keyed: KEYED },
   })
 })
 afterAll(() => usher.close())
 
 const now = () => Math.floor(Date.now() / 1000)
-const claims = (): JWTPayload => ({
-  iss: 'keyed',
-  sub: 'keyed',
-  aud: usher.issuer,
-  jti: randomUUID(),
-  iat: now(),
-  exp: now() + 60,
-})
-
-function sign(change: Record<string, unknown> = {}, privateKey = key.privateKey, kid = 'one') {
-  const payload = JSON.parse(JSON.stringify({ ...claims(), ...change })) as JWTPayload
-  return new SignJWT(payload).setProtectedHeader({ alg: 'ES256', kid }).sign(privateKey)
-}
+const claims = () => assertionClaims(usher.issuer)
+const sign = (claims: Record<string, unknown> = {}, key?: CryptoKey, kid?: string) =>
+  signAssertion(usher.issuer, { claims, key, kid })
 
 /** Refreshes with a token nobody knows: `invalid_grant` says that the client was let in. */
 function use(client_assertion: string, more: Record<string, string> = {}): Promise<Reply> {

@@ -1,9 +1,8 @@
 // The clients of the races, and the requests they send: to the process they are told, with nothing
 // in between.
 
-import { randomUUID } from 'node:crypto'
-import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 import type { Request } from '../support/journey.ts'
+import { ASSERTION, KEYED } from '../support/keyed.ts'
 import { SECRET, CLIENTS as SUPPORTED } from '../support/usher.ts'
 import { basic, type Reply, send } from '../support/wire.ts'
 import type { Node } from './deployment.ts'
@@ -11,9 +10,6 @@ import type { Node } from './deployment.ts'
 /** As many applications of our own as may ask at once in one session. */
 const CROWD = 50
 export const crowdRedirect = (i: number) => `https://crowd${i}.example.org/callback`
-
-const assertionKey = await generateKeyPair('ES256', { extractable: true })
-const jwk = { ...(await exportJWK(assertionKey.publicKey)), kid: 'one', alg: 'ES256', use: 'sig' }
 
 export interface ClientFile {
   client_id: string
@@ -23,13 +19,7 @@ export interface ClientFile {
 export const CLIENTS: ClientFile[] = [
   { ...SUPPORTED.web, client_id: 'web' },
   { ...SUPPORTED.first, client_id: 'first' },
-  {
-    client_id: 'keyed',
-    client_name: 'Keyed application',
-    redirect_uris: ['https://keyed.example.org/callback'],
-    token_endpoint_auth_method: 'private_key_jwt',
-    jwks: { keys: [jwk] },
-  },
+  KEYED,
   ...Array.from({ length: CROWD }, (_, i) => ({
     ...SUPPORTED.first,
     client_id: `crowd${i}`,
@@ -72,21 +62,10 @@ export async function push(node: Node, { url }: Request): Promise<string> {
   return String(json.request_uri)
 }
 
-export function signAssertion(audience: string): Promise<string> {
-  return new SignJWT({ jti: randomUUID() })
-    .setProtectedHeader({ alg: 'ES256', kid: 'one' })
-    .setIssuer('keyed')
-    .setSubject('keyed')
-    .setAudience(audience)
-    .setIssuedAt()
-    .setExpirationTime('60 s')
-    .sign(assertionKey.privateKey)
-}
-
 /** With a token nobody knows: `invalid_grant` says that the client was let in. */
 export function useAssertion(node: Node, client_assertion: string): Promise<Reply> {
-  const client_assertion_type = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
-  const body = { ...refreshForm('unknown'), client_assertion_type, client_assertion }
+  const proof = { client_assertion_type: ASSERTION, client_assertion }
+  const body = { ...refreshForm('unknown'), ...proof }
   return send(node, TOKEN, { body })
 }
 

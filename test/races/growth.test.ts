@@ -4,9 +4,10 @@
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { signAssertion } from '../support/keyed.ts'
 import { PASSWORD, SECRET } from '../support/usher.ts'
 import { basic, type Reply, send, sendAs } from '../support/wire.ts'
-import { push, redeem, refresh, signAssertion, tokenOf, useAssertion, userinfo } from './clients.ts'
+import { push, redeem, refresh, tokenOf, useAssertion, userinfo } from './clients.ts'
 import { type Deployment, deploy, type Node, THREE_ON_REDIS } from './deployment.ts'
 import {
   allowWeb,

@@ -1,8 +1,9 @@
 // Races at the token endpoint.
 
 import { setTimeout } from 'node:timers/promises'
+import { signAssertion } from '../support/keyed.ts'
 import { type Reply, sendAs } from '../support/wire.ts'
-import { redeem, refresh, signAssertion, tokenOf, useAssertion, userinfo, word } from './clients.ts'
+import { redeem, refresh, tokenOf, useAssertion, userinfo, word } from './clients.ts'
 import type { Deployment, Node } from './deployment.ts'
 import { allowWeb, family, silentCode } from './person.ts'
 import { atOnce, isOk, type Race, type Round } from './race.ts'

@@ -154,3 +154,14 @@ export function places({ findings }: Reading): string[] {
     )
     .toSorted()
 }
+
+/** Root may read everything; what others may not is tried as one of them. */
+export function asNobody<T>(act: () => T): T {
+  if (process.geteuid?.() !== 0) return act()
+  process.seteuid?.(65_534)
+  try {
+    return act()
+  } finally {
+    process.seteuid?.(0)
+  }
+}

@@ -13,6 +13,7 @@ import { parse } from 'yaml'
 import { readSettings } from '../../src/config/settings.ts'
 import { checkSettings } from '../../src/oidc/check.ts'
 import {
+  asNobody,
   COMPLETE,
   client,
   type Files,
@@ -44,17 +45,6 @@ interface Case {
   arrange?(folder: string): void
   /** Whether it is read as somebody who is not root. */
   asNobody?: boolean
-}
-
-/** Root may read everything; what others may not is tried as one of them. */
-function asNobody<T>(act: () => T): T {
-  if (process.geteuid?.() !== 0) return act()
-  process.seteuid?.(65_534)
-  try {
-    return act()
-  } finally {
-    process.seteuid?.(0)
-  }
 }
 
 function refuse({ name, files, env = {}, arrange, asNobody: nobody }: Case) {

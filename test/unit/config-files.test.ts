@@ -6,7 +6,15 @@ import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { ConfigError } from '../../src/config/report.ts'
 import { readSettings } from '../../src/config/settings.ts'
-import { COMPLETE, client, places, read, readFolder, withFolder } from '../support/config-folder.ts'
+import {
+  asNobody,
+  COMPLETE,
+  client,
+  places,
+  read,
+  readFolder,
+  withFolder,
+} from '../support/config-folder.ts'
 
 const utf16 = (text: string) => Buffer.from(text, 'utf16le')
 
@@ -166,14 +174,3 @@ test('CF2: a report is all that is thrown, whatever is in the folder', () => {
     expect(() => readSettings({ USHER_CONFIG: folder })).toThrow(ConfigError)
   })
 })
-
-/** Root may read everything; what others may not is tried as one of them. */
-function asNobody<T>(act: () => T): T {
-  if (process.geteuid?.() !== 0) return act()
-  process.seteuid?.(65_534)
-  try {
-    return act()
-  } finally {
-    process.seteuid?.(0)
-  }
-}
