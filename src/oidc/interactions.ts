@@ -18,6 +18,7 @@ export function createInteractions(provider: Provider): Interactions {
         clientId: String(params.client_id),
         redirectUri: String(params.redirect_uri),
         ...(typeof params.login_hint === 'string' && { loginHint: params.login_hint }),
+        ...(typeof params.ui_locales === 'string' && { uiLocales: params.ui_locales }),
         ...(session && { accountId: session.accountId }),
         withdrawn: prompt.name === 'consent' && lastSubmission?.consent !== undefined,
       }

@@ -10,6 +10,7 @@ import { readForm } from '../http/forms.ts'
 import { now } from '../store/store.ts'
 import type { Parts } from './parts.ts'
 import { scopeWords } from './scope-words.ts'
+import type { Words } from './words.ts'
 
 /** Who is signed in in this browser; undefined for nobody. */
 export type SessionReader = (ctx: Context) => Promise<SignedIn | undefined>
@@ -37,7 +38,6 @@ export function createAccountPages(
   paths: { authorization: string; end_session: string },
 ) {
   const { settings, clients, views, csrf, directory, consents } = parts
-  const { t } = views
 
   /** The person, or undefined when they were sent to sign in first. */
   async function requirePerson(ctx: Context, maxAge?: number): Promise<Person | undefined> {
@@ -72,21 +72,23 @@ export function createAccountPages(
     views.page(ctx, 'applications', {
       person: person.account.username,
       csrf: csrf.token(csrfSubject(person)),
-      applications: list.sort((a, b) => b.lastUsed - a.lastUsed).map(describe),
+      applications: list
+        .sort((a, b) => b.lastUsed - a.lastUsed)
+        .map(consent => describe(views.words(ctx), consent)),
       removed,
     })
   }
 
-  function describe({ client_id, scopes, since, lastUsed }: Consent) {
+  function describe(words: Words, { client_id, scopes, since, lastUsed }: Consent) {
     const client = clients.get(client_id)
     return {
       client_id,
       name: client?.client_name ?? client_id,
       client_uri: client?.client_uri,
       registered: Boolean(client),
-      scopes: scopes.map(scope => scopeWords(t, settings, scope)),
-      since: date(since),
-      lastUsed: date(lastUsed),
+      scopes: scopes.map(scope => scopeWords(words.t, settings, scope)),
+      since: words.date(since),
+      lastUsed: words.date(lastUsed),
     }
   }
 
@@ -94,6 +96,7 @@ export function createAccountPages(
     async home(ctx: Context) {
       const person = await requirePerson(ctx)
       if (!person) return
+      const { t } = views.words(ctx)
       const { username, name, email, email_verified } = person.account
       const unverified = email_verified ? '' : ` (${t('account.unverified')})`
       const facts = [
@@ -128,10 +131,4 @@ export function createAccountPages(
       ctx.redirect(ctx.query.state === APPLICATIONS ? APPLICATIONS : HOME)
     },
   }
-}
-
-function date(seconds: number) {
-  const time = new Date(seconds * 1000)
-  const words = new Intl.DateTimeFormat('en', { dateStyle: 'long', timeZone: 'UTC' }).format(time)
-  return { iso: time.toISOString(), words }
 }

@@ -4,6 +4,7 @@ import type { Context } from 'koa'
 import { csrfSubject, type Interaction, type Screen } from './interaction.ts'
 import type { Parts } from './parts.ts'
 import { scopeWords } from './scope-words.ts'
+import type { Translate } from './words.ts'
 
 /** Without it there is no sign-in; everything else can be left out. */
 const REQUIRED = 'openid'
@@ -11,9 +12,8 @@ const DAY = 24 * 3600
 
 export function consentScreen(parts: Parts): Screen {
   const { settings, clients, views, csrf, directory, consents } = parts
-  const { t } = views
-
   async function show(ctx: Context, interaction: Interaction) {
+    const { t } = views.words(ctx)
     const { scopes } = requestOf(interaction)
     const { accountId = '', clientId, withdrawn } = interaction
     // Taken out of the folder since, or the account pages, which ask for nothing.
@@ -30,14 +30,14 @@ export function consentScreen(parts: Parts): Screen {
         words: scopeWords(t, settings, name),
         required: name === REQUIRED,
         checked: !before?.declined.includes(name),
-        note: name === 'offline_access' ? offlineNote() : undefined,
+        note: name === 'offline_access' ? offlineNote(t) : undefined,
       })),
       lifetime: scopes.includes('offline_access') ? undefined : t('consent.lifetime'),
       withdrawn,
     })
   }
 
-  const offlineNote = () =>
+  const offlineNote = (t: Translate) =>
     t('consent.offline_note', { days: String(Math.ceil(settings.lifetimes.refresh_token / DAY)) })
 
   return {

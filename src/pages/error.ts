@@ -57,9 +57,10 @@ export function createErrorPages({ settings: { issuer }, clients, views }: Parts
       // Whoever wrote the address: it leads only to where a registered client lives.
       const client = clients.get(String(ctx.query.client_id))
       const { title, text } = wordsFor(status, answer)
+      const { t } = views.words(ctx)
       const data = {
-        title: views.t(`error.${title}`),
-        text: views.t(`error.${text}`),
+        title: t(`error.${title}`),
+        text: t(`error.${text}`),
         error: answer.error,
         description: PLAIN[answer.error_description ?? ''] ?? answer.error_description,
         errorUri: errorUri(answer.error),

@@ -13,6 +13,8 @@ export interface Interaction {
   clientId: string
   redirectUri: string
   loginHint?: string
+  /** Language tags, the preferred first. */
+  uiLocales?: string
   /** Who is signed in in this browser. */
   accountId?: string
   /** The person has just allowed it, and removed it again before that counted. */
@@ -52,15 +54,21 @@ export function createInteractionPages(
     screens.find(screen => screen.prompt === prompt.name) ??
     ctx.throw(400, { error: 'interaction_gone' })
 
+  async function read(ctx: Context): Promise<Interaction> {
+    const interaction = await interactions.read(ctx)
+    ctx.state.uiLocales = interaction.uiLocales
+    return interaction
+  }
+
   return {
     async show(ctx: Context) {
-      const interaction = await interactions.read(ctx)
+      const interaction = await read(ctx)
       await screenOf(ctx, interaction).show(ctx, interaction)
     },
 
     async submit(ctx: Context) {
       const form = await readForm(ctx)
-      const interaction = await interactions.read(ctx)
+      const interaction = await read(ctx)
       csrf.check(ctx, form, csrfSubject(interaction))
       const outcome = await screenOf(ctx, interaction).submit(ctx, interaction, form)
       if (outcome) views.navigate(ctx, await interactions.finish(ctx, outcome))

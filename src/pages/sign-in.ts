@@ -11,7 +11,7 @@ export function signInScreen({ clients, views, csrf, directory }: Parts): Screen
     const username = tried?.username ?? interaction.loginHint ?? (current ? current.username : '')
     const data = {
       csrf: csrf.token(csrfSubject(interaction)),
-      client: clients.get(interaction.clientId)?.client_name ?? views.t('account.title'),
+      client: clients.get(interaction.clientId)?.client_name ?? views.words(ctx).t('account.title'),
       again: Boolean(current),
       failed: Boolean(tried),
       username: username.slice(0, 256),

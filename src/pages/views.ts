@@ -1,11 +1,20 @@
-// Pages from templates and words. Everything a template prints is escaped; `it.t(key)` gives words.
+// Pages from templates and words. Everything a template prints is escaped; `it.t(key)` gives words in
+// the language of the person who asks.
 
 import { Eta } from 'eta'
 import type { Context } from 'koa'
 import type { Settings } from '../config/settings.ts'
 import { allowFormAnywhere } from '../http/security-headers.ts'
 import { createAssets } from './assets.ts'
-import { createWords, type Translate } from './words.ts'
+import { createLanguages, type Translate, type Words } from './words.ts'
+
+declare module 'koa' {
+  interface DefaultState {
+    /** What the application said of the person's languages: tags, the preferred first. */
+    uiLocales?: string
+    words?: Words
+  }
+}
 
 export type Views = ReturnType<typeof createViews>
 
@@ -16,22 +25,36 @@ export function createViews({ branding }: Pick<Settings, 'branding'>) {
     autoEscape: true,
     autoTrim: false,
   })
-  const { t, lang } = createWords()
+  const languages = createLanguages()
   const assets = createAssets()
 
-  /** Words as HTML, with the values in bold. */
-  const strong: Translate = (key, values = {}) => {
-    const marked = Object.entries(values).map(([name, value]) => [name, `\x01${value}\x02`])
-    const html = eta.config.escapeFunction(t(key, Object.fromEntries(marked)))
-    return html.replaceAll('\x01', '<strong>').replaceAll('\x02', '</strong>')
+  /** Those the application names (`ui_locales`) come before those of the browser. */
+  function words(ctx: Context): Words {
+    const named = ctx.state.uiLocales ?? String(ctx.query.ui_locales ?? '')
+    const choose = () =>
+      named.split(' ').map(languages.find).find(Boolean) ??
+      languages.find(ctx.acceptsLanguages(languages.tags) || '') ??
+      languages.english
+    ctx.state.words ??= choose()
+    return ctx.state.words
   }
-  const shared = { t, strong, lang, brand: branding.name, assets }
+
+  /** Words as HTML, with the values in bold. */
+  function strongly(t: Translate): Translate {
+    return (key, values = {}) => {
+      const marked = Object.entries(values).map(([name, value]) => [name, `\x01${value}\x02`])
+      const html = eta.config.escapeFunction(t(key, Object.fromEntries(marked)))
+      return html.replaceAll('\x01', '<strong>').replaceAll('\x02', '</strong>')
+    }
+  }
 
   /** Answers with a page. `data` is what the template knows as `it`, besides the words. */
   function page(ctx: Context, template: string, data: Record<string, unknown> = {}, status = 200) {
     ctx.status = status
     ctx.type = 'html'
     ctx.set('Cache-Control', 'no-store')
+    const { t, lang, dir } = words(ctx)
+    const shared = { t, strong: strongly(t), lang, dir, brand: branding.name, assets }
     ctx.body = eta.render(template, { ...shared, ...data })
     ctx.state.isPage = true
   }
@@ -55,5 +78,5 @@ export function createViews({ branding }: Pick<Settings, 'branding'>) {
     handOver(ctx, redirectUri, fields)
   }
 
-  return { t, assets, page, navigate, handOver, formPost }
+  return { words, assets, page, navigate, handOver, formPost }
 }

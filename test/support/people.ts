@@ -3,7 +3,7 @@
 
 import { type IncomingHttpHeaders, request } from 'node:http'
 import { parse } from 'node-html-parser'
-import { createWords } from '../../src/pages/words.ts'
+import { createLanguages } from '../../src/pages/words.ts'
 import { Browser, type Page } from './browser.ts'
 import { authorizationRequest, type Request, tokens } from './journey.ts'
 import { PASSWORD, type Usher } from './usher.ts'
@@ -173,7 +173,7 @@ export function onlineTokens(usher: Usher, params: Parameters<typeof tokens>[1] 
   return tokens(usher, { scope: 'openid profile email', ...params })
 }
 
-const { t } = createWords()
+const { t } = createLanguages().english
 
 /** What a page says under this key: words change, what they are there for does not. */
 export function words(key: string, values?: Record<string, string>): string {

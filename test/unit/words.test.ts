@@ -4,7 +4,7 @@ import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { parse } from 'yaml'
-import { createWords } from '../../src/pages/words.ts'
+import { createLanguages } from '../../src/pages/words.ts'
 
 const PAGES = `${import.meta.dirname}/../../src/pages`
 const read = (pattern: string) =>
@@ -85,7 +85,7 @@ test('every word in the file is on some page', () => {
 })
 
 test('every value that words have a place for is given where they are asked for', () => {
-  const { t } = createWords()
+  const { t } = createLanguages().english
   const all = calls.filter(({ argument }) => /'[a-z_]+\.[a-z_]+'/.test(argument))
   for (const { name, argument } of all) {
     for (const [, key = ''] of argument.matchAll(/'([a-z_]+\.[a-z_]+)'/g)) {
@@ -104,7 +104,7 @@ function placesIn(key: string): string[] {
 }
 
 test('a key without words gives nothing, and a value is never read as words', () => {
-  const { t } = createWords()
+  const { t } = createLanguages().english
   expect(t('scope.nowhere')).toBe('')
   expect(t('constructor')).toBe('')
   expect(t('page.signed_in_as', { name: '{name} $& {constructor}' })).toBe(
