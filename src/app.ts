@@ -12,7 +12,8 @@ import { requestLog } from './http/request-log.ts'
 import { securityHeaders } from './http/security-headers.ts'
 import { authorizeByPost, canonicalPaths, finishAnswers } from './oidc/endpoints.ts'
 import { createInteractions, createSessionReader } from './oidc/interactions.ts'
-import { createProvider, type Environment, ROUTES } from './oidc/provider.ts'
+import { createProvider, type Environment } from './oidc/provider.ts'
+import { routesOf } from './oidc/routes.ts'
 import { createAccountPages } from './pages/account.ts'
 import { consentScreen } from './pages/consent.ts'
 import { createErrorPages } from './pages/error.ts'
@@ -27,6 +28,7 @@ import { deriveKey } from './store/seal.ts'
 export async function createApp(environment: Environment, readiness: Readiness) {
   const { settings, secrets, records, log, metrics } = environment
   const views = createViews(settings)
+  const routes = routesOf(settings.features)
   const parts: Parts = {
     settings,
     clients: new Map(settings.clients.map(client => [client.client_id, client])),
@@ -44,7 +46,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   })
   const screens = [signInScreen(parts), consentScreen(parts)]
   const interaction = createInteractionPages(parts, createInteractions(app), screens)
-  const account = createAccountPages(parts, createSessionReader(app), ROUTES)
+  const account = createAccountPages(parts, createSessionReader(app), routes.paths)
 
   const pages = new Router({ sensitive: true, strict: true })
     .get('/', ctx => ctx.redirect('/account'))
@@ -66,8 +68,8 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   app.use(edge(settings))
   app.use(limits)
   app.use(pages.routes())
-  app.use(canonicalPaths)
+  app.use(canonicalPaths(routes))
   app.use(authorizeByPost)
-  app.use(finishAnswers(views, settings.keys))
+  app.use(finishAnswers(views, routes, settings.keys))
   return app
 }

@@ -7,8 +7,7 @@ import type { FileResult } from '../config/files.ts'
 import { ConfigError } from '../config/report.ts'
 import { readFolder, type Settings } from '../config/settings.ts'
 import { didYouMean } from '../config/wording.ts'
-import { DISCOVERY } from '../oidc/endpoints.ts'
-import { ROUTES } from '../oidc/provider.ts'
+import { DISCOVERY, routesOf } from '../oidc/routes.ts'
 import { Failure, type Invocation, print } from './command.ts'
 import { snippet } from './snippet.ts'
 
@@ -53,7 +52,10 @@ function aboutClient(file: FileResult<ClientFile>, settings: Settings, keys: Eff
     const given = Object.keys(claims).filter(claim => claims[claim]?.scope === scope)
     return scope === 'openid' ? ['sub', ...given] : given
   }
-  const endpoints = Object.entries({ discovery: DISCOVERY[0], ...ROUTES })
+  const endpoints = Object.entries({
+    discovery: DISCOVERY[0],
+    ...routesOf(settings.features).endpoints,
+  })
   const tokens = keys.filter(({ key }) => /^lifetimes\.(code|\w+_token\w*)$/.test(key))
   return {
     client_id: client?.client_id,
@@ -62,7 +64,10 @@ function aboutClient(file: FileResult<ClientFile>, settings: Settings, keys: Eff
       ...Object.fromEntries(
         effectiveClient(file).map(({ key, value, from }) => [key, { value, from }]),
       ),
-      response_types: { value: ['code'], from: 'always' },
+      response_types: {
+        value: client?.grant_types.includes('authorization_code') ? ['code'] : [],
+        from: 'grant_types',
+      },
     },
     endpoints: Object.fromEntries(endpoints.map(([name, path]) => [name, `${issuer}${path}`])),
     scopes: Object.fromEntries(asked.map(scope => [scope, gives(scope)])),

@@ -3,17 +3,24 @@
 
 import { basename } from 'node:path'
 import type { ClientFile } from './client-schema.ts'
+import type { Features } from './feature-schema.ts'
 import type { FileResult } from './files.ts'
 import { redirectUriProblem, schemeProblem } from './redirect-uris.ts'
 import type { Finding } from './report.ts'
 import { didYouMean } from './wording.ts'
 
-/** `scopes` is absent when `claims.yaml` is wrong itself, `loopbackIssuer` when the issuer is. */
+/** What clients are judged by; each is absent when it is wrong itself. */
+interface Surroundings {
+  scopes?: object
+  loopbackIssuer?: boolean
+  features?: Features
+}
+
 export function clientFindings(
   clients: FileResult<ClientFile>[],
-  scopes: object | undefined,
-  loopbackIssuer: boolean | undefined,
+  surroundings: Surroundings,
 ): Finding[] {
+  const { scopes, loopbackIssuer } = surroundings
   const seen = new Map<string, string>()
   return clients.flatMap(result => {
     const { file, parts, at } = result
@@ -38,7 +45,7 @@ export function clientFindings(
       findings.push(at(['scope'], 'unknown-scope', message))
     }
     const isRight = (key: string) => Object.hasOwn(parts, key)
-    for (const { keys, rule, message } of problemsBetweenKeys(result, loopbackIssuer)) {
+    for (const { keys, rule, message } of problemsBetweenKeys(result, surroundings)) {
       if (keys.every(isRight)) findings.push(at([keys[0] ?? ''], rule, message))
     }
     return findings
@@ -69,7 +76,7 @@ interface Problem {
 
 function problemsBetweenKeys(
   { file, parts: client }: FileResult<ClientFile>,
-  loopbackIssuer?: boolean,
+  { loopbackIssuer, features }: Surroundings,
 ): Problem[] {
   const command = `npm run usher -- clients secret ${basename(file, '.yaml')}`
   const method = client.token_endpoint_auth_method
@@ -80,7 +87,14 @@ function problemsBetweenKeys(
   const unused = `a client that authenticates with ${method} has no secret`
   const keyless = 'private_key_jwt needs the public keys of the client here'
   const exempt = 'a public client cannot be exempted from PKCE'
-  const codeless = 'must include authorization_code'
+  const grants = client.grant_types ?? []
+  const withCode = grants.includes('authorization_code')
+  const nowhere = 'authorization_code needs the addresses that codes are sent to'
+  const unredeemed = 'nothing is sent to them without authorization_code in grant_types'
+  const codeless = 'refresh_token renews what authorization_code gave: name both'
+  const withOwn = grants.includes('client_credentials')
+  const off = 'client_credentials is off: `features.client_credentials` in usher.yaml'
+  const anyone = 'client_credentials is for clients that authenticate'
 
   const way = 'token_endpoint_auth_method'
   // biome-ignore format: a table
@@ -91,7 +105,11 @@ function problemsBetweenKeys(
     { is: Boolean(secret) && loopbackIssuer === false, keys: ['client_secret'], rule: 'secret-in-plain', message: plain },
     { is: method === 'private_key_jwt' && !client.jwks, keys: ['jwks', way], rule: 'client-key-missing', message: keyless },
     { is: method === 'none' && !client.require_pkce,  keys: ['require_pkce', way], rule: 'pkce-exempt-public', message: exempt },
-    { is: !client.grant_types?.includes('authorization_code'), keys: ['grant_types'], rule: 'grant-types', message: codeless },
+    { is: withCode && !client.redirect_uris?.length,   keys: ['redirect_uris', 'grant_types'], rule: 'redirect-missing', message: nowhere },
+    { is: withOwn && !withCode && Boolean(client.redirect_uris?.length), keys: ['redirect_uris', 'grant_types'], rule: 'redirect-unused', message: unredeemed },
+    { is: !withCode && grants.includes('refresh_token'), keys: ['grant_types'], rule: 'grant-types', message: codeless },
+    { is: withOwn && features?.client_credentials === false, keys: ['grant_types'], rule: 'feature-off', message: off },
+    { is: withOwn && method === 'none', keys: ['grant_types', way], rule: 'grant-types', message: anyone },
   ]
   return table.filter(({ is }) => is)
 }

@@ -40,6 +40,7 @@ const clientId = z
   .refine(id => id !== ACCOUNT_CLIENT, `${ACCOUNT_CLIENT} is the client of the account pages`)
 
 const METHODS = ['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'] as const
+export const GRANT_TYPES = ['authorization_code', 'refresh_token', 'client_credentials'] as const
 const SCOPES = 'scopes are one text, separated by spaces: openid profile'
 
 // biome-ignore format: a table
@@ -51,14 +52,14 @@ export const clientSchema = z.strictObject({
   tos_uri: webUrl.optional().describe('Its terms of service, linked on the consent page'),
   contacts: z.array(z.email()).optional().describe('E-mail addresses of the people who run it'),
   application_type: z.enum(['web', 'native']).default('web').describe('native: an application on the device of the person, which may have loopback and custom-scheme `redirect_uris`'),
-  redirect_uris: z.array(redirectUri).min(1).describe('Where people may be sent back to with a code, compared byte for byte; the ports of native loopback addresses excepted. Browser applications may call the token endpoint from these origins'),
+  redirect_uris: z.array(redirectUri).default([]).describe('Where people may be sent back to with a code, compared byte for byte; the ports of native loopback addresses excepted. Browser applications may call the token endpoint from these origins'),
   post_logout_redirect_uris: z.array(redirectUri).default([]).describe('Where people may be sent back to after they signed out, compared byte for byte'),
   initiate_login_uri: webUrl.optional().describe('An https address of the application that begins a sign-in'),
   token_endpoint_auth_method: z.enum(METHODS).default('client_secret_basic').describe('How the application proves who it is, exactly so: with a secret (`client_secret_hashes`), with a key of its own (private_key_jwt: `jwks`), or not at all (none: browser and native applications)'),
   client_secret: z.string().min(1).optional().describe('In plain, for a loopback issuer only; otherwise `client_secret_hashes`'),
   client_secret_hashes: z.array(hash).optional().describe('Hashes of the secrets that are valid now, several while one is replaced: usher clients secret NAME adds one'),
   jwks: jwks.optional().describe('The public keys of an application whose `token_endpoint_auth_method` is private_key_jwt'),
-  grant_types: z.array(z.enum(['authorization_code', 'refresh_token'])).default(['authorization_code', 'refresh_token']).describe('What the application may redeem; without refresh_token it is never given offline access'),
+  grant_types: z.array(z.enum(GRANT_TYPES)).min(1).default(['authorization_code', 'refresh_token']).describe('What the application may redeem; without refresh_token it is never given offline access. client_credentials: tokens of its own, for nobody; alone, it is a service that signs nobody in, and has no `redirect_uris`'),
   response_modes: z.array(z.enum(['query', 'form_post'])).min(1).default(['query', 'form_post']).describe('How the code may travel to `redirect_uris`'),
   scope: z.string(SCOPES).min(1).optional().describe('The scopes it may ask for, separated by spaces; absent: all there are, and all there will be'),
   id_token_signed_response_alg: z.enum(['RS256', 'ES256', 'EdDSA']).default('RS256').describe('What its ID tokens are signed with'),

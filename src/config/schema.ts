@@ -4,6 +4,7 @@
 
 import { z } from 'zod'
 import { clientSchema } from './client-schema.ts'
+import { featuresSchema } from './feature-schema.ts'
 import { scopeName, words } from './values.ts'
 
 const DURATION = 'a duration is a number and a unit: 60 s, 10 min, 12 h, 14 d'
@@ -122,6 +123,7 @@ export const usherSchema = z.strictObject({
     })
     .prefault({})
     .describe('What ID tokens carry'),
+  features: featuresSchema.prefault({}).describe('What clients can use; what is off has no endpoint, and discovery does not name it'),
   branding: z
     .strictObject({ name: words(60).default('Usher').describe('Shown on every page') })
     .prefault({})

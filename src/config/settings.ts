@@ -70,8 +70,11 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
   const clients = files.map(file => readFile(file, clientSchema))
   findings.push(...[claims, ...clients].flatMap(({ findings }) => findings))
   const scopes = scopesOf(claims, findings)
-  const loopback = issuer === undefined ? undefined : development
-  findings.push(...clientFindings(clients, claims.value && scopes, loopback))
+  const loopbackIssuer = issuer === undefined ? undefined : development
+  const { features } = usher.parts
+  findings.push(
+    ...clientFindings(clients, { scopes: claims.value && scopes, loopbackIssuer, features }),
+  )
   const warnings = inOrder([
     ...(issuer ? providerAdvice(usher, claims, development) : []),
     ...(issuer ? clients.flatMap(client => clientAdvice(client, development)) : []),

@@ -14,7 +14,7 @@ export const OWN_METADATA = ['client_secret_hashes', 'require_pkce', 'consent']
 export function toLibrary(client: ClientMetadata): LibraryClientMetadata {
   return {
     ...client,
-    response_types: ['code'],
+    response_types: client.grant_types.includes('authorization_code') ? ['code'] : [],
     // Unset, the library tells a wrong response type from a wrong mode; requests.ts refuses `fragment`.
     response_modes: client.response_modes.length < 2 ? client.response_modes : undefined,
     // The library insists on a secret; this one is never compared (compareClientSecret in provider.ts).

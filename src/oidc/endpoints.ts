@@ -6,42 +6,26 @@ import { note } from '../http/audit.ts'
 import { readForm } from '../http/forms.ts'
 import { LONGEST_URL, refuseLongUrl } from '../http/limits.ts'
 import type { Views } from '../pages/views.ts'
-import { ROUTES } from './provider.ts'
+import { AUTHORIZATION, DISCOVERY, type Routes } from './routes.ts'
 
-export const DISCOVERY = [
-  '/.well-known/openid-configuration',
-  '/.well-known/oauth-authorization-server',
-]
-const CONFIRM = `${ROUTES.end_session}/confirm`
-/** One spelling of each path, and the methods it takes. */
-const METHODS: Record<string, string> = {
-  ...Object.fromEntries([...DISCOVERY, ROUTES.jwks].map(path => [path, 'GET'])),
-  [ROUTES.authorization]: 'GET, POST',
-  [ROUTES.userinfo]: 'GET, POST',
-  [ROUTES.token]: 'POST',
-  [ROUTES.revocation]: 'POST',
-  [ROUTES.introspection]: 'POST',
-  [ROUTES.pushed_authorization_request]: 'POST',
-  [ROUTES.end_session]: 'GET',
-  [CONFIRM]: 'POST',
-  [`${ROUTES.end_session}/success`]: 'GET',
-}
 /** Seconds for which clients may keep what is published. */
 const LONGEST_AGE = 3600
-const RESUME = new RegExp(`^${ROUTES.authorization}/[\\w-]{21,64}$`)
+const RESUME = new RegExp(`^${AUTHORIZATION.path}/[\\w-]{21,64}$`)
 
 /** The library takes `/API/OAUTH/TOKEN/` for the token endpoint; a path here has one spelling. */
-export const canonicalPaths: Middleware = async (ctx, next) => {
-  const methods = RESUME.test(ctx.path) ? 'GET' : (METHODS[ctx.path] ?? methodsOfPage(ctx))
-  if (!methods) {
-    const error_description = `there is no endpoint at this path; they are listed in ${DISCOVERY[0]}`
-    return ctx.throw(404, { error: 'not_found', error_description })
-  }
-  await next()
-  if (ctx.status === 404 && ctx.body == null) {
-    ctx.set('Allow', methods)
-    const error_description = `this endpoint takes ${methods}`
-    ctx.throw(405, { error: 'method_not_allowed', error_description })
+export function canonicalPaths(routes: Routes): Middleware {
+  return async (ctx, next) => {
+    const methods = RESUME.test(ctx.path) ? 'GET' : (routes.methods[ctx.path] ?? methodsOfPage(ctx))
+    if (!methods) {
+      const error_description = `there is no endpoint at this path; they are listed in ${DISCOVERY[0]}`
+      return ctx.throw(404, { error: 'not_found', error_description })
+    }
+    await next()
+    if (ctx.status === 404 && ctx.body == null) {
+      ctx.set('Allow', methods)
+      const error_description = `this endpoint takes ${methods}`
+      ctx.throw(405, { error: 'method_not_allowed', error_description })
+    }
   }
 }
 
@@ -56,8 +40,8 @@ function methodsOfPage({ matched }: Context): string {
  * to be `SameSite=None`.
  */
 export const authorizeByPost: Middleware = async (ctx, next) => {
-  if (ctx.path !== ROUTES.authorization || ctx.method !== 'POST') return next()
-  const url = `${ROUTES.authorization}?${await readForm(ctx, LONGEST_URL)}`
+  if (ctx.path !== AUTHORIZATION.path || ctx.method !== 'POST') return next()
+  const url = `${AUTHORIZATION.path}?${await readForm(ctx, LONGEST_URL)}`
   refuseLongUrl(ctx, url)
   ctx.status = 303
   ctx.redirect(url)
@@ -66,29 +50,39 @@ export const authorizeByPost: Middleware = async (ctx, next) => {
 type Oidc = KoaContextWithOIDC['oidc'] | undefined
 
 /** How answers of the library leave, by path. */
-export function finishAnswers(views: Views, { announce }: { announce: number }): Middleware {
+export function finishAnswers(
+  views: Views,
+  { paths, endpoints, confirm }: Routes,
+  { announce }: { announce: number },
+): Middleware {
   // Whoever keeps the JWKS for as long as it says knows a key before it signs.
   const jwksAge = Math.min(LONGEST_AGE, Math.floor(announce / 2))
   return async (ctx, next) => {
     ctx.set('Cache-Control', 'no-store')
+    // Our own sign-out page takes no application's word for where to go on, or for whom.
+    if (!endpoints.end_session && ctx.path === paths.end_session) ctx.querystring = ''
     await next()
     // Absent where the library has no route for the method.
     const oidc: Oidc = ctx.oidc
     ctx.state.log.client_id = oidc?.client?.clientId
-    if (DISCOVERY.includes(ctx.path)) discovery(ctx)
-    else if (ctx.path === ROUTES.jwks) cacheable(ctx, jwksAge)
-    else if (ctx.path === ROUTES.introspection) introspection(oidc)
-    else if (ctx.path === ROUTES.revocation) revocation(ctx, oidc)
-    else if (ctx.path === CONFIRM) navigateOn(ctx, views)
-    else dressUp(ctx, oidc, views)
+    if (DISCOVERY.includes(ctx.path)) discovery(ctx, endpoints)
+    else if (ctx.path === paths.jwks) cacheable(ctx, jwksAge)
+    else if (ctx.path === paths.introspection) introspection(oidc)
+    else if (ctx.path === paths.revocation) revocation(ctx, oidc)
+    else if (ctx.path === confirm) navigateOn(ctx, views)
+    else dressUp(ctx, oidc, views, confirm)
   }
 }
 
-function discovery(ctx: Context) {
+function discovery(ctx: Context, { end_session }: Routes['endpoints']) {
   if (ctx.status !== 200) return
   cacheable(ctx, LONGEST_AGE)
-  // The library lists every mode it knows; clients here are given these (AZ7).
-  ctx.body = { ...Object(ctx.body), response_modes_supported: ['query', 'form_post'] }
+  ctx.body = {
+    ...Object(ctx.body),
+    // The library lists every mode it knows; clients here are given these (AZ7).
+    response_modes_supported: ['query', 'form_post'],
+    ...(!end_session && { end_session_endpoint: undefined }),
+  }
 }
 
 function cacheable(ctx: Context, seconds: number) {
@@ -122,8 +116,8 @@ function navigateOn(ctx: Context, views: Views) {
 
 // Where nobody is signed in, or another person than was asked for, the library signs out without a
 // question, by a bare page of its own.
-function dressUp(ctx: Context, oidc: Oidc, views: Views) {
+function dressUp(ctx: Context, oidc: Oidc, views: Views, confirm: string) {
   const xsrf = oidc?.session?.state?.secret
   const isBare = ctx.status === 200 && ctx.type === 'text/html' && !ctx.state.isPage
-  if (isBare && xsrf) views.handOver(ctx, CONFIRM, { xsrf, logout: 'yes' })
+  if (isBare && xsrf) views.handOver(ctx, confirm, { xsrf, logout: 'yes' })
 }

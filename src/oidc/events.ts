@@ -3,6 +3,7 @@
 import type { EventEmitter } from 'node:events'
 import { type errors, type KoaContextWithOIDC, Provider } from 'oidc-provider'
 import type { Logger } from 'pino'
+import { GRANT_TYPES } from '../config/client-schema.ts'
 import { type FactName, note } from '../http/audit.ts'
 import type { Metrics } from '../http/metrics.ts'
 import { faultOf } from '../http/request-log.ts'
@@ -54,7 +55,7 @@ function partiesOf({ oidc }: KoaContextWithOIDC) {
 /** Anything may be sent; only what is known here is told. */
 function grantTypeOf({ oidc }: KoaContextWithOIDC): string {
   const sent = String(oidc.params?.grant_type)
-  return ['authorization_code', 'refresh_token'].includes(sent) ? sent : 'other'
+  return GRANT_TYPES.some(type => type === sent) ? sent : 'other'
 }
 
 const ERROR_EVENTS = [

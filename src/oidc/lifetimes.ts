@@ -8,6 +8,7 @@ import { now } from '../store/store.ts'
 export function lifetimes(set: Lifetimes): NonNullable<Configuration['ttl']> {
   return {
     AccessToken: set.access_token,
+    ClientCredentials: set.access_token,
     AuthorizationCode: set.code,
     IdToken: set.id_token,
     Interaction: set.interaction,

@@ -30,18 +30,8 @@ import { logEvents, refreshTokenEvents } from './events.ts'
 import { lifetimes } from './lifetimes.ts'
 import { createGrantLoader, createPolicy } from './policy.ts'
 import { checkRequest } from './requests.ts'
+import { routesOf } from './routes.ts'
 import { createState } from './state.ts'
-
-export const ROUTES = {
-  authorization: '/api/oauth/authorize',
-  token: '/api/oauth/token',
-  userinfo: '/api/oauth/userinfo',
-  revocation: '/api/oauth/revoke',
-  introspection: '/api/oauth/introspect',
-  jwks: '/api/oauth/jwks',
-  pushed_authorization_request: '/api/oauth/par',
-  end_session: '/api/oauth/logout',
-}
 
 const COOKIE = { httpOnly: true, sameSite: 'lax', signed: true } as const
 
@@ -72,7 +62,7 @@ export async function createProvider(
   { settings, secrets, records, keys, log, metrics }: Environment,
   pages: LibraryPages,
 ): Promise<Provider> {
-  const { issuer, claims, scopes, development } = settings
+  const { issuer, claims, scopes, development, features } = settings
   const directory = createDirectory(records)
   const consents = createConsents(records)
   const state = createState(records, settings.lifetimes, refreshTokenEvents)
@@ -81,7 +71,7 @@ export async function createProvider(
     adapter: state.adapter,
     clients: [...settings.clients.map(toLibrary), accountClient(issuer)],
     jwks: { keys },
-    routes: ROUTES,
+    routes: routesOf(features).paths,
     ttl: lifetimes(settings.lifetimes),
     cookies: {
       keys: secrets.map(secret => deriveKey(secret, 'cookies').toString('base64url')),
@@ -141,9 +131,15 @@ export async function createProvider(
       devInteractions: { enabled: false },
       dPoP: { enabled: false },
       resourceIndicators: { enabled: false },
-      revocation: { enabled: true, allowedPolicy: mayRevoke },
+      clientCredentials: { enabled: features.client_credentials },
+      pushedAuthorizationRequests: {
+        enabled: features.pushed_authorization_requests !== false,
+        requirePushedAuthorizationRequests: features.pushed_authorization_requests === 'required',
+      },
+      revocation: { enabled: features.revocation, allowedPolicy: mayRevoke },
+      jwtIntrospection: { enabled: features.jwt_introspection },
       introspection: {
-        enabled: true,
+        enabled: features.introspection,
         // A client's own tokens, of accounts that still exist (IN2, IN3); endpoints.ts refuses public ones.
         allowedPolicy: async (_ctx, client, token) =>
           token.clientId === client.clientId &&

@@ -39,7 +39,7 @@ test('OT1: only what is implemented is advertised', () => {
   expect(metadata).toMatchObject({
     response_types_supported: ['code'],
     response_modes_supported: ['query', 'form_post'],
-    grant_types_supported: ['authorization_code', 'refresh_token'],
+    grant_types_supported: ['authorization_code', 'refresh_token', 'client_credentials'],
     code_challenge_methods_supported: ['S256'],
     subject_types_supported: ['public'],
     authorization_response_iss_parameter_supported: true,

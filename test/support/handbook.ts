@@ -83,7 +83,11 @@ function keyTable(file: string): string {
 
 function typeOf({ type, enum: values, format, pattern, items, anyOf }: Schema): string {
   if (values) return values.map(value => `\`${value}\``).join(', ')
-  if (anyOf) return typeOf(anyOf[0] ?? {})
+  if (anyOf)
+    return anyOf
+      .map(typeOf)
+      .filter(type => type !== 'text')
+      .join(', ')
   if (items) return typeOf(items) ? `list: ${typeOf(items)}` : 'list'
   if (pattern?.endsWith('(s|min|h|d)$')) return 'duration'
   if (pattern?.endsWith('s$')) return 'seconds'

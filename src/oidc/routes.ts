@@ -1,0 +1,64 @@
+// The endpoints of the protocol: where they are, the methods each takes, and which of them there are.
+
+import type { Features } from '../config/feature-schema.ts'
+
+export const DISCOVERY = [
+  '/.well-known/openid-configuration',
+  '/.well-known/oauth-authorization-server',
+]
+
+interface Route {
+  path: string
+  methods: string
+  /** It is there when this is on; absent: always. */
+  feature?: keyof Features
+}
+
+/** By the names the library has for them. */
+// biome-ignore format: a table
+const ROUTES = {
+  authorization:                { path: '/api/oauth/authorize',  methods: 'GET, POST' },
+  token:                        { path: '/api/oauth/token',      methods: 'POST' },
+  userinfo:                     { path: '/api/oauth/userinfo',   methods: 'GET, POST' },
+  jwks:                         { path: '/api/oauth/jwks',       methods: 'GET' },
+  revocation:                   { path: '/api/oauth/revoke',     methods: 'POST', feature: 'revocation' },
+  introspection:                { path: '/api/oauth/introspect', methods: 'POST', feature: 'introspection' },
+  pushed_authorization_request: { path: '/api/oauth/par',        methods: 'POST', feature: 'pushed_authorization_requests' },
+  end_session:                  { path: '/api/oauth/logout',     methods: 'GET',  feature: 'rp_initiated_logout' },
+} satisfies Record<string, Route>
+
+export type RouteName = keyof typeof ROUTES
+export const { authorization: AUTHORIZATION } = ROUTES
+
+/** Without the feature people sign out on a page of ours that no application is told of. */
+const SIGN_OUT = '/account/sign-out'
+
+export type Routes = ReturnType<typeof routesOf>
+
+export function routesOf(features: Features) {
+  const all: [string, Route][] = Object.entries(ROUTES)
+  const there = all.filter(([, { feature }]) => !feature || features[feature])
+  const pathsOf = (routes: [string, Route][]) =>
+    Object.fromEntries(routes.map(([name, { path }]) => [name, path])) as Record<RouteName, string>
+
+  const endpoints: Partial<Record<RouteName, string>> = pathsOf(there)
+  const paths = { ...pathsOf(all), end_session: endpoints.end_session ?? SIGN_OUT }
+  const confirm = `${paths.end_session}/confirm`
+  const methods: Record<string, string> = {
+    ...Object.fromEntries(DISCOVERY.map(path => [path, 'GET'])),
+    ...Object.fromEntries(there.map(([, { path, methods }]) => [path, methods])),
+    [paths.end_session]: 'GET',
+    [`${paths.end_session}/success`]: 'GET',
+    [confirm]: 'POST',
+  }
+  return {
+    /** For the library, which leaves out by itself what is off. */
+    paths,
+    /** Those that applications are told of. */
+    endpoints,
+    /** One spelling of each path, and the methods it takes. */
+    methods,
+    /** Where the form of the sign-out page goes. */
+    confirm,
+  }
+}

@@ -1,0 +1,134 @@
+// What `features:` turns on and off: the endpoint, discovery, and what a client is refused.
+
+import * as openid from 'openid-client'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { hashSecret } from '../../src/config/client-secret.ts'
+import { Browser } from '../support/browser.ts'
+import { tokens } from '../support/journey.ts'
+import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'
+import { basic, send } from '../support/wire.ts'
+
+const DISCOVERY = '/.well-known/openid-configuration'
+const SERVICE = {
+  client_id: 'service',
+  client_name: 'A service',
+  grant_types: ['client_credentials'],
+  client_secret_hashes: [hashSecret(SECRET)],
+}
+
+/** Its switch, the key that discovery has for it, and where it is. */
+const ENDPOINTS: [feature: string, key: string, path: string, method: string][] = [
+  ['introspection', 'introspection_endpoint', '/api/oauth/introspect', 'POST'],
+  ['revocation', 'revocation_endpoint', '/api/oauth/revoke', 'POST'],
+  ['rp_initiated_logout', 'end_session_endpoint', '/api/oauth/logout', 'GET'],
+  [
+    'pushed_authorization_requests',
+    'pushed_authorization_request_endpoint',
+    '/api/oauth/par',
+    'POST',
+  ],
+]
+
+let on: Usher
+let off: Usher
+beforeAll(async () => {
+  const clients = { ...CLIENTS, service: SERVICE }
+  on = await startUsher({ clients })
+  const features = Object.fromEntries(ENDPOINTS.map(([feature]) => [feature, false]))
+  off = await startUsher({
+    usher: { features: { ...features, client_credentials: false } },
+  })
+  await off.addAccount(ADA)
+})
+afterAll(() => Promise.all([on.close(), off.close()]))
+
+test.each(ENDPOINTS)(
+  '%s: off, it has no endpoint and no place in discovery',
+  async (_feature, key, path, method) => {
+    const body = method === 'POST' ? { token: 'x' } : undefined
+    const answers = await Promise.all([on, off].map(usher => send(usher, path, { body, method })))
+    expect(answers[0]?.status).not.toBe(404)
+    expect(answers[1]?.status).toBe(404)
+    expect(answers[1]?.json.error).toBe('not_found')
+    const told = await Promise.all(
+      [on, off].map(async usher => (await send(usher, DISCOVERY)).json),
+    )
+    expect(told[0]?.[key]).toBe(`${on.issuer}${path}`)
+    expect(told[1]).not.toHaveProperty(key)
+  },
+)
+
+test('client_credentials: a service is given a token of its own, and nothing for anybody', async () => {
+  const config = await configOf(on, 'service')
+  expect(config.serverMetadata().grant_types_supported).toContain('client_credentials')
+  const given = await openid.clientCredentialsGrant(config, { scope: 'profile' })
+  expect(given).toMatchObject({ token_type: 'bearer', expires_in: 600, scope: 'profile' })
+  expect(given).not.toHaveProperty('refresh_token')
+  expect(given).not.toHaveProperty('id_token')
+  const about = await openid.tokenIntrospection(config, given.access_token)
+  expect(about).toMatchObject({ active: true, client_id: 'service' })
+  expect(about).not.toHaveProperty('sub')
+  const headers = { authorization: `Bearer ${given.access_token}` }
+  expect((await send(on, '/api/oauth/userinfo', { headers })).status).toBe(401)
+  await openid.tokenRevocation(config, given.access_token)
+  expect(await openid.tokenIntrospection(config, given.access_token)).toEqual({ active: false })
+})
+
+test('client_credentials: not for a client that is not registered for it, nor when it is off', async () => {
+  const body = { grant_type: 'client_credentials' }
+  const refused = await send(on, '/api/oauth/token', { body, headers: basic('web', SECRET) })
+  expect(refused).toMatchObject({ status: 400, json: { error: 'invalid_request' } })
+  expect(refused.json.error_description).toContain('grant type')
+  const { json } = await send(off, DISCOVERY)
+  expect(json.grant_types_supported).not.toContain('client_credentials')
+  const unknown = await send(off, '/api/oauth/token', { body, headers: basic('web', SECRET) })
+  expect(unknown).toMatchObject({ status: 400, json: { error: 'unsupported_grant_type' } })
+  const clients = { ...CLIENTS, service: SERVICE }
+  const features = { client_credentials: false }
+  const start = startUsher({ clients, usher: { features } })
+  await expect(start).rejects.toThrow('client_credentials is off: `features.client_credentials`')
+})
+
+test('rp_initiated_logout: off, people sign out on their account page, and no application sends them there', async () => {
+  const browser = new Browser(off.issuer)
+  await tokens(off, { browser })
+  const account = await browser.open('/account')
+  expect(account.text).toContain('href="/account/sign-out"')
+  const query = '?post_logout_redirect_uri=https%3A%2F%2Fapp.example.org%2Fbye&client_id=web'
+  const page = await browser.open(`/account/sign-out${query}`)
+  expect(page.text).not.toContain('Web application')
+  const out = await browser.submit({ logout: 'yes' })
+  expect(out.url).not.toContain('app.example.org')
+  expect((await browser.open('/account')).text).toContain('Sign in')
+})
+
+test('pushed_authorization_requests: required, nothing else is taken', async () => {
+  const usher = await startUsher({
+    usher: { features: { pushed_authorization_requests: 'required' } },
+  })
+  try {
+    const { json } = await send(usher, DISCOVERY)
+    expect(json.require_pushed_authorization_requests).toBe(true)
+    const config = await configOf(usher, 'web')
+    const direct = openid.buildAuthorizationUrl(config, await request())
+    const refused = await fetch(direct, { redirect: 'manual' })
+    expect(refused.headers.get('location')).toContain('error=invalid_request')
+    const pushed = await openid.buildAuthorizationUrlWithPAR(config, await request())
+    const taken = await fetch(pushed, { redirect: 'manual' })
+    expect(taken.headers.get('location')).toContain('/interaction/')
+  } finally {
+    await usher.close()
+  }
+})
+
+const request = async () => ({
+  redirect_uri: 'https://app.example.org/callback',
+  scope: 'openid',
+  code_challenge: await openid.calculatePKCECodeChallenge(openid.randomPKCECodeVerifier()),
+  code_challenge_method: 'S256',
+})
+
+const configOf = (usher: Usher, client_id: string) =>
+  openid.discovery(new URL(usher.issuer), client_id, undefined, openid.ClientSecretBasic(SECRET), {
+    execute: [openid.allowInsecureRequests],
+  })
