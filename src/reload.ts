@@ -5,6 +5,7 @@
 import { readdirSync, statSync } from 'node:fs'
 import type { RequestListener } from 'node:http'
 import { join } from 'node:path'
+import type { Logger } from 'pino'
 import { createApp } from './app.ts'
 import { differences, fixedDifferences, keepFixed } from './config/difference.ts'
 import { ConfigError, type Finding, toRecord } from './config/report.ts'
@@ -21,7 +22,7 @@ const LOOK = 10_000
 
 type Surroundings = Omit<Environment, 'settings' | 'keys'>
 
-export interface Running {
+interface Running {
   handle: RequestListener
   /** Takes in what the folder says now; reports what is wrong, and never throws. */
   reload(): Promise<void>
@@ -33,50 +34,21 @@ export async function run(
   surroundings: Surroundings,
   readiness: Readiness,
 ): Promise<Running> {
-  const { log, metrics, records } = surroundings
-  let settings = first
-  let signingKeys = await openSigningKeys(records, first)
-  let keys = await signingKeys.load()
-  let handler = await build(first, keys)
+  const { log, metrics } = surroundings
+  const tellWarnings = warningsTo(log)
+  const tellFixed = fixedTo(log)
+  let inForce = await build(first, surroundings, readiness)
   let generation = 1
   metrics.configuration(generation, true)
-
-  async function build(of: Settings, using: SigningKey[]): Promise<RequestListener> {
-    const app = await createApp({ ...surroundings, settings: of, keys: using }, readiness)
-    return app.callback()
-  }
-
-  let warned = new Set<string>()
-  /** Each once, for as long as it stands. */
-  function tellWarnings({ warnings }: Settings) {
-    const nameOf = ({ rule, file, key }: Finding) => [rule, file, key].join()
-    for (const warning of warnings.filter(warning => !warned.has(nameOf(warning)))) {
-      const { message, ...fields } = toRecord(warning)
-      log.warn({ event: 'config_warning', ...fields }, message)
-    }
-    warned = new Set(warnings.map(nameOf))
-  }
   tellWarnings(first)
-
-  let told = ''
-  function tellFixed(keys: string[]) {
-    if (keys.length && told !== keys.join())
-      log.warn({ event: 'config_needs_restart', keys }, 'these are taken in at the next start')
-    told = keys.join()
-  }
 
   async function reload() {
     const wanted = readSettings()
-    tellFixed(fixedDifferences(settings, wanted))
-    const next = keepFixed(settings, wanted)
-    const changes = differences(settings, next)
+    tellFixed(fixedDifferences(inForce.settings, wanted))
+    const next = keepFixed(inForce.settings, wanted)
+    const changes = differences(inForce.settings, next)
     if (changes.length) {
-      const nextSigningKeys = await openSigningKeys(records, next)
-      const nextKeys = await nextSigningKeys.load()
-      handler = await build(next, nextKeys)
-      settings = next
-      signingKeys = nextSigningKeys
-      keys = nextKeys
+      inForce = await build(next, surroundings, readiness)
       generation++
     }
     tellWarnings(wanted)
@@ -94,11 +66,12 @@ export async function run(
   }
 
   async function lookAtKeys() {
-    const found = await signingKeys.load()
-    if (kidsOf(found) === kidsOf(keys)) return
-    handler = await build(settings, found)
-    keys = found
-    log.info({ event: 'keys_changed', kids: found.map(({ kid }) => kid) }, 'signing keys in force')
+    if (kidsOf(await inForce.signingKeys.load()) === kidsOf(inForce.keys)) return
+    inForce = await build(inForce.settings, surroundings, readiness)
+    log.info(
+      { event: 'keys_changed', kids: inForce.keys.map(({ kid }) => kid) },
+      'signing keys in force',
+    )
   }
 
   // One at a time: each builds on what the one before has left.
@@ -111,11 +84,42 @@ export async function run(
 
   // A store that is away is told by the requests that need it; the keys are looked at again.
   setInterval(() => inTurn(() => lookAtKeys().catch(() => {})), LOOK).unref()
-  watchFolder(settings.folder, reloadInTurn)
-  return { handle: (req, res) => handler(req, res), reload: reloadInTurn }
+  watchFolder(first.folder, reloadInTurn)
+  return { handle: (req, res) => inForce.handle(req, res), reload: reloadInTurn }
+}
+
+/** A configuration with all that is made of it. */
+async function build(settings: Settings, surroundings: Surroundings, readiness: Readiness) {
+  const signingKeys = await openSigningKeys(surroundings.records, settings)
+  const keys = await signingKeys.load()
+  const app = await createApp({ ...surroundings, settings, keys }, readiness)
+  return { settings, signingKeys, keys, handle: app.callback() }
 }
 
 const kidsOf = (keys: SigningKey[]) => keys.map(({ kid }) => kid).join(' ')
+
+/** Each once, for as long as it stands. */
+function warningsTo(log: Logger) {
+  let told = new Set<string>()
+  const nameOf = ({ rule, file, key }: Finding) => [rule, file, key].join()
+  return ({ warnings }: Settings) => {
+    for (const warning of warnings.filter(warning => !told.has(nameOf(warning)))) {
+      const { message, ...fields } = toRecord(warning)
+      log.warn({ event: 'config_warning', ...fields }, message)
+    }
+    told = new Set(warnings.map(nameOf))
+  }
+}
+
+/** Once for the same keys. */
+function fixedTo(log: Logger) {
+  let told = ''
+  return (keys: string[]) => {
+    if (keys.length && told !== keys.join())
+      log.warn({ event: 'config_needs_restart', keys }, 'these are taken in at the next start')
+    told = keys.join()
+  }
+}
 
 /** Calls `changed` once for what was saved together. Looking works where notifications do not: mounts, links. */
 function watchFolder(folder: string, changed: () => void): void {
