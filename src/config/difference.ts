@@ -1,5 +1,6 @@
 // What differs between two configurations, as lines for a log. Values of secrets are never in it.
 
+import { isSecret } from './key-list.ts'
 import type { Settings } from './settings.ts'
 
 /** What a running process keeps until it is restarted. */
@@ -7,7 +8,9 @@ export const FIXED = ['issuer', 'listen', 'store', 'redis', 'metrics', 'secrets'
 
 /** `lifetimes.code: 60 → 30`, `+ clients.wiki`, `- clients.wiki.contacts.0`. */
 export function differences(before: Settings, after: Settings): string[] {
-  const [old, now] = [flatten(comparable(before)), flatten(comparable(after))]
+  const [had, has] = [clientsOf(before), clientsOf(after)]
+  const stayed = had.intersection(has)
+  const [old, now] = [flatten(comparable(before, stayed)), flatten(comparable(after, stayed))]
   const paths = [...new Set([...old.keys(), ...now.keys()])].sort()
   const lines = paths.flatMap(path => {
     const [was, is] = [old.get(path), now.get(path)]
@@ -16,8 +19,11 @@ export function differences(before: Settings, after: Settings): string[] {
     if (is === undefined) return [`- ${path}`]
     return [`${path}: ${shown(path, was)} → ${shown(path, is)}`]
   })
-  return summarized(before, after, lines)
+  const [came, went] = [[...has.difference(had)], [...had.difference(has)]]
+  return [...came.map(id => `+ clients.${id}`), ...went.map(id => `- clients.${id}`), ...lines]
 }
+
+const clientsOf = ({ clients }: Settings) => new Set(clients.map(({ client_id }) => client_id))
 
 /** `after`, with what a running process keeps from `before`. */
 export function keepFixed(before: Settings, after: Settings): Settings {
@@ -30,11 +36,12 @@ export function fixedDifferences(before: Settings, after: Settings): string[] {
 }
 
 /** Clients by their names instead of their places; without what is said about the files. */
-function comparable({ clients, clientFiles: _, warnings: __, ...settings }: Settings) {
-  return {
-    ...settings,
-    clients: Object.fromEntries(clients.map(client => [client.client_id, client])),
-  }
+function comparable(
+  { clients, clientFiles: _, warnings: __, ...settings }: Settings,
+  ids: Set<string>,
+) {
+  const entries = clients.map(client => [client.client_id, client] as const)
+  return { ...settings, clients: Object.fromEntries(entries.filter(([id]) => ids.has(id))) }
 }
 
 function flatten(value: unknown, path = '', into = new Map<string, string>()) {
@@ -48,20 +55,4 @@ function flatten(value: unknown, path = '', into = new Map<string, string>()) {
   return into
 }
 
-const shown = (path: string, value = '') => (SECRET.test(path) ? '(not shown)' : value)
-const SECRET = /^(secrets|importedKeys|store)\b|secret|jwks/
-
-/** A client that came or went is one line. */
-function summarized(before: Settings, after: Settings, lines: string[]): string[] {
-  const ids = ({ clients }: Settings) => clients.map(({ client_id }) => client_id)
-  const [old, now] = [ids(before), ids(after)]
-  const came = now.filter(id => !old.includes(id))
-  const went = old.filter(id => !now.includes(id))
-  const isOfOne = (line: string) =>
-    [...came, ...went].some(id => line.slice(2).startsWith(`clients.${id}.`))
-  return [
-    ...came.map(id => `+ clients.${id}`),
-    ...went.map(id => `- clients.${id}`),
-    ...lines.filter(line => !isOfOne(line)),
-  ]
-}
+const shown = (path: string, value = '') => (isSecret(path.split('.')) ? '(not shown)' : value)

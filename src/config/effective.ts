@@ -2,9 +2,8 @@
 
 import { FIXED } from './difference.ts'
 import { VARIABLES } from './environment.ts'
-import { SECRET } from './excerpt.ts'
 import type { FileResult } from './files.ts'
-import { KEYS, type Key, keysOf } from './key-list.ts'
+import { isSecret, KEYS, type Key, keysOf } from './key-list.ts'
 import type { Reading } from './settings.ts'
 
 export type Effective = ReturnType<typeof inForce>
@@ -36,13 +35,13 @@ function inForce(key: Key, file?: FileResult<object>) {
   const value = written ?? fallback
   // A store in a file has no password; the keys of clients are public.
   const isPublic = /^sqlite:/.test(String(value)) || path === 'jwks'
-  const isSecret = !isPublic && steps.some(step => SECRET.test(step))
+  const isHidden = value !== undefined && !isPublic && isSecret(steps)
   const isFixed = key.file === 'usher' && FIXED.some(fixed => fixed === steps[0])
   return {
     key: path,
     description: key.description,
     /** As it is written; undefined for what is not set, and for a map of keys. */
-    value: isSecret && value !== undefined ? '(not shown)' : value,
+    value: isHidden ? '(not shown)' : value,
     /** `file:line`, a variable, or `default`. */
     from: file?.origin(steps) ?? 'default',
     default: fallback,

@@ -2,10 +2,8 @@
 // secret. What a key holds is shown when the schema knows the key, and the key is not one for secrets.
 
 import { type Document, isPair, isScalar, visit } from 'yaml'
-import { isKnown } from './key-list.ts'
+import { isKnown, isSecret } from './key-list.ts'
 
-/** A store is a URL that may hold a password. */
-export const SECRET = /^(client_secret.*|jwks|secrets|store|.*password.*)$/
 /** What looks random, and what a URL may carry along with an address. */
 const SUSPECT =
   /(?=[\w-]*\d)(?=[\w-]*[A-Z])[\w-]{20,}|(?=[\w+/=-]*[A-Z])[\w+/=-]{40,}|[0-9a-f]{32,}|(?<=:\/\/)[^/\s]*@|[?#][^\s,'"\]]+/g
@@ -47,7 +45,7 @@ function bounds(doc: Document.Parsed, [from, to]: Span) {
       const [, end] = spanOf(pair.value)
       if (begin > to || Math.max(start, end) < from) return visit.SKIP
       const path = [...ancestors, pair].filter(isPair).map(({ key }) => nameOf(key))
-      const isPublic = isKnown(path) && !path.some(name => SECRET.test(name))
+      const isPublic = isKnown(path) && !isSecret(path)
       if (!isPublic && end > from && start < to) {
         hidden = Math.min(hidden, Math.max(from, start + 1))
       }

@@ -40,6 +40,12 @@ export function keysOf(file: string, written?: object): Key[] {
 export const KEYS = Object.keys(SCHEMAS).flatMap(file => keysOf(file))
 const PATHS = new Set(KEYS.map(({ path }) => path))
 
+/** A store is a URL that may hold a password. */
+const SECRET = /^(client_secret.*|jwks|secrets|importedKeys|store|.*password.*)$/
+
+/** Whether what stands at a path is never shown. */
+export const isSecret = (path: string[]) => path.some(name => SECRET.test(name))
+
 /** Whether a path, without the places in lists, is one of a key in some file. */
 export function isKnown(path: string[]): boolean {
   const [top = '', , ...rest] = path

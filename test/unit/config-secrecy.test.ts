@@ -3,6 +3,7 @@
 
 import { createHash } from 'node:crypto'
 import { expect, test } from 'vitest'
+import { differences } from '../../src/config/difference.ts'
 import { COMPLETE, client, type Files, read } from '../support/config-folder.ts'
 
 const CANARY = 'CANARY1815'
@@ -102,4 +103,19 @@ test('CF1: the name, password, query and fragment of a redirect URI are not show
 test('CF1: a private key in a client file is not shown', () => {
   const jwks = { keys: [{ kty: 'OKP', crv: 'Ed25519', x: 'A', d: CANARY }], d: CANARY }
   expect(shown({ 'clients/web.yaml': client({ jwks }) })).not.toContain(CANARY)
+})
+
+test('CF1: what a reload tells of a changed secret is not its value', () => {
+  const keys = [{ kty: 'RSA', n: CANARY.repeat(40), e: 'AQAB' }]
+  const webWith = (changes: object) => read({ 'clients/web.yaml': client(changes) })
+  const before = webWith({ client_secret: 'ada', token_endpoint_auth_method: undefined }).settings
+  const after = webWith({ token_endpoint_auth_method: 'private_key_jwt', jwks: { keys } }).settings
+  const lines = before && after ? differences(before, { ...after, folder: before.folder }) : []
+  expect(lines).toEqual([
+    '- clients.web.client_secret_hashes.0',
+    '+ clients.web.jwks.keys.0.e: (not shown)',
+    '+ clients.web.jwks.keys.0.kty: (not shown)',
+    '+ clients.web.jwks.keys.0.n: (not shown)',
+    'clients.web.token_endpoint_auth_method: "client_secret_basic" → "private_key_jwt"',
+  ])
 })
