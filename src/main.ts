@@ -19,7 +19,7 @@ import { reasonOf, type Store } from './store/store.ts'
 /** Milliseconds. */
 const NOTICE = 1_000
 const DRAIN = 10_000
-const LOOK = 10_000
+const LOOK = 5_000
 const DEMO = {
   username: 'demo',
   name: 'Demo Person',

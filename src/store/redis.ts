@@ -84,8 +84,7 @@ export class RedisStore implements Store {
     // What is written over most likely stands in its indexes already.
     let entered = version ? [] : indexes
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-      const entries = entered.map(name => [this.#indexKey(name), key, until, now()] as const)
-      await Promise.all(entries.map(entry => this.#write('usherIndex', ...entry)))
+      await this.#enter(key, entered, until)
       const notes = [entered.join(' '), until]
       const answer = await this.#write('usherPut', this.#recordKey(key), ...write, ...notes)
       if (typeof answer !== 'string') return answer === 1
@@ -137,8 +136,7 @@ export class RedisStore implements Store {
 
   async restore({ key, value, version, consumed, expires, indexes }: Snapshot) {
     const until = expires ?? 'inf'
-    const entries = indexes.map(name => [this.#indexKey(name), key, until, now()] as const)
-    await Promise.all(entries.map(entry => this.#write('usherIndex', ...entry)))
+    await this.#enter(key, indexes, until)
     await this.#write(
       'usherRestore',
       this.#recordKey(key),
@@ -181,6 +179,13 @@ export class RedisStore implements Store {
     return this.#traffic.send('get', () =>
       this.#servers.connection.hmgetBuffer(name, 'value', 'version', 'consumed', 'indexes'),
     )
+  }
+
+  /** An index is written before the record it finds. */
+  async #enter(key: string, indexes: string[], until: number | 'inf'): Promise<void> {
+    const write = (name: string) =>
+      this.#write('usherIndex', this.#indexKey(name), key, until, now())
+    await Promise.all(indexes.map(write))
   }
 
   #write(script: ScriptName, key: string, ...args: Argument[]): Promise<unknown> {

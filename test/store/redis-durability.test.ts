@@ -199,6 +199,7 @@ test('a replica that comes later is seen, and waited for from then on', async ()
   const replica = await startReplica(port)
   closing.push(() => replica.stop())
   const waits = async () => {
+    await store.check()
     await store.put(fresh(), bytes('x'), soon())
     return calls(operator, 'wait')
   }

@@ -6,8 +6,7 @@
 // replica has caught up, nothing more is written.
 
 import calculateSlot from 'cluster-key-slot'
-import type { Redis } from 'ioredis'
-import { Cluster } from 'ioredis'
+import { Cluster, type Redis } from 'ioredis'
 import type { Argument, Connection, ScriptName } from './connection.ts'
 
 /** Milliseconds for a replica to confirm. */
@@ -30,39 +29,38 @@ export class ReplicatedWriter {
     const link = this.#linkOf(key)
     // After a failover another node answers; in between, nobody knows which one did.
     if (!link || (before && link !== before)) throw new Error('the slot has moved meanwhile')
-    await link.confirm(link.epoch)
+    await link.confirm()
     return answer
   }
 
   /** Undefined while a cluster's node is lost: the next command finds out who took over. */
   #linkOf(key: string): Link | undefined {
-    const node = this.connection instanceof Cluster ? this.#nodeOf(key) : this.connection
+    const { connection } = this
+    const node = connection instanceof Cluster ? nodeOf(connection, key) : connection
     if (!node) return undefined
     const link = this.#links.get(node) ?? new Link(node)
     this.#links.set(node, link)
     return link
   }
+}
 
-  #nodeOf(key: string): Redis | undefined {
-    const cluster: Cluster = this.connection as Cluster
-    const [name] = cluster.slots[calculateSlot(key)] ?? []
-    const isIt = ({ options }: Redis) => `${options.host}:${options.port}` === name
-    return cluster.nodes('master').find(isIt)
-  }
+function nodeOf(cluster: Cluster, key: string): Redis | undefined {
+  const [name] = cluster.slots[calculateSlot(key)] ?? []
+  return cluster.nodes('master').find(({ options: { host, port } }) => `${host}:${port}` === name)
 }
 
 /** One connection to one server. */
 class Link {
   #redis: Redis
   /** Rises with every lost connection: another knows nothing of what was written before. */
-  epoch = 0
+  #epoch = 0
   #running?: Promise<void>
   #next?: Promise<void>
   #isLagging = false
 
   constructor(redis: Redis) {
     this.#redis = redis.on('close', () => {
-      this.epoch++
+      this.#epoch++
     })
   }
 
@@ -72,9 +70,10 @@ class Link {
   }
 
   /** Resolves when a replica has everything that was answered on this connection before the call. */
-  async confirm(epoch: number): Promise<void> {
+  async confirm(): Promise<void> {
+    const epoch = this.#epoch
     await this.#join()
-    if (epoch !== this.epoch) throw new Error('the connection was lost before a replica confirmed')
+    if (epoch !== this.#epoch) throw new Error('the connection was lost before a replica confirmed')
   }
 
   /**

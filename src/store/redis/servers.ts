@@ -1,7 +1,6 @@
 // The Redis servers behind a URL: one connection to read from and, once replicas are seen, one more to
 // write on and wait for them; which server is the primary, and whether they can be trusted.
 
-import { setInterval } from 'node:timers'
 import { setTimeout } from 'node:timers/promises'
 import { Cluster, type Redis } from 'ioredis'
 import type { RedisSettings } from '../../config/schema.ts'
@@ -10,8 +9,6 @@ import { checkServer, hasReplica, merge, readInfo } from './checks.ts'
 import { type Argument, type Connection, createConnection, type ScriptName } from './connection.ts'
 import { ReplicatedWriter } from './replication.ts'
 
-/** How often it looks for replicas, in milliseconds. */
-const LOOK = 5000
 /** Milliseconds to connect in: sentinels that nobody answers at are tried for ever. */
 const PATIENCE = 3000
 /** Milliseconds until a connection that has ended is made anew. */
@@ -25,13 +22,11 @@ export class Servers {
   /** Present once replicas are seen: from then on a write they do not have does not count. */
   #writer?: ReplicatedWriter
   #isClosed = false
-  #watch: NodeJS.Timeout
 
   private constructor(url: string, settings: RedisSettings) {
     this.#connect = options => createConnection(url, settings, options)
     this.#durability = settings.durability
     this.connection = this.#connect()
-    this.#watch = setInterval(() => this.#lookForReplicas().catch(() => {}), LOOK).unref()
   }
 
   /** Resolves when they are ready; rejects when there is nothing to reach. */
@@ -59,8 +54,10 @@ export class Servers {
     return this.connection instanceof Cluster ? this.connection.nodes('master') : [this.connection]
   }
 
+  /** Also looks for replicas that have come since. */
   async check(): Promise<Check[]> {
     if (!this.masters.length) throw new StoreUnavailable('Redis: no node of the cluster is known')
+    this.#lookForReplicas().catch(() => {})
     const checks = await Promise.all(this.masters.map(node => checkServer(node, this.isReplicated)))
     const worst = merge(checks)
     // Reads would stay with a server that was demoted: the address leads to another by now.
@@ -70,7 +67,6 @@ export class Servers {
 
   async close(): Promise<void> {
     this.#isClosed = true
-    clearInterval(this.#watch)
     await Promise.all([leave(this.connection), this.#writer && leave(this.#writer.connection)])
   }
 
