@@ -60,17 +60,16 @@ export async function openStore(
   redis?: RedisSettings,
   observe?: Observer,
 ): Promise<Store> {
-  const isFile = location.startsWith(SQLITE)
+  const file = storeFile(location)
   try {
-    if (isFile) return new SqliteStore(location.slice(SQLITE.length))
+    if (file) return new SqliteStore(file)
     return await RedisStore.open(location, redis, observe)
   } catch (error) {
-    const name = isFile ? location.slice(SQLITE.length) : 'Redis'
     const { message } = error as Error
     // Without the error itself: that of a URL has all of it, that of Redis what was sent. ioredis takes
     // the password of a cluster for a part of the host that it does not find.
-    const problem = isFile ? message : message.replace(/\S*@/g, '')
-    throw new Error(`${name} cannot be opened as a store: ${problem}`)
+    const problem = file ? message : message.replace(/\S*@/g, '')
+    throw new Error(`${file ?? 'Redis'} cannot be opened as a store: ${problem}`)
   }
 }
 
