@@ -72,8 +72,11 @@ export async function resealAll(store: Store, secrets: Uint8Array[]): Promise<nu
 
 /** Nodes that start together on an empty store agree on the first key written. */
 async function namingKey(store: Store, seal: Seal): Promise<Uint8Array> {
-  await store.put(NAMING_KEY, seal.seal(NAMING_KEY, randomBytes(32)), { version: 0 })
-  const entry = await store.get(NAMING_KEY)
+  let entry = await store.get(NAMING_KEY)
+  if (!entry) {
+    await store.put(NAMING_KEY, seal.seal(NAMING_KEY, randomBytes(32)), { version: 0 })
+    entry = await store.get(NAMING_KEY)
+  }
   if (!entry?.value) throw new StoreUnavailable('the naming key could not be read back')
   const key = seal.open(NAMING_KEY, entry.value)
   if (!seal.isCurrent(entry.value)) {
