@@ -82,8 +82,8 @@ export function createSigningKeys(records: Records, rules: KeyRules) {
   /** What has to be done by now: the first keys, the next ones, those whose time is over. */
   async function plan(before: Scheduled[]): Promise<Scheduled[]> {
     const time = now()
-    const schedule = before.filter(({ key }) => {
-      const { until = Number.POSITIVE_INFINITY } = statusOf(before, key.kid) ?? {}
+    const schedule = before.filter(entry => {
+      const { until = Number.POSITIVE_INFINITY } = statusOf(before, entry)
       return until > time
     })
     for (const key of rules.imported) {
@@ -108,11 +108,9 @@ export function createSigningKeys(records: Records, rules: KeyRules) {
       .filter(entry => entry.key.alg === alg && canSign(entry))
       .toSorted((a, b) => a.from - b.from)
 
-  function statusOf(schedule: Scheduled[], kid: string): KeyStatus | undefined {
-    const entry = schedule.find(({ key }) => key.kid === kid)
-    if (!entry) return undefined
+  function statusOf(schedule: Scheduled[], entry: Scheduled): KeyStatus {
     const { from, key } = entry
-    const { alg } = key
+    const { kid, alg } = key
     const signers = signersOf(schedule, alg)
     const current = signers.findLast(other => other.from <= now())
     if (entry === current) return { kid, alg, state: 'current', from }
@@ -124,7 +122,7 @@ export function createSigningKeys(records: Records, rules: KeyRules) {
   const inOrder = (schedule: Scheduled[]): KeyStatus[] => {
     const states = ['current', 'next', 'retired']
     return schedule
-      .flatMap(({ key }) => statusOf(schedule, key.kid) ?? [])
+      .map(entry => statusOf(schedule, entry))
       .toSorted(
         (a, b) =>
           states.indexOf(a.state) - states.indexOf(b.state) ||
@@ -136,10 +134,8 @@ export function createSigningKeys(records: Records, rules: KeyRules) {
   /** All that are published, the one that signs first of its algorithm; with what it takes to sign. */
   async function load(): Promise<SigningKey[]> {
     const schedule = await amend(plan)
-    return inOrder(schedule).flatMap(({ kid }) => {
-      const entry = schedule.find(({ key }) => key.kid === kid)
-      return entry ? (imported.get(kid) ?? entry.key) : []
-    })
+    const keys = new Map([...schedule.map(({ key }) => [key.kid, key] as const), ...imported])
+    return inOrder(schedule).flatMap(({ kid }) => keys.get(kid) ?? [])
   }
 
   async function list(): Promise<KeyStatus[]> {
@@ -164,9 +160,10 @@ export function createSigningKeys(records: Records, rules: KeyRules) {
   async function retire(kid: string): Promise<'retired' | 'unknown' | 'signs'> {
     let outcome: 'retired' | 'unknown' | 'signs' = 'unknown'
     await amend(async schedule => {
-      const { state } = statusOf(schedule, kid) ?? {}
-      outcome = state === undefined ? 'unknown' : state === 'current' ? 'signs' : 'retired'
-      return outcome === 'retired' ? schedule.filter(({ key }) => key.kid !== kid) : schedule
+      const entry = schedule.find(({ key }) => key.kid === kid)
+      if (!entry) return schedule
+      outcome = statusOf(schedule, entry).state === 'current' ? 'signs' : 'retired'
+      return outcome === 'retired' ? schedule.filter(other => other !== entry) : schedule
     })
     return outcome
   }
