@@ -8,7 +8,7 @@ import { readText } from './text-file.ts'
 const RSA_BITS = 2048
 
 /** The key as PKCS #8 PEM, or what is wrong with the file; never a word of what is in it. */
-export function readImportedKey(file: string): { pem: string } | { problem: string } {
+export function readImportedKey(file: string): { pem?: string; problem?: string } {
   const { text, problem } = readText(file)
   if (text === undefined) return { problem: `its file ${problem}` }
   if ((statSync(file).mode & 0o007) !== 0) {

@@ -58,13 +58,10 @@ export function importKeys({ parts, at }: FileResult<UsherFile>, findings: Findi
   }
   const pems: string[] = []
   for (const [i, file] of (keys?.import ?? []).entries()) {
-    const read = readImportedKey(file)
-    const isTwice = 'pem' in read && pems.includes(read.pem)
-    const problem = isTwice
-      ? 'its key is that of a file before it'
-      : 'problem' in read && read.problem
-    if (problem) findings.push(at(['keys', 'import', i], 'signing-key', problem))
-    else if ('pem' in read) pems.push(read.pem)
+    const { pem = '', problem } = readImportedKey(file)
+    const wrong = pems.includes(pem) ? 'its key is that of a file before it' : problem
+    if (wrong) findings.push(at(['keys', 'import', i], 'signing-key', wrong))
+    else pems.push(pem)
   }
   return pems
 }

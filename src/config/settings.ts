@@ -127,10 +127,9 @@ function readUsher(env: NodeJS.ProcessEnv, folder: string) {
 /** What lies in the folder and is read by nobody: most likely a misspelt name. */
 function strayFindings(folder: string): Finding[] {
   return entriesOf(folder).flatMap(entry => {
-    const isData = /\.(ya?ml|json)$/i.test(entry.name)
     // A mounted ConfigMap keeps what it shows in a folder called ..2026_11_21_….
     const isOurs = KNOWN.includes(entry.name) || entry.name.startsWith('.')
-    if (isOurs || !(isData || entry.isDirectory())) return []
+    if (isOurs || !(isData(entry.name) || entry.isDirectory())) return []
     const message = `nothing reads this${didYouMean(entry.name, KNOWN)}`
     return [{ file: join(folder, entry.name), rule: 'stray-file', message }]
   })
@@ -146,6 +145,7 @@ function entriesOf(folder: string): Dirent[] {
 }
 
 const KNOWN = 'usher.yaml claims.yaml clients schema'.split(' ')
+const isData = (name: string) => /\.(ya?ml|json)$/i.test(name)
 
 const NO_CLAIMS = 'offline_access carries no claims; give the claim a scope of its own'
 
@@ -176,7 +176,6 @@ function listYaml(folder: string, findings: Finding[]): string[] {
   try {
     const names = readdirSync(folder).filter(name => !name.startsWith('.'))
     const read = names.filter(name => name.endsWith('.yaml'))
-    const isData = (name: string) => /\.(ya?ml|json)$/i.test(name)
     for (const name of names.filter(name => isData(name) && !read.includes(name))) {
       const message = `is not read: clients are NAME.yaml; rename it to ${parse(name).name}.yaml`
       findings.push({ file: join(folder, name), rule: 'stray-file', message })

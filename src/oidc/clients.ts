@@ -5,7 +5,6 @@ import type { Client, ClientMetadata as LibraryClientMetadata, Provider } from '
 import { ACCOUNT_CLIENT, type ClientMetadata, clientSchema } from '../config/client-schema.ts'
 import { hashSecret } from '../config/client-secret.ts'
 import { ConfigError, type Finding } from '../config/report.ts'
-
 import type { Settings } from '../config/settings.ts'
 
 /** What a client file may say beyond RFC 7591. */
