@@ -8,7 +8,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Settings } from '../config/settings.ts'
 import type { Records } from '../store/records.ts'
-import { now, StoreUnavailable } from '../store/store.ts'
+import { now } from '../store/store.ts'
 import { ALGORITHMS, importKey, makeKey, publicPart, type SigningKey } from './make.ts'
 
 interface Scheduled {
@@ -48,10 +48,6 @@ export interface KeyStatus {
 
 export type SigningKeys = ReturnType<typeof createSigningKeys>
 
-const KIND = 'SigningKeys'
-const ID = 'current'
-const ATTEMPTS = 10
-
 /** Those of this installation, as its configuration has them. */
 export async function openSigningKeys(records: Records, settings: Settings): Promise<SigningKeys> {
   const { session, id_token } = settings.lifetimes
@@ -67,16 +63,15 @@ export function createSigningKeys(records: Records, rules: KeyRules) {
   const imported = new Map(rules.imported.map(key => [key.kid, key]))
   const canSign = ({ key, imported: isImported }: Scheduled) => !isImported || imported.has(key.kid)
 
-  /** Reads, amends, and writes unless somebody else did; then again. */
+  /** Answers the schedule as it is then. */
   async function amend(change: (schedule: Scheduled[]) => Promise<Scheduled[]>) {
-    for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-      const { value, version } = await records.read<Kept>(KIND, ID)
+    let after: Scheduled[] = []
+    await records.update<Kept>('SigningKeys', 'current', async ({ value }) => {
       const before = value?.keys.map(asScheduled) ?? []
-      const after = await change(before)
-      if (isDeepStrictEqual(after, before)) return before
-      if (await records.save(KIND, ID, { keys: after }, { version })) return after
-    }
-    throw new StoreUnavailable('the signing keys are changed by too many at once')
+      after = await change(before)
+      return isDeepStrictEqual(after, before) ? undefined : { keys: after }
+    })
+    return after
   }
 
   /** What has to be done by now: the first keys, the next ones, those whose time is over. */

@@ -129,13 +129,13 @@ function createRecords(store: Store, seal: Seal, naming: Uint8Array) {
   async function update<T extends object>(
     kind: string,
     id: string,
-    change: (found: Found<T>) => T | undefined,
+    change: (found: Found<T>) => T | undefined | Promise<T | undefined>,
     { found: known, ...options }: UpdateOptions<T> = {},
   ): Promise<boolean> {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       if (attempt > 10) await setTimeout(Math.random() * attempt)
       const found = (attempt === 0 && known) || (await read<T>(kind, id))
-      const next = change(found)
+      const next = await change(found)
       if (next === undefined) return false
       if (await save(kind, id, next, { ...options, version: found.version })) return true
     }
