@@ -26,7 +26,7 @@ import {
   OWN_METADATA,
   toLibrary,
 } from './clients.ts'
-import { logEvents, refreshTokenEvents } from './events.ts'
+import { logEvents } from './events.ts'
 import { lifetimes } from './lifetimes.ts'
 import { createGrantLoader, createPolicy } from './policy.ts'
 import { checkRequest } from './requests.ts'
@@ -65,7 +65,7 @@ export async function createProvider(
   const { issuer, claims, scopes, development, features } = settings
   const directory = createDirectory(records)
   const consents = createConsents(records)
-  const state = createState(records, settings.lifetimes, refreshTokenEvents)
+  const state = createState(records, settings.lifetimes)
 
   const configuration: Configuration = {
     adapter: state.adapter,

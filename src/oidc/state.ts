@@ -5,12 +5,11 @@ import { errors, Provider } from 'oidc-provider'
 import type { Lifetimes } from '../config/schema.ts'
 import { createAdapter } from '../store/adapter.ts'
 import type { Records } from '../store/records.ts'
-import { createRefreshTokens, type RefreshTokenRules } from '../store/refresh-tokens.ts'
+import { createRefreshTokens } from '../store/refresh-tokens.ts'
 import { now } from '../store/store.ts'
+import { refreshTokenEvents } from './events.ts'
 
-type Events = Pick<RefreshTokenRules, 'onReuse' | 'onReplay'>
-
-export function createState(records: Records, lifetimes: Lifetimes, events: Events) {
+export function createState(records: Records, lifetimes: Lifetimes) {
   const refreshTokens = createRefreshTokens(records, {
     grace: lifetimes.refresh_token_grace,
     request() {
@@ -19,7 +18,7 @@ export function createState(records: Records, lifetimes: Lifetimes, events: Even
       return request
     },
     alreadyUsed: () => alreadyUsed('RefreshToken'),
-    ...events,
+    ...refreshTokenEvents,
   })
 
   const adapter = createAdapter(records, {
