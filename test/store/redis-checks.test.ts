@@ -21,7 +21,9 @@ import {
 import { startService } from '../support/service.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'usher-redis-checks-'))
-const NAMES = ['role', 'version', 'eviction', 'persistence', 'memory', 'replicas', 'clock']
+const NAMES = 'role version eviction persistence memory replicas min-replicas access clock'.split(
+  ' ',
+)
 const PASSWORD = 'CANARY1815'
 const USHER_SECRET = Buffer.alloc(32, 'checks').toString('base64url')
 
@@ -57,9 +59,8 @@ async function checkOf(store: Store, name: string): Promise<Check | undefined> {
   return (await store.check()).find(check => check.name === name)
 }
 /** As an operator would, in a shell. */
-function type(line = '') {
+function type(line = '', at = ['-p', String(port), '-a', PASSWORD, '--no-auth-warning']) {
   const [program = '', ...words] = line.split(' ')
-  const at = ['-p', String(port), '-a', PASSWORD, '--no-auth-warning']
   execFileSync(program, [...at, ...words], { stdio: 'ignore' })
 }
 
@@ -94,7 +95,7 @@ describe('what is looked at', () => {
     expect(found).toMatch(/^\d\d % of maxmemory$/)
   })
 
-  test('durability: replicated is wrong without a replica, and right with one', async () => {
+  test('CF4: durability: replicated is wrong without a replica; with one, so is a primary that takes writes alone', async () => {
     const [port = 0] = await freePorts(1)
     const primary = await startRedis({ port, settings: ['--repl-diskless-sync-delay', '0'] })
     closing.push(() => primary.stop())
@@ -105,6 +106,17 @@ describe('what is looked at', () => {
     const replica = await startReplica(port)
     closing.push(() => replica.stop())
     expect(await checkOf(store, 'replicas')).toMatchObject({ state: 'ok', found: /^1; / })
+    const lonely = await checkOf(store, 'min-replicas')
+    expect(lonely).toMatchObject({ state: 'warning' })
+    type(lonely?.mend, ['-p', String(port)])
+    expect(await checkOf(store, 'min-replicas')).toMatchObject({ state: 'ok' })
+  })
+
+  test('CF4: a Redis that lets everybody in is a warning', async () => {
+    const server = await startRedis({ port: (await freePorts(1))[0] })
+    closing.push(() => server.stop())
+    const check = await checkOf(await open(server.url), 'access')
+    expect(check).toMatchObject({ state: 'warning', mend: expect.stringContaining('requirepass') })
   })
 
   test.each([
@@ -136,7 +148,8 @@ describe.each<[string, () => Promise<RedisGroup>]>([
     const store = await open(group.url)
     const checks = await store.check()
     expect(checks.map(({ name }) => name).sort()).toEqual([...NAMES].sort())
-    expect(checks.filter(({ state }) => state !== 'ok')).toEqual([])
+    const unwise = checks.filter(({ state }) => state !== 'ok').map(({ name }) => name)
+    expect(unwise.sort()).toEqual(['access', 'min-replicas'])
     expect(checks.find(({ name }) => name === 'replicas')?.found).toMatch(
       name === 'Sentinel' ? /^2; a write counts/ : /^1; a write counts/,
     )

@@ -38,6 +38,8 @@ export async function checkServer(redis: Redis, replicated: boolean): Promise<Ch
     persistence(info),
     memory(info),
     replicas(info, replicated),
+    minReplicas(info),
+    access(redis.options.password),
     clock(difference),
   ]
 }
@@ -108,6 +110,24 @@ function replicas(info: Info, replicated: boolean): Check {
   if (count) return { name, state: 'ok', found: `${count}; a write counts once one has it` }
   const found = 'none is connected: every write is refused until one is'
   return { name, state: 'wrong', found, mend: 'start a replica, or set redis.durability: primary' }
+}
+
+/** INFO counts the good ones only where a number of them is asked for. */
+function minReplicas(info: Info): Check {
+  const name = 'min-replicas'
+  if (!replicasOf(info).length) return { name, state: 'ok', found: 'there are no replicas' }
+  if (info.min_slaves_good_slaves) return { name, state: 'ok', found: 'no write without a replica' }
+  const found = 'cut off from its replicas, it takes writes that the next failover takes back'
+  return { name, state: 'warning', found, mend: 'redis-cli CONFIG SET min-replicas-to-write 1' }
+}
+
+/** Whoever is let in without a password is the user `default`. */
+function access(password: string | null | undefined): Check {
+  const name = 'access'
+  if (password) return { name, state: 'ok', found: 'a password is needed' }
+  const found = 'no password: whoever reaches it can read, change and delete everything'
+  const mend = 'redis-cli CONFIG SET requirepass PASSWORD, and a file with it: redis.password_file'
+  return { name, state: 'warning', found, mend }
 }
 
 function clock(difference: number): Check {
