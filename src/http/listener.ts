@@ -16,24 +16,34 @@ export interface Tls {
 const LIMITS = {
   headersTimeout: 10_000,
   requestTimeout: 15_000,
+  // How often it looks who is over these: Node's 30 s would be added to them.
+  connectionsCheckingInterval: 1_000,
   keepAliveTimeout: 5_000,
   maxHeaderSize: 16 * 1024,
 }
+/** At once; below what a process may open, so that files and the store are still within reach. */
+const CONNECTIONS = 5_000
 const LOOK_AGAIN = 1_000
 
-/** Certificates are read again when their files change; what cannot be read changes nothing. */
 export function createListener(
   handler: RequestListener,
   tls: Tls | undefined,
   log: Logger,
 ): Server {
-  if (!tls) return createHttpServer(LIMITS, handler)
+  const server = tls ? createTlsServer(handler, tls, log) : createHttpServer(LIMITS, handler)
+  server.maxConnections = CONNECTIONS
+  return server
+}
+
+/** Certificates are read again when their files change; what cannot be read changes nothing. */
+function createTlsServer(handler: RequestListener, tls: Tls, log: Logger): Server {
   const read = () => ({
     cert: readFileSync(tls.cert),
     key: readFileSync(tls.key),
     minVersion: 'TLSv1.2' as const,
   })
-  const server = createHttpsServer({ ...LIMITS, ...read() }, handler)
+  const limits = { ...LIMITS, handshakeTimeout: LIMITS.headersTimeout }
+  const server = createHttpsServer({ ...limits, ...read() }, handler)
   const renew = () => {
     try {
       server.setSecureContext(read())

@@ -1,8 +1,10 @@
 // TLS of our own: an https issuer without a proxy.
 
 import { execFileSync } from 'node:child_process'
+import { once } from 'node:events'
 import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { get } from 'node:https'
+import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -55,6 +57,16 @@ function discovery(trusted: string): Promise<{ issuer: string }> {
     request.on('error', reject)
   })
 }
+
+test('DK3: a connection that never begins TLS ends after ten seconds', async () => {
+  const socket = connect(Number(new URL(service.issuer).port), '127.0.0.1')
+  const began = performance.now()
+  socket.resume()
+  await once(socket, 'close')
+  const seconds = (performance.now() - began) / 1000
+  expect(seconds).toBeGreaterThan(9)
+  expect(seconds).toBeLessThan(13)
+})
 
 test('an https issuer answers over TLS of its own', async () => {
   const { issuer } = await discovery('first')
