@@ -42,7 +42,7 @@ export interface KeyStatus {
   state: 'next' | 'current' | 'retired'
   /** Epoch seconds: of `next` when it will sign, of the others since when it did. */
   from: number
-  /** Epoch seconds; of `retired` only: when it leaves the JWKS. */
+  /** Epoch seconds; of `retired` only, once another has its place: when it leaves the JWKS. */
   until?: number
 }
 
@@ -81,8 +81,10 @@ export function createSigningKeys(records: Records, rules: KeyRules) {
       const { until = Number.POSITIVE_INFINITY } = statusOf(before, entry)
       return until > time
     })
-    for (const key of rules.imported) {
-      if (schedule.some(({ key: { kid } }) => kid === key.kid)) continue
+    const isScheduled = ({ kid }: SigningKey) => schedule.some(({ key }) => key.kid === kid)
+    for (const [i, key] of rules.imported.entries()) {
+      // One before another that has its place had its own: it does not begin again.
+      if (rules.imported.slice(i).some(isScheduled)) continue
       const from = signersOf(schedule, key.alg).length ? time + rules.announce : time
       schedule.push({ key: publicPart(key), from, imported: true })
     }
@@ -110,8 +112,10 @@ export function createSigningKeys(records: Records, rules: KeyRules) {
     const current = signers.findLast(other => other.from <= now())
     if (entry === current) return { kid, alg, state: 'current', from }
     if (from > now()) return { kid, alg, state: 'next', from }
-    const successor = signers.find(other => other.from > from) ?? current
-    return { kid, alg, state: 'retired', from, until: (successor?.from ?? from) + rules.retain }
+    // One whose file was taken away has signed until now: it stays until another has its place.
+    const successor = signers.find(other => other.from > from)
+    const until = successor && successor.from + rules.retain
+    return { kid, alg, state: 'retired', from, ...(until && { until }) }
   }
 
   const inOrder = (schedule: Scheduled[]): KeyStatus[] => {

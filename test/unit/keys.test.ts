@@ -199,6 +199,35 @@ describe('as time passes', () => {
     expect((await open().load())[0]?.kid).toBe(own[0]?.kid)
   })
 
+  test('KY3: an imported key that is taken away stays published until another has its place', async () => {
+    const [one, two, three] = await Promise.all(['RS256', 'RS256', 'RS256'].map(makeKey))
+    if (!one || !two || !three) throw new Error('a key is missing')
+    const kids = async (...imported: SigningKey[]) =>
+      (await open({ imported }).load()).map(({ kid }) => kid)
+    await kids(one)
+    at(50 * DAY)
+    await kids(one, two)
+    at(60 * DAY)
+    expect((await kids(one, two))[0]).toBe(two.kid)
+    expect(await kids(one)).toEqual([one.kid, two.kid])
+    expect(await kids(one, three)).toEqual([one.kid, three.kid, two.kid])
+    at(62 * DAY)
+    expect(await kids(one, three)).toEqual([three.kid, one.kid, two.kid])
+    at(92 * DAY)
+    expect(await kids(three)).toEqual([three.kid])
+  })
+
+  test('KY3: an imported key whose time is over does not begin again, though its file is still there', async () => {
+    const imported = await Promise.all([makeKey('RS256'), makeKey('RS256')])
+    await open({ imported: imported.slice(0, 1) }).load()
+    await open({ imported }).load()
+    for (const day of [2, 40, 41, 42, 80]) {
+      at(day * DAY)
+      expect((await open({ imported }).load())[0], `day ${day}`).toEqual(imported[1])
+    }
+    expect(await open({ imported }).load()).toHaveLength(1)
+  })
+
   test('KY6: the private part of an imported key is not in the store', async () => {
     const imported = [await makeKey('EdDSA')]
     await open({ imported }).load()
