@@ -9,6 +9,9 @@ import { type Finding, type Locate, wrongVariable } from './report.ts'
 import type { UsherFile } from './schema.ts'
 import { readText } from './text-file.ts'
 
+/** Seconds for a new key to be on every node, and then in every copy of the JWKS, before it signs. */
+const SOONEST = 60
+
 export function judgeIssuer(issuer: string): { development: boolean; problem?: string } {
   const url = URL.parse(issuer)
   const development = url?.protocol === 'http:' && isLoopbackHost(url.hostname)
@@ -55,6 +58,10 @@ export function importKeys({ parts, at }: FileResult<UsherFile>, findings: Findi
   const { keys } = parts
   if (keys && keys.announce >= keys.rotate_every) {
     findings.push(at(['keys', 'announce'], 'key-times', 'must be shorter than keys.rotate_every'))
+  }
+  if (keys && keys.announce < SOONEST) {
+    const message = 'is at least 1 min: nodes look for new keys every ten seconds'
+    findings.push(at(['keys', 'announce'], 'key-times', message))
   }
   const pems: string[] = []
   for (const [i, file] of (keys?.import ?? []).entries()) {

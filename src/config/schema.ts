@@ -103,7 +103,7 @@ const lifetimes = {
 // biome-ignore format: a table
 const keys = {
   rotate_every: duration('90 d', '400 d').describe('How long a signing key signs before the next one does'),
-  announce: duration('1 d', '30 d').describe('How long a key is published before it signs, shorter than `keys.rotate_every`. Clients may keep the JWKS for half of it, at most an hour'),
+  announce: duration('1 d', '30 d').describe('How long a key is published before it signs: at least 1 min, shorter than `keys.rotate_every`. Clients may keep the JWKS for half of it, at most an hour'),
   import: z.array(path).min(1).optional().describe('Private keys of your own, PEM or JWK files, in place of generated ones (`keys.rotate_every` then says nothing): the last one signs, once it has been announced'),
 }
 

@@ -168,3 +168,12 @@ test('CF2: a scope of claims.yaml can be asked for by clients', () => {
     'hr',
   ])
 })
+
+test.each([
+  [{ announce: '59 s' }, 'is at least 1 min: nodes look for new keys every ten seconds'],
+  [{ announce: '2 h', rotate_every: '2 h' }, 'must be shorter than keys.rotate_every'],
+  [{ announce: '1 min', rotate_every: '2 min' }, undefined],
+])('KY3: keys: %j', (keys, message) => {
+  const { findings } = read({ 'usher.yaml': { keys } })
+  expect(findings[0]?.message).toBe(message)
+})
