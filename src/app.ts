@@ -62,7 +62,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
 
   app.use(securityHeaders(settings.issuer))
   app.use(requestLog(log, metrics))
-  app.use(errors(log, errorPages))
+  app.use(errors(errorPages))
   app.use(originForm(settings.issuer))
   app.use(health(readiness))
   app.use(edge(settings))

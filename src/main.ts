@@ -11,6 +11,8 @@ import { readSettings, type Settings } from './config/settings.ts'
 import type { Readiness } from './http/health.ts'
 import { createListener } from './http/listener.ts'
 import { createMetrics, createMetricsListener } from './http/metrics.ts'
+import { createQuota } from './http/quota.ts'
+import { faultOf } from './http/request-log.ts'
 import { run } from './reload.ts'
 import { openStore, unlock } from './store/open.ts'
 import type { Records } from './store/records.ts'
@@ -20,6 +22,8 @@ import { reasonOf, type Store } from './store/store.ts'
 const NOTICE = 1_000
 const DRAIN = 10_000
 const LOOK = 5_000
+/** A second, that have lines in the log. */
+const REJECTIONS = 10
 const DEMO = {
   username: 'demo',
   name: 'Demo Person',
@@ -30,6 +34,7 @@ const DEMO = {
 async function main() {
   const settings = readSettings()
   const log = pino({ base: null, timestamp: pino.stdTimeFunctions.isoTime })
+  surviveRejections(log)
   const metrics = createMetrics()
   const { store: location, secrets, redis } = settings
   const store = await openStore(location, redis, metrics.storeCommand)
@@ -55,10 +60,19 @@ async function main() {
       // Balancers look at /readyz and stop sending; who pressed Ctrl-C is not kept waiting.
       if (signal === 'SIGTERM') await setTimeout(NOTICE)
       await drain(server)
-      await store.close()
-      process.exit(0)
+      await store.close().finally(() => process.exit(0))
     })
   }
+}
+
+/** What nobody waited for is a fault of ours, and no reason to leave those who wait (LOG5). */
+function surviveRejections(log: Logger) {
+  const hasRoom = createQuota(REJECTIONS, 1, left_out =>
+    log.warn({ event: 'log_limited', left_out }, 'rejected promises have no line'),
+  )
+  process.on('unhandledRejection', error => {
+    if (hasRoom()) log.error({ fault: faultOf(error) }, 'promise rejected')
+  })
 }
 
 /** Refuses a store that cannot be trusted, and goes on looking; throws what has to be mended. */

@@ -24,6 +24,9 @@ export type FactName =
   | 'token_revoked'
   | 'tokens_issued'
 
+/** What anybody can cause as often as they like: in a flood it is counted, not told (LOG5). */
+export const isFailure = (event: FactName) => event === 'sign_in_failed'
+
 /** Remembers a fact of this request; the same one twice is told once (LOG4). */
 export function note(
   { state }: Pick<ParameterizedContext, 'state'>,

@@ -3,8 +3,6 @@
 
 import { STATUS_CODES } from 'node:http'
 import type { Context, Middleware } from 'koa'
-import type { Logger } from 'pino'
-import { faultOf } from './request-log.ts'
 
 export interface ErrorAnswer {
   /** An error code of the RFCs, or one of ours. */
@@ -22,15 +20,14 @@ interface ErrorPages {
 /** Seconds, after a 503. */
 const RETRY_AFTER = '1'
 
-export function errors(log: Logger, pages: ErrorPages): Middleware {
+export function errors(pages: ErrorPages): Middleware {
   return async (ctx, next) => {
     try {
       await next()
       if (ctx.status === 404 && ctx.body == null) answerWith(ctx, 404, notFound)
     } catch (thrown) {
       const { status, answer } = judge(thrown)
-      if (status >= 500)
-        log.error({ id: ctx.state.requestId, fault: faultOf(thrown) }, 'request failed')
+      if (status >= 500) ctx.state.fault = thrown
       answerWith(ctx, status, answer)
     }
     if (ctx.status === 503) {

@@ -1,11 +1,13 @@
 // Every request gets an id, which it carries on its answer, and one line in the log. Neither query
-// strings nor bodies are logged, and of paths only the route: what they hold may open doors.
+// strings nor bodies are logged, and of paths only the route: what they hold may open doors. Of those
+// that fail only so many a second have lines, the others are counted: a flood fills no disk (LOG5).
 
 import { randomBytes } from 'node:crypto'
 import type { Context, Middleware } from 'koa'
 import type { Logger } from 'pino'
-import { createAudit } from './audit.ts'
+import { createAudit, isFailure } from './audit.ts'
 import type { Metrics } from './metrics.ts'
+import { createQuota } from './quota.ts'
 
 declare module 'koa' {
   interface DefaultState {
@@ -14,11 +16,19 @@ declare module 'koa' {
     isQuiet?: boolean
     /** More for the log line: never a secret, never an id that opens anything. */
     log: Record<string, unknown>
+    /** What was thrown, where that is our affair. */
+    fault?: unknown
   }
 }
 
+/** Failed requests a second that have lines in the log. */
+const FAILURES = 100
+
 export function requestLog(log: Logger, metrics: Metrics): Middleware {
   const audit = createAudit(log)
+  const hasRoom = createQuota(FAILURES, 1, left_out =>
+    log.warn({ event: 'log_limited', left_out }, 'failed requests have no line'),
+  )
   return async (ctx, next) => {
     const started = performance.now()
     ctx.state.requestId = randomBytes(9).toString('base64url')
@@ -28,14 +38,16 @@ export function requestLog(log: Logger, metrics: Metrics): Middleware {
     await next()
     if (ctx.state.isQuiet) return
     const { ip, method, status } = ctx
-    const { requestId: id, facts } = ctx.state
+    const { requestId: id, facts, fault } = ctx.state
     const [route, ms] = [routeOf(ctx), performance.now() - started]
     metrics.request(route ?? 'none', status, ms / 1000)
-    log.info({ id, method, route, status, ms: Math.round(ms), ip, ...ctx.state.log })
+    const isTold = (status < 400 && ctx.state.log.error === undefined) || hasRoom()
+    if (isTold && fault) log.error({ id, fault: faultOf(fault) }, 'request failed')
+    if (isTold) log.info({ id, method, route, status, ms: Math.round(ms), ip, ...ctx.state.log })
     const user_agent = ctx.get('User-Agent').slice(0, 200)
     for (const fact of facts) {
       metrics.fact(fact.event)
-      audit.info({ id, ip, user_agent, ...fact })
+      if (isTold || !isFailure(fact.event)) audit.info({ id, ip, user_agent, ...fact })
     }
   }
 }

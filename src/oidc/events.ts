@@ -27,7 +27,7 @@ export function logEvents(provider: Provider, log: Logger, metrics: Metrics) {
     note(ctx, 'signed_out', { account: ctx.oidc.session?.accountId }),
   )
   emitter.on('server_error', (ctx: KoaContextWithOIDC, err: Error) => {
-    log.error({ id: ctx.state.requestId, fault: faultOf(err) }, 'request failed')
+    ctx.state.fault = err
   })
   emitter.on('error', (err: NodeJS.ErrnoException) => {
     const isCallers = /^(HPE_|ECONN|EPIPE)/.test(err.code ?? '')

@@ -1,0 +1,72 @@
+// A flood of failures fills no disk, and nothing that goes wrong in the background ends the service.
+
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { credentials, open } from '../support/people.ts'
+import { type Service, startService } from '../support/service.ts'
+import { ADA, startUsher, type Usher } from '../support/usher.ts'
+
+const MOST = 100
+const FLOOD = 400
+
+let usher: Usher
+beforeAll(async () => {
+  usher = await startUsher()
+  await usher.addAccount(ADA)
+})
+afterAll(() => usher.close())
+
+const linesSince = (start: number) => usher.output.slice(start).map(line => JSON.parse(line))
+const ask = (path: string) => fetch(new URL(path, usher.issuer)).then(answer => answer.text())
+
+async function flood(): Promise<void> {
+  const paths = ['/nothing', '/api/oauth/authorize?client_id=nobody']
+  await Promise.all(Array.from({ length: FLOOD }, (_, i) => ask(paths[i % 2] ?? '')))
+}
+
+test('LOG5: a flood of failures has a hundred lines a second, and the rest is told in one', async () => {
+  const start = usher.output.length
+  const began = performance.now()
+  await flood()
+  const failed = () => linesSince(start).filter(({ status }) => status >= 400)
+  const seconds = Math.ceil((performance.now() - began) / 1000) + 1
+  expect(failed().length).toBeGreaterThanOrEqual(MOST)
+  expect(failed().length).toBeLessThanOrEqual(MOST * seconds)
+  const counted = () =>
+    linesSince(start)
+      .filter(({ event }) => event === 'log_limited')
+      .reduce((sum, { left_out }) => sum + left_out, 0)
+  await expect.poll(() => failed().length + counted(), { timeout: 5000 }).toBe(FLOOD)
+})
+
+test('LOG5: in a flood, what succeeds has its line and its fact, and failed sign-ins are counted', async () => {
+  const wrong = await open(usher)
+  const right = await open(usher)
+  const start = usher.output.length
+  await flood()
+  await wrong.browser.submit(credentials('ada', 'not the password of Ada'))
+  await right.browser.submit(credentials())
+  await ask('/api/oauth/jwks')
+  const told = linesSince(start)
+  const paths = told.filter(({ status }) => status === 200).map(({ route }) => route)
+  expect(paths).toContain('/interaction/:uid')
+  expect(paths).toContain('/api/oauth/jwks')
+  const facts = told.filter(({ log }) => log === 'audit').map(({ event }) => event)
+  expect(facts).toContain('sign_in_succeeded')
+  // A slow machine has left the flood behind: then it has its line, and its fact.
+  const refused = told.filter(({ method, status }) => method === 'POST' && status === 400)
+  expect(facts.filter(event => event === 'sign_in_failed')).toHaveLength(refused.length)
+  expect(await usher.metrics.text()).toContain('usher_facts_total{event="sign_in_failed"} 1')
+})
+
+test('LOG5: a rejected promise that nobody waits for is told, and the service goes on', async () => {
+  const reject = `process.on('SIGUSR2', () => Promise.reject(new Error('nobody waits')))`
+  const service: Service = await startService({
+    USHER_STORE: 'sqlite::memory:',
+    NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(reject)}`,
+  })
+  process.kill(service.child.pid ?? 0, 'SIGUSR2')
+  await expect.poll(service.stdout, { timeout: 5000 }).toContain('promise rejected')
+  expect(service.stdout()).toContain('nobody waits')
+  expect((await fetch(`${service.issuer}/readyz`)).status).toBe(200)
+  expect(await service.stop()).toBe(0)
+})
