@@ -242,14 +242,13 @@ function permissions(file: string): Check {
 }
 
 function entry({ key, value, version, consumed }: Row): Entry {
-  return { key, version, ...(value && { value }), ...(consumed !== null && { consumed }) }
+  return { key, version, value: value ?? undefined, consumed: consumed ?? undefined }
 }
 
 function snapshot(row: WholeRow): Snapshot {
-  const { expires, indexes } = row
   return {
     ...entry(row),
-    ...(expires !== null && { expires }),
-    indexes: indexes?.split(' ') ?? [],
+    expires: row.expires ?? undefined,
+    indexes: row.indexes?.split(' ') ?? [],
   }
 }

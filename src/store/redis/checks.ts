@@ -25,23 +25,27 @@ const replicasOf = (info: Info) =>
 /** Whether one has confirmed anything yet: it is online while it still loads its first copy. */
 export const hasReplica = (info: Info) => replicasOf(info).some(value => /offset=[1-9]/.test(value))
 
+/** What is said of one thing; without more, it is right. */
+type Verdict = Pick<Check, 'found' | 'mend'> & Partial<Pick<Check, 'state'>>
+
 /** Of one server; `durability` as it is in force. */
 export async function checkServer(redis: Redis, replicated: boolean): Promise<Check[]> {
   const asked = Date.now()
   const [seconds = 0, microseconds = 0] = (await redis.time()).map(Number)
   const difference = seconds + microseconds / 1e6 - (asked + Date.now()) / 2000
   const info = await readInfo(redis)
-  return [
-    role(info),
-    version(info),
-    eviction(info),
-    persistence(info),
-    memory(info),
-    replicas(info, replicated),
-    minReplicas(info),
-    access(redis.options.password),
-    clock(difference),
-  ]
+  const verdicts: Record<string, Verdict> = {
+    role: role(info),
+    version: version(info),
+    eviction: eviction(info),
+    persistence: persistence(info),
+    memory: memory(info),
+    replicas: replicas(info, replicated),
+    'min-replicas': minReplicas(info),
+    access: access(redis.options.password),
+    clock: clock(difference),
+  }
+  return Object.entries(verdicts).map(([name, verdict]) => ({ name, state: 'ok', ...verdict }))
 }
 
 /** One of each name: the worst of all servers. */
@@ -49,97 +53,81 @@ export function merge(servers: Check[][]): Check[] {
   const byName = Map.groupBy(servers.flat(), ({ name }) => name)
   const order = ['wrong', 'warning', 'ok']
   return [...byName.values()].flatMap(
-    ([...checks]) =>
-      checks.sort((a, b) => order.indexOf(a.state) - order.indexOf(b.state))[0] ?? [],
+    checks => checks.toSorted((a, b) => order.indexOf(a.state) - order.indexOf(b.state))[0] ?? [],
   )
 }
 
-function role({ role }: Info): Check {
-  const name = 'role'
-  if (role !== 'slave') return { name, state: 'ok', found: 'primary' }
+function role({ role }: Info): Verdict {
+  if (role !== 'slave') return { found: 'primary' }
   const found = 'a replica: nothing can be written here'
-  return { name, state: 'wrong', found, mend: 'name the primary, or Sentinel (redis+sentinel://)' }
+  return { state: 'wrong', found, mend: 'name the primary, or Sentinel (redis+sentinel://)' }
 }
 
-function version({ redis_version = '0', valkey_version }: Info): Check {
+function version({ redis_version = '0', valkey_version }: Info): Verdict {
   const [major = 0, minor = 0] = redis_version.split('.').map(Number)
   const [oldestMajor = 0, oldestMinor = 0] = OLDEST
   const isOld = major < oldestMajor || (major === oldestMajor && minor < oldestMinor)
   const found = valkey_version ? `Valkey ${valkey_version}` : `Redis ${redis_version}`
-  if (!isOld) return { name: 'version', state: 'ok', found }
-  return { name: 'version', state: 'wrong', found, mend: 'use Redis 6.2 or later, or Valkey' }
+  return isOld ? { state: 'wrong', found, mend: 'use Redis 6.2 or later, or Valkey' } : { found }
 }
 
-function eviction({ maxmemory_policy = 'noeviction' }: Info): Check {
-  const name = 'eviction'
-  if (maxmemory_policy === 'noeviction') return { name, state: 'ok', found: maxmemory_policy }
+function eviction({ maxmemory_policy = 'noeviction' }: Info): Verdict {
+  if (maxmemory_policy === 'noeviction') return { found: maxmemory_policy }
   const found = `${maxmemory_policy}: it throws tokens and accounts away when memory is short`
-  return { name, state: 'wrong', found, mend: 'redis-cli CONFIG SET maxmemory-policy noeviction' }
+  return { state: 'wrong', found, mend: 'redis-cli CONFIG SET maxmemory-policy noeviction' }
 }
 
-function persistence({ aof_enabled, aof_last_write_status, rdb_last_bgsave_status }: Info): Check {
-  const name = 'persistence'
+function persistence({
+  aof_enabled,
+  aof_last_write_status,
+  rdb_last_bgsave_status,
+}: Info): Verdict {
   if (aof_enabled !== '1') {
     const found = 'no append-only file: a restart may take back minutes, or everything'
-    return { name, state: 'warning', found, mend: 'redis-cli CONFIG SET appendonly yes' }
+    return { state: 'warning', found, mend: 'redis-cli CONFIG SET appendonly yes' }
   }
   if (aof_last_write_status === 'err' || rdb_last_bgsave_status === 'err') {
     const found = 'its last write to the disk failed'
-    return { name, state: 'warning', found, mend: 'look at its log and the space on its disk' }
+    return { state: 'warning', found, mend: 'look at its log and the space on its disk' }
   }
-  return { name, state: 'ok', found: 'append-only file' }
+  return { found: 'append-only file' }
 }
 
-function memory({ used_memory = '0', maxmemory = '0' }: Info): Check {
-  const name = 'memory'
+function memory({ used_memory = '0', maxmemory = '0' }: Info): Verdict {
   const share = Number(maxmemory) && Number(used_memory) / Number(maxmemory)
   const found = share ? `${Math.round(share * 100)} % of maxmemory` : 'no maxmemory is set'
-  if (share < 0.8) return { name, state: 'ok', found }
-  return {
-    name,
-    state: 'warning',
-    found,
-    mend: 'raise maxmemory: when it is full, nobody signs in',
-  }
+  if (share < 0.8) return { found }
+  return { state: 'warning', found, mend: 'raise maxmemory: when it is full, nobody signs in' }
 }
 
-function replicas(info: Info, replicated: boolean): Check {
-  const name = 'replicas'
+function replicas(info: Info, replicated: boolean): Verdict {
   const count = replicasOf(info).length
-  if (!replicated) return { name, state: 'ok', found: `${count}; writes do not wait for them` }
-  if (count) return { name, state: 'ok', found: `${count}; a write counts once one has it` }
+  if (!replicated) return { found: `${count}; writes do not wait for them` }
+  if (count) return { found: `${count}; a write counts once one has it` }
   const found = 'none is connected: every write is refused until one is'
-  return { name, state: 'wrong', found, mend: 'start a replica, or set redis.durability: primary' }
+  return { state: 'wrong', found, mend: 'start a replica, or set redis.durability: primary' }
 }
 
 /** INFO counts the good ones only where a number of them is asked for. */
-function minReplicas(info: Info): Check {
-  const name = 'min-replicas'
-  if (!replicasOf(info).length) return { name, state: 'ok', found: 'there are no replicas' }
-  if (info.min_slaves_good_slaves) return { name, state: 'ok', found: 'no write without a replica' }
+function minReplicas(info: Info): Verdict {
+  if (!replicasOf(info).length) return { found: 'there are no replicas' }
+  if (info.min_slaves_good_slaves) return { found: 'no write without a replica' }
   const found = 'cut off from its replicas, it takes writes that the next failover takes back'
-  return { name, state: 'warning', found, mend: 'redis-cli CONFIG SET min-replicas-to-write 1' }
+  return { state: 'warning', found, mend: 'redis-cli CONFIG SET min-replicas-to-write 1' }
 }
 
 /** Whoever is let in without a password is the user `default`. */
-function access(password: string | null | undefined): Check {
-  const name = 'access'
-  if (password) return { name, state: 'ok', found: 'a password is needed' }
+function access(password: string | null | undefined): Verdict {
+  if (password) return { found: 'a password is needed' }
   const found = 'no password: whoever reaches it can read, change and delete everything'
   const mend = 'redis-cli CONFIG SET requirepass PASSWORD, and a file with it: redis.password_file'
-  return { name, state: 'warning', found, mend }
+  return { state: 'warning', found, mend }
 }
 
-function clock(difference: number): Check {
-  const name = 'clock'
+function clock(difference: number): Verdict {
   const apart = Math.abs(difference)
   const found = `${apart.toFixed(1)} s apart from Redis`
-  if (apart < CLOCK.warning) return { name, state: 'ok', found }
+  if (apart < CLOCK.warning) return { found }
   const state = apart < CLOCK.wrong ? 'warning' : 'wrong'
-  return {
-    name,
-    state,
-    found,
-    mend: 'keep the clocks of all machines right (chrony, systemd-timesyncd)',
-  }
+  return { state, found, mend: 'keep the clocks of all machines right (chrony, systemd-timesyncd)' }
 }
