@@ -3,9 +3,10 @@
 import { z } from 'zod'
 import { openYaml, placeIn } from './document.ts'
 import { excerpt } from './excerpt.ts'
-import { KEYS } from './key-list.ts'
+import { KEYS, keysAt } from './key-list.ts'
 import { type Finding, type Locate, wrongVariable } from './report.ts'
-import { knownKeys, meant, plainWords, ruleOf, unknownKey } from './wording.ts'
+import { SCHEMAS } from './schema.ts'
+import { meant, plainWords, ruleOf, unknownKey } from './wording.ts'
 
 /** What nobody reads on to. */
 const MOST_FINDINGS = 50
@@ -32,11 +33,11 @@ export interface FileResult<T> {
   origin(path: PropertyKey[]): string | undefined
 }
 
-export function readFile<S extends z.ZodObject>(
+export function readFile<N extends keyof typeof SCHEMAS>(
   file: string,
-  schema: S,
+  kind: N,
   overlays: Overlay[] = [],
-): FileResult<z.output<S>> {
+): FileResult<z.output<(typeof SCHEMAS)[N]>> {
   const { doc, text, data, findings, place } = openYaml(file)
 
   const variable = (path: PropertyKey[]) =>
@@ -58,7 +59,7 @@ export function readFile<S extends z.ZodObject>(
   const result = { file, parts: {}, written: {}, findings, at, origin }
   if (findings.length) return result
   const whole = overlay(data, overlays)
-  return { ...result, ...judge(schema, whole, at), written: Object(whole) }
+  return { ...result, ...judge(SCHEMAS[kind], kind, whole, at), written: Object(whole) }
 }
 
 /** Where else a key of this name may stand. */
@@ -75,13 +76,13 @@ interface Found {
 }
 
 /** What is wrong with the keys, and which of those at the top are right. */
-function judge<S extends z.ZodObject>(schema: S, data: unknown, at: Locate) {
+function judge<S extends z.ZodObject>(schema: S, kind: string, data: unknown, at: Locate) {
   const { data: value, error } = schema.safeParse(data, { error: plainWords })
   if (!error) return { value, parts: { ...nothing(schema), ...value }, findings: [] }
   const slips = new Set(
     error.issues.flatMap(issue => {
       if (issue.code !== 'unrecognized_keys') return []
-      const known = knownKeys(schema, issue.path)
+      const known = keysAt(kind, issue.path)
       return issue.keys.map(key => [...issue.path, meant(key, known)].join('.'))
     }),
   )
@@ -96,7 +97,7 @@ function judge<S extends z.ZodObject>(schema: S, data: unknown, at: Locate) {
   })
   const findings = found.slice(0, MOST_FINDINGS).map(({ path, rule, message }) => {
     const key = String(path.at(-1))
-    const known = knownKeys(schema, path.slice(0, -1))
+    const known = keysAt(kind, path.slice(0, -1))
     return at(path, rule, message || unknownKey(key, known, placesOf(key)))
   })
   const more = found.length - findings.length

@@ -6,6 +6,7 @@ import { jsonSchemas } from './schema.ts'
 interface Node {
   properties?: Record<string, Node>
   additionalProperties?: Node | boolean
+  items?: Node
   description?: string
   default?: unknown
   enum?: unknown[]
@@ -19,7 +20,7 @@ export interface Key extends Node {
   written: unknown
 }
 
-const SCHEMAS: Record<string, Node> = Object(jsonSchemas())
+const NODES: Record<string, Node> = Object(jsonSchemas())
 
 /** The keys of a file; those that operators name are the written ones, without a file NAME. */
 export function keysOf(file: string, written?: object): Key[] {
@@ -34,10 +35,19 @@ export function keysOf(file: string, written?: object): Key[] {
       return [{ ...key, written: below }, ...(isOpaque ? [] : walk(key, below, `${key.path}.`))]
     })
   }
-  return walk(SCHEMAS[file] ?? {}, written, '')
+  return walk(NODES[file] ?? {}, written, '')
 }
 
-export const KEYS = Object.keys(SCHEMAS).flatMap(file => keysOf(file))
+/** The keys that may stand at a path; those of a record are anybody's. */
+export function keysAt(file: string, path: PropertyKey[]): string[] {
+  let node = NODES[file]
+  for (const name of path) {
+    node = Object(node?.properties?.[String(name)] ?? node?.additionalProperties ?? node?.items)
+  }
+  return Object.keys(node?.properties ?? {})
+}
+
+export const KEYS = Object.keys(NODES).flatMap(file => keysOf(file))
 const PATHS = new Set(KEYS.map(({ path }) => path))
 
 /** A store is a URL that may hold a password. */

@@ -155,12 +155,13 @@ export type UsherFile = z.output<typeof usherSchema>
 export type ClaimsFile = z.output<typeof claimsSchema>
 export type Lifetimes = UsherFile['lifetimes']
 
+/** By what the files are called. */
+export const SCHEMAS = { usher: usherSchema, claims: claimsSchema, client: clientSchema }
+
 /** What editors complete and check from: the files as they are written, before defaults. */
 export function jsonSchemas() {
   const written = (schema: z.ZodType) => z.toJSONSchema(schema, { io: 'input' })
-  return {
-    usher: written(usherSchema),
-    claims: written(claimsSchema),
-    client: written(clientSchema),
-  }
+  return Object.fromEntries(
+    Object.entries(SCHEMAS).map(([name, schema]) => [name, written(schema)]),
+  )
 }

@@ -5,13 +5,13 @@ import { type Dirent, readdirSync, statSync } from 'node:fs'
 import { basename, dirname, join, parse } from 'node:path'
 import { clientAdvice, providerAdvice } from './advice.ts'
 import { clientFindings } from './client-rules.ts'
-import { type ClientMetadata, clientSchema } from './client-schema.ts'
+import type { ClientMetadata } from './client-schema.ts'
 import { withoutSecret } from './client-secret.ts'
 import { overlays, parseSecrets, secretsFromEnvironment } from './environment.ts'
 import { type FileResult, readFile } from './files.ts'
 import { importKeys, judgeIssuer, startFindings } from './provider-rules.ts'
 import { ConfigError, type Finding, inOrder, type Locate } from './report.ts'
-import { type ClaimsFile, claimsSchema, type UsherFile, usherSchema } from './schema.ts'
+import type { ClaimsFile, UsherFile } from './schema.ts'
 import { didYouMean } from './wording.ts'
 
 /** All of `usher.yaml` under its own keys, and what follows from it and the other files. */
@@ -65,9 +65,9 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
   const { usher, issuer, development, secrets, findings } = readUsher(env, folder)
   findings.push(...strayFindings(folder))
   const importedKeys = importKeys(usher, findings)
-  const claims = readFile(join(folder, 'claims.yaml'), claimsSchema)
+  const claims = readFile(join(folder, 'claims.yaml'), 'claims')
   const files = listYaml(join(folder, 'clients'), findings)
-  const clients = files.map(file => readFile(file, clientSchema))
+  const clients = files.map(file => readFile(file, 'client'))
   findings.push(...[claims, ...clients].flatMap(({ findings }) => findings))
   const scopes = scopesOf(claims, findings)
   const loopbackIssuer = issuer === undefined ? undefined : development
@@ -111,7 +111,7 @@ function readUsher(env: NodeJS.ProcessEnv, folder: string) {
   }
   const findings: Finding[] = []
   const { store, secret } = secretsFromEnvironment(env, findings)
-  const usher = readFile(join(folder, 'usher.yaml'), usherSchema, overlays(env, store))
+  const usher = readFile(join(folder, 'usher.yaml'), 'usher', overlays(env, store))
   findings.push(...usher.findings)
   const secrets = parseSecrets(secret, findings)
   const { parts } = usher

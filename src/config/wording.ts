@@ -41,21 +41,6 @@ export function meant(written: string, known: string[]): string | undefined {
   return isSlip && name !== written ? name : undefined
 }
 
-/** The keys that may stand at a path; those of a record are anybody's. */
-export function knownKeys(schema: z.ZodType, path: PropertyKey[]): string[] {
-  let at: unknown = schema
-  for (const key of path) {
-    at = Object(unwrap(at).shape)[key] ?? unwrap(at).valueType ?? unwrap(at).element
-  }
-  return Object.keys(Object(unwrap(at).shape))
-}
-
-/** Zod's description of a schema, behind defaults. */
-function unwrap(schema: unknown): { shape?: object; valueType?: unknown; element?: unknown } {
-  const { def } = Object(schema)
-  return def?.innerType ? unwrap(def.innerType) : Object(def)
-}
-
 /** For the mistakes that zod describes in its own words. */
 export const plainWords: z.core.$ZodErrorMap = issue => {
   const { code, input } = issue
