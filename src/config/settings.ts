@@ -54,8 +54,8 @@ export function readStoreSettings(): Pick<Settings, 'store' | 'secrets' | 'redis
 }
 
 /** Reads everything, or throws a `ConfigError` with every finding. */
-export function readSettings(env?: NodeJS.ProcessEnv, folder?: string): Settings {
-  const { settings, findings } = readFolder(env, folder)
+export function readSettings(env?: NodeJS.ProcessEnv): Settings {
+  const { settings, findings } = readFolder(env)
   if (!settings) throw new ConfigError(findings)
   return settings
 }

@@ -1,7 +1,7 @@
 // Opens the store a configuration names, with the secrets that open what is in it.
 
 import { randomBytes } from 'node:crypto'
-import { existsSync, linkSync, mkdirSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs'
+import { existsSync, linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { RedisSettings } from '../config/schema.ts'
 import { openRecords, type Records } from './records.ts'
@@ -80,7 +80,6 @@ const LENGTH = 32
 function generatedSecret(storeFile: string): Uint8Array {
   if (storeFile === ':memory:') return randomBytes(LENGTH)
   const file = secretFile(storeFile)
-  mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
   if (!existsSync(file)) {
     // Linked when it is whole: nobody ever reads half a secret.
     const made = `${file}.${randomBytes(6).toString('hex')}`
