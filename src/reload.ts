@@ -135,17 +135,17 @@ function watchFolder(folder: string, changed: () => void): void {
   }, SETTLE).unref()
 }
 
-/** Changes whenever a file of the folder does. */
-function fingerprint(path: string): string {
-  const { ino, size, mtimeMs } = statSync(path, { throwIfNoEntry: false }) ?? {}
-  const names = readNames(path)
-  return [path, ino, size, mtimeMs, ...names.map(name => fingerprint(join(path, name)))].join()
-}
-
-function readNames(path: string): string[] {
+/** Changes whenever a file does that is read: none lies deeper, or is called `.…` (editors, git). */
+function fingerprint(path: string, depth = 2): string {
   try {
-    return readdirSync(path)
+    const stat = statSync(path)
+    const names = depth > 0 && stat.isDirectory() ? readdirSync(path) : []
+    const below = names
+      .filter(name => !name.startsWith('.'))
+      .map(name => fingerprint(join(path, name), depth - 1))
+    return [path, stat.ino, stat.size, stat.mtimeMs, ...below].join()
   } catch {
-    return []
+    // What cannot be looked at is told by whoever reads it.
+    return path
   }
 }

@@ -142,6 +142,16 @@ test('a file that is put in place by a link is seen, as Kubernetes does it', asy
   expect(await told('config_loaded')).toMatchObject({ changes: ['+ clients.two', '- clients.one'] })
 })
 
+test('a folder that leads back into itself is looked at like any other', async () => {
+  const links = ['one', 'two'].map(name => join(config, name))
+  for (const link of links) symlinkSync('.', link)
+  write('clients/looped.yaml', client('looped'))
+  expect(await told('config_loaded')).toMatchObject({ changes: ['+ clients.looped'] })
+  seen = service.stdout().length
+  for (const path of [...links, join(config, 'clients/looped.yaml')]) unlinkSync(path)
+  expect(await told('config_loaded')).toMatchObject({ changes: ['- clients.looped'] })
+})
+
 test('SIGHUP takes it in at once', async () => {
   write('clients/wiki.yaml', client('wiki'))
   reload()
