@@ -11,6 +11,7 @@ import { limits } from './http/limits.ts'
 import { requestLog } from './http/request-log.ts'
 import { securityHeaders } from './http/security-headers.ts'
 import { authorizeByPost, canonicalPaths, finishAnswers } from './oidc/endpoints.ts'
+import { createFailureMemory } from './oidc/failures.ts'
 import { createInteractions, createSessionReader } from './oidc/interactions.ts'
 import { createProvider, type Environment } from './oidc/provider.ts'
 import { routesOf } from './oidc/routes.ts'
@@ -61,7 +62,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   for (const { path, send } of Object.values(views.assets)) pages.get(path, send)
 
   app.use(securityHeaders(settings.issuer))
-  app.use(requestLog(log, metrics))
+  app.use(requestLog(log, metrics, createFailureMemory(records)))
   app.use(errors(errorPages))
   app.use(originForm(settings.issuer))
   app.use(health(readiness))

@@ -41,7 +41,7 @@ const COMMANDS: Command[] = [
   { name: 'clients show',      usage: 'CLIENT_ID [--json]', about: 'one application, with every default filled in', options: JSON_OUT, run: clients.show },
   { name: 'clients secret',    usage: 'NAME [--secret-stdin]', about: 'make a secret, print it once, and write its hash to clients/NAME.yaml', options: { 'secret-stdin': { type: 'boolean' } }, run: clients.secret },
   { name: 'config check',      usage: '[FOLDER] [--json]', about: 'every problem in the config folder, and what is unwise', options: JSON_OUT, run: config.check },
-  { name: 'config explain',    usage: '[KEY | CLIENT_ID] [--json]', about: 'what is in force, where it comes from, and what it does', options: JSON_OUT, run: explain },
+  { name: 'config explain',    usage: '[KEY | CLIENT_ID | REQUEST_ID | -] [--json]', about: 'what is in force, where it comes from, and what it does; why a request failed, by its id or its line of the log', options: JSON_OUT, run: explain },
   { name: 'config schema',     usage: '[FOLDER]',     about: 'write the JSON Schemas that editors complete from', options: {}, run: config.schema },
   { name: 'doctor',            usage: '[--json]',     about: 'is everything as it should be: configuration, secret, store', options: JSON_OUT, run: doctor },
   { name: 'keys list',         usage: '[--json]',     about: 'the signing keys: next, current, retired; and until when', options: JSON_OUT, run: keys.list },

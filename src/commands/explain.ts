@@ -1,15 +1,20 @@
-// What is in force and why: one key, all of them, or everything that a client can do.
+// What is in force and why: one key, all of them, or everything that a client can do; and why a request
+// failed (failure.ts).
 
 import type { ClientFile } from '../config/client-schema.ts'
 import { type Effective, effectiveClient, effectiveKeys } from '../config/effective.ts'
 import { VARIABLES } from '../config/environment.ts'
 import type { FileResult } from '../config/files.ts'
 import { ConfigError } from '../config/report.ts'
-import { readFolder, type Settings } from '../config/settings.ts'
+import { type Reading, readFolder, type Settings } from '../config/settings.ts'
 import { didYouMean } from '../config/wording.ts'
-import { DISCOVERY, routesOf } from '../oidc/routes.ts'
-import { Failure, type Invocation, print } from './command.ts'
+import { type FailedRequest, findFailure, harmless } from '../oidc/failures.ts'
+import { DISCOVERY, endpointOf, routesOf } from '../oidc/routes.ts'
+import { Failure, type Invocation, print, readStdin, withRecords } from './command.ts'
+import { explainFailure, UNKNOWN } from './failure.ts'
 import { snippet } from './snippet.ts'
+
+const REQUEST_ID = /^[0-9a-f]{16}$/
 
 /** Keys go before clients of the same name; `clients.NAME` is a client in any case. */
 export async function explain({ values, positionals: [name = ''] }: Invocation) {
@@ -26,13 +31,79 @@ export async function explain({ values, positionals: [name = ''] }: Invocation) 
   const ids = reading.clients.map(({ parts }) => parts.client_id ?? '')
   const client = reading.clients[ids.indexOf(name.replace(/^clients\./, ''))]
   if (!client) {
+    const failure = name === '-' ? await readLogLine() : await recall(name)
+    if (failure) return print(values, ...aboutRequest(failure, reading))
     const hint = didYouMean(name, [...ids, ...keys.map(({ key }) => key)])
-    throw new Failure(`There is no key and no client ${name}${hint}`)
+    throw new Failure(`There is no key, no client and no failed request ${name}${hint}${FORGOTTEN}`)
   }
   if (!reading.settings) throw new ConfigError(reading.findings)
   const explained = aboutClient(client, reading.settings, keys)
   const { snippet, ...facts } = explained
   print(values, explained, [...outline(facts), 'With openid-client 6:', '', snippet])
+}
+
+const FORGOTTEN = `
+Failed requests are remembered for a day, up to 60 a minute. Of the others the log has a line:
+grep '"id":"REQUEST_ID"' | npm run -s usher -- config explain -`
+
+async function recall(id: string): Promise<FailedRequest | undefined> {
+  let found: FailedRequest | undefined
+  if (!REQUEST_ID.test(id)) return found
+  await withRecords(async records => {
+    found = await findFailure(records, id)
+  })
+  return found
+}
+
+/** The last request among the lines: what is remembered of it, or else what the line says. */
+async function readLogLine(): Promise<FailedRequest> {
+  const lines = (await readStdin()).split('\n').flatMap(parseLine)
+  const line = lines.findLast(({ status }) => Number.isInteger(status))
+  if (!line)
+    throw new Failure('On standard input there is no line of the log that is about a request.')
+  const { id, time, route, status, error, detail, client_id } = line
+  const remembered = await recall(String(id)).catch(() => undefined)
+  if (remembered) return remembered
+  if (error === undefined) throw new Failure(`This request did not fail: ${status}.`)
+  return {
+    at: Math.floor(new Date(String(time)).getTime() / 1000) || 0,
+    endpoint: endpointOf(String(route)) ?? String(route ?? 'none'),
+    status: Number(status),
+    error: harmless(String(error)),
+    ...(detail !== undefined && { detail: harmless(String(detail)) }),
+    ...(client_id !== undefined && { client_id: harmless(String(client_id)) }),
+    authentication: UNKNOWN,
+    sent: {},
+    names: [],
+  }
+}
+
+/** What stands before the brace is of whoever keeps the log. */
+function parseLine(line: string): Record<string, unknown>[] {
+  try {
+    return [Object(JSON.parse(line.slice(line.indexOf('{'))))]
+  } catch {
+    return []
+  }
+}
+
+function aboutRequest(failure: FailedRequest, reading: Reading): [object, string[]] {
+  const { at, endpoint, status, error, detail, client_id, authentication, sent, names } = failure
+  const client = reading.clients.find(({ parts }) => parts.client_id === client_id)
+  const ids = reading.clients.map(({ parts }) => parts.client_id ?? '')
+  const scopes = Object.keys(reading.settings?.scopes ?? {})
+  const explanation = explainFailure({ failure, client, ids, scopes })
+  const request = {
+    at: new Date(at * 1000).toISOString(),
+    endpoint,
+    answer: `${status} ${error}`,
+    detail,
+    client_id,
+    ...(!/^(authorization|end_session)$/.test(endpoint) && { authentication }),
+    ...sent,
+    'sent as well': names,
+  }
+  return [{ ...failure, ...explanation }, outline({ ...explanation, request })]
 }
 
 /** Without what says nothing of a map. */

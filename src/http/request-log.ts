@@ -24,14 +24,18 @@ declare module 'koa' {
 /** Failed requests a second that have lines in the log. */
 const FAILURES = 100
 
-export function requestLog(log: Logger, metrics: Metrics): Middleware {
+export function requestLog(
+  log: Logger,
+  metrics: Metrics,
+  onFailure: (ctx: Context) => void,
+): Middleware {
   const audit = createAudit(log)
   const hasRoom = createQuota(FAILURES, 1, left_out =>
     log.warn({ event: 'log_limited', left_out }, 'failed requests have no line'),
   )
   return async (ctx, next) => {
     const started = performance.now()
-    ctx.state.requestId = randomBytes(9).toString('base64url')
+    ctx.state.requestId = randomBytes(8).toString('hex')
     ctx.state.log = {}
     ctx.state.facts = []
     ctx.set('X-Request-Id', ctx.state.requestId)
@@ -41,7 +45,9 @@ export function requestLog(log: Logger, metrics: Metrics): Middleware {
     const { requestId: id, facts, fault } = ctx.state
     const [route, ms] = [routeOf(ctx), performance.now() - started]
     metrics.request(route ?? 'none', status, ms / 1000)
-    const isTold = (status < 400 && ctx.state.log.error === undefined) || hasRoom()
+    const isFailed = status >= 400 || ctx.state.log.error !== undefined
+    if (isFailed) onFailure(ctx)
+    const isTold = !isFailed || hasRoom()
     if (isTold && fault) log.error({ id, fault: faultOf(fault) }, 'request failed')
     if (isTold) log.info({ id, method, route, status, ms: Math.round(ms), ip, ...ctx.state.log })
     const user_agent = ctx.get('User-Agent').slice(0, 200)

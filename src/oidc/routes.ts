@@ -30,6 +30,12 @@ const ROUTES = {
 export type RouteName = keyof typeof ROUTES
 export const { authorization: AUTHORIZATION } = ROUTES
 
+/** Of a path at or below an endpoint its name, whether it is on or not. */
+export function endpointOf(path: string): string | undefined {
+  const isAt = ([, { path: at }]: [string, Route]) => path === at || path.startsWith(`${at}/`)
+  return Object.entries(ROUTES).find(isAt)?.[0]
+}
+
 /** Without the feature people sign out on a page of ours that no application is told of. */
 const SIGN_OUT = '/account/sign-out'
 

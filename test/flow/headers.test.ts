@@ -89,7 +89,7 @@ test('HD1: every page and every error tells browsers the same strict things', as
     expect(headers.get('referrer-policy'), what).toBe('same-origin')
     expect(headers.get('x-frame-options'), what).toBe('DENY')
     expect(headers.get('cache-control'), what).toBe('no-store')
-    expect(headers.get('x-request-id'), what).toMatch(/^[\w-]{12}$/)
+    expect(headers.get('x-request-id'), what).toMatch(/^[0-9a-f]{16}$/)
     expect(headers.has('strict-transport-security'), what).toBe(false)
     for (const telling of ['server', 'x-powered-by']) expect(headers.has(telling), what).toBe(false)
   }

@@ -38,6 +38,10 @@ async function sent(): Promise<Map<string, number>> {
 async function commandsOf(ask: () => Promise<unknown>): Promise<Record<string, number>> {
   const before = await sent()
   await ask()
+  return since(before)
+}
+
+async function since(before: Map<string, number>): Promise<Record<string, number>> {
   const after = await sent()
   const differences = [...after].map(([name, count]) => [name, count - (before.get(name) ?? 0)])
   return Object.fromEntries(differences.filter(([, count]) => count))
@@ -85,8 +89,10 @@ describe('with tokens', () => {
     expect(await commandsOf(rotation)).toEqual({ get: 3, usherPut: 1 })
   })
 
-  test('a refresh token that was never given out: none', async () => {
-    expect(await commandsOf(() => refresh(usher, 'A'.repeat(48)))).toEqual({})
+  test('a refresh token that was never given out: none, and afterwards a note of the failure', async () => {
+    const before = await sent()
+    await refresh(usher, 'A'.repeat(48))
+    await expect.poll(() => since(before)).toEqual({ usherPut: 1 })
   })
 
   test('revocation of an access token: 2 (token; token)', async () => {

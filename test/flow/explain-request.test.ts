@@ -1,0 +1,226 @@
+// A request that failed can be explained by its id: what was sent against what is registered.
+
+import { execFile } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { type Explanation, explainFailure } from '../../src/commands/failure.ts'
+import { readFolder } from '../../src/config/settings.ts'
+import { type FailedRequest, findFailure } from '../../src/oidc/failures.ts'
+import { authorizationRequest, authorize, redeem, tokens } from '../support/journey.ts'
+import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'usher-failures-'))
+const store = `sqlite:${join(folder, 'usher.db')}`
+const USHER_SECRET = Buffer.alloc(32, 'failures').toString('base64url')
+const pushing = {
+  ...CLIENTS.web,
+  client_id: 'pushing',
+  require_pushed_authorization_requests: true,
+}
+const narrow = { ...CLIENTS.web, client_id: 'narrow', scope: 'openid profile' }
+let usher: Usher
+beforeAll(async () => {
+  const clients = { ...CLIENTS, pushing, narrow }
+  usher = await startUsher({ store, clients, env: { USHER_SECRET } })
+  await usher.addAccount(ADA)
+})
+afterAll(async () => {
+  await usher.close()
+  rmSync(folder, { recursive: true })
+})
+
+const TOKEN = '/api/oauth/token'
+const BASIC = `Basic ${Buffer.from(`web:${SECRET}`).toString('base64')}`
+type Sent = Record<string, string | undefined>
+
+const asking = (params: Sent) =>
+  fetch(authorizationRequest(usher, params).url, { redirect: 'manual' })
+function posting(form: Record<string, string>, authorization = '', path = TOKEN) {
+  const body = new URLSearchParams(form)
+  const headers = authorization ? { authorization } : undefined
+  return fetch(new URL(path, usher.issuer), { method: 'POST', body, headers })
+}
+
+/** It is written beside the answer. */
+async function remembered(answer: Response): Promise<FailedRequest | undefined> {
+  const id = answer.headers.get('x-request-id') ?? ''
+  let found: FailedRequest | undefined
+  await expect
+    .poll(async () => {
+      found = await findFailure(usher.records, id)
+      return found
+    })
+    .toBeDefined()
+  return found
+}
+
+async function explained(answer: Response): Promise<Explanation> {
+  const failure = await remembered(answer)
+  if (!failure) throw new Error('nothing is remembered')
+  const { clients } = readFolder({ USHER_SECRET }, usher.settings.folder)
+  const client = clients.find(({ parts }) => parts.client_id === failure.client_id)
+  const ids = clients.map(({ parts }) => parts.client_id ?? '')
+  return explainFailure({ failure, client, ids, scopes: Object.keys(usher.settings.scopes) })
+}
+
+const callback = 'https://app.example.org/callback'
+const code = { grant_type: 'authorization_code', code: 'none-of-ours', redirect_uri: callback }
+const CASES: Record<string, [() => Promise<Response>, Partial<Explanation>]> = {
+  'a client_id with a slip': [
+    () => asking({ client_id: 'pushin' }),
+    { wrong: 'no client has this client_id; did you mean pushing?', sent: 'pushin' },
+  ],
+  'a slash too many': [
+    () => asking({ redirect_uri: `${callback}/` }),
+    {
+      sent: `${callback}/`,
+      registered: [callback],
+      difference: `${callback} is nearest; the / at the end differs`,
+      change: expect.stringMatching(/^redirect_uris in \S+web\.yaml:1, or/),
+    },
+  ],
+  'another host and scheme': [
+    () => asking({ redirect_uri: 'http://www.example.org/callback' }),
+    {
+      difference: expect.stringContaining(
+        'the scheme: http: for https:, the host: www.example.org',
+      ),
+    },
+  ],
+  'a scope that is not registered': [
+    () => asking({ client_id: 'narrow', scope: 'openid email', redirect_uri: callback }),
+    { wrong: 'narrow may not ask for email', registered: ['openid profile'] },
+  ],
+  'another response_type': [
+    () => asking({ response_type: 'id_token' }),
+    { sent: 'id_token', registered: ['code'] },
+  ],
+  'no PKCE': [
+    () => asking({ code_challenge: undefined, code_challenge_method: undefined }),
+    { wrong: expect.stringContaining('no code_challenge') },
+  ],
+  'PKCE in plain': [() => asking({ code_challenge_method: 'plain' }), { registered: ['S256'] }],
+  'a request that has to be pushed': [
+    () => asking({ client_id: 'pushing', redirect_uri: callback }),
+    { change: expect.stringContaining('require_pushed_authorization_requests in') },
+  ],
+  'a secret that is wrong': [
+    () => posting(code, `Basic ${Buffer.from('web:wrong').toString('base64')}`),
+    { wrong: 'the secret is not one that web has' },
+  ],
+  'a secret in the body': [
+    () => posting({ ...code, client_id: 'web', client_secret: SECRET }),
+    { sent: 'client_secret_post', registered: ['client_secret_basic'] },
+  ],
+  'no secret at all': [
+    () => posting({ ...code, client_id: 'web' }),
+    { sent: 'none', registered: ['client_secret_basic'] },
+  ],
+  'no client': [() => posting(code), { wrong: expect.stringContaining('which client') }],
+  'a code that is none': [
+    () => posting(code, BASIC),
+    { wrong: expect.stringContaining('older than lifetimes.code') },
+  ],
+  'a grant_type there is not': [
+    () => posting({ grant_type: 'password' }, BASIC),
+    { sent: 'password', registered: ['authorization_code', 'refresh_token'] },
+  ],
+  'no redirect_uri with the code': [
+    () => posting({ grant_type: 'authorization_code', code: 'none-of-ours' }, BASIC),
+    { wrong: expect.stringContaining("'redirect_uri'"), sent: 'grant_type, code' },
+  ],
+  'a refresh token that is none': [
+    () => posting({ grant_type: 'refresh_token', refresh_token: 'none-of-ours' }, BASIC),
+    { wrong: expect.stringContaining('the refresh token has expired') },
+  ],
+  'an access token that is none': [
+    () => posting({}, 'Bearer none-of-ours', '/api/oauth/userinfo'),
+    { wrong: expect.stringContaining('the access token has expired') },
+  ],
+  'a way back that is not registered': [
+    () =>
+      fetch(
+        `${usher.issuer}/api/oauth/logout?client_id=web&post_logout_redirect_uri=https://app.example.org`,
+      ),
+    { difference: expect.stringContaining('the path: / for /bye differs') },
+  ],
+}
+
+test.each(Object.entries(CASES))('%s', async (_, [send, explanation]) => {
+  expect(await explained(await send())).toMatchObject(explanation)
+})
+
+test('a code: the verifier of another, another redirect_uri, and twice', async () => {
+  const { code, request } = await authorize(usher)
+  const form = (changes: Record<string, string>) => {
+    const { redirect_uri, code_verifier } = request
+    return { grant_type: 'authorization_code', code, redirect_uri, code_verifier, ...changes }
+  }
+  const other = await posting(form({ code_verifier: 'another'.repeat(8) }), BASIC)
+  expect((await explained(other)).wrong).toContain('code_verifier is not the one')
+  const elsewhere = await posting(form({ redirect_uri: `${callback}2` }), BASIC)
+  expect(await explained(elsewhere)).toMatchObject({ sent: `${callback}2` })
+  expect((await redeem(usher, code, request)).status).toBe(200)
+  expect((await explained(await posting(form({}), BASIC))).wrong).toContain('used before')
+})
+
+test('LOG1: of what was sent, nothing is remembered that opens a door', async () => {
+  const { access_token } = await tokens(usher)
+  const secret = 'canaryX9canaryX9canaryX9'
+  const names =
+    'state nonce code code_verifier code_challenge client_secret client_assertion refresh_token token request_uri id_token_hint login_hint username password x'
+  const values = Object.fromEntries(names.split(' ').map(name => [name, secret]))
+  const redirect_uri = `https://me:${secret}@app.example.org/${secret}?key=${secret}`
+  const answers = [
+    await posting({ ...values, redirect_uri, client_id: secret, scope: secret }),
+    await posting({ ...values, token: access_token }, `Basic ${btoa(`${secret}:${secret}`)}`),
+    await posting({ grant_type: secret }, `Bearer ${secret}`),
+    await asking({ ...values, redirect_uri, prompt: secret, resource: `a\u001b[31m${secret}` }),
+  ]
+  for (const answer of answers) {
+    const text = JSON.stringify(await remembered(answer))
+    expect(text).not.toContain(secret)
+    expect(text).not.toContain(access_token)
+    expect(text).not.toContain('\\u001b')
+    expect(text.length).toBeLessThan(1500)
+  }
+})
+
+test('the command explains it by its id, and by its line of the log', async () => {
+  const answer = await asking({ redirect_uri: `${callback}/` })
+  await remembered(answer)
+  const id = answer.headers.get('x-request-id') ?? ''
+  const env = {
+    ...process.env,
+    USHER_CONFIG: usher.settings.folder,
+    USHER_STORE: store,
+    USHER_SECRET,
+  }
+  const cli = 'node src/cli.ts config explain'
+  const sh = async (script: string) =>
+    (await promisify(execFile)('sh', ['-c', script, '', id], { env })).stdout
+  expect(await sh(`${cli} "$1"`)).toMatch(/^wrong .*\nsent .*callback\/\nregistered .*callback\n/)
+  const line = usher.output.find(text => text.includes(id))?.replace(id, 'x')
+  const quoted = `usher-1 | ${line?.trim()}`.replaceAll("'", `'\\''`)
+  expect(await sh(`echo '${quoted}' | ${cli} -`)).toMatch(
+    /^wrong .*\nsent +not known\nregistered .*callback\n/,
+  )
+})
+
+test('a flood is remembered sixty times a minute, and no more', async () => {
+  const answers = await Promise.all(
+    Array.from({ length: 100 }, () => asking({ client_id: 'nobody', redirect_uri: callback })),
+  )
+  const ids = answers.map(({ headers }) => headers.get('x-request-id') ?? '')
+  const found = async () => {
+    const all = await Promise.all(ids.map(id => findFailure(usher.records, id)))
+    return all.filter(Boolean).length
+  }
+  // Those before, in the same minute, count as well.
+  await expect.poll(found).toBeGreaterThan(0)
+  expect(await found()).toBeLessThanOrEqual(60)
+  expect(answers.map(({ status }) => status)).toEqual(ids.map(() => 400))
+})
