@@ -39,7 +39,7 @@ const COMMANDS: Command[] = [
   { name: 'accounts remove',   usage: 'ACCOUNT --yes', about: 'remove a person and everything kept about them', options: { yes: { type: 'boolean' } }, run: accounts.remove },
   { name: 'clients list',      usage: '[--json]',     about: 'the applications of config/clients',            options: JSON_OUT, run: clients.list },
   { name: 'clients show',      usage: 'CLIENT_ID [--json]', about: 'one application, with every default filled in', options: JSON_OUT, run: clients.show },
-  { name: 'clients secret',    usage: 'NAME [--secret-stdin]', about: 'make a secret, print it once, and write its hash to clients/NAME.yaml', options: { 'secret-stdin': { type: 'boolean' } }, run: clients.secret },
+  { name: 'clients secret',    usage: 'NAME [--until DURATION | TIME] [--secret-stdin]', about: 'make a secret, print it once, and write its hash to clients/NAME.yaml; the others count until then, or for good', options: { 'secret-stdin': { type: 'boolean' }, until: { type: 'string' } }, run: clients.secret },
   { name: 'config check',      usage: '[FOLDER] [--json]', about: 'every problem in the config folder, and what is unwise', options: JSON_OUT, run: config.check },
   { name: 'config explain',    usage: '[KEY | CLIENT_ID | REQUEST_ID | -] [--json]', about: 'what is in force, where it comes from, and what it does; why a request failed, by its id or its line of the log', options: JSON_OUT, run: explain },
   { name: 'config schema',     usage: '[FOLDER]',     about: 'write the JSON Schemas that editors complete from', options: {}, run: config.schema },

@@ -3,8 +3,15 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync, readdirSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { hashSecret } from '../config/client-secret.ts'
+import {
+  describeSecrets,
+  endingBy,
+  hashSecret,
+  isTime,
+  type SecretHash,
+} from '../config/client-secret.ts'
 import { appendToList, readKey } from '../config/document.ts'
+import { readDuration } from '../config/schema.ts'
 import { configFolder, readSettings } from '../config/settings.ts'
 import { didYouMean } from '../config/wording.ts'
 import { argument, Failure, hint, type Invocation, print, readStdin } from './command.ts'
@@ -13,9 +20,11 @@ const SHORTEST_SECRET = 32
 
 export async function list({ values }: Invocation) {
   const { clients } = readSettings()
-  const lines = clients.map(({ client_id, client_name, token_endpoint_auth_method }) =>
-    [client_id, client_name, token_endpoint_auth_method].join('  '),
-  )
+  const lines = clients.map(client => {
+    const { client_id, client_name, token_endpoint_auth_method: method } = client
+    const secrets = describeSecrets(client.client_secret_hashes)
+    return [client_id, client_name, method, secrets && `secrets: ${secrets}`].join('  ').trimEnd()
+  })
   print(
     values,
     clients,
@@ -36,7 +45,8 @@ export async function show(invocation: Invocation) {
   const lines = Object.entries(client).map(
     ([key, value]) => `${key}: ${typeof value === 'string' ? value : JSON.stringify(value)}`,
   )
-  print(invocation.values, client, lines)
+  const secrets = describeSecrets(client.client_secret_hashes)
+  print(invocation.values, client, secrets ? [...lines, `secrets: ${secrets}`] : lines)
 }
 
 /** The folder need not be valid yet: a client that waits for its secret is not. */
@@ -52,17 +62,37 @@ export async function secret(invocation: Invocation) {
   if (!/^client_secret_/.test(method)) {
     throw new Failure(`${file}: a client that authenticates with ${method} has no secret.`)
   }
+  const until = readUntil(invocation.values.until)
   const given = invocation.values['secret-stdin'] ? await readStdin() : undefined
   if (given !== undefined && given.length < SHORTEST_SECRET) {
     throw new Failure(`A secret has at least ${SHORTEST_SECRET} random characters.`)
   }
   const made = given ?? randomBytes(32).toString('base64url')
-  const count = appendToList(file, 'client_secret_hashes', hashSecret(made))
+  const list = appendToList(file, 'client_secret_hashes', hashSecret(made), item =>
+    until && isEntry(item) ? endingBy(item, until) : item,
+  )
+  const secrets = list.filter(isEntry)
   if (given === undefined) process.stdout.write(`${made}\n`)
   hint(
     `Its hash is now in ${file}; the secret itself is kept nowhere. A running service takes it in.` +
-      (count > 1
-        ? `\n${count} secrets are valid: delete the older lines when nobody uses them.`
+      (secrets.length > 1
+        ? `\nSecrets: ${describeSecrets(secrets)}. Delete the older lines when nobody uses them.`
         : ''),
   )
+}
+
+/** The client's file need not be right. */
+const isEntry = (item: unknown): item is SecretHash =>
+  typeof item === 'string' || (typeof Object(item).hash === 'string' && isTime(Object(item).until))
+
+/** `7d`, `2026-12-01`, `2026-12-01T12:00Z`: the moment, as it is kept. */
+function readUntil(given: unknown): string | undefined {
+  if (given === undefined) return undefined
+  const text = String(given)
+  const duration = readDuration(text)
+  const time = duration ? Date.now() + duration * 1000 : isTime(text) && Date.parse(text)
+  if (!time) throw new Failure('--until takes a duration, or a time in UTC: 7d, 2026-12-01T00:00Z')
+  if (time <= Date.now())
+    throw new Failure(`--until: ${text} is over. To end a secret, delete its line.`)
+  return `${new Date(time).toISOString().slice(0, 19)}Z`
 }

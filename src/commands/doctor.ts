@@ -1,5 +1,6 @@
 // Is everything as it should be, before it is started and while it runs.
 
+import { describeSecrets } from '../config/client-secret.ts'
 import { ConfigError, type Finding, placeOf } from '../config/report.ts'
 import { readSettings, type Settings } from '../config/settings.ts'
 import { checkSettings } from '../oidc/check.ts'
@@ -22,7 +23,8 @@ async function examine(): Promise<Check[]> {
     const settings = readSettings()
     await checkSettings(settings)
     const advice = settings.warnings.map(asCheck)
-    return [describeSettings(settings), ...advice, ...(await examineStore(settings))]
+    const folder = [describeSettings(settings), ...describeEnding(settings), ...advice]
+    return [...folder, ...(await examineStore(settings))]
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
     const found = error.message.trim()
@@ -50,6 +52,14 @@ async function examineStore({ store: location, secrets, redis }: Settings): Prom
 function describeSettings({ issuer, clients }: Settings): Check {
   const names = clients.map(({ client_id }) => client_id).join(', ') || 'none'
   return { name: 'config', state: 'ok', found: `${issuer}, applications: ${names}` }
+}
+
+/** Secrets that are being replaced. */
+function describeEnding({ clients }: Settings): Check[] {
+  return clients.flatMap(({ client_id, client_secret_hashes: hashes = [] }) => {
+    if (hashes.every(entry => typeof entry === 'string')) return []
+    return [{ name: 'secrets', state: 'ok', found: `${client_id}: ${describeSecrets(hashes)}` }]
+  })
 }
 
 /** What the configuration is advised against is no reason not to start. */

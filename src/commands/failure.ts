@@ -3,6 +3,7 @@
 
 import { closest } from 'fastest-levenshtein'
 import { type ClientFile, GRANT_TYPES } from '../config/client-schema.ts'
+import { describeSecrets } from '../config/client-secret.ts'
 import type { FileResult } from '../config/files.ts'
 import { didYouMean } from '../config/wording.ts'
 import { type FailedRequest, harmless } from '../oidc/failures.ts'
@@ -126,7 +127,7 @@ const authentication: Reason = facts => {
   }
   return {
     wrong: `the secret is not one that ${nameOf(facts)} has`,
-    registered: [`secrets in its file: ${client_secret_hashes?.length ?? 0}`],
+    registered: [`secrets: ${describeSecrets(client_secret_hashes) ?? 'none'}`],
     change: 'the secret in the application; a new one: usher clients secret NAME',
   }
 }

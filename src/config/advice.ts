@@ -2,6 +2,7 @@
 // Each says why, what instead, and where that is written. None of it stops anything.
 
 import type { ClientFile } from './client-schema.ts'
+import { hashOf, isExpired, type SecretHash, timeOf } from './client-secret.ts'
 import type { FileResult } from './files.ts'
 import type { Finding } from './report.ts'
 import type { ClaimsFile, UsherFile } from './schema.ts'
@@ -56,6 +57,7 @@ export function providerAdvice(
   return [...given(advice, usher), ...given([about], claims)]
 }
 
+const isDemo = (entry: SecretHash) => hashOf(entry) === DEMO_SECRET
 const REDIRECTOR = /[?&](url|next|goto|target|continue|return\w*|redirect\w*)=/i
 const TEMPLATE = /[{}<>$]|%7B|%3C|%2A/i
 
@@ -72,12 +74,21 @@ export function clientAdvice(client: FileResult<ClientFile>, development: boolea
     { is: set.consent === 'implicit' && isPublic, rule: 'implicit-consent-public', key: ['consent'], why: 'anybody can pass for an application without a secret, and would be given tokens without a question. Leave it explicit (RFC 8252 §8.6, RFC 6749 §10.2)' },
     { is: set.token_endpoint_auth_method === 'client_secret_post', rule: 'secret-in-body', key: ['token_endpoint_auth_method'], why: 'secrets in request bodies end up in logs more easily. Use client_secret_basic, or private_key_jwt, which sends none (RFC 6749 §2.3.1, RFC 9700 §2.5)' },
     { is: isNative && /^client_secret_/.test(set.token_endpoint_auth_method ?? ''), rule: 'native-secret', key: ['token_endpoint_auth_method'], why: 'a secret on the device of every person is none. Use none, PKCE protects the code (RFC 8252 §8.5)' },
-    { is: hashes.length > 2, rule: 'many-secrets', key: ['client_secret_hashes'], why: 'more secrets are valid than a change needs, and each of them opens. Delete the older lines once nobody uses them' },
-    { is: https && hashes.includes(DEMO_SECRET), rule: 'demo-secret', key: ['client_secret_hashes', hashes.indexOf(DEMO_SECRET)], why: 'everybody knows the secret of the demo application. Make one: npm run usher -- clients secret NAME, and delete this line' },
+    { is: hashes.filter(entry => typeof entry === 'string').length > 2, rule: 'many-secrets', key: ['client_secret_hashes'], why: 'more secrets are valid than a change needs, and each of them opens. Delete the older lines once nobody uses them' },
+    { is: https && hashes.some(isDemo), rule: 'demo-secret', key: ['client_secret_hashes', hashes.findIndex(isDemo)], why: 'everybody knows the secret of the demo application. Make one: npm run usher -- clients secret NAME, and delete this line' },
     { is: https && isUnset('client_uri'), rule: 'client-uri', key: ['client_uri'], why: 'people who end up on one of our pages find no way back to the application. Add its home page' },
     { is: https && isUnset('scope'), rule: 'scope-all', key: ['scope'], why: 'may ask for every scope there is and will be. Name those it needs: openid profile (RFC 9700 §2.3)' },
     { is: https && /^http:/.test(set.client_uri ?? ''), rule: 'plain-link', key: ['client_uri'], why: 'leads people from here to a page that anybody on the way can change. Use its https address' },
   ]
+  const isLast = hashes.length > 0 && hashes.every(isExpired) && !set.client_secret
+  const lost =
+    'the application has no other and cannot authenticate. Make one: npm run usher -- clients secret NAME'
+  for (const [i, entry] of hashes.entries()) {
+    if (!isExpired(entry)) continue
+    const key = ['client_secret_hashes', i]
+    const why = `has not counted since ${timeOf(entry)}: ${isLast ? lost : 'delete it'}`
+    advice.push({ is: true, rule: 'secret-expired', key, why })
+  }
   for (const [i, uri] of (set.redirect_uris ?? []).entries()) {
     const key = ['redirect_uris', i]
     // biome-ignore format: a table

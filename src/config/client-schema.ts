@@ -1,6 +1,7 @@
 // What may stand in clients/NAME.yaml: keys are the RFC 7591 names, verbatim, and a few of our own.
 
 import { z } from 'zod'
+import { isTime } from './client-secret.ts'
 import { jwkProblem } from './jwks.ts'
 import { redirectUriProblem } from './redirect-uris.ts'
 import { webUrl, words } from './values.ts'
@@ -28,6 +29,14 @@ const jwks = z
 const hash = z
   .string()
   .regex(/^sha256:[\w-]{43}$/, 'make one with: npm run usher -- clients secret NAME')
+
+const until = z
+  .string('a time: 2026-12-01T00:00Z')
+  .refine(isTime, 'is a time, in UTC: 2026-12-01T00:00Z, or a day: 2026-12-01')
+const secretHash = z.union(
+  [hash, z.strictObject({ hash, until })],
+  'a hash, or {hash, until}: make one with: npm run usher -- clients secret NAME',
+)
 
 /** The account pages sign people in as a client of their own, which needs no consent. */
 export const ACCOUNT_CLIENT = 'usher-account'
@@ -57,7 +66,7 @@ export const clientSchema = z.strictObject({
   initiate_login_uri: webUrl.optional().describe('An https address of the application that begins a sign-in'),
   token_endpoint_auth_method: z.enum(METHODS).default('client_secret_basic').describe('How the application proves who it is, exactly so: with a secret (`client_secret_hashes`), with a key of its own (private_key_jwt: `jwks`), or not at all (none: browser and native applications)'),
   client_secret: z.string().min(1).optional().describe('In plain, for a loopback issuer only; otherwise `client_secret_hashes`'),
-  client_secret_hashes: z.array(hash).optional().describe('Hashes of the secrets that are valid now, several while one is replaced: usher clients secret NAME adds one'),
+  client_secret_hashes: z.array(secretHash).optional().describe('Hashes of the secrets that are valid, several while one is replaced; one that stands here as {hash, until} counts until that time. usher clients secret NAME --until 7d adds one, and ends the others then'),
   jwks: jwks.optional().describe('The public keys of an application whose `token_endpoint_auth_method` is private_key_jwt'),
   grant_types: z.array(z.enum(GRANT_TYPES)).min(1).default(['authorization_code', 'refresh_token']).describe('What the application may redeem; without refresh_token it is never given offline access. client_credentials: tokens of its own, for nobody; alone, it is a service that signs nobody in, and has no `redirect_uris`'),
   response_modes: z.array(z.enum(['query', 'form_post'])).min(1).default(['query', 'form_post']).describe('How the code may travel to `redirect_uris`'),

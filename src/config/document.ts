@@ -4,6 +4,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import {
   type Document,
   isMap,
+  isNode,
   isScalar,
   isSeq,
   LineCounter,
@@ -21,14 +22,31 @@ const MOST_FINDINGS = 10
 /** A file of our own, which is right or a bug. */
 export const readYaml = (file: string): unknown => parse(readFileSync(file, 'utf8'))
 
-/** Adds to a list in a file and keeps its comments and layout; answers how long the list is now. */
-export function appendToList(file: string, key: string, value: string): number {
+/**
+ * Adds to a list in a file and keeps its comments and layout; `amend` may put something else in the place
+ * of what stands there. Answers the whole list.
+ */
+export function appendToList(
+  file: string,
+  key: string,
+  value: string,
+  amend: (item: unknown) => unknown,
+): unknown[] {
   const doc = parseDocument(readFileSync(file, 'utf8'))
   if (!isSeq(doc.get(key))) doc.set(key, doc.createNode([]))
+  const list = doc.get(key)
+  for (const [i, node] of (isSeq(list) ? list.items : []).entries()) {
+    const item = isNode(node) ? node.toJS(doc) : node
+    const amended = amend(item)
+    if (amended === item) continue
+    const { comment, commentBefore } = Object(node)
+    // One line each: a list of maps in one line is hard to read.
+    if (isSeq(list)) list.flow = false
+    doc.setIn([key, i], Object.assign(doc.createNode(amended), { comment, commentBefore }))
+  }
   doc.addIn([key], value)
   writeFileSync(file, doc.toString({ lineWidth: 0, flowCollectionPadding: false }))
-  const list = doc.get(key)
-  return isSeq(list) ? list.items.length : 0
+  return Object(doc.toJS())[key]
 }
 
 /** One key of a file that need not be right otherwise. */

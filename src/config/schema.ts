@@ -11,11 +11,16 @@ const DURATION = 'a duration is a number and a unit: 60 s, 10 min, 12 h, 14 d'
 const PORTS = 'a port is 1 to 65535'
 const UNITS = { s: 1, min: 60, h: 3600, d: 86_400 }
 
+const WRITTEN = /^[1-9]\d{0,5} ?(s|min|h|d)$/
+
+/** Seconds of `10 min`, `14 d`; undefined for what is no duration. */
+export const readDuration = (text: string) => (WRITTEN.test(text) ? seconds(text) : undefined)
+
 /** `10 min`, `14 d`: read as seconds. */
 const duration = (fallback: string, longest: string) =>
   z
     .string(DURATION)
-    .regex(/^[1-9]\d{0,5} ?(s|min|h|d)$/, { error: DURATION, abort: true })
+    .regex(WRITTEN, { error: DURATION, abort: true })
     .refine(text => seconds(text) <= seconds(longest), `is at most ${longest}`)
     .default(fallback)
     .transform(seconds)

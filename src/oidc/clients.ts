@@ -3,7 +3,7 @@
 import { randomBytes, timingSafeEqual } from 'node:crypto'
 import type { Client, ClientMetadata as LibraryClientMetadata, Provider } from 'oidc-provider'
 import { ACCOUNT_CLIENT, type ClientMetadata, clientSchema } from '../config/client-schema.ts'
-import { hashSecret } from '../config/client-secret.ts'
+import { hashOf, hashSecret, isExpired } from '../config/client-secret.ts'
 import { ConfigError, type Finding } from '../config/report.ts'
 import type { Settings } from '../config/settings.ts'
 
@@ -64,10 +64,11 @@ export function corsOrigins(client: Client): Set<string> {
   return new Set(origins.filter(origin => origin !== 'null'))
 }
 
-/** Compares with every hash, in constant time for each. */
-export function matchesHash(actual: string, hashes: unknown): boolean {
+/** Compares with every hash that counts now, in constant time for each. */
+export function matchesHash(actual: string, hashes: ClientMetadata['client_secret_hashes']) {
   const offered = Buffer.from(hashSecret(actual))
-  const known = Array.isArray(hashes) ? hashes.map(hash => Buffer.from(String(hash))) : []
+  const valid = (hashes ?? []).filter(entry => !isExpired(entry))
+  const known = valid.map(entry => Buffer.from(hashOf(entry)))
   const isMatch = (hash: Buffer) => hash.length === offered.length && timingSafeEqual(hash, offered)
   return known.filter(isMatch).length > 0
 }

@@ -12,6 +12,7 @@ import type { Logger } from 'pino'
 import { claimsOf } from '../accounts/claims.ts'
 import { createConsents, TOUCH } from '../accounts/consents.ts'
 import { createDirectory } from '../accounts/directory.ts'
+import type { ClientMetadata } from '../config/client-schema.ts'
 import type { Settings } from '../config/settings.ts'
 import type { Metrics } from '../http/metrics.ts'
 import type { SigningKey } from '../keys/make.ts'
@@ -174,7 +175,8 @@ export async function createProvider(
   provider.Client.prototype.compareClientSecret = function (actual: string) {
     const sent = Provider.ctx?.get('Authorization') ? 'client_secret_basic' : 'client_secret_post'
     const isRegistered = sent === this.tokenEndpointAuthMethod
-    return matchesHash(actual, this.client_secret_hashes) && isRegistered
+    const hashes = this.client_secret_hashes as ClientMetadata['client_secret_hashes']
+    return matchesHash(actual, hashes) && isRegistered
   }
   provider.ReplayDetection.unique = state.isFirstUse
   Object.assign(provider.RefreshToken.prototype, { generateTokenId: state.nextRefreshToken })

@@ -305,7 +305,10 @@ test('DK2, DK3: three nodes are replaced under load, and no request fails', {
   )
   expect(performance.now() - started).toBeLessThan(2000)
   expect([alive?.status, await alive?.text()]).toEqual([200, '{"status":"alive"}'])
-  expect([ready?.status, await ready?.text()]).toEqual([503, '{"status":"degraded","checks":{"access":"warning"}}'])
+  expect([ready?.status, await ready?.text()]).toEqual([
+    503,
+    '{"status":"degraded","checks":{"access":"warning"}}',
+  ])
   expect([...(ready?.headers.keys() ?? [])].filter(name => /server|powered/.test(name))).toEqual([])
   process.kill(redis.pid, 'SIGCONT')
   expect(await Promise.all(nodes.map(node => node.stop()))).toEqual([0, 0, 0])

@@ -15,11 +15,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { block } from '../support/handbook.ts'
 import { startRedis } from '../support/redis.ts'
 import { freePort, type Service, startService } from '../support/service.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const handbook = readFileSync(join(ROOT, 'config/README.md'), 'utf8')
 
 /** Looks like the project's folder, with a store and a secret of its own. */
 const folder = mkdtempSync(join(tmpdir(), 'usher-handbook-'))
@@ -50,13 +50,6 @@ const start = () =>
 
 /** Each command is a process, with npm in front. */
 const SLOW = { timeout: 60_000 }
-
-/** The block that is marked with this name, in the handbook's words. */
-function block(name: string): string {
-  const [, text] = new RegExp(`\`\`\`sh ${name}\\n(.*?)\`\`\``, 's').exec(handbook) ?? []
-  if (!text) throw new Error(`the handbook has no block ${name}`)
-  return text
-}
 
 async function run(script: string, env: NodeJS.ProcessEnv = {}): Promise<string> {
   const words = ['-euo', 'pipefail', '-c', `${block('usher')}${script}`]

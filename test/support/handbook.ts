@@ -2,6 +2,7 @@
 // metrics. `npm run handbook` writes it.
 
 import { spawnSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { FIXED } from '../../src/config/difference.ts'
 import { overlays } from '../../src/config/environment.ts'
@@ -9,6 +10,14 @@ import { jsonSchemas } from '../../src/config/schema.ts'
 import { createMetrics } from '../../src/http/metrics.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
+
+/** The block of commands that is marked with this name, in the handbook's words. */
+export function block(name: string): string {
+  const handbook = readFileSync(join(ROOT, 'config/README.md'), 'utf8')
+  const [, text] = new RegExp(`\`\`\`sh ${name}\\n(.*?)\`\`\``, 's').exec(handbook) ?? []
+  if (!text) throw new Error(`the handbook has no block ${name}`)
+  return text
+}
 
 export interface Key {
   path: string

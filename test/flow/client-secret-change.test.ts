@@ -1,0 +1,91 @@
+// A client's secret is changed as the handbook says, while the application goes on with the old one.
+
+import { execFile } from 'node:child_process'
+import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { endingBy, hashSecret } from '../../src/config/client-secret.ts'
+import { readFolder } from '../../src/config/settings.ts'
+import { matchesHash } from '../../src/oidc/clients.ts'
+import { block } from '../support/handbook.ts'
+import { type Service, startService } from '../support/service.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+const OLD = 'demo-secret-that-everybody-knows'
+const folder = mkdtempSync(join(tmpdir(), 'usher-client-secret-'))
+const config = join(folder, 'config')
+let service: Service
+beforeAll(async () => {
+  cpSync(join(ROOT, 'config'), config, { recursive: true })
+  service = await startService({ USHER_CONFIG: config, USHER_STORE: `sqlite:${folder}/usher.db` })
+})
+afterAll(async () => {
+  await service.stop()
+  rmSync(folder, { recursive: true })
+})
+
+/** 200 for a client that has proved who it is, 401 for others. */
+async function statusWith(secret: string): Promise<number> {
+  const authorization = `Basic ${Buffer.from(`demo:${secret}`).toString('base64')}`
+  const body = new URLSearchParams({ token: 'none-of-ours' })
+  const options = { method: 'POST', headers: { authorization }, body }
+  return (await fetch(`${service.issuer}/api/oauth/introspect`, options)).status
+}
+
+test('the new secret counts beside the old one, which ends by itself: no restart, no request fails', async () => {
+  const script = block('usher') + block('client-secret').replace('7d', '12s')
+  const env = { ...service.env, NAME: 'demo' }
+  const began = Date.now()
+  const command = promisify(execFile)('bash', ['-c', script], { cwd: ROOT, env })
+  const secret = (await command).stdout.trim()
+  const [, until = ''] =
+    /until: (\S+)/.exec(readFileSync(`${config}/clients/demo.yaml`, 'utf8')) ?? []
+  const end = Date.parse(until)
+  expect(end).toBeGreaterThanOrEqual(began + 11_000)
+
+  const old: [at: number, status: number][] = []
+  const fresh: number[] = []
+  await expect
+    .poll(
+      async () => {
+        const at = Date.now()
+        old.push([at, await statusWith(OLD)])
+        fresh.push(await statusWith(secret))
+        return old.at(-1)?.[1]
+      },
+      { timeout: 25_000, interval: 100 },
+    )
+    .toBe(401)
+  expect(old.filter(([at, status]) => at < end - 500 && status !== 200)).toEqual([])
+  const taken = fresh.indexOf(200)
+  expect(taken).toBeGreaterThanOrEqual(0)
+  // Both counted for a while, and the new one ever since.
+  expect(old[taken]?.[1]).toBe(200)
+  expect(new Set(fresh.slice(taken))).toEqual(new Set([200]))
+  const { warnings, findings } = readFolder({ PORT: '3000' }, config)
+  expect(findings).toEqual([])
+  expect(warnings.map(({ rule }) => rule)).toEqual(['secret-expired'])
+})
+
+describe('a secret', () => {
+  const hash = hashSecret('of Ada')
+  const soon = new Date(Date.now() + 60_000).toISOString()
+  const later = new Date(Date.now() + 120_000).toISOString()
+  const over = new Date(Date.now() - 1).toISOString()
+
+  test('counts until its time, and no longer', () => {
+    expect(matchesHash('of Ada', [hash])).toBe(true)
+    expect(matchesHash('of Ada', [{ hash, until: soon }])).toBe(true)
+    expect(matchesHash('of Ada', [{ hash, until: over }])).toBe(false)
+    expect(matchesHash('of Ada', [{ hash, until: over }, hashSecret('of Grace')])).toBe(false)
+    expect(matchesHash('of Grace', [{ hash, until: soon }])).toBe(false)
+  })
+
+  test('that is to end is never given longer', () => {
+    expect(endingBy(hash, soon)).toEqual({ hash, until: soon })
+    expect(endingBy({ hash, until: later }, soon)).toEqual({ hash, until: soon })
+    expect(endingBy({ hash, until: soon }, later)).toEqual({ hash, until: soon })
+  })
+})
