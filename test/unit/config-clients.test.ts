@@ -99,6 +99,14 @@ test.each([
   expect(refused(changes)).toEqual(keys)
 })
 
+test.each([
+  ...['jwks_uri', 'sector_identifier_uri', 'backchannel_logout_uri', 'request_uris'],
+  'backchannel_client_notification_endpoint',
+])('CF5: with %s, which makes the library fetch, no client is taken', key => {
+  const uri = 'https://app.example.org/fetched'
+  expect(refused({ [key]: key.endsWith('s') ? [uri] : uri })).toEqual([key])
+})
+
 test('CF2: a scope that does not exist is named in the report', () => {
   const { text } = read({ 'clients/web.yaml': client({ scope: 'openid nowhere' }) })
   expect(text).toContain('scope: there is no scope "nowhere" in claims.yaml')

@@ -1,0 +1,189 @@
+// A whole rotation over three nodes on one Redis, by a clock that is set forward: whoever keeps the JWKS
+// for as long as it says can verify every ID token. For longer, by the real clock: npm run test:operation.
+
+import { mkdtempSync, rmSync } from 'node:fs'
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { decodeProtectedHeader } from 'jose'
+import { pino } from 'pino'
+import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { createDirectory } from '../../src/accounts/directory.ts'
+import { readSettings, type Settings } from '../../src/config/settings.ts'
+import { createMetrics } from '../../src/http/metrics.ts'
+import { run } from '../../src/reload.ts'
+import { type Installation, openInstallation } from '../../src/store/open.ts'
+import { Browser } from '../support/browser.ts'
+import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
+import { JwksKeeper } from '../support/jwks-keeper.ts'
+import { type RedisServer, startRedis } from '../support/redis.ts'
+import { freePort } from '../support/service.ts'
+import { ADA, PASSWORD, SECRET, writeConfig } from '../support/usher.ts'
+import { basic, type Reply, send } from '../support/wire.ts'
+
+const SECOND = 1000
+const DAY = 24 * 3600 * SECOND
+/** Nodes look at the keys every ten seconds, and not at the same time. */
+const APART = 3 * SECOND
+const WINDOW = 30
+
+interface Node {
+  issuer: string
+  address: string
+  server: Server
+}
+
+const folder = mkdtempSync(join(tmpdir(), 'usher-rotation-'))
+let redis: RedisServer
+let installation: Installation
+let settings: Settings
+const nodes: Node[] = []
+
+beforeAll(async () => {
+  redis = await startRedis({ port: await freePort() })
+  const port = await freePort()
+  const issuer = `http://127.0.0.1:${port}`
+  const usher = { keys: { rotate_every: '30 d' }, lifetimes: { refresh_token_idle: '90 d' } }
+  writeConfig(folder, { usher })
+  settings = readSettings({
+    USHER_CONFIG: folder,
+    USHER_ISSUER: issuer,
+    USHER_STORE: redis.url,
+    USHER_SECRET: Buffer.alloc(32, 'rotation').toString('base64url'),
+  })
+  installation = await openInstallation(redis.url, settings.secrets)
+  await createDirectory(installation.records).add(ADA, PASSWORD)
+  vi.useFakeTimers({ toFake: ['Date', 'setInterval', 'clearInterval'], now: Date.now() })
+  for (let i = 0; i < 3; i++) {
+    nodes.push(await startNode(i === 0 ? port : undefined))
+    await vi.advanceTimersByTimeAsync(APART)
+  }
+})
+afterAll(async () => {
+  vi.useRealTimers()
+  for (const { server } of nodes) server.close()
+  for (const { server } of nodes) server.closeAllConnections()
+  await installation.store.close()
+  await redis.stop()
+  rmSync(folder, { recursive: true })
+})
+
+async function startNode(at = 0): Promise<Node> {
+  const { records, secrets, store } = installation
+  const log = pino({ enabled: false })
+  const probe = () => store.check()
+  const environment = { records, secrets, log, metrics: createMetrics() }
+  const { handle } = await run(settings, environment, { state: 'ready', probe, checks: [] })
+  const server = createServer(handle)
+  await new Promise<void>(resolve => server.listen(at, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  return { issuer: settings.issuer, address: `http://127.0.0.1:${port}`, server }
+}
+
+/** On the same port, as after a crash. */
+async function restart(i: number) {
+  const { server, address } = node(i)
+  server.closeAllConnections()
+  await new Promise(resolve => server.close(resolve))
+  nodes[i] = await startNode(Number(new URL(address).port))
+}
+
+function node(i: number): Node {
+  const one = nodes[i % nodes.length]
+  if (!one) throw new Error(`there is no node ${i}`)
+  return one
+}
+
+/** Ada's first tokens, and then each ID token by the refresh token of the one before. */
+async function signIn() {
+  const scope = 'openid offline_access'
+  const { url, code_verifier, redirect_uri } = authorizationRequest(node(0), { scope })
+  const browser = new Browser(node(0).issuer)
+  await browser.open(url)
+  const { params } = await signInAndAllow(browser, 'ada')
+  const code = params.get('code') ?? ''
+  const first = { grant_type: 'authorization_code', code, redirect_uri, code_verifier }
+  let { json } = await token(0, first)
+  return {
+    id_token: String(json.id_token),
+    async next(i: number): Promise<string> {
+      const refresh_token = String(json.refresh_token)
+      ;({ json } = await token(i, { grant_type: 'refresh_token', refresh_token }))
+      return String(json.id_token)
+    },
+  }
+}
+
+const token = (i: number, body: Record<string, string>) =>
+  send(node(i), '/api/oauth/token', { headers: basic('web', SECRET), body })
+
+/** What each node says to somebody who signs out with this token. */
+function signOut(id_token_hint: string): Promise<Reply[]> {
+  const path = `/api/oauth/logout?${new URLSearchParams({ id_token_hint })}`
+  return Promise.all(nodes.map(node => send(node, path)))
+}
+
+test('KY3: from announced to removed, every ID token of every node is verified with any JWKS that was kept', async () => {
+  const start = Date.now()
+  const ada = await signIn()
+  const kidOf = (id_token: string) => String(decodeProtectedHeader(id_token).kid)
+  const keepers = nodes.map(node => new JwksKeeper(node))
+  const failures: string[] = []
+  let verified = 0
+  let halfRolled = 0
+
+  /** A token of each node, all at about the same time. */
+  async function round() {
+    const kids = new Set<string>()
+    for (let i = 0; i < 3; i++) {
+      const id_token = await ada.next(i)
+      kids.add(kidOf(id_token))
+      for (const [n, keeper] of keepers.entries()) {
+        await keeper.verify(id_token).catch(error => failures.push(`keeper ${n}: ${error}`))
+      }
+      verified++
+    }
+    if (kids.size > 1) halfRolled++
+    return kids
+  }
+  /** Second by second through a time at which something changes. */
+  async function around(time: number, { restarting }: { restarting: number }) {
+    vi.setSystemTime(start + time - (WINDOW / 2) * SECOND)
+    for (let second = 0; second < WINDOW; second++) {
+      await vi.advanceTimersByTimeAsync(SECOND)
+      if (second === WINDOW - 5) await restart(restarting)
+      await round()
+    }
+    return round()
+  }
+
+  const [first] = await around(WINDOW * SECOND, { restarting: 0 })
+  expect(first).toBe(kidOf(ada.id_token))
+  const published = async () => Object((await send(node(1), '/api/oauth/jwks')).json).keys.length
+  expect(await published()).toBe(3)
+
+  expect(await around(29 * DAY, { restarting: 1 })).toEqual(new Set([first]))
+  expect(await published()).toBe(6)
+  const before = halfRolled
+  const [second] = await around(30 * DAY, { restarting: 2 })
+  expect(second).not.toBe(first)
+  expect(halfRolled).toBeGreaterThan(before)
+
+  await around(59 * DAY, { restarting: 0 })
+  await around(60 * DAY, { restarting: 1 })
+  expect((await signOut(ada.id_token)).map(({ status }) => status)).toEqual([200, 200, 200])
+  await around(60 * DAY + 600 * SECOND, { restarting: 2 })
+  for (const { status, json } of await signOut(ada.id_token)) {
+    const { error, error_description } = json
+    expect([status, error]).toEqual([400, 'invalid_request'])
+    expect(error_description).toBe('could not validate id_token_hint')
+  }
+  expect(await published()).toBe(6)
+  expect(failures).toEqual([])
+  console.log(
+    verified,
+    keepers.map(({ fetched }) => fetched),
+  )
+  expect(verified).toBeGreaterThan(500)
+})

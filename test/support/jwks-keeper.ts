@@ -1,0 +1,33 @@
+// A client that keeps the JWKS of one node for exactly as long as its Cache-Control says, and asks for it
+// no sooner, not even for a key that it does not know.
+
+import { createLocalJWKSet, jwtVerify } from 'jose'
+import { send } from './wire.ts'
+
+type Node = Parameters<typeof send>[0]
+
+export class JwksKeeper {
+  readonly #node: Node
+  #keys = createLocalJWKSet({ keys: [] })
+  #until = 0
+  fetched = 0
+
+  constructor(node: Node) {
+    this.#node = node
+  }
+
+  /** Throws what the client would show. */
+  async verify(id_token: string): Promise<void> {
+    if (Date.now() >= this.#until) await this.#fetch()
+    await jwtVerify(id_token, this.#keys, { issuer: this.#node.issuer, audience: 'web' })
+  }
+
+  async #fetch() {
+    const { status, headers, json } = await send(this.#node, '/api/oauth/jwks')
+    const [, age] = /max-age=(\d+)/.exec(headers.get('cache-control') ?? '') ?? []
+    if (status !== 200 || !age) throw new Error(`the JWKS: ${status}, max-age ${age}`)
+    this.#keys = createLocalJWKSet(Object(json))
+    this.#until = Date.now() + Number(age) * 1000
+    this.fetched++
+  }
+}
