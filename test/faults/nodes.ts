@@ -48,6 +48,10 @@ export async function startNodes({ store, usernames, usher = {} }: NodesOptions)
   return {
     issuer,
     addresses: ports.map(port => `http://127.0.0.1:${port}`),
+    /** Where their configuration is. */
+    folder,
+    /** Those that run now. */
+    services: () => ports.flatMap(port => services.get(port) ?? []),
     /** SIGKILL. */
     kill(i: number) {
       serviceAt(i)[1].child.kill('SIGKILL')

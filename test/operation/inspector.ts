@@ -1,0 +1,52 @@
+// What is in the memory of a service, told by its own inspector: started with --inspect=127.0.0.1:0.
+
+import { once } from 'node:events'
+import type { Service } from '../support/service.ts'
+
+export interface Memory {
+  /** Bytes, after everything was collected that could be. */
+  heap: number
+  /** Providers of the library that something still holds. */
+  providers: number
+}
+
+const PROTOTYPE = `process.getBuiltinModule('module')
+  .createRequire(process.cwd() + '/')('oidc-provider').Provider.prototype`
+/** Each provider is one of a class of its own, whose prototype is not meant. */
+const COUNT = `function () { return this.filter(one => !Object.hasOwn(one, 'constructor')).length }`
+
+export async function memoryOf(service: Service): Promise<Memory> {
+  const [url = ''] = /ws:\/\/127\.0\.0\.1\S+/.exec(service.stderr()) ?? []
+  const socket = new WebSocket(url)
+  await once(socket, 'open')
+  let id = 0
+  async function ask(method: string, params: object) {
+    const sent = ++id
+    const answer = Promise.withResolvers<Answer>()
+    const hear = ({ data }: { data: unknown }) => {
+      const message = JSON.parse(String(data))
+      if (message.id === sent) answer.resolve(message.result)
+    }
+    socket.addEventListener('message', hear)
+    socket.send(JSON.stringify({ id: sent, method, params }))
+    return answer.promise.finally(() => socket.removeEventListener('message', hear))
+  }
+  const { result: prototype } = await ask('Runtime.evaluate', { expression: PROTOTYPE })
+  const prototypeObjectId = prototype?.objectId
+  const { objects } = await ask('Runtime.queryObjects', { prototypeObjectId, objectGroup: 'all' })
+  const { result: count } = await ask('Runtime.callFunctionOn', {
+    objectId: objects?.objectId,
+    functionDeclaration: COUNT,
+  })
+  await ask('Runtime.releaseObjectGroup', { objectGroup: 'all' })
+  await ask('HeapProfiler.collectGarbage', {})
+  const expression = 'process.memoryUsage().heapUsed'
+  const { result: heap } = await ask('Runtime.evaluate', { expression })
+  socket.close()
+  return { heap: Number(heap?.value), providers: Number(count?.value) }
+}
+
+interface Answer {
+  result?: { objectId?: string; value?: unknown }
+  objects?: { objectId?: string }
+}
