@@ -1,6 +1,7 @@
 // Passwords: argon2id as PHC strings (RFC 9106; OWASP's parameters).
 
 import { randomBytes } from 'node:crypto'
+import { readFileSync } from 'node:fs'
 import { hash, verify } from '@node-rs/argon2'
 
 /** Bytes. */
@@ -12,10 +13,22 @@ const PARAMETERS = { memoryCost: 19_456, timeCost: 2, parallelism: 1 }
 const CURRENT = /^\$argon2id\$v=19\$m=(\d+),t=(\d+),p=\d+\$/
 
 /** What is wrong with a new password, as a key of the words; undefined when nothing is. */
-export function passwordProblem(password: string): 'too_short' | 'too_long' | undefined {
+export function passwordProblem(
+  password: string,
+): 'too_short' | 'too_long' | 'too_common' | undefined {
   if (Buffer.byteLength(password) < SHORTEST_PASSWORD) return 'too_short'
   if (Buffer.byteLength(password) > LONGEST_PASSWORD) return 'too_long'
-  return undefined
+  return isCommon(password) ? 'too_common' : undefined
+}
+
+let common: Set<string> | undefined
+
+/** Those that people choose most, of the length it takes here, in small letters. */
+function isCommon(password: string): boolean {
+  common ??= new Set(
+    readFileSync(`${import.meta.dirname}/common-passwords.txt`, 'utf8').split('\n'),
+  )
+  return common.has(password.normalize('NFKC').toLowerCase())
 }
 
 export function hashPassword(password: string): Promise<string> {

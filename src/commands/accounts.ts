@@ -155,6 +155,9 @@ async function readPassword(): Promise<string> {
   const problem = passwordProblem(password)
   if (problem === 'too_short') throw new Failure('A password has at least 12 bytes.')
   if (problem === 'too_long') throw new Failure('A password has at most 1024 bytes.')
+  if (problem === 'too_common') {
+    throw new Failure('This is one of the passwords that people choose most: take another.')
+  }
   return password
 }
 

@@ -1,5 +1,6 @@
 // Passwords: which may be set, how they are kept, and that checking one says only yes or no.
 
+import { readFileSync } from 'node:fs'
 import { hash } from '@node-rs/argon2'
 import { beforeAll, expect, test } from 'vitest'
 import {
@@ -25,7 +26,23 @@ test.each([
   [1025, 'too_long'],
   [100_000, 'too_long'],
 ])('LG3: a password of %d bytes is %s', (length, problem) => {
-  expect(passwordProblem('x'.repeat(length))).toBe(problem)
+  expect(passwordProblem('xylophon'.repeat(length).slice(0, length))).toBe(problem)
+})
+
+test.each(['1qaz2wsx3edc', 'PasswordPassword', 'ｑｗｅｒｔｙｕｉｏｐ１２３', '111111111111'])(
+  'LG3: %s is what many people choose',
+  password => expect(passwordProblem(password)).toBe('too_common'),
+)
+
+test('LG3: the list of what many choose has thousands that would be long enough', () => {
+  const list = readFileSync(
+    `${import.meta.dirname}/../../src/accounts/common-passwords.txt`,
+    'utf8',
+  )
+  const entries = list.trimEnd().split('\n')
+  expect(new Set(entries).size).toBe(10_000)
+  expect(entries.filter(entry => Buffer.byteLength(entry) < 12)).toEqual([])
+  expect(entries.filter(entry => passwordProblem(entry) !== 'too_common')).toEqual([])
 })
 
 test('LG3: it is bytes that count', () => {
