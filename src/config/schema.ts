@@ -124,7 +124,7 @@ export const usherSchema = z.strictObject({
   keys: z.strictObject(keys).prefault({}).describe('The keys that sign ID tokens; what there is: usher keys list'),
   id_token: z
     .strictObject({
-      claims: z.enum(['identity', 'minimal']).default('identity').describe('identity: the claims of the granted scopes stand in the ID token, as in UserInfo; minimal: only sub'),
+      claims: z.enum(['identity', 'minimal']).default('identity').describe('identity: the claims of the granted scopes stand in the ID token, as in UserInfo; minimal: only sub. Both say how the person signed in (amr)'),
     })
     .prefault({})
     .describe('What ID tokens carry'),

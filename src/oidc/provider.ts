@@ -196,7 +196,7 @@ function cookieNames(development: boolean) {
 }
 
 function claimsByScope(claims: Settings['claims']): Record<string, string[]> {
-  const byScope: Record<string, string[]> = { openid: ['sub'] }
+  const byScope: Record<string, string[]> = { openid: ['sub', 'amr'] }
   for (const [claim, { scope }] of Object.entries(claims)) {
     byScope[scope] = [...(byScope[scope] ?? []), claim]
   }

@@ -45,6 +45,12 @@ async function authTime(params: Params = {}): Promise<number> {
   return auth_time
 }
 
+test('AZ11: the ID token says how they signed in (RFC 8176), also when nobody asks for it', async () => {
+  const { page, request } = await open()
+  const { body } = await redeem(usher, page.params.get('code') ?? '', request)
+  expect(decodeJwt(body.id_token).amr).toEqual(['pwd'])
+})
+
 /** `auth_time` counts in seconds: a sign-in in the same one would look like none. */
 const nextSecond = (after: number) =>
   vi.waitFor(() => expect(Math.floor(Date.now() / 1000)).toBeGreaterThan(after), {
