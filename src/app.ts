@@ -1,7 +1,9 @@
 // The whole service on one screen: what stands before a request, our pages, and the library.
 
 import Router from '@koa/router'
+import { createAuthentication } from './accounts/authentication.ts'
 import { createConsents } from './accounts/consents.ts'
+import { createDevices } from './accounts/devices.ts'
 import { createDirectory } from './accounts/directory.ts'
 import { edge, originForm } from './http/edge.ts'
 import { errors } from './http/errors.ts'
@@ -10,6 +12,7 @@ import { health, type Readiness } from './http/health.ts'
 import { limits } from './http/limits.ts'
 import { requestLog } from './http/request-log.ts'
 import { securityHeaders } from './http/security-headers.ts'
+import { createSignatures } from './http/signatures.ts'
 import { authorizeByPost, canonicalPaths, finishAnswers } from './oidc/endpoints.ts'
 import { createFailureMemory } from './oidc/failures.ts'
 import { createInteractions, createSessionReader } from './oidc/interactions.ts'
@@ -30,12 +33,17 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   const { settings, secrets, records, log, metrics } = environment
   const views = createViews(settings)
   const routes = routesOf(settings.features)
+  const signatures = (purpose: string) =>
+    createSignatures(secrets.map(secret => deriveKey(secret, purpose)))
+  const directory = createDirectory(records)
+  const devices = createDevices(signatures('devices'), settings.development)
   const parts: Parts = {
     settings,
     clients: new Map(settings.clients.map(client => [client.client_id, client])),
     views,
-    csrf: createCsrf(secrets.map(secret => deriveKey(secret, 'csrf'))),
-    directory: createDirectory(records),
+    csrf: createCsrf(signatures('csrf')),
+    directory,
+    authentication: createAuthentication(records, directory, devices, settings.security),
     consents: createConsents(records),
   }
 

@@ -3,6 +3,7 @@
 import { randomBytes } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { hash, verify } from '@node-rs/argon2'
+import { hashInTurn } from './hashing.ts'
 
 /** Bytes. */
 const SHORTEST_PASSWORD = 12
@@ -32,17 +33,19 @@ function isCommon(password: string): boolean {
 }
 
 export function hashPassword(password: string): Promise<string> {
-  return hash(password.normalize('NFC'), PARAMETERS)
+  return hashInTurn(() => hash(password.normalize('NFC'), PARAMETERS))
 }
 
-/** A password nobody has: what an unknown name is checked against, so that it takes as long. */
-let nobody: Promise<string> | undefined
+/** Of no password, for an unknown name to be checked against: random bytes in place of a hash. */
+const { memoryCost, timeCost, parallelism } = PARAMETERS
+const random = (bytes: number) => randomBytes(bytes).toString('base64').replaceAll('=', '')
+const NOBODY = `$argon2id$v=19$m=${memoryCost},t=${timeCost},p=${parallelism}$${random(16)}$${random(32)}`
 
 /** Takes the same time with no hash at all as with a wrong password (LG1). */
 export async function checkPassword(password: string, phc: string | undefined): Promise<boolean> {
-  nobody ??= hashPassword(randomBytes(24).toString('base64'))
   const tooLong = Buffer.byteLength(password) > LONGEST_PASSWORD
-  const matches = await verify(phc ?? (await nobody), tooLong ? '' : password.normalize('NFC'))
+  const tried = tooLong ? '' : password.normalize('NFC')
+  const matches = await hashInTurn(() => verify(phc ?? NOBODY, tried))
   return matches && phc !== undefined && !tooLong
 }
 

@@ -112,6 +112,19 @@ const keys = {
   import: z.array(path).min(1).optional().describe('Private keys of your own, PEM or JWK files, in place of generated ones (`keys.rotate_every` then says nothing): the last one signs, once it has been announced'),
 }
 
+const ATTEMPTS = 'is a number of attempts'
+const attempts = (fallback: number, fewest: number, most: number) =>
+  z
+    .int(ATTEMPTS)
+    .min(fewest, `is at least ${fewest}`)
+    .max(most, `is at most ${most}`)
+    .default(fallback)
+// biome-ignore format: a table
+const security = {
+  account_attempts: attempts(5, 3, 100).describe('How many wrong passwords an account takes in a row. From then on each further one has to wait, from 5 s doubling up to 15 min; one is forgotten every 15 min, all when the person signs in. A browser in which they have signed in before is counted by itself'),
+  network_attempts: attempts(100, 20, 100_000).describe('The same for everybody behind one network (/24, or /64 of IPv6), whatever the account: from then on one every 6 s, and one is forgotten every 6 s. Browsers in which that person has signed in before do not count'),
+}
+
 // biome-ignore format: a table
 export const usherSchema = z.strictObject({
   issuer: origin.optional().describe('The address of this service as clients know it: an origin, https except on loopback. Clients compare it byte for byte, so changing it breaks every one of them'),
@@ -129,6 +142,7 @@ export const usherSchema = z.strictObject({
     .prefault({})
     .describe('What ID tokens carry'),
   features: featuresSchema.prefault({}).describe('What clients can use; what is off has no endpoint, and discovery does not name it'),
+  security: z.strictObject(security).prefault({}).describe('How often a password may be tried'),
   branding: z
     .strictObject({ name: words(60).default('Usher').describe('Shown on every page') })
     .prefault({})

@@ -20,6 +20,7 @@ export type FactName =
   | 'refresh_reuse'
   | 'sign_in_failed'
   | 'sign_in_succeeded'
+  | 'sign_in_throttled'
   | 'signed_out'
   | 'token_revoked'
   | 'tokens_issued'

@@ -1,8 +1,8 @@
 // Forms of our own pages: reading them, and knowing that they are ours (AC2, CN3).
 
-import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { Context } from 'koa'
 import readBody from 'raw-body'
+import type { Signatures } from './signatures.ts'
 
 /** Bytes. */
 const LONGEST = 16 * 1024
@@ -25,23 +25,13 @@ export async function readForm(ctx: Context, limit = LONGEST): Promise<Form> {
 
 export type Csrf = ReturnType<typeof createCsrf>
 
-/** The first key makes tokens, all of them are taken. */
-export function createCsrf(keys: Uint8Array[]) {
-  const [first] = keys
-  if (!first) throw new Error('a form needs a secret')
-  const sign = (key: Uint8Array, subject: string) =>
-    createHmac('sha256', key).update(subject).digest('base64url')
-
+export function createCsrf({ sign, isSigned }: Signatures) {
   /** For a hidden field `csrf`; good for this subject only, and as long as it. */
-  const token = (subject: string) => sign(first, subject)
+  const token = (subject: string) => sign(subject)
 
   /** Throws 403 unless the form was sent from our own page and carries the token. */
   function check(ctx: Context, form: Form, subject: string) {
-    const given = Buffer.from(form.value('csrf'))
-    const matches = keys.some(key => {
-      const expected = Buffer.from(sign(key, subject))
-      return given.length === expected.length && timingSafeEqual(given, expected)
-    })
+    const matches = isSigned(subject, form.value('csrf'))
     if (!matches || !isOurs(ctx)) ctx.throw(403, 'this form was not sent from our page')
   }
 

@@ -1,5 +1,6 @@
 // What pages are made of.
 
+import type { Authentication } from '../accounts/authentication.ts'
 import type { Consents } from '../accounts/consents.ts'
 import type { Directory } from '../accounts/directory.ts'
 import type { ClientMetadata } from '../config/client-schema.ts'
@@ -14,5 +15,6 @@ export interface Parts {
   views: Views
   csrf: Csrf
   directory: Directory
+  authentication: Authentication
   consents: Consents
 }

@@ -1,11 +1,11 @@
-// Sign-in: the one place where a password is checked.
+// Sign-in with a password. A second factor would be one more prompt (oidc/policy.ts) and one more
+// screen beside this one, which adds to `amr` (RFC 8176) what it has seen.
 
 import type { Context } from 'koa'
-import { note } from '../http/audit.ts'
 import { csrfSubject, type Interaction, type Screen } from './interaction.ts'
 import type { Parts } from './parts.ts'
 
-export function signInScreen({ clients, views, csrf, directory }: Parts): Screen {
+export function signInScreen({ clients, views, csrf, directory, authentication }: Parts): Screen {
   async function render(ctx: Context, interaction: Interaction, tried?: { username: string }) {
     const current = interaction.accountId && (await directory.find(interaction.accountId))
     const username = tried?.username ?? interaction.loginHint ?? (current ? current.username : '')
@@ -26,13 +26,12 @@ export function signInScreen({ clients, views, csrf, directory }: Parts): Screen
     async submit(ctx, interaction, form) {
       if (form.value('decision') === 'cancel') return { error: 'access_denied' }
       const username = form.value('username')
-      const signIn = await directory.signIn(username, form.value('password'))
+      const credentials = { username, password: form.value('password') }
+      const about = { client_id: interaction.clientId, interaction: interaction.uid }
+      const signIn = await authentication.signIn(ctx, credentials, about)
       if (signIn) {
-        const { account, since } = signIn
-        note(ctx, 'sign_in_succeeded', { client_id: interaction.clientId, account: account.id })
-        return { login: { accountId: account.id, amr: ['pwd'], ts: since } }
+        return { login: { accountId: signIn.account.id, amr: ['pwd'], ts: signIn.since } }
       }
-      note(ctx, 'sign_in_failed', { client_id: interaction.clientId })
       await render(ctx, interaction, { username })
     },
   }

@@ -1,0 +1,31 @@
+// How long a failed sign-in takes: as long as any other, whether its password was hashed or not (LG1).
+
+import { setTimeout } from 'node:timers/promises'
+
+/** Failures that are remembered, for those that hash nothing to take as long. */
+const REMEMBERED = 50
+/** Milliseconds, at random: what differs by less than a few of them cannot be told apart. */
+const SPREAD = 20
+
+export function createPace() {
+  const times: number[] = []
+
+  const until = (time: number) => setTimeout(time + Math.random() * SPREAD - performance.now())
+
+  /** After a failure that began then (`performance.now()`), and was hashed. */
+  async function hold(began: number): Promise<void> {
+    const now = performance.now()
+    times.push(now - began)
+    if (times.length > REMEMBERED) times.shift()
+    await until(now)
+  }
+
+  /** After one that was not; false when nobody knows yet how long it should take. */
+  async function pretend(began: number): Promise<boolean> {
+    const time = times[Math.floor(Math.random() * times.length)]
+    if (time !== undefined) await until(began + time)
+    return time !== undefined
+  }
+
+  return { hold, pretend }
+}

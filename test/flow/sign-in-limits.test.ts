@@ -1,0 +1,192 @@
+// Guessing passwords: what is counted for whom, who has to wait, and who does not.
+
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { credentials, fieldsOf, open, send, signedIn, textOf, words } from '../support/people.ts'
+import { ADA, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
+
+const WRONG = 'not the password of anyone here'
+const FREE = 5
+
+let usher: Usher
+let ada: string
+beforeAll(async () => {
+  usher = await startUsher({
+    usher: { proxy: ['127.0.0.1'], security: { network_attempts: 20 } },
+  })
+})
+afterAll(() => usher.close())
+
+let people = 0
+let username = ''
+beforeEach(async () => {
+  username = `ada-${++people}`
+  ada = (await usher.addAccount({ ...ADA, username })).id
+})
+
+let networks = 0
+/** Each from another network, as a proxy says. */
+const somewhere = () => ({ 'x-forwarded-for': `198.51.${++networks}.7` })
+
+/** A browser at the sign-in page, and what it sends from there. */
+async function visitor(headers = somewhere()) {
+  const { browser } = await open(usher)
+  const { url } = browser.page
+  return async (name = username, password = WRONG) => {
+    const form = fieldsOf(browser.page, credentials(name, password))
+    const response = await send(browser, url, { form, headers })
+    return { status: response.status, headers: response.headers, text: await response.text() }
+  }
+}
+
+async function factsOf(act: () => Promise<unknown>): Promise<Record<string, unknown>[]> {
+  const before = usher.output.length
+  await act()
+  const lines = usher.output.slice(before).map(line => JSON.parse(line))
+  return lines.filter(({ log }) => log === 'audit')
+}
+
+async function exhaust(attempt: Awaited<ReturnType<typeof visitor>>, name = username) {
+  for (let i = 0; i < FREE; i++) expect((await attempt(name)).status).toBe(400)
+}
+
+test('LG4: of 200 guesses at once no more are looked at than are free, from wherever they come', async () => {
+  const visitors = await Promise.all(Array.from({ length: 200 }, () => visitor()))
+  const facts = await factsOf(async () => {
+    const answers = await Promise.all(visitors.map(attempt => attempt()))
+    // Those that found the queue full were not looked at either.
+    expect(answers.filter(({ status }) => ![400, 503].includes(status))).toEqual([])
+  })
+  const looked = facts.filter(({ event }) => event === 'sign_in_failed')
+  expect(looked.length).toBeLessThanOrEqual(FREE)
+  expect(looked.length).toBeGreaterThan(0)
+})
+
+test('LG1, LG5: who has to wait is told what everybody is told, also with the right password', async () => {
+  const attempt = await visitor()
+  const wrong = await attempt()
+  for (let i = 1; i < FREE; i++) await attempt()
+  const [event] = await factsOf(async () => {
+    const throttled = await attempt(username, PASSWORD)
+    expect(throttled.status).toBe(wrong.status)
+    expect(throttled.text).toBe(wrong.text)
+    const own = ['date', 'x-request-id']
+    const told = ({ headers }: typeof wrong) => [...headers].filter(([name]) => !own.includes(name))
+    expect(told(throttled)).toEqual(told(wrong))
+  })
+  expect(event).toMatchObject({ event: 'sign_in_throttled', account: ada, reason: 'throttled' })
+  expect(textOf(wrong.text)).toContain(words('sign_in.failed'))
+})
+
+test('LG6: it is one count however the name is spelled, and one for a name nobody has', async () => {
+  const spellings = [username, username.toUpperCase(), 'ＡＤＡ'.concat(username.slice(3)), username]
+  const attempt = await visitor()
+  for (const name of [...spellings, username]) await attempt(name)
+  const nobody = `nobody-${people}`
+  for (const name of [nobody, nobody.toUpperCase(), nobody, nobody, nobody]) await attempt(name)
+  const facts = await factsOf(async () => {
+    await attempt(username.toUpperCase(), PASSWORD)
+    await attempt(nobody)
+  })
+  expect(facts.map(({ event }) => event)).toEqual(['sign_in_throttled', 'sign_in_throttled'])
+})
+
+test('LG5: whoever guesses cannot make the owner wait in a browser they have signed in with', async () => {
+  const browser = await signedIn(usher, username)
+  const attempt = await visitor()
+  await exhaust(attempt)
+  const owner = new Browser(usher.issuer)
+  for (const { key, value } of (await browser.jar.serialize()).cookies) {
+    if (key === 'usher_device') await owner.jar.setCookie(`${key}=${value}`, usher.issuer)
+  }
+  await owner.open('/account')
+  await owner.submit(credentials(username))
+  expect(owner.heading).toBe('Your account')
+  // And that does not help the one who guesses.
+  const [fact] = await factsOf(() => attempt(username, PASSWORD))
+  expect(fact).toMatchObject({ event: 'sign_in_throttled' })
+})
+
+test('LG5: such a browser has a count of its own, and waits when that is used up', async () => {
+  const browser = await signedIn(usher, username)
+  await open(usher, { prompt: 'login' }, browser)
+  for (let i = 0; i < FREE; i++) await browser.submit(credentials(username, WRONG))
+  await browser.submit(credentials(username))
+  expect(browser.heading).toBe('Sign in')
+  expect((await signedIn(usher, username)).heading).toBe('Your account')
+})
+
+test('LG5: the mark of a browser counts for that account, as it was given, until its access is ended', async () => {
+  const { jar } = await signedIn(usher, username)
+  const mark = (await jar.getCookies(usher.issuer)).find(({ key }) => key === 'usher_device')
+  expect(mark).toMatchObject({ httpOnly: true, sameSite: 'lax', path: '/' })
+  const value = mark?.value ?? ''
+  const { browser } = await open(usher)
+  const { url } = browser.page
+  const own = await browser.jar.getCookieString(url.href)
+  const isThrottled = async (marks: string, name: string) => {
+    const form = fieldsOf(browser.page, credentials(name, WRONG))
+    const headers = { cookie: `${own}; usher_device=${marks}`, ...somewhere() }
+    const [fact] = await factsOf(() => send(browser, url, { form, headers }))
+    return fact?.event === 'sign_in_throttled'
+  }
+  await exhaust(await visitor())
+  await usher.addAccount({ ...ADA, username: `grace-${people}` })
+  await exhaust(await visitor(), `grace-${people}`)
+  expect(await isThrottled(value, username)).toBe(false)
+  expect(await isThrottled(`x~${value}`, username)).toBe(false)
+  expect(await isThrottled(value, `grace-${people}`)).toBe(true)
+  expect(
+    await isThrottled(
+      value.replace(/^./, c => (c === 'x' ? 'y' : 'x')),
+      username,
+    ),
+  ).toBe(true)
+  await usher.directory.endAccess(ada)
+  expect(await isThrottled(value, username)).toBe(true)
+})
+
+test('LG4: a network waits, whatever the names; others, and browsers that are known, do not', async () => {
+  const headers = somewhere()
+  const known = await signedIn(usher, username)
+  const attempt = await visitor(headers)
+  for (let i = 0; i < 20; i++) await attempt(`nobody-${people}-${i}`)
+  const right = () => attempt(username, PASSWORD)
+  expect(await factsOf(right)).toMatchObject([{ event: 'sign_in_throttled', account: ada }])
+  await open(usher, { prompt: 'login' }, known)
+  const form = fieldsOf(known.page, credentials(username))
+  expect((await send(known, known.page.url, { form, headers })).status).toBe(200)
+  // Nothing was charged to the account meanwhile.
+  const elsewhere = await visitor()
+  await exhaust(elsewhere)
+})
+
+test('whoever signs in leaves nothing counted, for the account or the network', async () => {
+  const headers = somewhere()
+  for (let i = 0; i < 25; i++) {
+    const attempt = await visitor(headers)
+    expect((await attempt(username, PASSWORD)).status).toBe(200)
+  }
+})
+
+test('LG10: a failure says why, whose account, from where, in which interaction; never a name as typed', async () => {
+  await usher
+    .addAccount({ ...ADA, username: `disabled-${people}` })
+    .then(({ id }) => usher.directory.change(id, account => ({ ...account, enabled: false })))
+  await usher.directory.add({ ...ADA, username: `empty-${people}` })
+  const attempt = await visitor({ 'x-forwarded-for': '203.0.113.9' })
+  const typed = 'a password in the wrong field'
+  const facts = await factsOf(async () => {
+    for (const name of [username, `disabled-${people}`, `empty-${people}`, typed])
+      await attempt(name)
+  })
+  const reasons = ['wrong_password', 'disabled', 'no_password', 'unknown']
+  expect(facts.map(({ reason }) => reason)).toEqual(reasons)
+  for (const fact of facts) {
+    expect(fact).toMatchObject({ event: 'sign_in_failed', client_id: 'web', ip: '203.0.113.9' })
+    expect(fact.interaction).toMatch(/^[\w-]{22}$/)
+  }
+  expect(facts[0]).toMatchObject({ account: ada })
+  expect(facts[3]).toMatchObject({ name_hash: expect.stringMatching(/^[\w-]{22}$/) })
+  expect(usher.output.join()).not.toContain(typed)
+})

@@ -1,0 +1,143 @@
+// How often a password may be tried: what is counted, how long the next one waits, what is forgotten.
+
+import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest'
+import { createAttempts } from '../../src/accounts/attempts.ts'
+import { networkOf } from '../../src/http/network.ts'
+import { type Installation, openInstallation } from '../../src/store/open.ts'
+import { StoreUnavailable } from '../../src/store/store.ts'
+
+const LIMIT = { attempts: 5, slowest: 900 }
+
+let installation: Installation
+let attempts: ReturnType<typeof createAttempts>
+beforeAll(async () => {
+  vi.useFakeTimers({ toFake: ['Date'] })
+  installation = await openInstallation('sqlite::memory:', [])
+  attempts = createAttempts(installation.records)
+})
+afterAll(async () => {
+  vi.useRealTimers()
+  await installation.store.close()
+})
+
+let name = ''
+let made = 0
+beforeEach(() => {
+  name = `account ${++made}`
+})
+
+const pass = (seconds: number) => vi.setSystemTime(Date.now() + seconds * 1000)
+const count = () => attempts.count(name, LIMIT)
+
+/** Seconds until the next attempt counts. */
+async function waitOf(step = 1): Promise<number> {
+  const began = Date.now()
+  for (let second = 0; second <= 1000; second += step) {
+    if (await attempts.isFree(name, LIMIT)) return (Date.now() - began) / 1000
+    pass(step)
+  }
+  throw new Error('it is locked')
+}
+
+async function countAll(times: number) {
+  for (let i = 0; i < times; i++) expect(await count()).toBe(true)
+}
+
+test('LG5: after those that are free each one waits, twice as long, and never longer than the longest', async () => {
+  await countAll(5)
+  expect(await count()).toBe(false)
+  const waits: number[] = []
+  for (let i = 0; i < 12; i++) {
+    waits.push(await waitOf())
+    expect(await count()).toBe(true)
+    expect(await count()).toBe(false)
+  }
+  expect(waits[0]).toBe(5)
+  for (const [i, wait] of waits.slice(1, 7).entries()) {
+    expect(wait).toBeGreaterThan((waits[i] ?? 0) * 1.6)
+    expect(wait).toBeLessThanOrEqual((waits[i] ?? 0) * 2 + 1)
+  }
+  expect(waits.at(-1)).toBeLessThanOrEqual(900)
+  expect(waits.at(-1)).toBeGreaterThan(400)
+})
+
+test('LG5: what guesses without end may try of one account in a day is about a hundred', async () => {
+  const end = Date.now() + 24 * 3600 * 1000
+  let tried = 0
+  while (Date.now() < end) {
+    if (await count()) tried++
+    else await waitOf(20)
+  }
+  expect(tried).toBeGreaterThan(50)
+  expect(tried).toBeLessThan(150)
+})
+
+test('what came too early is not counted, and makes nobody wait longer', async () => {
+  await countAll(5)
+  for (let i = 0; i < 50; i++) expect(await count()).toBe(false)
+  expect(await waitOf()).toBe(5)
+})
+
+test('one is forgotten in the time of the longest wait, and all when they are forgiven', async () => {
+  await countAll(5)
+  pass(2 * 900)
+  await countAll(2)
+  expect(await count()).toBe(false)
+  await attempts.forget(name)
+  await countAll(5)
+  expect(await count()).toBe(false)
+})
+
+test('one that is taken back leaves room for another, and a count never falls below none', async () => {
+  await attempts.takeBack(name, LIMIT)
+  await countAll(1)
+  await attempts.takeBack(name, LIMIT)
+  await attempts.takeBack(name, LIMIT)
+  await countAll(4)
+  await attempts.takeBack(name, LIMIT)
+  await countAll(2)
+  expect(await count()).toBe(false)
+})
+
+test('LG4: of 200 at once, by several nodes, no more count than are free', async () => {
+  const nodes = [
+    attempts,
+    createAttempts(installation.records),
+    createAttempts(installation.records),
+  ]
+  const results = await Promise.all(
+    Array.from({ length: 200 }, (_, i) => nodes[i % 3]?.count(name, LIMIT)),
+  )
+  expect(results.filter(Boolean)).toHaveLength(5)
+})
+
+test('a store that is away is asked once for all who wait, and asked again afterwards', async () => {
+  const { records } = installation
+  let asked = 0
+  const away = createAttempts({
+    ...records,
+    update: async () => {
+      asked++
+      throw new StoreUnavailable('away')
+    },
+  })
+  const results = await Promise.allSettled(
+    Array.from({ length: 20 }, () => away.count(name, LIMIT)),
+  )
+  expect(results.every(({ status }) => status === 'rejected')).toBe(true)
+  expect(asked).toBe(1)
+  await expect(away.count(name, LIMIT)).rejects.toThrow(StoreUnavailable)
+  expect(asked).toBe(2)
+})
+
+test.each([
+  ['192.0.2.7', '192.0.2'],
+  ['2001:db8::1', '2001:db8:0:0'],
+  ['2001:0DB8:1:2:3:4:5:6', '2001:db8:1:2'],
+  ['2001:db8:1:2::', '2001:db8:1:2'],
+  ['::1', '0:0:0:0'],
+  ['64:ff9b::192.0.2.7', '64:ff9b:0:0'],
+  ['fe80::1%eth0', 'fe80:0:0:0'],
+])('%s is of the network %s', (ip, network) => {
+  expect(networkOf(ip)).toBe(network)
+})
