@@ -122,6 +122,13 @@ function createRecords(store: Store, seal: Seal, naming: Uint8Array) {
     return entries.flatMap(({ key, value }) => (value ? [unseal<T>(key, value)] : []))
   }
 
+  /** What `list` answers, some at a time and in no order; what is written meanwhile may be missed, or come twice. */
+  async function* walk<T>(kind: string, name: string): AsyncIterable<T> {
+    for await (const { key, value } of store.walk(keyOf(`index:${kind}`, name))) {
+      if (value) yield unseal<T>(key, value)
+    }
+  }
+
   /**
    * Reads, lets `change` decide, and writes if nothing was written in between; otherwise again.
    * False when `change` answered undefined: it wants nothing written.
@@ -149,5 +156,5 @@ function createRecords(store: Store, seal: Seal, naming: Uint8Array) {
   /** The latest time in which the store took no writes, as far as this node knows. */
   const outage = () => store.outage
 
-  return { read, save, consume, remove, list, update, prove, outage }
+  return { read, save, consume, remove, list, walk, update, prove, outage }
 }

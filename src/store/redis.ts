@@ -72,6 +72,22 @@ export class RedisStore implements Store {
     })
   }
 
+  async *walk(index: string) {
+    for (let cursor = '0'; ; ) {
+      const [next, found] = await this.#traffic.send('walk', () =>
+        this.#servers.connection.zscan(this.#indexKey(index), cursor, 'COUNT', BATCH),
+      )
+      // Members and scores take turns.
+      const keys = found.filter((_, i) => i % 2 === 0)
+      while (keys.length) {
+        const members = keys.splice(0, BATCH).map(key => this.#member(key, index))
+        yield* (await Promise.all(members)).flat()
+      }
+      cursor = next
+      if (cursor === '0') return
+    }
+  }
+
   put(key: string, value: Uint8Array, options: PutOptions) {
     return this.#traffic.admit(() => this.#put(key, value, options))
   }

@@ -75,6 +75,11 @@ export class SqliteStore implements Store {
     return this.#read(() => (this.#sql.list.all(index, now()) as Row[]).map(entry))
   }
 
+  async *walk(index: string) {
+    const read = (last: string) => this.#sql.walk.all(index, now(), last, SCAN_ROWS) as Row[]
+    for await (const row of this.#pages(read)) yield entry(row)
+  }
+
   put(key: string, value: Uint8Array, { expires, version, indexes = [] }: PutOptions) {
     return this.#write(() => {
       const current = this.#row(key)
@@ -109,12 +114,8 @@ export class SqliteStore implements Store {
   }
 
   async *scan() {
-    for (let last = ''; ; ) {
-      const rows = await this.#read(() => this.#sql.scan.all(last, now(), SCAN_ROWS) as WholeRow[])
-      yield* rows.map(snapshot)
-      if (rows.length < SCAN_ROWS) return
-      last = rows.at(-1)?.key ?? ''
-    }
+    const read = (last: string) => this.#sql.scan.all(last, now(), SCAN_ROWS) as WholeRow[]
+    for await (const row of this.#pages(read)) yield snapshot(row)
   }
 
   snapshot(key: string) {
@@ -150,6 +151,15 @@ export class SqliteStore implements Store {
     if (!this.#db.isOpen) return
     this.#commit()
     this.#db.close()
+  }
+
+  async *#pages<R extends Row>(read: (last: string) => R[]) {
+    for (let last = ''; ; ) {
+      const rows = await this.#read(() => read(last))
+      yield* rows
+      if (rows.length < SCAN_ROWS) return
+      last = rows.at(-1)?.key ?? ''
+    }
   }
 
   #row(key: string) {
@@ -203,6 +213,9 @@ function prepare(db: DatabaseSync) {
   const live = '(expires IS NULL OR expires > ?)'
   const whole = `SELECT key, value, version, consumed, expires,
     (SELECT group_concat(name, ' ') FROM entries e WHERE e.key = records.key) indexes FROM records`
+  const listed = `SELECT r.key, r.value, r.version, r.consumed FROM entries e
+    JOIN records r ON r.key = e.key
+    WHERE e.name = ? AND r.value IS NOT NULL AND (r.expires IS NULL OR r.expires > ?)`
   const sweep = (table: string, key: string) =>
     `DELETE FROM ${table} WHERE (${key}) IN (SELECT ${key} FROM ${table} WHERE expires <= ? LIMIT ?)`
   return {
@@ -216,9 +229,8 @@ function prepare(db: DatabaseSync) {
       WHERE key = ? AND consumed IS NULL AND value IS NOT NULL AND ${live}`),
     remove: db.prepare(`UPDATE records SET value = NULL, consumed = NULL, version = version + 1,
       expires = ? WHERE key = ?`),
-    list: db.prepare(`SELECT r.key, r.value, r.version, r.consumed FROM entries e
-      JOIN records r ON r.key = e.key
-      WHERE e.name = ? AND r.value IS NOT NULL AND (r.expires IS NULL OR r.expires > ?)`),
+    list: db.prepare(listed),
+    walk: db.prepare(`${listed} AND e.key > ? ORDER BY e.key LIMIT ?`),
     scan: db.prepare(`${whole} WHERE key > ? AND ${live} ORDER BY key LIMIT ?`),
     snapshot: db.prepare(`${whole} WHERE key = ? AND ${live}`),
     sweepEntries: db.prepare(sweep('entries', 'name, key')),

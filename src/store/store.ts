@@ -48,6 +48,8 @@ export interface Store {
   remove(key: string, tombstone: number): Promise<boolean>
   /** The live records under an index. */
   list(index: string): Promise<Entry[]>
+  /** The same, some at a time and in no order; what is written meanwhile may be missed, or come twice. */
+  walk(index: string): AsyncIterable<Entry>
   /** Every live record and tombstone, in no order; what is written meanwhile may be missed, or come twice. */
   scan(): AsyncIterable<Snapshot>
   /** What `scan` says of one key. */

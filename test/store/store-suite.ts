@@ -3,7 +3,7 @@
 import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { Snapshot, Store } from '../../src/store/store.ts'
+import type { Entry, Snapshot, Store } from '../../src/store/store.ts'
 
 export const now = () => Math.floor(Date.now() / 1000)
 export const bytes = (text: string) => new TextEncoder().encode(text)
@@ -308,6 +308,24 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         await store.put(key, bytes('one'), {})
         await store.put(key, bytes('two'), { version: 7, indexes: [index] })
         expect(await store.list(index)).toEqual([])
+      })
+    })
+
+    describe('walking an index', () => {
+      test('comes by each of its records, of more than are read at once, and by nothing else', async () => {
+        const [index, other] = [fresh(), fresh()]
+        const keys = Array.from({ length: 1200 }, fresh).sort()
+        const put = (key: string) => store.put(key, bytes(key), { indexes: [index] })
+        await Promise.all(keys.map(put))
+        await store.put(fresh(), bytes('x'), { indexes: [other] })
+        const [removed = '', expired = ''] = keys.splice(700, 2)
+        await store.remove(removed, now() + 60)
+        await store.put(expired, bytes('old'), { expires: now() - 1 })
+        const seen = new Map<string, Entry>()
+        for await (const entry of store.walk(index)) seen.set(entry.key, entry)
+        expect([...seen.keys()].sort()).toEqual(keys)
+        expect(seen.get(keys[3] ?? '')).toEqual(await store.get(keys[3] ?? ''))
+        expect(await Array.fromAsync(store.walk(fresh()))).toEqual([])
       })
     })
 
