@@ -3,6 +3,7 @@
 import { createHash } from 'node:crypto'
 import { errors, Provider } from 'oidc-provider'
 import type { Lifetimes } from '../config/schema.ts'
+import { visitorOf } from '../http/visitor.ts'
 import { createAdapter } from '../store/adapter.ts'
 import type { Records } from '../store/records.ts'
 import { createRefreshTokens } from '../store/refresh-tokens.ts'
@@ -25,6 +26,7 @@ export function createState(records: Records, lifetimes: Lifetimes) {
     refreshTokens,
     alreadyUsed,
     request: currentRequest,
+    visitor: () => Provider.ctx && visitorOf(Provider.ctx),
     requireListener,
     pushedRequestRetention: 2 * lifetimes.interaction + 60,
   })

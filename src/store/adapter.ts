@@ -2,6 +2,7 @@
 // leaves open: `find` and `consume` are separate calls whose second result it ignores, so whoever
 // loses the race must be told by an error; and it writes back what another request has ended.
 
+import type { Visitor } from '../http/visitor.ts'
 import { type GrantRecord, grantIndexes, revokeGrant } from './grants.ts'
 import type { Records } from './records.ts'
 import type { RefreshTokens } from './refresh-tokens.ts'
@@ -13,6 +14,8 @@ type Payload = Record<string, unknown> & { grantId?: string; consumed?: unknown;
 /** What the adapter has to know of the request it serves; the library's side provides it. */
 export interface Protocol {
   request(): Request | undefined
+  /** Whose request it is, for the session to remember. */
+  visitor(): Visitor | undefined
   /** The error for a request that came second to an artefact that is used once. */
   alreadyUsed(model: string): Error
   /** Seconds for which a pushed request is kept, to be consumed at the end of the interaction. */
@@ -177,7 +180,7 @@ function createSessionAdapter(records: Records, protocol: Protocol) {
 
     upsert: (_id: string, payload: Payload, ttl = 1) => {
       const mine = payload as Payload & SessionRecord
-      return sessions.save(mine, visitOf(mine.uid), ttl)
+      return sessions.save(mine, visitOf(mine.uid), ttl, protocol.visitor())
     },
 
     // The library destroys an id both when it replaces it, and then writes the session with another,

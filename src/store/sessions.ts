@@ -7,7 +7,9 @@
 // The library saves the whole session at the end of every request. Kept as it is, two requests at
 // once would undo each other's changes, and a slow one would bring back a session that was ended.
 
+import { randomBytes } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
+import type { Visitor } from '../http/visitor.ts'
 import { type GrantRecord, hasOfflineAccess, revokeGrant, TOMBSTONE } from './grants.ts'
 import type { Records } from './records.ts'
 import { now } from './store.ts'
@@ -20,6 +22,9 @@ export interface SessionRecord {
   /** Epoch seconds of the sign-in. */
   loginTs?: number
   authorizations?: Record<string, { grantId?: string; sid?: string }>
+  /** Ours, and unknown to the library: who signed in, and the latest authorization request (epoch seconds). */
+  visitor?: Visitor
+  used?: number
   [key: string]: unknown
 }
 
@@ -55,9 +60,16 @@ export function createSessions(records: Records) {
   }
 
   /** Only what has changed since `visit` is written. `ttl`: seconds. */
-  async function save(mine: SessionRecord, visit: Visit | undefined, ttl: number) {
-    const { uid, accountId } = mine
+  async function save(
+    payload: SessionRecord,
+    visit: Visit | undefined,
+    ttl: number,
+    visitor?: Visitor,
+  ) {
+    const { uid, accountId } = payload
     const base = visit?.session
+    const isSignIn = payload.loginTs !== base?.loginTs
+    const mine = { ...payload, used: now(), visitor: isSignIn ? visitor : base?.visitor }
     const found = visit && { value: visit.session, version: visit.version }
     let isOvertaken = false
     const saved = await records.update<SessionRecord>(
@@ -94,6 +106,20 @@ export function createSessions(records: Records) {
     await records.save('SessionId', session.jti, value, { ttl: REPLACED, version })
   }
 
+  /** Those that somebody could come back to now. */
+  async function list(accountId: string): Promise<SessionRecord[]> {
+    const all = await records.list<SessionRecord>('sessions of account', accountId)
+    return all.filter(session => session.accountId === accountId && session.exp > now())
+  }
+
+  /** Another session for the same browser, signed in at `loginTs`: no id of the old one leads to it. */
+  async function succeed(old: SessionRecord, loginTs: number, ttl: number): Promise<SessionRecord> {
+    const [jti, uid] = [newId(), newId()]
+    const session = { ...old, jti, uid, loginTs, exp: now() + ttl, authorizations: {} }
+    await save(session, undefined, ttl, old.visitor)
+    return session
+  }
+
   /** Sign-out: the session, every copy of it, and its grants without offline access. */
   async function end(uid: string): Promise<void> {
     await records.remove('Session', uid, TOMBSTONE)
@@ -114,8 +140,10 @@ export function createSessions(records: Records) {
     await Promise.all(online.map(({ jti }) => revokeGrant(records, jti)))
   }
 
-  return { find, findByUid, save, end, endAll }
+  return { find, findByUid, list, save, succeed, end, endAll }
 }
+
+const newId = () => randomBytes(32).toString('base64url')
 
 /** Three ways: what `mine` changed since `base` wins, everything else stays as it is in `theirs`. */
 function merge(

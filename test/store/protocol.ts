@@ -54,6 +54,7 @@ export async function createLibrary(): Promise<Library> {
   const protocol: Protocol = {
     refreshTokens,
     request: () => current.getStore(),
+    visitor: () => undefined,
     alreadyUsed: model => new AlreadyUsed(model),
     pushedRequestRetention: RETENTION,
     requireListener: () => {},

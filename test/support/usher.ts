@@ -9,6 +9,7 @@ import { pino } from 'pino'
 import type { Account } from '../../src/accounts/account.ts'
 import { createConsents } from '../../src/accounts/consents.ts'
 import { createDirectory } from '../../src/accounts/directory.ts'
+import { createAccountSessions } from '../../src/accounts/sessions.ts'
 import { createApp } from '../../src/app.ts'
 import { hashSecret } from '../../src/config/client-secret.ts'
 import { readSettings, type Settings } from '../../src/config/settings.ts'
@@ -136,6 +137,7 @@ export async function startUsher(options: UsherOptions = {}) {
     metrics,
     directory,
     consents: createConsents(records),
+    sessions: createAccountSessions(records),
     readiness,
     /** The lines of the log so far. */
     output,

@@ -1,0 +1,65 @@
+// Where people are signed in, and with which applications, as they and operators see it.
+
+import { ACCOUNT_CLIENT } from '../config/client-schema.ts'
+import type { Visitor } from '../http/visitor.ts'
+import type { GrantRecord } from '../store/grants.ts'
+import type { Records } from '../store/records.ts'
+import { createSessions, type SessionRecord } from '../store/sessions.ts'
+
+/** A browser in which somebody is signed in. */
+export interface SignedInBrowser {
+  /** What it is called outside: opens nothing, and is another one for every account (AC3). */
+  handle: string
+  /** Never shown. */
+  uid: string
+  /** Epoch seconds: of the sign-in, and of the latest use. */
+  since: number
+  lastUsed: number
+  visitor?: Visitor
+  /** The `client_id` of each application that has access by it. */
+  clients: string[]
+}
+
+export type AccountSessions = ReturnType<typeof createAccountSessions>
+
+export function createAccountSessions(records: Records) {
+  const sessions = createSessions(records)
+
+  const handleOf = (accountId: string, uid: string) =>
+    records.prove('session handle', `${accountId} ${uid}`).toString('base64url')
+
+  /** Those used last come first. */
+  async function list(accountId: string): Promise<SignedInBrowser[]> {
+    const [all, grants] = await Promise.all([
+      sessions.list(accountId),
+      records.list<GrantRecord>('grants of account', accountId),
+    ])
+    const alive = new Set(grants.map(({ jti }) => jti))
+    return all
+      .map(({ uid, loginTs: since = 0, used: lastUsed = since, visitor, authorizations = {} }) => ({
+        handle: handleOf(accountId, uid),
+        uid,
+        since,
+        lastUsed,
+        visitor,
+        clients: clientsOf(authorizations, alive),
+      }))
+      .sort((a, b) => b.lastUsed - a.lastUsed)
+  }
+
+  /** Undefined for what is not the handle of a session of this account. */
+  async function find(accountId: string, handle: string): Promise<SignedInBrowser | undefined> {
+    return (await list(accountId)).find(browser => browser.handle === handle)
+  }
+
+  return { list, find, end: sessions.end }
+}
+
+function clientsOf(
+  authorizations: NonNullable<SessionRecord['authorizations']>,
+  alive: Set<string>,
+): string[] {
+  return Object.entries(authorizations)
+    .filter(([client_id, { grantId = '' }]) => client_id !== ACCOUNT_CLIENT && alive.has(grantId))
+    .map(([client_id]) => client_id)
+}
