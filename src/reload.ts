@@ -14,6 +14,7 @@ import type { Readiness } from './http/health.ts'
 import type { SigningKey } from './keys/make.ts'
 import { openSigningKeys } from './keys/signing-keys.ts'
 import type { Environment } from './oidc/provider.ts'
+import { StoreUnavailable } from './store/store.ts'
 
 /** Milliseconds for which nothing may change before what was saved is taken in. */
 const SETTLE = 1000
@@ -83,7 +84,11 @@ export async function run(
   const reloadInTurn = () => inTurn(() => reload().catch(refused))
 
   // A store that is away is told by the requests that need it; the keys are looked at again.
-  setInterval(() => inTurn(() => lookAtKeys().catch(() => {})), LOOK).unref()
+  const keysRefused = (error: unknown) => {
+    if (!(error instanceof StoreUnavailable))
+      log.error({ reason: String(error) }, 'signing keys not taken')
+  }
+  setInterval(() => inTurn(() => lookAtKeys().catch(keysRefused)), LOOK).unref()
   watchFolder(first.folder, reloadInTurn)
   return { handle: (req, res) => inForce.handle(req, res), reload: reloadInTurn }
 }

@@ -30,6 +30,7 @@ import {
 import { logEvents } from './events.ts'
 import { lifetimes } from './lifetimes.ts'
 import { createGrantLoader, createPolicy } from './policy.ts'
+import { asLibraryKey, canSign } from './published-key.ts'
 import { checkRequest } from './requests.ts'
 import { routesOf } from './routes.ts'
 import { createState } from './state.ts'
@@ -71,7 +72,7 @@ export async function createProvider(
   const configuration: Configuration = {
     adapter: state.adapter,
     clients: [...settings.clients.map(toLibrary), accountClient(issuer)],
-    jwks: { keys },
+    jwks: { keys: keys.map(asLibraryKey) },
     routes: routesOf(features).paths,
     ttl: lifetimes(settings.lifetimes),
     cookies: {
@@ -90,7 +91,7 @@ export async function createProvider(
     assertJwtClientAuthClaimsAndHeader: assertAssertion,
     clientBasedCORS: (_ctx, origin, client) => corsOrigins(client).has(origin),
     enabledJWA: {
-      idTokenSigningAlgValues: [...new Set(keys.map(({ alg }) => alg as 'RS256'))],
+      idTokenSigningAlgValues: [...new Set(keys.filter(canSign).map(({ alg }) => alg as 'RS256'))],
       clientAuthSigningAlgValues: ['RS256', 'PS256', 'ES256', 'EdDSA'],
     },
 
@@ -130,6 +131,7 @@ export async function createProvider(
       ),
     features: {
       devInteractions: { enabled: false },
+      externalSigningSupport: { enabled: true, ack: 'experimental-01' },
       dPoP: { enabled: false },
       resourceIndicators: { enabled: false },
       clientCredentials: { enabled: features.client_credentials },

@@ -1,0 +1,116 @@
+// F22: a file that the service runs by becomes garbage, and then good again.
+
+import { generateKeyPairSync, randomBytes } from 'node:crypto'
+import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { authorizationRequest, redeem, signInAndAllow } from '../support/journey.ts'
+import { freePort, type Service, startService } from '../support/service.ts'
+import { writeConfig } from '../support/usher.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'usher-garbage-'))
+const config = mkdtempSync(join(folder, 'config-'))
+const KEYS = ['one', 'two'].map(name => join(folder, `${name}.pem`))
+const [ONE = '', TWO = ''] = KEYS
+let service: Service
+let metricsPort: number
+let environment: Record<string, string>
+
+beforeAll(async () => {
+  for (const file of KEYS) {
+    const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 })
+    writeFileSync(file, privateKey.export({ format: 'pem', type: 'pkcs8' }), { mode: 0o600 })
+  }
+  writeConfig(config, { usher: { keys: { import: [ONE] } } })
+  metricsPort = await freePort()
+  environment = {
+    USHER_CONFIG: config,
+    USHER_STORE: `sqlite:${join(folder, 'usher.db')}`,
+    USHER_METRICS_PORT: String(metricsPort),
+  }
+  service = await startService(environment)
+})
+afterAll(async () => {
+  await service.stop()
+  rmSync(folder, { recursive: true })
+})
+
+const get = async (path: string) => Object(await (await fetch(service.issuer + path)).json())
+async function kids(): Promise<string[]> {
+  const { keys } = await get('/api/oauth/jwks')
+  return keys.map(({ kid }: { kid: string }) => kid)
+}
+const published = async () => (await kids()).length
+async function isLatest() {
+  const metrics = await (await fetch(`http://127.0.0.1:${metricsPort}/metrics`)).text()
+  return /^usher_config_last_reload_ok (\d)$/m.exec(metrics)?.[1]
+}
+async function heading() {
+  const browser = new Browser(service.issuer)
+  await browser.open(authorizationRequest(service).url)
+  return browser.heading
+}
+/** What the log says of the reload that a signal asks for. */
+async function reload(): Promise<string> {
+  const seen = service.stdout().length
+  process.kill(service.child.pid ?? 0, 'SIGHUP')
+  const said = () => /^.*"event":"config_(refused|loaded)".*$/m.exec(service.stdout().slice(seen))
+  await expect.poll(said, { timeout: 8000 }).not.toBeNull()
+  return String(said()?.[0])
+}
+
+test.each([
+  ['a signing key', ONE, 'keys.import.0'],
+  ['usher.yaml', join(config, 'usher.yaml'), 'usher.yaml'],
+  ['a client', join(config, 'clients/web.yaml'), 'web.yaml'],
+])(
+  'KY4, F22: %s becomes garbage: all goes on, and it is told; then good: it is taken',
+  async (_, file, named) => {
+    const before = join(folder, 'before')
+    copyFileSync(file, before)
+    for (const garbage of [randomBytes(4096), readFileSync(file).subarray(0, 30)]) {
+      writeFileSync(file, garbage)
+      const told = await reload()
+      expect(told).toContain('config_refused')
+      expect(told).toContain(named)
+      expect(await get('/readyz')).toEqual({ status: 'ready', checks: { config: 'warning' } })
+      expect(await isLatest()).toBe('0')
+      expect([await heading(), await published()]).toEqual(['Sign in', 1])
+    }
+    copyFileSync(before, file)
+    expect(await reload()).toContain('config_loaded')
+    expect(await get('/readyz')).toEqual({ status: 'ready' })
+    expect(await isLatest()).toBe('1')
+    expect([await heading(), await published()]).toEqual(['Sign in', 1])
+  },
+)
+
+test('F22: and a key that comes after it is announced', async () => {
+  writeFileSync(join(config, 'usher.yaml'), JSON.stringify({ keys: { import: KEYS } }))
+  expect(await reload()).toContain('config_loaded')
+  expect(await published()).toBe(2)
+  expect(service.stdout()).not.toContain(readFileSync(TWO, 'utf8').slice(40, 80))
+})
+
+test('KY3: a key whose file is taken away stays published, verifies, and another signs', async () => {
+  const before = await kids()
+  const request = authorizationRequest(service)
+  const browser = new Browser(service.issuer)
+  await browser.open(request.url)
+  const [, password = ''] = /the password (\S+)/.exec(service.stderr()) ?? []
+  const { params } = await signInAndAllow(browser, 'demo', password)
+  const { body } = await redeem(service, params.get('code') ?? '', request)
+  const hint = new URLSearchParams({ id_token_hint: body.id_token })
+  writeFileSync(join(config, 'usher.yaml'), '')
+  expect(await reload()).toContain('config_loaded')
+  expect(await kids()).toEqual(expect.arrayContaining(before))
+  expect(await kids()).toHaveLength(before.length + 3)
+  expect((await fetch(`${service.issuer}/api/oauth/logout?${hint}`)).status).toBe(200)
+  expect(JSON.stringify(await get('/api/oauth/jwks'))).not.toContain('"d"')
+  expect(await heading()).toBe('Sign in')
+  expect(await service.stop()).toBe(0)
+  service = await startService(environment)
+  expect(await kids()).toEqual(expect.arrayContaining(before))
+})
