@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { memoryOf } from '../support/inspector.ts'
 import { authorizationRequest } from '../support/journey.ts'
 import { type Service, startService } from '../support/service.ts'
 
@@ -21,6 +22,7 @@ beforeAll(async () => {
   service = await startService({
     USHER_CONFIG: config,
     USHER_STORE: `sqlite:${join(folder, 'usher.db')}`,
+    NODE_OPTIONS: '--inspect=127.0.0.1:0',
   })
 })
 afterAll(async () => {
@@ -158,7 +160,9 @@ test('SIGHUP takes it in at once', async () => {
   expect(await told('config_loaded')).toMatchObject({ changes: ['+ clients.wiki'] })
 })
 
-test('KY4: fifty reloads under load lose no request', async () => {
+test('KY4: fifty reloads under load lose no request, and leave nothing behind', {
+  timeout: 60_000,
+}, async () => {
   let isOver = false
   const failures: unknown[] = []
   let count = 0
@@ -183,4 +187,6 @@ test('KY4: fifty reloads under load lose no request', async () => {
   await Promise.all(load)
   expect(failures).toEqual([])
   expect(count).toBeGreaterThan(50)
+  const providers = async () => (await memoryOf(service)).providers
+  await expect.poll(providers, { timeout: 10_000, interval: 500 }).toBe(1)
 })

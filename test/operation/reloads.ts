@@ -5,8 +5,8 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { type Fault, runFaults } from '../faults/experiment.ts'
+import { type Memory, memoryOf } from '../support/inspector.ts'
 import type { Service } from '../support/service.ts'
-import { type Memory, memoryOf } from './inspector.ts'
 
 const COUNT = 100
 /** Those before: they make what is kept for good, as compiled code and pools. */

@@ -130,3 +130,10 @@ test('a client that is wrong is found out at its first use only, so we ask for e
   })
   await lazy.close()
 })
+
+test('KY3: the library refuses a key without its private members, so we publish those in another way', () => {
+  const { kty, n, e } = keys.find(({ alg }) => alg === 'RS256') ?? {}
+  const jwks = { keys: [{ kty: 'RSA', n, e, kid: 'public', use: 'sig' as const }] }
+  expect(kty).toBe('RSA')
+  expect(() => new Provider('http://localhost:3000', { jwks })).toThrow('jwks.keys[0].d')
+})

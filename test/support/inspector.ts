@@ -1,7 +1,7 @@
 // What is in the memory of a service, told by its own inspector: started with --inspect=127.0.0.1:0.
 
 import { once } from 'node:events'
-import type { Service } from '../support/service.ts'
+import type { Service } from './service.ts'
 
 export interface Memory {
   /** Bytes, after everything was collected that could be. */
