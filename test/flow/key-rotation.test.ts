@@ -6,12 +6,14 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout } from 'node:timers/promises'
 import { decodeProtectedHeader } from 'jose'
 import { pino } from 'pino'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { createDirectory } from '../../src/accounts/directory.ts'
 import { readSettings, type Settings } from '../../src/config/settings.ts'
 import { createMetrics } from '../../src/http/metrics.ts'
+import { openSigningKeys } from '../../src/keys/signing-keys.ts'
 import { run } from '../../src/reload.ts'
 import { type Installation, openInstallation } from '../../src/store/open.ts'
 import { Browser } from '../support/browser.ts'
@@ -26,7 +28,8 @@ const SECOND = 1000
 const DAY = 24 * 3600 * SECOND
 /** Nodes look at the keys every ten seconds, and not at the same time. */
 const APART = 3 * SECOND
-const WINDOW = 30
+/** Seconds around a change: each node looks before and after it. */
+const WINDOW = 24
 
 interface Node {
   issuer: string
@@ -118,13 +121,28 @@ async function signIn() {
 const token = (i: number, body: Record<string, string>) =>
   send(node(i), '/api/oauth/token', { headers: basic('web', SECRET), body })
 
+/** Resolves when each node has done what its last look began: the clock does not wait for it. */
+async function agreed() {
+  const keys = await openSigningKeys(installation.records, settings)
+  const kids = (list: { kid: string }[]) => list.map(({ kid }) => kid).join()
+  const inStore = kids(await keys.load())
+  for (let attempt = 0; attempt < 400; attempt++) {
+    const sets = await Promise.all(nodes.map(node => send(node, '/api/oauth/jwks')))
+    if (sets.every(({ json }) => kids(Object(json).keys) === inStore)) return
+    await setTimeout(25)
+  }
+  throw new Error('the nodes have other keys than the store')
+}
+
 /** What each node says to somebody who signs out with this token. */
 function signOut(id_token_hint: string): Promise<Reply[]> {
   const path = `/api/oauth/logout?${new URLSearchParams({ id_token_hint })}`
   return Promise.all(nodes.map(node => send(node, path)))
 }
 
-test('KY3: from announced to removed, every ID token of every node is verified with any JWKS that was kept', async () => {
+test('KY3: from announced to removed, every ID token of every node is verified with any JWKS that was kept', {
+  timeout: 90_000,
+}, async () => {
   const start = Date.now()
   const ada = await signIn()
   const kidOf = (id_token: string) => String(decodeProtectedHeader(id_token).kid)
@@ -155,6 +173,7 @@ test('KY3: from announced to removed, every ID token of every node is verified w
       if (second === WINDOW - 5) await restart(restarting)
       await round()
     }
+    await agreed()
     return round()
   }
 
@@ -185,5 +204,5 @@ test('KY3: from announced to removed, every ID token of every node is verified w
     verified,
     keepers.map(({ fetched }) => fetched),
   )
-  expect(verified).toBeGreaterThan(500)
+  expect(verified).toBeGreaterThan(400)
 })
