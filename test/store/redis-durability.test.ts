@@ -4,6 +4,7 @@ import calculateSlot from 'cluster-key-slot'
 import { Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { REDIS_DEFAULTS } from '../../src/config/schema.ts'
+import { openInstallation } from '../../src/store/open.ts'
 import { RedisStore } from '../../src/store/redis.ts'
 import { reasonOf, type Store, StoreUnavailable } from '../../src/store/store.ts'
 import { flakyLink } from '../support/flaky-link.ts'
@@ -110,6 +111,21 @@ describe('a primary and its replica', () => {
     const back = () => store.put(fresh(), bytes('again'), soon()).catch(() => false)
     await expect.poll(back, { timeout: 5000 }).toBe(true)
     for (const [name, write] of kinds) expect(await write(), name).toBe(true)
+  })
+
+  test('an installation can be opened and read while its replica hangs', async () => {
+    const open = () => openInstallation(pair.primary.url, [Buffer.alloc(32, 1)])
+    const before = await open()
+    closing.push(() => before.store.close())
+    await before.records.save('Account', 'ada', { name: 'Ada' })
+    pair.link.hang()
+    try {
+      const { records, store } = await open()
+      closing.push(() => store.close())
+      expect((await records.read('Account', 'ada')).value).toEqual({ name: 'Ada' })
+    } finally {
+      pair.link.open()
+    }
   })
 
   test('many at once are refused within a second too, when the replica hangs', async () => {
