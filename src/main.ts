@@ -8,6 +8,7 @@ import { type Logger, pino } from 'pino'
 import { createDirectory } from './accounts/directory.ts'
 import { ConfigError } from './config/report.ts'
 import { readSettings, type Settings } from './config/settings.ts'
+import { createAudit } from './http/audit.ts'
 import type { Readiness } from './http/health.ts'
 import { createListener } from './http/listener.ts'
 import { createMetrics, createMetricsListener } from './http/metrics.ts'
@@ -15,6 +16,7 @@ import { createQuota } from './http/quota.ts'
 import { faultOf } from './http/request-log.ts'
 import { run } from './reload.ts'
 import { openStore, unlock } from './store/open.ts'
+import { takeFacts } from './store/operator-facts.ts'
 import type { Records } from './store/records.ts'
 import { reasonOf, type Store } from './store/store.ts'
 
@@ -52,6 +54,15 @@ async function main() {
   }
   await once(server.listen(settings.listen), 'listening')
   await greet(settings, records)
+
+  const audit = createAudit(log)
+  const tellFacts = () =>
+    takeFacts(records, fact => {
+      metrics.fact(fact.event)
+      audit.info(fact)
+    }).catch(() => {})
+  await tellFacts()
+  setInterval(tellFacts, LOOK).unref()
 
   for (const signal of ['SIGTERM', 'SIGINT']) {
     process.on(signal, async () => {

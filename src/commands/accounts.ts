@@ -10,6 +10,7 @@ import {
   Failure,
   hint,
   type Invocation,
+  type Leave,
   print,
   readStdin,
   withRecords,
@@ -18,9 +19,10 @@ import {
 export async function add({ values }: Invocation) {
   const profile = readProfile(values, profileSchema)
   const password = values['password-stdin'] ? await readPassword() : undefined
-  await withDirectory(async directory => {
+  await withDirectory(async (directory, leave) => {
     const { id } = await unlessTaken(directory.add(profile, password))
     process.stdout.write(`${id}\n`)
+    await leave('account_added', { account: id })
     if (password === undefined) {
       hint(`They cannot sign in yet: npm run usher -- accounts password ${profile.username}`)
     }
@@ -53,7 +55,7 @@ export async function show(invocation: Invocation) {
 export async function set(invocation: Invocation) {
   const { username, ...changes } = readProfile(invocation.values, changesSchema)
   if (!username && !Object.keys(changes).length) throw new Failure('Say what to change: --name …')
-  await withAccount(invocation, async (directory, account) => {
+  await withAccount(invocation, async (directory, account, leave) => {
     if (username !== undefined) await unlessTaken(directory.rename(account, username))
     await directory.change(account.id, current => ({
       ...current,
@@ -62,21 +64,24 @@ export async function set(invocation: Invocation) {
       ...(changes.email !== undefined &&
         changes.email !== current.email && { email_verified: changes.email_verified ?? false }),
     }))
+    await leave('account_changed', { account: account.id })
     hint(`Changed ${username ?? account.username}.`)
   })
 }
 
 export async function disable(invocation: Invocation) {
-  await withAccount(invocation, async (directory, account) => {
+  await withAccount(invocation, async (directory, account, leave) => {
     await directory.change(account.id, current => ({ ...current, enabled: false }))
     await directory.endAccess(account.id)
+    await leave('account_disabled', { account: account.id })
     hint(`${account.username} is disabled; every session and token of theirs has ended.`)
   })
 }
 
 export async function enable(invocation: Invocation) {
-  await withAccount(invocation, async (directory, account) => {
+  await withAccount(invocation, async (directory, account, leave) => {
     await directory.change(account.id, current => ({ ...current, enabled: true }))
+    await leave('account_enabled', { account: account.id })
     hint(`${account.username} can sign in again.`)
   })
 }
@@ -84,17 +89,18 @@ export async function enable(invocation: Invocation) {
 export async function password(invocation: Invocation) {
   const generated = randomBytes(15).toString('base64url')
   const secret = invocation.values['password-stdin'] ? await readPassword() : undefined
-  await withAccount(invocation, async (directory, account) => {
+  await withAccount(invocation, async (directory, account, leave) => {
     const hash = await hashPassword(secret ?? generated)
     await directory.change(account.id, current => ({ ...current, password: hash }))
     await directory.endAccess(account.id)
     if (secret === undefined) process.stdout.write(`${generated}\n`)
+    await leave('password_set', { account: account.id })
     hint(`The password of ${account.username} is changed; every session and token has ended.`)
   })
 }
 
 export async function remove(invocation: Invocation) {
-  await withAccount(invocation, async (directory, account) => {
+  await withAccount(invocation, async (directory, account, leave) => {
     if (!invocation.values.yes) {
       throw new Failure(
         `This removes ${account.username} (${account.id}) for good: applications will never see that ` +
@@ -102,24 +108,25 @@ export async function remove(invocation: Invocation) {
       )
     }
     await directory.remove(account)
+    await leave('account_removed', { account: account.id })
     hint(`${account.username} is removed.`)
   })
 }
 
-function withDirectory(work: (directory: Directory) => Promise<void>): Promise<void> {
-  return withRecords(records => work(createDirectory(records)))
+function withDirectory(work: (directory: Directory, leave: Leave) => Promise<void>) {
+  return withRecords((records, leave) => work(createDirectory(records), leave))
 }
 
 /** By `usr_…` or by username. */
 function withAccount(
   invocation: Invocation,
-  work: (directory: Directory, account: Account) => Promise<void>,
+  work: (directory: Directory, account: Account, leave: Leave) => Promise<void>,
 ): Promise<void> {
   const name = argument(invocation, 'ACCOUNT')
-  return withDirectory(async directory => {
+  return withDirectory(async (directory, leave) => {
     const account = (await directory.find(name)) ?? (await directory.findByUsername(name))
     if (!account) throw new Failure(`There is no account ${foldUsername(name)}.`)
-    await work(directory, account)
+    await work(directory, account, leave)
   })
 }
 

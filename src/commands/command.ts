@@ -2,7 +2,9 @@
 
 import { text } from 'node:stream/consumers'
 import { readStoreSettings } from '../config/settings.ts'
+import type { FactName } from '../http/audit.ts'
 import { openInstallation } from '../store/open.ts'
+import { leaveFact } from '../store/operator-facts.ts'
 import type { Records } from '../store/records.ts'
 
 export interface Invocation {
@@ -24,8 +26,13 @@ export class Failure extends Error {
   override name = 'Failure'
 }
 
+/** Leaves a fact for the audit log. */
+export type Leave = (event: FactName, about?: object) => Promise<void>
+
 /** Opens what the server uses, beside it if it is running, and closes it after `work`. */
-export async function withRecords(work: (records: Records) => Promise<void>): Promise<void> {
+export async function withRecords(
+  work: (records: Records, leave: Leave) => Promise<void>,
+): Promise<void> {
   const settings = readStoreSettings()
   if (settings.store === 'sqlite::memory:') {
     throw new Failure(
@@ -37,7 +44,8 @@ export async function withRecords(work: (records: Records) => Promise<void>): Pr
     settings.secrets,
     settings.redis,
   )
-  await work(records).finally(() => store.close())
+  const leave: Leave = (event, about) => leaveFact(records, event, about)
+  await work(records, leave).finally(() => store.close())
 }
 
 /** For people to read, or with `--json` for programs. */

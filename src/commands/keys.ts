@@ -2,18 +2,28 @@
 
 import { readSettings, type Settings } from '../config/settings.ts'
 import { type KeyStatus, openSigningKeys, type SigningKeys } from '../keys/signing-keys.ts'
-import { argument, Failure, hint, type Invocation, print, withRecords } from './command.ts'
+import {
+  argument,
+  Failure,
+  hint,
+  type Invocation,
+  type Leave,
+  print,
+  withRecords,
+} from './command.ts'
 
 export async function list({ values }: Invocation) {
   await withKeys(async keys => show(values, await keys.list()))
 }
 
 export async function rotate({ values }: Invocation) {
-  await withKeys(async (keys, { importedKeys }) => {
+  await withKeys(async (keys, { importedKeys }, leave) => {
     if (importedKeys.length) {
       throw new Failure('The keys are imported: put a new file into keys.import in usher.yaml.')
     }
-    show(values, await keys.rotate(values.now ? 0 : undefined))
+    const schedule = await keys.rotate(values.now ? 0 : undefined)
+    await leave('keys_rotated', { at_once: Boolean(values.now) })
+    show(values, schedule)
     hint(
       values.now
         ? 'The new keys sign at once. Those before still verify; where one has leaked: keys retire KID.'
@@ -24,19 +34,24 @@ export async function rotate({ values }: Invocation) {
 
 export async function retire(invocation: Invocation) {
   const kid = argument(invocation, 'KID')
-  await withKeys(async keys => {
+  await withKeys(async (keys, _settings, leave) => {
     const outcome = await keys.retire(kid)
     if (outcome === 'unknown') throw new Failure('There is no such key: keys list shows them.')
     if (outcome === 'signs') {
       throw new Failure('This key signs. First make another: npm run usher -- keys rotate --now')
     }
+    await leave('key_retired', { kid })
     hint('It leaves the JWKS within ten seconds on every node: nothing that it signed counts.')
   })
 }
 
-function withKeys(work: (keys: SigningKeys, settings: Settings) => Promise<void>): Promise<void> {
+function withKeys(
+  work: (keys: SigningKeys, settings: Settings, leave: Leave) => Promise<void>,
+): Promise<void> {
   const settings = readSettings()
-  return withRecords(async records => work(await openSigningKeys(records, settings), settings))
+  return withRecords(async (records, leave) =>
+    work(await openSigningKeys(records, settings), settings, leave),
+  )
 }
 
 function show(values: Invocation['values'], keys: KeyStatus[]) {

@@ -6,6 +6,7 @@ import { usherSchema } from '../config/schema.ts'
 import { readStoreSettings } from '../config/settings.ts'
 import { CopyRefused, copyStore, readNamingKey } from '../store/copy.ts'
 import { openStore, readSecret, secretFile, storeFile } from '../store/open.ts'
+import { leaveFact } from '../store/operator-facts.ts'
 import { openRecords, resealAll } from '../store/records.ts'
 import { reasonOf, type Store, StoreUnavailable } from '../store/store.ts'
 import { Failure, hint, type Invocation } from './command.ts'
@@ -15,7 +16,12 @@ export async function reseal() {
   const { store: location, secrets, redis } = readStoreSettings()
   if (!secrets.length) throw new Failure('USHER_SECRET is not set: there is nothing to change to.')
   const store = await openStore(location, redis)
-  const count = await resealAll(store, secrets).finally(() => store.close())
+  const work = async () => {
+    const count = await resealAll(store, secrets, done => tell('looked at', done))
+    await leaveFact(await openRecords(store, secrets), 'store_resealed', { records: count })
+    return count
+  }
+  const count = await work().finally(() => store.close())
   hint(`${count} records are sealed anew; USHER_SECRET needs its first value only.`)
 }
 
@@ -32,7 +38,7 @@ export async function copy({ values }: Invocation) {
     await withStore('to', openStore(to, redis), async target => {
       const { records, differing } = await copyStore(source, target, tell).catch(explain)
       if (differing) throw new Failure(differ(differing, records))
-      const accounts = await countAccounts(target, secret)
+      const accounts = await openCopy(target, secret, records)
       hint(`${records} records are copied and compared; ${accounts}.\n${nextSteps(to, secret)}`)
     })
   })
@@ -95,11 +101,13 @@ function findSecret(values: Uint8Array[], file: string | undefined): Secret {
   return { values: [readSecret(beside)], variable: `USHER_SECRET_FILE=${beside}` }
 }
 
-/** Opens the copy as that start will: what is said here goes for it too. */
-async function countAccounts(store: Store, { values }: Secret): Promise<string> {
+/** Opens the copy as that start will: what is said here goes for it too. Its nodes tell of the copy. */
+async function openCopy(store: Store, { values }: Secret, copied: number): Promise<string> {
   if (!values.length) return 'accounts are counted only with USHER_SECRET'
   try {
-    const accounts = await createDirectory(await openRecords(store, values)).list()
+    const records = await openRecords(store, values)
+    const accounts = await createDirectory(records).list()
+    await leaveFact(records, 'store_copied', { records: copied })
     return `accounts among them: ${accounts.length}`
   } catch (error) {
     return `accounts could not be counted: ${reasonOf(error)}`

@@ -10,18 +10,28 @@ declare module 'koa' {
   }
 }
 
-type Fact = { event: FactName } & Record<string, unknown>
+export type Fact = { event: FactName } & Record<string, unknown>
 
 /** All there are: what a fact is called does not change. */
 export type FactName =
   | 'access_removed'
+  | 'account_added'
+  | 'account_changed'
+  | 'account_disabled'
+  | 'account_enabled'
+  | 'account_removed'
   | 'consent_given'
+  | 'key_retired'
+  | 'keys_rotated'
+  | 'password_set'
   | 'refresh_replay'
   | 'refresh_reuse'
   | 'sign_in_failed'
   | 'sign_in_succeeded'
   | 'sign_in_throttled'
   | 'signed_out'
+  | 'store_copied'
+  | 'store_resealed'
   | 'token_revoked'
   | 'tokens_issued'
 

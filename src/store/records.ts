@@ -51,10 +51,15 @@ export async function openRecords(store: Store, secrets: Uint8Array[]): Promise<
  * Seals everything anew that was not sealed with the first secret, and answers how many records that
  * were. Afterwards the other secrets open nothing.
  */
-export async function resealAll(store: Store, secrets: Uint8Array[]): Promise<number> {
+export async function resealAll(
+  store: Store,
+  secrets: Uint8Array[],
+  progress: (done: number) => void = () => {},
+): Promise<number> {
   const seal = createSeal(secrets)
-  let count = 0
+  let [count, looked] = [0, 0]
   for await (const scanned of store.scan()) {
+    progress(++looked)
     // Read again when somebody wrote in between: a mark of use seals nothing anew.
     for (
       let entry: Entry | undefined = scanned;

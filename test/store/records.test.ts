@@ -125,7 +125,9 @@ test('resealAll seals everything with the first secret, and keeps lifetimes and 
   await before.save('Kind', 'kept', { id: 'kept' })
   await before.save('Kind', 'gone', { id: 'gone' })
   await before.remove('Kind', 'gone')
-  expect(await resealAll(store, [fresh, old])).toBe(3)
+  const progress: number[] = []
+  expect(await resealAll(store, [fresh, old], done => progress.push(done))).toBe(3)
+  expect(progress.at(-1)).toBe(progress.length)
   expect(await resealAll(store, [fresh, old])).toBe(0)
   const after = await openRecords(store, [fresh])
   expect((await after.read('Kind', 'kept')).value).toEqual({ id: 'kept' })

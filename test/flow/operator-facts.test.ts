@@ -1,0 +1,78 @@
+// What operators do beside the service stands in its audit log.
+
+import { execFile } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import type { Fact } from '../../src/http/audit.ts'
+import { openInstallation } from '../../src/store/open.ts'
+import { leaveFact, takeFacts } from '../../src/store/operator-facts.ts'
+import { type Service, startService } from '../support/service.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+const folder = mkdtempSync(join(tmpdir(), 'usher-operator-'))
+const store = `sqlite:${join(folder, 'usher.db')}`
+const USHER_SECRET = Buffer.alloc(32, 'operator').toString('base64url')
+let service: Service
+const start = () => startService({ USHER_STORE: store, USHER_SECRET })
+beforeAll(async () => {
+  service = await start()
+})
+afterAll(async () => {
+  await service.stop()
+  rmSync(folder, { recursive: true })
+})
+
+async function usher(...args: string[]): Promise<string> {
+  const options = { cwd: ROOT, env: service.env }
+  return (await promisify(execFile)('node', ['src/cli.ts', ...args], options)).stdout
+}
+const told = (): Fact[] =>
+  service
+    .stdout()
+    .split('\n')
+    .filter(line => line.includes('"log":"audit"'))
+    .map(line => JSON.parse(line))
+const names = () => told().map(({ event }) => event)
+
+/** Each command is a process. */
+const SLOW = { timeout: 90_000 }
+
+test(
+  'LOG4: a running node tells what was done on the command line, once, without a name',
+  SLOW,
+  async () => {
+    const account = (await usher('accounts', 'add', '--username', 'ada.lovelace')).trim()
+    await usher('accounts', 'disable', 'ada.lovelace')
+    await usher('keys', 'rotate')
+    const [first, second, third] = ['account_added', 'account_disabled', 'keys_rotated']
+    await expect.poll(names, { timeout: 15_000 }).toEqual([first, second, third])
+    expect(told()[0]).toMatchObject({ account, by: expect.any(String), at: expect.any(String) })
+    expect(told()[1]).toMatchObject({ account })
+    expect(service.stdout()).not.toContain('lovelace')
+  },
+)
+
+test('LOG4: what was done while no node ran is told by the next one', SLOW, async () => {
+  await service.stop()
+  await usher('accounts', 'enable', 'ada.lovelace')
+  await usher('accounts', 'list')
+  await usher('store', 'reseal')
+  service = await start()
+  await expect.poll(names, { timeout: 15_000 }).toEqual(['account_enabled', 'store_resealed'])
+})
+
+test('LOG4: of nodes that look at once, one tells each', async () => {
+  const { records, store: opened } = await openInstallation('sqlite::memory:', [])
+  for (let i = 0; i < 20; i++) await leaveFact(records, 'account_changed', { account: `usr_${i}` })
+  const told: Fact[] = []
+  const node = () => takeFacts(records, fact => told.push(fact))
+  await Promise.all([node(), node(), node()])
+  await node()
+  expect(told.map(({ account }) => account).toSorted()).toEqual(
+    Array.from({ length: 20 }, (_, i) => `usr_${i}`).toSorted(),
+  )
+  await opened.close()
+})
