@@ -36,7 +36,7 @@ export type FactName =
   | 'tokens_issued'
 
 /** What anybody can cause as often as they like: in a flood it is counted, not told (LOG5). */
-export const isFailure = (event: FactName) => event === 'sign_in_failed'
+export const isFailure = (event: FactName) => /^sign_in_(failed|throttled)$/.test(event)
 
 /** Remembers a fact of this request; the same one twice is told once (LOG4). */
 export function note(
