@@ -98,6 +98,7 @@ async function build(settings: Settings, surroundings: Surroundings, readiness: 
   const signingKeys = await openSigningKeys(surroundings.records, settings)
   const keys = await signingKeys.load()
   const app = await createApp({ ...surroundings, settings, keys }, readiness)
+  surroundings.metrics.signingKeys(await signingKeys.list())
   return { settings, signingKeys, keys, handle: app.callback() }
 }
 

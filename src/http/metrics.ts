@@ -16,6 +16,14 @@ const ALARMING: FactName[] = [
   'sign_in_throttled',
 ]
 
+/** Epoch seconds. */
+interface KeyState {
+  alg: string
+  state: string
+  from: number
+  until?: number
+}
+
 export type Metrics = ReturnType<typeof createMetrics>
 
 export function createMetrics() {
@@ -57,6 +65,17 @@ export function createMetrics() {
     help: '0: the folder holds a configuration that could not be taken',
     registers,
   })
+  const signingKeys = new Gauge({
+    name: 'usher_signing_keys',
+    help: 'Signing keys in the JWKS, by what they are: next, current, retired',
+    labelNames: ['alg', 'state'],
+    registers,
+  })
+  const nextChange = new Gauge({
+    name: 'usher_signing_keys_change_timestamp_seconds',
+    help: 'When the next of them begins to sign, or leaves the JWKS; 0: none is to, so far',
+    registers,
+  })
   for (const event of ALARMING) facts.inc({ event }, 0)
   collectDefaultMetrics({ register: registry })
 
@@ -67,6 +86,13 @@ export function createMetrics() {
     configuration(number: number, ok: boolean) {
       generation.set(number)
       isLatest.set(ok ? 1 : 0)
+    },
+    signingKeys(keys: KeyState[]) {
+      signingKeys.reset()
+      for (const { alg, state } of keys) signingKeys.inc({ alg, state })
+      const times = keys.map(({ state, from, until }) => (state === 'next' ? from : until))
+      const [next = 0] = times.filter(time => time !== undefined).toSorted((a, b) => a - b)
+      nextChange.set(next)
     },
     request: (route: string, status: number, seconds: number) =>
       requests.observe({ route, status }, seconds),
