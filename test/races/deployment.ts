@@ -50,6 +50,8 @@ export interface Deployment {
   lines(i: number): number
   /** Log lines that tell of a stolen refresh token. */
   thefts(): number
+  /** Facts of this name so far. */
+  facts(event: string): number
   /** Answers of 500 and above so far, to whatever request: 503, and all others. */
   unavailable(): number
   faults(): number
@@ -64,10 +66,17 @@ export interface Lifetimes {
 
 const USHER_SECRET = Buffer.alloc(32, 'races').toString('base64url')
 
-/** Ada and Grace have accounts; `lifetimes` as in usher.yaml. */
-export async function deploy(shape: Shape, lifetimes: Lifetimes = {}): Promise<Deployment> {
+/** Fifty who sign in as one person at once are no guesses here. */
+const UNLIMITED = { account_attempts: 100, network_attempts: 100_000 }
+
+/** Ada and Grace have accounts; `lifetimes`, and what else there is, as in usher.yaml. */
+export async function deploy(
+  shape: Shape,
+  lifetimes: Lifetimes = {},
+  settings: object = {},
+): Promise<Deployment> {
   const folder = mkdtempSync(join(tmpdir(), 'usher-races-'))
-  writeConfig(folder, lifetimes)
+  writeConfig(folder, { security: UNLIMITED, ...settings, lifetimes })
   const { stores, redis, links, close } = await openStores(shape, folder)
   const issuer = `http://localhost:${await freePort()}`
   const services: Service[] = []
@@ -104,7 +113,8 @@ export async function deploy(shape: Shape, lifetimes: Lifetimes = {}): Promise<D
       if (pid) process.kill(pid, signal)
     },
     lines: i => logs[i % logs.length]?.lines ?? 0,
-    thefts: () => sum(log => log.thefts),
+    thefts: () => sum(log => log.facts.get('refresh_reuse') ?? 0),
+    facts: event => sum(log => log.facts.get(event) ?? 0),
     unavailable: () => sum(log => log.unavailable),
     faults: () => sum(log => log.faults),
     latestFaults: () => logs.flatMap(log => log.latest),
@@ -138,32 +148,34 @@ async function openStores({ store, processes }: Shape, folder: string) {
   return { stores: links.map(({ url }) => url), redis, links, close }
 }
 
-function writeConfig(folder: string, lifetimes: Lifetimes) {
+function writeConfig(folder: string, settings: object) {
   mkdirSync(join(folder, 'clients'))
   const write = (name: string, content: object) =>
     writeFileSync(join(folder, name), JSON.stringify(content))
-  write('usher.yaml', { lifetimes })
+  write('usher.yaml', settings)
   write('claims.yaml', CLAIMS)
   for (const client of CLIENTS) write(`clients/${client.client_id}.yaml`, client)
 }
 
 interface Log {
   lines: number
-  thefts: number
+  /** How many, by event. */
+  facts: Map<string, number>
   unavailable: number
   faults: number
   latest: string[]
 }
 
 function readLog({ child }: Service): Log {
-  const log: Log = { lines: 0, thefts: 0, unavailable: 0, faults: 0, latest: [] }
+  const log: Log = { lines: 0, facts: new Map(), unavailable: 0, faults: 0, latest: [] }
   let rest = ''
   child.stdout?.on('data', data => {
     const lines = (rest + data).split('\n')
     rest = lines.pop() ?? ''
     for (const line of lines) {
       log.lines++
-      if (line.includes('"event":"refresh_reuse"')) log.thefts++
+      const [, event] = /"event":"(\w+)"/.exec(line) ?? []
+      if (event) log.facts.set(event, (log.facts.get(event) ?? 0) + 1)
       if (/"status":503/.test(line)) log.unavailable++
       else if (/"status":5\d\d/.test(line)) log.faults++
       if (/"status":5\d\d/.test(line)) log.latest = [...log.latest, line].slice(-3)

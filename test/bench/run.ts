@@ -1,0 +1,63 @@
+// `npm run test:sign-in`: what a failed sign-in gives away, how many guesses count, and what a flood of
+// them does to everybody else. Prints tables; exits with 1 when anything was not as it must be.
+
+import { parseArgs } from 'node:util'
+import { ON_REDIS, ON_SQLITE, THREE_ON_REDIS } from '../races/deployment.ts'
+import { measureAlike } from './alike.ts'
+import { measureFlood } from './flood.ts'
+import { measureGuesses } from './guesses.ts'
+
+const { values } = parseArgs({
+  options: {
+    n: { type: 'string', default: '500' },
+    seconds: { type: 'string', default: '20' },
+    only: { type: 'string', default: '' },
+  },
+})
+
+/** What has to hold: milliseconds, area under the curve, and times as slow. */
+const MOST = { difference: 3, auc: 0.55, slower: 2 }
+
+let failed = false
+const row = (isFine: boolean, ...cells: (string | number)[]) => {
+  if (!isFine) failed = true
+  process.stdout.write(`| ${cells.join(' | ')} | ${isFine ? 'yes' : '**no**'} |\n`)
+}
+const head = (...cells: string[]) =>
+  process.stdout.write(
+    `\n| ${[...cells, 'holds'].join(' | ')} |\n|${'---|'.repeat(cells.length + 1)}\n`,
+  )
+const chosen = (id: string) => values.only === '' || values.only.split(',').includes(id)
+
+// The processes end with this one, whichever way that goes.
+for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(1))
+
+for (const shape of chosen('LG1') ? [ON_SQLITE, ON_REDIS] : []) {
+  head(`LG1, ${shape.name}`, 'median ms', 'from wrong password', 'AUC')
+  for (const { kind, median, difference, auc } of await measureAlike(Number(values.n), shape)) {
+    const isFine = Math.abs(difference) < MOST.difference && auc < MOST.auc
+    row(isFine, kind, median.toFixed(1), difference.toFixed(2), auc.toFixed(3))
+  }
+}
+
+if (chosen('LG4')) {
+  head('LG4, LG5', 'guesses at once', 'looked at', 's', 'sign-ins of the owner meanwhile', 'got in')
+  for (const shape of [ON_SQLITE, ON_REDIS, THREE_ON_REDIS]) {
+    const result = await measureGuesses(shape)
+    const { deployment, guesses, looked, allowed, seconds, tried, in: got } = result
+    const isFine = looked <= allowed && got === tried
+    row(isFine, deployment, guesses, looked, seconds.toFixed(1), tried, got)
+  }
+}
+
+for (const shape of chosen('LG7') ? [ON_SQLITE, ON_REDIS] : []) {
+  head(`LG7, ${shape.name}: 200 sign-ins a second`, '/token p50 ms', 'p99 ms', 'sign-ins answered')
+  const results = await measureFlood(shape, Number(values.seconds))
+  const calm = results[0]?.p99 ?? 0
+  for (const { aim, p50, p99, answers } of results) {
+    const told = Object.entries(answers).map(([answer, count]) => `${count} × ${answer}`)
+    row(p99 <= calm * MOST.slower, aim, p50.toFixed(1), p99.toFixed(1), told.join(', ') || '–')
+  }
+}
+
+process.exitCode = failed ? 1 : 0

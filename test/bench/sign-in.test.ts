@@ -1,0 +1,34 @@
+// A little of what `npm run test:sign-in` measures: on a busy machine only what differs by far counts.
+
+import { expect, test, vi } from 'vitest'
+import { ON_SQLITE, THREE_ON_REDIS } from '../races/deployment.ts'
+import { measureAlike } from './alike.ts'
+import { measureFlood } from './flood.ts'
+import { measureGuesses } from './guesses.ts'
+
+vi.setConfig({ testTimeout: 90_000 })
+
+test('LG1: a failed sign-in takes as long, whether it was looked at or not', async () => {
+  const results = await measureAlike(25)
+  // What hashes nothing, and does not wait, is done in a tenth of the time.
+  const tolerance = Math.max(8, (results[0]?.median ?? 0) * 0.4)
+  for (const { kind, difference } of results) {
+    expect(Math.abs(difference), kind).toBeLessThan(tolerance)
+  }
+})
+
+test('LG4, LG5: of 200 guesses over three nodes five are looked at, and the owner gets in meanwhile', async () => {
+  const { looked, allowed, tried, in: got } = await measureGuesses(THREE_ON_REDIS)
+  expect(looked).toBeGreaterThan(0)
+  expect(looked).toBeLessThanOrEqual(allowed)
+  expect(tried).toBeGreaterThan(0)
+  expect(got).toBe(tried)
+})
+
+test('LG7: in a flood of sign-ins every token is renewed, and every sign-in answered', async () => {
+  const results = await measureFlood(ON_SQLITE, 2)
+  expect(results).toHaveLength(4)
+  for (const { answers } of results) {
+    expect(Object.keys(answers).filter(answer => !['400', '503'].includes(answer))).toEqual([])
+  }
+})
