@@ -35,6 +35,8 @@ interface About {
 /** Why it failed, for the log alone. */
 type Reason = 'disabled' | 'no_password' | 'throttled' | 'unknown' | 'wrong_password'
 
+type Counts = [[name: string, limit: Limit], ...[name: string, limit: Limit][]]
+
 /** Seconds. An account takes a guess every quarter of an hour at the most, in the long run. */
 const SLOWEST = { account: 15 * 60, network: 6 }
 
@@ -101,23 +103,33 @@ export function createAuthentication(
     account: Account | undefined,
     { username, password }: Credentials,
   ): Promise<Reason | undefined> {
-    const device = account && devices.find(ctx, account)
-    // However the name is spelled, it is one count (LG6).
-    const named = account ? `account ${account.id}` : `name ${foldUsername(username)}`
-    const own = device ? `device ${device}` : named
-    const network = device ? undefined : `network ${networkOf(ctx.ip)}`
-    // Looked at first: where the network has to wait, the account is charged nothing.
-    if (network && !(await attempts.isFree(network, ofNetwork))) return 'throttled'
-    if (!(await attempts.count(own, ofAccount))) return 'throttled'
-    if (network && !(await attempts.count(network, ofNetwork))) return 'throttled'
+    const counts = countsFor(ctx, account, username)
+    // What has to wait in one count is charged to none.
+    const free = await Promise.all(counts.map(([name, limit]) => attempts.isFree(name, limit)))
+    if (free.includes(false)) return 'throttled'
+    const counted = await Promise.all(counts.map(([name, limit]) => attempts.count(name, limit)))
+    if (counted.includes(false)) return 'throttled'
     const matches = await checkPassword(password, account?.password)
     if (!account) return 'unknown'
     if (!account.enabled) return 'disabled'
     if (!account.password) return 'no_password'
     if (!matches) return 'wrong_password'
-    await attempts.forget(own)
-    if (network) await attempts.takeBack(network, ofNetwork)
+    const [[own], ...others] = counts
+    const takenBack = others.map(([name, limit]) => attempts.takeBack(name, limit))
+    await Promise.all([attempts.forget(own), ...takenBack])
     return undefined
+  }
+
+  /** The first is the person's own. */
+  function countsFor(ctx: Context, account: Account | undefined, username: string): Counts {
+    const device = account && devices.find(ctx, account)
+    if (device) return [[`device ${device}`, ofAccount]]
+    // However the name is spelled, it is one count (LG6).
+    const named = account ? `account ${account.id}` : `name ${foldUsername(username)}`
+    return [
+      [named, ofAccount],
+      [`network ${networkOf(ctx.ip)}`, ofNetwork],
+    ]
   }
 
   async function rehash(account: Account, password: string) {

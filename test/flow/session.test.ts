@@ -48,9 +48,11 @@ test('SE1: on loopback http, cookies are HttpOnly and SameSite=Lax', async () =>
     expect(Boolean(secure)).toBe(false)
     expect({ domain, hostOnly }).toEqual({ domain: 'localhost', hostOnly: true })
   }
-  const session = cookies.filter(({ key }) => SESSION.includes(key ?? ''))
-  expect(session.map(({ path }) => path)).toEqual(['/', '/'])
-  const others = cookies.filter(({ key }) => !SESSION.includes(key ?? ''))
+  const isEverywhere = ({ key }: { key?: string }) =>
+    [...SESSION, 'usher_device'].includes(key ?? '')
+  const everywhere = cookies.filter(isEverywhere)
+  expect(everywhere.map(({ path }) => path)).toEqual(['/', '/', '/'])
+  const others = cookies.filter(cookie => !isEverywhere(cookie))
   for (const { path } of others) expect(path).toMatch(/^\/(interaction|api\/oauth\/authorize)\/./)
 })
 
