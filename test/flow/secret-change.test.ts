@@ -1,0 +1,96 @@
+// USHER_SECRET is changed as the handbook says, on two nodes behind a balancer, while clients go on.
+
+import { execFile } from 'node:child_process'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createDirectory } from '../../src/accounts/directory.ts'
+import { openInstallation } from '../../src/store/open.ts'
+import { signIn } from '../operation/sign-in.ts'
+import { block } from '../support/handbook.ts'
+import { startLoad } from '../support/load.ts'
+import { type RedisServer, startRedis } from '../support/redis.ts'
+import { freePort, type Service, startService } from '../support/service.ts'
+import { ADA, PASSWORD, writeConfig } from '../support/usher.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+const OLD = Buffer.alloc(32, 'old').toString('base64url')
+/** Looks like the project's folder, with a configuration and a secret of its own. */
+const folder = mkdtempSync(join(tmpdir(), 'usher-secret-change-'))
+const secretFile = join(folder, 'secret')
+let redis: RedisServer
+let ports: number[]
+const nodes = new Map<number, Service>()
+
+beforeAll(async () => {
+  for (const name of ['package.json', 'node_modules', 'src']) {
+    symlinkSync(join(ROOT, name), join(folder, name))
+  }
+  mkdirSync(join(folder, 'config'))
+  writeConfig(join(folder, 'config'), {})
+  writeFileSync(secretFile, OLD)
+  redis = await startRedis({ port: await freePort() })
+  const { records, store } = await openInstallation(redis.url, [Buffer.from(OLD, 'base64url')])
+  await createDirectory(records).add(ADA, PASSWORD)
+  await store.close()
+  ports = [await freePort(), await freePort()]
+  for (const port of ports) await start(port)
+})
+afterAll(async () => {
+  for (const node of nodes.values()) await node.stop()
+  await redis.stop()
+  rmSync(folder, { recursive: true })
+})
+
+const environment = () => ({
+  USHER_CONFIG: join(folder, 'config'),
+  USHER_STORE: redis.url,
+  USHER_ISSUER: `http://localhost:${ports[0]}`,
+})
+async function start(port: number) {
+  const secret = { USHER_SECRET_FILE: secretFile }
+  nodes.set(port, await startService({ ...environment(), ...secret, PORT: String(port) }))
+}
+
+function run(script: string, secret: Record<string, string> = { USHER_SECRET_FILE: secretFile }) {
+  const words = ['-euo', 'pipefail', '-c', `${block('usher')}${script}`]
+  const env = { ...process.env, ...environment(), ...secret }
+  return promisify(execFile)('bash', words, { cwd: folder, env })
+}
+
+test('no request fails while it is changed, and afterwards the old one opens nothing', {
+  timeout: 180_000,
+}, async () => {
+  const issuer = environment().USHER_ISSUER
+  const families = await signIn(issuer, 4)
+  const tokens = families.map(({ refresh_token }) => refresh_token)
+  const load = startLoad(issuer, ports, tokens)
+  const restart = async () => {
+    for (const port of ports) {
+      expect(await nodes.get(port)?.stop()).toBe(0)
+      await start(port)
+      await expect.poll(() => load.inRotation(port), { timeout: 20_000 }).toBe(true)
+      // What one node has sealed, the other opens.
+      const before = load.answeredSoFar()
+      await expect
+        .poll(() => load.answeredSoFar() - before, { timeout: 20_000 })
+        .toBeGreaterThan(60)
+    }
+  }
+  await run(block('new-secret'))
+  await restart()
+  await run(block('first-secret'))
+  await restart()
+  await run(block('old-secret'))
+  expect(readFileSync(secretFile, 'utf8')).not.toContain(OLD)
+  await restart()
+
+  const { failed, answered } = await load.stop()
+  expect(failed).toEqual([])
+  expect(answered).toBeGreaterThan(100)
+  expect((await run('usher accounts list')).stdout).toMatch(/ada/)
+  const withOld = run('usher accounts list', { USHER_SECRET: OLD })
+  await expect(withOld).rejects.toThrow('sealed with another secret')
+})
