@@ -122,8 +122,9 @@ test('clients secret writes the hash, keeps the comments, and prints the secret 
   expect(written).toContain('# The wiki\nclient_id: wiki # for ever')
   expect(written.match(/sha256:/g)).toHaveLength(2)
   expect(written).not.toContain(stdout.trim())
-  expect(second.stderr).toContain('2 secrets are valid')
+  expect(second.stderr).toContain('Secrets: 2 for good')
   expect(await usher(['config', 'check'])).toMatchObject({ code: 0 })
+  expect((await usher(['clients', 'show', 'wiki'])).stdout).toContain('\nsecrets: 2 for good\n')
   expect((await usher(['clients', 'list'])).stdout).toContain('wiki  Wiki  client_secret_basic')
 })
 

@@ -9,6 +9,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type Explanation, explainFailure } from '../../src/commands/failure.ts'
 import { readFolder } from '../../src/config/settings.ts'
 import { type FailedRequest, findFailure } from '../../src/oidc/failures.ts'
+import { block } from '../support/handbook.ts'
 import { authorizationRequest, authorize, redeem, tokens } from '../support/journey.ts'
 import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'
 
@@ -126,7 +127,7 @@ const CASES: Record<string, [() => Promise<Response>, Partial<Explanation>]> = {
   ],
   'a grant_type there is not': [
     () => posting({ grant_type: 'password' }, BASIC),
-    { sent: 'password', registered: ['authorization_code', 'refresh_token'] },
+    { sent: 'password', registered: expect.arrayContaining(['refresh_token']) },
   ],
   'no redirect_uri with the code': [
     () => posting({ grant_type: 'authorization_code', code: 'none-of-ours' }, BASIC),
@@ -199,13 +200,14 @@ test('the command explains it by its id, and by its line of the log', async () =
     USHER_STORE: store,
     USHER_SECRET,
   }
-  const cli = 'node src/cli.ts config explain'
   const sh = async (script: string) =>
-    (await promisify(execFile)('sh', ['-c', script, '', id], { env })).stdout
-  expect(await sh(`${cli} "$1"`)).toMatch(/^wrong .*\nsent .*callback\/\nregistered .*callback\n/)
+    (await promisify(execFile)('bash', ['-c', block('usher') + script, '', id], { env })).stdout
+  expect(await sh(block('explain').replace('f3b07d1c94e2a865', '$1'))).toMatch(
+    /^wrong .*\nsent .*callback\/\nregistered .*callback\n/,
+  )
   const line = usher.output.find(text => text.includes(id))?.replace(id, 'x')
   const quoted = `usher-1 | ${line?.trim()}`.replaceAll("'", `'\\''`)
-  expect(await sh(`echo '${quoted}' | ${cli} -`)).toMatch(
+  expect(await sh(`echo '${quoted}' | usher config explain -`)).toMatch(
     /^wrong .*\nsent +not known\nregistered .*callback\n/,
   )
 })
