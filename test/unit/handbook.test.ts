@@ -51,6 +51,30 @@ test('the commands it uses exist', () => {
   expect(unknown.filter(words => !table.has(words.split(' ')[0]))).toEqual([])
 })
 
+const tests = globSync('test/**/*.ts', { cwd: ROOT }).map(read).join('\n')
+
+test('a test runs each of its blocks but those that take an engine, a cluster or systemd', () => {
+  const blocks = [...handbook.matchAll(/```sh ?(\S*)\n(.*?)```/gs)]
+  const isRun = (name: string) => tests.includes(`block('${name}')`) || name === 'compose'
+  const stray = blocks.filter(([, name = '', text = '']) =>
+    name ? !isRun(name) : !/docker|kubectl|systemctl|journalctl/.test(text),
+  )
+  expect(blocks.length).toBeGreaterThan(15)
+  expect(stray.map(([text]) => text)).toEqual([])
+})
+
+test('a test runs each of its commands', () => {
+  const named = [...handbook.matchAll(/^\| `usher ([a-z]+)(?: ([a-z]+))?/gm)]
+  const words = named.map(([, noun, verb]) => (verb ? [noun, verb] : [noun]))
+  const [, ...marked] = handbook.split(/```sh \w\S*\n/)
+  const run = `${tests}${marked.map(text => text.split('```')[0]).join('')}`
+  const isRun = (command: (string | undefined)[]) =>
+    run.includes(command.map(word => `'${word}'`).join(', ')) ||
+    run.includes(`usher ${command.join(' ')}`)
+  expect(named.length).toBeGreaterThan(15)
+  expect(words.filter(command => !isRun(command))).toEqual([])
+})
+
 test('its links lead somewhere', () => {
   const links = [...handbook.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target = '']) => target)
   const heads = [...handbook.matchAll(/^#+ (.*)$/gm)].map(([, text = '']) => anchorOf(text))
