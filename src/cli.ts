@@ -9,6 +9,7 @@ import { doctor } from './commands/doctor.ts'
 import { explain } from './commands/explain.ts'
 import * as keys from './commands/keys.ts'
 import * as store from './commands/store.ts'
+import * as transfer from './commands/transfer.ts'
 import { ConfigError } from './config/report.ts'
 import { reasonOf } from './store/store.ts'
 
@@ -37,6 +38,8 @@ const COMMANDS: Command[] = [
   { name: 'accounts enable',   usage: 'ACCOUNT',      about: 'let them sign in again',                        options: {}, run: accounts.enable },
   { name: 'accounts password', usage: 'ACCOUNT [--password-stdin]', about: 'set a password (a generated one without --password-stdin); ends every session and token', options: STDIN, run: accounts.password },
   { name: 'accounts remove',   usage: 'ACCOUNT --yes', about: 'remove a person and everything kept about them', options: { yes: { type: 'boolean' } }, run: accounts.remove },
+  { name: 'accounts import',   usage: '[FILE]',       about: 'add people from JSON Lines (standard input without FILE), with the hashes of their passwords; who is there already stays as they are', options: {}, run: transfer.take },
+  { name: 'accounts export',   usage: '',             about: 'everyone as JSON Lines, with the hashes of their passwords', options: {}, run: transfer.give },
   { name: 'clients list',      usage: '[--json]',     about: 'the applications of config/clients',            options: JSON_OUT, run: clients.list },
   { name: 'clients show',      usage: 'CLIENT_ID [--json]', about: 'one application, with every default filled in', options: JSON_OUT, run: clients.show },
   { name: 'clients secret',    usage: 'NAME [--until DURATION | TIME] [--secret-stdin]', about: 'make a secret, print it once, and write its hash to clients/NAME.yaml; the others count until then, or for good', options: { 'secret-stdin': { type: 'boolean' }, until: { type: 'string' } }, run: clients.secret },

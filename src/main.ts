@@ -133,7 +133,7 @@ function tryIt(issuer: string): string {
 /** Made once, on an empty store: its password is shown this one time and kept nowhere. */
 async function demoAccount(records: Records): Promise<string> {
   const directory = createDirectory(records)
-  if ((await directory.list()).length) {
+  if (!(await directory.isEmpty())) {
     return 'Sign in with an account of yours; a new password: npm run usher -- accounts password NAME'
   }
   const password = randomBytes(12).toString('base64url')

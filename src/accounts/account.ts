@@ -2,6 +2,7 @@
 
 import { randomInt } from 'node:crypto'
 import { z } from 'zod'
+import { hashProblem } from './foreign-hash.ts'
 
 const ALPHABET = '0123456789abcdefghijklmnopqrstuvwxyz'
 
@@ -30,6 +31,33 @@ export const profileSchema = z.strictObject({
   email_verified: z.boolean().default(false),
   attributes: z.record(z.string(), z.json()).default({}),
 })
+
+/** Epoch seconds. */
+const time = z.int().min(0).optional()
+
+/** An account as it travels between installations, and, as far as they know it, from other systems. */
+export const transferSchema = profileSchema.extend({
+  id: z
+    .string()
+    .regex(
+      /^usr_[0-9a-z]{26}$/,
+      'must be usr_ and 26 characters of 0-9a-z; leave it out for a new one',
+    )
+    .optional(),
+  enabled: z.boolean().default(true),
+  password_hash: z
+    .string()
+    .superRefine((hash, { addIssue }) => {
+      const problem = hashProblem(hash)
+      if (problem) addIssue(problem)
+    })
+    .optional(),
+  created: time,
+  ended: time,
+  updated: time,
+})
+
+export type Transfer = z.output<typeof transferSchema>
 
 export type Profile = z.output<typeof profileSchema>
 

@@ -11,6 +11,7 @@ import { type Account, foldUsername } from './account.ts'
 import { createAttempts, type Limit } from './attempts.ts'
 import type { Devices } from './devices.ts'
 import type { Directory } from './directory.ts'
+import { areForeignHashes } from './foreign-hash.ts'
 import { admit } from './hashing.ts'
 import { createPace } from './pace.ts'
 import { checkPassword, hashPassword, needsRehash } from './password.ts'
@@ -93,6 +94,7 @@ export function createAuthentication(
       : { name_hash: hashOf('name', foldUsername(credentials.username)) }
     const event = reason === 'throttled' ? 'sign_in_throttled' : 'sign_in_failed'
     note(ctx, event, { ...written(about), ...who, reason })
+    if (await areForeignHashes(records)) return pace.even(began)
     if (reason === 'throttled' && (await pace.pretend(began))) return undefined
     await pace.hold(began)
     return undefined

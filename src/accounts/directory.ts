@@ -7,13 +7,25 @@ import { revokeGrants } from '../store/grants.ts'
 import type { Found, Records } from '../store/records.ts'
 import { createSessions } from '../store/sessions.ts'
 import { now } from '../store/store.ts'
-import { type Account, foldUsername, newAccountId, profileSchema } from './account.ts'
+import {
+  type Account,
+  foldUsername,
+  newAccountId,
+  profileSchema,
+  type Transfer,
+} from './account.ts'
 import { createConsents } from './consents.ts'
-import { hashPassword } from './password.ts'
+import { noteForeignHashes } from './foreign-hash.ts'
+import { hashPassword, isOurs } from './password.ts'
 
 export class UsernameTaken extends Error {
   override name = 'UsernameTaken'
   override message = 'this username is taken'
+}
+
+export class IdTaken extends Error {
+  override name = 'IdTaken'
+  override message = 'this id was taken or removed a moment ago'
 }
 
 export type Directory = ReturnType<typeof createDirectory>
@@ -55,9 +67,19 @@ export function createDirectory(records: Records) {
     return account && foldUsername(account.username) === folded ? account : undefined
   }
 
+  /** Everyone, in no order. */
+  function all(): AsyncIterable<Account> {
+    return records.walk<Account>('accounts', 'all')
+  }
+
   async function list(): Promise<Account[]> {
-    const accounts = await records.list<Account>('accounts', 'all')
+    const accounts = await Array.fromAsync(all())
     return accounts.sort((a, b) => a.username.localeCompare(b.username))
+  }
+
+  async function isEmpty(): Promise<boolean> {
+    for await (const _ of all()) return false
+    return true
   }
 
   /** Throws `UsernameTaken`, or a `ZodError` that says what is wrong with the profile. */
@@ -67,9 +89,30 @@ export function createDirectory(records: Records) {
     const time = now()
     const account: Account = { ...profile, id, enabled: true, created: time, updated: time }
     if (password !== undefined) account.password = await hashPassword(password)
-    await claim(foldUsername(profile.username), id)
-    await records.save('Account', id, account, { version: 0, indexes })
+    await insert(account)
     return account
+  }
+
+  async function insert(account: Account): Promise<void> {
+    const { id, username } = account
+    await claim(foldUsername(username), id)
+    if (await records.save('Account', id, account, { version: 0, indexes })) return
+    await release(username, id)
+    throw new IdTaken()
+  }
+
+  /**
+   * Adds an account as another installation or system knows it. One that is here, by its id or, without
+   * one, by its username, stays as it is. Throws `UsernameTaken` or `IdTaken`.
+   */
+  async function transfer({ password_hash: password, ...said }: Transfer) {
+    const { id = newAccountId(), username } = said
+    const present = await (said.id ? find(said.id) : findByUsername(username))
+    if (present) return 'present'
+    if (password && !isOurs(password)) await noteForeignHashes(records)
+    const time = now()
+    await insert({ created: time, updated: time, ...said, id, ...(password && { password }) })
+    return 'added'
   }
 
   /** Throws `UsernameTaken`. A claim that no account followed (a crash) may be taken over. */
@@ -127,8 +170,11 @@ export function createDirectory(records: Records) {
     find,
     findEnabled,
     findByUsername,
+    all,
     list,
+    isEmpty,
     add,
+    transfer,
     change,
     rename,
     endAccess,

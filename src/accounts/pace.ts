@@ -6,6 +6,8 @@ import { setTimeout } from 'node:timers/promises'
 const REMEMBERED = 50
 /** Milliseconds, at random: what differs by less than a few of them cannot be told apart. */
 const SPREAD = 20
+/** Milliseconds: longer than it takes to check any hash that can be imported. */
+const EVEN = 1000
 
 export function createPace() {
   const times: number[] = []
@@ -27,5 +29,11 @@ export function createPace() {
     return time !== undefined
   }
 
-  return { hold, pretend }
+  /** Where some passwords take another time to check than others: to the next whole second. */
+  async function even(began: number): Promise<undefined> {
+    const seconds = Math.ceil((performance.now() - began) / EVEN)
+    await until(began + seconds * EVEN)
+  }
+
+  return { hold, pretend, even }
 }

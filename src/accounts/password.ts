@@ -1,8 +1,10 @@
-// Passwords: argon2id as PHC strings (RFC 9106; OWASP's parameters).
+// Passwords: argon2id as PHC strings (RFC 9106; OWASP's parameters). Those of other systems are checked
+// and replaced (foreign-hash.ts).
 
 import { randomBytes } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { hash, verify } from '@node-rs/argon2'
+import { checkForeign } from './foreign-hash.ts'
 import { hashInTurn } from './hashing.ts'
 
 /** Bytes. */
@@ -11,6 +13,7 @@ const SHORTEST_PASSWORD = 12
 const LONGEST_PASSWORD = 1024
 
 const PARAMETERS = { memoryCost: 19_456, timeCost: 2, parallelism: 1 }
+const OURS = /^\$argon2id\$v=19\$m=19456,t=2,p=1\$/
 const CURRENT = /^\$argon2id\$v=19\$m=(\d+),t=(\d+),p=\d+\$/
 
 /** What is wrong with a new password, as a key of the words; undefined when nothing is. */
@@ -41,13 +44,17 @@ const { memoryCost, timeCost, parallelism } = PARAMETERS
 const random = (bytes: number) => randomBytes(bytes).toString('base64').replaceAll('=', '')
 const NOBODY = `$argon2id$v=19$m=${memoryCost},t=${timeCost},p=${parallelism}$${random(16)}$${random(32)}`
 
-/** Takes the same time with no hash at all as with a wrong password (LG1). */
+/** Takes the same time with no hash at all as with a wrong password for one of ours (LG1). */
 export async function checkPassword(password: string, phc: string | undefined): Promise<boolean> {
   const tooLong = Buffer.byteLength(password) > LONGEST_PASSWORD
   const tried = tooLong ? '' : password.normalize('NFC')
-  const matches = await hashInTurn(() => verify(phc ?? NOBODY, tried))
+  const kept = phc ?? NOBODY
+  const matches = await hashInTurn(() => checkForeign(tried, kept) ?? verify(kept, tried))
   return matches && phc !== undefined && !tooLong
 }
+
+/** False for a hash that takes another time to check than those made here. */
+export const isOurs = (phc: string) => OURS.test(phc)
 
 /** True for a hash made with weaker parameters than today's: made anew at the next sign-in (LG2). */
 export function needsRehash(phc: string): boolean {

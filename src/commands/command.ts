@@ -66,9 +66,14 @@ export async function readStdin(): Promise<string> {
 }
 
 /** The one word behind the command; nothing is done to a second one in silence. */
-export function argument({ positionals }: Invocation, name: string): string {
-  const [value, ...others] = positionals
+export function argument(invocation: Invocation, name: string): string {
+  const value = optionalArgument(invocation, name)
   if (!value) throw new Failure(`Say which: ${name} is missing.`)
+  return value
+}
+
+export function optionalArgument({ positionals }: Invocation, name: string): string | undefined {
+  const [value, ...others] = positionals
   if (others.length) throw new Failure(`One ${name} at a time: ${others.join(' ')} is too much.`)
   return value
 }

@@ -10,14 +10,17 @@ import { leaveFact } from '../store/operator-facts.ts'
 import { openRecords, resealAll } from '../store/records.ts'
 import { reasonOf, type Store, StoreUnavailable } from '../store/store.ts'
 import { Failure, hint, type Invocation } from './command.ts'
+import { createProgress } from './progress.ts'
 
 /** After a change of secret: from here on the earlier ones open nothing. */
 export async function reseal() {
   const { store: location, secrets, redis } = readStoreSettings()
   if (!secrets.length) throw new Failure('USHER_SECRET is not set: there is nothing to change to.')
   const store = await openStore(location, redis)
+  const progress = createProgress()
   const work = async () => {
-    const count = await resealAll(store, secrets, done => tell('looked at', done))
+    const count = await resealAll(store, secrets, done => progress.show('looked at', done))
+    progress.clear()
     await leaveFact(await openRecords(store, secrets), 'store_resealed', { records: count })
     return count
   }
@@ -36,7 +39,9 @@ export async function copy({ values }: Invocation) {
   await withStore('from', openStore(from, redis), async source => {
     await readNamingKey(source).catch(explain)
     await withStore('to', openStore(to, redis), async target => {
-      const { records, differing } = await copyStore(source, target, tell).catch(explain)
+      const progress = createProgress()
+      const copying = copyStore(source, target, progress.show).finally(progress.clear)
+      const { records, differing } = await copying.catch(explain)
       if (differing) throw new Failure(differ(differing, records))
       const accounts = await openCopy(target, secret, records)
       hint(`${records} records are copied and compared; ${accounts}.\n${nextSteps(to, secret)}`)
@@ -66,11 +71,6 @@ async function withStore(
     throw new Failure(`--${option}: ${message}`)
   })
   await work(store).finally(() => store.close())
-}
-
-/** A line for each ten thousand. */
-function tell(step: string, done: number): void {
-  if (done && done % 10_000 === 0) hint(`${done} ${step} …`)
 }
 
 function explain(error: unknown): never {
@@ -106,9 +106,10 @@ async function openCopy(store: Store, { values }: Secret, copied: number): Promi
   if (!values.length) return 'accounts are counted only with USHER_SECRET'
   try {
     const records = await openRecords(store, values)
-    const accounts = await createDirectory(records).list()
+    let accounts = 0
+    for await (const _ of createDirectory(records).all()) accounts++
     await leaveFact(records, 'store_copied', { records: copied })
-    return `accounts among them: ${accounts.length}`
+    return `accounts among them: ${accounts}`
   } catch (error) {
     return `accounts could not be counted: ${reasonOf(error)}`
   }

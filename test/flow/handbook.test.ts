@@ -72,6 +72,13 @@ test('a backup that is restored holds what there was, and nothing since', SLOW, 
   expect(await usernames()).not.toMatch(/grace/)
 })
 
+test('people are given out as lines, and taken in again', SLOW, async () => {
+  const before = await usernames()
+  await run(block('transfer'))
+  expect(readFileSync(join(folder, 'people.jsonl'), 'utf8')).toMatch(/"username":"ada"/)
+  expect(await usernames()).toBe(before)
+})
+
 test('signing keys are rotated, and one that has leaked leaves the JWKS', SLOW, async () => {
   expect(await run(block('keys'))).toMatch(/^current .*\n(.*\n)*next /m)
   const jwks = async () => {

@@ -48,6 +48,7 @@ const HOMES: Record<string, RegExp> = {
   yaml: /^src\/config\//,
   zod: /^src\/(config\/|accounts\/account\.ts$)/,
   'node:sqlite': /^src\/store\/sqlite\.ts$/,
+  '@node-rs/bcrypt': /^src\/accounts\/foreign-hash\.ts$/,
   ioredis: /^src\/store\/redis(\.ts$|\/)/,
   eta: /^src\/pages\//,
   '@node-rs/argon2': /^src\/accounts\/password\.ts$/,
@@ -57,7 +58,7 @@ const HOMES: Record<string, RegExp> = {
 
 /** Of code: without blank lines and comments. */
 const LINES = 8000
-const LONGEST_FILE = 260
+const LONGEST_FILE = 270
 const linesOf = (text: string) => text.split('\n').length - 1
 const codeLinesOf = (text: string) =>
   text.split('\n').filter(line => !/^\s*(\/\/|\/?\*|$)/.test(line)).length

@@ -1,0 +1,177 @@
+// Many accounts at once: taken in from elsewhere, and given to another installation.
+
+import { spawn } from 'node:child_process'
+import { createHmac, randomBytes, scryptSync } from 'node:crypto'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { hash as bcrypt } from '@node-rs/bcrypt'
+import { afterAll, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { credentials } from '../support/people.ts'
+import { PASSWORD, startUsher } from '../support/usher.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+const folder = mkdtempSync(join(tmpdir(), 'usher-transfer-'))
+afterAll(() => rmSync(folder, { recursive: true }))
+
+/** Each command is a process. */
+const SLOW = { timeout: 60_000 }
+
+/** An installation of its own, and its commands. */
+function installation() {
+  const home = mkdtempSync(join(folder, 'home-'))
+  mkdirSync(join(home, 'config'))
+  writeFileSync(join(home, 'config/claims.yaml'), 'claims: {}\n')
+  const store = `sqlite:${join(home, 'usher.db')}`
+  const env = { ...process.env, USHER_CONFIG: join(home, 'config'), USHER_STORE: store }
+  async function usher(words: string, input = '') {
+    const child = spawn('node', ['src/cli.ts', ...words.split(' ')], { cwd: ROOT, env })
+    // Who refuses the input closes it.
+    child.stdin.on('error', () => {}).end(input)
+    const exited = new Promise(resolve => child.once('exit', resolve))
+    const [stdout, stderr] = await Promise.all([text(child.stdout), text(child.stderr)])
+    return { stdout, stderr, code: await exited }
+  }
+  return { usher, store }
+}
+
+const lines = (...records: object[]) => records.map(record => JSON.stringify(record)).join('\n')
+const read = (jsonl: string): { username: string; password_hash?: string }[] =>
+  jsonl
+    .split('\n')
+    .filter(Boolean)
+    .map(line => JSON.parse(line))
+const sorted = (jsonl: string) => read(jsonl).toSorted((a, b) => (a.username < b.username ? -1 : 1))
+
+test(
+  'what is exported and imported elsewhere is the same: subjects, hashes, dates, who is disabled',
+  SLOW,
+  async () => {
+    const [here, there] = [installation(), installation()]
+    const { stdout: id } = await here.usher(
+      'accounts add --username ada --password-stdin',
+      PASSWORD,
+    )
+    await here.usher('accounts add --username grace --name Grace\u2028Hopper --email g@example.org')
+    await here.usher('accounts disable grace')
+    const given = await here.usher('accounts export')
+    expect(given.stderr).toContain('hashes of passwords')
+    expect(read(given.stdout)).toHaveLength(2)
+    expect(given.stdout).toContain(id.trim())
+    expect(given.stdout).toContain('$argon2id$')
+    const taken = await there.usher('accounts import', given.stdout)
+    expect(taken).toMatchObject({ code: 0, stdout: '' })
+    expect(taken.stderr).toContain('2 accounts are added; 0 were there already')
+    expect(sorted((await there.usher('accounts export')).stdout)).toEqual(sorted(given.stdout))
+  },
+)
+
+test('importing twice changes nothing, by id or else by username', SLOW, async () => {
+  const { usher } = installation()
+  const ada = { username: 'ada', id: `usr_${'a'.repeat(26)}`, name: 'Ada' }
+  await usher('accounts import', lines(ada, { username: 'alan' }))
+  const before = (await usher('accounts export')).stdout
+  const again = await usher('accounts import', lines({ ...ada, name: 'Eve' }, { username: 'ALAN' }))
+  expect(again).toMatchObject({ code: 0 })
+  expect(again.stderr).toContain('0 accounts are added; 2 were there already and stay as they are')
+  expect((await usher('accounts export')).stdout).toBe(before)
+})
+
+test(
+  'each wrong line is told with its number and reason, without what is in it; the others are taken',
+  SLOW,
+  async () => {
+    const { usher } = installation()
+    const file = join(folder, 'mixed.jsonl')
+    const secret = 'a-hash-that-nobody-should-see'
+    const written = [
+      `\uFEFF${JSON.stringify({ username: 'ada' })}\r`,
+      `{"password_hash": "${secret}"`,
+      '',
+      JSON.stringify({ username: 'grace', password_hash: secret }),
+      JSON.stringify({ username: 'grace', password: secret }),
+      JSON.stringify({ username: 'grace', password_hash: `$2b$31$${'a'.repeat(53)}` }),
+      JSON.stringify({ username: 'Ada', id: `usr_${'b'.repeat(26)}` }),
+      JSON.stringify({ username: 'alan', e_mail: 'alan@example.org' }),
+      JSON.stringify({ username: 'alan' }),
+    ]
+    writeFileSync(file, written.join('\n'))
+    await usher('accounts add --username ada')
+    const { stderr, code } = await usher(`accounts import ${file}`)
+    expect(code).toBe(1)
+    expect(stderr).not.toContain(secret)
+    expect(stderr.trim().split('\n')).toEqual([
+      'line 2: is not JSON: one object a line, and nothing else',
+      'line 4: password_hash: is no hash of a kind that is known here: argon2, bcrypt, scrypt or PBKDF2',
+      'line 5: password: unknown key; a hash stands in password_hash',
+      'line 6: password_hash: takes too long to check, or too much memory',
+      'line 7: username: another account has it, or is just being given it',
+      'line 8: e_mail: unknown key; did you mean email?',
+      '1 accounts are added; 1 were there already and stay as they are.',
+      '6 lines were not taken in: mend them, and run it again.',
+    ])
+    expect(sorted((await usher('accounts export')).stdout)).toMatchObject([
+      { username: 'ada' },
+      { username: 'alan' },
+    ])
+  },
+)
+
+test('a file that is not there, two files, and one without lines are refused', SLOW, async () => {
+  const { usher } = installation()
+  expect(await usher('accounts import no.jsonl')).toMatchObject({
+    code: 1,
+    stderr: 'There is no file no.jsonl.\n',
+  })
+  expect((await usher('accounts import a b')).stderr).toContain('b is too much')
+  const endless = await usher('accounts import', '['.repeat(2 ** 21))
+  expect(endless).toMatchObject({ code: 1 })
+  expect(endless.stderr).toContain('this has no lines')
+})
+
+test(
+  'LG1, LG2: with hashes of other systems people sign in, are given ours, and every failure takes as long',
+  SLOW,
+  async () => {
+    const { usher, store } = installation()
+    const b64 = (bytes: Buffer) => bytes.toString('base64').replaceAll('=', '')
+    const salt = randomBytes(16)
+    const scrypt = b64(scryptSync(PASSWORD, salt, 32, { N: 2 ** 14, r: 8, p: 1 }))
+    const people = [
+      { username: 'ada', password_hash: await bcrypt(PASSWORD, 10) },
+      { username: 'grace', password_hash: `$scrypt$ln=14,r=8,p=1$${b64(salt)}$${scrypt}` },
+      { username: 'alan', password_hash: `$pbkdf2-sha256$1$${b64(salt)}$${b64(pbkdf2Once(salt))}` },
+    ]
+    await usher('accounts import', lines(...people))
+    const service = await startUsher({ store })
+    const signIn = async (username: string, password: string) => {
+      const browser = new Browser(service.issuer)
+      await browser.open('/account')
+      const started = performance.now()
+      await browser.submit(credentials(username, password))
+      return { heading: browser.heading, took: performance.now() - started }
+    }
+    const failures = ['ada', 'nobody', 'alan'].map(name => signIn(name, 'not the password'))
+    for (const { heading, took } of await Promise.all(failures)) {
+      expect(heading).toBe('Sign in')
+      expect(took).toBeGreaterThan(990)
+    }
+    for (const { username, password_hash } of people) {
+      expect(await signIn(username, PASSWORD)).toMatchObject({ heading: 'Your account' })
+      const { password } = (await service.directory.findByUsername(username)) ?? {}
+      expect(password).toMatch(/^\$argon2id\$/)
+      expect(password).not.toBe(password_hash)
+      expect(await signIn(username, PASSWORD)).toMatchObject({ heading: 'Your account' })
+    }
+    await service.close()
+  },
+)
+
+/** RFC 8018 §5.2, with one iteration and one block. */
+const pbkdf2Once = (salt: Buffer) =>
+  createHmac('sha256', PASSWORD)
+    .update(salt)
+    .update(Buffer.from([0, 0, 0, 1]))
+    .digest()

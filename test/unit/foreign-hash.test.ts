@@ -1,0 +1,85 @@
+// Hashes that other systems made: those of their own documentation and test suites are right here too.
+
+import { expect, test } from 'vitest'
+import { hashProblem } from '../../src/accounts/foreign-hash.ts'
+import { checkPassword, isOurs, needsRehash } from '../../src/accounts/password.ts'
+
+const b64 = (text: string, encoding: BufferEncoding = 'utf8') =>
+  Buffer.from(text, encoding).toString('base64').replaceAll('=', '')
+const RFC6070 = b64('4b007901b765489abead49d926f721d065a429c1', 'hex')
+const RFC7914 = b64(
+  '4ddcd8f60b98be21830cee5ef22701f9641a4418d04c0414aeff08876b34ab56' +
+    'a1d425a1225833549adb841b51c9b3176a272bdebba1d078478f62b397f33c8d',
+  'hex',
+)
+
+// biome-ignore format: a table
+const KNOWN: [kind: string, password: string, hash: string][] = [
+  ['argon2id, phc-winner-argon2', 'password', '$argon2id$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc'],
+  ['argon2i, phc-winner-argon2', 'password', '$argon2i$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$wWKIMhR9lyDFvRz9YTZweHKfbftvj+qf+YFY4NeBbtA'],
+  ['bcrypt 2a, crypt_blowfish', 'U*U', '$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW'],
+  ['bcrypt 2y, crypt_blowfish', 'U*U*', '$2y$05$CCCCCCCCCCCCCCCCCCCCC.VGOzA784oUp/Z0DY336zx7pLYAy0lwK'],
+  ['scrypt, passlib', 'password', '$scrypt$ln=16,r=8,p=1$aM15713r3Xsvxbi31lqr1Q$nFNh2CVHVjNldFVKDHDlm4CbdRSCdEBsjjJxD+iCs5E'],
+  ['PBKDF2-SHA256, RFC 7914 §11', 'Password', `$pbkdf2-sha256$i=80000$${b64('NaCl')}$${RFC7914}`],
+  ['PBKDF2-SHA1 as passlib writes it, RFC 6070', 'password', `$pbkdf2$4096$${b64('salt')}$${RFC6070.replaceAll('+', '.')}`],
+]
+
+test.each(KNOWN)('%s: the password matches, and nothing else does', async (_, password, hash) => {
+  expect(hashProblem(hash)).toBeUndefined()
+  expect(await checkPassword(password, hash)).toBe(true)
+  expect(await checkPassword(`${password} `, hash)).toBe(false)
+  expect(await checkPassword('', hash)).toBe(false)
+  expect(isOurs(hash)).toBe(false)
+})
+
+test.each(KNOWN.filter(([kind]) => !kind.startsWith('argon2id')))(
+  'LG2: %s is made anew',
+  (_, __, hash) => {
+    expect(needsRehash(hash)).toBe(true)
+  },
+)
+
+const S = 'c29tZXNhbHQ'
+const H = 'A'.repeat(43)
+
+// biome-ignore format: a table
+test.each([
+  `$argon2id$v=19$m=131073,t=1,p=1$${S}$${H}`, `$argon2id$v=19$m=9999999,t=1,p=1$${S}$${H}`,
+  `$argon2id$v=19$m=65536,t=9,p=1$${S}$${H}`, `$argon2id$v=19$m=65536,t=1,p=17$${S}$${H}`,
+  `$argon2id$v=19$m=65536,t=0,p=1$${S}$${H}`, `$argon2id$v=19$m=65536,t=1,p=0$${S}$${H}`,
+  `$2b$14$${'a'.repeat(53)}`, `$2b$31$${'a'.repeat(53)}`, `$2b$03$${'a'.repeat(53)}`,
+  `$scrypt$ln=18,r=8,p=1$${S}$${H}`, `$scrypt$ln=17,r=8,p=2$${S}$${H}`, `$scrypt$ln=17,r=32,p=1$${S}$${H}`,
+  `$scrypt$ln=0,r=8,p=1$${S}$${H}`, `$scrypt$ln=14,r=0,p=1$${S}$${H}`,
+  `$pbkdf2-sha256$2000001$${S}$${H}`, `$pbkdf2-sha512$i=600001$${S}$${H}`, `$pbkdf2-sha256$0$${S}$${H}`,
+])('%s would take too long, or is nothing that could be checked', hash => {
+  expect(hashProblem(hash)).toMatch(/takes too long/)
+})
+
+// biome-ignore format: a table
+test.each([
+  '', 'correct horse battery staple', '$1$salt$hash', '$5$rounds=5000$salt$hash', '{SSHA}abc', `$2x$10$${'a'.repeat(53)}`,
+  '$2b$10$short', `$2b$10$${'a'.repeat(54)}`, `$argon2id$v=16$m=65536,t=2,p=1$${S}$${H}`, `$argon2id$m=65536,t=2,p=1$${S}$${H}`,
+  `$argon2id$v=19$m=65536,t=2,p=1$${S}$${H}\n`, `$pbkdf2-md5$6400$${S}$${H}`, `pbkdf2_sha256$6400$${S}$${H}`,
+  `$scrypt$ln=16,r=8,p=1$${S}$short`, `$scrypt$ln=16,r=8,p=1$$${H}`, `$pbkdf2-sha256$1e6$${S}$${H}`,
+])('%j is no hash that is known here', hash => {
+  expect(hashProblem(hash)).toMatch(/no hash of a kind/)
+})
+
+test('what is accepted at its most costly can be checked, and in less than a second', async () => {
+  const bounds = [
+    `$argon2id$v=19$m=131072,t=4,p=1$${S}$${H}`,
+    `$2b$13$${'a'.repeat(21)}u${'a'.repeat(31)}`,
+    `$scrypt$ln=17,r=8,p=1$${S}$${H}`,
+    `$pbkdf2-sha256$2000000$${S}$${H}`,
+    `$pbkdf2-sha512$600000$${S}$${'A'.repeat(86)}`,
+    `$pbkdf2$1500000$${S}$${'A'.repeat(27)}`,
+  ]
+  for (const hash of bounds) {
+    expect(hashProblem(hash), hash).toBeUndefined()
+    const before = process.cpuUsage()
+    expect(await checkPassword('a password', hash), hash).toBe(false)
+    const { user, system } = process.cpuUsage(before)
+    // Of the processor: others may want it too.
+    expect((user + system) / 1000, hash).toBeLessThan(1000)
+  }
+})
