@@ -7,7 +7,9 @@ import { type Command, Failure } from './commands/command.ts'
 import * as config from './commands/config.ts'
 import { doctor } from './commands/doctor.ts'
 import { explain } from './commands/explain.ts'
+import * as grants from './commands/grants.ts'
 import * as keys from './commands/keys.ts'
+import * as sessions from './commands/sessions.ts'
 import * as store from './commands/store.ts'
 import * as transfer from './commands/transfer.ts'
 import { ConfigError } from './config/report.ts'
@@ -47,9 +49,13 @@ const COMMANDS: Command[] = [
   { name: 'config explain',    usage: '[KEY | CLIENT_ID | REQUEST_ID | -] [--json]', about: 'what is in force, where it comes from, and what it does; why a request failed, by its id or its line of the log', options: JSON_OUT, run: explain },
   { name: 'config schema',     usage: '[FOLDER]',     about: 'write the JSON Schemas that editors complete from', options: {}, run: config.schema },
   { name: 'doctor',            usage: '[--json]',     about: 'is everything as it should be: configuration, secret, store', options: JSON_OUT, run: doctor },
+  { name: 'grants list',       usage: 'ACCOUNT [--json]', about: 'what a person has allowed applications, since when, and when it was last used', options: JSON_OUT, run: grants.list },
+  { name: 'grants withdraw',   usage: 'ACCOUNT CLIENT_ID', about: 'what Remove access does: every token of the application for this person is dead, and it has to ask again', options: {}, run: grants.withdraw },
   { name: 'keys list',         usage: '[--json]',     about: 'the signing keys: next, current, retired; and until when', options: JSON_OUT, run: keys.list },
   { name: 'keys rotate',       usage: '[--now] [--json]', about: 'make new signing keys: announced first, or signing at once', options: { ...JSON_OUT, now: { type: 'boolean' } }, run: keys.rotate },
   { name: 'keys retire',       usage: 'KID',          about: 'take a key out of the JWKS now: nothing that it signed counts any more', options: {}, run: keys.retire },
+  { name: 'sessions list',     usage: 'ACCOUNT [--json]', about: 'the browsers in which a person is signed in', options: JSON_OUT, run: sessions.list },
+  { name: 'sessions end',      usage: 'ACCOUNT [SESSION]', about: 'sign a person out in one browser, by the handle that sessions list shows, or in all of them', options: {}, run: sessions.end },
   { name: 'store copy',         usage: '--from STORE --to STORE', about: 'move everything to another store (sqlite:PATH, redis://…), and compare; stop every node first', options: { from: { type: 'string' }, to: { type: 'string' } }, run: store.copy },
   { name: 'store reseal',      usage: '',             about: 'after a change of secret: seal everything with the first of USHER_SECRET', options: {}, run: store.reseal },
 ]

@@ -26,7 +26,7 @@ export function createAccountSessions(records: Records) {
   const sessions = createSessions(records)
 
   const handleOf = (accountId: string, uid: string) =>
-    records.prove('session handle', `${accountId} ${uid}`).toString('base64url')
+    records.prove('session handle', `${accountId} ${uid}`).toString('hex')
 
   /** Those used last come first. */
   async function list(accountId: string): Promise<SignedInBrowser[]> {

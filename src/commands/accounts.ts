@@ -1,20 +1,12 @@
 // The people who can sign in, from the operator's side. Works beside a running server.
 
 import { randomBytes } from 'node:crypto'
-import { type Account, foldUsername, type Profile, profileSchema } from '../accounts/account.ts'
-import { createDirectory, type Directory, UsernameTaken } from '../accounts/directory.ts'
+import { type Account, type Profile, profileSchema } from '../accounts/account.ts'
+import { UsernameTaken } from '../accounts/directory.ts'
 import { hashPassword, passwordProblem } from '../accounts/password.ts'
 import { plainWords } from '../config/wording.ts'
-import {
-  argument,
-  Failure,
-  hint,
-  type Invocation,
-  type Leave,
-  print,
-  readStdin,
-  withRecords,
-} from './command.ts'
+import { Failure, hint, type Invocation, print, readStdin } from './command.ts'
+import { withAccount, withDirectory, withOwnAccount } from './directory.ts'
 
 export async function add({ values }: Invocation) {
   const profile = readProfile(values, profileSchema)
@@ -42,7 +34,7 @@ export async function list({ values }: Invocation) {
 }
 
 export async function show(invocation: Invocation) {
-  await withAccount(invocation, async (_directory, account) => {
+  await withAccount(invocation, async account => {
     const shown = visible(account)
     const lines = Object.entries(shown).map(([key, value]) => {
       const text = typeof value === 'object' ? JSON.stringify(value) : String(value)
@@ -55,7 +47,7 @@ export async function show(invocation: Invocation) {
 export async function set(invocation: Invocation) {
   const { username, ...changes } = readProfile(invocation.values, changesSchema)
   if (!username && !Object.keys(changes).length) throw new Failure('Say what to change: --name …')
-  await withAccount(invocation, async (directory, account, leave) => {
+  await withOwnAccount(invocation, async (directory, account, leave) => {
     if (username !== undefined) await unlessTaken(directory.rename(account, username))
     await directory.change(account.id, current => ({
       ...current,
@@ -70,7 +62,7 @@ export async function set(invocation: Invocation) {
 }
 
 export async function disable(invocation: Invocation) {
-  await withAccount(invocation, async (directory, account, leave) => {
+  await withOwnAccount(invocation, async (directory, account, leave) => {
     await directory.change(account.id, current => ({ ...current, enabled: false }))
     await directory.endAccess(account.id)
     await leave('account_disabled', { account: account.id })
@@ -79,7 +71,7 @@ export async function disable(invocation: Invocation) {
 }
 
 export async function enable(invocation: Invocation) {
-  await withAccount(invocation, async (directory, account, leave) => {
+  await withOwnAccount(invocation, async (directory, account, leave) => {
     await directory.change(account.id, current => ({ ...current, enabled: true }))
     await leave('account_enabled', { account: account.id })
     hint(`${account.username} can sign in again.`)
@@ -89,7 +81,7 @@ export async function enable(invocation: Invocation) {
 export async function password(invocation: Invocation) {
   const generated = randomBytes(15).toString('base64url')
   const secret = invocation.values['password-stdin'] ? await readPassword() : undefined
-  await withAccount(invocation, async (directory, account, leave) => {
+  await withOwnAccount(invocation, async (directory, account, leave) => {
     const hash = await hashPassword(secret ?? generated)
     await directory.change(account.id, current => ({ ...current, password: hash }))
     await directory.endAccess(account.id)
@@ -100,7 +92,7 @@ export async function password(invocation: Invocation) {
 }
 
 export async function remove(invocation: Invocation) {
-  await withAccount(invocation, async (directory, account, leave) => {
+  await withOwnAccount(invocation, async (directory, account, leave) => {
     if (!invocation.values.yes) {
       throw new Failure(
         `This removes ${account.username} (${account.id}) for good: applications will never see that ` +
@@ -110,23 +102,6 @@ export async function remove(invocation: Invocation) {
     await directory.remove(account)
     await leave('account_removed', { account: account.id })
     hint(`${account.username} is removed.`)
-  })
-}
-
-function withDirectory(work: (directory: Directory, leave: Leave) => Promise<void>) {
-  return withRecords((records, leave) => work(createDirectory(records), leave))
-}
-
-/** By `usr_…` or by username. */
-function withAccount(
-  invocation: Invocation,
-  work: (directory: Directory, account: Account, leave: Leave) => Promise<void>,
-): Promise<void> {
-  const name = argument(invocation, 'ACCOUNT')
-  return withDirectory(async (directory, leave) => {
-    const account = (await directory.find(name)) ?? (await directory.findByUsername(name))
-    if (!account) throw new Failure(`There is no account ${foldUsername(name)}.`)
-    await work(directory, account, leave)
   })
 }
 

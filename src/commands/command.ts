@@ -77,3 +77,13 @@ export function optionalArgument({ positionals }: Invocation, name: string): str
   if (others.length) throw new Failure(`One ${name} at a time: ${others.join(' ')} is too much.`)
   return value
 }
+
+/** The command with its first word alone, and with those behind it. */
+export function firstWord({ values, positionals: [word, ...others] }: Invocation) {
+  const first: Invocation = { values, positionals: word === undefined ? [] : [word] }
+  return { first, rest: { values, positionals: others } }
+}
+
+/** Epoch seconds, to the minute. */
+export const moment = (time: number) =>
+  new Date(time * 1000).toISOString().slice(0, 16).replace('T', ' ')

@@ -8,6 +8,7 @@ import {
   hint,
   type Invocation,
   type Leave,
+  moment,
   print,
   withRecords,
 } from './command.ts'
@@ -55,9 +56,8 @@ function withKeys(
 }
 
 function show(values: Invocation['values'], keys: KeyStatus[]) {
-  const at = (time: number) => new Date(time * 1000).toISOString().slice(0, 16).replace('T', ' ')
   const lines = keys.map(({ kid, alg, state, from, until }) => {
-    const span = until === undefined ? `from ${at(from)}` : `until ${at(until)}`
+    const span = until === undefined ? `from ${moment(from)}` : `until ${moment(until)}`
     return `${state.padEnd(8)} ${alg.padEnd(6)} ${span} UTC  ${kid}`
   })
   print(values, { keys }, lines)

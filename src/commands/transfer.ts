@@ -3,10 +3,11 @@
 import { createReadStream, type ReadStream, statSync } from 'node:fs'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { createDirectory, type Directory, IdTaken, UsernameTaken } from '../accounts/directory.ts'
+import { type Directory, IdTaken, UsernameTaken } from '../accounts/directory.ts'
 import { readLine, WrongLine, writeLine } from '../accounts/transfer.ts'
 import { reasonOf } from '../store/store.ts'
-import { Failure, hint, type Invocation, optionalArgument, withRecords } from './command.ts'
+import { Failure, hint, type Invocation, optionalArgument } from './command.ts'
+import { withDirectory } from './directory.ts'
 import { createProgress } from './progress.ts'
 
 /** Lines that are taken in together: the store commits them together. */
@@ -22,8 +23,7 @@ export async function take(invocation: Invocation) {
   const counts = { added: 0, present: 0, wrong: 0, empty: 0 }
   let last = 0
 
-  await withRecords(async records => {
-    const directory = createDirectory(records)
+  await withDirectory(async (directory, leave) => {
     for await (const chunk of chunksOf(linesOf(input))) {
       const outcomes = await Promise.all(
         chunk.map(line => takeLine(directory, line).catch(error => stopped(error, last))),
@@ -36,6 +36,7 @@ export async function take(invocation: Invocation) {
       last += chunk.length
       progress.show('lines read', last, shareOf(input))
     }
+    if (counts.added) await leave('accounts_imported', { added: counts.added })
   }).finally(progress.clear)
 
   const { added, present, wrong } = counts
@@ -45,9 +46,10 @@ export async function take(invocation: Invocation) {
 
 export async function give() {
   hint('What follows holds the hashes of passwords: keep it like a secret.')
-  await withRecords(async records => {
+  await withDirectory(async (directory, leave) => {
+    await leave('accounts_exported')
     const lines = async function* () {
-      for await (const account of createDirectory(records).all()) yield writeLine(account)
+      for await (const account of directory.all()) yield writeLine(account)
     }
     await pipeline(Readable.from(lines()), process.stdout, { end: false }).catch(unlessClosed)
   })

@@ -20,6 +20,8 @@ export type FactName =
   | 'account_disabled'
   | 'account_enabled'
   | 'account_removed'
+  | 'accounts_exported'
+  | 'accounts_imported'
   | 'consent_given'
   | 'key_retired'
   | 'keys_rotated'

@@ -1,0 +1,88 @@
+// Where a person is signed in and what they have allowed, from the operator's side.
+
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { run } from '../support/command.ts'
+import { refresh, tokens } from '../support/journey.ts'
+import { isSignedIn, signedIn } from '../support/people.ts'
+import { ADA, startUsher, type Usher } from '../support/usher.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'usher-access-'))
+const store = `sqlite:${join(folder, 'usher.db')}`
+let service: Usher
+beforeAll(async () => {
+  service = await startUsher({ store })
+  await service.addAccount(ADA)
+})
+afterAll(async () => {
+  await service.close()
+  rmSync(folder, { recursive: true })
+})
+
+/** Each command is a process. */
+const SLOW = { timeout: 60_000 }
+
+const usher = (words: string) =>
+  run(['src/cli.ts', ...words.split(' ')], {
+    USHER_CONFIG: service.settings.folder,
+    USHER_STORE: store,
+  })
+const read = async (words: string): Promise<Record<string, unknown>[]> =>
+  JSON.parse((await usher(`${words} --json`)).stdout)
+
+test(
+  'AC3: sessions are listed with since, last use and applications, under handles that open nothing',
+  SLOW,
+  async () => {
+    expect((await usher('sessions list ada')).stdout).toBe('ada is not signed in.\n')
+    const { browser } = await tokens(service)
+    const [session, ...others] = await read('sessions list ada')
+    expect(others).toEqual([])
+    expect(session).toMatchObject({
+      handle: expect.stringMatching(/^[0-9a-f]{32}$/),
+      clients: ['web'],
+    })
+    expect(session).not.toHaveProperty('uid')
+    const cookies = await browser.cookies()
+    expect(cookies).not.toContain(String(session?.handle))
+    expect((await usher('sessions list ada')).stdout).toMatch(
+      /^[0-9a-f]{32} .*\n {4}since \d{4}-\d\d-\d\d \d\d:\d\d, last used .* UTC; applications: web\n$/,
+    )
+  },
+)
+
+test('sessions end ends one, or all, and says what goes on', SLOW, async () => {
+  const [one, other] = [await signedIn(service), await signedIn(service)]
+  const before = await read('sessions list ada')
+  const wrong = await usher(`sessions end ada ${'0'.repeat(32)}`)
+  expect(wrong).toMatchObject({ code: 1 })
+  expect(wrong.stderr).toContain('There is no such session')
+  expect(await read('sessions list ada')).toHaveLength(before.length)
+  await usher(`sessions end ada ${before[0]?.handle}`)
+  expect(await read('sessions list ada')).toHaveLength(before.length - 1)
+  expect([await isSignedIn(one), await isSignedIn(other)].filter(Boolean)).toHaveLength(1)
+  const { stderr, code } = await usher('sessions end ada')
+  expect(code).toBe(0)
+  expect(stderr).toMatch(/^2 sessions of ada ended\. Applications with offline access go on/)
+  expect(await isSignedIn(one)).toBe(false)
+  expect(await isSignedIn(other)).toBe(false)
+})
+
+test('AC4: grants withdraw does what Remove access does', SLOW, async () => {
+  const { refresh_token } = await tokens(service)
+  const [grant] = await read('grants list ada')
+  expect(grant).toMatchObject({ client_id: 'web', scopes: expect.arrayContaining(['profile']) })
+  expect((await usher('grants list ada')).stdout).toMatch(/^web {2}openid .*\n {4}since /)
+  const slip = await usher('grants withdraw ada wbe')
+  expect(slip).toMatchObject({
+    code: 1,
+    stderr: 'ada has allowed wbe nothing; did you mean web?\n',
+  })
+  expect((await usher('grants withdraw ada web')).stderr).toContain('every token of it is dead')
+  expect((await refresh(service, refresh_token)).body.error).toBe('invalid_grant')
+  expect((await usher('grants list ada')).stdout).toBe('ada has allowed no application anything.\n')
+  expect((await usher('grants withdraw ada')).stderr).toContain('CLIENT_ID is missing')
+  expect((await usher('grants list nobody')).stderr).toBe('There is no account nobody.\n')
+})
