@@ -4,7 +4,7 @@ import Router from '@koa/router'
 import { createAuthentication } from './accounts/authentication.ts'
 import { createConsents } from './accounts/consents.ts'
 import { createDevices } from './accounts/devices.ts'
-import { createDirectory } from './accounts/directory.ts'
+import { openDirectory } from './accounts/open.ts'
 import { edge, originForm } from './http/edge.ts'
 import { errors } from './http/errors.ts'
 import { createCsrf } from './http/forms.ts'
@@ -35,7 +35,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   const routes = routesOf(settings.features)
   const signatures = (purpose: string) =>
     createSignatures(secrets.map(secret => deriveKey(secret, purpose)))
-  const directory = createDirectory(records)
+  const directory = openDirectory(settings, records)
   const devices = createDevices(signatures('devices'), settings.development)
   const parts: Parts = {
     settings,
@@ -48,11 +48,14 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   }
 
   const errorPages = createErrorPages(parts)
-  const app = await createProvider(environment, {
-    error: errorPages.show,
-    ...createSignOutPages(views),
-    formPost: views.formPost,
-  })
+  const app = await createProvider(
+    { ...environment, directory },
+    {
+      error: errorPages.show,
+      ...createSignOutPages(views),
+      formPost: views.formPost,
+    },
+  )
   const screens = [signInScreen(parts), consentScreen(parts)]
   const interaction = createInteractionPages(parts, createInteractions(app), screens)
   const account = createAccountPages(parts, createSessionReader(app), routes.paths)

@@ -119,7 +119,7 @@ function drain(server: Server): Promise<void> {
 async function greet(settings: Settings, records: Records) {
   const { issuer, listen, development, clients } = settings
   const lines = [`Usher is ready at ${issuer}, listening on ${listen.host}:${listen.port}`]
-  if (development) lines.push(await demoAccount(records))
+  if (development && !settings.accounts.http) lines.push(await demoAccount(records))
   if (development && clients.some(({ client_id }) => client_id === 'demo'))
     lines.push(tryIt(issuer))
   process.stderr.write(`\n${lines.map(line => `  ${line}\n`).join('')}\n`)

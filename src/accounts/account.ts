@@ -61,6 +61,28 @@ export type Transfer = z.output<typeof transferSchema>
 
 export type Profile = z.output<typeof profileSchema>
 
+const absent = <T extends z.ZodType>(schema: T) =>
+  schema.nullish().transform(value => value ?? undefined)
+
+/** What a directory of others answers: an account of theirs, or null. What else is in it is theirs. */
+export const outsiderSchema = z.object({
+  account: z
+    .object({
+      /** Stands for the person for ever. */
+      id: z.string().min(1).max(256),
+      username: z.string().min(1).max(256),
+      name: absent(z.string().max(200)),
+      email: absent(z.string().max(254)),
+      email_verified: z.boolean().default(false),
+      attributes: z.record(z.string(), z.json()).default({}),
+      enabled: z.boolean().default(true),
+      updated: z.int().min(0).optional(),
+    })
+    .nullable(),
+})
+
+export type Outsider = NonNullable<z.output<typeof outsiderSchema>['account']>
+
 export interface Account extends Profile {
   id: string
   enabled: boolean

@@ -10,21 +10,15 @@ import { now } from '../store/store.ts'
 import { type Account, foldUsername } from './account.ts'
 import { createAttempts, type Limit } from './attempts.ts'
 import type { Devices } from './devices.ts'
-import type { Directory } from './directory.ts'
+import type { Credentials, Directory, Refusal } from './directory.ts'
 import { areForeignHashes } from './foreign-hash.ts'
 import { admit } from './hashing.ts'
 import { createPace } from './pace.ts'
-import { checkPassword, hashPassword, needsRehash } from './password.ts'
 
 export interface SignIn {
   account: Account
   /** Epoch seconds. */
   since: number
-}
-
-interface Credentials {
-  username: string
-  password: string
 }
 
 /** For the log; `interaction` is hashed before it gets there. */
@@ -34,7 +28,7 @@ interface About {
 }
 
 /** Why it failed, for the log alone. */
-type Reason = 'disabled' | 'no_password' | 'throttled' | 'unknown' | 'wrong_password'
+type Reason = Refusal | 'throttled'
 
 type Counts = [[name: string, limit: Limit], ...[name: string, limit: Limit][]]
 
@@ -64,7 +58,6 @@ export function createAuthentication(
     const find = () => directory.findByUsername(username)
     const account = await examine(ctx, find, { username, password }, about)
     if (!account) return undefined
-    await rehash(account, password)
     const since = Math.max(started, (account.ended ?? 0) + 1)
     devices.remember(ctx, account, since)
     note(ctx, 'sign_in_succeeded', { ...written(about), account: account.id })
@@ -103,19 +96,16 @@ export function createAuthentication(
   async function judge(
     ctx: Context,
     account: Account | undefined,
-    { username, password }: Credentials,
+    credentials: Credentials,
   ): Promise<Reason | undefined> {
-    const counts = countsFor(ctx, account, username)
+    const counts = countsFor(ctx, account, credentials.username)
     // What has to wait in one count is charged to none.
     const free = await Promise.all(counts.map(([name, limit]) => attempts.isFree(name, limit)))
     if (free.includes(false)) return 'throttled'
     const counted = await Promise.all(counts.map(([name, limit]) => attempts.count(name, limit)))
     if (counted.includes(false)) return 'throttled'
-    const matches = await checkPassword(password, account?.password)
-    if (!account) return 'unknown'
-    if (!account.enabled) return 'disabled'
-    if (!account.password) return 'no_password'
-    if (!matches) return 'wrong_password'
+    const refusal = await directory.judge(account, credentials)
+    if (refusal) return refusal
     const [[own], ...others] = counts
     const takenBack = others.map(([name, limit]) => attempts.takeBack(name, limit))
     await Promise.all([attempts.forget(own), ...takenBack])
@@ -132,14 +122,6 @@ export function createAuthentication(
       [named, ofAccount],
       [`network ${networkOf(ctx.ip)}`, ofNetwork],
     ]
-  }
-
-  async function rehash(account: Account, password: string) {
-    if (!account.password || !needsRehash(account.password)) return
-    const rehashed = await hashPassword(password)
-    await directory.change(account.id, current =>
-      current.password === account.password ? { ...current, password: rehashed } : current,
-    )
   }
 
   const hashOf = (kind: string, text: string) => records.prove(kind, text).toString('base64url')

@@ -16,7 +16,7 @@ import {
 } from './account.ts'
 import { createConsents } from './consents.ts'
 import { noteForeignHashes } from './foreign-hash.ts'
-import { hashPassword, isOurs } from './password.ts'
+import { checkPassword, hashPassword, isOurs, needsRehash } from './password.ts'
 
 export class UsernameTaken extends Error {
   override name = 'UsernameTaken'
@@ -28,7 +28,32 @@ export class IdTaken extends Error {
   override message = 'this id was taken or removed a moment ago'
 }
 
-export type Directory = ReturnType<typeof createDirectory>
+export interface Credentials {
+  username: string
+  password: string
+}
+
+/** Why credentials are not those of an account, for the log alone. */
+export type Refusal = 'disabled' | 'no_password' | 'unknown' | 'wrong_password'
+
+/** What signing in and using tokens need of a directory, ours (below) or that of others. */
+export interface Directory {
+  find(id: string): Promise<Account | undefined>
+  /** Undefined for a disabled account too, and for a sign-in (epoch seconds) that was ended since. */
+  findEnabled(id: string, signedIn?: number): Promise<Account | undefined>
+  findByUsername(username: string): Promise<Account | undefined>
+  /** Undefined for the right password; takes the same time for all others (LG1). */
+  judge(account: Account | undefined, credentials: Credentials): Promise<Refusal | undefined>
+  /** Signs the person out everywhere: every session, every grant, those with offline access too. */
+  endAccess(id: string): Promise<void>
+}
+
+/** Ours, which operators' commands change. */
+export type OwnDirectory = ReturnType<typeof createDirectory>
+
+export function isAdmitted({ enabled, ended = 0 }: Account, signedIn?: number): boolean {
+  return enabled && (signedIn === undefined || signedIn > ended)
+}
 
 const indexes: [string, string][] = [['accounts', 'all']]
 
@@ -47,11 +72,9 @@ export function createDirectory(records: Records) {
     return (await records.read<Account>('Account', id)).value
   }
 
-  /** Undefined for a disabled account too, and for a sign-in (epoch seconds) that was ended since. */
   async function findEnabled(id: string, signedIn?: number): Promise<Account | undefined> {
     const account = await find(id)
-    const isEnded = signedIn !== undefined && signedIn <= (account?.ended ?? 0)
-    return account?.enabled && !isEnded ? account : undefined
+    return account && isAdmitted(account, signedIn) ? account : undefined
   }
 
   async function findByUsername(username: string): Promise<Account | undefined> {
@@ -151,7 +174,27 @@ export function createDirectory(records: Records) {
     return renamed
   }
 
-  /** Signs the person out everywhere: every session, every grant, those with offline access too. */
+  /** A right password whose hash is weaker than one made today is hashed anew (LG2). */
+  async function judge(
+    account: Account | undefined,
+    { password }: Credentials,
+  ): Promise<Refusal | undefined> {
+    const matches = await checkPassword(password, account?.password)
+    if (!account) return 'unknown'
+    if (!account.enabled) return 'disabled'
+    if (!account.password) return 'no_password'
+    if (!matches) return 'wrong_password'
+    if (needsRehash(account.password)) await rehash(account, password)
+    return undefined
+  }
+
+  async function rehash({ id, password: weak }: Account, password: string): Promise<void> {
+    const rehashed = await hashPassword(password)
+    await change(id, current =>
+      current.password === weak ? { ...current, password: rehashed } : current,
+    )
+  }
+
   async function endAccess(id: string): Promise<void> {
     // First, so that a sign-in that is on its way counts for nothing when it arrives.
     await change(id, account => ({ ...account, ended: Math.max(now(), (account.ended ?? 0) + 1) }))
@@ -177,6 +220,7 @@ export function createDirectory(records: Records) {
     transfer,
     change,
     rename,
+    judge,
     endAccess,
     remove,
   }

@@ -21,7 +21,7 @@ export function passwordProblem(
   password: string,
 ): 'too_short' | 'too_long' | 'too_common' | undefined {
   if (Buffer.byteLength(password) < SHORTEST_PASSWORD) return 'too_short'
-  if (Buffer.byteLength(password) > LONGEST_PASSWORD) return 'too_long'
+  if (isTooLong(password)) return 'too_long'
   return isCommon(password) ? 'too_common' : undefined
 }
 
@@ -35,6 +35,8 @@ function isCommon(password: string): boolean {
   return common.has(password.normalize('NFKC').toLowerCase())
 }
 
+export const isTooLong = (password: string) => Buffer.byteLength(password) > LONGEST_PASSWORD
+
 export function hashPassword(password: string): Promise<string> {
   return hashInTurn(() => hash(password.normalize('NFC'), PARAMETERS))
 }
@@ -46,7 +48,7 @@ const NOBODY = `$argon2id$v=19$m=${memoryCost},t=${timeCost},p=${parallelism}$${
 
 /** Takes the same time with no hash at all as with a wrong password for one of ours (LG1). */
 export async function checkPassword(password: string, phc: string | undefined): Promise<boolean> {
-  const tooLong = Buffer.byteLength(password) > LONGEST_PASSWORD
+  const tooLong = isTooLong(password)
   const tried = tooLong ? '' : password.normalize('NFC')
   const kept = phc ?? NOBODY
   const matches = await hashInTurn(() => checkForeign(tried, kept) ?? verify(kept, tried))

@@ -1,20 +1,30 @@
 // What commands about people begin with: the directory, and one account in it.
 
 import { type Account, foldUsername } from '../accounts/account.ts'
-import { createDirectory, type Directory } from '../accounts/directory.ts'
+import { createDirectory, type Directory, type OwnDirectory } from '../accounts/directory.ts'
+import { openDirectory } from '../accounts/open.ts'
+import { readStoreSettings } from '../config/settings.ts'
 import type { Records } from '../store/records.ts'
 import { argument, Failure, type Invocation, type Leave, withRecords } from './command.ts'
 
+/** For what is only done to people who are kept here. */
 export function withDirectory(
-  work: (directory: Directory, leave: Leave) => Promise<void>,
+  work: (directory: OwnDirectory, leave: Leave) => Promise<void>,
 ): Promise<void> {
+  const { accounts } = readStoreSettings()
+  if (accounts.http) {
+    throw new Failure(
+      'The people are kept in a directory of yours (accounts.http in usher.yaml): do it there.\n' +
+        'Here there are: accounts show, sessions list|end, grants list|withdraw.',
+    )
+  }
   return withRecords((records, leave) => work(createDirectory(records), leave))
 }
 
 /** By `usr_…` or by username. */
 export function withOwnAccount(
   invocation: Invocation,
-  work: (directory: Directory, account: Account, leave: Leave) => Promise<void>,
+  work: (directory: OwnDirectory, account: Account, leave: Leave) => Promise<void>,
 ): Promise<void> {
   const name = argument(invocation, 'ACCOUNT')
   return withDirectory(async (directory, leave) =>
@@ -22,14 +32,16 @@ export function withOwnAccount(
   )
 }
 
+/** Wherever people are kept. */
 export function withAccount(
   invocation: Invocation,
   work: (account: Account, records: Records, leave: Leave) => Promise<void>,
 ): Promise<void> {
   const name = argument(invocation, 'ACCOUNT')
-  return withRecords(async (records, leave) =>
-    work(await findAccount(createDirectory(records), name), records, leave),
-  )
+  return withRecords(async (records, leave) => {
+    const directory = openDirectory(readStoreSettings(), records)
+    await work(await findAccount(directory, name), records, leave)
+  })
 }
 
 async function findAccount(directory: Directory, name: string): Promise<Account> {

@@ -3,7 +3,7 @@
 import { createReadStream, type ReadStream, statSync } from 'node:fs'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { type Directory, IdTaken, UsernameTaken } from '../accounts/directory.ts'
+import { IdTaken, type OwnDirectory, UsernameTaken } from '../accounts/directory.ts'
 import { readLine, WrongLine, writeLine } from '../accounts/transfer.ts'
 import { reasonOf } from '../store/store.ts'
 import { Failure, hint, type Invocation, optionalArgument } from './command.ts'
@@ -65,7 +65,7 @@ interface Outcome {
   reason?: string
 }
 
-async function takeLine(directory: Directory, line: string): Promise<Outcome> {
+async function takeLine(directory: OwnDirectory, line: string): Promise<Outcome> {
   try {
     return { outcome: line.trim() ? await directory.transfer(readLine(line)) : 'empty' }
   } catch (error) {

@@ -4,7 +4,7 @@ import type { Overlay } from './files.ts'
 import { type Finding, wrongVariable } from './report.ts'
 import { readText } from './text-file.ts'
 
-const SHORTEST_SECRET = 32
+export const SHORTEST_SECRET = 32
 export const RANDOM = `must be at least 32 random bytes as base64url: openssl rand -base64 32 | tr '+/' '-_' | tr -d =`
 
 /** The keys that variables replace. */

@@ -1,7 +1,7 @@
 // Rules about usher.yaml that look beyond one key: at each other, the environment, the files it names.
 
 import { createSecureContext } from 'node:tls'
-import { RANDOM } from './environment.ts'
+import { RANDOM, SHORTEST_SECRET } from './environment.ts'
 import type { FileResult } from './files.ts'
 import { readImportedKey } from './imported-keys.ts'
 import { isLoopbackHost } from './redirect-uris.ts'
@@ -41,7 +41,7 @@ export function startFindings(
       : `is needed: only a loopback http issuer gets a generated one. It ${RANDOM}`
     findings.push(wrongVariable('USHER_SECRET', 'secret', message))
   }
-  findings.push(...redisFindings(usher))
+  findings.push(...redisFindings(usher), ...directoryFindings(usher, development))
   const tls = listen?.tls
   const path = ['listen', 'tls']
   if (tls && development) findings.push(usher.at(path, 'tls', 'is for an https issuer'))
@@ -71,6 +71,26 @@ export function importKeys({ parts, at }: FileResult<UsherFile>, findings: Findi
     else pems.push(pem)
   }
   return pems
+}
+
+function directoryFindings({ parts, at }: FileResult<UsherFile>, development: boolean): Finding[] {
+  const { url, secret_file } = parts.accounts?.http ?? {}
+  if (url === undefined || secret_file === undefined) return []
+  const path = ['accounts', 'http']
+  const findings = unread(at, path, { secret_file })
+  const text = readText(secret_file).text?.trim() ?? ''
+  if (!findings.length && text.length < SHORTEST_SECRET) {
+    const message = `its file has less than ${SHORTEST_SECRET} characters: openssl rand -hex 32`
+    findings.push(at([...path, 'secret_file'], 'secret', message))
+  }
+  const { protocol, hostname } = new URL(url)
+  const isPlain = protocol === 'http:'
+  if (isPlain && !(development && isLoopbackHost(hostname))) {
+    const message =
+      'must be https: passwords go there; http is for loopback, with a loopback issuer'
+    findings.push(at([...path, 'url'], 'directory', message))
+  }
+  return findings
 }
 
 function redisFindings(usher: FileResult<UsherFile>): Finding[] {

@@ -125,6 +125,18 @@ const security = {
   network_attempts: attempts(100, 20, 100_000).describe('The same for everybody behind one network (/24, or /64 of IPv6), whatever the account: from then on one every 6 s, and one is forgotten every 6 s. Browsers in which that person has signed in before do not count'),
 }
 
+const DIRECTORY = 'an https address, without user or fragment: https://people.example.org/usher'
+// biome-ignore format: a table
+const accounts = {
+  http: z
+    .strictObject({
+      url: z.url({ protocol: /^https?$/, error: DIRECTORY }).regex(/^[^#@]+$/, DIRECTORY).describe('Where it is asked by POST; https, or http on loopback for a loopback `issuer`'),
+      secret_file: path.describe('A file with the secret that signs what is asked, at least 32 characters, known to the directory; read again for every call'),
+    })
+    .optional()
+    .describe('A directory of your own with the people who can sign in, asked by signed HTTP calls; absent: they are kept here'),
+}
+
 // biome-ignore format: a table
 export const usherSchema = z.strictObject({
   issuer: origin.optional().describe('The address of this service as clients know it: an origin, https except on loopback. Clients compare it byte for byte, so changing it breaks every one of them'),
@@ -142,6 +154,7 @@ export const usherSchema = z.strictObject({
     .prefault({})
     .describe('What ID tokens carry'),
   features: featuresSchema.prefault({}).describe('What clients can use; what is off has no endpoint, and discovery does not name it'),
+  accounts: z.strictObject(accounts).prefault({}).describe('Where the people are kept who can sign in'),
   security: z.strictObject(security).prefault({}).describe('How often a password may be tried'),
   branding: z
     .strictObject({ name: words(60).default('Usher').describe('Shown on every page') })

@@ -47,10 +47,11 @@ const PROTOCOL_CLAIMS = new Set(
 export const configFolder = (env: NodeJS.ProcessEnv = process.env) => env.USHER_CONFIG || 'config'
 
 /** What it takes to open the store: an operator's commands work while a client file is wrong. */
-export function readStoreSettings(): Pick<Settings, 'store' | 'secrets' | 'redis'> {
+export function readStoreSettings(): Pick<Settings, 'store' | 'secrets' | 'redis' | 'accounts'> {
   const { usher, secrets, findings } = readUsher(process.env, configFolder())
   if (findings.length || !usher.value) throw new ConfigError(findings)
-  return { store: usher.value.store, secrets, redis: usher.value.redis }
+  const { store, redis, accounts } = usher.value
+  return { store, secrets, redis, accounts }
 }
 
 /** Reads everything, or throws a `ConfigError` with every finding. */

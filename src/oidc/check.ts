@@ -1,6 +1,7 @@
 // Whether the library will take a configuration, found out without starting anything.
 
 import { pino } from 'pino'
+import { openDirectory } from '../accounts/open.ts'
 import type { Settings } from '../config/settings.ts'
 import { createMetrics } from '../http/metrics.ts'
 import { openSigningKeys } from '../keys/signing-keys.ts'
@@ -15,6 +16,8 @@ export async function checkSettings(settings: Settings): Promise<void> {
   const pages = { error: none, signOut: none, signedOut: none, formPost: none }
   const signingKeys = await openSigningKeys(installation.records, settings)
   const keys = await signingKeys.load()
-  const environment = { settings, ...installation, keys, log, metrics: createMetrics() }
+  const directory = openDirectory(settings, installation.records)
+  const metrics = createMetrics()
+  const environment = { settings, ...installation, directory, keys, log, metrics }
   await createProvider(environment, pages).finally(() => store.close())
 }

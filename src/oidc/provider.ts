@@ -11,7 +11,7 @@ import {
 import type { Logger } from 'pino'
 import { claimsOf } from '../accounts/claims.ts'
 import { createConsents, TOUCH } from '../accounts/consents.ts'
-import { createDirectory } from '../accounts/directory.ts'
+import type { Directory } from '../accounts/directory.ts'
 import type { ClientMetadata } from '../config/client-schema.ts'
 import type { Settings } from '../config/settings.ts'
 import type { Metrics } from '../http/metrics.ts'
@@ -61,11 +61,11 @@ export interface Environment {
 
 /** Throws a `ConfigError` that names every client the library would refuse. */
 export async function createProvider(
-  { settings, secrets, records, keys, log, metrics }: Environment,
+  environment: Environment & { directory: Directory },
   pages: LibraryPages,
 ): Promise<Provider> {
+  const { settings, secrets, records, directory, keys, log, metrics } = environment
   const { issuer, claims, scopes, development, features } = settings
-  const directory = createDirectory(records)
   const consents = createConsents(records)
   const state = createState(records, settings.lifetimes)
 

@@ -4,7 +4,7 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createDirectory, type Directory } from '../../src/accounts/directory.ts'
+import { createDirectory, type OwnDirectory } from '../../src/accounts/directory.ts'
 import { type Installation, openInstallation } from '../../src/store/open.ts'
 import { type FlakyLink, flakyLink } from '../support/flaky-link.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
@@ -40,7 +40,7 @@ export interface Deployment {
   node(i: number): Node
   /** What the processes share, as an operator's command would see it. */
   records: Installation['records']
-  directory: Directory
+  directory: OwnDirectory
   redis?: RedisServer
   /** Between each process and its Redis, where there are any. */
   links: FlakyLink[]

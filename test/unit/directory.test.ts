@@ -3,12 +3,12 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { ZodError } from 'zod'
 import { foldUsername } from '../../src/accounts/account.ts'
-import { createDirectory, type Directory, UsernameTaken } from '../../src/accounts/directory.ts'
+import { createDirectory, type OwnDirectory, UsernameTaken } from '../../src/accounts/directory.ts'
 import { type Installation, openInstallation } from '../../src/store/open.ts'
 import { ADA, PASSWORD } from '../support/usher.ts'
 
 let installation: Installation
-let directory: Directory
+let directory: OwnDirectory
 beforeAll(async () => {
   installation = await openInstallation('sqlite::memory:', [])
   directory = createDirectory(installation.records)
