@@ -5,6 +5,7 @@ import { createAuthentication } from './accounts/authentication.ts'
 import { createConsents } from './accounts/consents.ts'
 import { createDevices } from './accounts/devices.ts'
 import { openDirectory } from './accounts/open.ts'
+import { createAccountSessions } from './accounts/sessions.ts'
 import { edge, originForm } from './http/edge.ts'
 import { errors } from './http/errors.ts'
 import { createCsrf } from './http/forms.ts'
@@ -15,14 +16,18 @@ import { securityHeaders } from './http/security-headers.ts'
 import { createSignatures } from './http/signatures.ts'
 import { authorizeByPost, canonicalPaths, finishAnswers } from './oidc/endpoints.ts'
 import { createFailureMemory } from './oidc/failures.ts'
-import { createInteractions, createSessionReader } from './oidc/interactions.ts'
+import { createBrowserSession, createInteractions } from './oidc/interactions.ts'
 import { createProvider, type Environment } from './oidc/provider.ts'
 import { routesOf } from './oidc/routes.ts'
-import { createAccountPages } from './pages/account.ts'
+import { createAccountPage } from './pages/account.ts'
+import { createApplicationPages } from './pages/applications.ts'
 import { consentScreen } from './pages/consent.ts'
 import { createErrorPages } from './pages/error.ts'
 import { createInteractionPages } from './pages/interaction.ts'
 import type { Parts } from './pages/parts.ts'
+import { createPasswordPages } from './pages/password.ts'
+import { createPeople, PLACES } from './pages/people.ts'
+import { createSessionPages } from './pages/sessions.ts'
 import { signInScreen } from './pages/sign-in.ts'
 import { createSignOutPages } from './pages/sign-out.ts'
 import { createViews } from './pages/views.ts'
@@ -45,6 +50,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
     directory,
     authentication: createAuthentication(records, directory, devices, settings.security),
     consents: createConsents(records),
+    sessions: createAccountSessions(records),
   }
 
   const errorPages = createErrorPages(parts)
@@ -58,16 +64,28 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   )
   const screens = [signInScreen(parts), consentScreen(parts)]
   const interaction = createInteractionPages(parts, createInteractions(app), screens)
-  const account = createAccountPages(parts, createSessionReader(app), routes.paths)
+  const { authorization, end_session } = routes.paths
+  const people = createPeople(parts, createBrowserSession(app, settings), authorization)
+  const applications = createApplicationPages(parts, people)
+  const sessions = createSessionPages(parts, people, end_session)
+  const password = createPasswordPages(parts, people)
 
   const pages = new Router({ sensitive: true, strict: true })
     .get('/', ctx => ctx.redirect('/account'))
     .get('/interaction/:uid', interaction.show)
     .post('/interaction/:uid', interaction.submit)
-    .get('/account', account.home)
-    .get('/account/applications', account.applications)
-    .post('/account/applications', account.removeApplication)
-    .get('/account/signed-in', account.signedIn)
+    .get(PLACES.home, createAccountPage(parts, people, end_session))
+    .get(PLACES.applications, applications.list)
+    .get(PLACES.removal, applications.askRemoval)
+    .post(PLACES.removal, applications.remove)
+    .get(PLACES.sessions, sessions.list)
+    .get(PLACES.end, sessions.askEnd)
+    .post(PLACES.end, sessions.end)
+    .get(PLACES.endOthers, sessions.askEndOthers)
+    .post(PLACES.endOthers, sessions.endOthers)
+    .get(PLACES.password, password.show)
+    .post(PLACES.password, password.change)
+    .get('/account/signed-in', people.comeBack)
     .get('/errors', errorPages.explain)
 
   for (const { path, send } of Object.values(views.assets)) pages.get(path, send)

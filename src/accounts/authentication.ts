@@ -130,5 +130,5 @@ export function createAuthentication(
     ...(interaction && { interaction: hashOf('interaction', interaction) }),
   })
 
-  return { signIn, check }
+  return { signIn, check, remember: devices.remember }
 }

@@ -5,7 +5,7 @@
 
 import { revokeGrants } from '../store/grants.ts'
 import type { Found, Records } from '../store/records.ts'
-import { createSessions } from '../store/sessions.ts'
+import { createSessions, type SessionRecord } from '../store/sessions.ts'
 import { now } from '../store/store.ts'
 import {
   type Account,
@@ -44,8 +44,15 @@ export interface Directory {
   findByUsername(username: string): Promise<Account | undefined>
   /** Undefined for the right password; takes the same time for all others (LG1). */
   judge(account: Account | undefined, credentials: Credentials): Promise<Refusal | undefined>
-  /** Signs the person out everywhere: every session, every grant, those with offline access too. */
-  endAccess(id: string): Promise<void>
+  /**
+   * Ends all access with it. The browser in whose session (`uid`) it was changed gets another one, for
+   * `ttl` seconds; undefined when that had ended already. Absent where passwords are kept by others.
+   */
+  changePassword?(
+    id: string,
+    password: string,
+    keeping: { uid: string; ttl: number },
+  ): Promise<(SessionRecord & { loginTs: number }) | undefined>
 }
 
 /** Ours, which operators' commands change. */
@@ -195,11 +202,30 @@ export function createDirectory(records: Records) {
     )
   }
 
-  async function endAccess(id: string): Promise<void> {
+  /**
+   * Signs the person out everywhere: every session, every grant, those with offline access too.
+   * Answers the time from which on a sign-in counts again (epoch seconds).
+   */
+  async function endAccess(id: string, edit = (account: Account) => account): Promise<number> {
     // First, so that a sign-in that is on its way counts for nothing when it arrives.
-    await change(id, account => ({ ...account, ended: Math.max(now(), (account.ended ?? 0) + 1) }))
+    const account = await change(id, current => ({
+      ...edit(current),
+      ended: Math.max(now(), (current.ended ?? 0) + 1),
+    }))
     await sessions.endAll(id)
     await revokeGrants(records, id)
+    return (account?.ended ?? now()) + 1
+  }
+
+  async function changePassword(
+    id: string,
+    password: string,
+    { uid, ttl }: { uid: string; ttl: number },
+  ) {
+    const visit = await sessions.findByUid(uid)
+    const hash = await hashPassword(password)
+    const since = await endAccess(id, account => ({ ...account, password: hash }))
+    return visit && sessions.succeed(visit.session, since, ttl)
   }
 
   async function remove(account: Account): Promise<void> {
@@ -221,6 +247,7 @@ export function createDirectory(records: Records) {
     change,
     rename,
     judge,
+    changePassword,
     endAccess,
     remove,
   }

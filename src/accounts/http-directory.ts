@@ -100,5 +100,5 @@ export function createHttpDirectory(records: Records, address: DirectoryAddress)
     await revokeGrants(records, id)
   }
 
-  return { find, findEnabled, findByUsername, judge, endAccess }
+  return { find, findEnabled, findByUsername, judge }
 }

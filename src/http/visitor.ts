@@ -3,6 +3,7 @@
 
 import { isIPv4 } from 'node:net'
 import type { Context } from 'koa'
+import { networkOf } from './network.ts'
 
 export interface Visitor {
   /** In CIDR notation, never the whole address. */
@@ -35,15 +36,13 @@ const SYSTEMS: Signs = [
 export function visitorOf(ctx: Pick<Context, 'ip' | 'get'>): Visitor {
   const said = ctx.get('User-Agent').slice(0, 512)
   const named = (signs: Signs) => signs.find(([sign]) => sign.test(said))?.[1]
-  return { network: networkOf(ctx.ip), browser: named(BROWSERS), system: named(SYSTEMS) }
+  return { network: prefixOf(ctx.ip), browser: named(BROWSERS), system: named(SYSTEMS) }
 }
 
 /** What an office or a household has of addresses: /24, or /48 of IPv6. */
-export function networkOf(address: string): string {
-  if (isIPv4(address)) return address.replace(/\d+$/, '0/24')
-  const [head = [], tail = []] = address.split('::').map(part => part.split(':').filter(Boolean))
-  const zeros = Array<string>(Math.max(0, 8 - head.length - tail.length)).fill('0')
-  const network = [...head, ...zeros, ...tail].slice(0, 3).join(':')
-  const { hostname } = new URL(`http://[${network}::]`)
+export function prefixOf(address: string): string {
+  const network = networkOf(address)
+  if (isIPv4(address)) return `${network}.0/24`
+  const { hostname } = new URL(`http://[${network.split(':').slice(0, 3).join(':')}::]`)
   return `${hostname.slice(1, -1)}/48`
 }

@@ -2,8 +2,10 @@
 
 import type { Context } from 'koa'
 import { errors, type Provider } from 'oidc-provider'
-import type { SessionReader } from '../pages/account.ts'
+import type { Settings } from '../config/settings.ts'
 import type { Interactions } from '../pages/interaction.ts'
+import type { BrowserSession } from '../pages/people.ts'
+import { sessionCookie } from './provider.ts'
 
 export function createInteractions(provider: Provider): Interactions {
   return {
@@ -48,12 +50,24 @@ async function gone<T>(ctx: Context, read: () => Promise<T>): Promise<T> {
 }
 
 /** Who is signed in in this browser. */
-export function createSessionReader(provider: Provider): SessionReader {
-  return async ctx => {
-    const library = provider.createContext(ctx.req, ctx.res)
-    const id = library.cookies.get(provider.cookieName('session'), { signed: true })
-    const session = id ? await provider.Session.find(id) : undefined
-    if (!session?.accountId || session.loginTs === undefined) return undefined
-    return { uid: session.uid, accountId: session.accountId, since: session.loginTs }
+export function createBrowserSession(
+  provider: Provider,
+  { development }: Pick<Settings, 'development'>,
+): BrowserSession {
+  const name = provider.cookieName('session')
+  // The library's context signs its cookies as the library does.
+  const cookiesOf = ({ req, res }: Context) => provider.createContext(req, res).cookies
+  return {
+    async read(ctx) {
+      const id = cookiesOf(ctx).get(name, { signed: true })
+      const session = id ? await provider.Session.find(id) : undefined
+      if (!session?.accountId || session.loginTs === undefined) return undefined
+      return { uid: session.uid, accountId: session.accountId, since: session.loginTs }
+    },
+
+    replace(ctx, { jti, exp }) {
+      const expires = new Date(exp * 1000)
+      cookiesOf(ctx).set(name, jti, { ...sessionCookie(development), expires })
+    },
   }
 }

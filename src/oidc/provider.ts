@@ -37,6 +37,12 @@ import { createState } from './state.ts'
 
 const COOKIE = { httpOnly: true, sameSite: 'lax', signed: true } as const
 
+export const sessionCookie = (development: boolean) => ({
+  ...COOKIE,
+  secure: !development,
+  path: '/',
+})
+
 type ResponseMode = Parameters<Provider['registerResponseMode']>[1]
 
 /** Pages the library has to show, made by `pages/`. */
@@ -78,7 +84,7 @@ export async function createProvider(
     cookies: {
       keys: secrets.map(secret => deriveKey(secret, 'cookies').toString('base64url')),
       names: cookieNames(development),
-      long: { ...COOKIE, secure: !development, path: '/' },
+      long: sessionCookie(development),
       short: { ...COOKIE, secure: !development },
     },
 

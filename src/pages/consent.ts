@@ -66,7 +66,7 @@ function requestOf({ prompt: { details } }: Interaction): { scopes: string[]; ve
 }
 
 /** Where the answer goes, as people can read it: the host, or a native application's own scheme. */
-function hostOf(redirectUri: string): string {
+export function hostOf(redirectUri: string): string {
   const { host, protocol } = new URL(redirectUri)
   return host || protocol.slice(0, -1)
 }

@@ -3,6 +3,7 @@
 import type { Authentication } from '../accounts/authentication.ts'
 import type { Consents } from '../accounts/consents.ts'
 import type { Directory } from '../accounts/directory.ts'
+import type { AccountSessions } from '../accounts/sessions.ts'
 import type { ClientMetadata } from '../config/client-schema.ts'
 import type { Settings } from '../config/settings.ts'
 import type { Csrf } from '../http/forms.ts'
@@ -17,4 +18,5 @@ export interface Parts {
   directory: Directory
   authentication: Authentication
   consents: Consents
+  sessions: AccountSessions
 }

@@ -13,6 +13,8 @@ export interface Words {
   dir: 'ltr' | 'rtl'
   /** Empty where there are no words: for keys that are made from data. */
   t: Translate
+  /** The words of `key.one`, `key.other` or another form that the language has for this `{count}`. */
+  plural(key: string, count: number): string
   /** The day of a time in epoch seconds (UTC), for programs and for people. */
   date(seconds: number): { iso: string; words: string }
 }
@@ -46,11 +48,18 @@ export function createLanguages() {
 
 function createWords(lang: string, words: Map<string, string>): Words {
   const dates = new Intl.DateTimeFormat(lang, { dateStyle: 'long', timeZone: 'UTC' })
+  const numbers = new Intl.NumberFormat(lang)
+  const rules = new Intl.PluralRules(lang)
+  const t: Translate = (key, values = {}) =>
+    (words.get(key) ?? '').replaceAll(/\{(\w+)\}/g, (_, name: string) => values[name] ?? '')
   return {
     lang,
     dir: new Intl.Locale(lang).getTextInfo().direction === 'rtl' ? 'rtl' : 'ltr',
-    t: (key, values = {}) =>
-      (words.get(key) ?? '').replaceAll(/\{(\w+)\}/g, (_, name: string) => values[name] ?? ''),
+    t,
+    plural(key, number) {
+      const count = numbers.format(number)
+      return t(`${key}.${rules.select(number)}`, { count }) || t(`${key}.other`, { count })
+    },
     date(seconds) {
       const time = new Date(seconds * 1000)
       return { iso: time.toISOString(), words: dates.format(time) }

@@ -113,7 +113,7 @@ export function createSessions(records: Records) {
   }
 
   /** Another session for the same browser, signed in at `loginTs`: no id of the old one leads to it. */
-  async function succeed(old: SessionRecord, loginTs: number, ttl: number): Promise<SessionRecord> {
+  async function succeed(old: SessionRecord, loginTs: number, ttl: number) {
     const [jti, uid] = [newId(), newId()]
     const session = { ...old, jti, uid, loginTs, exp: now() + ttl, authorizations: {} }
     await save(session, undefined, ttl, old.visitor)

@@ -99,7 +99,7 @@ class Checker {
     if (!page) return
     if (page.status !== 200) return this.#ledger.violated('d', `signed out: ${login.session.name}`)
     const shown = new Set(
-      [...page.text.matchAll(/name="client_id" value="(\w+)"/g)].map(([, name]) => name),
+      [...page.text.matchAll(/remove\?client_id=(\w+)"/g)].map(([, name]) => name),
     )
     for (const [client_id, { name, state }] of consents) {
       if (state === 'unsure' || shown.has(client_id) === (state === 'live')) continue

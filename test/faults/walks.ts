@@ -1,7 +1,7 @@
 // What people do at their browsers: sign in and allow, remove an application, sign out.
 
 import { authorizationRequest, type Request } from '../support/journey.ts'
-import { copyOf } from '../support/people.ts'
+import { copyOf, removalOf } from '../support/people.ts'
 import { PASSWORD } from '../support/usher.ts'
 import { sendAs } from '../support/wire.ts'
 import { REDIRECTS, SCOPES, signed } from './applications.ts'
@@ -124,16 +124,19 @@ export async function withdraw(traffic: Traffic, ledger: Ledger, login: Login) {
   if (browser.heading !== 'Connected applications') {
     return ledger.refused(`a list for "${browser.heading}" ${browser.page.status}`, 'd')
   }
-  const fields = browser.page.html.querySelectorAll('form input[name=client_id]')
-  const form = fields.findIndex(input => input.getAttribute('value') === client_id)
-  if (form < 0) {
+  const links = browser.page.html.querySelectorAll('article a').map(a => a.getAttribute('href'))
+  if (!links.includes(removalOf(client_id))) {
     if (consent.state === 'live') ledger.violated('g', `not on the list: ${consent.name}`)
     return
+  }
+  await visitor.open(removalOf(client_id))
+  if (!browser.page.html.querySelector('form input[name=csrf]')) {
+    return ledger.refused(`a question for "${browser.heading}" ${browser.page.status}`, 'd')
   }
   const grants = person.logins.filter(other => other.client_id === client_id)
   const ending: Fact[] = [consent, ...grants.map(({ grant }) => grant)]
   const settle = ledger.begin('withdrew', ending, 'ended')
-  await visitor.submit({}, form)
+  await visitor.submit({})
   const { page, heading } = browser
   if (page.status === 200 && heading === 'Connected applications') settle()
   else ledger.refused(`removing: ${page.status} "${heading}"`)

@@ -1,6 +1,15 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { redeem, refresh, tokens, userinfo } from '../support/journey.ts'
-import { copyOf, grantsOf, open, signedIn, slowDown, textOf, words } from '../support/people.ts'
+import {
+  copyOf,
+  grantsOf,
+  open,
+  removalOf,
+  signedIn,
+  slowDown,
+  textOf,
+  words,
+} from '../support/people.ts'
 import { ADA, startUsher, type Usher } from '../support/usher.ts'
 
 let usher: Usher
@@ -45,7 +54,7 @@ test('AC5: of fifty refreshes that race a removal, nothing they were given works
       const code = browser.page.params.get('code') ?? ''
       families.push((await redeem(usher, code, request)).body.refresh_token)
     }
-    await browser.open('/account/applications')
+    await browser.open(removalOf())
     const racing = families.map(keepRefreshing)
     // The removal meets the refreshes somewhere else in each round.
     for (let i = 0; i < round % 8; i++) await userinfo(usher, 'unknown')

@@ -7,6 +7,7 @@ import {
   newTab,
   onlineTokens,
   open,
+  removalOf,
   send,
   silently,
   textOf,
@@ -26,8 +27,8 @@ beforeEach(() => usher.consents.removeAll(ada))
 const APPLICATIONS = '/account/applications'
 
 async function remove(browser: Browser, client_id = 'web') {
-  await browser.open(APPLICATIONS)
-  await browser.submit({ client_id })
+  await browser.open(removalOf(client_id))
+  await browser.submit()
 }
 
 test('AC4: removing an application ends all that it has, in every browser and grant, at once', async () => {
@@ -87,9 +88,9 @@ test('AC4: other applications and other people keep what they have', async () =>
 
 test('AC4: what is removed twice is removed', async () => {
   const { browser } = await onlineTokens(usher)
-  await browser.open(APPLICATIONS)
+  await browser.open(removalOf())
   const form = fieldsOf(browser.page)
-  const answers = await Promise.all([1, 2, 3].map(() => send(browser, APPLICATIONS, { form })))
+  const answers = await Promise.all([1, 2, 3].map(() => send(browser, removalOf(), { form })))
   expect(answers.map(({ status }) => status)).toEqual([200, 200, 200])
   expect(await usher.consents.list(ada)).toEqual([])
 })
@@ -113,7 +114,7 @@ test('AC4: an application that is no longer registered is listed and can be remo
   const { browser } = await onlineTokens(smaller, { client_id: 'first' })
   await browser.open(APPLICATIONS)
   expect(textOf(browser.page.text)).toContain(words('applications.unregistered'))
-  await browser.submit({ client_id: 'post' })
+  await remove(browser, 'post')
   expect(textOf(browser.page.text)).toContain(words('applications.removed', { client: 'post' }))
   expect((await smaller.consents.list(id)).map(({ client_id }) => client_id)).toEqual(['first'])
   await smaller.close()

@@ -1,6 +1,17 @@
+// What others could try at the account pages: to be led elsewhere, to see and to change what is not theirs.
+
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
-import { userinfo } from '../support/journey.ts'
-import { fieldsOf, onlineTokens, open, send, signedIn } from '../support/people.ts'
+import {
+  endOf,
+  endsOn,
+  fieldsOf,
+  isSignedIn,
+  onlineTokens,
+  removalOf,
+  send,
+  sessionsOf,
+  signedIn,
+} from '../support/people.ts'
 import { ADA, GRACE, startUsher, type Usher } from '../support/usher.ts'
 
 let usher: Usher
@@ -19,8 +30,6 @@ beforeEach(async () => {
   }
 })
 
-const APPLICATIONS = '/account/applications'
-
 test('AC1: the address people come back to leads nowhere else', async () => {
   const browser = await signedIn(usher)
   for (const state of [
@@ -35,81 +44,73 @@ test('AC1: the address people come back to leads nowhere else', async () => {
     const answer = await send(browser, `/account/signed-in?${query}`, { method: 'GET' })
     expect(answer.headers.get('location'), state).toBe('/account')
   }
+  const known = '/account/sessions/end?session=x'
+  const back = await send(browser, `/account/signed-in?${new URLSearchParams({ state: known })}`, {
+    method: 'GET',
+  })
+  expect(back.headers.get('location')).toBe(known)
   const twice = await send(browser, '/account/signed-in?state=//evil.example&state=/account', {
     method: 'GET',
   })
   expect(twice.headers.get('location')).toBe('/account')
 })
 
-test('AC2: nothing is removed without the token of the page, or from elsewhere', async () => {
-  const { browser } = await onlineTokens(usher)
-  await browser.open(APPLICATIONS)
-  const form = fieldsOf(browser.page)
-  expect(form).toMatchObject({ client_id: 'web', csrf: expect.stringMatching(/./) })
-  const { browser: second } = await onlineTokens(usher)
-  await second.open(APPLICATIONS)
-  const { csrf = '' } = fieldsOf(second.page)
-  for (const wrong of ['', 'x', csrf]) {
-    const answer = await send(browser, APPLICATIONS, { form: { ...form, csrf: wrong } })
-    expect(answer.status).toBe(403)
-  }
-  for (const [name, value] of [
-    ['Sec-Fetch-Site', 'cross-site'],
-    ['Sec-Fetch-Site', 'same-site'],
-    ['Origin', 'https://evil.example'],
-    ['Origin', 'null'],
-  ] as const) {
-    const answer = await send(browser, APPLICATIONS, { form, headers: { [name]: value } })
-    expect(answer.status, `${name}: ${value}`).toBe(403)
-  }
-  expect(await usher.consents.find(ada, 'web')).toBeDefined()
-})
-
-test('AC2: no GET changes anything', async () => {
-  const { browser, access_token } = await onlineTokens(usher)
-  await browser.open(APPLICATIONS)
-  const query = new URLSearchParams(fieldsOf(browser.page))
-  for (const method of ['GET', 'HEAD']) {
-    await send(browser, `${APPLICATIONS}?${query}`, { method })
-  }
-  await open(usher, { prompt: 'none' }, browser)
-  expect(await usher.consents.find(ada, 'web')).toBeDefined()
-  expect((await userinfo(usher, access_token)).status).toBe(200)
-})
-
-test('AC3: nobody sees or removes what is another’s', async () => {
+test('AC3: nobody sees what is another’s', async () => {
   const adas = await onlineTokens(usher)
   const graces = await onlineTokens(usher, { username: 'grace', client_id: 'post' })
-  await adas.browser.open(APPLICATIONS)
-  const page = await graces.browser.open(APPLICATIONS)
-  expect(page.text).toContain('Post application')
-  expect(page.text).not.toContain('Web application')
-  for (const secret of [ada, grace]) expect(page.text).not.toContain(secret)
-
-  const form = fieldsOf(adas.browser.page)
-  expect((await send(graces.browser, APPLICATIONS, { form })).status).toBe(403)
-  const { csrf = '' } = fieldsOf(page)
-  for (const client_id of ['web', `${ada} web`, '', '__proto__']) {
-    const answer = await send(graces.browser, APPLICATIONS, { form: { csrf, client_id } })
-    expect(answer.status, client_id).toBeLessThan(500)
-    expect(await answer.text()).not.toContain('role="status"')
+  const { uid, jti } = (await sessionsOf(usher, ada))[0] ?? {}
+  for (const [path, own] of [
+    ['/account/applications', 'Post application'],
+    ['/account/sessions', 'Post application'],
+  ] as const) {
+    const page = await graces.browser.open(path)
+    expect(page.text).toContain(own)
+    expect(page.text).not.toContain('Web application')
+    for (const secret of [ada, grace, uid, jti]) expect(page.text).not.toContain(secret)
   }
-  expect((await userinfo(usher, adas.access_token)).status).toBe(200)
-  expect(await usher.consents.find(ada, 'web')).toBeDefined()
-  expect(await usher.consents.find(grace, 'post')).toBeDefined()
+  const mine = await adas.browser.open('/account/sessions')
+  for (const secret of [ada, uid, jti]) expect(mine.text).not.toContain(secret)
 })
 
-test('AC6: the pages are kept by no cache, shown in no frame and read by no other origin', async () => {
-  const { browser } = await onlineTokens(usher)
-  for (const path of ['/account', APPLICATIONS]) {
-    const { headers } = await send(browser, path, {
-      method: 'GET',
-      headers: { Origin: 'https://app.example.org' },
-    })
-    expect(headers.get('cache-control')).toBe('no-store')
-    expect(headers.get('x-frame-options')).toBe('DENY')
-    expect(headers.get('content-security-policy')).toContain("frame-ancestors 'none'")
-    expect([...headers.keys()].filter(name => name.startsWith('access-control-'))).toEqual([])
-    expect(headers.get('cross-origin-resource-policy')).toBe('same-origin')
+test('AC3: a handle is good for the person it was shown to, as it was shown, and for nothing else', async () => {
+  const browser = await signedIn(usher)
+  await signedIn(usher)
+  const graces = await signedIn(usher, 'grace')
+  const end = await endOf(browser)
+  const handle = end.searchParams.get('session') ?? ''
+  expect(handle).toMatch(/^[\w-]{22}$/)
+  expect((await send(browser, end, { method: 'GET' })).status).toBe(200)
+  expect((await send(graces, end, { method: 'GET' })).status).toBe(404)
+
+  const sessions = await sessionsOf(usher, ada)
+  const flipped = (handle.startsWith('A') ? 'B' : 'A') + handle.slice(1)
+  const swapped = handle.toLowerCase() === handle ? handle.toUpperCase() : handle.toLowerCase()
+  const others = [flipped, swapped, handle.slice(1), `${handle}A`, ` ${handle}`, '', '__proto__']
+  const ids = sessions.flatMap(({ uid, jti }) => [uid, jti])
+  for (const wrong of [...others, ...ids]) {
+    const url = `/account/sessions/end?${new URLSearchParams({ session: wrong })}`
+    expect((await send(browser, url, { method: 'GET' })).status, wrong).toBe(404)
   }
+  for (const query of ['', `?session=${handle}&session=${handle}`, `?session[]=${handle}`]) {
+    const answer = await send(browser, `/account/sessions/end${query}`, { method: 'GET' })
+    expect(answer.status, query).toBe(404)
+  }
+  for (const client_id of ['web', `${ada} web`, '', '__proto__', 'usher-account']) {
+    const answer = await send(graces, removalOf(client_id), { method: 'GET' })
+    expect(answer.status, client_id).toBe(404)
+  }
+})
+
+test('AC3: a token is good for what its page has named, and for nothing else', async () => {
+  const browser = await signedIn(usher)
+  const [second, third] = [await signedIn(usher), await signedIn(usher)]
+  const page = await browser.open('/account/sessions')
+  const [one, other] = endsOn(page)
+  await browser.open(one ?? '')
+  const form = fieldsOf(browser.page)
+  expect((await send(browser, other ?? '', { form })).status).toBe(403)
+  expect(await Promise.all([second, third].map(isSignedIn))).toEqual([true, true])
+  expect((await send(browser, one ?? '', { form })).status).toBe(200)
+  const left = await Promise.all([second, third].map(isSignedIn))
+  expect(left.filter(Boolean)).toHaveLength(1)
 })

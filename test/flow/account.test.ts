@@ -5,6 +5,7 @@ import {
   ageSessions,
   credentials,
   onlineTokens,
+  removalOf,
   send,
   signedIn,
   textOf,
@@ -85,7 +86,7 @@ test('AC3: the list names each application, what it may, since when, and when it
     'Web application',
   ])
   const web = cards[1]
-  expect(web?.querySelectorAll('li').map(({ text }) => text)).toEqual([
+  expect(web?.querySelectorAll('ul:not(.facts) li').map(({ text }) => text)).toEqual([
     words('scope.openid'),
     words('scope.email'),
     words('scope.offline_access'),
@@ -94,6 +95,40 @@ test('AC3: the list names each application, what it may, since when, and when it
   const ago = (days: number) => new Date(Date.now() - days * day * 1000).toISOString().slice(0, 10)
   expect(times).toEqual([ago(40), ago(1)])
   expect(web?.text).toContain(words('applications.verified', { brand: 'Usher' }))
+})
+
+test('AC3: the list says in how many browsers an application is in use', async () => {
+  const first = await onlineTokens(usher)
+  await onlineTokens(usher)
+  const browser = await signedIn(usher)
+  const inUse = async () => {
+    const { html } = await browser.open(APPLICATIONS)
+    return html.querySelectorAll('article dd').at(-1)?.text
+  }
+  expect(await inUse()).toBe('in 2 browsers')
+  await first.browser.open('/api/oauth/logout')
+  await first.browser.submit({ logout: 'yes' })
+  expect(await inUse()).toBe('in 1 browser')
+  await browser.open('/account/sessions/end-others')
+  await browser.submit()
+  expect(await inUse()).toBe(words('applications.not_in_use'))
+})
+
+test('AC3: fifty applications are listed, the one used last first', async () => {
+  const clients = Array.from({ length: 50 }, (_, i) => `client-${i}`)
+  for (const [i, client_id] of clients.entries()) {
+    await usher.consents.decide(ada, client_id, { scopes: ['openid'], declined: [], version: 0 })
+    await usher.records.update<{ lastUsed: number }>(
+      'Consent',
+      `${ada} ${client_id}`,
+      ({ value }) => value && { ...value, lastUsed: value.lastUsed - ((i * 7) % 50) * 60 },
+      { indexes: [['consents of account', ada]] },
+    )
+  }
+  const { html } = await (await signedIn(usher)).open(APPLICATIONS)
+  const listed = html.querySelectorAll('h2').map(({ text }) => text)
+  const order = (client_id: string) => (clients.indexOf(client_id) * 7) % 50
+  expect(listed).toEqual(clients.toSorted((a, b) => order(a) - order(b)))
 })
 
 test('AC3: a use is noted on the list', async () => {
@@ -113,14 +148,14 @@ test('AC3: a use is noted on the list', async () => {
 
 test('AC1: who signed in too long ago signs in again before anything is removed', async () => {
   const { browser, access_token } = await onlineTokens(usher)
-  await browser.open(APPLICATIONS)
+  await browser.open(removalOf())
   await ageSessions(usher, ada, 16 * 60)
   await browser.submit()
   expect(browser.heading).toBe('Sign in')
   expect(textOf(browser.page.text)).toContain(words('sign_in.again'))
   expect(await usher.consents.find(ada, 'web')).toBeDefined()
   await browser.submit(credentials())
-  expect(browser.page.url.pathname).toBe(APPLICATIONS)
+  expect(browser.page.url.href).toBe(usher.issuer + removalOf())
   expect((await userinfo(usher, access_token)).status).toBe(200)
   await browser.submit()
   expect(textOf(browser.page.text)).toContain(

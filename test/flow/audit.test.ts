@@ -3,6 +3,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { authorizationRequest, post, refresh, tokens } from '../support/journey.ts'
+import { removalOf } from '../support/people.ts'
 import { ADA, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
 
 let usher: Usher
@@ -79,7 +80,7 @@ test('LOG4: revoking, removing an application, signing out', async () => {
   ])
 
   const removed = await factsOf(async () => {
-    await browser.open('/account/applications')
+    await browser.open(removalOf())
     await browser.submit()
   })
   expect(removed).toMatchObject([{ event: 'access_removed', client_id: 'web', account }])

@@ -7,6 +7,7 @@ import {
   grantsOf,
   newTab,
   open,
+  removalOf,
   send,
   signedIn,
   textOf,
@@ -33,7 +34,7 @@ const SCOPES = ['profile', 'email']
 
 async function removeElsewhere() {
   const tab = newTab(browser)
-  await tab.open('/account/applications')
+  await tab.open(removalOf())
   await tab.submit()
   expect(textOf(tab.page.text)).toContain(
     words('applications.removed', { client: 'Web application' }),

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Browser } from '../support/browser.ts'
-import { open, signedIn, silently, textOf, words } from '../support/people.ts'
+import { open, removalOf, signedIn, silently, textOf, words } from '../support/people.ts'
 import { ADA, CLIENTS, startUsher, type Usher } from '../support/usher.ts'
 
 const DEVELOPED = {
@@ -61,7 +61,11 @@ test('CN2: an application of one’s own is not asked for, but listed and remova
   await browser.open('/account/applications')
   expect(browser.page.text).toContain('Application of our own')
   expect(browser.page.text).toContain(words('scope.email'))
-  await browser.submit({ client_id: 'first' })
+  await browser.open(removalOf('first'))
+  expect(textOf(browser.page.text)).toContain(
+    words('applications.implicit_again', { brand: 'Usher' }),
+  )
+  await browser.submit()
   expect(textOf(browser.page.text)).toContain(
     words('applications.removed', { client: 'Application of our own' }),
   )

@@ -23,6 +23,8 @@ const HANDLERS: [string, string, number][] = [
   ['/.well-known/openid-configuration', 'GET', 200],
   ['/.well-known/oauth-authorization-server', 'GET', 200],
   ['/account/applications', 'GET', 302],
+  ['/account/sessions', 'GET', 302],
+  ['/account/password', 'GET', 302],
   ['/account', 'GET', 302],
   ['/errors', 'GET', 200],
   ['/livez', 'GET', 200],
@@ -101,7 +103,8 @@ test('AZ17: an interaction that is no interaction is a page that says so', async
 
 test.each([
   ['/account', 'POST', 'HEAD, GET'],
-  ['/account/applications', 'DELETE', 'HEAD, GET, POST'],
+  ['/account/applications', 'POST', 'HEAD, GET'],
+  ['/account/password', 'DELETE', 'HEAD, GET, POST'],
   ['/api/oauth/token', 'GET', 'POST'],
   ['/api/oauth/jwks', 'POST', 'GET'],
 ])('HD6: %s does not take %s, and says what it takes', async (path, method, allow) => {

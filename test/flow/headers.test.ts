@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { authorizationRequest, tokens } from '../support/journey.ts'
-import { credentials, open, raw, send, signedIn } from '../support/people.ts'
+import { credentials, open, raw, removalOf, send, signedIn } from '../support/people.ts'
 import { ADA, SECRET, startUsher, type Usher } from '../support/usher.ts'
 
 let usher: Usher
@@ -35,6 +35,10 @@ async function everyPage(): Promise<Shown[]> {
   await browser.submit({ decision: 'deny' })
   await browser.open('/account')
   await browser.open('/account/applications')
+  await browser.open('/account/sessions')
+  await browser.open('/account/password')
+  await browser.submit({ current: 'wrong' })
+  await browser.open(removalOf())
   await browser.submit()
   await browser.open('/api/oauth/logout?client_id=web')
   await browser.submit()
@@ -53,7 +57,7 @@ async function everyPage(): Promise<Shown[]> {
   await fetched('sign-out of nobody', '/api/oauth/logout')
   const formPost = authorizationRequest(usher, { response_mode: 'form_post', prompt: 'none' })
   await fetched('form_post', formPost.url)
-  const refused = await send((await open(usher)).browser, '/account/applications', { form: {} })
+  const refused = await send((await open(usher)).browser, '/account/password', { form: {} })
   show('POST without a session', { headers: refused.headers, text: await refused.text() })
   return shown
 }

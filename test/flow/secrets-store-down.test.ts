@@ -1,7 +1,17 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Browser } from '../support/browser.ts'
 import { tokens } from '../support/journey.ts'
-import { credentials, fieldsOf, open, send, signedIn, textOf, words } from '../support/people.ts'
+import {
+  credentials,
+  fieldsOf,
+  newTab,
+  open,
+  removalOf,
+  send,
+  signedIn,
+  textOf,
+  words,
+} from '../support/people.ts'
 import { ADA, SECRET, startUsher, type Usher } from '../support/usher.ts'
 
 let usher: Usher
@@ -18,8 +28,8 @@ beforeAll(async () => {
   had = await tokens(usher)
   signingIn = (await open(usher)).browser
   consenting = (await open(usher, { client_id: 'post' }, await signedIn(usher))).browser
-  removing = await signedIn(usher)
-  await removing.open('/account/applications')
+  removing = newTab(had.browser)
+  await removing.open(removalOf())
   const unredeemed = await open(usher, {}, had.browser)
   code = unredeemed.browser.page.params.get('code') ?? ''
   await usher.store.close()
@@ -101,8 +111,9 @@ const PAGES: Record<string, () => Promise<Response>> = {
   },
   'the account': () => send(had.browser, '/account', { method: 'GET' }),
   'the list of applications': () => send(had.browser, '/account/applications', { method: 'GET' }),
-  'removing an application': () =>
-    send(removing, '/account/applications', { form: fieldsOf(removing.page) }),
+  'removing an application': () => send(removing, removalOf(), { form: fieldsOf(removing.page) }),
+  'the list of sessions': () => send(had.browser, '/account/sessions', { method: 'GET' }),
+  'another password': () => send(had.browser, '/account/password', { form: {} }),
   'signing out': () => send(had.browser, '/api/oauth/logout', { method: 'GET' }),
 }
 

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import type { Browser } from '../support/browser.ts'
 import { authorizationRequest, post, refresh, tokens, userinfo } from '../support/journey.ts'
-import { credentials, fieldsOf, open, raw, send, sessionsOf } from '../support/people.ts'
+import { credentials, fieldsOf, open, raw, removalOf, send, sessionsOf } from '../support/people.ts'
 import { SECRET, startUsher, type Usher } from '../support/usher.ts'
 
 const PASSWORD = 'the password of Ada: canary-one'
@@ -99,7 +99,7 @@ async function journey() {
   const [session] = await sessionsOf(usher, account?.id ?? '')
   keep('session uid', session?.uid)
   keep('session id', session?.jti)
-  await browser.open('/account/applications')
+  await browser.open(removalOf())
   keep('csrf of the account', fieldsOf(browser.page).csrf)
   await post(usher, '/api/oauth/revoke', { token: second.body.access_token })
   await browser.open(`/api/oauth/logout?id_token_hint=${body.id_token}`)

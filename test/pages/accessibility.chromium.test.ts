@@ -6,11 +6,18 @@ import type { Account } from '../../src/accounts/account.ts'
 import { axeViolations, launchChromium, overflow } from '../support/chromium.ts'
 import { authorizationRequest } from '../support/journey.ts'
 import { inEveryLook } from '../support/looks.ts'
-import { ADA, CLIENTS, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, CLIENTS, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
 import { Visit } from '../support/visit.ts'
 
 const APPLICATION = 'https://app.example.org'
 const ALL = 'openid profile email phone offline_access'
+const QUESTION = 'Remove the access of Web application?'
+const PASSWORD_FIELDS = ['Current password', 'New password', 'New password, once more']
+const NEW_PASSWORD = 'another battery, another staple'
+const AGENTS = [
+  'Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0',
+  'curl/8.15.0',
+]
 
 let usher: Usher
 let browser: Browser
@@ -68,6 +75,24 @@ const consentPage = (visit: Visit, params: Record<string, string> = {}) =>
 const accountPage = (visit: Visit) => signInAt(visit, '/account', 'Your account')
 const applicationsPage = (visit: Visit) =>
   signInAt(visit, '/account/applications', 'Connected applications')
+
+const sessionsPage = (visit: Visit) =>
+  signInAt(visit, '/account/sessions', 'Where you are signed in')
+const passwordPage = (visit: Visit) => signInAt(visit, '/account/password', 'Change your password')
+
+async function changePassword(visit: Visit, ...typed: string[]) {
+  for (const [i, label] of PASSWORD_FIELDS.entries()) {
+    await visit.page.getByLabel(label, { exact: true }).fill(typed[i] ?? '')
+  }
+  await visit.button('Change password').click()
+}
+
+/** Somewhere else. */
+async function signedInWith(agent: string) {
+  const elsewhere = await Visit.start(browser, { userAgent: agent })
+  await accountPage(elsewhere)
+  await elsewhere.close()
+}
 
 type Way = (visit: Visit) => Promise<unknown>
 
@@ -150,8 +175,84 @@ const PAGES: [name: string, heading: string, way: Way][] = [
       await allowed('web', ALL.split(' '))
       await allowed('native', ['openid', 'email'])
       await applicationsPage(visit)
-      await visit.page.getByRole('article').last().getByRole('button').click()
+      await visit.page.getByRole('article').last().getByRole('link', { name: 'Remove' }).click()
+      await visit.button('Remove access').click()
       await visit.page.getByRole('status').waitFor()
+    },
+  ],
+  [
+    'applications-question',
+    'Remove the access of Web application?',
+    async visit => {
+      await allowed('web', ALL.split(' '))
+      await signInAt(visit, '/account/applications/remove?client_id=web', QUESTION)
+    },
+  ],
+  [
+    'applications-others',
+    'Connected applications',
+    async visit => {
+      await allowed('first', ['openid'])
+      await allowed('long-gone', ALL.split(' '))
+      await applicationsPage(visit)
+    },
+  ],
+  ['sessions-one', 'Where you are signed in', sessionsPage],
+  [
+    'sessions-three',
+    'Where you are signed in',
+    async visit => {
+      for (const agent of AGENTS) await signedInWith(agent)
+      await sessionsPage(visit)
+      await visit.page.goto(authorizationUrl({ client_id: 'first' })).catch(() => {})
+      await visit.page.goto(`${usher.issuer}/account/sessions`)
+    },
+  ],
+  [
+    'sessions-question',
+    'Sign out of Firefox on Linux?',
+    async visit => {
+      await signedInWith(AGENTS[0] ?? '')
+      await sessionsPage(visit)
+      await visit.page.getByRole('article').last().getByRole('link').click()
+    },
+  ],
+  [
+    'sessions-question-others',
+    'Sign out everywhere else?',
+    async visit => {
+      for (const agent of AGENTS) await signedInWith(agent)
+      await sessionsPage(visit)
+      await visit.link('Sign out everywhere else').click()
+    },
+  ],
+  [
+    'sessions-ended',
+    'Where you are signed in',
+    async visit => {
+      await signedInWith(AGENTS[0] ?? '')
+      await sessionsPage(visit)
+      await visit.link('Sign out everywhere else').click()
+      await visit.button('Sign out everywhere else').click()
+      await visit.page.getByRole('status').waitFor()
+    },
+  ],
+  ['password', 'Change your password', visit => passwordPage(visit)],
+  [
+    'password-wrong',
+    'Change your password',
+    async visit => {
+      await passwordPage(visit)
+      await changePassword(visit, 'not the password', 'too short', 'another')
+      await visit.page.getByText('This is not your current password.', { exact: false }).waitFor()
+    },
+  ],
+  [
+    'password-changed',
+    'Your password is changed',
+    async visit => {
+      await passwordPage(visit)
+      await changePassword(visit, PASSWORD, NEW_PASSWORD, NEW_PASSWORD)
     },
   ],
   [
@@ -190,6 +291,8 @@ const PAGES: [name: string, heading: string, way: Way][] = [
 ]
 
 async function start(): Promise<Visit> {
+  const { password } = ada
+  await usher.directory.endAccess(ada.id, account => ({ ...account, password }))
   await usher.consents.removeAll(ada.id)
   const visit = await Visit.start(browser)
   onTestFinished(() => visit.close())

@@ -46,15 +46,38 @@ test('sign in, choose, allow, and remove the access again with Tab, Space and En
   expect(claims).not.toHaveProperty('email')
 
   await page.goto(`${stage.usher.issuer}/account`)
-  expect(await tabTo(page, 'Sign out')).toEqual(visible('Connected applications', 'Sign out'))
+  const places = ['Connected applications', 'Where you are signed in', 'Password']
+  expect(await tabTo(page, 'Sign out')).toEqual(visible(...places, 'Sign out'))
   await tabTo(page, 'Connected applications')
   await keyboard.press('Enter')
   await page.waitForURL('**/account/applications')
   const remove = 'Remove access of Relying party'
   expect(await tabTo(page, remove)).toEqual(visible('Relying party', remove))
+  await keyboard.press('Enter')
+  await page.getByRole('heading', { name: 'Remove the access of Relying party?' }).waitFor()
+  expect(await tabTo(page, 'Cancel')).toEqual(visible('Remove access', 'Cancel'))
+  await keyboard.press('Shift+Tab')
   await keyboard.press('Space')
   await page.getByRole('status').waitFor()
-  expect(await tabTo(page, 'Back to your account')).toEqual(visible('Back to your account'))
+  const links = ['Where you are signed in', 'Back to your account']
+  expect(await tabTo(page, 'Back to your account')).toEqual(visible(...links))
+  await keyboard.press('Enter')
+  await page.waitForURL('**/account')
+
+  await tabTo(page, 'Password')
+  await keyboard.press('Enter')
+  await page.getByRole('heading', { name: 'Change your password' }).waitFor()
+  const another = 'another battery, another staple'
+  const typed = { 'Current password': PASSWORD, 'New password': another }
+  for (const [field, text] of Object.entries({ ...typed, 'New password, once more': another })) {
+    expect((await tabTo(page, field)).at(-1)?.isFocusVisible).toBe(true)
+    await keyboard.type(text)
+  }
+  expect(await tabTo(page, 'Cancel')).toEqual(visible('Change password', 'Cancel'))
+  await keyboard.press('Shift+Tab')
+  await keyboard.press('Enter')
+  await page.getByRole('heading', { name: 'Your password is changed' }).waitFor()
+  await tabTo(page, 'Back to your account')
   await keyboard.press('Enter')
   await page.waitForURL('**/account')
 

@@ -5,20 +5,23 @@ import { Redis } from 'ioredis'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { signAssertion } from '../support/keyed.ts'
+import { removalOf } from '../support/people.ts'
 import { PASSWORD, SECRET } from '../support/usher.ts'
-import { basic, type Reply, send, sendAs } from '../support/wire.ts'
+import { basic, type Reply, send } from '../support/wire.ts'
 import { push, redeem, refresh, tokenOf, useAssertion, userinfo } from './clients.ts'
 import { type Deployment, deploy, type Node, THREE_ON_REDIS } from './deployment.ts'
 import {
   allowWeb,
   authorize,
   family,
+  formAt,
   question,
   requestFor,
   signIn,
   signOut,
   signOutForm,
   silentCode,
+  submit,
 } from './person.ts'
 
 const WRITES = 10_000
@@ -147,10 +150,8 @@ async function leave(node: Node, browser: Browser) {
 }
 
 async function withdraw(node: Node, browser: Browser) {
-  const page = await sendAs(browser, node, '/account/applications')
-  const csrf = /name="csrf" value="([^"]+)"/.exec(page.text)?.[1] ?? ''
-  const form = { body: { csrf, client_id: 'web' }, headers: { 'sec-fetch-site': 'same-origin' } }
-  await expected(200, sendAs(browser, node, '/account/applications', form))
+  const form = await formAt(node, browser, removalOf())
+  await expected(200, submit(node, browser, form))
   await allowWeb(node, browser)
 }
 

@@ -109,6 +109,28 @@ export async function isSignedIn(node: Node, browser: Browser): Promise<boolean>
   return (await sendAs(copyOf(browser), node, '/account')).status === 200
 }
 
+/** A form of the account pages, with nothing filled in. */
+export interface AccountForm {
+  path: string
+  csrf: string
+}
+
+export async function formAt(node: Node, browser: Browser, path: string): Promise<AccountForm> {
+  const { status, text } = await sendAs(browser, node, path)
+  const csrf = /name="csrf" value="([^"]+)"/.exec(text)?.[1]
+  if (!csrf) throw new Error(`no form at ${path}: ${status} ${text.slice(0, 500)}`)
+  return { path, csrf }
+}
+
+export function submit(
+  node: Node,
+  browser: Browser,
+  { path, csrf }: AccountForm,
+  fields: Record<string, string> = {},
+): Promise<Reply> {
+  return sendAs(browser, node, path, { body: { csrf, ...fields }, headers: SAME_ORIGIN })
+}
+
 /** The form that ends the session, as its page has it. */
 export async function signOutForm(node: Node, browser: Browser): Promise<[string, string][]> {
   const { text } = await sendAs(browser, node, '/api/oauth/logout', {

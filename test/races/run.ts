@@ -21,12 +21,16 @@ import { TOKEN_RACES } from './token-races.ts'
 const { values } = parseArgs({
   options: {
     rounds: { type: 'string', default: '12000' },
+    each: { type: 'string' },
     only: { type: 'string', default: '' },
     markdown: { type: 'boolean', default: false },
   },
 })
 const total = Number(values.rounds)
 if (!(total >= 1)) throw new Error('--rounds N: how many rounds to play in all')
+
+const each = values.each === undefined ? undefined : Number(values.each)
+if (each !== undefined && !(each >= 1)) throw new Error('--each N: how many rounds of each race')
 
 /** Of each kind of retry, when all rounds are played. */
 const RETRIED = 500
@@ -54,12 +58,14 @@ interface Stage {
 
 function plan(): Stage[] {
   const weights = RACES.reduce((sum, { weight }) => sum + weight, 0) * SHAPES.length
-  const turnsOf = (race: Race) =>
-    [...SHARES].map(([n, share]) => ({
+  const turnsOf = (race: Race) => {
+    if (each !== undefined) return [{ race, n: 50, rounds: each }]
+    return [...SHARES].map(([n, share]) => ({
       race,
       n,
       rounds: atLeastOne(total, (race.weight * share) / weights),
     }))
+  }
   const races = SHAPES.flatMap(shape =>
     (['30 s', '0 s'] as const).map(grace => ({
       shape,

@@ -3,10 +3,12 @@
 import { setTimeout } from 'node:timers/promises'
 import type { Browser } from '../support/browser.ts'
 import { copyOf } from '../support/people.ts'
+import type { Reply } from '../support/wire.ts'
 import { crowdRedirect, redeem, tokenOf, userinfo, word } from './clients.ts'
 import type { Deployment } from './deployment.ts'
 import {
   authorize,
+  formAt,
   isSignedIn,
   issuedBy,
   ONLINE,
@@ -14,13 +16,21 @@ import {
   signIn,
   signOut,
   signOutForm,
+  submit,
 } from './person.ts'
 import { hasCode, type Race } from './race.ts'
 
+/** Makes ready what ends the session of this browser. */
+type Ending = (
+  deployment: Deployment,
+  browser: Browser,
+  turn: number,
+) => Promise<() => Promise<Reply>>
+
 /** One more caller than `n`: the person. */
-const signingOut: Race = {
-  artefact: 'sign-out against authorize',
-  proves: 'LO3',
+const againstAuthorize = (what: string, proves: string, prepare: Ending): Race => ({
+  artefact: `${what} against authorize`,
+  proves,
   grace: '30 s',
   winners: 'one',
   losers: /^(asked|tokens|303 login_required|code refused)$/,
@@ -28,11 +38,11 @@ const signingOut: Race = {
   async play({ deployment, turn }, n, round) {
     const { node } = deployment
     const browser = await signIn(deployment)
-    const form = await signOutForm(node(turn), browser)
+    const end = await prepare(deployment, browser, turn)
     const tabs = Array.from({ length: n }, () => copyOf(browser))
     const ending = async () => {
       await setTimeout(turn % 16)
-      return signOut(node(turn), browser, form)
+      return end()
     }
     const [ended, all] = await Promise.all([
       ending(),
@@ -52,7 +62,22 @@ const signingOut: Race = {
       round.must(silently === '303 login_required', `prompt=none is answered ${silently}`)
     }
   },
-}
+})
+
+const signingOut = againstAuthorize('sign-out', 'LO3', async ({ node }, browser, turn) => {
+  const form = await signOutForm(node(turn), browser)
+  return () => signOut(node(turn), browser, form)
+})
+
+const endingOthers = againstAuthorize(
+  'sign-out from elsewhere',
+  'AC3',
+  async (deployment, _, turn) => {
+    const elsewhere = await signIn(deployment)
+    const form = await formAt(deployment.node(turn), elsewhere, '/account/sessions/end-others')
+    return () => submit(deployment.node(turn), elsewhere, form)
+  },
+)
 
 /** What a browser and its application do that know of no sign-out. */
 async function authorizeAndRedeem({ node }: Deployment, tab: Browser, i: number) {
@@ -110,4 +135,4 @@ async function authorizationsOf({ records, issuer }: Deployment, { jar }: Browse
   return session?.authorizations ?? {}
 }
 
-export const SESSION_RACES = [signingOut, crowd]
+export const SESSION_RACES = [signingOut, endingOthers, crowd]

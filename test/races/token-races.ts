@@ -1,11 +1,14 @@
 // Races at the token endpoint.
 
 import { setTimeout } from 'node:timers/promises'
+import type { Browser } from '../support/browser.ts'
 import { signAssertion } from '../support/keyed.ts'
-import { type Reply, sendAs } from '../support/wire.ts'
+import { removalOf } from '../support/people.ts'
+import { PASSWORD } from '../support/usher.ts'
+import type { Reply } from '../support/wire.ts'
 import { redeem, refresh, tokenOf, useAssertion, userinfo, word } from './clients.ts'
 import type { Deployment, Node } from './deployment.ts'
-import { allowWeb, family, silentCode } from './person.ts'
+import { allowWeb, family, formAt, isSignedIn, signIn, silentCode, submit } from './person.ts'
 import { atOnce, isOk, type Race, type Round } from './race.ts'
 
 const INVALID_GRANT = /^400 invalid_grant$/
@@ -108,32 +111,36 @@ const assertion: Race = {
   },
 }
 
-/** One more caller than `n`: the person, who meets the others somewhere else in each round. */
-const withdrawal: Race = {
-  artefact: 'withdrawal against refresh',
-  proves: 'AC5',
+/** Makes ready what ends all that an application has of Ada: done in her browser, or by an operator. */
+type Ending = (
+  deployment: Deployment,
+  ada: Browser,
+  turn: number,
+) => Promise<() => Promise<boolean>>
+
+/** One more caller than `n`: whoever ends it, and meets the others somewhere else in each round. */
+const againstRefresh = (what: string, proves: string, prepare: Ending): Race => ({
+  artefact: `${what} against refresh`,
+  proves,
   grace: '30 s',
   winners: 'one',
   losers: /^(200|400 invalid_grant)$/,
   weight: 0.6,
-  async play({ deployment, ada, turn }, n, round) {
+  async play({ deployment, turn }, n, round) {
     const { node } = deployment
+    const ada = await signIn(deployment)
     await allowWeb(node(turn), ada)
     const first = await family(node(turn), ada)
-    const page = await sendAs(ada, node(turn), '/account/applications')
-    const csrf = /name="csrf" value="([^"]+)"/.exec(page.text)?.[1] ?? ''
-    const withdraw = async () => {
+    const end = await prepare(deployment, ada, turn)
+    const ending = async () => {
       await setTimeout(turn % 12)
-      return sendAs(ada, node(turn), '/account/applications', {
-        body: { csrf, client_id: 'web' },
-        headers: { 'sec-fetch-site': 'same-origin' },
-      })
+      return end()
     }
-    const [withdrawn, ...refreshed] = await Promise.all([
-      withdraw(),
+    const [isEnded, ...refreshed] = await Promise.all([
+      ending(),
       ...Array.from({ length: n }, (_, i) => refreshUntilRefused(node(i), first.refresh)),
     ])
-    round.winners = withdrawn.status === 200 ? 1 : 0
+    round.winners = isEnded ? 1 : 0
     const replies = refreshed.flat()
     round.losers = replies.map(word)
     const won = replies.filter(isOk)
@@ -144,9 +151,40 @@ const withdrawal: Race = {
       refresh: [first.refresh, ...successors],
     })
   },
-}
+})
 
-/** The same token again and again, which its grace allows; the withdrawal has to come at some time. */
+const withdrawal = againstRefresh('withdrawal', 'AC5', async ({ node }, ada, turn) => {
+  const form = await formAt(node(turn), ada, removalOf())
+  return async () => isOk(await submit(node(turn), ada, form))
+})
+
+const passwordChange = againstRefresh('password change', 'SE6', async (deployment, ada, turn) => {
+  const { node, directory } = deployment
+  const form = await formAt(node(turn), ada, '/account/password')
+  const before = await directory.findByUsername('ada')
+  const fields = { current: PASSWORD, password: ANOTHER, repeat: ANOTHER }
+  return async () => {
+    const changed = await submit(node(turn), ada, form, fields)
+    const isKept = await isSignedIn(node(turn + 1), ada)
+    // For the next round.
+    await directory.change(before?.id ?? '', now => ({ ...now, password: before?.password }))
+    return isOk(changed) && isKept
+  }
+})
+
+const disabling = againstRefresh('disabling the account', 'SE6', async ({ directory }) => {
+  const { id = '' } = (await directory.findByUsername('ada')) ?? {}
+  return async () => {
+    await directory.change(id, account => ({ ...account, enabled: false }))
+    await directory.endAccess(id)
+    await directory.change(id, account => ({ ...account, enabled: true }))
+    return true
+  }
+})
+
+const ANOTHER = 'another battery, another staple'
+
+/** The same token again and again, which its grace allows; the end has to come at some time. */
 async function refreshUntilRefused(node: Node, token: string): Promise<Reply[]> {
   const replies: Reply[] = []
   for (let i = 0; i < 200; i++) {
@@ -154,7 +192,15 @@ async function refreshUntilRefused(node: Node, token: string): Promise<Reply[]> 
     replies.push(reply)
     if (!isOk(reply)) return replies
   }
-  throw new Error('the withdrawal never came')
+  throw new Error('the end never came')
 }
 
-export const TOKEN_RACES = [code, strictRefresh, gracefulRefresh, assertion, withdrawal]
+export const TOKEN_RACES = [
+  code,
+  strictRefresh,
+  gracefulRefresh,
+  assertion,
+  withdrawal,
+  passwordChange,
+  disabling,
+]

@@ -46,6 +46,24 @@ export async function signedIn(usher: Usher, username = 'ada', password = PASSWO
   return browser
 }
 
+/** Where somebody is asked whether an application shall lose its access. */
+export function removalOf(client_id = 'web'): string {
+  return `/account/applications/remove?${new URLSearchParams({ client_id })}`
+}
+
+/** Where somebody is asked whether to sign out there: for each of their other browsers. */
+export function endsOn({ html, url }: Page): URL[] {
+  const links = html.querySelectorAll('article a.danger').map(link => link.getAttribute('href'))
+  return links.map(href => new URL(href ?? '', url))
+}
+
+/** For the other browser used last. */
+export async function endOf(browser: Browser): Promise<URL> {
+  const [end] = endsOn(await newTab(browser).open('/account/sessions'))
+  if (!end) throw new Error('signed in nowhere else')
+  return end
+}
+
 /** True when the provider takes this browser for somebody. */
 export async function isSignedIn(browser: Browser): Promise<boolean> {
   const response = await send(browser, '/account', { method: 'GET' })

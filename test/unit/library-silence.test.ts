@@ -38,6 +38,7 @@ test('CF2: an Usher starts and serves a whole journey without a notice or warnin
   await post(usher, '/api/oauth/introspect', { token: body.access_token })
   await post(usher, '/api/oauth/revoke', { token: body.refresh_token })
   await browser.open('/account/applications')
+  await browser.open('/account/sessions')
   await browser.open('/api/oauth/logout')
   await browser.submit()
   await usher.close()

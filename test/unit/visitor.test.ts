@@ -1,7 +1,7 @@
 // What is remembered of who signs in: enough to know one's own browser again, and no more.
 
 import { expect, test } from 'vitest'
-import { networkOf, visitorOf } from '../../src/http/visitor.ts'
+import { prefixOf, visitorOf } from '../../src/http/visitor.ts'
 
 const APPLE = 'AppleWebKit/605.1.15 (KHTML, like Gecko)'
 const CHROME = 'AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0'
@@ -16,7 +16,7 @@ test.each([
   ['::2:3:4:5:6:7:8', '0:2:3::/48'],
   ['64:ff9b::203.0.113.77', '64:ff9b::/48'],
 ])('AC3: of the address %s, %s is remembered', (address, network) => {
-  expect(networkOf(address)).toBe(network)
+  expect(prefixOf(address)).toBe(network)
 })
 
 test.each([

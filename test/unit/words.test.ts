@@ -24,7 +24,10 @@ function keysOf(tree: unknown, prefix = ''): string[] {
 
 /** What stands between the parentheses of every call of `t`. */
 const calls = sources.flatMap(({ name, text }) =>
-  [...text.matchAll(/\b(?:t|strong)\(([^()]*)/g)].map(([, argument = '']) => ({ name, argument })),
+  [...text.matchAll(/\b(?:t|strong|plural)\(([^()]*)/g)].map(([, argument = '']) => ({
+    name,
+    argument,
+  })),
 )
 /** Whole keys in quotes; a prefix with something added to it is not one. */
 const keys = calls.flatMap(({ name, argument }) =>
@@ -37,6 +40,14 @@ const codes = [
 /** The titles and texts that `wordsFor` picks. */
 const situations = [...pageError.matchAll(/(?:title|text): '(\w+)'/g)].map(([, key = '']) => key)
 
+/** The words of a number, under the key they are asked for by. */
+const plurals = sources.flatMap(({ text }) =>
+  [...text.matchAll(/\bplural\('([a-z_.]+)'/g)].map(([, key = '']) => key),
+)
+const formsOf = (key: string) => [`${key}.one`, `${key}.other`]
+/** What may be wrong with a new password, and with the rest of its form. */
+const PROBLEMS = ['too_short', 'too_long', 'too_common', 'unchanged', 'wrong', 'differs']
+
 const SCOPES = ['openid', 'profile', 'email', 'phone', 'address', 'offline_access', 'other']
 
 test('there are pages, words and calls to look at', () => {
@@ -48,16 +59,20 @@ test('there are pages, words and calls to look at', () => {
 })
 
 test('every key that a page asks for has words', () => {
-  const missing = keys.filter(({ key }) => !words.includes(key))
+  const asked = keys.flatMap(({ key }) => (plurals.includes(key) ? formsOf(key) : [key]))
+  const missing = asked.filter(key => !words.includes(key))
   expect(missing).toEqual([])
 })
 
-test('a key that is put together begins with one of three prefixes', () => {
+test('a key that is put together begins with one of four prefixes', () => {
   const dynamic = calls
-    .filter(({ argument }) => !/'[a-z_]+\.[a-z_]+'/.test(argument) && !/^key\b/.test(argument))
+    .filter(
+      ({ argument }) =>
+        !/'[a-z_]+\.[a-z_]+'/.test(argument) && !/^(key\b|`\$\{key\})/.test(argument),
+    )
     .map(({ argument }) => argument)
-  for (const argument of dynamic) expect(argument).toMatch(/^['`](scope|errors|error)\./)
-  expect(dynamic.length).toBeGreaterThanOrEqual(3)
+  for (const argument of dynamic) expect(argument).toMatch(/^['`](scope|errors|error|password)\./)
+  expect(dynamic.length).toBeGreaterThanOrEqual(4)
 })
 
 test('every error code that is explained has words, and no other', () => {
@@ -80,13 +95,18 @@ test('every word in the file is on some page', () => {
     ...codes.map(code => `errors.${code}`),
     ...situations.map(key => `error.${key}`),
     ...SCOPES.map(scope => `scope.${scope}`),
+    ...PROBLEMS.map(problem => `password.${problem}`),
+    ...plurals.flatMap(formsOf),
   ])
   expect(words.filter(key => !used.has(key))).toEqual([])
 })
 
 test('every value that words have a place for is given where they are asked for', () => {
   const { t } = createLanguages().english
-  const all = calls.filter(({ argument }) => /'[a-z_]+\.[a-z_]+'/.test(argument))
+  const isPlural = (argument: string) => plurals.some(key => argument.startsWith(`'${key}'`))
+  const all = calls.filter(
+    ({ argument }) => /'[a-z_]+\.[a-z_]+'/.test(argument) && !isPlural(argument),
+  )
   for (const { name, argument } of all) {
     for (const [, key = ''] of argument.matchAll(/'([a-z_]+\.[a-z_]+)'/g)) {
       const wanted = placesIn(key)
@@ -102,6 +122,13 @@ function placesIn(key: string): string[] {
   const text = key.split('.').reduce<unknown>((node, step) => Object(node)[step], tree)
   return [...String(text).matchAll(/\{(\w+)\}/g)].map(([, name = '']) => name).toSorted()
 }
+
+test('what a number asks for is said in its form, with the number as the language writes it', () => {
+  const { plural } = createLanguages().english
+  expect(plural('applications.in_use', 1)).toBe('in 1 browser')
+  expect(plural('applications.in_use', 1200)).toBe('in 1,200 browsers')
+  expect(plurals.length).toBeGreaterThan(1)
+})
 
 test('a key without words gives nothing, and a value is never read as words', () => {
   const { t } = createLanguages().english

@@ -1,0 +1,97 @@
+// Connected applications: what each may see, where it is used, and how to take its access away.
+
+import type { Context } from 'koa'
+import type { Consent } from '../accounts/consents.ts'
+import type { SignedInBrowser } from '../accounts/sessions.ts'
+import { note } from '../http/audit.ts'
+import { readForm } from '../http/forms.ts'
+import { hostOf } from './consent.ts'
+import type { Parts } from './parts.ts'
+import { type People, type Person, PLACES } from './people.ts'
+import { scopeWords } from './scope-words.ts'
+import type { Words } from './words.ts'
+
+export function createApplicationPages(parts: Parts, people: People) {
+  const { settings, clients, views, consents, sessions } = parts
+
+  const nameOf = (clientId: string) => clients.get(clientId)?.client_name ?? clientId
+
+  async function renderList(ctx: Context, { account }: Person, removed?: string) {
+    const [list, browsers] = await Promise.all([
+      consents.list(account.id),
+      sessions.list(account.id),
+    ])
+    views.page(ctx, 'applications', {
+      person: account.username,
+      applications: list
+        .sort((a, b) => b.lastUsed - a.lastUsed)
+        .map(consent => describe(views.words(ctx), consent, browsers)),
+      places: PLACES,
+      removed,
+    })
+  }
+
+  function describe(words: Words, consent: Consent, browsers: SignedInBrowser[]) {
+    const { client_id, scopes, since, lastUsed } = consent
+    const client = clients.get(client_id)
+    const inUse = browsers.filter(browser => browser.clients.includes(client_id)).length
+    return {
+      name: nameOf(client_id),
+      client_uri: client?.client_uri,
+      host: client && hostOf(client.client_uri ?? client.redirect_uris[0] ?? ''),
+      registered: Boolean(client),
+      implicit: client?.consent === 'implicit',
+      scopes: scopes.map(scope => scopeWords(words.t, settings, scope)),
+      since: words.date(since),
+      lastUsed: words.date(lastUsed),
+      inUse: inUse
+        ? words.plural('applications.in_use', inUse)
+        : words.t('applications.not_in_use'),
+      removal: `${PLACES.removal}?${new URLSearchParams({ client_id })}`,
+    }
+  }
+
+  return {
+    async list(ctx: Context) {
+      const person = await people.enter(ctx)
+      if (person) await renderList(ctx, person)
+    },
+
+    async askRemoval(ctx: Context) {
+      const person = await people.enterAnew(ctx)
+      if (!person) return
+      const clientId = String(ctx.query.client_id)
+      const consent = await consents.find(person.account.id, clientId)
+      if (!consent) ctx.throw(404)
+      const { t } = views.words(ctx)
+      const isImplicit = clients.get(clientId)?.consent === 'implicit'
+      views.page(ctx, 'confirm', {
+        person: person.account.username,
+        csrf: people.token(ctx, person),
+        title: t('applications.question', { client: nameOf(clientId) }),
+        effects: [
+          t('applications.effect'),
+          isImplicit
+            ? t('applications.implicit_again', { brand: settings.branding.name })
+            : t('applications.again'),
+        ],
+        confirm: t('applications.remove'),
+        back: PLACES.applications,
+      })
+    },
+
+    async remove(ctx: Context) {
+      const form = await readForm(ctx)
+      const person = await people.enterAnew(ctx)
+      if (!person) return
+      people.check(ctx, form, person)
+      const { id: account } = person.account
+      const client_id = String(ctx.query.client_id)
+      const had = await consents.find(account, client_id)
+      // Also when nothing is listed any more: twice removed is removed.
+      await consents.withdraw(account, client_id)
+      if (had) note(ctx, 'access_removed', { client_id, account })
+      await renderList(ctx, person, nameOf(client_id))
+    },
+  }
+}

@@ -1,0 +1,205 @@
+// Changing one's password: who may, what is wrong is said where it is wrong, and what ends with it.
+
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { refresh, tokens, userinfo } from '../support/journey.ts'
+import {
+  ageSessions,
+  copyOf,
+  credentials,
+  isSignedIn,
+  open,
+  send,
+  sessionsOf,
+  signedIn,
+  silently,
+  textOf,
+  words,
+} from '../support/people.ts'
+import { ADA, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
+
+let usher: Usher
+let ada: string
+let password: string | undefined
+beforeAll(async () => {
+  usher = await startUsher()
+  ;({ id: ada, password } = await usher.addAccount(ADA))
+})
+afterAll(() => usher.close())
+beforeEach(async () => {
+  await usher.directory.endAccess(ada, account => ({ ...account, password }))
+  await usher.consents.removeAll(ada)
+})
+
+const PAGE = '/account/password'
+const NEW = 'another battery, another staple'
+
+async function change(browser: Browser, fields: Record<string, string> = {}) {
+  await browser.open(PAGE)
+  return browser.submit({ current: PASSWORD, password: NEW, repeat: NEW, ...fields })
+}
+
+async function canSignIn(secret: string): Promise<boolean> {
+  const browser = new Browser(usher.issuer)
+  await browser.open('/account')
+  await browser.submit(credentials('ada', secret))
+  return browser.heading === 'Your account'
+}
+
+/** What stands next to the fields, and is said with them. */
+function problemsOn({ page: { html } }: Browser) {
+  const invalid = html.querySelectorAll('input[aria-invalid=true]').map(input => {
+    const described = input.getAttribute('aria-describedby')?.split(' ') ?? []
+    const texts = described.map(id => html.querySelector(`#${id}`)?.textContent)
+    return [input.getAttribute('name'), texts.at(-1)]
+  })
+  return Object.fromEntries(invalid)
+}
+
+test('LG3: a password is changed for who knows the old one, and the new one counts from then on', async () => {
+  const browser = await signedIn(usher)
+  await change(browser)
+  expect(browser.page.status).toBe(200)
+  expect(textOf(browser.page.text)).toContain(words('password.changed'))
+  expect(await canSignIn(PASSWORD)).toBe(false)
+  expect(await canSignIn(NEW)).toBe(true)
+  expect(browser.page.text).not.toContain(NEW)
+})
+
+test('SE6: everything else ends with the old password, offline access too', async () => {
+  const offline = await tokens(usher)
+  const own = await tokens(usher, { client_id: 'post' })
+  await change(own.browser)
+  expect(await isSignedIn(offline.browser)).toBe(false)
+  expect(await silently(usher, offline.browser)).toBe('login_required')
+  for (const { access_token, refresh_token, request } of [offline, own]) {
+    expect((await userinfo(usher, access_token)).status).toBe(401)
+    const { body } = await refresh(usher, refresh_token, request.client_id)
+    expect(body.error).toBe('invalid_grant')
+  }
+  expect(await usher.records.list('grants of account', ada)).toEqual([])
+})
+
+test('SE3, SE6: this browser stays signed in, in another session that no id of before leads to', async () => {
+  const browser = await signedIn(usher)
+  const before = copyOf(browser)
+  const [old] = await sessionsOf(usher, ada)
+  await change(browser)
+  const sessions = await sessionsOf(usher, ada)
+  expect(sessions).toHaveLength(1)
+  expect(sessions[0]?.uid).not.toBe(old?.uid)
+  expect(sessions[0]?.jti).not.toBe(old?.jti)
+  expect(await isSignedIn(browser)).toBe(true)
+  expect(await isSignedIn(before)).toBe(false)
+  // For applications too, which ask anew what was allowed before.
+  await open(usher, { client_id: 'first' }, browser)
+  expect(browser.page.params.get('code')).toBeTruthy()
+  const cookies = (await browser.jar.serialize()).cookies.filter(({ key }) =>
+    key?.startsWith('usher_session'),
+  )
+  expect(cookies).toHaveLength(2)
+  for (const { httpOnly, sameSite, path, expires } of cookies) {
+    expect({ httpOnly, sameSite, path }).toEqual({ httpOnly: true, sameSite: 'lax', path: '/' })
+    expect(new Date(String(expires)).getTime()).toBeGreaterThan(Date.now())
+  }
+  await browser.open('/account/sessions')
+  expect(browser.page.html.querySelectorAll('article')).toHaveLength(1)
+})
+
+test.each([
+  ['the old one is not right', { current: 'not the password' }, { current: 'wrong' }],
+  ['the old one is missing', { current: '' }, { current: 'wrong' }],
+  [
+    'it is too short',
+    { password: 'elevenbytes', repeat: 'elevenbytes' },
+    { password: 'too_short' },
+  ],
+  [
+    'it is too long',
+    { password: 'x'.repeat(1025), repeat: 'x'.repeat(1025) },
+    { password: 'too_long' },
+  ],
+  ['it is the old one', { password: PASSWORD, repeat: PASSWORD }, { password: 'unchanged' }],
+  ['the two differ', { repeat: `${NEW} ` }, { repeat: 'differs' }],
+  [
+    'everything is wrong',
+    { current: 'x', password: 'short', repeat: 'shirt' },
+    { current: 'wrong', password: 'too_short', repeat: 'differs' },
+  ],
+])('LG3: nothing changes when %s, and the page says so where it is wrong', async (...row) => {
+  const [, fields, problems] = row
+  const browser = await signedIn(usher)
+  await change(browser, fields)
+  expect(browser.page.status).toBe(400)
+  const expected = Object.entries(problems).map(([name, key]) => [name, words(`password.${key}`)])
+  expect(problemsOn(browser)).toEqual(Object.fromEntries(expected))
+  for (const typed of Object.values(fields).filter(text => text.length > 5)) {
+    expect(browser.page.text).not.toContain(typed)
+  }
+  expect(await canSignIn(PASSWORD)).toBe(true)
+})
+
+test.each([
+  ['twelve bytes of ASCII', 'twelve-bytes'],
+  ['four characters of twelve bytes', '密码密码'],
+  ['any script, spaces and emoji', ' Пароль с пробелами 🔑 '],
+  ['1024 bytes', 'x1'.repeat(512)],
+  ['in another normal form', 'Zürich, e\u0301te\u0301, \u212b'],
+])('LG3: a password may be %s', async (_, secret) => {
+  const browser = await signedIn(usher)
+  await change(browser, { password: secret, repeat: secret })
+  expect(browser.page.status, browser.page.text).toBe(200)
+  expect(await canSignIn(secret)).toBe(true)
+  expect(await canSignIn(secret.normalize('NFC'))).toBe(true)
+})
+
+test('LG3: password managers find what they look for, and nothing keeps them from pasting', async () => {
+  const browser = await signedIn(usher)
+  const { html } = await browser.open(PAGE)
+  const fields = html.querySelectorAll('input:not([type=hidden])').map(({ attributes }) => ({
+    type: attributes.type,
+    autocomplete: attributes.autocomplete,
+  }))
+  expect(fields).toEqual([
+    { type: 'text', autocomplete: 'username' },
+    { type: 'password', autocomplete: 'current-password' },
+    { type: 'password', autocomplete: 'new-password' },
+    { type: 'password', autocomplete: 'new-password' },
+  ])
+  expect(html.querySelector('input[autocomplete=username]')?.getAttribute('value')).toBe('ada')
+  expect(browser.page.text).not.toMatch(/onpaste|maxlength|pattern=/)
+})
+
+test('AC1: the old password is proof enough, however long ago the sign-in was', async () => {
+  const browser = await signedIn(usher)
+  await ageSessions(usher, ada, 3600)
+  await change(browser)
+  expect(textOf(browser.page.text)).toContain(words('password.changed'))
+  await browser.open('/account/sessions/end-others')
+  expect(browser.heading).toBe(words('sessions.question_others'))
+})
+
+test('LOG4: a change is a fact, a wrong old password another, and neither says a password', async () => {
+  const browser = await signedIn(usher)
+  const before = usher.output.length
+  await change(browser, { current: 'not the password' })
+  await change(browser)
+  const lines = usher.output.slice(before)
+  const facts = lines.map(line => JSON.parse(line)).filter(({ log }) => log === 'audit')
+  expect(facts.map(({ event }) => event)).toEqual(['sign_in_failed', 'password_changed'])
+  expect(facts[1]).toMatchObject({ account: ada })
+  for (const secret of [PASSWORD, NEW, 'not the password'])
+    expect(lines.join()).not.toContain(secret)
+})
+
+test('an account whose password is not kept here has no page to change it', async () => {
+  const browser = await signedIn(usher)
+  await usher.directory.change(ada, account => ({ ...account, password: undefined }))
+  for (const method of ['GET', 'POST']) {
+    expect(
+      (await send(browser, PAGE, { method, ...(method === 'POST' && { form: {} }) })).status,
+    ).toBe(404)
+  }
+  const { html } = await browser.open('/account')
+  expect(html.querySelector(`a[href="${PAGE}"]`)).toBeNull()
+})

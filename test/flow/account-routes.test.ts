@@ -1,0 +1,196 @@
+// Every route of the account pages in one table, and what each must refuse: who is not signed in, who
+// sends a form from elsewhere, who only looks.
+
+import { readFileSync } from 'node:fs'
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { PLACES } from '../../src/pages/people.ts'
+import { Browser } from '../support/browser.ts'
+import { endOf, fieldsOf, onlineTokens, removalOf, send, signedIn } from '../support/people.ts'
+import { ADA, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
+
+let usher: Usher
+let ada: string
+let password: string | undefined
+/** Ada, who changes something, and her other browser, from which an application has access. */
+let browser: Browser
+let elsewhere: Browser
+beforeAll(async () => {
+  usher = await startUsher()
+  ;({ id: ada, password } = await usher.addAccount(ADA))
+})
+afterAll(() => usher.close())
+beforeEach(async () => {
+  await usher.directory.endAccess(ada, account => ({ ...account, password }))
+  await usher.consents.removeAll(ada)
+  elsewhere = (await onlineTokens(usher)).browser
+  browser = await signedIn(usher)
+})
+
+interface Change {
+  /** With what it names. */
+  address(): Promise<string | URL>
+  fields?: Record<string, string>
+}
+
+const NEW = 'another battery, another staple'
+const PAGES = ['/account', '/account/applications', '/account/sessions', '/account/signed-in']
+const CHANGES: Record<string, Change> = {
+  '/account/applications/remove': { address: async () => removalOf() },
+  '/account/sessions/end': { address: () => endOf(browser) },
+  '/account/sessions/end-others': { address: async () => '/account/sessions/end-others' },
+  '/account/password': {
+    address: async () => '/account/password',
+    fields: { current: PASSWORD, password: NEW, repeat: NEW },
+  },
+}
+
+/** Everything that any of them could change. */
+async function state() {
+  const [account, sessions, grants, consents] = await Promise.all([
+    usher.directory.find(ada),
+    usher.records.list<{ uid: string }>('sessions of account', ada),
+    usher.records.list<{ jti: string }>('grants of account', ada),
+    usher.consents.list(ada),
+  ])
+  return {
+    account,
+    sessions: sessions.map(({ uid }) => uid).toSorted(),
+    grants: grants.map(({ jti }) => jti).toSorted(),
+    consents: consents.map(({ client_id }) => client_id),
+  }
+}
+
+test('AC2: the tables have every route there is', () => {
+  const app = readFileSync(`${import.meta.dirname}/../../src/app.ts`, 'utf8')
+  const routes = [
+    ...app.matchAll(/\.(get|post|put|patch|delete|all)\((?:PLACES\.(\w+)|'([^']*)')/g),
+  ]
+    .map(([, method = '', place = '', path]) => [method, path ?? Object(PLACES)[place]])
+    .filter(([, path]) => path === '/account' || path.startsWith('/account/'))
+  const expected = [
+    ...[...PAGES, ...Object.keys(CHANGES)].map(path => ['get', path]),
+    ...Object.keys(CHANGES).map(path => ['post', path]),
+  ]
+  expect(routes.toSorted()).toEqual(expected.toSorted())
+})
+
+test.each(Object.entries(CHANGES))(
+  'AC2: %s changes something when its form is sent',
+  async (...row) => {
+    const [, { address, fields }] = row
+    const url = await address()
+    const before = await state()
+    await browser.open(url)
+    expect(await state()).toEqual(before)
+    const { status } = await send(browser, url, { form: fieldsOf(browser.page, fields) })
+    expect(status).toBe(200)
+    expect(await state()).not.toEqual(before)
+  },
+)
+
+test.each(Object.entries(CHANGES))(
+  'AC2: %s takes no form without the token of its page',
+  async (...row) => {
+    const [path, { address, fields }] = row
+    const url = await address()
+    const other =
+      path === '/account/password' ? '/account/sessions/end-others' : '/account/password'
+    const tokenAt = async (visitor: Browser, place: string | URL) =>
+      fieldsOf(await visitor.open(place)).csrf ?? ''
+    const old = await tokenAt(browser, url)
+    await browser.open('/api/oauth/logout')
+    await browser.submit({ logout: 'yes' })
+    browser = await signedIn(usher)
+    const wrong: Record<string, string> = {
+      none: '',
+      'one made up': 'x',
+      'that of another page': await tokenAt(browser, other),
+      'that of a session that has ended': old,
+    }
+    const place = path === '/account/sessions/end' ? await endOf(browser) : url
+    const before = await state()
+    for (const [what, csrf] of Object.entries(wrong)) {
+      const answer = await send(browser, place, { form: { ...fields, csrf } })
+      expect(answer.status, what).toBe(403)
+    }
+    const csrf = await tokenAt(browser, place)
+    const twice = await send(browser, `${place}`, {
+      headers: { 'content-type': 'text/plain' },
+      form: { ...fields, csrf },
+    })
+    expect(twice.status).toBe(415)
+    expect(await state()).toEqual(before)
+  },
+)
+
+test.each(Object.entries(CHANGES))(
+  'AC2: %s takes no form that was sent from elsewhere',
+  async (...row) => {
+    const [, { address, fields }] = row
+    const url = await address()
+    await browser.open(url)
+    const form = fieldsOf(browser.page, fields)
+    const another = await signedIn(usher)
+    const before = await state()
+    for (const [name, value] of [
+      ['Sec-Fetch-Site', 'cross-site'],
+      ['Sec-Fetch-Site', 'same-site'],
+      ['Sec-Fetch-Site', 'none'],
+      ['Origin', 'https://evil.example'],
+      ['Origin', 'null'],
+    ] as const) {
+      const answer = await send(browser, url, { form, headers: { [name]: value } })
+      expect(answer.status, `${name}: ${value}`).toBe(403)
+    }
+    expect((await send(another, url, { form })).status).toBe(403)
+    expect(await state()).toEqual(before)
+  },
+)
+
+test.each(Object.entries(CHANGES))('AC2: no GET of %s changes anything', async (...row) => {
+  const [, { address, fields }] = row
+  const url = new URL(await address(), usher.issuer)
+  await browser.open(url)
+  const before = await state()
+  for (const [name, value] of Object.entries(fieldsOf(browser.page, fields))) {
+    url.searchParams.append(name, value)
+  }
+  for (const method of ['GET', 'HEAD', 'OPTIONS', 'PUT', 'PATCH', 'DELETE']) {
+    const { status } = await send(browser, url, { method })
+    expect(status, method).toBe(method === 'GET' || method === 'HEAD' ? 200 : 405)
+  }
+  expect(await state()).toEqual(before)
+})
+
+test('AC1: every page waits for who signs in, and no form counts before', async () => {
+  const nobody = new Browser(usher.issuer)
+  for (const path of [...PAGES.slice(0, 3), ...Object.keys(CHANGES)]) {
+    const answer = await send(nobody, path, { method: 'GET' })
+    expect(answer.status, path).toBe(302)
+    expect(answer.headers.get('location'), path).toMatch(/^\/api\/oauth\/authorize\?/)
+  }
+  const before = await state()
+  for (const { address, fields } of Object.values(CHANGES)) {
+    const url = await address()
+    await browser.open(url)
+    const answer = await send(nobody, url, { form: fieldsOf(browser.page, fields) })
+    expect(await answer.text()).toContain('content="0;url=/api/oauth/authorize?')
+  }
+  expect(await state()).toEqual(before)
+})
+
+test('AC6: the pages are kept by no cache, shown in no frame and read by no other origin', async () => {
+  const headers = { Origin: 'https://app.example.org' }
+  const addresses = Object.values(CHANGES).map(({ address }) => address())
+  for (const path of [...PAGES.slice(0, 3), ...(await Promise.all(addresses))]) {
+    const answer = await send(browser, path, { method: 'GET', headers })
+    expect(answer.status).toBe(200)
+    expect(answer.headers.get('cache-control')).toBe('no-store')
+    expect(answer.headers.get('x-frame-options')).toBe('DENY')
+    expect(answer.headers.get('content-security-policy')).toContain("frame-ancestors 'none'")
+    const names = [...answer.headers.keys()]
+    expect(names.filter(name => name.startsWith('access-control-'))).toEqual([])
+    expect(answer.headers.get('cross-origin-resource-policy')).toBe('same-origin')
+  }
+  expect(elsewhere.page.url.origin).toBe('https://app.example.org')
+})

@@ -1,0 +1,176 @@
+// Where you are signed in: what is listed, and what ends when a session is ended from elsewhere.
+
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { redeem, refresh, tokens, userinfo } from '../support/journey.ts'
+import {
+  ageSessions,
+  copyOf,
+  credentials,
+  endOf,
+  isSignedIn,
+  onlineTokens,
+  open,
+  sessionsOf,
+  signedIn,
+  silently,
+  textOf,
+  words,
+} from '../support/people.ts'
+import { ADA, startUsher, type Usher } from '../support/usher.ts'
+
+let usher: Usher
+let ada: string
+beforeAll(async () => {
+  usher = await startUsher()
+  ada = (await usher.addAccount(ADA)).id
+})
+afterAll(() => usher.close())
+beforeEach(async () => {
+  await usher.directory.endAccess(ada)
+  await usher.consents.removeAll(ada)
+})
+
+const SESSIONS = '/account/sessions'
+const FIREFOX = 'Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0'
+
+/** A browser that says what it is. */
+async function signedInWith(agent: string) {
+  const browser = new Browser(usher.issuer, (url, init) =>
+    fetch(url, { ...init, headers: { ...init?.headers, 'user-agent': agent } }),
+  )
+  await browser.open('/account')
+  await browser.submit(credentials())
+  return browser
+}
+
+const cardsOn = ({ page }: Browser) =>
+  page.html.querySelectorAll('article').map(({ outerHTML }) => textOf(outerHTML).trim())
+
+test('AC3: each browser is listed with what it is, when, from where, and for which applications', async () => {
+  const other = await signedInWith(FIREFOX)
+  await open(usher, {}, other)
+  await other.submit({ decision: 'allow' })
+  const browser = await signedIn(usher)
+  await browser.open(SESSIONS)
+  const [here, elsewhere, ...more] = cardsOn(browser)
+  expect(more).toEqual([])
+  const today = new Intl.DateTimeFormat('en', { dateStyle: 'long', timeZone: 'UTC' }).format()
+  expect(here).toContain(words('sessions.here'))
+  expect(here).toContain(words('sessions.unknown'))
+  expect(here).toContain(words('sessions.no_applications'))
+  expect(elsewhere).toContain('Firefox on Linux')
+  expect(elsewhere).toContain(`${words('sessions.since')}${today}`)
+  expect(elsewhere).toContain(`${words('sessions.network')}127.0.0.0/24`)
+  expect(elsewhere).toContain('Web application')
+  expect(browser.page.text).not.toContain('127.0.0.1')
+  await other.open(SESSIONS)
+  expect(cardsOn(other)[0]).toContain('Firefox on Linux')
+})
+
+test('AC3: a use is noted, what signed in stays what it was', async () => {
+  const other = await signedInWith(FIREFOX)
+  await ageSessions(usher, ada, 40 * 24 * 3600)
+  await usher.records.update<{ used: number }>(
+    'Session',
+    (await sessionsOf(usher, ada))[0]?.uid ?? '',
+    ({ value }) => value && { ...value, used: value.used - 30 * 24 * 3600 },
+    { indexes: [['sessions of account', ada]] },
+  )
+  const [before] = await usher.sessions.list(ada)
+  await open(usher, { client_id: 'first' }, copyOf(other))
+  const [after] = await usher.sessions.list(ada)
+  expect((after?.lastUsed ?? 0) - (before?.lastUsed ?? 0)).toBeGreaterThan(29 * 24 * 3600)
+  expect(after).toMatchObject({ since: before?.since, visitor: { browser: 'Firefox' } })
+  expect(after?.clients).toEqual(['first'])
+})
+
+test('AC3, SE6: what is ended from elsewhere ends at once, with what it gave out', async () => {
+  const other = await onlineTokens(usher)
+  const offline = await tokens(usher, { client_id: 'post' })
+  const { browser: tab, request } = await open(usher, {}, copyOf(other.browser))
+  const browser = await signedIn(usher)
+  await browser.open(SESSIONS)
+  expect(cardsOn(browser)).toHaveLength(3)
+  await browser.open('/account/sessions/end-others')
+  expect(textOf(browser.page.text)).toContain('2 other browsers')
+  expect(textOf(browser.page.text)).toContain(words('sessions.kept'))
+  await browser.submit()
+  expect(textOf(browser.page.text)).toContain(words('sessions.ended_others'))
+  expect(textOf(browser.page.text)).toContain(words('sessions.only_here'))
+
+  for (const ended of [other.browser, offline.browser]) {
+    expect(await isSignedIn(ended)).toBe(false)
+    expect(await silently(usher, ended)).toBe('login_required')
+  }
+  expect((await userinfo(usher, other.access_token)).status).toBe(401)
+  const code = tab.page.params.get('code') ?? ''
+  expect(code).not.toBe('')
+  expect((await redeem(usher, code, request)).body.error).toBe('invalid_grant')
+  expect((await refresh(usher, offline.refresh_token, 'post')).status).toBe(200)
+  expect(await isSignedIn(browser)).toBe(true)
+})
+
+test('AC3: one browser is signed out, the others stay; ended twice is ended', async () => {
+  const third = await signedIn(usher)
+  const second = await signedInWith(FIREFOX)
+  await ageSessions(usher, ada, 10)
+  const browser = await signedIn(usher)
+  await browser.open(await endOf(browser))
+  const { heading } = browser
+  await browser.submit()
+  expect(textOf(browser.page.text)).toContain(words('sessions.ended'))
+  const [secondIn, thirdIn] = [await isSignedIn(second), await isSignedIn(third)]
+  expect([secondIn, thirdIn].filter(Boolean)).toHaveLength(1)
+  expect(heading).toBe(
+    words('sessions.question', {
+      browser: secondIn ? words('sessions.unknown') : 'Firefox on Linux',
+    }),
+  )
+  browser.pages.pop()
+  await browser.submit()
+  expect(textOf(browser.page.text)).toContain(words('sessions.ended'))
+  expect([await isSignedIn(second), await isSignedIn(third)]).toEqual([secondIn, thirdIn])
+})
+
+test('AC3: this browser is signed out by the page for it', async () => {
+  const browser = await signedIn(usher)
+  const [here] = await usher.sessions.list(ada)
+  await browser.open(`/account/sessions/end?session=${here?.handle}`)
+  expect(browser.heading).toBe('Sign out')
+  expect(await isSignedIn(browser)).toBe(true)
+})
+
+test('AC1: who signed in too long ago signs in again, and comes back to the same question', async () => {
+  const other = await signedIn(usher)
+  const browser = await signedIn(usher)
+  await ageSessions(usher, ada, 16 * 60)
+  const url = await endOf(browser)
+  await browser.open(url)
+  expect(browser.heading).toBe('Sign in')
+  await browser.submit(credentials())
+  expect(browser.page.url.href).toBe(url.href)
+  await ageSessions(usher, ada, 16 * 60)
+  await browser.submit()
+  expect(browser.heading).toBe('Sign in')
+  await browser.submit(credentials())
+  expect(browser.page.url.href).toBe(url.href)
+  expect(await isSignedIn(other)).toBe(true)
+  await browser.submit()
+  expect(await isSignedIn(other)).toBe(false)
+})
+
+test('SE4: a session that is past its time is not listed, and nobody is in it', async () => {
+  const other = await signedIn(usher)
+  const [{ uid = '' } = {}] = await sessionsOf(usher, ada)
+  const browser = await signedIn(usher)
+  await usher.records.update<{ exp: number }>(
+    'Session',
+    uid,
+    ({ value }) => value && { ...value, exp: value.exp - 13 * 3600 },
+    { indexes: [['sessions of account', ada]] },
+  )
+  expect(await isSignedIn(other)).toBe(false)
+  await browser.open(SESSIONS)
+  expect(cardsOn(browser)).toHaveLength(1)
+})
