@@ -1,0 +1,59 @@
+// How long somebody stays signed in: as long as they come back soon enough, and then no longer.
+
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { ageSessions, isSignedIn, open, sessionsOf, signedIn, silently } from '../support/people.ts'
+import { ADA, startUsher, type Usher } from '../support/usher.ts'
+
+let usher: Usher
+let ada: string
+beforeAll(async () => {
+  usher = await startUsher({ usher: { lifetimes: { session_idle: '2 h', session: '24 h' } } })
+  ada = (await usher.addAccount(ADA)).id
+})
+afterAll(() => usher.close())
+
+const HOUR = 3600
+const now = () => Date.now() / 1000
+
+/** Seconds for which the only session of Ada is kept. */
+async function remaining() {
+  const [session, ...more] = await usher.records.list<{ exp: number }>('sessions of account', ada)
+  expect(more).toEqual([])
+  return (session?.exp ?? 0) - now()
+}
+
+/** As if nobody had come for as long. */
+async function idle(seconds: number) {
+  const [{ uid = '' } = {}] = await sessionsOf(usher, ada)
+  await usher.records.update<{ exp: number }>(
+    'Session',
+    uid,
+    ({ value }) => value && { ...value, exp: value.exp - seconds },
+    { indexes: [['sessions of account', ada]] },
+  )
+}
+
+test('SE4: every use puts the end off, but never beyond the longest time since the sign-in', async () => {
+  await usher.directory.endAccess(ada)
+  const browser = await signedIn(usher)
+  expect(await remaining()).toBeGreaterThan(2 * HOUR - 60)
+  await idle(1.5 * HOUR)
+  await open(usher, { client_id: 'first' }, browser)
+  expect(await remaining()).toBeGreaterThan(2 * HOUR - 60)
+
+  await ageSessions(usher, ada, 23.5 * HOUR)
+  await open(usher, { client_id: 'first' }, browser)
+  expect(browser.page.params.get('code')).toBeTruthy()
+  expect(await remaining()).toBeLessThan(0.5 * HOUR + 3)
+  const cookies = await browser.jar.getCookies(usher.issuer)
+  const { expires } = cookies.find(({ key }) => key === 'usher_session') ?? {}
+  expect(new Date(String(expires)).getTime() / 1000 - now()).toBeLessThan(0.5 * HOUR + 3)
+})
+
+test('SE4: who has not come for too long signs in again, at the account pages and for applications', async () => {
+  await usher.directory.endAccess(ada)
+  const browser = await signedIn(usher)
+  await idle(2 * HOUR + 60)
+  expect(await isSignedIn(browser)).toBe(false)
+  expect(await silently(usher, browser, { client_id: 'first' })).toBe('login_required')
+})
