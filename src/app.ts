@@ -63,7 +63,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
     },
   )
   const screens = [signInScreen(parts), consentScreen(parts)]
-  const interaction = createInteractionPages(parts, createInteractions(app), screens)
+  const interaction = createInteractionPages(parts, createInteractions(app, settings), screens)
   const { authorization, end_session } = routes.paths
   const people = createPeople(parts, createBrowserSession(app, settings), authorization)
   const applications = createApplicationPages(parts, people)

@@ -5,15 +5,20 @@ import { errors, type Provider } from 'oidc-provider'
 import type { Settings } from '../config/settings.ts'
 import type { Interactions } from '../pages/interaction.ts'
 import type { BrowserSession } from '../pages/people.ts'
-import { sessionCookie } from './provider.ts'
+import { createBrowserBinding } from './browser-binding.ts'
+import { originCookie } from './cookies.ts'
 
-export function createInteractions(provider: Provider): Interactions {
+type Deployment = Pick<Settings, 'development'>
+
+export function createInteractions(provider: Provider, { development }: Deployment): Interactions {
+  const { isBound } = createBrowserBinding(development)
   return {
     async read(ctx) {
       const { uid, prompt, params, session, lastSubmission } = await gone(ctx, () =>
         provider.interactionDetails(ctx.req, ctx.res),
       )
-      if (uid !== ctx.params.uid) ctx.throw(400, { error: 'interaction_gone' })
+      const isHere = isBound(provider.createContext(ctx.req, ctx.res), prompt.details)
+      if (uid !== ctx.params.uid || !isHere) ctx.throw(400, { error: 'interaction_gone' })
       return {
         uid,
         prompt: { name: prompt.name, details: prompt.details },
@@ -52,7 +57,7 @@ async function gone<T>(ctx: Context, read: () => Promise<T>): Promise<T> {
 /** Who is signed in in this browser. */
 export function createBrowserSession(
   provider: Provider,
-  { development }: Pick<Settings, 'development'>,
+  { development }: Deployment,
 ): BrowserSession {
   const name = provider.cookieName('session')
   // The library's context signs its cookies as the library does.
@@ -67,7 +72,7 @@ export function createBrowserSession(
 
     replace(ctx, { jti, exp }) {
       const expires = new Date(exp * 1000)
-      cookiesOf(ctx).set(name, jti, { ...sessionCookie(development), expires })
+      cookiesOf(ctx).set(name, jti, { ...originCookie(development), expires })
     },
   }
 }

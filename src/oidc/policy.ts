@@ -10,10 +10,14 @@ import { note } from '../http/audit.ts'
 import { revokeGrant } from '../store/grants.ts'
 import type { Found, Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
+import type { BrowserBinding } from './browser-binding.ts'
 
 const { Check, base } = interactionPolicy
 
-export function createPolicy(consents: Consents): interactionPolicy.DefaultPolicy {
+export function createPolicy(
+  consents: Consents,
+  { bind }: BrowserBinding,
+): interactionPolicy.DefaultPolicy {
   const policy = base()
   const login = required(policy.get('login'))
   const consent = required(policy.get('consent'))
@@ -38,6 +42,10 @@ export function createPolicy(consents: Consents): interactionPolicy.DefaultPolic
     consentVersion: await consents.version(accountIdOf(oidc), clientIdOf(oidc)),
     requestedScopes: [...oidc.requestParamOIDCScopes],
   })
+  for (const prompt of policy) {
+    const { details } = prompt
+    prompt.details = async ctx => ({ ...(await details(ctx)), ...bind(ctx) })
+  }
   return policy
 }
 

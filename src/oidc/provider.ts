@@ -19,6 +19,7 @@ import type { SigningKey } from '../keys/make.ts'
 import type { Records } from '../store/records.ts'
 import { deriveKey } from '../store/seal.ts'
 import { now } from '../store/store.ts'
+import { createBrowserBinding } from './browser-binding.ts'
 import {
   accountClient,
   checkClients,
@@ -27,6 +28,7 @@ import {
   OWN_METADATA,
   toLibrary,
 } from './clients.ts'
+import { cookieNames, originCookie, pathCookie } from './cookies.ts'
 import { logEvents } from './events.ts'
 import { lifetimes } from './lifetimes.ts'
 import { createGrantLoader, createPolicy } from './policy.ts'
@@ -34,14 +36,6 @@ import { asLibraryKey, canSign } from './published-key.ts'
 import { checkRequest } from './requests.ts'
 import { routesOf } from './routes.ts'
 import { createState } from './state.ts'
-
-const COOKIE = { httpOnly: true, sameSite: 'lax', signed: true } as const
-
-export const sessionCookie = (development: boolean) => ({
-  ...COOKIE,
-  secure: !development,
-  path: '/',
-})
 
 type ResponseMode = Parameters<Provider['registerResponseMode']>[1]
 
@@ -73,7 +67,8 @@ export async function createProvider(
   const { settings, secrets, records, directory, keys, log, metrics } = environment
   const { issuer, claims, scopes, development, features } = settings
   const consents = createConsents(records)
-  const state = createState(records, settings.lifetimes)
+  const binding = createBrowserBinding(development)
+  const state = createState(records, settings.lifetimes, binding)
 
   const configuration: Configuration = {
     adapter: state.adapter,
@@ -84,8 +79,8 @@ export async function createProvider(
     cookies: {
       keys: secrets.map(secret => deriveKey(secret, 'cookies').toString('base64url')),
       names: cookieNames(development),
-      long: sessionCookie(development),
-      short: { ...COOKIE, secure: !development },
+      long: originCookie(development),
+      short: pathCookie(development),
     },
 
     responseTypes: ['code'],
@@ -115,7 +110,7 @@ export async function createProvider(
       // The client is named for the way back, should the page have expired: nothing trusts it.
       url: (_ctx, { uid, params }) =>
         `/interaction/${uid}?client_id=${encodeURIComponent(String(params.client_id))}`,
-      policy: createPolicy(consents),
+      policy: createPolicy(consents, binding),
     },
     loadExistingGrant: createGrantLoader(records, directory, consents, settings.lifetimes),
     // Tokens do not look the session up at every use; sign-out revokes its grants (store/sessions.ts).
@@ -191,16 +186,6 @@ export async function createProvider(
   logEvents(provider, log, metrics)
   await checkClients(provider, settings)
   return provider
-}
-
-/** `__Host-` and `__Secure-` bind a cookie to https (RFC 6265bis §4.1.3), which loopback http lacks. */
-function cookieNames(development: boolean) {
-  const prefix = (wanted: string) => (development ? '' : wanted)
-  return {
-    session: `${prefix('__Host-')}usher_session`,
-    interaction: `${prefix('__Secure-')}usher_interaction`,
-    resume: `${prefix('__Secure-')}usher_resume`,
-  }
 }
 
 function claimsByScope(claims: Settings['claims']): Record<string, string[]> {

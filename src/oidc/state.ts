@@ -8,9 +8,10 @@ import { createAdapter } from '../store/adapter.ts'
 import type { Records } from '../store/records.ts'
 import { createRefreshTokens } from '../store/refresh-tokens.ts'
 import { now } from '../store/store.ts'
+import type { BrowserBinding } from './browser-binding.ts'
 import { refreshTokenEvents } from './events.ts'
 
-export function createState(records: Records, lifetimes: Lifetimes) {
+export function createState(records: Records, lifetimes: Lifetimes, binding: BrowserBinding) {
   const refreshTokens = createRefreshTokens(records, {
     grace: lifetimes.refresh_token_grace,
     request() {
@@ -27,6 +28,9 @@ export function createState(records: Records, lifetimes: Lifetimes) {
     alreadyUsed,
     request: currentRequest,
     visitor: () => Provider.ctx && visitorOf(Provider.ctx),
+    // Outside the library's routes it is interactions.ts that asks.
+    isOfBrowser: ({ prompt }) =>
+      !Provider.ctx || binding.isBound(Provider.ctx, Object(Object(prompt).details)),
     requireListener,
     pushedRequestRetention: 2 * lifetimes.interaction + 60,
   })

@@ -16,6 +16,8 @@ export interface Protocol {
   request(): Request | undefined
   /** Whose request it is, for the session to remember. */
   visitor(): Visitor | undefined
+  /** False for an interaction that was begun in another browser than the one that asks now. */
+  isOfBrowser(interaction: Payload): boolean
   /** The error for a request that came second to an artefact that is used once. */
   alreadyUsed(model: string): Error
   /** Seconds for which a pushed request is kept, to be consumed at the end of the interaction. */
@@ -60,7 +62,7 @@ export function createAdapter(records: Records, protocol: Protocol): (model: str
     if (model === 'Grant') return { ...plain, destroy: revokeByGrantId }
     if (model === 'RefreshToken') return { ...plain, ...refreshTokenAdapter(protocol) }
     if (model === 'Session') return { ...plain, ...sessionAdapter }
-    if (model === 'Interaction') return { ...plain, ...createInteractionAdapter(records, protocol) }
+    if (model === 'Interaction') return createInteractionAdapter(plain, records, protocol)
     if (model === 'PushedAuthorizationRequest') {
       const retained = (ttl = 0) => Math.max(ttl, protocol.pushedRequestRetention)
       return { ...plain, upsert: (id, payload, ttl) => plain.upsert(id, payload, retained(ttl)) }
@@ -194,8 +196,15 @@ function createSessionAdapter(records: Records, protocol: Protocol) {
   }
 }
 
-function createInteractionAdapter(records: Records, protocol: Protocol) {
+function createInteractionAdapter(plain: Adapter, records: Records, protocol: Protocol): Adapter {
   return {
+    ...plain,
+
+    async find(id: string) {
+      const found = await plain.find(id)
+      return found && protocol.isOfBrowser(found) ? found : undefined
+    },
+
     // The first answer to a page decides; the same answer twice is a double click, another is refused.
     async upsert(id: string, payload: Payload, ttl?: number) {
       const saved = await records.update<Payload>(

@@ -75,6 +75,7 @@ test('SE1: behind TLS the session cookie is __Host-, Secure, HttpOnly, Lax and f
   }
   const names = [...seen.keys()].filter(key => !key.endsWith('.sig'))
   expect(names.toSorted()).toEqual([
+    '__Host-usher_browser',
     '__Host-usher_device',
     '__Host-usher_session',
     '__Secure-usher_interaction',

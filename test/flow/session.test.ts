@@ -48,11 +48,13 @@ test('SE1: on loopback http, cookies are HttpOnly and SameSite=Lax', async () =>
     expect(Boolean(secure)).toBe(false)
     expect({ domain, hostOnly }).toEqual({ domain: 'localhost', hostOnly: true })
   }
-  const isEverywhere = ({ key }: { key?: string }) =>
-    [...SESSION, 'usher_device'].includes(key ?? '')
-  const everywhere = cookies.filter(isEverywhere)
-  expect(everywhere.map(({ path }) => path)).toEqual(['/', '/', '/'])
-  const others = cookies.filter(cookie => !isEverywhere(cookie))
+  const session = cookies.filter(({ key }) => SESSION.includes(key ?? ''))
+  expect(session.map(({ path }) => path)).toEqual(['/', '/'])
+  // Those that are `__Host-` cookies where there is https.
+  const ofOrigin = cookies.filter(({ path }) => path === '/').map(({ key }) => key)
+  const marks = ['usher_browser', 'usher_browser.sig', 'usher_device']
+  expect(ofOrigin.toSorted()).toEqual([...SESSION, ...marks].toSorted())
+  const others = cookies.filter(({ path }) => path !== '/')
   for (const { path } of others) expect(path).toMatch(/^\/(interaction|api\/oauth\/authorize)\/./)
 })
 

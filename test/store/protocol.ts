@@ -55,6 +55,7 @@ export async function createLibrary(): Promise<Library> {
     refreshTokens,
     request: () => current.getStore(),
     visitor: () => undefined,
+    isOfBrowser: () => true,
     alreadyUsed: model => new AlreadyUsed(model),
     pushedRequestRetention: RETENTION,
     requireListener: () => {},

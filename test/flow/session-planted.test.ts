@@ -1,0 +1,89 @@
+// Cookies that a neighbouring domain has planted: it can set whatever has no `__Host-` prefix, with
+// values that are ours, for it may have begun a sign-in itself.
+
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { credentials, fieldsOf, isSignedIn, open, send, signedIn } from '../support/people.ts'
+import { ADA, GRACE, startUsher, type Usher } from '../support/usher.ts'
+
+let usher: Usher
+beforeAll(async () => {
+  usher = await startUsher()
+  await usher.addAccount(ADA)
+  await usher.addAccount(GRACE)
+})
+afterAll(() => usher.close())
+
+/** Those that are `__Host-` cookies where there is https. */
+const OF_HOST = /^usher_(session|browser|device)(\.sig)?$/
+
+/** Grace's sign-in, up to the address that her browser would go on to. */
+async function signInOfGrace() {
+  const { browser } = await open(usher, { client_id: 'first' })
+  const { url } = browser.page
+  const form = fieldsOf(browser.page, credentials('grace'))
+  const answer = await (await send(browser, url, { form })).text()
+  const next = /content="0;url=([^"]+)"/.exec(answer)?.[1] ?? ''
+  expect(next).toContain('/api/oauth/authorize/')
+  return { browser, page: url, next: new URL(next, usher.issuer) }
+}
+
+/** Plants what a neighbour can of the cookies of one browser in another. */
+async function plant({ jar: from }: Browser, { jar: to, issuer }: Browser) {
+  const { cookies } = await from.serialize()
+  const planted = cookies.filter(({ key }) => !OF_HOST.test(String(key)))
+  for (const { key, value, path } of planted)
+    await to.setCookie(`${key}=${value}; Path=${path}`, issuer)
+  return planted.length
+}
+
+test.each([
+  ['who has never been here', async () => new Browser(usher.issuer)],
+  ['who was here before', async () => (await open(usher)).browser],
+  ['who is signed in', () => signedIn(usher)],
+])('SE9: a sign-in that somebody else has made signs nobody in: %s', async (_, start) => {
+  const grace = await signInOfGrace()
+  const victim = await start()
+  const before = await isSignedIn(victim)
+  expect(await plant(grace.browser, victim)).toBeGreaterThan(3)
+
+  await victim.open(grace.page)
+  expect(victim.page.status).toBe(400)
+  expect(victim.heading).toBe('This page has expired')
+  await victim.open(grace.next)
+  expect(victim.page.status).toBe(400)
+  expect(victim.heading).toBe('This page has expired')
+  expect(await isSignedIn(victim)).toBe(before)
+  expect((await victim.open('/account')).text).not.toContain('Grace Hopper')
+
+  // It was not used up, and is good for her.
+  await grace.browser.open(grace.next)
+  expect(grace.browser.page.params.get('code')).toBeTruthy()
+})
+
+test('SE9: a planted page does not take a password either', async () => {
+  const { browser: attacker } = await open(usher, { client_id: 'first' })
+  const victim = new Browser(usher.issuer)
+  await open(usher, {}, victim)
+  await plant(attacker, victim)
+  const form = fieldsOf(attacker.page, credentials())
+  const answer = await send(victim, attacker.page.url, { form })
+  expect(answer.status).toBe(400)
+  expect(await isSignedIn(victim)).toBe(false)
+})
+
+test('SE9: what marks a browser opens nothing, stays what it is, and is nothing unsigned', async () => {
+  const { browser } = await open(usher)
+  const markOf = async () => {
+    const cookies = await browser.jar.getCookies(usher.issuer)
+    return cookies.find(({ key }) => key === 'usher_browser')?.value
+  }
+  const mark = await markOf()
+  expect(mark).toMatch(/^[\w-]{32}$/)
+  const first = browser.page.url
+  await open(usher, { client_id: 'post' }, browser)
+  expect(await markOf()).toBe(mark)
+  expect((await browser.open(first)).status).toBe(200)
+  await browser.jar.setCookie('usher_browser.sig=x; Path=/', usher.issuer)
+  expect((await browser.open(first)).status).toBe(400)
+})
