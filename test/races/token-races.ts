@@ -133,7 +133,7 @@ const againstRefresh = (what: string, proves: string, prepare: Ending): Race => 
     const first = await family(node(turn), ada)
     const end = await prepare(deployment, ada, turn)
     const ending = async () => {
-      await setTimeout(turn % 12)
+      await setTimeout((turn * 7) % 80)
       return end()
     }
     const [isEnded, ...refreshed] = await Promise.all([
