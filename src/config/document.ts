@@ -8,7 +8,6 @@ import {
   isScalar,
   isSeq,
   LineCounter,
-  parse,
   parseDocument,
   visit,
 } from 'yaml'
@@ -18,9 +17,6 @@ import { readText } from './text-file.ts'
 import { unquoted } from './wording.ts'
 
 const MOST_FINDINGS = 10
-
-/** A file of our own, which is right or a bug. */
-export const readYaml = (file: string): unknown => parse(readFileSync(file, 'utf8'))
 
 /**
  * Adds to a list in a file and keeps its comments and layout; `amend` may put something else in the place

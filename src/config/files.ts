@@ -64,7 +64,7 @@ export function readFile<N extends keyof typeof SCHEMAS>(
 
 /** Where else a key of this name may stand. */
 const placesOf = (name: string) =>
-  KEYS.filter(({ path }) => path.split('.').at(-1) === name).map(
+  KEYS.filter(({ path, file }) => file !== 'locale' && path.split('.').at(-1) === name).map(
     ({ path, file }) => `${path} in ${file === 'client' ? 'clients/NAME' : file}.yaml`,
   )
 

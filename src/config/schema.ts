@@ -5,6 +5,7 @@
 import { z } from 'zod'
 import { clientSchema } from './client-schema.ts'
 import { featuresSchema } from './feature-schema.ts'
+import { localeSchema } from './locale-schema.ts'
 import { scopeName, words } from './values.ts'
 
 const DURATION = 'a duration is a number and a unit: 60 s, 10 min, 12 h, 14 d'
@@ -188,7 +189,12 @@ export type ClaimsFile = z.output<typeof claimsSchema>
 export type Lifetimes = UsherFile['lifetimes']
 
 /** By what the files are called. */
-export const SCHEMAS = { usher: usherSchema, claims: claimsSchema, client: clientSchema }
+export const SCHEMAS = {
+  usher: usherSchema,
+  claims: claimsSchema,
+  client: clientSchema,
+  locale: localeSchema,
+}
 
 /** What editors complete and check from: the files as they are written, before defaults. */
 export function jsonSchemas() {

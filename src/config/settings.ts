@@ -9,6 +9,8 @@ import type { ClientMetadata } from './client-schema.ts'
 import { withoutSecret } from './client-secret.ts'
 import { overlays, parseSecrets, secretsFromEnvironment } from './environment.ts'
 import { type FileResult, readFile } from './files.ts'
+import type { Locales } from './locale-schema.ts'
+import { readLocales } from './locales.ts'
 import { importKeys, judgeIssuer, startFindings } from './provider-rules.ts'
 import { ConfigError, type Finding, inOrder, type Locate } from './report.ts'
 import type { ClaimsFile, UsherFile } from './schema.ts'
@@ -30,6 +32,8 @@ export interface Settings extends UsherFile {
   /** All scopes a client can ask for, with the operator's words for those that have some. */
   scopes: Record<string, { description?: string }>
   clients: ClientMetadata[]
+  /** The operator's words for the pages. */
+  locales: Locales
   /** Makes a finding in the file of a client, by its client_id. */
   clientFiles: Map<string, Locate>
   /** What is allowed and unwise. */
@@ -76,7 +80,10 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
   findings.push(
     ...clientFindings(clients, { scopes: claims.value && scopes, loopbackIssuer, features }),
   )
+  const untold: Finding[] = []
+  const locales = readLocales(listYaml(join(folder, 'locales'), findings), findings, untold)
   const warnings = inOrder([
+    ...untold,
     ...(issuer ? providerAdvice(usher, claims, development) : []),
     ...(issuer ? clients.flatMap(client => clientAdvice(client, development)) : []),
   ])
@@ -94,6 +101,7 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
     secrets,
     claims: claims.value.claims,
     scopes,
+    locales,
     clients: clients.flatMap(({ value }) => (value ? [withoutSecret(value)] : [])),
     clientFiles: new Map(clients.map(({ parts, at }) => [parts.client_id ?? '', at])),
     warnings,
@@ -145,7 +153,7 @@ function entriesOf(folder: string): Dirent[] {
   }
 }
 
-const KNOWN = 'usher.yaml claims.yaml clients schema'.split(' ')
+const KNOWN = 'usher.yaml claims.yaml clients locales schema'.split(' ')
 const isData = (name: string) => /\.(ya?ml|json)$/i.test(name)
 
 const NO_CLAIMS = 'offline_access carries no claims; give the claim a scope of its own'
@@ -178,7 +186,7 @@ function listYaml(folder: string, findings: Finding[]): string[] {
     const names = readdirSync(folder).filter(name => !name.startsWith('.'))
     const read = names.filter(name => name.endsWith('.yaml'))
     for (const name of names.filter(name => isData(name) && !read.includes(name))) {
-      const message = `is not read: clients are NAME.yaml; rename it to ${parse(name).name}.yaml`
+      const message = `is not read: ${basename(folder)} are NAME.yaml; rename it to ${parse(name).name}.yaml`
       findings.push({ file: join(folder, name), rule: 'stray-file', message })
     }
     return read.sort().map(name => join(folder, name))

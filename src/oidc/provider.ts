@@ -16,6 +16,7 @@ import type { ClientMetadata } from '../config/client-schema.ts'
 import type { Settings } from '../config/settings.ts'
 import type { Metrics } from '../http/metrics.ts'
 import type { SigningKey } from '../keys/make.ts'
+import { createLanguages } from '../pages/words.ts'
 import type { Records } from '../store/records.ts'
 import { deriveKey } from '../store/seal.ts'
 import { now } from '../store/store.ts'
@@ -101,6 +102,7 @@ export async function createProvider(
     scopes: Object.keys(scopes),
     claims: claimsByScope(claims),
     conformIdTokenClaims: settings.id_token.claims === 'minimal',
+    discovery: { ui_locales_supported: createLanguages(settings.locales).tags },
     findAccount: async ({ oidc }, id) => {
       const account = await directory.findEnabled(id, oidc.session?.loginTs)
       return account && { accountId: id, claims: () => ({ sub: id, ...claimsOf(account, claims) }) }

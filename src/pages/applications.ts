@@ -41,7 +41,7 @@ export function createApplicationPages(parts: Parts, people: People) {
       host: client && hostOf(client.client_uri ?? client.redirect_uris[0] ?? ''),
       registered: Boolean(client),
       implicit: client?.consent === 'implicit',
-      scopes: scopes.map(scope => scopeWords(words.t, settings, scope)),
+      scopes: scopes.map(scope => scopeWords(words, settings, scope)),
       since: words.date(since),
       lastUsed: words.date(lastUsed),
       inUse: inUse

@@ -4,7 +4,7 @@ import type { Context } from 'koa'
 import { csrfSubject, type Interaction, type Screen } from './interaction.ts'
 import type { Parts } from './parts.ts'
 import { scopeWords } from './scope-words.ts'
-import type { Translate } from './words.ts'
+import type { Words } from './words.ts'
 
 /** Without it there is no sign-in; everything else can be left out. */
 const REQUIRED = 'openid'
@@ -13,7 +13,8 @@ const DAY = 24 * 3600
 export function consentScreen(parts: Parts): Screen {
   const { settings, clients, views, csrf, directory, consents } = parts
   async function show(ctx: Context, interaction: Interaction) {
-    const { t } = views.words(ctx)
+    const words = views.words(ctx)
+    const { t } = words
     const { scopes } = requestOf(interaction)
     const { accountId = '', clientId, withdrawn } = interaction
     // Taken out of the folder since, or the account pages, which ask for nothing.
@@ -27,18 +28,18 @@ export function consentScreen(parts: Parts): Screen {
       person: person?.username,
       scopes: scopes.map(name => ({
         name,
-        words: scopeWords(t, settings, name),
+        words: scopeWords(words, settings, name),
         required: name === REQUIRED,
         checked: !before?.declined.includes(name),
-        note: name === 'offline_access' ? offlineNote(t) : undefined,
+        note: name === 'offline_access' ? offlineNote(words) : undefined,
       })),
       lifetime: scopes.includes('offline_access') ? undefined : t('consent.lifetime'),
       withdrawn,
     })
   }
 
-  const offlineNote = (t: Translate) =>
-    t('consent.offline_note', { days: String(Math.ceil(settings.lifetimes.refresh_token / DAY)) })
+  const offlineNote = ({ t, number }: Words) =>
+    t('consent.offline_note', { days: number(Math.ceil(settings.lifetimes.refresh_token / DAY)) })
 
   return {
     prompt: 'consent',

@@ -1,10 +1,10 @@
 // A scope as people read it: the operator's words, ours, or the claims it gives.
 
 import type { Settings } from '../config/settings.ts'
-import type { Translate } from './words.ts'
+import type { Words } from './words.ts'
 
 export function scopeWords(
-  t: Translate,
+  { t, list }: Words,
   { scopes, claims }: Pick<Settings, 'scopes' | 'claims'>,
   name: string,
 ): string {
@@ -12,6 +12,6 @@ export function scopeWords(
   return (
     scopes[name]?.description ||
     t(`scope.${name}`) ||
-    t('scope.other', { claims: given.map(claim => claim.replaceAll('_', ' ')).join(', ') || name })
+    t('scope.other', { claims: list(given.map(claim => claim.replaceAll('_', ' '))) || name })
   )
 }

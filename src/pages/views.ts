@@ -18,14 +18,14 @@ declare module 'koa' {
 
 export type Views = ReturnType<typeof createViews>
 
-export function createViews({ branding }: Pick<Settings, 'branding'>) {
+export function createViews({ branding, locales }: Pick<Settings, 'branding' | 'locales'>) {
   const eta = new Eta({
     views: `${import.meta.dirname}/templates`,
     cache: true,
     autoEscape: true,
     autoTrim: false,
   })
-  const languages = createLanguages()
+  const languages = createLanguages(locales)
   const assets = createAssets()
 
   /** Those the application names (`ui_locales`) come before those of the browser. */

@@ -1,8 +1,7 @@
-// The words people read, by language; keys are `page.thing`. A file of `locales/` is a language.
+// The words people read, by language; keys are `page.thing`. A file of `locales/` is a language, and
+// so is one of the operator's.
 
-import { readdirSync } from 'node:fs'
-import { join, parse } from 'node:path'
-import { readYaml } from '../config/document.ts'
+import { ENGLISH, type Locales, shippedTags, shippedWords } from '../config/locale-schema.ts'
 
 /** `{name}` in the words is replaced by the value of that name. */
 export type Translate = (key: string, values?: Record<string, string>) => string
@@ -17,41 +16,53 @@ export interface Words {
   plural(key: string, count: number): string
   /** The day of a time in epoch seconds (UTC), for programs and for people. */
   date(seconds: number): { iso: string; words: string }
+  number(value: number): string
+  /** One, two and three. */
+  list(items: string[]): string
 }
 
 export type Languages = ReturnType<typeof createLanguages>
 
-/** What is missing in another language is said in this one. */
-const ENGLISH = 'en'
-const LOCALES = join(import.meta.dirname, 'locales')
+const shipped: Locales = Object.fromEntries(shippedTags.map(tag => [tag, shippedWords(tag)]))
 
-export function createLanguages() {
-  const english = readWords(ENGLISH)
-  const others = readdirSync(LOCALES).map(file => parse(file).name)
+/** The tag and those it is a variety of, lower case, the most special first (RFC 4647 §3.4). */
+const wider = (tag: string) => {
+  const parts = tag.toLowerCase().split('-', 4)
+  return parts.map((_, i) => parts.slice(0, parts.length - i).join('-'))
+}
+
+/** `own`: the operator's words, which go before ours. */
+export function createLanguages(own: Locales = {}) {
+  const tags = [...new Set([ENGLISH, ...Object.keys({ ...shipped, ...own }).toSorted()])]
+  const layers = new Map(tags.map(tag => [tag.toLowerCase(), { ...shipped[tag], ...own[tag] }]))
   const spoken = new Map(
-    [ENGLISH, ...others.toSorted()].map(lang => [
-      lang,
-      createWords(lang, new Map([...english, ...readWords(lang)])),
-    ]),
+    tags.map(tag => {
+      const below = [...wider(tag), ENGLISH].toReversed().map(name => layers.get(name))
+      return [tag.toLowerCase(), createWords(tag, Object.assign({}, ...below))]
+    }),
   )
+  const find = (tag: string): Words | undefined =>
+    wider(tag)
+      .map(name => spoken.get(name))
+      .find(Boolean)
 
   return {
-    tags: [...spoken.keys()],
-
+    tags,
     /** The language of this tag, or the one it is a variety of: `de` for `de-CH`. */
-    find: (tag: string): Words | undefined =>
-      spoken.get(tag) ?? spoken.get(tag.toLowerCase().split('-')[0] ?? ''),
-
-    english: createWords(ENGLISH, english),
+    find,
+    english: find(ENGLISH) ?? createWords(ENGLISH, {}),
   }
 }
 
-function createWords(lang: string, words: Map<string, string>): Words {
+function createWords(lang: string, words: Record<string, string>): Words {
   const dates = new Intl.DateTimeFormat(lang, { dateStyle: 'long', timeZone: 'UTC' })
   const numbers = new Intl.NumberFormat(lang)
+  const lists = new Intl.ListFormat(lang)
   const rules = new Intl.PluralRules(lang)
-  const t: Translate = (key, values = {}) =>
-    (words.get(key) ?? '').replaceAll(/\{(\w+)\}/g, (_, name: string) => values[name] ?? '')
+  const t: Translate = (key, values = {}) => {
+    const text = Object.hasOwn(words, key) ? (words[key] ?? '') : ''
+    return text.replaceAll(/\{(\w+)\}/g, (_, name: string) => values[name] ?? '')
+  }
   return {
     lang,
     dir: new Intl.Locale(lang).getTextInfo().direction === 'rtl' ? 'rtl' : 'ltr',
@@ -64,14 +75,7 @@ function createWords(lang: string, words: Map<string, string>): Words {
       const time = new Date(seconds * 1000)
       return { iso: time.toISOString(), words: dates.format(time) }
     },
+    number: value => numbers.format(value),
+    list: items => lists.format(items),
   }
-}
-
-const readWords = (lang: string) => flatten(readYaml(join(LOCALES, `${lang}.yaml`)))
-
-function flatten(tree: unknown, prefix = ''): Map<string, string> {
-  const entries = Object.entries(Object(tree)).flatMap(([key, value]): [string, string][] =>
-    typeof value === 'string' ? [[prefix + key, value]] : [...flatten(value, `${prefix}${key}.`)],
-  )
-  return new Map(entries)
 }

@@ -4,7 +4,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { pino } from 'pino'
 import type { Account } from '../../src/accounts/account.ts'
 import { createConsents } from '../../src/accounts/consents.ts'
@@ -68,6 +68,8 @@ export interface UsherOptions {
   /** What stands in usher.yaml and claims.yaml; JSON is YAML. */
   usher?: object
   claims?: object
+  /** Other files of the folder, by their paths in it. */
+  files?: Record<string, string>
   store?: string
   env?: Record<string, string>
 }
@@ -164,13 +166,17 @@ export const ALAN = { username: 'alan', name: 'Alan Turing' }
 
 export function writeConfig(
   folder: string,
-  { clients = CLIENTS, usher = {}, claims = CLAIMS }: UsherOptions,
+  { clients = CLIENTS, usher = {}, claims = CLAIMS, files = {} }: UsherOptions,
 ) {
   mkdirSync(join(folder, 'clients'))
   writeFileSync(join(folder, 'usher.yaml'), JSON.stringify(usher))
   writeFileSync(join(folder, 'claims.yaml'), JSON.stringify(claims))
   for (const [name, client] of Object.entries(clients)) {
     writeFileSync(join(folder, 'clients', `${name}.yaml`), JSON.stringify(client))
+  }
+  for (const [path, text] of Object.entries(files)) {
+    mkdirSync(dirname(join(folder, path)), { recursive: true })
+    writeFileSync(join(folder, path), text)
   }
 }
 

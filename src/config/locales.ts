@@ -1,0 +1,53 @@
+// The operator's words for the pages: locales/XX.yaml has some of a language, or all of another one.
+
+import { parse } from 'node:path'
+import { type FileResult, readFile } from './files.ts'
+import {
+  ENGLISH,
+  flatten,
+  type Locales,
+  shippedTags,
+  shippedWords,
+} from './locale-schema.ts'
+import type { Finding } from './report.ts'
+
+const NAMES = new Intl.DisplayNames(ENGLISH, { type: 'language', fallback: 'none' })
+
+/** Why a name is not that of a language, as it is written. */
+export function tagProblem(tag: string): string | undefined {
+  const [canonical] = canonicalLocales(tag)
+  if (!canonical || !NAMES.of(canonical)) return 'is no language tag, such as de or pt-BR'
+  return canonical === tag ? undefined : `is written ${canonical}`
+}
+
+function canonicalLocales(tag: string): string[] {
+  try {
+    return Intl.getCanonicalLocales(tag)
+  } catch {
+    return []
+  }
+}
+
+/** The operator's words; what is wrong, and what they leave in English, goes to the reports. */
+export function readLocales(files: string[], findings: Finding[], warnings: Finding[]): Locales {
+  const locales: Locales = {}
+  for (const file of files) {
+    const tag = parse(file).name
+    const problem = tagProblem(tag)
+    if (problem) findings.push({ file, rule: 'language', message: `the name ${problem}` })
+    const read = readFile(file, 'locale')
+    findings.push(...read.findings)
+    locales[tag] = flatten(read.value)
+    const isNew = !problem && !shippedTags.includes(tag.split('-')[0] ?? '')
+    if (isNew && read.value) warnings.push(...untranslated(read, locales[tag]))
+  }
+  return locales
+}
+
+function untranslated({ file }: FileResult<object>, given: Record<string, string>): Finding[] {
+  const missing = Object.keys(shippedWords(ENGLISH)).filter(key => !(key in given))
+  const [first] = missing
+  if (!first) return []
+  const message = `${missing.length} texts are said in English, the first is ${first}: translate them too, src/pages/locales/en.yaml has them all`
+  return [{ file, rule: 'untranslated', message }]
+}

@@ -1,0 +1,64 @@
+// Whose language a page is in: the application's word comes first, then the browser's.
+
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { authorizationRequest } from '../support/journey.ts'
+import { credentials } from '../support/people.ts'
+import { ADA, startUsher, type Usher } from '../support/usher.ts'
+
+let usher: Usher
+beforeAll(async () => {
+  usher = await startUsher({
+    files: {
+      'locales/de.yaml': 'error: { not_found: Hier ist nichts }',
+      'locales/ar.yaml': 'errors: { title: رموز الأخطاء }',
+    },
+  })
+  await usher.addAccount(ADA)
+})
+afterAll(() => usher.close())
+
+async function headingOf(path: string, language: string) {
+  const browser = new Browser(usher.issuer)
+  await browser.open(path, { 'accept-language': language })
+  const { lang, dir } = browser.page.html.querySelector('html')?.attributes ?? {}
+  return `${lang} ${dir}: ${browser.heading}`
+}
+
+test('discovery names the languages, those of the operator too', async () => {
+  const response = await fetch(`${usher.issuer}/.well-known/openid-configuration`)
+  const { ui_locales_supported } = Object(await response.json())
+  expect(ui_locales_supported).toEqual(['en', 'ar', 'de', 'es', 'fr', 'ja', 'pt'])
+})
+
+test.each([
+  ['de-CH, fr;q=0.8', '', 'de ltr: Fehlercodes'],
+  ['tlh, ja;q=0.5', '', 'ja ltr: エラーコード'],
+  ['tlh', '', 'en ltr: Error codes'],
+  ['*', '', 'en ltr: Error codes'],
+  ['', '', 'en ltr: Error codes'],
+  ['ar', '', 'ar rtl: رموز الأخطاء'],
+  ['de', '?ui_locales=tlh%20fr-CA%20es', 'fr ltr: Codes d’erreur'],
+  ['de', '?ui_locales=tlh', 'de ltr: Fehlercodes'],
+  ['de', '?ui_locales=fr&ui_locales=es', 'de ltr: Fehlercodes'],
+  ['de', `?ui_locales=${'-'.repeat(2000)}`, 'de ltr: Fehlercodes'],
+])(
+  'a browser that speaks %j and an address with %j are answered in %s',
+  async (speaks, query, expected) => {
+    expect(await headingOf(`/errors${query}`, speaks)).toBe(expected)
+  },
+)
+
+test('a page that an operator has reworded says it so', async () => {
+  expect(await headingOf('/nowhere', 'de')).toBe('de ltr: Hier ist nichts')
+})
+
+test('ui_locales holds on every page of an authorization, and on the one after a mistake', async () => {
+  const browser = new Browser(usher.issuer)
+  await browser.open(authorizationRequest(usher, { ui_locales: 'pt-BR en' }).url)
+  expect(browser.heading).toBe('Entrar')
+  await browser.submit(credentials('ada', 'not the password'))
+  expect(browser.heading).toBe('Entrar')
+  await browser.submit(credentials())
+  expect(browser.heading).toBe('Permitir acesso')
+})

@@ -1,0 +1,136 @@
+// Every language says everything, with the same values in it, and an operator's words go before ours.
+
+import { globSync, readFileSync } from 'node:fs'
+import { join, parse as parsePath } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { parse } from 'yaml'
+import { placesIn, shippedTags, shippedWords } from '../../src/config/locale-schema.ts'
+import { createLanguages } from '../../src/pages/words.ts'
+import { places, read } from '../support/config-folder.ts'
+
+const FORM = /\.(zero|one|two|few|many|other)$/
+const english = shippedWords('en')
+/** A scope of any other name, which is no plural form. */
+const isForm = (key: string) => FORM.test(key) && key !== 'scope.other'
+const singular = (words: object) => Object.keys(words).filter(key => !isForm(key))
+const counted = (words: object) => [
+  ...new Set(
+    Object.keys(words)
+      .filter(isForm)
+      .map(key => key.replace(FORM, '')),
+  ),
+]
+
+/** Spelt alike in both languages. */
+const ALIKE = ['de account.name', 'fr error.description', 'es error.code']
+
+test('there are six languages, and each file is one', () => {
+  const files = globSync(join(import.meta.dirname, '../../src/pages/locales/*'))
+  expect(files.map(file => parsePath(file).name).toSorted()).toEqual(shippedTags.toSorted())
+  expect(createLanguages().tags).toEqual(['en', 'de', 'es', 'fr', 'ja', 'pt'])
+})
+
+describe.each(shippedTags.filter(tag => tag !== 'en'))('%s', lang => {
+  const words = shippedWords(lang)
+
+  test('says all that English says, and nothing else', () => {
+    expect(singular(words).toSorted()).toEqual(singular(english).toSorted())
+    expect(counted(words).toSorted()).toEqual(counted(english).toSorted())
+  })
+
+  test('has the forms of number that it needs, and no other', () => {
+    const { pluralCategories } = new Intl.PluralRules(lang).resolvedOptions()
+    for (const key of counted(words)) {
+      const forms = Object.keys(words).filter(form => form.replace(FORM, '') === key)
+      const kinds = forms.map(form => form.slice(key.length + 1))
+      expect(kinds, key).toContain('other')
+      for (const kind of kinds) expect(pluralCategories, key).toContain(kind)
+      if (pluralCategories.includes('one')) expect(kinds, key).toContain('one')
+    }
+  })
+
+  test('has a place for every value', () => {
+    for (const key of singular(words))
+      expect(placesIn(words[key] ?? ''), key).toEqual(placesIn(english[key] ?? ''))
+    for (const key of Object.keys(words).filter(isForm)) {
+      const known = placesIn(english[key.replace(FORM, '.other')] ?? '')
+      for (const place of placesIn(words[key] ?? '')) expect(known, key).toContain(place)
+    }
+  })
+
+  test('is not English', () => {
+    const same = Object.keys(words).filter(key => words[key] === english[key])
+    expect(same.filter(key => !ALIKE.includes(`${lang} ${key}`))).toEqual([])
+  })
+
+  test('is laid out as en.yaml is, so that they can be read side by side', () => {
+    const keysOf = (tag: string) =>
+      Object.keys(shippedWords(tag)).map(key => (isForm(key) ? key.replace(FORM, '') : key))
+    expect([...new Set(keysOf(lang))]).toEqual([...new Set(keysOf('en'))])
+  })
+})
+
+test('a variety of a language is that language, and what nobody speaks is not there', () => {
+  const { find } = createLanguages()
+  expect(find('de-AT')?.lang).toBe('de')
+  expect(find('PT-br')?.lang).toBe('pt')
+  expect(find('tlh')).toBeUndefined()
+  expect(find('')).toBeUndefined()
+  expect(find('-'.repeat(10_000))).toBeUndefined()
+})
+
+test('numbers, days and lists are said as the language says them', () => {
+  const { find } = createLanguages({ ar: {} })
+  expect(find('de')?.date(0).words).toBe('1. Januar 1970')
+  expect(find('ja')?.date(0)).toEqual({ iso: '1970-01-01T00:00:00.000Z', words: '1970年1月1日' })
+  expect(find('de')?.number(1234.5)).toBe('1.234,5')
+  expect(find('es')?.list(['a', 'b', 'c'])).toBe('a, b y c')
+  expect(find('ar')?.dir).toBe('rtl')
+})
+
+test('words of the operator go before ours; a variety has its own, and the rest of its language', () => {
+  const { settings } = read({
+    'locales/de.yaml': 'sign_in: { title: Einloggen }\n',
+    'locales/de-CH.yaml': 'sign_in: { cancel: Schliessen }\n',
+    'locales/en.yaml': 'sign_in: { title: Log in }\n',
+  })
+  const { find, tags, english } = createLanguages(settings?.locales)
+  expect(tags).toEqual(['en', 'de', 'de-CH', 'es', 'fr', 'ja', 'pt'])
+  const said = ['title', 'cancel', 'password'].map(key => find('de-ch')?.t(`sign_in.${key}`))
+  expect(said).toEqual(['Einloggen', 'Schliessen', 'Passwort'])
+  expect(find('de')?.t('sign_in.cancel')).toBe('Abbrechen')
+  expect(english.t('sign_in.title')).toBe('Log in')
+})
+
+test('another language is one more file, and says in English what it leaves out, with a warning', () => {
+  const { settings } = read({ 'locales/ar.yaml': 'sign_in: { title: تسجيل الدخول }\n' })
+  const arabic = createLanguages(settings?.locales).find('ar-EG')
+  expect(arabic?.t('sign_in.title')).toBe('تسجيل الدخول')
+  expect(arabic?.t('sign_in.cancel')).toBe('Cancel')
+  const [warning] = settings?.warnings ?? []
+  expect(warning).toMatchObject({ rule: 'untranslated', file: expect.stringMatching(/ar\.yaml$/) })
+  expect(warning?.message).toMatch(
+    /^\d+ texts are said in English, the first is page\.signed_in_as/,
+  )
+})
+
+test.each([
+  ['de', 'sign_in: { titel: Anmelden }', 'locales/de.yaml:1:12 sign_in.titel'],
+  ['de', 'sign_in:\n  to_continue: weiter', 'locales/de.yaml:2:3 sign_in.to_continue'],
+  ['de', 'consent: { asks: "{clinet} bittet" }', 'locales/de.yaml:1:12 consent.asks'],
+  ['de', 'sign_in: Anmelden', 'locales/de.yaml:1:1 sign_in'],
+  ['de', 'sign_in: { title: 5 }', 'locales/de.yaml:1:12 sign_in.title'],
+  ['de', 'sign_in: { title: "" }', 'locales/de.yaml:1:12 sign_in.title'],
+  ['german', '', 'locales/german.yaml'],
+  ['DE', '', 'locales/DE.yaml'],
+  ['de_CH', '', 'locales/de_CH.yaml'],
+])('CF1: %s.yaml that says %j is refused, with its place', (name, text, place) => {
+  const reading = read({ [`locales/${name}.yaml`]: text })
+  expect(places(reading)).toEqual([place])
+})
+
+test('the schema that editors complete from shows the English words', () => {
+  const file = join(import.meta.dirname, '../../config/schema/locale.json')
+  const { properties } = parse(readFileSync(file, 'utf8'))
+  expect(properties.sign_in.properties.title.description).toBe('In English: Sign in')
+})
