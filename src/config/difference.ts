@@ -55,4 +55,9 @@ function flatten(value: unknown, path = '', into = new Map<string, string>()) {
   return into
 }
 
-const shown = (path: string, value = '') => (isSecret(path.split('.')) ? '(not shown)' : value)
+function shown(path: string, value = ''): string {
+  if (isSecret(path.split('.'))) return '(not shown)'
+  return value.length > LONGEST ? `${value.slice(0, LONGEST)}…` : value
+}
+/** A whole template would fill the log. */
+const LONGEST = 80

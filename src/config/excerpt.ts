@@ -4,9 +4,9 @@
 import { type Document, isPair, isScalar, visit } from 'yaml'
 import { isKnown, isSecret } from './key-list.ts'
 
-/** What looks random, and what a URL may carry along with an address. */
+/** What looks random, and what a URL may carry along with an address; a colour is neither. */
 const SUSPECT =
-  /(?=[\w-]*\d)(?=[\w-]*[A-Z])[\w-]{20,}|(?=[\w+/=-]*[A-Z])[\w+/=-]{40,}|[0-9a-f]{32,}|(?<=:\/\/)[^/\s]*@|[?#][^\s,'"\]]+/g
+  /(?=[\w-]*\d)(?=[\w-]*[A-Z])[\w-]{20,}|(?=[\w+/=-]*[A-Z])[\w+/=-]{40,}|[0-9a-f]{32,}|(?<=:\/\/)[^/\s]*@|[?#](?!(?<=#)[\da-fA-F]{6}\b)[^\s,'"\]]+/g
 const WIDEST = 90
 
 /** Offsets in the text. */

@@ -6,7 +6,7 @@ import { z } from 'zod'
 import { clientSchema } from './client-schema.ts'
 import { featuresSchema } from './feature-schema.ts'
 import { localeSchema } from './locale-schema.ts'
-import { scopeName, words } from './values.ts'
+import { scopeName, webUrl, words } from './values.ts'
 
 const DURATION = 'a duration is a number and a unit: 60 s, 10 min, 12 h, 14 d'
 const PORTS = 'a port is 1 to 65535'
@@ -125,6 +125,24 @@ const security = {
   account_attempts: attempts(5, 3, 100).describe('How many wrong passwords an account takes in a row. From then on each further one has to wait, from 5 s doubling up to 15 min; one is forgotten every 15 min, all when the person signs in. A browser in which they have signed in before is counted by itself'),
   network_attempts: attempts(100, 20, 100_000).describe('The same for everybody behind one network (/24, or /64 of IPv6), whatever the account: from then on one every 6 s, and one is forgotten every 6 s. Browsers in which that person has signed in before do not count'),
 }
+const colour = z
+  .string('a colour is six digits, in quotes: "#1d4ed8"')
+  .regex(/^#[\da-f]{6}$/i, 'a colour is six digits: "#1d4ed8"')
+// biome-ignore format: a table
+const branding = {
+  name: words(60).default('Usher').describe('Shown on every page'),
+  logo: path.optional().describe('An SVG or PNG of at most 256 KiB, shown in place of `branding.name`, which is what it says to those who do not see it; the path begins in this folder'),
+  accent: colour.optional().describe('The colour of buttons and links: at least 4.5:1 against the light page'),
+  accent_dark: colour.optional().describe('The same where people prefer a dark screen; absent: as much lighter than `branding.accent` as it has to be'),
+  links: z
+    .strictObject({
+      help: webUrl.optional().describe('Where people get help'),
+      terms: webUrl.optional().describe('Your terms of service; discovery names them too'),
+      privacy: webUrl.optional().describe('Your privacy policy; discovery names it too'),
+    })
+    .prefault({})
+    .describe('Shown below every page'),
+}
 
 const DIRECTORY = 'an https address, without user or fragment: https://people.example.org/usher'
 // biome-ignore format: a table
@@ -157,10 +175,7 @@ export const usherSchema = z.strictObject({
   features: featuresSchema.prefault({}).describe('What clients can use; what is off has no endpoint, and discovery does not name it'),
   accounts: z.strictObject(accounts).prefault({}).describe('Where the people are kept who can sign in'),
   security: z.strictObject(security).prefault({}).describe('How often a password may be tried'),
-  branding: z
-    .strictObject({ name: words(60).default('Usher').describe('Shown on every page') })
-    .prefault({})
-    .describe('How the pages look'),
+  branding: z.strictObject(branding).prefault({}).describe('How the pages look'),
 })
 
 // biome-ignore format: a table

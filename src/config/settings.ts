@@ -4,6 +4,7 @@
 import { type Dirent, readdirSync, statSync } from 'node:fs'
 import { basename, dirname, join, parse } from 'node:path'
 import { clientAdvice, providerAdvice } from './advice.ts'
+import { accentFindings, type Logo, readLogo, readPages } from './branding.ts'
 import { clientFindings } from './client-rules.ts'
 import type { ClientMetadata } from './client-schema.ts'
 import { withoutSecret } from './client-secret.ts'
@@ -32,6 +33,9 @@ export interface Settings extends UsherFile {
   /** All scopes a client can ask for, with the operator's words for those that have some. */
   scopes: Record<string, { description?: string }>
   clients: ClientMetadata[]
+  logo?: Logo
+  /** The files of pages/, by their names. */
+  pages: Record<string, string>
   /** The operator's words for the pages. */
   locales: Locales
   /** Makes a finding in the file of a client, by its client_id. */
@@ -70,6 +74,9 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
   const { usher, issuer, development, secrets, findings } = readUsher(env, folder)
   findings.push(...strayFindings(folder))
   const importedKeys = importKeys(usher, findings)
+  const logo = readLogo(usher, folder, findings)
+  const pages = readPages(folder, usher.parts.branding?.logo, findings)
+  findings.push(...accentFindings(usher))
   const claims = readFile(join(folder, 'claims.yaml'), 'claims')
   const files = listYaml(join(folder, 'clients'), findings)
   const clients = files.map(file => readFile(file, 'client'))
@@ -101,6 +108,8 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
     secrets,
     claims: claims.value.claims,
     scopes,
+    logo,
+    pages,
     locales,
     clients: clients.flatMap(({ value }) => (value ? [withoutSecret(value)] : [])),
     clientFiles: new Map(clients.map(({ parts, at }) => [parts.client_id ?? '', at])),
@@ -153,7 +162,7 @@ function entriesOf(folder: string): Dirent[] {
   }
 }
 
-const KNOWN = 'usher.yaml claims.yaml clients locales schema'.split(' ')
+const KNOWN = 'usher.yaml claims.yaml clients locales pages schema'.split(' ')
 const isData = (name: string) => /\.(ya?ml|json)$/i.test(name)
 
 const NO_CLAIMS = 'offline_access carries no claims; give the claim a scope of its own'

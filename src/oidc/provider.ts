@@ -102,7 +102,11 @@ export async function createProvider(
     scopes: Object.keys(scopes),
     claims: claimsByScope(claims),
     conformIdTokenClaims: settings.id_token.claims === 'minimal',
-    discovery: { ui_locales_supported: createLanguages(settings.locales).tags },
+    discovery: {
+      ui_locales_supported: createLanguages(settings.locales).tags,
+      op_policy_uri: settings.branding.links.privacy,
+      op_tos_uri: settings.branding.links.terms,
+    },
     findAccount: async ({ oidc }, id) => {
       const account = await directory.findEnabled(id, oidc.session?.loginTs)
       return account && { accountId: id, claims: () => ({ sub: id, ...claimsOf(account, claims) }) }

@@ -16,9 +16,11 @@ declare module 'koa' {
   }
 }
 
+export type Look = Pick<Settings, 'branding' | 'logo' | 'pages' | 'locales'>
 export type Views = ReturnType<typeof createViews>
 
-export function createViews({ branding, locales }: Pick<Settings, 'branding' | 'locales'>) {
+export function createViews(settings: Look) {
+  const { branding, locales } = settings
   const eta = new Eta({
     views: `${import.meta.dirname}/templates`,
     cache: true,
@@ -26,7 +28,7 @@ export function createViews({ branding, locales }: Pick<Settings, 'branding' | '
     autoTrim: false,
   })
   const languages = createLanguages(locales)
-  const assets = createAssets()
+  const assets = createAssets(settings)
 
   /** Those the application names (`ui_locales`) come before those of the browser. */
   function words(ctx: Context): Words {
@@ -54,7 +56,8 @@ export function createViews({ branding, locales }: Pick<Settings, 'branding' | '
     ctx.type = 'html'
     ctx.set('Cache-Control', 'no-store')
     const { t, lang, dir } = words(ctx)
-    const shared = { t, strong: strongly(t), lang, dir, brand: branding.name, assets }
+    const { name: brand, links } = branding
+    const shared = { t, strong: strongly(t), lang, dir, brand, links, assets }
     ctx.body = eta.render(template, { ...shared, ...data })
     ctx.state.isPage = true
   }

@@ -58,6 +58,12 @@ id_token:
   claims: identity
 branding:
   name: Example
+  accent: '#14663a'
+  accent_dark: '#8fdcae'
+  links:
+    help: https://example.org/help
+    terms: https://example.org/terms
+    privacy: https://example.org/privacy
 `,
   claims: `claims:
   name:

@@ -1,0 +1,47 @@
+// What the contrast of a colour is, and which one near it can be read.
+
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { contrastIn, ENOUGH, inkOn, readableIn, SCHEMES } from '../../src/config/contrast.ts'
+
+const stylesheet = readFileSync(join(import.meta.dirname, '../../src/pages/style.css'), 'utf8')
+const [light = '', dark = ''] = stylesheet.split('prefers-color-scheme: dark')
+const variable = (css: string, name: string) =>
+  (new RegExp(`--${name}: (#\\w+);`).exec(css)?.[1] ?? '').replace(/^#(.)(.)(.)$/, '#$1$1$2$2$3$3')
+
+test.each([
+  ['light', light],
+  ['dark', dark],
+] as const)(
+  'the %s backgrounds are those of the stylesheet, and its accent can be read',
+  (scheme, css) => {
+    expect(SCHEMES[scheme].backgrounds).toEqual(
+      ['paper', 'ground'].map(name => variable(css, name)),
+    )
+    expect(contrastIn(scheme, variable(css, 'accent'))).toBeGreaterThan(ENOUGH)
+  },
+)
+
+test('black on the page is what everybody knows it is', () => {
+  expect(contrastIn('light', '#000000')).toBeCloseTo(21 / 1.1, 0)
+  // The first of the examples of WCAG that fails by little.
+  expect(contrastIn('light', '#777777')).toBeLessThan(ENOUGH)
+})
+
+test.each(['#ff9900', '#00ff00', '#FFFFFF', '#000000', '#1d4ed8', '#e6007e', '#777777'])(
+  'near %s there is one for each scheme, and an ink that can be read on it',
+  colour => {
+    for (const scheme of ['light', 'dark'] as const) {
+      const readable = readableIn(scheme, colour)
+      expect(contrastIn(scheme, readable)).toBeGreaterThanOrEqual(ENOUGH)
+      const ink = inkOn(readable)
+      expect(ink).toBe(scheme === 'light' ? '#ffffff' : '#0d1526')
+    }
+  },
+)
+
+test('what can be read already stays as it is', () => {
+  expect(readableIn('light', '#1d4ed8')).toBe('#1d4ed8')
+  expect(readableIn('dark', '#9db8ff')).toBe('#9db8ff')
+})
