@@ -24,6 +24,7 @@ import { createApplicationPages } from './pages/applications.ts'
 import { consentScreen } from './pages/consent.ts'
 import { createErrorPages } from './pages/error.ts'
 import { createInteractionPages } from './pages/interaction.ts'
+import { checkOwnTemplates } from './pages/own-templates.ts'
 import type { Parts } from './pages/parts.ts'
 import { createPasswordPages } from './pages/password.ts'
 import { createPeople, PLACES } from './pages/people.ts'
@@ -33,9 +34,10 @@ import { createSignOutPages } from './pages/sign-out.ts'
 import { createViews } from './pages/views.ts'
 import { deriveKey } from './store/seal.ts'
 
-/** Makes the service; throws a `ConfigError` for clients the library would refuse later. */
+/** Makes the service; throws a `ConfigError` for clients that the library, and templates that a page would refuse later. */
 export async function createApp(environment: Environment, readiness: Readiness) {
   const { settings, secrets, records, log, metrics } = environment
+  checkOwnTemplates(settings)
   const views = createViews(settings)
   const routes = routesOf(settings.features)
   const signatures = (purpose: string) =>

@@ -9,6 +9,7 @@ import { doctor } from './commands/doctor.ts'
 import { explain } from './commands/explain.ts'
 import * as grants from './commands/grants.ts'
 import * as keys from './commands/keys.ts'
+import * as pages from './commands/pages.ts'
 import * as sessions from './commands/sessions.ts'
 import * as store from './commands/store.ts'
 import * as transfer from './commands/transfer.ts'
@@ -56,6 +57,7 @@ const COMMANDS: Command[] = [
   { name: 'keys retire',       usage: 'KID',          about: 'take a key out of the JWKS now: nothing that it signed counts any more', options: {}, run: keys.retire },
   { name: 'sessions list',     usage: 'ACCOUNT [--json]', about: 'the browsers in which a person is signed in', options: JSON_OUT, run: sessions.list },
   { name: 'sessions end',      usage: 'ACCOUNT [SESSION]', about: 'sign a person out in one browser, by the handle that sessions list shows, or in all of them', options: {}, run: sessions.end },
+  { name: 'pages preview',     usage: '[FOLDER] [--lang TAG,…]', about: 'write every page in every state and language to a folder, to look at in a browser', options: { lang: { type: 'string' } }, run: pages.show },
   { name: 'store copy',         usage: '--from STORE --to STORE', about: 'move everything to another store (sqlite:PATH, redis://…), and compare; stop every node first', options: { from: { type: 'string' }, to: { type: 'string' } }, run: store.copy },
   { name: 'store reseal',      usage: '',             about: 'after a change of secret: seal everything with the first of USHER_SECRET', options: {}, run: store.reseal },
 ]

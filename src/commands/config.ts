@@ -6,6 +6,7 @@ import { ConfigError, describe, inOrder, toRecord } from '../config/report.ts'
 import { jsonSchemas } from '../config/schema.ts'
 import { configFolder, type Reading, readFolder } from '../config/settings.ts'
 import { checkSettings } from '../oidc/check.ts'
+import { checkOwnTemplates } from '../pages/own-templates.ts'
 import { Failure, hint, type Invocation, print } from './command.ts'
 
 /** Warnings are shown and fail nothing. */
@@ -22,12 +23,15 @@ export async function check({ values, positionals: [folder] }: Invocation) {
   throw values.json ? new Failure(`${findings.length} findings`) : new ConfigError(findings)
 }
 
-/** By the rules of the folder, and where those find nothing wrong, by the library's. */
+/** By the rules of the folder; where those find nothing wrong, on the pages and by the library's. */
 export async function judge(folder?: string, env?: NodeJS.ProcessEnv) {
   let reading: Reading | undefined
   try {
     reading = readFolder(env, folder)
-    if (reading.settings) await checkSettings(reading.settings)
+    if (reading.settings) {
+      checkOwnTemplates(reading.settings)
+      await checkSettings(reading.settings)
+    }
     return { reading, findings: inOrder(reading.findings), warnings: reading.warnings }
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error

@@ -2,13 +2,7 @@
 
 import { parse } from 'node:path'
 import { type FileResult, readFile } from './files.ts'
-import {
-  ENGLISH,
-  flatten,
-  type Locales,
-  shippedTags,
-  shippedWords,
-} from './locale-schema.ts'
+import { ENGLISH, flatten, type Locales, shippedTags, shippedWords } from './locale-schema.ts'
 import type { Finding } from './report.ts'
 
 const NAMES = new Intl.DisplayNames(ENGLISH, { type: 'language', fallback: 'none' })

@@ -2,9 +2,10 @@
 
 import type { Context } from 'koa'
 import type { ErrorAnswer } from '../http/errors.ts'
+import type { PageData } from './page-data.ts'
 import type { Parts } from './parts.ts'
 
-const CODES = [
+export const CODES = [
   'access_denied',
   'consent_required',
   'insufficient_scope',
@@ -58,7 +59,7 @@ export function createErrorPages({ settings: { issuer }, clients, views }: Parts
       const client = clients.get(String(ctx.query.client_id))
       const { title, text } = wordsFor(status, answer)
       const { t } = views.words(ctx)
-      const data = {
+      const data: PageData['error'] = {
         title: t(`error.${title}`),
         text: t(`error.${text}`),
         error: answer.error,

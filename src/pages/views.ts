@@ -1,11 +1,12 @@
 // Pages from templates and words. Everything a template prints is escaped; `it.t(key)` gives words in
 // the language of the person who asks.
 
-import { Eta } from 'eta'
 import type { Context } from 'koa'
 import type { Settings } from '../config/settings.ts'
 import { allowFormAnywhere } from '../http/security-headers.ts'
 import { createAssets } from './assets.ts'
+import type { PageData, Shared } from './page-data.ts'
+import { createTemplates } from './templates.ts'
 import { createLanguages, type Translate, type Words } from './words.ts'
 
 declare module 'koa' {
@@ -19,14 +20,9 @@ declare module 'koa' {
 export type Look = Pick<Settings, 'branding' | 'logo' | 'pages' | 'locales'>
 export type Views = ReturnType<typeof createViews>
 
-export function createViews(settings: Look) {
+export function createViews(settings: Look, options?: { debug: boolean }) {
   const { branding, locales } = settings
-  const eta = new Eta({
-    views: `${import.meta.dirname}/templates`,
-    cache: true,
-    autoEscape: true,
-    autoTrim: false,
-  })
+  const eta = createTemplates(settings.pages, options)
   const languages = createLanguages(locales)
   const assets = createAssets(settings)
 
@@ -50,15 +46,28 @@ export function createViews(settings: Look) {
     }
   }
 
-  /** Answers with a page. `data` is what the template knows as `it`, besides the words. */
-  function page(ctx: Context, template: string, data: Record<string, unknown> = {}, status = 200) {
+  /** A page as HTML. `data` is what the template knows as `it`, besides what is shared. */
+  function render<T extends keyof PageData>(
+    { t, lang, dir }: Words,
+    template: T,
+    data: PageData[T],
+  ) {
+    const { name: brand, links } = branding
+    const shared: Shared = { t, strong: strongly(t), lang, dir, brand, links, assets }
+    return eta.render(template, { ...shared, ...data })
+  }
+
+  /** Answers with a page. */
+  function page<T extends keyof PageData>(
+    ctx: Context,
+    template: T,
+    data: PageData[T],
+    status = 200,
+  ) {
     ctx.status = status
     ctx.type = 'html'
     ctx.set('Cache-Control', 'no-store')
-    const { t, lang, dir } = words(ctx)
-    const { name: brand, links } = branding
-    const shared = { t, strong: strongly(t), lang, dir, brand, links, assets }
-    ctx.body = eta.render(template, { ...shared, ...data })
+    ctx.body = render(words(ctx), template, data)
     ctx.state.isPage = true
   }
 
@@ -81,5 +90,17 @@ export function createViews(settings: Look) {
     handOver(ctx, redirectUri, fields)
   }
 
-  return { words, assets, page, navigate, handOver, formPost }
+  const { english, find } = languages
+  return {
+    words,
+    english,
+    find,
+    tags: languages.tags,
+    assets,
+    render,
+    page,
+    navigate,
+    handOver,
+    formPost,
+  }
 }

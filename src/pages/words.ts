@@ -31,6 +31,9 @@ const wider = (tag: string) => {
   return parts.map((_, i) => parts.slice(0, parts.length - i).join('-'))
 }
 
+/** Scripts that are written from right to left. */
+const RTL = /[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u
+
 /** `own`: the operator's words, which go before ours. */
 export function createLanguages(own: Locales = {}) {
   const tags = [...new Set([ENGLISH, ...Object.keys({ ...shipped, ...own }).toSorted()])]
@@ -59,13 +62,17 @@ function createWords(lang: string, words: Record<string, string>): Words {
   const numbers = new Intl.NumberFormat(lang)
   const lists = new Intl.ListFormat(lang)
   const rules = new Intl.PluralRules(lang)
+  const dir = new Intl.Locale(lang).getTextInfo().direction === 'rtl' ? 'rtl' : 'ltr'
+  // A name that is written the other way round takes none of the sentence along.
+  const isolated = (value = '') =>
+    value && RTL.test(value) !== (dir === 'rtl') ? `\u2068${value}\u2069` : value
   const t: Translate = (key, values = {}) => {
     const text = Object.hasOwn(words, key) ? (words[key] ?? '') : ''
-    return text.replaceAll(/\{(\w+)\}/g, (_, name: string) => values[name] ?? '')
+    return text.replaceAll(/\{(\w+)\}/g, (_, name: string) => isolated(values[name]))
   }
   return {
     lang,
-    dir: new Intl.Locale(lang).getTextInfo().direction === 'rtl' ? 'rtl' : 'ltr',
+    dir,
     t,
     plural(key, number) {
       const count = numbers.format(number)

@@ -12,7 +12,9 @@ const read = (pattern: string) =>
     .toSorted()
     .map(name => ({ name, text: readFileSync(join(PAGES, name), 'utf8') }))
 const templates = read('templates/*.eta')
-const sources = [...templates, ...read('*.ts')]
+/** Samples show what pages ask for; they ask for nothing themselves. */
+const SHOWN = ['samples.ts', 'page-data.ts']
+const sources = [...templates, ...read('*.ts').filter(({ name }) => !SHOWN.includes(name))]
 
 const words = keysOf(parse(readFileSync(join(PAGES, 'locales/en.yaml'), 'utf8')))
 

@@ -1,0 +1,149 @@
+// What each template knows as `it`, besides the words: what pages give, what samples show, and what an
+// operator's template in the place of ours can rely on.
+
+import type { Settings } from '../config/settings.ts'
+import type { Asset } from './assets.ts'
+import type { Translate } from './words.ts'
+
+/** On every page; `layout` has the title and the `body` of the page as well. */
+export interface Shared {
+  /** Words by their key, with values for their places: `it.t('sign_in.to_continue', { client })`. */
+  t: Translate
+  /** The same as HTML with the values in bold, to be printed as it is: `<%~ it.strong(…) %>`. */
+  strong: Translate
+  lang: string
+  dir: 'ltr' | 'rtl'
+  /** `branding.name` */
+  brand: string
+  links: Settings['branding']['links']
+  assets: Record<'stylesheet' | 'submit' | 'icon', Asset> & Partial<Record<'theme' | 'logo', Asset>>
+}
+
+/** A time, for programs and for people. */
+interface When {
+  iso: string
+  words: string
+}
+
+interface Client {
+  client_name?: string
+  client_uri?: string
+}
+
+interface Places {
+  home: string
+  applications: string
+  sessions: string
+  endOthers: string
+  password: string
+}
+
+/** By the name of the template. `person` is the username of who is signed in. */
+export interface PageData {
+  account: {
+    person: string
+    facts: { label: string; value?: string }[]
+    places: Places
+    /** Not where passwords are kept elsewhere. */
+    canChangePassword: boolean
+    signOut: string
+  }
+  applications: {
+    person: string
+    applications: {
+      name: string
+      client_uri?: string
+      host?: string
+      /** Whether there is still such a client. */
+      registered: boolean
+      /** People are not asked for it. */
+      implicit: boolean
+      scopes: string[]
+      since: When
+      lastUsed: When
+      inUse: string
+      /** Where its access can be removed. */
+      removal: string
+    }[]
+    places: Places
+    /** The name of the application that was removed just now. */
+    removed?: string
+  }
+  /** Before access is removed, or a browser signed out. */
+  confirm: {
+    person: string
+    csrf: string
+    title: string
+    /** What will happen, a sentence each. */
+    effects: string[]
+    /** What will not, and where that can be ended. */
+    kept?: string
+    applications?: string
+    confirm: string
+    back: string
+  }
+  consent: {
+    csrf: string
+    client: { client_name: string; policy_uri?: string; tos_uri?: string }
+    /** Where the person is sent next. */
+    host: string
+    person?: string
+    scopes: { name: string; words: string; required: boolean; checked: boolean; note?: string }[]
+    /** How long the access lasts, where no scope says so. */
+    lifetime?: string
+    /** They removed the application while the page was open. */
+    withdrawn: boolean
+  }
+  error: {
+    title: string
+    text: string
+    error: string
+    description?: string
+    errorUri: string
+    requestId: string
+    account: string
+    client?: Client
+    /** Whether it makes sense to try the same again. */
+    again: boolean
+  }
+  errors: { codes: string[] }
+  'hand-over': { action: string; fields: Record<string, unknown> }
+  navigate: { url: string }
+  password: {
+    person: string
+    csrf: string
+    /** What is wrong with what was typed, by field. */
+    problems: { current?: string; password?: string; repeat?: string }
+    back: string
+  }
+  'password-changed': { person: string; places: Places }
+  sessions: {
+    person: string
+    browsers: {
+      name: string
+      network?: string
+      since: When
+      lastUsed: When
+      /** Names of the applications that were signed in to there. */
+      clients: string[]
+      /** Where it can be signed out. */
+      end: string
+      isHere: boolean
+    }[]
+    places: Places
+    signOut: string
+    /** What happened just now. */
+    done?: string
+  }
+  'sign-in': {
+    csrf: string
+    client: string
+    username: string
+    /** They are signed in, and are asked for the password again. */
+    again: boolean
+    /** The username or password was not right. */
+    failed: boolean
+  }
+  'sign-out': { action: string; xsrf: string; client?: string }
+  'signed-out': { client?: Client; stayed: boolean }
+}

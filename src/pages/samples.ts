@@ -1,0 +1,256 @@
+// Every page in every state, with people and applications that there are not: for looking at, and for
+// trying an operator's templates. A test says when a text of the pages is on none of these.
+
+import { CODES } from './error.ts'
+import type { PageData } from './page-data.ts'
+import { PLACES } from './people.ts'
+import type { Views } from './views.ts'
+import type { Words } from './words.ts'
+
+export interface State {
+  name: string
+  template: keyof PageData
+  render(views: Views, words: Words): string
+}
+
+function state<T extends keyof PageData>(
+  name: string,
+  template: T,
+  data: (words: Words) => PageData[T],
+): State {
+  return { name, template, render: (views, words) => views.render(words, template, data(words)) }
+}
+
+const CLIENT = {
+  client_name: 'Wiki',
+  client_uri: 'https://wiki.example.org/',
+  policy_uri: 'https://wiki.example.org/privacy',
+  tos_uri: 'https://wiki.example.org/terms',
+}
+/** As long as may be, without a place to break it. */
+const LONG = 'Donaudampfschifffahrtsgesellschaftskapitänsmütze'.repeat(2).slice(0, 80)
+const PERSON = 'ada'
+const CSRF = 'sample'
+const DAY = 86_400
+/** A morning in spring. */
+const TIME = 1_777_000_000
+
+const signIn = { csrf: CSRF, client: CLIENT.client_name, username: '', again: false, failed: false }
+
+function consent(
+  { t, number }: Words,
+  more: Partial<PageData['consent']> = {},
+): PageData['consent'] {
+  const scope = (name: string, note?: string) => ({
+    name,
+    words: t(`scope.${name}`),
+    required: name === 'openid',
+    checked: name !== 'phone',
+    note,
+  })
+  const offline = scope('offline_access', t('consent.offline_note', { days: number(90) }))
+  return {
+    csrf: CSRF,
+    client: CLIENT,
+    host: 'wiki.example.org',
+    person: PERSON,
+    scopes: [
+      ...['openid', 'profile', 'email', 'phone', 'address'].map(name => scope(name)),
+      offline,
+    ],
+    withdrawn: false,
+    ...more,
+  }
+}
+
+/** What an error page is about: its code, and the words for it. */
+// biome-ignore format: a table
+const ERRORS = [
+  { name: 'error-request',     error: 'invalid_request',         title: 'title',       text: 'request_text', description: 'there is no client with this client_id' },
+  { name: 'error-form',        error: 'access_denied',           title: 'form',        text: 'form_text' },
+  { name: 'error-denied',      error: 'access_denied',           title: 'denied',      text: 'denied_text' },
+  { name: 'error-expired',     error: 'interaction_gone',        title: 'interaction', text: 'interaction_text', client: CLIENT },
+  { name: 'error-not-found',   error: 'not_found',               title: 'not_found',   text: 'not_found_text' },
+  { name: 'error-address',     error: 'misdirected_request',     title: 'misdirected', text: 'request_text' },
+  { name: 'error-unavailable', error: 'temporarily_unavailable', title: 'unavailable', text: 'unavailable_text', again: true },
+  { name: 'error-server',      error: 'server_error',            title: 'title',       text: 'server_error_text', again: true },
+]
+
+const errorStates = ERRORS.map(({ name, title, text, again = false, ...about }) =>
+  state(name, 'error', ({ t }) => ({
+    title: t(`error.${title}`),
+    text: t(`error.${text}`),
+    errorUri: `/errors#${about.error}`,
+    requestId: '4kq2v9x0c7ah',
+    account: PLACES.home,
+    again,
+    ...about,
+  })),
+)
+
+const applications = { person: PERSON, places: PLACES }
+
+function application({ t, date, plural }: Words): PageData['applications']['applications'][0] {
+  return {
+    name: CLIENT.client_name,
+    client_uri: CLIENT.client_uri,
+    host: 'wiki.example.org',
+    registered: true,
+    implicit: false,
+    scopes: ['openid', 'profile', 'offline_access'].map(scope => t(`scope.${scope}`)),
+    since: date(TIME - 30 * DAY),
+    lastUsed: date(TIME),
+    inUse: plural('applications.in_use', 2),
+    removal: PLACES.removal,
+  }
+}
+
+const implicit = (words: Words) => ({
+  ...application(words),
+  name: 'Intranet',
+  implicit: true,
+  inUse: words.plural('applications.in_use', 1),
+})
+
+const gone = (words: Words) => ({
+  ...application(words),
+  name: LONG,
+  client_uri: undefined,
+  host: undefined,
+  registered: false,
+  scopes: [words.t('scope.other', { claims: words.list(['department', 'cost center']) })],
+  inUse: words.t('applications.not_in_use'),
+})
+
+const question = { person: PERSON, csrf: CSRF, applications: PLACES.applications }
+
+function removal({ t }: Words, after: string): PageData['confirm'] {
+  return {
+    ...question,
+    title: t('applications.question', { client: CLIENT.client_name }),
+    effects: [t('applications.effect'), after],
+    confirm: t('applications.remove'),
+    back: PLACES.applications,
+  }
+}
+
+function signOutThere({ t }: Words, title: string, what: string): PageData['confirm'] {
+  return {
+    ...question,
+    title,
+    effects: [what, t('sessions.effect')],
+    kept: t('sessions.kept'),
+    confirm: t('sessions.end'),
+    back: PLACES.sessions,
+  }
+}
+
+const browserName = ({ t }: Words) => t('sessions.browser', { browser: 'Firefox', system: 'Linux' })
+
+function sessions(words: Words, done?: string): PageData['sessions'] {
+  const { t, date } = words
+  const here = {
+    name: browserName(words),
+    network: '192.0.2.0/24',
+    since: date(TIME - DAY),
+    lastUsed: date(TIME),
+    clients: [CLIENT.client_name, LONG],
+    end: PLACES.end,
+    isHere: true,
+  }
+  const there = { ...here, name: t('sessions.unknown'), clients: [], isHere: false }
+  const browsers = done ? [here] : [here, { ...there, network: '2001:db8::/48' }]
+  return { person: PERSON, browsers, places: PLACES, signOut: '#', done }
+}
+
+const password = (problems: PageData['password']['problems'] = {}) => ({
+  person: PERSON,
+  csrf: CSRF,
+  problems,
+  back: PLACES.home,
+})
+
+function account({ t }: Words): PageData['account'] {
+  const facts = [
+    { label: t('account.username'), value: PERSON },
+    { label: t('account.name'), value: 'Ada Lovelace' },
+    { label: t('account.email'), value: `ada@example.org (${t('account.unverified')})` },
+  ]
+  return { person: PERSON, facts, places: PLACES, canChangePassword: true, signOut: '#' }
+}
+
+/** What may be wrong with a new password, each beside its field. */
+const PASSWORD_PROBLEMS = ['too_short', 'too_long', 'too_common', 'unchanged']
+
+export const STATES: State[] = [
+  state('sign-in', 'sign-in', () => signIn),
+  state('sign-in-long-name', 'sign-in', () => ({ ...signIn, client: LONG, username: PERSON })),
+  state('sign-in-failed', 'sign-in', () => ({ ...signIn, username: PERSON, failed: true })),
+  state('sign-in-again', 'sign-in', () => ({ ...signIn, username: PERSON, again: true })),
+  state('consent', 'consent', words => consent(words)),
+  state('consent-short', 'consent', words =>
+    consent(words, {
+      client: { client_name: LONG },
+      host: 'com.example.app',
+      scopes: consent(words).scopes.slice(0, 2),
+      lifetime: words.t('consent.lifetime'),
+    }),
+  ),
+  state('consent-withdrawn', 'consent', words => consent(words, { withdrawn: true })),
+  state('navigate', 'navigate', () => ({ url: '#on' })),
+  state('hand-over', 'hand-over', () => ({ action: '#', fields: { code: 'sample' } })),
+  state('account', 'account', account),
+  state('applications', 'applications', words => ({
+    ...applications,
+    applications: [application(words), implicit(words), gone(words)],
+  })),
+  state('applications-removed', 'applications', words => ({
+    ...applications,
+    applications: [implicit(words)],
+    removed: CLIENT.client_name,
+  })),
+  state('applications-none', 'applications', () => ({ ...applications, applications: [] })),
+  state('remove', 'confirm', words => removal(words, words.t('applications.again'))),
+  state('remove-implicit', 'confirm', words =>
+    removal(words, words.t('applications.implicit_again', { brand: 'Usher' })),
+  ),
+  state('sessions', 'sessions', words => sessions(words)),
+  state('sessions-ended', 'sessions', words => sessions(words, words.t('sessions.ended'))),
+  state('sessions-ended-others', 'sessions', words =>
+    sessions(words, words.t('sessions.ended_others')),
+  ),
+  state('end', 'confirm', words =>
+    signOutThere(
+      words,
+      words.t('sessions.question', { browser: browserName(words) }),
+      words.t('sessions.question_text', { date: words.date(TIME).words }),
+    ),
+  ),
+  state('end-others', 'confirm', words => ({
+    ...signOutThere(words, words.t('sessions.question_others'), words.plural('sessions.others', 3)),
+    confirm: words.t('sessions.end_others'),
+  })),
+  state('end-others-one', 'confirm', words =>
+    signOutThere(words, words.t('sessions.question_others'), words.plural('sessions.others', 1)),
+  ),
+  state('password', 'password', () => password()),
+  state('password-wrong', 'password', ({ t }) =>
+    password({ current: t('password.wrong'), repeat: t('password.differs') }),
+  ),
+  ...PASSWORD_PROBLEMS.map(key =>
+    state(`password-${key.replace('_', '-')}`, 'password', ({ t }) =>
+      password({ password: t(`password.${key}`) }),
+    ),
+  ),
+  state('password-changed', 'password-changed', () => ({ person: PERSON, places: PLACES })),
+  state('sign-out', 'sign-out', () => ({ action: '#', xsrf: CSRF })),
+  state('sign-out-asked', 'sign-out', () => ({
+    action: '#',
+    xsrf: CSRF,
+    client: CLIENT.client_name,
+  })),
+  state('signed-out', 'signed-out', () => ({ client: CLIENT, stayed: false })),
+  state('stayed', 'signed-out', () => ({ stayed: true })),
+  ...errorStates,
+  state('errors', 'errors', () => ({ codes: CODES })),
+]

@@ -1,0 +1,91 @@
+// An operator's templates take the place of ours; what is wrong with them is said with its line, before
+// anybody sees it.
+
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { judge } from '../../src/commands/config.ts'
+import { readSettings } from '../../src/config/settings.ts'
+import { STATES } from '../../src/pages/samples.ts'
+import { createViews } from '../../src/pages/views.ts'
+import { type Files, withFolder } from '../support/config-folder.ts'
+
+const OURS = join(import.meta.dirname, '../../src/pages/templates')
+const ours = (name: string) => readFileSync(join(OURS, name), 'utf8')
+
+/** What `config check` finds, as `file:line message`. */
+const check = (files: Files) =>
+  withFolder(files, async folder => {
+    const { findings } = await judge(folder, {})
+    return findings.map(
+      ({ file, line, message }) => `${file.replace(`${folder}/`, '')}:${line} ${message}`,
+    )
+  })
+
+test.each([
+  [
+    'an open tag',
+    'sign-in.eta',
+    '<p>\n<% if (it.failed) {\n</p>',
+    'pages/sign-in.eta:2 unclosed tag',
+  ],
+  [
+    'an open string',
+    'sign-in.eta',
+    "<p>\n\n<%= it.t('sign_in.title) %>",
+    'pages/sign-in.eta:3 unclosed string',
+  ],
+  [
+    'code that is none',
+    'sign-in.eta',
+    '<p>\n<%= it.t( %>\n</p>',
+    'pages/sign-in.eta:2 missing ) after argument list',
+  ],
+  [
+    'a block that is not closed',
+    'sign-in.eta',
+    '<% if (it.failed) { %>\n<p></p>',
+    'pages/sign-in.eta:1 a { of the template is not closed',
+  ],
+  [
+    'what is not there',
+    'sign-in.eta',
+    '<p>\n\n<%= it.client.name.first %>',
+    "pages/sign-in.eta:3 Cannot read properties of undefined (reading 'first') (on the page sign-in)",
+  ],
+  [
+    'a name that is none',
+    'consent.eta',
+    '<%= client %>',
+    'pages/consent.eta:1 client is not defined (on the page consent)',
+  ],
+  [
+    'a layout that fails',
+    'layout.eta',
+    '<html>\n<%= it.links.help.url %>',
+    "pages/layout.eta:2 Cannot read properties of undefined (reading 'url') (on the page sign-in)",
+  ],
+  ['a layout that is not there', 'errors.eta', "<% layout('./frame') %>", 'pages/errors.eta'],
+])('CF1: %s is a finding', async (_, name, text, expected) => {
+  const [first = '', ...more] = await check({ [`pages/${name}`]: text })
+  expect(first).toContain(expected.split(':')[0])
+  expect({ first, more }).toMatchObject({ first: expect.stringContaining(expected), more: [] })
+})
+
+test('copies of ours are right, and make the same pages', async () => {
+  const names = ['layout.eta', 'sign-in.eta', 'consent.eta']
+  const files = Object.fromEntries(names.map(name => [`pages/${name}`, ours(name)]))
+  expect(await check(files)).toEqual([])
+})
+
+test('one that is right is on its page, inside our layout, and escapes what it prints', () => {
+  const text = "<% layout('./layout', { title: 'Hello' }) %>\n<p>For <%= it.client %></p>"
+  const views = withFolder({ 'pages/sign-in.eta': text }, folder =>
+    createViews(readSettings({ USHER_CONFIG: folder })),
+  )
+  const data = { csrf: '', username: '', again: false, failed: false, client: '<script>' }
+  const html = views.render(views.english, 'sign-in', data)
+  expect(html).toContain('<h1>Hello</h1>')
+  expect(html).toContain('<p>For &lt;script&gt;</p>')
+  expect(STATES.some(({ template }) => template === 'sign-in')).toBe(true)
+})

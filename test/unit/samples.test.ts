@@ -1,0 +1,59 @@
+// The samples show everything: each template, each text, each way a template can go.
+
+import { readdirSync } from 'node:fs'
+import { join, parse } from 'node:path'
+import { expect, test } from 'vitest'
+import { shippedWords } from '../../src/config/locale-schema.ts'
+import { readSettings } from '../../src/config/settings.ts'
+import { preview } from '../../src/pages/preview.ts'
+import { STATES } from '../../src/pages/samples.ts'
+import { createViews } from '../../src/pages/views.ts'
+import { type Files, withFolder } from '../support/config-folder.ts'
+
+const LINKS = ['help', 'terms', 'privacy'].map(name => [name, `https://example.org/${name}`])
+const BRANDED: Files = { 'usher.yaml': { branding: { links: Object.fromEntries(LINKS) } } }
+
+const viewsOf = (files: Files) =>
+  withFolder(files, folder => createViews(readSettings({ USHER_CONFIG: folder })))
+
+test('every template has a sample, and no two of them have one name', () => {
+  const templates = readdirSync(join(import.meta.dirname, '../../src/pages/templates'))
+  const names = templates.map(file => parse(file).name).filter(name => name !== 'layout')
+  expect([...new Set(STATES.map(({ template }) => template))].toSorted()).toEqual(names.toSorted())
+  expect(new Set(STATES.map(({ name }) => name)).size).toBe(STATES.length)
+})
+
+test('every text is on some sample', () => {
+  const views = viewsOf(BRANDED)
+  const asked = new Set<string>()
+  const { t, plural } = views.english
+  const words = {
+    ...views.english,
+    t: (...call: Parameters<typeof t>) => {
+      asked.add(call[0])
+      return t(...call)
+    },
+    plural: (key: string, count: number) => {
+      asked.add(`${key}.${count === 1 ? 'one' : 'other'}`)
+      return plural(key, count)
+    },
+  }
+  for (const state of STATES) state.render(views, words)
+  const unseen = Object.keys(shippedWords('en')).filter(key => !asked.has(key))
+  expect(unseen).toEqual([])
+})
+
+test('the preview has every page in every language, and whatever the pages ask for', () => {
+  const views = viewsOf({ 'locales/ar.yaml': 'sign_in: { title: تسجيل الدخول }' })
+  const files = preview(views, views.tags)
+  expect(views.tags).toContain('ar')
+  expect(String(files.get('ar/sign-in.html'))).toContain('<html lang="ar" dir="rtl">')
+  const pages = [...files].filter(([path]) => path.endsWith('.html'))
+  expect(pages).toHaveLength(views.tags.length * STATES.length + 1)
+  for (const [path, html] of pages) {
+    const links = [...String(html).matchAll(/(?:src|href)="((?:\.\.\/assets|\w\w)\/[^"]+)"/g)]
+    expect(links.length, path).toBeGreaterThan(1)
+    for (const [, link = ''] of links) expect([...files.keys()]).toContain(link.replace('../', ''))
+    expect(String(html), path).not.toMatch(/undefined|\[object|"\/assets/)
+  }
+})
