@@ -7,8 +7,8 @@ import { STATES } from '../../src/pages/samples.ts'
 import { launchChromium } from '../support/chromium.ts'
 import { createPreview, type Preview } from '../support/preview.ts'
 
-const HIGHEST = 900
-const SCALE = 0.45
+const HIGHEST = 720
+const SCALE = 0.36
 const LOOKS = [
   { colorScheme: 'light', viewport: { width: 640, height: 400 } },
   { colorScheme: 'dark', viewport: { width: 640, height: 400 } },
