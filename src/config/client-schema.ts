@@ -4,7 +4,7 @@ import { z } from 'zod'
 import { isTime } from './client-secret.ts'
 import { jwkProblem } from './jwks.ts'
 import { redirectUriProblem } from './redirect-uris.ts'
-import { webUrl, words } from './values.ts'
+import { tagProblem, webUrl, words } from './values.ts'
 
 const redirectUri = z.string().superRefine((uri, ctx) => {
   const message = redirectUriProblem(uri)
@@ -78,6 +78,19 @@ export const clientSchema = z.strictObject({
   require_pkce: z.boolean().default(true).describe('false exempts a confidential client that cannot do PKCE'),
   consent: z.enum(['explicit', 'implicit']).default('explicit').describe('implicit: an application of your own, people are not asked'),
 })
+
+/** What people read of it; RFC 7591 §2.2 has it once more for a language, as `client_name#de`. */
+export const READ_BY_PEOPLE = ['client_name', 'client_uri', 'policy_uri', 'tos_uri'] as const
+
+/** A schema with those of them that `data` has for a language. */
+export function inLanguages<S extends z.ZodObject>(schema: S, data: unknown): S {
+  const tagged = Object.keys(Object(data)).flatMap(name => {
+    const [, base, tag = ''] = /^(\w+)#(.+)$/.exec(name) ?? []
+    const key = READ_BY_PEOPLE.find(key => key === base)
+    return key && !tagProblem(tag) ? [[name, schema.shape[key]]] : []
+  })
+  return schema.extend(Object.fromEntries(tagged)) as S
+}
 
 export type ClientFile = z.output<typeof clientSchema>
 export type ClientMetadata = Omit<ClientFile, 'client_secret'>

@@ -1,6 +1,7 @@
 // Reads one file of the folder against its schema and says where each problem stands.
 
 import { z } from 'zod'
+import { inLanguages } from './client-schema.ts'
 import { openYaml, placeIn } from './document.ts'
 import { excerpt } from './excerpt.ts'
 import { KEYS, keysAt } from './key-list.ts'
@@ -59,7 +60,16 @@ export function readFile<N extends keyof typeof SCHEMAS>(
   const result = { file, parts: {}, written: {}, findings, at, origin }
   if (findings.length) return result
   const whole = overlay(data, overlays)
-  return { ...result, ...judge(SCHEMAS[kind], kind, whole, at), written: Object(whole) }
+  return {
+    ...result,
+    ...judge(
+      kind === 'client' ? inLanguages(SCHEMAS[kind], whole) : SCHEMAS[kind],
+      kind,
+      whole,
+      at,
+    ),
+    written: Object(whole),
+  }
 }
 
 /** Where else a key of this name may stand. */

@@ -59,5 +59,6 @@ export const isSecret = (path: string[]) => path.some(name => SECRET.test(name))
 /** Whether a path, without the places in lists, is one of a key in some file. */
 export function isKnown(path: string[]): boolean {
   const [top = '', , ...rest] = path
-  return PATHS.has(path.join('.')) || PATHS.has([top, 'NAME', ...rest].join('.'))
+  const [inAnyLanguage = ''] = top.split('#')
+  return [path, [inAnyLanguage], [top, 'NAME', ...rest]].some(names => PATHS.has(names.join('.')))
 }

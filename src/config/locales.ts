@@ -4,23 +4,7 @@ import { parse } from 'node:path'
 import { type FileResult, readFile } from './files.ts'
 import { ENGLISH, flatten, type Locales, shippedTags, shippedWords } from './locale-schema.ts'
 import type { Finding } from './report.ts'
-
-const NAMES = new Intl.DisplayNames(ENGLISH, { type: 'language', fallback: 'none' })
-
-/** Why a name is not that of a language, as it is written. */
-export function tagProblem(tag: string): string | undefined {
-  const [canonical] = canonicalLocales(tag)
-  if (!canonical || !NAMES.of(canonical)) return 'is no language tag, such as de or pt-BR'
-  return canonical === tag ? undefined : `is written ${canonical}`
-}
-
-function canonicalLocales(tag: string): string[] {
-  try {
-    return Intl.getCanonicalLocales(tag)
-  } catch {
-    return []
-  }
-}
+import { tagProblem } from './values.ts'
 
 /** The operator's words; what is wrong, and what they leave in English, goes to the reports. */
 export function readLocales(files: string[], findings: Finding[], warnings: Finding[]): Locales {

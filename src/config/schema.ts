@@ -3,10 +3,10 @@
 // other keys in backticks.
 
 import { z } from 'zod'
-import { clientSchema } from './client-schema.ts'
+import { clientSchema, READ_BY_PEOPLE } from './client-schema.ts'
 import { featuresSchema } from './feature-schema.ts'
 import { localeSchema } from './locale-schema.ts'
-import { scopeName, webUrl, words } from './values.ts'
+import { scopeName, webUrl, words, wordsByLanguage } from './values.ts'
 
 const DURATION = 'a duration is a number and a unit: 60 s, 10 min, 12 h, 14 d'
 const PORTS = 'a port is 1 to 65535'
@@ -194,7 +194,7 @@ const claim = z.strictObject({
 export const claimsSchema = z.strictObject({
   claims: z.record(z.string().min(1), claim).default({}).describe('What applications can be told about people, by the name of the claim'),
   scopes: z
-    .record(scopeName, z.strictObject({ description: words(200).describe('Shown on the consent page') }))
+    .record(scopeName, z.strictObject({ description: wordsByLanguage(200).describe('Shown on the consent page; a text, or one by language: { en: …, de: … }') }))
     .default({})
     .describe('What the consent page says about a scope of `claims`'),
 })
@@ -214,7 +214,8 @@ export const SCHEMAS = {
 /** What editors complete and check from: the files as they are written, before defaults. */
 export function jsonSchemas() {
   const written = (schema: z.ZodType) => z.toJSONSchema(schema, { io: 'input' })
-  return Object.fromEntries(
-    Object.entries(SCHEMAS).map(([name, schema]) => [name, written(schema)]),
-  )
+  const schemas = Object.entries(SCHEMAS).map(([name, schema]) => [name, written(schema)])
+  const inLanguages = { [`^(${READ_BY_PEOPLE.join('|')})#.+$`]: { type: 'string' } }
+  const client = { ...written(clientSchema), patternProperties: inLanguages }
+  return { ...Object.fromEntries(schemas), client }
 }

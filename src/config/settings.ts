@@ -31,7 +31,7 @@ export interface Settings extends UsherFile {
   importedKeys: string[]
   claims: ClaimsFile['claims']
   /** All scopes a client can ask for, with the operator's words for those that have some. */
-  scopes: Record<string, { description?: string }>
+  scopes: Record<string, { description?: string | Record<string, string> }>
   clients: ClientMetadata[]
   logo?: Logo
   /** The files of pages/, by their names. */

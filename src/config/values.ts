@@ -18,3 +18,31 @@ export const scopeName = z
     'a scope has no spaces, quotes or backslashes (RFC 6749 §3.3)',
   )
   .refine(name => !(name in Object.prototype), 'is a name that JavaScript keeps for itself')
+
+const NAMES = new Intl.DisplayNames('en', { type: 'language', fallback: 'none' })
+
+/** Why a name is not that of a language, as it is written. */
+export function tagProblem(tag: string): string | undefined {
+  const [canonical] = canonicalLocales(tag)
+  if (!canonical || !NAMES.of(canonical)) return 'is no language tag, such as de or pt-BR'
+  return canonical === tag ? undefined : `is written ${canonical}`
+}
+
+function canonicalLocales(tag: string): string[] {
+  try {
+    return Intl.getCanonicalLocales(tag)
+  } catch {
+    return []
+  }
+}
+
+const languageTag = z
+  .string()
+  .refine(tag => !tagProblem(tag), 'is no language tag, such as de or pt-BR')
+
+/** Text that pages show, in one language or by language. */
+export const wordsByLanguage = (longest: number) =>
+  z.union(
+    [words(longest), z.record(languageTag, words(longest))],
+    `a text of at most ${longest} characters, or one for each language: { en: …, de: … }`,
+  )

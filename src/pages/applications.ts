@@ -9,12 +9,11 @@ import { hostOf } from './consent.ts'
 import type { Parts } from './parts.ts'
 import { type People, type Person, PLACES } from './people.ts'
 import { scopeWords } from './scope-words.ts'
-import type { Words } from './words.ts'
 
 export function createApplicationPages(parts: Parts, people: People) {
   const { settings, clients, views, consents, sessions } = parts
 
-  const nameOf = (clientId: string) => clients.get(clientId)?.client_name ?? clientId
+  const nameOf = (ctx: Context, id: string) => views.client(ctx, id)?.client_name ?? id
 
   async function renderList(ctx: Context, { account }: Person, removed?: string) {
     const [list, browsers] = await Promise.all([
@@ -25,18 +24,19 @@ export function createApplicationPages(parts: Parts, people: People) {
       person: account.username,
       applications: list
         .sort((a, b) => b.lastUsed - a.lastUsed)
-        .map(consent => describe(views.words(ctx), consent, browsers)),
+        .map(consent => describe(ctx, consent, browsers)),
       places: PLACES,
       removed,
     })
   }
 
-  function describe(words: Words, consent: Consent, browsers: SignedInBrowser[]) {
+  function describe(ctx: Context, consent: Consent, browsers: SignedInBrowser[]) {
+    const words = views.words(ctx)
     const { client_id, scopes, since, lastUsed } = consent
-    const client = clients.get(client_id)
+    const client = views.client(ctx, client_id)
     const inUse = browsers.filter(browser => browser.clients.includes(client_id)).length
     return {
-      name: nameOf(client_id),
+      name: nameOf(ctx, client_id),
       client_uri: client?.client_uri,
       host: client && hostOf(client.client_uri ?? client.redirect_uris[0] ?? ''),
       registered: Boolean(client),
@@ -68,7 +68,7 @@ export function createApplicationPages(parts: Parts, people: People) {
       views.page(ctx, 'confirm', {
         person: person.account.username,
         csrf: people.token(ctx, person),
-        title: t('applications.question', { client: nameOf(clientId) }),
+        title: t('applications.question', { client: nameOf(ctx, clientId) }),
         effects: [
           t('applications.effect'),
           isImplicit
@@ -91,7 +91,7 @@ export function createApplicationPages(parts: Parts, people: People) {
       // Also when nothing is listed any more: twice removed is removed.
       await consents.withdraw(account, client_id)
       if (had) note(ctx, 'access_removed', { client_id, account })
-      await renderList(ctx, person, nameOf(client_id))
+      await renderList(ctx, person, nameOf(ctx, client_id))
     },
   }
 }

@@ -11,14 +11,14 @@ const REQUIRED = 'openid'
 const DAY = 24 * 3600
 
 export function consentScreen(parts: Parts): Screen {
-  const { settings, clients, views, csrf, directory, consents } = parts
+  const { settings, views, csrf, directory, consents } = parts
   async function show(ctx: Context, interaction: Interaction) {
     const words = views.words(ctx)
     const { t } = words
     const { scopes } = requestOf(interaction)
     const { accountId = '', clientId, withdrawn } = interaction
     // Taken out of the folder since, or the account pages, which ask for nothing.
-    const client = clients.get(clientId) ?? ctx.throw(400, { error: 'interaction_gone' })
+    const client = views.client(ctx, clientId) ?? ctx.throw(400, { error: 'interaction_gone' })
     const person = await directory.find(accountId)
     const before = await consents.find(accountId, clientId)
     views.page(ctx, 'consent', {

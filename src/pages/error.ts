@@ -46,7 +46,7 @@ function wordsFor(status: number, { error }: ErrorAnswer): { title: string; text
   return { title: 'title', text: 'request_text' }
 }
 
-export function createErrorPages({ settings: { issuer }, clients, views }: Parts) {
+export function createErrorPages({ settings: { issuer }, views }: Parts) {
   const errorUri = (error: string) =>
     CODES.includes(error) ? `${issuer}/errors#${error}` : `${issuer}/errors`
 
@@ -56,7 +56,7 @@ export function createErrorPages({ settings: { issuer }, clients, views }: Parts
     show(ctx: Context, answer: ErrorAnswer) {
       const { status } = ctx
       // Whoever wrote the address: it leads only to where a registered client lives.
-      const client = clients.get(String(ctx.query.client_id))
+      const client = views.client(ctx, String(ctx.query.client_id))
       const { title, text } = wordsFor(status, answer)
       const { t } = views.words(ctx)
       const data: PageData['error'] = {

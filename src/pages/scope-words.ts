@@ -4,13 +4,14 @@ import type { Settings } from '../config/settings.ts'
 import type { Words } from './words.ts'
 
 export function scopeWords(
-  { t, list }: Words,
+  { t, list, pick }: Words,
   { scopes, claims }: Pick<Settings, 'scopes' | 'claims'>,
   name: string,
 ): string {
   const given = Object.keys(claims).filter(claim => claims[claim]?.scope === name)
+  const { description = '' } = scopes[name] ?? {}
   return (
-    scopes[name]?.description ||
+    (typeof description === 'string' ? description : pick(description) || description.en) ||
     t(`scope.${name}`) ||
     t('scope.other', { claims: list(given.map(claim => claim.replaceAll('_', ' '))) || name })
   )

@@ -15,19 +15,14 @@ interface Question {
   confirm: string
 }
 
-export function createSessionPages(
-  { clients, views, sessions }: Parts,
-  people: People,
-  signOut: string,
-) {
+export function createSessionPages({ views, sessions }: Parts, people: People, signOut: string) {
   async function renderList(ctx: Context, { account, session }: Person, done?: string) {
     const list = await sessions.list(account.id)
     const isHere = ({ uid }: SignedInBrowser) => uid === session.uid
     const inOrder = [...list.filter(isHere), ...list.filter(browser => !isHere(browser))]
-    const words = views.words(ctx)
     views.page(ctx, 'sessions', {
       person: account.username,
-      browsers: inOrder.map(browser => ({ ...describe(words, browser), isHere: isHere(browser) })),
+      browsers: inOrder.map(browser => ({ ...describe(ctx, browser), isHere: isHere(browser) })),
       places: PLACES,
       signOut,
       done,
@@ -35,16 +30,17 @@ export function createSessionPages(
   }
 
   function describe(
-    words: Words,
+    ctx: Context,
     { handle, since, lastUsed, visitor, ...browser }: SignedInBrowser,
   ) {
+    const words = views.words(ctx)
     return {
       name: nameOf(words, visitor),
       network: visitor?.network,
       since: words.date(since),
       lastUsed: words.date(lastUsed),
       clients: browser.clients
-        .map(client_id => clients.get(client_id)?.client_name ?? client_id)
+        .map(client_id => views.client(ctx, client_id)?.client_name ?? client_id)
         .toSorted((a, b) => a.localeCompare(b, words.lang)),
       end: `${PLACES.end}?${new URLSearchParams({ session: handle })}`,
     }

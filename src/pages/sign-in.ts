@@ -5,13 +5,14 @@ import type { Context } from 'koa'
 import { csrfSubject, type Interaction, type Screen } from './interaction.ts'
 import type { Parts } from './parts.ts'
 
-export function signInScreen({ clients, views, csrf, directory, authentication }: Parts): Screen {
+export function signInScreen({ views, csrf, directory, authentication }: Parts): Screen {
   async function render(ctx: Context, interaction: Interaction, tried?: { username: string }) {
     const current = interaction.accountId && (await directory.find(interaction.accountId))
     const username = tried?.username ?? interaction.loginHint ?? (current ? current.username : '')
     const data = {
       csrf: csrf.token(csrfSubject(interaction)),
-      client: clients.get(interaction.clientId)?.client_name ?? views.words(ctx).t('account.title'),
+      client:
+        views.client(ctx, interaction.clientId)?.client_name ?? views.words(ctx).t('account.title'),
       again: Boolean(current),
       failed: Boolean(tried),
       username: username.slice(0, 256),

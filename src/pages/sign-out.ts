@@ -3,20 +3,23 @@
 import type { Context } from 'koa'
 import type { Views } from './views.ts'
 
-interface ClientNames {
-  clientName?: string
-  clientUri?: string
+/** As the library knows it. */
+interface Client {
+  clientId: string
 }
 
 export function createSignOutPages(views: Views) {
   return {
-    signOut(ctx: Context, form: { action: string; xsrf: string; client?: ClientNames }) {
-      views.page(ctx, 'sign-out', { ...form, client: form.client?.clientName })
+    signOut(ctx: Context, form: { action: string; xsrf: string; client?: Client }) {
+      const client = form.client && views.client(ctx, form.client.clientId)
+      views.page(ctx, 'sign-out', { ...form, client: client?.client_name })
     },
 
-    signedOut(ctx: Context, { client, stayed }: { client?: ClientNames; stayed: boolean }) {
-      const { clientName: client_name, clientUri: client_uri } = client ?? {}
-      views.page(ctx, 'signed-out', { client: { client_name, client_uri }, stayed })
+    signedOut(ctx: Context, { client, stayed }: { client?: Client; stayed: boolean }) {
+      views.page(ctx, 'signed-out', {
+        client: client && views.client(ctx, client.clientId),
+        stayed,
+      })
     },
   }
 }

@@ -5,6 +5,7 @@ import type { Context } from 'koa'
 import type { Settings } from '../config/settings.ts'
 import { allowFormAnywhere } from '../http/security-headers.ts'
 import { createAssets } from './assets.ts'
+import { clientWords } from './client-words.ts'
 import type { PageData, Shared } from './page-data.ts'
 import { createTemplates } from './templates.ts'
 import { createLanguages, type Translate, type Words } from './words.ts'
@@ -17,7 +18,7 @@ declare module 'koa' {
   }
 }
 
-export type Look = Pick<Settings, 'branding' | 'logo' | 'pages' | 'locales'>
+export type Look = Pick<Settings, 'branding' | 'logo' | 'pages' | 'locales' | 'clients'>
 export type Views = ReturnType<typeof createViews>
 
 export function createViews(settings: Look, options?: { debug: boolean }) {
@@ -35,6 +36,12 @@ export function createViews(settings: Look, options?: { debug: boolean }) {
       languages.english
     ctx.state.words ??= choose()
     return ctx.state.words
+  }
+
+  /** A client of the config folder, as it is called in the language of the person. */
+  function client(ctx: Context, id: string) {
+    const found = settings.clients.find(({ client_id }) => client_id === id)
+    return found && clientWords(words(ctx), found)
   }
 
   /** Words as HTML, with the values in bold. */
@@ -93,6 +100,7 @@ export function createViews(settings: Look, options?: { debug: boolean }) {
   const { english, find } = languages
   return {
     words,
+    client,
     english,
     find,
     tags: languages.tags,

@@ -17,6 +17,8 @@ export interface Words {
   /** The day of a time in epoch seconds (UTC), for programs and for people. */
   date(seconds: number): { iso: string; words: string }
   number(value: number): string
+  /** Of texts by language tag, the one in this language. */
+  pick(texts: Record<string, string>): string | undefined
   /** One, two and three. */
   list(items: string[]): string
 }
@@ -81,6 +83,12 @@ function createWords(lang: string, words: Record<string, string>): Words {
     date(seconds) {
       const time = new Date(seconds * 1000)
       return { iso: time.toISOString(), words: dates.format(time) }
+    },
+    pick(texts) {
+      const byTag = new Map(Object.entries(texts).map(([tag, text]) => [tag.toLowerCase(), text]))
+      return wider(lang)
+        .map(tag => byTag.get(tag))
+        .find(Boolean)
     },
     number: value => numbers.format(value),
     list: items => lists.format(items),
