@@ -30,6 +30,9 @@ interface About {
 /** Why it failed, for the log alone. */
 type Reason = Refusal | 'throttled'
 
+/** Whose password is looked at for the time it takes. */
+const NOBODY: Credentials = { username: '', password: '' }
+
 type Counts = [[name: string, limit: Limit], ...[name: string, limit: Limit][]]
 
 /** Seconds. An account takes a guess every quarter of an hour at the most, in the long run. */
@@ -88,7 +91,10 @@ export function createAuthentication(
     const event = reason === 'throttled' ? 'sign_in_throttled' : 'sign_in_failed'
     note(ctx, event, { ...written(about), ...who, reason })
     if (await areForeignHashes(records)) return pace.even(began)
-    if (reason === 'throttled' && (await pace.pretend(began))) return undefined
+    if (reason === 'throttled') {
+      if (await pace.pretend(began)) return undefined
+      await admit(() => directory.judge(undefined, NOBODY))
+    }
     await pace.hold(began)
     return undefined
   }

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { checkPassword } from '../../src/accounts/password.ts'
 import { Browser } from '../support/browser.ts'
 import { credentials, fieldsOf, isSignedIn, open, send, textOf, words } from '../support/people.ts'
 import { ADA, ALAN, GRACE, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
@@ -88,4 +89,23 @@ test('who signs in for the account pages is brought to them', async () => {
   )
   await browser.submit(credentials())
   expect(browser.heading).toBe('Your account')
+})
+
+test('LG1: who has to wait is answered after the time of a hash, also when none was made yet', async () => {
+  const fresh = await startUsher()
+  const { id } = await fresh.addAccount(ADA)
+  await fresh.records.save('Attempts', `account ${id}`, { count: 50, at: Date.now() })
+  const { browser } = await open(fresh)
+  const shortest = async (act: () => Promise<unknown>) => {
+    const times: number[] = []
+    for (let i = 0; i < 12; i++) {
+      const started = performance.now()
+      await act()
+      times.push(performance.now() - started)
+    }
+    return Math.min(...times)
+  }
+  const hashed = await shortest(() => checkPassword(PASSWORD, undefined))
+  expect(await shortest(() => attempt(browser, 'ada', PASSWORD))).toBeGreaterThan(hashed * 0.8)
+  await fresh.close()
 })
