@@ -70,7 +70,7 @@ test('a test runs each of its commands', () => {
   const run = `${tests}${marked.map(text => text.split('```')[0]).join('')}`
   const isRun = (command: (string | undefined)[]) =>
     run.includes(command.map(word => `'${word}'`).join(', ')) ||
-    run.includes(`usher ${command.join(' ')}`)
+    new RegExp(`(usher |['"\`])${command.join(' ')}\\b`).test(run)
   expect(named.length).toBeGreaterThan(15)
   expect(words.filter(command => !isRun(command))).toEqual([])
 })
