@@ -58,7 +58,11 @@ export const isSecret = (path: string[]) => path.some(name => SECRET.test(name))
 
 /** Whether a path, without the places in lists, is one of a key in some file. */
 export function isKnown(path: string[]): boolean {
-  const [top = '', , ...rest] = path
-  const [inAnyLanguage = ''] = top.split('#')
-  return [path, [inAnyLanguage], [top, 'NAME', ...rest]].some(names => PATHS.has(names.join('.')))
+  const [first = '', ...below] = path
+  // `client_name#de` is known as `client_name`.
+  const [top = ''] = first.split('#')
+  return [
+    [top, ...below],
+    [top, 'NAME', ...below.slice(1)],
+  ].some(names => PATHS.has(names.join('.')))
 }

@@ -80,6 +80,14 @@ test('people are given out as lines, and taken in again', SLOW, async () => {
   expect(await usernames()).toBe(before)
 })
 
+test('every page is written to a folder, in the languages that are asked for', SLOW, async () => {
+  await run(block('preview'))
+  const index = (name: string) => readFileSync(join(folder, name, 'index.html'), 'utf8')
+  expect(index('preview')).toMatch(/fr\//)
+  expect(index('looked-at')).toMatch(/de\//)
+  expect(index('looked-at')).not.toMatch(/fr\//)
+})
+
 test('signing keys are rotated, and one that has leaked leaves the JWKS', SLOW, async () => {
   expect(await run(block('keys'))).toMatch(/^current .*\n(.*\n)*next /m)
   const jwks = async () => {
