@@ -32,6 +32,10 @@ export class DirectoryUnavailable extends StoreUnavailable {
   override name = 'DirectoryUnavailable'
   override error_description =
     'the service cannot reach its directory of people; nothing is wrong with the request'
+
+  constructor(detail: string, options?: ErrorOptions) {
+    super(`the directory (accounts.http): ${detail}`, options)
+  }
 }
 
 export function createAsk({ url, secret_file }: DirectoryAddress): Ask {
@@ -40,7 +44,7 @@ export function createAsk({ url, secret_file }: DirectoryAddress): Ask {
   const ask: Ask = async question => {
     // Read each time: a secret that was changed counts at once.
     const { text, problem } = readText(secret_file)
-    if (text === undefined) throw new DirectoryUnavailable(`accounts.http.secret_file ${problem}`)
+    if (text === undefined) throw new DirectoryUnavailable(`its secret_file ${problem}`)
     const body = await new SignJWT({ ...question })
       .setProtectedHeader({ alg: 'HS256' })
       .setAudience(url)
