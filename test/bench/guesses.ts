@@ -28,11 +28,11 @@ export async function measureGuesses(shape: Shape): Promise<Guesses> {
   const deployment = await deploy(shape, {}, { ...PROXY, security: { account_attempts: FREE } })
   try {
     const owner = await signIn(deployment)
-    const before = deployment.facts('sign_in_failed')
+    const before = await deployment.facts('sign_in_failed')
     const guessing = guess(deployment)
     const meanwhile = await signInAgain(deployment, () => visit(deployment, owner), guessing)
     const { guesses, seconds } = await guessing
-    const looked = deployment.facts('sign_in_failed') - before
+    const looked = (await deployment.facts('sign_in_failed')) - before
     const allowed = FREE + Math.floor(Math.log2(seconds / FIRST_WAIT + 1))
     return { deployment: deployment.name, guesses, looked, allowed, seconds, ...meanwhile }
   } finally {
