@@ -1,7 +1,15 @@
 // The folder is taken in while the service runs: what is right at once and without a request being
 // lost, what is wrong not at all.
 
-import { cpSync, mkdtempSync, rmSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs'
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  rmSync,
+  symlinkSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
@@ -131,6 +139,29 @@ test('what needs a restart is said, and everything else is taken in', async () =
   expect(changes).toContain('branding.name: "Usher" → "Babbage"')
   const page = await fetch(`${service.issuer}/errors`, { headers: { accept: 'text/html' } })
   expect(await page.text()).toContain('Babbage')
+})
+
+test('words, templates and theme are taken in; a template that fails on a page is not', async () => {
+  for (const name of ['locales', 'pages']) mkdirSync(join(config, name))
+  const put = (name: string, text: string) => writeFileSync(join(config, name), text)
+  put('locales/en.yaml', 'errors: { title: What went wrong }')
+  put('pages/theme.css', 'main { border-radius: 0 }')
+  const { changes } = await told('config_loaded')
+  expect(changes).toEqual([
+    '+ locales.en.errors.title: "What went wrong"',
+    '+ pages.theme.css: "main { border-radius: 0 }"',
+  ])
+  const page = async () =>
+    (await fetch(`${service.issuer}/errors`, { headers: { accept: 'text/html' } })).text()
+  expect(await page()).toMatch(/theme-.*<h1>What went wrong/s)
+  seen = service.stdout().length
+  put('pages/errors.eta', '<p>\n<%= it.codes.first.name %>')
+  const { findings } = await told('config_refused')
+  expect(findings).toMatchObject([{ file: join(config, 'pages/errors.eta'), line: 2 }])
+  expect(await page()).toContain('<h1>What went wrong')
+  seen = service.stdout().length
+  for (const name of ['locales', 'pages']) rmSync(join(config, name), { recursive: true })
+  await told('config_loaded')
 })
 
 test('a file that is put in place by a link is seen, as Kubernetes does it', async () => {
