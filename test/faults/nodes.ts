@@ -26,7 +26,9 @@ export async function startNodes({ store, usernames, usher = {} }: NodesOptions)
   const [front = 0, ...ports] = await freePorts(COUNT + 1)
   const issuer = `http://127.0.0.1:${front}`
   const folder = mkdtempSync(join(tmpdir(), 'usher-faults-'))
-  writeConfig(folder, { clients: APPLICATIONS, usher })
+  // Whose answer is lost signs in again, many times: that is no guessing.
+  const security = { account_attempts: 100, network_attempts: 100_000 }
+  writeConfig(folder, { clients: APPLICATIONS, usher: { security, ...usher } })
   await addAccounts(store, usernames)
 
   const env = { USHER_CONFIG: folder, USHER_ISSUER: issuer, USHER_STORE: store, USHER_SECRET }
