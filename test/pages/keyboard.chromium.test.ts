@@ -51,7 +51,7 @@ test('sign in, choose, allow, and remove the access again with Tab, Space and En
   await tabTo(page, 'Connected applications')
   await keyboard.press('Enter')
   await page.waitForURL('**/account/applications')
-  const remove = 'Remove access of Relying party'
+  const remove = 'Remove access'
   expect(await tabTo(page, remove)).toEqual(visible('Relying party', remove))
   await keyboard.press('Enter')
   await page.getByRole('heading', { name: 'Remove the access of Relying party?' }).waitFor()
