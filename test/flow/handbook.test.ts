@@ -73,13 +73,6 @@ test('a backup that is restored holds what there was, and nothing since', SLOW, 
   expect(await usernames()).not.toMatch(/grace/)
 })
 
-test('all pages are written to a folder to be looked at', SLOW, async () => {
-  await run(block('preview'))
-  for (const page of ['index', 'en/sign-in', 'ja/password']) {
-    expect(existsSync(join(folder, `preview/${page}.html`)), page).toBe(true)
-  }
-})
-
 test('people are given out as lines, and taken in again', SLOW, async () => {
   const before = await usernames()
   await run(block('transfer'))
