@@ -5,6 +5,7 @@
 import { readdirSync, statSync } from 'node:fs'
 import type { RequestListener } from 'node:http'
 import { join } from 'node:path'
+import { setTimeout } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import { createApp } from './app.ts'
 import { differences, fixedDifferences, keepFixed } from './config/difference.ts'
@@ -13,6 +14,7 @@ import { readSettings, type Settings } from './config/settings.ts'
 import type { Readiness } from './http/health.ts'
 import type { SigningKey } from './keys/make.ts'
 import { openSigningKeys } from './keys/signing-keys.ts'
+import { createTeller } from './oidc/backchannel.ts'
 import type { Environment } from './oidc/provider.ts'
 import { StoreUnavailable } from './store/store.ts'
 
@@ -20,6 +22,9 @@ import { StoreUnavailable } from './store/store.ts'
 const SETTLE = 1000
 /** How often it looks whether another key has its turn, in milliseconds. */
 const LOOK = 10_000
+/** How often it looks for sign-outs that applications have to be told of, and to be told of again. */
+const SIGN_OUTS = 1_000
+const SIGN_OUTS_AGAIN = 20_000
 
 type Surroundings = Omit<Environment, 'settings' | 'keys'>
 
@@ -90,6 +95,8 @@ export async function run(
   }
   setInterval(() => inTurn(() => lookAtKeys().catch(keysRefused)), LOOK).unref()
   watchFolder(first.folder, reloadInTurn)
+  repeat(SIGN_OUTS, () => inForce.tellSignOuts('new'))
+  repeat(SIGN_OUTS_AGAIN, () => inForce.tellSignOuts('again'))
   return { handle: (req, res) => inForce.handle(req, res), reload: reloadInTurn }
 }
 
@@ -98,8 +105,18 @@ async function build(settings: Settings, surroundings: Surroundings, readiness: 
   const signingKeys = await openSigningKeys(surroundings.records, settings)
   const keys = await signingKeys.load()
   const app = await createApp({ ...surroundings, settings, keys }, readiness)
-  surroundings.metrics.signingKeys(await signingKeys.list())
-  return { settings, signingKeys, keys, handle: app.callback() }
+  const { records, log, metrics } = surroundings
+  metrics.signingKeys(await signingKeys.list())
+  const tellSignOuts = createTeller(app, records, log, metrics)
+  return { settings, signingKeys, keys, tellSignOuts, handle: app.callback() }
+}
+
+/** For as long as the process lives, and never twice at once; a store that is away is asked again. */
+async function repeat(pause: number, work: () => Promise<void>): Promise<never> {
+  for (;;) {
+    await setTimeout(pause, undefined, { ref: false })
+    await work().catch(() => {})
+  }
 }
 
 const kidsOf = (keys: SigningKey[]) => keys.map(({ kid }) => kid).join(' ')

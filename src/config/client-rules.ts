@@ -5,7 +5,7 @@ import { basename } from 'node:path'
 import type { ClientFile } from './client-schema.ts'
 import type { Features } from './feature-schema.ts'
 import type { FileResult } from './files.ts'
-import { redirectUriProblem, schemeProblem } from './redirect-uris.ts'
+import { isLoopbackHost, redirectUriProblem, schemeProblem } from './redirect-uris.ts'
 import type { Finding } from './report.ts'
 import { didYouMean } from './wording.ts'
 
@@ -96,6 +96,14 @@ function problemsBetweenKeys(
   const off = 'client_credentials is off: `features.client_credentials` in usher.yaml'
   const anyone = 'client_credentials is for clients that authenticate'
 
+  const { backchannel_logout_uri: receiver, backchannel_logout_session_required: bySession } =
+    client
+  const isPlain = receiver?.startsWith('http:') && loopbackIssuer !== undefined
+  const isOurs = loopbackIssuer && isLoopbackHost(new URL(receiver ?? 'x:').hostname)
+  const deaf = 'backchannel_logout is off: `features.backchannel_logout` in usher.yaml'
+  const plainly = 'must be https; http only on loopback, for a loopback issuer'
+  const untold = 'nothing is told to this application: `backchannel_logout_uri` is missing'
+
   const way = 'token_endpoint_auth_method'
   // biome-ignore format: a table
   const table: (Problem & { is: boolean })[] = [
@@ -109,6 +117,9 @@ function problemsBetweenKeys(
     { is: withOwn && !withCode && Boolean(client.redirect_uris?.length), keys: ['redirect_uris', 'grant_types'], rule: 'redirect-unused', message: unredeemed },
     { is: !withCode && grants.includes('refresh_token'), keys: ['grant_types'], rule: 'grant-types', message: codeless },
     { is: withOwn && features?.client_credentials === false, keys: ['grant_types'], rule: 'feature-off', message: off },
+    { is: Boolean(receiver) && features?.backchannel_logout === false, keys: ['backchannel_logout_uri'], rule: 'feature-off', message: deaf },
+    { is: Boolean(isPlain && !isOurs), keys: ['backchannel_logout_uri'], rule: 'logout-scheme', message: plainly },
+    { is: bySession === true && !receiver, keys: ['backchannel_logout_session_required', 'backchannel_logout_uri'], rule: 'logout-uri-missing', message: untold },
     { is: withOwn && method === 'none', keys: ['grant_types', way], rule: 'grant-types', message: anyone },
   ]
   return table.filter(({ is }) => is)

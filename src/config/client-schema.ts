@@ -11,6 +11,11 @@ const redirectUri = z.string().superRefine((uri, ctx) => {
   if (message) ctx.addIssue({ code: 'custom', message, params: { rule: 'redirect-uri' } })
 })
 
+const backchannelUri = webUrl.refine(
+  uri => !/#|^https?:\/\/[^/?]*@/.test(uri),
+  'has no fragment, user name or password',
+)
+
 const jwks = z
   .strictObject({
     keys: z
@@ -63,6 +68,8 @@ export const clientSchema = z.strictObject({
   application_type: z.enum(['web', 'native']).default('web').describe('native: an application on the device of the person, which may have loopback and custom-scheme `redirect_uris`'),
   redirect_uris: z.array(redirectUri).default([]).describe('Where people may be sent back to with a code, compared byte for byte; the ports of native loopback addresses excepted. Browser applications may call the token endpoint from these origins'),
   post_logout_redirect_uris: z.array(redirectUri).default([]).describe('Where people may be sent back to after they signed out, compared byte for byte'),
+  backchannel_logout_uri: backchannelUri.optional().describe('An https address of the application that is told when a session ends by which it signed somebody in; what is not public has to stand in egress.allow of usher.yaml'),
+  backchannel_logout_session_required: z.boolean().optional().describe('true: it is told which session of the person has ended, and its ID tokens say which they are of (sid); otherwise only who signed out'),
   initiate_login_uri: webUrl.optional().describe('An https address of the application that begins a sign-in'),
   token_endpoint_auth_method: z.enum(METHODS).default('client_secret_basic').describe('How the application proves who it is, exactly so: with a secret (`client_secret_hashes`), with a key of its own (private_key_jwt: `jwks`), or not at all (none: browser and native applications)'),
   client_secret: z.string().min(1).optional().describe('In plain, for a loopback issuer only; otherwise `client_secret_hashes`'),

@@ -12,6 +12,7 @@ export const featuresSchema = z.strictObject({
   jwt_introspection: off.describe('The answer of introspection is a signed JWT for a client that asks for one (RFC 9701); needs `features.introspection`'),
   revocation: on.describe('A client gives its tokens back (RFC 7009)'),
   rp_initiated_logout: on.describe('An application sends people here to sign out, and has them back (OpenID Connect RP-Initiated Logout). Off: people sign out on their account page alone'),
+  backchannel_logout: on.describe('Applications whose file has a backchannel_logout_uri are told when a session ends that they signed somebody in by (OpenID Connect Back-Channel Logout)'),
   client_credentials: on.describe('A client whose grant_types name client_credentials is given access tokens of its own, for nobody (RFC 6749 §4.4)'),
   pushed_authorization_requests: z.union([z.boolean(), z.enum(['required'])]).default(true).describe('A client sends its authorization request ahead, behind its authentication (RFC 9126). required: no client does otherwise (its own file can say so for one)'),
 })

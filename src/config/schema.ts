@@ -46,6 +46,16 @@ const address = z.union(
   [z.ipv4(), z.ipv6(), z.cidrv4(), z.cidrv6()],
   'an address or range: 10.0.0.0/8',
 )
+const peer = z.union(
+  [
+    address,
+    z
+      .string()
+      .regex(/^(?=.*[a-z])[a-z\d-]+(\.[a-z\d-]+)*$/i)
+      .toLowerCase(),
+  ],
+  'a host, an address or a range: wiki.internal, 10.0.0.0/8',
+)
 const prefix = z.string().regex(/^[\w:.-]*$/, 'is made of letters, digits, and _ : . -')
 const location = z
   .string()
@@ -174,6 +184,12 @@ export const usherSchema = z.strictObject({
     .describe('What ID tokens carry'),
   features: featuresSchema.prefault({}).describe('What clients can use; what is off has no endpoint, and discovery does not name it'),
   accounts: z.strictObject(accounts).prefault({}).describe('Where the people are kept who can sign in'),
+  egress: z
+    .strictObject({
+      allow: z.array(peer).default([]).describe('Hosts, addresses and ranges that requests may go to though they are not public: applications on your own network that are told of sign-outs (backchannel_logout_uri). A range counts for names that lead into it, too'),
+    })
+    .prefault({})
+    .describe('Where requests go out to, of the addresses that clients name'),
   security: z.strictObject(security).prefault({}).describe('How often a password may be tried'),
   branding: z.strictObject(branding).prefault({}).describe('How the pages look'),
 })

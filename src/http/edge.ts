@@ -3,9 +3,10 @@
 // about proxies (RFC 9700 §4.13).
 
 import type { IncomingMessage } from 'node:http'
-import { BlockList, isIPv6, type Socket } from 'node:net'
+import type { Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
 import type { Middleware } from 'koa'
+import { among } from './network.ts'
 
 /** Headers by which others claim to know better; ours are set after these are gone. */
 const CLAIMS = [
@@ -24,7 +25,7 @@ const CLAIMS = [
 export function edge({ issuer, proxy }: { issuer: string; proxy: string[] }): Middleware {
   const { host, protocol } = new URL(issuer)
   const scheme = protocol.slice(0, -1)
-  const trusted = trustedPeers(proxy)
+  const trusted = among(proxy)
 
   return (ctx, next) => {
     const { req } = ctx
@@ -65,17 +66,6 @@ export function originForm(issuer: string): Middleware {
     req.url = '/'
     ctx.throw(400, 'the request line must be a path')
   }
-}
-
-function trustedPeers(proxy: string[]): (address: string) => boolean {
-  const list = new BlockList()
-  for (const entry of proxy) {
-    const [address = '', bits] = entry.split('/')
-    const family = isIPv6(address) ? 'ipv6' : 'ipv4'
-    if (bits) list.addSubnet(address, Number(bits), family)
-    else list.addAddress(address, family)
-  }
-  return address => list.check(address, isIPv6(address) ? 'ipv6' : 'ipv4')
 }
 
 /** The nearest address that is not one of ours: whatever stands left of it anyone can have written. */

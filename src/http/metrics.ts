@@ -10,6 +10,7 @@ const BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 
 /** There from the start, so that the first one is seen to rise. */
 const ALARMING: FactName[] = [
+  'logout_given_up',
   'refresh_replay',
   'refresh_reuse',
   'sign_in_failed',

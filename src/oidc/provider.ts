@@ -14,12 +14,14 @@ import { createConsents, TOUCH } from '../accounts/consents.ts'
 import type { Directory } from '../accounts/directory.ts'
 import type { ClientMetadata } from '../config/client-schema.ts'
 import type { Settings } from '../config/settings.ts'
+import { createFetch } from '../http/egress.ts'
 import type { Metrics } from '../http/metrics.ts'
 import type { SigningKey } from '../keys/make.ts'
 import { createLanguages } from '../pages/words.ts'
 import type { Records } from '../store/records.ts'
 import { deriveKey } from '../store/seal.ts'
 import { now } from '../store/store.ts'
+import { withholdLogoutTokens } from './backchannel.ts'
 import { createBrowserBinding } from './browser-binding.ts'
 import {
   accountClient,
@@ -131,6 +133,7 @@ export async function createProvider(
       return true
     },
 
+    fetch: createFetch(settings.egress),
     renderError: (ctx, out, error) =>
       pages.error(
         ctx,
@@ -156,6 +159,7 @@ export async function createProvider(
           (!('accountId' in token) ||
             Boolean(await directory.findEnabled(String(token.accountId)))),
       },
+      backchannelLogout: { enabled: features.backchannel_logout },
       rpInitiatedLogout: {
         enabled: true,
         logoutSource: ctx => {
@@ -187,6 +191,7 @@ export async function createProvider(
     const hashes = this.client_secret_hashes as ClientMetadata['client_secret_hashes']
     return matchesHash(actual, hashes) && isRegistered
   }
+  withholdLogoutTokens(provider)
   provider.ReplayDetection.unique = state.isFirstUse
   Object.assign(provider.RefreshToken.prototype, { generateTokenId: state.nextRefreshToken })
   logEvents(provider, log, metrics)

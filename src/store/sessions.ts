@@ -12,6 +12,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { Visitor } from '../http/visitor.ts'
 import { type GrantRecord, hasOfflineAccess, revokeGrant, TOMBSTONE } from './grants.ts'
 import type { Records } from './records.ts'
+import { leaveSignOut } from './sign-outs.ts'
 import { now } from './store.ts'
 
 export interface SessionRecord {
@@ -122,6 +123,8 @@ export function createSessions(records: Records) {
 
   /** Sign-out: the session, every copy of it, and its grants without offline access. */
   async function end(uid: string): Promise<void> {
+    const { value: session } = await records.read<SessionRecord>('Session', uid)
+    if (session) await leaveSignOut(records, session)
     await records.remove('Session', uid, TOMBSTONE)
     await revokeOnline(uid)
   }

@@ -17,6 +17,7 @@ import type { Readiness } from '../../src/http/health.ts'
 import { createMetrics } from '../../src/http/metrics.ts'
 import { ALGORITHMS, makeKey, type SigningKey } from '../../src/keys/make.ts'
 import { openSigningKeys } from '../../src/keys/signing-keys.ts'
+import { createTeller } from '../../src/oidc/backchannel.ts'
 import { openInstallation } from '../../src/store/open.ts'
 import { now } from '../../src/store/store.ts'
 
@@ -141,6 +142,8 @@ export async function startUsher(options: UsherOptions = {}) {
     consents: createConsents(records),
     sessions: createAccountSessions(records),
     readiness,
+    /** What a running service does every second. */
+    tellSignOuts: createTeller(app, records, log, metrics),
     /** The lines of the log so far. */
     output,
     addAccount(profile: object, password = PASSWORD): Promise<Account> {

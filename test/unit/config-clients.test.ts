@@ -100,11 +100,37 @@ test.each([
 })
 
 test.each([
-  ...['jwks_uri', 'sector_identifier_uri', 'backchannel_logout_uri', 'request_uris'],
+  ...['jwks_uri', 'sector_identifier_uri', 'request_uris'],
   'backchannel_client_notification_endpoint',
 ])('CF5: with %s, which makes the library fetch, no client is taken', key => {
   const uri = 'https://app.example.org/fetched'
   expect(refused({ [key]: key.endsWith('s') ? [uri] : uri })).toEqual([key])
+})
+
+test.each([
+  ['https://app.example.org/backchannel', []],
+  ['https://10.0.0.1/backchannel?key=x', []],
+  ['http://localhost:4000/backchannel', ['backchannel_logout_uri']],
+  ['http://app.example.org/backchannel', ['backchannel_logout_uri']],
+  ['https://app.example.org/#x', ['backchannel_logout_uri']],
+  ['https://ada:secret@app.example.org/', ['backchannel_logout_uri']],
+  ['/backchannel', ['backchannel_logout_uri']],
+  ['ftp://app.example.org/', ['backchannel_logout_uri']],
+])('CF2: sign-outs that are to be told to %s are refused at %j', (backchannel_logout_uri, keys) => {
+  expect(refused({ backchannel_logout_uri })).toEqual(keys)
+})
+
+test('CF2: a loopback issuer tells of sign-outs over plain http, on loopback alone', () => {
+  const toldTo = (backchannel_logout_uri: string) =>
+    read({ 'clients/web.yaml': client({ backchannel_logout_uri }) }).text
+  expect(toldTo('http://localhost:4000/backchannel')).toBe('')
+  const message = 'must be https; http only on loopback, for a loopback issuer'
+  expect(toldTo('http://app.example.org/backchannel')).toContain(message)
+})
+
+test('CF2: a session is not told of without an address', () => {
+  const changes = { backchannel_logout_session_required: true }
+  expect(refused(changes)).toEqual(['backchannel_logout_session_required'])
 })
 
 test('CF2: a scope that does not exist is named in the report', () => {

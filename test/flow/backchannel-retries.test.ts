@@ -1,0 +1,158 @@
+// Applications that do not answer, nodes that die, a store that is away: who is told of a sign-out then.
+
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { decodeJwt } from 'jose'
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest'
+import { takeSignOuts } from '../../src/store/sign-outs.ts'
+import { StoreUnavailable } from '../../src/store/store.ts'
+import { Browser } from '../support/browser.ts'
+import { tokens } from '../support/journey.ts'
+import { type Receiver, startReceiver } from '../support/receiver.ts'
+import { ADA, startUsher, type Usher } from '../support/usher.ts'
+
+/** Two nodes on one store. */
+let [usher, other]: Usher[] = []
+let node: Usher
+let wiki: Receiver
+let chat: Receiver
+let folder: string
+beforeAll(async () => {
+  vi.useFakeTimers({ toFake: ['Date'] })
+  folder = mkdtempSync(join(tmpdir(), 'usher-backchannel-'))
+  wiki = await startReceiver('wiki')
+  chat = await startReceiver('chat')
+  const options = {
+    clients: { wiki: wiki.client, chat: chat.client },
+    usher: { egress: { allow: ['127.0.0.0/8'] } },
+    store: `sqlite:${join(folder, 'usher.db')}`,
+  }
+  node = usher = await startUsher(options)
+  other = await startUsher(options)
+  await node.addAccount(ADA)
+})
+afterAll(async () => {
+  vi.useRealTimers()
+  await Promise.all([usher?.close(), other?.close(), wiki.close(), chat.close()])
+  rmSync(folder, { recursive: true })
+})
+beforeEach(() => {
+  for (const receiver of [wiki, chat]) {
+    receiver.tokens.length = 0
+    receiver.answerWith((_req, res) => res.writeHead(200).end())
+  }
+  node.output.length = 0
+})
+afterEach(() => {
+  pass(3 * HOUR)
+})
+
+const HOUR = 3600
+const pass = (seconds: number) => vi.setSystemTime(Date.now() + seconds * 1000)
+
+/** Ada signs in to both applications, and out; answers with how long the latter took her. */
+async function signOut(): Promise<number> {
+  const browser = new Browser(node.issuer)
+  for (const { client } of [wiki, chat]) {
+    const { client_id, redirect_uris } = client
+    await tokens(node, { browser, client_id, redirect_uri: redirect_uris[0] })
+  }
+  await browser.open('/api/oauth/logout')
+  const started = performance.now()
+  await browser.submit({ logout: 'yes' })
+  expect(browser.heading).toBe('Signed out')
+  return performance.now() - started
+}
+
+const facts = () =>
+  node.output
+    .map(line => JSON.parse(line))
+    .filter(({ event = '', client_id }) => event.startsWith('logout_') && client_id === 'wiki')
+    .map(({ event, attempt, reason }) => [event, attempt, reason].filter(Boolean).join(' '))
+
+test('LO4, F26: an application that hangs holds up neither the person nor the others', async () => {
+  wiki.answerWith(() => {})
+  expect(await signOut()).toBeLessThan(2000)
+  expect(wiki.tokens).toHaveLength(0)
+  const telling = node.tellSignOuts('new')
+  await expect.poll(() => chat.tokens.length).toBe(1)
+  await telling
+  expect(facts()).toEqual(['logout_failed 1 no answer in time'])
+})
+
+test('LO4: who fails is told again, five times within an hour, each time by a token of that moment', async () => {
+  wiki.answerWith((_req, res) => res.writeHead(503).end())
+  await signOut()
+  await node.tellSignOuts('new')
+  for (const seconds of [59, 2, 299, 2, 899, 2, 2399, 2, 2 * HOUR]) {
+    pass(seconds)
+    await node.tellSignOuts('again')
+    await node.tellSignOuts('new')
+  }
+  expect(facts()).toEqual([
+    ...[1, 2, 3, 4].map(attempt => `logout_failed ${attempt} answered 503`),
+    'logout_given_up 5 answered 503',
+  ])
+  expect(chat.tokens).toHaveLength(1)
+  const sent = wiki.tokens.map(token => decodeJwt(token))
+  expect(new Set(sent.map(({ jti }) => jti)).size).toBe(5)
+  const times = sent.map(({ iat = 0 }) => iat)
+  const pauses = times.slice(1).map((time, i) => time - (times[i] ?? 0))
+  expect(pauses.map(pause => Math.round(pause / 60))).toEqual([1, 5, 15, 40])
+  expect(await node.metrics.text()).toMatch(/usher_facts_total\{event="logout_given_up"\} 1/)
+})
+
+test('LO4: who is back is told, and then no more', async () => {
+  wiki.answerWith((_req, res) => res.destroy())
+  await signOut()
+  await node.tellSignOuts('new')
+  wiki.answerWith((_req, res) => res.writeHead(204).end())
+  pass(61)
+  await other?.tellSignOuts('again')
+  expect(await wiki.told(other?.issuer ?? '')).toMatchObject({ aud: 'wiki' })
+  pass(HOUR)
+  await node.tellSignOuts('again')
+  expect(wiki.tokens).toHaveLength(2)
+})
+
+test('LO4: 400 is the last word of an application', async () => {
+  wiki.answerWith((_req, res) => res.writeHead(400).end('{"error":"invalid_request"}'))
+  await signOut()
+  await node.tellSignOuts('new')
+  pass(HOUR)
+  await node.tellSignOuts('again')
+  expect(facts()).toEqual(['logout_given_up 1 answered 400'])
+})
+
+test('LO4: of nodes that look at once, one tells', async () => {
+  for (let i = 0; i < 5; i++) await signOut()
+  await Promise.all([node, other, node, other].map(each => each?.tellSignOuts('new')))
+  expect([wiki.tokens.length, chat.tokens.length]).toEqual([5, 5])
+})
+
+test('LO4: what a node took and died with is told by another', async () => {
+  await signOut()
+  await new Promise<void>(taken => {
+    // It never comes back from telling.
+    takeSignOuts(node.records, 'new', () => new Promise(() => taken()))
+  })
+  await other?.tellSignOuts('new')
+  expect(wiki.tokens).toHaveLength(0)
+  pass(31)
+  await other?.tellSignOuts('new')
+  expect([wiki.tokens.length, chat.tokens.length]).toEqual([1, 1])
+})
+
+test('LO4: with the store away nobody is told, and nobody is forgotten', async () => {
+  await signOut()
+  const { put } = node.store
+  node.store.put = async () => {
+    throw new StoreUnavailable('away')
+  }
+  await expect(node.tellSignOuts('new')).rejects.toThrow(StoreUnavailable)
+  node.store.put = put
+  expect(wiki.tokens).toHaveLength(0)
+  await node.tellSignOuts('new')
+  expect([wiki.tokens.length, chat.tokens.length]).toEqual([1, 1])
+})

@@ -1,0 +1,164 @@
+import { decodeJwt } from 'jose'
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { tokens } from '../support/journey.ts'
+import { sessionsOf } from '../support/people.ts'
+import { type Receiver, startReceiver } from '../support/receiver.ts'
+import { ADA, CLIENTS, GRACE, startUsher, type Usher } from '../support/usher.ts'
+import { send } from '../support/wire.ts'
+
+let usher: Usher
+let wiki: Receiver
+let chat: Receiver
+let ada: string
+beforeAll(async () => {
+  wiki = await startReceiver('wiki', { backchannel_logout_session_required: true })
+  chat = await startReceiver('chat')
+  const clients = { ...CLIENTS, wiki: wiki.client, chat: chat.client }
+  usher = await startUsher({ clients, usher: { egress: { allow: ['127.0.0.1'] } } })
+  ada = (await usher.addAccount(ADA)).id
+  await usher.addAccount(GRACE)
+})
+afterAll(() => Promise.all([usher.close(), wiki.close(), chat.close()]))
+beforeEach(() => {
+  for (const { tokens } of [wiki, chat]) tokens.length = 0
+})
+afterEach(async () => {
+  await usher.directory.endAccess(ada)
+  await usher.tellSignOuts('new')
+})
+
+/** One browser, in which Ada has signed in to these applications. */
+async function signedInTo(...receivers: Receiver[]) {
+  const browser = new Browser(usher.issuer)
+  const given = []
+  for (const { client } of receivers) {
+    const { client_id, redirect_uris } = client
+    given.push(await tokens(usher, { browser, client_id, redirect_uri: redirect_uris[0] }))
+  }
+  return { browser, given }
+}
+
+async function signOut(browser: Browser) {
+  await browser.open('/api/oauth/logout')
+  await browser.submit({ logout: 'yes' })
+  expect(browser.heading).toBe('Signed out')
+}
+
+test('LO4: an application is told who signed out, of which of its sessions, by a token for nothing else', async () => {
+  const { browser, given } = await signedInTo(wiki)
+  const signedOut = Math.floor(Date.now() / 1000)
+  await signOut(browser)
+  await usher.tellSignOuts('new')
+  expect(wiki.tokens).toHaveLength(1)
+  const told = await wiki.told(usher.issuer)
+  expect(wiki.header()).toMatchObject({ typ: 'logout+jwt', alg: 'RS256' })
+  expect(told).toEqual({
+    iss: usher.issuer,
+    aud: 'wiki',
+    sub: ada,
+    sid: decodeJwt(given[0]?.id_token ?? '').sid,
+    iat: told.iat,
+    exp: told.exp,
+    jti: expect.stringMatching(/^[\w-]{20,}$/),
+    events: { 'http://schemas.openid.net/event/backchannel-logout': {} },
+  })
+  expect(told.sid).toEqual(expect.any(String))
+  expect(told.iat).toBeGreaterThanOrEqual(signedOut)
+  expect((told.exp ?? 0) - (told.iat ?? 0)).toBeLessThanOrEqual(120)
+})
+
+test('LO4: every application of the session is told, and one that does not ask for sid gets none', async () => {
+  const { browser, given } = await signedInTo(wiki, chat)
+  await signOut(browser)
+  await usher.tellSignOuts('new')
+  expect([wiki.tokens.length, chat.tokens.length]).toEqual([1, 1])
+  expect(await chat.told(usher.issuer)).toMatchObject({ sub: ada, aud: 'chat' })
+  expect(await chat.told(usher.issuer)).not.toHaveProperty('sid')
+  expect(decodeJwt(given[1]?.id_token ?? '')).not.toHaveProperty('sid')
+})
+
+test('LO4: nobody else’s session and no other browser is told of', async () => {
+  const { browser } = await signedInTo(wiki)
+  const other = await signedInTo(chat)
+  const graces = new Browser(usher.issuer)
+  const { client_id, redirect_uris } = chat.client
+  await tokens(usher, {
+    browser: graces,
+    username: 'grace',
+    client_id,
+    redirect_uri: redirect_uris[0],
+  })
+  await signOut(browser)
+  await usher.tellSignOuts('new')
+  expect([wiki.tokens.length, chat.tokens.length]).toEqual([1, 0])
+  await signOut(other.browser)
+  await usher.tellSignOuts('new')
+  expect(chat.tokens).toHaveLength(1)
+  expect(await chat.told(usher.issuer)).toMatchObject({ sub: ada })
+})
+
+test('LO4: whatever ends a session tells its applications, once', async () => {
+  const ends: Record<string, () => Promise<unknown>> = {
+    'the account page and sessions end': async () => {
+      for (const { uid } of await sessionsOf(usher, ada)) await usher.sessions.end(uid)
+    },
+    'disabling, a new password': () => usher.directory.endAccess(ada),
+    'twice at once': () =>
+      Promise.all([usher.directory.endAccess(ada), usher.directory.endAccess(ada)]),
+  }
+  for (const [name, end] of Object.entries(ends)) {
+    await signedInTo(wiki)
+    wiki.tokens.length = 0
+    await end()
+    await usher.tellSignOuts('new')
+    expect(wiki.tokens, name).toHaveLength(1)
+    await usher.tellSignOuts('new')
+    expect(wiki.tokens, name).toHaveLength(1)
+  }
+})
+
+test('LO4: an account that is removed is told of still', async () => {
+  const alan = await usher.addAccount({ username: 'alan' })
+  const { client_id, redirect_uris } = wiki.client
+  await tokens(usher, { username: 'alan', client_id, redirect_uri: redirect_uris[0] })
+  await usher.directory.remove(alan)
+  await usher.tellSignOuts('new')
+  expect(await wiki.told(usher.issuer)).toMatchObject({ sub: alan.id })
+})
+
+test('who stays signed in is told of nowhere', async () => {
+  const { browser } = await signedInTo(wiki)
+  await browser.open('/api/oauth/logout?client_id=wiki')
+  await browser.submit()
+  expect(browser.heading).toBe('Still signed in')
+  await usher.tellSignOuts('new')
+  expect(wiki.tokens).toEqual([])
+})
+
+test('backchannel_logout: discovery says so; off, it does not, and no client can name an address', async () => {
+  const discovery = '/.well-known/openid-configuration'
+  const supported = {
+    backchannel_logout_supported: true,
+    backchannel_logout_session_supported: true,
+  }
+  expect((await send(usher, discovery)).json).toMatchObject(supported)
+  const off = { features: { backchannel_logout: false } }
+  const without = await startUsher({ usher: off })
+  const { json } = await send(without, discovery)
+  await without.close()
+  for (const key of Object.keys(supported)) expect(json).not.toHaveProperty(key)
+  const start = startUsher({ clients: { wiki: wiki.client }, usher: off })
+  await expect(start).rejects.toThrow('backchannel_logout is off: `features.backchannel_logout`')
+})
+
+test('LOG4: what was told stands in the audit log and the metrics', async () => {
+  const { browser } = await signedInTo(wiki)
+  usher.output.length = 0
+  await signOut(browser)
+  await usher.tellSignOuts('new')
+  const told = usher.output.map(line => JSON.parse(line)).find(({ event }) => /^logout/.test(event))
+  expect(told).toMatchObject({ log: 'audit', event: 'logout_delivered', client_id: 'wiki' })
+  expect(told).toMatchObject({ account: ada, attempt: 1 })
+  expect(await usher.metrics.text()).toMatch(/usher_facts_total\{event="logout_delivered"\} \d/)
+})

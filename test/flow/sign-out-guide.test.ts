@@ -1,0 +1,159 @@
+// docs/clients/sign-out.md, as it is written: the file of the application, its receiver, and what is said
+// of both; against the service as operators start it.
+
+import { execFile } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { pathToFileURL } from 'node:url'
+import { promisify } from 'node:util'
+import * as client from 'openid-client'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { parse } from 'yaml'
+import { createDirectory } from '../../src/accounts/directory.ts'
+import { hashSecret } from '../../src/config/client-secret.ts'
+import { openInstallation } from '../../src/store/open.ts'
+import { Browser } from '../support/browser.ts'
+import { signInAndAllow } from '../support/journey.ts'
+import { type Service, startService } from '../support/service.ts'
+import { ADA, PASSWORD, SECRET, writeConfig } from '../support/usher.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+const GUIDE = readFileSync(join(ROOT, 'docs/clients/sign-out.md'), 'utf8')
+const block = (name: string) =>
+  new RegExp(`\`\`\`\\w+ ${name}\n(.*?)\`\`\``, 's').exec(GUIDE)?.[1] ?? ''
+
+const USHER_SECRET = Buffer.alloc(32, 'guide').toString('base64url')
+
+interface Ended {
+  sub?: string
+  sid?: string
+}
+
+const folder = mkdtempSync(join(tmpdir(), 'usher-guide-'))
+const store = `sqlite:${join(folder, 'usher.db')}`
+const wiki = parse(block('wiki'))
+const ended: Ended[] = []
+let receiver: Server
+let service: Service
+let config: client.Configuration
+
+beforeAll(async () => {
+  receiver = createServer().listen(0, '127.0.0.1')
+  await once(receiver, 'listening')
+  const { port } = receiver.address() as AddressInfo
+  const backchannel_logout_uri = `http://127.0.0.1:${port}/backchannel-logout`
+  const client_secret_hashes = [hashSecret(SECRET)]
+  writeConfig(folder, {
+    clients: { wiki: { ...wiki, backchannel_logout_uri, client_secret_hashes } },
+    usher: { egress: { allow: ['127.0.0.1'] } },
+  })
+  const secrets = [Buffer.from(USHER_SECRET, 'base64url')]
+  const installation = await openInstallation(store, secrets)
+  await createDirectory(installation.records).add(ADA, PASSWORD)
+  await installation.store.close()
+  service = await startService({ USHER_CONFIG: folder, USHER_STORE: store, USHER_SECRET })
+
+  symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'))
+  const file = join(folder, 'receiver.mjs')
+  writeFileSync(file, block('receiver').replace('https://id.example.org', service.issuer))
+  const { backchannelLogout } = await import(pathToFileURL(file).href)
+  receiver.on('request', async (req, res) => {
+    const { method, headers } = req
+    const type = { 'content-type': String(headers['content-type']) }
+    const request = new Request(backchannel_logout_uri, {
+      method,
+      headers: type,
+      body: await text(req),
+    })
+    const { status } = await backchannelLogout(request, (whose: Ended) => ended.push(whose))
+    res.writeHead(status).end()
+  })
+  const authentication = client.ClientSecretBasic(SECRET)
+  config = await client.discovery(new URL(service.issuer), 'wiki', undefined, authentication, {
+    execute: [client.allowInsecureRequests],
+  })
+})
+afterAll(async () => {
+  await service.stop()
+  receiver.closeAllConnections()
+  receiver.close()
+  rmSync(folder, { recursive: true })
+})
+
+/** Ada signs in to the wiki, in a browser of her own. */
+async function signIn() {
+  const browser = new Browser(service.issuer)
+  const [pkceCodeVerifier, expectedState] = [client.randomPKCECodeVerifier(), client.randomState()]
+  const url = client.buildAuthorizationUrl(config, {
+    redirect_uri: wiki.redirect_uris[0],
+    scope: 'openid',
+    state: expectedState,
+    code_challenge: await client.calculatePKCECodeChallenge(pkceCodeVerifier),
+    code_challenge_method: 'S256',
+  })
+  await browser.open(url)
+  const { url: callback } = await signInAndAllow(browser, 'ada')
+  const checks = { pkceCodeVerifier, expectedState }
+  return { browser, tokens: await client.authorizationCodeGrant(config, callback, checks) }
+}
+
+const PATIENCE = { timeout: 15_000 }
+const usher = (...args: string[]) =>
+  promisify(execFile)('node', ['src/cli.ts', ...args], { cwd: ROOT, env: service.env })
+
+test('LO2: people sign out with the application, and come back with its state', async () => {
+  const { browser, tokens } = await signIn()
+  const url = client.buildEndSessionUrl(config, {
+    id_token_hint: tokens.id_token ?? '',
+    post_logout_redirect_uri: wiki.post_logout_redirect_uris[0],
+    state: 'af0ifjsldkj',
+  })
+  await browser.open(url)
+  expect(browser.heading).toBe('Sign out')
+  await browser.submit({ logout: 'yes' })
+  expect(browser.page.url.href).toBe('https://wiki.example.org/signed-out?state=af0ifjsldkj')
+  await expect.poll(() => ended, PATIENCE).toHaveLength(1)
+})
+
+test(
+  'LO4: whom an operator signs out is signed out at the application, of that session',
+  PATIENCE,
+  async () => {
+    ended.length = 0
+    const { tokens } = await signIn()
+    const { sub, sid }: Partial<client.IDToken> = tokens.claims() ?? {}
+    await usher('sessions', 'end', 'ada')
+    await expect.poll(() => ended, PATIENCE).toEqual([{ sub, sid }])
+    expect(sid).toEqual(expect.any(String))
+    expect(service.stdout()).toContain('"event":"logout_delivered"')
+  },
+)
+
+test('the receiver of the guide takes no other token, and says 400', async () => {
+  const { port } = receiver.address() as AddressInfo
+  const sendToken = async (logout_token: string) => {
+    const body = new URLSearchParams({ logout_token })
+    return (await fetch(`http://127.0.0.1:${port}/`, { method: 'POST', body })).status
+  }
+  ended.length = 0
+  const { tokens } = await signIn()
+  for (const wrong of ['', 'x', tokens.id_token ?? '']) expect(await sendToken(wrong)).toBe(400)
+  expect(ended).toEqual([])
+})
+
+test('LO4: what ended while no node ran is told by the next one', { timeout: 30_000 }, async () => {
+  ended.length = 0
+  const { tokens } = await signIn()
+  const { sub, sid }: Partial<client.IDToken> = tokens.claims() ?? {}
+  const { PORT = '' } = service.env
+  await service.stop()
+  await usher('accounts', 'disable', 'ada')
+  expect(ended).toEqual([])
+  service = await startService({ USHER_CONFIG: folder, USHER_STORE: store, USHER_SECRET, PORT })
+  await expect.poll(() => ended, PATIENCE).toContainEqual({ sub, sid })
+})
