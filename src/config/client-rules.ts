@@ -45,6 +45,7 @@ export function clientFindings(
       findings.push(at(['scope'], 'unknown-scope', message))
     }
     const isRight = (key: string) => Object.hasOwn(parts, key)
+    findings.push(...featureFindings(result, surroundings.features))
     for (const { keys, rule, message } of problemsBetweenKeys(result, surroundings)) {
       if (keys.every(isRight)) findings.push(at([keys[0] ?? ''], rule, message))
     }
@@ -65,6 +66,22 @@ function schemeFindings({ parts, written, at }: FileResult<ClientFile>, loopback
       return problem ? [at([key, i], 'redirect-scheme', problem)] : []
     })
   })
+}
+
+/** What a client can be given only where the feature is on. */
+const NEEDS: [key: keyof ClientFile, feature: keyof Features][] = [
+  ['backchannel_logout_uri', 'backchannel_logout'],
+  ['userinfo_signed_response_alg', 'signed_userinfo'],
+  ['userinfo_encrypted_response_alg', 'encryption'],
+  ['id_token_encrypted_response_alg', 'encryption'],
+]
+
+function featureFindings({ parts, at }: FileResult<ClientFile>, features?: Features): Finding[] {
+  return NEEDS.filter(
+    ([key, feature]) => parts[key] !== undefined && features?.[feature] === false,
+  ).map(([key, feature]) =>
+    at([key], 'feature-off', `needs what is off: \`features.${feature}\` in usher.yaml`),
+  )
 }
 
 interface Problem {
@@ -100,9 +117,10 @@ function problemsBetweenKeys(
     client
   const isPlain = receiver?.startsWith('http:') && loopbackIssuer !== undefined
   const isOurs = loopbackIssuer && isLoopbackHost(new URL(receiver ?? 'x:').hostname)
-  const deaf = 'backchannel_logout is off: `features.backchannel_logout` in usher.yaml'
   const plainly = 'must be https; http only on loopback, for a loopback issuer'
   const untold = 'nothing is told to this application: `backchannel_logout_uri` is missing'
+  const encryption = 'needs a key to encrypt to: in jwks, with use enc or none'
+  const cannotEncrypt = (alg?: string) => alg !== undefined && !hasKeyFor(client.jwks, alg)
 
   const way = 'token_endpoint_auth_method'
   // biome-ignore format: a table
@@ -117,10 +135,19 @@ function problemsBetweenKeys(
     { is: withOwn && !withCode && Boolean(client.redirect_uris?.length), keys: ['redirect_uris', 'grant_types'], rule: 'redirect-unused', message: unredeemed },
     { is: !withCode && grants.includes('refresh_token'), keys: ['grant_types'], rule: 'grant-types', message: codeless },
     { is: withOwn && features?.client_credentials === false, keys: ['grant_types'], rule: 'feature-off', message: off },
-    { is: Boolean(receiver) && features?.backchannel_logout === false, keys: ['backchannel_logout_uri'], rule: 'feature-off', message: deaf },
     { is: Boolean(isPlain && !isOurs), keys: ['backchannel_logout_uri'], rule: 'logout-scheme', message: plainly },
     { is: bySession === true && !receiver, keys: ['backchannel_logout_session_required', 'backchannel_logout_uri'], rule: 'logout-uri-missing', message: untold },
+    { is: cannotEncrypt(client.id_token_encrypted_response_alg), keys: ['id_token_encrypted_response_alg', 'jwks'], rule: 'client-key-missing', message: encryption },
+    { is: cannotEncrypt(client.userinfo_encrypted_response_alg), keys: ['userinfo_encrypted_response_alg', 'jwks'], rule: 'client-key-missing', message: encryption },
     { is: withOwn && method === 'none', keys: ['grant_types', way], rule: 'grant-types', message: anyone },
   ]
   return table.filter(({ is }) => is)
+}
+
+function hasKeyFor(jwks: ClientFile['jwks'], alg: string): boolean {
+  const kty = alg === 'ECDH-ES' ? 'EC' : 'RSA'
+  const fits = (told: unknown, wanted: string) => told === undefined || told === wanted
+  return (jwks?.keys ?? []).some(
+    key => key.kty === kty && fits(key.use, 'enc') && fits(key.alg, alg),
+  )
 }

@@ -55,6 +55,10 @@ const clientId = z
 
 const METHODS = ['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'] as const
 export const GRANT_TYPES = ['authorization_code', 'refresh_token', 'client_credentials'] as const
+/** Asymmetric alone: a client shares no key with us. */
+export const SIGNING_ALGORITHMS = ['RS256', 'PS256', 'ES256', 'EdDSA'] as const
+export const ENCRYPTION_ALGORITHMS = ['RSA-OAEP-256', 'ECDH-ES'] as const
+const CONTENT_ENCRYPTION = ['A128CBC-HS256', 'A256CBC-HS512', 'A128GCM', 'A256GCM'] as const
 const SCOPES = 'scopes are one text, separated by spaces: openid profile'
 
 // biome-ignore format: a table
@@ -74,11 +78,16 @@ export const clientSchema = z.strictObject({
   token_endpoint_auth_method: z.enum(METHODS).default('client_secret_basic').describe('How the application proves who it is, exactly so: with a secret (`client_secret_hashes`), with a key of its own (private_key_jwt: `jwks`), or not at all (none: browser and native applications)'),
   client_secret: z.string().min(1).optional().describe('In plain, for a loopback issuer only; otherwise `client_secret_hashes`'),
   client_secret_hashes: z.array(secretHash).optional().describe('Hashes of the secrets that are valid, several while one is replaced; one that stands here as {hash, until} counts until that time. usher clients secret NAME --until 7d adds one, and ends the others then'),
-  jwks: jwks.optional().describe('The public keys of an application whose `token_endpoint_auth_method` is private_key_jwt'),
+  jwks: jwks.optional().describe('The public keys of the application: what it signs is verified with them (private_key_jwt), and what it has encrypted is encrypted to one of them'),
   grant_types: z.array(z.enum(GRANT_TYPES)).min(1).default(['authorization_code', 'refresh_token']).describe('What the application may redeem; without refresh_token it is never given offline access. client_credentials: tokens of its own, for nobody; alone, it is a service that signs nobody in, and has no `redirect_uris`'),
   response_modes: z.array(z.enum(['query', 'form_post'])).min(1).default(['query', 'form_post']).describe('How the code may travel to `redirect_uris`'),
   scope: z.string(SCOPES).min(1).optional().describe('The scopes it may ask for, separated by spaces; absent: all there are, and all there will be'),
-  id_token_signed_response_alg: z.enum(['RS256', 'ES256', 'EdDSA']).default('RS256').describe('What its ID tokens are signed with'),
+  id_token_signed_response_alg: z.enum(SIGNING_ALGORITHMS).default('RS256').describe('What its ID tokens are signed with'),
+  id_token_encrypted_response_alg: z.enum(ENCRYPTION_ALGORITHMS).optional().describe('Its ID tokens are encrypted, too, to a key in `jwks`: RSA-OAEP-256 an RSA key, ECDH-ES an EC key. Needs `features.encryption`'),
+  id_token_encrypted_response_enc: z.enum(CONTENT_ENCRYPTION).optional().describe('How the content is encrypted; absent: A128CBC-HS256'),
+  userinfo_signed_response_alg: z.enum(SIGNING_ALGORITHMS).optional().describe('UserInfo answers with a JWT that is signed with this; absent: with JSON'),
+  userinfo_encrypted_response_alg: z.enum(ENCRYPTION_ALGORITHMS).optional().describe('That JWT is encrypted, too, as `id_token_encrypted_response_alg` has it. Needs `features.encryption`'),
+  userinfo_encrypted_response_enc: z.enum(CONTENT_ENCRYPTION).optional().describe('How the content is encrypted; absent: A128CBC-HS256'),
   default_max_age: z.int().min(0).optional().describe('People who entered their password longer ago, in seconds, enter it again'),
   require_auth_time: z.boolean().optional().describe('Whether its ID tokens always say when the person entered their password'),
   require_pushed_authorization_requests: z.boolean().optional().describe('true: its authorization requests come by the pushed authorization request endpoint alone (RFC 9126)'),

@@ -15,6 +15,8 @@ export const featuresSchema = z.strictObject({
   backchannel_logout: on.describe('Applications whose file has a backchannel_logout_uri are told when a session ends that they signed somebody in by (OpenID Connect Back-Channel Logout)'),
   client_credentials: on.describe('A client whose grant_types name client_credentials is given access tokens of its own, for nobody (RFC 6749 §4.4)'),
   pushed_authorization_requests: z.union([z.boolean(), z.enum(['required'])]).default(true).describe('A client sends its authorization request ahead, behind its authentication (RFC 9126). required: no client does otherwise (its own file can say so for one)'),
+  signed_userinfo: on.describe('UserInfo answers a client that asks for it (`userinfo_signed_response_alg`) with a signed JWT (OIDC Core §5.3.2)'),
+  encryption: off.describe('ID tokens and UserInfo are encrypted to a key of a client that asks for it (`id_token_encrypted_response_alg`, `userinfo_encrypted_response_alg`)'),
 })
 
 export type Features = z.output<typeof featuresSchema>

@@ -14,13 +14,19 @@ export type SigningKey = JsonWebKey & { kid: string; alg: string; use: 'sig' }
 
 const generate = promisify(generateKeyPair)
 
+const makeRsaKey = async () => (await generate('rsa', { modulusLength: 3072 })).privateKey
+
 /** RS256 first: it is what every client library expects without being told (OIDC Core §3.1.3.7). */
 const MAKERS: Record<string, () => Promise<KeyObject>> = {
-  RS256: async () => (await generate('rsa', { modulusLength: 3072 })).privateKey,
+  RS256: makeRsaKey,
   ES256: async () => (await generate('ec', { namedCurve: 'P-256' })).privateKey,
   EdDSA: async () => (await generate('ed25519')).privateKey,
+  // Of its own: one key is not used for two schemes of padding (RFC 8017 §6).
+  PS256: makeRsaKey,
 }
-export const ALGORITHMS = Object.keys(MAKERS)
+export const ALL_ALGORITHMS = Object.keys(MAKERS)
+/** That there are keys for in any case; for the others when a client wants them. */
+export const ALGORITHMS = ALL_ALGORITHMS.filter(alg => alg !== 'PS256')
 
 export async function makeKey(alg: string): Promise<SigningKey> {
   const make = MAKERS[alg]

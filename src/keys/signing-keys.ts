@@ -9,7 +9,14 @@ import { isDeepStrictEqual } from 'node:util'
 import type { Settings } from '../config/settings.ts'
 import type { Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
-import { ALGORITHMS, importKey, makeKey, publicPart, type SigningKey } from './make.ts'
+import {
+  ALGORITHMS,
+  ALL_ALGORITHMS,
+  importKey,
+  makeKey,
+  publicPart,
+  type SigningKey,
+} from './make.ts'
 
 interface Scheduled {
   /** Of an imported one the public part: the private one stays in its file. */
@@ -32,6 +39,8 @@ export interface KeyRules {
   announce: number
   /** How long what a key has signed counts: as a token, and as `id_token_hint`. */
   retain: number
+  /** Algorithms that clients are registered for. */
+  wanted: string[]
   /** In place of keys of our own. */
   imported: SigningKey[]
 }
@@ -55,12 +64,18 @@ export async function openSigningKeys(records: Records, settings: Settings): Pro
     ...settings.keys,
     // The ID token of a session is accepted as a hint for as long as there may be that session.
     retain: session + id_token,
+    wanted: settings.clients.flatMap(client =>
+      Object.entries(client).flatMap(([key, alg]) =>
+        key.endsWith('_signed_response_alg') ? [String(alg)] : [],
+      ),
+    ),
     imported: await Promise.all(settings.importedKeys.map(importKey)),
   })
 }
 
 export function createSigningKeys(records: Records, rules: KeyRules) {
   const imported = new Map(rules.imported.map(key => [key.kid, key]))
+  const isMade = (alg: string) => ALGORITHMS.includes(alg) || rules.wanted.includes(alg)
   const canSign = ({ key, imported: isImported }: Scheduled) => !isImported || imported.has(key.kid)
 
   /** Answers the schedule as it is then. */
@@ -89,7 +104,7 @@ export function createSigningKeys(records: Records, rules: KeyRules) {
       schedule.push({ key: publicPart(key), from, imported: true })
     }
     if (imported.size) return schedule
-    for (const alg of ALGORITHMS) {
+    for (const alg of algorithmsOf(schedule)) {
       const latest = signersOf(schedule, alg).at(-1)
       const due = latest ? latest.from + rules.rotate_every : time
       if (due - (latest ? rules.announce : 0) > time) continue
@@ -98,6 +113,10 @@ export function createSigningKeys(records: Records, rules: KeyRules) {
     }
     return schedule
   }
+
+  /** Those that keys are made for; one that nobody wants any more is not left without a successor. */
+  const algorithmsOf = (schedule: Scheduled[]) =>
+    ALL_ALGORITHMS.filter(alg => isMade(alg) || signersOf(schedule, alg).length)
 
   /** Of one algorithm, in the order in which they sign. */
   const signersOf = (schedule: Scheduled[], alg: string) =>
@@ -125,7 +144,7 @@ export function createSigningKeys(records: Records, rules: KeyRules) {
       .toSorted(
         (a, b) =>
           states.indexOf(a.state) - states.indexOf(b.state) ||
-          ALGORITHMS.indexOf(a.alg) - ALGORITHMS.indexOf(b.alg) ||
+          ALL_ALGORITHMS.indexOf(a.alg) - ALL_ALGORITHMS.indexOf(b.alg) ||
           a.from - b.from,
       )
   }
@@ -147,7 +166,7 @@ export function createSigningKeys(records: Records, rules: KeyRules) {
     return inOrder(
       await amend(async schedule => {
         const made = await Promise.all(
-          ALGORITHMS.map(async alg => ({ key: await makeKey(alg), from })),
+          algorithmsOf(schedule).map(async alg => ({ key: await makeKey(alg), from })),
         )
         // Those that were waiting for a later turn give theirs up.
         return [...schedule.filter(entry => entry.from <= now()), ...made]

@@ -77,8 +77,10 @@ export function finishAnswers(
 function discovery(ctx: Context, { end_session }: Routes['endpoints']) {
   if (ctx.status !== 200) return
   cacheable(ctx, LONGEST_AGE)
+  // Nothing is told by an empty list (RFC 8414 §3.2).
+  const told = Object.entries(Object(ctx.body)).filter(([, value]) => Object(value).length !== 0)
   ctx.body = {
-    ...Object(ctx.body),
+    ...Object.fromEntries(told),
     // The library lists every mode it knows; clients here are given these (AZ7).
     response_modes_supported: ['query', 'form_post'],
     ...(!end_session && { end_session_endpoint: undefined }),

@@ -21,6 +21,7 @@ import { createLanguages } from '../pages/words.ts'
 import type { Records } from '../store/records.ts'
 import { deriveKey } from '../store/seal.ts'
 import { now } from '../store/store.ts'
+import { algorithms } from './algorithms.ts'
 import { withholdLogoutTokens } from './backchannel.ts'
 import { createBrowserBinding } from './browser-binding.ts'
 import {
@@ -35,7 +36,7 @@ import { cookieNames, originCookie, pathCookie } from './cookies.ts'
 import { logEvents } from './events.ts'
 import { lifetimes } from './lifetimes.ts'
 import { createGrantLoader, createPolicy } from './policy.ts'
-import { asLibraryKey, canSign } from './published-key.ts'
+import { asLibraryKey } from './published-key.ts'
 import { checkRequest } from './requests.ts'
 import { routesOf } from './routes.ts'
 import { createState } from './state.ts'
@@ -94,10 +95,7 @@ export async function createProvider(
     allowOmittingSingleRegisteredRedirectUri: false,
     assertJwtClientAuthClaimsAndHeader: assertAssertion,
     clientBasedCORS: (_ctx, origin, client) => corsOrigins(client).has(origin),
-    enabledJWA: {
-      idTokenSigningAlgValues: [...new Set(keys.filter(canSign).map(({ alg }) => alg as 'RS256'))],
-      clientAuthSigningAlgValues: ['RS256', 'PS256', 'ES256', 'EdDSA'],
-    },
+    enabledJWA: algorithms(keys),
 
     // Named for nothing that anyone sends: the library calls it for every request, pushed ones too.
     extraParams: { usher: checkRequest },
@@ -150,6 +148,8 @@ export async function createProvider(
         requirePushedAuthorizationRequests: features.pushed_authorization_requests === 'required',
       },
       revocation: { enabled: features.revocation, allowedPolicy: mayRevoke },
+      jwtUserinfo: { enabled: features.signed_userinfo },
+      encryption: { enabled: features.encryption },
       jwtIntrospection: { enabled: features.jwt_introspection },
       introspection: {
         enabled: features.introspection,

@@ -17,7 +17,13 @@ const STORE = `sqlite:${folder}/usher.db`
 const PRIVATE = ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k', 'priv']
 
 const DAY = 24 * 3600
-const RULES: KeyRules = { rotate_every: 90 * DAY, announce: DAY, retain: 30 * DAY, imported: [] }
+const RULES: KeyRules = {
+  rotate_every: 90 * DAY,
+  announce: DAY,
+  retain: 30 * DAY,
+  wanted: [],
+  imported: [],
+}
 const loadSigningKeys = (records: Records) => createSigningKeys(records, RULES).load()
 
 let first: Installation

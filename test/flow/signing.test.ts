@@ -1,0 +1,135 @@
+// What ID tokens and UserInfo are signed with, and what they are encrypted to.
+
+import { decodeProtectedHeader, exportJWK, generateKeyPair, jwtVerify } from 'jose'
+import * as openid from 'openid-client'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { configurationOf, signInWith } from '../support/client-library.ts'
+import { ADA, CLIENTS, startUsher, type Usher, WEB } from '../support/usher.ts'
+import { send } from '../support/wire.ts'
+
+const rsa = await generateKeyPair('RSA-OAEP-256', { extractable: true })
+const ec = await generateKeyPair('ECDH-ES', { extractable: true })
+const jwks = {
+  keys: [
+    { ...(await exportJWK(rsa.publicKey)), kid: 'rsa', use: 'enc' },
+    { ...(await exportJWK(ec.publicKey)), kid: 'ec', use: 'enc' },
+  ],
+}
+const SIGNED = ['RS256', 'PS256', 'ES256', 'EdDSA'] as const
+const clients = {
+  ...Object.fromEntries(
+    SIGNED.map(alg => {
+      const algs = { id_token_signed_response_alg: alg, userinfo_signed_response_alg: alg }
+      return [alg, { ...CLIENTS.web, client_id: alg, ...algs }]
+    }),
+  ),
+  sealed: {
+    ...CLIENTS.web,
+    client_id: 'sealed',
+    jwks,
+    id_token_encrypted_response_alg: 'RSA-OAEP-256',
+    id_token_encrypted_response_enc: 'A256GCM',
+    userinfo_signed_response_alg: 'ES256',
+    userinfo_encrypted_response_alg: 'ECDH-ES',
+  },
+}
+const usher_yaml = { features: { encryption: true } }
+
+let usher: Usher
+beforeAll(async () => {
+  usher = await startUsher({ clients, usher: usher_yaml })
+  await usher.addAccount(ADA)
+})
+afterAll(() => usher.close())
+
+test.each(SIGNED)('KY5: %s: ID token and UserInfo are signed with it', async alg => {
+  const metadata = { id_token_signed_response_alg: alg, userinfo_signed_response_alg: alg }
+  const config = await configurationOf(usher, alg, metadata)
+  const tokens = await signInWith(usher, config, { redirect_uri: WEB })
+  expect(decodeProtectedHeader(tokens.id_token ?? '').alg).toBe(alg)
+
+  const headers = { authorization: `Bearer ${tokens.access_token}` }
+  const { text, headers: told } = await send(usher, '/api/oauth/userinfo', { headers })
+  expect(told.get('content-type')).toBe('application/jwt; charset=utf-8')
+  const { json } = await send(usher, '/api/oauth/jwks')
+  const keys = (json.keys as { alg: string; kid: string }[]).filter(key => key.alg === alg)
+  const { kid } = decodeProtectedHeader(text)
+  const key = keys.find(key => key.kid === kid)
+  if (!key) throw new Error(`no key ${kid}`)
+  const { payload } = await jwtVerify(text, key, { issuer: usher.issuer, audience: alg })
+  expect(payload).toMatchObject({ sub: tokens.claims()?.sub, email: 'ada@example.org' })
+  expect(payload).not.toHaveProperty('nonce')
+})
+
+test('KY5: to a client with keys of its own they are encrypted as well', async () => {
+  const config = await configurationOf(usher, 'sealed', {
+    id_token_encrypted_response_alg: 'RSA-OAEP-256',
+    userinfo_signed_response_alg: 'ES256',
+  })
+  openid.enableDecryptingResponses(
+    config,
+    undefined,
+    { key: rsa.privateKey, kid: 'rsa' },
+    {
+      key: ec.privateKey,
+      kid: 'ec',
+    },
+  )
+  const tokens = await signInWith(usher, config, { redirect_uri: WEB })
+  expect(tokens.claims()).toMatchObject({ name: 'Ada Lovelace' })
+  const sub = tokens.claims()?.sub ?? ''
+  const told = await openid.fetchUserInfo(config, tokens.access_token, sub)
+  expect(told).toMatchObject({ email: 'ada@example.org' })
+  const headers = { authorization: `Bearer ${tokens.access_token}` }
+  const { text } = await send(usher, '/api/oauth/userinfo', { headers })
+  expect(decodeProtectedHeader(text)).toMatchObject({ alg: 'ECDH-ES', enc: 'A128CBC-HS256' })
+})
+
+test('KY5: nothing that is weak, shared or decrypted here is on the list', async () => {
+  const { json } = await send(usher, '/.well-known/openid-configuration')
+  const told = Object.entries(json).filter(([name]) => /_encryption_(alg|enc)_values_/.test(name))
+  expect(Object.fromEntries(told.filter(([name]) => name.includes('_alg_')))).toEqual({
+    id_token_encryption_alg_values_supported: ['RSA-OAEP-256', 'ECDH-ES'],
+    userinfo_encryption_alg_values_supported: ['RSA-OAEP-256', 'ECDH-ES'],
+  })
+  expect(json.userinfo_signing_alg_values_supported).toEqual(
+    json.id_token_signing_alg_values_supported,
+  )
+})
+
+const web = (more: object) => ({ clients: { web: { ...CLIENTS.web, ...more } } })
+test.each<[string, object, RegExp]>([
+  ['encryption that is off', { id_token_encrypted_response_alg: 'ECDH-ES', jwks }, /feature-off/],
+  ['RSA-OAEP with SHA-1', { id_token_encrypted_response_alg: 'RSA-OAEP', jwks }, /RSA-OAEP-256/],
+  ['dir', { userinfo_encrypted_response_alg: 'dir', jwks }, /RSA-OAEP-256/],
+  ['A256KW', { userinfo_encrypted_response_alg: 'A256KW', jwks }, /RSA-OAEP-256/],
+  ['HS256', { userinfo_signed_response_alg: 'HS256' }, /EdDSA/],
+  ['none', { id_token_signed_response_alg: 'none' }, /EdDSA/],
+])('KY5: a client file with %s is refused', async (_, more, said) => {
+  await expect(startUsher(web(more))).rejects.toThrow(said)
+})
+
+test('KY5: who has no key to encrypt to is told at the start', async () => {
+  const keys = [{ ...jwks.keys[0], use: 'sig' }]
+  const more = { id_token_encrypted_response_alg: 'RSA-OAEP-256', jwks: { keys } }
+  const start = startUsher({ ...web(more), usher: usher_yaml })
+  await expect(start).rejects.toThrow(/needs a key to encrypt to/)
+})
+
+test('PS256 has a key, and a place in discovery, only where a client wants it', async () => {
+  const other = await startUsher()
+  const { json } = await send(other, '/.well-known/openid-configuration')
+  expect(json.id_token_signing_alg_values_supported).toEqual(['RS256', 'ES256', 'EdDSA'])
+  await other.close()
+})
+
+test('signed_userinfo: off, it is not told of, and no client may have it', async () => {
+  const off = { features: { signed_userinfo: false } }
+  const other = await startUsher({ usher: off })
+  const { json } = await send(other, '/.well-known/openid-configuration')
+  expect(json).not.toHaveProperty('userinfo_signing_alg_values_supported')
+  expect(JSON.stringify(json)).not.toContain('encryption')
+  await other.close()
+  const start = startUsher({ ...web({ userinfo_signed_response_alg: 'ES256' }), usher: off })
+  await expect(start).rejects.toThrow(/features.signed_userinfo/)
+})

@@ -1,0 +1,53 @@
+// openid-client on its way through a browser, for what it and we have agreed on in the client's file.
+
+import * as openid from 'openid-client'
+import { Browser } from './browser.ts'
+import { signInAndAllow } from './journey.ts'
+import { SECRET, type Usher } from './usher.ts'
+
+export async function configurationOf(
+  { issuer }: { issuer: string },
+  client_id: string,
+  metadata: Partial<openid.ClientMetadata> = {},
+  authentication = openid.ClientSecretBasic(SECRET),
+): Promise<openid.Configuration> {
+  return openid.discovery(new URL(issuer), client_id, metadata, authentication, {
+    execute: [openid.allowInsecureRequests],
+  })
+}
+
+/** What an authorization request of openid-client has in it, and what its answer is checked by. */
+export async function newRequest(params: Record<string, string> = {}) {
+  const pkceCodeVerifier = openid.randomPKCECodeVerifier()
+  const [state, nonce] = [openid.randomState(), openid.randomNonce()]
+  return {
+    params: {
+      scope: 'openid profile email',
+      state,
+      nonce,
+      code_challenge: await openid.calculatePKCECodeChallenge(pkceCodeVerifier),
+      code_challenge_method: 'S256',
+      ...params,
+    },
+    checks: { pkceCodeVerifier, expectedState: state, expectedNonce: nonce },
+  }
+}
+
+/** Ada signs in and allows what is asked; where the answer has gone. */
+export async function follow(usher: Usher, url: URL, browser = new Browser(usher.issuer)) {
+  await browser.open(url)
+  const page = await signInAndAllow(browser, 'ada')
+  if (page.ours) throw new Error(`no answer: "${browser.heading}" ${page.text.slice(0, 2000)}`)
+  return page.url
+}
+
+/** Through the browser to tokens that openid-client has taken. */
+export async function signInWith(
+  usher: Usher,
+  config: openid.Configuration,
+  params: Record<string, string>,
+) {
+  const request = await newRequest(params)
+  const answer = await follow(usher, openid.buildAuthorizationUrl(config, request.params))
+  return openid.authorizationCodeGrant(config, answer, request.checks)
+}
