@@ -2,7 +2,7 @@
 // change. The words of the library are the key to it; test/flow/explain-request.test.ts pins them.
 
 import { closest } from 'fastest-levenshtein'
-import { type ClientFile, GRANT_TYPES } from '../config/client-schema.ts'
+import { type ClientFile, GRANT_TYPES, RESPONSE_MODES } from '../config/client-schema.ts'
 import { describeSecrets } from '../config/client-secret.ts'
 import type { FileResult } from '../config/files.ts'
 import { didYouMean } from '../config/wording.ts'
@@ -176,8 +176,9 @@ const REASONS: [RegExp, Reason][] = [
   [/invalid_scope: requested scope/, scope],
   [/invalid_scope: refresh token missing/, say('the refresh token was not given for all of these scopes', 'leave scope out when renewing, or have the person asked again')],
   [/unsupported_response_type|response_type is not allowed/, only('response_type', 'only response_type=code is given', ['code'])],
-  [/unsupported_response_mode/, only('response_mode', 'a code travels by query or form_post alone', ['query', 'form_post'])],
+  [/unsupported_response_mode/, only('response_mode', 'a code travels by these alone', [...RESPONSE_MODES])],
   [/response_mode is not allowed/, list('response_mode', 'response_modes', 'the client is not registered for this response_mode')],
+  [/invalid_request_object/, facts => ({ wrong: facts.failure.detail ?? '', change: `how the application signs its request (RFC 9101), or ${at(facts, 'jwks')}` })],
   [/unsupported_grant_type/, only('grant_type', 'there is no such grant_type here', [...GRANT_TYPES])],
   [/grant type is not allowed|(authorization_code|refresh_token|client_credentials) is not allowed/, list('grant_type', 'grant_types', 'the client is not registered for this grant_type')],
   [/requires PKCE/, pkce],

@@ -71,6 +71,9 @@ function schemeFindings({ parts, written, at }: FileResult<ClientFile>, loopback
 /** What a client can be given only where the feature is on. */
 const NEEDS: [key: keyof ClientFile, feature: keyof Features][] = [
   ['backchannel_logout_uri', 'backchannel_logout'],
+  ['authorization_signed_response_alg', 'jwt_response_modes'],
+  ['request_object_signing_alg', 'request_objects'],
+  ['require_signed_request_object', 'request_objects'],
   ['userinfo_signed_response_alg', 'signed_userinfo'],
   ['userinfo_encrypted_response_alg', 'encryption'],
   ['id_token_encrypted_response_alg', 'encryption'],
@@ -120,11 +123,15 @@ function problemsBetweenKeys(
   const plainly = 'must be https; http only on loopback, for a loopback issuer'
   const untold = 'nothing is told to this application: `backchannel_logout_uri` is missing'
   const encryption = 'needs a key to encrypt to: in jwks, with use enc or none'
+  const withJwt = client.response_modes?.some(mode => mode.includes('jwt'))
+  const jarmOff = 'jwt modes are off: `features.jwt_response_modes` in usher.yaml'
+  const signs = Boolean(client.request_object_signing_alg ?? client.require_signed_request_object)
+  const keylessRequest = 'signed requests need the public keys of the client here'
   const cannotEncrypt = (alg?: string) => alg !== undefined && !hasKeyFor(client.jwks, alg)
 
   const way = 'token_endpoint_auth_method'
   // biome-ignore format: a table
-  const table: (Problem & { is: boolean })[] = [
+  const table: (Problem & { is: boolean | undefined })[] = [
     { is: withSecret && !hashes?.length && !secret,   keys: ['client_secret_hashes', 'client_secret', way], rule: 'secret-missing', message: needed },
     { is: !withSecret && Boolean(hashes),             keys: ['client_secret_hashes', way], rule: 'secret-unused', message: unused },
     { is: !withSecret && Boolean(secret),             keys: ['client_secret', way], rule: 'secret-unused', message: unused },
@@ -137,6 +144,8 @@ function problemsBetweenKeys(
     { is: withOwn && features?.client_credentials === false, keys: ['grant_types'], rule: 'feature-off', message: off },
     { is: Boolean(isPlain && !isOurs), keys: ['backchannel_logout_uri'], rule: 'logout-scheme', message: plainly },
     { is: bySession === true && !receiver, keys: ['backchannel_logout_session_required', 'backchannel_logout_uri'], rule: 'logout-uri-missing', message: untold },
+    { is: withJwt && features?.jwt_response_modes === false, keys: ['response_modes'], rule: 'feature-off', message: jarmOff },
+    { is: signs && !client.jwks, keys: ['jwks', 'request_object_signing_alg', 'require_signed_request_object'], rule: 'client-key-missing', message: keylessRequest },
     { is: cannotEncrypt(client.id_token_encrypted_response_alg), keys: ['id_token_encrypted_response_alg', 'jwks'], rule: 'client-key-missing', message: encryption },
     { is: cannotEncrypt(client.userinfo_encrypted_response_alg), keys: ['userinfo_encrypted_response_alg', 'jwks'], rule: 'client-key-missing', message: encryption },
     { is: withOwn && method === 'none', keys: ['grant_types', way], rule: 'grant-types', message: anyone },

@@ -58,6 +58,7 @@ export const GRANT_TYPES = ['authorization_code', 'refresh_token', 'client_crede
 /** Asymmetric alone: a client shares no key with us. */
 export const SIGNING_ALGORITHMS = ['RS256', 'PS256', 'ES256', 'EdDSA'] as const
 export const ENCRYPTION_ALGORITHMS = ['RSA-OAEP-256', 'ECDH-ES'] as const
+export const RESPONSE_MODES = ['query', 'form_post', 'jwt', 'query.jwt', 'form_post.jwt'] as const
 const CONTENT_ENCRYPTION = ['A128CBC-HS256', 'A256CBC-HS512', 'A128GCM', 'A256GCM'] as const
 const SCOPES = 'scopes are one text, separated by spaces: openid profile'
 
@@ -80,7 +81,10 @@ export const clientSchema = z.strictObject({
   client_secret_hashes: z.array(secretHash).optional().describe('Hashes of the secrets that are valid, several while one is replaced; one that stands here as {hash, until} counts until that time. usher clients secret NAME --until 7d adds one, and ends the others then'),
   jwks: jwks.optional().describe('The public keys of the application: what it signs is verified with them (private_key_jwt), and what it has encrypted is encrypted to one of them'),
   grant_types: z.array(z.enum(GRANT_TYPES)).min(1).default(['authorization_code', 'refresh_token']).describe('What the application may redeem; without refresh_token it is never given offline access. client_credentials: tokens of its own, for nobody; alone, it is a service that signs nobody in, and has no `redirect_uris`'),
-  response_modes: z.array(z.enum(['query', 'form_post'])).min(1).default(['query', 'form_post']).describe('How the code may travel to `redirect_uris`'),
+  response_modes: z.array(z.enum(RESPONSE_MODES)).min(1).default(['query', 'form_post']).describe('How the code may travel to `redirect_uris`; jwt (which is query.jwt), query.jwt and form_post.jwt: in a JWT of ours (JARM)'),
+  authorization_signed_response_alg: z.enum(SIGNING_ALGORITHMS).optional().describe('What that JWT is signed with; absent: RS256'),
+  request_object_signing_alg: z.enum(SIGNING_ALGORITHMS).optional().describe('What its request objects (RFC 9101) are signed with; absent: any of these'),
+  require_signed_request_object: z.boolean().optional().describe('true: its authorization requests come as signed request objects alone (RFC 9101)'),
   scope: z.string(SCOPES).min(1).optional().describe('The scopes it may ask for, separated by spaces; absent: all there are, and all there will be'),
   id_token_signed_response_alg: z.enum(SIGNING_ALGORITHMS).default('RS256').describe('What its ID tokens are signed with'),
   id_token_encrypted_response_alg: z.enum(ENCRYPTION_ALGORITHMS).optional().describe('Its ID tokens are encrypted, too, to a key in `jwks`: RSA-OAEP-256 an RSA key, ECDH-ES an EC key. Needs `features.encryption`'),

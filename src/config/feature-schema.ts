@@ -17,6 +17,8 @@ export const featuresSchema = z.strictObject({
   pushed_authorization_requests: z.union([z.boolean(), z.enum(['required'])]).default(true).describe('A client sends its authorization request ahead, behind its authentication (RFC 9126). required: no client does otherwise (its own file can say so for one)'),
   signed_userinfo: on.describe('UserInfo answers a client that asks for it (`userinfo_signed_response_alg`) with a signed JWT (OIDC Core §5.3.2)'),
   encryption: off.describe('ID tokens and UserInfo are encrypted to a key of a client that asks for it (`id_token_encrypted_response_alg`, `userinfo_encrypted_response_alg`)'),
+  request_objects: on.describe('A client sends its authorization request as a JWT that it has signed with a key of its `jwks` (RFC 9101)'),
+  jwt_response_modes: on.describe('A client whose `response_modes` say so is answered by a signed JWT (JARM)'),
 })
 
 export type Features = z.output<typeof featuresSchema>

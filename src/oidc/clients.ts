@@ -14,8 +14,8 @@ export function toLibrary(client: ClientMetadata): LibraryClientMetadata {
   return {
     ...client,
     response_types: client.grant_types.includes('authorization_code') ? ['code'] : [],
-    // Unset, the library tells a wrong response type from a wrong mode; requests.ts refuses `fragment`.
-    response_modes: client.response_modes.length < 2 ? client.response_modes : undefined,
+    // With `fragment` the library tells a wrong response type from a wrong mode; requests.ts refuses it.
+    response_modes: [...client.response_modes, 'fragment'],
     // The library insists on a secret; this one is never compared (compareClientSecret in provider.ts).
     ...(client.client_secret_hashes && { client_secret: randomBytes(32).toString('base64url') }),
   } as LibraryClientMetadata

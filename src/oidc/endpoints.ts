@@ -2,6 +2,7 @@
 
 import type { Context, Middleware } from 'koa'
 import { errors, type KoaContextWithOIDC } from 'oidc-provider'
+import { RESPONSE_MODES } from '../config/client-schema.ts'
 import { note } from '../http/audit.ts'
 import { readForm } from '../http/forms.ts'
 import { LONGEST_URL, refuseLongUrl } from '../http/limits.ts'
@@ -78,11 +79,13 @@ function discovery(ctx: Context, { end_session }: Routes['endpoints']) {
   if (ctx.status !== 200) return
   cacheable(ctx, LONGEST_AGE)
   // Nothing is told by an empty list (RFC 8414 §3.2).
-  const told = Object.entries(Object(ctx.body)).filter(([, value]) => Object(value).length !== 0)
+  const all: Record<string, unknown> = Object(ctx.body)
+  const told = Object.entries(all).filter(([, value]) => Object(value).length !== 0)
+  const modes: unknown[] = Object(all.response_modes_supported)
   ctx.body = {
     ...Object.fromEntries(told),
     // The library lists every mode it knows; clients here are given these (AZ7).
-    response_modes_supported: ['query', 'form_post'],
+    response_modes_supported: RESPONSE_MODES.filter(mode => modes.includes(mode)),
     ...(!end_session && { end_session_endpoint: undefined }),
   }
 }

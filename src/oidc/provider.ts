@@ -37,11 +37,11 @@ import { logEvents } from './events.ts'
 import { lifetimes } from './lifetimes.ts'
 import { createGrantLoader, createPolicy } from './policy.ts'
 import { asLibraryKey } from './published-key.ts'
+import { assertRequestObject } from './request-objects.ts'
 import { checkRequest } from './requests.ts'
+import { type ResponseMode, responseMode } from './response-modes.ts'
 import { routesOf } from './routes.ts'
 import { createState } from './state.ts'
-
-type ResponseMode = Parameters<Provider['registerResponseMode']>[1]
 
 /** Pages the library has to show, made by `pages/`. */
 interface LibraryPages {
@@ -148,6 +148,11 @@ export async function createProvider(
         requirePushedAuthorizationRequests: features.pushed_authorization_requests === 'required',
       },
       revocation: { enabled: features.revocation, allowedPolicy: mayRevoke },
+      requestObjects: {
+        enabled: features.request_objects,
+        assertJwtClaimsAndHeader: assertRequestObject,
+      },
+      jwtResponseModes: { enabled: features.jwt_response_modes },
       jwtUserinfo: { enabled: features.signed_userinfo },
       encryption: { enabled: features.encryption },
       jwtIntrospection: { enabled: features.jwt_introspection },
@@ -179,7 +184,8 @@ export async function createProvider(
   // Called while the library is constructed, before it has response modes of its own.
   class WithPages extends Provider {
     override registerResponseMode(name: string, handler: ResponseMode) {
-      super.registerResponseMode(name, name === 'form_post' ? pages.formPost : handler)
+      const ours = responseMode(this, name, pages.formPost)
+      if (ours !== 'none') super.registerResponseMode(name, ours ?? handler)
     }
   }
   const provider = new WithPages(issuer, configuration)

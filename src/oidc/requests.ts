@@ -9,7 +9,7 @@ const OFFLINE_ACCESS = 'offline_access'
 export function checkRequest(ctx: KoaContextWithOIDC): void {
   const { oidc } = ctx
   const body = oidc.body ?? {}
-  const problem = longParameter(body)
+  const problem = longParameter(body) ?? longParameter({ ...oidc.params })
   if (problem) throw new errors.InvalidRequest(problem)
   if (new URLSearchParams(body as Record<string, string>).toString().length > LONGEST_URL) {
     throw new errors.InvalidRequest(`the request is longer than ${LONGEST_URL} bytes`)
@@ -32,10 +32,11 @@ function keepOfflineAccess(ctx: KoaContextWithOIDC): void {
   params.scope = [...requestParamScopes.add(OFFLINE_ACCESS)].join(' ')
 }
 
-/** What stands beside a pushed request counts for nothing (RFC 9126 §4). */
+/** What stands beside a pushed request or a request object counts for nothing (RFC 9126 §4, RFC 9101 §6.3). */
 function sentScope({ oidc, query }: KoaContextWithOIDC): unknown {
   const { PushedAuthorizationRequest: pushed } = oidc.entities
-  if (pushed) return decodeJwt(pushed.request).scope
+  const request = pushed?.request ?? oidc.body?.request ?? query.request
+  if (request) return decodeJwt(String(request)).scope
   return oidc.body?.scope ?? query.scope
 }
 

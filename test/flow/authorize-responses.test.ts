@@ -36,15 +36,20 @@ function toldOf({ location, text }: Reply): Record<string, string> {
 }
 
 describe('AZ7: response modes', () => {
-  test.each(['fragment', 'web_message', 'jwt', 'query.jwt', 'nonsense'])(
+  test.each(['fragment', 'fragment.jwt', 'web_message', 'jwt', 'query.jwt', 'nonsense'])(
     '%s is refused, and no code leaves that way',
     async response_mode => {
       const cookie = await browser.cookies()
       const { url } = authorizationRequest(usher, { response_mode })
       const { location } = await send(usher, url, { headers: { cookie } })
       const told = new URLSearchParams(location?.search || location?.hash.slice(1))
-      expect(told.get('error')).toMatch(/^(invalid_request|unsupported_response_mode)$/)
+      // Whoever asks for a JWT is told of the error by one.
+      const response = told.get('response')
+      expect(response ? decodeJwt(response).error : told.get('error')).toMatch(
+        /^(invalid_request|unsupported_response_mode)$/,
+      )
       expect(location?.href).not.toContain('code=')
+      expect(response && decodeJwt(response).code).toBeFalsy()
     },
   )
 

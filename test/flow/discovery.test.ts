@@ -38,7 +38,7 @@ test('OT1: the endpoints are where client developers were told', () => {
 test('OT1: only what is implemented is advertised', () => {
   expect(metadata).toMatchObject({
     response_types_supported: ['code'],
-    response_modes_supported: ['query', 'form_post'],
+    response_modes_supported: ['query', 'form_post', 'jwt', 'query.jwt', 'form_post.jwt'],
     grant_types_supported: ['authorization_code', 'refresh_token', 'client_credentials'],
     code_challenge_methods_supported: ['S256'],
     subject_types_supported: ['public'],
@@ -63,7 +63,7 @@ test('OT1: only what is implemented is advertised', () => {
   for (const absent of ['registration_endpoint', 'device_authorization_endpoint']) {
     expect(metadata).not.toHaveProperty(absent)
   }
-  expect(metadata.request_parameter_supported ?? false).toBe(false)
+  expect(metadata.request_parameter_supported).toBe(true)
 })
 
 test('OT1: every ID token algorithm that is advertised has a key to verify it with', async () => {

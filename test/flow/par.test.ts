@@ -199,12 +199,12 @@ test('AZ14: a request_uri elsewhere is refused, and nobody asks there', async ()
   expect(visits).toBe(0)
 })
 
-test('AZ14: request objects are refused, signed or not', async () => {
+test('AZ14: request objects of a client without keys are refused, signed or not', async () => {
   const { url } = authorizationRequest(usher)
   const claims = Object.fromEntries(url.searchParams)
   const request = new UnsecuredJWT(claims).setIssuer('web').setAudience(usher.issuer).encode()
   for (const object of [request, `${request}c2lnbmF0dXJl`, 'a.b.c', 'nonsense']) {
     url.searchParams.set('request', object)
-    expect(errorOf(await send(usher, url))).toBe('request_not_supported')
+    expect(errorOf(await send(usher, url))).toBe('invalid_request_object')
   }
 })

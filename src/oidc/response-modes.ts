@@ -1,0 +1,24 @@
+// How an answer travels to the application: what the library does otherwise than its own pages and
+// rules would have it.
+
+import type { KoaContextWithOIDC, Provider } from 'oidc-provider'
+
+export type ResponseMode = Parameters<Provider['registerResponseMode']>[1]
+
+/** In place of what the library has; `none`: there is no such mode. */
+export function responseMode(
+  provider: Provider,
+  name: string,
+  formPost: ResponseMode,
+): ResponseMode | 'none' | undefined {
+  // A code in the fragment reaches scripts and history (AZ7), in a JWT or not.
+  if (name === 'fragment.jwt') return 'none'
+  if (name === 'form_post') return formPost
+  if (name !== 'form_post.jwt') return undefined
+  return async (ctx: KoaContextWithOIDC, redirectUri, payload) => {
+    const token = new provider.IdToken({}, { ctx })
+    for (const [key, value] of Object.entries(payload)) token.set(key, value)
+    const response = await token.issue({ use: 'authorization' })
+    await formPost(ctx, redirectUri, { response })
+  }
+}

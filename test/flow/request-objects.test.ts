@@ -1,0 +1,154 @@
+// Authorization requests that clients sign (JAR, RFC 9101), and answers that we sign (JARM).
+
+import { decodeJwt, exportJWK, generateKeyPair } from 'jose'
+import * as openid from 'openid-client'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { configurationOf, follow, newRequest } from '../support/client-library.ts'
+import { signInAndAllow } from '../support/journey.ts'
+import { ADA, CLIENTS, SECRET, startUsher, type Usher, WEB } from '../support/usher.ts'
+import { basic, send } from '../support/wire.ts'
+
+const { publicKey, privateKey } = await generateKeyPair('ES256', { extractable: true })
+const jwks = { keys: [{ ...(await exportJWK(publicKey)), kid: 'one', alg: 'ES256', use: 'sig' }] }
+const JWT_MODES = ['jwt', 'query.jwt', 'form_post.jwt']
+const clients = {
+  ...CLIENTS,
+  jar: { ...CLIENTS.web, client_id: 'jar', jwks },
+  strict: { ...CLIENTS.web, client_id: 'strict', jwks, require_signed_request_object: true },
+  jarm: {
+    ...CLIENTS.web,
+    client_id: 'jarm',
+    response_modes: JWT_MODES,
+    authorization_signed_response_alg: 'ES256',
+  },
+}
+
+let usher: Usher
+let jar: openid.Configuration
+beforeAll(async () => {
+  usher = await startUsher({ clients })
+  await usher.addAccount(ADA)
+  jar = await configurationOf(usher, 'jar')
+})
+afterAll(() => usher.close())
+
+const KEY = { key: privateKey, kid: 'one' }
+const now = () => Math.floor(Date.now() / 1000)
+
+/** What the application is told; of an error page what stands on it. */
+async function toldBy(url: URL): Promise<string> {
+  const { location, text, status } = await send(usher, url)
+  expect(status).toBeLessThan(500)
+  if (!location) return text
+  return location.searchParams.get('error') ?? location.pathname.replace(/\/[^/]*$/, '')
+}
+
+test('OT6: openid-client signs its request, and what stands beside the JWT counts for nothing', async () => {
+  const request = await newRequest({ redirect_uri: WEB, scope: 'openid email' })
+  const url = await openid.buildAuthorizationUrlWithJAR(jar, request.params, KEY)
+  url.searchParams.set('scope', 'openid profile email offline_access')
+  url.searchParams.set('redirect_uri', 'https://evil.example/')
+  url.searchParams.set('nonce', 'another')
+  const answer = await follow(usher, url)
+  expect(answer.origin).toBe(new URL(WEB).origin)
+  const tokens = await openid.authorizationCodeGrant(jar, answer, request.checks)
+  expect(tokens.scope).toBe('openid email')
+  expect(tokens).not.toHaveProperty('refresh_token')
+})
+
+test('OT6: offline_access in a request object is asked for as elsewhere', async () => {
+  const request = await newRequest({ redirect_uri: WEB, scope: 'openid offline_access' })
+  const url = await openid.buildAuthorizationUrlWithJAR(jar, request.params, KEY)
+  const tokens = await openid.authorizationCodeGrant(jar, await follow(usher, url), request.checks)
+  expect(tokens.refresh_token).toBeTruthy()
+})
+
+test('OT6: a signed request is pushed as well', async () => {
+  const request = await newRequest({ redirect_uri: WEB })
+  const signed = await openid.buildAuthorizationUrlWithJAR(jar, request.params, KEY)
+  const body = { request: signed.searchParams.get('request') ?? '' }
+  const pushed = await send(usher, '/api/oauth/par', { body, headers: basic('jar', SECRET) })
+  expect(pushed.status).toBe(201)
+  const params = { client_id: 'jar', request_uri: String(pushed.json.request_uri) }
+  const url = new URL(`/api/oauth/authorize?${new URLSearchParams(params)}`, usher.issuer)
+  const tokens = await openid.authorizationCodeGrant(jar, await follow(usher, url), request.checks)
+  expect(tokens.claims()?.nonce).toBe(request.checks.expectedNonce)
+})
+
+test('OT6: a client that has to sign is refused what is not', async () => {
+  const { params } = await newRequest({ redirect_uri: WEB })
+  const strict = await configurationOf(usher, 'strict')
+  expect(await toldBy(openid.buildAuthorizationUrl(strict, params))).toBe('invalid_request')
+  const url = await openid.buildAuthorizationUrlWithJAR(strict, params, KEY)
+  expect(await toldBy(url)).toBe('/interaction')
+})
+
+test('AZ13: what is too long is too long in a request object', async () => {
+  const { params } = await newRequest({ redirect_uri: WEB, state: 'x'.repeat(1025) })
+  const url = await openid.buildAuthorizationUrlWithJAR(jar, params, KEY)
+  expect(await toldBy(url)).toBe('invalid_request')
+})
+
+describe('JARM', () => {
+  test.each([...JWT_MODES, ''])(
+    'openid-client takes the answer by response_mode=%s',
+    async mode => {
+      const config = await configurationOf(usher, 'jarm', {
+        authorization_signed_response_alg: 'ES256',
+      })
+      openid.useJwtResponseMode(config)
+      const browser = new Browser(usher.issuer)
+      const request = await newRequest({ redirect_uri: WEB })
+      const url = openid.buildAuthorizationUrl(config, request.params)
+      if (mode) url.searchParams.set('response_mode', mode)
+      await browser.open(url)
+      const page = await signInAndAllow(browser, 'ada')
+      const field = page.html?.querySelector('input[name=response]')
+      const response = page.params.get('response') ?? field?.getAttribute('value') ?? ''
+      expect(Boolean(field)).toBe(mode === 'form_post.jwt')
+      expect(decodeJwt(response)).toMatchObject({ iss: usher.issuer, aud: 'jarm' })
+      const answer = new URL(`${WEB}?${new URLSearchParams({ response })}`)
+      const tokens = await openid.authorizationCodeGrant(config, answer, request.checks)
+      expect(tokens.claims()?.name).toBe('Ada Lovelace')
+    },
+  )
+
+  test('errors are signed too, and plain modes are not for who is registered for JWTs', async () => {
+    const config = await configurationOf(usher, 'jarm')
+    const { params } = await newRequest({ redirect_uri: WEB, prompt: 'none' })
+    const url = openid.buildAuthorizationUrl(config, { ...params, response_mode: 'jwt' })
+    const { location } = await send(usher, url)
+    const told = decodeJwt(location?.searchParams.get('response') ?? '')
+    expect(told).toMatchObject({ error: 'login_required', aud: 'jarm', state: params.state })
+    expect(told.exp).toBeLessThan(now() + 600)
+    for (const response_mode of ['query', 'form_post', 'fragment.jwt', 'fragment']) {
+      const plain = openid.buildAuthorizationUrl(config, { ...params, response_mode })
+      const { location, text } = await send(usher, plain)
+      expect(`${location} ${text}`).toMatch(/invalid_request|unsupported_response_mode/)
+      expect(`${location} ${text}`).not.toContain('code=')
+    }
+  })
+})
+
+test('request_objects and jwt_response_modes: off, neither is there', async () => {
+  const features = { request_objects: false, jwt_response_modes: false }
+  const off = await startUsher({ usher: { features } })
+  const { json } = await send(off, '/.well-known/openid-configuration')
+  expect(json.response_modes_supported).toEqual(['query', 'form_post'])
+  expect(JSON.stringify(json)).not.toMatch(/request_object|authorization_signing/)
+  expect(json).not.toHaveProperty('request_parameter_supported')
+  const { params } = await newRequest({ redirect_uri: WEB })
+  const config = await configurationOf(off, 'web')
+  const url = await openid.buildAuthorizationUrlWithJAR(config, params, KEY)
+  expect((await send(off, url)).text).toContain('request_not_supported')
+  await off.close()
+  const refused: [object, RegExp][] = [
+    [clients.strict, /features.request_objects/],
+    [clients.jarm, /features.jwt_response_modes/],
+  ]
+  for (const [file, said] of refused) {
+    const start = startUsher({ clients: { file }, usher: { features } })
+    await expect(start).rejects.toThrow(said)
+  }
+})
