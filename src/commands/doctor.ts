@@ -1,4 +1,5 @@
-// Is everything as it should be, before it is started and while it runs.
+// Is everything as it should be, before it is started and while it runs: what it would start with, and
+// what it does when it is asked (journey.ts).
 
 import { describeSecrets } from '../config/client-secret.ts'
 import { ConfigError, type Finding, placeOf } from '../config/report.ts'
@@ -7,6 +8,7 @@ import { checkSettings } from '../oidc/check.ts'
 import { openStore, unlock } from '../store/open.ts'
 import { type Check, reasonOf } from '../store/store.ts'
 import { Failure, type Invocation, print } from './command.ts'
+import { walk } from './journey.ts'
 
 const MARKS = { ok: '✓', warning: '!', wrong: '✗' }
 
@@ -14,7 +16,7 @@ export async function doctor({ values }: Invocation) {
   const checks = await examine()
   print(values, { checks }, checks.flatMap(describe))
   const wrong = checks.filter(({ state }) => state === 'wrong')
-  if (wrong.length) throw new Failure(`Usher would not start: ${wrong.map(namesOf).join(', ')}.`)
+  if (wrong.length) throw new Failure(`Not as it should be: ${wrong.map(namesOf).join(', ')}.`)
 }
 
 /** As far as one can look: what is wrong may be in the way of the rest. */
@@ -32,7 +34,9 @@ async function examine(): Promise<Check[]> {
   }
 }
 
-async function examineStore({ store: location, secrets, redis }: Settings): Promise<Check[]> {
+/** And, where the store is right, the service that runs on it. */
+async function examineStore(settings: Settings): Promise<Check[]> {
+  const { store: location, secrets, redis, issuer, accounts } = settings
   const wrong = (error: unknown): Check => {
     return { name: 'store', state: 'wrong', found: reasonOf(error) }
   }
@@ -41,9 +45,13 @@ async function examineStore({ store: location, secrets, redis }: Settings): Prom
     const checks = await store.check().catch(error => [wrong(error)])
     // It would write a key into a store that is empty.
     if (checks.some(({ state }) => state === 'wrong')) return await store.close().then(() => checks)
-    await unlock(store, location, secrets)
+    const { records } = await unlock(store, location, secrets)
+    const opened: Check = { name: 'store', state: 'ok', found: 'is there, and the secret opens it' }
+    // Nobody else reaches what is in the memory of the service.
+    const isShared = location !== 'sqlite::memory:'
+    const walked = isShared ? await walk(issuer, records, !accounts.http) : []
     await store.close()
-    return [{ name: 'store', state: 'ok', found: 'is there, and the secret opens it' }, ...checks]
+    return [opened, ...checks, ...walked]
   } catch (error) {
     return [wrong(error)]
   }
