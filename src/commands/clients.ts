@@ -11,8 +11,8 @@ import {
   type SecretHash,
 } from '../config/client-secret.ts'
 import { appendToList, readKey } from '../config/document.ts'
-import { readDuration } from '../config/schema.ts'
 import { configFolder, readSettings } from '../config/settings.ts'
+import { readDuration } from '../config/values.ts'
 import { didYouMean } from '../config/wording.ts'
 import { argument, Failure, hint, type Invocation, print, readStdin } from './command.ts'
 

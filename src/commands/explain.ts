@@ -2,10 +2,16 @@
 // failed (failure.ts).
 
 import type { ClientFile } from '../config/client-schema.ts'
-import { type Effective, effectiveClient, effectiveKeys } from '../config/effective.ts'
+import {
+  type Effective,
+  effectiveClient,
+  effectiveKeys,
+  effectiveResource,
+} from '../config/effective.ts'
 import { VARIABLES } from '../config/environment.ts'
 import type { FileResult } from '../config/files.ts'
 import { ConfigError } from '../config/report.ts'
+import { audienceOf, type ResourceFile, scopesFor } from '../config/resource-schema.ts'
 import { type Reading, readFolder, type Settings } from '../config/settings.ts'
 import { didYouMean } from '../config/wording.ts'
 import { type FailedRequest, findFailure, harmless } from '../oidc/failures.ts'
@@ -16,13 +22,17 @@ import { snippet } from './snippet.ts'
 
 const REQUEST_ID = /^[0-9a-f]{16}$/
 
-/** Keys go before clients of the same name; `clients.NAME` is a client in any case. */
+/** Keys go before clients of the same name; `clients.ID` is a client in any case. */
 export async function explain({ values, positionals: [name = ''] }: Invocation) {
   const reading = readFolder()
   const keys = effectiveKeys(reading)
   const asked = VARIABLES[name] ?? name
   const found = keys.find(({ key }) => key === asked)
-  const below = keys.filter(({ key, isMap }) => !isMap && (!asked || key.startsWith(`${asked}.`)))
+  const below = keys.filter(
+    ({ key, isMap, stands_in }) =>
+      !isMap &&
+      (!asked || (key.startsWith(`${asked}.`) && (!found || stands_in === found.stands_in))),
+  )
   if (found || !name) {
     const about = found ? outline({ [found.key]: aboutKey(found) }) : []
     const list = below.map(({ key, value, from }) => `${key}: ${shown(value)}  (${from})`)
@@ -30,16 +40,26 @@ export async function explain({ values, positionals: [name = ''] }: Invocation) 
   }
   const ids = reading.clients.map(({ parts }) => parts.client_id ?? '')
   const client = reading.clients[ids.indexOf(name.replace(/^clients\./, ''))]
-  if (!client) {
+  const uris = reading.resources.map(({ parts }) => parts.resource ?? '')
+  const resource = reading.resources[uris.indexOf(name)]
+  if (!client && !resource) {
     const failure = name === '-' ? await readLogLine() : await recall(name)
     if (failure) return print(values, ...aboutRequest(failure, reading))
-    const hint = didYouMean(name, [...ids, ...keys.map(({ key }) => key)])
-    throw new Failure(`There is no key, no client and no failed request ${name}${hint}${FORGOTTEN}`)
+    const hint = didYouMean(name, [...ids, ...uris, ...keys.map(({ key }) => key)])
+    throw new Failure(
+      `There is no key, no client, no API and no failed request ${name}${hint}${FORGOTTEN}`,
+    )
   }
   if (!reading.settings) throw new ConfigError(reading.findings)
-  const explained = aboutClient(client, reading.settings, keys)
-  const { snippet, ...facts } = explained
-  print(values, explained, [...outline(facts), 'With openid-client 6:', '', snippet])
+  if (client) {
+    const explained = aboutClient(client, reading.settings, keys)
+    const { snippet, ...facts } = explained
+    return print(values, explained, [...outline(facts), 'With openid-client 6:', '', snippet])
+  }
+  const file = reading.settings.resources[name]
+  if (!resource || !file) return
+  const explained = aboutResource(resource, file, reading.settings)
+  print(values, explained, outline(explained))
 }
 
 const FORGOTTEN = `
@@ -91,8 +111,12 @@ function aboutRequest(failure: FailedRequest, reading: Reading): [object, string
   const { at, endpoint, status, error, detail, client_id, authentication, sent, names } = failure
   const client = reading.clients.find(({ parts }) => parts.client_id === client_id)
   const ids = reading.clients.map(({ parts }) => parts.client_id ?? '')
-  const scopes = Object.keys(reading.settings?.scopes ?? {})
-  const explanation = explainFailure({ failure, client, ids, scopes })
+  const { scopes: claimed = {}, resources: apis = {} } = reading.settings ?? {}
+  const resources = Object.keys(apis)
+  const scopes = Object.keys(
+    Object.assign({ ...claimed }, ...Object.values(apis).map(api => api.scopes)),
+  )
+  const explanation = explainFailure({ failure, client, ids, scopes, resources })
   const request = {
     at: new Date(at * 1000).toISOString(),
     endpoint,
@@ -112,12 +136,17 @@ function aboutKey({ key: _, isMap, value, from, default: fallback, ...about }: E
 }
 
 function aboutClient(file: FileResult<ClientFile>, settings: Settings, keys: Effective[]) {
-  const { issuer, scopes, claims, clients } = settings
+  const { issuer, scopes, claims, clients, resources } = settings
   const client = clients.find(({ client_id }) => client_id === file.parts.client_id)
   const mayRenew = client?.grant_types.includes('refresh_token')
-  const asked = (client?.scope?.split(' ') ?? Object.keys(scopes)).filter(
-    scope => mayRenew || scope !== 'offline_access',
+  const registered = client?.scope?.split(' ')
+  const asked = (registered ?? Object.keys(scopes)).filter(
+    scope => Object.hasOwn(scopes, scope) && (mayRenew || scope !== 'offline_access'),
   )
+  const ofResources = Object.values(resources).flatMap(file => {
+    const names = client ? scopesFor(file, client) : []
+    return names.length ? [[file.resource, names] as const] : []
+  })
   const gives = (scope: string) => {
     if (scope === 'offline_access') return ['a refresh token']
     const given = Object.keys(claims).filter(claim => claims[claim]?.scope === scope)
@@ -142,8 +171,26 @@ function aboutClient(file: FileResult<ClientFile>, settings: Settings, keys: Eff
     },
     endpoints: Object.fromEntries(endpoints.map(([name, path]) => [name, `${issuer}${path}`])),
     scopes: Object.fromEntries(asked.map(scope => [scope, gives(scope)])),
+    resources: Object.fromEntries(ofResources),
     lifetimes: Object.fromEntries(tokens.map(({ key, value }) => [key.split('.')[1], value])),
     snippet: client ? snippet(client, issuer, asked) : '',
+  }
+}
+
+function aboutResource(file: FileResult<object>, resource: ResourceFile, settings: Settings) {
+  const { jwks, introspection } = routesOf(settings.features).endpoints
+  const path = resource.token_format === 'jwt' ? jwks : introspection
+  return {
+    resource: resource.resource,
+    file: file.file,
+    metadata: Object.fromEntries(
+      effectiveResource(file).map(({ key, value, from }) => [key, { value, from }]),
+    ),
+    aud: audienceOf(resource),
+    tokens_may_be_asked_for_by: settings.clients
+      .filter(client => scopesFor(resource, client).length)
+      .map(({ client_id }) => client_id),
+    tokens_are_checked_at: path && `${settings.issuer}${path}`,
   }
 }
 

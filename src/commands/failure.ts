@@ -18,6 +18,8 @@ export interface Facts {
   /** Of all clients. */
   ids: string[]
   scopes: string[]
+  /** Identifiers of the APIs that there are. */
+  resources: string[]
 }
 
 export interface Explanation {
@@ -114,6 +116,13 @@ const scope: Reason = facts => {
   }
 }
 
+const target: Reason = facts => ({
+  wrong: `resource is no API that ${nameOf(facts)} may ask for, was not in the authorization request, or there are several where one token is made`,
+  sent: sentAs(facts, 'resource'),
+  registered: facts.resources,
+  change: `the resource in the application, byte for byte; clients in the API's file; ${at(facts, 'scope')}`,
+})
+
 const authentication: Reason = facts => {
   const { token_endpoint_auth_method: registered, client_secret_hashes } = facts.client?.parts ?? {}
   const sent = facts.failure.authentication
@@ -174,6 +183,9 @@ const REASONS: [RegExp, Reason][] = [
   [/post_logout_redirect_uri not registered/, address('post_logout_redirect_uri', 'post_logout_redirect_uris')],
   [/redirect_uri mismatch/, facts => ({ wrong: 'the code was given for another redirect_uri than the one it is redeemed with', sent: sentAs(facts, 'redirect_uri'), change: 'the application sends the same redirect_uri to both endpoints' })],
   [/invalid_scope: requested scope/, scope],
+  [/invalid_target/, target],
+  [/invalid_scope: no scope of the resource/, facts => ({ wrong: 'for a resource of the request none of its scopes was asked for, or the person allowed none', sent: sentAs(facts, 'scope'), change: 'the application asks for a scope of the API; the person takes the refusal back by removing the application' })],
+  [/for another resource/, say('the access token is for an API, not for UserInfo', 'the application: a token that is asked for without resource')],
   [/invalid_scope: refresh token missing/, say('the refresh token was not given for all of these scopes', 'leave scope out when renewing, or have the person asked again')],
   [/unsupported_response_type|response_type is not allowed/, only('response_type', 'only response_type=code is given', ['code'])],
   [/unsupported_response_mode/, only('response_mode', 'a code travels by these alone', [...RESPONSE_MODES])],

@@ -41,7 +41,7 @@ export function clientFindings(
     for (const scope of new Set(parts.scope?.split(' '))) {
       if (!scopes || Object.hasOwn(scopes, scope)) continue
       const hint = didYouMean(scope, Object.keys(scopes))
-      const message = `there is no scope ${JSON.stringify(scope)} in claims.yaml${hint}`
+      const message = `there is no scope ${JSON.stringify(scope)} in claims.yaml or resources/${hint}`
       findings.push(at(['scope'], 'unknown-scope', message))
     }
     const isRight = (key: string) => Object.hasOwn(parts, key)
@@ -114,6 +114,7 @@ function problemsBetweenKeys(
   const codeless = 'refresh_token renews what authorization_code gave: name both'
   const withOwn = grants.includes('client_credentials')
   const off = 'client_credentials is off: `features.client_credentials` in usher.yaml'
+  const unsigned = 'JWT introspection is off: `features.jwt_introspection` in usher.yaml'
   const anyone = 'client_credentials is for clients that authenticate'
 
   const { backchannel_logout_uri: receiver, backchannel_logout_session_required: bySession } =
@@ -148,6 +149,7 @@ function problemsBetweenKeys(
     { is: signs && !client.jwks, keys: ['jwks', 'request_object_signing_alg', 'require_signed_request_object'], rule: 'client-key-missing', message: keylessRequest },
     { is: cannotEncrypt(client.id_token_encrypted_response_alg), keys: ['id_token_encrypted_response_alg', 'jwks'], rule: 'client-key-missing', message: encryption },
     { is: cannotEncrypt(client.userinfo_encrypted_response_alg), keys: ['userinfo_encrypted_response_alg', 'jwks'], rule: 'client-key-missing', message: encryption },
+    { is: Boolean(client.introspection_signed_response_alg) && features?.jwt_introspection === false, keys: ['introspection_signed_response_alg'], rule: 'feature-off', message: unsigned },
     { is: withOwn && method === 'none', keys: ['grant_types', way], rule: 'grant-types', message: anyone },
   ]
   return table.filter(({ is }) => is)

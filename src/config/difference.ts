@@ -8,7 +8,7 @@ export const FIXED = ['issuer', 'listen', 'store', 'redis', 'metrics', 'secrets'
 
 /** `lifetimes.code: 60 → 30`, `+ clients.wiki`, `- clients.wiki.contacts.0`. */
 export function differences(before: Settings, after: Settings): string[] {
-  const [had, has] = [clientsOf(before), clientsOf(after)]
+  const [had, has] = [namedIn(before), namedIn(after)]
   const stayed = had.intersection(has)
   const [old, now] = [flatten(comparable(before, stayed)), flatten(comparable(after, stayed))]
   const paths = [...new Set([...old.keys(), ...now.keys()])].sort()
@@ -20,10 +20,15 @@ export function differences(before: Settings, after: Settings): string[] {
     return [`${path}: ${shown(path, was)} → ${shown(path, is)}`]
   })
   const [came, went] = [[...has.difference(had)], [...had.difference(has)]]
-  return [...came.map(id => `+ clients.${id}`), ...went.map(id => `- clients.${id}`), ...lines]
+  return [...came.map(name => `+ ${name}`), ...went.map(name => `- ${name}`), ...lines]
 }
 
-const clientsOf = ({ clients }: Settings) => new Set(clients.map(({ client_id }) => client_id))
+/** What has a file of its own. */
+const namedIn = ({ clients, resources }: Settings) =>
+  new Set([
+    ...clients.map(({ client_id }) => `clients.${client_id}`),
+    ...Object.keys(resources).map(resource => `resources.${resource}`),
+  ])
 
 /** `after`, with what a running process keeps from `before`. */
 export function keepFixed(before: Settings, after: Settings): Settings {
@@ -37,11 +42,16 @@ export function fixedDifferences(before: Settings, after: Settings): string[] {
 
 /** Clients by their names instead of their places; without what is said about the files. */
 function comparable(
-  { clients, clientFiles: _, warnings: __, ...settings }: Settings,
-  ids: Set<string>,
+  { clients, resources, clientFiles: _, resourceFiles: __, warnings: ___, ...settings }: Settings,
+  stayed: Set<string>,
 ) {
-  const entries = clients.map(client => [client.client_id, client] as const)
-  return { ...settings, clients: Object.fromEntries(entries.filter(([id]) => ids.has(id))) }
+  const named = [
+    ...clients.map(client => [`clients.${client.client_id}`, client] as const),
+    ...Object.entries(resources).map(
+      ([name, resource]) => [`resources.${name}`, resource] as const,
+    ),
+  ]
+  return { ...settings, ...Object.fromEntries(named.filter(([name]) => stayed.has(name))) }
 }
 
 function flatten(value: unknown, path = '', into = new Map<string, string>()) {

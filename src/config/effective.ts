@@ -3,12 +3,12 @@
 import { FIXED } from './difference.ts'
 import { VARIABLES } from './environment.ts'
 import type { FileResult } from './files.ts'
-import { isSecret, KEYS, type Key, keysOf } from './key-list.ts'
+import { isSecret, KEYS, type Key, keysOf, placeOf } from './key-list.ts'
 import type { Reading } from './settings.ts'
 
 export type Effective = ReturnType<typeof inForce>
 
-/** All keys of usher.yaml and claims.yaml, and those of client files as they are by default. */
+/** All keys of usher.yaml and claims.yaml, and those of other files as they are by default. */
 export function effectiveKeys({ usher, claims, settings }: Reading): Effective[] {
   const derived = new Map([
     ['issuer', settings?.issuer],
@@ -20,13 +20,19 @@ export function effectiveKeys({ usher, claims, settings }: Reading): Effective[]
     ),
     ...keysOf('claims', claims.written).map(key => inForce(key, claims)),
     ...keysOf('client').map(key => inForce(key)),
+    ...keysOf('resource').map(key => inForce(key)),
   ]
 }
 
 /** The keys of one client that are set or have a default. */
-export function effectiveClient(client: FileResult<object>): Effective[] {
-  const keys = keysOf('client', client.written).map(key => inForce(key, client))
-  return keys.filter(({ value }) => value !== undefined)
+export const effectiveClient = (client: FileResult<object>) => effective('client', client)
+
+/** Of one protected API. */
+export const effectiveResource = (resource: FileResult<object>) => effective('resource', resource)
+
+function effective(kind: string, file: FileResult<object>): Effective[] {
+  const keys = keysOf(kind, file.written).map(key => inForce(key, file))
+  return keys.filter(({ value, isMap }) => value !== undefined && !isMap)
 }
 
 function inForce(key: Key, file?: FileResult<object>) {
@@ -48,6 +54,7 @@ function inForce(key: Key, file?: FileResult<object>) {
     values: key.enum,
     variable: Object.keys(VARIABLES).find(name => VARIABLES[name] === path),
     see_also: related(key),
+    stands_in: placeOf(key),
     a_change: isFixed ? 'counts from the next start' : 'is taken in by the running service',
     isMap: Boolean(key.properties ?? key.additionalProperties) && path !== 'jwks',
   }

@@ -8,11 +8,12 @@ const off = z.boolean().default(false)
 
 // biome-ignore format: a table
 export const featuresSchema = z.strictObject({
-  introspection: on.describe('A client asks whether a token of its own is still alive (RFC 7662)'),
+  introspection: on.describe('A client asks whether a token of its own is still alive, an API whether one that was made for it is (RFC 7662)'),
   jwt_introspection: off.describe('The answer of introspection is a signed JWT for a client that asks for one (RFC 9701); needs `features.introspection`'),
   revocation: on.describe('A client gives its tokens back (RFC 7009)'),
   rp_initiated_logout: on.describe('An application sends people here to sign out, and has them back (OpenID Connect RP-Initiated Logout). Off: people sign out on their account page alone'),
   backchannel_logout: on.describe('Applications whose file has a backchannel_logout_uri are told when a session ends that they signed somebody in by (OpenID Connect Back-Channel Logout)'),
+  resource_indicators: on.describe('A client asks for a token that is for one API alone, one of config/resources/ (RFC 8707)'),
   client_credentials: on.describe('A client whose grant_types name client_credentials is given access tokens of its own, for nobody (RFC 6749 §4.4)'),
   pushed_authorization_requests: z.union([z.boolean(), z.enum(['required'])]).default(true).describe('A client sends its authorization request ahead, behind its authentication (RFC 9126). required: no client does otherwise (its own file can say so for one)'),
   signed_userinfo: on.describe('UserInfo answers a client that asks for it (`userinfo_signed_response_alg`) with a signed JWT (OIDC Core §5.3.2)'),

@@ -50,6 +50,10 @@ export function keysAt(file: string, path: PropertyKey[]): string[] {
 export const KEYS = Object.keys(NODES).flatMap(file => keysOf(file))
 const PATHS = new Set(KEYS.map(({ path }) => path))
 
+/** Where in the folder a key stands. */
+export const placeOf = ({ file }: Pick<Key, 'file'>) =>
+  `${['client', 'resource'].includes(file) ? `${file}s/NAME` : file}.yaml`
+
 /** A store is a URL that may hold a password. */
 const SECRET = /^(client_secret.*|jwks|secrets|importedKeys|store|.*password.*)$/
 

@@ -54,6 +54,14 @@ export function startFindings(
   return findings
 }
 
+/** A feature that is on needs those that it builds on. */
+export function featureFindings({ parts, at }: FileResult<UsherFile>): Finding[] {
+  const { jwt_introspection, introspection } = parts.features ?? {}
+  if (!jwt_introspection || introspection) return []
+  const message = 'needs `features.introspection`, which is off'
+  return [at(['features', 'jwt_introspection'], 'feature-off', message)]
+}
+
 export function importKeys({ parts, at }: FileResult<UsherFile>, findings: Finding[]): string[] {
   const { keys } = parts
   if (keys && keys.announce >= keys.rotate_every) {

@@ -6,25 +6,14 @@ import { z } from 'zod'
 import { clientSchema, READ_BY_PEOPLE } from './client-schema.ts'
 import { featuresSchema } from './feature-schema.ts'
 import { localeSchema } from './locale-schema.ts'
-import { scopeName, webUrl, words, wordsByLanguage } from './values.ts'
+import { resourceSchema } from './resource-schema.ts'
+import { durationText, scopeName, seconds, webUrl, words, wordsByLanguage } from './values.ts'
 
-const DURATION = 'a duration is a number and a unit: 60 s, 10 min, 12 h, 14 d'
 const PORTS = 'a port is 1 to 65535'
-const UNITS = { s: 1, min: 60, h: 3600, d: 86_400 }
-
-const WRITTEN = /^[1-9]\d{0,5} ?(s|min|h|d)$/
-
-/** Seconds of `10 min`, `14 d`; undefined for what is no duration. */
-export const readDuration = (text: string) => (WRITTEN.test(text) ? seconds(text) : undefined)
 
 /** `10 min`, `14 d`: read as seconds. */
 const duration = (fallback: string, longest: string) =>
-  z
-    .string(DURATION)
-    .regex(WRITTEN, { error: DURATION, abort: true })
-    .refine(text => seconds(text) <= seconds(longest), `is at most ${longest}`)
-    .default(fallback)
-    .transform(seconds)
+  durationText(longest).default(fallback).transform(seconds)
 
 /** `30 s`; unlike other durations it may be none. */
 const grace = z
@@ -32,9 +21,6 @@ const grace = z
   .regex(/^([0-9]|[1-5][0-9]|60) ?s$/, 'is 0 s to 60 s')
   .default('30 s')
   .transform(text => seconds(text))
-
-const seconds = (text: string) =>
-  Number.parseInt(text, 10) * UNITS[text.replace(/[\d ]/g, '') as keyof typeof UNITS]
 
 const path = z.string().min(1)
 const origin = z.url({
@@ -224,6 +210,7 @@ export const SCHEMAS = {
   usher: usherSchema,
   claims: claimsSchema,
   client: clientSchema,
+  resource: resourceSchema,
   locale: localeSchema,
 }
 

@@ -12,8 +12,10 @@ import { overlays, parseSecrets, secretsFromEnvironment } from './environment.ts
 import { type FileResult, readFile } from './files.ts'
 import type { Locales } from './locale-schema.ts'
 import { readLocales } from './locales.ts'
-import { importKeys, judgeIssuer, startFindings } from './provider-rules.ts'
+import { featureFindings, importKeys, judgeIssuer, startFindings } from './provider-rules.ts'
 import { ConfigError, type Finding, inOrder, type Locate } from './report.ts'
+import { resourceAdvice, resourceFindings } from './resource-rules.ts'
+import type { ResourceFile } from './resource-schema.ts'
 import type { ClaimsFile, UsherFile } from './schema.ts'
 import { didYouMean } from './wording.ts'
 
@@ -40,6 +42,10 @@ export interface Settings extends UsherFile {
   locales: Locales
   /** Makes a finding in the file of a client, by its client_id. */
   clientFiles: Map<string, Locate>
+  /** The protected APIs, by identifier. */
+  resources: Record<string, ResourceFile>
+  /** Makes a finding in the file of a resource, by its identifier. */
+  resourceFiles: Map<string, Locate>
   /** What is allowed and unwise. */
   warnings: Finding[]
 }
@@ -72,20 +78,27 @@ export function readSettings(env?: NodeJS.ProcessEnv): Settings {
 /** Throws a `ConfigError` only when there is no folder to read. */
 export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = configFolder(env)) {
   const { usher, issuer, development, secrets, findings } = readUsher(env, folder)
-  findings.push(...strayFindings(folder))
+  findings.push(...strayFindings(folder), ...featureFindings(usher))
   const importedKeys = importKeys(usher, findings)
   const logo = readLogo(usher, folder, findings)
   const pages = readPages(folder, usher.parts.branding?.logo, findings)
   findings.push(...accentFindings(usher))
   const claims = readFile(join(folder, 'claims.yaml'), 'claims')
-  const files = listYaml(join(folder, 'clients'), findings)
-  const clients = files.map(file => readFile(file, 'client'))
-  findings.push(...[claims, ...clients].flatMap(({ findings }) => findings))
+  const listed = (name: string) => listYaml(join(folder, name), findings)
+  const clients = listed('clients').map(file => readFile(file, 'client'))
+  const resources = listed('resources').map(file => readFile(file, 'resource'))
+  findings.push(...[claims, ...clients, ...resources].flatMap(({ findings }) => findings))
   const scopes = scopesOf(claims, findings)
   const loopbackIssuer = issuer === undefined ? undefined : development
   const { features } = usher.parts
+  const claimScopes = claims.value && scopes
   findings.push(
-    ...clientFindings(clients, { scopes: claims.value && scopes, loopbackIssuer, features }),
+    ...clientFindings(clients, {
+      scopes: withResources(claimScopes, resources),
+      loopbackIssuer,
+      features,
+    }),
+    ...resourceFindings(resources, { clients, scopes: claimScopes, issuer, features }),
   )
   const untold: Finding[] = []
   const locales = readLocales(listYaml(join(folder, 'locales'), findings), findings, untold)
@@ -93,9 +106,10 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
     ...untold,
     ...(issuer ? providerAdvice(usher, claims, development) : []),
     ...(issuer ? clients.flatMap(client => clientAdvice(client, development)) : []),
+    ...resources.flatMap(resourceAdvice),
   ])
 
-  const reading = { settings: undefined, findings, warnings, usher, claims, clients }
+  const reading = { settings: undefined, findings, warnings, usher, claims, clients, resources }
   if (findings.length || !usher.value || !claims.value || !issuer) return reading
   const { listen } = usher.value
   const settings: Settings = {
@@ -113,6 +127,10 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
     locales,
     clients: clients.flatMap(({ value }) => (value ? [withoutSecret(value)] : [])),
     clientFiles: new Map(clients.map(({ parts, at }) => [parts.client_id ?? '', at])),
+    resources: Object.fromEntries(
+      resources.flatMap(({ value }) => (value ? [[value.resource, value]] : [])),
+    ),
+    resourceFiles: new Map(resources.map(({ parts, at }) => [parts.resource ?? '', at])),
     warnings,
   }
   return { ...reading, settings }
@@ -162,7 +180,7 @@ function entriesOf(folder: string): Dirent[] {
   }
 }
 
-const KNOWN = 'usher.yaml claims.yaml clients locales pages schema'.split(' ')
+const KNOWN = 'usher.yaml claims.yaml clients resources locales pages schema'.split(' ')
 const isData = (name: string) => /\.(ya?ml|json)$/i.test(name)
 
 const NO_CLAIMS = 'offline_access carries no claims; give the claim a scope of its own'
@@ -188,6 +206,12 @@ function scopesOf(claims: FileResult<ClaimsFile>, findings: Finding[]): Settings
     }
   }
   return scopes
+}
+
+/** All that a client can ask for; undefined while a file says wrong which there are. */
+function withResources(scopes: object | undefined, resources: FileResult<ResourceFile>[]) {
+  const theirs = resources.map(({ parts }) => parts.scopes)
+  return theirs.includes(undefined) ? undefined : scopes && Object.assign({ ...scopes }, ...theirs)
 }
 
 function listYaml(folder: string, findings: Finding[]): string[] {

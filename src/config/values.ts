@@ -46,3 +46,20 @@ export const wordsByLanguage = (longest: number) =>
     [words(longest), z.record(languageTag, words(longest))],
     `a text of at most ${longest} characters, or one for each language: { en: …, de: … }`,
   )
+
+const DURATION = 'a duration is a number and a unit: 60 s, 10 min, 12 h, 14 d'
+const UNITS = { s: 1, min: 60, h: 3600, d: 86_400 }
+const WRITTEN = /^[1-9]\d{0,5} ?(s|min|h|d)$/
+
+/** Seconds of `10 min`, `14 d`; undefined for what is no duration. */
+export const readDuration = (text: string) => (WRITTEN.test(text) ? seconds(text) : undefined)
+
+/** `10 min`, `14 d`: as it is written. */
+export const durationText = (longest: string) =>
+  z
+    .string(DURATION)
+    .regex(WRITTEN, { error: DURATION, abort: true })
+    .refine(text => seconds(text) <= seconds(longest), `is at most ${longest}`)
+
+export const seconds = (text: string) =>
+  Number.parseInt(text, 10) * UNITS[text.replace(/[\d ]/g, '') as keyof typeof UNITS]

@@ -11,6 +11,7 @@ const HINTS: Record<string, string> = {
   jwks_uri: 'nothing is fetched from clients: put the public keys into jwks',
   secret: 'secrets stand in no file: USHER_SECRET, or a client’s client_secret_hashes',
   clients: 'clients are files of their own: clients/NAME.yaml',
+  resources: 'APIs are files of their own: resources/NAME.yaml',
   id: 'unknown key; did you mean client_id?',
   name: 'unknown key; did you mean client_name or branding.name?',
 }

@@ -105,7 +105,32 @@ require_pushed_authorization_requests: false
 require_pkce: true
 consent: explicit
 `,
+  resource: `resource: https://files.example.org
+resource_name: Files
+audience: files
+scopes:
+  files:read:
+    description: Read your files
+  files:write:
+    description: Change your files
+token_format: opaque
+token_signing_alg: ES256
+token_lifetime: 5 min
+clients:
+  - web
+introspected_by:
+  - web
+`,
 }
+
+/** An API that is right in every way, and what `changes` make of it. */
+export const resource = (changes: object = {}): object => ({
+  resource: 'https://files.example.org',
+  resource_name: 'Files',
+  scopes: { 'files:read': { description: 'Read your files' } },
+  token_format: 'jwt',
+  ...changes,
+})
 
 /** A client that is right in every way, and what `changes` make of it; undefined removes a key. */
 export const client = (changes: object = {}): object => ({

@@ -46,6 +46,7 @@ export async function withGenerated(handbook: string): Promise<string> {
     usher: keyTable('usher'),
     claims: keyTable('claims'),
     client: keyTable('client'),
+    resource: keyTable('resource'),
     commands: commandTable(),
     metrics: await metricTable(),
   }

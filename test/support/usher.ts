@@ -66,6 +66,7 @@ export const CLIENTS: Record<string, object> = {
 
 export interface UsherOptions {
   clients?: Record<string, object>
+  resources?: Record<string, object>
   /** What stands in usher.yaml and claims.yaml; JSON is YAML. */
   usher?: object
   claims?: object
@@ -169,13 +170,15 @@ export const ALAN = { username: 'alan', name: 'Alan Turing' }
 
 export function writeConfig(
   folder: string,
-  { clients = CLIENTS, usher = {}, claims = CLAIMS, files = {} }: UsherOptions,
+  { clients = CLIENTS, resources = {}, usher = {}, claims = CLAIMS, files = {} }: UsherOptions,
 ) {
-  mkdirSync(join(folder, 'clients'))
   writeFileSync(join(folder, 'usher.yaml'), JSON.stringify(usher))
   writeFileSync(join(folder, 'claims.yaml'), JSON.stringify(claims))
-  for (const [name, client] of Object.entries(clients)) {
-    writeFileSync(join(folder, 'clients', `${name}.yaml`), JSON.stringify(client))
+  for (const [kind, files] of Object.entries({ clients, resources })) {
+    mkdirSync(join(folder, kind))
+    for (const [name, content] of Object.entries(files)) {
+      writeFileSync(join(folder, kind, `${name}.yaml`), JSON.stringify(content))
+    }
   }
   for (const [path, text] of Object.entries(files)) {
     mkdirSync(dirname(join(folder, path)), { recursive: true })

@@ -33,6 +33,7 @@ const RIGHT = {
     /client_secret_hashes:\n.*/,
     `client_secret: ${CANARY}`,
   ),
+  'resources/files.yaml': COMPLETE.resource.replace(/^clients:\n.*$/ms, ''),
 }
 type Name = keyof typeof RIGHT
 const NAMES = Object.keys(RIGHT) as Name[]
@@ -59,7 +60,7 @@ function refuse({ name, files, env = {}, arrange, asNobody: nobody }: Case) {
     expect(took, name).toBeLessThan(5000)
     for (const secret of [CANARY, SECRET]) expect(text, name).not.toContain(secret)
     for (const { file, rule, message, line, column, key } of findings) {
-      expect(file, name).toMatch(/^(environment|usher\.ya?ml|claims\.yaml|clien.*)$/)
+      expect(file, name).toMatch(/^(environment|usher\.ya?ml|claims\.yaml|(clien|resource).*)$/)
       expect(rule, name).toMatch(/^[a-z]+(-[a-z]+)*$/)
       expect(message, name).toMatch(/^\S[^\n]{3,}$/)
       const isWhole = file === 'environment' || ['file', 'folder', 'stray-file'].includes(rule)
@@ -161,7 +162,7 @@ const oddFiles: Case[] = NAMES.flatMap(name => [
     name: `${name} unreadable`,
     asNobody: true,
     arrange(folder) {
-      for (const path of [folder, join(folder, 'clients')]) chmodSync(path, 0o755)
+      for (const path of [folder, join(folder, dirname(name))]) chmodSync(path, 0o755)
       chmodSync(join(folder, name), 0)
     },
   },
@@ -193,12 +194,19 @@ const oddFolders: Case[] = [
   { name: 'clients as a file', ...inPlaceOf('clients', file => writeFileSync(file, '')) },
   { name: 'clients as a pipe', ...inPlaceOf('clients', file => execFileSync('mkfifo', [file])) },
   { name: 'clients as its own link', ...inPlaceOf('clients', file => symlinkSync(file, file)) },
-  ...['clients.yaml', 'client/x.yaml', 'usher.yml', 'clients/x.yml', 'clients/x.json'].map(
-    name => ({
-      name: `${name}, which nobody reads`,
-      files: { [name]: RIGHT['clients/web.yaml'] },
-    }),
-  ),
+  ...[
+    'clients.yaml',
+    'client/x.yaml',
+    'resources.yaml',
+    'resource/x.yaml',
+    'resources/x.yml',
+    'usher.yml',
+    'clients/x.yml',
+    'clients/x.json',
+  ].map(name => ({
+    name: `${name}, which nobody reads`,
+    files: { [name]: RIGHT['clients/web.yaml'] },
+  })),
 ]
 
 /** AZ3: what no client may register. */

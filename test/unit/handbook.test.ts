@@ -16,12 +16,15 @@ test('its tables are those of the source; npm run handbook writes them', async (
   await expect(await withGenerated(handbook)).toMatchFileSnapshot(HANDBOOK)
 })
 
-test.each(['usher', 'claims', 'client'])('it says of every key of %s what it is', file => {
-  const keys = keysOf(file)
-  expect(keys.length).toBeGreaterThan(2)
-  const silent = keys.filter(({ schema }) => !schema.description)
-  expect(silent.map(({ path }) => path)).toEqual([])
-})
+test.each(['usher', 'claims', 'client', 'resource'])(
+  'it says of every key of %s what it is',
+  file => {
+    const keys = keysOf(file)
+    expect(keys.length).toBeGreaterThan(2)
+    const silent = keys.filter(({ schema }) => !schema.description)
+    expect(silent.map(({ path }) => path)).toEqual([])
+  },
+)
 
 test('it names every variable of the environment that is read', () => {
   const [, section = ''] = /### Environment\n(.*?)\n## /s.exec(handbook) ?? []

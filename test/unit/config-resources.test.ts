@@ -1,0 +1,129 @@
+// Files of protected APIs: what may stand in one, and beside which others.
+
+import { expect, test } from 'vitest'
+import { differences } from '../../src/config/difference.ts'
+import { client, type Files, places, read, resource } from '../support/config-folder.ts'
+
+const WEB = { 'clients/web.yaml': client() }
+const API = client({ client_id: 'api', token_endpoint_auth_method: undefined, client_secret: 'x' })
+const withApi = (changes: object, files: Files = {}) =>
+  read({ ...WEB, 'clients/api.yaml': API, 'resources/files.yaml': resource(changes), ...files })
+
+/** What an API with these changes is told about: keys and rules. */
+const refused = (changes: object) =>
+  withApi(changes).findings.map(({ key, rule }) => `${key} ${rule}`)
+
+test.each([
+  'https://files.example.org',
+  'https://files.example.org/',
+  'https://files.example.org/v1?tenant=a',
+  'urn:example:files',
+  'files:all',
+])('TK12: %s is an identifier', identifier => {
+  expect(refused({ resource: identifier })).toEqual([])
+})
+
+test.each([
+  ['', 'invalid-format'],
+  ['files', 'value'],
+  ['/files', 'value'],
+  ['https://files.example.org/#x', 'value'],
+  ['https://files.example.org#', 'value'],
+  ['https://files example.org', 'invalid-format'],
+  ['https://files.example.org/é', 'invalid-format'],
+])('TK12: "%s" is none', (identifier, rule) => {
+  expect(refused({ resource: identifier })).toEqual([`resource ${rule}`])
+})
+
+const FEW = { clients: ['web', 'wbe'] }
+const TAKEN = { scopes: { openid: { description: 'Know you' } } }
+test.each<[string, object, string[]]>([
+  ['no scope', { scopes: {} }, ['scopes value']],
+  ['a scope of claims.yaml', TAKEN, ['scopes.openid same-scope']],
+  ['a scope with a space', { scopes: { 'a b': {} } }, ['scopes.a b invalid-key']],
+  ['a client that is none', FEW, ['clients.1 unknown-client']],
+  [
+    'a public client that introspects',
+    { introspected_by: ['web'] },
+    ['introspected_by.0 client-public'],
+  ],
+  [
+    'an algorithm that is none',
+    { token_signing_alg: 'HS256' },
+    ['token_signing_alg invalid-value'],
+  ],
+  ['TK11: a JWT for longer', { token_lifetime: '11 min' }, ['token_lifetime jwt-lifetime']],
+  ['the audience of an ID token', { audience: 'web' }, ['audience same-audience']],
+  [
+    'the audience of an assertion',
+    { resource: 'http://localhost:3000' },
+    ['resource same-audience'],
+  ],
+])('CF2: %s is refused', (_, changes, expected) => {
+  expect(refused(changes)).toEqual(expected)
+})
+
+test.each<[string, object]>([
+  ['a JWT for ten minutes', { token_lifetime: '10 min' }],
+  ['an opaque token for an hour', { token_format: 'opaque', token_lifetime: '1 h' }],
+  ['clients and its own', { clients: ['web'], introspected_by: ['api'], token_format: 'opaque' }],
+])('CF2: %s is right', (_, changes) => {
+  expect(refused(changes)).toEqual([])
+})
+
+test('CF2: two APIs have neither the identifier nor the audience of one another', () => {
+  const reading = withApi(
+    {},
+    {
+      'resources/again.yaml': resource(),
+      'resources/other.yaml': resource({ resource: 'urn:other', audience: 'urn:one' }),
+      'resources/third.yaml': resource({ resource: 'urn:one' }),
+    },
+  )
+  expect(places(reading)).toEqual([
+    expect.stringMatching(/^resources\/files\.yaml:1:\d+ resource$/),
+    expect.stringMatching(/^resources\/third\.yaml:1:\d+ resource$/),
+  ])
+  expect(reading.text).toContain('is already the resource of resources/again.yaml')
+  expect(reading.text).toContain('the tokens of resources/other.yaml have this audience already')
+})
+
+test('CF2: a client may name the scopes of an API, and no others', () => {
+  const right = { 'clients/web.yaml': client({ scope: 'openid files:read' }) }
+  expect(withApi({}, right).text).toBe('')
+  const wrong = withApi({}, { 'clients/web.yaml': client({ scope: 'openid files:raed' }) })
+  expect(wrong.text).toContain(
+    'no scope "files:raed" in claims.yaml or resources/; did you mean files:read?',
+  )
+})
+
+test('CF2: features that are off are named where something needs them', () => {
+  const usher = (features: object) => ({ 'usher.yaml': { features } })
+  const off = withApi({}, usher({ resource_indicators: false }))
+  expect(off.text).toContain('features.resource_indicators')
+  const asking = { token_format: 'opaque', introspected_by: ['api'] }
+  const mute = withApi(asking, usher({ introspection: false }))
+  expect(mute.text).toContain('introspected_by: introspection is off: `features.introspection`')
+  const alone = read(usher({ introspection: false, jwt_introspection: true }))
+  expect(alone.text).toContain('features.jwt_introspection: needs `features.introspection`')
+  const signed = client({ introspection_signed_response_alg: 'ES256' })
+  const unsigned = read({ 'clients/web.yaml': signed })
+  expect(unsigned.text).toContain('JWT introspection is off: `features.jwt_introspection`')
+})
+
+test('an opaque token that nobody may ask about is a warning', () => {
+  const { settings } = withApi({ token_format: 'opaque' })
+  expect(settings?.warnings).toMatchObject([{ rule: 'resource-unread', key: 'token_format' }])
+  const { settings: asked } = withApi({ token_format: 'opaque', introspected_by: ['api'] })
+  expect(asked?.warnings).toEqual([])
+})
+
+test('what differs between two configurations is told by the identifier of the API', () => {
+  const { settings: before } = withApi({})
+  const other = { 'resources/other.yaml': resource({ resource: 'urn:other' }) }
+  const { settings: after } = withApi({ token_lifetime: '5 min' }, other)
+  expect(before && after && differences(before, { ...after, folder: before.folder })).toEqual([
+    '+ resources.urn:other',
+    '+ resources.https://files.example.org.token_lifetime: 300',
+  ])
+})
