@@ -8,6 +8,7 @@ import { now } from '../store/store.ts'
 export interface Consent {
   accountId: string
   client_id: string
+  /** As `keyOf` names them. */
   scopes: string[]
   /** Asked for, and refused: not asked for again until the application is removed. */
   declined: string[]
@@ -21,6 +22,16 @@ export interface Decision {
   declined: string[]
   /** Of the consent when it was asked for. */
   version: number
+}
+
+/** Scopes of claims.yaml stand for themselves, those of an API behind its identifier: `URI read`. */
+export const keyOf = (scope: string, resource?: string) =>
+  resource === undefined ? scope : `${resource} ${scope}`
+
+/** No scope has a space in it, and no URI. */
+export function readKey(key: string): { scope: string; resource?: string } {
+  const [first = '', second] = key.split(' ')
+  return second === undefined ? { scope: first } : { scope: second, resource: first }
 }
 
 export type Consents = ReturnType<typeof createConsents>

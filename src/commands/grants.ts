@@ -32,4 +32,4 @@ export async function withdraw(invocation: Invocation) {
 }
 
 const inWords = ({ client_id, scopes, since, lastUsed }: Consent) =>
-  `${client_id}  ${scopes.join(' ')}\n    since ${moment(since)}, last used ${moment(lastUsed)} UTC`
+  `${client_id}  ${scopes.join(', ')}\n    since ${moment(since)}, last used ${moment(lastUsed)} UTC`

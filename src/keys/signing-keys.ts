@@ -6,6 +6,7 @@
 //   retired   once another is current, until nothing that it signed counts any more
 
 import { isDeepStrictEqual } from 'node:util'
+import { LONGEST_JWT } from '../config/resource-schema.ts'
 import type { Settings } from '../config/settings.ts'
 import type { Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
@@ -62,13 +63,17 @@ export async function openSigningKeys(records: Records, settings: Settings): Pro
   const { session, id_token } = settings.lifetimes
   return createSigningKeys(records, {
     ...settings.keys,
-    // The ID token of a session is accepted as a hint for as long as there may be that session.
-    retain: session + id_token,
-    wanted: settings.clients.flatMap(client =>
-      Object.entries(client).flatMap(([key, alg]) =>
-        key.endsWith('_signed_response_alg') ? [String(alg)] : [],
+    // The ID token of a session is accepted as a hint for as long as there may be that session, and
+    // a JWT for an API has its time (KY3).
+    retain: Math.max(session + id_token, LONGEST_JWT),
+    wanted: [
+      ...settings.clients.flatMap(client =>
+        Object.entries(client).flatMap(([key, alg]) =>
+          key.endsWith('_signed_response_alg') ? [String(alg)] : [],
+        ),
       ),
-    ),
+      ...Object.values(settings.resources).map(({ token_signing_alg }) => token_signing_alg),
+    ],
     imported: await Promise.all(settings.importedKeys.map(importKey)),
   })
 }

@@ -68,7 +68,8 @@ export function finishAnswers(
     ctx.state.log.client_id = oidc?.client?.clientId
     if (DISCOVERY.includes(ctx.path)) discovery(ctx, endpoints)
     else if (ctx.path === paths.jwks) cacheable(ctx, jwksAge)
-    else if (ctx.path === paths.introspection) introspection(oidc)
+    else if (ctx.path === paths.introspection) introspection(ctx, oidc)
+    else if (ctx.path === paths.userinfo) userinfo(ctx, oidc)
     else if (ctx.path === paths.revocation) revocation(ctx, oidc)
     else if (ctx.path === confirm) navigateOn(ctx, views)
     else dressUp(ctx, oidc, views, confirm)
@@ -95,9 +96,23 @@ function cacheable(ctx: Context, seconds: number) {
 }
 
 /** Whoever cannot prove who they are is told nothing (RFC 7662 §2.1), whether the token lives or not. */
-function introspection(oidc: Oidc) {
-  if (oidc?.client?.tokenEndpointAuthMethod !== 'none') return
-  throw new errors.InvalidClientAuth({ detail: 'a public client cannot introspect' })
+function introspection(ctx: Context, oidc: Oidc) {
+  if (oidc?.client?.tokenEndpointAuthMethod === 'none') {
+    throw new errors.InvalidClientAuth({ detail: 'a public client cannot introspect' })
+  }
+  // Of a JWT nothing is known here; whoever presents one to an API must not break it (§2.2).
+  if (Object(ctx.body).error !== 'unsupported_token_type') return
+  ctx.status = 200
+  ctx.body = { active: false }
+}
+
+/** A token for an API is none here (RFC 6750 §3.1); the library looks at its scopes first (UI2). */
+function userinfo(ctx: Context, oidc: Oidc) {
+  if (ctx.status !== 403 || oidc?.entities.AccessToken?.aud === undefined) return
+  ctx.set('WWW-Authenticate', `Bearer realm="${oidc.issuer}", error="invalid_token"`)
+  const detail = 'the token is for another resource'
+  Object.assign(ctx.state.log, { error: 'invalid_token', detail })
+  throw new errors.InvalidToken(detail)
 }
 
 function revocation(ctx: Context, oidc: Oidc) {

@@ -1,14 +1,22 @@
 // How long the library keeps what it makes, in seconds. Operators set lifetimes; what depends on
 // them is derived here, so that they cannot contradict one another.
 
-import type { Configuration, RefreshToken, Session } from 'oidc-provider'
+import type {
+  AccessToken,
+  ClientCredentials,
+  Configuration,
+  RefreshToken,
+  Session,
+} from 'oidc-provider'
 import type { Lifetimes } from '../config/schema.ts'
 import { now } from '../store/store.ts'
 
 export function lifetimes(set: Lifetimes): NonNullable<Configuration['ttl']> {
+  const ofAccessToken = ({ resourceServer }: AccessToken | ClientCredentials) =>
+    resourceServer?.accessTokenTTL ?? set.access_token
   return {
-    AccessToken: set.access_token,
-    ClientCredentials: set.access_token,
+    AccessToken: (_ctx, token: AccessToken) => ofAccessToken(token),
+    ClientCredentials: (_ctx, token: ClientCredentials) => ofAccessToken(token),
     AuthorizationCode: set.code,
     IdToken: set.id_token,
     Interaction: set.interaction,

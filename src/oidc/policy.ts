@@ -2,7 +2,7 @@
 // from the recorded consent.
 
 import { type Grant, interactionPolicy, type KoaContextWithOIDC } from 'oidc-provider'
-import type { Consent, Consents, Decision } from '../accounts/consents.ts'
+import { type Consent, type Consents, type Decision, keyOf, readKey } from '../accounts/consents.ts'
 import type { Directory } from '../accounts/directory.ts'
 import { ACCOUNT_CLIENT } from '../config/client-schema.ts'
 import type { Lifetimes } from '../config/schema.ts'
@@ -11,6 +11,7 @@ import { revokeGrant } from '../store/grants.ts'
 import type { Found, Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
 import type { BrowserBinding } from './browser-binding.ts'
+import { requestedScopes } from './resources.ts'
 
 const { Check, base } = interactionPolicy
 
@@ -40,7 +41,7 @@ export function createPolicy(
   // What the consent page is told: all that is asked for, and which consent its answer builds on.
   consent.details = async ({ oidc }) => ({
     consentVersion: await consents.version(accountIdOf(oidc), clientIdOf(oidc)),
-    requestedScopes: [...oidc.requestParamOIDCScopes],
+    requestedScopes: requestedScopes(oidc),
   })
   for (const prompt of policy) {
     const { details } = prompt
@@ -73,7 +74,7 @@ export function createGrantLoader(
     const accountId = accountIdOf(oidc)
     const clientId = clientIdOf(oidc)
     if (oidc.client?.consent === 'implicit' && clientId !== ACCOUNT_CLIENT) {
-      await recordImplicit(consents, accountId, clientId, [...oidc.requestParamOIDCScopes])
+      await recordImplicit(consents, accountId, clientId, requestedScopes(oidc))
     }
     // Decided on our page, and recorded here, where the answer is final. Nothing is recorded when
     // the access was removed while that page was open: then the person is asked again.
@@ -89,22 +90,26 @@ export function createGrantLoader(
     if (!consent) return undefined
 
     const existing = await existingGrant(oidc)
-    const scope = consent.scopes.join(' ')
-    const declined = consent.declined.join(' ')
     const isAsConsented =
       existing?.accountId === accountId &&
       // What is given out under it lives no longer than it does.
       (existing.exp ?? 0) > now() + lifetimes.refresh_token &&
-      (existing.openid?.scope ?? '') === scope &&
-      (existing.rejected?.openid?.scope ?? '') === declined
+      isSame(keysIn(existing), consent.scopes) &&
+      isSame(keysIn(existing.rejected ?? {}), consent.declined)
     if (isAsConsented) {
       await consents.touch(accountId, clientId, found)
       return existing
     }
 
     const grant = new oidc.provider.Grant({ accountId, clientId })
-    if (scope) grant.addOIDCScope(scope)
-    if (declined) grant.rejectOIDCScope(declined)
+    for (const { scope, resource } of consent.scopes.map(readKey)) {
+      if (resource === undefined) grant.addOIDCScope(scope)
+      else grant.addResourceScope(resource, scope)
+    }
+    for (const { scope, resource } of consent.declined.map(readKey)) {
+      if (resource === undefined) grant.rejectOIDCScope(scope)
+      else grant.rejectResourceScope(resource, scope)
+    }
     const grantId = await grant.save()
     // Withdrawn or signed out since it was read? Whoever ends access says so first and then looks for
     // grants: either they found this one, or this finds that it is over.
@@ -121,6 +126,18 @@ function existingGrant(oidc: KoaContextWithOIDC['oidc']): Promise<Grant | undefi
   const grantId = oidc.session?.grantIdFor(clientIdOf(oidc))
   return grantId ? oidc.provider.Grant.find(grantId) : undefined
 }
+
+/** The scopes of a grant, as a consent names them. */
+function keysIn({ openid, resources = {} }: Pick<Grant, 'openid' | 'resources'>): string[] {
+  const split = (scopes = '') => scopes.split(' ').filter(Boolean)
+  const ofResources = Object.entries(resources).flatMap(([resource, scopes]) =>
+    split(scopes).map(scope => keyOf(scope, resource)),
+  )
+  return [...split(openid?.scope), ...ofResources]
+}
+
+const isSame = (some: string[], others: string[]) =>
+  new Set(some).symmetricDifference(new Set(others)).size === 0
 
 async function consentOf(
   consents: Consents,

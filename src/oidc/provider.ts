@@ -39,6 +39,7 @@ import { createGrantLoader, createPolicy } from './policy.ts'
 import { asLibraryKey } from './published-key.ts'
 import { assertRequestObject } from './request-objects.ts'
 import { checkRequest } from './requests.ts'
+import { checkResources, createResources, requireScope } from './resources.ts'
 import { type ResponseMode, responseMode } from './response-modes.ts'
 import { routesOf } from './routes.ts'
 import { createState } from './state.ts'
@@ -73,6 +74,7 @@ export async function createProvider(
   const consents = createConsents(records)
   const binding = createBrowserBinding(development)
   const state = createState(records, settings.lifetimes, binding)
+  const resources = createResources(settings)
 
   const configuration: Configuration = {
     adapter: state.adapter,
@@ -121,9 +123,11 @@ export async function createProvider(
     loadExistingGrant: createGrantLoader(records, directory, consents, settings.lifetimes),
     // Tokens do not look the session up at every use; sign-out revokes its grants (store/sessions.ts).
     expiresWithSession: () => false,
-    rotateRefreshToken: async ({ oidc }) => {
-      const { RefreshToken: token } = oidc.entities
+    extraTokenClaims: (_ctx, token) => requireScope(token),
+    rotateRefreshToken: async ctx => {
+      const { RefreshToken: token } = ctx.oidc.entities
       if (!token?.clientId) return true
+      resources.checkRefresh(ctx, token)
       // The nonce answers one authorization request, not what is renewed later (OIDC Core §12.2).
       token.nonce = undefined
       const isRecent = now() - (token.iat ?? 0) < TOUCH
@@ -141,7 +145,11 @@ export async function createProvider(
       devInteractions: { enabled: false },
       externalSigningSupport: { enabled: true, ack: 'experimental-01' },
       dPoP: { enabled: false },
-      resourceIndicators: { enabled: false },
+      // There is no default: a token that is asked for no API is for UserInfo.
+      resourceIndicators: {
+        enabled: features.resource_indicators,
+        getResourceServerInfo: resources.serverFor,
+      },
       clientCredentials: { enabled: features.client_credentials },
       pushedAuthorizationRequests: {
         enabled: features.pushed_authorization_requests !== false,
@@ -158,9 +166,10 @@ export async function createProvider(
       jwtIntrospection: { enabled: features.jwt_introspection },
       introspection: {
         enabled: features.introspection,
-        // A client's own tokens, of accounts that still exist (IN2, IN3); endpoints.ts refuses public ones.
+        // A client's own tokens and those for an API that it is, of accounts that still exist (IN2, IN3);
+        // endpoints.ts refuses public ones.
         allowedPolicy: async (_ctx, client, token) =>
-          token.clientId === client.clientId &&
+          (token.clientId === client.clientId || resources.mayRead(client, token)) &&
           (!('accountId' in token) ||
             Boolean(await directory.findEnabled(String(token.accountId)))),
       },
@@ -201,6 +210,7 @@ export async function createProvider(
   provider.ReplayDetection.unique = state.isFirstUse
   Object.assign(provider.RefreshToken.prototype, { generateTokenId: state.nextRefreshToken })
   logEvents(provider, log, metrics)
+  checkResources(settings, keys)
   await checkClients(provider, settings)
   return provider
 }

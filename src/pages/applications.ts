@@ -1,14 +1,16 @@
 // Connected applications: what each may see, where it is used, and how to take its access away.
 
 import type { Context } from 'koa'
-import type { Consent } from '../accounts/consents.ts'
+import { type Consent, readKey } from '../accounts/consents.ts'
 import type { SignedInBrowser } from '../accounts/sessions.ts'
+import { lifetimeOf } from '../config/resource-schema.ts'
 import { note } from '../http/audit.ts'
 import { readForm } from '../http/forms.ts'
 import { hostOf } from './consent.ts'
 import type { Parts } from './parts.ts'
 import { type People, type Person, PLACES } from './people.ts'
 import { scopeWords } from './scope-words.ts'
+import type { Words } from './words.ts'
 
 export function createApplicationPages(parts: Parts, people: People) {
   const { settings, clients, views, consents, sessions } = parts
@@ -41,7 +43,10 @@ export function createApplicationPages(parts: Parts, people: People) {
       host: client && hostOf(client.client_uri ?? client.redirect_uris[0] ?? ''),
       registered: Boolean(client),
       implicit: client?.consent === 'implicit',
-      scopes: scopes.map(scope => scopeWords(words, settings, scope)),
+      scopes: scopes.map(scope => {
+        const { words: text, at } = scopeWords(words, settings, scope)
+        return at === undefined ? text : `${text} (${at})`
+      }),
       since: words.date(since),
       lastUsed: words.date(lastUsed),
       inUse: inUse
@@ -49,6 +54,21 @@ export function createApplicationPages(parts: Parts, people: People) {
         : words.t('applications.not_in_use'),
       removal: `${PLACES.removal}?${new URLSearchParams({ client_id })}`,
     }
+  }
+
+  /** Of JWTs, which nobody can take back: people are told of them before, not after (TK11). */
+  function lingering({ t, list }: Words, { scopes }: Consent): string[] {
+    const names = new Set(scopes.map(key => readKey(key).resource ?? ''))
+    const apis = [...names].flatMap(name => {
+      const api = settings.resources[name]
+      return api?.token_format === 'jwt' ? [api] : []
+    })
+    if (!apis.length) return []
+    const { access_token } = settings.lifetimes
+    const longest = Math.max(...apis.map(api => lifetimeOf(api, access_token)))
+    const minutes = String(Math.ceil(longest / 60))
+    const named = list(apis.map(api => api.resource_name))
+    return [t('applications.lingers', { apis: named, minutes })]
   }
 
   return {
@@ -63,7 +83,8 @@ export function createApplicationPages(parts: Parts, people: People) {
       const clientId = String(ctx.query.client_id)
       const consent = await consents.find(person.account.id, clientId)
       if (!consent) ctx.throw(404)
-      const { t } = views.words(ctx)
+      const words = views.words(ctx)
+      const { t } = words
       const isImplicit = clients.get(clientId)?.consent === 'implicit'
       views.page(ctx, 'confirm', {
         person: person.account.username,
@@ -71,6 +92,7 @@ export function createApplicationPages(parts: Parts, people: People) {
         title: t('applications.question', { client: nameOf(ctx, clientId) }),
         effects: [
           t('applications.effect'),
+          ...lingering(words, consent),
           isImplicit
             ? t('applications.implicit_again', { brand: settings.branding.name })
             : t('applications.again'),

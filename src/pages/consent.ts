@@ -26,13 +26,16 @@ export function consentScreen(parts: Parts): Screen {
       client,
       host: hostOf(interaction.redirectUri),
       person: person?.username,
-      scopes: scopes.map(name => ({
-        name,
-        words: scopeWords(words, settings, name),
-        required: name === REQUIRED,
-        checked: !before?.declined.includes(name),
-        note: name === 'offline_access' ? offlineNote(words) : undefined,
-      })),
+      scopes: scopes.map(name => {
+        const { words: text, at } = scopeWords(words, settings, name)
+        return {
+          name,
+          words: text,
+          required: name === REQUIRED,
+          checked: !before?.declined.includes(name),
+          note: name === 'offline_access' ? offlineNote(words) : at,
+        }
+      }),
       lifetime: scopes.includes('offline_access') ? undefined : t('consent.lifetime'),
       withdrawn,
     })

@@ -17,6 +17,7 @@ export const CODES = [
   'invalid_request',
   'invalid_request_uri',
   'invalid_scope',
+  'invalid_target',
   'invalid_token',
   'login_required',
   'method_not_allowed',
@@ -27,6 +28,7 @@ export const CODES = [
   'unsupported_grant_type',
   'unsupported_response_mode',
   'unsupported_response_type',
+  'unsupported_token_type',
 ]
 
 /** What the library says in words that help nobody. */

@@ -57,6 +57,7 @@ function consent(
     scopes: [
       ...['openid', 'profile', 'email', 'phone', 'address'].map(name => scope(name)),
       offline,
+      { ...scope('https://files.example.org files:read', 'Files'), words: 'Read your files' },
     ],
     withdrawn: false,
     ...more,

@@ -1,18 +1,29 @@
 // A scope as people read it: the operator's words, ours, or the claims it gives.
 
+import { readKey } from '../accounts/consents.ts'
 import type { Settings } from '../config/settings.ts'
 import type { Words } from './words.ts'
 
+type Description = string | Record<string, string>
+
+/** Of a scope as a consent names it; `at` is the API it belongs to, if any. */
 export function scopeWords(
   { t, list, pick }: Words,
-  { scopes, claims }: Pick<Settings, 'scopes' | 'claims'>,
-  name: string,
-): string {
+  { scopes, claims, resources }: Pick<Settings, 'scopes' | 'claims' | 'resources'>,
+  key: string,
+): { words: string; at?: string } {
+  const { scope: name, resource } = readKey(key)
+  const inWords = (text: Description = '') =>
+    typeof text === 'string' ? text : pick(text) || text.en || ''
+  if (resource !== undefined) {
+    const file = resources[resource]
+    const description = inWords(file?.scopes[name]?.description)
+    return { words: description || name, at: file?.resource_name ?? resource }
+  }
   const given = Object.keys(claims).filter(claim => claims[claim]?.scope === name)
-  const { description = '' } = scopes[name] ?? {}
-  return (
-    (typeof description === 'string' ? description : pick(description) || description.en) ||
+  const text =
+    inWords(scopes[name]?.description) ||
     t(`scope.${name}`) ||
     t('scope.other', { claims: list(given.map(claim => claim.replaceAll('_', ' '))) || name })
-  )
+  return { words: text }
 }

@@ -74,7 +74,7 @@ test('AC4: grants withdraw does what Remove access does', SLOW, async () => {
   const { refresh_token } = await tokens(service)
   const [grant] = await read('grants list ada')
   expect(grant).toMatchObject({ client_id: 'web', scopes: expect.arrayContaining(['profile']) })
-  expect((await usher('grants list ada')).stdout).toMatch(/^web {2}openid .*\n {4}since /)
+  expect((await usher('grants list ada')).stdout).toMatch(/^web {2}openid, .*\n {4}since /)
   const slip = await usher('grants withdraw ada wbe')
   expect(slip).toMatchObject({
     code: 1,

@@ -9,6 +9,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type Explanation, explainFailure } from '../../src/commands/failure.ts'
 import { readFolder } from '../../src/config/settings.ts'
 import { type FailedRequest, findFailure } from '../../src/oidc/failures.ts'
+import { APIS, FILES } from '../support/apis.ts'
 import { block } from '../support/handbook.ts'
 import { authorizationRequest, authorize, redeem, tokens } from '../support/journey.ts'
 import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'
@@ -24,8 +25,9 @@ const pushing = {
 const narrow = { ...CLIENTS.web, client_id: 'narrow', scope: 'openid profile' }
 let usher: Usher
 beforeAll(async () => {
-  const clients = { ...CLIENTS, pushing, narrow }
-  usher = await startUsher({ store, clients, env: { USHER_SECRET } })
+  const clients = { ...APIS.clients, pushing, narrow }
+  const { resources } = APIS
+  usher = await startUsher({ store, clients, resources, env: { USHER_SECRET } })
   await usher.addAccount(ADA)
 })
 afterAll(async () => {
@@ -64,7 +66,9 @@ async function explained(answer: Response): Promise<Explanation> {
   const { clients } = readFolder({ USHER_SECRET }, usher.settings.folder)
   const client = clients.find(({ parts }) => parts.client_id === failure.client_id)
   const ids = clients.map(({ parts }) => parts.client_id ?? '')
-  return explainFailure({ failure, client, ids, scopes: Object.keys(usher.settings.scopes) })
+  const scopes = Object.keys(usher.settings.scopes)
+  const resources = Object.keys(usher.settings.resources)
+  return explainFailure({ failure, client, ids, scopes, resources })
 }
 
 const callback = 'https://app.example.org/callback'
@@ -94,6 +98,18 @@ const CASES: Record<string, [() => Promise<Response>, Partial<Explanation>]> = {
   'a scope that is not registered': [
     () => asking({ client_id: 'narrow', scope: 'openid email', redirect_uri: callback }),
     { wrong: 'narrow may not ask for email', registered: ['openid profile'] },
+  ],
+  'a resource that is none': [
+    () => asking({ scope: 'openid files:read', resource: `${FILES}/` }),
+    {
+      wrong: expect.stringContaining('is no API that web may ask for'),
+      sent: `${FILES}/`,
+      registered: expect.arrayContaining([FILES]),
+    },
+  ],
+  'a resource without a scope of it': [
+    () => asking({ scope: 'openid', resource: FILES }),
+    { wrong: expect.stringContaining('none of its scopes was asked for'), sent: 'openid' },
   ],
   'another response_type': [
     () => asking({ response_type: 'id_token' }),

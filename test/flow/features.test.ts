@@ -102,6 +102,25 @@ test('rp_initiated_logout: off, people sign out on their account page, and no ap
   expect((await browser.open('/account')).text).toContain('Sign in')
 })
 
+test('resource_indicators: off, nothing is for an API; on without APIs, none is known', async () => {
+  const usher = await startUsher({ usher: { features: { resource_indicators: false } } })
+  try {
+    const resource = 'https://files.example.org'
+    const errors = [usher, on].map(async ({ issuer }) => {
+      const url = openid.buildAuthorizationUrl(await configOf(on, 'web'), {
+        ...(await request()),
+        resource,
+      })
+      const answer = await fetch(new URL(url.pathname + url.search, issuer), { redirect: 'manual' })
+      const location = new URL(answer.headers.get('location') ?? '', issuer)
+      return location.searchParams.get('error')
+    })
+    expect(await Promise.all(errors)).toEqual([null, 'invalid_target'])
+  } finally {
+    await usher.close()
+  }
+})
+
 test('pushed_authorization_requests: required, nothing else is taken', async () => {
   const usher = await startUsher({
     usher: { features: { pushed_authorization_requests: 'required' } },

@@ -116,10 +116,16 @@ export async function post(
   }
 }
 
-export function redeem(usher: { issuer: string }, code: string, request: Request): Promise<Answer> {
+/** `resource`: the API that the access token is for (RFC 8707). */
+export function redeem(
+  usher: { issuer: string },
+  code: string,
+  request: Request,
+  resource?: string,
+): Promise<Answer> {
   const { redirect_uri, code_verifier, client_id } = request
   const form = { grant_type: 'authorization_code', code, redirect_uri, code_verifier, client_id }
-  return post(usher, '/api/oauth/token', form)
+  return post(usher, '/api/oauth/token', { ...form, ...(resource && { resource }) })
 }
 
 export function refresh(usher: { issuer: string }, refresh_token: string, client_id = 'web') {

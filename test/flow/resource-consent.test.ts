@@ -1,0 +1,128 @@
+// What people are asked about protected APIs, and what becomes of their answer.
+
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { APIS, ask, CALENDAR, FILES, tokensFor } from '../support/apis.ts'
+import type { Browser } from '../support/browser.ts'
+import { post, redeem } from '../support/journey.ts'
+import { signedIn } from '../support/people.ts'
+import { ADA, startUsher, type Usher } from '../support/usher.ts'
+
+const SHARED = { scope: 'openid share', resources: [FILES, CALENDAR] }
+const READ = { scope: 'openid files:read', resources: [FILES] }
+
+let usher: Usher
+let ada: string
+let browser: Browser
+beforeAll(async () => {
+  usher = await startUsher(APIS)
+  ada = (await usher.addAccount(ADA)).id
+  browser = await signedIn(usher)
+})
+afterAll(() => usher.close())
+beforeEach(() => usher.consents.withdraw(ada, 'web'))
+
+/** Each scope of the page with what stands beside it. */
+const asked = () =>
+  browser.page.html
+    .querySelectorAll('.scope')
+    .map(({ text }) => text.trim().replaceAll(/\s+/g, ' '))
+
+async function allow(scope: string[], request: Awaited<ReturnType<typeof ask>>, resource: string) {
+  expect(browser.heading).toBe('Allow access')
+  await browser.submit({ decision: 'allow', scope })
+  return redeem(usher, browser.page.params.get('code') ?? '', request, resource)
+}
+
+test('CN1: the page says in words what is asked for, and at which API', async () => {
+  await ask(usher, { browser, scope: 'openid files:read share', resources: [FILES, CALENDAR] })
+  expect(asked().slice(1)).toEqual([
+    'Read your files Files',
+    'Share your files with others Files',
+    'Share your appointments with others Calendar',
+  ])
+  for (const box of browser.page.html.querySelectorAll('.scope input')) {
+    const { id = '', 'aria-describedby': note = '' } = box.attributes
+    expect(id).not.toMatch(/\s/)
+    expect(browser.page.html.querySelector(`label[for="${id}"]`)).not.toBe(null)
+    expect(browser.page.html.querySelector(`[id="${note}"]`)?.text).toMatch(/^(Files|Calendar)$/)
+  }
+})
+
+test('CN3: a scope of one API is allowed, and the same of another is not', async () => {
+  const request = await ask(usher, { browser, ...SHARED })
+  const given = await allow([`${FILES} share`], request, FILES)
+  expect([given.status, given.body.scope]).toEqual([200, 'share'])
+  expect(await usher.consents.find(ada, 'web')).toMatchObject({
+    scopes: ['openid', `${FILES} share`],
+    declined: [`${CALENDAR} share`],
+  })
+
+  const again = await ask(usher, { browser, ...SHARED })
+  const code = browser.page.params.get('code') ?? ''
+  const refused = await redeem(usher, code, again, CALENDAR)
+  expect([refused.status, refused.body.error]).toEqual([400, 'invalid_scope'])
+})
+
+test('CN4: what the form says beside what was asked counts for nothing', async () => {
+  const request = await ask(usher, { browser, ...READ })
+  const sent = [`${FILES} files:read`, `${FILES} files:write`, `${CALENDAR} share`, 'profile']
+  const { body } = await allow(sent, request, FILES)
+  expect(body.scope).toBe('files:read')
+  const { scopes } = (await usher.consents.find(ada, 'web')) ?? {}
+  expect(scopes).toEqual(['openid', `${FILES} files:read`])
+})
+
+test('CN4: what was allowed is not asked again; a scope that is new is', async () => {
+  await tokensFor(usher, { browser, ...READ }, FILES)
+  await ask(usher, { browser, ...READ })
+  expect(browser.page.params.get('code')).toBeTruthy()
+  const more = { scope: 'openid files:read files:write', resources: [FILES] }
+  await ask(usher, { browser, ...more })
+  expect(asked()).toContain('Change your files Files')
+  const { scope } = await tokensFor(usher, { browser, ...more }, FILES)
+  expect(scope).toBe('files:read files:write')
+  const { scope: less } = await tokensFor(usher, { browser, ...READ }, FILES)
+  expect(less).toBe('files:read')
+})
+
+test('CN4: a scope of the same name at another API is asked for anew', async () => {
+  await tokensFor(usher, { browser, scope: 'openid share', resources: [FILES] }, FILES)
+  await ask(usher, { browser, scope: 'openid share', resources: [CALENDAR] })
+  expect(asked().slice(1)).toEqual(['Share your appointments with others Calendar'])
+})
+
+test('CN4: an application of our own is not asked about, and listed all the same', async () => {
+  const first = { browser, client_id: 'first', ...READ }
+  const { scope } = await tokensFor(usher, first, FILES)
+  expect(scope).toBe('files:read')
+  expect((await usher.consents.find(ada, 'first'))?.scopes).toContain(`${FILES} files:read`)
+})
+
+test('AC3: Connected applications says it in words, and removing it ends what was given', async () => {
+  const { access_token: token } = await tokensFor(usher, { browser, ...READ }, FILES)
+  const about = () => post(usher, '/api/oauth/introspect', { token, client_id: 'files-api' })
+  expect((await about()).body.active).toBe(true)
+  const { text } = await browser.open('/account/applications')
+  expect(text).toContain('<li>Read your files (Files)</li>')
+  const removal = await browser.open('/account/applications/remove?client_id=web')
+  expect(removal.text).not.toContain('Calendar')
+  await browser.submit()
+  expect((await about()).body).toEqual({ active: false })
+  await ask(usher, { browser, ...READ })
+  expect(browser.heading).toBe('Allow access')
+})
+
+test('TK11: who removes an application is told for how long it may use what cannot be taken back', async () => {
+  const asked = { browser, scope: 'openid calendar:read', resources: [CALENDAR] }
+  await tokensFor(usher, asked, CALENDAR)
+  const { text } = await browser.open('/account/applications/remove?client_id=web')
+  expect(text).toContain('At Calendar its access can last up to 5 min longer')
+})
+
+test('an API that is gone from the folder is named as it was', async () => {
+  const version = await usher.consents.version(ada, 'web')
+  const decision = { scopes: ['urn:gone see'], declined: [], version }
+  await usher.consents.decide(ada, 'web', decision)
+  const { text } = await browser.open('/account/applications')
+  expect(text).toContain('<li>see (urn:gone)</li>')
+})

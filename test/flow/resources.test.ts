@@ -1,0 +1,171 @@
+// Tokens that are for one API alone: which clients get them, what is in them, what they are good for.
+
+import { createRemoteJWKSet, decodeProtectedHeader, jwtVerify } from 'jose'
+import * as openid from 'openid-client'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import {
+  APIS,
+  ask,
+  CALENDAR,
+  configOf,
+  FILES,
+  PAYROLL,
+  refreshFor,
+  tokensFor,
+} from '../support/apis.ts'
+import type { Browser } from '../support/browser.ts'
+import { post, redeem, signInAndAllow, userinfo } from '../support/journey.ts'
+import { signedIn } from '../support/people.ts'
+import { ADA, SECRET, startUsher, type Usher } from '../support/usher.ts'
+import { basic, send } from '../support/wire.ts'
+
+const SCOPE = 'openid profile offline_access files:read calendar:read'
+const BOTH = { scope: SCOPE, resources: [FILES, CALENDAR] }
+
+let usher: Usher
+let ada: string
+let browser: Browser
+beforeAll(async () => {
+  usher = await startUsher(APIS)
+  ada = (await usher.addAccount(ADA)).id
+  browser = await signedIn(usher)
+})
+afterAll(() => usher.close())
+
+const introspect = (token: string, client_id: string) =>
+  post(usher, '/api/oauth/introspect', { token, client_id })
+
+test('TK12: one consent, and a token for each API, with its scopes and no other', async () => {
+  const first = await tokensFor(usher, { browser, ...BOTH }, FILES)
+  expect(first.scope).toBe('files:read')
+  const { body: files } = await introspect(first.access_token, 'files-api')
+  expect(files).toMatchObject({ active: true, aud: FILES, scope: 'files:read', sub: ada })
+  expect(files).toMatchObject({ client_id: 'web', iss: usher.issuer, token_type: 'Bearer' })
+  const { refresh_token } = first
+  const second = (await refreshFor(usher, { refresh_token, resource: CALENDAR })).body
+  expect(second.scope).toBe('calendar:read')
+  const third = (await refreshFor(usher, { refresh_token: second.refresh_token })).body
+  expect(String(third.scope).split(' ').sort()).toEqual(['offline_access', 'openid', 'profile'])
+  expect((await userinfo(usher, third.access_token)).body).toMatchObject({ sub: ada })
+})
+
+test('TK11: a JWT says whose it is, for which API and client, and lasts ten minutes at most', async () => {
+  const { access_token, expires_in } = await tokensFor(usher, { browser, ...BOTH }, CALENDAR)
+  const jwks = createRemoteJWKSet(new URL(`${usher.issuer}/api/oauth/jwks`))
+  const { payload, protectedHeader } = await jwtVerify(access_token, jwks, {
+    issuer: usher.issuer,
+    audience: 'calendar',
+    typ: 'at+jwt',
+  })
+  expect(protectedHeader.alg).toBe('ES256')
+  expect(payload).toEqual({
+    iss: usher.issuer,
+    aud: 'calendar',
+    sub: ada,
+    client_id: 'web',
+    scope: 'calendar:read',
+    jti: expect.stringMatching(/^[\w-]{20,}$/),
+    iat: expect.any(Number),
+    exp: Number(payload.iat) + 300,
+  })
+  expect(expires_in).toBe(300)
+})
+
+test('TK11: asked for no API, a token is opaque', async () => {
+  const { access_token } = await tokensFor(usher, { browser, ...BOTH })
+  expect(() => decodeProtectedHeader(access_token)).toThrow()
+  expect((await introspect(access_token, 'web')).body).not.toHaveProperty('aud')
+})
+
+test('TK11: a JWT is not revoked, and introspection knows nothing of it', async () => {
+  const { access_token: token } = await tokensFor(usher, { browser, ...BOTH }, CALENDAR)
+  const refused = await post(usher, '/api/oauth/revoke', { token })
+  expect([refused.status, refused.body.error]).toEqual([400, 'unsupported_token_type'])
+  expect(String(refused.body.error_uri)).toContain('#unsupported_token_type')
+  for (const client_id of ['web', 'files-api']) {
+    const { status, body } = await introspect(token, client_id)
+    expect([status, body]).toEqual([200, { active: false }])
+  }
+})
+
+test('TK12: a resource that is unknown, or not for this client, is refused where it is asked for', async () => {
+  const scope = 'openid pay files:read'
+  for (const resource of [`${FILES}/`, 'https://evil.example', 'files', `${FILES}#x`, PAYROLL]) {
+    await ask(usher, { browser, scope, resources: [resource] })
+    expect([resource, browser.page.params.get('error')]).toEqual([resource, 'invalid_target'])
+  }
+  const body = { grant_type: 'client_credentials', resource: 'https://evil.example', scope }
+  const headers = basic('service', SECRET)
+  const { status, json } = await send(usher, '/api/oauth/token', { body, headers })
+  expect([status, json.error]).toEqual([400, 'invalid_target'])
+  expect(String(json.error_uri)).toContain('#invalid_target')
+})
+
+test('TK12: a resource without a scope of it is not asked for', async () => {
+  await ask(usher, { browser, scope: 'openid calendar:read', resources: [CALENDAR, FILES] })
+  expect(browser.page.params.get('error')).toBe('invalid_scope')
+})
+
+test('TK12: a code, and a refresh, reach no resource that was not in the request', async () => {
+  const asked = { browser, scope: 'openid offline_access calendar:read', resources: [CALENDAR] }
+  const request = await ask(usher, asked)
+  const code = (await signInAndAllow(browser, 'ada')).params.get('code') ?? ''
+  const escaped = await redeem(usher, code, request, FILES)
+  expect([escaped.status, escaped.body.error]).toEqual([400, 'invalid_target'])
+
+  // The consent of the person has files:read in it, from what was asked before.
+  expect((await usher.consents.find(ada, 'web'))?.scopes).toContain(`${FILES} files:read`)
+  const { refresh_token } = await tokensFor(usher, asked, CALENDAR)
+  for (const resource of [FILES, PAYROLL, 'https://evil.example']) {
+    const refused = await refreshFor(usher, { refresh_token, resource })
+    expect([refused.status, refused.body.error]).toEqual([400, 'invalid_target'])
+    const scoped = await refreshFor(usher, { refresh_token, resource, scope: 'files:read' })
+    expect(scoped.status).toBe(400)
+  }
+  // None of which used it up.
+  const renewed = await refreshFor(usher, { refresh_token, resource: CALENDAR })
+  expect([renewed.status, renewed.body.scope]).toEqual([200, 'calendar:read'])
+  expect(usher.output.join('')).not.toMatch(/refresh_(reuse|replay)/)
+})
+
+test('TK12: one token is for one resource', async () => {
+  const { refresh_token } = await tokensFor(usher, { browser, ...BOTH }, FILES)
+  const body = [
+    ['grant_type', 'refresh_token'],
+    ['refresh_token', refresh_token],
+    ['resource', FILES],
+    ['resource', CALENDAR],
+  ] as [string, string][]
+  const { status, json } = await send(usher, '/api/oauth/token', {
+    body,
+    headers: basic('web', SECRET),
+  })
+  expect([status, json.error]).toEqual([400, 'invalid_target'])
+  expect((await refreshFor(usher, { refresh_token })).status).toBe(200)
+})
+
+test('TK12: a pushed request has its resources, and no others', async () => {
+  const config = await configOf(usher, 'web')
+  const code_verifier = openid.randomPKCECodeVerifier()
+  const params = new URLSearchParams({
+    redirect_uri: 'https://app.example.org/callback',
+    scope: 'openid offline_access files:read calendar:read',
+    code_challenge: await openid.calculatePKCECodeChallenge(code_verifier),
+    code_challenge_method: 'S256',
+  })
+  params.append('resource', FILES)
+  const url = await openid.buildAuthorizationUrlWithPAR(config, params)
+  // What stands beside a pushed request counts for nothing (RFC 9126 §4).
+  url.searchParams.append('resource', CALENDAR)
+  await browser.open(url)
+  const page = await signInAndAllow(browser, 'ada')
+  const checks = { pkceCodeVerifier: code_verifier, idTokenExpected: true }
+  const tokens = await openid.authorizationCodeGrant(config, new URL(page.url), checks, {
+    resource: FILES,
+  })
+  expect(tokens.scope).toBe('files:read')
+  const escaping = openid.refreshTokenGrant(config, tokens.refresh_token ?? '', {
+    resource: CALENDAR,
+  })
+  await expect(escaping).rejects.toThrow(expect.objectContaining({ error: 'invalid_target' }))
+})

@@ -1,0 +1,92 @@
+// Protected APIs, the clients that they are, and tokens for them.
+
+import * as openid from 'openid-client'
+import { hashSecret } from '../../src/config/client-secret.ts'
+import type { Browser } from './browser.ts'
+import { authorizationRequest, post, redeem, signInAndAllow } from './journey.ts'
+import { CLIENTS, SECRET, type Usher } from './usher.ts'
+
+export const FILES = 'https://files.example.org'
+export const CALENDAR = 'https://calendar.example.org/api'
+export const PAYROLL = 'urn:example:payroll'
+
+const confidential = (client_id: string, more: object) => ({
+  client_id,
+  client_name: `The ${client_id}`,
+  client_secret_hashes: [hashSecret(SECRET)],
+  ...more,
+})
+
+/** What an Usher with APIs is started with. */
+export const APIS = {
+  clients: {
+    ...CLIENTS,
+    'files-api': confidential('files-api', { grant_types: [] }),
+    'payroll-api': confidential('payroll-api', { grant_types: [] }),
+    service: confidential('service', { grant_types: ['client_credentials'] }),
+  },
+  resources: {
+    files: {
+      resource: FILES,
+      resource_name: 'Files',
+      scopes: {
+        'files:read': { description: 'Read your files' },
+        'files:write': { description: 'Change your files' },
+        share: { description: 'Share your files with others' },
+      },
+      introspected_by: ['files-api'],
+    },
+    calendar: {
+      resource: CALENDAR,
+      resource_name: 'Calendar',
+      audience: 'calendar',
+      scopes: {
+        'calendar:read': { description: 'See your appointments' },
+        share: { description: 'Share your appointments with others' },
+      },
+      token_format: 'jwt',
+      token_signing_alg: 'ES256',
+      token_lifetime: '5 min',
+    },
+    payroll: {
+      resource: PAYROLL,
+      resource_name: 'Payroll',
+      scopes: { pay: { description: 'Pay wages' } },
+      clients: ['service'],
+      introspected_by: ['payroll-api'],
+    },
+  },
+}
+
+interface Asked {
+  browser: Browser
+  scope: string
+  resources: string[]
+  client_id?: string
+}
+
+/** Asks for scopes at resources; leaves the browser at the page that comes. */
+export async function ask(usher: Usher, { browser, scope, resources, client_id = 'web' }: Asked) {
+  const request = authorizationRequest(usher, { scope, client_id })
+  for (const resource of resources) request.url.searchParams.append('resource', resource)
+  await browser.open(request.url)
+  return request
+}
+
+/** The same, allowed, as far as the tokens that the code brings for `resource`, or for UserInfo. */
+export async function tokensFor(usher: Usher, asked: Asked, resource?: string) {
+  const request = await ask(usher, asked)
+  const page = await signInAndAllow(asked.browser, 'ada')
+  const answer = await redeem(usher, page.params.get('code') ?? '', request, resource)
+  if (answer.status !== 200) throw new Error(JSON.stringify(answer.body))
+  return answer.body
+}
+
+export const refreshFor = (usher: Usher, form: Record<string, string>) =>
+  post(usher, '/api/oauth/token', { grant_type: 'refresh_token', ...form })
+
+/** An application or API as its developer has it. */
+export const configOf = (usher: Usher, client_id: string, metadata: object = {}) =>
+  openid.discovery(new URL(usher.issuer), client_id, metadata, openid.ClientSecretBasic(SECRET), {
+    execute: [openid.allowInsecureRequests],
+  })
