@@ -1,0 +1,97 @@
+// docs/clients/api.md, as it is written: an API that asks what a token is, and one that reads it.
+
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { parse } from 'yaml'
+import { hashSecret } from '../../src/config/client-secret.ts'
+import { refreshFor, tokensFor } from '../support/apis.ts'
+import { post } from '../support/journey.ts'
+import { signedIn } from '../support/people.ts'
+import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+const PAGE = readFileSync(join(ROOT, 'docs/clients/api.md'), 'utf8')
+const blockOf = (name: string) =>
+  new RegExp(`\`\`\`\\w+ ${name}\\n(.*?)\`\`\``, 's').exec(PAGE)?.[1] ?? ''
+
+const files = parse(blockOf('files'))
+const FILES: string = files.resource
+const api = { ...parse(blockOf('client')), client_secret_hashes: [hashSecret(SECRET)] }
+const OTHER = {
+  resource: 'urn:other',
+  resource_name: 'Other',
+  scopes: { 'files:read': { description: 'Read other files' } },
+  introspected_by: ['files-api'],
+}
+
+describe.each(['opaque', 'jwt'])('an API with tokens that are %s', token_format => {
+  const folder = mkdtempSync(join(tmpdir(), 'usher-api-'))
+  let usher: Usher
+  let child: ChildProcess
+  let address: string
+
+  beforeAll(async () => {
+    const resources = { files: { ...files, token_format }, other: { ...OTHER, token_format } }
+    usher = await startUsher({ clients: { ...CLIENTS, api }, resources })
+    await usher.addAccount(ADA)
+    symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'))
+    writeFileSync(join(folder, 'package.json'), '{ "type": "module" }')
+    writeFileSync(join(folder, 'token.js'), blockOf(token_format))
+    writeFileSync(join(folder, 'server.js'), blockOf('server'))
+    child = spawn(process.execPath, ['server.js'], {
+      cwd: folder,
+      env: { ISSUER: usher.issuer, CLIENT_SECRET: SECRET, PORT: '0' },
+      stdio: ['ignore', 'pipe', 'inherit'],
+    })
+    const [port] = child.stdout ? await once(child.stdout, 'data') : []
+    address = `http://127.0.0.1:${String(port).trim()}/`
+  })
+  afterAll(async () => {
+    child.kill()
+    rmSync(folder, { recursive: true })
+    await usher.close()
+  })
+
+  const call = async (token?: string) => {
+    const headers = token === undefined ? {} : { authorization: `Bearer ${token}` }
+    const response = await fetch(address, { headers })
+    const why = response.headers.get('www-authenticate')
+    return [response.status, why ?? (await response.json())]
+  }
+
+  test('it takes tokens that are for it, have the scope, and are alive', async () => {
+    const browser = await signedIn(usher)
+    const scope = 'openid offline_access files:read'
+    const asked = { browser, scope, resources: [FILES, OTHER.resource] }
+    const { access_token, refresh_token, id_token } = await tokensFor(usher, asked, FILES)
+    expect(await call(access_token)).toEqual([
+      200,
+      { files: [], of: expect.stringMatching(/^usr_/) },
+    ])
+
+    const invalid = [401, 'Bearer error="invalid_token"']
+    const other = await refreshFor(usher, { refresh_token, resource: OTHER.resource })
+    expect(await call(other.body.access_token)).toEqual(invalid)
+    const userinfo = await refreshFor(usher, { refresh_token: other.body.refresh_token })
+    const forged = access_token.replace(/.{5}$/, 'AAAAA')
+    for (const token of [
+      userinfo.body.access_token,
+      id_token,
+      refresh_token,
+      forged,
+      'x',
+      'a.b.c',
+    ]) {
+      expect(await call(token)).toEqual(invalid)
+    }
+    expect(await call()).toEqual([401, 'Bearer'])
+
+    await post(usher, '/api/oauth/revoke', { token: userinfo.body.refresh_token })
+    const isJwt = token_format === 'jwt'
+    expect((await call(access_token))[0]).toBe(isJwt ? 200 : 401)
+  })
+})
