@@ -128,6 +128,30 @@ test('TK12: a code, and a refresh, reach no resource that was not in the request
   expect(usher.output.join('')).not.toMatch(/refresh_(reuse|replay)/)
 })
 
+test.each([
+  '',
+  '__proto__',
+  'constructor',
+  'https://',
+  '%',
+  'a:b',
+  'javascript:x',
+  'x'.repeat(5000),
+])('TK12: the resource "%.20s" is an answer, and no fault', async resource => {
+  await ask(usher, { browser, scope: 'openid', resources: [resource] })
+  expect(browser.page.status).toBeLessThan(500)
+  for (const times of [1, 50]) {
+    const body: [string, string][] = [
+      ['grant_type', 'client_credentials'],
+      ['scope', 'files:read'],
+      ...Array.from({ length: times }, (): [string, string] => ['resource', resource]),
+    ]
+    const headers = basic('service', SECRET)
+    const { status } = await send(usher, '/api/oauth/token', { body, headers })
+    expect([200, 400, 413]).toContain(status)
+  }
+})
+
 test('TK12: one token is for one resource', async () => {
   const { refresh_token } = await tokensFor(usher, { browser, ...BOTH }, FILES)
   const body = [

@@ -1,8 +1,13 @@
 // Files of protected APIs: what may stand in one, and beside which others.
 
+import { generateKeyPairSync } from 'node:crypto'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { differences } from '../../src/config/difference.ts'
-import { client, type Files, places, read, resource } from '../support/config-folder.ts'
+import { readSettings } from '../../src/config/settings.ts'
+import { checkSettings } from '../../src/oidc/check.ts'
+import { client, type Files, places, read, resource, withFolder } from '../support/config-folder.ts'
 
 const WEB = { 'clients/web.yaml': client() }
 const API = client({ client_id: 'api', token_endpoint_auth_method: undefined, client_secret: 'x' })
@@ -116,6 +121,27 @@ test('an opaque token that nobody may ask about is a warning', () => {
   expect(settings?.warnings).toMatchObject([{ rule: 'resource-unread', key: 'token_format' }])
   const { settings: asked } = withApi({ token_format: 'opaque', introspected_by: ['api'] })
   expect(asked?.warnings).toEqual([])
+})
+
+test('CF2: an algorithm that the operator has brought no key for is a finding', async () => {
+  const sign = (token_signing_alg: string) => {
+    const files = { ...WEB, 'resources/files.yaml': resource({ token_signing_alg }) }
+    return withFolder(files, folder => {
+      const keys = ['rsa', 'ed25519'].map(type => {
+        const file = join(folder, `.${type}`)
+        const { privateKey } = generateKeyPairSync(type as 'rsa', { modulusLength: 2048 })
+        const pem = privateKey.export({ type: 'pkcs8', format: 'pem' })
+        writeFileSync(file, pem, { mode: 0o600 })
+        return file
+      })
+      writeFileSync(join(folder, 'usher.yaml'), JSON.stringify({ keys: { import: keys } }))
+      return checkSettings(readSettings({ USHER_CONFIG: folder }))
+    })
+  }
+  await expect(sign('EdDSA')).resolves.toBeUndefined()
+  await expect(sign('ES256')).rejects.toThrow(
+    'token_signing_alg: there is no key for it; those of keys.import sign RS256, EdDSA',
+  )
 })
 
 test('what differs between two configurations is told by the identifier of the API', () => {
