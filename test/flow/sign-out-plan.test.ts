@@ -1,0 +1,183 @@
+// The eleven modules of the conformance suite's plan for RP-Initiated Logout, by their names, and what
+// they leave out: hints that have expired, are another person's, or another application's.
+
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import type { Browser } from '../support/browser.ts'
+import { isSignedIn, onlineTokens } from '../support/people.ts'
+import { mutantsOf } from '../support/redirect-uris.ts'
+import { ADA, GRACE, startUsher, type Usher } from '../support/usher.ts'
+import { send } from '../support/wire.ts'
+
+let usher: Usher
+let ada: string
+let session: Awaited<ReturnType<typeof onlineTokens>>
+beforeAll(async () => {
+  usher = await startUsher()
+  ada = (await usher.addAccount(ADA)).id
+  await usher.addAccount(GRACE)
+})
+afterAll(() => usher.close())
+beforeEach(async () => {
+  await usher.consents.removeAll(ada)
+  session = await onlineTokens(usher)
+})
+
+const LOGOUT = '/api/oauth/logout'
+const BYE = 'https://app.example.org/bye'
+const post_logout_redirect_uri = BYE
+const state = 'af0ifjsldkj'
+
+function logout(params: Record<string, string>, browser: Browser = session.browser) {
+  return browser.open(`${LOGOUT}?${new URLSearchParams(params)}`)
+}
+
+/** What the person agrees to; answers with where that leads. */
+async function agree(browser = session.browser): Promise<string> {
+  expect(browser.heading).toBe('Sign out')
+  await browser.submit({ logout: 'yes' })
+  expect(await isSignedIn(browser)).toBe(false)
+  return browser.page.ours ? browser.heading : browser.page.url.href
+}
+
+/** An error page, which leads nowhere, and leaves the person signed in. */
+async function expectRefusal(params: Record<string, string>) {
+  const page = await logout(params)
+  expect([page.ours, page.status]).toEqual([true, 400])
+  expect(page.text).not.toMatch(/http-equiv="refresh"|evil\.example/)
+  expect(await isSignedIn(session.browser)).toBe(true)
+}
+
+test('discovery-endpoint-verification: it names the endpoint, on the issuer', async () => {
+  const { json } = await send(usher, '/.well-known/openid-configuration')
+  expect(json.end_session_endpoint).toBe(`${usher.issuer}${LOGOUT}`)
+})
+
+test('LO2: rp-initiated-logout: the person is asked, signed out, and sent back with state', async () => {
+  await logout({ id_token_hint: session.id_token, post_logout_redirect_uri, state })
+  expect(await agree()).toBe(`${BYE}?state=${state}`)
+})
+
+test('LO2: rp-initiated-logout-no-state: without it there is none', async () => {
+  await logout({ id_token_hint: session.id_token, post_logout_redirect_uri })
+  expect(await agree()).toBe(BYE)
+})
+
+test('LO1: rp-initiated-logout-no-params: asked, and Signed out', async () => {
+  await logout({})
+  expect(await agree()).toBe('Signed out')
+})
+
+test('LO1: rp-initiated-logout-only-state: asked, and Signed out', async () => {
+  await logout({ state })
+  expect(await agree()).toBe('Signed out')
+})
+
+test('LO1: rp-initiated-logout-no-post-logout-redirect-uri: asked, and Signed out', async () => {
+  await logout({ id_token_hint: session.id_token, state })
+  expect(await agree()).toBe('Signed out')
+})
+
+test('LO2: rp-initiated-logout-no-id-token-hint: asked, and sent nowhere', async () => {
+  await logout({ post_logout_redirect_uri, state })
+  expect(await agree()).toBe('Signed out')
+})
+
+test('LO2: rp-initiated-logout-bad-id-token-hint: an error page', async () => {
+  for (const id_token_hint of ['bad', 'a.b.c', `${session.id_token}x`])
+    await expectRefusal({ id_token_hint, post_logout_redirect_uri, state })
+})
+
+test('LO2: rp-initiated-logout-modified-id-token-hint: an error page', async () => {
+  const [header, payload = '', signature] = session.id_token.split('.')
+  const claims = JSON.parse(Buffer.from(payload, 'base64url').toString())
+  const seal = (changed: object) =>
+    [header, Buffer.from(JSON.stringify(changed)).toString('base64url'), signature].join('.')
+  for (const changed of [{ sub: 'usr_x' }, { aud: 'post' }, { iss: 'https://evil.example' }])
+    await expectRefusal({
+      id_token_hint: seal({ ...claims, ...changed }),
+      post_logout_redirect_uri,
+    })
+  const unsigned = Buffer.from('{"alg":"none"}').toString('base64url')
+  await expectRefusal({ id_token_hint: `${unsigned}.${payload}.`, post_logout_redirect_uri })
+})
+
+test('LO2: rp-initiated-logout-bad-post-logout-redirect-uri: an error page', async () => {
+  const hint = { id_token_hint: session.id_token, state }
+  await expectRefusal({ ...hint, post_logout_redirect_uri: 'https://evil.example/bye' })
+})
+
+test('LO2: rp-initiated-logout-query-added-to-post-logout-redirect-uri: an error page', async () => {
+  const hint = { id_token_hint: session.id_token, state }
+  await expectRefusal({ ...hint, post_logout_redirect_uri: `${BYE}?foo=bar` })
+})
+
+test('LO2: a hint that has expired does, as the session goes on longer than an ID token', async () => {
+  const client = await usher.app.Client.find('web')
+  const token = new usher.app.IdToken({ sub: ada }, { client, ctx: undefined })
+  Object.assign(token, { scope: 'openid' })
+  const id_token_hint = await token.issue({ use: 'idtoken', expiresAt: 1_700_000_000 })
+  await logout({ id_token_hint, post_logout_redirect_uri, state })
+  expect(await agree()).toBe(`${BYE}?state=${state}`)
+})
+
+test('LO1: a hint of another person signs nobody out without a question', async () => {
+  const { id_token } = await onlineTokens(usher, { username: 'grace' })
+  await logout({ id_token_hint: id_token, post_logout_redirect_uri })
+  expect(session.browser.heading).toBe('Sign out')
+  expect(await isSignedIn(session.browser)).toBe(true)
+})
+
+test('LO2: a hint and a client_id that do not agree are an error page', async () => {
+  await expectRefusal({ id_token_hint: session.id_token, client_id: 'post' })
+  await expectRefusal({ client_id: 'nobody', post_logout_redirect_uri })
+})
+
+test('LO2: who is not signed in is sent on by the same rules', async () => {
+  const { browser, id_token } = session
+  await logout({})
+  await agree()
+  const page = await logout({ id_token_hint: id_token, post_logout_redirect_uri: `${BYE}x` })
+  expect([page.ours, page.status]).toEqual([true, 400])
+  await logout({ id_token_hint: id_token, post_logout_redirect_uri, state })
+  if (browser.page.ours) await browser.submit()
+  expect(browser.page.url.href).toBe(`${BYE}?state=${state}`)
+})
+
+test('LO2: no spelling of a registered address but its own is taken (§4, row 21)', async () => {
+  const cookie = await session.browser.cookies()
+  const accept = 'text/html'
+  const mutants = mutantsOf(BYE)
+  expect(mutants.length).toBeGreaterThan(400)
+  const taken: string[] = []
+  for (const uri of mutants) {
+    const query = new URLSearchParams({ client_id: 'web', post_logout_redirect_uri: uri })
+    const answer = await send(usher, `${LOGOUT}?${query}`, { headers: { accept, cookie } })
+    if (answer.status !== 400 || answer.location) taken.push(uri)
+  }
+  expect(taken).toEqual([])
+})
+
+test('LO1: nothing that another site can send ends a session (§4, row 22)', async () => {
+  const { browser, id_token, access_token } = session
+  const cookie = await browser.cookies()
+  const elsewhere = { origin: 'https://evil.example', 'sec-fetch-site': 'cross-site' }
+  const headers = { cookie, accept: 'text/html', ...elsewhere }
+  const hints: Record<string, string>[] = [
+    {},
+    { id_token_hint: id_token },
+    { client_id: 'web', logout: 'yes' },
+  ]
+  for (const hint of hints) {
+    const query = new URLSearchParams({ ...hint, post_logout_redirect_uri })
+    for (const mode of ['navigate', 'no-cors', 'cors']) {
+      const asked = { headers: { ...headers, 'sec-fetch-mode': mode } }
+      await send(usher, `${LOGOUT}?${query}`, asked)
+      await send(usher, `${LOGOUT}/confirm?${query}&logout=yes`, asked)
+      await send(usher, `${LOGOUT}/confirm`, { ...asked, method: 'POST', body: { logout: 'yes' } })
+      await send(usher, LOGOUT, { ...asked, method: 'POST', body: { ...hint, logout: 'yes' } })
+    }
+  }
+  expect(await isSignedIn(browser)).toBe(true)
+  const headersOf = { authorization: `Bearer ${access_token}` }
+  expect((await send(usher, '/api/oauth/userinfo', { headers: headersOf })).status).toBe(200)
+})
