@@ -16,6 +16,7 @@ import type { SigningKey } from './keys/make.ts'
 import { openSigningKeys } from './keys/signing-keys.ts'
 import { createTeller } from './oidc/backchannel.ts'
 import type { Environment } from './oidc/provider.ts'
+import type { Queue } from './store/sign-outs.ts'
 import { StoreUnavailable } from './store/store.ts'
 
 /** Milliseconds for which nothing may change before what was saved is taken in. */
@@ -88,15 +89,17 @@ export async function run(
   }
   const reloadInTurn = () => inTurn(() => reload().catch(refused))
 
-  // A store that is away is told by the requests that need it; the keys are looked at again.
-  const keysRefused = (error: unknown) => {
-    if (!(error instanceof StoreUnavailable))
-      log.error({ reason: String(error) }, 'signing keys not taken')
+  // A store that is away is told by the requests that need it; here it is asked again.
+  const failed = (what: string) => (error: unknown) => {
+    if (!(error instanceof StoreUnavailable)) log.error({ reason: String(error) }, what)
   }
+  const keysRefused = failed('signing keys not taken')
   setInterval(() => inTurn(() => lookAtKeys().catch(keysRefused)), LOOK).unref()
   watchFolder(first.folder, reloadInTurn)
-  repeat(SIGN_OUTS, () => inForce.tellSignOuts('new'))
-  repeat(SIGN_OUTS_AGAIN, () => inForce.tellSignOuts('again'))
+  const untold = failed('sign-outs not told')
+  const tell = (queue: Queue) => inForce.tellSignOuts(queue).catch(untold)
+  repeat(SIGN_OUTS, () => tell('new'))
+  repeat(SIGN_OUTS_AGAIN, () => tell('again'))
   return { handle: (req, res) => inForce.handle(req, res), reload: reloadInTurn }
 }
 
@@ -111,11 +114,11 @@ async function build(settings: Settings, surroundings: Surroundings, readiness: 
   return { settings, signingKeys, keys, tellSignOuts, handle: app.callback() }
 }
 
-/** For as long as the process lives, and never twice at once; a store that is away is asked again. */
+/** For as long as the process lives, and never twice at once. */
 async function repeat(pause: number, work: () => Promise<void>): Promise<never> {
   for (;;) {
     await setTimeout(pause, undefined, { ref: false })
-    await work().catch(() => {})
+    await work()
   }
 }
 

@@ -1,11 +1,10 @@
-// Applications that do not answer, nodes that die, a store that is away: who is told of a sign-out then.
+// Applications that do not answer, several nodes, a store that is away: who is told of a sign-out then.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { decodeJwt } from 'jose'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest'
-import { takeSignOuts } from '../../src/store/sign-outs.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { Browser } from '../support/browser.ts'
 import { tokens } from '../support/journey.ts'
@@ -129,19 +128,6 @@ test('LO4: of nodes that look at once, one tells', async () => {
   for (let i = 0; i < 5; i++) await signOut()
   await Promise.all([node, other, node, other].map(each => each?.tellSignOuts('new')))
   expect([wiki.tokens.length, chat.tokens.length]).toEqual([5, 5])
-})
-
-test('LO4: what a node took and died with is told by another', async () => {
-  await signOut()
-  await new Promise<void>(taken => {
-    // It never comes back from telling.
-    takeSignOuts(node.records, 'new', () => new Promise(() => taken()))
-  })
-  await other?.tellSignOuts('new')
-  expect(wiki.tokens).toHaveLength(0)
-  pass(31)
-  await other?.tellSignOuts('new')
-  expect([wiki.tokens.length, chat.tokens.length]).toEqual([1, 1])
 })
 
 test('LO4: with the store away nobody is told, and nobody is forgotten', async () => {

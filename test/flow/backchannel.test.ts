@@ -2,7 +2,7 @@ import { decodeJwt } from 'jose'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { tokens } from '../support/journey.ts'
-import { sessionsOf } from '../support/people.ts'
+import { open, sessionsOf } from '../support/people.ts'
 import { type Receiver, startReceiver } from '../support/receiver.ts'
 import { ADA, CLIENTS, GRACE, startUsher, type Usher } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
@@ -20,7 +20,8 @@ beforeAll(async () => {
   await usher.addAccount(GRACE)
 })
 afterAll(() => Promise.all([usher.close(), wiki.close(), chat.close()]))
-beforeEach(() => {
+beforeEach(async () => {
+  await usher.consents.removeAll(ada)
   for (const { tokens } of [wiki, chat]) tokens.length = 0
 })
 afterEach(async () => {
@@ -125,6 +126,19 @@ test('LO4: an account that is removed is told of still', async () => {
   await usher.directory.remove(alan)
   await usher.tellSignOuts('new')
   expect(await wiki.told(usher.issuer)).toMatchObject({ sub: alan.id })
+})
+
+test('LO4: an application that the person did not allow anything learns nothing', async () => {
+  const { browser } = await signedInTo(wiki)
+  const { client_id, redirect_uris } = chat.client
+  await open(usher, { client_id, redirect_uri: redirect_uris[0] }, browser)
+  await browser.submit({ decision: 'deny' })
+  expect(browser.page.params.get('error')).toBe('access_denied')
+  await open(usher, { client_id, redirect_uri: redirect_uris[0] }, browser)
+  expect(browser.heading).toBe('Allow access')
+  await signOut(browser)
+  await usher.tellSignOuts('new')
+  expect([wiki.tokens.length, chat.tokens.length]).toEqual([1, 0])
 })
 
 test('who stays signed in is told of nowhere', async () => {

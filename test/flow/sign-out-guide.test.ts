@@ -1,10 +1,10 @@
 // docs/clients/sign-out.md, as it is written: the file of the application, its receiver, and what is said
 // of both; against the service as operators start it.
 
-import { execFile } from 'node:child_process'
+import { execFile, execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
-import { createServer, type Server } from 'node:http'
+import { createServer, type Server } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -36,32 +36,43 @@ interface Ended {
 
 const folder = mkdtempSync(join(tmpdir(), 'usher-guide-'))
 const store = `sqlite:${join(folder, 'usher.db')}`
+const environment = {
+  USHER_CONFIG: folder,
+  USHER_STORE: store,
+  USHER_SECRET,
+  NODE_EXTRA_CA_CERTS: join(folder, 'ca.pem'),
+}
 const wiki = parse(block('wiki'))
 const ended: Ended[] = []
+const noteEnd = (whose: Ended) => ended.push(whose)
+/** That of the guide. */
+let receive: (request: Request, end: typeof noteEnd) => Promise<Response>
 let receiver: Server
 let service: Service
 let config: client.Configuration
 
 beforeAll(async () => {
-  receiver = createServer().listen(0, '127.0.0.1')
+  const [cert, key] = makeCertificate()
+  receiver = createServer({ cert: readFileSync(cert), key: readFileSync(key) })
+  receiver.listen(0, '127.0.0.1')
   await once(receiver, 'listening')
   const { port } = receiver.address() as AddressInfo
-  const backchannel_logout_uri = `http://127.0.0.1:${port}/backchannel-logout`
+  const backchannel_logout_uri = `https://localhost:${port}/backchannel-logout`
   const client_secret_hashes = [hashSecret(SECRET)]
   writeConfig(folder, {
     clients: { wiki: { ...wiki, backchannel_logout_uri, client_secret_hashes } },
-    usher: { egress: { allow: ['127.0.0.1'] } },
+    usher: { egress: { allow: ['127.0.0.0/8', '::1'] } },
   })
   const secrets = [Buffer.from(USHER_SECRET, 'base64url')]
   const installation = await openInstallation(store, secrets)
   await createDirectory(installation.records).add(ADA, PASSWORD)
   await installation.store.close()
-  service = await startService({ USHER_CONFIG: folder, USHER_STORE: store, USHER_SECRET })
+  service = await startService(environment)
 
   symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'))
   const file = join(folder, 'receiver.mjs')
   writeFileSync(file, block('receiver').replace('https://id.example.org', service.issuer))
-  const { backchannelLogout } = await import(pathToFileURL(file).href)
+  receive = (await import(pathToFileURL(file).href)).backchannelLogout
   receiver.on('request', async (req, res) => {
     const { method, headers } = req
     const type = { 'content-type': String(headers['content-type']) }
@@ -70,7 +81,7 @@ beforeAll(async () => {
       headers: type,
       body: await text(req),
     })
-    const { status } = await backchannelLogout(request, (whose: Ended) => ended.push(whose))
+    const { status } = await receive(request, noteEnd)
     res.writeHead(status).end()
   })
   const authentication = client.ClientSecretBasic(SECRET)
@@ -84,6 +95,16 @@ afterAll(async () => {
   receiver.close()
   rmSync(folder, { recursive: true })
 })
+
+/** That of an authority which nobody else trusts. */
+function makeCertificate() {
+  const [cert, key] = [environment.NODE_EXTRA_CA_CERTS, join(folder, 'ca.key')]
+  const kind = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '2']
+  const subject = ['-subj', '/CN=localhost', '-addext', 'subjectAltName=DNS:localhost']
+  const files = ['-out', cert, '-keyout', key]
+  execFileSync('openssl', ['req', '-x509', ...kind, ...subject, ...files], { stdio: 'ignore' })
+  return [cert, key] as const
+}
 
 /** Ada signs in to the wiki, in a browser of her own. */
 async function signIn() {
@@ -135,14 +156,13 @@ test(
 )
 
 test('the receiver of the guide takes no other token, and says 400', async () => {
-  const { port } = receiver.address() as AddressInfo
-  const sendToken = async (logout_token: string) => {
-    const body = new URLSearchParams({ logout_token })
-    return (await fetch(`http://127.0.0.1:${port}/`, { method: 'POST', body })).status
-  }
   ended.length = 0
   const { tokens } = await signIn()
-  for (const wrong of ['', 'x', tokens.id_token ?? '']) expect(await sendToken(wrong)).toBe(400)
+  for (const logout_token of ['', 'x', tokens.id_token ?? '']) {
+    const body = new URLSearchParams({ logout_token })
+    const request = new Request('https://wiki.example.org/', { method: 'POST', body })
+    expect((await receive(request, noteEnd)).status).toBe(400)
+  }
   expect(ended).toEqual([])
 })
 
@@ -154,6 +174,6 @@ test('LO4: what ended while no node ran is told by the next one', { timeout: 30_
   await service.stop()
   await usher('accounts', 'disable', 'ada')
   expect(ended).toEqual([])
-  service = await startService({ USHER_CONFIG: folder, USHER_STORE: store, USHER_SECRET, PORT })
+  service = await startService({ ...environment, PORT })
   await expect.poll(() => ended, PATIENCE).toContainEqual({ sub, sid })
 })

@@ -1,0 +1,103 @@
+// Sign-outs on their way to applications, on every store: who takes them, and that nobody is forgotten.
+
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
+import { openInstallation } from '../../src/store/open.ts'
+import type { Records } from '../../src/store/records.ts'
+import { leaveSignOut, type SignOut, takeSignOuts } from '../../src/store/sign-outs.ts'
+import { startRedis } from '../support/redis.ts'
+import { freePort } from '../support/service.ts'
+import { fresh } from './store-suite.ts'
+
+const secrets = [Buffer.alloc(32, 'ada')]
+
+/** Two nodes on one store. */
+async function onSqlite() {
+  const { records, store } = await openInstallation('sqlite::memory:', secrets)
+  return { nodes: [records, records], close: () => store.close() }
+}
+async function onRedis() {
+  const server = await startRedis({ port: await freePort() })
+  const opened = [
+    await openInstallation(server.url, secrets),
+    await openInstallation(server.url, secrets),
+  ]
+  const close = async () => {
+    await Promise.all(opened.map(({ store }) => store.close()))
+    await server.stop()
+  }
+  return { nodes: opened.map(({ records }) => records), close }
+}
+
+afterEach(() => vi.useRealTimers())
+const pass = (seconds: number) =>
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + seconds * 1000 })
+
+describe.each([
+  ['SQLite', onSqlite],
+  ['Redis', onRedis],
+])('%s', (_, start) => {
+  let nodes: Records[]
+  let close: () => Promise<void>
+  beforeAll(async () => {
+    ;({ nodes, close } = await start())
+  })
+  afterAll(() => close())
+
+  const one = () => nodes[0] as Records
+  const leave = (uid: string) =>
+    leaveSignOut(one(), {
+      uid,
+      accountId: 'usr_ada',
+      authorizations: { wiki: { sid: 'a' }, chat: { sid: 'b' }, 'usher-account': { sid: 'c' } },
+    })
+  /** Takes what is due at every node at once; what it answers has to be told again. */
+  async function take(
+    queue: 'new' | 'again',
+    answer: (signOut: SignOut) => SignOut['clients'] = () => [],
+  ) {
+    const taken: SignOut[] = []
+    const tell = async (signOut: SignOut) => {
+      taken.push(signOut)
+      return answer(signOut)
+    }
+    await Promise.all([...nodes, ...nodes].map(node => takeSignOuts(node, queue, tell)))
+    return taken
+  }
+
+  test('LO4: each is taken once, with its applications, whoever looks and how often it was left', async () => {
+    const uids = Array.from({ length: 20 }, fresh)
+    for (const uid of [...uids, ...uids]) await leave(uid)
+    const taken = await take('new')
+    expect(taken.map(({ uid }) => uid).toSorted()).toEqual(uids.toSorted())
+    expect(taken[0]?.clients).toEqual([
+      ['wiki', 'a'],
+      ['chat', 'b'],
+    ])
+    expect(await take('new')).toEqual([])
+  })
+
+  test('LO4: those who failed are told again in their time, and nobody else', async () => {
+    await leave(fresh())
+    await take('new', ({ clients }) => clients.slice(1))
+    expect(await take('again')).toEqual([])
+    pass(61)
+    expect(await take('again')).toMatchObject([{ clients: [['chat', 'b']], attempt: 2 }])
+    expect(await take('again')).toEqual([])
+  })
+
+  test('LO4: who takes one and dies leaves it to the next', async () => {
+    await leave(fresh())
+    await new Promise<void>(taken => {
+      takeSignOuts(one(), 'new', () => new Promise(() => taken()))
+    })
+    expect(await take('new')).toEqual([])
+    pass(31)
+    expect(await take('new')).toHaveLength(1)
+  })
+
+  test('a session without applications leaves nothing', async () => {
+    await leaveSignOut(one(), { uid: fresh(), accountId: 'usr_ada', authorizations: {} })
+    await leaveSignOut(one(), { uid: fresh(), authorizations: { wiki: { sid: 'a' } } })
+    expect(await take('new')).toEqual([])
+  })
+})
