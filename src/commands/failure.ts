@@ -165,6 +165,11 @@ const parameter: Reason = ({ failure: { detail = '', sent, names } }) => ({
   change: 'the request of the application: in the body of a POST, as a form',
 })
 
+const bound: Reason = facts => ({
+  wrong: `the token of ${nameOf(facts)} is bound to a key, and the proof is of another, or there is none`,
+  change: `the application: with each token the proof of the key it was asked for with; ${at(facts, 'dpop_bound_access_tokens')} says whether it needs one`,
+})
+
 const origin: Reason = facts => ({
   wrong: `a browser application asks from an origin at which ${nameOf(facts)} has no redirect_uri (${facts.failure.detail})`,
   registered: facts.client?.parts.redirect_uris,
@@ -205,6 +210,7 @@ const REASONS: [RegExp, Reason][] = [
   [/using one mechanism/, facts => ({ wrong: 'the client says in two ways who it is', sent: facts.failure.authentication, registered: [facts.client?.parts.token_endpoint_auth_method ?? 'one of them'], change: 'the application: one way, the one that is registered' })],
   [/client_id mismatch/, say('client_id is not the one in the Authorization header or assertion', 'the client_id in the application')],
   [/authorization header|not properly encoded/, say('the Authorization header cannot be read: client_id and secret are each URL-encoded, joined by a colon, then base64', 'the application (RFC 6749 §2.3.1)')],
+  [/invalid_dpop_proof/, facts => ({ wrong: `the DPoP proof is not right: ${facts.failure.detail}`, change: 'how the application makes it: one for each request, of its method and address (RFC 9449 §4.2)' })],
   [/must only be used once/, say('the assertion came a second time', `${ASSERTION}: a new jti each time`)],
   [/aud\b|audience/, say('the assertion is not meant for this issuer: aud has to be the issuer, as a single text', ASSERTION)],
   [/expiration must|exp must|jti|iss \(JWT/, facts => ({ wrong: facts.failure.detail ?? '', change: ASSERTION })],
@@ -213,6 +219,7 @@ const REASONS: [RegExp, Reason][] = [
   [/authorization code (not found|is expired)/, say('the code is older than lifetimes.code, or was never given out', 'redeem it at once; lifetimes.code in usher.yaml is how long it counts')],
   [/already (used|consumed)/, say('it was used before: codes and refresh tokens are used once. What the first use gave has ended', 'the application: two of its processes, or a retry, use the same one')],
   [/refresh token (not found|is expired)/, say('the refresh token has expired, was revoked or replaced long ago, or was never given out', `${AGAIN}; lifetimes.refresh_token and refresh_token_idle in usher.yaml are how long they live`)],
+  [/DPoP proof JWT|`DPoP`|dpop_jkt|jkt verification/, bound],
   [/client mismatch|clientId mismatch/, say('it was given to another client', 'the application: it mixes the tokens of two clients')],
   [/account not found|accountId/, say('the account was disabled or removed', 'usher accounts list; enable it if that was a mistake')],
   [/grant (not found|is expired)/, say('the access behind it was revoked, withdrawn by the person, or ended by signing out', AGAIN)],

@@ -77,6 +77,7 @@ const NEEDS: [key: keyof ClientFile, feature: keyof Features][] = [
   ['userinfo_signed_response_alg', 'signed_userinfo'],
   ['userinfo_encrypted_response_alg', 'encryption'],
   ['id_token_encrypted_response_alg', 'encryption'],
+  ['dpop_bound_access_tokens', 'dpop'],
 ]
 
 function featureFindings({ parts, at }: FileResult<ClientFile>, features?: Features): Finding[] {

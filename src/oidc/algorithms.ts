@@ -16,6 +16,7 @@ export function algorithms(keys: SigningKey[]): Configuration['enabledJWA'] {
     authorizationSigningAlgValues: ours,
     clientAuthSigningAlgValues: SIGNING_ALGORITHMS,
     requestObjectSigningAlgValues: SIGNING_ALGORITHMS,
+    dPoPSigningAlgValues: ['PS256', 'ES256', 'Ed25519', 'EdDSA'],
     idTokenEncryptionAlgValues: ENCRYPTION_ALGORITHMS,
     userinfoEncryptionAlgValues: ENCRYPTION_ALGORITHMS,
     // Nothing else is encrypted, and nothing that comes in is decrypted.

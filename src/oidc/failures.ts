@@ -39,7 +39,13 @@ const NAMED =
     ' ',
   )
 /** Answers to a question rather than failures: an application asks them all the time. */
-const ANSWERS = ['login_required', 'consent_required', 'interaction_required', 'access_denied']
+const ANSWERS = [
+  'login_required',
+  'consent_required',
+  'interaction_required',
+  'access_denied',
+  'use_dpop_nonce',
+]
 
 /** To be told of every request that failed. */
 export function createFailureMemory(records: Records) {
@@ -85,7 +91,8 @@ function authenticationOf(ctx: Context, params: Record<string, unknown>): string
   const ways = [
     /^basic /i.test(header) && 'client_secret_basic',
     /^bearer /i.test(header) && 'bearer',
-    header && !/^(basic|bearer) /i.test(header) && 'an unknown Authorization header',
+    /^dpop /i.test(header) && 'dpop',
+    header && !/^(basic|bearer|dpop) /i.test(header) && 'an unknown Authorization header',
     params.client_secret && 'client_secret_post',
     params.client_assertion && 'private_key_jwt',
   ]

@@ -42,6 +42,7 @@ import { checkRequest } from './requests.ts'
 import { checkResources, createResources, requireScope } from './resources.ts'
 import { type ResponseMode, responseMode } from './response-modes.ts'
 import { routesOf } from './routes.ts'
+import { nonceSecret } from './sender-constraints.ts'
 import { createState } from './state.ts'
 
 /** Pages the library has to show, made by `pages/`. */
@@ -144,12 +145,12 @@ export async function createProvider(
     features: {
       devInteractions: { enabled: false },
       externalSigningSupport: { enabled: true, ack: 'experimental-01' },
-      dPoP: { enabled: false },
       // There is no default: a token that is asked for no API is for UserInfo.
       resourceIndicators: {
         enabled: features.resource_indicators,
         getResourceServerInfo: resources.serverFor,
       },
+      dPoP: { enabled: features.dpop, nonceSecret: nonceSecret(records) },
       clientCredentials: { enabled: features.client_credentials },
       pushedAuthorizationRequests: {
         enabled: features.pushed_authorization_requests !== false,

@@ -10,6 +10,7 @@ import { createRefreshTokens } from '../store/refresh-tokens.ts'
 import { now } from '../store/store.ts'
 import type { BrowserBinding } from './browser-binding.ts'
 import { refreshTokenEvents } from './events.ts'
+import { EARLY_PROOF, isProof } from './sender-constraints.ts'
 
 export function createState(records: Records, lifetimes: Lifetimes, binding: BrowserBinding) {
   const refreshTokens = createRefreshTokens(records, {
@@ -42,9 +43,12 @@ export function createState(records: Records, lifetimes: Lifetimes, binding: Bro
   }
 
   /** The library looks and then writes; the first write of an id decides instead (RFC 7523 §3). */
-  function isFirstUse(iss: string, jti: string, exp: number): Promise<boolean> {
+  async function isFirstUse(iss: string, jti: string, exp: number): Promise<boolean> {
     const id = createHash('sha256').update(`${iss}\0${jti}`).digest('base64url')
-    return records.save('ReplayDetection', id, {}, { ttl: exp - now(), version: 0 })
+    const ttl = exp - now() + EARLY_PROOF
+    const isFirst = await records.save('ReplayDetection', id, {}, { ttl, version: 0 })
+    if (!isFirst && isProof(jti)) throw new errors.InvalidDpopProof('the proof was used before')
+    return isFirst
   }
 
   return { adapter, nextRefreshToken, isFirstUse }

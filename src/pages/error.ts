@@ -12,6 +12,7 @@ export const CODES = [
   'interaction_gone',
   'interaction_required',
   'invalid_client',
+  'invalid_dpop_proof',
   'invalid_grant',
   'invalid_redirect_uri',
   'invalid_request',
@@ -29,6 +30,7 @@ export const CODES = [
   'unsupported_response_mode',
   'unsupported_response_type',
   'unsupported_token_type',
+  'use_dpop_nonce',
 ]
 
 /** What the library says in words that help nobody. */

@@ -42,7 +42,7 @@ describe('UI1: the token comes in the Authorization header, as RFC 6750 writes i
     const answer = await ask(write(token))
     expect([400, 401]).toContain(answer.status)
     expect(answer.json).not.toHaveProperty('sub')
-    expect(answer.headers.get('www-authenticate')).toMatch(/^Bearer /)
+    expect(answer.headers.get('www-authenticate')).toMatch(/^(Bearer|DPoP) /)
   })
 
   test('never in the URL, where logs would keep it', async () => {

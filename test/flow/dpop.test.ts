@@ -1,0 +1,201 @@
+// DPoP: tokens bound to a key of the client, of no use to whoever has stolen them (RFC 9449).
+
+import * as oauth from 'oauth4webapi'
+import * as openid from 'openid-client'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { authorize } from '../support/journey.ts'
+import { createProver, type ProofChange, type Prover } from '../support/proofs.ts'
+import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'
+import { basic, send } from '../support/wire.ts'
+
+const TOKEN = '/api/oauth/token'
+const USERINFO = '/api/oauth/userinfo'
+const SCOPE = 'openid profile email offline_access'
+const BOUND = { ...CLIENTS.web, client_id: 'bound', dpop_bound_access_tokens: true }
+
+let usher: Usher
+let browser: Browser
+let key: Prover
+let other: Prover
+beforeAll(async () => {
+  usher = await startUsher({ clients: { ...CLIENTS, bound: BOUND } })
+  await usher.addAccount(ADA)
+  browser = new Browser(usher.issuer)
+  key = await createProver()
+  other = await createProver()
+})
+afterAll(() => usher.close())
+
+/** At the token endpoint of the Usher, with this proof. */
+async function ask(body: Record<string, string>, proof?: string, client_id = 'spa') {
+  const dpop: Record<string, string> = proof === undefined ? {} : { dpop: proof }
+  const isPublic = client_id === 'spa'
+  const headers = { ...dpop, ...(!isPublic && basic(client_id, SECRET)) }
+  return send(usher, TOKEN, { body: isPublic ? { ...body, client_id } : body, headers })
+}
+const atToken = (by: Prover, change?: ProofChange) =>
+  by.prove('POST', `${usher.issuer}${TOKEN}`, change)
+
+async function formOf(client_id: string, params: Record<string, string> = {}) {
+  const [redirect_uri = ''] =
+    usher.settings.clients.find(client => client.client_id === client_id)?.redirect_uris ?? []
+  const all = { browser, scope: SCOPE, client_id, redirect_uri, ...params }
+  const { code, request } = await authorize(usher, all)
+  const { code_verifier } = request
+  return { grant_type: 'authorization_code', code, code_verifier, redirect_uri }
+}
+
+/** Tokens bound to `key`. */
+async function boundTokens(client_id = 'spa') {
+  const { json } = await ask(await formOf(client_id), await atToken(key), client_id)
+  expect(json.token_type).toBe('DPoP')
+  return { access_token: String(json.access_token), refresh_token: String(json.refresh_token) }
+}
+const refreshForm = (refresh_token: string) => ({ grant_type: 'refresh_token', refresh_token })
+
+function readInfo(token: string, proof?: string, scheme = 'DPoP') {
+  const headers = {
+    authorization: `${scheme} ${token}`,
+    ...(proof !== undefined && { dpop: proof }),
+  }
+  return send(usher, USERINFO, { headers })
+}
+const atUserinfo = (by: Prover, token: string, change?: ProofChange) =>
+  by.prove('GET', `${usher.issuer}${USERINFO}`, { token, ...change })
+
+test('TK14: openid-client binds its tokens, reads UserInfo with them, and renews them', async () => {
+  const config = await openid.discovery(new URL(usher.issuer), 'spa', undefined, openid.None(), {
+    execute: [openid.allowInsecureRequests],
+  })
+  expect(config.serverMetadata().dpop_signing_alg_values_supported).toEqual([
+    'PS256',
+    'ES256',
+    'Ed25519',
+    'EdDSA',
+  ])
+  const DPoP = openid.getDPoPHandle(config, await openid.randomDPoPKeyPair('ES256'))
+  const { page, request } = await authorize(usher, {
+    browser,
+    client_id: 'spa',
+    scope: SCOPE,
+    dpop_jkt: await DPoP.calculateThumbprint(),
+  })
+  const checks = {
+    pkceCodeVerifier: request.code_verifier,
+    expectedState: request.state,
+    expectedNonce: request.nonce,
+  }
+  const given = await openid.authorizationCodeGrant(config, page.url, checks, {}, { DPoP })
+  expect(given.token_type).toBe('dpop')
+  const sub = given.claims()?.sub ?? ''
+  const info = await openid.fetchUserInfo(config, given.access_token, sub, { DPoP })
+  expect(info.email).toBe(ADA.email)
+  const renewed = await openid.refreshTokenGrant(config, given.refresh_token ?? '', {}, { DPoP })
+  expect(renewed.token_type).toBe('dpop')
+})
+
+test('TK14: oauth4webapi is given a token of its own, bound, and introspection says to which key', async () => {
+  const keys = await oauth.generateKeyPair('ES256', { extractable: true })
+  const client: oauth.Client = { client_id: 'service' }
+  const service = { ...CLIENTS.web, client_id: 'service', grant_types: ['client_credentials'] }
+  const place = await startUsher({ clients: { service: { ...service, redirect_uris: [] } } })
+  try {
+    const options = { [oauth.allowInsecureRequests]: true }
+    const issuer = new URL(place.issuer)
+    const as = await oauth.processDiscoveryResponse(
+      issuer,
+      await oauth.discoveryRequest(issuer, options),
+    )
+    const method = oauth.ClientSecretBasic(SECRET)
+    const DPoP = oauth.DPoP(client, keys)
+    const answer = await oauth.clientCredentialsGrantRequest(
+      as,
+      client,
+      method,
+      {},
+      {
+        ...options,
+        DPoP,
+      },
+    )
+    const { access_token } = await oauth.processClientCredentialsResponse(as, client, answer)
+    const body = { token: access_token }
+    const headers = basic('service', SECRET)
+    const { json } = await send(place, '/api/oauth/introspect', { body, headers })
+    const jkt = await DPoP.calculateThumbprint()
+    expect(json).toMatchObject({ active: true, token_type: 'DPoP', cnf: { jkt } })
+  } finally {
+    await place.close()
+  }
+})
+
+describe('TK14: a stolen access token is of no use', () => {
+  test.each<[string, (token: string) => Promise<[string?, string?]>]>([
+    ['as a bearer token', async () => [undefined, 'Bearer']],
+    ['without a proof', async () => []],
+    ['with the proof of another key', async token => [await atUserinfo(other, token)]],
+    ['with a proof of another token', async () => [await atUserinfo(key, 'another')]],
+    [
+      'with a proof of no token',
+      async () => [await key.prove('GET', `${usher.issuer}${USERINFO}`)],
+    ],
+  ])('%s', async (_, steal) => {
+    const { access_token } = await boundTokens()
+    const { status, json } = await readInfo(access_token, ...(await steal(access_token)))
+    expect([400, 401]).toContain(status)
+    expect(json).not.toHaveProperty('sub')
+    expect((await readInfo(access_token, await atUserinfo(key, access_token))).status).toBe(200)
+  })
+})
+
+test('TK14: an access token that is bound to nothing takes no proof', async () => {
+  const { json } = await ask(await formOf('spa'))
+  const token = String(json.access_token)
+  expect(json.token_type).toBe('Bearer')
+  const { status, json: refusal } = await readInfo(token, await atUserinfo(key, token))
+  expect([status, refusal.error]).toEqual([401, 'invalid_token'])
+})
+
+test('TK14: a proof is used once, and whoever repeats it does not lose its tokens over it', async () => {
+  const { access_token, refresh_token } = await boundTokens()
+  const proof = await atUserinfo(key, access_token)
+  expect((await readInfo(access_token, proof)).status).toBe(200)
+  const again = await readInfo(access_token, proof)
+  expect(again).toMatchObject({ status: 401, json: { error: 'invalid_dpop_proof' } })
+  const used = await atToken(key)
+  const { json } = await ask(refreshForm(refresh_token), used)
+  const repeated = await ask(refreshForm(refresh_token), used)
+  expect(repeated).toMatchObject({ status: 400, json: { error: 'invalid_dpop_proof' } })
+  expect((await ask(refreshForm(String(json.refresh_token)), await atToken(key))).status).toBe(200)
+})
+
+test('TK14: the code of a request that names a key is redeemed with that key alone', async () => {
+  for (const by of [undefined, other]) {
+    const form = await formOf('spa', { dpop_jkt: key.jkt })
+    const refused = await ask(form, by && (await atToken(by)))
+    expect(refused).toMatchObject({ status: 400, json: { error: 'invalid_grant' } })
+  }
+  const form = await formOf('spa', { dpop_jkt: key.jkt })
+  expect((await ask(form, await atToken(key))).json.token_type).toBe('DPoP')
+})
+
+test('TK14: a client that is registered for bound tokens is given no others', async () => {
+  const form = await formOf('bound')
+  const refused = await ask(form, undefined, 'bound')
+  expect(refused).toMatchObject({ status: 400, json: { error: 'invalid_grant' } })
+  expect((await ask(form, await atToken(key), 'bound')).json.token_type).toBe('DPoP')
+})
+
+test('off, a proof counts for nothing, discovery does not name it, and no client may need it', async () => {
+  const features = { dpop: false }
+  const off = await startUsher({ usher: { features } })
+  try {
+    const { json } = await send(off, '/.well-known/openid-configuration')
+    expect(json).not.toHaveProperty('dpop_signing_alg_values_supported')
+    const start = startUsher({ clients: { bound: BOUND }, usher: { features } })
+    await expect(start).rejects.toThrow('`features.dpop`')
+  } finally {
+    await off.close()
+  }
+})

@@ -1,0 +1,33 @@
+// Keys that tokens are bound to, and their proofs (RFC 9449 §4.2), right or as wrong as a test likes.
+
+import { createHash, randomUUID } from 'node:crypto'
+import { calculateJwkThumbprint, exportJWK, generateKeyPair, SignJWT } from 'jose'
+
+type Json = Record<string, unknown>
+
+export interface ProofChange {
+  claims?: Json
+  header?: Json
+  /** The access token that comes with it. */
+  token?: string
+}
+
+export type Prover = Awaited<ReturnType<typeof createProver>>
+
+export async function createProver(alg = 'ES256') {
+  const { publicKey, privateKey } = await generateKeyPair(alg, { extractable: true })
+  const jwk = await exportJWK(publicKey)
+  return {
+    jkt: await calculateJwkThumbprint(jwk),
+    privateJwk: await exportJWK(privateKey),
+    /** Of one request; a claim that is undefined is left out. */
+    async prove(htm: string, htu: string, { claims, header, token }: ProofChange = {}) {
+      const iat = Math.floor(Date.now() / 1000)
+      const ath = token && createHash('sha256').update(token).digest('base64url')
+      const payload = { jti: randomUUID(), htm, htu, iat, ath, ...claims }
+      return new SignJWT(JSON.parse(JSON.stringify(payload)))
+        .setProtectedHeader({ alg, typ: 'dpop+jwt', jwk, ...header })
+        .sign(privateKey)
+    },
+  }
+}
