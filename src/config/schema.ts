@@ -32,16 +32,12 @@ const address = z.union(
   [z.ipv4(), z.ipv6(), z.cidrv4(), z.cidrv6()],
   'an address or range: 10.0.0.0/8',
 )
-const peer = z.union(
-  [
-    address,
-    z
-      .string()
-      .regex(/^(?=.*[a-z])[a-z\d-]+(\.[a-z\d-]+)*$/i)
-      .toLowerCase(),
-  ],
-  'a host, an address or a range: wiki.internal, 10.0.0.0/8',
-)
+const PEER = 'a host, an address or a range: wiki.internal, 10.0.0.0/8'
+const hostName = z
+  .string()
+  .regex(/^(?=.*[a-z])[\w-]+(\.[\w-]+)*$/i, PEER)
+  .toLowerCase()
+const peer = z.union([address, hostName], PEER)
 const prefix = z.string().regex(/^[\w:.-]*$/, 'is made of letters, digits, and _ : . -')
 const location = z
   .string()

@@ -69,13 +69,13 @@ export async function takeSignOuts(
     }
     await records.remove('SignOut', idOf(signOut))
   }
-  const turn = pLimit(AT_ONCE)
-  const taken: Promise<void>[] = []
+  const due: SignOut[] = []
   for await (const signOut of records.walk<SignOut>('sign-outs', queue)) {
-    if (signOut.due <= now()) taken.push(turn(() => attempt(signOut)))
-    if (taken.length === MOST) break
+    if (signOut.due <= now()) due.push(signOut)
+    if (due.length === MOST) break
   }
-  await Promise.all(taken)
+  const turn = pLimit(AT_ONCE)
+  await Promise.all(due.map(signOut => turn(() => attempt(signOut))))
 }
 
 const idOf = ({ uid, attempt }: SignOut) => `${uid} ${attempt}`
