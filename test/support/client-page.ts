@@ -25,11 +25,14 @@ process.once('exit', () => {
 
 export type Stage = Awaited<ReturnType<typeof stageClient>>
 
-/** An Usher with Ada and this one client, whose file is YAML; on the pages Usher is at 3000, the application at 4000. */
-export async function stageClient(file: string) {
+/**
+ * An Usher with Ada and this one client, whose file is YAML; `usherFile` is what stands in usher.yaml. On the
+ * pages Usher is at 3000, the application at 4000.
+ */
+export async function stageClient(file: string, usherFile: object = {}) {
   const port = await freePort()
   const files = { 'clients/application.yaml': file.replaceAll(':4000', `:${port}`) }
-  const usher = await startUsher({ clients: {}, files })
+  const usher = await startUsher({ clients: {}, files, usher: usherFile })
   await usher.addAccount(ADA)
   const address = new URL(usher.issuer).port
   const folder = mkdtempSync(join(tmpdir(), 'usher-client-'))
