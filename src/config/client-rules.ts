@@ -5,6 +5,7 @@ import { basename } from 'node:path'
 import type { ClientFile } from './client-schema.ts'
 import type { Features } from './feature-schema.ts'
 import type { FileResult } from './files.ts'
+import { profileProblems } from './profile-rules.ts'
 import { isLoopbackHost, redirectUriProblem, schemeProblem } from './redirect-uris.ts'
 import type { Finding } from './report.ts'
 import { didYouMean } from './wording.ts'
@@ -96,9 +97,10 @@ interface Problem {
 }
 
 function problemsBetweenKeys(
-  { file, parts: client }: FileResult<ClientFile>,
+  result: FileResult<ClientFile>,
   { loopbackIssuer, features }: Surroundings,
 ): Problem[] {
+  const { file, parts: client } = result
   const command = `npm run usher -- clients secret ${basename(file, '.yaml')}`
   const method = client.token_endpoint_auth_method
   const withSecret = method === 'client_secret_basic' || method === 'client_secret_post'
@@ -153,7 +155,7 @@ function problemsBetweenKeys(
     { is: Boolean(client.introspection_signed_response_alg) && features?.jwt_introspection === false, keys: ['introspection_signed_response_alg'], rule: 'feature-off', message: unsigned },
     { is: withOwn && method === 'none', keys: ['grant_types', way], rule: 'grant-types', message: anyone },
   ]
-  return table.filter(({ is }) => is)
+  return [...table, ...profileProblems(result, features)].filter(({ is }) => is)
 }
 
 function hasKeyFor(jwks: ClientFile['jwks'], alg: string): boolean {

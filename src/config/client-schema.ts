@@ -97,6 +97,7 @@ export const clientSchema = z.strictObject({
   require_auth_time: z.boolean().optional().describe('Whether its ID tokens always say when the person entered their password'),
   require_pushed_authorization_requests: z.boolean().optional().describe('true: its authorization requests come by the pushed authorization request endpoint alone (RFC 9126)'),
   dpop_bound_access_tokens: z.boolean().optional().describe('true: it is given no tokens but those bound to a key of its own by DPoP (RFC 9449); otherwise it binds them when it likes to'),
+  profile: z.enum(['fapi2']).optional().describe('fapi2: everything the FAPI 2.0 security profile asks for, in one: pushed requests, tokens bound to a key, assertions and ID tokens without RS256, refresh tokens that stay the same. The rest of this file must not contradict it'),
   require_pkce: z.boolean().default(true).describe('false exempts a confidential client that cannot do PKCE'),
   consent: z.enum(['explicit', 'implicit']).default('explicit').describe('implicit: an application of your own, people are not asked'),
 })

@@ -8,11 +8,25 @@ import { ConfigError, type Finding } from '../config/report.ts'
 import type { Settings } from '../config/settings.ts'
 
 /** What a client file may say beyond RFC 7591. */
-export const OWN_METADATA = ['client_secret_hashes', 'require_pkce', 'consent']
+export const OWN_METADATA = ['client_secret_hashes', 'require_pkce', 'consent', 'profile']
+
+export const isFapi = (client: Client | undefined) => client?.profile === 'fapi2'
+
+/** What the profile says where the file is silent; client-rules.ts refuses files that contradict it. */
+function fapi(client: ClientMetadata) {
+  const { id_token_signed_response_alg: alg, authorization_signed_response_alg = 'ES256' } = client
+  return {
+    authorization_signed_response_alg,
+    require_pushed_authorization_requests: true,
+    dpop_bound_access_tokens: true,
+    id_token_signed_response_alg: alg === 'RS256' ? 'ES256' : alg,
+  }
+}
 
 export function toLibrary(client: ClientMetadata): LibraryClientMetadata {
   return {
     ...client,
+    ...(client.profile === 'fapi2' && fapi(client)),
     response_types: client.grant_types.includes('authorization_code') ? ['code'] : [],
     // With `fragment` the library tells a wrong response type from a wrong mode; requests.ts refuses it.
     response_modes: [...client.response_modes, 'fragment'],

@@ -3,6 +3,7 @@
 
 import type {
   AccessToken,
+  Client,
   ClientCredentials,
   Configuration,
   RefreshToken,
@@ -10,6 +11,7 @@ import type {
 } from 'oidc-provider'
 import type { Lifetimes } from '../config/schema.ts'
 import { now } from '../store/store.ts'
+import { isFapi } from './clients.ts'
 
 export function lifetimes(set: Lifetimes): NonNullable<Configuration['ttl']> {
   const ofAccessToken = ({ resourceServer }: AccessToken | ClientCredentials) =>
@@ -21,8 +23,13 @@ export function lifetimes(set: Lifetimes): NonNullable<Configuration['ttl']> {
     IdToken: set.id_token,
     Interaction: set.interaction,
     // Idle and absolute at once: rotation never reaches past the first token's end (ASVS 10.4.8).
-    RefreshToken: (_ctx, token: RefreshToken) =>
-      positive(Math.min(set.refresh_token_idle, (token.iiat ?? now()) + set.refresh_token - now())),
+    RefreshToken: (_ctx, token: RefreshToken, client: Client) =>
+      // What is never rotated would be idle from its first day on.
+      isFapi(client)
+        ? set.refresh_token
+        : positive(
+            Math.min(set.refresh_token_idle, (token.iiat ?? now()) + set.refresh_token - now()),
+          ),
     // A session nobody signed in to is worth no more than the page that made it.
     Session: (_ctx, session: Session) =>
       session.loginTs === undefined

@@ -28,6 +28,7 @@ import {
   accountClient,
   checkClients,
   corsOrigins,
+  isFapi,
   matchesHash,
   OWN_METADATA,
   toLibrary,
@@ -133,7 +134,8 @@ export async function createProvider(
       token.nonce = undefined
       const isRecent = now() - (token.iat ?? 0) < TOUCH
       if (!isRecent) await consents.touch(token.accountId, token.clientId)
-      return true
+      // What is bound to a key needs no rotation, and who loses an answer loses nothing (FAPI 2.0 §5.3.2.1).
+      return !isFapi(oidc.client)
     },
 
     fetch: createFetch(settings.egress),
@@ -150,7 +152,15 @@ export async function createProvider(
         enabled: features.resource_indicators,
         getResourceServerInfo: resources.serverFor,
       },
-      dPoP: { enabled: features.dpop, nonceSecret: nonceSecret(records) },
+      dPoP: {
+        enabled: features.dpop,
+        nonceSecret: nonceSecret(records),
+        requireNonce: ({ oidc }) => isFapi(oidc.client),
+      },
+      fapi: {
+        enabled: true,
+        profile: (_ctx, client) => (isFapi(client) ? '2.0' : undefined),
+      },
       clientCredentials: { enabled: features.client_credentials },
       pushedAuthorizationRequests: {
         enabled: features.pushed_authorization_requests !== false,
@@ -232,7 +242,15 @@ function mayRevoke(_ctx: KoaContextWithOIDC, client: Client, token: { clientId?:
 }
 
 /** The audience is the issuer and nothing else (draft-ietf-oauth-rfc7523bis; CVE-2025-27370). */
-function assertAssertion(ctx: KoaContextWithOIDC, claims: { aud?: unknown; exp?: unknown }) {
+function assertAssertion(
+  ctx: KoaContextWithOIDC,
+  claims: { aud?: unknown; exp?: unknown },
+  { alg }: { alg?: unknown },
+  client: Client,
+) {
+  if (isFapi(client) && alg === 'RS256') {
+    throw new errors.InvalidClientAuth({ detail: 'FAPI 2.0 has no RS256' })
+  }
   if (claims.aud !== ctx.oidc.issuer) {
     throw new errors.InvalidClientAuth({ detail: 'aud must be the issuer, as a single string' })
   }

@@ -5,7 +5,7 @@ import { type CryptoKey, exportJWK, generateKeyPair, type JWTPayload, SignJWT } 
 
 export const ASSERTION = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
 
-const { publicKey, privateKey } = await generateKeyPair('ES256', { extractable: true })
+export const { publicKey, privateKey } = await generateKeyPair('ES256', { extractable: true })
 export const jwk = { ...(await exportJWK(publicKey)), kid: 'one', alg: 'ES256', use: 'sig' }
 
 export const KEYED = {
