@@ -1,0 +1,56 @@
+// Starts an Usher that is ready for a plan of the OpenID Foundation's conformance suite: an empty store,
+// the folder of the plan, the account of accounts.jsonl, a certificate of its own. README.md beside it.
+//
+//   ISSUER  https://localhost:3443, by which the suite reaches it
+//   SUITE   https://localhost.emobix.co.uk:8443/test/a/usher/, where the suite waits for what comes back
+
+import { execFileSync, spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { appendFileSync, cpSync, globSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+const THEIRS = 'https://localhost.emobix.co.uk:8443/test/a/usher/'
+const { ISSUER = 'https://localhost:3443', SUITE = THEIRS } = process.env
+const { dirname: HERE } = import.meta
+const ROOT = join(HERE, '../..')
+
+const plans = globSync('*/usher.yaml', { cwd: HERE }).map(path => path.split('/')[0] ?? '')
+const [plan = ''] = process.argv.slice(2)
+if (!plans.includes(plan)) {
+  console.error(`npm run certification -- PLAN, one of: ${plans.sort().join(', ')}`)
+  process.exit(1)
+}
+
+const place = mkdtempSync(join(tmpdir(), `usher-${plan}-`))
+const config = join(place, 'config')
+cpSync(join(HERE, plan), config, { recursive: true, dereference: true })
+for (const file of globSync('clients/*.yaml', { cwd: config })) {
+  const path = join(config, file)
+  writeFileSync(path, readFileSync(path, 'utf8').replaceAll(THEIRS, SUITE))
+}
+
+const { protocol, hostname, port } = new URL(ISSUER)
+if (protocol === 'https:') {
+  const [cert, key] = [join(place, 'cert.pem'), join(place, 'key.pem')]
+  const words = `req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=${hostname} -keyout ${key} -out ${cert}`
+  execFileSync('openssl', [...words.split(' '), '-addext', `subjectAltName=DNS:${hostname}`], {
+    stdio: 'ignore',
+  })
+  appendFileSync(join(config, 'usher.yaml'), `\nlisten: { tls: { cert: ${cert}, key: ${key} } }\n`)
+}
+
+const env = {
+  USHER_SECRET: randomBytes(32).toString('base64url'),
+  ...process.env,
+  USHER_CONFIG: config,
+  USHER_ISSUER: ISSUER,
+  USHER_STORE: `sqlite:${join(place, 'usher.db')}`,
+  PORT: process.env.PORT ?? (port || '443'),
+}
+const options = { cwd: ROOT, env, stdio: 'inherit' } as const
+const accounts = join(HERE, 'accounts.jsonl')
+execFileSync(process.execPath, ['src/cli.ts', 'accounts', 'import', accounts], options)
+const usher = spawn(process.execPath, ['src/main.ts'], options)
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => usher.kill(signal))
+usher.on('exit', code => process.exit(code ?? 1))

@@ -1,0 +1,164 @@
+// The plans of docs/certification that are about more than signing in, and the script that starts them.
+
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { decodeJwt } from 'jose'
+import * as openid from 'openid-client'
+import { expect, onTestFinished, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { CALLBACK, PERSON, SUITE, secretOf, startPlan } from '../support/certification.ts'
+import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
+import { freePort } from '../support/service.ts'
+import type { Usher } from '../support/usher.ts'
+import { basic, send } from '../support/wire.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+const DISCOVERY = '/.well-known/openid-configuration'
+const LOGOUT = '/api/oauth/logout'
+const RETURN = `${SUITE}/post_logout_redirect`
+
+async function plan(name: string): Promise<Usher> {
+  const usher = await startPlan(name)
+  onTestFinished(() => usher.close())
+  return usher
+}
+
+/** A browser in which the person has signed in at the client, and the ID token of it. */
+async function signIn(usher: Usher) {
+  const browser = new Browser(usher.issuer)
+  const params = { code_challenge: undefined, code_challenge_method: undefined }
+  const redirect = { client_id: 'client', redirect_uri: CALLBACK, scope: 'openid' }
+  await browser.open(authorizationRequest(usher, { ...redirect, ...params }).url)
+  const page = await signInAndAllow(browser, PERSON.username, PERSON.password)
+  const code = page.params.get('code') ?? ''
+  const body = { grant_type: 'authorization_code', code, redirect_uri: CALLBACK }
+  const headers = basic('client', secretOf('client'))
+  const { json } = await send(usher, '/api/oauth/token', { body, headers })
+  return { browser, id_token_hint: String(json.id_token) }
+}
+
+const logoutWith = (params: Record<string, string>) => `${LOGOUT}?${new URLSearchParams(params)}`
+
+test('config: discovery has what the plan looks for, and the JWKS no private key', async () => {
+  const usher = await plan('config')
+  const { json } = await send(usher, DISCOVERY)
+  const demanded =
+    'issuer authorization_endpoint token_endpoint userinfo_endpoint jwks_uri scopes_supported response_types_supported grant_types_supported subject_types_supported id_token_signing_alg_values_supported claims_supported'
+  expect(Object.keys(json)).toEqual(expect.arrayContaining(demanded.split(' ')))
+  expect(json.id_token_signing_alg_values_supported).toContain('RS256')
+  const jwks = await send(usher, '/api/oauth/jwks')
+  for (const key of jwks.json.keys as object[]) expect(key).not.toHaveProperty('d')
+})
+
+test('rp-initiated-logout: with hint, address and state, the person comes back with the state', async () => {
+  const usher = await plan('rp-initiated-logout')
+  const { browser, id_token_hint } = await signIn(usher)
+  const params = { id_token_hint, post_logout_redirect_uri: RETURN, state: 'of-the-suite' }
+  await browser.open(logoutWith(params))
+  expect(browser.heading).toBe('Sign out')
+  const { url } = await browser.submit({ logout: 'yes' })
+  expect(url.href).toBe(`${RETURN}?state=of-the-suite`)
+})
+
+test('rp-initiated-logout: without anything, it is confirmed, and ends at Signed out', async () => {
+  const usher = await plan('rp-initiated-logout')
+  const { browser } = await signIn(usher)
+  await browser.open(LOGOUT)
+  await browser.submit({ logout: 'yes' })
+  expect(browser.heading).toMatch(/signed out/i)
+})
+
+test('rp-initiated-logout: a bad hint, none, or another address: a page, and nobody is sent away', async () => {
+  const usher = await plan('rp-initiated-logout')
+  const { browser, id_token_hint } = await signIn(usher)
+  const [header, , signature] = id_token_hint.split('.')
+  const altered = [header, btoa('{"sub":"usr_another"}').replaceAll('=', ''), signature].join('.')
+  const requests: Record<string, string>[] = [
+    { id_token_hint: altered, post_logout_redirect_uri: RETURN },
+    { post_logout_redirect_uri: RETURN },
+    { id_token_hint, post_logout_redirect_uri: `${RETURN}/other` },
+    { id_token_hint, post_logout_redirect_uri: `${RETURN}?foo=bar` },
+  ]
+  for (const params of requests) {
+    const page = await browser.open(logoutWith(params))
+    if (page.status === 200) await browser.submit({ logout: 'yes' })
+    expect([params, browser.page.ours]).toEqual([params, true])
+  }
+})
+
+test('back-channel-logout: it is in discovery, and the ID token says which session it is of', async () => {
+  const usher = await plan('back-channel-logout')
+  const { json } = await send(usher, DISCOVERY)
+  expect(json).toMatchObject({
+    backchannel_logout_supported: true,
+    backchannel_logout_session_supported: true,
+  })
+  const { id_token_hint } = await signIn(usher)
+  expect(decodeJwt(id_token_hint).sid).toEqual(expect.any(String))
+})
+
+test('fapi2: pushed, with a key of the client; a request_uri is opened twice and completed once', async () => {
+  const usher = await plan('fapi2')
+  const file = readFileSync(join(ROOT, 'docs/certification/suite/fapi2.json'), 'utf8')
+  const [jwk] = JSON.parse(file).client.jwks.keys
+  const algorithm = { name: 'ECDSA', namedCurve: 'P-256' }
+  const key = await crypto.subtle.importKey('jwk', jwk, algorithm, false, ['sign'])
+  const authentication = openid.PrivateKeyJwt({ key, kid: jwk.kid })
+  const issuer = new URL(usher.issuer)
+  const execute = [openid.allowInsecureRequests]
+  const config = await openid.discovery(issuer, 'client', undefined, authentication, { execute })
+
+  const pkceCodeVerifier = openid.randomPKCECodeVerifier()
+  const params = {
+    redirect_uri: CALLBACK,
+    scope: 'openid',
+    code_challenge: await openid.calculatePKCECodeChallenge(pkceCodeVerifier),
+    code_challenge_method: 'S256',
+  }
+  const direct = await send(usher, openid.buildAuthorizationUrl(config, params))
+  expect(direct.location?.searchParams.get('error')).toBe('invalid_request')
+
+  const url = await openid.buildAuthorizationUrlWithPAR(config, params)
+  await new Browser(usher.issuer).open(url)
+  const browser = new Browser(usher.issuer)
+  await browser.open(url)
+  const { url: came } = await signInAndAllow(browser, PERSON.username, PERSON.password)
+  expect(came.searchParams.get('iss')).toBe(usher.issuer)
+  const tokens = await openid.authorizationCodeGrant(config, came, { pkceCodeVerifier })
+  expect(tokens.claims()?.aud).toBe('client')
+  const again = await send(usher, url)
+  expect(again.location?.searchParams.has('code') ?? false).toBe(false)
+})
+
+test('npm run certification starts a plan, where SUITE says the suite is', async () => {
+  const port = await freePort()
+  const ISSUER = `http://localhost:${port}`
+  const env = { ...process.env, ISSUER, SUITE: 'https://suite.example.org/test/a/usher/' }
+  const child = spawn(process.execPath, ['docs/certification/start.ts', 'basic'], {
+    cwd: ROOT,
+    env,
+  })
+  onTestFinished(async () => {
+    child.kill('SIGTERM')
+    if (child.exitCode === null) await once(child, 'exit')
+  })
+  let said = ''
+  for await (const chunk of child.stderr) {
+    said += chunk
+    if (/is ready at/.test(said)) break
+  }
+  expect(said).toContain(`is ready at ${ISSUER}`)
+  const redirect_uri = 'https://suite.example.org/test/a/usher/callback'
+  const query = new URLSearchParams({
+    client_id: 'client',
+    redirect_uri,
+    response_type: 'code',
+    scope: 'openid',
+  })
+  const browser = new Browser(ISSUER)
+  await browser.open(`/api/oauth/authorize?${query}`)
+  const { url } = await signInAndAllow(browser, PERSON.username, PERSON.password)
+  expect(url.href).toMatch(/^https:\/\/suite\.example\.org\/test\/a\/usher\/callback\?code=/)
+})
