@@ -99,7 +99,7 @@ test('back-channel-logout: it is in discovery, and the ID token says which sessi
   expect(decodeJwt(id_token_hint).sid).toEqual(expect.any(String))
 })
 
-test('fapi2: pushed, with a key of the client; a request_uri is opened twice and completed once', async () => {
+test('fapi2: pushed, with keys of the client, bound to one; a request_uri is opened twice and completed once', async () => {
   const usher = await plan('fapi2')
   const file = readFileSync(join(ROOT, 'docs/certification/suite/fapi2.json'), 'utf8')
   const [jwk] = JSON.parse(file).client.jwks.keys
@@ -126,7 +126,10 @@ test('fapi2: pushed, with a key of the client; a request_uri is opened twice and
   await browser.open(url)
   const { url: came } = await signInAndAllow(browser, PERSON.username, PERSON.password)
   expect(came.searchParams.get('iss')).toBe(usher.issuer)
-  const tokens = await openid.authorizationCodeGrant(config, came, { pkceCodeVerifier })
+  const DPoP = openid.getDPoPHandle(config, await openid.randomDPoPKeyPair('ES256'))
+  const checks = { pkceCodeVerifier }
+  const tokens = await openid.authorizationCodeGrant(config, came, checks, undefined, { DPoP })
+  expect(tokens.token_type).toBe('dpop')
   expect(tokens.claims()?.aud).toBe('client')
   const again = await send(usher, url)
   expect(again.location?.searchParams.has('code') ?? false).toBe(false)
