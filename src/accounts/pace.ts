@@ -12,7 +12,8 @@ const EVEN = 1000
 export function createPace() {
   const times: number[] = []
 
-  const until = (time: number) => setTimeout(time + Math.random() * SPREAD - performance.now())
+  const until = (time: number) =>
+    setTimeout(Math.max(0, time + Math.random() * SPREAD - performance.now()))
 
   /** After a failure that began then (`performance.now()`), and was hashed. */
   async function hold(began: number): Promise<void> {

@@ -1,7 +1,7 @@
 // The whole way of a person and a client through the running service, as both see it from outside:
 // through the proxy, if there is one. Client and account live for as long as that takes.
 
-import { createHash, randomBytes } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
 import { connect } from 'node:tls'
 import { createLocalJWKSet, type JSONWebKeySet, jwtVerify } from 'jose'
 import { createDirectory } from '../accounts/directory.ts'
@@ -9,11 +9,15 @@ import { hashSecret } from '../config/client-secret.ts'
 import { DISCOVERY } from '../oidc/routes.ts'
 import type { Records } from '../store/records.ts'
 import type { Check } from '../store/store.ts'
+import {
+  authorize,
+  createBrowser,
+  examineCookies,
+  PATIENCE,
+  REDIRECT_URI,
+} from './journey-browser.ts'
+import { Obstacle, ok, warning, wrong } from './verdicts.ts'
 
-/** Nothing is ever sent there: the code is read from the redirect. */
-const REDIRECT_URI = 'https://doctor.invalid/callback'
-/** Milliseconds for an answer. */
-const PATIENCE = 5_000
 /** Seconds: what a doctor that was killed leaves behind is gone by then. */
 const LEFT_BEHIND = 300
 /** Seconds by which clocks may differ. */
@@ -23,16 +27,6 @@ const DAY = 24 * 3600
 const RENEWAL = 14
 const PROXY =
   'the reverse proxy has to pass Host, set X-Forwarded-Proto, and be listed under `proxy` in usher.yaml'
-
-/** What a step of the way was held up by; the rest of the way is not gone. */
-class Obstacle extends Error {
-  readonly check: Check
-
-  constructor(check: Check) {
-    super(check.found)
-    this.check = check
-  }
-}
 
 /** `isOurs`: people are in our own directory, and one can be added for this. */
 export async function walk(issuer: string, records: Records, isOurs: boolean): Promise<Check[]> {
@@ -182,78 +176,6 @@ const clientOf = (client_id: string, secret: string) => ({
   consent: 'implicit',
 })
 
-type Browser = ReturnType<typeof createBrowser>
-
-/** Keeps cookies, and follows redirects below the issuer. */
-function createBrowser(issuer: string) {
-  const cookies = new Map<string, string>()
-  const seen: string[] = []
-
-  async function go(url: URL, form?: Record<string, string>): Promise<{ url: URL; page: string }> {
-    const cookie = [...cookies].map(([name, value]) => `${name}=${value}`).join('; ')
-    const response = await fetch(url, {
-      headers: { accept: 'text/html', cookie },
-      ...(form && { method: 'POST', body: new URLSearchParams(form) }),
-      redirect: 'manual',
-      signal: AbortSignal.timeout(PATIENCE),
-    })
-    for (const line of response.headers.getSetCookie()) {
-      const [, name = '', value = ''] = /^([^=]+)=([^;]*)/.exec(line) ?? []
-      seen.push(line)
-      cookies.set(name, value)
-    }
-    const page = await response.text()
-    const [, refresh] = /content="0;url=([^"]*)"/.exec(page) ?? []
-    const next = response.headers.get('location') ?? refresh?.replaceAll('&amp;', '&')
-    if (!next) return { url, page }
-    const target = new URL(next, url)
-    return target.origin === issuer ? go(target) : { url: target, page }
-  }
-  return { go, seen }
-}
-
-async function authorize(
-  browser: Browser,
-  { authorization_endpoint }: Record<string, string>,
-  name: string,
-  password: string,
-) {
-  const code_verifier = randomBytes(32).toString('base64url')
-  const url = new URL(authorization_endpoint ?? '')
-  url.search = new URLSearchParams({
-    client_id: name,
-    response_type: 'code',
-    redirect_uri: REDIRECT_URI,
-    scope: 'openid offline_access',
-    code_challenge: createHash('sha256').update(code_verifier).digest('base64url'),
-    code_challenge_method: 'S256',
-  }).toString()
-  const signIn = await browser.go(url)
-  const [, csrf = ''] = /name="csrf" value="([^"]*)"/.exec(signIn.page) ?? []
-  if (!csrf) {
-    const found = `there is no sign-in page at ${signIn.url.pathname}`
-    throw new Obstacle(wrong('sign-in', found, 'the service may use another store: USHER_STORE'))
-  }
-  const form = { csrf, username: name, password, decision: 'continue' }
-  const { url: back } = await browser.go(signIn.url, form)
-  const code = back.searchParams.get('code')
-  if (code) return { code, code_verifier }
-  const error = back.searchParams.get('error') ?? `it ends at ${back.pathname}`
-  throw new Obstacle(wrong('sign-in', `no code comes of it: ${error}`))
-}
-
-/** As they arrive, whatever a proxy has made of them (SE1). */
-function examineCookies({ seen }: Browser, issuer: string): Check {
-  const wanted = ['HttpOnly', 'SameSite=Lax', ...(issuer.startsWith('https:') ? ['Secure'] : [])]
-  const set = seen.filter(line => !/^[^=]+=;/.test(line))
-  const lacks = wanted.filter(
-    flag => !set.every(line => new RegExp(`;\\s*${flag}`, 'i').test(line)),
-  )
-  if (!lacks.length) return ok('cookies', wanted.join(', '))
-  const mend = 'the reverse proxy must not rewrite Set-Cookie'
-  return wrong('cookies', `arrive without ${lacks.join(', ')}`, mend)
-}
-
 /** Browser applications read the token answer from where they live (TK16). */
 function examineCors({ headers }: Response): Check {
   const { origin } = new URL(REDIRECT_URI)
@@ -287,12 +209,4 @@ function postForm(url: string, form: Record<string, string>, authorization: stri
     redirect: 'manual',
     signal: AbortSignal.timeout(PATIENCE),
   })
-}
-
-const ok = (name: string, found: string): Check => ({ name, state: 'ok', found })
-const warning = (name: string, found: string, mend?: string): Check => {
-  return { name, state: 'warning', found, ...(mend && { mend }) }
-}
-const wrong = (name: string, found: string, mend?: string): Check => {
-  return { name, state: 'wrong', found, ...(mend && { mend }) }
 }

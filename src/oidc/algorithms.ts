@@ -14,8 +14,9 @@ export function algorithms(keys: SigningKey[]): Configuration['enabledJWA'] {
     userinfoSigningAlgValues: ours,
     introspectionSigningAlgValues: ours,
     authorizationSigningAlgValues: ours,
-    clientAuthSigningAlgValues: SIGNING_ALGORITHMS,
-    requestObjectSigningAlgValues: SIGNING_ALGORITHMS,
+    // Ed25519 is what EdDSA is called since RFC 9864.
+    clientAuthSigningAlgValues: [...SIGNING_ALGORITHMS, 'Ed25519'],
+    requestObjectSigningAlgValues: [...SIGNING_ALGORITHMS, 'Ed25519'],
     dPoPSigningAlgValues: ['PS256', 'ES256', 'Ed25519', 'EdDSA'],
     idTokenEncryptionAlgValues: ENCRYPTION_ALGORITHMS,
     userinfoEncryptionAlgValues: ENCRYPTION_ALGORITHMS,

@@ -135,7 +135,7 @@ export async function createProvider(
       const isRecent = now() - (token.iat ?? 0) < TOUCH
       if (!isRecent) await consents.touch(token.accountId, token.clientId)
       // What is bound to a key needs no rotation, and who loses an answer loses nothing (FAPI 2.0 §5.3.2.1).
-      return !isFapi(oidc.client)
+      return !isFapi(ctx.oidc.client)
     },
 
     fetch: createFetch(settings.egress),

@@ -7,11 +7,17 @@ import { type Reply, send } from '../support/wire.ts'
 const TOKEN = '/api/oauth/token'
 
 const otherKey = await generateKeyPair('ES256')
+const edKey = await generateKeyPair('Ed25519', { extractable: true })
+const ED = {
+  ...KEYED,
+  client_id: 'ed',
+  jwks: { keys: [{ ...(await exportJWK(edKey.publicKey)), kid: 'ed' }] },
+}
 
 let usher: Usher
 beforeAll(async () => {
   usher = await startUsher({
-    clients: { keyed: KEYED },
+    clients: { keyed: KEYED, ed: ED },
   })
 })
 afterAll(() => usher.close())
@@ -36,6 +42,13 @@ test('TK4: an assertion for the issuer lets the client in, once', async () => {
   expect(await use(assertion)).toMatchObject(LET_IN)
   expect(await use(assertion)).toMatchObject(REFUSED)
   expect(await use(await sign())).toMatchObject(LET_IN)
+})
+
+test.each(['EdDSA', 'Ed25519'])('TK4: an Ed25519 key signs as %s', async alg => {
+  const assertion = await new SignJWT({ ...claims(), iss: 'ed', sub: 'ed' })
+    .setProtectedHeader({ alg, kid: 'ed' })
+    .sign(edKey.privateKey)
+  expect(await use(assertion, { client_id: 'ed' })).toMatchObject(LET_IN)
 })
 
 test('TK4: of many who use one assertion at once, one is let in', async () => {
