@@ -48,7 +48,9 @@ async function main() {
 
   const running = await run(settings, { ...installation, log, metrics }, readiness)
   process.on('SIGHUP', running.reload)
-  const server = createListener(running.handle, settings.listen.tls, log)
+  const { listen, features } = settings
+  const tls = listen.tls && { ...listen.tls, requestCert: features.mtls }
+  const server = createListener(running.handle, tls, log)
   if (settings.metrics) {
     await once(createMetricsListener(metrics).listen(settings.metrics), 'listening')
   }

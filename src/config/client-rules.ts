@@ -5,7 +5,7 @@ import { basename } from 'node:path'
 import type { ClientFile } from './client-schema.ts'
 import type { Features } from './feature-schema.ts'
 import type { FileResult } from './files.ts'
-import { profileProblems } from './profile-rules.ts'
+import { certificateProblems, profileProblems } from './profile-rules.ts'
 import { isLoopbackHost, redirectUriProblem, schemeProblem } from './redirect-uris.ts'
 import type { Finding } from './report.ts'
 import { didYouMean } from './wording.ts'
@@ -79,6 +79,7 @@ const NEEDS: [key: keyof ClientFile, feature: keyof Features][] = [
   ['userinfo_encrypted_response_alg', 'encryption'],
   ['id_token_encrypted_response_alg', 'encryption'],
   ['dpop_bound_access_tokens', 'dpop'],
+  ['tls_client_certificate_bound_access_tokens', 'mtls'],
 ]
 
 function featureFindings({ parts, at }: FileResult<ClientFile>, features?: Features): Finding[] {
@@ -155,7 +156,11 @@ function problemsBetweenKeys(
     { is: Boolean(client.introspection_signed_response_alg) && features?.jwt_introspection === false, keys: ['introspection_signed_response_alg'], rule: 'feature-off', message: unsigned },
     { is: withOwn && method === 'none', keys: ['grant_types', way], rule: 'grant-types', message: anyone },
   ]
-  return [...table, ...profileProblems(result, features)].filter(({ is }) => is)
+  return [
+    ...table,
+    ...certificateProblems(result, features),
+    ...profileProblems(result, features),
+  ].filter(({ is }) => is)
 }
 
 function hasKeyFor(jwks: ClientFile['jwks'], alg: string): boolean {

@@ -53,7 +53,14 @@ const clientId = z
   .refine(id => !/^usr_/.test(id), 'usr_ is how subjects begin; a client must not look like one')
   .refine(id => id !== ACCOUNT_CLIENT, `${ACCOUNT_CLIENT} is the client of the account pages`)
 
-const METHODS = ['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'] as const
+const METHODS = [
+  'none',
+  'client_secret_basic',
+  'client_secret_post',
+  'private_key_jwt',
+  'tls_client_auth',
+  'self_signed_tls_client_auth',
+] as const
 export const GRANT_TYPES = ['authorization_code', 'refresh_token', 'client_credentials'] as const
 /** Asymmetric alone: a client shares no key with us. */
 export const SIGNING_ALGORITHMS = ['RS256', 'PS256', 'ES256', 'EdDSA'] as const
@@ -61,6 +68,8 @@ export const ENCRYPTION_ALGORITHMS = ['RSA-OAEP-256', 'ECDH-ES'] as const
 export const RESPONSE_MODES = ['query', 'form_post', 'jwt', 'query.jwt', 'form_post.jwt'] as const
 const CONTENT_ENCRYPTION = ['A128CBC-HS256', 'A256CBC-HS512', 'A128GCM', 'A256GCM'] as const
 const SCOPES = 'scopes are one text, separated by spaces: openid profile'
+
+const subject = z.string().min(1).optional()
 
 // biome-ignore format: a table
 export const clientSchema = z.strictObject({
@@ -76,7 +85,7 @@ export const clientSchema = z.strictObject({
   backchannel_logout_uri: backchannelUri.optional().describe('An https address of the application that is told when a session ends by which it signed somebody in; what is not public has to stand in egress.allow of usher.yaml'),
   backchannel_logout_session_required: z.boolean().optional().describe('true: it is told which session of the person has ended, and its ID tokens say which they are of (sid); otherwise only who signed out'),
   initiate_login_uri: webUrl.optional().describe('An https address of the application that begins a sign-in'),
-  token_endpoint_auth_method: z.enum(METHODS).default('client_secret_basic').describe('How the application proves who it is, exactly so: with a secret (`client_secret_hashes`), with a key of its own (private_key_jwt: `jwks`), or not at all (none: browser and native applications)'),
+  token_endpoint_auth_method: z.enum(METHODS).default('client_secret_basic').describe('How the application proves who it is, exactly so: with a secret (`client_secret_hashes`), with a key of its own (private_key_jwt: `jwks`), with a certificate (tls_client_auth: one of the `tls_client_auth_…` below; self_signed_tls_client_auth: `jwks` with x5c), or not at all (none: browser and native applications)'),
   client_secret: z.string().min(1).optional().describe('In plain, for a loopback issuer only; otherwise `client_secret_hashes`'),
   client_secret_hashes: z.array(secretHash).optional().describe('Hashes of the secrets that are valid, several while one is replaced; one that stands here as {hash, until} counts until that time. usher clients secret NAME --until 7d adds one, and ends the others then'),
   jwks: jwks.optional().describe('The public keys of the application: what it signs is verified with them (private_key_jwt), and what it has encrypted is encrypted to one of them'),
@@ -97,6 +106,12 @@ export const clientSchema = z.strictObject({
   require_auth_time: z.boolean().optional().describe('Whether its ID tokens always say when the person entered their password'),
   require_pushed_authorization_requests: z.boolean().optional().describe('true: its authorization requests come by the pushed authorization request endpoint alone (RFC 9126)'),
   dpop_bound_access_tokens: z.boolean().optional().describe('true: it is given no tokens but those bound to a key of its own by DPoP (RFC 9449); otherwise it binds them when it likes to'),
+  tls_client_auth_subject_dn: subject.describe('The subject of its certificate (RFC 4514): openssl x509 -noout -subject -nameopt RFC2253 -in FILE'),
+  tls_client_auth_san_dns: subject.describe('A DNS name that its certificate is for, in its place'),
+  tls_client_auth_san_uri: subject.describe('A URI that its certificate is for, in its place'),
+  tls_client_auth_san_ip: subject.describe('An address that its certificate is for, in its place'),
+  tls_client_auth_san_email: subject.describe('An e-mail address that its certificate is for, in its place'),
+  tls_client_certificate_bound_access_tokens: z.boolean().optional().describe('true: its tokens are bound to the certificate that it asks for them with (RFC 8705 §3)'),
   profile: z.enum(['fapi2']).optional().describe('fapi2: everything the FAPI 2.0 security profile asks for, in one: pushed requests, tokens bound to a key, assertions and ID tokens without RS256, refresh tokens that stay the same. The rest of this file must not contradict it'),
   require_pkce: z.boolean().default(true).describe('false exempts a confidential client that cannot do PKCE'),
   consent: z.enum(['explicit', 'implicit']).default('explicit').describe('implicit: an application of your own, people are not asked'),

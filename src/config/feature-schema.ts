@@ -20,6 +20,7 @@ export const featuresSchema = z.strictObject({
   encryption: off.describe('ID tokens and UserInfo are encrypted to a key of a client that asks for it (`id_token_encrypted_response_alg`, `userinfo_encrypted_response_alg`)'),
   request_objects: on.describe('A client sends its authorization request as a JWT that it has signed with a key of its `jwks` (RFC 9101)'),
   jwt_response_modes: on.describe('A client whose `response_modes` say so is answered by a signed JWT (JARM)'),
+  mtls: off.describe('A client says who it is by a TLS certificate, and binds its tokens to it (RFC 8705): `client_certificates`'),
   dpop: on.describe('A client binds its tokens to a key of its own, by proofs in a DPoP header: stolen, they are of no use (RFC 9449)'),
 })
 

@@ -136,6 +136,12 @@ const branding = {
     .describe('Shown below every page'),
 }
 
+// biome-ignore format: a table
+const clientCertificates = {
+  ca: path.optional().describe('The authorities that issue certificates to clients whose `token_endpoint_auth_method` is tls_client_auth, PEM: each that has signed a certificate itself'),
+  header: z.string().regex(/^[a-z\d-]*cert[a-z\d-]*$/i, 'is the name of a header that says so: X-Client-Cert').optional().describe('The header in which a `proxy` passes the certificate of its client on: PEM, URL-encoded or not, or base64 of DER. From anyone else, and of their own connections, it is not taken; absent: certificates come by `listen.tls`'),
+}
+
 const DIRECTORY = 'an https address, without user or fragment: https://people.example.org/usher'
 // biome-ignore format: a table
 const accounts = {
@@ -165,6 +171,7 @@ export const usherSchema = z.strictObject({
     .prefault({})
     .describe('What ID tokens carry'),
   features: featuresSchema.prefault({}).describe('What clients can use; what is off has no endpoint, and discovery does not name it'),
+  client_certificates: z.strictObject(clientCertificates).prefault({}).describe('Where the certificates of clients come from, and whose they are; with `features.mtls`'),
   accounts: z.strictObject(accounts).prefault({}).describe('Where the people are kept who can sign in'),
   egress: z
     .strictObject({

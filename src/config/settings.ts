@@ -5,6 +5,7 @@ import { type Dirent, readdirSync, statSync } from 'node:fs'
 import { basename, dirname, join, parse } from 'node:path'
 import { clientAdvice, providerAdvice } from './advice.ts'
 import { accentFindings, type Logo, readLogo, readPages } from './branding.ts'
+import { readClientAuthorities } from './client-authorities.ts'
 import { clientFindings } from './client-rules.ts'
 import type { ClientMetadata } from './client-schema.ts'
 import { withoutSecret } from './client-secret.ts'
@@ -31,6 +32,8 @@ export interface Settings extends UsherFile {
   secrets: Uint8Array[]
   /** Private keys of the operator's, as PKCS #8 PEM. */
   importedKeys: string[]
+  /** Those of clients, PEM; empty: none. */
+  clientAuthorities: string
   claims: ClaimsFile['claims']
   /** All scopes a client can ask for, with the operator's words for those that have some. */
   scopes: Record<string, { description?: string | Record<string, string> }>
@@ -80,6 +83,7 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
   const { usher, issuer, development, secrets, findings } = readUsher(env, folder)
   findings.push(...strayFindings(folder), ...featureFindings(usher))
   const importedKeys = importKeys(usher, findings)
+  const clientAuthorities = readClientAuthorities(usher, findings)
   const logo = readLogo(usher, folder, findings)
   const pages = readPages(folder, usher.parts.branding?.logo, findings)
   findings.push(...accentFindings(usher))
@@ -114,6 +118,7 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
   const { listen } = usher.value
   const settings: Settings = {
     importedKeys,
+    clientAuthorities,
     ...usher.value,
     folder,
     issuer,

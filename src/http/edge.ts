@@ -6,6 +6,7 @@ import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
 import type { Middleware } from 'koa'
+import { certificateInHeader, certificateOfPeer } from './client-certificate.ts'
 import { among } from './network.ts'
 
 /** Headers by which others claim to know better; ours are set after these are gone. */
@@ -21,11 +22,19 @@ const CLAIMS = [
   'x-rewrite-url',
 ]
 
-/** `proxy`: addresses and ranges of the proxies that are believed. */
-export function edge({ issuer, proxy }: { issuer: string; proxy: string[] }): Middleware {
+interface Surroundings {
+  issuer: string
+  /** Addresses and ranges of the proxies that are believed. */
+  proxy: string[]
+  /** The header in which they pass on the certificate of a client. */
+  client_certificates: { header?: string }
+}
+
+export function edge({ issuer, proxy, client_certificates }: Surroundings): Middleware {
   const { host, protocol } = new URL(issuer)
   const scheme = protocol.slice(0, -1)
   const trusted = among(proxy)
+  const { header } = client_certificates
 
   return (ctx, next) => {
     const { req } = ctx
@@ -37,7 +46,13 @@ export function edge({ issuer, proxy }: { issuer: string; proxy: string[] }): Mi
     }
     const ip = forwarded ? clientAddress(req, peer, trusted) : peer
 
+    // The certificate of a proxy's own connection says nothing about who is behind it.
+    ctx.state.clientCertificate = forwarded
+      ? certificateInHeader(req, header)
+      : certificateOfPeer(req.socket)
+
     for (const name of CLAIMS) delete req.headers[name]
+    if (header) delete req.headers[header.toLowerCase()]
     Object.assign(req.headers, { host, 'x-forwarded-proto': scheme, 'x-forwarded-for': ip })
 
     const named = claimed.host?.toLowerCase().replace(scheme === 'https' ? /:443$/ : /:80$/, '')

@@ -10,6 +10,8 @@ import { faultOf } from './request-log.ts'
 export interface Tls {
   cert: string
   key: string
+  /** Whether clients are asked for a certificate: any will do, whose it is is judged further in. */
+  requestCert: boolean
 }
 
 /** Milliseconds, and bytes. */
@@ -42,7 +44,8 @@ function createTlsServer(handler: RequestListener, tls: Tls, log: Logger): Serve
     key: readFileSync(tls.key),
     minVersion: 'TLSv1.2' as const,
   })
-  const limits = { ...LIMITS, handshakeTimeout: LIMITS.headersTimeout }
+  const asking = { requestCert: tls.requestCert, rejectUnauthorized: false }
+  const limits = { ...LIMITS, ...asking, handshakeTimeout: LIMITS.headersTimeout }
   const server = createHttpsServer({ ...limits, ...read() }, handler)
   const renew = () => {
     try {

@@ -18,7 +18,7 @@ function fapi(client: ClientMetadata) {
   return {
     authorization_signed_response_alg,
     require_pushed_authorization_requests: true,
-    dpop_bound_access_tokens: true,
+    dpop_bound_access_tokens: !client.tls_client_certificate_bound_access_tokens,
     id_token_signed_response_alg: alg === 'RS256' ? 'ES256' : alg,
   }
 }

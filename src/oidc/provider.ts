@@ -24,6 +24,7 @@ import { now } from '../store/store.ts'
 import { algorithms } from './algorithms.ts'
 import { withholdLogoutTokens } from './backchannel.ts'
 import { createBrowserBinding } from './browser-binding.ts'
+import { certificateMethods, mutualTls } from './client-certificates.ts'
 import {
   accountClient,
   checkClients,
@@ -93,7 +94,10 @@ export async function createProvider(
 
     responseTypes: ['code'],
     pkce: { required: (_ctx, client) => client.require_pkce !== false },
-    clientAuthMethods: ['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'],
+    clientAuthMethods: [
+      ...(['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'] as const),
+      ...certificateMethods(settings),
+    ],
     clientDefaults: { grant_types: ['authorization_code', 'refresh_token'] },
     extraClientMetadata: { properties: OWN_METADATA },
     allowOmittingSingleRegisteredRedirectUri: false,
@@ -157,6 +161,7 @@ export async function createProvider(
         nonceSecret: nonceSecret(records),
         requireNonce: ({ oidc }) => isFapi(oidc.client),
       },
+      mTLS: mutualTls(settings),
       fapi: {
         enabled: true,
         profile: (_ctx, client) => (isFapi(client) ? '2.0' : undefined),

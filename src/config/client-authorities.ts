@@ -1,0 +1,43 @@
+// The authorities that issue certificates to clients, as an operator brings them: a file of PEM.
+
+import { X509Certificate } from 'node:crypto'
+import type { FileResult } from './files.ts'
+import type { Finding } from './report.ts'
+import type { UsherFile } from './schema.ts'
+import { readText } from './text-file.ts'
+
+const PEM = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
+
+/** Throws for what is none. */
+export const certificatesIn = (text: string) =>
+  (text.match(PEM) ?? []).map(pem => new X509Certificate(pem))
+
+/** The text of their file; empty where there is none. What else client certificates need is judged too. */
+export function readClientAuthorities(
+  { parts, at }: FileResult<UsherFile>,
+  findings: Finding[],
+): string {
+  const { client_certificates: given, features, proxy, listen } = parts
+  if (given?.header && proxy && !proxy.length) {
+    const message = 'is believed from a `proxy` alone, and none is named'
+    findings.push(at(['client_certificates', 'header'], 'mtls', message))
+  }
+  if (features?.mtls && given && listen && !given.header && !listen.tls) {
+    const message =
+      'no certificate can arrive: with a proxy name client_certificates.header, without one listen.tls'
+    findings.push(at(['features', 'mtls'], 'mtls', message))
+  }
+  if (!given?.ca) return ''
+  const { text = '', problem } = readText(given.ca)
+  const wrong = problem ? `its file ${problem}` : problemOf(text)
+  if (wrong) findings.push(at(['client_certificates', 'ca'], 'mtls', wrong))
+  return text
+}
+
+function problemOf(text: string): string | undefined {
+  try {
+    const certificates = certificatesIn(text)
+    if (certificates.length && certificates.every(({ ca }) => ca)) return undefined
+  } catch {}
+  return 'its file has something else in it than certificates of authorities (CA:TRUE), PEM'
+}

@@ -1,0 +1,225 @@
+// mTLS: clients that say who they are by a certificate, and tokens bound to it (RFC 8705), behind a
+// proxy that passes it on.
+
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import * as openid from 'openid-client'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { jwkOf, type Made, makeCertificate } from '../support/certificates.ts'
+import { type Files, read } from '../support/config-folder.ts'
+import { authorize } from '../support/journey.ts'
+import { ADA, CLIENTS, startUsher, type Usher } from '../support/usher.ts'
+import { send, talk } from '../support/wire.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'usher-mtls-'))
+const authority = ['basicConstraints=critical,CA:TRUE']
+const make = (name: string, wishes?: Parameters<typeof makeCertificate>[2]) =>
+  makeCertificate(folder, name, wishes)
+
+const ca = make('ca', { extensions: authority })
+const stranger = make('stranger', { extensions: authority })
+const subject = '/C=GB/O=Example, Ltd/CN=service'
+const names =
+  'subjectAltName=DNS:service.example.org,URI:spiffe://example.org/service,IP:192.0.2.7,email:service@example.org'
+const service = make('service', { subject, issuer: ca, extensions: [names] })
+const own = make('own', { extensions: [names] })
+const foreign = make('foreign', { subject, issuer: stranger, extensions: [names] })
+const server = make('server', { subject, issuer: ca, extensions: ['extendedKeyUsage=serverAuth'] })
+const child = make('child', { subject, issuer: service })
+const other = make('other', { issuer: ca, extensions: ['subjectAltName=DNS:other.example.org'] })
+
+const BOUND = { tls_client_certificate_bound_access_tokens: true }
+const alone = { client_name: 'A service', grant_types: ['client_credentials'], ...BOUND }
+const issued = (client_id: string, name: object) => ({
+  ...alone,
+  client_id,
+  token_endpoint_auth_method: 'tls_client_auth',
+  ...name,
+})
+const SERVICES = {
+  dn: issued('dn', { tls_client_auth_subject_dn: 'CN=service,O=Example\\, Ltd,C=GB' }),
+  dns: issued('dns', { tls_client_auth_san_dns: 'service.example.org' }),
+  uri: issued('uri', { tls_client_auth_san_uri: 'spiffe://example.org/service' }),
+  ip: issued('ip', { tls_client_auth_san_ip: '192.0.2.7' }),
+  email: issued('email', { tls_client_auth_san_email: 'service@example.org' }),
+}
+const OWN = {
+  ...alone,
+  client_id: 'own',
+  token_endpoint_auth_method: 'self_signed_tls_client_auth',
+  jwks: { keys: [jwkOf(own)] },
+}
+const HEADER = 'x-client-cert'
+const usherYaml = {
+  features: { mtls: true },
+  proxy: ['127.0.0.1'],
+  client_certificates: { header: 'X-Client-Cert', ca: ca.cert },
+}
+const clients = { ...CLIENTS, spa: { ...CLIENTS.spa, ...BOUND }, ...SERVICES, own: OWN }
+
+let usher: Usher
+beforeAll(async () => {
+  usher = await startUsher({ clients, usher: usherYaml })
+  await usher.addAccount(ADA)
+})
+afterAll(async () => {
+  await usher.close()
+  rmSync(folder, { recursive: true })
+})
+
+type Headers = Record<string, string>
+const withCertificate = ({ pem }: Made): Headers => ({ [HEADER]: encodeURIComponent(pem) })
+function ask(client_id: string, headers: Headers, place = usher) {
+  const body = { grant_type: 'client_credentials', client_id }
+  return send(place, '/api/oauth/token', { body, headers })
+}
+const REFUSED = { status: 401, json: { error: 'invalid_client' } }
+
+test.each([...Object.keys(SERVICES), 'own'])(
+  'OT3: a certificate lets the client in that is registered for it by %s',
+  async id => {
+    const right = id === 'own' ? own : service
+    expect(await ask(id, withCertificate(right))).toMatchObject({ status: 200 })
+    expect(await ask(id, withCertificate(id === 'own' ? service : own))).toMatchObject(REFUSED)
+    expect(await ask(id, {})).toMatchObject(REFUSED)
+  },
+)
+
+describe('OT3: an issued certificate is not taken', () => {
+  test.each<[string, Made]>([
+    ['of an authority that is not ours', foreign],
+    ['that is signed by itself', own],
+    ['that was issued for servers', server],
+    ['that a client has issued', child],
+    ['of another subject', other],
+  ])('%s', async (_, certificate) => {
+    for (const id of ['dn', 'dns']) {
+      expect(await ask(id, withCertificate(certificate))).toMatchObject(REFUSED)
+    }
+  })
+})
+
+test.each<[string, (made: Made) => string]>([
+  ['PEM in one line', ({ pem }) => pem.replaceAll('\n', ' ').trim()],
+  ['base64 of DER', ({ certificate }) => certificate.raw.toString('base64')],
+  ['RFC 9440', ({ certificate }) => `:${certificate.raw.toString('base64')}:`],
+])('OT3: a proxy may write it as %s', async (_, write) => {
+  expect((await ask('own', { [HEADER]: write(own) })).status).toBe(200)
+})
+
+const FORM = 'grant_type=client_credentials&client_id=own'
+
+test('OT3: what is no certificate is none, and two are none either', async () => {
+  const good = encodeURIComponent(own.pem)
+  const bad = ['', 'x', '%', '%%%', ':::', 'A'.repeat(8000), `${good},${good}`, `${good}${good}`]
+  for (const value of bad) {
+    expect(await ask('own', { [HEADER]: value })).toMatchObject(REFUSED)
+  }
+  const raw = (lines: string[]) =>
+    [
+      'POST /api/oauth/token HTTP/1.1',
+      `Host: ${new URL(usher.issuer).host}`,
+      'Content-Type: application/x-www-form-urlencoded',
+      `Content-Length: ${FORM.length}`,
+      ...lines,
+      'Connection: close\r\n',
+      FORM,
+    ].join('\r\n')
+  const header = `X-Client-Cert: ${good}`
+  expect(await talk(usher, raw([header]))).toContain('200 OK')
+  expect(await talk(usher, raw([header, header]))).toContain('401 Unauthorized')
+})
+
+test('OT3: one header is believed, and from the proxy alone', async () => {
+  for (const changes of [
+    { proxy: ['192.0.2.1'] },
+    { client_certificates: { ca: ca.cert, header: 'x-other-cert' } },
+  ]) {
+    const place = await startUsher({ clients, usher: { ...usherYaml, ...changes } })
+    try {
+      expect(await ask('own', withCertificate(own), place)).toMatchObject(REFUSED)
+      expect(await ask('dn', withCertificate(service), place)).toMatchObject(REFUSED)
+    } finally {
+      await place.close()
+    }
+  }
+})
+
+test('OT3: openid-client signs in; its tokens are bound, and of no use without the certificate', async () => {
+  const config = await openid.discovery(new URL(usher.issuer), 'spa', undefined, openid.None(), {
+    execute: [openid.allowInsecureRequests],
+    [openid.customFetch]: (url, { headers, body, ...options }) =>
+      fetch(url, {
+        ...options,
+        body: body as string,
+        headers: { ...headers, ...withCertificate(own) },
+      }),
+  })
+  expect(config.serverMetadata().tls_client_certificate_bound_access_tokens).toBe(true)
+  const scope = 'openid email offline_access'
+  const { page, request } = await authorize(usher, { client_id: 'spa', scope })
+  const given = await openid.authorizationCodeGrant(config, page.url, {
+    pkceCodeVerifier: request.code_verifier,
+    expectedState: request.state,
+    expectedNonce: request.nonce,
+  })
+  const info = await openid.fetchUserInfo(config, given.access_token, given.claims()?.sub ?? '')
+  expect(info.email).toBe(ADA.email)
+
+  const authorization = `Bearer ${given.access_token}`
+  for (const headers of [{}, withCertificate(service)]) {
+    const stolen = await send(usher, '/api/oauth/userinfo', {
+      headers: { authorization, ...headers },
+    })
+    expect(stolen).toMatchObject({ status: 401, json: { error: 'invalid_token' } })
+    const { refresh_token = '' } = given
+    const body = { grant_type: 'refresh_token', client_id: 'spa', refresh_token }
+    const renewed = await send(usher, '/api/oauth/token', { body, headers })
+    expect(renewed).toMatchObject({ status: 400, json: { error: 'invalid_grant' } })
+  }
+  const renewed = await openid.refreshTokenGrant(config, given.refresh_token ?? '')
+  expect(renewed.access_token).toBeTruthy()
+})
+
+test('off, no certificate counts, discovery does not name it, and no client may need it', async () => {
+  const off = await startUsher({ usher: { ...usherYaml, features: {} } })
+  try {
+    const { json } = await send(off, '/.well-known/openid-configuration')
+    expect(json).not.toHaveProperty('tls_client_certificate_bound_access_tokens')
+    expect(json.token_endpoint_auth_methods_supported).not.toContain('tls_client_auth')
+  } finally {
+    await off.close()
+  }
+  const { text } = read({ 'clients/own.yaml': OWN })
+  expect(text).toContain('`features.mtls`')
+})
+
+test('OT8: a client of the profile fapi2 may have a certificate in place of assertions and proofs', async () => {
+  const fapi = { ...OWN, profile: 'fapi2' }
+  const { findings } = read({ 'usher.yaml': usherYaml, 'clients/own.yaml': fapi })
+  expect(findings).toEqual([])
+  const place = await startUsher({ clients: { own: fapi }, usher: usherYaml })
+  try {
+    const { status, json } = await ask('own', withCertificate(own), place)
+    expect([status, json.token_type]).toEqual([200, 'Bearer'])
+  } finally {
+    await place.close()
+  }
+})
+
+test.each<[string, object, object]>([
+  ['features.mtls', { features: { mtls: true } }, {}],
+  ['client_certificates.header', { client_certificates: { header: 'x-client-cert' } }, {}],
+  ['client_certificates.header', { ...usherYaml, client_certificates: { header: 'cookie' } }, {}],
+  ['client_certificates.ca', { client_certificates: { ca: '/nowhere' } }, {}],
+  ['client_certificates.ca', { client_certificates: { ca: service.cert } }, {}],
+  ['client_certificates.ca', { client_certificates: { ca: service.key } }, {}],
+  ['token_endpoint_auth_method', usherYaml, { ...SERVICES.dn, ...SERVICES.dns }],
+  ['tls_client_auth_san_ip', usherYaml, { ...OWN, tls_client_auth_san_ip: '192.0.2.7' }],
+  ['jwks', usherYaml, { ...OWN, jwks: { keys: [{ ...jwkOf(own), x5c: undefined }] } }],
+])('CF2: what cannot work is a finding, at %s', (key, usher, client) => {
+  const files: Files = Object.keys(client).length ? { 'clients/own.yaml': client } : {}
+  const { findings } = read({ 'usher.yaml': usher, ...files })
+  expect(findings.map(finding => finding.key)).toEqual([key])
+})

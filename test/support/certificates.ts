@@ -1,0 +1,45 @@
+// Certificates of clients and of those who issue them, made by openssl in a folder of a test.
+
+import { execFileSync } from 'node:child_process'
+import { X509Certificate } from 'node:crypto'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { JWK } from 'jose'
+
+export interface Made {
+  /** Paths. */
+  cert: string
+  key: string
+  pem: string
+  certificate: X509Certificate
+}
+
+const KEY = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes']
+
+interface Wishes {
+  subject?: string
+  extensions?: string[]
+  issuer?: Made
+  days?: number
+}
+
+/** Self-signed where nobody issues it. */
+export function makeCertificate(folder: string, name: string, wishes: Wishes = {}): Made {
+  const { subject = `/CN=${name}`, extensions = [], issuer, days = 2 } = wishes
+  const [cert, key] = [join(folder, `${name}.pem`), join(folder, `${name}.key`)]
+  const config = join(folder, `${name}.cnf`)
+  const lines = ['[req]', 'distinguished_name=dn', '[dn]', '[x]', ...extensions]
+  writeFileSync(config, lines.join('\n'))
+  const by = issuer ? ['-CA', issuer.cert, '-CAkey', issuer.key] : []
+  const wanted = ['-subj', subject, '-config', config, '-extensions', 'x', '-days', String(days)]
+  const files = ['-keyout', key, '-out', cert]
+  execFileSync('openssl', ['req', '-x509', ...KEY, ...wanted, ...by, ...files], { stdio: 'pipe' })
+  const pem = readFileSync(cert, 'utf8')
+  return { cert, key, pem, certificate: new X509Certificate(pem) }
+}
+
+/** As a client has it in its `jwks`. */
+export function jwkOf({ certificate }: Made): JWK {
+  const x5c = [certificate.raw.toString('base64')]
+  return { ...(certificate.publicKey.export({ format: 'jwk' }) as JWK), x5c, kid: 'certificate' }
+}
