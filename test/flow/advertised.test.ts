@@ -1,0 +1,229 @@
+// Discovery against what happens (requirements §5.4): of all values that anyone could ask for, exactly
+// those that are advertised work. A key that discovery has newly needs its row here.
+
+import { decodeJwt, decodeProtectedHeader } from 'jose'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import {
+  authorizationRequest,
+  authorize,
+  post,
+  redeem,
+  signInAndAllow,
+  tokens,
+  userinfo,
+} from '../support/journey.ts'
+import { ALGORITHMS, assertion, dpopProof, PUBLIC_JWKS, requestObject } from '../support/signers.ts'
+import { ADA, CLIENTS, startUsher, type Usher, type UsherOptions } from '../support/usher.ts'
+import { send } from '../support/wire.ts'
+
+const BACKCHANNEL = {
+  backchannel_logout_uri: 'https://app.example.org/signed-out',
+  backchannel_logout_session_required: true,
+}
+const ASSERTION = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
+const KEYED = {
+  client_id: 'keyed',
+  client_name: 'Application with keys',
+  redirect_uris: ['https://keyed.example.org/callback'],
+  token_endpoint_auth_method: 'private_key_jwt',
+  grant_types: ['authorization_code', 'refresh_token', 'client_credentials'],
+  jwks: PUBLIC_JWKS,
+}
+
+let usher: Usher
+let browser: Browser
+let metadata: Record<string, unknown>
+beforeAll(async () => {
+  const web = { ...CLIENTS.web, ...BACKCHANNEL, require_auth_time: true }
+  // There is a key for PS256, and it is advertised, where a client wants it.
+  const ps256 = { ...CLIENTS.spa, client_id: 'ps256', id_token_signed_response_alg: 'PS256' }
+  usher = await startUsher({ clients: { ...CLIENTS, web, ps256, keyed: KEYED } })
+  await usher.addAccount(ADA)
+  metadata = (await send(usher, '/.well-known/openid-configuration')).json
+  browser = (await tokens(usher)).browser
+})
+afterAll(() => usher.close())
+
+/** What an Usher of its own does whose client `web` is like this; false when it may not be. */
+async function wouldWork(
+  extra: object,
+  works: (usher: Usher) => Promise<boolean>,
+  options: UsherOptions = {},
+): Promise<boolean> {
+  const clients = { ...CLIENTS, web: { ...CLIENTS.web, ...extra } }
+  const other = await startUsher({ clients, ...options }).catch(() => undefined)
+  if (!other) return false
+  try {
+    await other.addAccount(ADA)
+    return await works(other)
+  } finally {
+    await other.close()
+  }
+}
+
+/** Whether the request leads to the sign-in page, and not to an error. */
+async function isTaken(params: Record<string, string>, at = usher): Promise<boolean> {
+  const { location } = await send(at, authorizationRequest(at, params).url)
+  return location?.pathname.startsWith('/interaction/') ?? false
+}
+
+/** Whether the token endpoint knows who asks: an unknown code is what it complains of. */
+async function isKnown(client_id: string, form: Record<string, string> = {}): Promise<boolean> {
+  const asked = { grant_type: 'authorization_code', code: 'unknown', redirect_uri: 'https://x.org' }
+  if (client_id !== 'keyed') {
+    const own = { ...asked, code_verifier: 'v'.repeat(43), client_id }
+    return (await post(usher, '/api/oauth/token', own)).body.error === 'invalid_grant'
+  }
+  const body = { ...asked, client_id, client_assertion_type: ASSERTION, ...form }
+  return (await send(usher, '/api/oauth/token', { body })).json.error === 'invalid_grant'
+}
+
+const asserted = async (alg: string) =>
+  isKnown('keyed', { client_assertion: await assertion(alg, 'keyed', usher.issuer) })
+
+/** A client of that method each; for one that is not here nobody has shown that it works. */
+const METHODS: Record<string, () => Promise<boolean>> = {
+  none: () => isKnown('spa'),
+  client_secret_basic: () => isKnown('web'),
+  client_secret_post: () => isKnown('post'),
+  private_key_jwt: () => asserted('ES256'),
+  client_secret_jwt: () => asserted('HS256'),
+}
+
+const signedBy = (jwt: unknown, alg: string) => decodeProtectedHeader(String(jwt)).alg === alg
+
+async function hasAnswer(alg: string, at: Usher): Promise<boolean> {
+  const asked = authorizationRequest(at, { response_mode: 'jwt' })
+  const visitor = new Browser(at.issuer)
+  await visitor.open(asked.url)
+  const { params } = await signInAndAllow(visitor, 'ada')
+  return signedBy(params.get('response'), alg)
+}
+
+async function isBound(alg: string): Promise<boolean> {
+  const url = `${usher.issuer}/api/oauth/token`
+  const ask = async (nonce?: string) => {
+    const client_assertion = await assertion('ES256', 'keyed', usher.issuer)
+    const own = { client_id: 'keyed', client_assertion, client_assertion_type: ASSERTION }
+    const headers = { dpop: await dpopProof(alg, url, nonce) }
+    return send(usher, url, { body: { grant_type: 'client_credentials', ...own }, headers })
+  }
+  const first = await ask()
+  const nonce = first.headers.get('dpop-nonce') ?? undefined
+  const { json } = first.json.error === 'use_dpop_nonce' ? await ask(nonce) : first
+  return json.token_type === 'DPoP'
+}
+
+async function isGranted(scope: string): Promise<boolean> {
+  const asked = `openid ${scope}`
+  const { code, request } = await authorize(usher, { client_id: 'first', browser, scope: asked })
+  const { body } = await redeem(usher, code, request)
+  return String(body.scope).split(' ').includes(scope)
+}
+
+const isGrantType = async (grant_type: string) =>
+  (await post(usher, '/api/oauth/token', { grant_type })).body.error !== 'unsupported_grant_type'
+
+async function isLanguage(ui_locales: string): Promise<boolean> {
+  const { html } = await new Browser(usher.issuer).open(
+    authorizationRequest(usher, { ui_locales }).url,
+  )
+  return html.querySelector('html')?.getAttribute('lang') === ui_locales
+}
+
+const isSubject = (subject_type: string) =>
+  subject_type === 'public'
+    ? wouldWork({}, async at => /^usr_/.test(String(decodeJwt((await tokens(at)).id_token).sub)))
+    : wouldWork({ subject_type }, async () => true)
+
+const MODES = [
+  'query',
+  'form_post',
+  'jwt',
+  'query.jwt',
+  'form_post.jwt',
+  'fragment',
+  'fragment.jwt',
+  'web_message',
+]
+const GRANTS = ['authorization_code', 'refresh_token', 'client_credentials', 'password', 'implicit']
+const URNS = ['device_code', 'token-exchange', 'jwt-bearer', 'saml2-bearer']
+
+/** All values of a list that there are, beside those that are advertised, and whether one works. */
+// biome-ignore format: a table
+const LISTS: Record<string, [all: string[], works: (value: string) => Promise<boolean>]> = {
+  response_types_supported: [['code', 'token', 'id_token', 'none', 'code id_token', 'code token', 'id_token token'], response_type => isTaken({ response_type })],
+  response_modes_supported: [MODES, response_mode => wouldWork({ response_modes: [response_mode] }, at => isTaken({ response_mode }, at))],
+  code_challenge_methods_supported: [['S256', 'plain', 'S512'], code_challenge_method => isTaken({ code_challenge_method })],
+  scopes_supported: [['address', 'phone', 'groups'], isGranted],
+  grant_types_supported: [[...GRANTS, ...URNS.map(name => `urn:ietf:params:oauth:grant-type:${name}`), 'urn:openid:params:grant-type:ciba'], isGrantType],
+  token_endpoint_auth_methods_supported: [['client_secret_jwt', 'tls_client_auth', 'self_signed_tls_client_auth'], async method => (await METHODS[method]?.()) ?? false],
+  token_endpoint_auth_signing_alg_values_supported: [ALGORITHMS, asserted],
+  request_object_signing_alg_values_supported: [ALGORITHMS, async alg => isTaken({ client_id: 'keyed', redirect_uri: 'https://keyed.example.org/callback', request: await requestObject(alg, 'keyed', usher.issuer) })],
+  dpop_signing_alg_values_supported: [ALGORITHMS, isBound],
+  id_token_signing_alg_values_supported: [ALGORITHMS, alg => wouldWork({ id_token_signed_response_alg: alg }, async at => signedBy((await tokens(at)).id_token, alg))],
+  userinfo_signing_alg_values_supported: [ALGORITHMS, alg => wouldWork({ userinfo_signed_response_alg: alg }, async at => signedBy(await textOfUserinfo(at), alg))],
+  authorization_signing_alg_values_supported: [ALGORITHMS, alg => wouldWork({ authorization_signed_response_alg: alg, response_modes: ['query', 'jwt'] }, at => hasAnswer(alg, at))],
+  subject_types_supported: [['public', 'pairwise'], isSubject],
+  ui_locales_supported: [['sv', 'it', 'nl', 'zh'], isLanguage],
+}
+
+async function textOfUserinfo(at: Usher): Promise<string> {
+  const { access_token } = await tokens(at)
+  const headers = { authorization: `Bearer ${access_token}` }
+  return (await send(at, '/api/oauth/userinfo', { headers })).text
+}
+
+const isTold = () =>
+  wouldWork(BACKCHANNEL, async at => 'sid' in decodeJwt((await tokens(at)).id_token))
+const CLAIMS = JSON.stringify({ id_token: { name: { essential: true } } })
+
+const SWITCHES: Record<string, () => Promise<boolean>> = {
+  claims_parameter_supported: () =>
+    wouldWork(
+      {},
+      async at => 'name' in decodeJwt((await tokens(at, { claims: CLAIMS })).id_token),
+      {
+        usher: { id_token: { claims: 'minimal' } },
+      },
+    ),
+  request_parameter_supported: async () =>
+    isTaken({ client_id: 'keyed', request: await requestObject('ES256', 'keyed', usher.issuer) }),
+  request_uri_parameter_supported: () =>
+    isTaken({ request_uri: 'https://app.example.org/request' }),
+  authorization_response_iss_parameter_supported: async () =>
+    (await authorize(usher, { browser })).page.params.get('iss') === usher.issuer,
+  backchannel_logout_supported: isTold,
+  backchannel_logout_session_supported: isTold,
+}
+
+test.each(Object.entries(LISTS))('OT1: of %s exactly those work', async (key, [all, works]) => {
+  const advertised = (metadata[key] ?? []) as string[]
+  const working: string[] = []
+  for (const value of new Set([...advertised, ...all])) {
+    if (await works(value)) working.push(value)
+  }
+  expect(working.toSorted()).toEqual(advertised.toSorted())
+})
+
+test.each(Object.entries(SWITCHES))('OT1: %s says what is', async (key, works) => {
+  expect(await works()).toBe(metadata[key] ?? false)
+})
+
+test('OT1: exactly the claims of claims_supported are given', async () => {
+  const { access_token, id_token } = await tokens(usher)
+  const { body } = await userinfo(usher, access_token)
+  const ofTheToken = ['aud', 'exp', 'iat', 'nonce', 'at_hash', 'azp', 'jti']
+  const given = Object.keys({ ...decodeJwt(id_token), ...body })
+  const claims = new Set(given.filter(name => !ofTheToken.includes(name)))
+  expect([...claims].toSorted()).toEqual((metadata.claims_supported as string[]).toSorted())
+})
+
+test('OT1: every key of discovery is walked here, or is an address', () => {
+  // discovery.test.ts looks at addresses; there is one type of claim.
+  const ELSEWHERE = /^issuer$|_endpoint$|^jwks_uri$|^claim_types_supported$|^op_(policy|tos)_uri$/
+  const walked = new Set([...Object.keys(LISTS), ...Object.keys(SWITCHES), 'claims_supported'])
+  const unknown = Object.keys(metadata).filter(key => !walked.has(key) && !ELSEWHERE.test(key))
+  expect(unknown).toEqual([])
+})

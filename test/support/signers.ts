@@ -1,0 +1,81 @@
+// JWTs that a client signs, with any algorithm there is.
+
+import { generateKeyPairSync, type KeyObject, randomUUID } from 'node:crypto'
+import { exportJWK, type JWTPayload, SignJWT } from 'jose'
+import { SECRET } from './usher.ts'
+
+const rsa = generateKeyPairSync('rsa', { modulusLength: 2048 })
+const curve = (namedCurve: string) => generateKeyPairSync('ec', { namedCurve })
+const ed = generateKeyPairSync('ed25519')
+const p256 = curve('P-256')
+
+const PAIRS: Record<string, { privateKey: KeyObject; publicKey: KeyObject }> = {
+  RS256: rsa,
+  RS384: rsa,
+  RS512: rsa,
+  PS256: rsa,
+  PS384: rsa,
+  PS512: rsa,
+  ES256: p256,
+  ES384: curve('P-384'),
+  ES512: curve('P-521'),
+  EdDSA: ed,
+  Ed25519: ed,
+}
+const SHARED = Buffer.from(SECRET)
+
+export const ALGORITHMS = [...Object.keys(PAIRS), 'HS256', 'HS384', 'HS512', 'none']
+
+/** Of the kinds that client files take. */
+export const PUBLIC_JWKS = {
+  keys: await Promise.all(
+    [rsa, p256, ed].map(async ({ publicKey }, i) => ({
+      ...(await exportJWK(publicKey)),
+      kid: `key-${i}`,
+    })),
+  ),
+}
+
+function sign(alg: string, payload: JWTPayload, header: object = {}): Promise<string> | string {
+  if (alg !== 'none') {
+    return new SignJWT(payload)
+      .setProtectedHeader({ alg, ...header })
+      .sign(PAIRS[alg]?.privateKey ?? SHARED)
+  }
+  const parts = [{ alg, ...header }, payload].map(part => JSON.stringify(part))
+  return `${parts.map(part => Buffer.from(part).toString('base64url')).join('.')}.`
+}
+
+const times = () => {
+  const iat = Math.floor(Date.now() / 1000)
+  return { iat, nbf: iat, exp: iat + 60, jti: randomUUID() }
+}
+
+/** Of private_key_jwt (RFC 7523). */
+export const assertion = async (alg: string, client_id: string, aud: string) =>
+  sign(alg, { iss: client_id, sub: client_id, aud, ...times() })
+
+/** RFC 9101. */
+export const requestObject = async (alg: string, client_id: string, aud: string) =>
+  sign(alg, {
+    iss: client_id,
+    client_id,
+    aud,
+    ...times(),
+    response_type: 'code',
+    redirect_uri: 'https://keyed.example.org/callback',
+    scope: 'openid',
+    code_challenge: 'E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM',
+    code_challenge_method: 'S256',
+  })
+
+/** RFC 9449, for a POST to `htu`. */
+export async function dpopProof(alg: string, htu: string, nonce?: string): Promise<string> {
+  const jwk = PAIRS[alg] ? await exportJWK(PAIRS[alg].publicKey) : { kty: 'oct', k: 'AAAA' }
+  const { iat, jti } = times()
+  return sign(
+    alg,
+    { htm: 'POST', htu, iat, jti, ...(nonce && { nonce }) },
+    { typ: 'dpop+jwt', jwk },
+  )
+}
