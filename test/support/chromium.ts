@@ -73,7 +73,7 @@ export async function collectComplaints(context: BrowserContext): Promise<Compla
       `${message.text()} ${message.location().url}`,
     )
   })
-  context.on('weberror', ({ error }) => complaints.pageErrors.push(String(error())))
+  context.on('weberror', thrown => complaints.pageErrors.push(String(thrown.error())))
   context.on('requestfailed', request => {
     const { errorText = '' } = request.failure() ?? {}
     // Broken off by going on: what a page asks for when it leads on at once.
