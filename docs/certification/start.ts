@@ -6,7 +6,15 @@
 
 import { execFileSync, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { appendFileSync, cpSync, globSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  cpSync,
+  globSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
@@ -53,4 +61,7 @@ const accounts = join(HERE, 'accounts.jsonl')
 execFileSync(process.execPath, ['src/cli.ts', 'accounts', 'import', accounts], options)
 const usher = spawn(process.execPath, ['src/main.ts'], options)
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => usher.kill(signal))
-usher.on('exit', code => process.exit(code ?? 1))
+usher.on('exit', code => {
+  rmSync(place, { recursive: true })
+  process.exit(code ?? 1)
+})
