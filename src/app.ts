@@ -28,6 +28,7 @@ import { checkOwnTemplates } from './pages/own-templates.ts'
 import type { Parts } from './pages/parts.ts'
 import { createPasswordPages } from './pages/password.ts'
 import { createPeople, PLACES } from './pages/people.ts'
+import { selectAccountScreen } from './pages/select-account.ts'
 import { createSessionPages } from './pages/sessions.ts'
 import { signInScreen } from './pages/sign-in.ts'
 import { createSignOutPages } from './pages/sign-out.ts'
@@ -64,7 +65,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
       formPost: views.formPost,
     },
   )
-  const screens = [signInScreen(parts), consentScreen(parts)]
+  const screens = [signInScreen(parts), consentScreen(parts), selectAccountScreen(parts)]
   const interaction = createInteractionPages(parts, createInteractions(app, settings), screens)
   const { authorization, end_session } = routes.paths
   const people = createPeople(parts, createBrowserSession(app, settings), authorization)

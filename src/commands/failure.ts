@@ -205,7 +205,7 @@ const REASONS: [RegExp, Reason][] = [
   [/code_challenge must be provided/, pkce],
   [/Pushed Authorization Request must/, facts => ({ wrong: `${nameOf(facts)} has to push its requests`, change: `the application, or ${at(facts, 'require_pushed_authorization_requests')}` })],
   [/invalid_request_uri/, say('the pushed request is older than a minute, was used, or never was', 'the application pushes a request for each sign-in')],
-  [/unsupported prompt|prompt none/, only('prompt', 'this prompt is none of those there are, or none beside another', ['none', 'login', 'consent'])],
+  [/unsupported prompt|prompt none/, only('prompt', 'this prompt is none of those there are, or none beside another', ['none', 'login', 'consent', 'select_account'])],
   [/does not match the registered client auth|invalid secret/, authentication],
   [/using one mechanism/, facts => ({ wrong: 'the client says in two ways who it is', sent: facts.failure.authentication, registered: [facts.client?.parts.token_endpoint_auth_method ?? 'one of them'], change: 'the application: one way, the one that is registered' })],
   [/client_id mismatch/, say('client_id is not the one in the Authorization header or assertion', 'the client_id in the application')],

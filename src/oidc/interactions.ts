@@ -5,8 +5,10 @@ import { errors, type Provider } from 'oidc-provider'
 import type { Settings } from '../config/settings.ts'
 import type { Interactions } from '../pages/interaction.ts'
 import type { BrowserSession } from '../pages/people.ts'
+import { acrOf } from './acr.ts'
 import { createBrowserBinding } from './browser-binding.ts'
 import { originCookie } from './cookies.ts'
+import { wantsAnother } from './policy.ts'
 
 type Deployment = Pick<Settings, 'development'>
 
@@ -27,16 +29,17 @@ export function createInteractions(provider: Provider, { development }: Deployme
         ...(typeof params.login_hint === 'string' && { loginHint: params.login_hint }),
         ...(typeof params.ui_locales === 'string' && { uiLocales: params.ui_locales }),
         ...(session && { accountId: session.accountId }),
+        another: wantsAnother(lastSubmission),
         withdrawn: prompt.name === 'consent' && lastSubmission?.consent !== undefined,
       }
     },
 
-    finish: (ctx, outcome) =>
+    finish: (ctx, { login, ...outcome }) =>
       gone(ctx, () =>
         provider.interactionResult(
           ctx.req,
           ctx.res,
-          { ...outcome },
+          { ...outcome, ...(login && { login: { ...login, acr: acrOf(login.amr) } }) },
           { mergeWithLastSubmission: !outcome.error },
         ),
       ),

@@ -10,14 +10,16 @@ import { note } from '../http/audit.ts'
 import { revokeGrant } from '../store/grants.ts'
 import type { Found, Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
+import { ACR_VALUES } from './acr.ts'
 import type { BrowserBinding } from './browser-binding.ts'
-import { requestedScopes } from './resources.ts'
+import type { RequestedClaims } from './requested-claims.ts'
 
-const { Check, base } = interactionPolicy
+const { Check, Prompt, base } = interactionPolicy
 
 export function createPolicy(
   consents: Consents,
   { bind }: BrowserBinding,
+  requestedClaims: RequestedClaims,
 ): interactionPolicy.DefaultPolicy {
   const policy = base()
   const login = required(policy.get('login'))
@@ -28,6 +30,28 @@ export function createPolicy(
       Boolean(oidc.session?.accountId && !oidc.account),
     ),
   )
+
+  login.checks.add(
+    new Check(
+      'acr_values',
+      'the person has not signed in as acr_values has it',
+      'login_required',
+      ({ oidc }) => {
+        const asked = String(oidc.params?.acr_values ?? '').split(' ')
+        const wanted = ACR_VALUES.filter(acr => asked.includes(acr))
+        return wanted.length > 0 && !wanted.includes(oidc.acr) && !oidc.result?.login
+      },
+    ),
+  )
+  login.checks.add(
+    new Check(
+      'another_account',
+      'the person wants to use another account',
+      'login_required',
+      ({ oidc }) => wantsAnother(oidc.result) && !oidc.result?.login,
+    ),
+  )
+  policy.add(selectAccount(), 0)
 
   consent.checks.remove('native_client_prompt')
   consent.checks.add(
@@ -41,13 +65,35 @@ export function createPolicy(
   // What the consent page is told: all that is asked for, and which consent its answer builds on.
   consent.details = async ({ oidc }) => ({
     consentVersion: await consents.version(accountIdOf(oidc), clientIdOf(oidc)),
-    requestedScopes: requestedScopes(oidc),
+    requestedScopes: requestedClaims.scopesOf(oidc),
   })
   for (const prompt of policy) {
     const { details } = prompt
     prompt.details = async ctx => ({ ...(await details(ctx)), ...bind(ctx) })
   }
   return policy
+}
+
+/** Whether the answer to `select_account` was: somebody else. */
+export const wantsAnother = (result?: object) =>
+  Object(Object(result).select_account).another === true
+
+/** Nobody is asked to choose where nobody is signed in, or who has just signed in. */
+function selectAccount() {
+  const prompt = new Prompt({ name: 'select_account', requestable: true })
+  prompt.checks.clear()
+  prompt.checks.add(
+    new Check(
+      'select_account_prompt',
+      'the person has to say which account to use',
+      'account_selection_required',
+      ({ oidc }) =>
+        oidc.prompts.has('select_account') &&
+        oidc.promptPending('select_account') &&
+        Boolean(oidc.session?.accountId && !oidc.result?.login),
+    ),
+  )
+  return prompt
 }
 
 // Anyone can pass for a client without secret whose redirect URI others can receive: ask each time
@@ -68,13 +114,14 @@ export function createGrantLoader(
   directory: Directory,
   consents: Consents,
   lifetimes: Lifetimes,
+  requestedClaims: RequestedClaims,
 ) {
   return async (ctx: KoaContextWithOIDC): Promise<Grant | undefined> => {
     const { oidc } = ctx
     const accountId = accountIdOf(oidc)
     const clientId = clientIdOf(oidc)
     if (oidc.client?.consent === 'implicit' && clientId !== ACCOUNT_CLIENT) {
-      await recordImplicit(consents, accountId, clientId, requestedScopes(oidc))
+      await recordImplicit(consents, accountId, clientId, requestedClaims.scopesOf(oidc))
     }
     // Decided on our page, and recorded here, where the answer is final. Nothing is recorded when
     // the access was removed while that page was open: then the person is asked again.
@@ -90,12 +137,15 @@ export function createGrantLoader(
     if (!consent) return undefined
 
     const existing = await existingGrant(oidc)
+    const told = requestedClaims.ofGrant(required(oidc.client), consent)
     const isAsConsented =
       existing?.accountId === accountId &&
       // What is given out under it lives no longer than it does.
       (existing.exp ?? 0) > now() + lifetimes.refresh_token &&
       isSame(keysIn(existing), consent.scopes) &&
-      isSame(keysIn(existing.rejected ?? {}), consent.declined)
+      isSame(keysIn(existing.rejected ?? {}), consent.declined) &&
+      isSame(existing.openid?.claims ?? [], told.granted) &&
+      isSame(existing.rejected?.openid?.claims ?? [], told.rejected)
     if (isAsConsented) {
       await consents.touch(accountId, clientId, found)
       return existing
@@ -110,6 +160,8 @@ export function createGrantLoader(
       if (resource === undefined) grant.rejectOIDCScope(scope)
       else grant.rejectResourceScope(resource, scope)
     }
+    if (told.granted.length) grant.addOIDCClaims(told.granted)
+    if (told.rejected.length) grant.rejectOIDCClaims(told.rejected)
     const grantId = await grant.save()
     // Withdrawn or signed out since it was read? Whoever ends access says so first and then looks for
     // grants: either they found this one, or this finds that it is over.

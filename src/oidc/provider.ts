@@ -21,6 +21,7 @@ import { createLanguages } from '../pages/words.ts'
 import type { Records } from '../store/records.ts'
 import { deriveKey } from '../store/seal.ts'
 import { now } from '../store/store.ts'
+import { ACR_VALUES, authenticationOf } from './acr.ts'
 import { algorithms } from './algorithms.ts'
 import { withholdLogoutTokens } from './backchannel.ts'
 import { createBrowserBinding } from './browser-binding.ts'
@@ -40,6 +41,7 @@ import { lifetimes } from './lifetimes.ts'
 import { createGrantLoader, createPolicy } from './policy.ts'
 import { asLibraryKey } from './published-key.ts'
 import { assertRequestObject } from './request-objects.ts'
+import { assertClaims, createRequestedClaims } from './requested-claims.ts'
 import { checkRequest } from './requests.ts'
 import { checkResources, createResources, requireScope } from './resources.ts'
 import { type ResponseMode, responseMode } from './response-modes.ts'
@@ -75,6 +77,7 @@ export async function createProvider(
   const { settings, secrets, records, directory, keys, log, metrics } = environment
   const { issuer, claims, scopes, development, features } = settings
   const consents = createConsents(records)
+  const requestedClaims = createRequestedClaims(settings)
   const binding = createBrowserBinding(development)
   const state = createState(records, settings.lifetimes, binding)
   const resources = createResources(settings)
@@ -108,9 +111,11 @@ export async function createProvider(
     // Named for nothing that anyone sends: the library calls it for every request, pushed ones too.
     extraParams: { usher: checkRequest },
     scopes: Object.keys(scopes),
+    acrValues: ACR_VALUES,
     claims: claimsByScope(claims),
     conformIdTokenClaims: settings.id_token.claims === 'minimal',
     discovery: {
+      prompt_values_supported: ['none', 'login', 'consent', 'select_account'],
       ui_locales_supported: createLanguages(settings.locales).tags,
       op_policy_uri: settings.branding.links.privacy,
       op_tos_uri: settings.branding.links.terms,
@@ -124,12 +129,18 @@ export async function createProvider(
       // The client is named for the way back, should the page have expired: nothing trusts it.
       url: (_ctx, { uid, params }) =>
         `/interaction/${uid}?client_id=${encodeURIComponent(String(params.client_id))}`,
-      policy: createPolicy(consents, binding),
+      policy: createPolicy(consents, binding, requestedClaims),
     },
-    loadExistingGrant: createGrantLoader(records, directory, consents, settings.lifetimes),
+    loadExistingGrant: createGrantLoader(
+      records,
+      directory,
+      consents,
+      settings.lifetimes,
+      requestedClaims,
+    ),
     // Tokens do not look the session up at every use; sign-out revokes its grants (store/sessions.ts).
     expiresWithSession: () => false,
-    extraTokenClaims: (_ctx, token) => requireScope(token),
+    extraTokenClaims: ({ oidc }, token) => requireScope(token) ?? authenticationOf(oidc),
     rotateRefreshToken: async ctx => {
       const { RefreshToken: token } = ctx.oidc.entities
       if (!token?.clientId) return true
@@ -172,6 +183,7 @@ export async function createProvider(
         requirePushedAuthorizationRequests: features.pushed_authorization_requests === 'required',
       },
       revocation: { enabled: features.revocation, allowedPolicy: mayRevoke },
+      claimsParameter: { enabled: features.claims_parameter, assertClaimsParameter: assertClaims },
       requestObjects: {
         enabled: features.request_objects,
         assertJwtClaimsAndHeader: assertRequestObject,

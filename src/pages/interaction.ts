@@ -17,6 +17,8 @@ export interface Interaction {
   uiLocales?: string
   /** Who is signed in in this browser. */
   accountId?: string
+  /** They have just said that they want to use another account. */
+  another: boolean
   /** The person has just allowed it, and removed it again before that counted. */
   withdrawn: boolean
 }
@@ -26,6 +28,7 @@ interface Outcome {
   /** `ts`: when they signed in; it stays that, however many pages follow. */
   login?: { accountId: string; amr: string[]; ts: number }
   consent?: { decision: Decision }
+  select_account?: { another: boolean }
   error?: string
   error_description?: string
 }

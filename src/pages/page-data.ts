@@ -135,6 +135,13 @@ export interface PageData {
     /** What happened just now. */
     done?: string
   }
+  'select-account': {
+    csrf: string
+    client: string
+    /** The username of who is signed in; absent: nobody any more. */
+    person?: string
+    name?: string
+  }
   'sign-in': {
     csrf: string
     client: string

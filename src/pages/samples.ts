@@ -188,6 +188,12 @@ export const STATES: State[] = [
   state('sign-in-long-name', 'sign-in', () => ({ ...signIn, client: LONG, username: PERSON })),
   state('sign-in-failed', 'sign-in', () => ({ ...signIn, username: PERSON, failed: true })),
   state('sign-in-again', 'sign-in', () => ({ ...signIn, username: PERSON, again: true })),
+  state('select-account', 'select-account', () => ({
+    csrf: CSRF,
+    client: CLIENT.client_name,
+    person: PERSON,
+    name: 'Ada Lovelace',
+  })),
   state('consent', 'consent', words => consent(words)),
   state('consent-short', 'consent', words =>
     consent(words, {

@@ -7,7 +7,8 @@ import type { Parts } from './parts.ts'
 
 export function signInScreen({ views, csrf, directory, authentication }: Parts): Screen {
   async function render(ctx: Context, interaction: Interaction, tried?: { username: string }) {
-    const current = interaction.accountId && (await directory.find(interaction.accountId))
+    const { accountId, another } = interaction
+    const current = accountId && !another && (await directory.find(accountId))
     const username = tried?.username ?? interaction.loginHint ?? (current ? current.username : '')
     const data = {
       csrf: csrf.token(csrfSubject(interaction)),

@@ -89,7 +89,7 @@ test('AZ11: prompt=none with max_age=0 answers login_required', async () => {
   expect(page.params.get('error')).toBe('login_required')
 })
 
-test.each(['none login', 'none consent', 'select_account', 'create', 'NONE', 'nonsense'])(
+test.each(['none login', 'none consent', 'none select_account', 'create', 'NONE', 'nonsense'])(
   'AZ11: prompt=%s is refused',
   async prompt => {
     const { page } = await open({ prompt })

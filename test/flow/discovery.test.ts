@@ -44,7 +44,8 @@ test('OT1: only what is implemented is advertised', () => {
     subject_types_supported: ['public'],
     authorization_response_iss_parameter_supported: true,
     request_uri_parameter_supported: false,
-    claims_parameter_supported: false,
+    claims_parameter_supported: true,
+    prompt_values_supported: ['none', 'login', 'consent', 'select_account'],
   })
   const list = (name: string) => [...(metadata[name] as string[])].sort()
   expect(list('token_endpoint_auth_methods_supported')).toEqual([

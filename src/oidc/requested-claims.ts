@@ -1,0 +1,69 @@
+// The `claims` parameter (OIDC Core §5.5). What people allow is scopes: a claim that is asked for by its
+// name is asked for on the consent page as the scope that gives it, and given where that was allowed.
+
+import { type ClaimsParameter, type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
+import type { Settings } from '../config/settings.ts'
+import { ACR_VALUES } from './acr.ts'
+import { requestedScopes } from './resources.ts'
+
+const DEEPEST = 6
+
+export type RequestedClaims = ReturnType<typeof createRequestedClaims>
+
+export function createRequestedClaims({ claims, features }: Settings) {
+  const scopeOf = new Map(
+    features.claims_parameter
+      ? Object.entries(claims).map(([claim, { scope }]) => [claim, scope] as const)
+      : [],
+  )
+  const mayAskFor = ({ scope }: Client, name: string) => !scope || scope.split(' ').includes(name)
+
+  return {
+    /** All scopes that are asked for: by name, or by a claim of theirs. */
+    scopesOf(oidc: KoaContextWithOIDC['oidc']) {
+      const { client } = oidc
+      const byClaim = [...oidc.requestParamClaims].flatMap(claim => scopeOf.get(claim) ?? [])
+      const allowed = byClaim.filter(scope => client && mayAskFor(client, scope))
+      return [...new Set([...requestedScopes(oidc), ...allowed])]
+    },
+
+    /** What a grant says of claims: those that may be asked for, and those nobody is asked about. */
+    ofGrant(client: Client, { scopes, declined }: { scopes: string[]; declined: string[] }) {
+      const granted: string[] = []
+      const rejected: string[] = []
+      for (const [claim, scope] of scopeOf) {
+        if (!mayAskFor(client, scope) || declined.includes(scope)) rejected.push(claim)
+        else if (scopes.includes(scope)) granted.push(claim)
+      }
+      return { granted, rejected }
+    },
+  }
+}
+
+/** Refuses what is malformed, and an essential `acr` that nobody here can sign in with (RFC 9470 §5). */
+export function assertClaims(_ctx: KoaContextWithOIDC, claims: ClaimsParameter): void {
+  if (isDeeper(claims, DEEPEST)) throw new errors.InvalidRequest('claims is nested too deeply')
+  const members = [claims.userinfo, claims.id_token].flatMap(part => Object.values(part ?? {}))
+  if (members.some(member => member !== null && !isObject(member))) {
+    throw new errors.InvalidRequest('the members of claims are null or objects')
+  }
+  const {
+    essential,
+    value,
+    values = value === undefined ? undefined : [value],
+  } = claims.id_token?.acr ?? {}
+  if (values !== undefined && !Array.isArray(values)) {
+    throw new errors.InvalidRequest('the values of a claim are a list')
+  }
+  if (essential && values && !values.some(acr => ACR_VALUES.includes(String(acr)))) {
+    throw new errors.UnmetAuthenticationRequirements('nobody signs in here as acr has it')
+  }
+}
+
+const isObject = (value: unknown) =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+function isDeeper(value: unknown, levels: number): boolean {
+  if (typeof value !== 'object' || value === null) return false
+  return levels === 0 || Object.values(value).some(below => isDeeper(below, levels - 1))
+}

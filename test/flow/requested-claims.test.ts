@@ -1,0 +1,161 @@
+// Single claims that an application asks for (OIDC Core §5.5): given within what the person allowed.
+
+import { decodeJwt } from 'jose'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import type { Browser } from '../support/browser.ts'
+import { authorizationRequest, redeem, refresh, userinfo } from '../support/journey.ts'
+import { open, signedIn } from '../support/people.ts'
+import { ADA, CLIENTS, GRACE, startUsher, type Usher } from '../support/usher.ts'
+import { send } from '../support/wire.ts'
+
+const FIRST = 'https://first.example.org/callback'
+const clients = {
+  ...CLIENTS,
+  narrow: { ...CLIENTS.web, client_id: 'narrow', scope: 'openid profile' },
+}
+
+let usher: Usher
+let ada: string
+let browser: Browser
+beforeAll(async () => {
+  usher = await startUsher({ clients, usher: { id_token: { claims: 'minimal' } } })
+  ada = (await usher.addAccount(ADA)).id
+  await usher.addAccount(GRACE)
+  browser = await signedIn(usher)
+})
+afterAll(() => usher.close())
+beforeEach(async () => {
+  for (const client of ['web', 'narrow']) await usher.consents.withdraw(ada, client)
+})
+
+interface Asked {
+  userinfo?: object
+  id_token?: object
+}
+const ask = (claims: Asked, params: Record<string, string> = {}) =>
+  open(usher, { scope: 'openid', claims: JSON.stringify(claims), ...params }, browser)
+
+const boxes = () =>
+  browser.page.html.querySelectorAll('input[name=scope]').map(box => box.getAttribute('value'))
+
+/** What the application learns, of a request that has just been answered with a code. */
+async function learned(request: Awaited<ReturnType<typeof open>>['request']) {
+  const { status, body } = await redeem(usher, browser.page.params.get('code') ?? '', request)
+  expect(status).toBe(200)
+  const told = await userinfo(usher, body.access_token)
+  return { id_token: decodeJwt(body.id_token), userinfo: told.body, tokens: body }
+}
+
+test('OIDC Core §5.5: a claim is asked for as its scope, and given alone, where it was asked for', async () => {
+  const { request } = await ask({
+    userinfo: { email: { essential: true } },
+    id_token: { name: null },
+  })
+  expect(browser.heading).toBe('Allow access')
+  expect(boxes().toSorted()).toEqual(['email', 'profile'])
+  await browser.submit({ decision: 'allow' })
+  const { id_token, userinfo, tokens } = await learned(request)
+  expect(userinfo).toEqual({ sub: ada, email: 'ada@example.org' })
+  expect(id_token).toMatchObject({ sub: ada, name: 'Ada Lovelace' })
+  expect(id_token).not.toHaveProperty('email')
+  expect(id_token).not.toHaveProperty('preferred_username')
+  expect(tokens.scope).toBe('openid')
+})
+
+test('CN3: what the person leaves out is not given, however essential, nor asked for again', async () => {
+  const claims = { userinfo: { email: { essential: true }, name: null } }
+  const { request } = await ask(claims)
+  await browser.submit({ decision: 'allow', scope: ['profile'] })
+  expect((await learned(request)).userinfo).toEqual({ sub: ada, name: 'Ada Lovelace' })
+  const again = await ask(claims)
+  expect((await learned(again.request)).userinfo).toEqual({ sub: ada, name: 'Ada Lovelace' })
+})
+
+test('CN1: a claim is no way around consent, with prompt=none neither', async () => {
+  await open(usher, { scope: 'openid' }, browser)
+  await browser.submit({ decision: 'allow' })
+  await ask({ userinfo: { email: null } }, { prompt: 'none' })
+  expect(browser.page.params.get('error')).toBe('consent_required')
+  await ask({ userinfo: { email: null } })
+  expect(browser.heading).toBe('Allow access')
+})
+
+test('a client gets no claim of a scope that its file does not allow, and nobody is asked for it', async () => {
+  const { request } = await ask(
+    { userinfo: { email: null, name: null } },
+    { client_id: 'narrow', redirect_uri: 'https://app.example.org/callback' },
+  )
+  expect(boxes()).toEqual(['profile'])
+  await browser.submit({ decision: 'allow' })
+  const form = { ...request, client_id: 'narrow' }
+  expect((await learned(form)).userinfo).toEqual({ sub: ada, name: 'Ada Lovelace' })
+})
+
+test('an application of our own is given them without a question', async () => {
+  const first = { client_id: 'first', redirect_uri: FIRST }
+  const { request } = await ask({ userinfo: { email: null } }, first)
+  expect((await learned(request)).userinfo).toEqual({ sub: ada, email: 'ada@example.org' })
+})
+
+test('a claim that there is not is left out, and nobody is asked for it', async () => {
+  const { request } = await ask({ userinfo: { shoe_size: { essential: true }, __proto__: null } })
+  expect(boxes()).toEqual([])
+  await browser.submit({ decision: 'allow' })
+  expect((await learned(request)).userinfo).toEqual({ sub: ada })
+})
+
+test('a renewed token gives what the first one gave, and nothing once the access was removed', async () => {
+  const { request } = await ask({ userinfo: { email: null } }, { scope: 'openid offline_access' })
+  await browser.submit({ decision: 'allow' })
+  const { tokens } = await learned(request)
+  const { body } = await refresh(usher, tokens.refresh_token)
+  expect((await userinfo(usher, body.access_token)).body).toEqual({
+    sub: ada,
+    email: 'ada@example.org',
+  })
+  await usher.consents.withdraw(ada, 'web')
+  expect((await userinfo(usher, body.access_token)).status).toBe(401)
+})
+
+test('OIDC Core §5.5.1: sub with a value is that person or nobody', async () => {
+  await open(usher, { scope: 'openid' }, browser)
+  await browser.submit({ decision: 'allow' })
+  const only = (value: string) => ask({ id_token: { sub: { value } } }, { prompt: 'none' })
+  await only(ada)
+  expect(browser.page.params.get('code')).toBeTruthy()
+  await only('usr_somebodyelse')
+  expect(browser.page.params.get('error')).toBe('login_required')
+})
+
+const NESTED = `{"userinfo":{"a":${'{"a":'.repeat(6)}1${'}'.repeat(6)}}}`
+describe('AZ13: refused is', () => {
+  test.each([
+    ['no JSON', '{'],
+    ['a list', '[]'],
+    ['a text', '"userinfo"'],
+    ['null', 'null'],
+    ['neither userinfo nor id_token', '{"other":{}}'],
+    ['userinfo that is a list', '{"userinfo":[]}'],
+    ['a member that is a text', '{"userinfo":{"email":"yes"}}'],
+    ['a member that is a list', '{"id_token":{"email":[]}}'],
+    ['values that are no list', '{"id_token":{"acr":{"values":"1"}}}'],
+    ['what is nested too deeply', NESTED],
+    ['what is too long', JSON.stringify({ userinfo: { email: { value: 'x'.repeat(2048) } } })],
+  ])('%s', async (_, claims) => {
+    const { url } = authorizationRequest(usher, { claims })
+    const { status, location, json } = await send(usher, url)
+    expect(status).toBeLessThan(500)
+    expect(location?.searchParams.get('error') ?? json.error).toBe('invalid_request')
+  })
+})
+
+test('claims_parameter: off, it is not told of, and what is asked for is ignored', async () => {
+  const off = await startUsher({ usher: { features: { claims_parameter: false } } })
+  const { json } = await send(off, '/.well-known/openid-configuration')
+  expect(json.claims_parameter_supported).toBe(false)
+  await off.addAccount(ADA)
+  const person = await signedIn(off)
+  await open(off, { scope: 'openid', claims: '{"userinfo":{"email":null}}' }, person)
+  expect(person.page.html.querySelectorAll('input[name=scope]')).toEqual([])
+  await off.close()
+})

@@ -1,0 +1,75 @@
+// prompt=select_account: a page that names who is signed in; they go on, or somebody else signs in.
+
+import { decodeJwt } from 'jose'
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { authorize, redeem, signInAndAllow } from '../support/journey.ts'
+import { credentials, open } from '../support/people.ts'
+import { ADA, GRACE, startUsher, type Usher } from '../support/usher.ts'
+
+const CHOOSE = 'Choose an account'
+
+let usher: Usher
+let ada: string
+let grace: string
+let browser: Browser
+beforeAll(async () => {
+  usher = await startUsher()
+  ada = (await usher.addAccount(ADA)).id
+  grace = (await usher.addAccount(GRACE)).id
+})
+afterAll(() => usher.close())
+beforeEach(async () => {
+  browser = new Browser(usher.issuer)
+  await authorize(usher, { browser })
+})
+
+const choose = (prompt = 'select_account') => open(usher, { prompt }, browser)
+async function subjectOf({ request }: Awaited<ReturnType<typeof open>>) {
+  const { body } = await redeem(usher, browser.page.params.get('code') ?? '', request)
+  return decodeJwt(body.id_token).sub
+}
+
+test('AZ11: who is signed in is named, and goes on without a password', async () => {
+  const asked = await choose()
+  expect(browser.heading).toBe(CHOOSE)
+  expect(browser.page.text).toContain('Ada Lovelace')
+  await browser.submit({ decision: 'continue' })
+  expect(await subjectOf(asked)).toBe(ada)
+})
+
+test('AZ11: somebody else signs in, and the session is theirs', async () => {
+  const asked = await choose()
+  await browser.submit({ decision: 'another' })
+  expect(browser.heading).toBe('Sign in')
+  expect(browser.page.html.querySelector('input[name=username]')?.getAttribute('value')).toBe('')
+  await browser.submit(credentials('grace'))
+  for (let page = 0; page < 4 && browser.page.ours; page++) {
+    await browser.submit(browser.heading === 'Allow access' ? { decision: 'allow' } : {})
+  }
+  expect(await subjectOf(asked)).toBe(grace)
+})
+
+test('AZ11: whoever has just signed in is not asked to choose', async () => {
+  browser = new Browser(usher.issuer)
+  const asked = await choose()
+  expect(browser.heading).toBe('Sign in')
+  await signInAndAllow(browser, 'ada')
+  expect(await subjectOf(asked)).toBe(ada)
+})
+
+test('AZ11: with login beside it the password is asked for as well', async () => {
+  const asked = await choose('select_account login')
+  await browser.submit({ decision: 'continue' })
+  expect(browser.heading).toBe('Sign in')
+  await signInAndAllow(browser, 'ada')
+  expect(await subjectOf(asked)).toBe(ada)
+})
+
+test('AZ11: whoever cancels goes back without a code, and stays signed in', async () => {
+  await choose()
+  await browser.submit({ decision: 'cancel' })
+  expect(browser.page.params.get('error')).toBe('access_denied')
+  await open(usher, { prompt: 'none' }, browser)
+  expect(browser.page.params.get('code')).toBeTruthy()
+})
