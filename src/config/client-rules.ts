@@ -128,6 +128,9 @@ function problemsBetweenKeys(
   const plainly = 'must be https; http only on loopback, for a loopback issuer'
   const untold = 'nothing is told to this application: `backchannel_logout_uri` is missing'
   const encryption = 'needs a key to encrypt to: in jwks, with use enc or none'
+  const isPairwise = client.subject_type === 'pairwise'
+  const pairwiseOff = 'pairwise is off: `features.pairwise_subjects` in usher.yaml'
+  const sectorless = 'pairwise needs one sector: redirect_uris of one public host, or this address'
   const withJwt = client.response_modes?.some(mode => mode.includes('jwt'))
   const jarmOff = 'jwt modes are off: `features.jwt_response_modes` in usher.yaml'
   const signs = Boolean(client.request_object_signing_alg ?? client.require_signed_request_object)
@@ -149,6 +152,8 @@ function problemsBetweenKeys(
     { is: withOwn && features?.client_credentials === false, keys: ['grant_types'], rule: 'feature-off', message: off },
     { is: Boolean(isPlain && !isOurs), keys: ['backchannel_logout_uri'], rule: 'logout-scheme', message: plainly },
     { is: bySession === true && !receiver, keys: ['backchannel_logout_session_required', 'backchannel_logout_uri'], rule: 'logout-uri-missing', message: untold },
+    { is: isPairwise && features?.pairwise_subjects === false, keys: ['subject_type'], rule: 'feature-off', message: pairwiseOff },
+    { is: isPairwise && !client.sector_identifier_uri && !hasOneHost(client.redirect_uris), keys: ['sector_identifier_uri', 'subject_type', 'redirect_uris'], rule: 'sector-missing', message: sectorless },
     { is: withJwt && features?.jwt_response_modes === false, keys: ['response_modes'], rule: 'feature-off', message: jarmOff },
     { is: signs && !client.jwks, keys: ['jwks', 'request_object_signing_alg', 'require_signed_request_object'], rule: 'client-key-missing', message: keylessRequest },
     { is: cannotEncrypt(client.id_token_encrypted_response_alg), keys: ['id_token_encrypted_response_alg', 'jwks'], rule: 'client-key-missing', message: encryption },
@@ -161,6 +166,13 @@ function problemsBetweenKeys(
     ...certificateProblems(result, features),
     ...profileProblems(result, features),
   ].filter(({ is }) => is)
+}
+
+/** A custom scheme has none, and that of a loopback address is everybody's. */
+function hasOneHost(uris: string[] = []): boolean {
+  const hosts = new Set(uris.map(uri => URL.parse(uri)?.host ?? ''))
+  const names = uris.map(uri => URL.parse(uri)?.hostname ?? '')
+  return hosts.size === 1 && names.every(name => name !== '' && !isLoopbackHost(name))
 }
 
 function hasKeyFor(jwks: ClientFile['jwks'], alg: string): boolean {

@@ -96,6 +96,8 @@ export const clientSchema = z.strictObject({
   require_signed_request_object: z.boolean().optional().describe('true: its authorization requests come as signed request objects alone (RFC 9101)'),
   scope: z.string(SCOPES).min(1).optional().describe('The scopes it may ask for, those of APIs (resources/) too, separated by spaces; absent: all there are, and all there will be'),
   introspection_signed_response_alg: z.enum(SIGNING_ALGORITHMS).optional().describe('What the answers of introspection are signed with when it asks for them as JWTs (RFC 9701); absent: RS256'),
+  subject_type: z.enum(['public', 'pairwise']).default('public').describe('pairwise: the sub it is told is known to no application outside its sector, the host of its `redirect_uris`. To change it later makes strangers of all people. Needs `features.pairwise_subjects`'),
+  sector_identifier_uri: webUrl.optional().describe('An https address whose host is the sector in place of that: applications that share it are told the same sub. It is not fetched: what stands here is your word'),
   id_token_signed_response_alg: z.enum(SIGNING_ALGORITHMS).default('RS256').describe('What its ID tokens are signed with'),
   id_token_encrypted_response_alg: z.enum(ENCRYPTION_ALGORITHMS).optional().describe('Its ID tokens are encrypted, too, to a key in `jwks`: RSA-OAEP-256 an RSA key, ECDH-ES an EC key. Needs `features.encryption`'),
   id_token_encrypted_response_enc: z.enum(CONTENT_ENCRYPTION).optional().describe('How the content is encrypted; absent: A128CBC-HS256'),

@@ -23,6 +23,7 @@ export const featuresSchema = z.strictObject({
   mtls: off.describe('A client says who it is by a TLS certificate, and binds its tokens to it (RFC 8705): `client_certificates`'),
   dpop: on.describe('A client binds its tokens to a key of its own, by proofs in a DPoP header: stolen, they are of no use (RFC 9449)'),
   claims_parameter: on.describe('A client asks for single claims, and where they are to stand (`claims`, OIDC Core §5.5). People are asked for the scope that gives them'),
+  pairwise_subjects: off.describe('A client whose `subject_type` is pairwise has a sub of its own for each person, which says nothing to others (OIDC Core §8)'),
 })
 
 export type Features = z.output<typeof featuresSchema>

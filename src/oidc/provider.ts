@@ -38,6 +38,7 @@ import {
 import { cookieNames, originCookie, pathCookie } from './cookies.ts'
 import { logEvents } from './events.ts'
 import { lifetimes } from './lifetimes.ts'
+import { pairwiseSubjects } from './pairwise.ts'
 import { createGrantLoader, createPolicy } from './policy.ts'
 import { asLibraryKey } from './published-key.ts'
 import { assertRequestObject } from './request-objects.ts'
@@ -120,6 +121,11 @@ export async function createProvider(
       op_policy_uri: settings.branding.links.privacy,
       op_tos_uri: settings.branding.links.terms,
     },
+    subjectTypes: features.pairwise_subjects ? ['public', 'pairwise'] : ['public'],
+    pairwiseIdentifier: pairwiseSubjects(records),
+    // What an operator has written is not looked up anywhere.
+    sectorIdentifierUriValidate: ({ clientId }) =>
+      !settings.clients.some(({ client_id }) => client_id === clientId),
     findAccount: async ({ oidc }, id) => {
       const account = await directory.findEnabled(id, oidc.session?.loginTs)
       return account && { accountId: id, claims: () => ({ sub: id, ...claimsOf(account, claims) }) }

@@ -1,0 +1,128 @@
+// Pairwise subjects: one for each sector, the same for as long as there is the installation (OT10).
+
+import { randomBytes } from 'node:crypto'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { decodeJwt } from 'jose'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { resealAll } from '../../src/store/records.ts'
+import { Browser } from '../support/browser.ts'
+import { authorizationRequest, authorize, post, redeem, userinfo } from '../support/journey.ts'
+import { ADA, CLIENTS, startUsher, type Usher } from '../support/usher.ts'
+import { send } from '../support/wire.ts'
+
+const pairwise = (client_id: string, host: string, more: object = {}) => ({
+  ...CLIENTS.web,
+  client_id,
+  redirect_uris: [`https://${host}/callback`],
+  subject_type: 'pairwise',
+  ...more,
+})
+const SECTOR = 'https://sector.example.org/uris.json'
+const clients: Record<string, object> = {
+  ...CLIENTS,
+  wiki: pairwise('wiki', 'wiki.example.org'),
+  wiki2: pairwise('wiki2', 'wiki.example.org'),
+  blog: pairwise('blog', 'blog.example.org'),
+  shop: pairwise('shop', 'shop.example.org', { sector_identifier_uri: SECTOR }),
+  till: pairwise('till', 'till.example.org', { sector_identifier_uri: SECTOR }),
+}
+const usher_yaml = { features: { pairwise_subjects: true } }
+
+let usher: Usher
+let ada: string
+let browser: Browser
+beforeAll(async () => {
+  usher = await startUsher({ clients, usher: usher_yaml })
+  ada = (await usher.addAccount(ADA)).id
+  browser = new Browser(usher.issuer)
+})
+afterAll(() => usher.close())
+
+async function tokensOf(client_id: string, at = usher, by = browser) {
+  const { redirect_uris } = clients[client_id] as { redirect_uris: string[] }
+  const params = { client_id, redirect_uri: redirect_uris[0] ?? '', scope: 'openid' }
+  const { code, request } = await authorize(at, { browser: by, ...params })
+  return { ...(await redeem(at, code, request)).body, request, params }
+}
+const subjectOf = async (client_id: string, at?: Usher, by?: Browser) =>
+  String(decodeJwt((await tokensOf(client_id, at, by)).id_token).sub)
+
+test('OT10: each sector knows a person by a name of its own, which looks like any', async () => {
+  const [wiki, wiki2, blog, shop, till, web] = [
+    await subjectOf('wiki'),
+    await subjectOf('wiki2'),
+    await subjectOf('blog'),
+    await subjectOf('shop'),
+    await subjectOf('till'),
+    await subjectOf('web'),
+  ]
+  expect(web).toBe(ada)
+  expect(wiki2).toBe(wiki)
+  expect(till).toBe(shop)
+  expect(new Set([wiki, blog, shop, web]).size).toBe(4)
+  for (const sub of [wiki, blog, shop]) expect(sub).toMatch(/^usr_[0-9a-z]{26}$/)
+  expect(await usher.directory.find(wiki)).toBeUndefined()
+})
+
+test('OT10: it is the same in the ID token, UserInfo and introspection', async () => {
+  const { id_token, access_token } = await tokensOf('wiki')
+  const { sub } = decodeJwt(id_token)
+  expect((await userinfo(usher, access_token)).body.sub).toBe(sub)
+  const form = { token: access_token, client_id: 'wiki' }
+  expect((await post(usher, '/api/oauth/introspect', form)).body).toMatchObject({
+    active: true,
+    sub,
+  })
+})
+
+test('OT10: the hint of one application is that person for it, and nobody for another', async () => {
+  const { id_token: id_token_hint, params } = await tokensOf('wiki')
+  const headers = { cookie: await browser.cookies() }
+  const ask = async (more: object) => {
+    const { url } = authorizationRequest(usher, { ...params, prompt: 'none', ...more })
+    return (await send(usher, url, { headers })).location?.searchParams
+  }
+  expect((await ask({ id_token_hint }))?.get('code')).toBeTruthy()
+  const sub = { value: ada }
+  const claims = JSON.stringify({ id_token: { sub } })
+  expect((await ask({ claims }))?.get('error')).toBe('login_required')
+})
+
+test('OT10: it survives a restart, and each step of a change of USHER_SECRET', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'usher-pairwise-'))
+  const store = `sqlite:${folder}/usher.db`
+  const [old, next] = [0, 0].map(() => randomBytes(32).toString('base64url'))
+  const subjects: string[] = []
+  for (const [i, USHER_SECRET] of [old, `${next} ${old}`, next].entries()) {
+    const env = { USHER_SECRET: USHER_SECRET ?? '' }
+    const node = await startUsher({ clients, usher: usher_yaml, store, env })
+    if (i === 0) await node.addAccount(ADA)
+    subjects.push(await subjectOf('wiki', node, new Browser(node.issuer)))
+    if (i === 1) await resealAll(node.store, node.settings.secrets)
+    await node.close()
+  }
+  rmSync(folder, { recursive: true })
+  expect(new Set(subjects).size).toBe(1)
+})
+
+const start = (more: object, features: object = usher_yaml) =>
+  startUsher({ clients: { web: { ...CLIENTS.web, ...more } }, usher: features })
+const NATIVE = { application_type: 'native', subject_type: 'pairwise' }
+test.each<[string, object, RegExp]>([
+  ['two hosts', { redirect_uris: ['https://a.example/', 'https://b.example/'] }, /one sector/],
+  ['no host', { ...NATIVE, redirect_uris: ['com.example.app:/cb'] }, /one sector/],
+  ['loopback', { ...NATIVE, redirect_uris: ['http://127.0.0.1/cb'] }, /one sector/],
+])('OT10: pairwise with %s needs a sector', async (_, more, said) => {
+  await expect(start({ subject_type: 'pairwise', ...more })).rejects.toThrow(said)
+})
+
+test('pairwise_subjects: off, it is not told of, and no client may have it', async () => {
+  const off = await startUsher()
+  const { json } = await send(off, '/.well-known/openid-configuration')
+  expect(json.subject_types_supported).toEqual(['public'])
+  await off.close()
+  const refused = start({ subject_type: 'pairwise' }, {})
+  await expect(refused).rejects.toThrow(/features.pairwise_subjects/)
+})
