@@ -16,14 +16,14 @@ export const featuresSchema = z.strictObject({
   resource_indicators: on.describe('A client asks for a token that is for one API alone, one of config/resources/ (RFC 8707)'),
   client_credentials: on.describe('A client whose grant_types name client_credentials is given access tokens of its own, for nobody (RFC 6749 §4.4)'),
   pushed_authorization_requests: z.union([z.boolean(), z.enum(['required'])]).default(true).describe('A client sends its authorization request ahead, behind its authentication (RFC 9126). required: no client does otherwise (its own file can say so for one)'),
-  signed_userinfo: on.describe('UserInfo answers a client that asks for it (`userinfo_signed_response_alg`) with a signed JWT (OIDC Core §5.3.2)'),
-  encryption: off.describe('ID tokens and UserInfo are encrypted to a key of a client that asks for it (`id_token_encrypted_response_alg`, `userinfo_encrypted_response_alg`)'),
-  request_objects: on.describe('A client sends its authorization request as a JWT that it has signed with a key of its `jwks` (RFC 9101)'),
-  jwt_response_modes: on.describe('A client whose `response_modes` say so is answered by a signed JWT (JARM)'),
+  signed_userinfo: on.describe('UserInfo answers a client that asks for it (userinfo_signed_response_alg) with a signed JWT (OIDC Core §5.3.2)'),
+  encryption: off.describe('ID tokens and UserInfo are encrypted to a key of a client that asks for it (id_token_encrypted_response_alg, userinfo_encrypted_response_alg)'),
+  request_objects: on.describe('A client sends its authorization request as a JWT that it has signed with a key of its jwks (RFC 9101)'),
+  jwt_response_modes: on.describe('A client whose response_modes say so is answered by a signed JWT (JARM)'),
   mtls: off.describe('A client says who it is by a TLS certificate, and binds its tokens to it (RFC 8705): `client_certificates`'),
   dpop: on.describe('A client binds its tokens to a key of its own, by proofs in a DPoP header: stolen, they are of no use (RFC 9449)'),
-  claims_parameter: on.describe('A client asks for single claims, and where they are to stand (`claims`, OIDC Core §5.5). People are asked for the scope that gives them'),
-  pairwise_subjects: off.describe('A client whose `subject_type` is pairwise has a sub of its own for each person, which says nothing to others (OIDC Core §8)'),
+  claims_parameter: on.describe('A client asks for single claims, and where they are to stand (claims, OIDC Core §5.5). People are asked for the scope that gives them'),
+  pairwise_subjects: off.describe('A client whose subject_type is pairwise has a sub of its own for each person, which says nothing to others (OIDC Core §8)'),
 })
 
 export type Features = z.output<typeof featuresSchema>
