@@ -26,6 +26,7 @@ import { algorithms } from './algorithms.ts'
 import { withholdLogoutTokens } from './backchannel.ts'
 import { createBrowserBinding } from './browser-binding.ts'
 import { certificateMethods, mutualTls } from './client-certificates.ts'
+import { assertAssertion, assertRequestObject } from './client-jwts.ts'
 import {
   accountClient,
   checkClients,
@@ -41,7 +42,6 @@ import { lifetimes } from './lifetimes.ts'
 import { pairwiseSubjects } from './pairwise.ts'
 import { createGrantLoader, createPolicy } from './policy.ts'
 import { asLibraryKey } from './published-key.ts'
-import { assertRequestObject } from './request-objects.ts'
 import { assertClaims, createRequestedClaims } from './requested-claims.ts'
 import { checkRequest } from './requests.ts'
 import { checkResources, createResources, requireScope } from './resources.ts'
@@ -262,22 +262,4 @@ function mayRevoke(_ctx: KoaContextWithOIDC, client: Client, token: { clientId?:
   if (token.clientId === client.clientId) return true
   if (client.tokenEndpointAuthMethod === 'none') return false
   throw new errors.InvalidRequest('client is not authorized to revoke the presented token')
-}
-
-/** The audience is the issuer and nothing else (draft-ietf-oauth-rfc7523bis; CVE-2025-27370). */
-function assertAssertion(
-  ctx: KoaContextWithOIDC,
-  claims: { aud?: unknown; exp?: unknown },
-  { alg }: { alg?: unknown },
-  client: Client,
-) {
-  if (isFapi(client) && alg === 'RS256') {
-    throw new errors.InvalidClientAuth({ detail: 'FAPI 2.0 has no RS256' })
-  }
-  if (claims.aud !== ctx.oidc.issuer) {
-    throw new errors.InvalidClientAuth({ detail: 'aud must be the issuer, as a single string' })
-  }
-  if (typeof claims.exp !== 'number' || claims.exp - now() > 600) {
-    throw new errors.InvalidClientAuth({ detail: 'exp must be at most ten minutes ahead' })
-  }
 }
