@@ -88,6 +88,17 @@ describe('basic', () => {
     expect(first.browser.heading).toBe('Sign in')
   })
 
+  test('acr_values and the claims parameter are answered', async () => {
+    const { json: told } = await send(usher, '/.well-known/openid-configuration')
+    const acr_values = (told.acr_values_supported as string[]).join(' ')
+    const claims = JSON.stringify({ userinfo: { name: { essential: true } } })
+    const { code } = await answerTo(usher, { acr_values, claims })
+    const { json } = await redeem(usher, code)
+    expect(decodeJwt(String(json.id_token)).acr).toBe(acr_values.split(' ')[0])
+    const { body } = await userinfo(usher, String(json.access_token))
+    expect(Object.keys(body).toSorted()).toEqual(['name', 'sub'])
+  })
+
   test('a code that comes twice kills the access token that it brought', async () => {
     const { code } = await answerTo(usher)
     const access_token = String((await redeem(usher, code)).json.access_token)

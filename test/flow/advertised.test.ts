@@ -122,6 +122,15 @@ async function isGranted(scope: string): Promise<boolean> {
   return String(body.scope).split(' ').includes(scope)
 }
 
+async function isReached(acr_values: string): Promise<boolean> {
+  return decodeJwt((await tokens(usher, { browser, acr_values })).id_token).acr === acr_values
+}
+
+async function isPrompt(prompt: string): Promise<boolean> {
+  const { location } = await send(usher, authorizationRequest(usher, { prompt }).url)
+  return location?.searchParams.get('error') !== 'invalid_request'
+}
+
 const isGrantType = async (grant_type: string) =>
   (await post(usher, '/api/oauth/token', { grant_type })).body.error !== 'unsupported_grant_type'
 
@@ -166,6 +175,8 @@ const LISTS: Record<string, [all: string[], works: (value: string) => Promise<bo
   userinfo_signing_alg_values_supported: [ALGORITHMS, alg => wouldWork({ userinfo_signed_response_alg: alg }, async at => signedBy(await textOfUserinfo(at), alg))],
   authorization_signing_alg_values_supported: [ALGORITHMS, alg => wouldWork({ authorization_signed_response_alg: alg, response_modes: ['query', 'jwt'] }, at => hasAnswer(alg, at))],
   subject_types_supported: [['public', 'pairwise'], isSubject],
+  acr_values_supported: [['1', '2', 'urn:mace:incommon:iap:silver', 'phr', 'phrh'], isReached],
+  prompt_values_supported: [['none', 'login', 'consent', 'select_account', 'create', 'admin'], isPrompt],
   ui_locales_supported: [['sv', 'it', 'nl', 'zh'], isLanguage],
 }
 
@@ -212,7 +223,8 @@ test.each(Object.entries(SWITCHES))('OT1: %s says what is', async (key, works) =
 })
 
 test('OT1: exactly the claims of claims_supported are given', async () => {
-  const { access_token, id_token } = await tokens(usher)
+  const [acr_values] = metadata.acr_values_supported as string[]
+  const { access_token, id_token } = await tokens(usher, { acr_values })
   const { body } = await userinfo(usher, access_token)
   const ofTheToken = ['aud', 'exp', 'iat', 'nonce', 'at_hash', 'azp', 'jti']
   const given = Object.keys({ ...decodeJwt(id_token), ...body })
