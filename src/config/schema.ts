@@ -138,7 +138,7 @@ const branding = {
 
 // biome-ignore format: a table
 const clientCertificates = {
-  ca: path.optional().describe('The authorities that issue certificates to clients whose `token_endpoint_auth_method` is tls_client_auth, PEM: each that has signed a certificate itself'),
+  ca: path.optional().describe('The authorities that issue certificates to clients whose token_endpoint_auth_method is tls_client_auth, PEM: each that has signed a certificate itself'),
   header: z.string().regex(/^[a-z\d-]*cert[a-z\d-]*$/i, 'is the name of a header that says so: X-Client-Cert').optional().describe('The header in which a `proxy` passes the certificate of its client on: PEM, URL-encoded or not, or base64 of DER. From anyone else, and of their own connections, it is not taken; absent: certificates come by `listen.tls`'),
 }
 

@@ -221,6 +221,9 @@ export const STATES: State[] = [
   state('remove-implicit', 'confirm', words =>
     removal(words, words.t('applications.implicit_again', { brand: 'Usher' })),
   ),
+  state('remove-lingering', 'confirm', words =>
+    removal(words, words.t('applications.lingers', { apis: 'Calendar', minutes: '10' })),
+  ),
   state('sessions', 'sessions', words => sessions(words)),
   state('sessions-ended', 'sessions', words => sessions(words, words.t('sessions.ended'))),
   state('sessions-ended-others', 'sessions', words =>
