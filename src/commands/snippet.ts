@@ -14,11 +14,15 @@ const ALGORITHMS: Record<string, string> = {
 /** At most 20 lines of JavaScript that work as they are, with the secret in the environment. */
 export function snippet(client: ClientMetadata, issuer: string, scopes: string[]): string {
   const [jwk] = client.jwks?.keys ?? []
-  const isPushed = client.require_pushed_authorization_requests
+  const isFapi = client.profile === 'fapi2'
+  const isPushed = client.require_pushed_authorization_requests || isFapi
+  const byCertificate = client.tls_client_certificate_bound_access_tokens
+  const isBound = client.dpop_bound_access_tokens || (isFapi && !byCertificate)
   // Of lines that begin with a word in brackets, those whose word is among these.
   const wanted: (string | undefined)[] = [
     client.token_endpoint_auth_method,
     isPushed ? 'pushed' : 'direct',
+    isBound ? 'bound' : undefined,
     client.response_modes.includes('query') ? 'query' : 'form_post',
     scopes.includes('openid') ? 'openid' : 'plain',
   ]
@@ -28,6 +32,8 @@ export function snippet(client: ClientMetadata, issuer: string, scopes: string[]
     http: issuer.startsWith('http:') ? ', { execute: [client.allowInsecureRequests] }' : '',
     algorithm: ALGORITHMS[jwk?.kty ?? ''],
     kid: quote(String(jwk?.kid ?? '')),
+    proof: isBound ? ', { DPoP }' : '',
+    grantProof: isBound ? ', undefined, { DPoP }' : '',
     redirect_uri: quote(client.redirect_uris[0] ?? ''),
     scope: quote(scopes.join(' ')),
   }

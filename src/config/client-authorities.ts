@@ -12,11 +12,11 @@ const PEM = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
 export const certificatesIn = (text: string) =>
   (text.match(PEM) ?? []).map(pem => new X509Certificate(pem))
 
-/** The text of their file; empty where there is none. What else client certificates need is judged too. */
+/** The text of their file: empty where there is none, absent where it is wrong. What else client certificates need is judged too. */
 export function readClientAuthorities(
   { parts, at }: FileResult<UsherFile>,
   findings: Finding[],
-): string {
+): string | undefined {
   const { client_certificates: given, features, proxy, listen } = parts
   if (given?.header && proxy && !proxy.length) {
     const message = 'is believed from a `proxy` alone, and none is named'
@@ -30,8 +30,9 @@ export function readClientAuthorities(
   if (!given?.ca) return ''
   const { text = '', problem } = readText(given.ca)
   const wrong = problem ? `its file ${problem}` : problemOf(text)
-  if (wrong) findings.push(at(['client_certificates', 'ca'], 'mtls', wrong))
-  return text
+  if (!wrong) return text
+  findings.push(at(['client_certificates', 'ca'], 'mtls', wrong))
+  return undefined
 }
 
 function problemOf(text: string): string | undefined {

@@ -15,6 +15,7 @@ interface Surroundings {
   scopes?: object
   loopbackIssuer?: boolean
   features?: Features
+  clientAuthorities?: string
 }
 
 export function clientFindings(
@@ -99,9 +100,10 @@ interface Problem {
 
 function problemsBetweenKeys(
   result: FileResult<ClientFile>,
-  { loopbackIssuer, features }: Surroundings,
+  surroundings: Surroundings,
 ): Problem[] {
   const { file, parts: client } = result
+  const { loopbackIssuer, features } = surroundings
   const command = `npm run usher -- clients secret ${basename(file, '.yaml')}`
   const method = client.token_endpoint_auth_method
   const withSecret = method === 'client_secret_basic' || method === 'client_secret_post'
@@ -163,7 +165,7 @@ function problemsBetweenKeys(
   ]
   return [
     ...table,
-    ...certificateProblems(result, features),
+    ...certificateProblems(result, surroundings),
     ...profileProblems(result, features),
   ].filter(({ is }) => is)
 }

@@ -23,7 +23,7 @@ const SUBJECTS = [
 /** Of clients that are known by a certificate, as the rest of client-rules.ts. */
 export function certificateProblems(
   { parts: client }: FileResult<ClientFile>,
-  features: Features | undefined,
+  { features, clientAuthorities }: { features?: Features; clientAuthorities?: string },
 ) {
   const way = 'token_endpoint_auth_method'
   const method = client.token_endpoint_auth_method
@@ -37,6 +37,7 @@ export function certificateProblems(
   return [
     { is: (isIssued || isOwn) && features?.mtls === false, keys: keys(way), rule: 'feature-off', message: 'certificates are off: `features.mtls` in usher.yaml' },
     { is: isIssued && features?.mtls !== false && named.length !== 1, keys: keys(way, ...SUBJECTS), rule: 'certificate', message: 'tls_client_auth needs one of tls_client_auth_subject_dn, _san_dns, _san_uri, _san_ip and _san_email' },
+    { is: isIssued && features?.mtls === true && clientAuthorities === '', keys: keys(way), rule: 'certificate', message: 'tls_client_auth needs those who issue certificates: `client_certificates.ca` in usher.yaml' },
     { is: !isIssued && named.length > 0, keys: keys(first, way), rule: 'certificate', message: 'is for tls_client_auth alone' },
     { is: isOwn && isBare, keys: keys('jwks', way), rule: 'client-key-missing', message: 'self_signed_tls_client_auth needs the certificate here: a key with x5c' },
   ]

@@ -101,6 +101,7 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
       scopes: withResources(claimScopes, resources),
       loopbackIssuer,
       features,
+      clientAuthorities,
     }),
     ...resourceFindings(resources, { clients, scopes: claimScopes, issuer, features }),
   )
@@ -118,7 +119,7 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
   const { listen } = usher.value
   const settings: Settings = {
     importedKeys,
-    clientAuthorities,
+    clientAuthorities: clientAuthorities ?? '',
     ...usher.value,
     folder,
     issuer,

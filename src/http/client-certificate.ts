@@ -25,7 +25,11 @@ export function certificateInHeader(
   const [value = ''] = values.length === 1 ? values : []
   try {
     const text = decodeURIComponent(value).replace(/-----(BEGIN|END) CERTIFICATE-----|[\s:]/g, '')
-    return /^[\w+/]+=*$/.test(text) ? new X509Certificate(Buffer.from(text, 'base64')) : undefined
+    if (!/^[\w+/]+=*$/.test(text)) return undefined
+    const der = Buffer.from(text, 'base64')
+    const certificate = new X509Certificate(der)
+    // Of several in a row only the first would be read.
+    return certificate.raw.length === der.length ? certificate : undefined
   } catch {
     return undefined
   }

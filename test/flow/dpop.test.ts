@@ -199,3 +199,46 @@ test('off, a proof counts for nothing, discovery does not name it, and no client
     await off.close()
   }
 })
+
+test('a browser application may send proofs, and read the nonce that it is given', async () => {
+  const origin = 'https://spa.example.org'
+  const asked = {
+    origin,
+    'access-control-request-method': 'POST',
+    'access-control-request-headers': 'dpop',
+  }
+  const preflight = await send(usher, TOKEN, { method: 'OPTIONS', headers: asked })
+  expect(preflight.headers.get('access-control-allow-headers')).toBe('dpop')
+  const headers = { origin, dpop: await atToken(key, { claims: { iat: 1 } }) }
+  const body = { ...refreshForm('unknown'), client_id: 'spa' }
+  const answer = await send(usher, TOKEN, { body, headers })
+  expect(answer.json.error).toBe('use_dpop_nonce')
+  expect(answer.headers.get('dpop-nonce')).toBeTruthy()
+  expect(answer.headers.get('access-control-expose-headers')).toMatch(/DPoP-Nonce/i)
+})
+
+test('TK10: without the store, proofs are answered 503, and no token is lost over it', async () => {
+  const place = await startUsher()
+  try {
+    await place.addAccount(ADA)
+    const { code, request } = await authorize(place, { client_id: 'spa', scope: SCOPE })
+    const { redirect_uri, code_verifier } = request
+    const form = { grant_type: 'authorization_code', code, redirect_uri, code_verifier }
+    const at = (path: string, method: string, token?: string) =>
+      key.prove(method, `${place.issuer}${path}`, { token })
+    const post = async (body: Record<string, string>) =>
+      send(place, TOKEN, {
+        body: { ...body, client_id: 'spa' },
+        headers: { dpop: await at(TOKEN, 'POST') },
+      })
+    const { json } = await post(form)
+    const [token, refresh_token] = [String(json.access_token), String(json.refresh_token)]
+    await place.store.close()
+    const headers = { authorization: `DPoP ${token}`, dpop: await at(USERINFO, 'GET', token) }
+    expect((await send(place, USERINFO, { headers })).status).toBe(503)
+    const refused = await post(refreshForm(refresh_token))
+    expect(refused).toMatchObject({ status: 503, json: { error: 'temporarily_unavailable' } })
+  } finally {
+    await place.close()
+  }
+})

@@ -112,7 +112,19 @@ const FORM = 'grant_type=client_credentials&client_id=own'
 
 test('OT3: what is no certificate is none, and two are none either', async () => {
   const good = encodeURIComponent(own.pem)
-  const bad = ['', 'x', '%', '%%%', ':::', 'A'.repeat(8000), `${good},${good}`, `${good}${good}`]
+  const { raw: der } = own.certificate
+  const twice = Buffer.concat([der, der]).toString('base64')
+  const bad = [
+    '',
+    'x',
+    '%',
+    '%%%',
+    ':::',
+    'A'.repeat(8000),
+    `${good},${good}`,
+    `${good}${good}`,
+    twice,
+  ]
   for (const value of bad) {
     expect(await ask('own', { [HEADER]: value })).toMatchObject(REFUSED)
   }
@@ -215,6 +227,11 @@ test.each<[string, object, object]>([
   ['client_certificates.ca', { client_certificates: { ca: '/nowhere' } }, {}],
   ['client_certificates.ca', { client_certificates: { ca: service.cert } }, {}],
   ['client_certificates.ca', { client_certificates: { ca: service.key } }, {}],
+  [
+    'token_endpoint_auth_method',
+    { ...usherYaml, client_certificates: { header: HEADER } },
+    SERVICES.dn,
+  ],
   ['token_endpoint_auth_method', usherYaml, { ...SERVICES.dn, ...SERVICES.dns }],
   ['tls_client_auth_san_ip', usherYaml, { ...OWN, tls_client_auth_san_ip: '192.0.2.7' }],
   ['jwks', usherYaml, { ...OWN, jwks: { keys: [{ ...jwkOf(own), x5c: undefined }] } }],

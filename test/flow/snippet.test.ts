@@ -36,6 +36,8 @@ test.each<[string, object]>([
   ['no secret', { token_endpoint_auth_method: 'none' }],
   ['private_key_jwt', WITH_KEY],
   ['pushed requests', { ...WITH_SECRET, require_pushed_authorization_requests: true }],
+  ['bound tokens', { ...WITH_SECRET, dpop_bound_access_tokens: true }],
+  ['the profile fapi2', { ...WITH_KEY, profile: 'fapi2' }],
   ['form_post alone', { ...WITH_SECRET, response_modes: ['form_post'] }],
   ['ES256', { ...WITH_SECRET, id_token_signed_response_alg: 'ES256' }],
   ['a quote in its name', { ...WITH_SECRET, client_id: "it's" }],
