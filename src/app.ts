@@ -1,6 +1,7 @@
 // The whole service on one screen: what stands before a request, our pages, and the library.
 
 import Router from '@koa/router'
+import { createAttempts } from './accounts/attempts.ts'
 import { createAuthentication } from './accounts/authentication.ts'
 import { createConsents } from './accounts/consents.ts'
 import { createDevices } from './accounts/devices.ts'
@@ -22,6 +23,7 @@ import { routesOf } from './oidc/routes.ts'
 import { createAccountPage } from './pages/account.ts'
 import { createApplicationPages } from './pages/applications.ts'
 import { consentScreen } from './pages/consent.ts'
+import { createDevicePages, guardDevicePage } from './pages/device.ts'
 import { createErrorPages } from './pages/error.ts'
 import { createInteractionPages } from './pages/interaction.ts'
 import { checkOwnTemplates } from './pages/own-templates.ts'
@@ -57,12 +59,14 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   }
 
   const errorPages = createErrorPages(parts)
+  const device = createDevicePages(views)
   const app = await createProvider(
     { ...environment, directory },
     {
       error: errorPages.show,
       ...createSignOutPages(views),
       formPost: views.formPost,
+      device,
     },
   )
   const screens = [signInScreen(parts), consentScreen(parts), selectAccountScreen(parts)]
@@ -102,6 +106,9 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   app.use(limits)
   app.use(pages.routes())
   app.use(canonicalPaths(routes))
+  if (settings.features.device_flow) {
+    app.use(guardDevicePage(people, createAttempts(records), device))
+  }
   app.use(authorizeByPost)
   app.use(finishAnswers(views, routes, settings.keys))
   return app

@@ -2,7 +2,7 @@
 // as soon as the keys it looks at are right by themselves.
 
 import { basename } from 'node:path'
-import type { ClientFile } from './client-schema.ts'
+import { type ClientFile, DEVICE_GRANT } from './client-schema.ts'
 import type { Features } from './feature-schema.ts'
 import type { FileResult } from './files.ts'
 import { certificateProblems, profileProblems } from './profile-rules.ts'
@@ -117,7 +117,9 @@ function problemsBetweenKeys(
   const withCode = grants.includes('authorization_code')
   const nowhere = 'authorization_code needs the addresses that codes are sent to'
   const unredeemed = 'nothing is sent to them without authorization_code in grant_types'
-  const codeless = 'refresh_token renews what authorization_code gave: name both'
+  const withDevice = grants.includes(DEVICE_GRANT)
+  const codeless = 'refresh_token renews what authorization_code or the device flow gave: name one'
+  const deviceOff = 'the device flow is off: `features.device_flow` in usher.yaml'
   const withOwn = grants.includes('client_credentials')
   const off = 'client_credentials is off: `features.client_credentials` in usher.yaml'
   const unsigned = 'JWT introspection is off: `features.jwt_introspection` in usher.yaml'
@@ -150,7 +152,8 @@ function problemsBetweenKeys(
     { is: method === 'none' && !client.require_pkce,  keys: ['require_pkce', way], rule: 'pkce-exempt-public', message: exempt },
     { is: withCode && !client.redirect_uris?.length,   keys: ['redirect_uris', 'grant_types'], rule: 'redirect-missing', message: nowhere },
     { is: withOwn && !withCode && Boolean(client.redirect_uris?.length), keys: ['redirect_uris', 'grant_types'], rule: 'redirect-unused', message: unredeemed },
-    { is: !withCode && grants.includes('refresh_token'), keys: ['grant_types'], rule: 'grant-types', message: codeless },
+    { is: withDevice && features?.device_flow === false, keys: ['grant_types'], rule: 'feature-off', message: deviceOff },
+    { is: !withCode && !withDevice && grants.includes('refresh_token'), keys: ['grant_types'], rule: 'grant-types', message: codeless },
     { is: withOwn && features?.client_credentials === false, keys: ['grant_types'], rule: 'feature-off', message: off },
     { is: Boolean(isPlain && !isOurs), keys: ['backchannel_logout_uri'], rule: 'logout-scheme', message: plainly },
     { is: bySession === true && !receiver, keys: ['backchannel_logout_session_required', 'backchannel_logout_uri'], rule: 'logout-uri-missing', message: untold },

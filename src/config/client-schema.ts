@@ -61,7 +61,13 @@ const METHODS = [
   'tls_client_auth',
   'self_signed_tls_client_auth',
 ] as const
-export const GRANT_TYPES = ['authorization_code', 'refresh_token', 'client_credentials'] as const
+export const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code'
+export const GRANT_TYPES = [
+  'authorization_code',
+  'refresh_token',
+  'client_credentials',
+  DEVICE_GRANT,
+] as const
 /** Asymmetric alone: a client shares no key with us. */
 export const SIGNING_ALGORITHMS = ['RS256', 'PS256', 'ES256', 'EdDSA'] as const
 export const ENCRYPTION_ALGORITHMS = ['RSA-OAEP-256', 'ECDH-ES'] as const
@@ -89,7 +95,7 @@ export const clientSchema = z.strictObject({
   client_secret: z.string().min(1).optional().describe('In plain, for a loopback issuer only; otherwise `client_secret_hashes`'),
   client_secret_hashes: z.array(secretHash).optional().describe('Hashes of the secrets that are valid, several while one is replaced; one that stands here as {hash, until} counts until that time. usher clients secret NAME --until 7d adds one, and ends the others then'),
   jwks: jwks.optional().describe('The public keys of the application: what it signs is verified with them (private_key_jwt), and what it has encrypted is encrypted to one of them'),
-  grant_types: z.array(z.enum(GRANT_TYPES)).default(['authorization_code', 'refresh_token']).describe('What the application may redeem; without refresh_token it is never given offline access. client_credentials: tokens of its own, for nobody; alone, it is a service that signs nobody in, and has no `redirect_uris`. []: nothing, an API that only introspects'),
+  grant_types: z.array(z.enum(GRANT_TYPES)).default(['authorization_code', 'refresh_token']).describe('What the application may redeem; without refresh_token it is never given offline access. client_credentials: tokens of its own, for nobody; alone, it is a service that signs nobody in, and has no `redirect_uris`. urn:ietf:params:oauth:grant-type:device_code: the person enters a code in a browser of theirs (`features.device_flow`); it needs no `redirect_uris` either. []: nothing, an API that only introspects'),
   response_modes: z.array(z.enum(RESPONSE_MODES)).min(1).default(['query', 'form_post']).describe('How the code may travel to `redirect_uris`; jwt (which is query.jwt), query.jwt and form_post.jwt: in a JWT of ours (JARM)'),
   authorization_signed_response_alg: z.enum(SIGNING_ALGORITHMS).optional().describe('What that JWT is signed with; absent: RS256'),
   request_object_signing_alg: z.enum(SIGNING_ALGORITHMS).optional().describe('What its request objects (RFC 9101) are signed with; absent: any of these'),

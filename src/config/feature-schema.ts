@@ -16,6 +16,7 @@ export const featuresSchema = z.strictObject({
   resource_indicators: on.describe('A client asks for a token that is for one API alone, one of config/resources/ (RFC 8707)'),
   client_credentials: on.describe('A client whose grant_types name client_credentials is given access tokens of its own, for nobody (RFC 6749 §4.4)'),
   pushed_authorization_requests: z.union([z.boolean(), z.enum(['required'])]).default(true).describe('A client sends its authorization request ahead, behind its authentication (RFC 9126). required: no client does otherwise (its own file can say so for one)'),
+  device_flow: off.describe('A program or device that cannot show these pages shows a code, which the person enters on /device in a browser of theirs (RFC 8628); for clients whose grant_types name urn:ietf:params:oauth:grant-type:device_code'),
   signed_userinfo: on.describe('UserInfo answers a client that asks for it (userinfo_signed_response_alg) with a signed JWT (OIDC Core §5.3.2)'),
   encryption: off.describe('ID tokens and UserInfo are encrypted to a key of a client that asks for it (id_token_encrypted_response_alg, userinfo_encrypted_response_alg)'),
   request_objects: on.describe('A client sends its authorization request as a JWT that it has signed with a key of its jwks (RFC 9101)'),

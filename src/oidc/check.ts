@@ -13,7 +13,13 @@ export async function checkSettings(settings: Settings): Promise<void> {
   const { store, ...installation } = await openInstallation('sqlite::memory:', [])
   const log = pino({ enabled: false })
   const none = () => {}
-  const pages = { error: none, signOut: none, signedOut: none, formPost: none }
+  const pages = {
+    error: none,
+    signOut: none,
+    signedOut: none,
+    formPost: none,
+    device: { enter: () => true, end: none },
+  }
   const signingKeys = await openSigningKeys(installation.records, settings)
   const keys = await signingKeys.load()
   const directory = openDirectory(settings, installation.records)

@@ -7,16 +7,18 @@ import { note } from '../http/audit.ts'
 import { readForm } from '../http/forms.ts'
 import { LONGEST_URL, refuseLongUrl } from '../http/limits.ts'
 import type { Views } from '../pages/views.ts'
+import { INTERVAL } from './device-flow.ts'
 import { AUTHORIZATION, DISCOVERY, type Routes } from './routes.ts'
 
 /** Seconds for which clients may keep what is published. */
 const LONGEST_AGE = 3600
-const RESUME = new RegExp(`^${AUTHORIZATION.path}/[\\w-]{21,64}$`)
 
 /** The library takes `/API/OAUTH/TOKEN/` for the token endpoint; a path here has one spelling. */
 export function canonicalPaths(routes: Routes): Middleware {
   return async (ctx, next) => {
-    const methods = RESUME.test(ctx.path) ? 'GET' : (routes.methods[ctx.path] ?? methodsOfPage(ctx))
+    const methods = routes.resume.test(ctx.path)
+      ? 'GET'
+      : (routes.methods[ctx.path] ?? methodsOfPage(ctx))
     if (!methods) {
       const error_description = `there is no endpoint at this path; they are listed in ${DISCOVERY[0]}`
       return ctx.throw(404, { error: 'not_found', error_description })
@@ -71,6 +73,7 @@ export function finishAnswers(
     else if (ctx.path === paths.introspection) introspection(ctx, oidc)
     else if (ctx.path === paths.userinfo) userinfo(ctx, oidc)
     else if (ctx.path === paths.revocation) revocation(ctx, oidc)
+    else if (ctx.path === paths.device_authorization) deviceAuthorization(ctx)
     else if (ctx.path === confirm) navigateOn(ctx, views)
     else dressUp(ctx, oidc, views, confirm)
   }
@@ -124,6 +127,11 @@ function revocation(ctx: Context, oidc: Oidc) {
   if (!token) return
   const about = { client_id: token.clientId, account: token.accountId }
   note(ctx, 'token_revoked', { ...about, token: RefreshToken ? 'refresh' : 'access' })
+}
+
+// The library leaves it out, and clients then take it for 5 (RFC 8628 §3.2); here it is what we hold them to.
+function deviceAuthorization(ctx: Context) {
+  if (ctx.status === 200) ctx.body = { ...Object(ctx.body), interval: INTERVAL }
 }
 
 // Signing out leads to the application, where the form may not go by a redirect (HD4).

@@ -60,6 +60,9 @@ function grantTypeOf({ oidc }: KoaContextWithOIDC): string {
 
 const ERROR_EVENTS = [
   'authorization.error',
+  'code_verification.error',
+  'device_authorization.error',
+  'device_resume.error',
   'end_session.error',
   'end_session_confirm.error',
   'grant.error',

@@ -16,7 +16,7 @@ export function createInteractions(provider: Provider, { development }: Deployme
   const { isBound } = createBrowserBinding(development)
   return {
     async read(ctx) {
-      const { uid, prompt, params, session, lastSubmission } = await gone(ctx, () =>
+      const { uid, prompt, params, session, lastSubmission, deviceCode } = await gone(ctx, () =>
         provider.interactionDetails(ctx.req, ctx.res),
       )
       const isHere = isBound(provider.createContext(ctx.req, ctx.res), prompt.details)
@@ -25,7 +25,9 @@ export function createInteractions(provider: Provider, { development }: Deployme
         uid,
         prompt: { name: prompt.name, details: prompt.details },
         clientId: String(params.client_id),
-        redirectUri: String(params.redirect_uri),
+        ...(deviceCode
+          ? { device: await readDevice(ctx, provider, deviceCode) }
+          : { redirectUri: String(params.redirect_uri) }),
         ...(typeof params.login_hint === 'string' && { loginHint: params.login_hint }),
         ...(typeof params.ui_locales === 'string' && { uiLocales: params.ui_locales }),
         ...(session && { accountId: session.accountId }),
@@ -44,6 +46,13 @@ export function createInteractions(provider: Provider, { development }: Deployme
         ),
       ),
   }
+}
+
+async function readDevice(ctx: Context, { DeviceCode }: Provider, id: string) {
+  const { userCode, deviceInfo } =
+    (await DeviceCode.find(id)) ?? ctx.throw(400, { error: 'interaction_gone' })
+  const code = String(userCode).replace(/(?=.{4}$)/, '-')
+  return { code, network: String(deviceInfo?.network) }
 }
 
 /** Finished, expired, another browser's, or answered otherwise before: to people it is all one. */

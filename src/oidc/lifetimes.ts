@@ -22,6 +22,7 @@ export function lifetimes(set: Lifetimes): NonNullable<Configuration['ttl']> {
     AuthorizationCode: set.code,
     IdToken: set.id_token,
     Interaction: set.interaction,
+    DeviceCode: set.interaction,
     // Idle and absolute at once: rotation never reaches past the first token's end (ASVS 10.4.8).
     RefreshToken: (_ctx, token: RefreshToken, client: Client) =>
       // What is never rotated would be idle from its first day on.

@@ -15,6 +15,7 @@ import type { BrowserBinding } from './browser-binding.ts'
 import type { RequestedClaims } from './requested-claims.ts'
 
 const { Check, Prompt, base } = interactionPolicy
+const DEVICE_ROUTES = ['code_verification', 'device_resume']
 
 export function createPolicy(
   consents: Consents,
@@ -62,6 +63,14 @@ export function createPolicy(
       ({ oidc }) => !oidc.result?.consent && isImpersonable(oidc),
     ),
   )
+  consent.checks.add(
+    new Check(
+      'device',
+      'whoever asks is somewhere else, and may be somebody else',
+      'interaction_required',
+      ({ oidc }) => isDevice(oidc) && !oidc.result?.consent,
+    ),
+  )
   // What the consent page is told: all that is asked for, and which consent its answer builds on.
   consent.details = async ({ oidc }) => ({
     consentVersion: await consents.version(accountIdOf(oidc), clientIdOf(oidc)),
@@ -105,6 +114,9 @@ function isImpersonable({ client, params }: KoaContextWithOIDC['oidc']): boolean
   return secretless && !String(params?.redirect_uri).startsWith('https:')
 }
 
+/** Nothing but the person's word says that the device is theirs, whoever the client is (RFC 8628 §5.4). */
+const isDevice = ({ route }: KoaContextWithOIDC['oidc']) => DEVICE_ROUTES.includes(route)
+
 /**
  * The grant for this session and client, made from the recorded consent. Never changed once made:
  * another consent makes another grant, so that no two requests write to one.
@@ -120,7 +132,8 @@ export function createGrantLoader(
     const { oidc } = ctx
     const accountId = accountIdOf(oidc)
     const clientId = clientIdOf(oidc)
-    if (oidc.client?.consent === 'implicit' && clientId !== ACCOUNT_CLIENT) {
+    const isImplicit = oidc.client?.consent === 'implicit' && clientId !== ACCOUNT_CLIENT
+    if (isImplicit && !isDevice(oidc)) {
       await recordImplicit(consents, accountId, clientId, requestedClaims.scopesOf(oidc))
     }
     // Decided on our page, and recorded here, where the answer is final. Nothing is recorded when

@@ -37,6 +37,7 @@ import {
   toLibrary,
 } from './clients.ts'
 import { cookieNames, originCookie, pathCookie } from './cookies.ts'
+import { atIntervals, type DevicePages, deviceFlow, type GrantType } from './device-flow.ts'
 import { logEvents } from './events.ts'
 import { lifetimes } from './lifetimes.ts'
 import { pairwiseSubjects } from './pairwise.ts'
@@ -56,6 +57,7 @@ interface LibraryPages {
   signOut(ctx: KoaContextWithOIDC, form: { action: string; xsrf: string; client?: Client }): void
   signedOut(ctx: KoaContextWithOIDC, outcome: { client?: Client; stayed: boolean }): void
   formPost: ResponseMode
+  device: DevicePages
 }
 
 /** What an Usher is made of. */
@@ -82,6 +84,8 @@ export async function createProvider(
   const binding = createBrowserBinding(development)
   const state = createState(records, settings.lifetimes, binding)
   const resources = createResources(settings)
+  const showError: NonNullable<Configuration['renderError']> = (ctx, out, error) =>
+    pages.error(ctx, error instanceof errors.SessionNotFound ? { error: 'interaction_gone' } : out)
 
   const configuration: Configuration = {
     adapter: state.adapter,
@@ -160,11 +164,7 @@ export async function createProvider(
     },
 
     fetch: createFetch(settings.egress),
-    renderError: (ctx, out, error) =>
-      pages.error(
-        ctx,
-        error instanceof errors.SessionNotFound ? { error: 'interaction_gone' } : out,
-      ),
+    renderError: showError,
     features: {
       devInteractions: { enabled: false },
       externalSigningSupport: { enabled: true, ack: 'experimental-01' },
@@ -207,6 +207,7 @@ export async function createProvider(
           (!('accountId' in token) ||
             Boolean(await directory.findEnabled(String(token.accountId)))),
       },
+      deviceFlow: deviceFlow(features, pages.device, showError),
       backchannelLogout: { enabled: features.backchannel_logout },
       rpInitiatedLogout: {
         enabled: true,
@@ -229,6 +230,10 @@ export async function createProvider(
     override registerResponseMode(name: string, handler: ResponseMode) {
       const ours = responseMode(this, name, pages.formPost)
       if (ours !== 'none') super.registerResponseMode(name, ours ?? handler)
+    }
+
+    override registerGrantType<P extends object>(...grantType: GrantType<P>) {
+      super.registerGrantType(...atIntervals(records, grantType))
     }
   }
   const provider = new WithPages(issuer, configuration)

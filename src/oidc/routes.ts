@@ -25,6 +25,8 @@ const ROUTES = {
   introspection:                { path: '/api/oauth/introspect', methods: 'POST', feature: 'introspection' },
   pushed_authorization_request: { path: '/api/oauth/par',        methods: 'POST', feature: 'pushed_authorization_requests' },
   end_session:                  { path: '/api/oauth/logout',     methods: 'GET',  feature: 'rp_initiated_logout' },
+  device_authorization:         { path: '/api/oauth/device_authorization', methods: 'POST', feature: 'device_flow' },
+  code_verification:            { path: '/device',               methods: 'GET, POST', feature: 'device_flow' },
 } satisfies Record<string, Route>
 
 export type RouteName = keyof typeof ROUTES
@@ -57,6 +59,7 @@ export function routesOf(features: Features) {
     [`${paths.end_session}/success`]: 'GET',
     [confirm]: 'POST',
   }
+  const interrupted = [paths.authorization, endpoints.code_verification].filter(Boolean)
   return {
     /** For the library, which leaves out by itself what is off. */
     paths,
@@ -64,6 +67,8 @@ export function routesOf(features: Features) {
     endpoints,
     /** One spelling of each path, and the methods it takes. */
     methods,
+    /** Where people come back to from our pages. */
+    resume: new RegExp(`^(${interrupted.join('|')})/[\\w-]{21,64}$`),
     /** Where the form of the sign-out page goes. */
     confirm,
   }

@@ -36,11 +36,12 @@ export function createApplicationPages(parts: Parts, people: People) {
     const words = views.words(ctx)
     const { client_id, scopes, since, lastUsed } = consent
     const client = views.client(ctx, client_id)
+    const address = client?.client_uri ?? client?.redirect_uris[0]
     const inUse = browsers.filter(browser => browser.clients.includes(client_id)).length
     return {
       name: nameOf(ctx, client_id),
       client_uri: client?.client_uri,
-      host: client && hostOf(client.client_uri ?? client.redirect_uris[0] ?? ''),
+      host: address && hostOf(address),
       registered: Boolean(client),
       implicit: client?.consent === 'implicit',
       scopes: scopes.map(scope => {

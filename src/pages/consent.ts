@@ -24,7 +24,8 @@ export function consentScreen(parts: Parts): Screen {
     views.page(ctx, 'consent', {
       csrf: csrf.token(csrfSubject(interaction)),
       client,
-      host: hostOf(interaction.redirectUri),
+      host: interaction.redirectUri && hostOf(interaction.redirectUri),
+      device: interaction.device,
       person: person?.username,
       scopes: scopes.map(name => {
         const { words: text, at } = scopeWords(words, settings, name)

@@ -7,7 +7,9 @@ import type { Parts } from './parts.ts'
 
 export const CODES = [
   'access_denied',
+  'authorization_pending',
   'consent_required',
+  'expired_token',
   'insufficient_scope',
   'interaction_gone',
   'interaction_required',
@@ -25,6 +27,7 @@ export const CODES = [
   'method_not_allowed',
   'not_found',
   'server_error',
+  'slow_down',
   'temporarily_unavailable',
   'unauthorized_client',
   'unmet_authentication_requirements',

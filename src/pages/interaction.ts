@@ -6,12 +6,22 @@ import type { Decision } from '../accounts/consents.ts'
 import { type Form, readForm } from '../http/forms.ts'
 import type { Parts } from './parts.ts'
 
+/** What a person is told of the device that asks. */
+export interface Device {
+  /** The one they entered, as the device shows it. */
+  code: string
+  /** In CIDR notation. */
+  network: string
+}
+
 /** A pending detour, as the protocol's side knows it; nothing in it comes from the browser. */
 export interface Interaction {
   uid: string
   prompt: { name: string; details: Record<string, unknown> }
   clientId: string
-  redirectUri: string
+  /** Absent for a device, which waits elsewhere. */
+  redirectUri?: string
+  device?: Device
   loginHint?: string
   /** Language tags, the preferred first. */
   uiLocales?: string

@@ -85,8 +85,10 @@ export interface PageData {
   consent: {
     csrf: string
     client: { client_name: string; policy_uri?: string; tos_uri?: string }
-    /** Where the person is sent next. */
-    host: string
+    /** Where the person is sent next; a device waits elsewhere. */
+    host?: string
+    /** The device that asks: the code it shows, and the network it is in. */
+    device?: { code: string; network: string }
     person?: string
     scopes: { name: string; words: string; required: boolean; checked: boolean; note?: string }[]
     /** How long the access lasts, where no scope says so. */
@@ -94,6 +96,15 @@ export interface PageData {
     /** They removed the application while the page was open. */
     withdrawn: boolean
   }
+  device: {
+    person: string
+    xsrf: string
+    /** As it was entered, or came with the address. */
+    user_code: string
+    /** What is wrong with it. */
+    problem?: string
+  }
+  'device-done': { title: string; text: string; again: boolean }
   error: {
     title: string
     text: string

@@ -38,6 +38,7 @@ export const PLACES = {
   end: '/account/sessions/end',
   endOthers: '/account/sessions/end-others',
   password: '/account/password',
+  device: '/device',
 }
 /** Who changes something must have signed in within this time (AC1). */
 const FRESH = 15 * 60

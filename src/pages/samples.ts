@@ -1,25 +1,12 @@
 // Every page in every state, with people and applications that there are not: for looking at, and for
 // trying an operator's templates. A test says when a text of the pages is on none of these.
 
+import { deviceAsks, deviceStates } from './device-samples.ts'
 import { CODES } from './error.ts'
 import type { PageData } from './page-data.ts'
 import { PLACES } from './people.ts'
-import type { Views } from './views.ts'
+import { type State, state } from './sample.ts'
 import type { Words } from './words.ts'
-
-export interface State {
-  name: string
-  template: keyof PageData
-  render(views: Views, words: Words): string
-}
-
-function state<T extends keyof PageData>(
-  name: string,
-  template: T,
-  data: (words: Words) => PageData[T],
-): State {
-  return { name, template, render: (views, words) => views.render(words, template, data(words)) }
-}
 
 const CLIENT = {
   client_name: 'Wiki',
@@ -204,6 +191,8 @@ export const STATES: State[] = [
     }),
   ),
   state('consent-withdrawn', 'consent', words => consent(words, { withdrawn: true })),
+  state('consent-device', 'consent', words => consent(words, deviceAsks)),
+  ...deviceStates,
   state('navigate', 'navigate', () => ({ url: '#on' })),
   state('hand-over', 'hand-over', () => ({ action: '#', fields: { code: 'sample' } })),
   state('account', 'account', account),

@@ -3,13 +3,18 @@
 // loses the race must be told by an error; and it writes back what another request has ended.
 
 import type { Visitor } from '../http/visitor.ts'
+import { createDeviceCodes } from './device-codes.ts'
 import { type GrantRecord, grantIndexes, revokeGrant } from './grants.ts'
 import type { Records } from './records.ts'
 import type { RefreshTokens } from './refresh-tokens.ts'
 import { createSessions, type SessionRecord, type Visit } from './sessions.ts'
 import { StoreUnavailable } from './store.ts'
 
-type Payload = Record<string, unknown> & { grantId?: string; consumed?: unknown; exp?: number }
+type Payload = Record<string, unknown> & {
+  grantId?: string
+  consumed?: unknown
+  exp?: number
+}
 
 /** What the adapter has to know of the request it serves; the library's side provides it. */
 export interface Protocol {
@@ -62,6 +67,8 @@ export function createAdapter(records: Records, protocol: Protocol): (model: str
     if (model === 'Grant') return { ...plain, destroy: revokeByGrantId }
     if (model === 'RefreshToken') return { ...plain, ...refreshTokenAdapter(protocol) }
     if (model === 'Session') return { ...plain, ...sessionAdapter }
+    if (model === 'DeviceCode')
+      return { ...plain, ...createDeviceCodeAdapter(plain, records, protocol) }
     if (model === 'Interaction') return createInteractionAdapter(plain, records, protocol)
     if (model === 'PushedAuthorizationRequest') {
       const retained = (ttl = 0) => Math.max(ttl, protocol.pushedRequestRetention)
@@ -113,11 +120,9 @@ function createRevocation(records: Records, protocol: Protocol) {
 function createPlainAdapter(model: string, records: Records, protocol: Protocol) {
   const adapter = {
     async upsert(id: string, payload: Payload, ttl?: number) {
-      const { userCode } = payload
       const { session } = protocol.request() ?? {}
       const grant = payload as Payload & GrantRecord
       const indexes = model === 'Grant' ? grantIndexes(grant, session?.uid) : []
-      if (typeof userCode === 'string') await claimUserCode(records, userCode, id, ttl)
       // False on a tombstone: what was revoked meanwhile stays revoked, and this write with it.
       await records.save(model, id, payload, { ttl, indexes })
     },
@@ -128,9 +133,8 @@ function createPlainAdapter(model: string, records: Records, protocol: Protocol)
       return value && { ...value, ...(consumed && { consumed }) }
     },
 
-    async findByUserCode(userCode: string) {
-      const { value } = await records.read<{ id: string }>('UserCode', userCode)
-      return value && adapter.find(value.id)
+    async findByUserCode(): Promise<undefined> {
+      throw new Error(`${model} records have no user code`)
     },
 
     async findByUid(): Promise<undefined> {
@@ -157,6 +161,14 @@ function createPlainAdapter(model: string, records: Records, protocol: Protocol)
 function refreshTokenAdapter({ refreshTokens }: Protocol) {
   const { find, save, destroy } = refreshTokens
   return { find, upsert: save, destroy, consume: async () => {} }
+}
+
+function createDeviceCodeAdapter({ find }: Adapter, records: Records, protocol: Protocol) {
+  const codes = createDeviceCodes(records, protocol)
+  return {
+    upsert: codes.save,
+    findByUserCode: (userCode: string) => codes.findByUserCode(userCode, find),
+  }
 }
 
 function createSessionAdapter(records: Records, protocol: Protocol) {
@@ -233,15 +245,4 @@ function isSameAnswer(one: unknown, other: unknown): boolean {
   const timeless = (answer: unknown) =>
     JSON.stringify(answer, (key, value) => (key === 'ts' ? 0 : value))
   return timeless(one) === timeless(other)
-}
-
-/** A user code leads to one device code as long as it lives. */
-async function claimUserCode(records: Records, userCode: string, id: string, ttl?: number) {
-  const claimed = await records.update<{ id: string }>(
-    'UserCode',
-    userCode,
-    ({ value }) => (value && value.id !== id ? undefined : { id }),
-    { ttl },
-  )
-  if (!claimed) throw new Error('this user code is in use')
 }

@@ -13,7 +13,7 @@ const read = (pattern: string) =>
     .map(name => ({ name, text: readFileSync(join(PAGES, name), 'utf8') }))
 const templates = read('templates/*.eta')
 /** Samples show what pages ask for; they ask for nothing themselves. */
-const SHOWN = ['samples.ts', 'page-data.ts']
+const SHOWN = ['samples.ts', 'device-samples.ts', 'page-data.ts']
 const sources = [...templates, ...read('*.ts').filter(({ name }) => !SHOWN.includes(name))]
 
 const words = keysOf(parse(readFileSync(join(PAGES, 'locales/en.yaml'), 'utf8')))
@@ -49,6 +49,9 @@ const plurals = sources.flatMap(({ text }) =>
 const formsOf = (key: string) => [`${key}.one`, `${key}.other`]
 /** What may be wrong with a new password, and with the rest of its form. */
 const PROBLEMS = ['too_short', 'too_long', 'too_common', 'unchanged', 'wrong', 'differs']
+/** What may be wrong with the code of a device, and how its page ends. */
+const DEVICE =
+  'unknown expired used form done done_title denied denied_title throttled throttled_title'
 
 const SCOPES = ['openid', 'profile', 'email', 'phone', 'address', 'offline_access', 'other']
 
@@ -66,14 +69,15 @@ test('every key that a page asks for has words', () => {
   expect(missing).toEqual([])
 })
 
-test('a key that is put together begins with one of four prefixes', () => {
+test('a key that is put together begins with one of five prefixes', () => {
   const dynamic = calls
     .filter(
       ({ argument }) =>
         !/'[a-z_]+\.[a-z_]+'/.test(argument) && !/^(key\b|`\$\{key\})/.test(argument),
     )
     .map(({ argument }) => argument)
-  for (const argument of dynamic) expect(argument).toMatch(/^['`](scope|errors|error|password)\./)
+  for (const argument of dynamic)
+    expect(argument).toMatch(/^['`](scope|errors|error|password|device)\./)
   expect(dynamic.length).toBeGreaterThanOrEqual(4)
 })
 
@@ -98,6 +102,7 @@ test('every word in the file is on some page', () => {
     ...situations.map(key => `error.${key}`),
     ...SCOPES.map(scope => `scope.${scope}`),
     ...PROBLEMS.map(problem => `password.${problem}`),
+    ...DEVICE.split(' ').map(problem => `device.${problem}`),
     ...plurals.flatMap(formsOf),
   ])
   expect(words.filter(key => !used.has(key))).toEqual([])

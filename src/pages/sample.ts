@@ -1,0 +1,19 @@
+// One state of a page, with what stands on it.
+
+import type { PageData } from './page-data.ts'
+import type { Views } from './views.ts'
+import type { Words } from './words.ts'
+
+export interface State {
+  name: string
+  template: keyof PageData
+  render(views: Views, words: Words): string
+}
+
+export function state<T extends keyof PageData>(
+  name: string,
+  template: T,
+  data: (words: Words) => PageData[T],
+): State {
+  return { name, template, render: (views, words) => views.render(words, template, data(words)) }
+}

@@ -1,0 +1,246 @@
+// The device flow under attack (TK15): guesses, forms from elsewhere, and codes that somebody else has.
+
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { StoreUnavailable } from '../../src/store/store.ts'
+import { Browser } from '../support/browser.ts'
+import {
+  copyOf,
+  credentials,
+  fieldsOf,
+  newTab,
+  raw,
+  send as sendForm,
+  signedIn,
+  words,
+} from '../support/people.ts'
+import { ADA, ALAN, CLIENTS, GRACE, startUsher, type Usher } from '../support/usher.ts'
+import { send } from '../support/wire.ts'
+
+const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code'
+const TV = {
+  client_id: 'tv',
+  client_name: 'Television',
+  token_endpoint_auth_method: 'none',
+  grant_types: [DEVICE_GRANT, 'refresh_token'],
+}
+const PENDING = { error: 'authorization_pending' }
+
+let usher: Usher
+let people: string[]
+beforeAll(async () => {
+  const clients = { ...CLIENTS, tv: TV }
+  const proxy = ['127.0.0.1']
+  usher = await startUsher({ clients, usher: { proxy, features: { device_flow: true } } })
+  const accounts = await Promise.all([ADA, GRACE, ALAN].map(person => usher.addAccount(person)))
+  people = accounts.map(({ id }) => id)
+})
+afterAll(() => usher.close())
+// As if nobody had entered a wrong code before.
+beforeEach(async () => {
+  const counts = [...people, ...['127.0.0', '192.0.2', '203.0.113'].map(net => `network ${net}`)]
+  await Promise.all(counts.map(name => usher.records.remove('Attempts', `device code ${name}`, 1)))
+})
+
+async function begin() {
+  const body = { client_id: 'tv', scope: 'openid profile' }
+  const { json } = await send(usher, '/api/oauth/device_authorization', { body })
+  return { device_code: String(json.device_code), user_code: String(json.user_code) }
+}
+
+async function poll(device_code: string) {
+  await usher.records.remove('DevicePoll', device_code, 1)
+  const body = { grant_type: DEVICE_GRANT, device_code, client_id: 'tv' }
+  return (await send(usher, '/api/oauth/token', { body })).json
+}
+
+async function enter(browser: Browser, user_code: string) {
+  await browser.open('/device')
+  return browser.submit({ user_code })
+}
+
+test('row 26: a code that one person has entered is nobody else’s to allow or to refuse', async () => {
+  const { device_code, user_code } = await begin()
+  const ada = await signedIn(usher)
+  const other = await signedIn(usher, 'grace')
+  await enter(ada, user_code)
+  expect((await enter(other, user_code)).text).toContain(words('device.used'))
+  const abort = fieldsOf(await other.open('/device'), { user_code, abort: 'yes' })
+  await sendForm(other, '/device', { form: abort })
+  expect(await poll(device_code)).toMatchObject(PENDING)
+  // Nor with the address of the page on which it would be allowed.
+  expect((await other.open(ada.page.url)).status).toBe(400)
+  await ada.submit({ decision: 'allow' })
+  expect(ada.heading).toBe(words('device.done_title'))
+  expect(await poll(device_code)).toHaveProperty('access_token')
+})
+
+test('row 26: of those who enter a code at once, one gets it', async () => {
+  const { device_code, user_code } = await begin()
+  const people = await Promise.all(['ada', 'grace', 'alan'].map(name => signedIn(usher, name)))
+  await Promise.all(people.map(person => person.open('/device')))
+  await Promise.all(people.map(person => person.submit({ user_code })))
+  const [holder, ...more] = people.filter(({ heading }) => heading === words('consent.title'))
+  expect(more).toEqual([])
+  await holder?.submit({ decision: 'deny' })
+  expect(await poll(device_code)).toMatchObject({ error: 'access_denied' })
+})
+
+test('TK15: the session that entered the code allows it, and no other, of the same person either', async () => {
+  const { device_code, user_code } = await begin()
+  const browser = await signedIn(usher)
+  await enter(browser, user_code)
+  const consent = browser.page
+  const fields = fieldsOf(consent, { decision: 'allow' })
+  const elsewhere = await signedIn(usher)
+  const refused = await sendForm(elsewhere, consent.url, { form: fields })
+  expect(refused.status).toBe(400)
+  expect(await poll(device_code)).toMatchObject(PENDING)
+  // A tab that was closed is no obstacle.
+  await enter(newTab(browser), user_code)
+  expect(await poll(device_code)).toMatchObject(PENDING)
+})
+
+test('TK15: who signs in as somebody else while the page is open allows nothing for them', async () => {
+  const { device_code, user_code } = await begin()
+  const browser = await signedIn(usher)
+  await enter(browser, user_code)
+  const consent = browser.page
+  const before = copyOf(browser)
+  await browser.open('/account/sign-out')
+  await browser.open('/api/oauth/logout')
+  await browser.submit({ logout: 'yes' })
+  await browser.open('/account')
+  await browser.submit(credentials('grace'))
+  for (const tab of [browser, before]) {
+    const form = fieldsOf(consent, { decision: 'allow' })
+    const answer = await sendForm(tab, consent.url, { form })
+    const next = /content="0;url=([^"]*)"/.exec(await answer.text())?.[1]
+    if (next) await tab.open(next)
+  }
+  expect(await poll(device_code)).toMatchObject(PENDING)
+  expect(await usher.consents.find(people[1] ?? '', 'tv')).toBeUndefined()
+})
+
+test('row 26: forms from elsewhere do nothing, and the page is in no frame', async () => {
+  const { device_code, user_code } = await begin()
+  const browser = await signedIn(usher)
+  const page = await browser.open('/device')
+  expect(page.headers.get('content-security-policy')).toContain("frame-ancestors 'none'")
+  expect(page.headers.get('x-frame-options')).toBe('DENY')
+  for (const xsrf of [undefined, '', 'guessed']) {
+    const form = { user_code, confirm: 'yes', ...(xsrf !== undefined && { xsrf }) }
+    const answer = await sendForm(browser, '/device', { form })
+    expect(answer.status).toBe(400)
+    expect(await answer.text()).toContain(words('device.form'))
+  }
+  await enter(browser, user_code)
+  const form = fieldsOf(browser.page, { decision: 'allow' })
+  const headers = { 'sec-fetch-site': 'cross-site' }
+  const crossSite = await sendForm(browser, browser.page.url, { form, headers })
+  expect(crossSite.status).toBe(403)
+  const { csrf: _, ...without } = form
+  expect((await sendForm(browser, browser.page.url, { form: without })).status).toBe(403)
+  expect(await poll(device_code)).toMatchObject(PENDING)
+})
+
+test('a double click allows it, once', async () => {
+  const { device_code, user_code } = await begin()
+  const browser = await signedIn(usher)
+  await enter(browser, user_code)
+  const form = fieldsOf(browser.page, { decision: 'allow' })
+  const answer = await sendForm(browser, browser.page.url, { form })
+  const next = /content="0;url=([^"]*)"/.exec(await answer.text())?.[1] ?? ''
+  const pages = await Promise.all([1, 2, 3].map(() => newTab(browser).open(next)))
+  expect(pages.filter(({ status }) => status === 200)).toHaveLength(1)
+  expect(pages.filter(({ status }) => status >= 500)).toEqual([])
+  expect(await poll(device_code)).toHaveProperty('access_token')
+})
+
+test('row 45: after five wrong codes an account waits, and so does a network, whoever is signed in', async () => {
+  const { user_code } = await begin()
+  const headers = (ip: string) => ({ 'x-forwarded-for': ip, 'x-forwarded-proto': 'http' })
+  const from = async (person: Browser, ip: string, code: string) => {
+    const cookie = async () => person.jar.getCookieString(usher.issuer)
+    const { host } = new URL(usher.issuer)
+    const at = { ...headers(ip), host, accept: 'text/html' }
+    const page = await raw(usher, '/device', { headers: { ...at, cookie: await cookie() } })
+    const xsrf = /name="xsrf" value="(\w+)"/.exec(page.text)?.[1] ?? ''
+    const form = { xsrf, confirm: 'yes', user_code: code }
+    return raw(usher, '/device', {
+      method: 'POST',
+      headers: { ...at, cookie: await cookie() },
+      form,
+    })
+  }
+  const [ada, other] = [await signedIn(usher), await signedIn(usher, 'grace')]
+  const tries = []
+  for (let i = 0; i < 6; i++) tries.push(await from(ada, `198.51.${i}.1`, `BBBB-BBB${'BCDFGH'[i]}`))
+  expect(tries.map(({ status }) => status)).toEqual([400, 400, 400, 400, 400, 429])
+  expect(tries[5]?.text).toContain(words('device.throttled'))
+  // The right one too, from wherever, and it still works for others.
+  expect((await from(ada, '203.0.113.1', user_code)).status).toBe(429)
+  for (const person of ['alan', 'alan', 'alan', 'grace', 'grace']) {
+    const browser = await signedIn(usher, person)
+    expect((await from(browser, '192.0.2.7', 'BBBB-BBBB')).status).toBe(400)
+  }
+  expect((await from(other, '192.0.2.200', user_code)).status).toBe(429)
+  expect((await from(other, '203.0.113.1', user_code)).status).toBe(303)
+})
+
+test('row 45: guesses all at once are five', async () => {
+  const alan = await signedIn(usher, 'alan')
+  const page = await alan.open('/device')
+  const form = { ...fieldsOf(page), user_code: 'ZZZZ-ZZZZ' }
+  const answers = await Promise.all(
+    Array.from({ length: 40 }, () => sendForm(alan, '/device', { form })),
+  )
+  const looked = answers.filter(({ status }) => status !== 429)
+  expect(looked.length).toBeLessThanOrEqual(5)
+})
+
+test('nobody needs to be signed in to be answered: no request is a 5xx', async () => {
+  const anonymous = new Browser(usher.issuer)
+  const form = { user_code: 'BBBB-BBBB', xsrf: 'x', confirm: 'yes' }
+  expect((await sendForm(anonymous, '/device', { form })).status).toBe(200)
+  const uid = 'abcdefghijklmnopqrstu'
+  for (const path of [
+    `/device/${uid}`,
+    '/device?user_code=%00',
+    '/device?user_code=a&user_code=b',
+  ]) {
+    expect((await anonymous.open(path)).status).toBeLessThan(500)
+    expect((await (await signedIn(usher, 'alan')).open(path)).status).toBeLessThan(500)
+  }
+  const odd: Record<string, string>[] = [
+    { client_id: 'tv', scope: '"' },
+    { client_id: 'tv', max_age: '-1' },
+    { client_id: 'tv', nonce: 'x'.repeat(600) },
+    { client_id: 'tv', request: 'x' },
+    { client_id: 'tv', registration: '{}' },
+    { client_id: 'nobody' },
+    {},
+  ]
+  for (const body of odd) {
+    const { status, json } = await send(usher, '/api/oauth/device_authorization', { body })
+    expect([400, 401], JSON.stringify(body)).toContain(status)
+    expect(json.error).toEqual(expect.any(String))
+  }
+})
+
+test('while the store is away devices and people are told to come back: 503', async () => {
+  const { device_code } = await begin()
+  const browser = await signedIn(usher, 'alan')
+  const { get, put } = usher.store
+  const away = async () => Promise.reject(new StoreUnavailable('pulled out'))
+  Object.assign(usher.store, { get: away, put: away })
+  try {
+    const body = { client_id: 'tv', scope: 'openid' }
+    expect((await send(usher, '/api/oauth/device_authorization', { body })).status).toBe(503)
+    const poll = { grant_type: DEVICE_GRANT, device_code, client_id: 'tv' }
+    expect((await send(usher, '/api/oauth/token', { body: poll })).status).toBe(503)
+    expect((await browser.open('/device')).status).toBe(503)
+  } finally {
+    Object.assign(usher.store, { get, put })
+  }
+  expect(await poll(device_code)).toMatchObject(PENDING)
+})

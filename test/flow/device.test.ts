@@ -1,0 +1,177 @@
+// The device flow (RFC 8628): a program shows a code, a person enters it in a browser and allows it.
+
+import * as openid from 'openid-client'
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { configurationOf } from '../support/client-library.ts'
+import { credentials, signedIn, textOf, words } from '../support/people.ts'
+import { ADA, CLIENTS, GRACE, startUsher, type Usher } from '../support/usher.ts'
+import { send } from '../support/wire.ts'
+
+const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code'
+const TV = {
+  client_id: 'tv',
+  client_name: 'Television',
+  token_endpoint_auth_method: 'none',
+  grant_types: [DEVICE_GRANT, 'refresh_token'],
+}
+const OWN = { ...TV, client_id: 'own', client_name: 'Our own television', consent: 'implicit' }
+
+let usher: Usher
+let ada: string
+let config: openid.Configuration
+beforeAll(async () => {
+  usher = await startUsher({
+    clients: { ...CLIENTS, tv: TV, own: OWN },
+    usher: { features: { device_flow: true } },
+  })
+  ada = (await usher.addAccount(ADA)).id
+  await usher.addAccount(GRACE)
+  config = await configurationOf(usher, 'tv', {}, openid.None())
+})
+afterAll(() => usher.close())
+beforeEach(() => usher.consents.withdraw(ada, 'tv'))
+
+const begin = (scope = 'openid profile') => openid.initiateDeviceAuthorization(config, { scope })
+
+const enter = async (browser: Browser, user_code: string) => {
+  await browser.open('/device')
+  return browser.submit({ user_code })
+}
+
+/** What the device is told, asking once. */
+const poll = async (device_code: string, client_id = 'tv', at: Usher = usher) =>
+  (
+    await send(at, '/api/oauth/token', {
+      body: { grant_type: DEVICE_GRANT, device_code, client_id },
+    })
+  ).json
+
+/** As if the device had waited. */
+const forgetPoll = (device_code: string) => usher.records.remove('DevicePoll', device_code, 1)
+
+test('TK15: a person enters the code, sees who asks for what and from where, and allows it', async () => {
+  const device = await begin('openid profile offline_access')
+  expect(device).toMatchObject({
+    verification_uri: `${usher.issuer}/device`,
+    interval: 5,
+    expires_in: 900,
+  })
+  expect(device.user_code).toMatch(/^[BCDFGHJKLMNPQRSTVWXZ]{4}-[BCDFGHJKLMNPQRSTVWXZ]{4}$/)
+  const tokens = openid.pollDeviceAuthorizationGrant(config, { ...device, interval: 0.2 })
+
+  const browser = new Browser(usher.issuer)
+  await browser.open(device.verification_uri)
+  expect(browser.heading).toBe(words('sign_in.title'))
+  await browser.submit(credentials())
+  expect(browser.heading).toBe(words('device.title'))
+  // As people type it.
+  await browser.submit({ user_code: device.user_code.toLowerCase().replace('-', ' ') })
+  expect(browser.heading).toBe(words('consent.title'))
+  const shown = textOf(browser.page.text)
+  for (const told of ['Television', device.user_code, '127.0.0.0/24', words('scope.profile')]) {
+    expect(shown).toContain(told)
+  }
+  expect(shown).toContain(words('consent.device_warning'))
+  await browser.submit({ decision: 'allow' })
+  expect(browser.heading).toBe(words('device.done_title'))
+
+  const given = await tokens
+  expect(given.claims()?.sub).toBe(ada)
+  expect(given.scope).toBe('openid profile offline_access')
+  const claims = await openid.fetchUserInfo(config, given.access_token, ada)
+  expect(claims).toMatchObject({ preferred_username: 'ada' })
+  const renewed = await openid.refreshTokenGrant(config, given.refresh_token ?? '')
+  expect(renewed.access_token).toEqual(expect.any(String))
+  expect((await browser.open('/account/applications')).text).toContain('Television')
+  // Removed there, the device has nothing any more.
+  await usher.consents.withdraw(ada, 'tv')
+  await expect(openid.fetchUserInfo(config, renewed.access_token, ada)).rejects.toThrow()
+})
+
+test('TK15: the address with the code fills it in, and sends nothing by itself', async () => {
+  const device = await begin()
+  const browser = new Browser(usher.issuer)
+  await browser.open(device.verification_uri_complete ?? '')
+  await browser.submit(credentials())
+  expect(browser.heading).toBe(words('device.title'))
+  expect(browser.page.text).toContain(`value="${device.user_code}"`)
+  expect(browser.page.text).not.toContain('<script')
+  await browser.submit()
+  expect(browser.heading).toBe(words('consent.title'))
+})
+
+test('TK15: who allows nothing gives nothing, and the device is told', async () => {
+  const device = await begin()
+  const browser = await signedIn(usher)
+  await enter(browser, device.user_code)
+  await browser.submit({ decision: 'deny' })
+  expect(browser.heading).toBe(words('device.denied_title'))
+  expect(await poll(device.device_code)).toMatchObject({ error: 'access_denied' })
+  await enter(browser, device.user_code)
+  expect(browser.page.text).toContain(words('device.used'))
+})
+
+test('TK15: a device that asks faster than it was told is told to slow down, on every node', async () => {
+  const { device_code } = await begin()
+  expect(await poll(device_code)).toMatchObject({ error: 'authorization_pending' })
+  expect(await poll(device_code)).toMatchObject({ error: 'slow_down' })
+  await forgetPoll(device_code)
+  const answers = await Promise.all(Array.from({ length: 8 }, () => poll(device_code)))
+  const pending = answers.filter(({ error }) => error === 'authorization_pending')
+  expect(pending).toHaveLength(1)
+  expect(answers.filter(({ error }) => error === 'slow_down')).toHaveLength(7)
+})
+
+test('§3.1: a device code is redeemed once, however often it is sent at once', async () => {
+  const device = await begin()
+  const browser = await signedIn(usher)
+  await enter(browser, device.user_code)
+  await browser.submit({ decision: 'allow' })
+  const answers = await Promise.all(Array.from({ length: 8 }, () => poll(device.device_code)))
+  expect(answers.filter(({ access_token }) => access_token)).toHaveLength(1)
+  expect(answers.filter(({ error }) => error === 'invalid_grant')).toHaveLength(7)
+})
+
+test('a device code is the client it was given to', async () => {
+  const { device_code } = await begin()
+  expect(await poll(device_code, 'own')).toMatchObject({ error: 'invalid_grant' })
+  expect(await poll('unknown')).toMatchObject({ error: 'invalid_grant' })
+  const refused = await send(usher, '/api/oauth/device_authorization', {
+    body: { client_id: 'spa', scope: 'openid' },
+  })
+  expect(refused).toMatchObject({ status: 400, json: { error: 'invalid_request' } })
+})
+
+test('row 25: the word of a person is needed each time, also where they allowed it before, and for an application of our own', async () => {
+  const browser = await signedIn(usher)
+  const own = await configurationOf(usher, 'own', {}, openid.None())
+  for (const at of [config, config, own]) {
+    const device = await openid.initiateDeviceAuthorization(at, { scope: 'openid' })
+    await enter(browser, device.user_code)
+    expect(browser.heading).toBe(words('consent.title'))
+    const { client_id } = at.clientMetadata()
+    if (client_id === 'own') {
+      expect(await usher.consents.find(ada, 'own')).toBeUndefined()
+    }
+    expect(await poll(device.device_code, client_id)).toMatchObject({
+      error: 'authorization_pending',
+    })
+    await browser.submit({ decision: 'allow' })
+    expect(browser.heading).toBe(words('device.done_title'))
+  }
+})
+
+test('off: no page, no endpoint, no grant type, and no client for it', async () => {
+  const off = await startUsher()
+  try {
+    for (const path of ['/device', '/device/abcdefghijklmnopqrstuvwxyz']) {
+      expect((await send(off, path)).status).toBe(404)
+    }
+    expect(await poll('x', 'spa', off)).toMatchObject({ error: 'unsupported_grant_type' })
+    const start = startUsher({ clients: { tv: TV } })
+    await expect(start).rejects.toThrow('`features.device_flow`')
+  } finally {
+    await off.close()
+  }
+})
