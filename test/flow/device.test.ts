@@ -162,12 +162,21 @@ test('row 25: the word of a person is needed each time, also where they allowed 
   }
 })
 
+test('on, discovery says so', async () => {
+  const { json } = await send(usher, '/.well-known/openid-configuration')
+  expect(json.device_authorization_endpoint).toBe(`${usher.issuer}/api/oauth/device_authorization`)
+  expect(json.grant_types_supported).toContain(DEVICE_GRANT)
+})
+
 test('off: no page, no endpoint, no grant type, and no client for it', async () => {
   const off = await startUsher()
   try {
     for (const path of ['/device', '/device/abcdefghijklmnopqrstuvwxyz']) {
       expect((await send(off, path)).status).toBe(404)
     }
+    const body = { client_id: 'spa' }
+    expect((await send(off, '/api/oauth/device_authorization', { body })).status).toBe(404)
+    expect((await send(off, '/.well-known/openid-configuration')).text).not.toContain('device')
     expect(await poll('x', 'spa', off)).toMatchObject({ error: 'unsupported_grant_type' })
     const start = startUsher({ clients: { tv: TV } })
     await expect(start).rejects.toThrow('`features.device_flow`')

@@ -1,0 +1,99 @@
+// Device codes on every kind of store: who enters a user code first holds it, and what they decide stays.
+
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { createDeviceCodes } from '../../src/store/device-codes.ts'
+import { openRecords, type Records } from '../../src/store/records.ts'
+import { RedisStore } from '../../src/store/redis.ts'
+import { SqliteStore } from '../../src/store/sqlite.ts'
+import type { Store } from '../../src/store/store.ts'
+import { startRedis } from '../support/redis.ts'
+import { fresh } from './store-suite.ts'
+
+const TTL = 60
+
+class Taken extends Error {}
+
+const redis = await startRedis()
+afterAll(() => redis.stop())
+
+describe.each<[name: string, open: () => Promise<Store>]>([
+  ['SQLite', async () => new SqliteStore(':memory:')],
+  ['Redis', () => RedisStore.open(redis.url)],
+])('%s', (_name, open) => {
+  let store: Store
+  let records: Records
+  beforeAll(async () => {
+    store = await open()
+    records = await openRecords(store, [Buffer.alloc(32, 1)])
+  })
+  afterAll(() => store.close())
+
+  /** A node, asked by the session that `as` says. */
+  function node() {
+    const session = new AsyncLocalStorage<{ uid: string }>()
+    const codes = createDeviceCodes(records, {
+      request: () => ({ session: session.getStore() }),
+      alreadyUsed: () => new Taken(),
+    })
+    const find = async (id: string) =>
+      (await records.read<Record<string, unknown>>('DeviceCode', id)).value
+    return {
+      find,
+      save: codes.save,
+      as: (uid: string) => ({
+        save: (id: string, payload: object) =>
+          session.run({ uid }, () => codes.save(id, { ...payload }, TTL)),
+        enter: (userCode: string) =>
+          session.run({ uid }, () => codes.findByUserCode(userCode, find)),
+      }),
+    }
+  }
+
+  async function begin() {
+    const [one, other] = [node(), node()]
+    const code = { jti: fresh(), userCode: fresh() }
+    await one.save(code.jti, code, TTL)
+    return { one, other, code, claimed: { ...code, inFlight: true } }
+  }
+
+  test('row 26: of fifty sessions that enter it at once, on two nodes, one holds it', async () => {
+    const { one, other, code, claimed } = await begin()
+    const sessions = Array.from({ length: 50 }, (_, i) => [one, other][i % 2]?.as(`session-${i}`))
+    const answers = await Promise.allSettled(
+      sessions.map(session => session?.save(code.jti, claimed)),
+    )
+    expect(answers.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
+    const holder = `session-${answers.findIndex(({ status }) => status === 'fulfilled')}`
+    expect(await one.find(code.jti)).toMatchObject({ sessionUid: holder })
+    expect(await other.as(holder).enter(code.userCode)).toMatchObject({ inFlight: false })
+    expect(await other.as('somebody').enter(code.userCode)).toMatchObject({ inFlight: true })
+    const denied = { ...code, error: 'access_denied' }
+    await expect(other.as('somebody').save(code.jti, denied)).rejects.toThrow(Taken)
+  })
+
+  test('row 26: what is decided first stays, whatever comes of another tab or node', async () => {
+    const { one, other, code, claimed } = await begin()
+    await one.as('ada').save(code.jti, claimed)
+    const decisions = [{ accountId: 'usr_ada' }, { error: 'access_denied' }]
+    const answers = await Promise.allSettled(
+      decisions.map((decision, i) =>
+        [one, other][i]?.as('ada').save(code.jti, { ...claimed, ...decision }),
+      ),
+    )
+    expect(answers.map(({ status }) => status).toSorted()).toEqual(['fulfilled', 'rejected'])
+    const decided = await one.find(code.jti)
+    await expect(one.as('ada').save(code.jti, claimed)).rejects.toThrow(Taken)
+    expect(await one.find(code.jti)).toEqual(decided)
+  })
+
+  test('an error on the way is no answer, and what is gone does not come back', async () => {
+    const { one, code, claimed } = await begin()
+    await one.as('ada').save(code.jti, { ...claimed, error: 'temporarily_unavailable' })
+    expect(await one.find(code.jti)).toEqual(code)
+    await records.remove('DeviceCode', code.jti)
+    const allowed = { ...claimed, accountId: 'usr_ada' }
+    await expect(one.as('ada').save(code.jti, allowed)).rejects.toThrow(Taken)
+    expect(await one.find(code.jti)).toBeUndefined()
+  })
+})
