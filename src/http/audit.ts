@@ -23,6 +23,9 @@ export type FactName =
   | 'accounts_exported'
   | 'accounts_imported'
   | 'consent_given'
+  | 'device_code_failed'
+  | 'device_code_throttled'
+  | 'device_connected'
   | 'key_retired'
   | 'keys_rotated'
   | 'logout_delivered'
@@ -43,7 +46,8 @@ export type FactName =
   | 'tokens_issued'
 
 /** What anybody can cause as often as they like: in a flood it is counted, not told (LOG5). */
-export const isFailure = (event: FactName) => /^sign_in_(failed|throttled)$/.test(event)
+export const isFailure = (event: FactName) =>
+  /^(sign_in|device_code)_(failed|throttled)$/.test(event)
 
 /** Remembers a fact of this request; the same one twice is told once (LOG4). */
 export function note(

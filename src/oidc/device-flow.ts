@@ -10,6 +10,7 @@ import {
 } from 'oidc-provider'
 import { DEVICE_GRANT } from '../config/client-schema.ts'
 import type { Features } from '../config/feature-schema.ts'
+import { note } from '../http/audit.ts'
 import { visitorOf } from '../http/visitor.ts'
 import type { Records } from '../store/records.ts'
 
@@ -50,7 +51,15 @@ export function deviceFlow(
     },
     // Our form confirms at once, for the consent page asks; another form is shown ours.
     userCodeConfirmSource: ctx => void pages.enter(ctx),
-    successSource: ctx => pages.end(ctx, 'done'),
+    successSource(ctx) {
+      const {
+        clientId: client_id,
+        accountId: account,
+        deviceInfo,
+      } = ctx.oidc.entities.DeviceCode ?? {}
+      note(ctx, 'device_connected', { client_id, account, network: deviceInfo?.network })
+      pages.end(ctx, 'done')
+    },
   }
 }
 

@@ -3,6 +3,7 @@
 
 import type { Context, Middleware } from 'koa'
 import type { createAttempts, Limit } from '../accounts/attempts.ts'
+import { note } from '../http/audit.ts'
 import { networkOf } from '../http/network.ts'
 import { type People, PLACES } from './people.ts'
 import type { Views } from './views.ts'
@@ -80,12 +81,21 @@ export function guardDevicePage(
     ctx.querystring = ''
     if (ctx.method !== 'POST') return next()
     const names = [`device code ${account.id}`, `device code network ${networkOf(ctx.ip)}`]
-    const free = await Promise.all(names.map(name => attempts.isFree(name, WRONG)))
-    if (free.includes(false)) return end(ctx, 'throttled', 429)
-    const counted = await Promise.all(names.map(name => attempts.count(name, WRONG)))
-    if (counted.includes(false)) return end(ctx, 'throttled', 429)
+    if (!(await isCounted(names))) {
+      note(ctx, 'device_code_throttled', { account: account.id })
+      return end(ctx, 'throttled', 429)
+    }
     await next()
     const isRight = ctx.oidc?.entities.DeviceCode !== undefined
     if (isRight) await Promise.all(names.map(name => attempts.takeBack(name, WRONG)))
+    else if (ctx.status < 500) note(ctx, 'device_code_failed', { account: account.id })
+  }
+
+  /** What has to wait in one count is charged to none. */
+  async function isCounted(names: string[]): Promise<boolean> {
+    const free = await Promise.all(names.map(name => attempts.isFree(name, WRONG)))
+    if (free.includes(false)) return false
+    const counted = await Promise.all(names.map(name => attempts.count(name, WRONG)))
+    return !counted.includes(false)
   }
 }

@@ -177,6 +177,13 @@ test('row 45: after five wrong codes an account waits, and so does a network, wh
   for (let i = 0; i < 6; i++) tries.push(await from(ada, `198.51.${i}.1`, `BBBB-BBB${'BCDFGH'[i]}`))
   expect(tries.map(({ status }) => status)).toEqual([400, 400, 400, 400, 400, 429])
   expect(tries[5]?.text).toContain(words('device.throttled'))
+  const [account] = people
+  const events = usher.output.map(line => JSON.parse(line)).filter(line => line.event)
+  expect(events.slice(-6).map(({ event }) => event)).toEqual([
+    ...Array.from({ length: 5 }, () => 'device_code_failed'),
+    'device_code_throttled',
+  ])
+  expect(events.at(-1)).toMatchObject({ account, ip: '198.51.5.1' })
   // The right one too, from wherever, and it still works for others.
   expect((await from(ada, '203.0.113.1', user_code)).status).toBe(429)
   for (const person of ['alan', 'alan', 'alan', 'grace', 'grace']) {

@@ -76,6 +76,16 @@ test('TK15: a person enters the code, sees who asks for what and from where, and
   await browser.submit({ decision: 'allow' })
   expect(browser.heading).toBe(words('device.done_title'))
 
+  const facts = usher.output.map(line => JSON.parse(line)).filter(({ event }) => event)
+  expect(facts).toContainEqual(
+    expect.objectContaining({
+      event: 'device_connected',
+      client_id: 'tv',
+      account: ada,
+      network: '127.0.0.0/24',
+    }),
+  )
+
   const given = await tokens
   expect(given.claims()?.sub).toBe(ada)
   expect(given.scope).toBe('openid profile offline_access')
