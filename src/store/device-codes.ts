@@ -2,6 +2,7 @@
 // refuse it then, and what that session decides first is final. The library looks and then writes.
 
 import type { Records } from './records.ts'
+import { StoreUnavailable } from './store.ts'
 
 interface DeviceCode {
   userCode?: unknown
@@ -55,7 +56,7 @@ export function createDeviceCodes(records: Records, { request, alreadyUsed }: Pr
   return { save, findByUserCode }
 }
 
-/** A user code leads to one device code as long as it lives. */
+/** A user code leads to one device code as long as it lives; who was given another's asks again. */
 async function claimUserCode(records: Records, userCode: string, id: string, ttl?: number) {
   const claimed = await records.update<{ id: string }>(
     'UserCode',
@@ -63,5 +64,5 @@ async function claimUserCode(records: Records, userCode: string, id: string, ttl
     ({ value }) => (value && value.id !== id ? undefined : { id }),
     { ttl },
   )
-  if (!claimed) throw new Error('this user code is in use')
+  if (!claimed) throw new StoreUnavailable('this user code is in use')
 }
