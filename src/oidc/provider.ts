@@ -247,7 +247,7 @@ export async function createProvider(
   }
   withholdLogoutTokens(provider)
   provider.ReplayDetection.unique = state.isFirstUse
-  Object.assign(provider.RefreshToken.prototype, { generateTokenId: state.nextRefreshToken })
+  state.nameTokens(provider)
   logEvents(provider, log, metrics)
   checkResources(settings, keys)
   await checkClients(provider, settings)

@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto'
 import { errors, Provider } from 'oidc-provider'
 import type { Lifetimes } from '../config/schema.ts'
 import { visitorOf } from '../http/visitor.ts'
-import { createAdapter } from '../store/adapter.ts'
+import { createAdapter, OF_CLIENT } from '../store/adapter.ts'
 import type { Records } from '../store/records.ts'
 import { createRefreshTokens } from '../store/refresh-tokens.ts'
 import { now } from '../store/store.ts'
@@ -42,6 +42,17 @@ export function createState(records: Records, lifetimes: Lifetimes, binding: Bro
     return used ? refreshTokens.successor(used.jti) : refreshTokens.first()
   }
 
+  /** The ids that are more than random. */
+  function nameTokens({ RefreshToken, ClientCredentials }: Provider): void {
+    const { generateTokenId } = Object(ClientCredentials.prototype)
+    Object.assign(RefreshToken.prototype, { generateTokenId: nextRefreshToken })
+    Object.assign(ClientCredentials.prototype, {
+      generateTokenId(this: object) {
+        return OF_CLIENT + generateTokenId.call(this)
+      },
+    })
+  }
+
   /** The library looks and then writes; the first write of an id decides instead (RFC 7523 §3). */
   async function isFirstUse(iss: string, jti: string, exp: number): Promise<boolean> {
     const id = createHash('sha256').update(`${iss}\0${jti}`).digest('base64url')
@@ -51,7 +62,7 @@ export function createState(records: Records, lifetimes: Lifetimes, binding: Bro
     return isFirst
   }
 
-  return { adapter, nextRefreshToken, isFirstUse }
+  return { adapter, nameTokens, isFirstUse }
 }
 
 function currentRequest() {

@@ -117,6 +117,12 @@ function createRevocation(records: Records, protocol: Protocol) {
   }
 }
 
+/** What begins the access tokens of clients themselves: the library looks for each token among both kinds. */
+export const OF_CLIENT = 'c.'
+
+const isOtherKind = (model: string, id: string) =>
+  model === (id.startsWith(OF_CLIENT) ? 'AccessToken' : 'ClientCredentials')
+
 function createPlainAdapter(model: string, records: Records, protocol: Protocol) {
   const adapter = {
     async upsert(id: string, payload: Payload, ttl?: number) {
@@ -128,6 +134,7 @@ function createPlainAdapter(model: string, records: Records, protocol: Protocol)
     },
 
     async find(id: string): Promise<Payload | undefined> {
+      if (isOtherKind(model, id)) return undefined
       const { value, version, consumed } = await records.read<Payload>(model, id)
       if (!value && version && protocol.request()?.isRevocation) await records.remove(model, id)
       return value && { ...value, ...(consumed && { consumed }) }

@@ -169,7 +169,6 @@ test('TK9: no answer may be kept, neither tokens nor an error', async () => {
 
 test.each([
   'password',
-  'client_credentials',
   'implicit',
   'urn:ietf:params:oauth:grant-type:device_code',
   'urn:ietf:params:oauth:grant-type:jwt-bearer',
