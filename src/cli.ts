@@ -1,20 +1,28 @@
 // The operator's commands, as a table: what it lists is what there is, and its help.
 
 import { type ParseArgsConfig, parseArgs } from 'node:util'
-import * as accounts from './commands/accounts.ts'
-import * as clients from './commands/clients.ts'
-import { type Command, Failure } from './commands/command.ts'
-import * as config from './commands/config.ts'
-import { doctor } from './commands/doctor.ts'
-import { explain } from './commands/explain.ts'
-import * as grants from './commands/grants.ts'
-import * as keys from './commands/keys.ts'
-import * as pages from './commands/pages.ts'
-import * as sessions from './commands/sessions.ts'
-import * as store from './commands/store.ts'
-import * as transfer from './commands/transfer.ts'
+import { type Command, Failure, type Invocation } from './commands/command.ts'
 import { ConfigError } from './config/report.ts'
 import { reasonOf } from './store/store.ts'
+
+/** What one command needs is no concern of the others: its file is read when it is called. */
+function from<M>(load: () => Promise<M>) {
+  return (name: keyof M) => async (invocation: Invocation) => {
+    const run = (await load())[name] as Command['run']
+    return run(invocation)
+  }
+}
+const accounts = from(() => import('./commands/accounts.ts'))
+const clients = from(() => import('./commands/clients.ts'))
+const config = from(() => import('./commands/config.ts'))
+const grants = from(() => import('./commands/grants.ts'))
+const keys = from(() => import('./commands/keys.ts'))
+const pages = from(() => import('./commands/pages.ts'))
+const sessions = from(() => import('./commands/sessions.ts'))
+const store = from(() => import('./commands/store.ts'))
+const transfer = from(() => import('./commands/transfer.ts'))
+const doctor = from(() => import('./commands/doctor.ts'))
+const explain = from(() => import('./commands/explain.ts'))
 
 const PROFILE = {
   name: { type: 'string' },
@@ -33,33 +41,33 @@ const SET =
 
 // biome-ignore format: a table
 const COMMANDS: Command[] = [
-  { name: 'accounts add',      usage: ADD,            about: 'add a person; prints the new usr_… alone on the first line', options: { ...USERNAME, ...PROFILE, ...STDIN }, run: accounts.add },
-  { name: 'accounts list',     usage: '[--json]',     about: 'everyone who can sign in',                      options: JSON_OUT, run: accounts.list },
-  { name: 'accounts show',     usage: 'ACCOUNT [--json]', about: 'one account: by its username or usr_…',     options: JSON_OUT, run: accounts.show },
-  { name: 'accounts set',      usage: SET,            about: 'change what is said about a person',            options: { ...USERNAME, ...PROFILE }, run: accounts.set },
-  { name: 'accounts disable',  usage: 'ACCOUNT',      about: 'end every session and token, and let them do nothing', options: {}, run: accounts.disable },
-  { name: 'accounts enable',   usage: 'ACCOUNT',      about: 'let them sign in again',                        options: {}, run: accounts.enable },
-  { name: 'accounts password', usage: 'ACCOUNT [--password-stdin]', about: 'set a password (a generated one without --password-stdin); ends every session and token', options: STDIN, run: accounts.password },
-  { name: 'accounts remove',   usage: 'ACCOUNT --yes', about: 'remove a person and everything kept about them', options: { yes: { type: 'boolean' } }, run: accounts.remove },
-  { name: 'accounts import',   usage: '[FILE]',       about: 'add people from JSON Lines (standard input without FILE), with the hashes of their passwords; who is there already stays as they are', options: {}, run: transfer.take },
-  { name: 'accounts export',   usage: '',             about: 'everyone as JSON Lines, with the hashes of their passwords', options: {}, run: transfer.give },
-  { name: 'clients list',      usage: '[--json]',     about: 'the applications of config/clients',            options: JSON_OUT, run: clients.list },
-  { name: 'clients show',      usage: 'CLIENT_ID [--json]', about: 'one application, with every default filled in', options: JSON_OUT, run: clients.show },
-  { name: 'clients secret',    usage: 'NAME [--until DURATION | TIME] [--secret-stdin]', about: 'make a secret, print it once, and write its hash to clients/NAME.yaml; the others count until then, or for good', options: { 'secret-stdin': { type: 'boolean' }, until: { type: 'string' } }, run: clients.secret },
-  { name: 'config check',      usage: '[FOLDER] [--json]', about: 'every problem in the config folder, and what is unwise', options: JSON_OUT, run: config.check },
-  { name: 'config explain',    usage: '[KEY | CLIENT_ID | REQUEST_ID | -] [--json]', about: 'what is in force, where it comes from, and what it does; why a request failed, by its id or its line of the log', options: JSON_OUT, run: explain },
-  { name: 'config schema',     usage: '[FOLDER]',     about: 'write the JSON Schemas that editors complete from', options: {}, run: config.schema },
-  { name: 'doctor',            usage: '[--json]',     about: 'is everything as it should be: configuration, secret, store, and the whole way through the running service', options: JSON_OUT, run: doctor },
-  { name: 'grants list',       usage: 'ACCOUNT [--json]', about: 'what a person has allowed applications, since when, and when it was last used', options: JSON_OUT, run: grants.list },
-  { name: 'grants withdraw',   usage: 'ACCOUNT CLIENT_ID', about: 'what Remove access does: every token of the application for this person is dead, and it has to ask again', options: {}, run: grants.withdraw },
-  { name: 'keys list',         usage: '[--json]',     about: 'the signing keys: next, current, retired; and until when', options: JSON_OUT, run: keys.list },
-  { name: 'keys rotate',       usage: '[--now] [--json]', about: 'make new signing keys: announced first, or signing at once', options: { ...JSON_OUT, now: { type: 'boolean' } }, run: keys.rotate },
-  { name: 'keys retire',       usage: 'KID',          about: 'take a key out of the JWKS now: nothing that it signed counts any more', options: {}, run: keys.retire },
-  { name: 'sessions list',     usage: 'ACCOUNT [--json]', about: 'the browsers in which a person is signed in', options: JSON_OUT, run: sessions.list },
-  { name: 'sessions end',      usage: 'ACCOUNT [SESSION]', about: 'sign a person out in one browser, by the handle that sessions list shows, or in all of them', options: {}, run: sessions.end },
-  { name: 'pages preview',     usage: '[FOLDER] [--lang TAG,…]', about: 'write every page in every state and language to a folder, to look at in a browser', options: { lang: { type: 'string' } }, run: pages.show },
-  { name: 'store copy',         usage: '--from STORE --to STORE', about: 'move everything to another store (sqlite:PATH, redis://…), and compare; stop every node first', options: { from: { type: 'string' }, to: { type: 'string' } }, run: store.copy },
-  { name: 'store reseal',      usage: '',             about: 'after a change of secret: seal everything with the first of USHER_SECRET', options: {}, run: store.reseal },
+  { name: 'accounts add',      usage: ADD,            about: 'add a person; prints the new usr_… alone on the first line', options: { ...USERNAME, ...PROFILE, ...STDIN }, run: accounts('add') },
+  { name: 'accounts list',     usage: '[--json]',     about: 'everyone who can sign in',                      options: JSON_OUT, run: accounts('list') },
+  { name: 'accounts show',     usage: 'ACCOUNT [--json]', about: 'one account: by its username or usr_…',     options: JSON_OUT, run: accounts('show') },
+  { name: 'accounts set',      usage: SET,            about: 'change what is said about a person',            options: { ...USERNAME, ...PROFILE }, run: accounts('set') },
+  { name: 'accounts disable',  usage: 'ACCOUNT',      about: 'end every session and token, and let them do nothing', options: {}, run: accounts('disable') },
+  { name: 'accounts enable',   usage: 'ACCOUNT',      about: 'let them sign in again',                        options: {}, run: accounts('enable') },
+  { name: 'accounts password', usage: 'ACCOUNT [--password-stdin]', about: 'set a password (a generated one without --password-stdin); ends every session and token', options: STDIN, run: accounts('password') },
+  { name: 'accounts remove',   usage: 'ACCOUNT --yes', about: 'remove a person and everything kept about them', options: { yes: { type: 'boolean' } }, run: accounts('remove') },
+  { name: 'accounts import',   usage: '[FILE]',       about: 'add people from JSON Lines (standard input without FILE), with the hashes of their passwords; who is there already stays as they are', options: {}, run: transfer('take') },
+  { name: 'accounts export',   usage: '',             about: 'everyone as JSON Lines, with the hashes of their passwords', options: {}, run: transfer('give') },
+  { name: 'clients list',      usage: '[--json]',     about: 'the applications of config/clients',            options: JSON_OUT, run: clients('list') },
+  { name: 'clients show',      usage: 'CLIENT_ID [--json]', about: 'one application, with every default filled in', options: JSON_OUT, run: clients('show') },
+  { name: 'clients secret',    usage: 'NAME [--until DURATION | TIME] [--secret-stdin]', about: 'make a secret, print it once, and write its hash to clients/NAME.yaml; the others count until then, or for good', options: { 'secret-stdin': { type: 'boolean' }, until: { type: 'string' } }, run: clients('secret') },
+  { name: 'config check',      usage: '[FOLDER] [--json]', about: 'every problem in the config folder, and what is unwise', options: JSON_OUT, run: config('check') },
+  { name: 'config explain',    usage: '[KEY | CLIENT_ID | REQUEST_ID | -] [--json]', about: 'what is in force, where it comes from, and what it does; why a request failed, by its id or its line of the log', options: JSON_OUT, run: explain('explain') },
+  { name: 'config schema',     usage: '[FOLDER]',     about: 'write the JSON Schemas that editors complete from', options: {}, run: config('schema') },
+  { name: 'doctor',            usage: '[--json]',     about: 'is everything as it should be: configuration, secret, store, and the whole way through the running service', options: JSON_OUT, run: doctor('doctor') },
+  { name: 'grants list',       usage: 'ACCOUNT [--json]', about: 'what a person has allowed applications, since when, and when it was last used', options: JSON_OUT, run: grants('list') },
+  { name: 'grants withdraw',   usage: 'ACCOUNT CLIENT_ID', about: 'what Remove access does: every token of the application for this person is dead, and it has to ask again', options: {}, run: grants('withdraw') },
+  { name: 'keys list',         usage: '[--json]',     about: 'the signing keys: next, current, retired; and until when', options: JSON_OUT, run: keys('list') },
+  { name: 'keys rotate',       usage: '[--now] [--json]', about: 'make new signing keys: announced first, or signing at once', options: { ...JSON_OUT, now: { type: 'boolean' } }, run: keys('rotate') },
+  { name: 'keys retire',       usage: 'KID',          about: 'take a key out of the JWKS now: nothing that it signed counts any more', options: {}, run: keys('retire') },
+  { name: 'sessions list',     usage: 'ACCOUNT [--json]', about: 'the browsers in which a person is signed in', options: JSON_OUT, run: sessions('list') },
+  { name: 'sessions end',      usage: 'ACCOUNT [SESSION]', about: 'sign a person out in one browser, by the handle that sessions list shows, or in all of them', options: {}, run: sessions('end') },
+  { name: 'pages preview',     usage: '[FOLDER] [--lang TAG,…]', about: 'write every page in every state and language to a folder, to look at in a browser', options: { lang: { type: 'string' } }, run: pages('show') },
+  { name: 'store copy',         usage: '--from STORE --to STORE', about: 'move everything to another store (sqlite:PATH, redis://…), and compare; stop every node first', options: { from: { type: 'string' }, to: { type: 'string' } }, run: store('copy') },
+  { name: 'store reseal',      usage: '',             about: 'after a change of secret: seal everything with the first of USHER_SECRET', options: {}, run: store('reseal') },
 ]
 
 async function main(argv: string[]): Promise<number> {

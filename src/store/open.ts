@@ -5,7 +5,6 @@ import { existsSync, linkSync, readFileSync, unlinkSync, writeFileSync } from 'n
 import { dirname, join } from 'node:path'
 import type { RedisSettings } from '../config/schema.ts'
 import { openRecords, type Records } from './records.ts'
-import { RedisStore } from './redis.ts'
 import { SqliteStore } from './sqlite.ts'
 import type { Observer, Store } from './store.ts'
 
@@ -63,6 +62,7 @@ export async function openStore(
   const file = storeFile(location)
   try {
     if (file) return new SqliteStore(file)
+    const { RedisStore } = await import('./redis.ts')
     return await RedisStore.open(location, redis, observe)
   } catch (error) {
     const { message } = error as Error

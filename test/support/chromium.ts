@@ -90,10 +90,14 @@ const OPTIONS = {
 }
 
 /** What axe holds against the page as it is shown now, a line each: the rule, and where. */
-export async function axeViolations(page: Page, exceptions: string[] = []): Promise<string[]> {
+export async function axeViolations(
+  page: Page,
+  { exceptions = [], rules: wanted }: { exceptions?: string[]; rules?: string[] } = {},
+): Promise<string[]> {
   if (!(await page.evaluate('"axe" in window'))) await page.evaluate(axe.source)
   const rules = Object.fromEntries(exceptions.map(rule => [rule, { enabled: false }]))
-  const options = JSON.stringify({ ...OPTIONS, rules })
+  const runOnly = wanted?.filter(rule => !exceptions.includes(rule))
+  const options = JSON.stringify({ ...OPTIONS, ...(runOnly ? { runOnly } : { rules }) })
   const { violations } = await page.evaluate<AxeResults>(`axe.run(${options})`)
   return violations.map(({ id, help, nodes }) => {
     const where = nodes.map(({ target, failureSummary }) => `${target} ${failureSummary}`)

@@ -9,7 +9,12 @@ export interface Look {
   viewport: { width: number; height: number }
   /** Rules of axe that cannot be judged in it. */
   exceptions?: string[]
+  /** The rules that the look can make a difference to; absent: all there are. */
+  rules?: string[]
 }
+
+/** What a page says and how it is built is the same in every look: these are about what is seen. */
+const SEEN = ['color-contrast', 'link-in-text-block', 'target-size', 'scrollable-region-focusable']
 
 const WIDE = { width: 1280, height: 800 }
 const LIGHT = { colorScheme: 'light', forcedColors: 'none' } as const
@@ -17,14 +22,15 @@ const DARK = { colorScheme: 'dark', forcedColors: 'none' } as const
 
 export const LOOKS: Look[] = [
   { name: 'light', media: LIGHT, viewport: WIDE },
-  { name: 'dark', media: DARK, viewport: WIDE },
-  { name: 'narrow', media: LIGHT, viewport: { width: 320, height: 640 } },
+  { name: 'dark', media: DARK, viewport: WIDE, rules: SEEN },
+  { name: 'narrow', media: LIGHT, viewport: { width: 320, height: 640 }, rules: SEEN },
   // Zoom to 200 % leaves half the pixels for the layout.
-  { name: 'zoomed', media: LIGHT, viewport: { width: 640, height: 400 } },
+  { name: 'zoomed', media: LIGHT, viewport: { width: 640, height: 400 }, rules: SEEN },
   {
     name: 'forced-colors',
     media: { ...DARK, forcedColors: 'active' },
     viewport: WIDE,
+    rules: SEEN,
     // The system paints its own colours, but the computed style goes on naming ours.
     exceptions: ['color-contrast'],
   },
