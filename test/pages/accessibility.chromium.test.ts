@@ -37,6 +37,11 @@ beforeEach(async () => {
 })
 
 const NAMES = STATES.map(({ name }) => name)
+/** A state of each template: the one with the most to say, which is the first to be too wide. */
+const LONGEST_OF_EACH = [...Map.groupBy(STATES, ({ template }) => template).values()].map(
+  states =>
+    states.toSorted((a, b) => preview.sizeOf(b.name) - preview.sizeOf(a.name))[0]?.name ?? '',
+)
 
 test.each(NAMES)('axe finds nothing wrong with "%s", and nothing sticks out', async name => {
   await preview.open(page, 'en', name)
@@ -51,7 +56,7 @@ test.each(NAMES)('axe finds nothing wrong with "%s", and nothing sticks out', as
 test.each(preview.tags)('nothing sticks out of a phone in the language %s', async tag => {
   await page.setViewportSize({ width: 320, height: 640 })
   const sticking: string[] = []
-  for (const name of NAMES) {
+  for (const name of LONGEST_OF_EACH) {
     await preview.open(page, tag, name)
     expect(await page.locator('html').getAttribute('lang')).toBe(tag)
     if (await overflow(page)) sticking.push(name)

@@ -19,6 +19,9 @@ export function createPreview(config: Files = {}) {
   return {
     tags: views.tags,
 
+    /** Characters of a state's page, in English. */
+    sizeOf: (name: string) => String(files.get(pathOf('en', { name }))).length,
+
     answer: (context: BrowserContext) =>
       context.route(`${ORIGIN}/**`, route => {
         const path = new URL(route.request().url()).pathname.slice(1)
