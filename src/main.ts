@@ -51,6 +51,16 @@ async function main() {
   const { listen, features } = settings
   const tls = listen.tls && { ...listen.tls, requestCert: features.mtls }
   const server = createListener(running.handle, tls, log)
+  for (const signal of ['SIGTERM', 'SIGINT']) {
+    process.on(signal, async () => {
+      if (readiness.state === 'draining') return
+      readiness.state = 'draining'
+      // Balancers look at /readyz and stop sending; who pressed Ctrl-C is not kept waiting.
+      if (signal === 'SIGTERM') await setTimeout(NOTICE)
+      await drain(server)
+      await store.close().finally(() => process.exit(0))
+    })
+  }
   if (settings.metrics) {
     await once(createMetricsListener(metrics).listen(settings.metrics), 'listening')
   }
@@ -65,17 +75,6 @@ async function main() {
     }).catch(() => {})
   await tellFacts()
   setInterval(tellFacts, LOOK).unref()
-
-  for (const signal of ['SIGTERM', 'SIGINT']) {
-    process.on(signal, async () => {
-      if (readiness.state === 'draining') return
-      readiness.state = 'draining'
-      // Balancers look at /readyz and stop sending; who pressed Ctrl-C is not kept waiting.
-      if (signal === 'SIGTERM') await setTimeout(NOTICE)
-      await drain(server)
-      await store.close().finally(() => process.exit(0))
-    })
-  }
 }
 
 /** What nobody waited for is a fault of ours, and no reason to leave those who wait (LOG5). */

@@ -36,11 +36,12 @@ function notes({ checks, config = 'ok' }: Readiness) {
   return noted.length ? { checks: Object.fromEntries(noted.map(c => [c.name, c.state])) } : {}
 }
 
-async function probe({ state, probe, checks }: Readiness): Promise<string> {
-  if (state === 'draining') return state
-  if (checks.some(({ state }) => state === 'wrong')) return 'degraded'
-  const answer = probe().then(
-    () => 'ready',
+async function probe(readiness: Readiness): Promise<string> {
+  if (readiness.state === 'draining') return 'draining'
+  if (readiness.checks.some(({ state }) => state === 'wrong')) return 'degraded'
+  // Who asked before the signal and is answered after it is not told that more may come.
+  const answer = readiness.probe().then(
+    () => readiness.state,
     () => 'degraded',
   )
   return Promise.race([answer, setTimeout(PROBE, 'degraded', { ref: false })])

@@ -79,8 +79,8 @@ test('DK2: SIGTERM lets requests in flight finish, refuses new ones, and exits 0
       ({ status }) => status,
       () => 'refused',
     )
-  await expect.poll(ready).toBe(503)
-  await expect.poll(ready, { timeout: 5000 }).toBe('refused')
+  await expect.poll(ready, { timeout: 5000 }).toBe(503)
+  await expect.poll(ready, { timeout: 15_000 }).toBe('refused')
   socket.write(body)
   await once(socket, 'close')
   expect(answer).toMatch(/^HTTP\/1\.1 401 /)
