@@ -3,7 +3,7 @@
 import { FIXED } from './difference.ts'
 import { VARIABLES } from './environment.ts'
 import type { FileResult } from './files.ts'
-import { isSecret, KEYS, type Key, keysOf, placeOf } from './key-list.ts'
+import { allKeys, isSecret, type Key, keysOf, placeOf } from './key-list.ts'
 import type { Reading } from './settings.ts'
 
 export type Effective = ReturnType<typeof inForce>
@@ -63,7 +63,7 @@ function inForce(key: Key, file?: FileResult<object>) {
 /** The keys that a description names, and those whose descriptions name this one. */
 function related({ file, path, description = '' }: Key): string[] {
   const isNamed = (text = '', name = '') => text.includes(`\`${name}\``)
-  const others = KEYS.filter(other => other.file === file && other.path !== path)
+  const others = allKeys().filter(other => other.file === file && other.path !== path)
   return others
     .filter(other => isNamed(description, other.path) || isNamed(other.description, path))
     .map(other => other.path)

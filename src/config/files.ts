@@ -4,7 +4,7 @@ import { z } from 'zod'
 import { inLanguages } from './client-schema.ts'
 import { openYaml, placeIn } from './document.ts'
 import { excerpt } from './excerpt.ts'
-import { KEYS, keysAt, placeOf } from './key-list.ts'
+import { allKeys, keysAt, placeOf } from './key-list.ts'
 import { type Finding, type Locate, wrongVariable } from './report.ts'
 import { SCHEMAS } from './schema.ts'
 import { meant, plainWords, ruleOf, unknownKey } from './wording.ts'
@@ -74,9 +74,9 @@ export function readFile<N extends keyof typeof SCHEMAS>(
 
 /** Where else a key of this name may stand. */
 const placesOf = (name: string) =>
-  KEYS.filter(({ path, file }) => file !== 'locale' && path.split('.').at(-1) === name).map(
-    key => `${key.path} in ${placeOf(key)}`,
-  )
+  allKeys()
+    .filter(({ path, file }) => file !== 'locale' && path.split('.').at(-1) === name)
+    .map(key => `${key.path} in ${placeOf(key)}`)
 
 interface Found {
   path: PropertyKey[]

@@ -20,10 +20,24 @@ export interface Key extends Node {
   written: unknown
 }
 
-const NODES: Record<string, Node> = Object(jsonSchemas())
+/** Made when a report or an explanation asks for it: most starts do not. */
+let made: { nodes: Record<string, Node>; keys: Key[]; paths: Set<string> } | undefined
+
+function all() {
+  if (made) return made
+  const nodes: Record<string, Node> = Object(jsonSchemas())
+  const keys = Object.keys(nodes).flatMap(file => keysIn(nodes[file], file))
+  made = { nodes, keys, paths: new Set(keys.map(({ path }) => path)) }
+  return made
+}
+
+/** Those of every file. */
+export const allKeys = () => all().keys
 
 /** The keys of a file; those that operators name are the written ones, without a file NAME. */
-export function keysOf(file: string, written?: object): Key[] {
+export const keysOf = (file: string, written?: object) => keysIn(all().nodes[file], file, written)
+
+function keysIn(root: Node | undefined, file: string, written?: object): Key[] {
   const walk = (node: Node, data: unknown, above: string): Key[] => {
     const { properties, additionalProperties: named } = node
     const given = written ? Object.keys(Object(data)) : ['NAME']
@@ -35,20 +49,17 @@ export function keysOf(file: string, written?: object): Key[] {
       return [{ ...key, written: below }, ...(isOpaque ? [] : walk(key, below, `${key.path}.`))]
     })
   }
-  return walk(NODES[file] ?? {}, written, '')
+  return walk(root ?? {}, written, '')
 }
 
 /** The keys that may stand at a path; those of a record are anybody's. */
 export function keysAt(file: string, path: PropertyKey[]): string[] {
-  let node = NODES[file]
+  let node = all().nodes[file]
   for (const name of path) {
     node = Object(node?.properties?.[String(name)] ?? node?.additionalProperties ?? node?.items)
   }
   return Object.keys(node?.properties ?? {})
 }
-
-export const KEYS = Object.keys(NODES).flatMap(file => keysOf(file))
-const PATHS = new Set(KEYS.map(({ path }) => path))
 
 /** Where in the folder a key stands. */
 export const placeOf = ({ file }: Pick<Key, 'file'>) =>
@@ -68,5 +79,5 @@ export function isKnown(path: string[]): boolean {
   return [
     [top, ...below],
     [top, 'NAME', ...below.slice(1)],
-  ].some(names => PATHS.has(names.join('.')))
+  ].some(names => all().paths.has(names.join('.')))
 }

@@ -54,7 +54,10 @@ function schemaOf(tree: Tree): z.ZodObject {
 const readOurs = (lang: string): Tree =>
   parseYaml(readFileSync(join(FOLDER, `${lang}.yaml`), 'utf8'))
 
-export const localeSchema = schemaOf(readOurs(ENGLISH))
+let made: z.ZodObject | undefined
+
+/** Of locales/XX.yaml; made when there is such a file to read. */
+export const localeSchema = () => (made ??= schemaOf(readOurs(ENGLISH)))
 
 export function flatten(tree: unknown, prefix = ''): Record<string, string> {
   const entries = Object.entries(Object(tree)).flatMap(([key, value]) =>

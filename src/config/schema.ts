@@ -214,7 +214,9 @@ export const SCHEMAS = {
   claims: claimsSchema,
   client: clientSchema,
   resource: resourceSchema,
-  locale: localeSchema,
+  get locale() {
+    return localeSchema()
+  },
 }
 
 /** What editors complete and check from: the files as they are written, before defaults. */

@@ -2,7 +2,7 @@
 
 import { expect, test } from 'vitest'
 import { effectiveClient, effectiveKeys } from '../../src/config/effective.ts'
-import { KEYS } from '../../src/config/key-list.ts'
+import { allKeys } from '../../src/config/key-list.ts'
 import { readFolder } from '../../src/config/settings.ts'
 import { COMPLETE, type Files, PRODUCTION, withFolder } from '../support/config-folder.ts'
 
@@ -20,18 +20,20 @@ const explained = (env: Record<string, string> = {}) =>
     return { folder, keys, clients: reading.clients.map(effectiveClient) }
   })
 
-const describedKeys = KEYS.filter(({ path, file }) => !path.endsWith('NAME') && file !== 'locale')
+const describedKeys = allKeys().filter(
+  ({ path, file }) => !path.endsWith('NAME') && file !== 'locale',
+)
 test.each(describedKeys)('$file: $path says what it does', key => {
   expect(key.description).toMatch(/^\S.{15,}/)
 })
 
 test('what a description names in backticks is a key of its file', () => {
-  const named = KEYS.flatMap(({ file, description = '' }) =>
+  const named = allKeys().flatMap(({ file, description = '' }) =>
     [...description.matchAll(/`([^`]+)`/g)].map(([, path]) => ({ file, path })),
   )
   expect(named.length).toBeGreaterThan(25)
   const strays = named.filter(
-    ({ file, path }) => !KEYS.some(key => key.file === file && key.path === path),
+    ({ file, path }) => !allKeys().some(key => key.file === file && key.path === path),
   )
   expect(strays).toEqual([])
 })
