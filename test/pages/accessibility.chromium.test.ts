@@ -1,11 +1,12 @@
 // Every page in every state, held against axe (WCAG 2.2 AA and best practice) in each look, and in every
 // language on a phone. The states are those of `usher pages preview`.
 
-import type { Browser, BrowserContext, Page } from 'playwright-core'
+import axe from 'axe-core'
+import type { Browser, Page } from 'playwright-core'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { STATES } from '../../src/pages/samples.ts'
 import { axeViolations, launchChromium, overflow } from '../support/chromium.ts'
-import { inEveryLook } from '../support/looks.ts'
+import { inEveryLook, lookAt } from '../support/looks.ts'
 import { createPreview } from '../support/preview.ts'
 
 const ARABIC = `sign_in:
@@ -23,18 +24,17 @@ const preview = createPreview({
 })
 
 let browser: Browser
-let context: BrowserContext
 let page: Page
 beforeAll(async () => {
   browser = await launchChromium()
-})
-afterAll(() => browser.close())
-beforeEach(async () => {
-  context = await browser.newContext()
+  // One page for all: axe is read by the browser once, not for each state.
+  const context = await browser.newContext()
+  await context.addInitScript(axe.source)
   await preview.answer(context)
   page = await context.newPage()
-  return () => context.close()
 })
+afterAll(() => browser.close())
+beforeEach(() => lookAt(page))
 
 const NAMES = STATES.map(({ name }) => name)
 /** A state of each template: the one with the most to say, which is the first to be too wide. */

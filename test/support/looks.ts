@@ -20,8 +20,10 @@ const WIDE = { width: 1280, height: 800 }
 const LIGHT = { colorScheme: 'light', forcedColors: 'none' } as const
 const DARK = { colorScheme: 'dark', forcedColors: 'none' } as const
 
+const PLAIN: Look = { name: 'light', media: LIGHT, viewport: WIDE }
+
 export const LOOKS: Look[] = [
-  { name: 'light', media: LIGHT, viewport: WIDE },
+  PLAIN,
   { name: 'dark', media: DARK, viewport: WIDE, rules: SEEN },
   { name: 'narrow', media: LIGHT, viewport: { width: 320, height: 640 }, rules: SEEN },
   // Zoom to 200 % leaves half the pixels for the layout.
@@ -36,6 +38,11 @@ export const LOOKS: Look[] = [
   },
 ]
 
+export async function lookAt(page: Page, { media, viewport } = PLAIN) {
+  await page.emulateMedia(media)
+  await page.setViewportSize(viewport)
+}
+
 const FOLDER = '/tmp/usher-screens'
 
 /** Looks at the page in each way, and keeps what `judge` finds wrong, by look. */
@@ -46,8 +53,7 @@ export async function inEveryLook(
 ): Promise<Record<string, string[]>> {
   const found: Record<string, string[]> = {}
   for (const look of LOOKS) {
-    await page.emulateMedia(look.media)
-    await page.setViewportSize(look.viewport)
+    await lookAt(page, look)
     const problems = await judge(look)
     if (problems.length) found[look.name] = problems
     if (process.env.SCREENSHOTS) {

@@ -18,8 +18,11 @@ export interface RedisGroup {
   stop(): Promise<void>
 }
 
-/** A replica has its first copy at once, not after the five seconds in which others could join. */
-export const AT_ONCE = ['--repl-diskless-sync-delay', '0']
+/**
+ * A replica has its first copy at once, not after the five seconds in which others could join; and says
+ * so within a second: without writes it answers pings only, of which there is one in ten seconds.
+ */
+export const AT_ONCE = '--repl-diskless-sync-delay 0 --repl-ping-replica-period 1'.split(' ')
 /** And has answered that it has what there is. */
 const ONLINE = /slave0:.*state=online,offset=[1-9]\d*,lag=[01]/
 
