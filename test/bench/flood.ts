@@ -16,13 +16,21 @@ const CLIENTS = 4
 const EACH = 10
 const PAGES = 20
 
+/** Of calm and flood, in turn, so that both meet the same machine. */
+const ROUNDS = 5
+
 export interface Flood {
-  aim: Order['aim'] | 'none'
-  /** Milliseconds, of `/token`. */
-  p50: number
-  p99: number
+  aim: Order['aim']
+  /** Milliseconds, of `/token`, between the floods and in them. */
+  calm: Times
+  flooded: Times
   /** Of the sign-ins, by status. */
   answers: Record<string, number>
+}
+
+interface Times {
+  p50: number
+  p99: number
 }
 
 const AIMS: Order['aim'][] = ['one account', 'many names, one network', 'many names, many networks']
@@ -31,15 +39,23 @@ export async function measureFlood(shape: Shape, seconds: number): Promise<Flood
   const deployment = await deploy(shape, {}, { ...PROXY, security: { account_attempts: 5 } })
   try {
     const families = await tokensOf(deployment)
-    await renew(deployment, families, 1)
-    const calm = await renew(deployment, families, seconds)
-    const results: Flood[] = [{ aim: 'none', ...calm, answers: {} }]
     const visitors = await Promise.all(Array.from({ length: PAGES }, () => visit(deployment)))
+    const order = { node: deployment.node(0), visitors, rate: RATE, seconds: seconds / ROUNDS }
+    await renew(deployment, families, 1)
+    const results: Flood[] = []
     for (const aim of AIMS) {
-      const flooder = flood({ node: deployment.node(0), visitors, rate: RATE, seconds, aim })
-      await setTimeout(200)
-      const times = await renew(deployment, families, seconds - 0.4)
-      results.push({ aim, ...times, answers: await flooder })
+      const [calm, flooded]: [number[], number[]] = [[], []]
+      const answers: Record<string, number> = {}
+      for (let round = 0; round < ROUNDS; round++) {
+        calm.push(...(await renew(deployment, families, order.seconds)))
+        const flooder = flood({ ...order, aim })
+        await setTimeout(200)
+        flooded.push(...(await renew(deployment, families, order.seconds - 0.4)))
+        for (const [answer, count] of Object.entries(await flooder)) {
+          answers[answer] = (answers[answer] ?? 0) + count
+        }
+      }
+      results.push({ aim, calm: quantiles(calm), flooded: quantiles(flooded), answers })
     }
     return results
   } finally {
@@ -63,8 +79,12 @@ async function tokensOf(deployment: Deployment): Promise<string[]> {
   return families
 }
 
-/** Renews all of them at a steady pace. */
-async function renew(deployment: Deployment, families: string[], seconds: number) {
+/** Renews all of them at a steady pace; milliseconds that each took. */
+async function renew(
+  deployment: Deployment,
+  families: string[],
+  seconds: number,
+): Promise<number[]> {
   const times: number[] = []
   const client = async (_: string, i: number) => {
     const end = performance.now() + seconds * 1000
@@ -79,5 +99,7 @@ async function renew(deployment: Deployment, families: string[], seconds: number
     }
   }
   await Promise.all(families.map(client))
-  return { p50: quantile(times, 0.5), p99: quantile(times, 0.99) }
+  return times
 }
+
+const quantiles = (times: number[]) => ({ p50: quantile(times, 0.5), p99: quantile(times, 0.99) })
