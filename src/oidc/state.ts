@@ -1,6 +1,7 @@
 // What the library keeps, over the records: its adapter, refresh tokens, and what is used once.
 
 import { createHash } from 'node:crypto'
+import { setImmediate } from 'node:timers/promises'
 import { errors, Provider } from 'oidc-provider'
 import type { Lifetimes } from '../config/schema.ts'
 import { visitorOf } from '../http/visitor.ts'
@@ -20,6 +21,7 @@ export function createState(records: Records, lifetimes: Lifetimes, binding: Bro
       if (request?.isRefresh) requireListener()
       return request
     },
+    requireThief,
     alreadyUsed: () => alreadyUsed('RefreshToken'),
     ...refreshTokenEvents,
   })
@@ -33,6 +35,7 @@ export function createState(records: Records, lifetimes: Lifetimes, binding: Bro
     isOfBrowser: ({ prompt }) =>
       !Provider.ctx || binding.isBound(Provider.ctx, Object(Object(prompt).details)),
     requireListener,
+    requireThief,
     pushedRequestRetention: 2 * lifetimes.interaction + 60,
   })
 
@@ -86,6 +89,12 @@ function requireListener() {
   if (Provider.ctx?.socket.writable === false) {
     throw new errors.InvalidRequest('nobody waits for the answer')
   }
+}
+
+/** That it hung up is read after what it sent: a turn of the event loop later, whatever else there is. */
+async function requireThief() {
+  await setImmediate()
+  requireListener()
 }
 
 function alreadyUsed(model: string) {

@@ -30,6 +30,8 @@ export interface Protocol {
   refreshTokens: RefreshTokens
   /** Throws when nobody waits for the answer any more: what is used once is not used up for nobody. */
   requireListener(): void
+  /** The same, and certain, before a second use is taken for theft. */
+  requireThief(): Promise<void>
 }
 
 interface Request {
@@ -152,6 +154,7 @@ function createPlainAdapter(model: string, records: Records, protocol: Protocol)
     async consume(id: string) {
       protocol.requireListener()
       if (await records.consume(model, id)) return
+      await protocol.requireThief()
       const { value } = await records.read<Payload>(model, id)
       if (value?.grantId) await revokeGrant(records, value.grantId)
       throw protocol.alreadyUsed(model)

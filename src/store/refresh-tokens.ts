@@ -32,6 +32,8 @@ export interface RefreshTokenRules {
   grace: number
   /** The current request: at the token endpoint, presenting a token uses it up; see adapter.ts. */
   request(): { key: object; isRefresh: boolean; isRevocation: boolean } | undefined
+  /** Throws when nobody waits for the answer any more: who hung up may have asked again elsewhere. */
+  requireThief(): Promise<void>
   /** The error for a token that has been used. */
   alreadyUsed(): Error
   /** A used token came again and took its family along: told once for each. */
@@ -136,6 +138,7 @@ export function createRefreshTokens(records: Records, rules: RefreshTokenRules) 
   }
 
   async function endStolen(id: string, family: Family): Promise<void> {
+    await rules.requireThief()
     if (await end(id, family)) rules.onReuse(family.payload)
   }
 

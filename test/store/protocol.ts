@@ -47,6 +47,7 @@ export async function createLibrary(): Promise<Library> {
       const request = current.getStore()
       return request && { key: request.key, isRefresh: true, isRevocation: false }
     },
+    requireThief: async () => {},
     alreadyUsed: () => new AlreadyUsed('RefreshToken'),
     onReuse: () => {},
     onReplay: () => {},
@@ -59,6 +60,7 @@ export async function createLibrary(): Promise<Library> {
     alreadyUsed: model => new AlreadyUsed(model),
     pushedRequestRetention: RETENTION,
     requireListener: () => {},
+    requireThief: async () => {},
   }
   return {
     records,

@@ -27,6 +27,7 @@ function createRefresher(records: Records, grace: number) {
       const key = presented.getStore()
       return key && { key, isRefresh: true, isRevocation: false }
     },
+    requireThief: async () => {},
     alreadyUsed: () => new Used(),
     onReuse: payload => told.reuse.push(payload.grantId),
     onReplay: () => told.replay++,
