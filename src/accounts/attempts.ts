@@ -12,6 +12,8 @@ export interface Limit {
   slowest: number
 }
 
+export type Counter = [name: string, limit: Limit]
+
 interface Count {
   /** Less than was counted by what is forgotten since: no whole number. */
   count: number
@@ -33,14 +35,20 @@ export function createAttempts(records: Records) {
       }),
     )
 
-  /** Whether `count` would count one now. */
-  async function isFree(name: string, limit: Limit): Promise<boolean> {
+  async function isFree([name, limit]: Counter): Promise<boolean> {
     const { value } = await records.read<Count>('Attempts', name)
     return isDue(value, limit)
   }
 
-  /** False when it came too early. */
-  function count(name: string, limit: Limit): Promise<boolean> {
+  /** False when it came too early for one of them: what has to wait in one count is charged to none. */
+  async function count(counters: Counter[]): Promise<boolean> {
+    const free = await Promise.all(counters.map(isFree))
+    if (free.includes(false)) return false
+    const counted = await Promise.all(counters.map(countOne))
+    return !counted.includes(false)
+  }
+
+  function countOne([name, limit]: Counter): Promise<boolean> {
     return update(name, limit, found => {
       if (!isDue(found, limit)) return undefined
       return { count: leftOf(found, limit) + 1, at: Date.now() }
@@ -48,8 +56,9 @@ export function createAttempts(records: Records) {
   }
 
   /** It was no guess. */
-  async function takeBack(name: string, limit: Limit): Promise<void> {
-    await update(name, limit, found => found && { ...found, count: Math.max(found.count - 1, 0) })
+  async function takeBack(counters: Counter[]): Promise<void> {
+    const less = (found?: Count) => found && { ...found, count: Math.max(found.count - 1, 0) }
+    await Promise.all(counters.map(([name, limit]) => update(name, limit, less)))
   }
 
   /** As if there had been none. */
@@ -57,7 +66,7 @@ export function createAttempts(records: Records) {
     await records.remove('Attempts', name, 1)
   }
 
-  return { isFree, count, takeBack, forget }
+  return { count, takeBack, forget }
 }
 
 const secondsSince = ({ at }: Count) => (Date.now() - at) / 1000

@@ -8,7 +8,7 @@ import { networkOf } from '../http/network.ts'
 import type { Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
 import { type Account, foldUsername } from './account.ts'
-import { createAttempts, type Limit } from './attempts.ts'
+import { type Counter, createAttempts, type Limit } from './attempts.ts'
 import type { Devices } from './devices.ts'
 import type { Credentials, Directory, Refusal } from './directory.ts'
 import { areForeignHashes } from './foreign-hash.ts'
@@ -32,8 +32,6 @@ type Reason = Refusal | 'throttled'
 
 /** Whose password is looked at for the time it takes. */
 const NOBODY: Credentials = { username: '', password: '' }
-
-type Counts = [[name: string, limit: Limit], ...[name: string, limit: Limit][]]
 
 /** Seconds. An account takes a guess every quarter of an hour at the most, in the long run. */
 const SLOWEST = { account: 15 * 60, network: 6 }
@@ -105,21 +103,20 @@ export function createAuthentication(
     credentials: Credentials,
   ): Promise<Reason | undefined> {
     const counts = countsFor(ctx, account, credentials.username)
-    // What has to wait in one count is charged to none.
-    const free = await Promise.all(counts.map(([name, limit]) => attempts.isFree(name, limit)))
-    if (free.includes(false)) return 'throttled'
-    const counted = await Promise.all(counts.map(([name, limit]) => attempts.count(name, limit)))
-    if (counted.includes(false)) return 'throttled'
+    if (!(await attempts.count(counts))) return 'throttled'
     const refusal = await directory.judge(account, credentials)
     if (refusal) return refusal
     const [[own], ...others] = counts
-    const takenBack = others.map(([name, limit]) => attempts.takeBack(name, limit))
-    await Promise.all([attempts.forget(own), ...takenBack])
+    await Promise.all([attempts.forget(own), attempts.takeBack(others)])
     return undefined
   }
 
   /** The first is the person's own. */
-  function countsFor(ctx: Context, account: Account | undefined, username: string): Counts {
+  function countsFor(
+    ctx: Context,
+    account: Account | undefined,
+    username: string,
+  ): [Counter, ...Counter[]] {
     const device = account && devices.find(ctx, account)
     if (device) return [[`device ${device}`, ofAccount]]
     // However the name is spelled, it is one count (LG6).

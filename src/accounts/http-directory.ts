@@ -42,9 +42,8 @@ export function createHttpDirectory(records: Records, address: DirectoryAddress)
     return subjectOf(external)
   }
 
-  async function accountOf(outsider: Outsider): Promise<Account> {
-    const id = await subjectOf(outsider.id)
-    const { since = now(), ended } = (await outsideOf(id)) ?? {}
+  function accountOf(id: string, outsider: Outsider, outside?: Outside): Account {
+    const { since = now(), ended } = outside ?? {}
     const { updated = since, ...profile } = outsider
     return { ...profile, id, created: since, updated, ...(ended !== undefined && { ended }) }
   }
@@ -53,7 +52,7 @@ export function createHttpDirectory(records: Records, address: DirectoryAddress)
     const outside = await outsideOf(id)
     const outsider = outside && (await ask({ find: { id: outside.external } }))
     if (outside && !outsider?.enabled) await endAccess(id)
-    return outsider && accountOf(outsider)
+    return outsider && accountOf(id, outsider, outside)
   }
 
   function find(id: string): Promise<Account | undefined> {
@@ -75,7 +74,9 @@ export function createHttpDirectory(records: Records, address: DirectoryAddress)
 
   async function findByUsername(username: string): Promise<Account | undefined> {
     const outsider = await ask({ find: { username } })
-    return outsider && accountOf(outsider)
+    if (!outsider) return undefined
+    const id = await subjectOf(outsider.id)
+    return accountOf(id, outsider, await outsideOf(id))
   }
 
   async function judge(

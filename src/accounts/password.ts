@@ -13,7 +13,8 @@ const SHORTEST_PASSWORD = 12
 const LONGEST_PASSWORD = 1024
 
 const PARAMETERS = { memoryCost: 19_456, timeCost: 2, parallelism: 1 }
-const OURS = /^\$argon2id\$v=19\$m=19456,t=2,p=1\$/
+const { memoryCost, timeCost, parallelism } = PARAMETERS
+const OURS = `$argon2id$v=19$m=${memoryCost},t=${timeCost},p=${parallelism}$`
 const CURRENT = /^\$argon2id\$v=19\$m=(\d+),t=(\d+),p=\d+\$/
 
 /** What is wrong with a new password, as a key of the words; undefined when nothing is. */
@@ -42,9 +43,8 @@ export function hashPassword(password: string): Promise<string> {
 }
 
 /** Of no password, for an unknown name to be checked against: random bytes in place of a hash. */
-const { memoryCost, timeCost, parallelism } = PARAMETERS
 const random = (bytes: number) => randomBytes(bytes).toString('base64').replaceAll('=', '')
-const NOBODY = `$argon2id$v=19$m=${memoryCost},t=${timeCost},p=${parallelism}$${random(16)}$${random(32)}`
+const NOBODY = `${OURS}${random(16)}$${random(32)}`
 
 /** Takes the same time with no hash at all as with a wrong password for one of ours (LG1). */
 export async function checkPassword(password: string, phc: string | undefined): Promise<boolean> {
@@ -56,10 +56,10 @@ export async function checkPassword(password: string, phc: string | undefined): 
 }
 
 /** False for a hash that takes another time to check than those made here. */
-export const isOurs = (phc: string) => OURS.test(phc)
+export const isOurs = (phc: string) => phc.startsWith(OURS)
 
 /** True for a hash made with weaker parameters than today's: made anew at the next sign-in (LG2). */
 export function needsRehash(phc: string): boolean {
   const [, memory, time] = CURRENT.exec(phc) ?? []
-  return Number(memory ?? 0) < PARAMETERS.memoryCost || Number(time ?? 0) < PARAMETERS.timeCost
+  return Number(memory ?? 0) < memoryCost || Number(time ?? 0) < timeCost
 }

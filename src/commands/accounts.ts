@@ -63,8 +63,7 @@ export async function set(invocation: Invocation) {
 
 export async function disable(invocation: Invocation) {
   await withOwnAccount(invocation, async (directory, account, leave) => {
-    await directory.change(account.id, current => ({ ...current, enabled: false }))
-    await directory.endAccess(account.id)
+    await directory.endAccess(account.id, current => ({ ...current, enabled: false }))
     await leave('account_disabled', { account: account.id })
     hint(`${account.username} is disabled; every session and token of theirs has ended.`)
   })
@@ -83,8 +82,7 @@ export async function password(invocation: Invocation) {
   const secret = invocation.values['password-stdin'] ? await readPassword() : undefined
   await withOwnAccount(invocation, async (directory, account, leave) => {
     const hash = await hashPassword(secret ?? generated)
-    await directory.change(account.id, current => ({ ...current, password: hash }))
-    await directory.endAccess(account.id)
+    await directory.endAccess(account.id, current => ({ ...current, password: hash }))
     if (secret === undefined) process.stdout.write(`${generated}\n`)
     await leave('password_set', { account: account.id })
     hint(`The password of ${account.username} is changed; every session and token has ended.`)

@@ -221,9 +221,8 @@ async function recordImplicit(
   clientId: string,
   scopes: string[],
 ) {
-  const consent = await consents.find(accountId, clientId)
-  if (consent && scopes.every(scope => consent.scopes.includes(scope))) return
-  const version = await consents.version(accountId, clientId)
+  const { value, version } = await consents.read(accountId, clientId)
+  if (value && scopes.every(scope => value.scopes.includes(scope))) return
   await consents.decide(accountId, clientId, { scopes, declined: [], version })
 }
 

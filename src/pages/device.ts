@@ -2,7 +2,7 @@
 // and goes on to consent; in front of it stand the sign-in, and a count of wrong codes.
 
 import type { Context, Middleware } from 'koa'
-import type { createAttempts, Limit } from '../accounts/attempts.ts'
+import type { Counter, createAttempts, Limit } from '../accounts/attempts.ts'
 import { note } from '../http/audit.ts'
 import { networkOf } from '../http/network.ts'
 import { type People, PLACES } from './people.ts'
@@ -80,22 +80,17 @@ export function guardDevicePage(
     // The library would send the code on by itself; people are to compare it first (RFC 8628 §3.3.1).
     ctx.querystring = ''
     if (ctx.method !== 'POST') return next()
-    const names = [`device code ${account.id}`, `device code network ${networkOf(ctx.ip)}`]
-    if (!(await isCounted(names))) {
+    const counts: Counter[] = [
+      [`device code ${account.id}`, WRONG],
+      [`device code network ${networkOf(ctx.ip)}`, WRONG],
+    ]
+    if (!(await attempts.count(counts))) {
       note(ctx, 'device_code_throttled', { account: account.id })
       return end(ctx, 'throttled', 429)
     }
     await next()
     const isRight = ctx.oidc?.entities.DeviceCode !== undefined
-    if (isRight) await Promise.all(names.map(name => attempts.takeBack(name, WRONG)))
+    if (isRight) await attempts.takeBack(counts)
     else if (ctx.status < 500) note(ctx, 'device_code_failed', { account: account.id })
-  }
-
-  /** What has to wait in one count is charged to none. */
-  async function isCounted(names: string[]): Promise<boolean> {
-    const free = await Promise.all(names.map(name => attempts.isFree(name, WRONG)))
-    if (free.includes(false)) return false
-    const counted = await Promise.all(names.map(name => attempts.count(name, WRONG)))
-    return !counted.includes(false)
   }
 }
