@@ -48,8 +48,8 @@ export function createApplicationPages(parts: Parts, people: People) {
         const { words: text, at } = scopeWords(words, settings, scope)
         return at === undefined ? text : `${text} (${at})`
       }),
-      since: words.date(since),
-      lastUsed: words.date(lastUsed),
+      since: words.ago(since),
+      lastUsed: words.ago(lastUsed),
       inUse: inUse
         ? words.plural('applications.in_use', inUse)
         : words.t('applications.not_in_use'),

@@ -37,8 +37,8 @@ export function createSessionPages({ views, sessions }: Parts, people: People, s
     return {
       name: nameOf(words, visitor),
       network: visitor?.network,
-      since: words.date(since),
-      lastUsed: words.date(lastUsed),
+      since: words.ago(since),
+      lastUsed: words.ago(lastUsed),
       clients: browser.clients
         .map(client_id => views.client(ctx, client_id)?.client_name ?? client_id)
         .toSorted((a, b) => a.localeCompare(b, words.lang)),

@@ -16,6 +16,8 @@ export interface Words {
   plural(key: string, count: number): string
   /** The day of a time in epoch seconds (UTC), for programs and for people. */
   date(seconds: number): { iso: string; words: string }
+  /** The same; of the last day, how long ago it was: the hour is another one where the person is. */
+  ago(seconds: number): { iso: string; words: string }
   number(value: number): string
   /** Of texts by language tag, the one in this language. */
   pick(texts: Record<string, string>): string | undefined
@@ -32,6 +34,9 @@ const wider = (tag: string) => {
   const parts = tag.toLowerCase().split('-', 4)
   return parts.map((_, i) => parts.slice(0, parts.length - i).join('-'))
 }
+
+/** Minutes. */
+const DAY = 24 * 60
 
 /** Scripts that are written from right to left. */
 const RTL = /[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u
@@ -61,6 +66,7 @@ export function createLanguages(own: Locales = {}) {
 
 function createWords(lang: string, words: Record<string, string>): Words {
   const dates = new Intl.DateTimeFormat(lang, { dateStyle: 'long', timeZone: 'UTC' })
+  const recent = new Intl.RelativeTimeFormat(lang, { numeric: 'auto' })
   const numbers = new Intl.NumberFormat(lang)
   const lists = new Intl.ListFormat(lang)
   const rules = new Intl.PluralRules(lang)
@@ -72,6 +78,10 @@ function createWords(lang: string, words: Record<string, string>): Words {
     const text = Object.hasOwn(words, key) ? (words[key] ?? '') : ''
     return text.replaceAll(/\{(\w+)\}/g, (_, name: string) => isolated(values[name]))
   }
+  const date = (seconds: number) => {
+    const time = new Date(seconds * 1000)
+    return { iso: time.toISOString(), words: dates.format(time) }
+  }
   return {
     lang,
     dir,
@@ -80,9 +90,13 @@ function createWords(lang: string, words: Record<string, string>): Words {
       const count = numbers.format(number)
       return t(`${key}.${rules.select(number)}`, { count }) || t(`${key}.other`, { count })
     },
-    date(seconds) {
-      const time = new Date(seconds * 1000)
-      return { iso: time.toISOString(), words: dates.format(time) }
+    date,
+    ago(seconds) {
+      const minutes = Math.max(0, Math.floor((Date.now() / 1000 - seconds) / 60))
+      if (minutes >= DAY) return date(seconds)
+      const hours = Math.floor(minutes / 60)
+      const words = hours ? recent.format(-hours, 'hour') : recent.format(-minutes, 'minute')
+      return { ...date(seconds), words }
     },
     pick(texts) {
       const byTag = new Map(Object.entries(texts).map(([tag, text]) => [tag.toLowerCase(), text]))

@@ -89,6 +89,12 @@ test('numbers, days and lists are said as the language says them', () => {
   const { find } = createLanguages({ ar: {} })
   expect(find('de')?.date(0).words).toBe('1. Januar 1970')
   expect(find('ja')?.date(0)).toEqual({ iso: '1970-01-01T00:00:00.000Z', words: '1970年1月1日' })
+  const minutesAgo = (minutes: number) => Date.now() / 1000 - minutes * 60 - 1
+  expect(find('en')?.ago(minutesAgo(5)).words).toBe('5 minutes ago')
+  expect(find('de')?.ago(minutesAgo(61)).words).toBe('vor 1 Stunde')
+  expect(find('fr')?.ago(minutesAgo(-3)).words).toBe('cette minute-ci')
+  const yesterday = minutesAgo(24 * 60)
+  expect(find('de')?.ago(yesterday)).toEqual(find('de')?.date(yesterday))
   expect(find('de')?.number(1234.5)).toBe('1.234,5')
   expect(find('es')?.list(['a', 'b', 'c'])).toBe('a, b y c')
   expect(find('ar')?.dir).toBe('rtl')
