@@ -20,6 +20,8 @@ export function securityHeaders(issuer: string): Middleware {
         'frame-ancestors': ["'none'"],
       },
     },
+    // Whoever opened a pop-up to sign in could lead it elsewhere while a password is typed into it. Client
+    // libraries do without the tie; `same-origin-allow-popups` would not keep it: that is for what we open.
     crossOriginOpenerPolicy: { policy: 'same-origin' },
     strictTransportSecurity: issuer.startsWith('https:') ? { maxAge: YEAR } : false,
     // `no-referrer` would make browsers send `Origin: null` with our own forms.

@@ -12,7 +12,7 @@ import { Visit } from '../support/visit.ts'
 const PAGE = 'oidc-client-ts.md'
 const ANGULAR = join(import.meta.dirname, 'applications/angular-oauth2-oidc.js')
 const HTML = `<!DOCTYPE html><title>Browser application</title><link rel="icon" href="data:,">
-<button id="sign-in">Sign in</button><button id="renew">Renew</button>
+<button id="sign-in">Sign in</button><button id="pop-up">Pop up</button><button id="renew">Renew</button>
 <button id="sign-out">Sign out</button><output></output>
 <script type="module" src="/application.js"></script>`
 
@@ -50,6 +50,28 @@ test.each([
   await visit.button('Sign out').click()
   await page.waitForURL(`${stage.origin}/**`)
   await output.filter({ hasText: 'Nobody' }).waitFor()
+  expect(visit.complaints).toEqual(NO_COMPLAINTS)
+})
+
+test('HD1: oidc-client-ts signs in by a pop-up, which our pages have cut off from its opener', async () => {
+  const stage = await stageClient(blockOf(PAGE, 'yaml client'))
+  onTestFinished(() => stage.close())
+  await serve(stage, await bundle(stage.write('application.js', blockOf(PAGE, 'js application'))))
+  const browser = await launchChromium()
+  onTestFinished(() => browser.close())
+  const visit = await Visit.start(browser)
+  const { page } = visit
+  await page.goto(stage.origin)
+  const opened = page.waitForEvent('popup')
+  await visit.button('Pop up').click()
+  const popup = new Visit(await opened, visit.complaints)
+  await popup.button('Sign in').waitFor()
+  expect(await popup.page.evaluate('window.opener')).toBeNull()
+  await popup.signIn()
+  const closed = popup.page.waitForEvent('close')
+  await popup.button('Allow').click()
+  await page.locator('output').filter({ hasText: 'Ada Lovelace' }).waitFor()
+  await closed
   expect(visit.complaints).toEqual(NO_COMPLAINTS)
 })
 
