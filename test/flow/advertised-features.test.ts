@@ -1,0 +1,225 @@
+// Discovery against what happens, with everything on that is off by default (requirements §5.4): what it
+// says beyond the defaults works, and nothing else does. advertised.test.ts walks the defaults. A feature
+// that brings a key of discovery needs its row here.
+
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { decodeProtectedHeader, exportJWK, generateKeyPair } from 'jose'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { hashSecret } from '../../src/config/client-secret.ts'
+import { featuresSchema } from '../../src/config/feature-schema.ts'
+import type { Browser } from '../support/browser.ts'
+import { jwkOf, makeCertificate } from '../support/certificates.ts'
+import { read } from '../support/config-folder.ts'
+import { post, tokens } from '../support/journey.ts'
+import { ALGORITHMS } from '../support/signers.ts'
+import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'
+import { basic, send } from '../support/wire.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'usher-advertised-'))
+const ca = makeCertificate(folder, 'ca', { extensions: ['basicConstraints=critical,CA:TRUE'] })
+const names = ['subjectAltName=DNS:service.example.org']
+const issued = makeCertificate(folder, 'issued', { issuer: ca, extensions: names })
+const own = makeCertificate(folder, 'own')
+
+const OFF = Object.entries(featuresSchema.parse({})).filter(([, value]) => value === false)
+const usher_yaml = {
+  features: Object.fromEntries(OFF.map(([name]) => [name, true])),
+  proxy: ['127.0.0.1'],
+  client_certificates: { header: 'x-client-cert', ca: ca.cert },
+}
+
+const rsa = await generateKeyPair('RSA-OAEP-256', { extractable: true })
+const ec = await generateKeyPair('ECDH-ES', { extractable: true })
+const jwks = { keys: await Promise.all([rsa, ec].map(keyOf)) }
+async function keyOf({ publicKey }: typeof rsa, i: number) {
+  return { ...(await exportJWK(publicKey)), kid: `key-${i}`, use: 'enc' }
+}
+const KEY_ENCRYPTION = [
+  ...['RSA1_5', 'RSA-OAEP', 'RSA-OAEP-256', 'RSA-OAEP-384', 'RSA-OAEP-512', 'ECDH-ES'],
+  ...['ECDH-ES+A128KW', 'ECDH-ES+A256KW', 'A128KW', 'A256KW', 'A256GCMKW', 'dir'],
+]
+const CONTENT_ENCRYPTION = [
+  ...['A128CBC-HS256', 'A192CBC-HS384', 'A256CBC-HS512', 'A128GCM', 'A192GCM', 'A256GCM'],
+]
+const ACCEPT = { accept: 'application/token-introspection+jwt' }
+
+type Answer = (client_id: string) => Promise<string>
+const idToken: Answer = async client_id => (await signIn(client_id)).id_token
+const userinfo: Answer = async client_id => {
+  const { access_token } = await signIn(client_id)
+  const headers = { authorization: `Bearer ${access_token}` }
+  return (await send(usher, '/api/oauth/userinfo', { headers })).text
+}
+const introspection: Answer = async client_id => {
+  const headers = { ...basic(client_id, SECRET), ...ACCEPT }
+  return (await send(usher, '/api/oauth/introspect', { body: { token: 'x' }, headers })).text
+}
+const signIn = (client_id: string) =>
+  tokens(usher, { client_id, browser, redirect_uri: REDIRECT, scope: 'openid email' })
+
+const encrypted = (what: string, part: string) => (value: string) => ({
+  [`${what}_encrypted_response_alg`]: 'ECDH-ES',
+  [`${what}_encrypted_response_${part}`]: value,
+  [`${what}_signed_response_alg`]: 'RS256',
+  jwks,
+})
+
+/** What a client says to have each value, the answer it is in, and where in its header. */
+// biome-ignore format: a table
+const BY_CLIENT: Record<string, [all: string[], metadata: (value: string) => object, answer: Answer, part: string]> = {
+  id_token_encryption_alg_values_supported: [KEY_ENCRYPTION, encrypted('id_token', 'alg'), idToken, 'alg'],
+  id_token_encryption_enc_values_supported: [CONTENT_ENCRYPTION, encrypted('id_token', 'enc'), idToken, 'enc'],
+  userinfo_encryption_alg_values_supported: [KEY_ENCRYPTION, encrypted('userinfo', 'alg'), userinfo, 'alg'],
+  userinfo_encryption_enc_values_supported: [CONTENT_ENCRYPTION, encrypted('userinfo', 'enc'), userinfo, 'enc'],
+  introspection_signing_alg_values_supported: [ALGORITHMS, alg => ({ introspection_signed_response_alg: alg }), introspection, 'alg'],
+}
+
+const REDIRECT = 'https://app.example.org/callback'
+const base = {
+  client_name: 'Application',
+  redirect_uris: [REDIRECT],
+  client_secret_hashes: [hashSecret(SECRET)],
+  consent: 'implicit',
+}
+const certified = (token_endpoint_auth_method: string, more: object) => ({
+  client_name: 'Service',
+  grant_types: ['client_credentials'],
+  token_endpoint_auth_method,
+  tls_client_certificate_bound_access_tokens: true,
+  ...more,
+})
+const isAllowed = (metadata: object) => {
+  const file = { ...base, client_id: 'x', ...metadata }
+  return !read({ 'usher.yaml': usher_yaml, 'clients/x.yaml': file }).findings.length
+}
+/** By their ids those that the configuration takes: a client of each value. */
+const byValue = Object.entries(BY_CLIENT).flatMap(([key, [all, metadata]]) =>
+  all
+    .filter(value => isAllowed(metadata(value)))
+    .map(value => ({ key, value, ...metadata(value) })),
+)
+const idOf = (key: string, value: string) =>
+  byValue.findIndex(client => client.key === key && client.value === value)
+const clients: Record<string, object> = {
+  ...Object.fromEntries(
+    byValue.map(({ key: _, value: __, ...metadata }, i) => {
+      return [`client-${i}`, { ...base, client_id: `client-${i}`, ...metadata }]
+    }),
+  ),
+  issued: certified('tls_client_auth', {
+    client_id: 'issued',
+    tls_client_auth_san_dns: 'service.example.org',
+  }),
+  own: certified('self_signed_tls_client_auth', {
+    client_id: 'own',
+    jwks: { keys: [jwkOf(own)] },
+  }),
+}
+
+let byDefault: Usher
+let usher: Usher
+let browser: Browser
+let before: Record<string, unknown>
+let metadata: Record<string, unknown>
+beforeAll(async () => {
+  const discovery = '/.well-known/openid-configuration'
+  // A key for PS256 is there, and advertised, where a client wants it.
+  const ps256 = { ...CLIENTS.spa, client_id: 'ps256', id_token_signed_response_alg: 'PS256' }
+  byDefault = await startUsher({ clients: { ps256 } })
+  before = (await send(byDefault, discovery)).json
+  usher = await startUsher({
+    clients: { ...clients, web: { ...base, client_id: 'web' } },
+    usher: usher_yaml,
+  })
+  await usher.addAccount(ADA)
+  metadata = (await send(usher, discovery)).json
+  browser = (await tokens(usher)).browser
+})
+afterAll(async () => {
+  await Promise.all([usher.close(), byDefault.close()])
+  rmSync(folder, { recursive: true })
+})
+
+const isGrantType = async (grant_type: string) =>
+  (await post(usher, '/api/oauth/token', { grant_type })).body.error !== 'unsupported_grant_type'
+
+async function withCertificate(client_id: string): Promise<Record<string, unknown>> {
+  const headers = { 'x-client-cert': encodeURIComponent((client_id === 'own' ? own : issued).pem) }
+  const body = { grant_type: 'client_credentials', client_id }
+  return (await send(usher, '/api/oauth/token', { body, headers })).json
+}
+const METHODS: Record<string, string> = {
+  tls_client_auth: 'issued',
+  self_signed_tls_client_auth: 'own',
+}
+const isMethod = async (method: string) =>
+  'access_token' in (await withCertificate(METHODS[method] ?? 'unknown'))
+
+const URNS = ['device_code', 'token-exchange', 'jwt-bearer', 'saml2-bearer']
+
+/** Of lists that are longer than by default: what else there is, and whether it works. */
+// biome-ignore format: a table
+const LONGER: Record<string, [others: string[], works: (value: string) => Promise<boolean> | boolean]> = {
+  grant_types_supported: [['password', 'implicit', 'urn:openid:params:grant-type:ciba', ...URNS.map(name => `urn:ietf:params:oauth:grant-type:${name}`)], isGrantType],
+  token_endpoint_auth_methods_supported: [['client_secret_jwt', 'attest_jwt_client_auth', ...Object.keys(METHODS)], isMethod],
+  subject_types_supported: [['pairwise', 'ephemeral'], subject_type => isAllowed({ subject_type })],
+}
+
+test.each(Object.entries(BY_CLIENT))('OT1: of %s exactly those work', async (key, row) => {
+  const [all, , answer, part] = row
+  const working: string[] = []
+  for (const value of all) {
+    const id = idOf(key, value)
+    if (id === -1) continue
+    const header: Record<string, unknown> = decodeProtectedHeader(await answer(`client-${id}`))
+    if (header[part] === value) working.push(value)
+  }
+  expect(working.toSorted()).toEqual((metadata[key] as string[]).toSorted())
+  expect(before).not.toHaveProperty(key)
+})
+
+test.each(Object.entries(LONGER))('OT1: %s grows by exactly those that work', async (key, row) => {
+  const [others, works] = row
+  const old = before[key] as string[]
+  const added = (metadata[key] as string[]).filter(value => !old.includes(value))
+  const working: string[] = []
+  for (const value of new Set([...others, ...added])) if (await works(value)) working.push(value)
+  expect(working.toSorted()).toEqual(added.toSorted())
+})
+
+test('OT1: tls_client_certificate_bound_access_tokens says what is', async () => {
+  expect(metadata.tls_client_certificate_bound_access_tokens).toBe(true)
+  const { access_token } = await withCertificate('own')
+  const asked = { body: { token: String(access_token) }, headers: basic('web', SECRET) }
+  expect((await send(usher, '/api/oauth/introspect', asked)).json).toEqual({ active: false })
+  const headers = { 'x-client-cert': encodeURIComponent(own.pem) }
+  const body = { token: String(access_token), client_id: 'own' }
+  const { json } = await send(usher, '/api/oauth/introspect', { body, headers })
+  expect(json.cnf).toHaveProperty(['x5t#S256'])
+})
+
+const differing = () =>
+  Object.keys(metadata).filter(key => {
+    const [was, is] = [before, metadata].map(told => JSON.stringify(told[key]))
+    return was?.replaceAll(byDefault.issuer, usher.issuer) !== is
+  })
+
+test('OT1: every address that is new answers, and by default there is nothing', async () => {
+  const addresses = differing().filter(key => key.endsWith('_endpoint'))
+  expect(addresses).toContain('device_authorization_endpoint')
+  for (const key of addresses) {
+    const { pathname } = new URL(String(metadata[key]))
+    const [on, off] = [usher, byDefault].map(at => send(at, pathname, { method: 'POST' }))
+    expect([key, (await on)?.status]).not.toEqual([key, 404])
+    expect([key, (await off)?.status]).toEqual([key, 404])
+  }
+})
+
+test('OT1: everything that discovery says beyond the defaults is walked here', () => {
+  const bound = 'tls_client_certificate_bound_access_tokens'
+  const walked = new Set([...Object.keys(BY_CLIENT), ...Object.keys(LONGER), bound])
+  const unknown = differing().filter(key => !walked.has(key) && !key.endsWith('_endpoint'))
+  expect(unknown).toEqual([])
+})
