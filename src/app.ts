@@ -102,7 +102,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   app.use(errors(errorPages))
   app.use(originForm(settings.issuer))
   app.use(health(readiness))
-  app.use(edge(settings))
+  app.use(edge(settings, Object.values(routes.byCertificate)))
   app.use(limits)
   app.use(pages.routes())
   app.use(canonicalPaths(routes))
@@ -110,6 +110,6 @@ export async function createApp(environment: Environment, readiness: Readiness) 
     app.use(guardDevicePage(people, createAttempts(records), device))
   }
   app.use(authorizeByPost)
-  app.use(finishAnswers(views, routes, settings.keys))
+  app.use(finishAnswers(views, routes, settings))
   return app
 }

@@ -2,10 +2,11 @@
 
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import type { Server } from 'node:http'
+import type { RequestListener, Server } from 'node:http'
 import { setTimeout } from 'node:timers/promises'
 import { type Logger, pino } from 'pino'
 import { createDirectory } from './accounts/directory.ts'
+import { portOf } from './config/client-authorities.ts'
 import { ConfigError } from './config/report.ts'
 import { readSettings, type Settings } from './config/settings.ts'
 import { createAudit } from './http/audit.ts'
@@ -48,23 +49,23 @@ async function main() {
 
   const running = await run(settings, { ...installation, log, metrics }, readiness)
   process.on('SIGHUP', running.reload)
-  const { listen, features } = settings
-  const tls = listen.tls && { ...listen.tls, requestCert: features.mtls }
-  const server = createListener(running.handle, tls, log)
+  const listeners = createListeners(settings, running.handle, log)
   for (const signal of ['SIGTERM', 'SIGINT']) {
     process.on(signal, async () => {
       if (readiness.state === 'draining') return
       readiness.state = 'draining'
       // Balancers look at /readyz and stop sending; who pressed Ctrl-C is not kept waiting.
       if (signal === 'SIGTERM') await setTimeout(NOTICE)
-      await drain(server)
+      await Promise.all(listeners.map(({ server }) => drain(server)))
       await store.close().finally(() => process.exit(0))
     })
   }
   if (settings.metrics) {
     await once(createMetricsListener(metrics).listen(settings.metrics), 'listening')
   }
-  await once(server.listen(settings.listen), 'listening')
+  for (const { server, host, port } of listeners) {
+    await once(server.listen({ host, port }), 'listening')
+  }
   await greet(settings, records)
 
   const audit = createAudit(log)
@@ -107,6 +108,20 @@ async function watchStore(store: Store, readiness: Readiness, log: Logger) {
   }
   // What does not answer is told by the requests that need it.
   setInterval(() => look().catch(() => {}), LOOK).unref()
+}
+
+/** Where clients with certificates come by a port of their own, nobody else is asked for one. */
+function createListeners(settings: Settings, handle: RequestListener, log: Logger) {
+  const { listen, features, client_certificates } = settings
+  const { host, port, tls } = listen
+  const origin = tls && features.mtls ? client_certificates.origin : undefined
+  const listener = (port: number, requestCert: boolean) => ({
+    server: createListener(handle, tls && { ...tls, requestCert }, log),
+    host,
+    port,
+  })
+  const listeners = [listener(port, features.mtls && !origin)]
+  return origin ? [...listeners, listener(portOf(new URL(origin)), true)] : listeners
 }
 
 /** Requests in flight finish; whoever is not done in time is cut off. */

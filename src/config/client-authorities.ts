@@ -27,12 +27,30 @@ export function readClientAuthorities(
       'no certificate can arrive: with a proxy name client_certificates.header, without one listen.tls'
     findings.push(at(['features', 'mtls'], 'mtls', message))
   }
+  const misplaced = originProblem(parts)
+  if (misplaced) findings.push(at(['client_certificates', 'origin'], 'mtls', misplaced))
   if (!given?.ca) return ''
   const { text = '', problem } = readText(given.ca)
   const wrong = problem ? `its file ${problem}` : problemOf(text)
   if (!wrong) return text
   findings.push(at(['client_certificates', 'ca'], 'mtls', wrong))
   return undefined
+}
+
+export const portOf = ({ port }: URL) => Number(port || 443)
+
+function originProblem({ client_certificates, issuer, listen }: Partial<UsherFile>) {
+  const { origin } = client_certificates ?? {}
+  if (!origin || !issuer) return undefined
+  const [other, ours] = [new URL(origin), new URL(issuer)]
+  if (other.origin !== origin || other.protocol !== ours.protocol) {
+    return `must be an origin, as issuer is: ${ours.protocol}//${other.host}`
+  }
+  if (origin === issuer) return 'is what `issuer` is: name another, or none'
+  const isTaken = listen?.tls && portOf(other) === listen.port
+  return isTaken
+    ? 'needs another port than `listen.port`, which asks for no certificates'
+    : undefined
 }
 
 function problemOf(text: string): string | undefined {

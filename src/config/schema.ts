@@ -140,6 +140,7 @@ const branding = {
 const clientCertificates = {
   ca: path.optional().describe('The authorities that issue certificates to clients whose token_endpoint_auth_method is tls_client_auth, PEM: each that has signed a certificate itself'),
   header: z.string().regex(/^[a-z\d-]*cert[a-z\d-]*$/i, 'is the name of a header that says so: X-Client-Cert').optional().describe('The header in which a `proxy` passes the certificate of its client on: PEM, URL-encoded or not, or base64 of DER. From anyone else, and of their own connections, it is not taken; absent: certificates come by `listen.tls`'),
+  origin: origin.optional().describe('Another address of this service, at which clients with certificates ask, so that browsers are not asked for one at `issuer`: an origin. Discovery names its endpoints (mtls_endpoint_aliases), and there are no others. With `listen.tls` its port is listened at too, from the next start on'),
 }
 
 const DIRECTORY = 'an https address, without user or fragment: https://people.example.org/usher'

@@ -26,15 +26,20 @@ interface Surroundings {
   issuer: string
   /** Addresses and ranges of the proxies that are believed. */
   proxy: string[]
-  /** The header in which they pass on the certificate of a client. */
-  client_certificates: { header?: string }
+  /** The header in which they pass on the certificate of a client, and where such clients come. */
+  client_certificates: { header?: string; origin?: string }
 }
 
-export function edge({ issuer, proxy, client_certificates }: Surroundings): Middleware {
+/** `byCertificate`: the paths that are at the other origin, too. */
+export function edge(
+  { issuer, proxy, client_certificates }: Surroundings,
+  byCertificate: string[],
+): Middleware {
   const { host, protocol } = new URL(issuer)
   const scheme = protocol.slice(0, -1)
   const trusted = among(proxy)
-  const { header } = client_certificates
+  const { header, origin } = client_certificates
+  const other = origin && new URL(origin).host
 
   return (ctx, next) => {
     const { req } = ctx
@@ -51,12 +56,15 @@ export function edge({ issuer, proxy, client_certificates }: Surroundings): Midd
       ? certificateInHeader(req, header)
       : certificateOfPeer(req.socket)
 
+    const named = claimed.host?.toLowerCase().replace(scheme === 'https' ? /:443$/ : /:80$/, '')
+    // Nobody is shown a page there: its cookies and its address would be others than the issuer's.
+    const at = other && named === other && byCertificate.includes(ctx.path) ? other : host
+
     for (const name of CLAIMS) delete req.headers[name]
     if (header) delete req.headers[header.toLowerCase()]
-    Object.assign(req.headers, { host, 'x-forwarded-proto': scheme, 'x-forwarded-for': ip })
+    Object.assign(req.headers, { host: at, 'x-forwarded-proto': scheme, 'x-forwarded-for': ip })
 
-    const named = claimed.host?.toLowerCase().replace(scheme === 'https' ? /:443$/ : /:80$/, '')
-    if (named !== host || hostHeaders(req) > 1) {
+    if (named !== at || hostHeaders(req) > 1) {
       ctx.state.log.refused = 'host'
       ctx.throw(421, `this service is at ${issuer}`)
     }

@@ -44,6 +44,18 @@ export function certificateMethods({ features, clientAuthorities }: Settings) {
   return ['self_signed_tls_client_auth' as const, ...byAuthority]
 }
 
+/** For discovery (RFC 8705 §5), where clients with certificates have an address of their own. */
+export function endpointAliases(
+  { client_certificates: { origin } }: Settings,
+  byCertificate: Record<string, string>,
+): { mtls_endpoint_aliases?: Record<string, string> } {
+  const aliases = Object.entries(byCertificate).map(([name, path]) => [
+    `${name}_endpoint`,
+    `${origin}${path}`,
+  ])
+  return origin && aliases.length ? { mtls_endpoint_aliases: Object.fromEntries(aliases) } : {}
+}
+
 /** For clients, by one of these, and now: TLS takes any certificate whose key its client has. */
 function isIssued(certificate: X509Certificate, authorities: X509Certificate[]): boolean {
   const { keyUsage } = certificate

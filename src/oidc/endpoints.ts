@@ -3,10 +3,12 @@
 import type { Context, Middleware } from 'koa'
 import { errors, type KoaContextWithOIDC } from 'oidc-provider'
 import { RESPONSE_MODES } from '../config/client-schema.ts'
+import type { Settings } from '../config/settings.ts'
 import { note } from '../http/audit.ts'
 import { readForm } from '../http/forms.ts'
 import { LONGEST_URL, refuseLongUrl } from '../http/limits.ts'
 import type { Views } from '../pages/views.ts'
+import { endpointAliases } from './client-certificates.ts'
 import { INTERVAL } from './device-flow.ts'
 import { AUTHORIZATION, DISCOVERY, type Routes } from './routes.ts'
 
@@ -55,11 +57,12 @@ type Oidc = KoaContextWithOIDC['oidc'] | undefined
 /** How answers of the library leave, by path. */
 export function finishAnswers(
   views: Views,
-  { paths, endpoints, confirm }: Routes,
-  { announce }: { announce: number },
+  { paths, endpoints, byCertificate, confirm }: Routes,
+  settings: Settings,
 ): Middleware {
   // Whoever keeps the JWKS for as long as it says knows a key before it signs.
-  const jwksAge = Math.min(LONGEST_AGE, Math.floor(announce / 2))
+  const jwksAge = Math.min(LONGEST_AGE, Math.floor(settings.keys.announce / 2))
+  const aliases = endpointAliases(settings, byCertificate)
   return async (ctx, next) => {
     ctx.set('Cache-Control', 'no-store')
     // Our own sign-out page takes no application's word for where to go on, or for whom.
@@ -68,18 +71,22 @@ export function finishAnswers(
     // Absent where the library has no route for the method.
     const oidc: Oidc = ctx.oidc
     ctx.state.log.client_id = oidc?.client?.clientId
-    if (DISCOVERY.includes(ctx.path)) discovery(ctx, endpoints)
+    if (DISCOVERY.includes(ctx.path)) discovery(ctx, endpoints, aliases)
     else if (ctx.path === paths.jwks) cacheable(ctx, jwksAge)
     else if (ctx.path === paths.introspection) introspection(ctx, oidc)
     else if (ctx.path === paths.userinfo) userinfo(ctx, oidc)
     else if (ctx.path === paths.revocation) revocation(ctx, oidc)
-    else if (ctx.path === paths.device_authorization) deviceAuthorization(ctx)
+    else if (ctx.path === paths.device_authorization) deviceAuthorization(ctx, oidc)
     else if (ctx.path === confirm) navigateOn(ctx, views)
     else dressUp(ctx, oidc, views, confirm)
   }
 }
 
-function discovery(ctx: Context, { end_session }: Routes['endpoints']) {
+function discovery(
+  ctx: Context,
+  { end_session }: Routes['endpoints'],
+  aliases: ReturnType<typeof endpointAliases>,
+) {
   if (ctx.status !== 200) return
   cacheable(ctx, LONGEST_AGE)
   // Nothing is told by an empty list (RFC 8414 §3.2).
@@ -91,6 +98,7 @@ function discovery(ctx: Context, { end_session }: Routes['endpoints']) {
     // The library lists every mode it knows; clients here are given these (AZ7).
     response_modes_supported: RESPONSE_MODES.filter(mode => modes.includes(mode)),
     ...(!end_session && { end_session_endpoint: undefined }),
+    ...aliases,
   }
 }
 
@@ -130,8 +138,15 @@ function revocation(ctx: Context, oidc: Oidc) {
 }
 
 // The library leaves it out, and clients then take it for 5 (RFC 8628 §3.2); here it is what we hold them to.
-function deviceAuthorization(ctx: Context) {
-  if (ctx.status === 200) ctx.body = { ...Object(ctx.body), interval: INTERVAL }
+function deviceAuthorization(ctx: Context, oidc: Oidc) {
+  if (ctx.status !== 200) return
+  const told: Record<string, string> = Object(ctx.body)
+  // The library takes the address of the client, who has come with a certificate, for that of people.
+  const forPeople = ['verification_uri', 'verification_uri_complete'].map(name => {
+    const { pathname, search } = new URL(told[name] ?? '', oidc?.issuer)
+    return [name, `${oidc?.issuer}${pathname}${search}`]
+  })
+  ctx.body = { ...told, ...Object.fromEntries(forPeople), interval: INTERVAL }
 }
 
 // Signing out leads to the application, where the form may not go by a redirect (HD4).

@@ -38,6 +38,9 @@ export function endpointOf(path: string): string | undefined {
   return Object.entries(ROUTES).find(isAt)?.[0]
 }
 
+/** Where nobody comes with a certificate, for people do, or anybody. */
+const WITHOUT_CERTIFICATE = /^(authorization|code_verification|end_session|jwks)$/
+
 /** Without the feature people sign out on a page of ours that no application is told of. */
 const SIGN_OUT = '/account/sign-out'
 
@@ -51,6 +54,7 @@ export function routesOf(features: Features) {
 
   const endpoints: Partial<Record<RouteName, string>> = pathsOf(there)
   const paths = { ...pathsOf(all), end_session: endpoints.end_session ?? SIGN_OUT }
+  const proving = there.filter(([name]) => features.mtls && !WITHOUT_CERTIFICATE.test(name))
   const confirm = `${paths.end_session}/confirm`
   const methods: Record<string, string> = {
     ...Object.fromEntries(DISCOVERY.map(path => [path, 'GET'])),
@@ -65,6 +69,8 @@ export function routesOf(features: Features) {
     paths,
     /** Those that applications are told of. */
     endpoints,
+    /** Those where a client may prove who it is by a certificate. */
+    byCertificate: Object.fromEntries(proving.map(([name, { path }]) => [name, path])),
     /** One spelling of each path, and the methods it takes. */
     methods,
     /** Where people come back to from our pages. */
