@@ -54,7 +54,8 @@ export async function explain({ values, positionals: [name = ''] }: Invocation) 
   if (client) {
     const explained = aboutClient(client, reading.settings, keys)
     const { snippet, ...facts } = explained
-    return print(values, explained, [...outline(facts), 'With openid-client 6:', '', snippet])
+    const code = snippet ? ['With openid-client 6:', '', snippet] : []
+    return print(values, explained, [...outline(facts), ...code])
   }
   const file = reading.settings.resources[name]
   if (!resource || !file) return
@@ -173,7 +174,7 @@ function aboutClient(file: FileResult<ClientFile>, settings: Settings, keys: Eff
     scopes: Object.fromEntries(asked.map(scope => [scope, gives(scope)])),
     resources: Object.fromEntries(ofResources),
     lifetimes: Object.fromEntries(tokens.map(({ key, value }) => [key.split('.')[1], value])),
-    snippet: client ? snippet(client, issuer, asked) : '',
+    snippet: client ? snippet(client, settings, asked) : '',
   }
 }
 

@@ -2,7 +2,9 @@
 
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import type { ClientMetadata } from '../config/client-schema.ts'
+import { type ClientMetadata, DEVICE_GRANT } from '../config/client-schema.ts'
+import { scopesFor } from '../config/resource-schema.ts'
+import type { Settings } from '../config/settings.ts'
 
 /** What WebCrypto calls the keys that a client may have. */
 const ALGORITHMS: Record<string, string> = {
@@ -11,15 +13,29 @@ const ALGORITHMS: Record<string, string> = {
   OKP: "'Ed25519'",
 }
 
-/** At most 20 lines of JavaScript that work as they are, with the secret in the environment. */
-export function snippet(client: ClientMetadata, issuer: string, scopes: string[]): string {
+/** By grant type, what a line of snippet.txt is for. */
+const WAYS: Record<string, string> = {
+  authorization_code: 'code',
+  [DEVICE_GRANT]: 'device',
+  client_credentials: 'service',
+}
+
+/**
+ * JavaScript that works as it is, with the secret in the environment: at most 20 lines for the first of
+ * the ways that the client may use, a few for each other. Empty for a client that may do nothing.
+ */
+export function snippet(client: ClientMetadata, settings: Settings, scopes: string[]): string {
+  const { issuer } = settings
+  const ways = waysOf(client, settings)
+  if (!ways.length) return ''
   const [jwk] = client.jwks?.keys ?? []
   const isFapi = client.profile === 'fapi2'
   const isPushed = client.require_pushed_authorization_requests || isFapi
   const byCertificate = client.tls_client_certificate_bound_access_tokens
   const isBound = client.dpop_bound_access_tokens || (isFapi && !byCertificate)
-  // Of lines that begin with a word in brackets, those whose word is among these.
+  // Of lines that begin with words in brackets, those whose words are all among these.
   const wanted: (string | undefined)[] = [
+    ...ways,
     client.token_endpoint_auth_method,
     isPushed ? 'pushed' : 'direct',
     isBound ? 'bound' : undefined,
@@ -36,15 +52,33 @@ export function snippet(client: ClientMetadata, issuer: string, scopes: string[]
     grantProof: isBound ? ', undefined, { DPoP }' : '',
     redirect_uri: quote(client.redirect_uris[0] ?? ''),
     scope: quote(scopes.join(' ')),
+    own: forAnApi(client, settings),
   }
+  const isWanted = (line: string) => wordsBefore(line).every(word => wanted.includes(word))
   return readFileSync(join(import.meta.dirname, 'snippet.txt'), 'utf8')
     .trimEnd()
     .split('\n')
-    .filter(line => !line.startsWith('[') || wanted.includes(/\w+/.exec(line)?.[0]))
-    .map(line =>
-      line.replace(/^\[\w+\]/, '').replace(/\{\{(\w+)\}\}/g, (_, name) => words[name] ?? ''),
-    )
+    .filter(isWanted)
+    .map(line => line.replace(WORDS, '').replace(/\{\{(\w+)\}\}/g, (_, name) => words[name] ?? ''))
     .join('\n')
+}
+
+const WORDS = /^\[([\w ]+)\]/
+const wordsBefore = (line: string) => WORDS.exec(line)?.[1]?.split(' ') ?? []
+
+/** Who may redeem nothing is an API, and asks about the tokens of others. */
+function waysOf({ grant_types }: ClientMetadata, { features }: Settings): string[] {
+  if (!grant_types.length) return features.introspection ? ['api'] : []
+  return grant_types.flatMap(grant => WAYS[grant] ?? [])
+}
+
+/** What a service asks for: all it may do at the first API that it may use. */
+function forAnApi(client: ClientMetadata, { resources, features }: Settings): string {
+  const apis = features.resource_indicators ? Object.values(resources) : []
+  const api = apis.find(api => scopesFor(api, client).length)
+  if (!api) return '{}'
+  const scope = quote(scopesFor(api, client).join(' '))
+  return `{ scope: ${scope}, resource: ${quote(api.resource)} }`
 }
 
 /** A client_id may have quotes in it. */

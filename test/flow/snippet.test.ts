@@ -5,6 +5,7 @@ import { generateKeyPairSync } from 'node:crypto'
 import { createInterface } from 'node:readline/promises'
 import { text } from 'node:stream/consumers'
 import { expect, test } from 'vitest'
+import { APIS } from '../support/apis.ts'
 import { Browser } from '../support/browser.ts'
 import { signInAndAllow } from '../support/journey.ts'
 import { ADA, SECRET, startUsher } from '../support/usher.ts'
@@ -20,7 +21,7 @@ const WITH_KEY = {
 }
 
 /** What an application does with it: the address out, what came back in, the answer out. */
-const APPLICATION = `
+const WEB_APPLICATION = `
 const { url, kept } = await signIn()
 console.log(url.href)
 const { came, body } = JSON.parse(await new Promise(go => process.stdin.once('data', go)))
@@ -29,6 +30,15 @@ const { person, tokens } = await signedIn(form || new URL(came), kept)
 console.log(JSON.stringify({ person, tokens }))
 process.exit()
 `
+/** Whoever runs it does not wait for five seconds. */
+const DEVICE = `
+console.log(JSON.stringify(await signInElsewhere(device => {
+  device.interval = 0.2
+  console.log(device.verification_uri_complete)
+})))
+`
+const SERVICE = 'console.log(JSON.stringify(await ownToken()))'
+const API = 'console.log(JSON.stringify(await look("unknown")))'
 
 test.each<[string, object]>([
   ['client_secret_basic', WITH_SECRET],
@@ -43,8 +53,56 @@ test.each<[string, object]>([
   ['a quote in its name', { ...WITH_SECRET, client_id: "it's" }],
 ])('the code for a client with %s is short, and signs Ada in', async (_, changes) => {
   const redirect_uris = ['https://app.example.org/callback']
-  const app = { client_id: 'app', client_name: 'App', redirect_uris, ...changes }
-  const usher = await startUsher({ clients: { app } })
+  await using stage = await stageOf({ redirect_uris, ...changes }, WEB_APPLICATION)
+  const { application, browser } = stage
+  await browser.open(await stage.said())
+  const page = await signInAndAllow(browser, 'ada')
+  const inputs = page.html.querySelectorAll('form input[name]').map(input => input.attributes)
+  const body = page.ours && Object.fromEntries(inputs.map(({ name, value }) => [name, value]))
+  const came = page.ours ? redirect_uris[0] : page.url
+  application.stdin.end(`${JSON.stringify({ came, body })}\n`)
+  const { person, tokens } = JSON.parse(await stage.said())
+  expect(person).toMatchObject({ name: 'Ada Lovelace', email_verified: true })
+  expect(tokens.refresh_token).toBeTruthy()
+})
+
+test('the code for a device is short, and signs Ada in elsewhere', async () => {
+  const grant_types = ['urn:ietf:params:oauth:grant-type:device_code', 'refresh_token']
+  const own = { token_endpoint_auth_method: 'none', dpop_bound_access_tokens: true }
+  await using stage = await stageOf({ grant_types, ...own }, DEVICE)
+  const { browser } = stage
+  await browser.open(await stage.said())
+  await signInAndAllow(browser, 'ada')
+  await browser.submit()
+  await signInAndAllow(browser, 'ada')
+  const { person, tokens } = JSON.parse(await stage.said())
+  expect(person).toMatchObject({ name: 'Ada Lovelace' })
+  expect(tokens).toMatchObject({ token_type: 'dpop', refresh_token: expect.any(String) })
+})
+
+test('the code for a service asks for a token of its own, for the API it may use', async () => {
+  const own = { ...WITH_KEY, grant_types: ['client_credentials'] }
+  const { resources } = APIS
+  await using stage = await stageOf(own, SERVICE, { calendar: resources.calendar })
+  expect(JSON.parse(await stage.said())).toMatchObject({
+    token_type: 'bearer',
+    scope: Object.keys(resources.calendar.scopes).join(' '),
+  })
+})
+
+test('the code for an API asks about the tokens that come to it', async () => {
+  await using stage = await stageOf({ ...WITH_SECRET, grant_types: [] }, API)
+  expect(JSON.parse(await stage.said())).toEqual({ active: false })
+})
+
+/** The code printed for this client, in a process with an application around it. */
+async function stageOf(metadata: object, around: string, resources = {}) {
+  const app = { client_id: 'app', client_name: 'App', ...metadata }
+  const usher = await startUsher({
+    clients: { app },
+    resources,
+    usher: { features: { device_flow: true } },
+  })
   await usher.addAccount(ADA)
   const env = {
     ...process.env,
@@ -59,17 +117,15 @@ test.each<[string, object]>([
   const { snippet } = JSON.parse(await text(explain.stdout))
   expect(snippet.split('\n').length).toBeLessThanOrEqual(20)
 
-  const application = run(['--input-type=module', '-e', `${snippet}\n${APPLICATION}`])
-  const said = createInterface(application.stdout)[Symbol.asyncIterator]()
-  const browser = new Browser(usher.issuer)
-  await browser.open(String((await said.next()).value))
-  const page = await signInAndAllow(browser, 'ada')
-  const inputs = page.html.querySelectorAll('form input[name]').map(input => input.attributes)
-  const body = page.ours && Object.fromEntries(inputs.map(({ name, value }) => [name, value]))
-  const came = page.ours ? redirect_uris[0] : page.url
-  application.stdin.end(`${JSON.stringify({ came, body })}\n`)
-  const { person, tokens } = JSON.parse(String((await said.next()).value))
-  expect(person).toMatchObject({ name: 'Ada Lovelace', email_verified: true })
-  expect(tokens.refresh_token).toBeTruthy()
-  await usher.close()
-})
+  const application = run(['--input-type=module', '-e', `${snippet}\n${around}`])
+  const lines = createInterface(application.stdout)[Symbol.asyncIterator]()
+  return {
+    application,
+    browser: new Browser(usher.issuer),
+    said: async () => String((await lines.next()).value),
+    async [Symbol.asyncDispose]() {
+      application.kill()
+      await usher.close()
+    },
+  }
+}
