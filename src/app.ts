@@ -19,6 +19,8 @@ import { authorizeByPost, canonicalPaths, finishAnswers } from './oidc/endpoints
 import { createFailureMemory } from './oidc/failures.ts'
 import { createBrowserSession, createInteractions } from './oidc/interactions.ts'
 import { createProvider, type Environment } from './oidc/provider.ts'
+import { findRegistered } from './oidc/registration.ts'
+import { registrationEndpoint } from './oidc/registration-endpoint.ts'
 import { routesOf } from './oidc/routes.ts'
 import { createAccountPage } from './pages/account.ts'
 import { createApplicationPages } from './pages/applications.ts'
@@ -41,7 +43,7 @@ import { deriveKey } from './store/seal.ts'
 export async function createApp(environment: Environment, readiness: Readiness) {
   const { settings, secrets, records, log, metrics } = environment
   checkOwnTemplates(settings)
-  const views = createViews(settings)
+  const views = createViews(settings, { registered: findRegistered(settings, records) })
   const routes = routesOf(settings.features)
   const signatures = (purpose: string) =>
     createSignatures(secrets.map(secret => deriveKey(secret, purpose)))
@@ -109,6 +111,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   if (settings.features.device_flow) {
     app.use(guardDevicePage(people, createAttempts(records), device))
   }
+  if (settings.features.dynamic_registration) app.use(registrationEndpoint(routes))
   app.use(authorizeByPost)
   app.use(finishAnswers(views, routes, settings))
   return app

@@ -19,6 +19,7 @@ const grants = from(() => import('./commands/grants.ts'))
 const keys = from(() => import('./commands/keys.ts'))
 const pages = from(() => import('./commands/pages.ts'))
 const sessions = from(() => import('./commands/sessions.ts'))
+const registered = from(() => import('./commands/registered-clients.ts'))
 const store = from(() => import('./commands/store.ts'))
 const transfer = from(() => import('./commands/transfer.ts'))
 const doctor = from(() => import('./commands/doctor.ts'))
@@ -51,9 +52,13 @@ const COMMANDS: Command[] = [
   { name: 'accounts remove',   usage: 'ACCOUNT --yes', about: 'remove a person and everything kept about them', options: { yes: { type: 'boolean' } }, run: accounts('remove') },
   { name: 'accounts import',   usage: '[FILE]',       about: 'add people from JSON Lines (standard input without FILE), with the hashes of their passwords; who is there already stays as they are', options: {}, run: transfer('take') },
   { name: 'accounts export',   usage: '',             about: 'everyone as JSON Lines, with the hashes of their passwords', options: {}, run: transfer('give') },
-  { name: 'clients list',      usage: '[--json]',     about: 'the applications of config/clients',            options: JSON_OUT, run: clients('list') },
+  { name: 'clients list',      usage: '[--json]',     about: 'the applications of config/clients, and those that registered themselves', options: JSON_OUT, run: clients('list') },
   { name: 'clients show',      usage: 'CLIENT_ID [--json]', about: 'one application, with every default filled in', options: JSON_OUT, run: clients('show') },
   { name: 'clients secret',    usage: 'NAME [--until DURATION | TIME] [--secret-stdin]', about: 'make a secret, print it once, and write its hash to clients/NAME.yaml; the others count until then, or for good', options: { 'secret-stdin': { type: 'boolean' }, until: { type: 'string' } }, run: clients('secret') },
+  { name: 'clients invite',    usage: '[--until DURATION | TIME] [--most N] [--policy without-pkce] [--json]', about: 'print a token, once, with which applications register themselves: 10, within 7 days, where nothing else is said', options: { ...JSON_OUT, until: { type: 'string' }, most: { type: 'string' }, policy: { type: 'string' } }, run: registered('invite') },
+  { name: 'clients invitations', usage: '[--json]',   about: 'these tokens: how many have registered with each, and until when it counts', options: JSON_OUT, run: registered('invitations') },
+  { name: 'clients uninvite',  usage: 'INVITATION',   about: 'take one back, by the handle that clients invitations shows; who has registered stays', options: {}, run: registered('uninvite') },
+  { name: 'clients remove',    usage: 'CLIENT_ID --yes', about: 'remove an application that registered itself: every token of it is dead', options: { yes: { type: 'boolean' } }, run: registered('remove') },
   { name: 'config check',      usage: '[FOLDER] [--json]', about: 'every problem in the config folder, and what is unwise', options: JSON_OUT, run: config('check') },
   { name: 'config explain',    usage: '[KEY | CLIENT_ID | REQUEST_ID | -] [--json]', about: 'what is in force, where it comes from, and what it does; why a request failed, by its id or its line of the log', options: JSON_OUT, run: explain('explain') },
   { name: 'config schema',     usage: '[FOLDER]',     about: 'write the JSON Schemas that editors complete from', options: {}, run: config('schema') },

@@ -1,4 +1,4 @@
-// The applications of the config folder.
+// The applications of the config folder, and beside them those that registered themselves.
 
 import { randomBytes } from 'node:crypto'
 import { existsSync, readdirSync } from 'node:fs'
@@ -14,30 +14,45 @@ import { appendToList, readKey } from '../config/document.ts'
 import { configFolder, readSettings } from '../config/settings.ts'
 import { readDuration } from '../config/values.ts'
 import { didYouMean } from '../config/wording.ts'
+import type { RegisteredClient } from '../store/registered-clients.ts'
 import { argument, Failure, hint, type Invocation, print, readStdin } from './command.ts'
+import { readRegistered, story } from './registered-clients.ts'
 
 const SHORTEST_SECRET = 32
 
 export async function list({ values }: Invocation) {
-  const { clients } = readSettings()
+  const settings = readSettings()
+  const { clients } = settings
+  const registered = await readRegistered(settings)
   const lines = clients.map(client => {
     const { client_id, client_name, token_endpoint_auth_method: method } = client
     const secrets = describeSecrets(client.client_secret_hashes)
     return [client_id, client_name, method, secrets && `secrets: ${secrets}`].join('  ').trimEnd()
   })
+  lines.push(
+    ...registered.map(client => {
+      const { client_id, client_name, token_endpoint_auth_method: method } = client.metadata
+      return `${client_id}  ${client_name}  ${method}\n    ${story(client)}`
+    }),
+  )
   print(
     values,
-    clients,
+    [...clients, ...registered.map(withStory)],
     lines.length ? lines : ['There are no clients: add a file to config/clients.'],
   )
 }
 
 export async function show(invocation: Invocation) {
   const id = argument(invocation, 'CLIENT_ID')
-  const { clients } = readSettings()
-  const client = clients.find(({ client_id }) => client_id === id)
+  const settings = readSettings()
+  const { clients } = settings
+  const registered = await readRegistered(settings)
+  const own = clients.find(({ client_id }) => client_id === id)
+  const found = registered.find(({ metadata }) => metadata.client_id === id)
+  const client = own ?? (found && withStory(found))
   if (!client) {
-    const ids = clients.map(({ client_id }) => client_id)
+    const all = [...clients, ...registered.map(({ metadata }) => metadata)]
+    const ids = all.map(({ client_id }) => client_id)
     throw new Failure(
       `There is no client ${id}: npm run usher -- clients list${didYouMean(id, ids)}`,
     )
@@ -48,6 +63,11 @@ export async function show(invocation: Invocation) {
   const secrets = describeSecrets(client.client_secret_hashes)
   print(invocation.values, client, secrets ? [...lines, `secrets: ${secrets}`] : lines)
 }
+
+const withStory = ({ metadata, since, lastUsed, invitation }: RegisteredClient) => ({
+  ...metadata,
+  registered: { since, last_used: lastUsed, invitation },
+})
 
 /** The folder need not be valid yet: a client that waits for its secret is not. */
 export async function secret(invocation: Invocation) {

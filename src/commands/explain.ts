@@ -18,13 +18,14 @@ import { type FailedRequest, findFailure, harmless } from '../oidc/failures.ts'
 import { DISCOVERY, endpointOf, routesOf } from '../oidc/routes.ts'
 import { Failure, type Invocation, print, readStdin, withRecords } from './command.ts'
 import { explainFailure, UNKNOWN } from './failure.ts'
+import { withRegistered } from './registered-clients.ts'
 import { snippet } from './snippet.ts'
 
 const REQUEST_ID = /^[0-9a-f]{16}$/
 
 /** Keys go before clients of the same name; `clients.ID` is a client in any case. */
 export async function explain({ values, positionals: [name = ''] }: Invocation) {
-  const reading = readFolder()
+  const reading = await withRegistered(readFolder(), name.replace(/^clients\./, ''))
   const keys = effectiveKeys(reading)
   const asked = VARIABLES[name] ?? name
   const found = keys.find(({ key }) => key === asked)
@@ -44,7 +45,10 @@ export async function explain({ values, positionals: [name = ''] }: Invocation) 
   const resource = reading.resources[uris.indexOf(name)]
   if (!client && !resource) {
     const failure = name === '-' ? await readLogLine() : await recall(name)
-    if (failure) return print(values, ...aboutRequest(failure, reading))
+    if (failure) {
+      const known = await withRegistered(reading, failure.client_id)
+      return print(values, ...aboutRequest(failure, known))
+    }
     const hint = didYouMean(name, [...ids, ...uris, ...keys.map(({ key }) => key)])
     throw new Failure(
       `There is no key, no client, no API and no failed request ${name}${hint}${FORGOTTEN}`,

@@ -86,7 +86,7 @@ interface Found {
 }
 
 /** What is wrong with the keys, and which of those at the top are right. */
-function judge<S extends z.ZodObject>(schema: S, kind: string, data: unknown, at: Locate) {
+export function judge<S extends z.ZodObject>(schema: S, kind: string, data: unknown, at: Locate) {
   const { data: value, error } = schema.safeParse(data, { error: plainWords })
   if (!error) return { value, parts: { ...nothing(schema), ...value }, findings: [] }
   const slips = new Set(

@@ -15,8 +15,8 @@ export async function checkSettings(settings: Settings): Promise<void> {
   const none = () => {}
   const pages = {
     error: none,
-    signOut: none,
-    signedOut: none,
+    signOut: async () => {},
+    signedOut: async () => {},
     formPost: none,
     device: { enter: () => true, end: none },
   }

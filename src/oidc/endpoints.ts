@@ -18,9 +18,9 @@ const LONGEST_AGE = 3600
 /** The library takes `/API/OAUTH/TOKEN/` for the token endpoint; a path here has one spelling. */
 export function canonicalPaths(routes: Routes): Middleware {
   return async (ctx, next) => {
-    const methods = routes.resume.test(ctx.path)
-      ? 'GET'
-      : (routes.methods[ctx.path] ?? methodsOfPage(ctx))
+    const isManagement = routes.registered?.test(ctx.path) && 'GET, PUT, DELETE'
+    const isReturn = routes.resume.test(ctx.path) && 'GET'
+    const methods = routes.methods[ctx.path] || isManagement || isReturn || methodsOfPage(ctx)
     if (!methods) {
       const error_description = `there is no endpoint at this path; they are listed in ${DISCOVERY[0]}`
       return ctx.throw(404, { error: 'not_found', error_description })

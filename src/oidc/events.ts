@@ -68,6 +68,10 @@ const ERROR_EVENTS = [
   'grant.error',
   'introspection.error',
   'pushed_authorization_request.error',
+  'registration_create.error',
+  'registration_delete.error',
+  'registration_read.error',
+  'registration_update.error',
   'revocation.error',
   'userinfo.error',
 ]

@@ -43,6 +43,7 @@ import { lifetimes } from './lifetimes.ts'
 import { pairwiseSubjects } from './pairwise.ts'
 import { createGrantLoader, createPolicy } from './policy.ts'
 import { asLibraryKey } from './published-key.ts'
+import { createRegistration } from './registration.ts'
 import { assertClaims, createRequestedClaims } from './requested-claims.ts'
 import { checkRequest } from './requests.ts'
 import { checkResources, createResources, requireScope } from './resources.ts'
@@ -50,12 +51,16 @@ import { type ResponseMode, responseMode } from './response-modes.ts'
 import { routesOf } from './routes.ts'
 import { nonceSecret } from './sender-constraints.ts'
 import { createState } from './state.ts'
+import { mayIntrospect, mayRevoke } from './token-rights.ts'
 
 /** Pages the library has to show, made by `pages/`. */
 interface LibraryPages {
   error(ctx: KoaContextWithOIDC, out: { error: string; error_description?: string }): void
-  signOut(ctx: KoaContextWithOIDC, form: { action: string; xsrf: string; client?: Client }): void
-  signedOut(ctx: KoaContextWithOIDC, outcome: { client?: Client; stayed: boolean }): void
+  signOut(
+    ctx: KoaContextWithOIDC,
+    form: { action: string; xsrf: string; client?: Client },
+  ): Promise<void>
+  signedOut(ctx: KoaContextWithOIDC, outcome: { client?: Client; stayed: boolean }): Promise<void>
   formPost: ResponseMode
   device: DevicePages
 }
@@ -82,7 +87,8 @@ export async function createProvider(
   const consents = createConsents(records)
   const requestedClaims = createRequestedClaims(settings)
   const binding = createBrowserBinding(development)
-  const state = createState(records, settings.lifetimes, binding)
+  const registration = createRegistration(settings, records)
+  const state = createState(records, settings.lifetimes, binding, registration.adapters)
   const resources = createResources(settings)
   const showError: NonNullable<Configuration['renderError']> = (ctx, out, error) =>
     pages.error(ctx, error instanceof errors.SessionNotFound ? { error: 'interaction_gone' } : out)
@@ -141,12 +147,8 @@ export async function createProvider(
         `/interaction/${uid}?client_id=${encodeURIComponent(String(params.client_id))}`,
       policy: createPolicy(consents, binding, requestedClaims),
     },
-    loadExistingGrant: createGrantLoader(
-      records,
-      directory,
-      consents,
-      settings.lifetimes,
-      requestedClaims,
+    loadExistingGrant: registration.whenUsed(
+      createGrantLoader(records, directory, consents, settings.lifetimes, requestedClaims),
     ),
     // Tokens do not look the session up at every use; sign-out revokes its grants (store/sessions.ts).
     expiresWithSession: () => false,
@@ -200,26 +202,26 @@ export async function createProvider(
       jwtIntrospection: { enabled: features.jwt_introspection },
       introspection: {
         enabled: features.introspection,
-        // A client's own tokens and those for an API that it is, of accounts that still exist (IN2, IN3);
-        // endpoints.ts refuses public ones.
-        allowedPolicy: async (_ctx, client, token) =>
-          (token.clientId === client.clientId || resources.mayRead(client, token)) &&
-          (!('accountId' in token) ||
-            Boolean(await directory.findEnabled(String(token.accountId)))),
+        allowedPolicy: mayIntrospect(resources, directory),
       },
+      registration: registration.feature,
+      registrationManagement: registration.management,
       deviceFlow: deviceFlow(features, pages.device, showError),
       backchannelLogout: { enabled: features.backchannel_logout },
       rpInitiatedLogout: {
         enabled: true,
-        logoutSource: ctx => {
+        logoutSource: async ctx => {
           const { session, client } = ctx.oidc
           const xsrf = String(session?.state?.secret ?? '')
-          pages.signOut(ctx, { action: ctx.oidc.urlFor('end_session_confirm'), xsrf, client })
+          await pages.signOut(ctx, { action: ctx.oidc.urlFor('end_session_confirm'), xsrf, client })
         },
         // The way back is the same for those who chose to stay.
         postLogoutSuccessSource: async ctx => {
           const session = await ctx.oidc.provider.Session.get(ctx)
-          pages.signedOut(ctx, { client: ctx.oidc.client, stayed: Boolean(session.accountId) })
+          await pages.signedOut(ctx, {
+            client: ctx.oidc.client,
+            stayed: Boolean(session.accountId),
+          })
         },
       },
     },
@@ -248,6 +250,7 @@ export async function createProvider(
   withholdLogoutTokens(provider)
   provider.ReplayDetection.unique = state.isFirstUse
   state.nameTokens(provider)
+  registration.nameTokens(provider)
   logEvents(provider, log, metrics)
   checkResources(settings, keys)
   await checkClients(provider, settings)
@@ -260,11 +263,4 @@ function claimsByScope(claims: Settings['claims']): Record<string, string[]> {
     byScope[scope] = [...(byScope[scope] ?? []), claim]
   }
   return byScope
-}
-
-/** RFC 7009 §2.1: another client's token is refused; a public client learns nothing of it. */
-function mayRevoke(_ctx: KoaContextWithOIDC, client: Client, token: { clientId?: string }) {
-  if (token.clientId === client.clientId) return true
-  if (client.tokenEndpointAuthMethod === 'none') return false
-  throw new errors.InvalidRequest('client is not authorized to revoke the presented token')
 }

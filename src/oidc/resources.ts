@@ -19,6 +19,8 @@ import { canSign } from './published-key.ts'
 
 type Oidc = KoaContextWithOIDC['oidc']
 
+export type Resources = ReturnType<typeof createResources>
+
 export function createResources({ resources, lifetimes }: Settings) {
   /** What the API may be asked for by this client; throws for none (TK12). */
   function serverFor(

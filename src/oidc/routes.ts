@@ -27,6 +27,7 @@ const ROUTES = {
   end_session:                  { path: '/api/oauth/logout',     methods: 'GET',  feature: 'rp_initiated_logout' },
   device_authorization:         { path: '/api/oauth/device_authorization', methods: 'POST', feature: 'device_flow' },
   code_verification:            { path: '/device',               methods: 'GET, POST', feature: 'device_flow' },
+  registration:                 { path: '/api/oauth/register',   methods: 'POST', feature: 'dynamic_registration' },
 } satisfies Record<string, Route>
 
 export type RouteName = keyof typeof ROUTES
@@ -73,6 +74,10 @@ export function routesOf(features: Features) {
     byCertificate: Object.fromEntries(proving.map(([name, { path }]) => [name, path])),
     /** One spelling of each path, and the methods it takes. */
     methods,
+    /** Of a client that registered itself; absent while none do. */
+    registered: endpoints.registration
+      ? new RegExp(`^${endpoints.registration}/[\\w-]{1,64}$`)
+      : undefined,
     /** Where people come back to from our pages. */
     resume: new RegExp(`^(${interrupted.join('|')})/[\\w-]{21,64}$`),
     /** Where the form of the sign-out page goes. */

@@ -5,7 +5,7 @@ import { setImmediate } from 'node:timers/promises'
 import { errors, Provider } from 'oidc-provider'
 import type { Lifetimes } from '../config/schema.ts'
 import { visitorOf } from '../http/visitor.ts'
-import { createAdapter, OF_CLIENT } from '../store/adapter.ts'
+import { type Adapter, createAdapter, OF_CLIENT } from '../store/adapter.ts'
 import type { Records } from '../store/records.ts'
 import { createRefreshTokens } from '../store/refresh-tokens.ts'
 import { now } from '../store/store.ts'
@@ -13,7 +13,12 @@ import type { BrowserBinding } from './browser-binding.ts'
 import { refreshTokenEvents } from './events.ts'
 import { EARLY_PROOF, isProof } from './sender-constraints.ts'
 
-export function createState(records: Records, lifetimes: Lifetimes, binding: BrowserBinding) {
+export function createState(
+  records: Records,
+  lifetimes: Lifetimes,
+  binding: BrowserBinding,
+  adapters: Record<string, Partial<Adapter>>,
+) {
   const refreshTokens = createRefreshTokens(records, {
     grace: lifetimes.refresh_token_grace,
     request() {
@@ -34,6 +39,7 @@ export function createState(records: Records, lifetimes: Lifetimes, binding: Bro
     // Outside the library's routes it is interactions.ts that asks.
     isOfBrowser: ({ prompt }) =>
       !Provider.ctx || binding.isBound(Provider.ctx, Object(Object(prompt).details)),
+    adapters,
     requireListener,
     requireThief,
     pushedRequestRetention: 2 * lifetimes.interaction + 60,

@@ -15,34 +15,35 @@ import type { Words } from './words.ts'
 export function createApplicationPages(parts: Parts, people: People) {
   const { settings, clients, views, consents, sessions } = parts
 
-  const nameOf = (ctx: Context, id: string) => views.client(ctx, id)?.client_name ?? id
+  const nameOf = async (ctx: Context, id: string) =>
+    (await views.client(ctx, id))?.client_name ?? id
 
   async function renderList(ctx: Context, { account }: Person, removed?: string) {
     const [list, browsers] = await Promise.all([
       consents.list(account.id),
       sessions.list(account.id),
     ])
+    const inOrder = list.toSorted((a, b) => b.lastUsed - a.lastUsed)
     views.page(ctx, 'applications', {
       person: account.username,
-      applications: list
-        .sort((a, b) => b.lastUsed - a.lastUsed)
-        .map(consent => describe(ctx, consent, browsers)),
+      applications: await Promise.all(inOrder.map(consent => describe(ctx, consent, browsers))),
       places: PLACES,
       removed,
     })
   }
 
-  function describe(ctx: Context, consent: Consent, browsers: SignedInBrowser[]) {
+  async function describe(ctx: Context, consent: Consent, browsers: SignedInBrowser[]) {
     const words = views.words(ctx)
     const { client_id, scopes, since, lastUsed } = consent
-    const client = views.client(ctx, client_id)
+    const client = await views.client(ctx, client_id)
     const address = client?.client_uri ?? client?.redirect_uris[0]
     const inUse = browsers.filter(browser => browser.clients.includes(client_id)).length
     return {
-      name: nameOf(ctx, client_id),
+      name: client?.client_name ?? client_id,
       client_uri: client?.client_uri,
       host: address && hostOf(address),
       registered: Boolean(client),
+      isUnchecked: client?.isUnchecked ?? false,
       implicit: client?.consent === 'implicit',
       scopes: scopes.map(scope => {
         const { words: text, at } = scopeWords(words, settings, scope)
@@ -86,11 +87,12 @@ export function createApplicationPages(parts: Parts, people: People) {
       if (!consent) ctx.throw(404)
       const words = views.words(ctx)
       const { t } = words
+      const client = await nameOf(ctx, clientId)
       const isImplicit = clients.get(clientId)?.consent === 'implicit'
       views.page(ctx, 'confirm', {
         person: person.account.username,
         csrf: people.token(ctx, person),
-        title: t('applications.question', { client: nameOf(ctx, clientId) }),
+        title: t('applications.question', { client }),
         effects: [
           t('applications.effect'),
           ...lingering(words, consent),
@@ -114,7 +116,7 @@ export function createApplicationPages(parts: Parts, people: People) {
       // Also when nothing is listed any more: twice removed is removed.
       await consents.withdraw(account, client_id)
       if (had) note(ctx, 'access_removed', { client_id, account })
-      await renderList(ctx, person, nameOf(ctx, client_id))
+      await renderList(ctx, person, await nameOf(ctx, client_id))
     },
   }
 }

@@ -18,7 +18,8 @@ export function consentScreen(parts: Parts): Screen {
     const { scopes } = requestOf(interaction)
     const { accountId = '', clientId, withdrawn } = interaction
     // Taken out of the folder since, or the account pages, which ask for nothing.
-    const client = views.client(ctx, clientId) ?? ctx.throw(400, { error: 'interaction_gone' })
+    const client =
+      (await views.client(ctx, clientId)) ?? ctx.throw(400, { error: 'interaction_gone' })
     const person = await directory.find(accountId)
     const before = await consents.find(accountId, clientId)
     views.page(ctx, 'consent', {

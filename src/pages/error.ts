@@ -14,6 +14,7 @@ export const CODES = [
   'interaction_gone',
   'interaction_required',
   'invalid_client',
+  'invalid_client_metadata',
   'invalid_dpop_proof',
   'invalid_grant',
   'invalid_redirect_uri',
@@ -64,8 +65,8 @@ export function createErrorPages({ settings: { issuer }, views }: Parts) {
 
     show(ctx: Context, answer: ErrorAnswer) {
       const { status } = ctx
-      // Whoever wrote the address: it leads only to where a registered client lives.
-      const client = views.client(ctx, String(ctx.query.client_id))
+      // Whoever wrote the address: it leads only to where a client of the config folder lives.
+      const client = views.ownClient(ctx, String(ctx.query.client_id))
       const { title, text } = wordsFor(status, answer)
       const { t } = views.words(ctx)
       const data: PageData['error'] = {

@@ -56,6 +56,8 @@ export interface PageData {
       host?: string
       /** Whether there is still such a client. */
       registered: boolean
+      /** It registered itself, and nobody has looked at what it says. */
+      isUnchecked: boolean
       /** People are not asked for it. */
       implicit: boolean
       scopes: string[]
@@ -84,7 +86,8 @@ export interface PageData {
   }
   consent: {
     csrf: string
-    client: { client_name: string; policy_uri?: string; tos_uri?: string }
+    /** `isUnchecked`: it registered itself, and nobody has looked at what it says. */
+    client: { client_name: string; policy_uri?: string; tos_uri?: string; isUnchecked: boolean }
     /** Where the person is sent next; a device waits elsewhere. */
     host?: string
     /** The device that asks: the code it shows, and the network it is in. */

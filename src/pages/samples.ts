@@ -13,6 +13,7 @@ const CLIENT = {
   client_uri: 'https://wiki.example.org/',
   policy_uri: 'https://wiki.example.org/privacy',
   tos_uri: 'https://wiki.example.org/terms',
+  isUnchecked: false,
 }
 /** As long as may be, without a place to break it. */
 const LONG = 'Donaudampfschifffahrtsgesellschaftskapitänsmütze'.repeat(2).slice(0, 80)
@@ -84,6 +85,7 @@ function application({ t, date, plural }: Words): PageData['applications']['appl
     client_uri: CLIENT.client_uri,
     host: 'wiki.example.org',
     registered: true,
+    isUnchecked: false,
     implicit: false,
     scopes: ['openid', 'profile', 'offline_access'].map(scope => t(`scope.${scope}`)),
     since: date(TIME - 30 * DAY),
@@ -99,6 +101,8 @@ const implicit = (words: Words) => ({
   implicit: true,
   inUse: words.plural('applications.in_use', 1),
 })
+
+const unchecked = (words: Words) => ({ ...application(words), isUnchecked: true })
 
 const gone = (words: Words) => ({
   ...application(words),
@@ -184,13 +188,16 @@ export const STATES: State[] = [
   state('consent', 'consent', words => consent(words)),
   state('consent-short', 'consent', words =>
     consent(words, {
-      client: { client_name: LONG },
+      client: { client_name: LONG, isUnchecked: false },
       host: 'com.example.app',
       scopes: consent(words).scopes.slice(0, 2),
       lifetime: words.t('consent.lifetime'),
     }),
   ),
   state('consent-withdrawn', 'consent', words => consent(words, { withdrawn: true })),
+  state('consent-unchecked', 'consent', words =>
+    consent(words, { client: { ...CLIENT, isUnchecked: true } }),
+  ),
   state('consent-device', 'consent', words => consent(words, deviceAsks)),
   ...deviceStates,
   state('navigate', 'navigate', () => ({ url: '#on' })),
@@ -198,7 +205,7 @@ export const STATES: State[] = [
   state('account', 'account', account),
   state('applications', 'applications', words => ({
     ...applications,
-    applications: [application(words), implicit(words), gone(words)],
+    applications: [application(words), implicit(words), unchecked(words), gone(words)],
   })),
   state('applications-removed', 'applications', words => ({
     ...applications,

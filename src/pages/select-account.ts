@@ -11,9 +11,10 @@ export function selectAccountScreen({ views, csrf, directory }: Parts): Screen {
     async show(ctx: Context, interaction: Interaction) {
       const { accountId = '', clientId } = interaction
       const person = await directory.find(accountId)
+      const client = await views.client(ctx, clientId)
       views.page(ctx, 'select-account', {
         csrf: csrf.token(csrfSubject(interaction)),
-        client: views.client(ctx, clientId)?.client_name ?? views.words(ctx).t('account.title'),
+        client: client?.client_name ?? views.words(ctx).t('account.title'),
         person: person?.username,
         name: person?.name ?? person?.username,
       })

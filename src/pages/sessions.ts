@@ -20,28 +20,33 @@ export function createSessionPages({ views, sessions }: Parts, people: People, s
     const list = await sessions.list(account.id)
     const isHere = ({ uid }: SignedInBrowser) => uid === session.uid
     const inOrder = [...list.filter(isHere), ...list.filter(browser => !isHere(browser))]
+    const browsers = inOrder.map(async browser => ({
+      ...(await describe(ctx, browser)),
+      isHere: isHere(browser),
+    }))
     views.page(ctx, 'sessions', {
       person: account.username,
-      browsers: inOrder.map(browser => ({ ...describe(ctx, browser), isHere: isHere(browser) })),
+      browsers: await Promise.all(browsers),
       places: PLACES,
       signOut,
       done,
     })
   }
 
-  function describe(
+  async function describe(
     ctx: Context,
     { handle, since, lastUsed, visitor, ...browser }: SignedInBrowser,
   ) {
     const words = views.words(ctx)
+    const clients = browser.clients.map(
+      async id => (await views.client(ctx, id))?.client_name ?? id,
+    )
     return {
       name: nameOf(words, visitor),
       network: visitor?.network,
       since: words.ago(since),
       lastUsed: words.ago(lastUsed),
-      clients: browser.clients
-        .map(client_id => views.client(ctx, client_id)?.client_name ?? client_id)
-        .toSorted((a, b) => a.localeCompare(b, words.lang)),
+      clients: (await Promise.all(clients)).toSorted((a, b) => a.localeCompare(b, words.lang)),
       end: `${PLACES.end}?${new URLSearchParams({ session: handle })}`,
     }
   }

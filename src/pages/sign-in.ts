@@ -10,10 +10,10 @@ export function signInScreen({ views, csrf, directory, authentication }: Parts):
     const { accountId, another } = interaction
     const current = accountId && !another && (await directory.find(accountId))
     const username = tried?.username ?? interaction.loginHint ?? (current ? current.username : '')
+    const client = await views.client(ctx, interaction.clientId)
     const data = {
       csrf: csrf.token(csrfSubject(interaction)),
-      client:
-        views.client(ctx, interaction.clientId)?.client_name ?? views.words(ctx).t('account.title'),
+      client: client?.client_name ?? views.words(ctx).t('account.title'),
       again: Boolean(current),
       failed: Boolean(tried),
       username: username.slice(0, 256),

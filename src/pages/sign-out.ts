@@ -10,14 +10,14 @@ interface Client {
 
 export function createSignOutPages(views: Views) {
   return {
-    signOut(ctx: Context, form: { action: string; xsrf: string; client?: Client }) {
-      const client = form.client && views.client(ctx, form.client.clientId)
+    async signOut(ctx: Context, form: { action: string; xsrf: string; client?: Client }) {
+      const client = form.client && (await views.client(ctx, form.client.clientId))
       views.page(ctx, 'sign-out', { ...form, client: client?.client_name })
     },
 
-    signedOut(ctx: Context, { client, stayed }: { client?: Client; stayed: boolean }) {
+    async signedOut(ctx: Context, { client, stayed }: { client?: Client; stayed: boolean }) {
       views.page(ctx, 'signed-out', {
-        client: client && views.client(ctx, client.clientId),
+        client: client && (await views.client(ctx, client.clientId)),
         stayed,
       })
     },

@@ -2,6 +2,7 @@
 // the language of the person who asks.
 
 import type { Context } from 'koa'
+import type { ClientMetadata } from '../config/client-schema.ts'
 import type { Settings } from '../config/settings.ts'
 import { allowFormAnywhere } from '../http/security-headers.ts'
 import { createAssets } from './assets.ts'
@@ -21,9 +22,15 @@ declare module 'koa' {
 export type Look = Pick<Settings, 'branding' | 'logo' | 'pages' | 'locales' | 'clients'>
 export type Views = ReturnType<typeof createViews>
 
-export function createViews(settings: Look, options?: { debug: boolean }) {
+interface Options {
+  debug?: boolean
+  /** Of a client that registered itself; absent: there are none. */
+  registered?(id: string): Promise<ClientMetadata | undefined>
+}
+
+export function createViews(settings: Look, { debug, registered }: Options = {}) {
   const { branding, locales } = settings
-  const eta = createTemplates(settings.pages, options)
+  const eta = createTemplates(settings.pages, debug ? { debug } : undefined)
   const languages = createLanguages(locales)
   const assets = createAssets(settings)
 
@@ -39,9 +46,17 @@ export function createViews(settings: Look, options?: { debug: boolean }) {
   }
 
   /** A client of the config folder, as it is called in the language of the person. */
-  function client(ctx: Context, id: string) {
+  function ownClient(ctx: Context, id: string) {
     const found = settings.clients.find(({ client_id }) => client_id === id)
-    return found && clientWords(words(ctx), found)
+    return found && { ...clientWords(words(ctx), found), isUnchecked: false }
+  }
+
+  /** Any client; what one says of itself that has registered itself, nobody has looked at. */
+  async function client(ctx: Context, id: string) {
+    const own = ownClient(ctx, id)
+    if (own) return own
+    const found = await registered?.(id)
+    return found && { ...found, isUnchecked: true }
   }
 
   /** Words as HTML, with the values in bold. */
@@ -101,6 +116,7 @@ export function createViews(settings: Look, options?: { debug: boolean }) {
   return {
     words,
     client,
+    ownClient,
     english,
     find,
     tags: languages.tags,

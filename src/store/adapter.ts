@@ -28,6 +28,8 @@ export interface Protocol {
   /** Seconds for which a pushed request is kept, to be consumed at the end of the interaction. */
   pushedRequestRetention: number
   refreshTokens: RefreshTokens
+  /** Of models that are kept otherwise. */
+  adapters: Record<string, Partial<Adapter>>
   /** Throws when nobody waits for the answer any more: what is used once is not used up for nobody. */
   requireListener(): void
   /** The same, and certain, before a second use is taken for theft. */
@@ -66,6 +68,7 @@ export function createAdapter(records: Records, protocol: Protocol): (model: str
   const failFast = createFailFast(protocol)
   const adapterOf = (model: string): Adapter => {
     const plain = { ...createPlainAdapter(model, records, protocol), revokeByGrantId }
+    if (Object.hasOwn(protocol.adapters, model)) return { ...plain, ...protocol.adapters[model] }
     if (model === 'Grant') return { ...plain, destroy: revokeByGrantId }
     if (model === 'RefreshToken') return { ...plain, ...refreshTokenAdapter(protocol) }
     if (model === 'Session') return { ...plain, ...sessionAdapter }

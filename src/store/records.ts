@@ -32,7 +32,10 @@ interface SaveOptions {
   indexes?: [kind: string, name: string][]
 }
 
-interface UpdateOptions<T> extends Omit<SaveOptions, 'version'> {
+interface UpdateOptions<T> extends Pick<SaveOptions, 'indexes'> {
+  /** As of `save`, or of what is to be written. */
+  ttl?: number | ((next: T) => number)
+
   /** What was read a moment ago: tried first, without reading again. */
   found?: Found<T>
 }
@@ -142,14 +145,16 @@ function createRecords(store: Store, seal: Seal, naming: Uint8Array) {
     kind: string,
     id: string,
     change: (found: Found<T>) => T | undefined | Promise<T | undefined>,
-    { found: known, ...options }: UpdateOptions<T> = {},
+    { found: known, ttl, indexes }: UpdateOptions<T> = {},
   ): Promise<boolean> {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       if (attempt > 10) await setTimeout(Math.random() * attempt)
       const found = (attempt === 0 && known) || (await read<T>(kind, id))
       const next = await change(found)
       if (next === undefined) return false
-      if (await save(kind, id, next, { ...options, version: found.version })) return true
+      const seconds = typeof ttl === 'function' ? ttl(next) : ttl
+      const options = { ttl: seconds, indexes, version: found.version }
+      if (await save(kind, id, next, options)) return true
     }
     throw new StoreUnavailable(`a ${kind} is written to by too many requests at once`)
   }

@@ -27,13 +27,14 @@ const ENDPOINTS: [feature: string, key: string, path: string, method: string][] 
     '/api/oauth/par',
     'POST',
   ],
+  ['dynamic_registration', 'registration_endpoint', '/api/oauth/register', 'POST'],
 ]
 
 let on: Usher
 let off: Usher
 beforeAll(async () => {
   const clients = { ...CLIENTS, service: SERVICE }
-  on = await startUsher({ clients })
+  on = await startUsher({ clients, usher: { features: { dynamic_registration: true } } })
   const features = Object.fromEntries(ENDPOINTS.map(([feature]) => [feature, false]))
   off = await startUsher({
     usher: { features: { ...features, client_credentials: false } },

@@ -59,6 +59,7 @@ export async function createLibrary(): Promise<Library> {
     isOfBrowser: () => true,
     alreadyUsed: model => new AlreadyUsed(model),
     pushedRequestRetention: RETENTION,
+    adapters: {},
     requireListener: () => {},
     requireThief: async () => {},
   }

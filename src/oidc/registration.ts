@@ -1,0 +1,210 @@
+// Clients that register themselves (RFC 7591) and manage what they registered (RFC 7592), as the library
+// wants them. It knows the hashes of their secrets alone: registration-endpoint.ts hashes what comes in,
+// and shows a new secret once.
+
+import { randomBytes, timingSafeEqual } from 'node:crypto'
+import { errors, type Grant, type KoaContextWithOIDC, Provider } from 'oidc-provider'
+import type { ClientMetadata } from '../config/client-schema.ts'
+import { hashOf, hashSecret } from '../config/client-secret.ts'
+import { judgeRegistration, RELAXED, RULES } from '../config/registration-rules.ts'
+import type { Settings } from '../config/settings.ts'
+import { note } from '../http/audit.ts'
+import type { Adapter } from '../store/adapter.ts'
+import { createInvitations } from '../store/invitations.ts'
+import type { Records } from '../store/records.ts'
+import {
+  createRegisteredClients,
+  newClientId,
+  type RegisteredClient,
+} from '../store/registered-clients.ts'
+import { now } from '../store/store.ts'
+import { toLibrary } from './clients.ts'
+
+const SECRETS = ['client_secret_basic', 'client_secret_post']
+
+type GrantLoader = (ctx: KoaContextWithOIDC) => Promise<Grant | undefined>
+
+/** Those who registered themselves, for pages; nobody has where the feature is off. */
+export function findRegistered({ features }: Settings, records: Records) {
+  const clients = createRegisteredClients(records)
+  return async (id: string) =>
+    features.dynamic_registration ? (await clients.find(id))?.metadata : undefined
+}
+
+export function createRegistration(settings: Settings, records: Records) {
+  const enabled = settings.features.dynamic_registration
+  const clients = createRegisteredClients(records)
+  const invitations = createInvitations(records)
+  /** What each request has to say, once it is found right. */
+  const judged = new WeakMap<object, ClientMetadata>()
+
+  /** In place of what was sent, what a file could say. */
+  function judge(ctx: KoaContextWithOIDC, properties: Record<string, unknown>) {
+    const { client_id, client_id_issued_at, client_secret: hash } = properties
+    const method = Object(ctx.oidc.body).token_endpoint_auth_method ?? 'client_secret_basic'
+    const isSecret = typeof hash === 'string' && SECRETS.includes(method)
+    const own = {
+      client_id: String(client_id),
+      ...(isSecret && { client_secret_hashes: [hash] }),
+    }
+    const judgement = judgeRegistration(Object(ctx.oidc.body), own, settings)
+    if ('refusal' in judgement) throw new errors.InvalidClientMetadata(judgement.refusal)
+    for (const key of Object.keys(properties)) delete properties[key]
+    take(ctx, properties, judgement.metadata)
+    Object.assign(properties, { client_id_issued_at })
+  }
+
+  function take(ctx: object, properties: object, metadata: ClientMetadata) {
+    judged.set(ctx, metadata)
+    Object.assign(properties, asLibrary(metadata))
+  }
+
+  function relaxPkce(ctx: KoaContextWithOIDC, properties: object) {
+    const metadata = judged.get(ctx)
+    if (!metadata || metadata.token_endpoint_auth_method === 'none') return
+    take(ctx, properties, { ...metadata, require_pkce: false })
+  }
+
+  async function register(ctx: KoaContextWithOIDC, metadata: ClientMetadata, token: string) {
+    if (await clients.isFull()) {
+      throw new errors.InvalidRequest('as many applications as there may be have registered', 429)
+    }
+    const invitation = await invitations.use(token)
+    if (!invitation) throw tokenProblem('this initial access token is used up, or was taken back')
+    const { handle } = invitation
+    if (!(await clients.add({ metadata, since: now(), invitation: handle }))) throw gone()
+    note(ctx, 'client_registered', { client_id: metadata.client_id, invitation: handle })
+  }
+
+  /** The token counts at this moment still: of two updates with the same one, one is refused. */
+  async function update(ctx: KoaContextWithOIDC, metadata: ClientMetadata, token: string) {
+    const { client_id } = metadata
+    const isUpdated = await clients.change(client_id, client =>
+      isManagedWith(client, token) ? { ...client, metadata } : undefined,
+    )
+    if (!isUpdated) throw gone()
+    note(ctx, 'client_updated', { client_id })
+  }
+
+  const clientAdapter: Partial<Adapter> = {
+    async find(id) {
+      const found = enabled ? await clients.find(id) : undefined
+      return found && { ...asLibrary(stillKnown(found.metadata)), client_id_issued_at: found.since }
+    },
+
+    // What the library has made of it follows from what was judged, each time it is read.
+    async upsert() {
+      const { ctx } = Provider
+      const metadata = ctx && judged.get(ctx)
+      // Of no invitation of ours.
+      if (!metadata) throw gone()
+      const { InitialAccessToken, RegistrationAccessToken } = ctx.oidc.entities
+      const { jti = '' } = InitialAccessToken ?? RegistrationAccessToken ?? {}
+      await (InitialAccessToken ? register : update)(ctx, metadata, jti)
+    },
+
+    async destroy(client_id) {
+      const isRemoved = await clients.remove(client_id)
+      if (isRemoved && Provider.ctx) note(Provider.ctx, 'client_removed', { client_id })
+    },
+  }
+
+  /** Kept with the client, as a hash. */
+  const tokenAdapter: Partial<Adapter> = {
+    async find(jti) {
+      const clientId = clientOf(jti)
+      const client = await clients.find(clientId)
+      if (!client?.management || !isManagedWith(client, jti)) return undefined
+      const { since: iat, policies } = client.management
+      return { jti, clientId, iat, policies, kind: 'RegistrationAccessToken' }
+    },
+
+    async upsert(jti, { policies }) {
+      const management = {
+        hash: hashSecret(jti),
+        since: now(),
+        ...(Array.isArray(policies) && { policies: policies.map(String) }),
+      }
+      const isSaved = await clients.change(clientOf(jti), client =>
+        client.management ? undefined : { ...client, management },
+      )
+      if (!isSaved) throw gone()
+    },
+
+    async destroy(jti) {
+      await clients.change(clientOf(jti), ({ management, ...client }) =>
+        isManagedWith({ management }, jti) ? client : undefined,
+      )
+    },
+  }
+
+  /** An operator may have taken a scope out of the folder since. */
+  function stillKnown({ scope, ...metadata }: ClientMetadata): ClientMetadata {
+    const { scopes, resources } = settings
+    const isKnown = (name: string) =>
+      Object.hasOwn(scopes, name) ||
+      Object.values(resources).some(api => Object.hasOwn(api.scopes, name))
+    const known = scope?.split(' ').filter(isKnown).join(' ')
+    return { ...metadata, ...(known !== undefined && { scope: known || 'openid' }) }
+  }
+
+  const feature = {
+    enabled,
+    initialAccessToken: true,
+    policies: { [RULES]: judge, [RELAXED[0]]: relaxPkce },
+    idFactory: newClientId,
+    secretFactory(ctx: KoaContextWithOIDC) {
+      const secret = randomBytes(32).toString('base64url')
+      ctx.state.newSecret = secret
+      return hashSecret(secret)
+    },
+  }
+
+  return {
+    adapters: { Client: clientAdapter, RegistrationAccessToken: tokenAdapter },
+    feature,
+    management: { enabled, rotateRegistrationAccessToken: true },
+
+    /** Whoever nobody signs in to ends by itself; whoever somebody does stays. */
+    whenUsed:
+      (load: GrantLoader): GrantLoader =>
+      async ctx => {
+        const grant = await load(ctx)
+        if (enabled && grant?.clientId) await clients.touch(grant.clientId)
+        return grant
+      },
+
+    /** The client is looked up by the token. */
+    nameTokens({ RegistrationAccessToken }: Provider) {
+      Object.assign(RegistrationAccessToken.prototype, {
+        generateTokenId(this: { clientId: string }) {
+          return `${this.clientId}.${randomBytes(32).toString('base64url')}`
+        },
+      })
+    },
+  }
+}
+
+/** The hash stands where the library wants a secret: nobody's secret has it for a hash. */
+function asLibrary(metadata: ClientMetadata) {
+  const [hash] = metadata.client_secret_hashes ?? []
+  return {
+    ...toLibrary(metadata),
+    ...(hash && { client_secret: hashOf(hash), client_secret_expires_at: 0 }),
+  }
+}
+
+const clientOf = (token: string) => token.split('.')[0] ?? ''
+
+function isManagedWith({ management }: Pick<RegisteredClient, 'management'>, token: string) {
+  const [known, offered] = [management?.hash ?? '', hashSecret(token)].map(text =>
+    Buffer.from(text),
+  )
+  return known?.length === offered?.length && timingSafeEqual(Object(known), Object(offered))
+}
+
+function tokenProblem(error_description: string) {
+  return Object.assign(new errors.InvalidToken(error_description), { error_description })
+}
+
+const gone = () => tokenProblem('this token is no longer good')

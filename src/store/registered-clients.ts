@@ -1,0 +1,86 @@
+// Clients that registered themselves (RFC 7591), each in one record with the hash of the token that
+// manages it (RFC 7592): they begin and end together. One that nobody ever signs in to ends by itself.
+
+import { randomBytes } from 'node:crypto'
+import type { ClientMetadata } from '../config/client-schema.ts'
+import type { Records } from './records.ts'
+import { now } from './store.ts'
+
+export interface RegisteredClient {
+  metadata: ClientMetadata
+  /** Epoch seconds. */
+  since: number
+  /** When somebody last signed in to it, to the day; absent: nobody ever did. */
+  lastUsed?: number
+  /** The handle of the invitation it came by. */
+  invitation: string
+  management?: { hash: string; since: number; policies?: string[] }
+}
+
+/** As the library calls it. */
+const KIND = 'Client'
+const INDEX: [string, string] = ['registered clients', 'all']
+const DAY = 24 * 3600
+/** Seconds after which one is gone that nobody ever signed in to, and one that nobody does any more. */
+export const UNUSED = DAY
+const KEPT = 400 * DAY
+/** No request lasts longer: whatever it still writes finds that the client is gone. */
+const TOMBSTONE = 3600
+/** So many at once. */
+export const MOST_CLIENTS = 1000
+
+/** Nothing else has such a name: what is asked for by another is not looked up. */
+export const isRegisteredId = (id: string) => /^app_[0-9a-f]{24}$/.test(id)
+export const newClientId = () => `app_${randomBytes(12).toString('hex')}`
+
+export type RegisteredClients = ReturnType<typeof createRegisteredClients>
+
+const ttlOf = ({ since, lastUsed }: RegisteredClient) =>
+  lastUsed === undefined ? since + UNUSED - now() : lastUsed + KEPT - now()
+
+export function createRegisteredClients(records: Records) {
+  async function find(id: string): Promise<RegisteredClient | undefined> {
+    return isRegisteredId(id) ? (await records.read<RegisteredClient>(KIND, id)).value : undefined
+  }
+
+  const list = () => records.list<RegisteredClient>(...INDEX)
+
+  async function isFull(): Promise<boolean> {
+    let count = 0
+    for await (const _ of records.walk(...INDEX)) if (++count >= MOST_CLIENTS) return true
+    return false
+  }
+
+  /** False where there was one of this name before. */
+  function add(client: RegisteredClient): Promise<boolean> {
+    const { client_id } = client.metadata
+    return records.save(KIND, client_id, client, { ttl: UNUSED, version: 0, indexes: [INDEX] })
+  }
+
+  /** False when there is none, or nothing to change. */
+  function change(
+    id: string,
+    by: (client: RegisteredClient) => RegisteredClient | undefined,
+  ): Promise<boolean> {
+    return records.update<RegisteredClient>(KIND, id, ({ value }) => value && by(value), {
+      ttl: ttlOf,
+      indexes: [INDEX],
+    })
+  }
+
+  /** Notes a use, at most once a day. */
+  async function touch(id: string): Promise<void> {
+    if (!isRegisteredId(id)) return
+    await change(id, client => {
+      const { lastUsed = 0 } = client
+      return now() - lastUsed < DAY ? undefined : { ...client, lastUsed: now() }
+    })
+  }
+
+  /** Each use of a token looks up its client: without it, every one is dead. */
+  function remove(id: string): Promise<boolean> {
+    return records.remove(KIND, id, TOMBSTONE)
+  }
+
+  return { find, list, isFull, add, change, touch, remove }
+}

@@ -1,0 +1,154 @@
+// How much applications that register themselves can take up (row 37), where they are known, and that the
+// store holds nothing that opens anything.
+
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, expect, onTestFinished, test, vi } from 'vitest'
+import { createInvitations } from '../../src/store/invitations.ts'
+import { MOST_CLIENTS } from '../../src/store/registered-clients.ts'
+import { StoreUnavailable } from '../../src/store/store.ts'
+import { Browser } from '../support/browser.ts'
+import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
+import {
+  CALLBACK,
+  invite,
+  METADATA,
+  manage,
+  ON,
+  register,
+  registered,
+  registerNew,
+} from '../support/registration.ts'
+import { ADA, startUsher, type Usher, type UsherOptions } from '../support/usher.ts'
+
+const DAY = 24 * 3600
+
+async function start(options: UsherOptions = {}): Promise<Usher> {
+  const usher = await startUsher({ ...ON, ...options })
+  onTestFinished(() => usher.close())
+  return usher
+}
+afterEach(() => {
+  vi.useRealTimers()
+})
+
+/** Nothing waits: the clock alone is another. */
+function goTo(seconds: number) {
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + seconds * 1000 })
+}
+
+test('row 37, OT7 of many at once, as many register as the token is for', async () => {
+  const usher = await start()
+  const token = await invite(usher, 7)
+  const answers = await Promise.all(Array.from({ length: 25 }, () => register(usher, token)))
+  expect(answers.filter(({ status }) => status === 201)).toHaveLength(7)
+  const refused = answers.filter(({ status }) => status === 401)
+  expect(refused).toHaveLength(18)
+  expect(refused[0]?.json.error_description).toContain('used up')
+  expect(await registered(usher).list()).toHaveLength(7)
+})
+
+test('row 37 there are never more than a thousand', async () => {
+  const usher = await start()
+  const clients = registered(usher)
+  const metadata = (await clients.find((await registerNew(usher)).client_id))?.metadata
+  for (let i = 1; i < MOST_CLIENTS; i++) {
+    const client_id = `app_${i.toString(16).padStart(24, '0')}`
+    await clients.add({ metadata: { ...Object(metadata), client_id }, since: 0, invitation: 'x' })
+  }
+  const token = await invite(usher)
+  const { status, json } = await register(usher, token)
+  expect([status, json.error]).toEqual([429, 'invalid_request'])
+  await clients.remove('app_000000000000000000000001')
+  expect((await register(usher, token)).status).toBe(201)
+})
+
+test('OT7 one that nobody signs in to is gone after a day, with its token; one that somebody uses stays', async () => {
+  const usher = await start()
+  await usher.addAccount(ADA)
+  const [unused, used] = [await registerNew(usher), await registerNew(usher)]
+  const { client_id } = used
+  const browser = new Browser(usher.issuer)
+  await browser.open(authorizationRequest(usher, { client_id, redirect_uri: CALLBACK }).url)
+  await signInAndAllow(browser, 'ada')
+  // An update is no use.
+  const update = await manage(usher, unused, { ...METADATA, client_id: unused.client_id })
+  goTo(DAY + 120)
+  expect((await manage(usher, Object(update.json))).status).toBe(401)
+  expect((await manage(usher, used)).status).toBe(200)
+  expect((await registered(usher).list()).map(({ metadata }) => metadata.client_id)).toEqual([
+    client_id,
+  ])
+  goTo(300 * DAY)
+  expect((await manage(usher, used)).status).toBe(200)
+  goTo(401 * DAY)
+  expect((await manage(usher, used)).status).toBe(401)
+})
+
+test('an invitation that is over, or was taken back, invites nobody', async () => {
+  const usher = await start()
+  const [token, other] = [await invite(usher), await invite(usher)]
+  const invitations = createInvitations(usher.records)
+  const [first] = await invitations.list()
+  if (first) await invitations.revoke(first)
+  expect((await register(usher, first?.jti ?? '')).status).toBe(401)
+  const left = first?.jti === token ? other : token
+  expect((await register(usher, left)).status).toBe(201)
+  goTo(3600 + 120)
+  expect((await register(usher, left)).status).toBe(401)
+  expect(await invitations.list()).toEqual([])
+})
+
+test('registered on one node it is known on another at once, and gone there when it is gone', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'usher-registration-'))
+  onTestFinished(() => rmSync(folder, { recursive: true }))
+  const store = `sqlite:${join(folder, 'usher.db')}`
+  const env = { USHER_SECRET: 'of-two-nodes-that-share-one-file-of-a-store' }
+  const [one, two] = [await start({ store, env }), await start({ store, env })]
+  const client = await registerNew(one)
+  expect((await manage(two, client)).json).toMatchObject(METADATA)
+  await manage(two, client, undefined, 'DELETE')
+  expect((await manage(one, client)).status).toBe(401)
+})
+
+test('no token or secret stands in the store, in whatever writing', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'usher-registration-'))
+  onTestFinished(() => rmSync(folder, { recursive: true }))
+  const path = join(folder, 'usher.db')
+  const env = { USHER_SECRET: 'of-one-node-whose-store-somebody-reads-later' }
+  const usher = await start({ store: `sqlite:${path}`, env })
+  const token = await invite(usher)
+  const { json } = await register(usher, token)
+  const { client_id, client_secret, registration_access_token: managing } = Object(json)
+  // Opened with the secret of the installation, too, there are hashes of what is the application's.
+  const kept = JSON.stringify(await usher.records.read('Client', client_id))
+  for (const secret of [client_secret, managing]) expect(kept).not.toContain(secret)
+  const files = ['', '-wal'].map(end => readFileSync(path + end).toString('latin1')).join('')
+  for (const secret of [token, client_secret, managing, client_id, METADATA.client_name]) {
+    expect(files).not.toContain(secret)
+    expect(files).not.toContain(Buffer.from(secret).toString('base64').replace(/=*$/, ''))
+  }
+})
+
+test('while the store is away everything here is 503, and as before afterwards', async () => {
+  const usher = await start()
+  const token = await invite(usher)
+  const client = await registerNew(usher)
+  const { get } = usher.store
+  usher.store.get = async () => {
+    throw new StoreUnavailable('away')
+  }
+  const { client_id } = client
+  const answers = [
+    await register(usher, token),
+    await manage(usher, client),
+    await manage(usher, client, { ...METADATA, client_id }),
+    await manage(usher, client, undefined, 'DELETE'),
+  ]
+  const told = answers.map(({ status, json }) => [status, json.error])
+  expect(told).toEqual(answers.map(() => [503, 'temporarily_unavailable']))
+  usher.store.get = get
+  expect((await manage(usher, client)).status).toBe(200)
+  expect((await register(usher, token)).status).toBe(201)
+})

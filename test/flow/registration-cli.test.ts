@@ -1,0 +1,104 @@
+// Applications that register themselves, from the operator's side.
+
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { takeFacts } from '../../src/store/operator-facts.ts'
+import { run } from '../support/command.ts'
+import { METADATA, manage, ON, register, registered } from '../support/registration.ts'
+import { startUsher, type Usher } from '../support/usher.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'usher-registration-'))
+const store = `sqlite:${join(folder, 'usher.db')}`
+let service: Usher
+beforeAll(async () => {
+  service = await startUsher({ ...ON, store })
+})
+afterAll(async () => {
+  await service.close()
+  rmSync(folder, { recursive: true })
+})
+
+/** Each command is a process. */
+const SLOW = { timeout: 60_000 }
+
+const usher = (words: string) =>
+  run(['src/cli.ts', ...words.split(' ')], {
+    USHER_CONFIG: service.settings.folder,
+    USHER_STORE: store,
+  })
+
+test(
+  'OT7 an operator invites, sees who came, and takes both back; the token is shown once',
+  SLOW,
+  async () => {
+    const invited = await usher('clients invite --until 2d --most 3 --policy without-pkce')
+    const token = invited.stdout.trim()
+    expect(token).toMatch(/^[\w-]{43}$/)
+    const handle = /clients uninvite ([0-9a-f]{8})/.exec(invited.stderr)?.[1] ?? ''
+    const { json } = await register(service, token)
+    const id = String(json.client_id)
+
+    const [invitations, list, show, explain] = await Promise.all([
+      usher('clients invitations --json'),
+      usher('clients list'),
+      usher(`clients show ${id} --json`),
+      usher(`config explain ${id}`),
+    ])
+    const [invitation] = JSON.parse(invitations.stdout)
+    expect(invitation).toMatchObject({
+      invitation: handle,
+      most: 3,
+      used: 1,
+      policies: ['without-pkce'],
+    })
+    expect(list.stdout).toMatch(
+      new RegExp(
+        `${id}  Strange application  client_secret_basic\\n {4}registered itself .*${handle}`,
+      ),
+    )
+    expect(JSON.parse(show.stdout)).toMatchObject({
+      ...METADATA,
+      registered: { invitation: handle },
+    })
+    expect(explain.stdout).toMatch(/^redirect_uris|registered itself/m)
+    for (const { stdout } of [invitations, list, show, explain]) {
+      for (const secret of [token, json.client_secret, json.registration_access_token]) {
+        expect(stdout).not.toContain(secret)
+      }
+    }
+
+    const timid = await usher(`clients remove ${id}`)
+    expect([timid.code, timid.stderr]).toEqual([1, expect.stringContaining('--yes')])
+    const [removed, uninvited, own] = await Promise.all([
+      usher(`clients remove ${id} --yes`),
+      usher(`clients uninvite ${handle}`),
+      usher('clients remove web --yes'),
+    ])
+    expect([removed.code, uninvited.code, own.code]).toEqual([0, 0, 1])
+    expect(await registered(service).list()).toEqual([])
+    expect((await manage(service, Object(json))).status).toBe(401)
+    expect((await register(service, token)).status).toBe(401)
+    const facts: string[] = []
+    await takeFacts(service.records, ({ event }) => facts.push(event))
+    expect(facts.toSorted()).toEqual(['client_invited', 'client_removed', 'invitation_revoked'])
+  },
+)
+
+test('what cannot be is said in words', SLOW, async () => {
+  const wrong = [
+    'clients invite --until never',
+    'clients invite --most 0',
+    'clients invite --policy none',
+    'clients uninvite 00000000',
+  ]
+  const answers = await Promise.all(wrong.map(usher))
+  expect(answers.map(({ code }) => code)).toEqual([1, 1, 1, 1])
+  expect(answers.map(({ stderr }) => stderr.split(/[ :]/)[0])).toEqual([
+    '--until',
+    '--most',
+    '--policy',
+    'There',
+  ])
+})

@@ -1,0 +1,169 @@
+// A client that is gone, by its own wish or an operator's: every token of it is dead, of whatever kind.
+
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { hashSecret } from '../../src/config/client-secret.ts'
+import { Browser } from '../support/browser.ts'
+import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
+import {
+  CALLBACK,
+  METADATA,
+  manage,
+  ON,
+  type Registration,
+  registered,
+  registerNew,
+} from '../support/registration.ts'
+import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'
+import { basic, send } from '../support/wire.ts'
+
+const FILES = 'https://files.example.org'
+const API = { client_id: 'api', client_name: 'Files', grant_types: [] }
+const SCOPE = 'openid profile offline_access'
+
+let usher: Usher
+beforeAll(async () => {
+  const api = { ...API, client_secret_hashes: [hashSecret(SECRET)] }
+  const files = {
+    resource: FILES,
+    resource_name: 'Files',
+    scopes: { 'files:read': { description: 'Read files' } },
+    introspected_by: ['api'],
+  }
+  usher = await startUsher({ ...ON, clients: { ...CLIENTS, api }, resources: { files } })
+  await usher.addAccount(ADA)
+})
+afterAll(() => usher.close())
+
+const TOKEN = '/api/oauth/token'
+
+function ask(
+  { client_id, client_secret }: Registration,
+  path: string,
+  body: Record<string, string>,
+) {
+  return send(usher, path, { body, headers: basic(client_id, client_secret) })
+}
+
+async function codeFor({ client_id }: Registration, params: Record<string, string> = {}) {
+  const common = { client_id, redirect_uri: CALLBACK, scope: SCOPE, prompt: 'consent' }
+  const request = authorizationRequest(usher, { ...common, ...params })
+  const browser = new Browser(usher.issuer)
+  await browser.open(request.url)
+  const page = await signInAndAllow(browser, 'ada')
+  const code = page.params.get('code') ?? ''
+  const { code_verifier, redirect_uri } = request
+  return { browser, grant_type: 'authorization_code', code, code_verifier, redirect_uri }
+}
+
+async function tokensFor(client: Registration, params: Record<string, string> = {}) {
+  const { browser, ...body } = await codeFor(client, params)
+  const resource = params.resource && { resource: params.resource }
+  const { status, json, text } = await ask(client, TOKEN, { ...body, ...resource })
+  if (status !== 200) throw new Error(`no tokens: ${text}`)
+  return { access: String(json.access_token), refresh: String(json.refresh_token), browser }
+}
+
+const userinfo = (token: string) =>
+  send(usher, '/api/oauth/userinfo', { headers: { authorization: `Bearer ${token}` } })
+
+const introspect = (token: string) =>
+  send(usher, '/api/oauth/introspect', { body: { token }, headers: basic('api', SECRET) })
+
+/** What somebody who has everything of the client can still do. */
+async function everything(client: Registration) {
+  const own = await tokensFor(client)
+  const params = { resource: FILES, scope: `${SCOPE} files:read` }
+  const ofApi = await tokensFor(client, params)
+  const { browser: _, ...code } = await codeFor(client)
+  const pushed = await ask(client, '/api/oauth/par', {
+    ...Object.fromEntries(
+      authorizationRequest(usher, { client_id: client.client_id }).url.searchParams,
+    ),
+    redirect_uri: CALLBACK,
+  })
+  const page = new Browser(usher.issuer)
+  await page.open(
+    authorizationRequest(usher, { client_id: client.client_id, redirect_uri: CALLBACK }).url,
+  )
+  expect([(await userinfo(own.access)).status, pushed.status, page.heading]).toEqual([
+    200,
+    201,
+    'Sign in',
+  ])
+  expect((await introspect(ofApi.access)).json).toMatchObject({ active: true })
+  const request_uri = String(pushed.json.request_uri)
+  return { own, ofApi, code, request_uri, page }
+}
+
+async function expectDead(client: Registration, all: Awaited<ReturnType<typeof everything>>) {
+  const { own, ofApi, code, request_uri, page } = all
+  expect((await userinfo(own.access)).status).toBe(401)
+  expect((await introspect(ofApi.access)).json).toEqual({ active: false })
+  const refresh = { grant_type: 'refresh_token', refresh_token: own.refresh }
+  for (const body of [code, refresh, { ...refresh, refresh_token: ofApi.refresh }]) {
+    const { status, json } = await ask(client, TOKEN, body)
+    expect([status, json.error]).toEqual([401, 'invalid_client'])
+  }
+  const { client_id } = client
+  const params = new URLSearchParams({ client_id, request_uri })
+  const later = await new Browser(usher.issuer).open(`/api/oauth/authorize?${params}`)
+  expect([later.status, later.text]).toEqual([400, expect.stringContaining('invalid_client')])
+  // The page that was open: nobody is sent to an application that there is not.
+  const answered = await signInAndAllow(page, 'ada')
+  expect([answered.ours, answered.status]).toEqual([true, 400])
+  expect((await manage(usher, client)).status).toBe(401)
+}
+
+test('OT7 DELETE takes every token, code, pushed request and open page with it (RFC 7592 §2.3)', async () => {
+  const client = await registerNew(usher)
+  const all = await everything(client)
+  const answer = await manage(usher, client, undefined, 'DELETE')
+  expect([answer.status, answer.text]).toEqual([204, ''])
+  await expectDead(client, all)
+  expect((await manage(usher, client, undefined, 'DELETE')).status).toBe(401)
+  expect((await manage(usher, client, { ...METADATA, client_id: client.client_id })).status).toBe(
+    401,
+  )
+})
+
+test('OT7 so does an operator who removes it; the person sees that it is no longer registered', async () => {
+  const client = await registerNew(usher)
+  const all = await everything(client)
+  await registered(usher).remove(client.client_id)
+  await expectDead(client, all)
+  const { browser } = all.own
+  await browser.open('/account/applications')
+  expect(browser.page.text).toContain('No longer registered here')
+  expect(browser.page.text).not.toContain(METADATA.client_name)
+  await browser.open('/account/sessions')
+  expect(browser.page.status).toBe(200)
+})
+
+test('OT7 an update that arrives after the end brings nothing back', async () => {
+  const client = await registerNew(usher)
+  const { client_id } = client
+  const clients = registered(usher)
+  const [update] = await Promise.all([
+    manage(usher, client, { ...METADATA, client_id }),
+    clients.remove(client_id),
+  ])
+  expect([200, 401]).toContain(update.status)
+  expect(await clients.find(client_id)).toBeUndefined()
+  const body = { ...METADATA, client_id }
+  expect(await clients.add({ metadata: body as never, since: 0, invitation: 'x' })).toBe(false)
+})
+
+test('what happened is told in the audit log, without any token', async () => {
+  const client = await registerNew(usher)
+  const { client_id } = client
+  const update = await manage(usher, client, { ...METADATA, client_id })
+  await manage(usher, Object(update.json), undefined, 'DELETE')
+  const told = usher.output.filter(
+    line => line.includes('"log":"audit"') && line.includes(client_id),
+  )
+  const events = told.map(line => JSON.parse(line).event)
+  expect(events).toEqual(['client_registered', 'client_updated', 'client_removed'])
+  for (const secret of [client.client_secret, client.registration_access_token]) {
+    expect(usher.output.join('\n')).not.toContain(secret)
+  }
+})

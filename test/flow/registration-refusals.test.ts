@@ -1,0 +1,144 @@
+// What an application that registers itself is refused: whatever no file could say, and what is for the
+// operator alone to say. Nothing that is refused is written.
+
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createInvitations } from '../../src/store/invitations.ts'
+import {
+  CALLBACK,
+  invite,
+  METADATA,
+  ON,
+  REGISTER,
+  register,
+  registered,
+} from '../support/registration.ts'
+import { startUsher, type Usher } from '../support/usher.ts'
+import { send } from '../support/wire.ts'
+
+const uris = (...redirect_uris: unknown[]) => ({ redirect_uris })
+const JWK = { kty: 'EC', crv: 'P-256', x: 'a', y: 'b', d: 'c' }
+
+let usher: Usher
+let token: string
+let folder: string
+beforeAll(async () => {
+  const issuer = 'https://id.example.org'
+  const proxy = ['127.0.0.1/32']
+  const env = { USHER_SECRET: 'x'.repeat(43) }
+  folder = mkdtempSync(join(tmpdir(), 'usher-registration-'))
+  const store = `sqlite:${join(folder, 'usher.db')}`
+  usher = await startUsher({ usher: { ...ON.usher, issuer, proxy }, clients: {}, store, env })
+  token = await invite(usher)
+})
+afterAll(async () => {
+  await usher.close()
+  rmSync(folder, { recursive: true })
+})
+
+const PROXY = { 'x-forwarded-proto': 'https', 'x-forwarded-for': '192.0.2.1' }
+
+function post(body: string, headers: Record<string, string> = {}) {
+  const authorization = `Bearer ${token}`
+  const type = { 'content-type': 'application/json' }
+  return send(usher, REGISTER, { body, headers: { ...PROXY, authorization, ...type, ...headers } })
+}
+
+// biome-ignore format: a table
+const REFUSED: [metadata: object, error: string, description: RegExp][] = [
+  [uris('http://stranger.example.net/callback'), 'invalid_redirect_uri', /^redirect_uris\.0 must be https/],
+  [uris('http://127.0.0.1/callback'),            'invalid_redirect_uri', /application_type: native/],
+  [uris('https://*.example.net/callback'),       'invalid_redirect_uri', /no wildcards/],
+  [uris('https://stranger.example.net/#x'),      'invalid_redirect_uri', /no fragment/],
+  [uris('javascript:alert(1)'),                  'invalid_redirect_uri', /cannot receive a redirect safely/],
+  [uris('data:text/html,x'),                     'invalid_redirect_uri', /cannot receive a redirect safely/],
+  [uris('https://a@stranger.example.net/'),      'invalid_redirect_uri', /no user name/],
+  [uris('com.example.app:/callback'),            'invalid_redirect_uri', /application_type: native/],
+  [uris(CALLBACK, 'https://stranger.example.net/a/../b'), 'invalid_redirect_uri', /^redirect_uris\.1 no dot segments/],
+  [uris('callback'),                             'invalid_redirect_uri', /absolute URL/],
+  [uris(),                                       'invalid_redirect_uri', /needs the addresses/],
+  [uris(7),                                      'invalid_redirect_uri', /^redirect_uris/],
+  [{ redirect_uris: undefined },                 'invalid_redirect_uri', /^redirect_uris/],
+  [{ redirect_uris: CALLBACK },                  'invalid_redirect_uri', /^redirect_uris/],
+  [{ post_logout_redirect_uris: ['http://stranger.example.net/'] }, 'invalid_client_metadata', /^post_logout_redirect_uris\.0 must be https/],
+  [{ client_name: 'x'.repeat(81) },              'invalid_client_metadata', /^client_name is at most 80/],
+  [{ client_name: 'Wiki\u202Eikiw' },            'invalid_client_metadata', /^client_name .*control characters/],
+  [{ client_name: 'a\nb' },                      'invalid_client_metadata', /^client_name .*control characters/],
+  [{ client_name: { toString: 1 } },             'invalid_client_metadata', /^client_name/],
+  [{ client_uri: 'javascript:alert(1)' },        'invalid_client_metadata', /^client_uri/],
+  [{ policy_uri: 'https://id.example.org@evil.example/' }, 'invalid_client_metadata', /^policy_uri has no user name/],
+  [{ grant_types: ['implicit'] },                'invalid_client_metadata', /^grant_types/],
+  [{ grant_types: ['client_credentials'] },      'invalid_client_metadata', /^grant_types/],
+  [{ grant_types: ['authorization_code', 'urn:ietf:params:oauth:grant-type:device_code'] }, 'invalid_client_metadata', /^grant_types/],
+  [{ grant_types: [] },                          'invalid_client_metadata', /^grant_types/],
+  [{ grant_types: 'authorization_code' },        'invalid_client_metadata', /^grant_types/],
+  [{ response_types: ['token'] },                'invalid_client_metadata', /^response_types is/],
+  [{ response_types: ['code', 'id_token'] },     'invalid_client_metadata', /^response_types is/],
+  [{ response_modes: ['fragment'] },             'invalid_client_metadata', /^response_modes/],
+  [{ token_endpoint_auth_method: 'tls_client_auth' },   'invalid_client_metadata', /^token_endpoint_auth_method is one of/],
+  [{ token_endpoint_auth_method: 'client_secret_jwt' }, 'invalid_client_metadata', /^token_endpoint_auth_method is one of/],
+  [{ token_endpoint_auth_method: 'private_key_jwt' },   'invalid_client_metadata', /^jwks private_key_jwt needs/],
+  [{ token_endpoint_auth_method: 'private_key_jwt', jwks: { keys: [JWK] } }, 'invalid_client_metadata', /^jwks/],
+  [{ jwks_uri: 'http://169.254.169.254/' },      'invalid_client_metadata', /^jwks_uri nothing is fetched/],
+  [{ sector_identifier_uri: 'https://localhost/' }, 'invalid_client_metadata', /^sector_identifier_uri nothing is fetched/],
+  [{ backchannel_logout_uri: 'https://localhost/' }, 'invalid_client_metadata', /^backchannel_logout_uri/],
+  [{ software_statement: 'e30.e30.' },           'invalid_client_metadata', /^software_statement/],
+  [{ scope: 'openid everything' },               'invalid_client_metadata', /^scope there is no scope "everything"/],
+  [{ subject_type: 'pairwise' },                 'invalid_client_metadata', /^subject_type pairwise is off/],
+  [{ id_token_signed_response_alg: 'none' },     'invalid_client_metadata', /^id_token_signed_response_alg/],
+  [{ id_token_signed_response_alg: 'HS256' },    'invalid_client_metadata', /^id_token_signed_response_alg/],
+  [{ consent: 'implicit' },                      'invalid_client_metadata', /^consent is for the operator/],
+  [{ require_pkce: false },                      'invalid_client_metadata', /^require_pkce is for the operator/],
+  [{ profile: 'fapi2' },                         'invalid_client_metadata', /^profile is for the operator/],
+  [{ client_secret_hashes: [] },                 'invalid_client_metadata', /^client_secret_hashes is for the operator/],
+]
+
+test('OT7, AZ3 what no file could say, and what is not for them to say, is refused by its name, and nothing is written', async () => {
+  for (const [metadata, error, description] of REFUSED) {
+    const { status, json } = await post(JSON.stringify({ ...METADATA, ...metadata }))
+    expect([metadata, status, json.error, json.error_description]).toEqual([
+      metadata,
+      400,
+      error,
+      expect.stringMatching(description),
+    ])
+  }
+  expect(await registered(usher).list()).toEqual([])
+  expect(await createInvitations(usher.records).list()).toMatchObject([{ used: 0 }])
+})
+
+test('OT7 metadata of more than 16 KiB are not read, announced or not', async () => {
+  const body = JSON.stringify({ ...METADATA, padding: 'x'.repeat(16 * 1024) })
+  expect((await post(body)).status).toBe(413)
+  const right = JSON.stringify({ ...METADATA, padding: 'x'.repeat(16_000) })
+  expect((await post(right)).status).toBe(201)
+})
+
+test('what is no JSON object, or says that it is none, is refused', async () => {
+  for (const body of ['', '{', '[]', 'null', '"text"', '7']) {
+    const { status, json } = await post(body)
+    expect([body, status, json.error]).toEqual([body, 400, expect.stringMatching(/^invalid_/)])
+  }
+  const form = await post('a=b', { 'content-type': 'application/x-www-form-urlencoded' })
+  expect([form.status, form.json.error]).toEqual([400, 'invalid_request'])
+})
+
+test('OT7 without an initial access token, or with another token, there is no registration', async () => {
+  const body = JSON.stringify(METADATA)
+  const none = await send(usher, REGISTER, {
+    body,
+    headers: { ...PROXY, 'content-type': 'application/json' },
+  })
+  expect([none.status, none.headers.get('www-authenticate')]).toEqual([
+    401,
+    expect.stringContaining('Bearer'),
+  ])
+  const wrong = await post(body, { authorization: `Bearer ${'x'.repeat(43)}` })
+  expect([wrong.status, wrong.json.error]).toEqual([401, 'invalid_token'])
+  const made = await post(body)
+  const { registration_access_token: theirs } = made.json
+  expect((await post(body, { authorization: `Bearer ${theirs}` })).status).toBe(401)
+  expect((await register({ ...usher }, token)).status).toBe(421)
+})

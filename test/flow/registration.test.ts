@@ -1,0 +1,200 @@
+// Applications that register themselves (RFC 7591), sign people in, and manage what they registered (RFC 7592).
+
+import * as openid from 'openid-client'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { signInWith } from '../support/client-library.ts'
+import {
+  CALLBACK,
+  invite,
+  METADATA,
+  manage,
+  ON,
+  REGISTER,
+  register,
+  registered,
+  registerNew,
+} from '../support/registration.ts'
+import { ADA, CLIENTS, startUsher, type Usher } from '../support/usher.ts'
+import { basic, send } from '../support/wire.ts'
+
+const DISCOVERY = '/.well-known/openid-configuration'
+const SCOPE = 'openid profile offline_access'
+
+let usher: Usher
+beforeAll(async () => {
+  usher = await startUsher(ON)
+  await usher.addAccount(ADA)
+})
+afterAll(() => usher.close())
+
+/** As `openid-client` registers, and goes on with what it was given. */
+async function registerWith(metadata: Partial<openid.ClientMetadata>) {
+  const initialAccessToken = await invite(usher)
+  return openid.dynamicClientRegistration(new URL(usher.issuer), metadata, undefined, {
+    initialAccessToken,
+    execute: [openid.allowInsecureRequests],
+  })
+}
+
+test('OT7 openid-client registers, signs in, refreshes; the answer says what there is and nothing of ours', async () => {
+  const config = await registerWith({
+    ...METADATA,
+    token_endpoint_auth_method: 'client_secret_post',
+    logo_uri: 'https://stranger.example.net/logo',
+  })
+  const client = config.clientMetadata()
+  expect(client).toMatchObject({
+    client_id: expect.stringMatching(/^app_[0-9a-f]{24}$/),
+    client_secret: expect.stringMatching(/^[\w-]{43}$/),
+    client_secret_expires_at: 0,
+    client_name: 'Strange application',
+    grant_types: ['authorization_code', 'refresh_token'],
+    response_types: ['code'],
+    response_modes: ['query', 'form_post'],
+    registration_client_uri: `${usher.issuer}${REGISTER}/${client.client_id}`,
+    registration_access_token: expect.any(String),
+  })
+  for (const key of ['consent', 'require_pkce', 'client_secret_hashes', 'profile', 'logo_uri']) {
+    expect(client).not.toHaveProperty(key)
+  }
+  const tokens = await signInWith(usher, config, { scope: SCOPE, redirect_uri: CALLBACK })
+  expect(tokens.claims()?.aud).toBe(client.client_id)
+  const again = await openid.refreshTokenGrant(config, tokens.refresh_token ?? '')
+  expect(again.access_token).not.toBe(tokens.access_token)
+})
+
+test('OT7 it is asked for PKCE like any other, unless its invitation says otherwise', async () => {
+  const relaxed = await registerNew(usher, METADATA, 'without-pkce')
+  const strict = await registerNew(usher)
+  const open = (client_id: string) => {
+    const params = { client_id, redirect_uri: CALLBACK, response_type: 'code', scope: 'openid' }
+    return new Browser(usher.issuer).open(`/api/oauth/authorize?${new URLSearchParams(params)}`)
+  }
+  expect((await open(strict.client_id)).params.get('error')).toBe('invalid_request')
+  expect((await open(relaxed.client_id)).url.pathname).toMatch(/^\/interaction\//)
+  const browserApp = { ...METADATA, token_endpoint_auth_method: 'none' }
+  const secretless = await registerNew(usher, browserApp, 'without-pkce')
+  expect(secretless).not.toHaveProperty('client_secret')
+  expect((await open(secretless.client_id)).params.get('error')).toBe('invalid_request')
+})
+
+test('OT7 it reads itself, without its secret, and changes itself; the token is another afterwards', async () => {
+  const first = await registerNew(usher)
+  const read = await manage(usher, first)
+  expect(read.json).toMatchObject({ ...METADATA, client_id: first.client_id })
+  expect(read.text).not.toContain('secret":')
+  expect(read.headers.get('cache-control')).toBe('no-store')
+
+  const {
+    registration_access_token: token,
+    registration_client_uri: _,
+    ...told
+  } = Object(read.json)
+  const { client_id_issued_at: __, ...said } = told
+  const secret = first.client_secret
+  const changed = { ...said, client_name: 'Another name', client_secret: secret }
+  const update = await manage(usher, first, changed)
+  expect([update.status, update.json.client_name]).toEqual([200, 'Another name'])
+  expect(update.json).not.toHaveProperty('client_secret')
+  expect(update.json.registration_access_token).not.toBe(token)
+  expect((await manage(usher, first)).status).toBe(401)
+  expect((await manage(usher, Object(update.json))).status).toBe(200)
+
+  // The secret it had is the one it has.
+  const body = { grant_type: 'authorization_code', code: 'none', redirect_uri: CALLBACK }
+  const headers = basic(first.client_id, secret)
+  const { json } = await send(usher, '/api/oauth/token', { body, headers })
+  expect(json.error).toBe('invalid_grant')
+})
+
+test('OT7 an update with a wrong secret, of another client, or with what only answers say, is refused', async () => {
+  const mine = await registerNew(usher)
+  const other = await registerNew(usher)
+  const base = { ...METADATA, client_id: mine.client_id }
+  for (const wrong of [
+    { ...base, client_secret: 'x'.repeat(43) },
+    { ...base, client_id: other.client_id },
+    { ...base, registration_access_token: mine.registration_access_token },
+    { ...base, client_id_issued_at: 1 },
+    { ...base, redirect_uris: ['http://stranger.example.net/'] },
+    { ...base, consent: 'implicit' },
+  ]) {
+    expect([wrong, (await manage(usher, mine, wrong)).status]).toEqual([wrong, 400])
+  }
+  expect((await manage(usher, mine)).json).toMatchObject(METADATA)
+})
+
+test('an application that begins to have a secret is told it, once', async () => {
+  const first = await registerNew(usher, { ...METADATA, token_endpoint_auth_method: 'none' })
+  const { client_id } = first
+  const update = await manage(usher, first, { ...METADATA, client_id })
+  expect(update.json.client_secret).toMatch(/^[\w-]{43}$/)
+  expect((await manage(usher, Object(update.json))).json).not.toHaveProperty('client_secret')
+})
+
+test('OT7 of two updates with one token, one counts', async () => {
+  const mine = await registerNew(usher)
+  const update = (client_name: string) =>
+    manage(usher, mine, { ...METADATA, client_id: mine.client_id, client_name })
+  const answers = await Promise.all(['one', 'two', 'three'].map(update))
+  const [won, ...others] = answers.toSorted((a, b) => a.status - b.status)
+  expect([won?.status, ...others.map(({ status }) => status)]).toEqual([200, 401, 401])
+  expect((await manage(usher, Object(won?.json))).json.client_name).toBe(won?.json.client_name)
+})
+
+test('OT7 a token manages its own client and no other, and none of a file', async () => {
+  const [mine, other] = [await registerNew(usher), await registerNew(usher)]
+  expect((await manage(usher, { ...mine, client_id: 'web' })).status).toBe(401)
+  const again = await registerNew(usher)
+  const theirs = { ...again, client_id: other.client_id }
+  expect((await manage(usher, theirs, undefined, 'DELETE')).status).toBe(401)
+  expect((await manage(usher, other)).status).toBe(200)
+  const wrong = { ...other, registration_access_token: `${other.client_id}.${'x'.repeat(43)}` }
+  expect((await manage(usher, wrong)).status).toBe(401)
+})
+
+test('a client_id that a file has is that of the file', async () => {
+  const { client_id, registration_access_token } = await registerNew(usher)
+  const metadata = (await registered(usher).find(client_id))?.metadata
+  expect(metadata?.client_secret_hashes?.[0]).toMatch(/^sha256:/)
+  const store = await usher.records.read('Client', client_id)
+  const file = { ...CLIENTS.web, client_id, client_name: 'Of a file' }
+  const other = await startUsher({ ...ON, clients: { file } })
+  try {
+    await other.records.save('Client', client_id, Object(store.value))
+    const answer = await manage(other, { client_id, registration_access_token } as never)
+    expect([answer.status, answer.json.error]).toEqual([403, 'invalid_request'])
+  } finally {
+    await other.close()
+  }
+})
+
+test('row 28: while it is off there is no endpoint, no word of it in discovery, and none of its clients', async () => {
+  const on = await send(usher, DISCOVERY)
+  expect(on.json.registration_endpoint).toBe(`${usher.issuer}${REGISTER}`)
+  const { client_id } = await registerNew(usher)
+  const kept = await usher.records.read('Client', client_id)
+  const off = await startUsher()
+  try {
+    await off.records.save('Client', client_id, Object(kept.value))
+    expect((await send(off, DISCOVERY)).json).not.toHaveProperty('registration_endpoint')
+    expect((await register(off, await invite(off))).status).toBe(404)
+    const mine = { client_id } as never
+    expect((await manage(off, mine)).status).toBe(404)
+    const page = await new Browser(off.issuer).open(`/api/oauth/authorize?client_id=${client_id}`)
+    expect([page.status, page.text]).toEqual([400, expect.stringContaining('invalid_client')])
+  } finally {
+    await off.close()
+  }
+})
+
+test('the endpoints take the methods they have, and no others', async () => {
+  const { client_id } = await registerNew(usher)
+  const get = await send(usher, REGISTER)
+  expect([get.status, get.headers.get('allow')]).toEqual([405, 'POST'])
+  const post = await send(usher, `${REGISTER}/${client_id}`, { method: 'POST' })
+  expect([post.status, post.headers.get('allow')]).toEqual([405, 'GET, PUT, DELETE'])
+  expect((await send(usher, `${REGISTER}/`)).status).toBe(404)
+  expect((await send(usher, `/API/oauth/register/${client_id}`)).status).toBe(404)
+})

@@ -1,0 +1,67 @@
+// Applications that register themselves, as they do it over the wire.
+
+import { RULES } from '../../src/config/registration-rules.ts'
+import { createInvitations } from '../../src/store/invitations.ts'
+import type { Records } from '../../src/store/records.ts'
+import { createRegisteredClients } from '../../src/store/registered-clients.ts'
+import { now } from '../../src/store/store.ts'
+import { type Reply, send } from './wire.ts'
+
+export const REGISTER = '/api/oauth/register'
+export const ON = { usher: { features: { dynamic_registration: true } } }
+export const CALLBACK = 'https://stranger.example.net/callback'
+export const METADATA = { client_name: 'Strange application', redirect_uris: [CALLBACK] }
+
+type Place = { issuer: string; address: string }
+
+/** A token for as many as that, as `usher clients invite` makes it. */
+export async function invite({ records }: { records: Records }, most = 10, ...relaxed: string[]) {
+  const terms = { exp: now() + 3600, most, policies: [RULES, ...relaxed] }
+  return (await createInvitations(records).make(terms)).jti
+}
+
+export const registered = ({ records }: { records: Records }) => createRegisteredClients(records)
+
+export function register(place: Place, token: string, metadata: object = METADATA): Promise<Reply> {
+  return sendJson(place, REGISTER, 'POST', token, metadata)
+}
+
+/** As the answer to a registration says where and with what. */
+export interface Registration {
+  client_id: string
+  client_secret: string
+  registration_access_token: string
+  registration_client_uri: string
+}
+
+export async function registerNew(
+  usher: Place & { records: Records },
+  metadata: object = METADATA,
+  ...relaxed: string[]
+): Promise<Registration> {
+  const { status, json, text } = await register(usher, await invite(usher, 1, ...relaxed), metadata)
+  if (status !== 201) throw new Error(`not registered: ${status} ${text}`)
+  return Object(json)
+}
+
+/** GET without metadata, PUT with; or DELETE. */
+export function manage(
+  place: Place,
+  { client_id, registration_access_token: token }: Registration,
+  metadata?: object,
+  method = metadata ? 'PUT' : 'GET',
+): Promise<Reply> {
+  return sendJson(place, `${REGISTER}/${client_id}`, method, token, metadata)
+}
+
+function sendJson(place: Place, path: string, method: string, token: string, metadata?: object) {
+  const headers = {
+    authorization: `Bearer ${token}`,
+    ...(metadata && { 'content-type': 'application/json' }),
+  }
+  return send(place, path, {
+    method,
+    headers,
+    body: metadata && JSON.stringify(metadata),
+  })
+}
