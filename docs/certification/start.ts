@@ -59,6 +59,11 @@ const env = {
 const options = { cwd: ROOT, env, stdio: 'inherit' } as const
 const accounts = join(HERE, 'accounts.jsonl')
 execFileSync(process.execPath, ['src/cli.ts', 'accounts', 'import', accounts], options)
+// Each module registers a client or two; the plan has some twenty, and is run more than once.
+const INVITE = 'clients invite --most 1000 --policy without-pkce'
+if (/^ *dynamic_registration: true$/m.test(readFileSync(join(config, 'usher.yaml'), 'utf8'))) {
+  execFileSync(process.execPath, ['src/cli.ts', ...INVITE.split(' ')], options)
+}
 const usher = spawn(process.execPath, ['src/main.ts'], options)
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => usher.kill(signal))
 usher.on('exit', code => {

@@ -17,7 +17,7 @@ import type { Settings } from './settings.ts'
 export const RULES = 'rules'
 export const RELAXED = ['without-pkce'] as const
 
-const TAKEN: (keyof ClientFile)[] = [
+export const TAKEN: (keyof ClientFile)[] = [
   ...READ_BY_PEOPLE,
   'contacts',
   'application_type',

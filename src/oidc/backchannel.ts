@@ -7,6 +7,7 @@ import { createAudit } from '../http/audit.ts'
 import type { Metrics } from '../http/metrics.ts'
 import type { Records } from '../store/records.ts'
 import { LAST_ATTEMPT, type Queue, type SignOut, takeSignOuts } from '../store/sign-outs.ts'
+import { findClient } from './clients.ts'
 
 /** The library would have the person who signs out wait for every application; the store has them. */
 export function withholdLogoutTokens({ Client: { prototype } }: Provider): void {
@@ -37,7 +38,7 @@ export function createTeller(
   async function tell({ accountId, clients, attempt }: SignOut) {
     const isAgain = await Promise.all(
       clients.map(async ([client_id, sid]) => {
-        const client = (await provider.Client.find(client_id)) as Receiver | undefined
+        const client = (await findClient(provider, client_id)) as Receiver | undefined
         if (!client?.backchannelLogoutUri) return false
         const failure = await client
           .sendLogoutToken(accountId, sid)

@@ -1,7 +1,12 @@
 // Clients, as the library wants them: their metadata, their secrets, the origins they call from.
 
 import { randomBytes, timingSafeEqual } from 'node:crypto'
-import type { Client, ClientMetadata as LibraryClientMetadata, Provider } from 'oidc-provider'
+import {
+  type Client,
+  errors,
+  type ClientMetadata as LibraryClientMetadata,
+  type Provider,
+} from 'oidc-provider'
 import { ACCOUNT_CLIENT, type ClientMetadata, clientSchema } from '../config/client-schema.ts'
 import { hashOf, hashSecret, isExpired } from '../config/client-secret.ts'
 import { ConfigError, type Finding } from '../config/report.ts'
@@ -64,6 +69,14 @@ export async function checkClients(
     })
   }
   if (findings.length) throw new ConfigError(findings)
+}
+
+/** Undefined also for one that registered itself as what there is no more: a feature is off since. */
+export async function findClient(provider: Provider, id = ''): Promise<Client | undefined> {
+  return provider.Client.find(id).catch(error => {
+    if (error instanceof errors.InvalidClientMetadata) return undefined
+    throw error
+  })
 }
 
 /** The library has no other word for which key it means. */

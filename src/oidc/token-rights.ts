@@ -2,6 +2,7 @@
 
 import { type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
 import type { Directory } from '../accounts/directory.ts'
+import { findClient } from './clients.ts'
 import type { Resources } from './resources.ts'
 
 interface Token {
@@ -18,7 +19,7 @@ export function mayIntrospect(resources: Resources, directory: Directory) {
   return async ({ oidc: { provider } }: KoaContextWithOIDC, client: Client, token: Token) => {
     if (token.clientId !== client.clientId) {
       if (!resources.mayRead(client, token)) return false
-      if (!(await provider.Client.find(token.clientId ?? ''))) return false
+      if (!(await findClient(provider, token.clientId))) return false
     }
     if (!('accountId' in token)) return true
     return Boolean(await directory.findEnabled(String(token.accountId)))

@@ -4,12 +4,13 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { decodeJwt } from 'jose'
+import { decodeJwt, exportJWK, generateKeyPair } from 'jose'
 import * as openid from 'openid-client'
 import { expect, onTestFinished, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { CALLBACK, PERSON, SUITE, secretOf, startPlan } from '../support/certification.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
+import { invite, manage } from '../support/registration.ts'
 import { freePort } from '../support/service.ts'
 import type { Usher } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
@@ -97,6 +98,38 @@ test('back-channel-logout: it is in discovery, and the ID token says which sessi
   })
   const { id_token_hint } = await signIn(usher)
   expect(decodeJwt(id_token_hint).sid).toEqual(expect.any(String))
+})
+
+test('dynamic: a client with keys registers for a module, signs in without PKCE, and removes itself', async () => {
+  const usher = await plan('dynamic')
+  const { privateKey, publicKey } = await generateKeyPair('RS256', { extractable: true })
+  const metadata = {
+    client_name: 'Certification suite 8f2Kx0bTq1LzVwA',
+    grant_types: ['authorization_code'],
+    response_types: ['code'],
+    redirect_uris: [CALLBACK],
+    contacts: ['certification@example.org'],
+    jwks: { keys: [{ ...(await exportJWK(publicKey)), use: 'sig', alg: 'RS256' }] },
+    token_endpoint_auth_method: 'private_key_jwt',
+  }
+  const config = await openid.dynamicClientRegistration(
+    new URL(usher.issuer),
+    metadata,
+    openid.PrivateKeyJwt(privateKey),
+    {
+      initialAccessToken: await invite(usher, 1, 'without-pkce'),
+      execute: [openid.allowInsecureRequests],
+    },
+  )
+  const browser = new Browser(usher.issuer)
+  const request = { redirect_uri: CALLBACK, scope: 'openid', state: 'of-the-suite' }
+  await browser.open(openid.buildAuthorizationUrl(config, request))
+  const { url } = await signInAndAllow(browser, PERSON.username, PERSON.password)
+  const checks = { expectedState: request.state }
+  const tokens = await openid.authorizationCodeGrant(config, url, checks)
+  const client = config.clientMetadata()
+  expect(tokens.claims()?.aud).toBe(client.client_id)
+  expect((await manage(usher, Object(client), undefined, 'DELETE')).status).toBe(204)
 })
 
 test('fapi2: pushed, with keys of the client, bound to one; a request_uri is opened twice and completed once', async () => {

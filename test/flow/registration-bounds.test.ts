@@ -5,11 +5,15 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, expect, onTestFinished, test, vi } from 'vitest'
+import { copyStore } from '../../src/store/copy.ts'
 import { createInvitations } from '../../src/store/invitations.ts'
+import { openStore } from '../../src/store/open.ts'
+import { resealAll } from '../../src/store/records.ts'
 import { MOST_CLIENTS } from '../../src/store/registered-clients.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { Browser } from '../support/browser.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
+import { startRedis } from '../support/redis.ts'
 import {
   CALLBACK,
   invite,
@@ -20,6 +24,7 @@ import {
   registered,
   registerNew,
 } from '../support/registration.ts'
+import { freePort } from '../support/service.ts'
 import { ADA, startUsher, type Usher, type UsherOptions } from '../support/usher.ts'
 
 const DAY = 24 * 3600
@@ -100,16 +105,59 @@ test('an invitation that is over, or was taken back, invites nobody', async () =
   expect(await invitations.list()).toEqual([])
 })
 
-test('registered on one node it is known on another at once, and gone there when it is gone', async () => {
+function newFile(): string {
   const folder = mkdtempSync(join(tmpdir(), 'usher-registration-'))
   onTestFinished(() => rmSync(folder, { recursive: true }))
-  const store = `sqlite:${join(folder, 'usher.db')}`
-  const env = { USHER_SECRET: 'of-two-nodes-that-share-one-file-of-a-store' }
-  const [one, two] = [await start({ store, env }), await start({ store, env })]
+  return `sqlite:${join(folder, 'usher.db')}`
+}
+
+async function newRedis(): Promise<string> {
+  const redis = await startRedis({ port: await freePort() })
+  onTestFinished(() => redis.stop())
+  return redis.url
+}
+
+test.each([
+  ['SQLite', newFile],
+  ['Redis', newRedis],
+])(
+  '%s: registered on one node it is known on another at once, and gone there when it is gone',
+  async (_name, make) => {
+    const store = await make()
+    const env = { USHER_SECRET: 'of-two-nodes-that-share-one-and-the-same-store' }
+    const [one, two] = [await start({ store, env }), await start({ store, env })]
+    const client = await registerNew(one)
+    const read = await manage(two, client)
+    expect(read.json).toMatchObject(METADATA)
+    const update = await manage(two, client, { ...METADATA, client_id: client.client_id })
+    expect((await manage(one, client)).status).toBe(401)
+    const token = await invite(one, 3)
+    const answers = await Promise.all(
+      [one, two, one, two, one, two].map(node => register(node, token)),
+    )
+    expect(answers.filter(({ status }) => status === 201)).toHaveLength(3)
+    await manage(two, Object(update.json), undefined, 'DELETE')
+    expect((await manage(one, Object(update.json))).status).toBe(401)
+  },
+)
+
+test('they go along to another store, and to another secret', async () => {
+  const [from, to] = [newFile(), newFile()]
+  const [old, next] = [
+    'of-the-store-that-is-left-behind-by-its-nodes',
+    'of-those-nodes-when-they-are-where-they-went',
+  ]
+  const one = await start({ store: from, env: { USHER_SECRET: old } })
   const client = await registerNew(one)
+  const token = await invite(one)
+  const target = await openStore(to)
+  expect((await copyStore(one.store, target, () => {})).differing).toBe(0)
+  const secrets = [next, old].map(secret => Buffer.from(secret, 'base64url'))
+  await resealAll(target, secrets)
+  await target.close()
+  const two = await start({ store: to, env: { USHER_SECRET: next } })
   expect((await manage(two, client)).json).toMatchObject(METADATA)
-  await manage(two, client, undefined, 'DELETE')
-  expect((await manage(one, client)).status).toBe(401)
+  expect((await register(two, token)).status).toBe(201)
 })
 
 test('no token or secret stands in the store, in whatever writing', async () => {

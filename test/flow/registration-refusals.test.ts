@@ -5,6 +5,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { TAKEN } from '../../src/config/registration-rules.ts'
 import { createInvitations } from '../../src/store/invitations.ts'
 import {
   CALLBACK,
@@ -107,6 +108,36 @@ test('OT7, AZ3 what no file could say, and what is not for them to say, is refus
   }
   expect(await registered(usher).list()).toEqual([])
   expect(await createInvitations(usher.records).list()).toMatchObject([{ used: 0 }])
+})
+
+test('whatever stands in a key, the answer is a registration or a refusal', async () => {
+  const hollow = { toString: 1, length: 'x' }
+  const key = { kty: 'RSA', n: hollow, e: 5 }
+  const junk = [hollow, [hollow], -1, true, null, '\uD800', { keys: [key] }]
+  const keys = [
+    ...TAKEN,
+    ...Object.keys(REFUSED[0]?.[0] ?? {}),
+    'response_types',
+    'client_id',
+    '__proto__',
+  ]
+  const all = await invite(usher, 9999)
+  const statuses = new Set<number>()
+  for (const key of keys) {
+    const answers = await Promise.all(
+      junk.map(value =>
+        post(`{"redirect_uris":["${CALLBACK}"],"${key}":${JSON.stringify(value)}}`, {
+          authorization: `Bearer ${all}`,
+        }),
+      ),
+    )
+    for (const { status, json } of answers) {
+      statuses.add(status)
+      if (status !== 201)
+        expect([key, json.error]).toEqual([key, expect.stringMatching(/^invalid_/)])
+    }
+  }
+  expect([...statuses].toSorted()).toEqual([201, 400])
 })
 
 test('OT7 metadata of more than 16 KiB are not read, announced or not', async () => {

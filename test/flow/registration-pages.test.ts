@@ -1,0 +1,90 @@
+// What people read of an application that registered itself: that nobody has checked what it says.
+
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
+import { credentials, textOf, words } from '../support/people.ts'
+import { CALLBACK, METADATA, ON, registerNew } from '../support/registration.ts'
+import { ADA, startUsher, type Usher } from '../support/usher.ts'
+
+const NAME = 'Usher <b>Security</b>'
+const LINKS = {
+  client_uri: 'https://stranger.example.net/',
+  policy_uri: 'https://stranger.example.net/privacy',
+}
+
+let usher: Usher
+let client_id: string
+beforeAll(async () => {
+  usher = await startUsher(ON)
+  await usher.addAccount(ADA)
+  const client = await registerNew(usher, { ...METADATA, ...LINKS, client_name: NAME })
+  client_id = client.client_id
+})
+afterAll(() => usher.close())
+
+const request = (params: Record<string, string> = {}) =>
+  authorizationRequest(usher, { client_id, redirect_uri: CALLBACK, ...params }).url
+const brand = () => ({ brand: usher.settings.branding.name })
+
+test('CN1 the consent page says that nobody has checked it, and where people are sent', async () => {
+  const browser = new Browser(usher.issuer)
+  await browser.open(request())
+  expect(textOf(browser.page.text)).toContain(NAME)
+  await browser.submit(credentials())
+  const text = textOf(browser.page.text)
+  expect(browser.heading).toBe('Allow access')
+  expect(text).toContain(words('consent.unchecked', brand()))
+  expect(text).toContain(words('consent.address', { host: 'stranger.example.net' }))
+  expect(text).not.toContain(words('consent.verified', brand()))
+  expect(browser.page.text).not.toContain('<b>')
+  const link = browser.page.html.querySelector(`a[href="${LINKS.policy_uri}"]`)
+  expect(link?.getAttribute('rel')).toBe('noopener noreferrer')
+})
+
+test('an application of the config folder is said to be registered by whom it is', async () => {
+  const browser = new Browser(usher.issuer)
+  await browser.open(authorizationRequest(usher).url)
+  await browser.submit(credentials())
+  const text = textOf(browser.page.text)
+  expect(text).toContain(words('consent.verified', brand()))
+  expect(text).not.toContain(words('consent.unchecked', brand()))
+})
+
+test('so do the account pages; what it called itself is text, wherever it stands', async () => {
+  const browser = new Browser(usher.issuer)
+  await browser.open(request())
+  await signInAndAllow(browser, 'ada')
+  await browser.open('/account/applications')
+  const text = textOf(browser.page.text)
+  expect(text).toContain(words('applications.unchecked', brand()))
+  expect(text).toContain('stranger.example.net')
+  for (const page of [
+    '/account/applications',
+    '/account/sessions',
+    `/account/applications/remove?client_id=${client_id}`,
+    `/api/oauth/logout?client_id=${client_id}`,
+  ]) {
+    await browser.open(page)
+    expect([page, browser.page.status]).toEqual([page, 200])
+    expect([page, textOf(browser.page.text)]).toEqual([page, expect.stringContaining(NAME)])
+    expect(browser.page.text).not.toContain('<b>')
+  }
+})
+
+test('no error page leads to where a stranger wants people', async () => {
+  const page = await new Browser(usher.issuer).open(`/interaction/none?client_id=${client_id}`)
+  expect([page.status, page.text]).toEqual([400, expect.not.stringContaining('stranger')])
+  const own = await new Browser(usher.issuer).open('/interaction/none?client_id=web')
+  expect(own.text).toContain('https://app.example.org/')
+})
+
+test('CN1 choosing an account names it; asked without a page it gets no more than a person allowed', async () => {
+  const browser = new Browser(usher.issuer)
+  await browser.open(request({ scope: 'openid' }))
+  await signInAndAllow(browser, 'ada')
+  await browser.open(request({ prompt: 'select_account' }))
+  expect(textOf(browser.page.text)).toContain(NAME)
+  const { params } = await new Browser(usher.issuer).open(request({ prompt: 'none' }))
+  expect(params.get('error')).toBe('login_required')
+})
