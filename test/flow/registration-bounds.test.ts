@@ -10,6 +10,7 @@ import { createInvitations } from '../../src/store/invitations.ts'
 import { openStore } from '../../src/store/open.ts'
 import { resealAll } from '../../src/store/records.ts'
 import { MOST_CLIENTS } from '../../src/store/registered-clients.ts'
+import { leaveSignOut } from '../../src/store/sign-outs.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { Browser } from '../support/browser.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
@@ -158,6 +159,30 @@ test('they go along to another store, and to another secret', async () => {
   const two = await start({ store: to, env: { USHER_SECRET: next } })
   expect((await manage(two, client)).json).toMatchObject(METADATA)
   expect((await register(two, token)).status).toBe(201)
+})
+
+test('one that is what there is no more, since a feature is off, stops nobody but itself', async () => {
+  const store = newFile()
+  const env = { USHER_SECRET: 'of-one-node-that-is-started-twice-on-its-store' }
+  const features = { dynamic_registration: true, pairwise_subjects: true }
+  const before = await start({ store, env, usher: { features } })
+  const scope = 'openid profile email'
+  const pairwise = await registerNew(before, { ...METADATA, subject_type: 'pairwise' })
+  const scoped = await registerNew(before, { ...METADATA, scope })
+  const claims = { claims: { name: { scope: 'profile', from: 'name' } } }
+  const after = await start({ store, env, claims })
+  const open = ({ client_id }: { client_id: string }) =>
+    new Browser(after.issuer).open(
+      authorizationRequest(after, { client_id, redirect_uri: CALLBACK }).url,
+    )
+  const page = await open(pairwise)
+  expect([page.status, page.text]).toEqual([400, expect.stringContaining('subject_type')])
+  expect((await open(scoped)).url.pathname).toMatch(/^\/interaction\//)
+  const sub = await after.addAccount(ADA)
+  const authorizations = { [pairwise.client_id]: { sid: 'x' } }
+  await leaveSignOut(after.records, { uid: 'x', accountId: sub.id, authorizations })
+  await after.tellSignOuts('new')
+  expect(after.output.join('')).not.toContain('logout_failed')
 })
 
 test('no token or secret stands in the store, in whatever writing', async () => {
