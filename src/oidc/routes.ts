@@ -40,7 +40,7 @@ export function endpointOf(path: string): string | undefined {
 }
 
 /** Where nobody comes with a certificate, for people do, or anybody. */
-const WITHOUT_CERTIFICATE = /^(authorization|code_verification|end_session|jwks)$/
+const WITHOUT_CERTIFICATE = /^(authorization|code_verification|end_session|jwks|registration)$/
 
 /** Without the feature people sign out on a page of ours that no application is told of. */
 const SIGN_OUT = '/account/sign-out'
