@@ -15,6 +15,7 @@ import { limits } from './http/limits.ts'
 import { requestLog } from './http/request-log.ts'
 import { securityHeaders } from './http/security-headers.ts'
 import { createSignatures } from './http/signatures.ts'
+import { findByDocument } from './oidc/client-documents.ts'
 import { authorizeByPost, canonicalPaths, finishAnswers } from './oidc/endpoints.ts'
 import { createFailureMemory } from './oidc/failures.ts'
 import { createBrowserSession, createInteractions } from './oidc/interactions.ts'
@@ -43,7 +44,10 @@ import { deriveKey } from './store/seal.ts'
 export async function createApp(environment: Environment, readiness: Readiness) {
   const { settings, secrets, records, log, metrics } = environment
   checkOwnTemplates(settings)
-  const views = createViews(settings, { registered: findRegistered(settings, records) })
+  const registered = findRegistered(settings, records)
+  const views = createViews(settings, {
+    registered: async id => (await registered(id)) ?? findByDocument(app, settings, id),
+  })
   const routes = routesOf(settings.features)
   const signatures = (purpose: string) =>
     createSignatures(secrets.map(secret => deriveKey(secret, purpose)))

@@ -176,6 +176,12 @@ const origin: Reason = facts => ({
   change: at(facts, 'redirect_uris'),
 })
 
+const document: Reason = ({ failure: { client_id, detail } }) => ({
+  wrong: `there is no document at ${client_id} (${detail})`,
+  change:
+    'that address: it answers 200 with at most 5 KiB of JSON about this client_id, and does not redirect; one that is not public stands in egress.allow of usher.yaml',
+})
+
 const AGAIN = 'the application, which has to send people to sign in again'
 const ASSERTION = 'how the application makes client_assertion (RFC 7523)'
 
@@ -183,6 +189,8 @@ const ASSERTION = 'how the application makes client_assertion (RFC 7523)'
 // biome-ignore format: a table
 const REASONS: [RegExp, Reason][] = [
   [/client not found|client is invalid/, unknownClient],
+  [/invalid_client: (fetch failed|unexpected response|response too large|.*JSON)/, document],
+  [/invalid_client_metadata/, ({ failure: { detail = '' } }) => ({ wrong: detail, change: 'what the application says of itself' })],
   [/no client authentication mechanism/, say('the request does not say which client it is from', 'the application sends its client_id, and its secret where it has one')],
   [/invalid_redirect_uri/, address('redirect_uri', 'redirect_uris')],
   [/post_logout_redirect_uri not registered/, address('post_logout_redirect_uri', 'post_logout_redirect_uris')],

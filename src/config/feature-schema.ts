@@ -25,6 +25,7 @@ export const featuresSchema = z.strictObject({
   dpop: on.describe('A client binds its tokens to a key of its own, by proofs in a DPoP header: stolen, they are of no use (RFC 9449)'),
   claims_parameter: on.describe('A client asks for single claims, and where they are to stand (claims, OIDC Core §5.5). People are asked for the scope that gives them'),
   pairwise_subjects: off.describe('A client whose subject_type is pairwise has a sub of its own for each person, which says nothing to others (OIDC Core §8)'),
+  client_id_metadata_documents: off.describe('Experimental, a draft: an application nobody has registered has the address of a document for its client_id, which is fetched from there (OAuth Client ID Metadata Document)'),
   dynamic_registration: off.describe('Applications register themselves with a token that usher clients invite makes (RFC 7591), and manage what they have registered (RFC 7592)'),
 })
 

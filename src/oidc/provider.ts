@@ -26,6 +26,7 @@ import { algorithms } from './algorithms.ts'
 import { withholdLogoutTokens } from './backchannel.ts'
 import { createBrowserBinding } from './browser-binding.ts'
 import { certificateMethods, mutualTls } from './client-certificates.ts'
+import { clientDocuments } from './client-documents.ts'
 import { assertAssertion, assertRequestObject } from './client-jwts.ts'
 import {
   accountClient,
@@ -133,9 +134,8 @@ export async function createProvider(
     },
     subjectTypes: features.pairwise_subjects ? ['public', 'pairwise'] : ['public'],
     pairwiseIdentifier: pairwiseSubjects(records),
-    // What an operator has written is not looked up anywhere.
-    sectorIdentifierUriValidate: ({ clientId }) =>
-      !settings.clients.some(({ client_id }) => client_id === clientId),
+    // What an operator has written is not looked up anywhere, and others may not have it.
+    sectorIdentifierUriValidate: () => false,
     findAccount: async ({ oidc }, id) => {
       const account = await directory.findEnabled(id, oidc.session?.loginTs)
       return account && { accountId: id, claims: () => ({ sub: id, ...claimsOf(account, claims) }) }
@@ -204,6 +204,7 @@ export async function createProvider(
         enabled: features.introspection,
         allowedPolicy: mayIntrospect(resources, directory),
       },
+      clientIdMetadataDocument: clientDocuments(settings),
       registration: registration.feature,
       registrationManagement: registration.management,
       deviceFlow: deviceFlow(features, pages.device, showError),

@@ -219,7 +219,9 @@ test('OT1: every address that is new answers, and by default there is nothing', 
 
 test('OT1: everything that discovery says beyond the defaults is walked here', () => {
   const bound = 'tls_client_certificate_bound_access_tokens'
-  const walked = new Set([...Object.keys(BY_CLIENT), ...Object.keys(LONGER), bound])
+  // client-documents.test.ts has an application of that kind.
+  const documents = 'client_id_metadata_document_supported'
+  const walked = new Set([...Object.keys(BY_CLIENT), ...Object.keys(LONGER), bound, documents])
   const unknown = differing().filter(key => !walked.has(key) && !key.endsWith('_endpoint'))
   expect(unknown).toEqual([])
 })

@@ -1,0 +1,242 @@
+// Clients whose client_id is the address of a document about them (draft-ietf-oauth-client-id-metadata-document).
+
+import { once } from 'node:events'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { createServer, type Server } from 'node:https'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { getCACertificates, setDefaultCACertificates } from 'node:tls'
+import * as openid from 'openid-client'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { explainFailure } from '../../src/commands/failure.ts'
+import { findFailure } from '../../src/oidc/failures.ts'
+import { Browser } from '../support/browser.ts'
+import { makeCertificate } from '../support/certificates.ts'
+import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
+import { textOf, words } from '../support/people.ts'
+import { assertion, PUBLIC_JWKS } from '../support/signers.ts'
+import { ADA, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
+import { send } from '../support/wire.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'usher-documents-'))
+const certificate = makeCertificate(folder, 'localhost', {
+  extensions: ['subjectAltName=DNS:localhost,IP:127.0.0.1'],
+})
+const trusted = getCACertificates()
+const DISCOVERY = '/.well-known/openid-configuration'
+const CALLBACK = 'https://assistant.example.net/callback'
+const usher_yaml = {
+  features: { client_id_metadata_documents: true },
+  egress: { allow: ['localhost'] },
+}
+
+/** Documents by their paths: what stands in them beside client_id, or the whole answer. */
+const documents: Record<string, object | string> = {}
+const asked: string[] = []
+let server: Server
+let site: string
+let usher: Usher
+beforeAll(async () => {
+  setDefaultCACertificates([...trusted, certificate.pem])
+  const tls = { cert: certificate.pem, key: readFileSync(certificate.key) }
+  server = createServer(tls, ({ url = '' }, res) => {
+    asked.push(url)
+    const found = documents[url]
+    if (url === '/elsewhere') res.writeHead(302, { location: '/assistant' })
+    else if (!found) res.writeHead(404)
+    const client_id = site + url
+    res.end(typeof found === 'string' ? found : JSON.stringify({ client_id, ...found }))
+  }).listen(0, 'localhost')
+  await once(server, 'listening')
+  site = `https://localhost:${(server.address() as AddressInfo).port}`
+  usher = await startUsher({ clients: {}, usher: usher_yaml })
+  await usher.addAccount(ADA)
+})
+afterAll(async () => {
+  setDefaultCACertificates(trusted)
+  await usher.close()
+  server.closeAllConnections()
+  server.close()
+  rmSync(folder, { recursive: true })
+})
+
+const ASSISTANT = {
+  client_name: 'Assistant',
+  redirect_uris: [CALLBACK],
+  token_endpoint_auth_method: 'none',
+}
+const begin = (client_id: string, at = usher) =>
+  send(at, authorizationRequest(at, { client_id, redirect_uri: CALLBACK }).url)
+
+test('whoever has a document signs people in, who are told that nobody has checked it', async () => {
+  documents['/assistant'] = ASSISTANT
+  const client_id = `${site}/assistant`
+  const config = await openid.discovery(
+    new URL(usher.issuer),
+    client_id,
+    undefined,
+    openid.None(),
+    { execute: [openid.allowInsecureRequests] },
+  )
+  expect(config.serverMetadata().client_id_metadata_document_supported).toBe(true)
+  const scope = 'openid profile offline_access'
+  const asking = authorizationRequest(usher, { client_id, redirect_uri: CALLBACK, scope })
+  const browser = new Browser(usher.issuer)
+  await browser.open(asking.url)
+  await browser.submit({
+    username: 'ada',
+    password: PASSWORD,
+    decision: 'continue',
+  })
+  expect(browser.heading).toBe(words('consent.title'))
+  const shown = textOf(browser.page.text)
+  expect(shown).toContain('Assistant')
+  expect(shown).toContain('assistant.example.net')
+  expect(shown).toContain(words('consent.unchecked', { brand: 'Usher' }))
+  const page = await signInAndAllow(browser, 'ada')
+  const tokens = await openid.authorizationCodeGrant(config, page.url, {
+    pkceCodeVerifier: asking.code_verifier,
+    expectedState: asking.state,
+    expectedNonce: asking.nonce,
+  })
+  const sub = tokens.claims()?.sub ?? ''
+  expect(await openid.fetchUserInfo(config, tokens.access_token, sub)).toMatchObject({
+    name: ADA.name,
+  })
+  const renewed = await openid.refreshTokenGrant(config, tokens.refresh_token ?? '')
+  const applications = await browser.open('/account/applications')
+  expect(applications.text).toContain('Assistant')
+  expect(asked).toEqual(['/assistant'])
+  await openid.tokenRevocation(config, renewed.refresh_token ?? '')
+  const after = openid.fetchUserInfo(config, renewed.access_token, sub)
+  await expect(after).rejects.toMatchObject({ status: 401 })
+})
+
+test('its keys stand in its document, and it authenticates with them', async () => {
+  const keyed = { token_endpoint_auth_method: 'private_key_jwt', jwks: PUBLIC_JWKS }
+  documents['/keyed'] = { ...ASSISTANT, ...keyed }
+  const ask = async (aud: string) => {
+    const client_assertion = await assertion('ES256', `${site}/keyed`, aud)
+    const client_assertion_type = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
+    const form = { grant_type: 'authorization_code', code: 'unknown', redirect_uri: CALLBACK }
+    const body = { ...form, client_assertion, client_assertion_type }
+    return (await send(usher, '/api/oauth/token', { body })).json.error
+  }
+  expect(await ask(usher.issuer)).toBe('invalid_grant')
+  expect(await ask('https://other.example.org')).toBe('invalid_client')
+})
+
+test('another node fetches it by itself, and shows whom it is about', async () => {
+  const store = `sqlite:${join(folder, 'usher.db')}`
+  const secret = { USHER_SECRET: Buffer.alloc(32, 'documents').toString('base64url') }
+  const start = () => startUsher({ clients: {}, usher: usher_yaml, store, env: secret })
+  const [first, second] = [await start(), await start()]
+  await first.addAccount(ADA)
+  documents['/assistant'] = ASSISTANT
+  const client_id = `${site}/assistant`
+  const browser = new Browser(first.issuer)
+  await browser.open(authorizationRequest(first, { client_id, redirect_uri: CALLBACK }).url)
+  await browser.submit({ username: 'ada', password: PASSWORD, decision: 'continue' })
+  const { pathname, search } = browser.page.url
+  const cookie = await browser.jar.getCookieString(browser.page.url.href)
+  const asIfHere = { host: new URL(second.issuer).host, cookie }
+  asked.length = 0
+  const page = await send(second, pathname + search, { headers: asIfHere })
+  expect(page.text).toContain('Assistant')
+  expect(asked).toEqual(['/assistant'])
+  await Promise.all([first.close(), second.close()])
+})
+
+/** What is said of itself, or answered, and why it is refused. */
+const REFUSED: [what: string, document: object | string, why: RegExp][] = [
+  ['is no JSON', '<html>', /fetch failed/],
+  ['is a list', '[]', /not a JSON object/],
+  ['is larger than 5 KiB', { ...ASSISTANT, client_name: 'x'.repeat(6000) }, /fetch failed/],
+  ['is about another', { ...ASSISTANT, client_id: 'https://other.example' }, /does not match/],
+  ['has a secret', { ...ASSISTANT, client_secret: 's'.repeat(40) }, /client_secret/],
+  ['takes a secret', { redirect_uris: [CALLBACK] }, /client_secret/],
+  ['needs no consent', { ...ASSISTANT, consent: 'implicit' }, /consent is for the operator/],
+  ['needs no PKCE', { ...ASSISTANT, require_pkce: false }, /require_pkce is for the operator/],
+  ['has keys elsewhere', { ...ASSISTANT, jwks_uri: 'https://localhost/keys' }, /jwks_uri/],
+  [
+    'has its sector elsewhere',
+    { ...ASSISTANT, sector_identifier_uri: 'https://localhost/s' },
+    /sector/,
+  ],
+  [
+    'is sent sign-outs',
+    { ...ASSISTANT, backchannel_logout_uri: 'https://localhost/b' },
+    /backchannel/,
+  ],
+  ['has a wildcard', { ...ASSISTANT, redirect_uris: ['https://*.example.net/'] }, /wildcard/],
+  ['is on plain http', { ...ASSISTANT, redirect_uris: ['http://app.example.net/'] }, /https/],
+  ['is a service', { ...ASSISTANT, grant_types: ['client_credentials'] }, /grant_types/],
+  ['has a name that turns', { ...ASSISTANT, client_name: 'Bank\u202eknaB' }, /client_name/],
+]
+
+test.each(REFUSED)(
+  'a document that %s is refused, and nothing else is asked for',
+  async (what, document, why) => {
+    const path = `/${what.replaceAll(' ', '-')}`
+    documents[path] = document
+    asked.length = 0
+    const { status, text } = await begin(site + path)
+    expect(status).toBe(400)
+    expect(text).toMatch(why)
+    expect(asked).toEqual([path])
+  },
+)
+
+test('config explain says that it was the document', async () => {
+  documents['/text'] = 'a text'
+  documents['/large'] = { ...ASSISTANT, client_name: 'x'.repeat(6000) }
+  for (const path of ['/nowhere', '/text', '/large', '/elsewhere']) {
+    const { headers } = await begin(site + path)
+    const id = headers.get('x-request-id') ?? ''
+    const read = () => findFailure(usher.records, id)
+    await expect.poll(read).toBeTruthy()
+    const failure = await read()
+    if (!failure) throw new Error('nothing is remembered')
+    const { wrong } = explainFailure({ failure, ids: [], scopes: [], resources: [] })
+    expect(wrong).toContain(`there is no document at ${site}${path} (`)
+  }
+})
+
+test('a redirect is not followed, and nothing inside is asked that no operator has named', async () => {
+  asked.length = 0
+  expect((await begin(`${site}/elsewhere`)).status).toBe(400)
+  expect(asked).toEqual(['/elsewhere'])
+  const { port } = new URL(site)
+  for (const host of ['127.0.0.1', '[::1]']) {
+    expect((await begin(`https://${host}:${port}/assistant`)).status).toBe(400)
+  }
+  for (const id of ['http://localhost/', 'https://ada@localhost/', 'https://localhost/../x']) {
+    expect((await begin(id)).status).toBe(400)
+  }
+  expect(asked).toEqual(['/elsewhere'])
+})
+
+test('many who ask for unknown ones have us ask 120 times a minute, and those that are known go on', async () => {
+  const crowd = await startUsher({ clients: {}, usher: usher_yaml })
+  documents['/assistant'] = ASSISTANT
+  expect((await begin(`${site}/assistant`, crowd)).status).toBe(303)
+  asked.length = 0
+  const all = Array.from({ length: 150 }, (_, i) => begin(`${site}/unknown-${i}`, crowd))
+  const statuses = (await Promise.all(all)).map(({ status }) => status)
+  expect(asked.length).toBe(119)
+  expect(statuses.filter(status => status === 503)).toHaveLength(31)
+  expect((await begin(`${site}/assistant`, crowd)).status).toBe(303)
+  await crowd.close()
+})
+
+test('off, nothing is fetched, and discovery says nothing of it', async () => {
+  const off = await startUsher({ clients: {}, usher: { egress: usher_yaml.egress } })
+  documents['/assistant'] = ASSISTANT
+  asked.length = 0
+  expect((await begin(`${site}/assistant`, off)).status).toBe(400)
+  expect(asked).toEqual([])
+  const { json } = await send(off, DISCOVERY)
+  expect(json).not.toHaveProperty('client_id_metadata_document_supported')
+  await off.close()
+})
