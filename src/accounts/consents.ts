@@ -1,6 +1,8 @@
 // What a person has allowed an application. It outlives sessions and devices; the library's grants
 // are made from it, and withdrawing it ends them all.
 
+import { isDeepStrictEqual } from 'node:util'
+import type { Detail } from '../config/detail-schema.ts'
 import { revokeGrants } from '../store/grants.ts'
 import type { Found, Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
@@ -12,6 +14,8 @@ export interface Consent {
   scopes: string[]
   /** Asked for, and refused: not asked for again until the application is removed. */
   declined: string[]
+  /** Authorization details that were allowed, the last one first; each was asked for by itself. */
+  details?: { detail: Detail; at: number }[]
   /** Epoch seconds. */
   since: number
   lastUsed: number
@@ -20,6 +24,7 @@ export interface Consent {
 export interface Decision {
   scopes: string[]
   declined: string[]
+  details?: Detail[]
   /** Of the consent when it was asked for. */
   version: number
 }
@@ -39,6 +44,8 @@ export type Consents = ReturnType<typeof createConsents>
 /** Seconds between two notes of a use. */
 export const TOUCH = 60
 const YEAR = 365 * 24 * 3600
+/** Of those that were allowed, how many are remembered, for people to see. */
+const MOST_DETAILS = 20
 /** Longer than any page stays open. */
 const REMEMBER_REMOVAL = 24 * 3600
 
@@ -80,7 +87,7 @@ export function createConsents(records: Records) {
   async function decide(
     accountId: string,
     clientId: string,
-    { scopes, declined, version }: Decision,
+    { scopes, declined, details = [], version }: Decision,
   ): Promise<boolean> {
     let isLess = false
     const isRecorded = await update(accountId, clientId, found => {
@@ -93,6 +100,7 @@ export function createConsents(records: Records) {
         client_id: clientId,
         scopes: [...allowed],
         declined: [...new Set([...refused, ...declined])].filter(scope => !allowed.has(scope)),
+        details: remembered(details, found.value?.details),
         since,
         lastUsed: now(),
       }
@@ -120,4 +128,11 @@ export function createConsents(records: Records) {
   }
 
   return { read, find, version, list, decide, touch, withdraw, removeAll }
+}
+
+function remembered(allowed: Detail[], before: Consent['details'] = []): Consent['details'] {
+  const isNew = ({ detail }: { detail: Detail }) =>
+    !allowed.some(other => isDeepStrictEqual(other, detail))
+  const all = [...allowed.map(detail => ({ detail, at: now() })), ...before.filter(isNew)]
+  return all.length ? all.slice(0, MOST_DETAILS) : undefined
 }

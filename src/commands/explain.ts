@@ -2,6 +2,7 @@
 // failed (failure.ts).
 
 import type { ClientFile } from '../config/client-schema.ts'
+import type { DetailFile } from '../config/detail-schema.ts'
 import {
   type Effective,
   effectiveClient,
@@ -141,7 +142,7 @@ function aboutKey({ key: _, isMap, value, from, default: fallback, ...about }: E
 }
 
 function aboutClient(file: FileResult<ClientFile>, settings: Settings, keys: Effective[]) {
-  const { issuer, scopes, claims, clients, resources } = settings
+  const { issuer, scopes, claims, clients, resources, details } = settings
   const client = clients.find(({ client_id }) => client_id === file.parts.client_id)
   const mayRenew = client?.grant_types.includes('refresh_token')
   const registered = client?.scope?.split(' ')
@@ -177,9 +178,19 @@ function aboutClient(file: FileResult<ClientFile>, settings: Settings, keys: Eff
     endpoints: Object.fromEntries(endpoints.map(([name, path]) => [name, `${issuer}${path}`])),
     scopes: Object.fromEntries(asked.map(scope => [scope, gives(scope)])),
     resources: Object.fromEntries(ofResources),
+    authorization_details: Object.fromEntries(
+      (client?.authorization_details_types ?? []).map(type => [type, aboutType(details[type])]),
+    ),
     lifetimes: Object.fromEntries(tokens.map(({ key, value }) => [key.split('.')[1], value])),
     snippet: client ? snippet(client, settings, asked) : '',
   }
+}
+
+/** The API it is for, and the fields it has; those that may be missing in brackets. */
+function aboutType(file: DetailFile | undefined) {
+  const fields = Object.entries(file?.fields ?? {})
+  const names = fields.map(([path, { required }]) => (required ? path : `[${path}]`))
+  return { resource: file?.resource, fields: names }
 }
 
 function aboutResource(file: FileResult<object>, resource: ResourceFile, settings: Settings) {

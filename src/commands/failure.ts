@@ -196,6 +196,8 @@ const REASONS: [RegExp, Reason][] = [
   [/post_logout_redirect_uri not registered/, address('post_logout_redirect_uri', 'post_logout_redirect_uris')],
   [/redirect_uri mismatch/, facts => ({ wrong: 'the code was given for another redirect_uri than the one it is redeemed with', sent: sentAs(facts, 'redirect_uri'), change: 'the application sends the same redirect_uri to both endpoints' })],
   [/invalid_scope: requested scope/, scope],
+  [/invalid_authorization_details/, facts => ({ wrong: facts.failure.detail ?? '', registered: facts.client?.parts.authorization_details_types, change: `the application; what a type has stands in config/details, which of them it may ask for in ${at(facts, 'authorization_details_types')}` })],
+  [/authorization_details have to be pushed/, facts => ({ wrong: `${nameOf(facts)} can authenticate: what it asks for in authorization_details is not for the browser to carry`, change: 'the application pushes its request (RFC 9126)' })],
   [/invalid_target/, target],
   [/invalid_scope: no scope of the resource/, facts => ({ wrong: 'for a resource of the request none of its scopes was asked for, or the person allowed none', sent: sentAs(facts, 'scope'), change: 'the application asks for a scope of the API; the person takes the refusal back by removing the application' })],
   [/for another resource/, say('the access token is for an API, not for UserInfo', 'the application: a token that is asked for without resource')],

@@ -79,6 +79,7 @@ const NEEDS: [key: keyof ClientFile, feature: keyof Features][] = [
   ['userinfo_signed_response_alg', 'signed_userinfo'],
   ['userinfo_encrypted_response_alg', 'encryption'],
   ['id_token_encrypted_response_alg', 'encryption'],
+  ['authorization_details_types', 'rich_authorization_requests'],
   ['dpop_bound_access_tokens', 'dpop'],
   ['tls_client_certificate_bound_access_tokens', 'mtls'],
 ]

@@ -101,6 +101,7 @@ export const clientSchema = z.strictObject({
   request_object_signing_alg: z.enum(SIGNING_ALGORITHMS).optional().describe('What its request objects (RFC 9101) are signed with; absent: any of these'),
   require_signed_request_object: z.boolean().optional().describe('true: its authorization requests come as signed request objects alone (RFC 9101)'),
   scope: z.string(SCOPES).min(1).optional().describe('The scopes it may ask for, those of APIs (resources/) too, separated by spaces; absent: all there are, and all there will be'),
+  authorization_details_types: z.array(z.string()).min(1).optional().describe('The types of authorization details (details/) it may ask for; absent: none. Needs features.rich_authorization_requests'),
   introspection_signed_response_alg: z.enum(SIGNING_ALGORITHMS).optional().describe('What the answers of introspection are signed with when it asks for them as JWTs (RFC 9701); absent: RS256'),
   subject_type: z.enum(['public', 'pairwise']).default('public').describe('pairwise: the sub it is told is known to no application outside its sector, the host of its `redirect_uris`. To change it later makes strangers of all people. Needs features.pairwise_subjects'),
   sector_identifier_uri: webUrl.optional().describe('An https address whose host is the sector in place of that: applications that share it are told the same sub. It is not fetched: what stands here is your word'),
@@ -122,7 +123,7 @@ export const clientSchema = z.strictObject({
   tls_client_certificate_bound_access_tokens: z.boolean().optional().describe('true: its tokens are bound to the certificate that it asks for them with (RFC 8705 §3)'),
   profile: z.enum(['fapi2']).optional().describe('fapi2: everything the FAPI 2.0 security profile asks for, in one: pushed requests, tokens bound to a key, assertions and ID tokens without RS256, refresh tokens that stay the same. The rest of this file must not contradict it'),
   require_pkce: z.boolean().default(true).describe('false exempts a confidential client that cannot do PKCE'),
-  consent: z.enum(['explicit', 'implicit']).default('explicit').describe('implicit: an application of your own, people are not asked'),
+  consent: z.enum(['explicit', 'implicit']).default('explicit').describe('implicit: an application of your own, people are not asked, but for authorization details'),
 })
 
 /** What people read of it; RFC 7591 §2.2 has it once more for a language, as `client_name#de`. */

@@ -24,10 +24,11 @@ export function differences(before: Settings, after: Settings): string[] {
 }
 
 /** What has a file of its own. */
-const namedIn = ({ clients, resources }: Settings) =>
+const namedIn = ({ clients, resources, details }: Settings) =>
   new Set([
     ...clients.map(({ client_id }) => `clients.${client_id}`),
     ...Object.keys(resources).map(resource => `resources.${resource}`),
+    ...Object.keys(details).map(type => `details.${type}`),
   ])
 
 /** `after`, with what a running process keeps from `before`. */
@@ -42,7 +43,15 @@ export function fixedDifferences(before: Settings, after: Settings): string[] {
 
 /** Clients by their names instead of their places; without what is said about the files. */
 function comparable(
-  { clients, resources, clientFiles: _, resourceFiles: __, warnings: ___, ...settings }: Settings,
+  {
+    clients,
+    resources,
+    details,
+    clientFiles: _,
+    resourceFiles: __,
+    warnings: ___,
+    ...settings
+  }: Settings,
   stayed: Set<string>,
 ) {
   const named = [
@@ -50,6 +59,7 @@ function comparable(
     ...Object.entries(resources).map(
       ([name, resource]) => [`resources.${name}`, resource] as const,
     ),
+    ...Object.entries(details).map(([type, detail]) => [`details.${type}`, detail] as const),
   ]
   return { ...settings, ...Object.fromEntries(named.filter(([name]) => stayed.has(name))) }
 }

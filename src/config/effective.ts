@@ -21,6 +21,7 @@ export function effectiveKeys({ usher, claims, settings }: Reading): Effective[]
     ...keysOf('claims', claims.written).map(key => inForce(key, claims)),
     ...keysOf('client').map(key => inForce(key)),
     ...keysOf('resource').map(key => inForce(key)),
+    ...keysOf('detail').map(key => inForce(key)),
   ]
 }
 

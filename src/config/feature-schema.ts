@@ -24,6 +24,7 @@ export const featuresSchema = z.strictObject({
   mtls: off.describe('A client says who it is by a TLS certificate, and binds its tokens to it (RFC 8705): `client_certificates`'),
   dpop: on.describe('A client binds its tokens to a key of its own, by proofs in a DPoP header: stolen, they are of no use (RFC 9449)'),
   claims_parameter: on.describe('A client asks for single claims, and where they are to stand (claims, OIDC Core §5.5). People are asked for the scope that gives them'),
+  rich_authorization_requests: off.describe('A client asks for single things, each with its values, in authorization_details (RFC 9396): of the types in config/details/, which people are asked about each time; needs `features.resource_indicators` and `features.pushed_authorization_requests`'),
   pairwise_subjects: off.describe('A client whose subject_type is pairwise has a sub of its own for each person, which says nothing to others (OIDC Core §8)'),
   client_id_metadata_documents: off.describe('Experimental, a draft: an application nobody has registered has the address of a document for its client_id, which is fetched from there (OAuth Client ID Metadata Document)'),
   dynamic_registration: off.describe('Applications register themselves with a token that usher clients invite makes (RFC 7591), and manage what they have registered (RFC 7592)'),

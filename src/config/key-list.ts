@@ -63,7 +63,7 @@ export function keysAt(file: string, path: PropertyKey[]): string[] {
 
 /** Where in the folder a key stands. */
 export const placeOf = ({ file }: Pick<Key, 'file'>) =>
-  `${['client', 'resource'].includes(file) ? `${file}s/NAME` : file}.yaml`
+  `${['client', 'resource', 'detail'].includes(file) ? `${file}s/NAME` : file}.yaml`
 
 /** A store is a URL that may hold a password. */
 const SECRET = /^(client_secret.*|jwks|secrets|importedKeys|store|.*password.*)$/

@@ -2,6 +2,7 @@
 
 import { createSecureContext } from 'node:tls'
 import { RANDOM, SHORTEST_SECRET } from './environment.ts'
+import type { Features } from './feature-schema.ts'
 import type { FileResult } from './files.ts'
 import { readImportedKey } from './imported-keys.ts'
 import { isLoopbackHost } from './redirect-uris.ts'
@@ -54,12 +55,19 @@ export function startFindings(
   return findings
 }
 
+const NEEDS: [feature: keyof Features, needed: keyof Features][] = [
+  ['jwt_introspection', 'introspection'],
+  ['rich_authorization_requests', 'resource_indicators'],
+  ['rich_authorization_requests', 'pushed_authorization_requests'],
+]
+
 /** A feature that is on needs those that it builds on. */
 export function featureFindings({ parts, at }: FileResult<UsherFile>): Finding[] {
-  const { jwt_introspection, introspection } = parts.features ?? {}
-  if (!jwt_introspection || introspection) return []
-  const message = 'needs `features.introspection`, which is off'
-  return [at(['features', 'jwt_introspection'], 'feature-off', message)]
+  return NEEDS.filter(
+    ([feature, needed]) => parts.features?.[feature] && !parts.features[needed],
+  ).map(([feature, needed]) =>
+    at(['features', feature], 'feature-off', `needs \`features.${needed}\`, which is off`),
+  )
 }
 
 export function importKeys({ parts, at }: FileResult<UsherFile>, findings: Finding[]): string[] {

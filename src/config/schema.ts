@@ -4,6 +4,7 @@
 
 import { z } from 'zod'
 import { clientSchema, READ_BY_PEOPLE } from './client-schema.ts'
+import { detailSchema } from './detail-schema.ts'
 import { featuresSchema } from './feature-schema.ts'
 import { localeSchema } from './locale-schema.ts'
 import { resourceSchema } from './resource-schema.ts'
@@ -215,6 +216,7 @@ export const SCHEMAS = {
   claims: claimsSchema,
   client: clientSchema,
   resource: resourceSchema,
+  detail: detailSchema,
   get locale() {
     return localeSchema()
   },

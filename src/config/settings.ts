@@ -9,6 +9,8 @@ import { readClientAuthorities } from './client-authorities.ts'
 import { clientFindings } from './client-rules.ts'
 import type { ClientMetadata } from './client-schema.ts'
 import { withoutSecret } from './client-secret.ts'
+import { detailFindings } from './detail-rules.ts'
+import type { DetailFile } from './detail-schema.ts'
 import { overlays, parseSecrets, secretsFromEnvironment } from './environment.ts'
 import { type FileResult, readFile } from './files.ts'
 import type { Locales } from './locale-schema.ts'
@@ -49,6 +51,8 @@ export interface Settings extends UsherFile {
   resources: Record<string, ResourceFile>
   /** Makes a finding in the file of a resource, by its identifier. */
   resourceFiles: Map<string, Locate>
+  /** The types of authorization details, by their names. */
+  details: Record<string, DetailFile>
   /** What is allowed and unwise. */
   warnings: Finding[]
 }
@@ -91,7 +95,9 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
   const listed = (name: string) => listYaml(join(folder, name), findings)
   const clients = listed('clients').map(file => readFile(file, 'client'))
   const resources = listed('resources').map(file => readFile(file, 'resource'))
-  findings.push(...[claims, ...clients, ...resources].flatMap(({ findings }) => findings))
+  const details = listed('details').map(file => readFile(file, 'detail'))
+  const files = [claims, ...clients, ...resources, ...details]
+  findings.push(...files.flatMap(({ findings }) => findings))
   const scopes = scopesOf(claims, findings)
   const loopbackIssuer = issuer === undefined ? undefined : development
   const { features } = usher.parts
@@ -104,6 +110,7 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
       clientAuthorities,
     }),
     ...resourceFindings(resources, { clients, scopes: claimScopes, issuer, features }),
+    ...detailFindings(details, { clients, resources, features }),
   )
   const untold: Finding[] = []
   const locales = readLocales(listYaml(join(folder, 'locales'), findings), findings, untold)
@@ -137,6 +144,9 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
       resources.flatMap(({ value }) => (value ? [[value.resource, value]] : [])),
     ),
     resourceFiles: new Map(resources.map(({ parts, at }) => [parts.resource ?? '', at])),
+    details: Object.fromEntries(
+      details.flatMap(({ value }) => (value ? [[value.type, value]] : [])),
+    ),
     warnings,
   }
   return { ...reading, settings }
@@ -186,7 +196,7 @@ function entriesOf(folder: string): Dirent[] {
   }
 }
 
-const KNOWN = 'usher.yaml claims.yaml clients resources locales pages schema'.split(' ')
+const KNOWN = 'usher.yaml claims.yaml clients resources details locales pages schema'.split(' ')
 const isData = (name: string) => /\.(ya?ml|json)$/i.test(name)
 
 const NO_CLAIMS = 'offline_access carries no claims; give the claim a scope of its own'

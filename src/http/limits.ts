@@ -5,7 +5,7 @@ import type { Context, Middleware } from 'koa'
 /** Bytes of path and query together. */
 export const LONGEST_URL = 8 * 1024
 /** Characters of single parameters, wherever they are sent. */
-const LONGEST = { state: 1024, nonce: 512, scope: 1024, claims: 2048 }
+const LONGEST = { state: 1024, nonce: 512, scope: 1024, claims: 2048, authorization_details: 4096 }
 
 /** Before anyone reads the request. */
 export const limits: Middleware = (ctx, next) => {

@@ -2,7 +2,7 @@
 // from the recorded consent.
 
 import { type Grant, interactionPolicy, type KoaContextWithOIDC } from 'oidc-provider'
-import { type Consent, type Consents, type Decision, keyOf, readKey } from '../accounts/consents.ts'
+import { type Consent, type Consents, keyOf, readKey } from '../accounts/consents.ts'
 import type { Directory } from '../accounts/directory.ts'
 import { ACCOUNT_CLIENT } from '../config/client-schema.ts'
 import type { Lifetimes } from '../config/schema.ts'
@@ -11,6 +11,7 @@ import { revokeGrant } from '../store/grants.ts'
 import type { Found, Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
 import { ACR_VALUES } from './acr.ts'
+import { decisionOf, sentDetails } from './authorization-details.ts'
 import type { BrowserBinding } from './browser-binding.ts'
 import type { RequestedClaims } from './requested-claims.ts'
 
@@ -71,10 +72,22 @@ export function createPolicy(
       ({ oidc }) => isDevice(oidc) && !oidc.result?.consent,
     ),
   )
+  // Removed while the page was open: nothing is recorded, and there is no grant for them to be of. Or
+  // it was somebody else who answered.
+  consent.checks.add(
+    new Check(
+      'authorization_details',
+      'nobody has allowed the authorization details',
+      'consent_required',
+      ({ oidc }) =>
+        Boolean(oidc.params?.authorization_details) && !(oidc.grant?.jti && decisionOf(oidc)),
+    ),
+  )
   // What the consent page is told: all that is asked for, and which consent its answer builds on.
   consent.details = async ({ oidc }) => ({
     consentVersion: await consents.version(accountIdOf(oidc), clientIdOf(oidc)),
     requestedScopes: requestedClaims.scopesOf(oidc),
+    requestedDetails: sentDetails(oidc),
   })
   for (const prompt of policy) {
     const { details } = prompt
@@ -138,12 +151,17 @@ export function createGrantLoader(
     }
     // Decided on our page, and recorded here, where the answer is final. Nothing is recorded when
     // the access was removed while that page was open: then the person is asked again.
-    const { decision } = Object(oidc.result?.consent) as { decision?: Decision }
+    const decision = decisionOf(oidc)
     const isRecorded =
       decision && oidc.account && (await consents.decide(accountId, clientId, decision))
     if (isRecorded) {
-      const { scopes, declined } = decision
-      note(ctx, 'consent_given', { client_id: clientId, account: accountId, scopes, declined })
+      const { scopes, declined, details = [] } = decision
+      const about = { client_id: clientId, account: accountId, scopes, declined }
+      const types = details.map(({ type }) => type)
+      note(ctx, 'consent_given', {
+        ...about,
+        ...(types.length && { authorization_details: types }),
+      })
     }
     const found = await consentOf(consents, accountId, clientId)
     const consent = found.value

@@ -23,6 +23,7 @@ import { deriveKey } from '../store/seal.ts'
 import { now } from '../store/store.ts'
 import { ACR_VALUES, authenticationOf } from './acr.ts'
 import { algorithms } from './algorithms.ts'
+import { createAuthorizationDetails } from './authorization-details.ts'
 import { withholdLogoutTokens } from './backchannel.ts'
 import { createBrowserBinding } from './browser-binding.ts'
 import { certificateMethods, mutualTls } from './client-certificates.ts'
@@ -90,7 +91,8 @@ export async function createProvider(
   const binding = createBrowserBinding(development)
   const registration = createRegistration(settings, records)
   const state = createState(records, settings.lifetimes, binding, registration.adapters)
-  const resources = createResources(settings)
+  const details = createAuthorizationDetails(settings)
+  const resources = createResources(settings, details)
   const showError: NonNullable<Configuration['renderError']> = (ctx, out, error) =>
     pages.error(ctx, error instanceof errors.SessionNotFound ? { error: 'interaction_gone' } : out)
 
@@ -170,11 +172,8 @@ export async function createProvider(
     features: {
       devInteractions: { enabled: false },
       externalSigningSupport: { enabled: true, ack: 'experimental-01' },
-      // There is no default: a token that is asked for no API is for UserInfo.
-      resourceIndicators: {
-        enabled: features.resource_indicators,
-        getResourceServerInfo: resources.serverFor,
-      },
+      resourceIndicators: resources.feature,
+      richAuthorizationRequests: details.feature,
       dPoP: {
         enabled: features.dpop,
         nonceSecret: nonceSecret(records),

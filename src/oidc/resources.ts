@@ -15,27 +15,30 @@ import { ConfigError } from '../config/report.ts'
 import { audienceOf, lifetimeOf, scopesFor } from '../config/resource-schema.ts'
 import type { Settings } from '../config/settings.ts'
 import type { SigningKey } from '../keys/make.ts'
+import type { AuthorizationDetails } from './authorization-details.ts'
 import { canSign } from './published-key.ts'
 
 type Oidc = KoaContextWithOIDC['oidc']
 
 export type Resources = ReturnType<typeof createResources>
 
-export function createResources({ resources, lifetimes }: Settings) {
+export function createResources(
+  { resources, lifetimes, features }: Settings,
+  details: AuthorizationDetails,
+) {
   /** What the API may be asked for by this client; throws for none (TK12). */
-  function serverFor(
-    { oidc: { params } }: KoaContextWithOIDC,
-    name: string,
-    client: Client,
-  ): ResourceServer {
+  function serverFor({ oidc }: KoaContextWithOIDC, name: string, client: Client): ResourceServer {
     const file = Object.hasOwn(resources, name) ? resources[name] : undefined
     const { clientId: client_id, scope } = client
     const scopes = file ? scopesFor(file, { client_id, scope }) : []
-    if (!file || !scopes.length) {
+    if (!file || !(scopes.length || details.mayBeAskedFor(name, client))) {
       throw new errors.InvalidTarget('there is no such resource for this client')
     }
-    if (params?.scope)
-      requireOneOf(scopes, Object.keys(file.scopes), String(params.scope).split(' '))
+    if (oidc.params?.scope) {
+      const asked = String(oidc.params.scope).split(' ')
+      refuseOthers(scopes, Object.keys(file.scopes), asked)
+      if (!details.areFor(name, oidc)) requireOneOf(scopes, asked)
+    }
     return {
       scope: scopes.join(' '),
       audience: audienceOf(file),
@@ -45,11 +48,13 @@ export function createResources({ resources, lifetimes }: Settings) {
     }
   }
 
-  /** The library finds a wrong target out when the token has been used up. */
+  /** The library finds out what is wrong when the token has been used up. */
   function checkRefresh(ctx: KoaContextWithOIDC, token: RefreshToken): void {
+    details.checkRefresh(ctx, token)
     const { params, client, requestParamScopes } = ctx.oidc
     const scopes = params?.scope ? requestParamScopes : token.scopes
-    const resource = params?.resource ?? (scopes.has('openid') ? undefined : token.resource)
+    const isForUserInfo = scopes.has('openid') && !details.isForApi(ctx, token)
+    const resource = params?.resource ?? (isForUserInfo ? undefined : token.resource)
     if (resource === undefined || !client) return
     if (typeof resource !== 'string') {
       throw new errors.InvalidTarget('an access token is for one resource')
@@ -65,19 +70,29 @@ export function createResources({ resources, lifetimes }: Settings) {
     return file?.introspected_by?.includes(client.clientId) ?? false
   }
 
-  return { serverFor, checkRefresh, mayRead }
+  // A token that is asked for no API is for UserInfo, unless it is about details, which are of an API.
+  const feature = {
+    enabled: features.resource_indicators,
+    getResourceServerInfo: serverFor,
+    defaultResource: details.defaultResource,
+    useGrantedResource: details.isForApi,
+  }
+  return { feature, checkRefresh, mayRead }
 }
 
-function requireOneOf(scopes: string[], all: string[], asked: string[]): void {
+function refuseOthers(scopes: string[], all: string[], asked: string[]): void {
   const refused = asked.find(scope => all.includes(scope) && !scopes.includes(scope))
   if (refused) throw new errors.InvalidScope('requested scope is not allowed', refused)
+}
+
+function requireOneOf(scopes: string[], asked: string[]): void {
   if (scopes.some(scope => asked.includes(scope))) return
   throw new errors.InvalidScope('no scope of the resource is asked for', asked.join(' '))
 }
 
 /** A token for an API that says nothing of what it is for: nobody was asked about it, or said no. */
-export function requireScope({ aud, scope }: AccessToken | ClientCredentials): undefined {
-  if (aud === undefined || scope) return
+export function requireScope({ aud, scope, rar }: AccessToken | ClientCredentials): undefined {
+  if (aud === undefined || scope || rar) return
   throw new errors.InvalidScope('no scope of the resource was asked for, or allowed', '')
 }
 

@@ -6,7 +6,9 @@ import type { SignedInBrowser } from '../accounts/sessions.ts'
 import { lifetimeOf } from '../config/resource-schema.ts'
 import { note } from '../http/audit.ts'
 import { readForm } from '../http/forms.ts'
+import { now } from '../store/store.ts'
 import { hostOf } from './consent.ts'
+import { detailWords } from './detail-words.ts'
 import type { Parts } from './parts.ts'
 import { type People, type Person, PLACES } from './people.ts'
 import { scopeWords } from './scope-words.ts'
@@ -34,9 +36,11 @@ export function createApplicationPages(parts: Parts, people: People) {
 
   async function describe(ctx: Context, consent: Consent, browsers: SignedInBrowser[]) {
     const words = views.words(ctx)
-    const { client_id, scopes, since, lastUsed } = consent
+    const { client_id, scopes, details = [], since, lastUsed } = consent
     const client = await views.client(ctx, client_id)
     const address = client?.client_uri ?? client?.redirect_uris[0]
+    // No token that they are in can be older.
+    const oldest = now() - settings.lifetimes.refresh_token
     const inUse = browsers.filter(browser => browser.clients.includes(client_id)).length
     return {
       name: client?.client_name ?? client_id,
@@ -49,6 +53,13 @@ export function createApplicationPages(parts: Parts, people: People) {
         const { words: text, at } = scopeWords(words, settings, scope)
         return at === undefined ? text : `${text} (${at})`
       }),
+      // A type that there is no longer is in no token, either.
+      details: details
+        .filter(({ detail, at }) => settings.details[detail.type] && at > oldest)
+        .map(({ detail, at }) => ({
+          ...detailWords(words, settings, detail),
+          since: words.ago(at),
+        })),
       since: words.ago(since),
       lastUsed: words.ago(lastUsed),
       inUse: inUse
@@ -59,8 +70,10 @@ export function createApplicationPages(parts: Parts, people: People) {
   }
 
   /** Of JWTs, which nobody can take back: people are told of them before, not after (TK11). */
-  function lingering({ t, list }: Words, { scopes }: Consent): string[] {
-    const names = new Set(scopes.map(key => readKey(key).resource ?? ''))
+  function lingering({ t, list }: Words, { scopes, details = [] }: Consent): string[] {
+    const ofDetails = details.map(({ detail }) => settings.details[detail.type]?.resource)
+    const ofScopes = scopes.map(key => readKey(key).resource)
+    const names = new Set([...ofScopes, ...ofDetails].map(name => name ?? ''))
     const apis = [...names].flatMap(name => {
       const api = settings.resources[name]
       return api?.token_format === 'jwt' ? [api] : []

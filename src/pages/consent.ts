@@ -1,6 +1,8 @@
 // Consent: what an application asks for, in words, and the person's answer to it.
 
 import type { Context } from 'koa'
+import type { Detail } from '../config/detail-schema.ts'
+import { detailWords } from './detail-words.ts'
 import { csrfSubject, type Interaction, type Screen } from './interaction.ts'
 import type { Parts } from './parts.ts'
 import { scopeWords } from './scope-words.ts'
@@ -15,7 +17,7 @@ export function consentScreen(parts: Parts): Screen {
   async function show(ctx: Context, interaction: Interaction) {
     const words = views.words(ctx)
     const { t } = words
-    const { scopes } = requestOf(interaction)
+    const { scopes, details } = requestOf(interaction)
     const { accountId = '', clientId, withdrawn } = interaction
     // Taken out of the folder since, or the account pages, which ask for nothing.
     const client =
@@ -38,6 +40,7 @@ export function consentScreen(parts: Parts): Screen {
           note: name === 'offline_access' ? offlineNote(words) : at,
         }
       }),
+      details: details.map(detail => detailWords(words, settings, detail)),
       lifetime: scopes.includes('offline_access') ? undefined : t('consent.lifetime'),
       withdrawn,
     })
@@ -52,23 +55,31 @@ export function consentScreen(parts: Parts): Screen {
 
     // What was asked is what the interaction remembers; the form only says which of it is wanted.
     async submit(_ctx, interaction, form) {
-      const { scopes, version } = requestOf(interaction)
+      const { scopes, details, version } = requestOf(interaction)
       if (form.value('decision') !== 'allow') return { error: 'access_denied' }
 
       const wanted = form.getAll('scope')
       const isAllowed = (scope: string) => scope === REQUIRED || wanted.includes(scope)
       const declined = scopes.filter(scope => !isAllowed(scope))
-      return { consent: { decision: { scopes: scopes.filter(isAllowed), declined, version } } }
+      const decision = { scopes: scopes.filter(isAllowed), declined, details, version }
+      return { consent: { decision, accountId: interaction.accountId } }
     },
   }
 }
 
-function requestOf({ prompt: { details } }: Interaction): { scopes: string[]; version: number } {
-  const { requestedScopes, consentVersion } = details
-  if (!Array.isArray(requestedScopes) || typeof consentVersion !== 'number') {
+interface Requested {
+  scopes: string[]
+  details: Detail[]
+  version: number
+}
+
+function requestOf({ prompt }: Interaction): Requested {
+  const { requestedScopes, requestedDetails: details = [], consentVersion } = prompt.details
+  const isThere = Array.isArray(requestedScopes) && Array.isArray(details)
+  if (!isThere || typeof consentVersion !== 'number') {
     throw new Error('the consent prompt says nothing of what is asked')
   }
-  return { scopes: requestedScopes.map(String), version: consentVersion }
+  return { scopes: requestedScopes.map(String), details, version: consentVersion }
 }
 
 /** Where the answer goes, as people can read it: the host, or a native application's own scheme. */

@@ -13,6 +13,7 @@ export const CODES = [
   'insufficient_scope',
   'interaction_gone',
   'interaction_required',
+  'invalid_authorization_details',
   'invalid_client',
   'invalid_client_metadata',
   'invalid_dpop_proof',

@@ -37,7 +37,8 @@ export interface Interaction {
 interface Outcome {
   /** `ts`: when they signed in; it stays that, however many pages follow. */
   login?: { accountId: string; amr: string[]; ts: number }
-  consent?: { decision: Decision }
+  /** `accountId`: whose decision it is. */
+  consent?: { decision: Decision; accountId?: string }
   select_account?: { another: boolean }
   error?: string
   error_description?: string

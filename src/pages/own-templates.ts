@@ -12,12 +12,18 @@ import { createTemplates } from './templates.ts'
 import { createViews, type Look } from './views.ts'
 
 /** Throws a `ConfigError` that names every template and line. */
-export function checkOwnTemplates({ folder, ...look }: Look & Pick<Settings, 'folder'>): void {
+export function checkOwnTemplates({
+  folder,
+  features,
+  ...look
+}: Look & Pick<Settings, 'folder' | 'features'>): void {
   const own = Object.entries(look.pages).filter(([name]) => name.endsWith('.eta'))
   if (!own.length) return
   const fileOf = (name: string) => join(folder, 'pages', name)
   const unreadable = own.flatMap(([name, text]) => syntaxFindings(fileOf(name), text))
   const findings = unreadable.length ? unreadable : failures(look, fileOf)
+  const hides = features.rich_authorization_requests && !findings.length && hidesDetails(look)
+  if (hides) findings.push(finding(fileOf('consent.eta'), 1, UNSEEN))
   if (findings.length) throw new ConfigError(findings)
 }
 
@@ -49,6 +55,15 @@ function brokenCode(file: string, code: string): Finding {
     const what = isOpen ? 'a { of the template is not closed' : message
     return finding(file, Number(marks.at(-1)?.[1] ?? 1), what)
   }
+}
+
+const UNSEEN = 'does not show it.details: people would allow what they have not seen'
+
+/** A template from before there were any. */
+function hidesDetails(look: Look): boolean {
+  const views = createViews(look)
+  const page = STATES.find(({ name }) => name === 'consent-details')?.render(views, views.english)
+  return ['Grace Hopper', 'Reference'].some(text => !page?.includes(text))
 }
 
 /** One for each line that fails on any page. */

@@ -38,6 +38,14 @@ interface Places {
   password: string
 }
 
+/** Authorization details in words: a sentence with the values in it, and what it does not say. */
+export interface DetailInWords {
+  sentence: { text: string; isValue: boolean }[]
+  facts: { label: string; value: string }[]
+  /** The API. */
+  at: string
+}
+
 /** By the name of the template. `person` is the username of who is signed in. */
 export interface PageData {
   account: {
@@ -61,6 +69,8 @@ export interface PageData {
       /** People are not asked for it. */
       implicit: boolean
       scopes: string[]
+      /** Allowed one by one, the last one first. */
+      details: (DetailInWords & { since: When })[]
       since: When
       lastUsed: When
       inUse: string
@@ -94,6 +104,8 @@ export interface PageData {
     device?: { code: string; network: string }
     person?: string
     scopes: { name: string; words: string; required: boolean; checked: boolean; note?: string }[]
+    /** Asked for this once, to be allowed or refused as a whole. */
+    details: DetailInWords[]
     /** How long the access lasts, where no scope says so. */
     lifetime?: string
     /** They removed the application while the page was open. */

@@ -17,3 +17,6 @@ export function state<T extends keyof PageData>(
 ): State {
   return { name, template, render: (views, words) => views.render(words, template, data(words)) }
 }
+
+/** As long as may be, without a place to break it. */
+export const LONG = 'Donaudampfschifffahrtsgesellschaftskapitänsmütze'.repeat(2).slice(0, 80)

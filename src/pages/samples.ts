@@ -1,11 +1,12 @@
 // Every page in every state, with people and applications that there are not: for looking at, and for
 // trying an operator's templates. A test says when a text of the pages is on none of these.
 
+import { payment } from './detail-samples.ts'
 import { deviceAsks, deviceStates } from './device-samples.ts'
 import { CODES } from './error.ts'
 import type { PageData } from './page-data.ts'
 import { PLACES } from './people.ts'
-import { type State, state } from './sample.ts'
+import { LONG, type State, state } from './sample.ts'
 import type { Words } from './words.ts'
 
 const CLIENT = {
@@ -15,8 +16,6 @@ const CLIENT = {
   tos_uri: 'https://wiki.example.org/terms',
   isUnchecked: false,
 }
-/** As long as may be, without a place to break it. */
-const LONG = 'Donaudampfschifffahrtsgesellschaftskapitänsmütze'.repeat(2).slice(0, 80)
 const PERSON = 'ada'
 const CSRF = 'sample'
 const DAY = 86_400
@@ -47,6 +46,7 @@ function consent(
       offline,
       { ...scope('https://files.example.org files:read', 'Files'), words: 'Read your files' },
     ],
+    details: [],
     withdrawn: false,
     ...more,
   }
@@ -88,12 +88,18 @@ function application({ t, date, plural }: Words): PageData['applications']['appl
     isUnchecked: false,
     implicit: false,
     scopes: ['openid', 'profile', 'offline_access'].map(scope => t(`scope.${scope}`)),
+    details: [],
     since: date(TIME - 30 * DAY),
     lastUsed: date(TIME),
     inUse: plural('applications.in_use', 2),
     removal: PLACES.removal,
   }
 }
+
+const paying = (words: Words) => ({
+  ...application(words),
+  details: [{ ...payment(words), since: words.date(TIME) }],
+})
 
 const implicit = (words: Words) => ({
   ...application(words),
@@ -198,6 +204,12 @@ export const STATES: State[] = [
   state('consent-unchecked', 'consent', words =>
     consent(words, { client: { ...CLIENT, isUnchecked: true } }),
   ),
+  state('consent-details', 'consent', words =>
+    consent(words, {
+      details: [payment(words), { ...payment(words, LONG), facts: [] }],
+      scopes: consent(words).scopes.slice(0, 1),
+    }),
+  ),
   state('consent-device', 'consent', words => consent(words, deviceAsks)),
   ...deviceStates,
   state('navigate', 'navigate', () => ({ url: '#on' })),
@@ -205,7 +217,7 @@ export const STATES: State[] = [
   state('account', 'account', account),
   state('applications', 'applications', words => ({
     ...applications,
-    applications: [application(words), implicit(words), unchecked(words), gone(words)],
+    applications: [paying(words), implicit(words), unchecked(words), gone(words)],
   })),
   state('applications-removed', 'applications', words => ({
     ...applications,

@@ -6,23 +6,26 @@ import type { Words } from './words.ts'
 
 type Description = string | Record<string, string>
 
+/** An operator's text in the language of these words, or in English; empty when there is neither. */
+export const inWords = ({ pick }: Pick<Words, 'pick'>, text: Description = '') =>
+  typeof text === 'string' ? text : pick(text) || text.en || ''
+
 /** Of a scope as a consent names it; `at` is the API it belongs to, if any. */
 export function scopeWords(
-  { t, list, pick }: Words,
+  languages: Words,
   { scopes, claims, resources }: Pick<Settings, 'scopes' | 'claims' | 'resources'>,
   key: string,
 ): { words: string; at?: string } {
+  const { t, list } = languages
   const { scope: name, resource } = readKey(key)
-  const inWords = (text: Description = '') =>
-    typeof text === 'string' ? text : pick(text) || text.en || ''
   if (resource !== undefined) {
     const file = resources[resource]
-    const description = inWords(file?.scopes[name]?.description)
+    const description = inWords(languages, file?.scopes[name]?.description)
     return { words: description || name, at: file?.resource_name ?? resource }
   }
   const given = Object.keys(claims).filter(claim => claims[claim]?.scope === name)
   const text =
-    inWords(scopes[name]?.description) ||
+    inWords(languages, scopes[name]?.description) ||
     t(`scope.${name}`) ||
     t('scope.other', { claims: list(given.map(claim => claim.replaceAll('_', ' '))) || name })
   return { words: text }

@@ -67,7 +67,7 @@ export function createLanguages(own: Locales = {}) {
 function createWords(lang: string, words: Record<string, string>): Words {
   const dates = new Intl.DateTimeFormat(lang, { dateStyle: 'long', timeZone: 'UTC' })
   const recent = new Intl.RelativeTimeFormat(lang, { numeric: 'auto' })
-  const numbers = new Intl.NumberFormat(lang)
+  const numbers = new Intl.NumberFormat(lang, { maximumFractionDigits: 20 })
   const lists = new Intl.ListFormat(lang)
   const rules = new Intl.PluralRules(lang)
   const dir = new Intl.Locale(lang).getTextInfo().direction === 'rtl' ? 'rtl' : 'ltr'

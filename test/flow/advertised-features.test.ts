@@ -12,6 +12,7 @@ import { featuresSchema } from '../../src/config/feature-schema.ts'
 import type { Browser } from '../support/browser.ts'
 import { jwkOf, makeCertificate } from '../support/certificates.ts'
 import { read } from '../support/config-folder.ts'
+import { BANKING, PAYMENT, refusal, STATEMENT } from '../support/details.ts'
 import { post, tokens } from '../support/journey.ts'
 import { ALGORITHMS } from '../support/signers.ts'
 import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'
@@ -24,6 +25,8 @@ const issued = makeCertificate(folder, 'issued', { issuer: ca, extensions: names
 const own = makeCertificate(folder, 'own')
 
 const OFF = Object.entries(featuresSchema.parse({})).filter(([, value]) => value === false)
+const { resources, files } = BANKING
+const { 'files-api': api } = BANKING.clients
 const usher_yaml = {
   features: Object.fromEntries(OFF.map(([name]) => [name, true])),
   proxy: ['127.0.0.1'],
@@ -118,6 +121,8 @@ const clients: Record<string, object> = {
   }),
 }
 
+const authorization_details_types = ['payment', 'statement']
+
 let byDefault: Usher
 let usher: Usher
 let browser: Browser
@@ -130,7 +135,9 @@ beforeAll(async () => {
   byDefault = await startUsher({ clients: { ps256 } })
   before = (await send(byDefault, discovery)).json
   usher = await startUsher({
-    clients: { ...clients, web: { ...base, client_id: 'web' } },
+    clients: { ...clients, api, web: { ...base, client_id: 'web', authorization_details_types } },
+    resources,
+    files,
     usher: usher_yaml,
   })
   await usher.addAccount(ADA)
@@ -200,6 +207,12 @@ test('OT1: tls_client_certificate_bound_access_tokens says what is', async () =>
   expect(json.cnf).toHaveProperty(['x5t#S256'])
 })
 
+test('OT1: authorization_details_types_supported are those that may be asked for', async () => {
+  expect(metadata.authorization_details_types_supported).toEqual(authorization_details_types)
+  for (const detail of [PAYMENT, STATEMENT]) expect(await refusal(usher, [detail])).toMatch(/^201/)
+  expect(await refusal(usher, [{ type: 'gift' }])).toContain('invalid_authorization_details')
+})
+
 const differing = () =>
   Object.keys(metadata).filter(key => {
     const [was, is] = [before, metadata].map(told => JSON.stringify(told[key]))
@@ -221,7 +234,9 @@ test('OT1: everything that discovery says beyond the defaults is walked here', (
   const bound = 'tls_client_certificate_bound_access_tokens'
   // client-documents.test.ts has an application of that kind.
   const documents = 'client_id_metadata_document_supported'
-  const walked = new Set([...Object.keys(BY_CLIENT), ...Object.keys(LONGER), bound, documents])
+  const types = 'authorization_details_types_supported'
+  const others = [bound, documents, types]
+  const walked = new Set([...Object.keys(BY_CLIENT), ...Object.keys(LONGER), ...others])
   const unknown = differing().filter(key => !walked.has(key) && !key.endsWith('_endpoint'))
   expect(unknown).toEqual([])
 })

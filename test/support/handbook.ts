@@ -47,6 +47,7 @@ export async function withGenerated(handbook: string): Promise<string> {
     claims: keyTable('claims'),
     client: keyTable('client'),
     resource: keyTable('resource'),
+    detail: keyTable('detail'),
     commands: commandTable(),
     metrics: await metricTable(),
   }
@@ -104,7 +105,11 @@ function typeOf({ type, enum: values, format, pattern, items, anyOf }: Schema): 
   if (format === 'uri') return 'URL'
   if (format === 'email') return 'email address'
   if (format === 'ipv4') return 'address or range'
-  return { integer: 'number', boolean: '`true`, `false`', string: 'text' }[type ?? ''] ?? ''
+  return (
+    { integer: 'number', number: 'number', boolean: '`true`, `false`', string: 'text' }[
+      type ?? ''
+    ] ?? ''
+  )
 }
 
 function defaultOf(file: string, { path, schema, requiredWith }: Key): string {

@@ -16,7 +16,7 @@ test('its tables are those of the source; npm run handbook writes them', async (
   await expect(await withGenerated(handbook)).toMatchFileSnapshot(HANDBOOK)
 })
 
-test.each(['usher', 'claims', 'client', 'resource'])(
+test.each(['usher', 'claims', 'client', 'resource', 'detail'])(
   'it says of every key of %s what it is',
   file => {
     const keys = keysOf(file)

@@ -28,6 +28,7 @@ const ALIKE = [
   'fr device.code',
   'fr error.description',
   'es error.code',
+  'es detail.no',
 ]
 
 test('there are six languages, and each file is one', () => {

@@ -1,0 +1,20 @@
+// Authorization details on the pages, for looking at them: what an application sends is between words of
+// an operator's.
+
+import type { DetailInWords } from './page-data.ts'
+import { LONG } from './sample.ts'
+import type { Words } from './words.ts'
+
+export function payment({ t, number }: Words, to = 'Grace Hopper'): DetailInWords {
+  const [amount, recipient] = [number(1234.5), to].map(text => ({ text, isValue: true }))
+  const say = (text: string) => ({ text, isValue: false })
+  return {
+    sentence: [say('Pay '), amount, say(' euros to '), recipient].flatMap(part => part ?? []),
+    facts: [
+      { label: 'Reference', value: `<b>${LONG}</b>` },
+      { label: 'Each month', value: t('detail.yes') },
+      { label: 'Tell the recipient', value: t('detail.no') },
+    ],
+    at: 'Payments',
+  }
+}

@@ -1,0 +1,188 @@
+// Authorization details that are somebody else's, or more than a person has allowed.
+
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { FILES } from '../support/apis.ts'
+import type { Browser } from '../support/browser.ts'
+import { GOOD_SECRET } from '../support/config-folder.ts'
+import {
+  asking,
+  BANK,
+  BANKING,
+  given,
+  introspect,
+  LEDGER,
+  PAYMENT,
+  push,
+  refreshWith,
+  refusal,
+  STATEMENT,
+} from '../support/details.ts'
+import { post, redeem, signInAndAllow } from '../support/journey.ts'
+import { ageSessions, credentials, signedIn } from '../support/people.ts'
+import { ADA, GRACE, SECRET, startUsher, type Usher } from '../support/usher.ts'
+import { basic, send } from '../support/wire.ts'
+
+const MORE = { ...PAYMENT, amount: { value: '99999.00', currency: 'EUR' } }
+const OFFLINE = { scope: 'openid offline_access' }
+const WRONG = 'invalid_authorization_details'
+
+let usher: Usher
+let ada: string
+let browser: Browser
+beforeAll(async () => {
+  usher = await startUsher(BANKING)
+  ada = (await usher.addAccount(ADA)).id
+  browser = await signedIn(usher)
+})
+afterAll(() => usher.close())
+
+test('OT5, ASVS 10.4.15: a client that can authenticate pushes them, and nothing stands beside', async () => {
+  await browser.open(asking(usher, [PAYMENT]).url)
+  expect(browser.page.params.get('error')).toBe('invalid_request')
+  expect(browser.page.params.get('error_description')).toContain('have to be pushed')
+  const pushed = await push(usher, [PAYMENT])
+  pushed.url.searchParams.set('authorization_details', JSON.stringify([MORE]))
+  await browser.open(pushed.url)
+  const code = (await signInAndAllow(browser, 'ada')).params.get('code') ?? ''
+  const { body } = await redeem(usher, code, pushed)
+  expect(body.authorization_details).toEqual([PAYMENT])
+})
+
+test('OT5: sent twice, they are refused', async () => {
+  const { url } = asking(usher, [PAYMENT], { client_id: 'spa' })
+  url.searchParams.append('authorization_details', JSON.stringify([MORE]))
+  await browser.open(url)
+  expect(browser.page.params.get('error')).toBe('invalid_request')
+})
+
+test('OT5: a refresh widens nothing, and its token is as good as before', async () => {
+  const { refresh_token } = await given(usher, browser, [PAYMENT], OFFLINE)
+  for (const details of [[MORE], [PAYMENT, MORE], [PAYMENT, PAYMENT], 'x', [1]]) {
+    const authorization_details = typeof details === 'string' ? details : JSON.stringify(details)
+    const refused = await refreshWith(usher, { refresh_token, authorization_details })
+    expect([details, refused.status, refused.body.error]).toEqual([details, 400, WRONG])
+  }
+  const other = { authorization_details: JSON.stringify([STATEMENT]) }
+  const ledger = { resource: LEDGER }
+  const errors = []
+  for (const more of [other, ledger, { ...other, ...ledger }]) {
+    errors.push((await refreshWith(usher, { refresh_token, ...more })).body.error)
+  }
+  expect(errors).toEqual([WRONG, 'invalid_target', WRONG])
+  const again = await refreshWith(usher, { refresh_token })
+  expect(again.body.authorization_details).toEqual([PAYMENT])
+  expect(usher.output.join('')).not.toMatch(/refresh_(reuse|replay)/)
+})
+
+test('OT5: a code widens nothing', async () => {
+  const request = await push(usher, [PAYMENT])
+  await browser.open(request.url)
+  const code = (await signInAndAllow(browser, 'ada')).params.get('code') ?? ''
+  const { redirect_uri, code_verifier } = request
+  const form = { grant_type: 'authorization_code', code, redirect_uri, code_verifier }
+  const authorization_details = JSON.stringify([MORE])
+  const { status, body } = await post(usher, '/api/oauth/token', { ...form, authorization_details })
+  expect([status, body.error]).toEqual([400, WRONG])
+})
+
+test('OT5: what the form of the page says beside what was asked counts for nothing', async () => {
+  const request = await push(usher, [PAYMENT])
+  await browser.open(request.url)
+  const forged = { details: JSON.stringify([MORE]), authorization_details: JSON.stringify([MORE]) }
+  await browser.submit({ decision: 'allow', ...forged })
+  const code = browser.page.params.get('code') ?? ''
+  expect((await redeem(usher, code, request)).body.authorization_details).toEqual([PAYMENT])
+})
+
+test('CN4: what one person has allowed is not allowed for another who signs in after it', async () => {
+  const grace = await usher.addAccount(GRACE)
+  const hers = await signedIn(usher, 'grace')
+  await given(usher, hers, [PAYMENT])
+  const mine = await signedIn(usher)
+  await mine.open((await push(usher, [MORE], { max_age: '100' })).url)
+  await ageSessions(usher, ada, 200)
+  await mine.submit({ decision: 'allow' })
+  expect(mine.heading).toBe('Sign in')
+  await mine.submit(credentials('grace'))
+  // Signs Ada out, as the script of that page has it.
+  await mine.submit()
+  expect(mine.heading).toBe('Allow access')
+  const about = JSON.stringify(await usher.consents.find(grace.id, 'web'))
+  expect(about).toContain('12.50')
+  expect(about).not.toContain('99999.00')
+})
+
+test('OT5: another client is given none of them, and no other API sees them', async () => {
+  expect(await refusal(usher, [PAYMENT], { client_id: 'service' })).toMatch(/^400/)
+  const body = { authorization_details: JSON.stringify([PAYMENT]), scope: 'openid' }
+  const headers = basic('payroll-api', SECRET)
+  expect((await send(usher, '/api/oauth/par', { body, headers })).status).toBe(400)
+
+  const mine = await given(usher, browser, [PAYMENT], OFFLINE)
+  const { refresh_token } = mine
+  const stolen = await refreshWith(usher, { refresh_token, client_id: 'spa' })
+  expect(stolen.body.error).toBe('invalid_grant')
+  const asked = await introspect(usher, mine.access_token, 'payroll-api')
+  expect(asked).toEqual({ active: false })
+})
+
+test('OT5: a client whose file does not name the type may not ask for it', async () => {
+  const url = asking(usher, [PAYMENT], { client_id: 'native' }).url
+  await browser.open(url)
+  expect(browser.page.params.get('error')).toBe(WRONG)
+})
+
+test('OT5: nobody allows a service without people anything', async () => {
+  const form = { grant_type: 'client_credentials', client_id: 'service' }
+  for (const details of [JSON.stringify([PAYMENT]), 'x', '{}']) {
+    const asked = { ...form, authorization_details: details, scope: 'bank:read' }
+    const { status, body } = await post(usher, '/api/oauth/token', asked)
+    expect([status, body.error]).toEqual([400, WRONG])
+  }
+})
+
+test('TK12: a resource that the details are not for is refused', async () => {
+  const elsewhere = { resource: LEDGER, scope: 'openid ledger:read', client_id: 'spa' }
+  await browser.open(asking(usher, [PAYMENT], elsewhere).url)
+  expect(browser.page.params.get('error')).toBe(WRONG)
+  await browser.open(asking(usher, [PAYMENT], { ...elsewhere, resource: FILES }).url)
+  expect(browser.page.params.get('error')).toBe(WRONG)
+  // A scope of the API stands for itself, details or not.
+  await browser.open(asking(usher, '[]', { client_id: 'spa', resource: BANK }).url)
+  expect(browser.page.params.get('error')).toBe('invalid_scope')
+})
+
+test('switched off, what was allowed counts no more', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'usher-details-'))
+  const shared = {
+    resources: BANKING.resources,
+    store: `sqlite:${join(folder, 'usher.db')}`,
+    env: { USHER_SECRET: GOOD_SECRET },
+  }
+  const clients = Object.entries(BANKING.clients).map(([name, client]) => [
+    name,
+    { ...client, authorization_details_types: undefined },
+  ])
+  try {
+    const on = await startUsher({ ...BANKING, ...shared })
+    await on.addAccount(ADA)
+    const { access_token, refresh_token } = await given(on, await signedIn(on), [PAYMENT], OFFLINE)
+    await on.close()
+    const features = { device_flow: true }
+    const off = await startUsher({
+      ...shared,
+      usher: { features },
+      clients: Object.fromEntries(clients),
+    })
+    const about = await introspect(off, access_token)
+    expect(about).not.toHaveProperty('authorization_details')
+    const { status } = await refreshWith(off, { refresh_token, resource: BANK })
+    expect(status).toBe(400)
+    await off.close()
+  } finally {
+    rmSync(folder, { recursive: true })
+  }
+})

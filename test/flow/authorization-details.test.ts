@@ -1,0 +1,212 @@
+// Authorization details (RFC 9396): what people are asked, and what of it is in tokens.
+
+import { decodeJwt } from 'jose'
+import * as openid from 'openid-client'
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { configOf } from '../support/apis.ts'
+import type { Browser } from '../support/browser.ts'
+import { configurationOf } from '../support/client-library.ts'
+import {
+  asking,
+  BANK,
+  BANKING,
+  given,
+  introspect,
+  LEDGER,
+  PAYMENT,
+  push,
+  refreshWith,
+  STATEMENT,
+} from '../support/details.ts'
+import { redeem, signInAndAllow, userinfo } from '../support/journey.ts'
+import { removalOf, signedIn, textOf } from '../support/people.ts'
+import { ADA, startUsher, type Usher, WEB } from '../support/usher.ts'
+import { send } from '../support/wire.ts'
+
+const OFFLINE = { scope: 'openid offline_access' }
+
+let usher: Usher
+let ada: string
+let browser: Browser
+beforeAll(async () => {
+  usher = await startUsher(BANKING)
+  ada = (await usher.addAccount(ADA)).id
+  browser = await signedIn(usher)
+})
+afterAll(() => usher.close())
+beforeEach(() => usher.consents.withdraw(ada, 'web'))
+
+/** The details on the page as people read them. */
+const shown = () =>
+  browser.page.html
+    .querySelectorAll('.detail')
+    .map(({ innerHTML }) => textOf(innerHTML.replaceAll('<', ' <')).trim())
+
+test('OT5: a client library asks for a payment; the page says which, and its tokens carry it', async () => {
+  const config = await configOf(usher, 'web')
+  const { authorization_details_types_supported: types } = config.serverMetadata()
+  expect(types).toEqual(['payment', 'statement'])
+  const pkceCodeVerifier = openid.randomPKCECodeVerifier()
+  const url = await openid.buildAuthorizationUrlWithPAR(config, {
+    redirect_uri: WEB,
+    ...OFFLINE,
+    code_challenge: await openid.calculatePKCECodeChallenge(pkceCodeVerifier),
+    code_challenge_method: 'S256',
+    authorization_details: JSON.stringify([{ ...PAYMENT, reference: 'Rent', monthly: true }]),
+  })
+  await browser.open(url)
+  expect(shown()).toEqual([
+    'Pay 12.50 euros to Grace Hopper Reference Rent Each month Yes The bank',
+  ])
+  await browser.submit({ decision: 'allow' })
+  const tokens = await openid.authorizationCodeGrant(config, browser.page.url, { pkceCodeVerifier })
+  const allowed = [{ ...PAYMENT, reference: 'Rent', monthly: true }]
+  expect(tokens.authorization_details).toEqual(allowed)
+  expect(tokens.claims()?.sub).toBe(ada)
+  const about = await introspect(usher, tokens.access_token)
+  expect(about).toMatchObject({ active: true, aud: BANK, sub: ada })
+  expect(about.authorization_details).toEqual(allowed)
+  expect(about).not.toHaveProperty('scope')
+  const renewed = await openid.refreshTokenGrant(config, tokens.refresh_token ?? '')
+  expect(renewed.authorization_details).toEqual(allowed)
+  const own = await introspect(usher, renewed.refresh_token ?? '', 'web')
+  expect(own.authorization_details).toEqual(allowed)
+})
+
+test('OT5: a JWT carries those of its API, and each API is given its own', async () => {
+  const both = [PAYMENT, STATEMENT]
+  const ledger = await given(usher, browser, both, OFFLINE, LEDGER)
+  expect(ledger.authorization_details).toEqual([STATEMENT])
+  expect(decodeJwt(ledger.access_token)).toMatchObject({
+    aud: LEDGER,
+    authorization_details: [STATEMENT],
+  })
+  const { refresh_token } = ledger
+  const bank = (await refreshWith(usher, { refresh_token, resource: BANK })).body
+  expect((await introspect(usher, bank.access_token)).authorization_details).toEqual([PAYMENT])
+})
+
+test('OT5: one token is for one API, also where details are of two', async () => {
+  const answer = await given(usher, browser, [PAYMENT, STATEMENT])
+  expect(answer.error).toBe('invalid_target')
+})
+
+test('OT5: they are asked about each time, in the words of the person', async () => {
+  await given(usher, browser, [PAYMENT])
+  await browser.open((await push(usher, [PAYMENT], { ui_locales: 'de' })).url)
+  expect(shown()).toEqual(['12.50 euros an Grace Hopper zahlen The bank'])
+  await browser.submit({ decision: 'deny' })
+  expect(browser.page.params.get('error')).toBe('access_denied')
+  await browser.open((await push(usher, [PAYMENT], { prompt: 'none' })).url)
+  expect(browser.page.params.get('error')).toMatch(/^(consent|interaction)_required$/)
+  // Without them nobody is asked again, and nothing of them is left over.
+  const plain = await push(usher, '[]')
+  const code = (await browser.open(plain.url)).params.get('code') ?? ''
+  const { body } = await redeem(usher, code, plain)
+  expect(body).not.toHaveProperty('authorization_details')
+})
+
+test('OT5: an application of our own has people asked about them as well', async () => {
+  const first = await push(usher, [PAYMENT], { client_id: 'first' })
+  await browser.open(first.url)
+  expect(shown()).toEqual(['Pay 12.50 euros to Grace Hopper The bank'])
+})
+
+test('OT5: every value is shown, as text, and no other way', async () => {
+  const creditor = '<script>alert(1)</script>'
+  const reference = '<img src=x onerror=alert(1)>{creditor}'
+  await browser.open((await push(usher, [{ ...PAYMENT, creditor, reference, limit: 0.1234 }])).url)
+  expect(browser.page.text).not.toMatch(/<script>alert|<img/)
+  expect(textOf(browser.page.text)).toContain(`to ${creditor}`)
+  expect(textOf(browser.page.text)).toContain(reference)
+  expect(textOf(browser.page.text)).toContain('0.1234')
+})
+
+test('OT5: a token for UserInfo has none, a narrower one has fewer, and none has more', async () => {
+  const another = { ...PAYMENT, creditor: 'Alan Turing' }
+  const { refresh_token } = await given(usher, browser, [PAYMENT, another], OFFLINE)
+  const few = { refresh_token, authorization_details: JSON.stringify([another]) }
+  const narrow = (await refreshWith(usher, few)).body
+  expect(narrow.authorization_details).toEqual([another])
+  const plain = { refresh_token: narrow.refresh_token, scope: 'openid' }
+  const { body } = await refreshWith(usher, plain)
+  expect(body).not.toHaveProperty('authorization_details')
+  expect((await userinfo(usher, body.access_token)).status).toBe(200)
+  const all = (await refreshWith(usher, { refresh_token: body.refresh_token })).body
+  expect(all.authorization_details).toEqual([PAYMENT, another])
+})
+
+test('AC3: Connected applications says what was allowed, and removing it ends the tokens', async () => {
+  const { access_token } = await given(usher, browser, [{ ...PAYMENT, reference: 'Rent' }])
+  await given(usher, browser, [STATEMENT])
+  await browser.open('/account/applications')
+  const text = textOf(browser.page.text)
+  expect(text).toContain('Pay 12.50 euros to Grace Hopper (The bank, ')
+  expect(text).toContain('Reference: Rent')
+  expect(text.indexOf('See the balance and bookings of DE1234')).toBeLessThan(text.indexOf('Pay '))
+  await browser.open(removalOf('web'))
+  await browser.submit()
+  expect(textOf(browser.page.text)).not.toContain('Grace Hopper')
+  expect(await introspect(usher, access_token)).toEqual({ active: false })
+})
+
+test('CN4: removed while the page is open, they are asked about again', async () => {
+  await given(usher, browser, [PAYMENT])
+  const request = await push(usher, [PAYMENT])
+  await browser.open(request.url)
+  await usher.consents.withdraw(ada, 'web')
+  await browser.submit({ decision: 'allow' })
+  expect(browser.heading).toBe('Allow access')
+  expect(shown()).toHaveLength(1)
+  const code = (await signInAndAllow(browser, 'ada')).params.get('code') ?? ''
+  expect((await redeem(usher, code, request)).body.authorization_details).toEqual([PAYMENT])
+})
+
+test('OT5: a request of nothing else is one too', async () => {
+  const alone = { scope: undefined, nonce: undefined }
+  const { authorization_details } = await given(usher, browser, [PAYMENT], alone)
+  expect(authorization_details).toEqual([PAYMENT])
+})
+
+test('OT5: a device asks for them, and a browser application without a secret', async () => {
+  const tv = await configurationOf(usher, 'tv', {}, openid.None())
+  const authorization_details = JSON.stringify([PAYMENT])
+  const device = await openid.initiateDeviceAuthorization(tv, { authorization_details })
+  await browser.open('/device')
+  await browser.submit({ user_code: device.user_code })
+  expect(shown()).toEqual(['Pay 12.50 euros to Grace Hopper The bank'])
+  await browser.submit({ decision: 'allow' })
+  const tokens = await openid.pollDeviceAuthorizationGrant(tv, { ...device, interval: 0.1 })
+  expect(tokens.authorization_details).toEqual([PAYMENT])
+
+  const request = asking(usher, [PAYMENT], { client_id: 'spa' })
+  await browser.open(request.url)
+  const code = (await signInAndAllow(browser, 'ada')).params.get('code') ?? ''
+  expect((await redeem(usher, code, request)).body.authorization_details).toEqual([PAYMENT])
+})
+
+test('LOG: the audit says that details were allowed, and of which types', async () => {
+  await given(usher, browser, [PAYMENT])
+  const told = usher.output.filter(line => line.includes('consent_given')).at(-1) ?? ''
+  expect(JSON.parse(told).authorization_details).toEqual(['payment'])
+  expect(usher.output.join('')).not.toContain('Grace Hopper')
+})
+
+test('OT5: off, discovery does not name them, and they are asked for in vain', async () => {
+  const off = await startUsher()
+  try {
+    const { json } = await send(off, '/.well-known/openid-configuration')
+    expect(json).not.toHaveProperty('authorization_details_types_supported')
+    await off.addAccount(ADA)
+    const other = await signedIn(off)
+    const request = await push(off, [PAYMENT])
+    await other.open(request.url)
+    expect(other.page.text).not.toContain('Grace Hopper')
+    const code = (await signInAndAllow(other, 'ada')).params.get('code') ?? ''
+    const { status, body } = await redeem(off, code, request)
+    expect(status).toBe(200)
+    expect(body).not.toHaveProperty('authorization_details')
+  } finally {
+    await off.close()
+  }
+})

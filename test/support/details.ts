@@ -1,0 +1,132 @@
+// A bank with two APIs, the types of authorization details that they have, and who may ask for them.
+
+import { APIS } from './apis.ts'
+import type { Browser } from './browser.ts'
+import { authorizationRequest, post, redeem, signInAndAllow } from './journey.ts'
+import { CLIENTS, type Usher, type UsherOptions } from './usher.ts'
+import { basic, send } from './wire.ts'
+
+export const BANK = 'https://bank.example.org'
+export const LEDGER = 'https://ledger.example.org'
+
+const TYPES = {
+  payment: {
+    type: 'payment',
+    resource: BANK,
+    description: {
+      en: 'Pay {amount.value} {amount.currency} to {creditor}',
+      de: '{amount.value} {amount.currency} an {creditor} zahlen',
+    },
+    fields: {
+      'amount.value': { label: 'Amount', pattern: '\\d{1,6}\\.\\d{2}' },
+      'amount.currency': { label: 'Currency', values: { EUR: 'euros', USD: 'dollars' } },
+      creditor: { label: 'Recipient' },
+      reference: { label: { en: 'Reference', de: 'Verwendungszweck' }, required: false },
+      monthly: { label: 'Each month', holds: 'boolean', required: false },
+      limit: { label: 'At most', holds: 'number', minimum: 0, maximum: 1000, required: false },
+    },
+  },
+  statement: {
+    type: 'statement',
+    resource: LEDGER,
+    description: 'See {actions} of {account}',
+    fields: {
+      account: { label: 'Account', pattern: '[A-Z]{2}\\d{4}' },
+      actions: { label: 'What', list: true, values: { balance: 'the balance', list: 'bookings' } },
+    },
+  },
+}
+
+const scope = (description: string) => ({ description })
+const may = { authorization_details_types: ['payment', 'statement'] }
+const tv = {
+  client_id: 'tv',
+  client_name: 'Television',
+  token_endpoint_auth_method: 'none',
+  grant_types: ['urn:ietf:params:oauth:grant-type:device_code'],
+  authorization_details_types: ['payment'],
+}
+
+/** What an Usher with authorization details is started with. */
+export const BANKING = {
+  usher: { features: { rich_authorization_requests: true, device_flow: true } },
+  clients: {
+    ...APIS.clients,
+    web: { ...CLIENTS.web, ...may, scope: 'openid profile offline_access' },
+    first: { ...CLIENTS.first, ...may },
+    spa: { ...CLIENTS.spa, ...may },
+    post: CLIENTS.post ?? {},
+    service: { ...APIS.clients.service, ...may },
+    tv,
+  },
+  resources: {
+    bank: {
+      resource: BANK,
+      resource_name: 'The bank',
+      scopes: { 'bank:read': scope('See your accounts') },
+      introspected_by: ['files-api'],
+    },
+    ledger: {
+      resource: LEDGER,
+      resource_name: 'The ledger',
+      scopes: { 'ledger:read': scope('See the ledger') },
+      token_format: 'jwt',
+    },
+  },
+  files: Object.fromEntries(
+    Object.entries(TYPES).map(([name, type]) => [`details/${name}.yaml`, JSON.stringify(type)]),
+  ),
+} satisfies UsherOptions
+
+export const PAYMENT = {
+  type: 'payment',
+  amount: { value: '12.50', currency: 'EUR' },
+  creditor: 'Grace Hopper',
+}
+export const STATEMENT = { type: 'statement', account: 'DE1234', actions: ['balance', 'list'] }
+
+type Params = Record<string, string | undefined>
+
+/** The parameters of a request for these details, as a client would send them. */
+export function asking(usher: Usher, details: unknown, params: Params = {}) {
+  const authorization_details = typeof details === 'string' ? details : JSON.stringify(details)
+  return authorizationRequest(usher, { scope: 'openid', authorization_details, ...params })
+}
+
+/** Pushes such a request; `url` is where the browser goes. */
+export async function push(usher: Usher, details: unknown, params: Params = {}) {
+  const request = asking(usher, details, params)
+  const body = [...request.url.searchParams] as [string, string][]
+  const headers = basic(request.client_id, 'a-secret-of-at-least-thirty-two-characters')
+  const answer = await send(usher, '/api/oauth/par', { body, headers })
+  const url = new URL('/api/oauth/authorize', usher.issuer)
+  url.searchParams.set('client_id', request.client_id)
+  url.searchParams.set('request_uri', String(answer.json.request_uri))
+  return { ...request, url, answer }
+}
+
+/** The error of a pushed request, and what it says. */
+export async function refusal(usher: Usher, details: unknown, params: Params = {}) {
+  const { answer } = await push(usher, details, params)
+  return [answer.status, answer.json.error, answer.json.error_description].join(' ')
+}
+
+/** Pushed, opened and allowed, as far as the answer of the token endpoint. */
+export async function given(
+  usher: Usher,
+  browser: Browser,
+  details: unknown,
+  params: Params = {},
+  resource?: string,
+) {
+  const request = await push(usher, details, params)
+  await browser.open(request.url)
+  const code = (await signInAndAllow(browser, 'ada')).params.get('code') ?? ''
+  return (await redeem(usher, code, request, resource)).body
+}
+
+export const refreshWith = (usher: Usher, form: Record<string, string>) =>
+  post(usher, '/api/oauth/token', { grant_type: 'refresh_token', ...form })
+
+export const introspect = async (usher: Usher, token: string, client_id = 'files-api') =>
+  (await post(usher, '/api/oauth/introspect', { token, client_id })).body
