@@ -32,7 +32,10 @@ export function createInteractions(provider: Provider, { development }: Deployme
         ...(typeof params.ui_locales === 'string' && { uiLocales: params.ui_locales }),
         ...(session && { accountId: session.accountId }),
         another: wantsAnother(lastSubmission),
-        withdrawn: prompt.name === 'consent' && lastSubmission?.consent !== undefined,
+        withdrawn:
+          prompt.name === 'consent' &&
+          lastSubmission?.consent !== undefined &&
+          Object(lastSubmission.consent).accountId === session?.accountId,
       }
     },
 

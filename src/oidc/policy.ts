@@ -61,7 +61,7 @@ export function createPolicy(
       'impersonation',
       'nothing proves that the answer reaches the application it is meant for',
       'interaction_required',
-      ({ oidc }) => !oidc.result?.consent && isImpersonable(oidc),
+      ({ oidc }) => !decisionOf(oidc) && isImpersonable(oidc),
     ),
   )
   consent.checks.add(
@@ -69,7 +69,7 @@ export function createPolicy(
       'device',
       'whoever asks is somewhere else, and may be somebody else',
       'interaction_required',
-      ({ oidc }) => isDevice(oidc) && !oidc.result?.consent,
+      ({ oidc }) => isDevice(oidc) && !decisionOf(oidc),
     ),
   )
   // Removed while the page was open: nothing is recorded, and there is no grant for them to be of. Or

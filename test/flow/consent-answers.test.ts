@@ -2,6 +2,7 @@ import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { redeem } from '../support/journey.ts'
 import {
+  ageSessions,
   credentials,
   fieldsOf,
   grantsOf,
@@ -17,11 +18,12 @@ import { ADA, GRACE, startUsher, type Usher } from '../support/usher.ts'
 
 let usher: Usher
 let ada: string
+let grace: string
 let browser: Browser
 beforeAll(async () => {
   usher = await startUsher()
   ada = (await usher.addAccount(ADA)).id
-  await usher.addAccount(GRACE)
+  grace = (await usher.addAccount(GRACE)).id
   browser = await signedIn(usher)
 })
 afterAll(() => usher.close())
@@ -164,4 +166,22 @@ test('CN3: the page needs its token and its own browser', async () => {
   await graces.submit(credentials('grace'))
   expect((await send(graces, url, { form })).status).toBe(400)
   expect(await usher.consents.list(ada)).toEqual([])
+})
+
+test('CN4: what one person has allowed is not allowed for another who signs in after it', async () => {
+  const less = { scope: 'openid', max_age: '100' }
+  const hers = await signedIn(usher, 'grace')
+  await open(usher, less, hers)
+  await hers.submit({ decision: 'allow' })
+  const mine = await signedIn(usher)
+  await open(usher, { max_age: '100' }, mine)
+  await ageSessions(usher, ada, 200)
+  await mine.submit({ decision: 'allow' })
+  expect(mine.heading).toBe('Sign in')
+  await mine.submit(credentials('grace'))
+  // Signs Ada out, as the script of that page has it.
+  await mine.submit()
+  expect(mine.heading).toBe('Allow access')
+  expect(textOf(mine.page.text)).not.toContain(words('consent.withdrawn'))
+  expect((await usher.consents.find(grace, 'web'))?.scopes).toEqual(['openid'])
 })
