@@ -16,7 +16,7 @@ import { requestLog } from './http/request-log.ts'
 import { securityHeaders } from './http/security-headers.ts'
 import { createSignatures } from './http/signatures.ts'
 import { findByDocument } from './oidc/client-documents.ts'
-import { authorizeByPost, canonicalPaths, finishAnswers } from './oidc/endpoints.ts'
+import { authorizeByPost, canonicalPaths, finishAnswers, limitBodies } from './oidc/endpoints.ts'
 import { createFailureMemory } from './oidc/failures.ts'
 import { createBrowserSession, createInteractions } from './oidc/interactions.ts'
 import { createProvider, type Environment } from './oidc/provider.ts'
@@ -117,6 +117,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   }
   if (settings.features.dynamic_registration) app.use(registrationEndpoint(routes))
   app.use(authorizeByPost)
+  app.use(limitBodies(routes))
   app.use(finishAnswers(views, routes, settings))
   return app
 }

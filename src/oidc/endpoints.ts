@@ -52,6 +52,17 @@ export const authorizeByPost: Middleware = async (ctx, next) => {
   ctx.redirect(url)
 }
 
+/** The library walks what is nested in a request object before anything here sees its size (AZ13). */
+export function limitBodies({ endpoints }: Routes): Middleware {
+  const paths = [endpoints.pushed_authorization_request, endpoints.device_authorization]
+  return (ctx, next) => {
+    if (!paths.includes(ctx.path)) return next()
+    if (ctx.get('Transfer-Encoding')) ctx.throw(411)
+    if ((ctx.request.length ?? 0) > LONGEST_URL) ctx.throw(413, `longer than ${LONGEST_URL} bytes`)
+    return next()
+  }
+}
+
 type Oidc = KoaContextWithOIDC['oidc'] | undefined
 
 /** How answers of the library leave, by path. */

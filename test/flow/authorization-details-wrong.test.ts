@@ -2,7 +2,8 @@
 
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { BANKING, PAYMENT, push, refusal, STATEMENT } from '../support/details.ts'
-import { startUsher, type Usher } from '../support/usher.ts'
+import { SECRET, startUsher, type Usher } from '../support/usher.ts'
+import { basic } from '../support/wire.ts'
 
 let usher: Usher
 beforeAll(async () => {
@@ -63,5 +64,28 @@ test('AZ13: 100 kB, or brackets without end, are an answer and no fault', async 
     expect([answer.status, text.slice(0, 40)]).toEqual([expect.any(Number), text.slice(0, 40)])
     expect(answer.status).toBeGreaterThanOrEqual(400)
     expect(answer.status).toBeLessThan(500)
+  }
+})
+
+test('AZ13: nor are they in a request object, however it is sent', async () => {
+  const part = (text: string) => Buffer.from(text).toString('base64url')
+  const ends = { par: 'web', device_authorization: 'tv' }
+  for (const [end, client_id] of Object.entries(ends)) {
+    for (const name of ['claims', 'authorization_details']) {
+      const deep = `${'['.repeat(9000)}${']'.repeat(9000)}`
+      const payload = part(`{"client_id":"${client_id}","${name}":[{"type":${deep}}]}`)
+      const request = `${part('{"alg":"none"}')}.${payload}.`
+      const form = new URLSearchParams({ client_id, request })
+      const headers = {
+        'content-type': 'application/x-www-form-urlencoded',
+        ...(end === 'par' && basic(client_id, SECRET)),
+      }
+      const statuses = []
+      for (const body of [form, new Blob([String(form)]).stream()]) {
+        const init = { method: 'POST', headers, body, duplex: 'half' } as const
+        statuses.push((await fetch(`${usher.issuer}/api/oauth/${end}`, init)).status)
+      }
+      expect([end, name, ...statuses]).toEqual([end, name, 413, 411])
+    }
   }
 })
