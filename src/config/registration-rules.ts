@@ -73,7 +73,11 @@ export function judgeRegistration(
   const said = Object.fromEntries(Object.entries(sent).filter(([, value]) => value !== null))
   const refused = Object.keys(said).find(key => Object.hasOwn(REFUSED, key))
   if (refused) return { refusal: `${refused} ${REFUSED[refused]}` }
-  const outside = beyond(said)
+  const scopes = Object.assign(
+    { ...settings.scopes },
+    ...Object.values(settings.resources).map(api => api.scopes),
+  )
+  const outside = beyond(said, scopes)
   if (outside) return { refusal: outside }
 
   const written = {
@@ -84,10 +88,6 @@ export function judgeRegistration(
   const at: Locate = (path, rule, message) => ({ file: '', key: path.join('.'), rule, message })
   const { value, parts, findings } = judge(clientSchema, 'client', written, at)
   const result = { file: '', parts, written, findings: [], at, origin: () => undefined }
-  const scopes = Object.assign(
-    { ...settings.scopes },
-    ...Object.values(settings.resources).map(api => api.scopes),
-  )
   const { features, development: loopbackIssuer, clientAuthorities } = settings
   const surroundings = { scopes, features, loopbackIssuer, clientAuthorities }
   const [first] = [...findings, ...clientFindings([result], surroundings)]
@@ -99,7 +99,7 @@ export function judgeRegistration(
 const isTaken = (key: string) => TAKEN.some(taken => taken === key)
 
 /** What a file may say, and somebody from outside may not. */
-function beyond(said: Record<string, unknown>): string | undefined {
+function beyond(said: Record<string, unknown>, scopes: object): string | undefined {
   const { token_endpoint_auth_method: method, grant_types, response_types } = said
   if (method !== undefined && !METHODS.some(known => known === method)) {
     return `token_endpoint_auth_method is one of ${METHODS.join(', ')}`
@@ -113,6 +113,10 @@ function beyond(said: Record<string, unknown>): string | undefined {
   }
   if (response_types !== undefined && JSON.stringify(response_types) !== '["code"]') {
     return 'response_types is ["code"]'
+  }
+  const names = textOf(said.scope).split(' ').filter(Boolean)
+  if (names.some(name => !Object.hasOwn(scopes, name))) {
+    return `scope is of ${Object.keys(scopes).join(' ')}`
   }
   const misleading = READ_BY_PEOPLE.find(key => /^https?:\/\/[^/?#]*@/.test(textOf(said[key])))
   return misleading && `${misleading} has no user name or password`

@@ -69,7 +69,8 @@ export async function findFailure(records: Records, id: string) {
 
 function describe(ctx: Context) {
   const { detail, client_id } = ctx.state.log
-  const params: Record<string, unknown> = { ...(ctx.oidc?.params ?? ctx.oidc?.body ?? ctx.query) }
+  const all: Record<string, unknown> = { ...(ctx.oidc?.params ?? ctx.oidc?.body ?? ctx.query) }
+  const params = Object.fromEntries(Object.entries(all).filter(([, value]) => isText(value)))
   const isSent = (name: string) => params[name] !== undefined
   const sent = SHOWN.filter(isSent).map(name => [name, harmless(String(params[name]))])
   return {
@@ -80,6 +81,9 @@ function describe(ctx: Context) {
     names: NAMED.filter(isSent),
   }
 }
+
+/** What comes as JSON may be anything, and refuse to be made a text. */
+const isText = (value: unknown) => [value].flat().every(part => typeof part === 'string')
 
 function unknownClient(ctx: Context, { client_id }: Record<string, unknown>): string | undefined {
   if (typeof client_id === 'string') return harmless(client_id)
