@@ -4,6 +4,7 @@
 import { payment } from './detail-samples.ts'
 import { deviceAsks, deviceStates } from './device-samples.ts'
 import { CODES } from './error.ts'
+import { errorStates } from './error-samples.ts'
 import type { PageData } from './page-data.ts'
 import { PLACES } from './people.ts'
 import { LONG, type State, state } from './sample.ts'
@@ -51,31 +52,6 @@ function consent(
     ...more,
   }
 }
-
-/** What an error page is about: its code, and the words for it. */
-// biome-ignore format: a table
-const ERRORS = [
-  { name: 'error-request',     error: 'invalid_request',         title: 'title',       text: 'request_text', description: 'there is no client with this client_id' },
-  { name: 'error-form',        error: 'access_denied',           title: 'form',        text: 'form_text' },
-  { name: 'error-denied',      error: 'access_denied',           title: 'denied',      text: 'denied_text' },
-  { name: 'error-expired',     error: 'interaction_gone',        title: 'interaction', text: 'interaction_text', client: CLIENT },
-  { name: 'error-not-found',   error: 'not_found',               title: 'not_found',   text: 'not_found_text' },
-  { name: 'error-address',     error: 'misdirected_request',     title: 'misdirected', text: 'request_text' },
-  { name: 'error-unavailable', error: 'temporarily_unavailable', title: 'unavailable', text: 'unavailable_text', again: true },
-  { name: 'error-server',      error: 'server_error',            title: 'title',       text: 'server_error_text', again: true },
-]
-
-const errorStates = ERRORS.map(({ name, title, text, again = false, ...about }) =>
-  state(name, 'error', ({ t }) => ({
-    title: t(`error.${title}`),
-    text: t(`error.${text}`),
-    errorUri: `/errors#${about.error}`,
-    requestId: '4kq2v9x0c7ah',
-    account: PLACES.home,
-    again,
-    ...about,
-  })),
-)
 
 const applications = { person: PERSON, places: PLACES }
 
