@@ -64,10 +64,10 @@ export function story({ since, lastUsed, invitation }: RegisteredClient): string
 }
 
 export async function invite({ values }: Invocation) {
-  const { features } = readSettings()
   const until = readUntil(values.until)
   const most = readMost(values.most)
   const policies = [RULES, ...readPolicy(values.policy)]
+  const { features } = readSettings()
   await withRecords(async (records, leave) => {
     const invitation = await createInvitations(records).make({ exp: until, most, policies })
     const { handle, jti } = invitation

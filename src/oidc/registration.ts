@@ -66,11 +66,13 @@ export function createRegistration(settings: Settings, records: Records) {
   }
 
   async function register(ctx: KoaContextWithOIDC, metadata: ClientMetadata, token: string) {
+    // All are counted for those alone who may register.
+    if (!(await invitations.hasRoom(token))) throw usedUp()
     if (await clients.isFull()) {
       throw new errors.InvalidRequest('as many applications as there may be have registered', 429)
     }
     const invitation = await invitations.use(token)
-    if (!invitation) throw tokenProblem('this initial access token is used up, or was taken back')
+    if (!invitation) throw usedUp()
     const { handle } = invitation
     if (!(await clients.add({ metadata, since: now(), invitation: handle }))) throw gone()
     note(ctx, 'client_registered', { client_id: metadata.client_id, invitation: handle })
@@ -206,5 +208,7 @@ function isManagedWith({ management }: Pick<RegisteredClient, 'management'>, tok
 function tokenProblem(error_description: string) {
   return Object.assign(new errors.InvalidToken(error_description), { error_description })
 }
+
+const usedUp = () => tokenProblem('this initial access token is used up, or was taken back')
 
 const gone = () => tokenProblem('this token is no longer good')

@@ -39,6 +39,12 @@ export function createInvitations(records: Records) {
     return all.filter(({ exp }) => exp > now()).sort((a, b) => a.iat - b.iat)
   }
 
+  /** Whether one more application would be counted. */
+  async function hasRoom(token: string): Promise<boolean> {
+    const { value } = await records.read<Invitation>(KIND, token)
+    return value !== undefined && value.used < value.most
+  }
+
   /** Counts one application; undefined when it was the last already, or the token is gone. */
   async function use(token: string): Promise<Invitation | undefined> {
     const found = await records.read<Invitation>(KIND, token)
@@ -58,5 +64,5 @@ export function createInvitations(records: Records) {
     await records.remove(KIND, jti)
   }
 
-  return { make, list, use, revoke }
+  return { make, list, hasRoom, use, revoke }
 }
