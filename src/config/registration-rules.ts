@@ -15,7 +15,8 @@ import type { Settings } from './settings.ts'
 
 /** Every invitation names the first; that it does without one of the others, an operator has said. */
 export const RULES = 'rules'
-export const RELAXED = ['without-pkce'] as const
+export const WITHOUT_PKCE = 'without-pkce'
+export const RELAXED = [WITHOUT_PKCE]
 
 export const TAKEN: (keyof ClientFile)[] = [
   ...READ_BY_PEOPLE,

@@ -2,11 +2,11 @@
 // wants them. It knows the hashes of their secrets alone: registration-endpoint.ts hashes what comes in,
 // and shows a new secret once.
 
-import { randomBytes, timingSafeEqual } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
 import { errors, type Grant, type KoaContextWithOIDC, Provider } from 'oidc-provider'
 import type { ClientMetadata } from '../config/client-schema.ts'
 import { hashOf, hashSecret } from '../config/client-secret.ts'
-import { judgeRegistration, RELAXED, RULES } from '../config/registration-rules.ts'
+import { judgeRegistration, RULES, WITHOUT_PKCE } from '../config/registration-rules.ts'
 import type { Settings } from '../config/settings.ts'
 import { note } from '../http/audit.ts'
 import type { Adapter } from '../store/adapter.ts'
@@ -18,7 +18,7 @@ import {
   type RegisteredClient,
 } from '../store/registered-clients.ts'
 import { now } from '../store/store.ts'
-import { toLibrary } from './clients.ts'
+import { matchesHash, toLibrary } from './clients.ts'
 
 const SECRETS = ['client_secret_basic', 'client_secret_post']
 
@@ -153,7 +153,7 @@ export function createRegistration(settings: Settings, records: Records) {
   const feature = {
     enabled,
     initialAccessToken: true,
-    policies: { [RULES]: judge, [RELAXED[0]]: relaxPkce },
+    policies: { [RULES]: judge, [WITHOUT_PKCE]: relaxPkce },
     idFactory: newClientId,
     secretFactory(ctx: KoaContextWithOIDC) {
       const secret = randomBytes(32).toString('base64url')
@@ -199,10 +199,7 @@ function asLibrary(metadata: ClientMetadata) {
 const clientOf = (token: string) => token.split('.')[0] ?? ''
 
 function isManagedWith({ management }: Pick<RegisteredClient, 'management'>, token: string) {
-  const [known, offered] = [management?.hash ?? '', hashSecret(token)].map(text =>
-    Buffer.from(text),
-  )
-  return known?.length === offered?.length && timingSafeEqual(Object(known), Object(offered))
+  return matchesHash(token, management && [management.hash])
 }
 
 function tokenProblem(error_description: string) {
