@@ -6,7 +6,7 @@ import { type DetailFile, PLACE } from './detail-schema.ts'
 import type { Features } from './feature-schema.ts'
 import type { FileResult } from './files.ts'
 import type { Finding } from './report.ts'
-import type { ResourceFile } from './resource-schema.ts'
+import { isFor, type ResourceFile } from './resource-schema.ts'
 import { didYouMean } from './wording.ts'
 
 interface Surroundings {
@@ -26,7 +26,7 @@ export function detailFindings(types: Type[], surroundings: Surroundings): Findi
       ...wordFindings(type),
       ...fieldFindings(type),
     ]),
-    ...surroundings.clients.flatMap(client => clientFindings(client, types)),
+    ...surroundings.clients.flatMap(client => clientFindings(client, types, surroundings)),
   ]
 }
 
@@ -51,7 +51,7 @@ function resourceFindings({ parts, at }: Type, { resources, features }: Surround
   }
   const hint = didYouMean(
     resource,
-    known.filter(name => name !== undefined),
+    known.flatMap(name => name ?? []),
   )
   const message = `no file in resources/ has this resource${hint}`
   return [...findings, at(['resource'], 'unknown-resource', message)]
@@ -102,16 +102,23 @@ function fieldFindings({ parts: { fields = {} }, written, at }: Type): Finding[]
   })
 }
 
-function clientFindings({ parts, at }: FileResult<ClientFile>, types: Type[]): Finding[] {
-  const known = types.map(({ parts }) => parts.type)
-  if (known.includes(undefined)) return []
-  return (parts.authorization_details_types ?? []).flatMap((type, i) => {
-    if (known.includes(type)) return []
-    const hint = didYouMean(
-      type,
-      known.filter(name => name !== undefined),
-    )
-    const message = `no file in details/ has this type${hint}`
-    return [at(['authorization_details_types', i], 'unknown-type', message)]
+function clientFindings(
+  { parts, at }: FileResult<ClientFile>,
+  types: Type[],
+  { resources }: Surroundings,
+): Finding[] {
+  const { authorization_details_types: named = [], client_id } = parts
+  const known = types.flatMap(({ parts: { type } }) => type ?? [])
+  if (known.length < types.length) return []
+  return named.flatMap((name, i) => {
+    const path = ['authorization_details_types', i]
+    const type = types.find(({ parts }) => parts.type === name)
+    if (!type) {
+      const message = `no file in details/ has this type${didYouMean(name, known)}`
+      return [at(path, 'unknown-type', message)]
+    }
+    const api = resources.find(({ parts }) => parts.resource === type.parts.resource)
+    if (!api || !client_id || isFor(api.parts, client_id)) return []
+    return [at(path, 'unknown-client', `its API is not for this client: clients in ${api.file}`)]
   })
 }

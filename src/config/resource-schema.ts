@@ -51,12 +51,15 @@ export function lifetimeOf(
   return token_lifetime ?? Math.min(access_token, token_format === 'jwt' ? LONGEST_JWT : Infinity)
 }
 
+export const isFor = ({ clients }: Pick<ResourceFile, 'clients'>, client_id: string) =>
+  clients?.includes(client_id) ?? true
+
 /** What a client may ask for there; nothing: no token at all. */
 export function scopesFor(
-  { scopes, clients }: ResourceFile,
+  file: ResourceFile,
   { client_id, scope }: { client_id: string; scope?: string },
 ): string[] {
-  if (clients && !clients.includes(client_id)) return []
+  if (!isFor(file, client_id)) return []
   const registered = scope?.split(' ')
-  return Object.keys(scopes).filter(name => registered?.includes(name) ?? true)
+  return Object.keys(file.scopes).filter(name => registered?.includes(name) ?? true)
 }

@@ -25,7 +25,14 @@ const PLACES = ['authorization', 'pushed_authorization_request', 'device_authori
 
 export type AuthorizationDetails = ReturnType<typeof createAuthorizationDetails>
 
-export function createAuthorizationDetails({ details: types, features }: Settings) {
+export function createAuthorizationDetails({ details: types, features, clients }: Settings) {
+  const allowed = new Map(
+    clients.map(client => [client.client_id, client.authorization_details_types]),
+  )
+  // An operator's word in a file: what clients say of themselves elsewhere is not asked.
+  const mayUse = (client: Client | undefined, type: string) =>
+    allowed.get(client?.clientId ?? '')?.includes(type) ?? false
+
   const resourceOf = ({ type }: Detail) =>
     Object.hasOwn(types, type) ? types[type]?.resource : undefined
 
@@ -39,6 +46,7 @@ export function createAuthorizationDetails({ details: types, features }: Setting
     if (isInFront && client.tokenEndpointAuthMethod !== 'none') {
       throw new errors.InvalidRequest('authorization_details have to be pushed by this client')
     }
+    if (!mayUse(client, detail.type)) refuse(`${detail.type} is not for this client`)
     sentDetails(oidc)
     const file = types[detail.type]
     const problem = file && detailProblem(file, detail)
@@ -51,12 +59,12 @@ export function createAuthorizationDetails({ details: types, features }: Setting
 
   /** What is asked for at the token endpoint: all that was allowed, or some of it (RFC 9396 §6). */
   function wanted({ oidc }: KoaContextWithOIDC, source: Source | undefined): Detail[] {
-    const allowed = source?.rar ?? []
+    const granted = source?.rar ?? []
     const asked = sentDetails(oidc)
-    if (asked.some(detail => !allowed.some(other => isDeepStrictEqual(detail, other)))) {
+    if (asked.some(detail => !granted.some(other => isDeepStrictEqual(detail, other)))) {
       refuse('the authorization details were not allowed by anybody')
     }
-    return asked.length ? asked : allowed
+    return asked.length ? asked : granted
   }
 
   const feature: Feature = {
@@ -128,9 +136,6 @@ function parse(text: string): unknown {
 }
 
 const isDetail = (value: unknown): value is Detail => typeof Object(value).type === 'string'
-
-const mayUse = (client: Client | undefined, type: string) =>
-  [client?.authorizationDetailsTypes].flat().includes(type)
 
 /** What the person has just answered: whoever signs in after it has not. */
 export function decisionOf({ result, session }: Oidc): Decision | undefined {

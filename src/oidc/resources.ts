@@ -12,7 +12,7 @@ import {
 } from 'oidc-provider'
 import { keyOf } from '../accounts/consents.ts'
 import { ConfigError } from '../config/report.ts'
-import { audienceOf, lifetimeOf, scopesFor } from '../config/resource-schema.ts'
+import { audienceOf, isFor, lifetimeOf, scopesFor } from '../config/resource-schema.ts'
 import type { Settings } from '../config/settings.ts'
 import type { SigningKey } from '../keys/make.ts'
 import type { AuthorizationDetails } from './authorization-details.ts'
@@ -31,7 +31,8 @@ export function createResources(
     const file = Object.hasOwn(resources, name) ? resources[name] : undefined
     const { clientId: client_id, scope } = client
     const scopes = file ? scopesFor(file, { client_id, scope }) : []
-    if (!file || !(scopes.length || details.mayBeAskedFor(name, client))) {
+    const hasDetails = file && isFor(file, client_id) && details.mayBeAskedFor(name, client)
+    if (!file || !(scopes.length || hasDetails)) {
       throw new errors.InvalidTarget('there is no such resource for this client')
     }
     if (oidc.params?.scope) {

@@ -23,6 +23,8 @@ import { removalOf, signedIn, textOf } from '../support/people.ts'
 import { ADA, startUsher, type Usher, WEB } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
+/** No scope, not even openid. */
+const ALONE = { scope: undefined, nonce: undefined }
 const OFFLINE = { scope: 'openid offline_access' }
 
 let usher: Usher
@@ -151,8 +153,8 @@ test('AC3: Connected applications says what was allowed, and removing it ends th
 })
 
 test('CN4: removed while the page is open, they are asked about again', async () => {
-  await given(usher, browser, [PAYMENT])
-  const request = await push(usher, [PAYMENT])
+  await given(usher, browser, [PAYMENT], ALONE)
+  const request = await push(usher, [PAYMENT], ALONE)
   await browser.open(request.url)
   await usher.consents.withdraw(ada, 'web')
   await browser.submit({ decision: 'allow' })
@@ -163,8 +165,7 @@ test('CN4: removed while the page is open, they are asked about again', async ()
 })
 
 test('OT5: a request of nothing else is one too', async () => {
-  const alone = { scope: undefined, nonce: undefined }
-  const { authorization_details } = await given(usher, browser, [PAYMENT], alone)
+  const { authorization_details } = await given(usher, browser, [PAYMENT], ALONE)
   expect(authorization_details).toEqual([PAYMENT])
 })
 

@@ -13,6 +13,7 @@ import { explainFailure } from '../../src/commands/failure.ts'
 import { findFailure } from '../../src/oidc/failures.ts'
 import { Browser } from '../support/browser.ts'
 import { makeCertificate } from '../support/certificates.ts'
+import { asking, BANKING, PAYMENT } from '../support/details.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
 import { textOf, words } from '../support/people.ts'
 import { assertion, PUBLIC_JWKS } from '../support/signers.ts'
@@ -27,7 +28,7 @@ const trusted = getCACertificates()
 const DISCOVERY = '/.well-known/openid-configuration'
 const CALLBACK = 'https://assistant.example.net/callback'
 const usher_yaml = {
-  features: { client_id_metadata_documents: true },
+  features: { client_id_metadata_documents: true, rich_authorization_requests: true },
   egress: { allow: ['localhost'] },
 }
 
@@ -50,7 +51,9 @@ beforeAll(async () => {
   }).listen(0, 'localhost')
   await once(server, 'listening')
   site = `https://localhost:${(server.address() as AddressInfo).port}`
-  usher = await startUsher({ clients: {}, usher: usher_yaml })
+  const { resources, files, clients } = BANKING
+  const api = clients['files-api']
+  usher = await startUsher({ clients: { api }, resources, files, usher: usher_yaml })
   await usher.addAccount(ADA)
 })
 afterAll(async () => {
@@ -201,6 +204,14 @@ test('config explain says that it was the document', async () => {
     const { wrong } = explainFailure({ failure, ids: [], scopes: [], resources: [] })
     expect(wrong).toContain(`there is no document at ${site}${path} (`)
   }
+})
+
+test('OT5: authorization details are for no application that says so of itself', async () => {
+  documents['/payer'] = { ...ASSISTANT, authorization_details_types: ['payment'] }
+  const client_id = `${site}/payer`
+  const { url } = asking(usher, [PAYMENT], { client_id, redirect_uri: CALLBACK })
+  const { location } = await send(usher, url)
+  expect(location?.searchParams.get('error')).toBe('invalid_authorization_details')
 })
 
 test('a redirect is not followed, and nothing inside is asked that no operator has named', async () => {

@@ -92,6 +92,11 @@ test('OT5: a type is described once, and a client names those that there are', (
   const reading = withType({}, { 'clients/web.yaml': file })
   expect(places(reading)).toEqual(['clients/web.yaml:1:181 authorization_details_types.1'])
   expect(reading.text).toContain('no file in details/ has this type; did you mean folder?')
+  const other = client({ client_id: 'other' })
+  const closed = { 'resources/files.yaml': resource({ clients: ['other'] }) }
+  expect(refused({}, { ...closed, 'clients/other.yaml': other })).toEqual([
+    'authorization_details_types.0 unknown-client',
+  ])
 })
 
 test('OT5: switched off, or without what it needs, is said', () => {
