@@ -1,7 +1,7 @@
 // What is in force and why: one key, all of them, or everything that a client can do; and why a request
 // failed (failure.ts).
 
-import type { ClientFile } from '../config/client-schema.ts'
+import type { ClientFile, ClientMetadata } from '../config/client-schema.ts'
 import type { DetailFile } from '../config/detail-schema.ts'
 import {
   type Effective,
@@ -186,6 +186,12 @@ function aboutClient(file: FileResult<ClientFile>, settings: Settings, keys: Eff
   }
 }
 
+const typesFor = (
+  { resource }: ResourceFile,
+  { authorization_details_types: types = [] }: ClientMetadata,
+  { details }: Settings,
+) => types.filter(type => details[type]?.resource === resource)
+
 /** The API it is for, and the fields it has; those that may be missing in brackets. */
 function aboutType(file: DetailFile | undefined) {
   const fields = Object.entries(file?.fields ?? {})
@@ -204,7 +210,9 @@ function aboutResource(file: FileResult<object>, resource: ResourceFile, setting
     ),
     aud: audienceOf(resource),
     tokens_may_be_asked_for_by: settings.clients
-      .filter(client => scopesFor(resource, client).length)
+      .filter(
+        client => scopesFor(resource, client).length || typesFor(resource, client, settings).length,
+      )
       .map(({ client_id }) => client_id),
     tokens_are_checked_at: path && `${settings.issuer}${path}`,
   }

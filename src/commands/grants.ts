@@ -31,5 +31,5 @@ export async function withdraw(invocation: Invocation) {
   })
 }
 
-const inWords = ({ client_id, scopes, since, lastUsed }: Consent) =>
-  `${client_id}  ${scopes.join(', ')}\n    since ${moment(since)}, last used ${moment(lastUsed)} UTC`
+const inWords = ({ client_id, scopes, details = [], since, lastUsed }: Consent) =>
+  `${client_id}  ${[...scopes, ...details.map(({ detail }) => detail.type)].join(', ')}\n    since ${moment(since)}, last used ${moment(lastUsed)} UTC`

@@ -18,3 +18,7 @@ export function payment({ t, number }: Words, to = 'Grace Hopper'): DetailInWord
     at: 'Payments',
   }
 }
+
+export const allowed = (words: Words, at: number) => ({
+  details: [{ ...payment(words), since: words.date(at) }],
+})

@@ -1,7 +1,7 @@
 // Every page in every state, with people and applications that there are not: for looking at, and for
 // trying an operator's templates. A test says when a text of the pages is on none of these.
 
-import { payment } from './detail-samples.ts'
+import { allowed, payment } from './detail-samples.ts'
 import { deviceAsks, deviceStates } from './device-samples.ts'
 import { CODES } from './error.ts'
 import { errorStates } from './error-samples.ts'
@@ -72,11 +72,7 @@ function application({ t, date, plural }: Words): PageData['applications']['appl
   }
 }
 
-const paying = (words: Words) => ({
-  ...application(words),
-  details: [{ ...payment(words), since: words.date(TIME) }],
-})
-
+const paying = (words: Words) => ({ ...application(words), ...allowed(words, TIME) })
 const implicit = (words: Words) => ({
   ...application(words),
   name: 'Intranet',

@@ -10,6 +10,7 @@ import { type Explanation, explainFailure } from '../../src/commands/failure.ts'
 import { readFolder } from '../../src/config/settings.ts'
 import { type FailedRequest, findFailure } from '../../src/oidc/failures.ts'
 import { APIS, FILES } from '../support/apis.ts'
+import { BANKING, PAYMENT } from '../support/details.ts'
 import { block } from '../support/handbook.ts'
 import { authorizationRequest, authorize, redeem, tokens } from '../support/journey.ts'
 import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'
@@ -25,9 +26,11 @@ const pushing = {
 const narrow = { ...CLIENTS.web, client_id: 'narrow', scope: 'openid profile' }
 let usher: Usher
 beforeAll(async () => {
-  const clients = { ...APIS.clients, pushing, narrow }
-  const { resources } = APIS
-  usher = await startUsher({ store, clients, resources, env: { USHER_SECRET } })
+  const clients: Record<string, object> = { ...APIS.clients, ...BANKING.clients, pushing, narrow }
+  clients.web = { ...clients.web, scope: undefined }
+  const resources = { ...APIS.resources, ...BANKING.resources }
+  const env = { USHER_SECRET }
+  usher = await startUsher({ ...BANKING, store, clients, resources, env })
   await usher.addAccount(ADA)
 })
 afterAll(async () => {
@@ -110,6 +113,19 @@ const CASES: Record<string, [() => Promise<Response>, Partial<Explanation>]> = {
   'a resource without a scope of it': [
     () => asking({ scope: 'openid', resource: FILES }),
     { wrong: expect.stringContaining('none of its scopes was asked for'), sent: 'openid' },
+  ],
+  'authorization details that are none': [
+    () =>
+      asking({
+        client_id: 'spa',
+        redirect_uri: 'https://spa.example.org/callback',
+        authorization_details: '[{"type":"x"}]',
+      }),
+    { wrong: expect.stringContaining('unsupported'), registered: ['payment', 'statement'] },
+  ],
+  'authorization details that have to be pushed': [
+    () => asking({ authorization_details: JSON.stringify([PAYMENT]) }),
+    { change: expect.stringContaining('RFC 9126') },
   ],
   'another response_type': [
     () => asking({ response_type: 'id_token' }),
