@@ -73,6 +73,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
       ...createSignOutPages(views),
       formPost: views.formPost,
       device,
+      tags: views.tags,
     },
   )
   const screens = [signInScreen(parts), consentScreen(parts), selectAccountScreen(parts)]

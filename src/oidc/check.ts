@@ -19,6 +19,7 @@ export async function checkSettings(settings: Settings): Promise<void> {
     signedOut: async () => {},
     formPost: none,
     device: { enter: () => true, end: none },
+    tags: [],
   }
   const signingKeys = await openSigningKeys(installation.records, settings)
   const keys = await signingKeys.load()

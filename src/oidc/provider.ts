@@ -17,7 +17,6 @@ import type { Settings } from '../config/settings.ts'
 import { createFetch } from '../http/egress.ts'
 import type { Metrics } from '../http/metrics.ts'
 import type { SigningKey } from '../keys/make.ts'
-import { createLanguages } from '../pages/words.ts'
 import type { Records } from '../store/records.ts'
 import { deriveKey } from '../store/seal.ts'
 import { now } from '../store/store.ts'
@@ -65,6 +64,8 @@ interface LibraryPages {
   signedOut(ctx: KoaContextWithOIDC, outcome: { client?: Client; stayed: boolean }): Promise<void>
   formPost: ResponseMode
   device: DevicePages
+  /** The languages they are in (BCP 47). */
+  tags: string[]
 }
 
 /** What an Usher is made of. */
@@ -130,7 +131,7 @@ export async function createProvider(
     conformIdTokenClaims: settings.id_token.claims === 'minimal',
     discovery: {
       prompt_values_supported: ['none', 'login', 'consent', 'select_account'],
-      ui_locales_supported: createLanguages(settings.locales).tags,
+      ui_locales_supported: pages.tags,
       op_policy_uri: settings.branding.links.privacy,
       op_tos_uri: settings.branding.links.terms,
     },
