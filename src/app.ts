@@ -15,6 +15,7 @@ import { limits } from './http/limits.ts'
 import { requestLog } from './http/request-log.ts'
 import { securityHeaders } from './http/security-headers.ts'
 import { createSignatures } from './http/signatures.ts'
+import { createRequestAnswers } from './oidc/ciba.ts'
 import { findByDocument } from './oidc/client-documents.ts'
 import { authorizeByPost, canonicalPaths, finishAnswers, limitBodies } from './oidc/endpoints.ts'
 import { createFailureMemory } from './oidc/failures.ts'
@@ -33,11 +34,13 @@ import { checkOwnTemplates } from './pages/own-templates.ts'
 import type { Parts } from './pages/parts.ts'
 import { createPasswordPages } from './pages/password.ts'
 import { createPeople, PLACES } from './pages/people.ts'
+import { createRequestPages } from './pages/requests.ts'
 import { selectAccountScreen } from './pages/select-account.ts'
 import { createSessionPages } from './pages/sessions.ts'
 import { signInScreen } from './pages/sign-in.ts'
 import { createSignOutPages } from './pages/sign-out.ts'
 import { createViews } from './pages/views.ts'
+import { createAccessRequests } from './store/access-requests.ts'
 import { deriveKey } from './store/seal.ts'
 
 /** Makes the service; throws a `ConfigError` for clients that the library, and templates that a page would refuse later. */
@@ -62,6 +65,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
     authentication: createAuthentication(records, directory, devices, settings.security),
     consents: createConsents(records),
     sessions: createAccountSessions(records),
+    requests: createAccessRequests(records, settings.lifetimes.interaction),
   }
 
   const errorPages = createErrorPages(parts)
@@ -102,6 +106,14 @@ export async function createApp(environment: Environment, readiness: Readiness) 
     .get('/account/signed-in', people.comeBack)
     .get('/errors', errorPages.explain)
 
+  if (settings.features.ciba) {
+    const answers = createRequestAnswers(app, { settings, records, directory })
+    const requests = createRequestPages(parts, people, answers)
+    pages
+      .get(PLACES.requests, requests.list)
+      .get(PLACES.answer, requests.ask)
+      .post(PLACES.answer, requests.answer)
+  }
   for (const { path, send } of Object.values(views.assets)) pages.get(path, send)
 
   app.use(securityHeaders(settings.issuer))

@@ -16,7 +16,7 @@ import type { SigningKey } from './keys/make.ts'
 import { openSigningKeys } from './keys/signing-keys.ts'
 import { createTeller } from './oidc/backchannel.ts'
 import type { Environment } from './oidc/provider.ts'
-import type { Queue } from './store/sign-outs.ts'
+import type { Queue } from './store/news.ts'
 import { StoreUnavailable } from './store/store.ts'
 
 /** Milliseconds for which nothing may change before what was saved is taken in. */

@@ -207,7 +207,7 @@ const REASONS: [RegExp, Reason][] = [
   [/response_mode is not allowed/, list('response_mode', 'response_modes', 'the client is not registered for this response_mode')],
   [/invalid_request_object/, facts => ({ wrong: facts.failure.detail ?? '', change: `how the application signs its request (RFC 9101), or ${at(facts, 'jwks')}` })],
   [/unsupported_grant_type/, only('grant_type', 'there is no such grant_type here', [...GRANT_TYPES])],
-  [/grant type is not allowed|(authorization_code|refresh_token|client_credentials|device_code) is not allowed/, list('grant_type', 'grant_types', 'the client is not registered for this grant_type')],
+  [/grant type is not allowed|(authorization_code|refresh_token|client_credentials|device_code|ciba) is not allowed/, list('grant_type', 'grant_types', 'the client is not registered for this grant_type')],
   [/requires PKCE/, pkce],
   [/code_challenge_method/, only('code_challenge_method', 'PKCE is done with S256', ['S256'])],
   [/code_verifier must be provided/, say('the code was asked for with PKCE, and there is no code_verifier', 'the application sends the code_verifier that it made for this sign-in')],

@@ -2,7 +2,7 @@
 
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { type ClientMetadata, DEVICE_GRANT } from '../config/client-schema.ts'
+import { CIBA_GRANT, type ClientMetadata, DEVICE_GRANT } from '../config/client-schema.ts'
 import { scopesFor } from '../config/resource-schema.ts'
 import type { Settings } from '../config/settings.ts'
 
@@ -17,6 +17,7 @@ const ALGORITHMS: Record<string, string> = {
 const WAYS: Record<string, string> = {
   authorization_code: 'code',
   [DEVICE_GRANT]: 'device',
+  [CIBA_GRANT]: 'asking',
   client_credentials: 'service',
 }
 
@@ -40,6 +41,7 @@ export function snippet(client: ClientMetadata, settings: Settings, scopes: stri
     isPushed ? 'pushed' : 'direct',
     isBound ? 'bound' : undefined,
     client.response_modes.includes('query') ? 'query' : 'form_post',
+    client.backchannel_token_delivery_mode ?? 'poll',
     scopes.includes('openid') ? 'openid' : 'plain',
   ]
   const words: Record<string, string | undefined> = {

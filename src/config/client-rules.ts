@@ -2,7 +2,7 @@
 // as soon as the keys it looks at are right by themselves.
 
 import { basename } from 'node:path'
-import { type ClientFile, DEVICE_GRANT } from './client-schema.ts'
+import { CIBA_GRANT, type ClientFile, DEVICE_GRANT } from './client-schema.ts'
 import type { Features } from './feature-schema.ts'
 import type { FileResult } from './files.ts'
 import { certificateProblems, profileProblems } from './profile-rules.ts'
@@ -73,6 +73,8 @@ function schemeFindings({ parts, written, at }: FileResult<ClientFile>, loopback
 /** What a client can be given only where the feature is on. */
 const NEEDS: [key: keyof ClientFile, feature: keyof Features][] = [
   ['backchannel_logout_uri', 'backchannel_logout'],
+  ['backchannel_token_delivery_mode', 'ciba'],
+  ['backchannel_client_notification_endpoint', 'ciba'],
   ['authorization_signed_response_alg', 'jwt_response_modes'],
   ['request_object_signing_alg', 'request_objects'],
   ['require_signed_request_object', 'request_objects'],
@@ -119,15 +121,23 @@ function problemsBetweenKeys(
   const nowhere = 'authorization_code needs the addresses that codes are sent to'
   const unredeemed = 'nothing is sent to them without authorization_code in grant_types'
   const withDevice = grants.includes(DEVICE_GRANT)
-  const codeless = 'refresh_token renews what authorization_code or the device flow gave: name one'
+  const withCiba = grants.includes(CIBA_GRANT)
+  const codeless =
+    'refresh_token renews what authorization_code, the device flow or CIBA gave: name one'
   const deviceOff = 'the device flow is off: `features.device_flow` in usher.yaml'
+  const cibaOff = 'CIBA is off: `features.ciba` in usher.yaml'
+  const strangers = 'a pairwise client has no name for the people it would ask'
   const withOwn = grants.includes('client_credentials')
   const off = 'client_credentials is off: `features.client_credentials` in usher.yaml'
   const unsigned = 'JWT introspection is off: `features.jwt_introspection` in usher.yaml'
-  const anyone = 'client_credentials is for clients that authenticate'
+  const anyone = 'client_credentials and CIBA are for clients that authenticate'
 
   const { backchannel_logout_uri: receiver, backchannel_logout_session_required: bySession } =
     client
+  const notified = client.backchannel_client_notification_endpoint
+  const isPing = client.backchannel_token_delivery_mode === 'ping'
+  const nobodyTold = 'ping needs the address of the application that is told'
+  const neverTold = 'nothing is told to it without backchannel_token_delivery_mode: ping'
   const isPlain = receiver?.startsWith('http:') && loopbackIssuer !== undefined
   const isOurs = loopbackIssuer && isLoopbackHost(new URL(receiver ?? 'x:').hostname)
   const plainly = 'must be https; http only on loopback, for a loopback issuer'
@@ -154,8 +164,12 @@ function problemsBetweenKeys(
     { is: withCode && !client.redirect_uris?.length,   keys: ['redirect_uris', 'grant_types'], rule: 'redirect-missing', message: nowhere },
     { is: withOwn && !withCode && Boolean(client.redirect_uris?.length), keys: ['redirect_uris', 'grant_types'], rule: 'redirect-unused', message: unredeemed },
     { is: withDevice && features?.device_flow === false, keys: ['grant_types'], rule: 'feature-off', message: deviceOff },
-    { is: !withCode && !withDevice && grants.includes('refresh_token'), keys: ['grant_types'], rule: 'grant-types', message: codeless },
+    { is: !withCode && !withDevice && !withCiba && grants.includes('refresh_token'), keys: ['grant_types'], rule: 'grant-types', message: codeless },
     { is: withOwn && features?.client_credentials === false, keys: ['grant_types'], rule: 'feature-off', message: off },
+    { is: withCiba && features?.ciba === false, keys: ['grant_types'], rule: 'feature-off', message: cibaOff },
+    { is: withCiba && isPairwise, keys: ['subject_type', 'grant_types'], rule: 'grant-types', message: strangers },
+    { is: isPing && !notified, keys: ['backchannel_client_notification_endpoint', 'backchannel_token_delivery_mode'], rule: 'ping-uri', message: nobodyTold },
+    { is: Boolean(notified) && !isPing, keys: ['backchannel_client_notification_endpoint', 'backchannel_token_delivery_mode'], rule: 'ping-uri', message: neverTold },
     { is: Boolean(isPlain && !isOurs), keys: ['backchannel_logout_uri'], rule: 'logout-scheme', message: plainly },
     { is: bySession === true && !receiver, keys: ['backchannel_logout_session_required', 'backchannel_logout_uri'], rule: 'logout-uri-missing', message: untold },
     { is: isPairwise && features?.pairwise_subjects === false, keys: ['subject_type'], rule: 'feature-off', message: pairwiseOff },
@@ -165,7 +179,7 @@ function problemsBetweenKeys(
     { is: cannotEncrypt(client.id_token_encrypted_response_alg), keys: ['id_token_encrypted_response_alg', 'jwks'], rule: 'client-key-missing', message: encryption },
     { is: cannotEncrypt(client.userinfo_encrypted_response_alg), keys: ['userinfo_encrypted_response_alg', 'jwks'], rule: 'client-key-missing', message: encryption },
     { is: Boolean(client.introspection_signed_response_alg) && features?.jwt_introspection === false, keys: ['introspection_signed_response_alg'], rule: 'feature-off', message: unsigned },
-    { is: withOwn && method === 'none', keys: ['grant_types', way], rule: 'grant-types', message: anyone },
+    { is: (withOwn || withCiba) && method === 'none', keys: ['grant_types', way], rule: 'grant-types', message: anyone },
   ]
   return [
     ...table,

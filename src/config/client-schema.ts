@@ -62,11 +62,13 @@ const METHODS = [
   'self_signed_tls_client_auth',
 ] as const
 export const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code'
+export const CIBA_GRANT = 'urn:openid:params:grant-type:ciba'
 export const GRANT_TYPES = [
   'authorization_code',
   'refresh_token',
   'client_credentials',
   DEVICE_GRANT,
+  CIBA_GRANT,
 ] as const
 /** Asymmetric alone: a client shares no key with us. */
 export const SIGNING_ALGORITHMS = ['RS256', 'PS256', 'ES256', 'EdDSA'] as const
@@ -90,12 +92,14 @@ export const clientSchema = z.strictObject({
   post_logout_redirect_uris: z.array(redirectUri).default([]).describe('Where people may be sent back to after they signed out, compared byte for byte'),
   backchannel_logout_uri: backchannelUri.optional().describe('An https address of the application that is told when a session ends by which it signed somebody in; what is not public has to stand in egress.allow of usher.yaml'),
   backchannel_logout_session_required: z.boolean().optional().describe('true: it is told which session of the person has ended, and its ID tokens say which they are of (sid); otherwise only who signed out'),
+  backchannel_token_delivery_mode: z.enum(['poll', 'ping']).optional().describe('How it learns that a person has answered (features.ciba): poll, it asks every few seconds; ping, it is told at `backchannel_client_notification_endpoint`, and asks then. Absent: poll'),
+  backchannel_client_notification_endpoint: backchannelUri.regex(/^https:/, 'must be https, on loopback too').optional().describe('An https address of the application that is told so; what is not public has to stand in egress.allow of usher.yaml'),
   initiate_login_uri: webUrl.optional().describe('An https address of the application that begins a sign-in'),
   token_endpoint_auth_method: z.enum(METHODS).default('client_secret_basic').describe('How the application proves who it is, exactly so: with a secret (`client_secret_hashes`), with a key of its own (private_key_jwt: `jwks`), with a certificate (tls_client_auth: one of the tls_client_auth_… below; self_signed_tls_client_auth: `jwks` with x5c), or not at all (none: browser and native applications)'),
   client_secret: z.string().min(1).optional().describe('In plain, for a loopback issuer only; otherwise `client_secret_hashes`'),
   client_secret_hashes: z.array(secretHash).optional().describe('Hashes of the secrets that are valid, several while one is replaced; one that stands here as {hash, until} counts until that time. usher clients secret NAME --until 7d adds one, and ends the others then'),
   jwks: jwks.optional().describe('The public keys of the application: what it signs is verified with them (private_key_jwt), and what it has encrypted is encrypted to one of them'),
-  grant_types: z.array(z.enum(GRANT_TYPES)).default(['authorization_code', 'refresh_token']).describe('What the application may redeem; without refresh_token it is never given offline access. client_credentials: tokens of its own, for nobody; alone, it is a service that signs nobody in, and has no `redirect_uris`. urn:ietf:params:oauth:grant-type:device_code: the person enters a code in a browser of theirs (features.device_flow); it needs no `redirect_uris` either. []: nothing, an API that only introspects'),
+  grant_types: z.array(z.enum(GRANT_TYPES)).default(['authorization_code', 'refresh_token']).describe('What the application may redeem; without refresh_token it is never given offline access. client_credentials: tokens of its own, for nobody; alone, it is a service that signs nobody in, and has no `redirect_uris`. urn:ietf:params:oauth:grant-type:device_code: the person enters a code in a browser of theirs (features.device_flow); it needs no `redirect_uris` either, nor does urn:openid:params:grant-type:ciba: the person is asked on /account/requests (features.ciba). []: nothing, an API that only introspects'),
   response_modes: z.array(z.enum(RESPONSE_MODES)).min(1).default(['query', 'form_post']).describe('How the code may travel to `redirect_uris`; jwt (which is query.jwt), query.jwt and form_post.jwt: in a JWT of ours (JARM)'),
   authorization_signed_response_alg: z.enum(SIGNING_ALGORITHMS).optional().describe('What that JWT is signed with; absent: RS256'),
   request_object_signing_alg: z.enum(SIGNING_ALGORITHMS).optional().describe('What its request objects (RFC 9101) are signed with; absent: any of these'),

@@ -17,6 +17,7 @@ export const featuresSchema = z.strictObject({
   client_credentials: on.describe('A client whose grant_types name client_credentials is given access tokens of its own, for nobody (RFC 6749 §4.4)'),
   pushed_authorization_requests: z.union([z.boolean(), z.enum(['required'])]).default(true).describe('A client sends its authorization request ahead, behind its authentication (RFC 9126). required: no client does otherwise (its own file can say so for one)'),
   device_flow: off.describe('A program or device that cannot show these pages shows a code, which the person enters on /device in a browser of theirs (RFC 8628); for clients whose grant_types name urn:ietf:params:oauth:grant-type:device_code'),
+  ciba: off.describe('A client asks a person it names for access, away from any browser of theirs; they answer on /account/requests, where they are signed in (OpenID Connect CIBA, poll and ping); for clients whose grant_types name urn:openid:params:grant-type:ciba'),
   signed_userinfo: on.describe('UserInfo answers a client that asks for it (userinfo_signed_response_alg) with a signed JWT (OIDC Core §5.3.2)'),
   encryption: off.describe('ID tokens and UserInfo are encrypted to a key of a client that asks for it (id_token_encrypted_response_alg, userinfo_encrypted_response_alg)'),
   request_objects: on.describe('A client sends its authorization request as a JWT that it has signed with a key of its jwks (RFC 9101)'),

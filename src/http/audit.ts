@@ -14,7 +14,9 @@ export type Fact = { event: FactName } & Record<string, unknown>
 
 /** All there are: what a fact is called does not change. */
 export type FactName =
+  | 'access_refused'
   | 'access_removed'
+  | 'access_requested'
   | 'account_added'
   | 'account_changed'
   | 'account_disabled'
@@ -38,6 +40,9 @@ export type FactName =
   | 'logout_given_up'
   | 'password_changed'
   | 'password_set'
+  | 'ping_delivered'
+  | 'ping_failed'
+  | 'ping_given_up'
   | 'refresh_replay'
   | 'refresh_reuse'
   | 'session_ended'

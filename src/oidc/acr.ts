@@ -9,7 +9,8 @@ export const ACR_VALUES = [PASSWORD]
 
 /** For the APIs of a client that asks how strongly the person signed in (RFC 9470 §6). */
 export function authenticationOf({ entities }: KoaContextWithOIDC['oidc']) {
-  const source = entities.AuthorizationCode ?? entities.RefreshToken
+  const source =
+    entities.AuthorizationCode ?? entities.RefreshToken ?? entities.BackchannelAuthenticationRequest
   const isAsked = source?.claims?.id_token?.acr !== undefined
   return isAsked ? { acr: source.acr, auth_time: source.authTime } : undefined
 }

@@ -7,7 +7,12 @@ import {
   type ClientMetadata as LibraryClientMetadata,
   type Provider,
 } from 'oidc-provider'
-import { ACCOUNT_CLIENT, type ClientMetadata, clientSchema } from '../config/client-schema.ts'
+import {
+  ACCOUNT_CLIENT,
+  CIBA_GRANT,
+  type ClientMetadata,
+  clientSchema,
+} from '../config/client-schema.ts'
 import { hashOf, hashSecret, isExpired } from '../config/client-secret.ts'
 import { ConfigError, type Finding } from '../config/report.ts'
 import type { Settings } from '../config/settings.ts'
@@ -29,8 +34,10 @@ function fapi(client: ClientMetadata) {
 }
 
 export function toLibrary(client: ClientMetadata): LibraryClientMetadata {
+  const { backchannel_token_delivery_mode = 'poll' } = client
   return {
     ...client,
+    ...(client.grant_types.includes(CIBA_GRANT) && { backchannel_token_delivery_mode }),
     ...(client.profile === 'fapi2' && fapi(client)),
     response_types: client.grant_types.includes('authorization_code') ? ['code'] : [],
     // With `fragment` the library tells a wrong response type from a wrong mode; requests.ts refuses it.

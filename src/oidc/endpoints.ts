@@ -9,7 +9,7 @@ import { readForm } from '../http/forms.ts'
 import { LONGEST_URL, refuseLongUrl } from '../http/limits.ts'
 import type { Views } from '../pages/views.ts'
 import { endpointAliases } from './client-certificates.ts'
-import { INTERVAL } from './device-flow.ts'
+import { INTERVAL } from './polling.ts'
 import { AUTHORIZATION, DISCOVERY, type Routes } from './routes.ts'
 
 /** Seconds for which clients may keep what is published. */
@@ -88,6 +88,7 @@ export function finishAnswers(
     else if (ctx.path === paths.userinfo) userinfo(ctx, oidc)
     else if (ctx.path === paths.revocation) revocation(ctx, oidc)
     else if (ctx.path === paths.device_authorization) deviceAuthorization(ctx, oidc)
+    else if (ctx.path === paths.backchannel_authentication) tellInterval(ctx)
     else if (ctx.path === confirm) navigateOn(ctx, views)
     else dressUp(ctx, oidc, views, confirm)
   }
@@ -110,6 +111,8 @@ function discovery(
     response_modes_supported: RESPONSE_MODES.filter(mode => modes.includes(mode)),
     ...(!end_session && { end_session_endpoint: undefined }),
     ...aliases,
+    // Said of every provider with CIBA; nobody has such a code here.
+    backchannel_user_code_parameter_supported: undefined,
   }
 }
 
@@ -148,8 +151,13 @@ function revocation(ctx: Context, oidc: Oidc) {
   note(ctx, 'token_revoked', { ...about, token: RefreshToken ? 'refresh' : 'access' })
 }
 
-// The library leaves it out, and clients then take it for 5 (RFC 8628 §3.2); here it is what we hold them to.
+// The library leaves it out, and clients then take it for 5 (RFC 8628 §3.2, CIBA §7.3); here it is what we hold them to.
+function tellInterval(ctx: Context) {
+  if (ctx.status === 200) ctx.body = { ...Object(ctx.body), interval: INTERVAL }
+}
+
 function deviceAuthorization(ctx: Context, oidc: Oidc) {
+  tellInterval(ctx)
   if (ctx.status !== 200) return
   const told: Record<string, string> = Object(ctx.body)
   // The library takes the address of the client, who has come with a certificate, for that of people.
@@ -157,7 +165,7 @@ function deviceAuthorization(ctx: Context, oidc: Oidc) {
     const { pathname, search } = new URL(told[name] ?? '', oidc?.issuer)
     return [name, `${oidc?.issuer}${pathname}${search}`]
   })
-  ctx.body = { ...told, ...Object.fromEntries(forPeople), interval: INTERVAL }
+  ctx.body = { ...told, ...Object.fromEntries(forPeople) }
 }
 
 // Signing out leads to the application, where the form may not go by a redirect (HD4).

@@ -60,6 +60,7 @@ function grantTypeOf({ oidc }: KoaContextWithOIDC): string {
 
 const ERROR_EVENTS = [
   'authorization.error',
+  'backchannel_authentication.error',
   'code_verification.error',
   'device_authorization.error',
   'device_resume.error',

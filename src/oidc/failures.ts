@@ -35,7 +35,7 @@ const SHOWN =
     ' ',
   )
 const NAMED =
-  'state nonce code code_verifier code_challenge client_secret client_assertion refresh_token device_code user_code token request request_uri id_token_hint login_hint claims authorization_details acr_values registration access_token username password'.split(
+  'state nonce code code_verifier code_challenge client_secret client_assertion refresh_token device_code user_code token request request_uri id_token_hint login_hint claims authorization_details acr_values registration access_token username password auth_req_id login_hint_token client_notification_token binding_message'.split(
     ' ',
   )
 /** Answers to a question rather than failures: an application asks them all the time. */

@@ -82,7 +82,8 @@ export function createBrowserSession(
       const id = cookiesOf(ctx).get(name, { signed: true })
       const session = id ? await provider.Session.find(id) : undefined
       if (!session?.accountId || session.loginTs === undefined) return undefined
-      return { uid: session.uid, accountId: session.accountId, since: session.loginTs }
+      const { uid, accountId, loginTs: since, amr } = session
+      return { uid, accountId, since, amr }
     },
 
     replace(ctx, { jti, exp }) {

@@ -3,6 +3,7 @@
 
 import type {
   AccessToken,
+  BackchannelAuthenticationRequest,
   Client,
   ClientCredentials,
   Configuration,
@@ -23,6 +24,8 @@ export function lifetimes(set: Lifetimes): NonNullable<Configuration['ttl']> {
     IdToken: set.id_token,
     Interaction: set.interaction,
     DeviceCode: set.interaction,
+    BackchannelAuthenticationRequest: ({ oidc }, _request: BackchannelAuthenticationRequest) =>
+      Math.min(Number(oidc.params?.requested_expiry ?? set.interaction), set.interaction),
     // Idle and absolute at once: rotation never reaches past the first token's end (ASVS 10.4.8).
     RefreshToken: (_ctx, token: RefreshToken, client: Client) =>
       // What is never rotated would be idle from its first day on.

@@ -2,7 +2,7 @@
 // from the recorded consent.
 
 import { type Grant, interactionPolicy, type KoaContextWithOIDC } from 'oidc-provider'
-import { type Consent, type Consents, keyOf, readKey } from '../accounts/consents.ts'
+import type { Consent, Consents } from '../accounts/consents.ts'
 import type { Directory } from '../accounts/directory.ts'
 import { ACCOUNT_CLIENT } from '../config/client-schema.ts'
 import type { Lifetimes } from '../config/schema.ts'
@@ -13,6 +13,7 @@ import { now } from '../store/store.ts'
 import { ACR_VALUES } from './acr.ts'
 import { decisionOf, sentDetails } from './authorization-details.ts'
 import type { BrowserBinding } from './browser-binding.ts'
+import { grantOf, keysIn } from './grants.ts'
 import type { RequestedClaims } from './requested-claims.ts'
 
 const { Check, Prompt, base } = interactionPolicy
@@ -182,17 +183,7 @@ export function createGrantLoader(
       return existing
     }
 
-    const grant = new oidc.provider.Grant({ accountId, clientId })
-    for (const { scope, resource } of consent.scopes.map(readKey)) {
-      if (resource === undefined) grant.addOIDCScope(scope)
-      else grant.addResourceScope(resource, scope)
-    }
-    for (const { scope, resource } of consent.declined.map(readKey)) {
-      if (resource === undefined) grant.rejectOIDCScope(scope)
-      else grant.rejectResourceScope(resource, scope)
-    }
-    if (told.granted.length) grant.addOIDCClaims(told.granted)
-    if (told.rejected.length) grant.rejectOIDCClaims(told.rejected)
+    const grant = grantOf(oidc.provider, consent, told)
     const grantId = await grant.save()
     // Withdrawn or signed out since it was read? Whoever ends access says so first and then looks for
     // grants: either they found this one, or this finds that it is over.
@@ -208,15 +199,6 @@ export function createGrantLoader(
 function existingGrant(oidc: KoaContextWithOIDC['oidc']): Promise<Grant | undefined> | undefined {
   const grantId = oidc.session?.grantIdFor(clientIdOf(oidc))
   return grantId ? oidc.provider.Grant.find(grantId) : undefined
-}
-
-/** The scopes of a grant, as a consent names them. */
-function keysIn({ openid, resources = {} }: Pick<Grant, 'openid' | 'resources'>): string[] {
-  const split = (scopes = '') => scopes.split(' ').filter(Boolean)
-  const ofResources = Object.entries(resources).flatMap(([resource, scopes]) =>
-    split(scopes).map(scope => keyOf(scope, resource)),
-  )
-  return [...split(openid?.scope), ...ofResources]
 }
 
 const isSame = (some: string[], others: string[]) =>

@@ -23,8 +23,9 @@ import { now } from '../store/store.ts'
 import { ACR_VALUES, authenticationOf } from './acr.ts'
 import { algorithms } from './algorithms.ts'
 import { createAuthorizationDetails } from './authorization-details.ts'
-import { withholdLogoutTokens } from './backchannel.ts'
+import { withholdNews } from './backchannel.ts'
 import { createBrowserBinding } from './browser-binding.ts'
+import { ciba, isForAnybody } from './ciba.ts'
 import { certificateMethods, mutualTls } from './client-certificates.ts'
 import { clientDocuments } from './client-documents.ts'
 import { assertAssertion, assertRequestObject } from './client-jwts.ts'
@@ -38,14 +39,15 @@ import {
   toLibrary,
 } from './clients.ts'
 import { cookieNames, originCookie, pathCookie } from './cookies.ts'
-import { atIntervals, type DevicePages, deviceFlow, type GrantType } from './device-flow.ts'
+import { type DevicePages, deviceFlow } from './device-flow.ts'
 import { logEvents } from './events.ts'
 import { lifetimes } from './lifetimes.ts'
 import { pairwiseSubjects } from './pairwise.ts'
 import { createGrantLoader, createPolicy } from './policy.ts'
+import { atIntervals, type GrantType } from './polling.ts'
 import { asLibraryKey } from './published-key.ts'
 import { createRegistration } from './registration.ts'
-import { assertClaims, createRequestedClaims } from './requested-claims.ts'
+import { assertClaims, claimsByScope, createRequestedClaims } from './requested-claims.ts'
 import { checkRequest } from './requests.ts'
 import { checkResources, createResources, requireScope } from './resources.ts'
 import { type ResponseMode, responseMode } from './response-modes.ts'
@@ -140,6 +142,7 @@ export async function createProvider(
     // What an operator has written is not looked up anywhere, and others may not have it.
     sectorIdentifierUriValidate: () => false,
     findAccount: async ({ oidc }, id) => {
+      if (isForAnybody(oidc)) return { accountId: id, claims: () => ({ sub: id }) }
       const account = await directory.findEnabled(id, oidc.session?.loginTs)
       return account && { accountId: id, claims: () => ({ sub: id, ...claimsOf(account, claims) }) }
     },
@@ -208,6 +211,7 @@ export async function createProvider(
       registration: registration.feature,
       registrationManagement: registration.management,
       deviceFlow: deviceFlow(features, pages.device, showError),
+      ciba: ciba({ settings, records, directory }),
       backchannelLogout: { enabled: features.backchannel_logout },
       rpInitiatedLogout: {
         enabled: true,
@@ -248,7 +252,7 @@ export async function createProvider(
     const hashes = this.client_secret_hashes as ClientMetadata['client_secret_hashes']
     return matchesHash(actual, hashes) && isRegistered
   }
-  withholdLogoutTokens(provider)
+  withholdNews(provider, records)
   provider.ReplayDetection.unique = state.isFirstUse
   state.nameTokens(provider)
   registration.nameTokens(provider)
@@ -256,12 +260,4 @@ export async function createProvider(
   checkResources(settings, keys)
   await checkClients(provider, settings)
   return provider
-}
-
-function claimsByScope(claims: Settings['claims']): Record<string, string[]> {
-  const byScope: Record<string, string[]> = { openid: ['sub', 'amr'] }
-  for (const [claim, { scope }] of Object.entries(claims)) {
-    byScope[scope] = [...(byScope[scope] ?? []), claim]
-  }
-  return byScope
 }

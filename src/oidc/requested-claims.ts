@@ -40,6 +40,15 @@ export function createRequestedClaims({ claims, features }: Settings) {
   }
 }
 
+/** Those that each scope gives. */
+export function claimsByScope(claims: Settings['claims']): Record<string, string[]> {
+  const byScope: Record<string, string[]> = { openid: ['sub', 'amr'] }
+  for (const [claim, { scope }] of Object.entries(claims)) {
+    byScope[scope] = [...(byScope[scope] ?? []), claim]
+  }
+  return byScope
+}
+
 /** Refuses what is malformed, and an essential `acr` that nobody here can sign in with (RFC 9470 §5). */
 export function assertClaims(_ctx: KoaContextWithOIDC, claims: ClaimsParameter): void {
   if (isDeeper(claims, DEEPEST)) throw new errors.InvalidRequest('claims is nested too deeply')

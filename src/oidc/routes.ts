@@ -26,6 +26,7 @@ const ROUTES = {
   pushed_authorization_request: { path: '/api/oauth/par',        methods: 'POST', feature: 'pushed_authorization_requests' },
   end_session:                  { path: '/api/oauth/logout',     methods: 'GET',  feature: 'rp_initiated_logout' },
   device_authorization:         { path: '/api/oauth/device_authorization', methods: 'POST', feature: 'device_flow' },
+  backchannel_authentication:   { path: '/api/oauth/backchannel_authentication', methods: 'POST', feature: 'ciba' },
   code_verification:            { path: '/device',               methods: 'GET, POST', feature: 'device_flow' },
   registration:                 { path: '/api/oauth/register',   methods: 'POST', feature: 'dynamic_registration' },
 } satisfies Record<string, Route>

@@ -4,12 +4,17 @@ import type { Context } from 'koa'
 import type { Parts } from './parts.ts'
 import { type People, PLACES } from './people.ts'
 
-export function createAccountPage({ views }: Parts, people: People, signOut: string) {
+export function createAccountPage(
+  { settings, views, requests }: Parts,
+  people: People,
+  signOut: string,
+) {
   return async (ctx: Context) => {
     const person = await people.enter(ctx)
     if (!person) return
-    const { t } = views.words(ctx)
-    const { username, name, email, email_verified } = person.account
+    const { t, plural } = views.words(ctx)
+    const { id, ended, username, name, email, email_verified } = person.account
+    const waiting = settings.features.ciba ? (await requests.list(id, ended)).length : 0
     const unverified = email_verified ? '' : ` (${t('account.unverified')})`
     const facts = [
       { label: t('account.username'), value: username },
@@ -21,6 +26,7 @@ export function createAccountPage({ views }: Parts, people: People, signOut: str
       facts,
       person: username,
       places: PLACES,
+      ...(waiting > 0 && { waiting: plural('account.waiting', waiting) }),
       canChangePassword,
       signOut,
     })

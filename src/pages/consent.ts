@@ -1,9 +1,12 @@
 // Consent: what an application asks for, in words, and the person's answer to it.
 
 import type { Context } from 'koa'
+import type { Decision } from '../accounts/consents.ts'
 import type { Detail } from '../config/detail-schema.ts'
+import type { Form } from '../http/forms.ts'
 import { detailWords } from './detail-words.ts'
 import { csrfSubject, type Interaction, type Screen } from './interaction.ts'
+import type { PageData } from './page-data.ts'
 import type { Parts } from './parts.ts'
 import { scopeWords } from './scope-words.ts'
 import type { Words } from './words.ts'
@@ -12,24 +15,33 @@ import type { Words } from './words.ts'
 const REQUIRED = 'openid'
 const DAY = 24 * 3600
 
-export function consentScreen(parts: Parts): Screen {
-  const { settings, views, csrf, directory, consents } = parts
-  async function show(ctx: Context, interaction: Interaction) {
+/** Who asks whom for what. */
+interface Asked {
+  clientId: string
+  accountId: string
+  person?: string
+  /** As a consent names them. */
+  scopes: string[]
+  details?: Detail[]
+}
+type About = Pick<PageData['consent'], 'csrf' | 'host' | 'device' | 'request' | 'withdrawn'>
+
+/** Answers with the page that asks; for what `decisionIn` reads. */
+export function createConsentPage({ settings, views, consents }: Parts) {
+  const offlineNote = ({ t, number }: Words) =>
+    t('consent.offline_note', { days: number(Math.ceil(settings.lifetimes.refresh_token / DAY)) })
+
+  return async (ctx: Context, asked: Asked, about: About) => {
     const words = views.words(ctx)
-    const { t } = words
-    const { scopes, details } = requestOf(interaction)
-    const { accountId = '', clientId, withdrawn } = interaction
+    const { clientId, accountId, person, scopes, details = [] } = asked
     // Taken out of the folder since, or the account pages, which ask for nothing.
     const client =
       (await views.client(ctx, clientId)) ?? ctx.throw(400, { error: 'interaction_gone' })
-    const person = await directory.find(accountId)
     const before = await consents.find(accountId, clientId)
     views.page(ctx, 'consent', {
-      csrf: csrf.token(csrfSubject(interaction)),
+      ...about,
       client,
-      host: interaction.redirectUri && hostOf(interaction.redirectUri),
-      device: interaction.device,
-      person: person?.username,
+      person,
       scopes: scopes.map(name => {
         const { words: text, at } = scopeWords(words, settings, name)
         return {
@@ -41,28 +53,49 @@ export function consentScreen(parts: Parts): Screen {
         }
       }),
       details: details.map(detail => detailWords(words, settings, detail)),
-      lifetime: scopes.includes('offline_access') ? undefined : t('consent.lifetime'),
-      withdrawn,
+      lifetime: scopes.includes('offline_access') ? undefined : words.t('consent.lifetime'),
     })
   }
+}
 
-  const offlineNote = ({ t, number }: Words) =>
-    t('consent.offline_note', { days: number(Math.ceil(settings.lifetimes.refresh_token / DAY)) })
+/** Undefined for no. What was asked is remembered here; the form only says which of it is wanted. */
+export function decisionIn(
+  form: Form,
+  { scopes, details, version }: Omit<Requested, 'details'> & Partial<Requested>,
+): Decision | undefined {
+  if (form.value('decision') !== 'allow') return undefined
+  const wanted = form.getAll('scope')
+  const isAllowed = (scope: string) => scope === REQUIRED || wanted.includes(scope)
+  const declined = scopes.filter(scope => !isAllowed(scope))
+  return { scopes: scopes.filter(isAllowed), declined, details, version }
+}
 
+export function consentScreen(parts: Parts): Screen {
+  const { csrf, directory } = parts
+  const ask = createConsentPage(parts)
   return {
     prompt: 'consent',
-    show,
 
-    // What was asked is what the interaction remembers; the form only says which of it is wanted.
+    async show(ctx, interaction) {
+      const { accountId = '', clientId, redirectUri, device, withdrawn } = interaction
+      const person = (await directory.find(accountId))?.username
+      const { scopes, details } = requestOf(interaction)
+      await ask(
+        ctx,
+        { clientId, accountId, person, scopes, details },
+        {
+          csrf: csrf.token(csrfSubject(interaction)),
+          host: redirectUri && hostOf(redirectUri),
+          device,
+          withdrawn,
+        },
+      )
+    },
+
     async submit(_ctx, interaction, form) {
-      const { scopes, details, version } = requestOf(interaction)
-      if (form.value('decision') !== 'allow') return { error: 'access_denied' }
-
-      const wanted = form.getAll('scope')
-      const isAllowed = (scope: string) => scope === REQUIRED || wanted.includes(scope)
-      const declined = scopes.filter(scope => !isAllowed(scope))
-      const decision = { scopes: scopes.filter(isAllowed), declined, details, version }
-      return { consent: { decision, accountId: interaction.accountId } }
+      const decision = decisionIn(form, requestOf(interaction))
+      const { accountId } = interaction
+      return decision ? { consent: { decision, accountId } } : { error: 'access_denied' }
     },
   }
 }

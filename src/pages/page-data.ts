@@ -36,6 +36,7 @@ interface Places {
   sessions: string
   endOthers: string
   password: string
+  requests: string
 }
 
 /** Authorization details in words: a sentence with the values in it, and what it does not say. */
@@ -52,6 +53,8 @@ export interface PageData {
     person: string
     facts: { label: string; value?: string }[]
     places: Places
+    /** Says how many applications wait for an answer; absent: none does. */
+    waiting?: string
     /** Not where passwords are kept elsewhere. */
     canChangePassword: boolean
     signOut: string
@@ -102,6 +105,8 @@ export interface PageData {
     host?: string
     /** The device that asks: the code it shows, and the network it is in. */
     device?: { code: string; network: string }
+    /** Of an application that asks from elsewhere. */
+    request?: { message?: string; since: When; until: When }
     person?: string
     scopes: { name: string; words: string; required: boolean; checked: boolean; note?: string }[]
     /** Asked for this once, to be allowed or refused as a whole. */
@@ -143,6 +148,13 @@ export interface PageData {
     back: string
   }
   'password-changed': { person: string; places: Places }
+  requests: {
+    person: string
+    requests: { name: string; message?: string; since: When; until: When; answer: string }[]
+    places: Places
+    /** What happened just now. */
+    done?: string
+  }
   sessions: {
     person: string
     browsers: {

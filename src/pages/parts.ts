@@ -7,6 +7,7 @@ import type { AccountSessions } from '../accounts/sessions.ts'
 import type { ClientMetadata } from '../config/client-schema.ts'
 import type { Settings } from '../config/settings.ts'
 import type { Csrf } from '../http/forms.ts'
+import type { AccessRequests } from '../store/access-requests.ts'
 import type { Views } from './views.ts'
 
 export interface Parts {
@@ -19,4 +20,5 @@ export interface Parts {
   authentication: Authentication
   consents: Consents
   sessions: AccountSessions
+  requests: AccessRequests
 }

@@ -22,6 +22,8 @@ interface SignedIn {
   accountId: string
   /** Epoch seconds of the sign-in. */
   since: number
+  /** By what (RFC 8176). */
+  amr?: string[]
 }
 
 export interface Person {
@@ -38,6 +40,8 @@ export const PLACES = {
   end: '/account/sessions/end',
   endOthers: '/account/sessions/end-others',
   password: '/account/password',
+  requests: '/account/requests',
+  answer: '/account/requests/answer',
   device: '/device',
 }
 /** Who changes something must have signed in within this time (AC1). */

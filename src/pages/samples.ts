@@ -7,6 +7,7 @@ import { CODES } from './error.ts'
 import { errorStates } from './error-samples.ts'
 import type { PageData } from './page-data.ts'
 import { PLACES } from './people.ts'
+import { requestAsks, requestStates } from './request-samples.ts'
 import { LONG, type State, state } from './sample.ts'
 import type { Words } from './words.ts'
 
@@ -183,7 +184,9 @@ export const STATES: State[] = [
     }),
   ),
   state('consent-device', 'consent', words => consent(words, deviceAsks)),
+  state('consent-request', 'consent', words => consent(words, requestAsks(words))),
   ...deviceStates,
+  ...requestStates(account),
   state('navigate', 'navigate', () => ({ url: '#on' })),
   state('hand-over', 'hand-over', () => ({ action: '#', fields: { code: 'sample' } })),
   state('account', 'account', account),

@@ -18,6 +18,8 @@ export interface Words {
   date(seconds: number): { iso: string; words: string }
   /** The same; of the last day, how long ago it was: the hour is another one where the person is. */
   ago(seconds: number): { iso: string; words: string }
+  /** Of a time to come, in how many minutes it is. */
+  ahead(seconds: number): { iso: string; words: string }
   number(value: number): string
   /** Of texts by language tag, the one in this language. */
   pick(texts: Record<string, string>): string | undefined
@@ -97,6 +99,10 @@ function createWords(lang: string, words: Record<string, string>): Words {
       const hours = Math.floor(minutes / 60)
       const words = hours ? recent.format(-hours, 'hour') : recent.format(-minutes, 'minute')
       return { ...date(seconds), words }
+    },
+    ahead(seconds) {
+      const minutes = Math.max(0, Math.ceil((seconds - Date.now() / 1000) / 60))
+      return { ...date(seconds), words: recent.format(minutes, 'minute') }
     },
     pick(texts) {
       const byTag = new Map(Object.entries(texts).map(([tag, text]) => [tag.toLowerCase(), text]))

@@ -2,12 +2,15 @@
 // what revokes, however many tokens there are; they are left to expire.
 
 import type { Records } from './records.ts'
+import { now } from './store.ts'
 
 /** The part of the library's Grant that Usher reads. */
 export interface GrantRecord {
   jti: string
   accountId: string
   clientId: string
+  /** Epoch seconds. */
+  exp: number
   openid?: { scope?: string }
   rejected?: { openid?: { scope?: string } }
 }
@@ -26,6 +29,18 @@ export function grantIndexes(
   ]
   if (sessionUid) indexes.push(['grants of session', sessionUid])
   return indexes
+}
+
+/** The session takes it along when it ends, as one that was granted in it. */
+export async function tieToSession(
+  records: Records,
+  grantId: string,
+  sessionUid: string,
+): Promise<void> {
+  const { value, version } = await records.read<GrantRecord>('Grant', grantId)
+  if (!value) return
+  const indexes = grantIndexes(value, sessionUid)
+  await records.save('Grant', grantId, value, { ttl: value.exp - now(), version, indexes })
 }
 
 /** After this no code, access or refresh token of the grant works, and it cannot be written again. */

@@ -4,9 +4,10 @@
 import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { PLACES } from '../../src/pages/people.ts'
+import { asked, asker, forgetRequests, waiting } from '../support/asking.ts'
 import { Browser } from '../support/browser.ts'
 import { endOf, fieldsOf, onlineTokens, removalOf, send, signedIn } from '../support/people.ts'
-import { ADA, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, CLIENTS, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
 
 let usher: Usher
 let ada: string
@@ -15,13 +16,15 @@ let password: string | undefined
 let browser: Browser
 let elsewhere: Browser
 beforeAll(async () => {
-  usher = await startUsher()
+  const clients = { ...CLIENTS, till: asker('till') }
+  usher = await startUsher({ clients, usher: { features: { ciba: true } } })
   ;({ id: ada, password } = await usher.addAccount(ADA))
 })
 afterAll(() => usher.close())
 beforeEach(async () => {
   await usher.directory.endAccess(ada, account => ({ ...account, password }))
   await usher.consents.removeAll(ada)
+  await forgetRequests(usher, ada)
   elsewhere = (await onlineTokens(usher)).browser
   browser = await signedIn(usher)
 })
@@ -33,11 +36,25 @@ interface Change {
 }
 
 const NEW = 'another battery, another staple'
-const PAGES = ['/account', '/account/applications', '/account/sessions', '/account/signed-in']
+const PAGES = [
+  '/account',
+  '/account/applications',
+  '/account/sessions',
+  '/account/requests',
+  '/account/signed-in',
+]
 const CHANGES: Record<string, Change> = {
   '/account/applications/remove': { address: async () => removalOf() },
   '/account/sessions/end': { address: () => endOf(browser) },
   '/account/sessions/end-others': { address: async () => '/account/sessions/end-others' },
+  '/account/requests/answer': {
+    async address() {
+      const [known] = await waiting(browser)
+      if (!known) await asked(usher)
+      return known ?? (await waiting(browser)).at(0) ?? ''
+    },
+    fields: { decision: 'allow' },
+  },
   '/account/password': {
     address: async () => '/account/password',
     fields: { current: PASSWORD, password: NEW, repeat: NEW },
@@ -164,7 +181,7 @@ test.each(Object.entries(CHANGES))('AC2: no GET of %s changes anything', async (
 
 test('AC1: every page waits for who signs in, and no form counts before', async () => {
   const nobody = new Browser(usher.issuer)
-  for (const path of [...PAGES.slice(0, 3), ...Object.keys(CHANGES)]) {
+  for (const path of [...PAGES.slice(0, 4), ...Object.keys(CHANGES)]) {
     const answer = await send(nobody, path, { method: 'GET' })
     expect(answer.status, path).toBe(302)
     expect(answer.headers.get('location'), path).toMatch(/^\/api\/oauth\/authorize\?/)
@@ -182,7 +199,7 @@ test('AC1: every page waits for who signs in, and no form counts before', async 
 test('AC6: the pages are kept by no cache, shown in no frame and read by no other origin', async () => {
   const headers = { Origin: 'https://app.example.org' }
   const addresses = Object.values(CHANGES).map(({ address }) => address())
-  for (const path of [...PAGES.slice(0, 3), ...(await Promise.all(addresses))]) {
+  for (const path of [...PAGES.slice(0, 4), ...(await Promise.all(addresses))]) {
     const answer = await send(browser, path, { method: 'GET', headers })
     expect(answer.status).toBe(200)
     expect(answer.headers.get('cache-control')).toBe('no-store')

@@ -9,12 +9,13 @@ import { decodeProtectedHeader, exportJWK, generateKeyPair } from 'jose'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { hashSecret } from '../../src/config/client-secret.ts'
 import { featuresSchema } from '../../src/config/feature-schema.ts'
+import { asker, ENDPOINT } from '../support/asking.ts'
 import type { Browser } from '../support/browser.ts'
 import { jwkOf, makeCertificate } from '../support/certificates.ts'
 import { read } from '../support/config-folder.ts'
 import { BANKING, PAYMENT, refusal, STATEMENT } from '../support/details.ts'
 import { post, tokens } from '../support/journey.ts'
-import { ALGORITHMS } from '../support/signers.ts'
+import { ALGORITHMS, backchannelRequest, PUBLIC_JWKS } from '../support/signers.ts'
 import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
@@ -115,6 +116,7 @@ const clients: Record<string, object> = {
     client_id: 'issued',
     tls_client_auth_san_dns: 'service.example.org',
   }),
+  till: asker('till', { jwks: PUBLIC_JWKS }),
   own: certified('self_signed_tls_client_auth', {
     client_id: 'own',
     jwks: { keys: [jwkOf(own)] },
@@ -213,6 +215,30 @@ test('OT1: authorization_details_types_supported are those that may be asked for
   expect(await refusal(usher, [{ type: 'gift' }])).toContain('invalid_authorization_details')
 })
 
+const DELIVERY = 'backchannel_token_delivery_modes_supported'
+const REQUEST_SIGNING = 'backchannel_authentication_request_signing_alg_values_supported'
+test('OT1: of the ways to ask people from elsewhere exactly those work', async () => {
+  const ofMode = (backchannel_token_delivery_mode: string) =>
+    asker('x', {
+      backchannel_token_delivery_mode,
+      backchannel_client_notification_endpoint:
+        backchannel_token_delivery_mode === 'poll' ? undefined : REDIRECT,
+      redirect_uris: undefined,
+      consent: undefined,
+    })
+  const modes = ['poll', 'ping', 'push'].filter(mode => isAllowed(ofMode(mode)))
+  expect(modes).toEqual(metadata[DELIVERY])
+  const working: string[] = []
+  for (const alg of ALGORITHMS) {
+    const request = await backchannelRequest(alg, 'till', usher.issuer)
+    const asked = { body: { request }, headers: basic('till', SECRET) }
+    // After three it says that it has asked enough.
+    const { json } = await send(usher, ENDPOINT, asked)
+    if ('auth_req_id' in json || json.error === 'access_denied') working.push(alg)
+  }
+  expect(working.toSorted()).toEqual((metadata[REQUEST_SIGNING] as string[]).toSorted())
+})
+
 const differing = () =>
   Object.keys(metadata).filter(key => {
     const [was, is] = [before, metadata].map(told => JSON.stringify(told[key]))
@@ -235,7 +261,7 @@ test('OT1: everything that discovery says beyond the defaults is walked here', (
   // client-documents.test.ts has an application of that kind.
   const documents = 'client_id_metadata_document_supported'
   const types = 'authorization_details_types_supported'
-  const others = [bound, documents, types]
+  const others = [bound, documents, types, DELIVERY, REQUEST_SIGNING]
   const walked = new Set([...Object.keys(BY_CLIENT), ...Object.keys(LONGER), ...others])
   const unknown = differing().filter(key => !walked.has(key) && !key.endsWith('_endpoint'))
   expect(unknown).toEqual([])

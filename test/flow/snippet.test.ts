@@ -6,8 +6,10 @@ import { createInterface } from 'node:readline/promises'
 import { text } from 'node:stream/consumers'
 import { expect, test } from 'vitest'
 import { APIS } from '../support/apis.ts'
+import { answer, waiting } from '../support/asking.ts'
 import { Browser } from '../support/browser.ts'
 import { signInAndAllow } from '../support/journey.ts'
+import { signedIn } from '../support/people.ts'
 import { ADA, SECRET, startUsher } from '../support/usher.ts'
 
 const ROOT = `${import.meta.dirname}/../..`
@@ -37,6 +39,7 @@ console.log(JSON.stringify(await signInElsewhere(device => {
   console.log(device.verification_uri_complete)
 })))
 `
+const ASKING = `console.log(JSON.stringify(await ask('ada', 'Till 4')))`
 const SERVICE = 'console.log(JSON.stringify(await ownToken()))'
 const API = 'console.log(JSON.stringify(await look("unknown")))'
 
@@ -80,6 +83,17 @@ test('the code for a device is short, and signs Ada in elsewhere', async () => {
   expect(tokens).toMatchObject({ token_type: 'dpop', refresh_token: expect.any(String) })
 })
 
+test('the code for a client that asks people is short, and Ada allows it', async () => {
+  const grant_types = ['urn:openid:params:grant-type:ciba', 'refresh_token']
+  await using stage = await stageOf({ grant_types, ...WITH_KEY }, ASKING)
+  const browser = await signedIn(stage.usher)
+  await expect.poll(() => waiting(browser)).toHaveLength(1)
+  await answer(browser, 'allow')
+  const { person, tokens } = JSON.parse(await stage.said())
+  expect(person).toMatchObject({ name: 'Ada Lovelace' })
+  expect(tokens).toMatchObject({ token_type: 'bearer', refresh_token: expect.any(String) })
+}, 20_000)
+
 test('the code for a service asks for a token of its own, for the API it may use', async () => {
   const own = { ...WITH_KEY, grant_types: ['client_credentials'] }
   const { resources } = APIS
@@ -101,7 +115,7 @@ async function stageOf(metadata: object, around: string, resources = {}) {
   const usher = await startUsher({
     clients: { app },
     resources,
-    usher: { features: { device_flow: true } },
+    usher: { features: { device_flow: true, ciba: true } },
   })
   await usher.addAccount(ADA)
   const env = {
@@ -120,6 +134,7 @@ async function stageOf(metadata: object, around: string, resources = {}) {
   const application = run(['--input-type=module', '-e', `${snippet}\n${around}`])
   const lines = createInterface(application.stdout)[Symbol.asyncIterator]()
   return {
+    usher,
     application,
     browser: new Browser(usher.issuer),
     said: async () => String((await lines.next()).value),

@@ -69,6 +69,10 @@ export const requestObject = async (alg: string, client_id: string, aud: string)
     code_challenge_method: 'S256',
   })
 
+/** CIBA §7.1.1. */
+export const backchannelRequest = async (alg: string, iss: string, aud: string) =>
+  sign(alg, { iss, aud, ...times(), scope: 'openid', login_hint: 'ada' })
+
 /** RFC 9449, for a POST to `htu`. */
 export async function dpopProof(alg: string, htu: string, nonce?: string): Promise<string> {
   const jwk = PAIRS[alg] ? await exportJWK(PAIRS[alg].publicKey) : { kty: 'oct', k: 'AAAA' }

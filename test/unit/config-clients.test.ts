@@ -99,7 +99,7 @@ test.each([
   expect(refused(changes)).toEqual(keys)
 })
 
-test.each([...['jwks_uri', 'request_uris'], 'backchannel_client_notification_endpoint'])(
+test.each(['jwks_uri', 'request_uris'])(
   'CF5: with %s, which makes the library fetch, no client is taken',
   key => {
     const uri = 'https://app.example.org/fetched'
@@ -166,4 +166,31 @@ test.each([
   [{ post_logout_redirect_uris: ['http://app.example.org/'] }, ['post_logout_redirect_uris.0']],
 ])('CF2: a client with %j is told about %j', (changes, keys) => {
   expect(refused(changes)).toEqual(keys)
+})
+
+const CIBA = {
+  grant_types: ['urn:openid:params:grant-type:ciba'],
+  redirect_uris: undefined,
+  token_endpoint_auth_method: 'client_secret_basic',
+  client_secret_hashes: [HASH],
+}
+const NOTIFIED = { backchannel_client_notification_endpoint: 'https://app.example.org/ping' }
+const PING = { backchannel_token_delivery_mode: 'ping' }
+test.each([
+  [{}, []],
+  [{ ...PING, ...NOTIFIED }, []],
+  [PING, ['backchannel_client_notification_endpoint']],
+  [NOTIFIED, ['backchannel_client_notification_endpoint']],
+  [
+    { ...PING, backchannel_client_notification_endpoint: 'http://app.example.org/ping' },
+    ['backchannel_client_notification_endpoint'],
+  ],
+  [{ backchannel_token_delivery_mode: 'push' }, ['backchannel_token_delivery_mode']],
+  [{ backchannel_user_code_parameter: true }, ['backchannel_user_code_parameter']],
+  [{ token_endpoint_auth_method: 'none', client_secret_hashes: undefined }, ['grant_types']],
+  [{ subject_type: 'pairwise', sector_identifier_uri: 'https://a.example/' }, ['subject_type']],
+])('CF2: a client that asks people from elsewhere, with %j, is told about %j', (changes, keys) => {
+  const features = { ciba: true, pairwise_subjects: true }
+  const files = { 'usher.yaml': { features }, 'clients/web.yaml': client({ ...CIBA, ...changes }) }
+  expect(read(files, PRODUCTION).findings.map(({ key }) => key)).toEqual(keys)
 })

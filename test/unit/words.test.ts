@@ -13,7 +13,7 @@ const read = (pattern: string) =>
     .map(name => ({ name, text: readFileSync(join(PAGES, name), 'utf8') }))
 const templates = read('templates/*.eta')
 /** Samples show what pages ask for; they ask for nothing themselves. */
-const SHOWN = ['samples.ts', 'device-samples.ts', 'page-data.ts']
+const SHOWN = ['samples.ts', 'device-samples.ts', 'request-samples.ts', 'page-data.ts']
 const sources = [...templates, ...read('*.ts').filter(({ name }) => !SHOWN.includes(name))]
 
 const words = keysOf(parse(readFileSync(join(PAGES, 'locales/en.yaml'), 'utf8')))
@@ -53,6 +53,9 @@ const PROBLEMS = ['too_short', 'too_long', 'too_common', 'unchanged', 'wrong', '
 const DEVICE =
   'unknown expired used form done done_title denied denied_title throttled throttled_title'
 
+/** What the answer to a request came to. */
+const OUTCOMES = ['allowed', 'denied', 'gone', 'withdrawn']
+
 const SCOPES = ['openid', 'profile', 'email', 'phone', 'address', 'offline_access', 'other']
 
 test('there are pages, words and calls to look at', () => {
@@ -69,7 +72,7 @@ test('every key that a page asks for has words', () => {
   expect(missing).toEqual([])
 })
 
-test('a key that is put together begins with one of five prefixes', () => {
+test('a key that is put together begins with one of six prefixes', () => {
   const dynamic = calls
     .filter(
       ({ argument }) =>
@@ -77,7 +80,7 @@ test('a key that is put together begins with one of five prefixes', () => {
     )
     .map(({ argument }) => argument)
   for (const argument of dynamic)
-    expect(argument).toMatch(/^['`](scope|errors|error|password|device)\./)
+    expect(argument).toMatch(/^['`](scope|errors|error|password|device|requests)\./)
   expect(dynamic.length).toBeGreaterThanOrEqual(4)
 })
 
@@ -103,6 +106,7 @@ test('every word in the file is on some page', () => {
     ...SCOPES.map(scope => `scope.${scope}`),
     ...PROBLEMS.map(problem => `password.${problem}`),
     ...DEVICE.split(' ').map(problem => `device.${problem}`),
+    ...OUTCOMES.map(outcome => `requests.${outcome}`),
     ...plurals.flatMap(formsOf),
   ])
   expect(words.filter(key => !used.has(key))).toEqual([])

@@ -1,0 +1,33 @@
+// The library's grants and our consents: what the one says of the other.
+
+import type { Grant, Provider } from 'oidc-provider'
+import { type Consent, keyOf, readKey } from '../accounts/consents.ts'
+
+/** What was consented to; not saved yet. */
+export function grantOf(
+  { Grant }: Provider,
+  { accountId, client_id: clientId, scopes, declined }: Consent,
+  told: { granted: string[]; rejected: string[] },
+): Grant {
+  const grant = new Grant({ accountId, clientId })
+  for (const { scope, resource } of scopes.map(readKey)) {
+    if (resource === undefined) grant.addOIDCScope(scope)
+    else grant.addResourceScope(resource, scope)
+  }
+  for (const { scope, resource } of declined.map(readKey)) {
+    if (resource === undefined) grant.rejectOIDCScope(scope)
+    else grant.rejectResourceScope(resource, scope)
+  }
+  if (told.granted.length) grant.addOIDCClaims(told.granted)
+  if (told.rejected.length) grant.rejectOIDCClaims(told.rejected)
+  return grant
+}
+
+/** The scopes of a grant, as a consent names them. */
+export function keysIn({ openid, resources = {} }: Pick<Grant, 'openid' | 'resources'>): string[] {
+  const split = (scopes = '') => scopes.split(' ').filter(Boolean)
+  const ofResources = Object.entries(resources).flatMap(([resource, scopes]) =>
+    split(scopes).map(scope => keyOf(scope, resource)),
+  )
+  return [...split(openid?.scope), ...ofResources]
+}

@@ -1,0 +1,187 @@
+// CIBA under attack: floods, guesses, messages that mislead, and access that ended meanwhile.
+
+import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest'
+import { StoreUnavailable } from '../../src/store/store.ts'
+import {
+  answer,
+  ask,
+  asked,
+  asker,
+  forgetRequests,
+  PENDING,
+  poll,
+  waiting,
+} from '../support/asking.ts'
+import type { Browser } from '../support/browser.ts'
+import { fieldsOf, newTab, send, signedIn, words } from '../support/people.ts'
+import { ADA, CLIENTS, GRACE, startUsher, type Usher } from '../support/usher.ts'
+
+let usher: Usher
+let ada: string
+/** In which Ada is signed in. */
+let browser: Browser
+beforeAll(async () => {
+  const clients = { ...CLIENTS, till: asker('till'), desk: asker('desk') }
+  usher = await startUsher({ clients, usher: { features: { ciba: true } } })
+  ada = (await usher.addAccount(ADA)).id
+  await usher.addAccount(GRACE)
+  browser = await signedIn(usher)
+})
+afterAll(() => usher.close())
+beforeEach(() => forgetRequests(usher, ada))
+
+const REFUSED = { status: 403, json: { error: 'access_denied' } }
+
+test('LG8: an application has three questions to a person open, however it names them and however many come at once', async () => {
+  const hints = Array.from({ length: 12 }, (_, i) => ['ada', 'ADA', ada][i % 3] ?? '')
+  const answers = await Promise.all(hints.map(login_hint => ask(usher, { login_hint })))
+  expect(answers.filter(({ status }) => status === 200)).toHaveLength(3)
+  expect(answers.filter(({ status }) => status === 403)).toHaveLength(9)
+  expect(await waiting(browser)).toHaveLength(3)
+  // Another application is not held up, nor is another person.
+  expect((await ask(usher, {}, 'desk')).status).toBe(200)
+  expect((await ask(usher, { login_hint: 'grace' })).status).toBe(200)
+})
+
+test('LG8: who was refused, or asks for a second at a time, has no more of them; who was allowed has', async () => {
+  for (const decision of ['allow', 'deny', 'deny', 'allow', 'deny'] as const) {
+    await asked(usher, { requested_expiry: '60' })
+    await answer(browser, decision)
+  }
+  expect(await ask(usher)).toMatchObject(REFUSED)
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 901_000 })
+  try {
+    expect((await ask(usher)).status).toBe(200)
+  } finally {
+    vi.useRealTimers()
+    await forgetRequests(usher, ada)
+  }
+})
+
+test('LG8: all requests of an application together are slowed down, before anybody is looked for', async () => {
+  const many = { count: 1_000_000, at: Date.now() + 10_000 }
+  await usher.records.save('Attempts', 'requests of till', many, { ttl: 60 })
+  expect(await ask(usher)).toMatchObject(REFUSED)
+  expect(await ask(usher, { login_hint: 'nobody' })).toMatchObject(REFUSED)
+  expect((await ask(usher, {}, 'desk')).status).toBe(200)
+  await usher.records.remove('Attempts', 'requests of till', 1)
+})
+
+test('LG1: an application does not learn who has an account, nor whose is disabled', async () => {
+  const keys = (json: object) => Object.keys(json).toSorted()
+  const { id } = await usher.addAccount({ username: 'gone' })
+  await usher.directory.change(id, account => ({ ...account, enabled: false }))
+  const known = await ask(usher)
+  for (const login_hint of ['nobody', `usr_${'x'.repeat(26)}`, 'gone']) {
+    const unknown = await ask(usher, { login_hint })
+    expect(unknown.status).toBe(200)
+    expect(keys(unknown.json)).toEqual(keys(known.json))
+    expect(unknown.json).toMatchObject({ expires_in: 900, interval: 5 })
+    expect(String(unknown.json.auth_req_id)).toHaveLength(String(known.json.auth_req_id).length)
+    const told = await poll(usher, String(unknown.json.auth_req_id))
+    expect(told).toMatchObject(PENDING)
+    for (let i = 0; i < 2; i++) await asked(usher, { login_hint })
+    expect(await ask(usher, { login_hint: login_hint.replace('nob', 'NOB') })).toMatchObject(
+      REFUSED,
+    )
+  }
+  expect(usher.output.join('\n')).toContain('nobody has this login_hint')
+  // What can be nobody's name is a mistake of the application's.
+  for (const login_hint of ['two words', 'x'.repeat(300), 'a\u200bda']) {
+    const { status, json } = await ask(usher, { login_hint })
+    expect([status, json.error]).toEqual([400, 'unknown_user_id'])
+  }
+})
+
+test.each([
+  ['a line break', 'Pay\n1 €'],
+  ['the direction of the rest turned around', 'Pay \u202e€ 0001'],
+  ['an isolate that does not end', '\u2067Pay'],
+  ['what is not seen', 'Pay\u200b1'],
+  ['a line separator', 'Pay\u20281'],
+  ['letters with a tower of marks', `P${'\u0301'.repeat(9)}ay`],
+  ['space around it', ' Pay'],
+  ['more than can be compared', 'x'.repeat(101)],
+])('a binding_message with %s is refused', async (_, binding_message) => {
+  const { status, json } = await ask(usher, { binding_message })
+  expect([status, json.error]).toEqual([400, 'invalid_binding_message'])
+})
+
+test('one in another language is shown', async () => {
+  await asked(usher, { binding_message: 'カフェ № 4, 12:31 “ok”' })
+  expect((await browser.open('/account/requests')).text).toContain('カフェ № 4')
+})
+
+test('of two tabs that answer at once, one is right, and the other is told', async () => {
+  const id = await asked(usher)
+  const [address = ''] = await waiting(browser)
+  const tabs = [newTab(browser), newTab(browser)]
+  await Promise.all(tabs.map(tab => tab.open(address)))
+  await Promise.all(tabs.map((tab, i) => tab.submit({ decision: ['allow', 'deny'][i] ?? '' })))
+  const [allowed, denied] = tabs.map(({ page }) => page.text)
+  const { error } = await poll(usher, id)
+  expect(allowed?.includes('has what you allowed')).toBe(error === undefined)
+  expect(denied?.includes('You did not allow it')).toBe(error === 'access_denied')
+  const late = await tabs[0]?.open(address)
+  expect(late?.text).toContain(words('requests.gone'))
+})
+
+test('a form without the token of its page answers nothing', async () => {
+  const id = await asked(usher)
+  const [address = ''] = await waiting(browser)
+  const { csrf: _, ...form } = fieldsOf(await browser.open(address), { decision: 'allow' })
+  expect((await send(browser, address, { form })).status).toBe(403)
+  expect(await poll(usher, id)).toMatchObject(PENDING)
+})
+
+test('what is open dies with the access of the account, as a new password and a disabled account end it', async () => {
+  const id = await asked(usher)
+  const allowed = await asked(usher)
+  await answer(browser, 'allow')
+  await usher.directory.endAccess(ada)
+  expect(await poll(usher, allowed)).toMatchObject({ error: 'invalid_grant' })
+  browser = await signedIn(usher)
+  expect(await waiting(browser)).toEqual([])
+  expect(await poll(usher, id)).toMatchObject(PENDING)
+})
+
+test('an application that is removed after it asked has nothing of the answer', async () => {
+  await asked(usher)
+  await answer(browser, 'allow')
+  const id = await asked(usher)
+  await usher.consents.withdraw(ada, 'till')
+  await answer(browser, 'allow')
+  expect(browser.page.text).toContain('after it had asked')
+  expect(await poll(usher, id)).toMatchObject({ error: 'access_denied' })
+  expect(await usher.consents.find(ada, 'till')).toBeUndefined()
+})
+
+test('with the store away: 503, and nothing is lost', async () => {
+  const id = await asked(usher)
+  const [address = ''] = await waiting(browser)
+  const form = fieldsOf(await browser.open(address), { decision: 'allow' })
+  const { put } = usher.store
+  usher.store.put = async () => {
+    throw new StoreUnavailable('away')
+  }
+  try {
+    expect((await ask(usher, {}, 'desk')).status).toBe(503)
+    expect((await send(browser, address, { form })).status).toBe(503)
+  } finally {
+    usher.store.put = put
+  }
+  expect(await poll(usher, id)).toMatchObject(PENDING)
+  expect((await send(browser, address, { form })).status).toBe(200)
+  expect(await poll(usher, id)).toHaveProperty('access_token')
+})
+
+test('without offline access it ends with the session in which it was allowed', async () => {
+  const [short, long] = [
+    await asked(usher),
+    await asked(usher, { scope: 'openid offline_access' }, 'desk'),
+  ]
+  for (let i = 0; i < 2; i++) await answer(browser, 'allow')
+  for (const { uid } of await usher.sessions.list(ada)) await usher.sessions.end(uid)
+  expect(await poll(usher, short)).toMatchObject({ error: 'invalid_grant' })
+  expect(await poll(usher, long, 'desk')).toHaveProperty('refresh_token')
+})

@@ -1,0 +1,159 @@
+// CIBA in ping mode, on two nodes: the application is told that the person has answered, and they wait
+// for nothing.
+
+import { once } from 'node:events'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import type { RequestListener } from 'node:http'
+import { createServer } from 'node:https'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { getCACertificates, setDefaultCACertificates } from 'node:tls'
+import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest'
+import { StoreUnavailable } from '../../src/store/store.ts'
+import { answer, ask, asked, asker, forgetRequests, PENDING, poll } from '../support/asking.ts'
+import { Browser } from '../support/browser.ts'
+import { makeCertificate } from '../support/certificates.ts'
+import { credentials } from '../support/people.ts'
+import { ADA, CLIENTS, startUsher, type Usher } from '../support/usher.ts'
+
+const TOKEN = { client_notification_token: 'notify-me.0123456789' }
+const TAKEN: RequestListener = (_req, res) => res.writeHead(204).end()
+
+/** What the application was sent. */
+const pings: { authorization?: string; body: string }[] = []
+let take = TAKEN
+const folder = mkdtempSync(join(tmpdir(), 'usher-ping-'))
+const { pem: cert, key } = makeCertificate(folder, 'till', {
+  extensions: ['subjectAltName=IP:127.0.0.1,IP:127.0.0.2'],
+})
+const server = createServer({ cert, key: readFileSync(key) }, async (req, res) => {
+  pings.push({ authorization: req.headers.authorization, body: await text(req) })
+  take(req, res)
+})
+
+let [usher, other]: Usher[] = []
+let node: Usher
+let ada: string
+let browser: Browser
+const authorities = getCACertificates('default')
+beforeAll(async () => {
+  vi.useFakeTimers({ toFake: ['Date'] })
+  setDefaultCACertificates([...authorities, cert])
+  await once(server.listen(0), 'listening')
+  const { port } = server.address() as AddressInfo
+  const till = asker('till', {
+    backchannel_token_delivery_mode: 'ping',
+    backchannel_client_notification_endpoint: `https://127.0.0.1:${port}/ping`,
+  })
+  const inside = asker('inside', {
+    backchannel_token_delivery_mode: 'ping',
+    backchannel_client_notification_endpoint: `https://127.0.0.2:${port}/ping`,
+  })
+  const options = {
+    clients: { ...CLIENTS, till, inside },
+    usher: { features: { ciba: true }, egress: { allow: ['127.0.0.1/32'] } },
+    store: `sqlite:${join(folder, 'usher.db')}`,
+  }
+  node = usher = await startUsher(options)
+  other = await startUsher(options)
+  ada = (await node.addAccount(ADA)).id
+  // She answers on the other node.
+  browser = new Browser(other.issuer)
+  await browser.open('/account')
+  await browser.submit(credentials())
+})
+afterAll(async () => {
+  vi.useRealTimers()
+  setDefaultCACertificates(authorities)
+  await Promise.all([usher?.close(), other?.close()])
+  server.closeAllConnections()
+  await new Promise(resolve => server.close(resolve))
+  rmSync(folder, { recursive: true })
+})
+beforeEach(async () => {
+  pings.length = 0
+  take = TAKEN
+  node.output.length = 0
+  await forgetRequests(node, ada)
+})
+
+const pass = (seconds: number) => vi.setSystemTime(Date.now() + seconds * 1000)
+const facts = () =>
+  node.output
+    .map(line => JSON.parse(line))
+    .filter(({ event = '' }) => event.startsWith('ping_'))
+    .map(({ event, attempt, reason }) => [event, attempt, reason].filter(Boolean).join(' '))
+
+test('asked on one node, answered on another: the application is told once, and has its tokens', async () => {
+  const id = await asked(node, TOKEN)
+  await node.tellSignOuts('new')
+  expect(pings).toEqual([])
+  await answer(browser, 'allow')
+  await Promise.all([node, other, node].map(each => each?.tellSignOuts('new')))
+  expect(pings).toHaveLength(1)
+  const [{ authorization, body } = { body: '' }] = pings
+  expect(authorization).toBe(`Bearer ${TOKEN.client_notification_token}`)
+  expect(JSON.parse(body)).toEqual({ auth_req_id: id })
+  expect(await poll(node, id)).toHaveProperty('access_token')
+  pass(300)
+  await node.tellSignOuts('again')
+  expect(pings).toHaveLength(1)
+})
+
+test('it is told of a refusal too', async () => {
+  const id = await asked(node, TOKEN)
+  await answer(browser, 'deny')
+  await node.tellSignOuts('new')
+  expect(JSON.parse(pings[0]?.body ?? '')).toEqual({ auth_req_id: id })
+  expect(await poll(node, id)).toMatchObject({ error: 'access_denied' })
+})
+
+test('an application that hangs or fails holds nobody up, and is told again until it has asked', async () => {
+  take = () => {}
+  const id = await asked(node, TOKEN)
+  const started = performance.now()
+  await answer(browser, 'allow')
+  expect(performance.now() - started).toBeLessThan(2000)
+  expect(pings).toEqual([])
+  take = (_req, res) => res.writeHead(503).end()
+  await node.tellSignOuts('new')
+  pass(11)
+  await node.tellSignOuts('again')
+  expect(await poll(node, id)).toHaveProperty('access_token')
+  pass(31)
+  await node.tellSignOuts('again')
+  expect(pings).toHaveLength(2)
+  expect(facts()).toEqual(['ping_failed 1 answered 503', 'ping_failed 2 answered 503'])
+})
+
+test('a ping goes nowhere that egress.allow does not say', async () => {
+  await asked(node, TOKEN, 'inside')
+  await answer(browser, 'allow')
+  await node.tellSignOuts('new')
+  expect(pings).toEqual([])
+  expect(facts()).toEqual([expect.stringContaining('egress.allow')])
+})
+
+test('without a token to be told by, or with one that is none, nothing is taken', async () => {
+  for (const client_notification_token of ['', 'two words', 'x'.repeat(1025)]) {
+    const { status, json } = await ask(node, { client_notification_token })
+    expect([status, json.error]).toEqual([400, 'invalid_request'])
+  }
+})
+
+test('with the store away nobody is told, and nobody is forgotten', async () => {
+  const id = await asked(node, TOKEN)
+  await answer(browser, 'allow')
+  const { put } = node.store
+  node.store.put = async () => {
+    throw new StoreUnavailable('away')
+  }
+  await expect(node.tellSignOuts('new')).rejects.toThrow(StoreUnavailable)
+  node.store.put = put
+  expect(pings).toEqual([])
+  await node.tellSignOuts('new')
+  expect(pings).toHaveLength(1)
+  expect(await poll(node, id)).not.toMatchObject(PENDING)
+})

@@ -1,0 +1,249 @@
+// CIBA: an application asks a person from elsewhere, who answers on their account page.
+
+import * as openid from 'openid-client'
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { APIS, FILES } from '../support/apis.ts'
+import {
+  answer,
+  ask,
+  asked,
+  asker,
+  CIBA_GRANT,
+  ENDPOINT,
+  forgetRequests,
+  PENDING,
+  poll,
+  pollAtOnce,
+  waiting,
+} from '../support/asking.ts'
+import { Browser } from '../support/browser.ts'
+import { configurationOf } from '../support/client-library.ts'
+import { jwk, KEYED, privateKey } from '../support/keyed.ts'
+import { ageSessions, credentials, signedIn, textOf, words } from '../support/people.ts'
+import { ADA, GRACE, startUsher, type Usher } from '../support/usher.ts'
+import { send } from '../support/wire.ts'
+
+const FAPI = { ...KEYED, profile: 'fapi2', grant_types: [CIBA_GRANT], redirect_uris: undefined }
+const OWN = asker('own', { consent: 'implicit' })
+
+let usher: Usher
+let ada: string
+let config: openid.Configuration
+/** In which Ada is signed in. */
+let browser: Browser
+beforeAll(async () => {
+  usher = await startUsher({
+    clients: { ...APIS.clients, till: asker('till'), own: OWN, keyed: FAPI },
+    resources: APIS.resources,
+    usher: { features: { ciba: true } },
+  })
+  ada = (await usher.addAccount(ADA)).id
+  await usher.addAccount(GRACE)
+  config = await configurationOf(usher, 'till')
+  browser = await signedIn(usher)
+})
+afterAll(() => usher.close())
+beforeEach(async () => {
+  await forgetRequests(usher, ada)
+  await usher.consents.removeAll(ada)
+})
+
+test('a person sees who asks for what, allows it, and the application has it', async () => {
+  const request = await openid.initiateBackchannelAuthentication(config, {
+    scope: 'openid profile email offline_access',
+    login_hint: 'Ada',
+    binding_message: 'Till 4 <b>',
+    max_age: '600',
+    acr_values: String(config.serverMetadata().acr_values_supported?.[0]),
+  })
+  expect(request).toMatchObject({ expires_in: 900, interval: 5 })
+  const account = await browser.open('/account')
+  expect(account.text).toContain(words('account.waiting.one'))
+  const list = await browser.open('/account/requests')
+  expect(textOf(list.text)).toContain('Till 4 <b>')
+  await browser.open((await waiting(browser)).at(0) ?? '')
+  expect(browser.heading).toBe(words('consent.title'))
+  const shown = textOf(browser.page.text)
+  for (const told of ['Application till', 'Till 4 <b>', words('scope.profile')]) {
+    expect(shown).toContain(told)
+  }
+  for (const key of ['scope.offline_access', 'requests.warning', 'consent.manage']) {
+    expect(shown).toContain(words(key))
+  }
+  await browser.submit({ decision: 'allow', scope: ['profile', 'offline_access'] })
+  expect(textOf(browser.page.text)).toContain('Application till has what you allowed')
+
+  const given = await openid.pollBackchannelAuthenticationGrant(config, {
+    ...request,
+    interval: 0.1,
+  })
+  expect(given.scope).toBe('openid profile offline_access')
+  expect(given.claims()).toMatchObject({ sub: ada, amr: ['pwd'], name: 'Ada Lovelace' })
+  expect(given.claims()).toMatchObject({ acr: expect.any(String), auth_time: expect.any(Number) })
+  const claims = await openid.fetchUserInfo(config, given.access_token, ada)
+  expect(claims).not.toHaveProperty('email')
+  const renewed = await openid.refreshTokenGrant(config, given.refresh_token ?? '')
+  expect(await waiting(browser)).toEqual([])
+  expect((await browser.open('/account')).text).not.toContain('/account/requests')
+  expect((await browser.open('/account/applications')).text).toContain('Application till')
+  await usher.consents.withdraw(ada, 'till')
+  await expect(openid.fetchUserInfo(config, renewed.access_token, ada)).rejects.toThrow()
+
+  const facts = usher.output.map(line => JSON.parse(line)).filter(({ event }) => event)
+  for (const event of ['access_requested', 'consent_given']) {
+    const fact = { event, client_id: 'till', account: ada }
+    expect(facts).toContainEqual(expect.objectContaining(fact))
+  }
+})
+
+test('who allows nothing gives nothing, and the application is told', async () => {
+  const id = await asked(usher, { login_hint: ada })
+  await answer(browser, 'deny')
+  expect(browser.page.text).toContain('You did not allow it')
+  expect(await poll(usher, id)).toMatchObject({ error: 'access_denied' })
+  expect(await poll(usher, id)).toMatchObject({ error: 'invalid_grant' })
+  expect(await usher.consents.find(ada, 'till')).toBeUndefined()
+})
+
+test('id_token_hint names whom the ID token was about', async () => {
+  const id = await asked(usher)
+  await answer(browser, 'allow')
+  const { id_token } = await poll(usher, id)
+  const params = { scope: 'openid', id_token_hint: String(id_token) }
+  const request = await openid.initiateBackchannelAuthentication(config, params)
+  await answer(browser, 'allow')
+  expect(await poll(usher, request.auth_req_id)).toHaveProperty('access_token')
+  const other = await configurationOf(usher, 'own')
+  await expect(openid.initiateBackchannelAuthentication(other, params)).rejects.toThrow()
+})
+
+test('TK12: asked for an API, the person sees what it may do there, and the token is for it', async () => {
+  const params = { scope: 'openid files:read files:write', login_hint: 'ada', resource: FILES }
+  const request = await openid.initiateBackchannelAuthentication(config, params)
+  await browser.open((await waiting(browser)).at(0) ?? '')
+  expect(textOf(browser.page.text)).toContain('Read your files')
+  await browser.submit({ decision: 'allow', scope: `${FILES} files:read` })
+  const soon = { ...request, interval: 0.1 }
+  const resource = { resource: FILES }
+  const given = await openid.pollBackchannelAuthenticationGrant(config, soon, resource)
+  expect(given.scope).toBe('files:read')
+  await expect(openid.fetchUserInfo(config, given.access_token, ada)).rejects.toThrow()
+})
+
+test('row 25: the person is asked each time, also where they allowed it before, and by an application of our own', async () => {
+  for (const client_id of ['till', 'till', 'own']) {
+    const id = await asked(usher, {}, client_id)
+    expect(await poll(usher, id, client_id)).toMatchObject(PENDING)
+    if (client_id === 'own') expect(await usher.consents.find(ada, 'own')).toBeUndefined()
+    await answer(browser, 'allow')
+    expect(await poll(usher, id, client_id)).toHaveProperty('access_token')
+  }
+})
+
+test('polls that come before the interval get nothing, an answer that is there included; one gets the tokens', async () => {
+  const id = await asked(usher)
+  expect(await pollAtOnce(usher, id)).toMatchObject(PENDING)
+  await answer(browser, 'allow')
+  expect(await pollAtOnce(usher, id)).toMatchObject({ error: 'slow_down' })
+  await usher.records.remove('DevicePoll', id, 1)
+  const answers = await Promise.all(Array.from({ length: 8 }, () => pollAtOnce(usher, id)))
+  expect(answers.filter(({ access_token }) => access_token)).toHaveLength(1)
+  const told = new Set(answers.map(({ error }) => error))
+  // Those that looked after it was used may not have used it.
+  expect(['slow_down', 'invalid_grant', undefined]).toEqual(expect.arrayContaining([...told]))
+})
+
+test('OT8: tokens are bound to a key; to ask again with the nonce that was missing is not too early', async () => {
+  const authentication = openid.PrivateKeyJwt({ key: privateKey, kid: jwk.kid })
+  const metadata = { id_token_signed_response_alg: 'ES256' }
+  const keyed = await configurationOf(usher, 'keyed', metadata, authentication)
+  const DPoP = openid.getDPoPHandle(keyed, await openid.randomDPoPKeyPair('ES256'))
+  const asking = { scope: 'openid', login_hint: 'ada' }
+  const request = await openid.initiateBackchannelAuthentication(keyed, asking)
+  await answer(browser, 'allow')
+  const soon = { ...request, interval: 0.1 }
+  const given = await openid.pollBackchannelAuthenticationGrant(keyed, soon, {}, { DPoP })
+  expect(given.token_type).toBe('dpop')
+  const lines = usher.output.map(line => JSON.parse(line))
+  const told = lines.filter(({ client_id, error }) => client_id === 'keyed' && error)
+  expect(told.map(({ error }) => error)).toEqual(['use_dpop_nonce'])
+})
+
+test('§3.1: a request is redeemed once; who sends it again loses what it gave', async () => {
+  const id = await asked(usher)
+  await answer(browser, 'allow')
+  const { access_token } = await poll(usher, id)
+  expect(await poll(usher, id)).toMatchObject({ error: 'invalid_grant' })
+  await expect(openid.fetchUserInfo(config, String(access_token), ada)).rejects.toThrow()
+})
+
+test('a request is the client’s that made it', async () => {
+  const id = await asked(usher)
+  for (const [auth_req_id, client_id] of [
+    [id, 'own'],
+    ['unknown', 'till'],
+  ] as const) {
+    expect(await poll(usher, auth_req_id, client_id)).toMatchObject({ error: 'invalid_grant' })
+  }
+})
+
+test('AC1: who answers has signed in a short while ago, or as lately as max_age says', async () => {
+  await asked(usher, { max_age: '60' })
+  await ageSessions(usher, ada, 120)
+  await browser.open((await waiting(browser)).at(0) ?? '')
+  expect(browser.heading).toBe(words('sign_in.title'))
+  await browser.submit(credentials())
+  expect(browser.heading).toBe(words('consent.title'))
+  await browser.submit({ decision: 'deny' })
+  await asked(usher)
+  await ageSessions(usher, ada, 1000)
+  await browser.open((await waiting(browser)).at(0) ?? '')
+  expect(browser.heading).toBe(words('sign_in.title'))
+  await browser.submit(credentials())
+})
+
+test('nobody is signed in: the address of a request leads there from signing in', async () => {
+  await asked(usher)
+  const [address = ''] = await waiting(browser)
+  const another = new Browser(usher.issuer)
+  await another.open(address)
+  await another.submit(credentials())
+  expect(another.heading).toBe(words('consent.title'))
+  // Somebody else finds nothing there.
+  const grace = await signedIn(usher, 'grace')
+  expect((await grace.open(address)).text).toContain(words('requests.gone'))
+})
+
+test('on, discovery says what there is and nothing more', async () => {
+  const { json, text } = await send(usher, '/.well-known/openid-configuration')
+  expect(json.backchannel_authentication_endpoint).toBe(`${usher.issuer}${ENDPOINT}`)
+  expect(json.backchannel_token_delivery_modes_supported).toEqual(['poll', 'ping'])
+  expect(json.grant_types_supported).toContain(CIBA_GRANT)
+  expect(text).not.toContain('user_code')
+  const unsupported = [
+    ['login_hint_token', 'x'],
+    ['user_code', '1234'],
+  ]
+  for (const [name = '', value = ''] of unsupported) {
+    const params = { login_hint: name === 'user_code' ? 'ada' : '', [name]: value }
+    expect(await ask(usher, params)).toMatchObject({
+      status: 400,
+      json: { error: 'invalid_request' },
+    })
+  }
+})
+
+test('off: no page, no endpoint, no grant type, and no client for it', async () => {
+  const off = await startUsher()
+  try {
+    expect((await send(off, '/account/requests')).status).toBe(404)
+    expect((await ask(off, {}, 'web')).status).toBe(404)
+    const { text } = await send(off, '/.well-known/openid-configuration')
+    expect(text).not.toMatch(/ciba|backchannel_(authentication|token|user)/)
+    expect(await pollAtOnce(off, 'x', 'web')).toMatchObject({ error: 'unsupported_grant_type' })
+    const start = startUsher({ clients: { till: asker('till') } })
+    await expect(start).rejects.toThrow('`features.ciba`')
+  } finally {
+    await off.close()
+  }
+})
