@@ -19,6 +19,7 @@ const PATHS = [
   '/api/oauth/introspect',
   '/api/oauth/jwks',
   '/api/oauth/par',
+  '/api/oauth/backchannel_authentication',
   '/api/oauth/logout',
   '/api/oauth/logout/confirm',
   '/api/oauth/logout/success',
@@ -34,6 +35,8 @@ const PATHS = [
   '/account/sessions/end',
   '/account/sessions/end-others',
   '/account/password',
+  '/account/requests',
+  '/account/requests/answer',
   '/account/signed-in',
   '/device',
   '/errors',
@@ -54,7 +57,8 @@ const NAMES = [
   grant_type refresh_token token token_type_hint access_token prompt max_age id_token_hint
   login_hint ui_locales claims acr_values request request_uri registration resource dpop_jkt
   authorization_details post_logout_redirect_uri logout_hint logout xsrf csrf decision username
-  password user_code removed __proto__ constructor a[b] a[]
+  password user_code auth_req_id binding_message login_hint_token requested_expiry request_context
+  client_notification_token removed __proto__ constructor a[b] a[]
   `),
   '',
 ]
