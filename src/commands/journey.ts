@@ -5,9 +5,11 @@ import { randomBytes } from 'node:crypto'
 import { connect } from 'node:tls'
 import { createLocalJWKSet, type JSONWebKeySet, jwtVerify } from 'jose'
 import { createDirectory } from '../accounts/directory.ts'
+import { clientSchema } from '../config/client-schema.ts'
 import { hashSecret } from '../config/client-secret.ts'
 import { DISCOVERY } from '../oidc/routes.ts'
 import type { Records } from '../store/records.ts'
+import { createRegisteredClients } from '../store/registered-clients.ts'
 import type { Check } from '../store/store.ts'
 import {
   authorize,
@@ -99,7 +101,8 @@ async function signInAndOut(
     bytes.toString('base64url'),
   ) as [string, string]
   const account = await directory.add({ username: name }, password)
-  await records.save('Client', name, clientOf(name, secret), { ttl: LEFT_BEHIND })
+  const clients = createRegisteredClients(records)
+  await clients.visit(clientOf(name, secret), LEFT_BEHIND)
   try {
     const browser = createBrowser(issuer)
     const { code, code_verifier } = await authorize(browser, service, name, password)
@@ -109,7 +112,7 @@ async function signInAndOut(
       postForm(service[endpoint] ?? '', form, authorization)
     await exchange(issuer, service, { post, code, code_verifier, subject: account.id }, done)
   } finally {
-    await records.remove('Client', name)
+    await clients.remove(name)
     await directory.remove(account)
   }
 }
@@ -164,17 +167,14 @@ async function exchange(
 }
 
 /** People do not have to agree to it. */
-const clientOf = (client_id: string, secret: string) => ({
-  client_id,
-  client_name: 'usher doctor',
-  // Never compared: the hash is.
-  client_secret: randomBytes(32).toString('base64url'),
-  client_secret_hashes: [hashSecret(secret)],
-  redirect_uris: [REDIRECT_URI],
-  response_types: ['code'],
-  grant_types: ['authorization_code', 'refresh_token'],
-  consent: 'implicit',
-})
+const clientOf = (client_id: string, secret: string) =>
+  clientSchema.parse({
+    client_id,
+    client_name: 'usher doctor',
+    client_secret_hashes: [hashSecret(secret)],
+    redirect_uris: [REDIRECT_URI],
+    consent: 'implicit',
+  })
 
 /** Browser applications read the token answer from where they live (TK16). */
 function examineCors({ headers }: Response): Check {

@@ -14,6 +14,7 @@ import { createInvitations } from '../store/invitations.ts'
 import type { Records } from '../store/records.ts'
 import {
   createRegisteredClients,
+  isVisitor,
   newClientId,
   type RegisteredClient,
 } from '../store/registered-clients.ts'
@@ -90,7 +91,7 @@ export function createRegistration(settings: Settings, records: Records) {
 
   const clientAdapter: Partial<Adapter> = {
     async find(id) {
-      const found = enabled ? await clients.find(id) : undefined
+      const found = enabled || isVisitor(id) ? await clients.find(id) : undefined
       return found && { ...asLibrary(stillKnown(found.metadata)), client_id_issued_at: found.since }
     },
 

@@ -31,6 +31,8 @@ export const MOST_CLIENTS = 1000
 
 /** Nothing else has such a name: what is asked for by another is not looked up. */
 export const isRegisteredId = (id: string) => /^app_[0-9a-f]{24}$/.test(id)
+/** What `usher doctor` walks the whole way with: there is one of these everywhere, and in no list. */
+export const isVisitor = (id: string) => /^usher-doctor-[0-9a-f]{12}$/.test(id)
 export const newClientId = () => `app_${randomBytes(12).toString('hex')}`
 
 export type RegisteredClients = ReturnType<typeof createRegisteredClients>
@@ -40,7 +42,8 @@ const ttlOf = ({ since, lastUsed }: RegisteredClient) =>
 
 export function createRegisteredClients(records: Records) {
   async function find(id: string): Promise<RegisteredClient | undefined> {
-    return isRegisteredId(id) ? (await records.read<RegisteredClient>(KIND, id)).value : undefined
+    if (!isRegisteredId(id) && !isVisitor(id)) return undefined
+    return (await records.read<RegisteredClient>(KIND, id)).value
   }
 
   const list = () => records.list<RegisteredClient>(...INDEX)
@@ -55,6 +58,12 @@ export function createRegisteredClients(records: Records) {
   function add(client: RegisteredClient): Promise<boolean> {
     const { client_id } = client.metadata
     return records.save(KIND, client_id, client, { ttl: UNUSED, version: 0, indexes: [INDEX] })
+  }
+
+  /** For so many seconds at most. */
+  async function visit(metadata: ClientMetadata, ttl: number): Promise<void> {
+    const visitor: RegisteredClient = { metadata, since: now(), invitation: '' }
+    await records.save(KIND, metadata.client_id, visitor, { ttl })
   }
 
   /** False when there is none, or nothing to change. */
@@ -82,5 +91,5 @@ export function createRegisteredClients(records: Records) {
     return records.remove(KIND, id, TOMBSTONE)
   }
 
-  return { find, list, isFull, add, change, touch, remove }
+  return { find, list, isFull, add, visit, change, touch, remove }
 }
