@@ -170,10 +170,9 @@ function aboutClient(file: FileResult<ClientFile>, settings: Settings, keys: Eff
       ...Object.fromEntries(
         effectiveClient(file).map(({ key, value, from }) => [key, { value, from }]),
       ),
-      response_types: {
-        value: client?.grant_types.includes('authorization_code') ? ['code'] : [],
-        from: 'grant_types',
-      },
+      ...(!client?.grant_types.includes('authorization_code') && {
+        response_types: { value: [], from: 'grant_types' },
+      }),
     },
     endpoints: Object.fromEntries(endpoints.map(([name, path]) => [name, `${issuer}${path}`])),
     scopes: Object.fromEntries(asked.map(scope => [scope, gives(scope)])),

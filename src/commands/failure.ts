@@ -141,7 +141,11 @@ const authentication: Reason = facts => {
   }
 }
 
-const list = (parameter: string, key: 'grant_types' | 'response_modes', wrong: string): Reason =>
+const list = (
+  parameter: string,
+  key: 'grant_types' | 'response_types' | 'response_modes',
+  wrong: string,
+): Reason =>
   function compare(facts) {
     const registered = facts.client?.parts[key]
     const change = `${at(facts, key)}, or the application`
@@ -202,8 +206,8 @@ const REASONS: [RegExp, Reason][] = [
   [/invalid_scope: no scope of the resource/, facts => ({ wrong: 'for a resource of the request none of its scopes was asked for, or the person allowed none', sent: sentAs(facts, 'scope'), change: 'the application asks for a scope of the API; the person takes the refusal back by removing the application' })],
   [/for another resource/, say('the access token is for an API, not for UserInfo', 'the application: a token that is asked for without resource')],
   [/invalid_scope: refresh token missing/, say('the refresh token was not given for all of these scopes', 'leave scope out when renewing, or have the person asked again')],
-  [/unsupported_response_type|response_type is not allowed/, only('response_type', 'only response_type=code is given', ['code'])],
-  [/unsupported_response_mode/, only('response_mode', 'a code travels by these alone', [...RESPONSE_MODES])],
+  [/unsupported_response_type|response_type is not allowed/, list('response_type', 'response_types', 'the client is not registered for this response_type')],
+  [/unsupported_response_mode/, only('response_mode', 'a code travels by these alone', RESPONSE_MODES.filter(mode => mode !== 'fragment'))],
   [/response_mode is not allowed/, list('response_mode', 'response_modes', 'the client is not registered for this response_mode')],
   [/invalid_request_object/, facts => ({ wrong: facts.failure.detail ?? '', change: `how the application signs its request (RFC 9101), or ${at(facts, 'jwks')}` })],
   [/unsupported_grant_type/, only('grant_type', 'there is no such grant_type here', [...GRANT_TYPES])],

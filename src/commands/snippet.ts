@@ -69,9 +69,11 @@ const WORDS = /^\[([\w ]+)\]/
 const wordsBefore = (line: string) => WORDS.exec(line)?.[1]?.split(' ') ?? []
 
 /** Who may redeem nothing is an API, and asks about the tokens of others. */
-function waysOf({ grant_types }: ClientMetadata, { features }: Settings): string[] {
+function waysOf(client: ClientMetadata, { features }: Settings): string[] {
+  const { grant_types, response_types } = client
   if (!grant_types.length) return features.introspection ? ['api'] : []
-  return grant_types.flatMap(grant => WAYS[grant] ?? [])
+  const isMeant = (way: string) => way !== 'code' || response_types.includes('code')
+  return grant_types.flatMap(grant => WAYS[grant] ?? []).filter(isMeant)
 }
 
 /** What a service asks for: all it may do at the first API that it may use. */

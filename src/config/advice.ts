@@ -12,6 +12,9 @@ const DAY = 24 * HOUR
 /** Of the secret that the shipped client `demo` has, which everybody knows. */
 const DEMO_SECRET = 'sha256:FoWR19LG3fXwJBV3R_vmwQGtKh4Q3swDuTWR06stEOI'
 
+const TOKENS_IN_BROWSER =
+  'tokens travel through the browser, where its history and scripts get at them, and are bound to nobody. Leave it off, but for certification and applications that cannot be changed: a code is redeemed for the same tokens (RFC 9700 §2.1.2)'
+
 interface Advice {
   /** Whether it is to be given; false where a key that it looks at is wrong. */
   is: boolean | undefined
@@ -28,7 +31,17 @@ export function providerAdvice(
   claims: FileResult<ClaimsFile>,
   development: boolean,
 ): Finding[] {
-  const { proxy, listen, lifetimes: life, redis, store, metrics, keys, branding } = usher.parts
+  const {
+    proxy,
+    listen,
+    lifetimes: life,
+    redis,
+    store,
+    metrics,
+    keys,
+    branding,
+    compatibility,
+  } = usher.parts
   const https = !development
   const isRedis = store !== undefined && !store.startsWith('sqlite:')
   const everyone = proxy?.findIndex(range => /\/[0-7]$/.test(range)) ?? -1
@@ -47,6 +60,8 @@ export function providerAdvice(
     { is: isRedis && redis?.durability === 'primary', rule: 'durability-primary', key: ['redis', 'durability'], why: 'a failover may bring back a code that was used or a token that was revoked. With a replica, let answers wait for it: auto (RFC 6749 §4.1.2, RFC 7009 §2)' },
     { is: isRedis && https && redis && !redis.tls && !/^rediss:|(\/\/|@)(localhost|127\.|\[::1\])/.test(store), rule: 'redis-plaintext', key: ['store'], why: 'the password of Redis and all commands travel in the clear. Use rediss:// or redis.tls, unless the network is yours alone (OWASP ASVS 12.3.1)' },
     { is: metrics && /^(0\.0\.0\.0|::)$/.test(metrics.host), rule: 'metrics-open', key: ['metrics', 'host'], why: 'whoever reaches this machine reads the metrics. Listen on loopback or on an address of the inner network' },
+    { is: compatibility?.implicit, rule: 'compatibility', key: ['compatibility', 'implicit'], why: TOKENS_IN_BROWSER },
+    { is: compatibility?.hybrid, rule: 'compatibility', key: ['compatibility', 'hybrid'], why: TOKENS_IN_BROWSER },
     { is: https && branding?.name === 'Usher', rule: 'branding', key: ['branding', 'name'], why: 'people are asked for their password by a name they do not know. Put that of your organisation here' },
   ]
   const { claims: told = {} } = claims.parts

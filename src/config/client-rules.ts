@@ -3,7 +3,7 @@
 
 import { basename } from 'node:path'
 import { CIBA_GRANT, type ClientFile, DEVICE_GRANT } from './client-schema.ts'
-import type { Features } from './feature-schema.ts'
+import { type Compatibility, type Features, flowOf } from './feature-schema.ts'
 import type { FileResult } from './files.ts'
 import { certificateProblems, profileProblems } from './profile-rules.ts'
 import { isLoopbackHost, redirectUriProblem, schemeProblem } from './redirect-uris.ts'
@@ -15,6 +15,7 @@ interface Surroundings {
   scopes?: object
   loopbackIssuer?: boolean
   features?: Features
+  compatibility?: Compatibility
   clientAuthorities?: string
 }
 
@@ -106,7 +107,7 @@ function problemsBetweenKeys(
   surroundings: Surroundings,
 ): Problem[] {
   const { file, parts: client } = result
-  const { loopbackIssuer, features } = surroundings
+  const { loopbackIssuer, features, compatibility } = surroundings
   const command = `npm run usher -- clients secret ${basename(file, '.yaml')}`
   const method = client.token_endpoint_auth_method
   const withSecret = method === 'client_secret_basic' || method === 'client_secret_post'
@@ -146,6 +147,17 @@ function problemsBetweenKeys(
   const isPairwise = client.subject_type === 'pairwise'
   const pairwiseOff = 'pairwise is off: `features.pairwise_subjects` in usher.yaml'
   const sectorless = 'pairwise needs one sector: redirect_uris of one public host, or this address'
+  const types = client.response_types ?? []
+  const flows = types.map(flowOf).filter(flow => flow !== undefined)
+  const flowOff = flows.find(flow => compatibility?.[flow] === false)
+  const flowNeeded = `needs what is off: \`compatibility.${flowOff}\` in usher.yaml`
+  const withFragment = client.response_modes?.includes('fragment')
+  const codeInFragment =
+    'a code alone does not travel by fragment: it is for other `response_types`'
+  const carried = client.response_modes?.some(mode => /^(fragment|form_post(\.jwt)?)$/.test(mode))
+  const uncarried =
+    'tokens of `response_types` travel by form_post, form_post.jwt or fragment: name one'
+  const unsent = 'nobody is sent back without authorization_code in grant_types: delete this line'
   const withJwt = client.response_modes?.some(mode => mode.includes('jwt'))
   const jarmOff = 'jwt modes are off: `features.jwt_response_modes` in usher.yaml'
   const signs = Boolean(client.request_object_signing_alg ?? client.require_signed_request_object)
@@ -174,6 +186,10 @@ function problemsBetweenKeys(
     { is: bySession === true && !receiver, keys: ['backchannel_logout_session_required', 'backchannel_logout_uri'], rule: 'logout-uri-missing', message: untold },
     { is: isPairwise && features?.pairwise_subjects === false, keys: ['subject_type'], rule: 'feature-off', message: pairwiseOff },
     { is: isPairwise && !client.sector_identifier_uri && !hasOneHost(client.redirect_uris), keys: ['sector_identifier_uri', 'subject_type', 'redirect_uris'], rule: 'sector-missing', message: sectorless },
+    { is: flowOff !== undefined, keys: ['response_types'], rule: 'feature-off', message: flowNeeded },
+    { is: flows.length > 0 && !withCode, keys: ['response_types', 'grant_types'], rule: 'response-types', message: unsent },
+    { is: flows.length > 0 && !carried, keys: ['response_modes', 'response_types'], rule: 'response-modes', message: uncarried },
+    { is: withFragment && flows.length === 0, keys: ['response_modes', 'response_types'], rule: 'response-modes', message: codeInFragment },
     { is: withJwt && features?.jwt_response_modes === false, keys: ['response_modes'], rule: 'feature-off', message: jarmOff },
     { is: signs && !client.jwks, keys: ['jwks', 'request_object_signing_alg', 'require_signed_request_object'], rule: 'client-key-missing', message: keylessRequest },
     { is: cannotEncrypt(client.id_token_encrypted_response_alg), keys: ['id_token_encrypted_response_alg', 'jwks'], rule: 'client-key-missing', message: encryption },

@@ -73,7 +73,22 @@ export const GRANT_TYPES = [
 /** Asymmetric alone: a client shares no key with us. */
 export const SIGNING_ALGORITHMS = ['RS256', 'PS256', 'ES256', 'EdDSA'] as const
 export const ENCRYPTION_ALGORITHMS = ['RSA-OAEP-256', 'ECDH-ES'] as const
-export const RESPONSE_MODES = ['query', 'form_post', 'jwt', 'query.jwt', 'form_post.jwt'] as const
+export const RESPONSE_TYPES = [
+  'code',
+  'id_token',
+  'id_token token',
+  'code id_token',
+  'code token',
+  'code id_token token',
+] as const
+export const RESPONSE_MODES = [
+  'query',
+  'form_post',
+  'jwt',
+  'query.jwt',
+  'form_post.jwt',
+  'fragment',
+] as const
 const CONTENT_ENCRYPTION = ['A128CBC-HS256', 'A256CBC-HS512', 'A128GCM', 'A256GCM'] as const
 const SCOPES = 'scopes are one text, separated by spaces: openid profile'
 
@@ -100,7 +115,8 @@ export const clientSchema = z.strictObject({
   client_secret_hashes: z.array(secretHash).optional().describe('Hashes of the secrets that are valid, several while one is replaced; one that stands here as {hash, until} counts until that time. usher clients secret NAME --until 7d adds one, and ends the others then'),
   jwks: jwks.optional().describe('The public keys of the application: what it signs is verified with them (private_key_jwt), and what it has encrypted is encrypted to one of them'),
   grant_types: z.array(z.enum(GRANT_TYPES)).default(['authorization_code', 'refresh_token']).describe('What the application may redeem; without refresh_token it is never given offline access. client_credentials: tokens of its own, for nobody; alone, it is a service that signs nobody in, and has no `redirect_uris`. urn:ietf:params:oauth:grant-type:device_code: the person enters a code in a browser of theirs (features.device_flow); it needs no `redirect_uris` either, nor does urn:openid:params:grant-type:ciba: the person is asked on /account/requests (features.ciba). []: nothing, an API that only introspects'),
-  response_modes: z.array(z.enum(RESPONSE_MODES)).min(1).default(['query', 'form_post']).describe('How the code may travel to `redirect_uris`; jwt (which is query.jwt), query.jwt and form_post.jwt: in a JWT of ours (JARM)'),
+  response_types: z.array(z.enum(RESPONSE_TYPES, `is one of: ${RESPONSE_TYPES.join(', ')}`)).min(1).default(['code']).describe('What people are sent back with. All but code have tokens travel through the browser, and need compatibility of usher.yaml'),
+  response_modes: z.array(z.enum(RESPONSE_MODES)).min(1).default(['query', 'form_post']).describe('How the code may travel to `redirect_uris`; jwt (which is query.jwt), query.jwt and form_post.jwt: in a JWT of ours (JARM). Tokens of `response_types` travel by form_post, form_post.jwt or fragment, a code alone never by fragment'),
   authorization_signed_response_alg: z.enum(SIGNING_ALGORITHMS).optional().describe('What that JWT is signed with; absent: RS256'),
   request_object_signing_alg: z.enum(SIGNING_ALGORITHMS).optional().describe('What its request objects (RFC 9101) are signed with; absent: any of these'),
   require_signed_request_object: z.boolean().optional().describe('true: its authorization requests come as signed request objects alone (RFC 9101)'),

@@ -32,3 +32,17 @@ export const featuresSchema = z.strictObject({
 })
 
 export type Features = z.output<typeof featuresSchema>
+
+// biome-ignore format: a table
+export const compatibilitySchema = z.strictObject({
+  implicit: off.describe('A client whose response_types say so is given tokens by the authorization endpoint, without a code: id_token, id_token token'),
+  hybrid: off.describe('The same beside a code: code id_token, code token, code id_token token'),
+})
+
+export type Compatibility = z.output<typeof compatibilitySchema>
+
+/** What has to be on for this response type; a code alone needs nothing. */
+export function flowOf(responseType: string): keyof Compatibility | undefined {
+  if (responseType === 'code') return undefined
+  return responseType.includes('code') ? 'hybrid' : 'implicit'
+}

@@ -59,6 +59,7 @@ export function profileProblems(
     { is: client.require_pkce === false, key: 'require_pkce', message: 'a fapi2 client does PKCE: delete this line' },
     { is: client.require_pushed_authorization_requests === false, key: 'require_pushed_authorization_requests', message: 'a fapi2 client pushes its requests: delete this line' },
     { is: client.dpop_bound_access_tokens === false && !byCertificate, key: 'dpop_bound_access_tokens', message: 'the tokens of a fapi2 client are bound: delete this line' },
+    { is: client.response_types?.some(type => type !== 'code') ?? false, key: 'response_types', message: 'a fapi2 client is given codes alone: delete this line' },
     { is: features?.pushed_authorization_requests === false, key: 'profile', rule: 'feature-off', message: off('pushed_authorization_requests') },
     { is: features?.dpop === false && !byCertificate, key: 'profile', rule: 'feature-off', message: off('dpop') },
   ]

@@ -89,8 +89,8 @@ export function judgeRegistration(
   const at: Locate = (path, rule, message) => ({ file: '', key: path.join('.'), rule, message })
   const { value, parts, findings } = judge(clientSchema, 'client', written, at)
   const result = { file: '', parts, written, findings: [], at, origin: () => undefined }
-  const { features, development: loopbackIssuer, clientAuthorities } = settings
-  const surroundings = { scopes, features, loopbackIssuer, clientAuthorities }
+  const { features, compatibility, development: loopbackIssuer, clientAuthorities } = settings
+  const surroundings = { scopes, features, compatibility, loopbackIssuer, clientAuthorities }
   const [first] = [...findings, ...clientFindings([result], surroundings)]
   if (first) return { refusal: `${first.key} ${first.message}` }
   if (!value) throw new Error('nothing is wrong with it, and nothing right')

@@ -5,7 +5,7 @@
 import { z } from 'zod'
 import { clientSchema, READ_BY_PEOPLE } from './client-schema.ts'
 import { detailSchema } from './detail-schema.ts'
-import { featuresSchema } from './feature-schema.ts'
+import { compatibilitySchema, featuresSchema } from './feature-schema.ts'
 import { localeSchema } from './locale-schema.ts'
 import { resourceSchema } from './resource-schema.ts'
 import { durationText, scopeName, seconds, webUrl, words, wordsByLanguage } from './values.ts'
@@ -173,6 +173,7 @@ export const usherSchema = z.strictObject({
     .prefault({})
     .describe('What ID tokens carry'),
   features: featuresSchema.prefault({}).describe('What clients can use; what is off has no endpoint, and discovery does not name it'),
+  compatibility: compatibilitySchema.prefault({}).describe('What old applications and certification need, and RFC 9700 §2.1.2 advises against'),
   client_certificates: z.strictObject(clientCertificates).prefault({}).describe('Where the certificates of clients come from, and whose they are; with `features.mtls`'),
   accounts: z.strictObject(accounts).prefault({}).describe('Where the people are kept who can sign in'),
   egress: z

@@ -100,13 +100,14 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
   findings.push(...files.flatMap(({ findings }) => findings))
   const scopes = scopesOf(claims, findings)
   const loopbackIssuer = issuer === undefined ? undefined : development
-  const { features } = usher.parts
+  const { features, compatibility } = usher.parts
   const claimScopes = claims.value && scopes
   findings.push(
     ...clientFindings(clients, {
       scopes: withResources(claimScopes, resources),
       loopbackIssuer,
       features,
+      compatibility,
       clientAuthorities,
     }),
     ...resourceFindings(resources, { clients, scopes: claimScopes, issuer, features }),

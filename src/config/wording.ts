@@ -7,7 +7,6 @@ import type { z } from 'zod'
 /** What to write instead of a key that is right elsewhere and not ours. */
 // biome-ignore format: a table
 const HINTS: Record<string, string> = {
-  response_types: 'not a setting: every client uses response_type=code',
   jwks_uri: 'nothing is fetched from clients: put the public keys into jwks',
   secret: 'secrets stand in no file: USHER_SECRET, or a client’s client_secret_hashes',
   clients: 'clients are files of their own: clients/NAME.yaml',

@@ -14,6 +14,7 @@ import {
   clientSchema,
 } from '../config/client-schema.ts'
 import { hashOf, hashSecret, isExpired } from '../config/client-secret.ts'
+import { flowOf } from '../config/feature-schema.ts'
 import { ConfigError, type Finding } from '../config/report.ts'
 import type { Settings } from '../config/settings.ts'
 
@@ -34,14 +35,16 @@ function fapi(client: ClientMetadata) {
 }
 
 export function toLibrary(client: ClientMetadata): LibraryClientMetadata {
-  const { backchannel_token_delivery_mode = 'poll' } = client
+  // One that registered itself before there were others says nothing of response types.
+  const { backchannel_token_delivery_mode = 'poll', response_types = ['code'] } = client
+  const isCodeOnly = response_types.every(type => !flowOf(type))
   return {
     ...client,
     ...(client.grant_types.includes(CIBA_GRANT) && { backchannel_token_delivery_mode }),
     ...(client.profile === 'fapi2' && fapi(client)),
-    response_types: client.grant_types.includes('authorization_code') ? ['code'] : [],
+    response_types: client.grant_types.includes('authorization_code') ? response_types : [],
     // With `fragment` the library tells a wrong response type from a wrong mode; requests.ts refuses it.
-    response_modes: [...client.response_modes, 'fragment'],
+    response_modes: isCodeOnly ? [...client.response_modes, 'fragment'] : client.response_modes,
     // The library insists on a secret; this one is never compared (compareClientSecret in provider.ts).
     ...(client.client_secret_hashes && { client_secret: randomBytes(32).toString('base64url') }),
   } as LibraryClientMetadata

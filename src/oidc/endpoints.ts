@@ -3,6 +3,7 @@
 import type { Context, Middleware } from 'koa'
 import { errors, type KoaContextWithOIDC } from 'oidc-provider'
 import { RESPONSE_MODES } from '../config/client-schema.ts'
+import { flowOf } from '../config/feature-schema.ts'
 import type { Settings } from '../config/settings.ts'
 import { note } from '../http/audit.ts'
 import { readForm } from '../http/forms.ts'
@@ -105,10 +106,13 @@ function discovery(
   const all: Record<string, unknown> = Object(ctx.body)
   const told = Object.entries(all).filter(([, value]) => Object(value).length !== 0)
   const modes: unknown[] = Object(all.response_modes_supported)
+  const types: string[] = Object(all.response_types_supported)
   ctx.body = {
     ...Object.fromEntries(told),
     // The library lists every mode it knows; clients here are given these (AZ7).
-    response_modes_supported: RESPONSE_MODES.filter(mode => modes.includes(mode)),
+    response_modes_supported: RESPONSE_MODES.filter(
+      mode => modes.includes(mode) && (mode !== 'fragment' || types.some(flowOf)),
+    ),
     ...(!end_session && { end_session_endpoint: undefined }),
     ...aliases,
     // Said of every provider with CIBA; nobody has such a code here.

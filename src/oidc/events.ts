@@ -20,6 +20,10 @@ export function logEvents(provider: Provider, log: Logger, metrics: Metrics) {
     metrics.tokenRequest(grantTypeOf(ctx), 'ok')
     note(ctx, 'tokens_issued', { ...partiesOf(ctx), grant_type: grantTypeOf(ctx) })
   })
+  emitter.on('authorization.success', (ctx: KoaContextWithOIDC, answer: object) => {
+    if (!('access_token' in answer || 'id_token' in answer)) return
+    note(ctx, 'tokens_issued', { ...partiesOf(ctx), grant_type: 'implicit' })
+  })
   emitter.on('grant.error', (ctx: KoaContextWithOIDC, { error = '' }) =>
     metrics.tokenRequest(grantTypeOf(ctx), error),
   )

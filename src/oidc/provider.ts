@@ -50,7 +50,7 @@ import { createRegistration } from './registration.ts'
 import { assertClaims, claimsByScope, createRequestedClaims } from './requested-claims.ts'
 import { checkRequest } from './requests.ts'
 import { checkResources, createResources, requireScope } from './resources.ts'
-import { type ResponseMode, responseMode } from './response-modes.ts'
+import { type ResponseMode, responseMode, responseTypes } from './response-modes.ts'
 import { routesOf } from './routes.ts'
 import { nonceSecret } from './sender-constraints.ts'
 import { createState } from './state.ts'
@@ -112,7 +112,7 @@ export async function createProvider(
       short: pathCookie(development),
     },
 
-    responseTypes: ['code'],
+    responseTypes: responseTypes(settings.compatibility),
     pkce: { required: (_ctx, client) => client.require_pkce !== false },
     clientAuthMethods: [
       ...(['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'] as const),

@@ -14,8 +14,11 @@ export function checkRequest(ctx: KoaContextWithOIDC): void {
   if (new URLSearchParams(body as Record<string, string>).toString().length > LONGEST_URL) {
     throw new errors.InvalidRequest(`the request is longer than ${LONGEST_URL} bytes`)
   }
-  // A code in the fragment reaches scripts and history (AZ7).
-  if (oidc.params?.response_mode === 'fragment') throw new errors.UnsupportedResponseMode()
+  // A code in the fragment reaches scripts and history (AZ7): only beside tokens, and `jwt` would be there.
+  const hasTokens = /token/.test(String(oidc.params?.response_type))
+  if (oidc.params?.response_mode === (hasTokens ? 'jwt' : 'fragment')) {
+    throw new errors.UnsupportedResponseMode()
+  }
   keepOfflineAccess(ctx)
 }
 
@@ -26,6 +29,8 @@ function keepOfflineAccess(ctx: KoaContextWithOIDC): void {
   const { client, params, requestParamScopes } = ctx.oidc
   if (!client?.grantTypeAllowed('refresh_token') || !params) return
   if (!scopesIn(sentScope(ctx)).includes(OFFLINE_ACCESS)) return
+  // Without a code there is nothing to renew by (OIDC Core §11).
+  if (params.response_type && !String(params.response_type).includes('code')) return
   if (client.scope && !scopesIn(client.scope).includes(OFFLINE_ACCESS)) {
     throw new errors.InvalidScope('requested scope is not allowed', OFFLINE_ACCESS)
   }

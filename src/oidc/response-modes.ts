@@ -1,9 +1,19 @@
-// How an answer travels to the application: what the library does otherwise than its own pages and
+// What an answer has in it, and how it travels to the application: what the library does otherwise than its own pages and
 // rules would have it.
 
-import type { KoaContextWithOIDC, Provider } from 'oidc-provider'
+import type { KoaContextWithOIDC, Provider, ResponseType } from 'oidc-provider'
+import { RESPONSE_TYPES } from '../config/client-schema.ts'
+import { type Compatibility, flowOf } from '../config/feature-schema.ts'
 
 export type ResponseMode = Parameters<Provider['registerResponseMode']>[1]
+
+/** Those that clients may have. */
+export function responseTypes(compatibility: Compatibility): ResponseType[] {
+  return RESPONSE_TYPES.filter(type => {
+    const flow = flowOf(type)
+    return !flow || compatibility[flow]
+  })
+}
 
 /** In place of what the library has; `none`: there is no such mode. */
 export function responseMode(

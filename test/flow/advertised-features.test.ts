@@ -30,6 +30,7 @@ const { resources, files } = BANKING
 const { 'files-api': api } = BANKING.clients
 const usher_yaml = {
   features: Object.fromEntries(OFF.map(([name]) => [name, true])),
+  compatibility: { implicit: true, hybrid: true },
   proxy: ['127.0.0.1'],
   client_certificates: { header: 'x-client-cert', ca: ca.cert },
 }
@@ -151,7 +152,17 @@ afterAll(async () => {
   rmSync(folder, { recursive: true })
 })
 
+const RESPONSE_TYPES = [
+  'id_token',
+  'id_token token',
+  'code id_token',
+  'code token',
+  'code id_token token',
+]
+const isResponseType = (type: string) => isAllowed({ response_types: [type] })
+// It is none of the token endpoint: RFC 7591 §2.1 has it stand for response types.
 const isGrantType = async (grant_type: string) =>
+  (grant_type === 'implicit' && isResponseType('id_token')) ||
   (await post(usher, '/api/oauth/token', { grant_type })).body.error !== 'unsupported_grant_type'
 
 async function withCertificate(client_id: string): Promise<Record<string, unknown>> {
@@ -172,6 +183,8 @@ const URNS = ['device_code', 'token-exchange', 'jwt-bearer', 'saml2-bearer']
 // biome-ignore format: a table
 const LONGER: Record<string, [others: string[], works: (value: string) => Promise<boolean> | boolean]> = {
   grant_types_supported: [['password', 'implicit', 'urn:openid:params:grant-type:ciba', ...URNS.map(name => `urn:ietf:params:oauth:grant-type:${name}`)], isGrantType],
+  response_types_supported: [[...RESPONSE_TYPES, 'token', 'none'], isResponseType],
+  response_modes_supported: [['fragment', 'fragment.jwt', 'web_message'], mode => isAllowed({ response_types: ['id_token'], response_modes: [mode] })],
   token_endpoint_auth_methods_supported: [['client_secret_jwt', 'attest_jwt_client_auth', ...Object.keys(METHODS)], isMethod],
   subject_types_supported: [['pairwise', 'ephemeral'], subject_type => isAllowed({ subject_type })],
 }

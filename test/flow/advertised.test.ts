@@ -162,7 +162,7 @@ const URNS = ['device_code', 'token-exchange', 'jwt-bearer', 'saml2-bearer']
 /** All values of a list that there are, beside those that are advertised, and whether one works. */
 // biome-ignore format: a table
 const LISTS: Record<string, [all: string[], works: (value: string) => Promise<boolean>]> = {
-  response_types_supported: [['code', 'token', 'id_token', 'none', 'code id_token', 'code token', 'id_token token'], response_type => isTaken({ response_type })],
+  response_types_supported: [['code', 'token', 'id_token', 'none', 'code id_token', 'code token', 'id_token token', 'code id_token token'], response_type => isTaken({ response_type })],
   response_modes_supported: [MODES, response_mode => wouldWork({ response_modes: [response_mode] }, at => isTaken({ response_mode }, at))],
   code_challenge_methods_supported: [['S256', 'plain', 'S512'], code_challenge_method => isTaken({ code_challenge_method })],
   scopes_supported: [['address', 'phone', 'groups'], isGranted],

@@ -28,10 +28,16 @@ let folder: string
 beforeAll(async () => {
   const issuer = 'https://id.example.org'
   const proxy = ['127.0.0.1/32']
+  const compatibility = { implicit: true, hybrid: true }
   const env = { USHER_SECRET: 'x'.repeat(43) }
   folder = mkdtempSync(join(tmpdir(), 'usher-registration-'))
   const store = `sqlite:${join(folder, 'usher.db')}`
-  usher = await startUsher({ usher: { ...ON.usher, issuer, proxy }, clients: {}, store, env })
+  usher = await startUsher({
+    usher: { ...ON.usher, issuer, proxy, compatibility },
+    clients: {},
+    store,
+    env,
+  })
   token = await invite(usher)
 })
 afterAll(async () => {
@@ -84,6 +90,7 @@ const REFUSED: [metadata: object, error: string, description: RegExp][] = [
   [{ grant_types: 'authorization_code' },        'invalid_client_metadata', /^grant_types/],
   [{ response_types: ['token'] },                'invalid_client_metadata', /^response_types is/],
   [{ response_types: ['code', 'id_token'] },     'invalid_client_metadata', /^response_types is/],
+  [{ response_types: ['code id_token'] },        'invalid_client_metadata', /^response_types is/],
   [{ response_modes: ['fragment'] },             'invalid_client_metadata', /^response_modes/],
   [{ token_endpoint_auth_method: 'tls_client_auth' },   'invalid_client_metadata', /^token_endpoint_auth_method is one of/],
   [{ token_endpoint_auth_method: 'client_secret_jwt' }, 'invalid_client_metadata', /^token_endpoint_auth_method is one of/],

@@ -120,6 +120,35 @@ test.each([
   expect(refused({ backchannel_logout_uri })).toEqual(keys)
 })
 
+test.each([
+  [{ response_types: ['code id_token'] }, ['response_types'], []],
+  [
+    { response_types: ['id_token'], response_modes: ['query'] },
+    ['response_types', 'response_modes'],
+    ['response_modes'],
+  ],
+  [{ response_types: ['id_token'], response_modes: ['fragment'] }, ['response_types'], []],
+  [{ response_modes: ['query', 'fragment'] }, ['response_modes'], ['response_modes']],
+  [
+    { response_types: ['id_token'], grant_types: [] },
+    ['response_types', 'response_types'],
+    ['response_types'],
+  ],
+  [{ response_types: ['code', 'token'] }, ['response_types.1'], ['response_types.1']],
+])('HD3: tokens from the browser: %j', (changes, off, on) => {
+  const compatibility = { implicit: true, hybrid: true }
+  const files = { 'clients/web.yaml': client(changes), 'usher.yaml': { compatibility } }
+  expect(refused(changes)).toEqual(off)
+  expect(read(files, PRODUCTION).findings.map(({ key }) => key)).toEqual(on)
+})
+
+test('HD3: what is bound to a key, or FAPI 2.0, has no tokens from the browser', () => {
+  const usher = { compatibility: { implicit: true, hybrid: true } }
+  const changes = { response_types: ['code id_token token'], profile: 'fapi2' }
+  const { text } = read({ 'clients/web.yaml': client(changes), 'usher.yaml': usher }, PRODUCTION)
+  expect(text).toContain('a fapi2 client is given codes alone')
+})
+
 test('CF2: a loopback issuer tells of sign-outs over plain http, on loopback alone', () => {
   const toldTo = (backchannel_logout_uri: string) =>
     read({ 'clients/web.yaml': client({ backchannel_logout_uri }) }).text
@@ -142,9 +171,9 @@ test.each([
   [{ grant_types: ['refresh_token'] }, ['grant_types']],
   [{ grant_types: ['authorization_code', 'implicit'] }, ['grant_types.1']],
   [{ grant_types: ['authorization_code'] }, []],
-  [{ response_modes: ['fragment'] }, ['response_modes.0']],
+  [{ response_modes: ['query', 'fragment'] }, ['response_modes']],
   [{ response_modes: ['form_post'] }, []],
-  [{ response_types: ['code'] }, ['response_types']],
+  [{ response_types: ['code'] }, []],
   [{ require_pkce: false }, ['require_pkce']],
   [
     {

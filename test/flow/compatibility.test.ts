@@ -1,0 +1,192 @@
+// What `compatibility:` turns on: answers with tokens in them (implicit and hybrid flows), by fragment
+// or form, for the clients whose files say so.
+
+import { createHash } from 'node:crypto'
+import { decodeJwt } from 'jose'
+import * as openid from 'openid-client'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { configurationOf, follow, newRequest } from '../support/client-library.ts'
+import { authorizationRequest, redeem, refresh, userinfo } from '../support/journey.ts'
+import { ADA, CLIENTS, startUsher, type Usher, WEB } from '../support/usher.ts'
+import { send } from '../support/wire.ts'
+
+const TYPES = ['id_token', 'id_token token', 'code id_token', 'code token', 'code id_token token']
+const MODES = ['query', 'form_post', 'form_post.jwt', 'jwt', 'fragment']
+const SCOPE = 'openid profile email offline_access'
+const clients = {
+  ...CLIENTS,
+  web: { ...CLIENTS.web, response_types: ['code', ...TYPES], response_modes: MODES },
+  form: { ...CLIENTS.web, client_id: 'form', response_types: ['code id_token'] },
+  plain: { ...CLIENTS.web, client_id: 'plain' },
+}
+const ALL = { compatibility: { implicit: true, hybrid: true } }
+
+let usher: Usher
+let off: Usher
+let browser: Browser
+beforeAll(async () => {
+  usher = await startUsher({ clients, usher: ALL })
+  off = await startUsher()
+  await usher.addAccount(ADA)
+  browser = new Browser(usher.issuer)
+  const { url } = authorizationRequest(usher, { scope: SCOPE })
+  await follow(usher, url, browser)
+})
+afterAll(() => Promise.all([usher.close(), off.close()]))
+
+const halfOf = (value: string) =>
+  createHash('sha256').update(value).digest().subarray(0, 16).toString('base64url')
+
+/** What a person who has allowed it once is sent back with. */
+async function answer(params: Record<string, string | undefined>) {
+  const request = authorizationRequest(usher, { scope: SCOPE, ...params })
+  const page = await browser.open(request.url)
+  return { request, page, told: new URLSearchParams(page.url.hash.slice(1)) }
+}
+
+/** What a request that is refused is told, and where. */
+async function refusal(at: Usher, params: Record<string, string | undefined>) {
+  const { url } = authorizationRequest(at, params)
+  const { location, status, text } = await send(at, url, {
+    headers: { cookie: at === usher ? await browser.cookies() : '' },
+  })
+  expect(status).toBeLessThan(500)
+  const told = new URLSearchParams(location?.search || location?.hash.slice(1))
+  const jwt = told.get('response')
+  expect(`${location} ${text}`).not.toMatch(/\b(code|id_token|access_token)=/)
+  return jwt ? String(decodeJwt(jwt).error) : (told.get('error') ?? text)
+}
+
+describe.each(TYPES)('HD3: response_type=%s', type => {
+  test('has in the fragment what it names, each bound to the ID token, and nothing in a query', async () => {
+    const { told, page, request } = await answer({ response_type: type })
+    expect(page.url.search).toBe('')
+    expect(told.get('state')).toBe(request.state)
+    const has = (part: string) => type.split(' ').includes(part)
+    const [code, access_token, id_token] = ['code', 'access_token', 'id_token'].map(name =>
+      told.get(name),
+    )
+    expect([code !== null, access_token !== null, id_token !== null]).toEqual(
+      ['code', 'token', 'id_token'].map(has),
+    )
+    expect(told.get('iss') ?? decodeJwt(id_token ?? '').iss).toBe(usher.issuer)
+    if (id_token) {
+      const { nonce, c_hash, at_hash, aud, amr } = decodeJwt(id_token)
+      expect({ nonce, c_hash, at_hash, aud, amr }).toEqual({
+        nonce: request.nonce,
+        c_hash: code ? halfOf(code) : undefined,
+        at_hash: access_token ? halfOf(access_token) : undefined,
+        aud: 'web',
+        amr: ['pwd'],
+      })
+    }
+    if (access_token) expect((await userinfo(usher, access_token)).body.name).toBe(ADA.name)
+    if (code) {
+      const { body } = await redeem(usher, code, request)
+      expect((await refresh(usher, body.refresh_token)).status).toBe(200)
+      expect((await redeem(usher, code, request)).body.error).toBe('invalid_grant')
+      // A code that comes twice ends what came with it, too (RFC 6749 §4.1.2).
+      if (access_token) expect((await userinfo(usher, access_token)).status).toBe(401)
+    } else if (access_token) {
+      expect(told.get('scope')).toBe('openid profile email')
+    }
+  })
+
+  test('comes by form_post, in a JWT or not', async () => {
+    for (const response_mode of ['form_post', 'form_post.jwt']) {
+      const { page } = await answer({ response_type: type, response_mode })
+      const form = page.html.querySelector('form')
+      expect(form?.getAttribute('action')).toBe(WEB)
+      const names = form?.querySelectorAll('input').map(input => input.getAttribute('name'))
+      const name = type.includes('id_token') ? 'id_token' : 'access_token'
+      expect(names).toContain(response_mode === 'form_post' ? name : 'response')
+      expect(page.headers.get('content-security-policy')).toContain("default-src 'none'")
+    }
+  })
+
+  test.each(['query', 'query.jwt', 'jwt', 'fragment.jwt'])('never by %s', async response_mode => {
+    expect(await refusal(usher, { response_type: type, response_mode })).toMatch(
+      /^(invalid_request|unsupported_response_mode)$/,
+    )
+  })
+
+  test('is refused to a client that does not name it, and to all where it is off', async () => {
+    expect(
+      await refusal(usher, { response_type: type, client_id: 'plain', redirect_uri: WEB }),
+    ).toBe('invalid_request')
+    expect(await refusal(off, { response_type: type })).toBe('unsupported_response_type')
+  })
+})
+
+test('HD3: openid-client signs people in by code id_token and by id_token', async () => {
+  const hybrid = await configurationOf(usher, 'web')
+  openid.useCodeIdTokenResponseType(hybrid)
+  const request = await newRequest({ redirect_uri: WEB })
+  const url = openid.buildAuthorizationUrl(hybrid, request.params)
+  const back = await follow(usher, url, new Browser(usher.issuer))
+  const tokens = await openid.authorizationCodeGrant(hybrid, back, request.checks)
+  expect(tokens.claims()?.sub).toMatch(/^usr_/)
+
+  const implicit = await configurationOf(usher, 'web')
+  openid.useIdTokenResponseType(implicit)
+  const { params, checks } = await newRequest({ redirect_uri: WEB })
+  const { url: page } = await browser.open(openid.buildAuthorizationUrl(implicit, params))
+  const { expectedNonce, expectedState } = checks
+  const claims = await openid.implicitAuthentication(implicit, page, expectedNonce, {
+    expectedState,
+  })
+  expect(claims).toMatchObject({ sub: tokens.claims()?.sub, name: ADA.name })
+})
+
+test('HD3: PKCE, a nonce, and the response modes of the file stay what is asked for', async () => {
+  const hybrid = { response_type: 'code id_token' }
+  const bare = { code_challenge: undefined, code_challenge_method: undefined }
+  expect(await refusal(usher, { ...hybrid, ...bare })).toBe('invalid_request')
+  expect(await refusal(usher, { ...hybrid, nonce: undefined })).toBe('invalid_request')
+  const form = { ...hybrid, client_id: 'form', redirect_uri: WEB }
+  for (const response_mode of ['fragment', undefined]) {
+    expect(await refusal(usher, { ...form, response_mode })).toBe('invalid_request')
+  }
+  // AZ7: a code alone stays out of the fragment.
+  expect(await refusal(usher, { response_mode: 'fragment' })).toBe('unsupported_response_mode')
+})
+
+test('HD3: a client whose tokens are bound to a key has none from the browser', async () => {
+  const web = { ...clients.web, dpop_bound_access_tokens: true }
+  const start = startUsher({ clients: { web }, usher: ALL })
+  await expect(start).rejects.toThrow('must not include "token"')
+})
+
+test('HD3: errors come by the fragment as well', async () => {
+  const { page, told } = await answer({ response_type: 'id_token', prompt: 'login', max_age: 'x' })
+  expect(page.url.search).toBe('')
+  expect(Object.fromEntries(told)).toMatchObject({ error: 'invalid_request', iss: usher.issuer })
+})
+
+test('HD3: discovery names them where they are on, each flow by itself', async () => {
+  const told = async (at: Usher) => (await send(at, '/.well-known/openid-configuration')).json
+  const [on, none] = await Promise.all([told(usher), told(off)])
+  expect((on.response_types_supported as string[]).toSorted()).toEqual(
+    ['code', ...TYPES].toSorted(),
+  )
+  expect(on.response_modes_supported).toContain('fragment')
+  expect(none.response_types_supported).toEqual(['code'])
+  expect(none.response_modes_supported).not.toContain('fragment')
+  expect(none.grant_types_supported).not.toContain('implicit')
+  const hybrid = await startUsher({ usher: { compatibility: { hybrid: true } } })
+  const { response_types_supported } = await told(hybrid)
+  await hybrid.close()
+  expect(response_types_supported).toEqual(['code', ...TYPES.filter(type => /code/.test(type))])
+})
+
+test('LOG1, LOG4: the log has that tokens were given, and none of them', async () => {
+  const { told } = await answer({ response_type: 'code id_token token' })
+  const log = usher.output.join('')
+  const line = usher.output.findLast(text => text.includes('tokens_issued')) ?? '{}'
+  expect(JSON.parse(line)).toMatchObject({ client_id: 'web', grant_type: 'implicit' })
+  for (const name of ['code', 'id_token', 'access_token']) {
+    expect(told.get(name)).toMatch(/^[\w.-]{40,}$/)
+    expect(log).not.toContain(told.get(name))
+  }
+})
