@@ -186,6 +186,12 @@ const document: Reason = ({ failure: { client_id, detail } }) => ({
     'that address: it answers 200 with at most 5 KiB of JSON about this client_id, and does not redirect; one that is not public stands in egress.allow of usher.yaml',
 })
 
+const keysElsewhere: Reason = facts => ({
+  wrong: `the keys of ${nameOf(facts)} cannot be had from its jwks_uri`,
+  change:
+    'that address: it answers 200 with a JWKS of at most 64 KiB and public keys alone, and does not redirect; one that is not public stands in egress.allow of usher.yaml',
+})
+
 const AGAIN = 'the application, which has to send people to sign in again'
 const ASSERTION = 'how the application makes client_assertion (RFC 7523)'
 
@@ -194,6 +200,7 @@ const ASSERTION = 'how the application makes client_assertion (RFC 7523)'
 const REASONS: [RegExp, Reason][] = [
   [/client not found|client is invalid/, unknownClient],
   [/invalid_client: (fetch failed|unexpected response|response too large|.*JSON)/, document],
+  [/invalid_client: invalid_client_metadata|cannot be had from jwks_uri/, keysElsewhere],
   [/invalid_client_metadata/, ({ failure: { detail = '' } }) => ({ wrong: detail, change: 'what the application says of itself' })],
   [/no client authentication mechanism/, say('the request does not say which client it is from', 'the application sends its client_id, and its secret where it has one')],
   [/invalid_redirect_uri/, address('redirect_uri', 'redirect_uris')],

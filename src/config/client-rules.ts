@@ -139,8 +139,11 @@ function problemsBetweenKeys(
   const isPing = client.backchannel_token_delivery_mode === 'ping'
   const nobodyTold = 'ping needs the address of the application that is told'
   const neverTold = 'nothing is told to it without backchannel_token_delivery_mode: ping'
-  const isPlain = receiver?.startsWith('http:') && loopbackIssuer !== undefined
-  const isOurs = loopbackIssuer && isLoopbackHost(new URL(receiver ?? 'x:').hostname)
+  const isPlain = (uri = 'x:') => {
+    const { protocol, hostname } = new URL(uri)
+    const isOurs = loopbackIssuer && isLoopbackHost(hostname)
+    return protocol === 'http:' && loopbackIssuer !== undefined && !isOurs
+  }
   const plainly = 'must be https; http only on loopback, for a loopback issuer'
   const untold = 'nothing is told to this application: `backchannel_logout_uri` is missing'
   const encryption = 'needs a key to encrypt to: in jwks, with use enc or none'
@@ -162,7 +165,10 @@ function problemsBetweenKeys(
   const jarmOff = 'jwt modes are off: `features.jwt_response_modes` in usher.yaml'
   const signs = Boolean(client.request_object_signing_alg ?? client.require_signed_request_object)
   const keylessRequest = 'signed requests need the public keys of the client here'
-  const cannotEncrypt = (alg?: string) => alg !== undefined && !hasKeyFor(client.jwks, alg)
+  const hasKeys = Boolean(client.jwks ?? client.jwks_uri)
+  const twice = 'stands in place of jwks, not beside it'
+  const cannotEncrypt = (alg?: string) =>
+    alg !== undefined && !client.jwks_uri && !hasKeyFor(client.jwks, alg)
 
   const way = 'token_endpoint_auth_method'
   // biome-ignore format: a table
@@ -171,7 +177,7 @@ function problemsBetweenKeys(
     { is: !withSecret && Boolean(hashes),             keys: ['client_secret_hashes', way], rule: 'secret-unused', message: unused },
     { is: !withSecret && Boolean(secret),             keys: ['client_secret', way], rule: 'secret-unused', message: unused },
     { is: Boolean(secret) && loopbackIssuer === false, keys: ['client_secret'], rule: 'secret-in-plain', message: plain },
-    { is: method === 'private_key_jwt' && !client.jwks, keys: ['jwks', way], rule: 'client-key-missing', message: keyless },
+    { is: method === 'private_key_jwt' && !hasKeys, keys: ['jwks', way], rule: 'client-key-missing', message: keyless },
     { is: method === 'none' && !client.require_pkce,  keys: ['require_pkce', way], rule: 'pkce-exempt-public', message: exempt },
     { is: withCode && !client.redirect_uris?.length,   keys: ['redirect_uris', 'grant_types'], rule: 'redirect-missing', message: nowhere },
     { is: withOwn && !withCode && Boolean(client.redirect_uris?.length), keys: ['redirect_uris', 'grant_types'], rule: 'redirect-unused', message: unredeemed },
@@ -182,7 +188,9 @@ function problemsBetweenKeys(
     { is: withCiba && isPairwise, keys: ['subject_type', 'grant_types'], rule: 'grant-types', message: strangers },
     { is: isPing && !notified, keys: ['backchannel_client_notification_endpoint', 'backchannel_token_delivery_mode'], rule: 'ping-uri', message: nobodyTold },
     { is: Boolean(notified) && !isPing, keys: ['backchannel_client_notification_endpoint', 'backchannel_token_delivery_mode'], rule: 'ping-uri', message: neverTold },
-    { is: Boolean(isPlain && !isOurs), keys: ['backchannel_logout_uri'], rule: 'logout-scheme', message: plainly },
+    { is: isPlain(receiver), keys: ['backchannel_logout_uri'], rule: 'logout-scheme', message: plainly },
+    { is: isPlain(client.jwks_uri), keys: ['jwks_uri'], rule: 'keys-scheme', message: plainly },
+    { is: Boolean(client.jwks && client.jwks_uri), keys: ['jwks_uri', 'jwks'], rule: 'keys-twice', message: twice },
     { is: bySession === true && !receiver, keys: ['backchannel_logout_session_required', 'backchannel_logout_uri'], rule: 'logout-uri-missing', message: untold },
     { is: isPairwise && features?.pairwise_subjects === false, keys: ['subject_type'], rule: 'feature-off', message: pairwiseOff },
     { is: isPairwise && !client.sector_identifier_uri && !hasOneHost(client.redirect_uris), keys: ['sector_identifier_uri', 'subject_type', 'redirect_uris'], rule: 'sector-missing', message: sectorless },
@@ -191,7 +199,7 @@ function problemsBetweenKeys(
     { is: flows.length > 0 && !carried, keys: ['response_modes', 'response_types'], rule: 'response-modes', message: uncarried },
     { is: withFragment && flows.length === 0, keys: ['response_modes', 'response_types'], rule: 'response-modes', message: codeInFragment },
     { is: withJwt && features?.jwt_response_modes === false, keys: ['response_modes'], rule: 'feature-off', message: jarmOff },
-    { is: signs && !client.jwks, keys: ['jwks', 'request_object_signing_alg', 'require_signed_request_object'], rule: 'client-key-missing', message: keylessRequest },
+    { is: signs && !hasKeys, keys: ['jwks', 'request_object_signing_alg', 'require_signed_request_object'], rule: 'client-key-missing', message: keylessRequest },
     { is: cannotEncrypt(client.id_token_encrypted_response_alg), keys: ['id_token_encrypted_response_alg', 'jwks'], rule: 'client-key-missing', message: encryption },
     { is: cannotEncrypt(client.userinfo_encrypted_response_alg), keys: ['userinfo_encrypted_response_alg', 'jwks'], rule: 'client-key-missing', message: encryption },
     { is: Boolean(client.introspection_signed_response_alg) && features?.jwt_introspection === false, keys: ['introspection_signed_response_alg'], rule: 'feature-off', message: unsigned },

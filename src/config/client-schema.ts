@@ -11,7 +11,7 @@ const redirectUri = z.string().superRefine((uri, ctx) => {
   if (message) ctx.addIssue({ code: 'custom', message, params: { rule: 'redirect-uri' } })
 })
 
-const backchannelUri = webUrl.refine(
+const requestedUri = webUrl.refine(
   uri => !/#|^https?:\/\/[^/?]*@/.test(uri),
   'has no fragment, user name or password',
 )
@@ -105,10 +105,10 @@ export const clientSchema = z.strictObject({
   application_type: z.enum(['web', 'native']).default('web').describe('native: an application on the device of the person, which may have loopback and custom-scheme `redirect_uris`'),
   redirect_uris: z.array(redirectUri).default([]).describe('Where people may be sent back to with a code, compared byte for byte; the ports of native loopback addresses excepted. Browser applications may call the token endpoint from these origins'),
   post_logout_redirect_uris: z.array(redirectUri).default([]).describe('Where people may be sent back to after they signed out, compared byte for byte'),
-  backchannel_logout_uri: backchannelUri.optional().describe('An https address of the application that is told when a session ends by which it signed somebody in; what is not public has to stand in egress.allow of usher.yaml'),
+  backchannel_logout_uri: requestedUri.optional().describe('An https address of the application that is told when a session ends by which it signed somebody in; what is not public has to stand in egress.allow of usher.yaml'),
   backchannel_logout_session_required: z.boolean().optional().describe('true: it is told which session of the person has ended, and its ID tokens say which they are of (sid); otherwise only who signed out'),
   backchannel_token_delivery_mode: z.enum(['poll', 'ping']).optional().describe('How it learns that a person has answered (features.ciba): poll, it asks every few seconds; ping, it is told at `backchannel_client_notification_endpoint`, and asks then. Absent: poll'),
-  backchannel_client_notification_endpoint: backchannelUri.regex(/^https:/, 'must be https, on loopback too').optional().describe('An https address of the application that is told so; what is not public has to stand in egress.allow of usher.yaml'),
+  backchannel_client_notification_endpoint: requestedUri.regex(/^https:/, 'must be https, on loopback too').optional().describe('An https address of the application that is told so; what is not public has to stand in egress.allow of usher.yaml'),
   initiate_login_uri: webUrl.optional().describe('An https address of the application that begins a sign-in'),
   token_endpoint_auth_method: z.enum(METHODS).default('client_secret_basic').describe('How the application proves who it is, exactly so: with a secret (`client_secret_hashes`), with a key of its own (private_key_jwt: `jwks`), with a certificate (tls_client_auth: one of the tls_client_auth_… below; self_signed_tls_client_auth: `jwks` with x5c), or not at all (none: browser and native applications)'),
   client_secret: z.string().min(1).optional().describe('In plain, for a loopback issuer only; otherwise `client_secret_hashes`'),
@@ -159,5 +159,8 @@ export function inLanguages<S extends z.ZodObject>(schema: S, data: unknown): S 
   return schema.extend(Object.fromEntries(tagged)) as S
 }
 
-export type ClientFile = z.output<typeof clientSchema>
+/** A file has the keys themselves: what an operator writes is not looked up anywhere. */
+export const registrationSchema = clientSchema.extend({ jwks_uri: requestedUri.optional() })
+
+export type ClientFile = z.output<typeof registrationSchema>
 export type ClientMetadata = Omit<ClientFile, 'client_secret'>

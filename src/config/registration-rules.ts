@@ -5,8 +5,8 @@ import { clientFindings } from './client-rules.ts'
 import {
   type ClientFile,
   type ClientMetadata,
-  clientSchema,
   READ_BY_PEOPLE,
+  registrationSchema,
 } from './client-schema.ts'
 import { withoutSecret } from './client-secret.ts'
 import { judge } from './files.ts'
@@ -26,6 +26,7 @@ export const TAKEN: (keyof ClientFile)[] = [
   'post_logout_redirect_uris',
   'token_endpoint_auth_method',
   'jwks',
+  'jwks_uri',
   'grant_types',
   'response_modes',
   'authorization_signed_response_alg',
@@ -53,9 +54,7 @@ const REFUSED: Record<string, string> = {
   profile: OPERATORS,
   require_pkce: OPERATORS,
   backchannel_logout_uri: 'applications that register themselves are not told of sign-outs',
-  jwks_uri: 'nothing is fetched from an application: its keys stand in jwks',
-  sector_identifier_uri:
-    'nothing is fetched from an application: the redirect_uris of a pairwise one have one host',
+  sector_identifier_uri: 'is not fetched: the redirect_uris of a pairwise one have one host',
   software_statement: 'is not taken: what it says stands in the metadata itself',
 }
 
@@ -87,7 +86,7 @@ export function judgeRegistration(
     ...own,
   }
   const at: Locate = (path, rule, message) => ({ file: '', key: path.join('.'), rule, message })
-  const { value, parts, findings } = judge(clientSchema, 'client', written, at)
+  const { value, parts, findings } = judge(registrationSchema, 'client', written, at)
   const result = { file: '', parts, written, findings: [], at, origin: () => undefined }
   const { features, compatibility, development: loopbackIssuer, clientAuthorities } = settings
   const surroundings = { scopes, features, compatibility, loopbackIssuer, clientAuthorities }

@@ -178,7 +178,7 @@ export const usherSchema = z.strictObject({
   accounts: z.strictObject(accounts).prefault({}).describe('Where the people are kept who can sign in'),
   egress: z
     .strictObject({
-      allow: z.array(peer).default([]).describe('Hosts, addresses and ranges that requests may go to though they are not public: applications on your own network that are told of sign-outs (backchannel_logout_uri) or of answers (backchannel_client_notification_endpoint). A range counts for names that lead into it, too'),
+      allow: z.array(peer).default([]).describe('Hosts, addresses and ranges that requests may go to though they are not public: applications on your own network that are told of sign-outs (backchannel_logout_uri) or of answers (backchannel_client_notification_endpoint), or have their keys there (jwks_uri). A range counts for names that lead into it, too'),
     })
     .prefault({})
     .describe('Where requests go out to, of the addresses that clients name'),

@@ -7,7 +7,7 @@ import type { z } from 'zod'
 /** What to write instead of a key that is right elsewhere and not ours. */
 // biome-ignore format: a table
 const HINTS: Record<string, string> = {
-  jwks_uri: 'nothing is fetched from clients: put the public keys into jwks',
+  jwks_uri: 'nothing is fetched for a file: put the public keys into jwks',
   secret: 'secrets stand in no file: USHER_SECRET, or a client’s client_secret_hashes',
   clients: 'clients are files of their own: clients/NAME.yaml',
   resources: 'APIs are files of their own: resources/NAME.yaml',

@@ -57,6 +57,9 @@ export async function findByDocument(
 }
 
 function judge(client: Client, settings: Settings): ClientMetadata {
+  if (client.jwksUri) {
+    throw new errors.InvalidClientMetadata('jwks_uri is not fetched: the keys stand in jwks')
+  }
   const said = Object.entries(client.metadata()).filter(([, value]) => value !== undefined)
   const own = { client_id: client.clientId }
   const judgement = judgeRegistration(Object.fromEntries(said), own, settings)

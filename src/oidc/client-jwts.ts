@@ -3,6 +3,7 @@
 
 import { type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
 import { now } from '../store/store.ts'
+import { refreshKeys } from './client-keys.ts'
 import { isFapi } from './clients.ts'
 
 const TYPES = ['jwt', 'oauth-authz-req+jwt', 'application/oauth-authz-req+jwt']
@@ -14,12 +15,12 @@ interface Claims {
   sub?: unknown
 }
 
-export function assertRequestObject(
+export async function assertRequestObject(
   { oidc }: KoaContextWithOIDC,
   { exp, sub }: Claims,
   { alg, typ, crit, b64 }: Record<string, unknown>,
   client: Client,
-): void {
+): Promise<void> {
   // What was pushed stands in an envelope of the library's own, and was looked at when it came.
   if (oidc.entities.PushedAuthorizationRequest) return
   // Another JWT of the client's is no request, nor can a request be taken for one (RFC 8725 §3.11).
@@ -30,6 +31,7 @@ export function assertRequestObject(
   if (crit !== undefined || b64 !== undefined) refuse('crit and b64 are not understood')
   if (typeof exp !== 'number') refuse('exp is needed')
   else if (exp - now() > LONGEST) refuse('exp must be at most ten minutes ahead')
+  await refreshKeys(client).catch(() => refuse('its keys cannot be had from jwks_uri'))
 }
 
 /** The audience is the issuer and nothing else (draft-ietf-oauth-rfc7523bis; CVE-2025-27370). */

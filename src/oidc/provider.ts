@@ -29,6 +29,7 @@ import { ciba, isForAnybody } from './ciba.ts'
 import { certificateMethods, mutualTls } from './client-certificates.ts'
 import { clientDocuments } from './client-documents.ts'
 import { assertAssertion, assertRequestObject } from './client-jwts.ts'
+import { blameUnfitKeys, sparingly } from './client-keys.ts'
 import {
   accountClient,
   checkClients,
@@ -171,7 +172,7 @@ export async function createProvider(
       return !isFapi(ctx.oidc.client)
     },
 
-    fetch: createFetch(settings.egress),
+    fetch: sparingly(createFetch(settings.egress)),
     renderError: showError,
     features: {
       devInteractions: { enabled: false },
@@ -253,6 +254,7 @@ export async function createProvider(
     return matchesHash(actual, hashes) && isRegistered
   }
   withholdNews(provider, records)
+  blameUnfitKeys(provider)
   provider.ReplayDetection.unique = state.isFirstUse
   state.nameTokens(provider)
   registration.nameTokens(provider)

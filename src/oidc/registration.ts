@@ -19,6 +19,7 @@ import {
   type RegisteredClient,
 } from '../store/registered-clients.ts'
 import { now } from '../store/store.ts'
+import { keysPeriod } from './client-keys.ts'
 import { matchesHash, toLibrary } from './clients.ts'
 
 const SECRETS = ['client_secret_basic', 'client_secret_post']
@@ -92,7 +93,13 @@ export function createRegistration(settings: Settings, records: Records) {
   const clientAdapter: Partial<Adapter> = {
     async find(id) {
       const found = enabled || isVisitor(id) ? await clients.find(id) : undefined
-      return found && { ...asLibrary(stillKnown(found.metadata)), client_id_issued_at: found.since }
+      if (!found) return undefined
+      const { metadata, since } = found
+      return {
+        ...asLibrary(stillKnown(metadata)),
+        client_id_issued_at: since,
+        ...(metadata.jwks_uri && { keys_of: keysPeriod() }),
+      }
     },
 
     // What the library has made of it follows from what was judged, each time it is read.

@@ -16,6 +16,7 @@ import {
   register,
   registered,
 } from '../support/registration.ts'
+import { PUBLIC_JWKS } from '../support/signers.ts'
 import { startUsher, type Usher } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
@@ -96,8 +97,12 @@ const REFUSED: [metadata: object, error: string, description: RegExp][] = [
   [{ token_endpoint_auth_method: 'client_secret_jwt' }, 'invalid_client_metadata', /^token_endpoint_auth_method is one of/],
   [{ token_endpoint_auth_method: 'private_key_jwt' },   'invalid_client_metadata', /^jwks private_key_jwt needs/],
   [{ token_endpoint_auth_method: 'private_key_jwt', jwks: { keys: [JWK] } }, 'invalid_client_metadata', /^jwks/],
-  [{ jwks_uri: 'http://169.254.169.254/' },      'invalid_client_metadata', /^jwks_uri nothing is fetched/],
-  [{ sector_identifier_uri: 'https://localhost/' }, 'invalid_client_metadata', /^sector_identifier_uri nothing is fetched/],
+  [{ jwks_uri: 'http://169.254.169.254/' },      'invalid_client_metadata', /^jwks_uri must be https/],
+  [{ jwks_uri: 'HTTP://localhost/' },            'invalid_client_metadata', /^jwks_uri must be https/],
+  [{ jwks_uri: 'file:///etc/passwd' },           'invalid_client_metadata', /^jwks_uri/],
+  [{ jwks_uri: 'https://a@stranger.example.net/' }, 'invalid_client_metadata', /^jwks_uri has no/],
+  [{ jwks_uri: 'https://stranger.example.net/', jwks: PUBLIC_JWKS }, 'invalid_client_metadata', /^jwks_uri stands in place of jwks/],
+  [{ sector_identifier_uri: 'https://localhost/' }, 'invalid_client_metadata', /^sector_identifier_uri is not fetched/],
   [{ backchannel_logout_uri: 'https://localhost/' }, 'invalid_client_metadata', /^backchannel_logout_uri/],
   [{ software_statement: 'e30.e30.' },           'invalid_client_metadata', /^software_statement/],
   [{ scope: 'openid everything' },               'invalid_client_metadata', /^scope is of openid offline_access profile email$/],
