@@ -1,0 +1,119 @@
+// How often, where and for how much Usher is made to ask for the keys of applications (jwks_uri).
+
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest'
+import { explainFailure } from '../../src/commands/failure.ts'
+import { sparingly } from '../../src/oidc/client-keys.ts'
+import { findFailure } from '../../src/oidc/failures.ts'
+import { askWith, FEATURES, type KeySite, setOf, startKeySite } from '../support/key-site.ts'
+import { type Receiver, startReceiver } from '../support/receiver.ts'
+import { startUsher, type Usher } from '../support/usher.ts'
+
+let usher: Usher
+let site: KeySite
+let elsewhere: Receiver
+beforeAll(async () => {
+  site = await startKeySite()
+  usher = await startUsher({ usher: { features: FEATURES, egress: { allow: ['127.0.0.1'] } } })
+  elsewhere = await startReceiver('elsewhere')
+})
+afterAll(() => Promise.all([usher.close(), site.close(), elsewhere.close()]))
+beforeEach(async () => site.answer(await setOf('old')))
+afterEach(() => {
+  vi.useRealTimers()
+})
+
+const outcome = async (id: string, kid: 'old' | 'new', at = usher) =>
+  (await askWith(kid, id, at)).json.error
+
+/** Nothing waits: the clock alone is another. */
+function wait(seconds: number) {
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + seconds * 1000 })
+}
+
+test('strangers with keys that nobody knows have us ask an address twice a minute', async () => {
+  site.answer('', 404)
+  const id = await site.register(usher)
+  const crowd = () => Promise.all(Array.from({ length: 20 }, () => outcome(id, 'new')))
+  expect(new Set(await crowd())).toEqual(new Set(['invalid_client']))
+  expect(site.asked()).toBe(1)
+  wait(30)
+  await crowd()
+  expect(site.asked()).toBe(2)
+})
+
+test('of all addresses together 120 are asked in a minute, and the keys that are there go on', async () => {
+  let asked = 0
+  const fetch = sparingly(async () => new Response(String(asked++)))
+  const ask = (i: number) => fetch(`https://stranger.example.net/${i}`, { method: 'GET' })
+  const all = await Promise.allSettled(Array.from({ length: 150 }, (_, i) => ask(i)))
+  expect(asked).toBe(120)
+  expect(all.filter(({ status }) => status === 'rejected')).toHaveLength(30)
+  expect(await (await ask(7)).text()).toBe('7')
+})
+
+const RIGHT = await setOf('old')
+// biome-ignore format: a table
+const WRONG: [what: string, text: string, status?: number][] = [
+  ['is none',               'not found', 404],
+  ['is an error with keys', RIGHT, 500],
+  ['is no JSON',            '<html>'],
+  ['is no set',             '[]'],
+  ['is null',               'null'],
+  ['is empty',              '', 204],
+  ['has something else',    '{"keys":[7]}'],
+  ['has a shared secret',   '{"keys":[{"kty":"oct","k":"AAAA"}]}'],
+  ['has half a key',        '{"keys":[{"kty":"EC","crv":"P-256"}]}'],
+  ['has junk for a key',    '{"keys":[{"kty":"EC","crv":"P-256","x":"a","y":"b","kid":"old"}]}'],
+  ['is too long',   ' '.repeat(64 * 1024) + RIGHT],
+]
+test.each(WRONG)(
+  'with an answer that %s it is not known, which is no fault of ours',
+  async (_, text, status) => {
+    site.answer(text, status)
+    const { status: refused, json } = await askWith('old', await site.register(usher), usher)
+    expect([refused, json.error, site.asked()]).toEqual([401, 'invalid_client', 1])
+  },
+)
+
+test('an answer without end is not read to its end', async () => {
+  const closed = Promise.withResolvers<void>()
+  site.answerWith((_req, res) => {
+    const more = () => res.write('x'.repeat(65_536), error => error || setImmediate(more))
+    res.on('close', closed.resolve)
+    more()
+  })
+  expect(await outcome(await site.register(usher), 'old')).toBe('invalid_client')
+  await closed.promise
+})
+
+test('a redirect is not followed, and config explain says which address it was', async () => {
+  const location = `http://127.0.0.1:${elsewhere.port}/`
+  site.answer(await setOf('old'), 302, { location })
+  const client_id = await site.register(usher)
+  const { status, headers } = await askWith('old', client_id, usher)
+  expect([status, elsewhere.connections()]).toEqual([401, 0])
+  const read = () => findFailure(usher.records, headers.get('x-request-id') ?? '')
+  await expect.poll(read).toBeTruthy()
+  const failure = await read()
+  if (!failure) throw new Error('nothing is remembered')
+  const { wrong } = explainFailure({ failure, ids: [], scopes: [], resources: [] })
+  expect(wrong).toBe(`the keys of ${client_id} cannot be had from its jwks_uri`)
+})
+
+test('row 17: nothing inside is asked that no operator has named', async () => {
+  const strict = await startUsher({ usher: { features: FEATURES } })
+  try {
+    for (const host of ['127.0.0.1', 'localhost', '[::1]']) {
+      const id = await site.register(strict, { jwks_uri: `http://${host}:${site.port}/` })
+      expect(await outcome(id, 'old', strict)).toBe('invalid_client')
+    }
+    for (const host of ['169.254.169.254', '10.0.0.1', '2130706433:1', '[::ffff:7f00:1]:1']) {
+      const jwks_uri = `https://${host}/latest/meta-data`
+      const id = await site.register(strict, { jwks_uri })
+      expect(await outcome(id, 'old', strict)).toBe('invalid_client')
+    }
+    expect(site.asked()).toBe(0)
+  } finally {
+    await strict.close()
+  }
+})
