@@ -2,7 +2,12 @@
 // change. The words of the library are the key to it; test/flow/explain-request.test.ts pins them.
 
 import { closest } from 'fastest-levenshtein'
-import { type ClientFile, GRANT_TYPES, RESPONSE_MODES } from '../config/client-schema.ts'
+import {
+  type ClientFile,
+  GRANT_TYPES,
+  RESPONSE_MODES,
+  TOKEN_MODES,
+} from '../config/client-schema.ts'
 import { describeSecrets } from '../config/client-secret.ts'
 import type { FileResult } from '../config/files.ts'
 import { didYouMean } from '../config/wording.ts'
@@ -215,6 +220,7 @@ const REASONS: [RegExp, Reason][] = [
   [/invalid_scope: refresh token missing/, say('the refresh token was not given for all of these scopes', 'leave scope out when renewing, or have the person asked again')],
   [/unsupported_response_type|response_type is not allowed/, list('response_type', 'response_types', 'the client is not registered for this response_type')],
   [/unsupported_response_mode/, only('response_mode', 'a code travels by these alone', RESPONSE_MODES.filter(mode => mode !== 'fragment'))],
+  [/response_mode is not allowed for the requested response_type/, only('response_mode', 'tokens travel by these alone', TOKEN_MODES)],
   [/response_mode is not allowed/, list('response_mode', 'response_modes', 'the client is not registered for this response_mode')],
   [/invalid_request_object/, facts => ({ wrong: facts.failure.detail ?? '', change: `how the application signs its request (RFC 9101), or ${at(facts, 'jwks')}` })],
   [/unsupported_grant_type/, only('grant_type', 'there is no such grant_type here', [...GRANT_TYPES])],

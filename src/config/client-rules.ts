@@ -2,7 +2,7 @@
 // as soon as the keys it looks at are right by themselves.
 
 import { basename } from 'node:path'
-import { CIBA_GRANT, type ClientFile, DEVICE_GRANT } from './client-schema.ts'
+import { CIBA_GRANT, type ClientFile, DEVICE_GRANT, TOKEN_MODES } from './client-schema.ts'
 import { type Compatibility, type Features, flowOf } from './feature-schema.ts'
 import type { FileResult } from './files.ts'
 import { certificateProblems, profileProblems } from './profile-rules.ts'
@@ -157,9 +157,8 @@ function problemsBetweenKeys(
   const withFragment = client.response_modes?.includes('fragment')
   const codeInFragment =
     'a code alone does not travel by fragment: it is for other `response_types`'
-  const carried = client.response_modes?.some(mode => /^(fragment|form_post(\.jwt)?)$/.test(mode))
-  const uncarried =
-    'tokens of `response_types` travel by form_post, form_post.jwt or fragment: name one'
+  const carried = client.response_modes?.some(mode => TOKEN_MODES.includes(mode))
+  const uncarried = `tokens of \`response_types\` travel by one of these: ${TOKEN_MODES.join(', ')}`
   const unsent = 'nobody is sent back without authorization_code in grant_types: delete this line'
   const withJwt = client.response_modes?.some(mode => mode.includes('jwt'))
   const jarmOff = 'jwt modes are off: `features.jwt_response_modes` in usher.yaml'

@@ -89,6 +89,8 @@ export const RESPONSE_MODES = [
   'form_post.jwt',
   'fragment',
 ] as const
+/** Those that tokens travel by. */
+export const TOKEN_MODES: string[] = ['form_post', 'form_post.jwt', 'fragment']
 const CONTENT_ENCRYPTION = ['A128CBC-HS256', 'A256CBC-HS512', 'A128GCM', 'A256GCM'] as const
 const SCOPES = 'scopes are one text, separated by spaces: openid profile'
 

@@ -14,12 +14,18 @@ export function checkRequest(ctx: KoaContextWithOIDC): void {
   if (new URLSearchParams(body as Record<string, string>).toString().length > LONGEST_URL) {
     throw new errors.InvalidRequest(`the request is longer than ${LONGEST_URL} bytes`)
   }
-  // A code in the fragment reaches scripts and history (AZ7): only beside tokens, and `jwt` would be there.
-  const hasTokens = /token/.test(String(oidc.params?.response_type))
-  if (oidc.params?.response_mode === (hasTokens ? 'jwt' : 'fragment')) {
-    throw new errors.UnsupportedResponseMode()
-  }
+  checkFragment(oidc.params)
   keepOfflineAccess(ctx)
+}
+
+// What stands in the fragment reaches scripts and history (AZ7): a code alone never does, and tokens only
+// where `fragment` is what was asked for, which `jwt` would be with them.
+function checkFragment({ response_mode, response_type }: Record<string, unknown> = {}): void {
+  const hasTokens = /token/.test(String(response_type))
+  if (!hasTokens && response_mode === 'fragment') throw new errors.UnsupportedResponseMode()
+  if (!hasTokens || response_mode !== 'jwt') return
+  const problem = 'requested response_mode is not allowed for the requested response_type'
+  throw new errors.InvalidRequest(problem)
 }
 
 // The library has just dropped `offline_access`, unless `prompt` has `consent`. OIDC Core §11 lets

@@ -23,14 +23,29 @@ const pushing = {
   client_id: 'pushing',
   require_pushed_authorization_requests: true,
 }
+const hybrid = { ...CLIENTS.web, client_id: 'hybrid', response_types: ['code id_token'] }
 const narrow = { ...CLIENTS.web, client_id: 'narrow', scope: 'openid profile' }
 let usher: Usher
 beforeAll(async () => {
-  const clients: Record<string, object> = { ...APIS.clients, ...BANKING.clients, pushing, narrow }
+  const clients: Record<string, object> = {
+    ...APIS.clients,
+    ...BANKING.clients,
+    pushing,
+    narrow,
+    hybrid,
+  }
   clients.web = { ...clients.web, scope: undefined }
   const resources = { ...APIS.resources, ...BANKING.resources }
   const env = { USHER_SECRET }
-  usher = await startUsher({ ...BANKING, store, clients, resources, env })
+  const compatibility = { hybrid: true }
+  usher = await startUsher({
+    ...BANKING,
+    usher: { ...BANKING.usher, compatibility },
+    store,
+    clients,
+    resources,
+    env,
+  })
   await usher.addAccount(ADA)
 })
 afterAll(async () => {
@@ -130,6 +145,20 @@ const CASES: Record<string, [() => Promise<Response>, Partial<Explanation>]> = {
   'another response_type': [
     () => asking({ response_type: 'id_token' }),
     { sent: 'id_token', registered: ['code'] },
+  ],
+  'a response_type of others': [
+    () => asking({ response_type: 'id_token code' }),
+    { wrong: expect.stringContaining('not registered'), sent: 'code id_token' },
+  ],
+  'tokens by the query': [
+    () =>
+      asking({
+        client_id: 'hybrid',
+        response_type: 'code id_token',
+        response_mode: 'query',
+        redirect_uri: callback,
+      }),
+    { wrong: 'tokens travel by these alone', registered: expect.arrayContaining(['form_post']) },
   ],
   'no PKCE': [
     () => asking({ code_challenge: undefined, code_challenge_method: undefined }),
