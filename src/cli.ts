@@ -81,7 +81,7 @@ async function main(argv: string[]): Promise<number> {
   if (!command || argv.includes('--help')) return help(noun, verb)
   try {
     const { values, positionals } = parseArgs({
-      args: argv.slice(command.name.split(' ').length),
+      args: kidsLast(argv.slice(command.name.split(' ').length)),
       options: command.options as ParseArgsConfig['options'],
       allowPositionals: true,
       allowNegative: true,
@@ -92,6 +92,13 @@ async function main(argv: string[]): Promise<number> {
     process.stderr.write(`${inWords(error, command)}\n`)
     return 1
   }
+}
+
+/** A kid (RFC 7638) is no option, though one in 64 begins like one. */
+function kidsLast(words: string[]): string[] {
+  const isKid = (word: string) => /^-[\w-]{42}$/.test(word)
+  if (words.includes('--') || !words.some(isKid)) return words
+  return [...words.filter(word => !isKid(word)), '--', ...words.filter(isKid)]
 }
 
 function help(noun: string, verb: string): number {

@@ -185,6 +185,14 @@ test('the JSON Schemas in config/schema are those of the source', async () => {
   expect(stdout).toBe('')
 })
 
+test.each(['-', '--'])('a key whose kid begins with %s is named as any other', async start => {
+  const { stderr, code } = await usher(['keys', 'retire', start.padEnd(43, 'x')])
+  expect({ stderr, code }).toEqual({
+    stderr: 'There is no such key: keys list shows them.\n',
+    code: 1,
+  })
+})
+
 test('without a command it shows them all; a wrong option shows how it goes', async () => {
   const help = await usher([])
   expect(help).toMatchObject({ code: 0 })
