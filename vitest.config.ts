@@ -9,9 +9,15 @@ const TIMED = [
   'test/faults/*.test.ts',
   'test/races/*.test.ts',
   'test/store/redis-*.test.ts',
-  ...['deploy', 'log-flood', 'reload', 'secret-change', 'service', 'sign-in-limits'].map(
-    name => `test/flow/${name}.test.ts`,
-  ),
+  ...[
+    'deploy',
+    'log-flood',
+    'reload',
+    'secret-change',
+    'service',
+    'sign-in-limits',
+    'slow-clients',
+  ].map(name => `test/flow/${name}.test.ts`),
 ]
 
 const project = (

@@ -20,7 +20,8 @@ export function logEvents(provider: Provider, log: Logger, metrics: Metrics) {
     metrics.tokenRequest(grantTypeOf(ctx), 'ok')
     note(ctx, 'tokens_issued', { ...partiesOf(ctx), grant_type: grantTypeOf(ctx) })
   })
-  emitter.on('authorization.success', (ctx: KoaContextWithOIDC, answer: object) => {
+  // A device is given nothing here.
+  emitter.on('authorization.success', (ctx: KoaContextWithOIDC, answer = {}) => {
     if (!('access_token' in answer || 'id_token' in answer)) return
     note(ctx, 'tokens_issued', { ...partiesOf(ctx), grant_type: 'implicit' })
   })
