@@ -123,6 +123,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   app.use(health(readiness))
   app.use(edge(settings, Object.values(routes.byCertificate)))
   app.use(limits)
+  app.use((_ctx, next) => records.during(next))
   app.use(pages.routes())
   app.use(canonicalPaths(routes))
   if (settings.features.device_flow) {

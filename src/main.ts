@@ -27,6 +27,8 @@ const DRAIN = 10_000
 const LOOK = 5_000
 /** A second, that have lines in the log. */
 const REJECTIONS = 10
+/** Of the log: bytes that are written at once, and milliseconds that a line waits for others. */
+const LINES = { minLength: 4096, periodicFlush: 100 }
 const DEMO = {
   username: 'demo',
   name: 'Demo Person',
@@ -36,7 +38,10 @@ const DEMO = {
 
 async function main() {
   const settings = readSettings()
-  const log = pino({ base: null, timestamp: pino.stdTimeFunctions.isoTime })
+  const log = pino(
+    { base: null, timestamp: pino.stdTimeFunctions.isoTime },
+    pino.destination({ sync: false, ...LINES }),
+  )
   surviveRejections(log)
   const metrics = createMetrics()
   const { store: location, secrets, redis } = settings

@@ -3,7 +3,7 @@
 
 import { isDeepStrictEqual } from 'node:util'
 import type { Detail } from '../config/detail-schema.ts'
-import { revokeGrants } from '../store/grants.ts'
+import { consentName, revokeGrants } from '../store/grants.ts'
 import type { Found, Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
 
@@ -49,11 +49,9 @@ const MOST_DETAILS = 20
 /** Longer than any page stays open. */
 const REMEMBER_REMOVAL = 24 * 3600
 
-const idOf = (accountId: string, clientId: string) => `${accountId} ${clientId}`
-
 export function createConsents(records: Records) {
   const read = (accountId: string, clientId: string) =>
-    records.read<Consent>('Consent', idOf(accountId, clientId))
+    records.read<Consent>(...consentName(accountId, clientId))
 
   const update = (
     accountId: string,
@@ -61,7 +59,7 @@ export function createConsents(records: Records) {
     change: (found: Found<Consent>) => Consent | undefined,
     found?: Found<Consent>,
   ) =>
-    records.update<Consent>('Consent', idOf(accountId, clientId), change, {
+    records.update<Consent>(...consentName(accountId, clientId), change, {
       ttl: YEAR,
       indexes: [['consents of account', accountId]],
       found,
@@ -119,7 +117,7 @@ export function createConsents(records: Records) {
   /** When it returns, no code or token of that client for that account works. */
   async function withdraw(accountId: string, clientId: string): Promise<void> {
     // First the consent, so that no new grant can be made from it; then those that were.
-    await records.remove('Consent', idOf(accountId, clientId), REMEMBER_REMOVAL)
+    await records.remove(...consentName(accountId, clientId), REMEMBER_REMOVAL)
     await revokeGrants(records, accountId, clientId)
   }
 

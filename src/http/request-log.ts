@@ -55,6 +55,8 @@ export function requestLog(
       metrics.fact(fact.event)
       if (isTold || !isFailure(fact.event)) audit.info({ id, ip, user_agent, ...fact })
     }
+    // Lines wait for others, but not these.
+    if (facts.length || fault) log.flush()
   }
 }
 

@@ -1,14 +1,15 @@
 // Short proofs that we said something: HMACs with keys that nobody else has.
 
-import { createHmac, timingSafeEqual } from 'node:crypto'
+import { createHmac, createSecretKey, type KeyObject, timingSafeEqual } from 'node:crypto'
 
 export type Signatures = ReturnType<typeof createSignatures>
 
 /** The first key signs, all of them verify. */
-export function createSignatures(keys: Uint8Array[]) {
+export function createSignatures(secrets: Uint8Array[]) {
+  const keys = secrets.map(secret => createSecretKey(secret))
   const [first] = keys
   if (!first) throw new Error('a signature needs a secret')
-  const by = (key: Uint8Array, text: string) =>
+  const by = (key: KeyObject, text: string) =>
     createHmac('sha256', key).update(text).digest('base64url')
 
   const sign = (text: string) => by(first, text)

@@ -47,6 +47,7 @@ import { pairwiseSubjects } from './pairwise.ts'
 import { createGrantLoader, createPolicy } from './policy.ts'
 import { atIntervals, type GrantType } from './polling.ts'
 import { asLibraryKey } from './published-key.ts'
+import './quiet-errors.ts'
 import { createRegistration } from './registration.ts'
 import { assertClaims, claimsByScope, createRequestedClaims } from './requested-claims.ts'
 import { checkRequest } from './requests.ts'
@@ -54,7 +55,7 @@ import { checkResources, createResources, requireScope } from './resources.ts'
 import { type ResponseMode, responseMode, responseTypes } from './response-modes.ts'
 import { routesOf } from './routes.ts'
 import { nonceSecret } from './sender-constraints.ts'
-import { createState } from './state.ts'
+import { createState, writtenTogether } from './state.ts'
 import { mayIntrospect, mayRevoke } from './token-rights.ts'
 
 /** Pages the library has to show, made by `pages/`. */
@@ -241,7 +242,7 @@ export async function createProvider(
     }
 
     override registerGrantType<P extends object>(...grantType: GrantType<P>) {
-      super.registerGrantType(...atIntervals(records, grantType))
+      super.registerGrantType(...atIntervals(records, writtenTogether(records, grantType)))
     }
   }
   const provider = new WithPages(issuer, configuration)

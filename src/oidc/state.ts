@@ -11,6 +11,7 @@ import { createRefreshTokens } from '../store/refresh-tokens.ts'
 import { now } from '../store/store.ts'
 import type { BrowserBinding } from './browser-binding.ts'
 import { refreshTokenEvents } from './events.ts'
+import type { GrantType } from './polling.ts'
 import { EARLY_PROOF, isProof } from './sender-constraints.ts'
 
 export function createState(
@@ -72,6 +73,14 @@ export function createState(
   }
 
   return { adapter, nameTokens, isFirstUse }
+}
+
+/** What is given out by one use of a grant is written at once, before the library tells of it. */
+export function writtenTogether<P extends object>(
+  records: Records,
+  [name, handler, ...parameters]: GrantType<P>,
+): GrantType<P> {
+  return [name, ctx => records.together(async () => handler(ctx)), ...parameters]
 }
 
 function currentRequest() {

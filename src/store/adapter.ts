@@ -5,7 +5,7 @@
 import type { Visitor } from '../http/visitor.ts'
 import { createAnswers } from './access-requests.ts'
 import { createDeviceCodes } from './device-codes.ts'
-import { type GrantRecord, grantIndexes, revokeGrant } from './grants.ts'
+import { companionsOf, type GrantRecord, grantIndexes, revokeGrant } from './grants.ts'
 import type { Records } from './records.ts'
 import type { RefreshTokens } from './refresh-tokens.ts'
 import { createSessions, type SessionRecord, type Visit } from './sessions.ts'
@@ -128,8 +128,13 @@ function createRevocation(records: Records, protocol: Protocol) {
 /** What begins the access tokens of clients themselves: the library looks for each token among both kinds. */
 export const OF_CLIENT = 'c.'
 
-const isOtherKind = (model: string, id: string) =>
-  model === (id.startsWith(OF_CLIENT) ? 'AccessToken' : 'ClientCredentials')
+function isOtherKind(model: string, id: string, { refreshTokens }: Protocol): boolean {
+  if (model === 'AccessToken') return id.startsWith(OF_CLIENT) || refreshTokens.isOne(id)
+  return model === 'ClientCredentials' && !id.startsWith(OF_CLIENT)
+}
+
+/** Nobody has it before the answer: it is written with whatever else the request writes. */
+const GIVEN_OUT = new Set(['AccessToken', 'AuthorizationCode'])
 
 function createPlainAdapter(model: string, records: Records, protocol: Protocol) {
   const adapter = {
@@ -137,12 +142,14 @@ function createPlainAdapter(model: string, records: Records, protocol: Protocol)
       const { session } = protocol.request() ?? {}
       const grant = payload as Payload & GrantRecord
       const indexes = model === 'Grant' ? grantIndexes(grant, session?.uid) : []
+      const options = { ttl, indexes, companions: companionsOf(payload) }
+      if (GIVEN_OUT.has(model)) return records.saveLater(model, id, payload, options)
       // False on a tombstone: what was revoked meanwhile stays revoked, and this write with it.
-      await records.save(model, id, payload, { ttl, indexes })
+      await records.save(model, id, payload, options)
     },
 
     async find(id: string): Promise<Payload | undefined> {
-      if (isOtherKind(model, id)) return undefined
+      if (isOtherKind(model, id, protocol)) return undefined
       const { value, version, consumed } = await records.read<Payload>(model, id)
       if (!value && version && protocol.request()?.isRevocation) await records.remove(model, id)
       return value && { ...value, ...(consumed && { consumed }) }

@@ -31,6 +31,19 @@ export function grantIndexes(
   return indexes
 }
 
+/** Under which kind and id the consent stands that such grants are made from (accounts/consents.ts). */
+export function consentName(accountId: string, clientId: string): [kind: string, id: string] {
+  return ['Consent', `${accountId} ${clientId}`]
+}
+
+/** What every use of a token looks at next. */
+export function companionsOf({ grantId, accountId }: { grantId?: unknown; accountId?: unknown }) {
+  const companions: [string, string][] = []
+  if (grantId) companions.push(['Grant', String(grantId)])
+  if (grantId && accountId) companions.push(['Account', String(accountId)])
+  return companions
+}
+
 /** The session takes it along when it ends, as one that was granted in it. */
 export async function tieToSession(
   records: Records,

@@ -3,10 +3,11 @@
 // Names are hashed with a key that is made once for each store and kept in it, sealed, so that
 // `USHER_SECRET` can be changed without losing sight of a record.
 
-import { randomBytes } from 'node:crypto'
+import { createSecretKey, randomBytes } from 'node:crypto'
 import { setTimeout } from 'node:timers/promises'
 import { createSeal, hashName, type Seal } from './seal.ts'
-import { type Entry, now, type Store, StoreUnavailable } from './store.ts'
+import { type Entry, now, type Put, type Store, StoreUnavailable } from './store.ts'
+import { createUnits } from './units.ts'
 
 /** It stands under its own name. A store without one is no installation yet. */
 export const NAMING_KEY = 'naming-key'
@@ -30,9 +31,11 @@ interface SaveOptions {
   version?: number
   /** Pairs of kind and name, as given to `list`. */
   indexes?: [kind: string, name: string][]
+  /** Pairs of kind and id: what whoever reads this asks for next (store.ts). */
+  companions?: [kind: string, id: string][]
 }
 
-interface UpdateOptions<T> extends Pick<SaveOptions, 'indexes'> {
+interface UpdateOptions<T> extends Pick<SaveOptions, 'indexes' | 'companions'> {
   /** As of `save`, or of what is to be written. */
   ttl?: number | ((next: T) => number)
 
@@ -93,26 +96,50 @@ async function namingKey(store: Store, seal: Seal): Promise<Uint8Array> {
   return key
 }
 
-function createRecords(store: Store, seal: Seal, naming: Uint8Array) {
+function createRecords(store: Store, seal: Seal, namingKey: Uint8Array) {
+  const naming = createSecretKey(namingKey)
   const keyOf = (kind: string, id: string) => hashName(naming, `${kind}\0${id}`)
   const unseal = <T>(key: string, value: Uint8Array): T =>
     JSON.parse(seal.open(key, value).toString()) as T
 
+  const units = createUnits(store)
+
   async function read<T>(kind: string, id: string): Promise<Found<T>> {
     const key = keyOf(kind, id)
-    const { value, version = 0, consumed } = (await store.get(key)) ?? {}
+    const { value, version = 0, consumed } = (await units.get(key)) ?? {}
     return { version, consumed, ...(value && { value: unseal<T>(key, value) }) }
+  }
+
+  function putOf(kind: string, id: string, value: object, options: SaveOptions): Put {
+    const { ttl, version, indexes, companions } = options
+    const key = keyOf(kind, id)
+    return {
+      key,
+      value: seal.seal(key, Buffer.from(JSON.stringify(value))),
+      version,
+      ...(ttl !== undefined && { expires: now() + clamp(ttl) + SLACK }),
+      indexes: indexes?.map(([kind, name]) => keyOf(`index:${kind}`, name)),
+      companions: companions?.map(([kind, id]) => keyOf(kind, id)),
+    }
   }
 
   /** False where `version` differs or, without one, on a tombstone. */
   function save(kind: string, id: string, value: object, options: SaveOptions = {}) {
-    const { ttl, version, indexes = [] } = options
-    const key = keyOf(kind, id)
-    return store.put(key, seal.seal(key, Buffer.from(JSON.stringify(value))), {
-      version,
-      ...(ttl !== undefined && { expires: now() + clamp(ttl) + SLACK }),
-      indexes: indexes.map(([kind, name]) => keyOf(`index:${kind}`, name)),
-    })
+    return units.put(putOf(kind, id, value, options))
+  }
+
+  /**
+   * The same, with the next write of this request or at its end; `refused` is called where `save` would
+   * answer false, and what was to be written after this is not if it throws.
+   */
+  function saveLater(
+    kind: string,
+    id: string,
+    value: object,
+    options: SaveOptions,
+    refused?: () => Promise<void>,
+  ) {
+    return units.putLater(putOf(kind, id, value, options), refused)
   }
 
   /** True for exactly one caller. */
@@ -122,7 +149,7 @@ function createRecords(store: Store, seal: Seal, naming: Uint8Array) {
 
   /** True for exactly one caller. Plain writes stay refused for `tombstone` seconds. */
   function remove(kind: string, id: string, tombstone = SLACK): Promise<boolean> {
-    return store.remove(keyOf(kind, id), now() + clamp(tombstone))
+    return units.remove(keyOf(kind, id), now() + clamp(tombstone))
   }
 
   async function list<T>(kind: string, name: string): Promise<T[]> {
@@ -145,7 +172,7 @@ function createRecords(store: Store, seal: Seal, naming: Uint8Array) {
     kind: string,
     id: string,
     change: (found: Found<T>) => T | undefined | Promise<T | undefined>,
-    { found: known, ttl, indexes }: UpdateOptions<T> = {},
+    { found: known, ttl, indexes, companions }: UpdateOptions<T> = {},
   ): Promise<boolean> {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       if (attempt > 10) await setTimeout(Math.random() * attempt)
@@ -153,7 +180,7 @@ function createRecords(store: Store, seal: Seal, naming: Uint8Array) {
       const next = await change(found)
       if (next === undefined) return false
       const seconds = typeof ttl === 'function' ? ttl(next) : ttl
-      const options = { ttl: seconds, indexes, version: found.version }
+      const options = { ttl: seconds, indexes, companions, version: found.version }
       if (await save(kind, id, next, options)) return true
     }
     throw new StoreUnavailable(`a ${kind} is written to by too many requests at once`)
@@ -166,5 +193,19 @@ function createRecords(store: Store, seal: Seal, naming: Uint8Array) {
   /** The latest time in which the store took no writes, as far as this node knows. */
   const outage = () => store.outage
 
-  return { read, save, consume, remove, list, walk, update, prove, outage }
+  const { during, together } = units
+  return {
+    read,
+    save,
+    saveLater,
+    consume,
+    remove,
+    list,
+    walk,
+    update,
+    during,
+    together,
+    prove,
+    outage,
+  }
 }

@@ -2,13 +2,14 @@
 //
 //   key            type  holds                                                      until
 //   PREFIXr:KEY    hash  value (absent: tombstone), version, operation, consumed,   `expires`
-//                        winner; indexes it stands in, and until when at least
+//                        winner; indexes it stands in, and until when at least;
+//                        companions
 //   PREFIXi:INDEX  zset  keys of records, scored by when they expire                the last of them
 //
-// Every key is in a slot of its own.
-// Each operation is one script on one key, and so on one slot. A lost reply makes the client send a
-// script again: it carries an id, and a repeat is answered like the first time. An index is written
-// before the record it finds, and shows only records that name it.
+// Each operation is one script. In a Cluster every key is in a slot of its own, and so a script has one
+// key there; elsewhere it answers companions too, and makes several writes. A lost reply makes the
+// client send a script again: a write carries an id, and a repeat is answered like the first time. An
+// index is written before the record it finds, and shows only records that name it.
 
 import { randomBytes } from 'node:crypto'
 import { REDIS_DEFAULTS } from '../config/schema.ts'
@@ -19,6 +20,7 @@ import {
   type Entry,
   now,
   type Observer,
+  type Put,
   type PutOptions,
   type Snapshot,
   type Store,
@@ -32,6 +34,15 @@ const ATTEMPTS = 10
 
 /** Of one write: a repeat is known by it. */
 const id = () => randomBytes(9).toString('base64url')
+
+interface Write {
+  key: string
+  until: string
+  /** Indexes in which it has been noted, up to then. */
+  entered: string[]
+  args: Argument[]
+  companions: string
+}
 
 export class RedisStore implements Store {
   #servers: Servers
@@ -55,7 +66,12 @@ export class RedisStore implements Store {
   }
 
   get(key: string) {
-    return this.#traffic.admit(async () => entry(key, await this.#read(key)))
+    return this.#traffic.admit(async () => {
+      const ask = () =>
+        this.#servers.connection.usherGetBuffer(1, this.#recordKey(key), this.#recordKey(''))
+      const [first, ...along] = entries(await this.#traffic.send('get', ask))
+      return first && { ...first, ...(along.length && { along }) }
+    })
   }
 
   list(index: string) {
@@ -88,34 +104,65 @@ export class RedisStore implements Store {
     }
   }
 
-  put(key: string, value: Uint8Array, options: PutOptions) {
-    return this.#traffic.admit(() => this.#put(key, value, options))
+  async put(key: string, value: Uint8Array, options: PutOptions) {
+    return (await this.putEach([{ ...options, key, value }])) === 1
   }
 
-  async #put(key: string, value: Uint8Array, { expires, version, indexes = [] }: PutOptions) {
+  putEach(puts: Put[]) {
+    return this.#traffic.admit(async () => {
+      const writes = puts.map(put => this.#prepare(put))
+      const steps = this.#servers.areOne ? [writes] : writes.map(write => [write])
+      let done = 0
+      for (const step of steps) {
+        const made = await this.#putStep(step)
+        done += made
+        if (made < step.length) break
+      }
+      return done
+    })
+  }
+
+  #prepare({ key, value, expires, version, indexes = [], companions = [] }: Put): Write {
     // What is written over again and again is noted for longer than it lives now: not every time.
     const margin = version !== undefined ? Math.max((expires ?? 0) - now(), 0) : 0
-    const until = expires === undefined ? 'inf' : expires + margin
-    const write = [id(), Buffer.from(value), expires ?? '', version ?? '', indexes.join(' ')]
-    // What is written over most likely stands in its indexes already.
-    let entered = version ? [] : indexes
+    const names = companions.join(' ')
+    return {
+      key,
+      until: expires === undefined ? 'inf' : String(expires + margin),
+      // What is written over most likely stands in its indexes already.
+      entered: version ? [] : indexes,
+      args: [id(), Buffer.from(value), expires ?? '', version ?? '', indexes.join(' ')],
+      companions: this.#servers.areOne ? names : '',
+    }
+  }
+
+  async #putStep(writes: Write[]): Promise<number> {
+    const rest = [...writes]
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-      await this.#enter(key, entered, until)
-      const notes = [entered.join(' '), until]
-      const answer = await this.#write('usherPut', this.#recordKey(key), ...write, ...notes)
-      if (typeof answer !== 'string') return answer === 1
-      entered = answer.split(' ').filter(Boolean)
+      await Promise.all(rest.map(({ key, entered, until }) => this.#enter(key, entered, until)))
+      const args = rest.flatMap(({ args, entered, until, companions }) => [
+        ...args,
+        entered.join(' '),
+        until,
+        companions,
+      ])
+      const keys = rest.map(({ key }) => this.#recordKey(key))
+      const [made, missing] = (await this.#write('usherPut', keys, ...args)) as [number, string?]
+      rest.splice(0, made)
+      const [next] = rest
+      if (!next || typeof missing !== 'string') return writes.length - rest.length
+      next.entered = missing.split(' ').filter(Boolean)
     }
     throw new StoreUnavailable('a record is entered in indexes by too many at once')
   }
 
   consume(key: string, at: number) {
-    const write = () => this.#write('usherConsume', this.#recordKey(key), id(), at)
+    const write = () => this.#write('usherConsume', [this.#recordKey(key)], id(), at)
     return this.#traffic.admit(async () => (await write()) === 1)
   }
 
   remove(key: string, tombstone: number) {
-    const write = () => this.#write('usherRemove', this.#recordKey(key), id(), tombstone)
+    const write = () => this.#write('usherRemove', [this.#recordKey(key)], id(), tombstone)
     return this.#traffic.admit(async () => (await write()) === 1)
   }
 
@@ -138,7 +185,7 @@ export class RedisStore implements Store {
 
   async snapshot(key: string): Promise<Snapshot | undefined> {
     const [expires, ...fields] = await this.#traffic.send('usherSnapshot', () =>
-      this.#servers.connection.usherSnapshotBuffer(this.#recordKey(key)),
+      this.#servers.connection.usherSnapshotBuffer(1, this.#recordKey(key)),
     )
     const found = entry(key, fields)
     if (!found) return undefined
@@ -155,7 +202,7 @@ export class RedisStore implements Store {
     await this.#enter(key, indexes, until)
     await this.#write(
       'usherRestore',
-      this.#recordKey(key),
+      [this.#recordKey(key)],
       expires ?? '',
       ...['operation', id(), 'version', version, 'indexes', indexes.join(' '), 'until', until],
       ...(value ? ['value', Buffer.from(value)] : []),
@@ -185,7 +232,7 @@ export class RedisStore implements Store {
     // Whoever ends all of an index ends this too: it may have ended before without a replica (RV7).
     const hasEnded = version && !value
     if (hasEnded && this.#servers.isReplicated)
-      await this.#write('usherTouch', this.#recordKey(key))
+      await this.#write('usherTouch', [this.#recordKey(key)])
     const found = String(indexes).split(' ').includes(index) && entry(key, fields)
     return found ? [found] : []
   }
@@ -198,15 +245,25 @@ export class RedisStore implements Store {
   }
 
   /** An index is written before the record it finds. */
-  async #enter(key: string, indexes: string[], until: number | 'inf'): Promise<void> {
+  async #enter(key: string, indexes: string[], until: number | string): Promise<void> {
     const write = (name: string) =>
-      this.#write('usherIndex', this.#indexKey(name), key, until, now())
+      this.#write('usherIndex', [this.#indexKey(name)], key, until, now())
     await Promise.all(indexes.map(write))
   }
 
-  #write(script: ScriptName, key: string, ...args: Argument[]): Promise<unknown> {
-    return this.#traffic.write(script, () => this.#servers.write(script, key, ...args))
+  #write(script: ScriptName, keys: string[], ...args: Argument[]): Promise<unknown> {
+    return this.#traffic.write(script, () => this.#servers.write(script, keys, ...args))
   }
+}
+
+/** What `get.lua` answers. */
+function entries(fields: (Buffer | null)[]): Entry[] {
+  const found: Entry[] = []
+  for (let i = 0; i < fields.length; i += 4) {
+    const one = entry(String(fields[i]), fields.slice(i + 1, i + 4))
+    if (one) found.push(one)
+  }
+  return found
 }
 
 function entry(key: string, [value, version, consumed]: (Buffer | null)[]): Entry | undefined {

@@ -14,7 +14,7 @@
 //   any other                      theft: the family ends, and its grant     used
 
 import { randomBytes, timingSafeEqual } from 'node:crypto'
-import { revokeGrant } from './grants.ts'
+import { companionsOf, revokeGrant } from './grants.ts'
 import type { Found, Records } from './records.ts'
 import { now } from './store.ts'
 
@@ -111,15 +111,30 @@ export function createRefreshTokens(records: Records, rules: RefreshTokenRules) 
   async function save(token: string, payload: Payload, ttl?: number): Promise<void> {
     const { id, generation } = required(parse(token))
     const next: Family = { payload: { ...payload, jti: undefined }, generation, since: now() }
-    if (generation === 0) return void (await records.save(KIND, id, next, { ttl, version: 0 }))
+    const options = { ttl, companions: companionsOf(payload) }
+    if (generation === 0)
+      return void (await records.save(KIND, id, next, { ...options, version: 0 }))
 
+    const found = readBefore(id)
+    const contest = () => rotate(id, next, options, found)
+    if (!found?.value || found.value.generation >= generation) return contest()
+    // With the access token that is about to be made; should another have been quicker, it is not.
+    await records.saveLater(KIND, id, next, { ...options, version: found.version }, contest)
+  }
+
+  async function rotate(
+    id: string,
+    next: Family,
+    options: { ttl?: number; companions: [string, string][] },
+    found?: Found<Family>,
+  ): Promise<void> {
+    const { generation, payload } = next
     let latest: Family | undefined
-    const rotate = ({ value }: Found<Family>) => {
+    const change = ({ value }: Found<Family>) => {
       latest = value
       return value && value.generation < generation ? next : undefined
     }
-    const found = readBefore(id)
-    if (await records.update<Family>(KIND, id, rotate, { ttl, found })) return
+    if (await records.update<Family>(KIND, id, change, { ...options, found })) return
     if (!latest) throw rules.alreadyUsed()
     // `find` judged whether this request may be answered again; a clock that has moved on since does not.
     if (rules.grace > 0 && latest.generation === generation) return rules.onReplay(payload)
@@ -148,7 +163,8 @@ export function createRefreshTokens(records: Records, rules: RefreshTokenRules) 
     return records.remove(KIND, id)
   }
 
-  return { first, successor, find, save, destroy }
+  const isOne = (token: string) => parse(token) !== undefined
+  return { first, successor, find, save, destroy, isOne }
 }
 
 function required<T>(value: T | undefined): T {

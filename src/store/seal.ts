@@ -7,7 +7,9 @@ import {
   createDecipheriv,
   createHash,
   createHmac,
+  createSecretKey,
   hkdfSync,
+  type KeyObject,
   randomBytes,
 } from 'node:crypto'
 
@@ -26,7 +28,9 @@ export type Seal = ReturnType<typeof createSeal>
 export function createSeal(secrets: Uint8Array[]) {
   const keys = secrets.map(secret => {
     const key = deriveKey(secret, 'seal')
-    return { id: createHash('sha256').update(key).digest().subarray(0, KEY_ID), key }
+    const id = createHash('sha256').update(key).digest().subarray(0, KEY_ID)
+    // Node takes five times as long with a key that is bytes.
+    return { id, key: createSecretKey(key) }
   })
   const keyOf = (sealed: Uint8Array) => keys.find(({ id }) => id.equals(sealed.subarray(0, KEY_ID)))
   const [current] = keys
@@ -61,6 +65,6 @@ export function createSeal(secrets: Uint8Array[]) {
 }
 
 /** Keyed hash of an id or an index name: 128 bits, enough that no two ever meet. */
-export function hashName(key: Uint8Array, name: string): string {
+export function hashName(key: KeyObject, name: string): string {
   return createHmac('sha256', key).update(name).digest().subarray(0, 16).toString('base64url')
 }

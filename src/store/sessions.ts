@@ -10,7 +10,13 @@
 import { randomBytes } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import type { Visitor } from '../http/visitor.ts'
-import { type GrantRecord, hasOfflineAccess, revokeGrant, TOMBSTONE } from './grants.ts'
+import {
+  consentName,
+  type GrantRecord,
+  hasOfflineAccess,
+  revokeGrant,
+  TOMBSTONE,
+} from './grants.ts'
 import type { Records } from './records.ts'
 import { leaveSignOut } from './sign-outs.ts'
 import { now } from './store.ts'
@@ -44,6 +50,8 @@ export interface Visit {
   pointer?: Pointer & { version: number }
 }
 
+/** Of whose clients it is known at once whether they are allowed. */
+const APPLICATIONS = 3
 /** Seconds for which a replaced id still leads to its session, for requests on their way. */
 const REPLACED = 60
 
@@ -72,6 +80,7 @@ export function createSessions(records: Records) {
     const isSignIn = payload.loginTs !== base?.loginTs
     const mine = { ...payload, used: now(), visitor: isSignIn ? visitor : base?.visitor }
     const found = visit && { value: visit.session, version: visit.version }
+    const indexes: [string, string][] = accountId ? [['sessions of account', accountId]] : []
     let isOvertaken = false
     const saved = await records.update<SessionRecord>(
       'Session',
@@ -83,7 +92,7 @@ export function createSessions(records: Records) {
         const isTaken = theirs.accountId && !base?.accountId && theirs.accountId !== mine.accountId
         return isTaken ? undefined : merge(mine, base, theirs)
       },
-      { ttl, indexes: accountId ? [['sessions of account', accountId]] : [], found },
+      { ttl, indexes, companions: companionsOf(mine), found },
     )
     // Signed out meanwhile: what this request was about to hand out must not outlive that.
     if (!saved) return accountId ? revokeOnline(uid, accountId) : undefined
@@ -97,7 +106,8 @@ export function createSessions(records: Records) {
   /** For twice as long as the session lives now, so that it need not be written whenever that slides. */
   async function point({ jti, uid, loginTs }: SessionRecord, ttl: number) {
     const pointer: Pointer = { uid, loginTs, until: now() + 2 * ttl }
-    await records.save('SessionId', jti, pointer, { ttl: 2 * ttl })
+    const companions: [string, string][] = [['Session', uid]]
+    await records.save('SessionId', jti, pointer, { ttl: 2 * ttl, companions })
   }
 
   /** The old id goes on for requests on their way, or longer where one has just taken it up again. */
@@ -147,6 +157,16 @@ export function createSessions(records: Records) {
 }
 
 const newId = () => randomBytes(32).toString('base64url')
+
+/** What an authorization request looks at next, where it is for one of the latest clients. */
+function companionsOf({ accountId, authorizations = {} }: SessionRecord) {
+  if (!accountId) return []
+  const latest = Object.entries(authorizations).slice(-APPLICATIONS)
+  const ofClients = latest.flatMap(([clientId, { grantId }]): [string, string][] =>
+    grantId ? [consentName(accountId, clientId), ['Grant', grantId]] : [],
+  )
+  return [['Account', accountId] as [string, string], ...ofClients]
+}
 
 /** Three ways: what `mine` changed since `base` wins, everything else stays as it is in `theirs`. */
 function merge(

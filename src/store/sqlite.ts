@@ -14,6 +14,7 @@ import {
   type Check,
   type Entry,
   now,
+  type Put,
   type PutOptions,
   type Snapshot,
   type Store,
@@ -80,24 +81,33 @@ export class SqliteStore implements Store {
     for await (const row of this.#pages(read)) yield entry(row)
   }
 
-  put(key: string, value: Uint8Array, { expires, version, indexes = [] }: PutOptions) {
+  put(key: string, value: Uint8Array, options: PutOptions) {
+    return this.#write(() => this.#put({ ...options, key, value }))
+  }
+
+  putEach(puts: Put[]) {
     return this.#write(() => {
-      const current = this.#row(key)
-      const allowed =
-        version === undefined ? current?.value !== null : (current?.version ?? 0) === version
-      if (!allowed) return false
-      if (current) this.#sql.reindex.run(expires ?? null, key)
-      else this.#sql.unindex.run(key)
-      for (const name of indexes) this.#sql.index.run(name, key, expires ?? null)
-      this.#sql.put.run(
-        key,
-        value,
-        (current?.version ?? 0) + 1,
-        current?.consumed ?? null,
-        expires ?? null,
-      )
-      return true
+      const refused = puts.findIndex(put => !this.#put(put))
+      return refused === -1 ? puts.length : refused
     })
+  }
+
+  #put({ key, value, expires, version, indexes = [] }: Put): boolean {
+    const current = this.#row(key)
+    const allowed =
+      version === undefined ? current?.value !== null : (current?.version ?? 0) === version
+    if (!allowed) return false
+    if (current) this.#sql.reindex.run(expires ?? null, key)
+    else this.#sql.unindex.run(key)
+    for (const name of indexes) this.#sql.index.run(name, key, expires ?? null)
+    this.#sql.put.run(
+      key,
+      value,
+      (current?.version ?? 0) + 1,
+      current?.consumed ?? null,
+      expires ?? null,
+    )
+    return true
   }
 
   consume(key: string, at: number) {

@@ -13,6 +13,8 @@ export interface Entry {
   version: number
   /** Epoch seconds of the one `consume` that won. */
   consumed?: number
+  /** Its companions, of the same moment, as far as the store has them at hand. */
+  along?: Entry[]
 }
 
 /** An entry with all that belongs to it: `restore` makes the same of it in another store. */
@@ -30,6 +32,13 @@ export interface PutOptions {
   version?: number
   /** Names under which `list` finds the key for as long as the record lives. */
   indexes?: string[]
+  /** Keys of what is asked for next: `get` may answer that too, and what is asked for next by that. */
+  companions?: string[]
+}
+
+export interface Put extends PutOptions {
+  key: string
+  value: Uint8Array
 }
 
 /**
@@ -42,6 +51,8 @@ export interface Store {
   get(key: string): Promise<Entry | undefined>
   /** Writes and answers true; answers false where `version` differs or, without one, on a tombstone. */
   put(key: string, value: Uint8Array, options: PutOptions): Promise<boolean>
+  /** The same one after the other, in one step, until one is refused; answers how many were written. */
+  putEach(puts: Put[]): Promise<number>
   /** True for exactly one caller in the life of a record; false ever after, and for a missing one. */
   consume(key: string, at: number): Promise<boolean>
   /** True for exactly one caller; a tombstone refuses plain writes until `tombstone`. */

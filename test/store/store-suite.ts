@@ -122,6 +122,67 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
       })
     })
 
+    describe('putEach', () => {
+      const put = (key: string, value: string, version?: number) => ({
+        key,
+        value: bytes(value),
+        version,
+        indexes: [`of-${key}`],
+      })
+
+      test('writes one after the other, with their indexes', async () => {
+        const [one, other] = [fresh(), fresh()]
+        await store.put(other, bytes('before'), { indexes: [`with-${other}`] })
+        expect(await store.putEach([put(one, '1'), put(other, '2'), put(one, '3', 1)])).toBe(3)
+        expect(await text(store, one)).toBe('3')
+        expect(await text(store, other)).toBe('2')
+        expect(await names(`of-${one}`)).toEqual([one])
+        expect(await names(`of-${other}`)).toEqual([other])
+      })
+
+      test('writes nothing from the first that is refused on', async () => {
+        const [one, taken, last] = [fresh(), fresh(), fresh()]
+        await store.put(taken, bytes('mine'), {})
+        expect(await store.putEach([put(one, '1'), put(taken, '2', 0), put(last, '3')])).toBe(1)
+        expect(await text(store, one)).toBe('1')
+        expect(await text(store, taken)).toBe('mine')
+        expect(await store.get(last)).toBeUndefined()
+      })
+    })
+
+    describe('companions', () => {
+      // A store need not answer them, but what it answers is what stands there.
+      test('are answered as they stand, with theirs, each of them once', async () => {
+        const [first, second, third, gone] = [fresh(), fresh(), fresh(), fresh()]
+        await store.put(third, bytes('3'), {})
+        await store.put(gone, bytes('4'), {})
+        await store.remove(gone, now() + 60)
+        await store.put(second, bytes('2'), { companions: [third, fresh()] })
+        await store.put(first, bytes('1'), { companions: [second, gone] })
+        const { along = [] } = (await store.get(first)) ?? {}
+        for (const entry of along) {
+          const { along: theirs, ...itself } = (await store.get(entry.key)) ?? {}
+          expect(itself).toEqual(entry)
+        }
+        const answered = along.map(({ key }) => key)
+        expect([[], [second, gone, third]]).toContainEqual(answered)
+      })
+
+      test('go when the record is written with others, and when it is removed', async () => {
+        const [first, second, third] = [fresh(), fresh(), fresh()]
+        await store.put(second, bytes('2'), {})
+        await store.put(third, bytes('3'), {})
+        await store.put(first, bytes('1'), { companions: [second] })
+        await store.put(first, bytes('1'), { companions: [third] })
+        const keysOf = async () => (await store.get(first))?.along?.map(({ key }) => key) ?? []
+        expect(await keysOf()).not.toContain(second)
+        await store.put(first, bytes('1'), {})
+        expect(await keysOf()).toEqual([])
+        await store.remove(first, now() + 60)
+        expect(await keysOf()).toEqual([])
+      })
+    })
+
     describe('remove', () => {
       test('is true once, and leaves a tombstone', async () => {
         const key = fresh()

@@ -22,23 +22,26 @@ const OPTIONS = {
 } satisfies RedisOptions
 const pause = (times: number) => Math.min(50 * times, 500) + Math.random() * 100
 
-const lua = (name: string) => readFileSync(`${import.meta.dirname}/${name}.lua`, 'utf8')
+const script = (name: string) => ({
+  lua: readFileSync(`${import.meta.dirname}/${name}.lua`, 'utf8'),
+})
 const scripts = {
-  usherPut: { lua: lua('put'), numberOfKeys: 1 },
-  usherConsume: { lua: lua('consume'), numberOfKeys: 1 },
-  usherRemove: { lua: lua('remove'), numberOfKeys: 1 },
-  usherTouch: { lua: lua('touch'), numberOfKeys: 1 },
-  usherIndex: { lua: lua('index'), numberOfKeys: 1 },
-  usherSnapshot: { lua: lua('snapshot'), numberOfKeys: 1 },
-  usherRestore: { lua: lua('restore'), numberOfKeys: 1 },
+  usherGet: script('get'),
+  usherPut: script('put'),
+  usherConsume: script('consume'),
+  usherRemove: script('remove'),
+  usherTouch: script('touch'),
+  usherIndex: script('index'),
+  usherSnapshot: script('snapshot'),
+  usherRestore: script('restore'),
 }
 export type ScriptName = keyof typeof scripts
 export type Argument = string | number | Uint8Array
-type Script = (key: string, ...args: Argument[]) => Promise<unknown>
+/** Takes so many keys, and then arguments. */
+type Script<T> = (keys: number, ...args: Argument[]) => Promise<T>
 export type Connection = (Redis | Cluster) &
-  Record<ScriptName, Script> & {
-    usherSnapshotBuffer(key: string): Promise<(Buffer | null)[]>
-  }
+  Record<ScriptName, Script<unknown>> &
+  Record<'usherGetBuffer' | 'usherSnapshotBuffer', Script<(Buffer | null)[]>>
 
 /**
  * Not yet connected. `redis://`, `rediss://`, `redis+sentinel://h:p,h:p/NAME` or

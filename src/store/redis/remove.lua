@@ -6,7 +6,7 @@ if not value then
   return last == ARGV[1] and 1 or 0
 end
 -- Deletes before it writes: out of memory, Redis refuses a script only at its first growing write.
-redis.call('HDEL', KEYS[1], 'value', 'consumed', 'winner', 'indexes', 'until')
+redis.call('HDEL', KEYS[1], 'value', 'consumed', 'winner', 'indexes', 'until', 'companions')
 redis.call('HINCRBY', KEYS[1], 'version', 1)
 redis.call('HSET', KEYS[1], 'operation', ARGV[1])
 redis.call('EXPIREAT', KEYS[1], ARGV[2])

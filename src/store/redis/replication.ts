@@ -22,10 +22,11 @@ export class ReplicatedWriter {
   }
 
   /** Not seen: a write that went elsewhere by ASK, while its slot is on the move. */
-  async run(script: ScriptName, key: string, ...args: Argument[]): Promise<unknown> {
+  async run(script: ScriptName, keys: string[], ...args: Argument[]): Promise<unknown> {
+    const [key = ''] = keys
     const before = this.#linkOf(key)
     await before?.catchUp()
-    const answer = await this.connection[script](key, ...args)
+    const answer = await this.connection[script](keys.length, ...keys, ...args)
     const link = this.#linkOf(key)
     // After a failover another node answers; in between, nobody knows which one did.
     if (!link || (before && link !== before)) throw new Error('the slot has moved meanwhile')

@@ -46,8 +46,17 @@ export class Servers {
     return this.#writer !== undefined
   }
 
-  write(script: ScriptName, key: string, ...args: Argument[]): Promise<unknown> {
-    return this.#writer?.run(script, key, ...args) ?? this.connection[script](key, ...args)
+  /** On one key, or several that are on one node. */
+  write(script: ScriptName, keys: string[], ...args: Argument[]): Promise<unknown> {
+    const { connection } = this
+    return (
+      this.#writer?.run(script, keys, ...args) ?? connection[script](keys.length, ...keys, ...args)
+    )
+  }
+
+  /** Whether what is to be done at once may concern any records: not where each has its own node. */
+  get areOne(): boolean {
+    return !(this.connection instanceof Cluster)
   }
 
   get masters(): Redis[] {
