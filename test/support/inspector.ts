@@ -1,6 +1,7 @@
 // What is in the memory of a service, told by its own inspector: started with --inspect=127.0.0.1:0.
 
 import { once } from 'node:events'
+import { writeFileSync } from 'node:fs'
 import type { Service } from './service.ts'
 
 export interface Memory {
@@ -15,7 +16,7 @@ const PROTOTYPE = `process.getBuiltinModule('module')
 /** Each provider is one of a class of its own, whose prototype is not meant. */
 const COUNT = `function () { return this.filter(one => !Object.hasOwn(one, 'constructor')).length }`
 
-export async function memoryOf(service: Service): Promise<Memory> {
+async function inspect(service: Service) {
   const [url = ''] = /ws:\/\/127\.0\.0\.1\S+/.exec(service.stderr()) ?? []
   const socket = new WebSocket(url)
   await once(socket, 'open')
@@ -31,6 +32,27 @@ export async function memoryOf(service: Service): Promise<Memory> {
     socket.send(JSON.stringify({ id: sent, method, params }))
     return answer.promise.finally(() => socket.removeEventListener('message', hear))
   }
+  return { ask, close: () => socket.close() }
+}
+
+/** Writes to a file where the service spends its time meanwhile (.cpuprofile). */
+export async function profile<T>(
+  service: Service,
+  work: () => Promise<T>,
+  file: string,
+): Promise<T> {
+  const { ask, close } = await inspect(service)
+  await ask('Profiler.enable', {})
+  await ask('Profiler.start', {})
+  const result = await work()
+  const { profile } = await ask('Profiler.stop', {})
+  close()
+  writeFileSync(file, JSON.stringify(profile))
+  return result
+}
+
+export async function memoryOf(service: Service): Promise<Memory> {
+  const { ask, close } = await inspect(service)
   const { result: prototype } = await ask('Runtime.evaluate', { expression: PROTOTYPE })
   const prototypeObjectId = prototype?.objectId
   const { objects } = await ask('Runtime.queryObjects', { prototypeObjectId, objectGroup: 'all' })
@@ -42,11 +64,12 @@ export async function memoryOf(service: Service): Promise<Memory> {
   await ask('HeapProfiler.collectGarbage', {})
   const expression = 'process.memoryUsage().heapUsed'
   const { result: heap } = await ask('Runtime.evaluate', { expression })
-  socket.close()
+  close()
   return { heap: Number(heap?.value), providers: Number(count?.value) }
 }
 
 interface Answer {
   result?: { objectId?: string; value?: unknown }
   objects?: { objectId?: string }
+  profile?: object
 }

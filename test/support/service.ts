@@ -30,8 +30,14 @@ export interface Service {
 type Variables = Record<string, string>
 type Environment = Variables | ((port: number) => Variables)
 
-/** Resolves when it says that it is ready; rejects with its report when it exits instead. */
-export async function startService(given: Environment = {}): Promise<Service> {
+/**
+ * Resolves when it says that it is ready; rejects with its report when it exits instead. `command`: what
+ * else may stand in its place.
+ */
+export async function startService(
+  given: Environment = {},
+  [program, ...words]: [string, ...string[]] = ['node', 'src/main.ts'],
+): Promise<Service> {
   const port = await freePort()
   const env = typeof given === 'function' ? given(port) : given
   const all: NodeJS.ProcessEnv = {
@@ -41,7 +47,7 @@ export async function startService(given: Environment = {}): Promise<Service> {
     ISSUER: `http://localhost:${port}`,
     ...env,
   }
-  const child = spawn('node', ['src/main.ts'], { cwd: ROOT, env: all })
+  const child = spawn(program, words, { cwd: ROOT, env: all })
   alive.add(child)
   const exited = once(child, 'exit').finally(() => alive.delete(child))
   let stdout = ''

@@ -1,0 +1,68 @@
+// The library by itself, as a process: PORT and ISSUER as of a service; `node bare.ts` keeps everything
+// in a map, `node bare.ts REDIS` in a Redis. Whoever is named by login_hint is signed in and allows all.
+
+import { createServer } from 'node:http'
+import { Redis } from 'ioredis'
+import { type AccountClaims, Provider } from 'oidc-provider'
+import { makeKey } from '../../../src/keys/make.ts'
+import { SECRET } from '../../support/usher.ts'
+import { createClassicAdapter, createMapAdapter } from './adapters.ts'
+import { CLIENT, LIFETIME, OFFLINE } from './client.ts'
+
+const { PORT, ISSUER = '' } = process.env
+const [, , redis] = process.argv
+
+const claims = (sub: string): AccountClaims => ({
+  sub,
+  preferred_username: sub,
+  name: sub,
+  email: `${sub}@example.org`,
+  email_verified: true,
+})
+
+const provider = new Provider(ISSUER, {
+  adapter: redis
+    ? createClassicAdapter(new Redis(redis, { keyPrefix: 'oidc:' }))
+    : createMapAdapter(),
+  clients: [{ ...CLIENT, client_secret: SECRET }],
+  jwks: { keys: [await makeKey('RS256')] },
+  cookies: { keys: ['keys-of-the-bare-library'] },
+  scopes: ['openid', 'offline_access'],
+  claims: { profile: ['preferred_username', 'name'], email: ['email', 'email_verified'] },
+  conformIdTokenClaims: false,
+  findAccount: (_ctx, accountId) => ({ accountId, claims: () => claims(accountId) }),
+  rotateRefreshToken: true,
+  interactions: { url: (_ctx, { uid }) => `/interaction/${uid}` },
+  ttl: {
+    AccessToken: LIFETIME,
+    AuthorizationCode: 60,
+    ClientCredentials: LIFETIME,
+    Grant: 86_400,
+    IdToken: LIFETIME,
+    Interaction: 900,
+    RefreshToken: 86_400,
+    Session: 86_400,
+  },
+  features: {
+    clientCredentials: { enabled: true },
+    devInteractions: { enabled: false },
+    introspection: { enabled: true },
+    revocation: { enabled: true, allowedPolicy: () => true },
+    rpInitiatedLogout: { enabled: true },
+  },
+})
+
+provider.use(async (ctx, next) => {
+  if (!ctx.path.startsWith('/interaction/')) return next()
+  const { params } = await provider.interactionDetails(ctx.req, ctx.res)
+  const accountId = String(params.login_hint)
+  const grant = new provider.Grant({ accountId, clientId: CLIENT.client_id })
+  grant.addOIDCScope(OFFLINE)
+  const result = { login: { accountId }, consent: { grantId: await grant.save() } }
+  ctx.redirect(await provider.interactionResult(ctx.req, ctx.res, result))
+})
+
+createServer(provider.callback()).listen(Number(PORT), '127.0.0.1', () =>
+  process.stderr.write(`The library is ready at ${ISSUER}\n`),
+)
+process.on('SIGTERM', () => process.exit(0))

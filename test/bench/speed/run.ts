@@ -1,0 +1,91 @@
+// `npm run bench`: what requests cost, as a multiple of what they cost the library alone in memory.
+// Prints a table; exits with 1 when an answer was wrong.
+
+import { readFileSync } from 'node:fs'
+import { parseArgs } from 'node:util'
+import { type Contender, prepare } from './contender.ts'
+import { REQUESTS, type RequestName } from './requests.ts'
+import { tableOf } from './table.ts'
+import { type Options, VARIANTS, type Variant } from './variants.ts'
+
+const { values } = parseArgs({
+  options: {
+    variants: { type: 'string', default: '1,2,3,4' },
+    only: { type: 'string', default: '' },
+    runs: { type: 'string', default: '9' },
+    seconds: { type: 'string', default: '1' },
+    tokens: { type: 'string', default: '10000' },
+    connections: { type: 'string', default: '16' },
+    /** A folder. */
+    profile: { type: 'string' },
+    against: { type: 'string' },
+    client: { type: 'string', default: '' },
+    'secret-file': { type: 'string', default: '' },
+    pid: { type: 'string' },
+  },
+})
+
+const people = Array.from({ length: Number(values.connections) }, (_, i) => `person-${i}`)
+const asked = (Object.keys(REQUESTS) as RequestName[]).filter(
+  name => !values.only || values.only.toLowerCase().split(',').includes(name.toLowerCase()),
+)
+const contenders: Contender[] = []
+
+// The processes end with this one, whichever way that goes.
+for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(1))
+
+async function bench() {
+  for await (const variant of start({ people, node: values.profile ? INSPECTED : [] })) {
+    const began = performance.now()
+    contenders.push(await prepare(variant, people, Number(values.tokens)))
+    tell(`${variant.name}: ready after ${((performance.now() - began) / 1000).toFixed(1)} s\n`)
+  }
+  // The first round is for all to get warm.
+  for (let round = 0; round <= Number(values.runs); round++) {
+    for (const name of asked) await play(name, round)
+    tell('.')
+  }
+  tell('\n')
+  process.stdout.write(tableOf(contenders))
+}
+
+const INSPECTED = ['--inspect=127.0.0.1:0']
+const tell = (text: string) => process.stderr.write(text)
+
+async function* start(options: Options): AsyncIterable<Variant> {
+  for (const number of values.variants.split(',').filter(Boolean)) {
+    const variant = VARIANTS[Number(number) - 1]
+    if (!variant) throw new Error(`there is no variant ${number}`)
+    yield await variant(options)
+  }
+  if (!values.against) return
+  yield {
+    name: new URL(values.against).host,
+    issuer: values.against,
+    hasPeople: false,
+    client: { id: values.client, secret: readFileSync(values['secret-file'], 'utf8').trim() },
+    pid: values.pid === undefined ? undefined : Number(values.pid),
+    stop: async () => {},
+  }
+}
+
+/** Another begins each time. */
+async function play(name: RequestName, round: number) {
+  const first = round % contenders.length
+  for (const contender of [...contenders.slice(first), ...contenders.slice(0, first)]) {
+    const folder = round === 1 ? values.profile : undefined
+    const figures = await contender.play(name, Number(values.seconds), folder)
+    const runs = contender.runs[name] ?? []
+    if (figures && round > 0) contender.runs[name] = [...runs, figures]
+  }
+}
+
+try {
+  await bench()
+} catch (error) {
+  tell(`${error instanceof Error ? error.stack : error}\n`)
+  process.exitCode = 1
+} finally {
+  for (const contender of contenders) await contender.stop()
+}
+process.exit()

@@ -1,0 +1,68 @@
+// The table: what each costs as a multiple of the first, which says what it costs itself.
+
+import { median } from '../statistics.ts'
+import type { Figures } from './load.ts'
+import type { RedisCost } from './redis-cost.ts'
+
+export interface Result {
+  name: string
+  /** By what was asked. */
+  runs: Record<string, Figures[]>
+  redis?: RedisCost
+}
+
+const COLUMNS = [
+  ...['request', 'of', 'CPU', 'requests a second', 'p50', 'p99'],
+  ...['Redis commands', 'bytes sent', 'bytes kept'],
+]
+
+/** In Markdown: medians, and in brackets the least and the most of all runs. */
+export function tableOf(results: Result[]): string {
+  const names = results.flatMap(({ runs, redis }) =>
+    Object.keys({ ...runs, ...redis?.commands, ...redis?.memory }),
+  )
+  const rows = [...new Set(names)].flatMap(name =>
+    results.map(result => [name, result.name, ...cellsOf(name, result, results[0])]),
+  )
+  const filled = rows.filter(([, , ...cells]) => cells.some(Boolean))
+  const lines = [COLUMNS, COLUMNS.map(() => '---'), ...filled]
+  return lines.map(cells => `| ${cells.join(' | ')} |\n`).join('')
+}
+
+function cellsOf(name: string, { runs, redis }: Result, first: Result | undefined): string[] {
+  const own = runs[name] ?? []
+  const others = first?.runs[name] ?? []
+  const compare = (key: keyof Figures, digits: number, unit: string) =>
+    own === others
+      ? figure(
+          own.map(run => run[key]),
+          digits,
+          unit,
+        )
+      : ratio(own, others, key)
+  return [
+    compare('cpu', 0, ' µs'),
+    compare('rate', 0, ''),
+    compare('p50', 1, ' ms'),
+    compare('p99', 1, ' ms'),
+    String(redis?.commands[name] ?? ''),
+    figure(own.map(({ bytes }) => bytes)),
+    figure([redis?.memory[name]]),
+  ]
+}
+
+/** Of runs that took turns with those of the first: what was in the way of one was in that of the other. */
+function ratio(own: Figures[], others: Figures[], key: keyof Figures): string {
+  const ratios = own.flatMap((run, i) => {
+    const [mine, theirs] = [run[key], others[i]?.[key]]
+    return mine && theirs ? [mine / theirs] : []
+  })
+  if (!ratios.length) return ''
+  const [middle, least, most] = [median(ratios), Math.min(...ratios), Math.max(...ratios)]
+  return `${middle.toFixed(2)} (${least.toFixed(2)}–${most.toFixed(2)})`
+}
+
+function figure(figures: (number | undefined)[], digits = 0, unit = ''): string {
+  const known = figures.filter(figure => figure !== undefined)
+  return known.length ? `${median(known).toFixed(digits)}${unit}` : ''
+}
