@@ -7,7 +7,7 @@ import { median } from '../statistics.ts'
 import { type Caller, REQUESTS, revoke, signIn, signOut } from './requests.ts'
 
 /** Times that each is asked; of what happens beside it now and then, the median knows nothing. */
-const TIMES = 5
+const TIMES = 3
 
 export interface RedisCost {
   /** By what is asked. */

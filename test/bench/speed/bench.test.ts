@@ -1,0 +1,62 @@
+// A little of `npm run bench`. How long anything took says nothing here.
+
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { expect, test } from 'vitest'
+import { run } from '../../support/command.ts'
+
+const LITTLE = ['--runs', '1', '--seconds', '0.1', '--tokens', '4', '--connections', '2']
+const bench = (...words: string[]) => run(['test/bench/speed/run.ts', ...LITTLE, ...words])
+
+test('the bench compares Usher on Redis with the bare library, in time, commands and memory', async () => {
+  const { stdout, stderr, code } = await bench('--variants', '1,4')
+  expect(code, stderr).toBe(0)
+  const of = (request: string) =>
+    stdout.split('\n').find(row => row.startsWith(`| ${request} | Usher`))
+  const ratio = String.raw`\d+\.\d+ \(\d+\.\d+–\d+\.\d+\)`
+  for (const request of ['UserInfo', 'introspection', 'client credentials', 'refresh']) {
+    expect(of(request)).toMatch(new RegExp(`(\\| ${ratio} ){3}\\| [1-9]\\d* \\| [1-9]\\d* \\|`))
+  }
+  for (const request of ['revocation', 'sign-out']) expect(of(request)).toMatch(/ \| [1-9]\d* \|/)
+  expect(of('a whole login')).toMatch(/ \| [1-9]\d+ \|$/)
+})
+
+test('the bench takes others in, and fails when an answer is wrong', async () => {
+  let active = true
+  const server = createServer(({ url }, res) => {
+    const issuer = `http://${address()}`
+    const discovered = {
+      token_endpoint: `${issuer}/token`,
+      introspection_endpoint: `${issuer}/look`,
+    }
+    const answers: Record<string, object> = {
+      '/token': { access_token: 'a-token' },
+      '/look': { active },
+    }
+    res.setHeader('content-type', 'application/json')
+    res.end(JSON.stringify(answers[url ?? ''] ?? discovered))
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const address = () => `127.0.0.1:${(server.address() as AddressInfo).port}`
+  const against = () =>
+    bench(
+      '--variants=',
+      '--against',
+      `http://${address()}`,
+      '--client',
+      'web',
+      '--secret-file',
+      '/dev/null',
+    )
+
+  const right = await against()
+  expect(right.code, right.stderr).toBe(0)
+  expect(right.stdout).toContain(`| introspection | ${address()} |`)
+  active = false
+  const wrong = await against()
+  expect(wrong.code).toBe(1)
+  expect(wrong.stderr).toContain('a wrong answer: 200 {"active":false}')
+  server.close()
+  server.closeAllConnections()
+})
