@@ -55,8 +55,6 @@ export function requestLog(
       metrics.fact(fact.event)
       if (isTold || !isFailure(fact.event)) audit.info({ id, ip, user_agent, ...fact })
     }
-    // Lines wait for others, but not these.
-    if (facts.length || fault) log.flush()
   }
 }
 

@@ -1,13 +1,26 @@
 // What browsers are told about every answer (HD1). Scripts have to be named in the policy, for the
 // library adds the hash of its one script only where it finds `script-src`.
 
+import { IncomingMessage, ServerResponse } from 'node:http'
+import { Socket } from 'node:net'
+import helmet from 'helmet'
 import type { Context, Middleware } from 'koa'
-import helmet from 'koa-helmet'
 
 const YEAR = 365 * 24 * 3600
 
+/** They are the same for all, and so made once. */
 export function securityHeaders(issuer: string): Middleware {
-  return helmet({
+  const headers = Object.entries(headersOf(issuer))
+  return (ctx, next) => {
+    for (const [name, value] of headers) ctx.res.setHeader(name, value)
+    return next()
+  }
+}
+
+function headersOf(issuer: string) {
+  const request = new IncomingMessage(new Socket())
+  const response = new ServerResponse(request)
+  helmet({
     contentSecurityPolicy: {
       useDefaults: false,
       directives: {
@@ -27,7 +40,8 @@ export function securityHeaders(issuer: string): Middleware {
     // `no-referrer` would make browsers send `Origin: null` with our own forms.
     referrerPolicy: { policy: 'same-origin' },
     xFrameOptions: { action: 'deny' },
-  }) as Middleware
+  })(request, response, () => {})
+  return response.getHeaders() as Record<string, string>
 }
 
 /**
