@@ -2,7 +2,7 @@
 // Operators make them and see them by a handle; the library finds them by the token itself.
 
 import { randomBytes } from 'node:crypto'
-import type { Records } from './records.ts'
+import type { Found, Records } from './records.ts'
 import { now } from './store.ts'
 
 export interface Invitation {
@@ -47,16 +47,14 @@ export function createInvitations(records: Records) {
 
   /** Counts one application; undefined when it was the last already, or the token is gone. */
   async function use(token: string): Promise<Invitation | undefined> {
-    const found = await records.read<Invitation>(KIND, token)
-    if (!found.value) return undefined
     let used: Invitation | undefined
-    const count = ({ value }: { value?: Invitation }) => {
+    const count = ({ value }: Found<Invitation>) => {
       used = value && value.used < value.most ? { ...value, used: value.used + 1 } : undefined
       return used
     }
-    const ttl = found.value.exp - now()
-    const isCounted = await records.update(KIND, token, count, { found, ttl, indexes: [INDEX] })
-    return isCounted ? used : undefined
+    const ttl = ({ exp }: Invitation) => exp - now()
+    await records.update<Invitation>(KIND, token, count, { ttl, indexes: [INDEX] })
+    return used
   }
 
   /** What has registered with it stays. */
