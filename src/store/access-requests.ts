@@ -87,25 +87,18 @@ interface Answerable {
   [key: string]: unknown
 }
 
-/** The library's records, which it looks at and then writes: what a person answers first stays. */
-export function createAnswers(
+const ANSWERED = 'BackchannelAuthenticationRequest'
+
+/** Writes the library's records, which it looks at before: what a person answers first stays. */
+export function answerOnce(
   records: Records,
   { alreadyUsed }: { alreadyUsed(model: string): Error },
 ) {
-  const model = 'BackchannelAuthenticationRequest'
-  const change = (found: Answerable, payload: Answerable) =>
-    found.grantId || found.error ? undefined : payload
-
-  async function save(id: string, payload: Answerable, ttl?: number) {
-    const isSaved = await records.update<Answerable>(
-      model,
-      id,
-      ({ value, version }) =>
-        value ? change(value, payload) : version === 0 ? payload : undefined,
-      { ttl },
-    )
-    if (!isSaved) throw alreadyUsed(model)
+  return async (id: string, payload: Answerable, ttl?: number): Promise<void> => {
+    const change = ({ value, version }: Found<Answerable>) => {
+      const isOpen = value ? !(value.grantId || value.error) : version === 0
+      return isOpen ? payload : undefined
+    }
+    if (!(await records.update(ANSWERED, id, change, { ttl }))) throw alreadyUsed(ANSWERED)
   }
-
-  return { save }
 }

@@ -3,7 +3,7 @@
 // loses the race must be told by an error; and it writes back what another request has ended.
 
 import type { Visitor } from '../http/visitor.ts'
-import { createAnswers } from './access-requests.ts'
+import { answerOnce } from './access-requests.ts'
 import { createDeviceCodes } from './device-codes.ts'
 import { companionsOf, type GrantRecord, grantIndexes, revokeGrant } from './grants.ts'
 import type { Records } from './records.ts'
@@ -76,7 +76,7 @@ export function createAdapter(records: Records, protocol: Protocol): (model: str
     if (model === 'DeviceCode')
       return { ...plain, ...createDeviceCodeAdapter(plain, records, protocol) }
     if (model === 'BackchannelAuthenticationRequest')
-      return { ...plain, upsert: createAnswers(records, protocol).save }
+      return { ...plain, upsert: answerOnce(records, protocol) }
     if (model === 'Interaction') return createInteractionAdapter(plain, records, protocol)
     if (model === 'PushedAuthorizationRequest') {
       const retained = (ttl = 0) => Math.max(ttl, protocol.pushedRequestRetention)

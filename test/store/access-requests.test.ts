@@ -2,7 +2,7 @@
 // answer first stays.
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { createAccessRequests, createAnswers } from '../../src/store/access-requests.ts'
+import { answerOnce, createAccessRequests } from '../../src/store/access-requests.ts'
 import { openRecords, type Records } from '../../src/store/records.ts'
 import { RedisStore } from '../../src/store/redis.ts'
 import { SqliteStore } from '../../src/store/sqlite.ts'
@@ -60,7 +60,7 @@ describe.each<[name: string, open: () => Promise<Store>]>([
   })
 
   test('of two answers that come at once, one stays', async () => {
-    const { save } = createAnswers(records, { alreadyUsed: () => new Taken() })
+    const save = answerOnce(records, { alreadyUsed: () => new Taken() })
     const id = fresh()
     await save(id, { accountId: 'usr_ada' }, TTL)
     const answers = [{ grantId: 'a' }, { error: 'access_denied' }, { grantId: 'b' }]
