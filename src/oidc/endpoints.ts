@@ -55,7 +55,11 @@ export const authorizeByPost: Middleware = async (ctx, next) => {
 
 /** The library walks what is nested in a request object before anything here sees its size (AZ13). */
 export function limitBodies({ endpoints }: Routes): Middleware {
-  const paths = [endpoints.pushed_authorization_request, endpoints.device_authorization]
+  const paths = [
+    endpoints.pushed_authorization_request,
+    endpoints.device_authorization,
+    endpoints.backchannel_authentication,
+  ]
   return (ctx, next) => {
     if (!paths.includes(ctx.path)) return next()
     if (ctx.get('Transfer-Encoding')) ctx.throw(411)

@@ -1,13 +1,16 @@
 // Authorization details that are none: what is refused, and what a developer reads of it.
 
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { asker } from '../support/asking.ts'
 import { BANKING, PAYMENT, push, refusal, STATEMENT } from '../support/details.ts'
 import { SECRET, startUsher, type Usher } from '../support/usher.ts'
 import { basic } from '../support/wire.ts'
 
 let usher: Usher
 beforeAll(async () => {
-  usher = await startUsher(BANKING)
+  const features = { ...BANKING.usher.features, ciba: true }
+  const clients = { ...BANKING.clients, till: asker('till') }
+  usher = await startUsher({ ...BANKING, clients, usher: { features } })
 })
 afterAll(() => usher.close())
 
@@ -69,7 +72,7 @@ test('AZ13: 100 kB, or brackets without end, are an answer and no fault', async 
 
 test('AZ13: nor are they in a request object, however it is sent', async () => {
   const part = (text: string) => Buffer.from(text).toString('base64url')
-  const ends = { par: 'web', device_authorization: 'tv' }
+  const ends = { par: 'web', device_authorization: 'tv', backchannel_authentication: 'till' }
   for (const [end, client_id] of Object.entries(ends)) {
     for (const name of ['claims', 'authorization_details']) {
       const deep = `${'['.repeat(9000)}${']'.repeat(9000)}`
@@ -78,7 +81,7 @@ test('AZ13: nor are they in a request object, however it is sent', async () => {
       const form = new URLSearchParams({ client_id, request })
       const headers = {
         'content-type': 'application/x-www-form-urlencoded',
-        ...(end === 'par' && basic(client_id, SECRET)),
+        ...(client_id !== 'tv' && basic(client_id, SECRET)),
       }
       const statuses = []
       for (const body of [form, new Blob([String(form)]).stream()]) {
