@@ -87,6 +87,7 @@ export function finishAnswers(
     // Absent where the library has no route for the method.
     const oidc: Oidc = ctx.oidc
     ctx.state.log.client_id = oidc?.client?.clientId
+    if (ctx.status === 500) blameRequestObject(ctx, oidc)
     if (DISCOVERY.includes(ctx.path)) discovery(ctx, endpoints, aliases)
     else if (ctx.path === paths.jwks) cacheable(ctx, jwksAge)
     else if (ctx.path === paths.introspection) introspection(ctx, oidc)
@@ -97,6 +98,16 @@ export function finishAnswers(
     else if (ctx.path === confirm) navigateOn(ctx, views)
     else dressUp(ctx, oidc, views, confirm)
   }
+}
+
+// The library makes texts of what stands in one before it looks at the signature, and `{"toString":1}` makes
+// none; once it was read, it is among the parameters no more.
+function blameRequestObject(ctx: Context, oidc: Oidc) {
+  if (oidc?.params?.request === undefined) return
+  ctx.state.fault = undefined
+  const detail = 'could not read the request object'
+  Object.assign(ctx.state.log, { error: 'invalid_request_object', detail })
+  throw new errors.InvalidRequestObject(detail)
 }
 
 function discovery(

@@ -90,6 +90,19 @@ test('AZ13: what is too long is too long in a request object', async () => {
   expect(await toldBy(url)).toBe('invalid_request')
 })
 
+test('what cannot be read as text is no fault of ours, whoever sends it', async () => {
+  const part = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url')
+  const refusal = { status: 400, json: { error: 'invalid_request_object' } }
+  for (const name of ['client_id', 'scope', 'nonce']) {
+    const payload = part({ [name]: { toString: 1, valueOf: 1 } })
+    const request = `${part({ alg: 'ES256' })}.${payload}.`
+    const query = new URLSearchParams({ client_id: 'jar', request })
+    expect(await send(usher, `/api/oauth/authorize?${query}`)).toMatchObject(refusal)
+    const form = { headers: basic('jar', SECRET), body: { client_id: 'jar', request } }
+    expect(await send(usher, '/api/oauth/par', form)).toMatchObject(refusal)
+  }
+})
+
 describe('JARM', () => {
   test.each([...JWT_MODES, ''])(
     'openid-client takes the answer by response_mode=%s',
