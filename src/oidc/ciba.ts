@@ -19,7 +19,7 @@ import type { Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
 import { acrOf } from './acr.ts'
 import { findClient } from './clients.ts'
-import { grantOf } from './grants.ts'
+import { grantOf, keepGrant } from './grants.ts'
 import { createRequestedClaims } from './requested-claims.ts'
 
 interface Surroundings {
@@ -157,14 +157,11 @@ export function createRequestAnswers(
     const made = grantOf(provider, consent, requestedClaims.ofGrant(client, consent))
     const grantId = await made.save()
     await tieToSession(records, grantId, session.uid)
-    // Whoever ends access says so first and then looks for grants (policy.ts).
-    const isSignedIn = await directory.findEnabled(account.id, session.since)
-    const isHere = await provider.Session.findByUid(session.uid)
-    const still = await consents.find(account.id, client_id)
-    const isStillAllowed = consent.scopes.every(name => still?.scopes.includes(name))
-    if (isSignedIn && isHere && isStillAllowed) return grantId
-    await revokeGrant(records, grantId)
-    return undefined
+    const still = async () =>
+      (await directory.findEnabled(account.id, session.since)) &&
+      (await provider.Session.findByUid(session.uid)) &&
+      consents.find(account.id, client_id)
+    return (await keepGrant(records, grantId, consent, still)) ? grantId : undefined
   }
 
   return {

@@ -2,6 +2,8 @@
 
 import type { Grant, Provider } from 'oidc-provider'
 import { type Consent, keyOf, readKey } from '../accounts/consents.ts'
+import { revokeGrant } from '../store/grants.ts'
+import type { Records } from '../store/records.ts'
 
 /** What was consented to; not saved yet. */
 export function grantOf(
@@ -21,6 +23,24 @@ export function grantOf(
   if (told.granted.length) grant.addOIDCClaims(told.granted)
   if (told.rejected.length) grant.rejectOIDCClaims(told.rejected)
   return grant
+}
+
+/**
+ * Whether a grant that was just saved stays; it is revoked where the sign-in or the consent that it was
+ * made from has ended. `still`: the consent as it is now, unless nobody is signed in any more.
+ */
+export async function keepGrant(
+  records: Records,
+  grantId: string,
+  { scopes }: Consent,
+  still: () => Promise<Consent | undefined>,
+): Promise<boolean> {
+  // Whoever ends access says so first and then looks for grants: either they found this one, or this
+  // finds that it is over.
+  const consent = await still()
+  if (consent && scopes.every(name => consent.scopes.includes(name))) return true
+  await revokeGrant(records, grantId)
+  return false
 }
 
 /** The scopes of a grant, as a consent names them. */

@@ -7,13 +7,12 @@ import type { Directory } from '../accounts/directory.ts'
 import { ACCOUNT_CLIENT } from '../config/client-schema.ts'
 import type { Lifetimes } from '../config/schema.ts'
 import { note } from '../http/audit.ts'
-import { revokeGrant } from '../store/grants.ts'
 import type { Found, Records } from '../store/records.ts'
 import { now } from '../store/store.ts'
 import { ACR_VALUES } from './acr.ts'
 import { decisionOf, sentDetails } from './authorization-details.ts'
 import type { BrowserBinding } from './browser-binding.ts'
-import { grantOf, keysIn } from './grants.ts'
+import { grantOf, keepGrant, keysIn } from './grants.ts'
 import type { RequestedClaims } from './requested-claims.ts'
 
 const { Check, Prompt, base } = interactionPolicy
@@ -185,14 +184,10 @@ export function createGrantLoader(
 
     const grant = grantOf(oidc.provider, consent, told)
     const grantId = await grant.save()
-    // Withdrawn or signed out since it was read? Whoever ends access says so first and then looks for
-    // grants: either they found this one, or this finds that it is over.
-    const isSignedIn = await directory.findEnabled(accountId, oidc.session?.loginTs)
-    const { value: still } = await consentOf(consents, accountId, clientId)
-    const isStillAllowed = consent.scopes.every(name => still?.scopes.includes(name))
-    if (isSignedIn && isStillAllowed) return grant
-    await revokeGrant(records, grantId)
-    return undefined
+    const still = async () =>
+      (await directory.findEnabled(accountId, oidc.session?.loginTs)) &&
+      (await consentOf(consents, accountId, clientId)).value
+    return (await keepGrant(records, grantId, consent, still)) ? grant : undefined
   }
 }
 
