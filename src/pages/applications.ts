@@ -17,9 +17,6 @@ import type { Words } from './words.ts'
 export function createApplicationPages(parts: Parts, people: People) {
   const { settings, clients, views, consents, sessions } = parts
 
-  const nameOf = async (ctx: Context, id: string) =>
-    (await views.client(ctx, id))?.client_name ?? id
-
   async function renderList(ctx: Context, { account }: Person, removed?: string) {
     const [list, browsers] = await Promise.all([
       consents.list(account.id),
@@ -100,7 +97,7 @@ export function createApplicationPages(parts: Parts, people: People) {
       if (!consent) ctx.throw(404)
       const words = views.words(ctx)
       const { t } = words
-      const client = await nameOf(ctx, clientId)
+      const client = await views.nameOf(ctx, clientId)
       const isImplicit = clients.get(clientId)?.consent === 'implicit'
       views.page(ctx, 'confirm', {
         person: person.account.username,
@@ -129,7 +126,7 @@ export function createApplicationPages(parts: Parts, people: People) {
       // Also when nothing is listed any more: twice removed is removed.
       await consents.withdraw(account, client_id)
       if (had) note(ctx, 'access_removed', { client_id, account })
-      await renderList(ctx, person, await nameOf(ctx, client_id))
+      await renderList(ctx, person, await views.nameOf(ctx, client_id))
     },
   }
 }

@@ -26,9 +26,6 @@ export function createRequestPages(parts: Parts, people: People, answers: Reques
   const { views, requests } = parts
   const ask = createConsentPage(parts)
 
-  const nameOf = async (ctx: Context, id: string) =>
-    (await views.client(ctx, id))?.client_name ?? id
-
   function times(ctx: Context, { since, until }: AccessRequest) {
     const { ago, ahead } = views.words(ctx)
     return { since: ago(since), until: ahead(until) }
@@ -37,7 +34,7 @@ export function createRequestPages(parts: Parts, people: People, answers: Reques
   async function describe(ctx: Context, request: OpenRequest) {
     return {
       ...times(ctx, request),
-      name: await nameOf(ctx, request.client_id),
+      name: await views.nameOf(ctx, request.client_id),
       message: request.message,
       answer: `${PLACES.answer}?${new URLSearchParams({ request: request.handle })}`,
     }
@@ -109,7 +106,7 @@ export function createRequestPages(parts: Parts, people: People, answers: Reques
       }
       if (outcome === 'denied') note(ctx, 'access_refused', { client_id, account })
       await requests.close(account, id, outcome === 'allowed' ? 'allowed' : 'denied')
-      await renderList(ctx, person, say(ctx, outcome, await nameOf(ctx, client_id)))
+      await renderList(ctx, person, say(ctx, outcome, await views.nameOf(ctx, client_id)))
     },
   }
 }

@@ -38,9 +38,7 @@ export function createSessionPages({ views, sessions }: Parts, people: People, s
     { handle, since, lastUsed, visitor, ...browser }: SignedInBrowser,
   ) {
     const words = views.words(ctx)
-    const clients = browser.clients.map(
-      async id => (await views.client(ctx, id))?.client_name ?? id,
-    )
+    const clients = browser.clients.map(id => views.nameOf(ctx, id))
     return {
       name: nameOf(words, visitor),
       network: visitor?.network,

@@ -59,6 +59,11 @@ export function createViews(settings: Look, { debug, registered }: Options = {})
     return found && { ...found, isUnchecked: true }
   }
 
+  /** What it calls itself; its id where there is none any more. */
+  async function nameOf(ctx: Context, id: string): Promise<string> {
+    return (await client(ctx, id))?.client_name ?? id
+  }
+
   /** Words as HTML, with the values in bold. */
   function strongly(t: Translate): Translate {
     return (key, values = {}) => {
@@ -117,6 +122,7 @@ export function createViews(settings: Look, { debug, registered }: Options = {})
     words,
     client,
     ownClient,
+    nameOf,
     english,
     find,
     tags: languages.tags,
