@@ -12,10 +12,9 @@ import {
 } from '../config/client-secret.ts'
 import { appendToList, readKey } from '../config/document.ts'
 import { configFolder, readSettings } from '../config/settings.ts'
-import { readDuration } from '../config/values.ts'
 import { didYouMean } from '../config/wording.ts'
 import type { RegisteredClient } from '../store/registered-clients.ts'
-import { argument, Failure, hint, type Invocation, print, readStdin } from './command.ts'
+import { argument, Failure, hint, type Invocation, print, readStdin, readUntil } from './command.ts'
 import { readRegistered, story } from './registered-clients.ts'
 
 const SHORTEST_SECRET = 32
@@ -82,7 +81,8 @@ export async function secret(invocation: Invocation) {
   if (!/^client_secret_/.test(method)) {
     throw new Failure(`${file}: a client that authenticates with ${method} has no secret.`)
   }
-  const until = readUntil(invocation.values.until)
+  const end = readUntil(invocation.values.until, ' To end a secret, delete its line.')
+  const until = end && `${new Date(end * 1000).toISOString().slice(0, 19)}Z`
   const given = invocation.values['secret-stdin'] ? await readStdin() : undefined
   if (given !== undefined && given.length < SHORTEST_SECRET) {
     throw new Failure(`A secret has at least ${SHORTEST_SECRET} random characters.`)
@@ -104,15 +104,3 @@ export async function secret(invocation: Invocation) {
 /** The client's file need not be right. */
 const isEntry = (item: unknown): item is SecretHash =>
   typeof item === 'string' || (typeof Object(item).hash === 'string' && isTime(Object(item).until))
-
-/** `7d`, `2026-12-01`, `2026-12-01T12:00Z`: the moment, as it is kept. */
-function readUntil(given: unknown): string | undefined {
-  if (given === undefined) return undefined
-  const text = String(given)
-  const duration = readDuration(text)
-  const time = duration ? Date.now() + duration * 1000 : isTime(text) && Date.parse(text)
-  if (!time) throw new Failure('--until takes a duration, or a time in UTC: 7d, 2026-12-01T00:00Z')
-  if (time <= Date.now())
-    throw new Failure(`--until: ${text} is over. To end a secret, delete its line.`)
-  return `${new Date(time).toISOString().slice(0, 19)}Z`
-}

@@ -1,11 +1,14 @@
 // What every command is given, and how it gives back.
 
 import { text } from 'node:stream/consumers'
+import { isTime } from '../config/client-secret.ts'
 import { readStoreSettings } from '../config/settings.ts'
+import { readDuration } from '../config/values.ts'
 import type { FactName } from '../http/audit.ts'
 import { openInstallation } from '../store/open.ts'
 import { leaveFact } from '../store/operator-facts.ts'
 import type { Records } from '../store/records.ts'
+import { now } from '../store/store.ts'
 
 export interface Invocation {
   values: Record<string, unknown>
@@ -76,6 +79,17 @@ export function optionalArgument({ positionals }: Invocation, name: string): str
   const [value, ...others] = positionals
   if (others.length) throw new Failure(`One ${name} at a time: ${others.join(' ')} is too much.`)
   return value
+}
+
+/** `--until` in epoch seconds: `7d`, `2026-12-01`, `2026-12-01T12:00Z`. `advice` is for a time that is over. */
+export function readUntil(given: unknown, advice = ''): number | undefined {
+  if (given === undefined) return undefined
+  const text = String(given)
+  const duration = readDuration(text)
+  const until = duration ? now() + duration : isTime(text) && Math.floor(Date.parse(text) / 1000)
+  if (!until) throw new Failure('--until takes a duration, or a time in UTC: 7d, 2026-12-01T00:00Z')
+  if (until <= now()) throw new Failure(`--until: ${text} is over.${advice}`)
+  return until
 }
 
 /** The command with its first word alone, and with those behind it. */

@@ -1,9 +1,7 @@
 // Applications that registered themselves, and the invitations they do it with.
 
-import { isTime } from '../config/client-secret.ts'
 import { RELAXED, RULES } from '../config/registration-rules.ts'
 import { type Reading, readSettings, type Settings } from '../config/settings.ts'
-import { readDuration } from '../config/values.ts'
 import { didYouMean } from '../config/wording.ts'
 import { createInvitations, type Invitation } from '../store/invitations.ts'
 import type { Records } from '../store/records.ts'
@@ -14,7 +12,16 @@ import {
   UNUSED,
 } from '../store/registered-clients.ts'
 import { now } from '../store/store.ts'
-import { argument, Failure, hint, type Invocation, moment, print, withRecords } from './command.ts'
+import {
+  argument,
+  Failure,
+  hint,
+  type Invocation,
+  moment,
+  print,
+  readUntil,
+  withRecords,
+} from './command.ts'
 
 /** Of an invitation where nothing else is said. */
 const MOST = 10
@@ -64,7 +71,7 @@ export function story({ since, lastUsed, invitation }: RegisteredClient): string
 }
 
 export async function invite({ values }: Invocation) {
-  const until = readUntil(values.until)
+  const until = readEnd(values.until)
   const most = readMost(values.most)
   const policies = [RULES, ...readPolicy(values.policy)]
   const { features } = readSettings()
@@ -159,13 +166,8 @@ function inWords(invitation: Invitation): string {
 }
 
 /** Epoch seconds. */
-function readUntil(given: unknown): number {
-  if (given === undefined) return now() + WEEK
-  const text = String(given)
-  const duration = readDuration(text)
-  const until = duration ? now() + duration : isTime(text) && Math.floor(Date.parse(text) / 1000)
-  if (!until) throw new Failure('--until takes a duration, or a time in UTC: 7d, 2026-12-01T00:00Z')
-  if (until <= now()) throw new Failure(`--until: ${text} is over.`)
+function readEnd(given: unknown): number {
+  const until = readUntil(given) ?? now() + WEEK
   if (until > now() + LONGEST) throw new Failure('--until: at most 400 d from now.')
   return until
 }
