@@ -15,7 +15,7 @@ import { configFolder, readSettings } from '../config/settings.ts'
 import { didYouMean } from '../config/wording.ts'
 import type { RegisteredClient } from '../store/registered-clients.ts'
 import { argument, Failure, hint, type Invocation, print, readStdin, readUntil } from './command.ts'
-import { readRegistered, story } from './registered-clients.ts'
+import { findRegistered, readRegistered, story } from './registered-clients.ts'
 
 const SHORTEST_SECRET = 32
 
@@ -45,11 +45,11 @@ export async function show(invocation: Invocation) {
   const id = argument(invocation, 'CLIENT_ID')
   const settings = readSettings()
   const { clients } = settings
-  const registered = await readRegistered(settings)
   const own = clients.find(({ client_id }) => client_id === id)
-  const found = registered.find(({ metadata }) => metadata.client_id === id)
+  const found = await findRegistered(settings, id)
   const client = own ?? (found && withStory(found))
   if (!client) {
+    const registered = await readRegistered(settings)
     const all = [...clients, ...registered.map(({ metadata }) => metadata)]
     const ids = all.map(({ client_id }) => client_id)
     throw new Failure(

@@ -33,9 +33,9 @@ export class Failure extends Error {
 export type Leave = (event: FactName, about?: object) => Promise<void>
 
 /** Opens what the server uses, beside it if it is running, and closes it after `work`. */
-export async function withRecords(
-  work: (records: Records, leave: Leave) => Promise<void>,
-): Promise<void> {
+export async function withRecords<T>(
+  work: (records: Records, leave: Leave) => Promise<T>,
+): Promise<T> {
   const settings = readStoreSettings()
   if (settings.store === 'sqlite::memory:') {
     throw new Failure(
@@ -48,7 +48,7 @@ export async function withRecords(
     settings.redis,
   )
   const leave: Leave = (event, about) => leaveFact(records, event, about)
-  await work(records, leave).finally(() => store.close())
+  return work(records, leave).finally(() => store.close())
 }
 
 /** For people to read, or with `--json` for programs. */

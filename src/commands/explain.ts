@@ -73,12 +73,8 @@ Failed requests are remembered for a day, up to 60 a minute. Of the others the l
 grep '"id":"REQUEST_ID"' | npm run -s usher -- config explain -`
 
 async function recall(id: string): Promise<FailedRequest | undefined> {
-  let found: FailedRequest | undefined
-  if (!REQUEST_ID.test(id)) return found
-  await withRecords(async records => {
-    found = await findFailure(records, id)
-  })
-  return found
+  if (!REQUEST_ID.test(id)) return undefined
+  return withRecords(records => findFailure(records, id))
 }
 
 /** The last request among the lines: what is remembered of it, or else what the line says. */

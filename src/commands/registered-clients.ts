@@ -9,6 +9,7 @@ import {
   createRegisteredClients,
   isRegisteredId,
   type RegisteredClient,
+  type RegisteredClients,
   UNUSED,
 } from '../store/registered-clients.ts'
 import { now } from '../store/store.ts'
@@ -28,22 +29,29 @@ const MOST = 10
 const WEEK = 7 * 24 * 3600
 const LONGEST = 400 * 24 * 3600
 
-/** Those there are now; none where the feature is off, or nothing but the service reaches the store. */
-export async function readRegistered({ features, store }: Settings): Promise<RegisteredClient[]> {
-  let found: RegisteredClient[] = []
-  if (!features.dynamic_registration || store === 'sqlite::memory:') return found
-  await withRecords(async records => {
-    found = await createRegisteredClients(records).list()
-  })
-  return found.sort((a, b) => a.since - b.since)
+/** Undefined where the feature is off, or nothing but the service reaches the store. */
+async function ask<T>(
+  { features, store }: Settings,
+  question: (registered: RegisteredClients) => Promise<T>,
+): Promise<T | undefined> {
+  if (!features.dynamic_registration || store === 'sqlite::memory:') return undefined
+  return withRecords(records => question(createRegisteredClients(records)))
+}
+
+/** Those there are now. */
+export async function readRegistered(settings: Settings): Promise<RegisteredClient[]> {
+  const found = await ask(settings, registered => registered.list())
+  return (found ?? []).sort((a, b) => a.since - b.since)
+}
+
+export async function findRegistered(settings: Settings, id: string) {
+  return isRegisteredId(id) ? ask(settings, registered => registered.find(id)) : undefined
 }
 
 /** With this client as if it had a file, if it registered itself. */
 export async function withRegistered(reading: Reading, id = ''): Promise<Reading> {
   const { settings, clients } = reading
-  if (!settings || !isRegisteredId(id)) return reading
-  const all = await readRegistered(settings)
-  const found = all.find(({ metadata }) => metadata.client_id === id)
+  const found = settings && (await findRegistered(settings, id))
   if (!found) return reading
   const { metadata } = found
   const file = {
