@@ -185,16 +185,17 @@ const origin: Reason = facts => ({
   change: at(facts, 'redirect_uris'),
 })
 
+const answering = (what: string) =>
+  `that address: it answers 200 with ${what}, and does not redirect; one that is not public stands in egress.allow of usher.yaml`
+
 const document: Reason = ({ failure: { client_id, detail } }) => ({
   wrong: `there is no document at ${client_id} (${detail})`,
-  change:
-    'that address: it answers 200 with at most 5 KiB of JSON about this client_id, and does not redirect; one that is not public stands in egress.allow of usher.yaml',
+  change: answering('at most 5 KiB of JSON about this client_id'),
 })
 
 const keysElsewhere: Reason = facts => ({
   wrong: `the keys of ${nameOf(facts)} cannot be had from its jwks_uri`,
-  change:
-    'that address: it answers 200 with a JWKS of at most 64 KiB and public keys alone, and does not redirect; one that is not public stands in egress.allow of usher.yaml',
+  change: answering('a JWKS of at most 64 KiB and public keys alone'),
 })
 
 const AGAIN = 'the application, which has to send people to sign in again'
