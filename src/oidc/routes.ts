@@ -10,6 +10,8 @@ export const DISCOVERY = [
 interface Route {
   path: string
   methods: string
+  /** Clients come here, and may come with a certificate; elsewhere people do, or anybody. */
+  certificate?: true
   /** It is there when this is on; absent: always. */
   feature?: keyof Features
 }
@@ -18,17 +20,17 @@ interface Route {
 // biome-ignore format: a table
 const ROUTES = {
   authorization:                { path: '/api/oauth/authorize',  methods: 'GET, POST' },
-  token:                        { path: '/api/oauth/token',      methods: 'POST' },
-  userinfo:                     { path: '/api/oauth/userinfo',   methods: 'GET, POST' },
+  token:                        { path: '/api/oauth/token',      methods: 'POST',      certificate: true },
+  userinfo:                     { path: '/api/oauth/userinfo',   methods: 'GET, POST', certificate: true },
   jwks:                         { path: '/api/oauth/jwks',       methods: 'GET' },
-  revocation:                   { path: '/api/oauth/revoke',     methods: 'POST', feature: 'revocation' },
-  introspection:                { path: '/api/oauth/introspect', methods: 'POST', feature: 'introspection' },
-  pushed_authorization_request: { path: '/api/oauth/par',        methods: 'POST', feature: 'pushed_authorization_requests' },
-  end_session:                  { path: '/api/oauth/logout',     methods: 'GET',  feature: 'rp_initiated_logout' },
-  device_authorization:         { path: '/api/oauth/device_authorization', methods: 'POST', feature: 'device_flow' },
-  backchannel_authentication:   { path: '/api/oauth/backchannel_authentication', methods: 'POST', feature: 'ciba' },
+  revocation:                   { path: '/api/oauth/revoke',     methods: 'POST',      certificate: true, feature: 'revocation' },
+  introspection:                { path: '/api/oauth/introspect', methods: 'POST',      certificate: true, feature: 'introspection' },
+  pushed_authorization_request: { path: '/api/oauth/par',        methods: 'POST',      certificate: true, feature: 'pushed_authorization_requests' },
+  end_session:                  { path: '/api/oauth/logout',     methods: 'GET',       feature: 'rp_initiated_logout' },
+  device_authorization:         { path: '/api/oauth/device_authorization', methods: 'POST', certificate: true, feature: 'device_flow' },
+  backchannel_authentication:   { path: '/api/oauth/backchannel_authentication', methods: 'POST', certificate: true, feature: 'ciba' },
   code_verification:            { path: '/device',               methods: 'GET, POST', feature: 'device_flow' },
-  registration:                 { path: '/api/oauth/register',   methods: 'POST', feature: 'dynamic_registration' },
+  registration:                 { path: '/api/oauth/register',   methods: 'POST',      feature: 'dynamic_registration' },
 } satisfies Record<string, Route>
 
 export type RouteName = keyof typeof ROUTES
@@ -39,9 +41,6 @@ export function endpointOf(path: string): string | undefined {
   const isAt = ([, { path: at }]: [string, Route]) => path === at || path.startsWith(`${at}/`)
   return Object.entries(ROUTES).find(isAt)?.[0]
 }
-
-/** Where nobody comes with a certificate, for people do, or anybody. */
-const WITHOUT_CERTIFICATE = /^(authorization|code_verification|end_session|jwks|registration)$/
 
 /** Without the feature people sign out on a page of ours that no application is told of. */
 const SIGN_OUT = '/account/sign-out'
@@ -56,7 +55,7 @@ export function routesOf(features: Features) {
 
   const endpoints: Partial<Record<RouteName, string>> = pathsOf(there)
   const paths = { ...pathsOf(all), end_session: endpoints.end_session ?? SIGN_OUT }
-  const proving = there.filter(([name]) => features.mtls && !WITHOUT_CERTIFICATE.test(name))
+  const proving = there.filter(([, { certificate }]) => features.mtls && certificate)
   const confirm = `${paths.end_session}/confirm`
   const methods: Record<string, string> = {
     ...Object.fromEntries(DISCOVERY.map(path => [path, 'GET'])),
