@@ -4,7 +4,16 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vi
 import { explainFailure } from '../../src/commands/failure.ts'
 import { sparingly } from '../../src/oidc/client-keys.ts'
 import { findFailure } from '../../src/oidc/failures.ts'
-import { askWith, FEATURES, type KeySite, setOf, startKeySite } from '../support/key-site.ts'
+import {
+  ASKING,
+  askWith,
+  FEATURES,
+  type KeySite,
+  outcome,
+  setOf,
+  startKeySite,
+  wait,
+} from '../support/key-site.ts'
 import { type Receiver, startReceiver } from '../support/receiver.ts'
 import { startUsher, type Usher } from '../support/usher.ts'
 
@@ -13,7 +22,7 @@ let site: KeySite
 let elsewhere: Receiver
 beforeAll(async () => {
   site = await startKeySite()
-  usher = await startUsher({ usher: { features: FEATURES, egress: { allow: ['127.0.0.1'] } } })
+  usher = await startUsher(ASKING)
   elsewhere = await startReceiver('elsewhere')
 })
 afterAll(() => Promise.all([usher.close(), site.close(), elsewhere.close()]))
@@ -22,18 +31,10 @@ afterEach(() => {
   vi.useRealTimers()
 })
 
-const outcome = async (id: string, kid: 'old' | 'new', at = usher) =>
-  (await askWith(kid, id, at)).json.error
-
-/** Nothing waits: the clock alone is another. */
-function wait(seconds: number) {
-  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + seconds * 1000 })
-}
-
 test('strangers with keys that nobody knows have us ask an address twice a minute', async () => {
   site.answer('', 404)
   const id = await site.register(usher)
-  const crowd = () => Promise.all(Array.from({ length: 20 }, () => outcome(id, 'new')))
+  const crowd = () => Promise.all(Array.from({ length: 20 }, () => outcome(usher, id, 'new')))
   expect(new Set(await crowd())).toEqual(new Set(['invalid_client']))
   expect(site.asked()).toBe(1)
   wait(30)
@@ -82,7 +83,7 @@ test('an answer without end is not read to its end', async () => {
     res.on('close', closed.resolve)
     more()
   })
-  expect(await outcome(await site.register(usher), 'old')).toBe('invalid_client')
+  expect(await outcome(usher, await site.register(usher), 'old')).toBe('invalid_client')
   await closed.promise
 })
 
@@ -105,12 +106,12 @@ test('row 17: nothing inside is asked that no operator has named', async () => {
   try {
     for (const host of ['127.0.0.1', 'localhost', '[::1]']) {
       const id = await site.register(strict, { jwks_uri: `http://${host}:${site.port}/` })
-      expect(await outcome(id, 'old', strict)).toBe('invalid_client')
+      expect(await outcome(strict, id, 'old')).toBe('invalid_client')
     }
     for (const host of ['169.254.169.254', '10.0.0.1', '2130706433:1', '[::ffff:7f00:1]:1']) {
       const jwks_uri = `https://${host}/latest/meta-data`
       const id = await site.register(strict, { jwks_uri })
-      expect(await outcome(id, 'old', strict)).toBe('invalid_client')
+      expect(await outcome(strict, id, 'old')).toBe('invalid_client')
     }
     expect(site.asked()).toBe(0)
   } finally {

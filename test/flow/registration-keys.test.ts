@@ -4,13 +4,14 @@ import * as openid from 'openid-client'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest'
 import { configurationOf, signInWith } from '../support/client-library.ts'
 import {
-  askWith,
-  FEATURES,
+  ASKING,
   jwkOf,
   type KeySite,
+  outcome,
   pairs,
   setOf,
   startKeySite,
+  wait,
 } from '../support/key-site.ts'
 import { CALLBACK } from '../support/registration.ts'
 import { PUBLIC_JWKS, requestObject } from '../support/signers.ts'
@@ -21,7 +22,7 @@ let usher: Usher
 let site: KeySite
 beforeAll(async () => {
   site = await startKeySite()
-  usher = await startUsher({ usher: { features: FEATURES, egress: { allow: ['127.0.0.1'] } } })
+  usher = await startUsher(ASKING)
   await usher.addAccount(ADA)
 })
 afterAll(() => Promise.all([usher.close(), site.close()]))
@@ -30,26 +31,18 @@ afterEach(() => {
   vi.useRealTimers()
 })
 
-const outcome = async (id: string, kid: 'old' | 'new', at = usher) =>
-  (await askWith(kid, id, at)).json.error
-
-/** Nothing waits: the clock alone is another. */
-function wait(seconds: number) {
-  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + seconds * 1000 })
-}
-
 test('it is known by a key at its address; after a rotation by the new one, and no more by the old', async () => {
   const id = await site.register(usher)
   expect(site.asked()).toBe(0)
-  expect([await outcome(id, 'old'), await outcome(id, 'old')]).toEqual(
+  expect([await outcome(usher, id, 'old'), await outcome(usher, id, 'old')]).toEqual(
     Array(2).fill('invalid_grant'),
   )
   site.answer(await setOf('new'))
-  expect(await outcome(id, 'new')).toBe('invalid_client')
+  expect(await outcome(usher, id, 'new')).toBe('invalid_client')
   expect(site.asked()).toBe(0)
   wait(60)
-  expect(await outcome(id, 'new')).toBe('invalid_grant')
-  expect(await outcome(id, 'old')).toBe('invalid_client')
+  expect(await outcome(usher, id, 'new')).toBe('invalid_grant')
+  expect(await outcome(usher, id, 'old')).toBe('invalid_client')
   expect(site.asked()).toBe(1)
 })
 
@@ -57,10 +50,10 @@ test('a key that was taken away counts for five minutes at most, whatever the an
   const keys = await setOf('old')
   site.answer(keys, 200, { 'cache-control': 'max-age=31536000' })
   const id = await site.register(usher)
-  expect(await outcome(id, 'old')).toBe('invalid_grant')
+  expect(await outcome(usher, id, 'old')).toBe('invalid_grant')
   site.answer(await setOf('new'))
   wait(300)
-  expect(await outcome(id, 'old')).toBe('invalid_client')
+  expect(await outcome(usher, id, 'old')).toBe('invalid_client')
 })
 
 test('its request objects are verified with them', async () => {

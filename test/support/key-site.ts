@@ -1,6 +1,7 @@
 // Where applications that register themselves have their keys (jwks_uri), and how they sign with them.
 
 import { exportJWK, generateKeyPair } from 'jose'
+import { vi } from 'vitest'
 import { ASSERTION, signAssertion } from './keyed.ts'
 import { startReceiver } from './receiver.ts'
 import { CALLBACK, METADATA, ON, registerNew } from './registration.ts'
@@ -8,6 +9,8 @@ import type { Usher } from './usher.ts'
 import { send } from './wire.ts'
 
 export const FEATURES = { ...ON.usher.features, request_objects: true, encryption: true }
+/** What an Usher is started with that may ask a key site. */
+export const ASKING = { usher: { features: FEATURES, egress: { allow: ['127.0.0.1'] } } }
 
 export const pairs = {
   old: await generateKeyPair('ES256', { extractable: true }),
@@ -56,4 +59,12 @@ export async function askWith(kid: Kid, client_id: string, usher: Usher) {
   const form = { grant_type: 'authorization_code', code: 'unknown', redirect_uri: CALLBACK }
   const body = { ...form, client_assertion, client_assertion_type: ASSERTION }
   return send(usher, '/api/oauth/token', { body })
+}
+
+export const outcome = async (usher: Usher, id: string, kid: Kid) =>
+  (await askWith(kid, id, usher)).json.error
+
+/** Nothing waits: the clock alone is another, until `vi.useRealTimers`. */
+export function wait(seconds: number) {
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + seconds * 1000 })
 }
