@@ -1,41 +1,24 @@
 // Requests of applications on every kind of store: how many a person is asked at once, and that what they
 // answer first stays.
 
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { answerOnce, createAccessRequests } from '../../src/store/access-requests.ts'
-import { openRecords, type Records } from '../../src/store/records.ts'
-import { RedisStore } from '../../src/store/redis.ts'
-import { SqliteStore } from '../../src/store/sqlite.ts'
-import { now, type Store } from '../../src/store/store.ts'
-import { startRedis } from '../support/redis.ts'
+import { now } from '../../src/store/store.ts'
+import { onEveryStore } from './every-store.ts'
 import { fresh } from './store-suite.ts'
 
 const TTL = 60
 
 class Taken extends Error {}
 
-const redis = await startRedis()
-afterAll(() => redis.stop())
-
-describe.each<[name: string, open: () => Promise<Store>]>([
-  ['SQLite', async () => new SqliteStore(':memory:')],
-  ['Redis', () => RedisStore.open(redis.url)],
-])('%s', (_name, open) => {
-  let store: Store
-  let records: Records
-  beforeAll(async () => {
-    store = await open()
-    records = await openRecords(store, [Buffer.alloc(32, 1)])
-  })
-  afterAll(() => store.close())
-
+onEveryStore(records => {
   const request = (client_id = 'till') => {
     const [id, since] = [fresh(), now()]
     return { id, client_id, scopes: ['openid'], since, until: since + TTL, version: 0 }
   }
 
   test('LG8: of thirty that two applications make at once, on two nodes, three of each are open', async () => {
-    const nodes = [createAccessRequests(records, TTL), createAccessRequests(records, TTL)]
+    const nodes = [createAccessRequests(records(), TTL), createAccessRequests(records(), TTL)]
     const person = fresh()
     const asked = Array.from({ length: 30 }, (_, i) => {
       const made = request(['till', 'desk'][i % 2])
@@ -48,7 +31,7 @@ describe.each<[name: string, open: () => Promise<Store>]>([
   })
 
   test('what was refused holds its place, what was allowed makes place', async () => {
-    const { ask, list, close } = createAccessRequests(records, TTL)
+    const { ask, list, close } = createAccessRequests(records(), TTL)
     const person = fresh()
     const made = [request(), request(), request()]
     for (const each of made) expect(await ask(person, each)).toBe(true)
@@ -60,16 +43,16 @@ describe.each<[name: string, open: () => Promise<Store>]>([
   })
 
   test('of two answers that come at once, one stays', async () => {
-    const save = answerOnce(records, { alreadyUsed: () => new Taken() })
+    const save = answerOnce(records(), { alreadyUsed: () => new Taken() })
     const id = fresh()
     await save(id, { accountId: 'usr_ada' }, TTL)
     const answers = [{ grantId: 'a' }, { error: 'access_denied' }, { grantId: 'b' }]
     const outcomes = await Promise.allSettled(answers.map(answer => save(id, answer, TTL)))
     const winner = outcomes.findIndex(({ status }) => status === 'fulfilled')
     expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
-    const { value } = await records.read('BackchannelAuthenticationRequest', id)
+    const { value } = await records().read('BackchannelAuthenticationRequest', id)
     expect(value).toEqual(answers[winner])
-    await records.remove('BackchannelAuthenticationRequest', id)
+    await records().remove('BackchannelAuthenticationRequest', id)
     await expect(save(id, { grantId: 'c' }, TTL)).rejects.toThrow(Taken)
   })
 })

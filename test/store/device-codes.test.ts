@@ -1,43 +1,25 @@
 // Device codes on every kind of store: who enters a user code first holds it, and what they decide stays.
 
 import { AsyncLocalStorage } from 'node:async_hooks'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { createDeviceCodes } from '../../src/store/device-codes.ts'
-import { openRecords, type Records } from '../../src/store/records.ts'
-import { RedisStore } from '../../src/store/redis.ts'
-import { SqliteStore } from '../../src/store/sqlite.ts'
-import type { Store } from '../../src/store/store.ts'
-import { startRedis } from '../support/redis.ts'
+import { onEveryStore } from './every-store.ts'
 import { fresh } from './store-suite.ts'
 
 const TTL = 60
 
 class Taken extends Error {}
 
-const redis = await startRedis()
-afterAll(() => redis.stop())
-
-describe.each<[name: string, open: () => Promise<Store>]>([
-  ['SQLite', async () => new SqliteStore(':memory:')],
-  ['Redis', () => RedisStore.open(redis.url)],
-])('%s', (_name, open) => {
-  let store: Store
-  let records: Records
-  beforeAll(async () => {
-    store = await open()
-    records = await openRecords(store, [Buffer.alloc(32, 1)])
-  })
-  afterAll(() => store.close())
-
+onEveryStore(records => {
   /** A node, asked by the session that `as` says. */
   function node() {
     const session = new AsyncLocalStorage<{ uid: string }>()
-    const codes = createDeviceCodes(records, {
+    const codes = createDeviceCodes(records(), {
       request: () => ({ session: session.getStore() }),
       alreadyUsed: () => new Taken(),
     })
     const find = async (id: string) =>
-      (await records.read<Record<string, unknown>>('DeviceCode', id)).value
+      (await records().read<Record<string, unknown>>('DeviceCode', id)).value
     return {
       find,
       save: codes.save,
@@ -91,7 +73,7 @@ describe.each<[name: string, open: () => Promise<Store>]>([
     const { one, code, claimed } = await begin()
     await one.as('ada').save(code.jti, { ...claimed, error: 'temporarily_unavailable' })
     expect(await one.find(code.jti)).toEqual(code)
-    await records.remove('DeviceCode', code.jti)
+    await records().remove('DeviceCode', code.jti)
     const allowed = { ...claimed, accountId: 'usr_ada' }
     await expect(one.as('ada').save(code.jti, allowed)).rejects.toThrow(Taken)
     expect(await one.find(code.jti)).toBeUndefined()

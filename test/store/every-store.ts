@@ -1,0 +1,34 @@
+// Records on every kind of store, for what has to be so on each.
+
+import { afterAll, beforeAll, describe } from 'vitest'
+import { openRecords, type Records } from '../../src/store/records.ts'
+import { RedisStore } from '../../src/store/redis.ts'
+import { SqliteStore } from '../../src/store/sqlite.ts'
+import type { Store } from '../../src/store/store.ts'
+import { startRedis } from '../support/redis.ts'
+
+const STORES: [name: string, start: () => Promise<{ store: Store; stop?(): Promise<void> }>][] = [
+  ['SQLite', async () => ({ store: new SqliteStore(':memory:') })],
+  [
+    'Redis',
+    async () => {
+      const { url, stop } = await startRedis()
+      return { store: await RedisStore.open(url), stop }
+    },
+  ],
+]
+
+/** `tests` is given the records once they run. */
+export function onEveryStore(tests: (records: () => Records) => void): void {
+  describe.each(STORES)('%s', (_name, start) => {
+    let records: Records
+    let end: () => Promise<void>
+    beforeAll(async () => {
+      const { store, stop } = await start()
+      records = await openRecords(store, [Buffer.alloc(32, 1)])
+      end = () => store.close().then(stop)
+    })
+    afterAll(() => end())
+    tests(() => records)
+  })
+}
