@@ -1,34 +1,21 @@
 // Where a person is signed in and what they have allowed, from the operator's side.
 
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { run } from '../support/command.ts'
 import { refresh, tokens } from '../support/journey.ts'
+import { type Operated, SLOW, startOperated } from '../support/operated.ts'
 import { isSignedIn, signedIn } from '../support/people.ts'
-import { ADA, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, type Usher } from '../support/usher.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'usher-access-'))
-const store = `sqlite:${join(folder, 'usher.db')}`
+let operated: Operated
 let service: Usher
 beforeAll(async () => {
-  service = await startUsher({ store })
+  operated = await startOperated()
+  service = operated.service
   await service.addAccount(ADA)
 })
-afterAll(async () => {
-  await service.close()
-  rmSync(folder, { recursive: true })
-})
+afterAll(() => operated.close())
 
-/** Each command is a process. */
-const SLOW = { timeout: 60_000 }
-
-const usher = (words: string) =>
-  run(['src/cli.ts', ...words.split(' ')], {
-    USHER_CONFIG: service.settings.folder,
-    USHER_STORE: store,
-  })
+const usher = (words: string) => operated.usher(words)
 const read = async (words: string): Promise<Record<string, unknown>[]> =>
   JSON.parse((await usher(`${words} --json`)).stdout)
 

@@ -1,34 +1,21 @@
 // Applications that register themselves, from the operator's side.
 
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { invite } from '../../src/commands/registered-clients.ts'
 import { takeFacts } from '../../src/store/operator-facts.ts'
-import { run } from '../support/command.ts'
+import { type Operated, SLOW, startOperated } from '../support/operated.ts'
 import { METADATA, manage, ON, register, registered } from '../support/registration.ts'
-import { startUsher, type Usher } from '../support/usher.ts'
+import type { Usher } from '../support/usher.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'usher-registration-'))
-const store = `sqlite:${join(folder, 'usher.db')}`
+let operated: Operated
 let service: Usher
 beforeAll(async () => {
-  service = await startUsher({ ...ON, store })
+  operated = await startOperated(ON)
+  service = operated.service
 })
-afterAll(async () => {
-  await service.close()
-  rmSync(folder, { recursive: true })
-})
+afterAll(() => operated.close())
 
-/** Each command is a process. */
-const SLOW = { timeout: 60_000 }
-
-const usher = (words: string) =>
-  run(['src/cli.ts', ...words.split(' ')], {
-    USHER_CONFIG: service.settings.folder,
-    USHER_STORE: store,
-  })
+const usher = (words: string) => operated.usher(words)
 
 test(
   'OT7 an operator invites, sees who came, and takes both back; the token is shown once',

@@ -1,0 +1,33 @@
+// An Usher with an operator beside it, who runs commands.
+
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { run } from './command.ts'
+import { startUsher, type Usher, type UsherOptions } from './usher.ts'
+
+/** Each command is a process. */
+export const SLOW = { timeout: 60_000 }
+
+export interface Operated {
+  service: Usher
+  /** Runs a command beside it. */
+  usher(words: string): ReturnType<typeof run>
+  close(): Promise<void>
+}
+
+/** An Usher in process, on a store that the commands of an operator reach. */
+export async function startOperated(options: UsherOptions = {}): Promise<Operated> {
+  const folder = mkdtempSync(join(tmpdir(), 'usher-operated-'))
+  const store = `sqlite:${join(folder, 'usher.db')}`
+  const service = await startUsher({ ...options, store })
+  const env = { USHER_CONFIG: service.settings.folder, USHER_STORE: store }
+  return {
+    service,
+    usher: words => run(['src/cli.ts', ...words.split(' ')], env),
+    async close() {
+      await service.close()
+      rmSync(folder, { recursive: true })
+    },
+  }
+}
