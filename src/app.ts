@@ -21,6 +21,7 @@ import { authorizeByPost, canonicalPaths, finishAnswers, limitBodies } from './o
 import { createFailureMemory } from './oidc/failures.ts'
 import { createBrowserSession, createInteractions } from './oidc/interactions.ts'
 import { createProvider, type Environment } from './oidc/provider.ts'
+import { publish } from './oidc/published.ts'
 import { findRegistered } from './oidc/registration.ts'
 import { registrationEndpoint } from './oidc/registration-endpoint.ts'
 import { routesOf } from './oidc/routes.ts'
@@ -123,6 +124,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   app.use(health(readiness))
   app.use(edge(settings, Object.values(routes.byCertificate)))
   app.use(limits)
+  app.use(publish(routes))
   app.use((_ctx, next) => records.during(next))
   app.use(pages.routes())
   app.use(canonicalPaths(routes))

@@ -1,0 +1,157 @@
+// What is published is answered from memory, the same for everybody, until there is something else.
+
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { pino } from 'pino'
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
+import { readSettings } from '../../src/config/settings.ts'
+import { createMetrics } from '../../src/http/metrics.ts'
+import { openSigningKeys } from '../../src/keys/signing-keys.ts'
+import { run } from '../../src/reload.ts'
+import { openInstallation } from '../../src/store/open.ts'
+import { startUsher, type Usher, writeConfig } from '../support/usher.ts'
+import { type Reply, send } from '../support/wire.ts'
+
+const DISCOVERY = '/.well-known/openid-configuration'
+const JWKS = '/api/oauth/jwks'
+const PUBLISHED = [DISCOVERY, '/.well-known/oauth-authorization-server', JWKS]
+
+let usher: Usher
+beforeAll(async () => {
+  usher = await startUsher()
+})
+afterAll(() => usher.close())
+afterEach(() => {
+  vi.useRealTimers()
+})
+
+/** Without what is another each time. */
+const headersOf = ({ headers }: Reply) =>
+  Object.fromEntries([...headers].filter(([name]) => !/^(date|x-request-id)$/.test(name)))
+
+describe.each(PUBLISHED)('%s', path => {
+  const get = (headers: Record<string, string> = {}, method = 'GET') =>
+    send(usher, path, { headers, method })
+
+  test('the first answer is like every other, but for the origin that asks', async () => {
+    const first = await get({ origin: 'https://one.example' })
+    const others = [await get({ origin: 'https://two.example' }), await get(), await get()]
+    const origins = [first, ...others].map(({ headers }) =>
+      headers.get('access-control-allow-origin'),
+    )
+    expect(origins).toEqual(['https://one.example', 'https://two.example', '*', '*'])
+    for (const other of others) {
+      expect(other.text).toBe(first.text)
+      expect({ ...headersOf(other), 'access-control-allow-origin': '' }).toEqual({
+        ...headersOf(first),
+        'access-control-allow-origin': '',
+      })
+    }
+    expect(headersOf(first)).toMatchObject({
+      'content-type': expect.stringMatching(/^application\/(jwk-set\+)?json; charset=utf-8$/),
+      'content-length': String(Buffer.byteLength(first.text)),
+      'cache-control': 'public, max-age=3600',
+      vary: 'Origin',
+      'x-content-type-options': 'nosniff',
+      etag: expect.stringMatching(/^"[\w-]{43}"$/),
+    })
+  })
+
+  test('who has it already is told so, and nothing else', async () => {
+    const whole = await get()
+    const etag = String(whole.headers.get('etag'))
+    for (const known of [etag, `W/${etag}`, `"another", ${etag}`, '*']) {
+      const { status, text, headers } = await get({ 'if-none-match': known })
+      expect([known, status, text]).toEqual([known, 304, ''])
+      for (const name of ['etag', 'cache-control', 'vary', 'access-control-allow-origin']) {
+        expect(headers.get(name)).toBe(whole.headers.get(name))
+      }
+    }
+    expect((await get({ 'if-none-match': '"another"' })).text).toBe(whole.text)
+    const anew = { 'if-none-match': etag, 'cache-control': 'no-cache' }
+    expect((await get(anew)).text).toBe(whole.text)
+    const head = await get({}, 'HEAD')
+    expect([head.status, head.text, headersOf(head)]).toEqual([200, '', headersOf(whole)])
+  })
+
+  test('whatever a stranger claims, nobody is told anything else by it', async () => {
+    const fresh = await startUsher()
+    const claims = {
+      'x-forwarded-host': 'evil.example',
+      'x-forwarded-proto': 'https',
+      'x-forwarded-prefix': '/evil',
+      forwarded: 'host=evil.example',
+    }
+    const headers = { ...claims, host: 'evil.example', origin: 'https://evil.example' }
+    expect((await send(fresh, path, { headers })).status).toBe(421)
+    const { status } = await send(fresh, `${path}?host=evil.example`, { headers: claims })
+    const { text, headers: told } = await send(fresh, path)
+    await fresh.close()
+    expect(status).toBe(200)
+    expect(text + JSON.stringify([...told])).not.toContain('evil')
+  })
+
+  test('other methods are what they were', async () => {
+    expect(await get({}, 'POST')).toMatchObject({
+      status: 405,
+      json: { error: 'method_not_allowed' },
+    })
+    const asking = { origin: 'https://one.example', 'access-control-request-method': 'GET' }
+    const { status, headers } = await get(asking, 'OPTIONS')
+    expect([status, headers.get('access-control-allow-methods')]).toEqual([204, 'GET'])
+  })
+
+  test('it has its line in the log, with its route', async () => {
+    const before = usher.output.length
+    await get()
+    const line = () => usher.output.slice(before).find(text => text.includes(`"route":"${path}"`))
+    await expect.poll(line).toContain('"status":200')
+  })
+})
+
+test('after a reload, and with another key, it is another at once', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'usher-published-'))
+  writeConfig(folder, {})
+  const server = createServer()
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  const port = String((server.address() as AddressInfo).port)
+  const settings = readSettings({ USHER_CONFIG: folder, PORT: port })
+  const { store, ...installation } = await openInstallation('sqlite::memory:', settings.secrets)
+  const environment = { ...installation, log: pino({ enabled: false }), metrics: createMetrics() }
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
+  const probe = async () => {}
+  const { handle, reload } = await run(settings, environment, { state: 'ready', probe, checks: [] })
+  server.on('request', handle)
+  const place = { issuer: settings.issuer, address: `http://127.0.0.1:${port}` }
+  try {
+    const read = async (path: string, { headers }: Pick<Reply, 'headers'>) => {
+      const known = { 'if-none-match': String(headers.get('etag')) }
+      return send(place, path, { headers: known })
+    }
+    const [document, keys] = [await send(place, DISCOVERY), await send(place, JWKS)]
+    writeFileSync(join(folder, 'usher.yaml'), '{ features: { claims_parameter: false } }')
+    vi.stubEnv('USHER_CONFIG', folder)
+    vi.stubEnv('PORT', port)
+    await reload()
+    const changed = await read(DISCOVERY, document)
+    expect(document.json.claims_parameter_supported).toBe(true)
+    expect([changed.status, changed.json.claims_parameter_supported]).toEqual([200, false])
+    expect((await read(JWKS, keys)).status).toBe(304)
+
+    await (await openSigningKeys(installation.records, settings)).rotate()
+    await vi.advanceTimersByTimeAsync(10_000)
+    await expect.poll(async () => (await read(JWKS, keys)).status).toBe(200)
+    const kids = ({ json }: Reply) => Object(json).keys.map(({ kid }: { kid: string }) => kid)
+    expect(kids(await send(place, JWKS))).toEqual(expect.arrayContaining(kids(keys)))
+    expect((await read(DISCOVERY, changed)).status).toBe(304)
+  } finally {
+    vi.unstubAllEnvs()
+    server.closeAllConnections()
+    server.close()
+    await store.close()
+    rmSync(folder, { recursive: true })
+  }
+})
