@@ -4,6 +4,7 @@
 
 import { randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
+import { cookieNames, originCookie } from '../http/cookies.ts'
 import type { Signatures } from '../http/signatures.ts'
 import { now } from '../store/store.ts'
 import type { Account } from './account.ts'
@@ -17,7 +18,7 @@ const MARK = /^([\w-]{12})\.(\d{1,12})\.([\w-]{43})$/
 export type Devices = ReturnType<typeof createDevices>
 
 export function createDevices({ sign, isSigned }: Signatures, development: boolean) {
-  const name = development ? 'usher_device' : '__Host-usher_device'
+  const { device: name } = cookieNames(development)
   const textOf = (id: string, nonce: string, since: string) => `${id} ${nonce} ${since}`
   const marks = (ctx: Context) => (ctx.cookies.get(name, { signed: false }) ?? '').split('~')
 
@@ -39,10 +40,8 @@ export function createDevices({ sign, isSigned }: Signatures, development: boole
     const mark = `${nonce}.${since}.${sign(textOf(account.id, nonce, String(since)))}`
     const others = marks(ctx).filter(other => MARK.test(other) && !isOf(account, other))
     ctx.cookies.set(name, [mark, ...others].slice(0, PEOPLE).join('~'), {
+      ...originCookie(development),
       maxAge: LONGEST * 1000,
-      httpOnly: true,
-      sameSite: 'lax',
-      secure: !development,
       signed: false,
     })
   }

@@ -4,7 +4,7 @@
 
 import { createHash, randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
-import { cookieNames, originCookie } from './cookies.ts'
+import { cookieNames, originCookie } from '../http/cookies.ts'
 
 export type BrowserBinding = ReturnType<typeof createBrowserBinding>
 

@@ -3,11 +3,11 @@
 import type { Context } from 'koa'
 import { errors, type Provider } from 'oidc-provider'
 import type { Settings } from '../config/settings.ts'
+import { originCookie } from '../http/cookies.ts'
 import type { Interactions } from '../pages/interaction.ts'
 import type { BrowserSession } from '../pages/people.ts'
 import { acrOf } from './acr.ts'
 import { createBrowserBinding } from './browser-binding.ts'
-import { originCookie } from './cookies.ts'
 import { wantsAnother } from './policy.ts'
 
 type Deployment = Pick<Settings, 'development'>

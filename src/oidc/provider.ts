@@ -14,6 +14,7 @@ import { createConsents, TOUCH } from '../accounts/consents.ts'
 import type { Directory } from '../accounts/directory.ts'
 import type { ClientMetadata } from '../config/client-schema.ts'
 import type { Settings } from '../config/settings.ts'
+import { cookieNames, originCookie, pathCookie } from '../http/cookies.ts'
 import { createFetch } from '../http/egress.ts'
 import type { Metrics } from '../http/metrics.ts'
 import type { SigningKey } from '../keys/make.ts'
@@ -39,7 +40,6 @@ import {
   OWN_METADATA,
   toLibrary,
 } from './clients.ts'
-import { cookieNames, originCookie, pathCookie } from './cookies.ts'
 import { type DevicePages, deviceFlow } from './device-flow.ts'
 import { logEvents } from './events.ts'
 import { lifetimes } from './lifetimes.ts'

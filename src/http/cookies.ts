@@ -1,4 +1,4 @@
-// The cookies of the protocol: what they are called, and where they go.
+// Our cookies: what they are called, and where they go.
 
 const COOKIE = { httpOnly: true, sameSite: 'lax', signed: true } as const
 
@@ -14,6 +14,7 @@ export function cookieNames(development: boolean) {
   return {
     session: `${prefix('__Host-')}usher_session`,
     browser: `${prefix('__Host-')}usher_browser`,
+    device: `${prefix('__Host-')}usher_device`,
     interaction: `${prefix('__Secure-')}usher_interaction`,
     resume: `${prefix('__Secure-')}usher_resume`,
   }
