@@ -5,39 +5,34 @@ import { profile } from '../../support/inspector.ts'
 import { openLine } from './line.ts'
 import { type Figures, load } from './load.ts'
 import { costAtRedis } from './redis-cost.ts'
-import {
-  OF_CLIENTS,
-  REQUESTS,
-  type RequestName,
-  signIn,
-  type Token,
-  tokenOf,
-  tokenOfClient,
-} from './requests.ts'
+import { type Ask, signIn, type Token, tokenOf, tokenOfClient } from './requests.ts'
 import type { Result } from './table.ts'
 import type { Variant } from './variants.ts'
 
 export interface Contender extends Result {
+  /** What it can be asked. */
+  asks: Record<string, Ask>
   /** Asks for so many seconds; `folder`: a profile of it is written there. */
-  play(name: RequestName, seconds: number, folder?: string): Promise<Figures | undefined>
+  play(asked: string, seconds: number, folder?: string): Promise<Figures | undefined>
   stop(): Promise<void>
 }
 
-/** One person a connection, and so many tokens of all of them. */
+/** A connection for each but the first of the people, who comes and goes; so many tokens of the others. */
 export async function prepare(
   variant: Variant,
   people: string[],
   count: number,
 ): Promise<Contender> {
-  const { name, issuer, client, pid, service } = variant
-  const line = await openLine(issuer, client, people.length)
+  const { name, issuer, client, pid, service, asks, ends } = variant
+  const [guest = '', ...others] = people
+  const line = await openLine(issuer, client, others.length)
   const redis = variant.redis && new Redis(variant.redis.url)
-  const tokens: Token[] = []
-  let turn = 0
-  const next = () => tokens[turn++ % tokens.length] ?? { token: '' }
+  const tokens: Token[] = variant.tokens ?? []
+  // In no order: what is near each other in memory is not asked for together.
+  const next = () => tokens[Math.floor(Math.random() * tokens.length)] ?? { token: '' }
 
   const callers = await Promise.all(
-    people.map(async name => ({
+    others.map(async name => ({
       line,
       next,
       ...(variant.hasPeople && { person: await signIn(line, name) }),
@@ -54,16 +49,18 @@ export async function prepare(
   await fill(1)
   // Now, while there is little else in it.
   const [caller] = callers
-  const cost = redis && caller && (await costAtRedis(redis, caller, people[0] ?? ''))
+  const cost = redis && caller && (await costAtRedis(redis, caller, guest, asks, ends))
   await fill(count)
 
   return {
     name,
+    asks,
     runs: {},
     redis: cost,
     async play(asked, seconds, folder) {
-      if (!variant.hasPeople && !OF_CLIENTS.includes(asked)) return undefined
-      const work = () => load({ pid, redis, callers }, REQUESTS[asked], seconds)
+      const ask = asks[asked]
+      if (!ask) return undefined
+      const work = () => load({ pid, redis, callers }, ask, seconds)
       if (!service || !folder) return work()
       const file = `${name} ${asked}`.replaceAll(/\W+/g, '-')
       return profile(service, work, `${folder}/${file}.cpuprofile`)

@@ -4,7 +4,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Redis } from 'ioredis'
 import { median } from '../statistics.ts'
-import { type Caller, REQUESTS, revoke, signIn, signOut } from './requests.ts'
+import { type Ask, type Caller, type End, REQUESTS, signIn } from './requests.ts'
 
 /** Times that each is asked; of what happens beside it now and then, the median knows nothing. */
 const TIMES = 3
@@ -16,7 +16,14 @@ export interface RedisCost {
   memory: Record<string, number>
 }
 
-export async function costAtRedis(redis: Redis, caller: Caller, name: string): Promise<RedisCost> {
+/** Of requests for one person, and of what `name` does last of all. */
+export async function costAtRedis(
+  redis: Redis,
+  caller: Caller,
+  name: string,
+  asks: Record<string, Ask>,
+  ends: Record<string, End>,
+): Promise<RedisCost> {
   const { line } = caller
   const login = async () => void (await signIn(line, name))
   const refresh = () => REQUESTS.refresh(caller)
@@ -27,10 +34,10 @@ export async function costAtRedis(redis: Redis, caller: Caller, name: string): P
   const commands: Record<string, number> = {}
   const monitor = await redis.monitor()
   const countOf = createCounter(redis, monitor)
-  for (const [name, ask] of Object.entries(REQUESTS)) {
+  for (const [name, ask] of Object.entries(asks)) {
     commands[name] = await medianOf(() => countOf(() => ask(caller)))
   }
-  for (const [what, end] of Object.entries({ revocation: revoke, 'sign-out': signOut })) {
+  for (const [what, end] of Object.entries(ends)) {
     commands[what] = await medianOf(async () => {
       const person = await signIn(line, name)
       return countOf(() => end(line, person))

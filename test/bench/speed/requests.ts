@@ -28,7 +28,10 @@ export interface Caller {
   next(): Token
 }
 
-type Ask = (caller: Caller) => Promise<void>
+export type Ask = (caller: Caller) => Promise<void>
+
+/** Of somebody who has just signed in. */
+export type End = (line: Line, person: Person) => Promise<void>
 
 export const REQUESTS = {
   async UserInfo({ line, next }) {
@@ -66,10 +69,11 @@ export const REQUESTS = {
   },
 } satisfies Record<string, Ask>
 
-export type RequestName = keyof typeof REQUESTS
-
-/** What needs no person to be signed in. */
-export const OF_CLIENTS: RequestName[] = ['introspection', 'client credentials']
+/** What needs nobody to be signed in. */
+export const OF_CLIENTS = (({ introspection, ['client credentials']: credentials }) => ({
+  introspection,
+  'client credentials': credentials,
+}))(REQUESTS)
 
 export async function tokenOfClient(line: Line): Promise<Token> {
   const reply = await line.post('token', { grant_type: 'client_credentials' })
@@ -103,13 +107,13 @@ export async function signIn(line: Line, name: string): Promise<Person> {
   }
 }
 
-export async function revoke(line: Line, { refresh_token }: Person): Promise<void> {
+async function revoke(line: Line, { refresh_token }: Person): Promise<void> {
   const reply = await line.post('revocation', { token: refresh_token })
   hold(reply, reply.status === 200)
 }
 
 /** The page that asks, and the answer. */
-export async function signOut(line: Line, { browser, id_token }: Person): Promise<void> {
+async function signOut(line: Line, { browser, id_token }: Person): Promise<void> {
   const [post_logout_redirect_uri = ''] = CLIENT.post_logout_redirect_uris
   const url = line.addressOf('end_session')
   url.search = new URLSearchParams({ id_token_hint: id_token, post_logout_redirect_uri }).toString()
@@ -117,6 +121,8 @@ export async function signOut(line: Line, { browser, id_token }: Person): Promis
   const page = await browser.submit({ logout: 'yes' })
   if (page.ours) throw new WrongAnswer(`not signed out: ${page.status} ${page.text}`)
 }
+
+export const ENDS: Record<string, End> = { revocation: revoke, 'sign-out': signOut }
 
 function requestFor(line: Line, params: Record<string, string>): Request {
   const { client_id } = CLIENT
@@ -135,11 +141,11 @@ async function redeem(line: Line, answer: URL, request: Request): Promise<Reply>
   return reply
 }
 
-export class WrongAnswer extends Error {
+class WrongAnswer extends Error {
   override name = 'WrongAnswer'
 }
 
-function hold({ status, text }: Reply, isRight: boolean): void {
+export function hold({ status, text }: Pick<Reply, 'status' | 'text'>, isRight: boolean): void {
   if (!isRight) throw new WrongAnswer(`a wrong answer: ${status} ${text.slice(0, 300)}`)
 }
 

@@ -4,7 +4,8 @@
 import { readFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { type Contender, prepare } from './contender.ts'
-import { REQUESTS, type RequestName } from './requests.ts'
+import { startFull } from './growth.ts'
+import { OF_CLIENTS } from './requests.ts'
 import { tableOf } from './table.ts'
 import { type Options, VARIANTS, type Variant } from './variants.ts'
 
@@ -16,6 +17,8 @@ const { values } = parseArgs({
     seconds: { type: 'string', default: '1' },
     tokens: { type: 'string', default: '10000' },
     connections: { type: 'string', default: '16' },
+    /** How many tokens there are, in place of variants. */
+    live: { type: 'string' },
     /** A folder. */
     profile: { type: 'string' },
     against: { type: 'string' },
@@ -25,10 +28,8 @@ const { values } = parseArgs({
   },
 })
 
-const people = Array.from({ length: Number(values.connections) }, (_, i) => `person-${i}`)
-const asked = (Object.keys(REQUESTS) as RequestName[]).filter(
-  name => !values.only || values.only.toLowerCase().split(',').includes(name.toLowerCase()),
-)
+const people = Array.from({ length: Number(values.connections) + 1 }, (_, i) => `person-${i}`)
+const only = values.only.toLowerCase().split(',').filter(Boolean)
 const contenders: Contender[] = []
 
 // The processes end with this one, whichever way that goes.
@@ -42,17 +43,26 @@ async function bench() {
   }
   // The first round is for all to get warm.
   for (let round = 0; round <= Number(values.runs); round++) {
-    for (const name of asked) await play(name, round)
+    for (const name of asked()) await play(name, round)
     tell('.')
   }
   tell('\n')
   process.stdout.write(tableOf(contenders))
 }
 
+function asked(): string[] {
+  const names = contenders.flatMap(({ asks }) => Object.keys(asks))
+  return [...new Set(names)].filter(name => !only.length || only.includes(name.toLowerCase()))
+}
+
 const INSPECTED = ['--inspect=127.0.0.1:0']
 const tell = (text: string) => process.stderr.write(text)
 
 async function* start(options: Options): AsyncIterable<Variant> {
+  if (values.live) {
+    for (const live of values.live.split(',')) yield await startFull(Number(live), options)
+    return
+  }
   for (const number of values.variants.split(',').filter(Boolean)) {
     const variant = VARIANTS[Number(number) - 1]
     if (!variant) throw new Error(`there is no variant ${number}`)
@@ -63,6 +73,8 @@ async function* start(options: Options): AsyncIterable<Variant> {
     name: new URL(values.against).host,
     issuer: values.against,
     hasPeople: false,
+    asks: OF_CLIENTS,
+    ends: {},
     client: { id: values.client, secret: readFileSync(values['secret-file'], 'utf8').trim() },
     pid: values.pid === undefined ? undefined : Number(values.pid),
     stop: async () => {},
@@ -70,7 +82,7 @@ async function* start(options: Options): AsyncIterable<Variant> {
 }
 
 /** Another begins each time. */
-async function play(name: RequestName, round: number) {
+async function play(name: string, round: number) {
   const first = round % contenders.length
   for (const contender of [...contenders.slice(first), ...contenders.slice(0, first)]) {
     const folder = round === 1 ? values.profile : undefined

@@ -10,6 +10,7 @@ import { type RedisServer, startRedis } from '../../support/redis.ts'
 import { freePort, type Service, startService } from '../../support/service.ts'
 import { PASSWORD, SECRET, writeConfig } from '../../support/usher.ts'
 import { CLIENT, LIFETIME } from './client.ts'
+import { type Ask, ENDS, type End, REQUESTS, type Token } from './requests.ts'
 
 export interface Variant {
   name: string
@@ -18,10 +19,15 @@ export interface Variant {
   client: { id: string; secret: string }
   /** False where nobody can sign in. */
   hasPeople: boolean
+  /** What it can be asked, and what somebody does there last of all. */
+  asks: Record<string, Ask>
+  ends: Record<string, End>
   /** That it can be looked into. */
   service?: Service
   pid?: number
   redis?: RedisServer
+  /** That it has already; absent: they are asked for. */
+  tokens?: Token[]
   stop(): Promise<void>
 }
 
@@ -42,6 +48,12 @@ export const VARIANTS: ((options: Options) => Promise<Variant>)[] = [
   async options => startUsher('Usher, Redis', options, await startOnLoopback()),
 ]
 
+export async function startOnLoopback(): Promise<RedisServer> {
+  // What it would write anew beside the bench, and when, is not what is measured.
+  const settings = ['--auto-aof-rewrite-percentage', '0']
+  return startRedis({ port: await freePort(), settings })
+}
+
 async function startBare(name: string, node: string[], redis?: RedisServer): Promise<Variant> {
   const words = [...node, `${HERE}/bare.ts`, ...(redis ? [redis.url] : [])]
   const service = await startService({}, ['node', ...words])
@@ -49,15 +61,16 @@ async function startBare(name: string, node: string[], redis?: RedisServer): Pro
 }
 
 /** With everything on; its log goes where logs go: down a pipe that somebody reads. */
-async function startUsher(
+export async function startUsher(
   name: string,
   { people, node }: Options,
   redis?: RedisServer,
+  others: Record<string, object> = {},
 ): Promise<Variant> {
   const folder = mkdtempSync(join(tmpdir(), 'usher-speed-'))
   const client = { ...CLIENT, client_secret_hashes: [hashSecret(SECRET)] }
   const lifetimes = { access_token: `${LIFETIME} s` }
-  writeConfig(folder, { clients: { web: client }, usher: { lifetimes } })
+  writeConfig(folder, { clients: { web: client, ...others }, usher: { lifetimes } })
   const store = redis?.url ?? `sqlite:${join(folder, 'usher.db')}`
   const service = await startService(
     {
@@ -89,6 +102,8 @@ function variantOf(name: string, service: Service, redis?: RedisServer, clean = 
     issuer: service.issuer,
     client: { id: CLIENT.client_id, secret: SECRET },
     hasPeople: true,
+    asks: REQUESTS,
+    ends: ENDS,
     service,
     pid: service.child.pid,
     redis,
@@ -100,5 +115,3 @@ function variantOf(name: string, service: Service, redis?: RedisServer, clean = 
     },
   }
 }
-
-const startOnLoopback = async () => startRedis({ port: await freePort() })
