@@ -8,6 +8,8 @@ import { type Ask, type Caller, type End, REQUESTS, signIn } from './requests.ts
 
 /** Times that each is asked; of what happens beside it now and then, the median knows nothing. */
 const TIMES = 3
+/** Keys, all of which would have to be looked at, and of which some end meanwhile. */
+const MANY = 1000
 
 export interface RedisCost {
   /** By what is asked. */
@@ -27,9 +29,10 @@ export async function costAtRedis(
   const { line } = caller
   const login = async () => void (await signIn(line, name))
   const refresh = () => REQUESTS.refresh(caller)
-  const memory = {
-    'a whole login': await medianOf(() => growthOf(redis, login)),
-    'a rotation': await medianOf(() => growthOf(redis, refresh)),
+  const memory: Record<string, number> = {}
+  if ((await redis.dbsize()) < MANY) {
+    memory['a whole login'] = await medianOf(() => growthOf(redis, login))
+    memory['a rotation'] = await medianOf(() => growthOf(redis, refresh))
   }
   const commands: Record<string, number> = {}
   const monitor = await redis.monitor()
