@@ -70,10 +70,10 @@ export const REQUESTS = {
 } satisfies Record<string, Ask>
 
 /** What needs nobody to be signed in. */
-export const OF_CLIENTS = (({ introspection, ['client credentials']: credentials }) => ({
-  introspection,
-  'client credentials': credentials,
-}))(REQUESTS)
+export const OF_CLIENTS = {
+  introspection: REQUESTS.introspection,
+  'client credentials': REQUESTS['client credentials'],
+}
 
 export async function tokenOfClient(line: Line): Promise<Token> {
   const reply = await line.post('token', { grant_type: 'client_credentials' })
