@@ -5,10 +5,10 @@
 import type { Visitor } from '../http/visitor.ts'
 import { answerOnce } from './access-requests.ts'
 import { createDeviceCodes } from './device-codes.ts'
-import { companionsOf, type GrantRecord, grantIndexes, revokeGrant } from './grants.ts'
+import { companionsOf, type GrantRecord, grantIndexes, nameless, revokeGrant } from './grants.ts'
 import type { Records } from './records.ts'
 import type { RefreshTokens } from './refresh-tokens.ts'
-import { createSessions, type SessionRecord, type Visit } from './sessions.ts'
+import { createSessionAdapter } from './session-adapter.ts'
 import { StoreUnavailable } from './store.ts'
 
 type Payload = Record<string, unknown> & {
@@ -143,7 +143,7 @@ function createPlainAdapter(model: string, records: Records, protocol: Protocol)
       const grant = payload as Payload & GrantRecord
       const indexes = model === 'Grant' ? grantIndexes(grant, session?.uid) : []
       const options = { ttl, indexes, companions: companionsOf(payload) }
-      if (GIVEN_OUT.has(model)) return records.saveLater(model, id, payload, options)
+      if (GIVEN_OUT.has(model)) return records.saveLater(model, id, nameless(payload), options)
       // False on a tombstone: what was revoked meanwhile stays revoked, and this write with it.
       await records.save(model, id, payload, options)
     },
@@ -152,7 +152,8 @@ function createPlainAdapter(model: string, records: Records, protocol: Protocol)
       if (isOtherKind(model, id, protocol)) return undefined
       const { value, version, consumed } = await records.read<Payload>(model, id)
       if (!value && version && protocol.request()?.isRevocation) await records.remove(model, id)
-      return value && { ...value, ...(consumed && { consumed }) }
+      const name = GIVEN_OUT.has(model) && { jti: id, kind: model }
+      return value && { ...name, ...value, ...(consumed && { consumed }) }
     },
 
     async findByUserCode(): Promise<undefined> {
@@ -191,43 +192,6 @@ function createDeviceCodeAdapter({ find }: Adapter, records: Records, protocol: 
   return {
     upsert: codes.save,
     findByUserCode: (userCode: string) => codes.findByUserCode(userCode, find),
-  }
-}
-
-function createSessionAdapter(records: Records, protocol: Protocol) {
-  const sessions = createSessions(records)
-  /** What each request has read, by uid: the base of the merge when it writes. */
-  const visits = new WeakMap<object, Map<string, Visit>>()
-
-  const remember = (visit: Visit | undefined) => {
-    const request = protocol.request()
-    if (!visit || !request) return visit?.session
-    const read = visits.get(request.key) ?? new Map()
-    visits.set(request.key, read.set(visit.session.uid, visit))
-    return structuredClone(visit.session)
-  }
-  const visitOf = (uid: string) => {
-    const request = protocol.request()
-    return request && visits.get(request.key)?.get(uid)
-  }
-
-  return {
-    find: async (id: string) => remember(await sessions.find(id)),
-    findByUid: async (uid: string) => remember(await sessions.findByUid(uid)),
-
-    upsert: (_id: string, payload: Payload, ttl = 1) => {
-      const mine = payload as Payload & SessionRecord
-      return sessions.save(mine, visitOf(mine.uid), ttl, protocol.visitor())
-    },
-
-    // The library destroys an id both when it replaces it, and then writes the session with another,
-    // and at sign-out.
-    async destroy(id: string) {
-      const { session } = protocol.request() ?? {}
-      if (session && session.jti !== id) return
-      const uid = session?.uid ?? (await sessions.find(id))?.session.uid
-      if (uid) await sessions.end(uid)
-    },
   }
 }
 

@@ -44,6 +44,9 @@ export function companionsOf({ grantId, accountId }: { grantId?: unknown; accoun
   return companions
 }
 
+/** A token without what it is asked for by. */
+export const nameless = ({ jti, kind, ...token }: Record<string, unknown>) => token
+
 /** The session takes it along when it ends, as one that was granted in it. */
 export async function tieToSession(
   records: Records,

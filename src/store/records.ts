@@ -6,6 +6,7 @@
 import { createSecretKey, randomBytes } from 'node:crypto'
 import { setTimeout } from 'node:timers/promises'
 import { createSeal, hashName, type Seal } from './seal.ts'
+import { lengthen, shorten } from './shorthand.ts'
 import { type Entry, now, type Put, type Store, StoreUnavailable } from './store.ts'
 import { createUnits } from './units.ts'
 
@@ -100,7 +101,7 @@ function createRecords(store: Store, seal: Seal, namingKey: Uint8Array) {
   const naming = createSecretKey(namingKey)
   const keyOf = (kind: string, id: string) => hashName(naming, `${kind}\0${id}`)
   const unseal = <T>(key: string, value: Uint8Array): T =>
-    JSON.parse(seal.open(key, value).toString()) as T
+    lengthen<T>(seal.open(key, value).toString())
 
   const units = createUnits(store)
 
@@ -115,7 +116,7 @@ function createRecords(store: Store, seal: Seal, namingKey: Uint8Array) {
     const key = keyOf(kind, id)
     return {
       key,
-      value: seal.seal(key, Buffer.from(JSON.stringify(value))),
+      value: seal.seal(key, Buffer.from(shorten(value))),
       version,
       ...(ttl !== undefined && { expires: now() + clamp(ttl) + SLACK }),
       indexes: indexes?.map(([kind, name]) => keyOf(`index:${kind}`, name)),

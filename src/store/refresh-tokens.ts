@@ -14,7 +14,7 @@
 //   any other                      theft: the family ends, and its grant     used
 
 import { randomBytes, timingSafeEqual } from 'node:crypto'
-import { companionsOf, revokeGrant } from './grants.ts'
+import { companionsOf, nameless, revokeGrant } from './grants.ts'
 import type { Found, Records } from './records.ts'
 import { now } from './store.ts'
 
@@ -104,13 +104,18 @@ export function createRefreshTokens(records: Records, rules: RefreshTokenRules) 
     const isPredecessor = generation === latest.generation - 1
     const isUsable =
       generation >= latest.generation || (request?.isRefresh && isPredecessor && isInGrace(latest))
-    return { ...latest.payload, jti: token, ...(!isUsable && { consumed: latest.since }) }
+    return {
+      ...latest.payload,
+      jti: token,
+      kind: KIND,
+      ...(!isUsable && { consumed: latest.since }),
+    }
   }
 
   /** The first of a family, or the successor of the token that this request presented. */
   async function save(token: string, payload: Payload, ttl?: number): Promise<void> {
     const { id, generation } = required(parse(token))
-    const next: Family = { payload: { ...payload, jti: undefined }, generation, since: now() }
+    const next: Family = { payload: nameless(payload), generation, since: now() }
     const options = { ttl, companions: companionsOf(payload) }
     if (generation === 0)
       return void (await records.save(KIND, id, next, { ...options, version: 0 }))

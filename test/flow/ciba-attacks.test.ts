@@ -160,15 +160,15 @@ test('with the store away: 503, and nothing is lost', async () => {
   const id = await asked(usher)
   const [address = ''] = await waiting(browser)
   const form = fieldsOf(await browser.open(address), { decision: 'allow' })
-  const { put } = usher.store
-  usher.store.put = async () => {
+  const { putEach } = usher.store
+  usher.store.putEach = async () => {
     throw new StoreUnavailable('away')
   }
   try {
     expect((await ask(usher, {}, 'desk')).status).toBe(503)
     expect((await send(browser, address, { form })).status).toBe(503)
   } finally {
-    usher.store.put = put
+    usher.store.putEach = putEach
   }
   expect(await poll(usher, id)).toMatchObject(PENDING)
   expect((await send(browser, address, { form })).status).toBe(200)

@@ -146,12 +146,12 @@ test('without a token to be told by, or with one that is none, nothing is taken'
 test('with the store away nobody is told, and nobody is forgotten', async () => {
   const id = await asked(node, TOKEN)
   await answer(browser, 'allow')
-  const { put } = node.store
-  node.store.put = async () => {
+  const { putEach } = node.store
+  node.store.putEach = async () => {
     throw new StoreUnavailable('away')
   }
   await expect(node.tellSignOuts('new')).rejects.toThrow(StoreUnavailable)
-  node.store.put = put
+  node.store.putEach = putEach
   expect(pings).toEqual([])
   await node.tellSignOuts('new')
   expect(pings).toHaveLength(1)

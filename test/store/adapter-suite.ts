@@ -65,8 +65,8 @@ export function adapterSuite(name: string, open: () => Promise<Adapters>): void 
 
     test('without a lifetime it is kept', async () => {
       const id = fresh()
-      await adapters('AccessToken').upsert(id, { jti: id })
-      expect(await adapters('AccessToken').find(id)).toEqual({ jti: id })
+      await adapters('AccessToken').upsert(id, { jti: id, kind: 'AccessToken' })
+      expect(await adapters('AccessToken').find(id)).toEqual({ jti: id, kind: 'AccessToken' })
     })
 
     test.each([...TOKENS, 'PushedAuthorizationRequest'])(

@@ -1,0 +1,45 @@
+import { expect, test } from 'vitest'
+import { lengthen, shorten } from '../../src/store/shorthand.ts'
+
+const TOKEN = {
+  iat: 1795336114,
+  exp: 1795336714,
+  accountId: 'usr_b9wnag21p7ptlwjiojpu2tihq0',
+  grantId: 'S5lYBa_-1-WZ0f3H1STIhDatxj7LU15mKcuREiwtDvw',
+  gty: 'authorization_code',
+  clientId: 'web',
+  scope: 'openid profile email offline_access',
+}
+
+test('what is shortened reads back as it was, and is shorter', () => {
+  expect(lengthen(shorten(TOKEN))).toEqual(TOKEN)
+  expect(shorten(TOKEN).length).toBeLessThan(0.7 * JSON.stringify(TOKEN).length)
+})
+
+test('a text of any characters reads back as it was', () => {
+  const all = String.fromCharCode(...Array.from({ length: 0x2030 }, (_, i) => i))
+  const values = [
+    { all },
+    { [all]: all },
+    { text: '\0\u0001"grantId":"\\"iat":\u001f' },
+    { nested: [{ openid: 'openid ', 'openid ': { '"exp":': '\\u0000' } }] },
+    { lone: '\ud800' },
+    [],
+    {},
+  ]
+  for (const value of values) expect(lengthen(shorten(value))).toEqual(value)
+})
+
+test('what was written at length is read all the same', () => {
+  expect(lengthen(JSON.stringify(TOKEN))).toEqual(TOKEN)
+})
+
+// A phrase that moved would be read as another in every store there is.
+test('a record that was written once is read for ever', () => {
+  const written =
+    '{\u001e1795336114,\u001f1795336714,\bb9wnag21p7ptlwjiojpu2tihq0",\u0014S5lY",\u0002,\u0011web",' +
+    '\u0018openid \u001b email \u0010"}'
+  const read = { ...TOKEN, grantId: 'S5lY' }
+  expect(lengthen(written)).toEqual(read)
+  expect(shorten(read)).toBe(written)
+})
