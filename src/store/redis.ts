@@ -1,10 +1,10 @@
 // The distributed store: Redis 6.2 or later, or Valkey.
 //
-//   key            type  holds                                                      until
-//   PREFIXr:KEY    hash  value (absent: tombstone), version, operation, consumed,   `expires`
-//                        winner; indexes it stands in, and until when at least;
-//                        companions
-//   PREFIXi:INDEX  zset  keys of records, scored by when they expire                the last of them
+//   key            type    holds                                                     until
+//   PREFIXr:KEY    string  packed (redis/record.lua): version, operation, value      `expires`
+//                          (absent: tombstone), companions; indexes it stands in,
+//                          and until when at least; consumed, winner
+//   PREFIXi:INDEX  zset    keys of records, scored by when they expire               the last of them
 //
 // Each operation is one script. In a Cluster every key is in a slot of its own, and so a script has one
 // key there; elsewhere it answers companions too, and makes several writes. A lost reply makes the
@@ -13,7 +13,7 @@
 
 import { randomBytes } from 'node:crypto'
 import { REDIS_DEFAULTS } from '../config/schema.ts'
-import type { Argument, ScriptName } from './redis/connection.ts'
+import type { Argument, ScriptName, Told } from './redis/connection.ts'
 import { Servers } from './redis/servers.ts'
 import { Traffic } from './redis/traffic.ts'
 import {
@@ -33,7 +33,7 @@ const BATCH = 200
 const ATTEMPTS = 10
 
 /** Of one write: a repeat is known by it. */
-const id = () => randomBytes(9).toString('base64url')
+const id = () => randomBytes(9)
 
 interface Write {
   key: string
@@ -69,7 +69,7 @@ export class RedisStore implements Store {
     return this.#traffic.admit(async () => {
       const ask = () =>
         this.#servers.connection.usherGetBuffer(1, this.#recordKey(key), this.#recordKey(''))
-      const [first, ...along] = entries(await this.#traffic.send('get', ask))
+      const [first, ...along] = entriesOf(await this.#traffic.send('get', ask))
       return first && { ...first, ...(along.length && { along }) }
     })
   }
@@ -81,8 +81,7 @@ export class RedisStore implements Store {
       const keys = await this.#traffic.send('list', ask)
       const found: Entry[] = []
       while (keys.length) {
-        const members = keys.splice(0, BATCH).map(key => this.#member(key, index))
-        found.push(...(await Promise.all(members)).flat())
+        found.push(...(await this.#members(keys.splice(0, BATCH), index)))
       }
       return found
     })
@@ -96,8 +95,7 @@ export class RedisStore implements Store {
       // Members and scores take turns.
       const keys = found.filter((_, i) => i % 2 === 0)
       while (keys.length) {
-        const members = keys.splice(0, BATCH).map(key => this.#member(key, index))
-        yield* (await Promise.all(members)).flat()
+        yield* await this.#members(keys.splice(0, BATCH), index)
       }
       cursor = next
       if (cursor === '0') return
@@ -184,30 +182,27 @@ export class RedisStore implements Store {
   }
 
   async snapshot(key: string): Promise<Snapshot | undefined> {
-    const [expires, ...fields] = await this.#traffic.send('usherSnapshot', () =>
-      this.#servers.connection.usherSnapshotBuffer(1, this.#recordKey(key)),
+    const [expires, indexes, ...told] = await this.#traffic.send('usherSnapshot', () =>
+      this.#servers.connection.usherSnapshotBuffer(1, this.#recordKey(key), this.#recordKey('')),
     )
-    const found = entry(key, fields)
+    const [found] = entriesOf(told)
     if (!found) return undefined
-    const named = String(fields[3] ?? '').match(/\S+/g) ?? []
+    const named = String(indexes).match(/\S+/g) ?? []
     const scores = await this.#traffic.send('zscore', () =>
       Promise.all(named.map(name => this.#servers.connection.zscore(this.#indexKey(name), key))),
     )
-    const indexes = named.filter((_, i) => scores[i] !== null)
-    return { ...found, ...(expires && { expires: Number(expires) }), indexes }
+    const standing = named.filter((_, i) => scores[i] !== null)
+    return { ...found, ...(expires && { expires: Number(expires) }), indexes: standing }
   }
 
   async restore({ key, value, version, consumed, expires, indexes }: Snapshot) {
     const until = expires ?? 'inf'
     await this.#enter(key, indexes, until)
-    await this.#write(
-      'usherRestore',
-      [this.#recordKey(key)],
-      expires ?? '',
-      ...['operation', id(), 'version', version, 'indexes', indexes.join(' '), 'until', until],
-      ...(value ? ['value', Buffer.from(value)] : []),
-      ...(consumed === undefined ? [] : ['consumed', consumed]),
-    )
+    // Redis knows no expiry at 0.
+    const end = expires === undefined ? '' : Math.max(expires, 1)
+    const marks = [version, indexes.join(' '), until, consumed ?? '']
+    const values = value ? [Buffer.from(value)] : []
+    await this.#write('usherRestore', [this.#recordKey(key)], end, id(), ...marks, ...values)
   }
 
   check() {
@@ -225,29 +220,31 @@ export class RedisStore implements Store {
   #recordKey = (key: string) => `${this.#prefix}r:${key}`
   #indexKey = (name: string) => `${this.#prefix}i:${name}`
 
-  /** The record, if it stands in the index. */
-  async #member(key: string, index: string): Promise<Entry[]> {
-    const fields = await this.#read(key)
-    const [value, version, , indexes] = fields
-    // Whoever ends all of an index ends this too: it may have ended before without a replica (RV7).
-    const hasEnded = version && !value
-    if (hasEnded && this.#servers.isReplicated)
-      await this.#write('usherTouch', [this.#recordKey(key)])
-    const found = String(indexes).split(' ').includes(index) && entry(key, fields)
-    return found ? [found] : []
+  /** Those of the records that stand in the index. */
+  async #members(keys: string[], index: string): Promise<Entry[]> {
+    const steps = this.#servers.areOne ? [keys] : keys.map(key => [key])
+    return (await Promise.all(steps.map(step => this.#membersAtOnce(step, index)))).flat()
   }
 
-  #read(key: string): Promise<(Buffer | null)[]> {
-    const name = this.#recordKey(key)
-    return this.#traffic.send('get', () =>
-      this.#servers.connection.hmgetBuffer(name, 'value', 'version', 'consumed', 'indexes'),
-    )
+  async #membersAtOnce(keys: string[], index: string): Promise<Entry[]> {
+    const names = keys.map(this.#recordKey)
+    const ask = () =>
+      this.#servers.connection.usherMembersBuffer(
+        names.length,
+        ...names,
+        index,
+        this.#recordKey(''),
+      )
+    const found = entriesOf(await this.#traffic.send('get', ask))
+    // Whoever ends all of an index ends these too: they may have ended before without a replica (RV7).
+    const ended = found.filter(({ value }) => !value).map(({ key }) => this.#recordKey(key))
+    if (ended.length && this.#servers.isReplicated) await this.#write('usherTouch', ended)
+    return found.filter(({ value }) => value)
   }
 
   /** An index is written before the record it finds. */
   async #enter(key: string, indexes: string[], until: number | string): Promise<void> {
-    const write = (name: string) =>
-      this.#write('usherIndex', [this.#indexKey(name)], key, until, now())
+    const write = (name: string) => this.#write('usherIndex', [this.#indexKey(name)], key, until)
     await Promise.all(indexes.map(write))
   }
 
@@ -256,22 +253,17 @@ export class RedisStore implements Store {
   }
 }
 
-/** What `get.lua` answers. */
-function entries(fields: (Buffer | null)[]): Entry[] {
+/** Of each in turn: name, version, value, when consumed. */
+function entriesOf(told: Told): Entry[] {
   const found: Entry[] = []
-  for (let i = 0; i < fields.length; i += 4) {
-    const one = entry(String(fields[i]), fields.slice(i + 1, i + 4))
-    if (one) found.push(one)
+  for (let i = 0; i < told.length; i += 4) {
+    const [key, version, value, consumed] = told.slice(i, i + 4)
+    found.push({
+      key: String(key),
+      version: Number(version),
+      ...(value instanceof Buffer && { value }),
+      ...(consumed !== null && { consumed: Number(consumed) }),
+    })
   }
   return found
-}
-
-function entry(key: string, [value, version, consumed]: (Buffer | null)[]): Entry | undefined {
-  if (!version) return undefined
-  return {
-    key,
-    version: Number(version),
-    ...(value && { value }),
-    ...(consumed && { consumed: Number(consumed) }),
-  }
 }

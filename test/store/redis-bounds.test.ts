@@ -1,5 +1,6 @@
 // However slow Redis is: what is asked of it at once is bounded, and each command is counted.
 
+import { Redis } from 'ioredis'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { REDIS_DEFAULTS } from '../../src/config/schema.ts'
 import { RedisStore } from '../../src/store/redis.ts'
@@ -101,4 +102,15 @@ test('a list may be longer than what is asked at once', async () => {
     await Promise.all(some)
   }
   expect(await store.list(index)).toHaveLength(2 * BOUND)
+})
+
+test('a record takes little more than its value, a tombstone next to nothing', async () => {
+  const operator = new Redis(server.url)
+  const key = fresh()
+  const size = () => operator.memory('USAGE', `usher:r:${key}`)
+  await store.put(key, Buffer.alloc(400, 'x'), { expires: now() + 60, companions: [fresh()] })
+  expect(await size()).toBeLessThan(400 + 150)
+  await store.remove(key, now() + 60)
+  expect(await size()).toBeLessThan(100)
+  await operator.quit()
 })

@@ -22,14 +22,14 @@ const OPTIONS = {
 } satisfies RedisOptions
 const pause = (times: number) => Math.min(50 * times, 500) + Math.random() * 100
 
-const script = (name: string) => ({
-  lua: readFileSync(`${import.meta.dirname}/${name}.lua`, 'utf8'),
-})
+const read = (name: string) => readFileSync(`${import.meta.dirname}/${name}.lua`, 'utf8')
+const script = (name: string) => ({ lua: read('record') + read(name) })
 const scripts = {
   usherGet: script('get'),
   usherPut: script('put'),
   usherConsume: script('consume'),
   usherRemove: script('remove'),
+  usherMembers: script('members'),
   usherTouch: script('touch'),
   usherIndex: script('index'),
   usherSnapshot: script('snapshot'),
@@ -39,9 +39,11 @@ export type ScriptName = keyof typeof scripts
 export type Argument = string | number | Uint8Array
 /** Takes so many keys, and then arguments. */
 type Script<T> = (keys: number, ...args: Argument[]) => Promise<T>
+/** What a script says of records; numbers are what they are. */
+export type Told = (Buffer | number | null)[]
 export type Connection = (Redis | Cluster) &
   Record<ScriptName, Script<unknown>> &
-  Record<'usherGetBuffer' | 'usherSnapshotBuffer', Script<(Buffer | null)[]>>
+  Record<'usherGetBuffer' | 'usherMembersBuffer' | 'usherSnapshotBuffer', Script<Told>>
 
 /**
  * Not yet connected. `redis://`, `rediss://`, `redis+sentinel://h:p,h:p/NAME` or

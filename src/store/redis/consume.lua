@@ -1,11 +1,12 @@
 -- KEYS record   ARGV operation, time
-local value, consumed, winner = unpack(redis.call('HMGET', KEYS[1], 'value', 'consumed', 'winner'))
-if not value then return 0 end
-if consumed and winner ~= ARGV[1] then return 0 end
-if consumed then
-  redis.call('HSET', KEYS[1], 'winner', winner)
+local record = read(KEYS[1])
+if not record.value then return 0 end
+if record.consumed then
+  if record.winner ~= ARGV[1] then return 0 end
+  touch(KEYS[1])
   return 1
 end
-redis.call('HINCRBY', KEYS[1], 'version', 1)
-redis.call('HSET', KEYS[1], 'consumed', ARGV[2], 'winner', ARGV[1])
+record.version = record.version + 1
+record.consumed, record.winner = tonumber(ARGV[2]), ARGV[1]
+write(KEYS[1], record, 'KEEPTTL')
 return 1

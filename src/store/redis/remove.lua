@@ -1,13 +1,16 @@
--- KEYS record   ARGV operation, tombstone
-local value, last = unpack(redis.call('HMGET', KEYS[1], 'value', 'operation'))
-if not value then
-  -- Written again, so that WAIT speaks of it: who ended it may have been refused.
-  if last then redis.call('HSET', KEYS[1], 'operation', last) end
-  return last == ARGV[1] and 1 or 0
+-- KEYS records   ARGV operation, tombstone   Answers how many this operation has removed.
+local removed = 0
+for _, key in ipairs(KEYS) do
+  local record = read(key)
+  if record.value then
+    -- Deletes before it writes: out of memory, Redis refuses a script only at its first growing write.
+    redis.call('DEL', key)
+    write(key, { version = record.version + 1, operation = ARGV[1] }, 'EXAT', ARGV[2])
+    removed = removed + 1
+  elseif record.version then
+    -- Who ended it may have been refused.
+    touch(key)
+    if record.operation == ARGV[1] then removed = removed + 1 end
+  end
 end
--- Deletes before it writes: out of memory, Redis refuses a script only at its first growing write.
-redis.call('HDEL', KEYS[1], 'value', 'consumed', 'winner', 'indexes', 'until', 'companions')
-redis.call('HINCRBY', KEYS[1], 'version', 1)
-redis.call('HSET', KEYS[1], 'operation', ARGV[1])
-redis.call('EXPIREAT', KEYS[1], ARGV[2])
-return 1
+return removed

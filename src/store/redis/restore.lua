@@ -1,7 +1,7 @@
--- KEYS record   ARGV expires or '', then the names and values of all its fields
--- The first write is one that grows: out of memory, Redis refuses it before anything is lost.
-redis.call('HSET', KEYS[1], 'version', 0)
-redis.call('DEL', KEYS[1])
-redis.call('HSET', KEYS[1], unpack(ARGV, 2))
-if ARGV[1] ~= '' then redis.call('EXPIREAT', KEYS[1], ARGV[1]) end
+-- KEYS record   ARGV expires or '', operation, version, indexes, noted, consumed or '', value or nothing
+local _, operation, version, indexes, noted, consumed, value = unpack(ARGV)
+local record = { version = tonumber(version), operation = operation, value = value }
+if indexes ~= '' then record.indexes, record.noted = indexes, tonumber(noted) end
+record.consumed = tonumber(consumed)
+if ARGV[1] == '' then write(KEYS[1], record) else write(KEYS[1], record, 'EXAT', ARGV[1]) end
 return 1

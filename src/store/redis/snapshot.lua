@@ -1,4 +1,8 @@
--- KEYS record   Answers the second in which it expires, or false, and its fields, all of one moment.
+-- KEYS record   ARGV prefix of records
+-- Answers the second in which it expires, or false, its indexes, and what there is to tell.
 local left, time = redis.call('PTTL', KEYS[1]), redis.call('TIME')
 local expires = left >= 0 and string.format('%.0f', time[1] + (time[2] / 1000 + left) / 1000)
-return { expires, unpack(redis.call('HMGET', KEYS[1], 'value', 'version', 'consumed', 'indexes')) }
+local record = read(KEYS[1])
+local answer = { expires, record.indexes or '' }
+if record.version then tell(answer, string.sub(KEYS[1], #ARGV[1] + 1), record) end
+return answer
