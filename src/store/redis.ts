@@ -9,12 +9,13 @@
 // Each operation is one script. In a Cluster every key is in a slot of its own, and so a script has one
 // key there; elsewhere it answers companions too, and makes several writes. A lost reply makes the
 // client send a script again: a write carries an id, and a repeat is answered like the first time. An
-// index is written before the record it finds, and shows only records that name it.
+// index shows only records that name it, and is written with the record it finds; in a Cluster before it.
 
 import { randomBytes } from 'node:crypto'
 import { REDIS_DEFAULTS } from '../config/schema.ts'
-import type { Argument, ScriptName, Told } from './redis/connection.ts'
+import type { Argument, ScriptName } from './redis/connection.ts'
 import { Servers } from './redis/servers.ts'
+import { entriesOf, namesIn, type Told } from './redis/told.ts'
 import { Traffic } from './redis/traffic.ts'
 import {
   type Entry,
@@ -40,8 +41,8 @@ interface Write {
   until: string
   /** Indexes in which it has been noted, up to then. */
   entered: string[]
+  /** What else put.lua is told. */
   args: Argument[]
-  companions: string
 }
 
 export class RedisStore implements Store {
@@ -77,13 +78,15 @@ export class RedisStore implements Store {
   list(index: string) {
     return this.#traffic.admit(async () => {
       const name = this.#indexKey(index)
-      const ask = () => this.#servers.connection.zrangebyscore(name, now() + 1, '+inf')
-      const keys = await this.#traffic.send('list', ask)
-      const found: Entry[] = []
-      while (keys.length) {
-        found.push(...(await this.#members(keys.splice(0, BATCH), index)))
+      if (!this.#servers.areOne) {
+        const ask = () => this.#servers.connection.zrangebyscore(name, now() + 1, '+inf')
+        return this.#members(await this.#traffic.send('list', ask), index)
       }
-      return found
+      const ask = () =>
+        this.#servers.connection.usherListBuffer(1, name, this.#recordKey(''), BATCH)
+      const [rest, ...told] = await this.#traffic.send('list', ask)
+      const first = await this.#living(told)
+      return [...first, ...(await this.#members(namesIn(rest), index))]
     })
   }
 
@@ -94,9 +97,7 @@ export class RedisStore implements Store {
       )
       // Members and scores take turns.
       const keys = found.filter((_, i) => i % 2 === 0)
-      while (keys.length) {
-        yield* await this.#members(keys.splice(0, BATCH), index)
-      }
+      yield* await this.#members(keys, index)
       cursor = next
       if (cursor === '0') return
     }
@@ -123,14 +124,14 @@ export class RedisStore implements Store {
   #prepare({ key, value, expires, version, indexes = [], companions = [] }: Put): Write {
     // What is written over again and again is noted for longer than it lives now: not every time.
     const margin = version !== undefined ? Math.max((expires ?? 0) - now(), 0) : 0
-    const names = companions.join(' ')
+    const until = expires === undefined ? 'inf' : String(expires + margin)
+    const names = [indexes, this.#servers.areOne ? companions : []].map(names => names.join(' '))
     return {
       key,
-      until: expires === undefined ? 'inf' : String(expires + margin),
+      until,
       // What is written over most likely stands in its indexes already.
-      entered: version ? [] : indexes,
-      args: [id(), Buffer.from(value), expires ?? '', version ?? '', indexes.join(' ')],
-      companions: this.#servers.areOne ? names : '',
+      entered: version || this.#servers.areOne ? [] : indexes,
+      args: [id(), Buffer.from(value), expires ?? '', version ?? '', ...names, until],
     }
   }
 
@@ -138,14 +139,11 @@ export class RedisStore implements Store {
     const rest = [...writes]
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       await Promise.all(rest.map(({ key, entered, until }) => this.#enter(key, entered, until)))
-      const args = rest.flatMap(({ args, entered, until, companions }) => [
-        ...args,
-        entered.join(' '),
-        until,
-        companions,
-      ])
+      const args = rest.flatMap(({ args, entered }) => [...args, entered.join(' ')])
       const keys = rest.map(({ key }) => this.#recordKey(key))
-      const [made, missing] = (await this.#write('usherPut', keys, ...args)) as [number, string?]
+      const prefix = this.#servers.areOne ? this.#indexKey('') : ''
+      const answer = await this.#write('usherPut', keys, prefix, ...args)
+      const [made, missing] = answer as [number, string?]
       rest.splice(0, made)
       const [next] = rest
       if (!next || typeof missing !== 'string') return writes.length - rest.length
@@ -159,9 +157,18 @@ export class RedisStore implements Store {
     return this.#traffic.admit(async () => (await write()) === 1)
   }
 
-  remove(key: string, tombstone: number) {
-    const write = () => this.#write('usherRemove', [this.#recordKey(key)], id(), tombstone)
-    return this.#traffic.admit(async () => (await write()) === 1)
+  async remove(key: string, tombstone: number) {
+    return (await this.removeEach([key], tombstone)) === 1
+  }
+
+  removeEach(keys: string[], tombstone: number) {
+    const operation = id()
+    const write = (keys: string[]) =>
+      this.#write('usherRemove', keys.map(this.#recordKey), operation, tombstone)
+    return this.#traffic.admit(async () => {
+      const removed = await this.#inSteps(keys, write)
+      return removed.reduce<number>((sum, count) => sum + Number(count), 0)
+    })
   }
 
   async *scan() {
@@ -187,7 +194,7 @@ export class RedisStore implements Store {
     )
     const [found] = entriesOf(told)
     if (!found) return undefined
-    const named = String(indexes).match(/\S+/g) ?? []
+    const named = namesIn(indexes)
     const scores = await this.#traffic.send('zscore', () =>
       Promise.all(named.map(name => this.#servers.connection.zscore(this.#indexKey(name), key))),
     )
@@ -222,27 +229,35 @@ export class RedisStore implements Store {
 
   /** Those of the records that stand in the index. */
   async #members(keys: string[], index: string): Promise<Entry[]> {
-    const steps = this.#servers.areOne ? [keys] : keys.map(key => [key])
-    return (await Promise.all(steps.map(step => this.#membersAtOnce(step, index)))).flat()
+    const found = await this.#inSteps(keys, async some => {
+      const names = [...some.map(this.#recordKey), this.#recordKey(''), index]
+      const ask = () => this.#servers.connection.usherMembersBuffer(some.length, ...names)
+      return this.#living(await this.#traffic.send('get', ask))
+    })
+    return found.flat()
   }
 
-  async #membersAtOnce(keys: string[], index: string): Promise<Entry[]> {
-    const names = keys.map(this.#recordKey)
-    const ask = () =>
-      this.#servers.connection.usherMembersBuffer(
-        names.length,
-        ...names,
-        index,
-        this.#recordKey(''),
-      )
-    const found = entriesOf(await this.#traffic.send('get', ask))
+  /** Without those that have ended. */
+  async #living(told: Told): Promise<Entry[]> {
+    const found = entriesOf(told)
     // Whoever ends all of an index ends these too: they may have ended before without a replica (RV7).
     const ended = found.filter(({ value }) => !value).map(({ key }) => this.#recordKey(key))
     if (ended.length && this.#servers.isReplicated) await this.#write('usherTouch', ended)
     return found.filter(({ value }) => value)
   }
 
-  /** An index is written before the record it finds. */
+  /** Some at a time; each by itself in a Cluster. */
+  async #inSteps<T>(keys: string[], work: (keys: string[]) => Promise<T>): Promise<T[]> {
+    const results: T[] = []
+    for (let i = 0; i < keys.length; i += BATCH) {
+      const some = keys.slice(i, i + BATCH)
+      const steps = this.#servers.areOne ? [some] : some.map(key => [key])
+      results.push(...(await Promise.all(steps.map(work))))
+    }
+    return results
+  }
+
+  /** Before the record is written that it finds. */
   async #enter(key: string, indexes: string[], until: number | string): Promise<void> {
     const write = (name: string) => this.#write('usherIndex', [this.#indexKey(name)], key, until)
     await Promise.all(indexes.map(write))
@@ -251,19 +266,4 @@ export class RedisStore implements Store {
   #write(script: ScriptName, keys: string[], ...args: Argument[]): Promise<unknown> {
     return this.#traffic.write(script, () => this.#servers.write(script, keys, ...args))
   }
-}
-
-/** Of each in turn: name, version, value, when consumed. */
-function entriesOf(told: Told): Entry[] {
-  const found: Entry[] = []
-  for (let i = 0; i < told.length; i += 4) {
-    const [key, version, value, consumed] = told.slice(i, i + 4)
-    found.push({
-      key: String(key),
-      version: Number(version),
-      ...(value instanceof Buffer && { value }),
-      ...(consumed !== null && { consumed: Number(consumed) }),
-    })
-  }
-  return found
 }

@@ -115,12 +115,18 @@ export class SqliteStore implements Store {
   }
 
   remove(key: string, tombstone: number) {
-    return this.#write(() => {
-      if (!this.#row(key)?.value) return false
-      this.#sql.unindex.run(key)
-      this.#sql.remove.run(tombstone, key)
-      return true
-    })
+    return this.#write(() => this.#remove(key, tombstone))
+  }
+
+  removeEach(keys: string[], tombstone: number) {
+    return this.#write(() => keys.filter(key => this.#remove(key, tombstone)).length)
+  }
+
+  #remove(key: string, tombstone: number): boolean {
+    if (!this.#row(key)?.value) return false
+    this.#sql.unindex.run(key)
+    this.#sql.remove.run(tombstone, key)
+    return true
   }
 
   async *scan() {

@@ -57,6 +57,8 @@ export interface Store {
   consume(key: string, at: number): Promise<boolean>
   /** True for exactly one caller; a tombstone refuses plain writes until `tombstone`. */
   remove(key: string, tombstone: number): Promise<boolean>
+  /** The same for each, as many in one step as the store can; answers how many were removed by it. */
+  removeEach(keys: string[], tombstone: number): Promise<number>
   /** The live records under an index. */
   list(index: string): Promise<Entry[]>
   /** The same, some at a time and in no order; what is written meanwhile may be missed, or come twice. */

@@ -74,7 +74,7 @@ test('nothing is left counted: afterwards as many as before are answered at once
 
 test('the observer is told of each command once, with how it went and how long it took', async () => {
   const key = fresh()
-  await store.put(key, bytes('x'), { expires: now() + 60 })
+  await store.put(key, bytes('x'), { expires: now() + 60, indexes: [fresh(), fresh()] })
   await store.get(key)
   await store.consume(key, now())
   await store.remove(key, now() + 60)
@@ -91,6 +91,18 @@ test('the observer is told of each command once, with how it went and how long i
   expect(told.map(([command, , failed]) => [command, failed])).toEqual([['get', true]])
   await server.start()
   await expect.poll(() => store.get(key).catch(() => 'away'), { timeout: 5000 }).not.toBe('away')
+})
+
+test('a list costs a command, one more for each 200 beyond the first; their end one for each 200', async () => {
+  const index = fresh()
+  const keys = Array.from({ length: 500 }, fresh)
+  await Promise.all(keys.map(key => store.put(key, bytes('x'), { indexes: [index] })))
+  told.length = 0
+  expect(await store.list(index)).toHaveLength(500)
+  expect(told.map(([command]) => command)).toEqual(['list', 'get', 'get'])
+  told.length = 0
+  expect(await store.removeEach(keys, now() + 60)).toBe(500)
+  expect(told.map(([command]) => command)).toEqual(['usherRemove', 'usherRemove', 'usherRemove'])
 })
 
 test('a list may be longer than what is asked at once', async () => {

@@ -26,6 +26,7 @@ const OPERATIONS: [string, (key: string) => Promise<unknown>][] = [
   ['put', key => store.put(key, bytes('x'), { expires: now() + 60, indexes: [fresh()] })],
   ['consume', key => store.consume(key, now())],
   ['remove', key => store.remove(key, now() + 60)],
+  ['removeEach', key => store.removeEach([key], now() + 60)],
 ]
 
 /** Milliseconds until it was refused as unavailable. */
@@ -114,17 +115,19 @@ describe('F11: out of memory', () => {
   test('RV6: what is removed is removed, and nothing new is taken', async () => {
     const { Redis } = await import('ioredis')
     const operator = new Redis(server.url)
-    const gone = fresh()
-    await store.put(gone, bytes('x'), { expires: now() + 60 })
-    await operator.config('SET', 'maxmemory', '1mb')
+    const [gone, first, second, index] = [fresh(), fresh(), fresh(), fresh()]
+    for (const key of [gone, first, second])
+      await store.put(key, bytes('x'), { expires: now() + 60, indexes: [index] })
+    await operator.config('SET', 'maxmemory', '100kb')
     try {
-      expect(await refused(store.put(fresh(), bytes('x'), { expires: now() + 60 }))).toBeLessThan(
-        1000,
-      )
+      const options = { expires: now() + 60, indexes: [index] }
+      expect(await refused(store.put(fresh(), bytes('x'), options))).toBeLessThan(1000)
       expect(await store.remove(gone, now() + 60)).toBe(true)
       expect(await store.get(gone)).toEqual({ key: gone, version: 2 })
       // Again, as whoever was refused for want of a replica does.
       expect(await store.remove(gone, now() + 60)).toBe(false)
+      expect(await store.removeEach([gone, first, second], now() + 60)).toBe(2)
+      expect(await store.list(index)).toEqual([])
     } finally {
       await operator.config('SET', 'maxmemory', '0')
       await operator.quit()

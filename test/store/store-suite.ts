@@ -223,6 +223,25 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
       })
     })
 
+    describe('removeEach', () => {
+      test('leaves a tombstone of each that stood, and says how many those were', async () => {
+        const [gone, missing, index] = [fresh(), fresh(), fresh()]
+        // More than are removed at once.
+        const keys = Array.from({ length: 450 }, fresh)
+        await Promise.all(keys.map(key => store.put(key, bytes('x'), { indexes: [index] })))
+        await store.put(gone, bytes('x'), { indexes: [index] })
+        await store.remove(gone, now() + 60)
+        expect(await store.list(index)).toHaveLength(450)
+        expect(await store.removeEach([missing, gone, ...keys], now() + 60)).toBe(450)
+        expect(await store.removeEach(keys, now() + 60)).toBe(0)
+        expect(await store.removeEach([], now() + 60)).toBe(0)
+        expect(await store.list(index)).toEqual([])
+        for (const key of [gone, ...keys]) expect(await store.get(key)).toEqual({ key, version: 2 })
+        expect(await store.get(missing)).toBeUndefined()
+        expect(await store.put(gone, bytes('late'), {})).toBe(false)
+      })
+    })
+
     describe('a snapshot', () => {
       test('says all there is of a key, to the second, and scan says the same of every key', async () => {
         const [whole, kept, gone, ended] = [fresh(), fresh(), fresh(), fresh()]

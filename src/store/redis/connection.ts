@@ -5,6 +5,7 @@ import { readFileSync } from 'node:fs'
 import { createSecureContext, type SecureContextOptions } from 'node:tls'
 import { Cluster, Redis, type RedisOptions } from 'ioredis'
 import type { RedisSettings } from '../../config/schema.ts'
+import type { Told } from './told.ts'
 
 const DEMOTED = /READONLY|^(LOADING|MASTERDOWN|NOAUTH|ERR WAIT cannot be used)/
 
@@ -23,13 +24,14 @@ const OPTIONS = {
 const pause = (times: number) => Math.min(50 * times, 500) + Math.random() * 100
 
 const read = (name: string) => readFileSync(`${import.meta.dirname}/${name}.lua`, 'utf8')
-const script = (name: string) => ({ lua: read('record') + read(name) })
+const script = (...names: string[]) => ({ lua: ['record', ...names].map(read).join('') })
 const scripts = {
   usherGet: script('get'),
   usherPut: script('put'),
   usherConsume: script('consume'),
   usherRemove: script('remove'),
-  usherMembers: script('members'),
+  usherMembers: script('member', 'members'),
+  usherList: script('member', 'list'),
   usherTouch: script('touch'),
   usherIndex: script('index'),
   usherSnapshot: script('snapshot'),
@@ -39,11 +41,9 @@ export type ScriptName = keyof typeof scripts
 export type Argument = string | number | Uint8Array
 /** Takes so many keys, and then arguments. */
 type Script<T> = (keys: number, ...args: Argument[]) => Promise<T>
-/** What a script says of records; numbers are what they are. */
-export type Told = (Buffer | number | null)[]
 export type Connection = (Redis | Cluster) &
   Record<ScriptName, Script<unknown>> &
-  Record<'usherGetBuffer' | 'usherMembersBuffer' | 'usherSnapshotBuffer', Script<Told>>
+  Record<`usher${'Get' | 'Members' | 'List' | 'Snapshot'}Buffer`, Script<Told>>
 
 /**
  * Not yet connected. `redis://`, `rediss://`, `redis+sentinel://h:p,h:p/NAME` or
