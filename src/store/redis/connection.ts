@@ -27,15 +27,15 @@ const read = (name: string) => readFileSync(`${import.meta.dirname}/${name}.lua`
 const script = (...names: string[]) => ({ lua: ['record', ...names].map(read).join('') })
 const scripts = {
   usherGet: script('get'),
-  usherPut: script('put'),
-  usherConsume: script('consume'),
-  usherRemove: script('remove'),
-  usherMembers: script('member', 'members'),
-  usherList: script('member', 'list'),
-  usherTouch: script('touch'),
-  usherIndex: script('index'),
+  usherPut: script('writing', 'put'),
+  usherConsume: script('writing', 'consume'),
+  usherRemove: script('writing', 'remove'),
+  usherMembers: script('members'),
+  usherList: script('list'),
+  usherTouch: script('writing', 'touch'),
+  usherIndex: script('writing', 'index'),
   usherSnapshot: script('snapshot'),
-  usherRestore: script('restore'),
+  usherRestore: script('writing', 'restore'),
 }
 export type ScriptName = keyof typeof scripts
 export type Argument = string | number | Uint8Array

@@ -1,12 +1,11 @@
 -- KEYS record   ARGV operation, time
-local record = read(KEYS[1])
-if not record.value then return 0 end
-if record.consumed then
-  if record.winner ~= ARGV[1] then return 0 end
+local version, last, value, companions, indexes, noted, consumed, winner = read(KEYS[1])
+if not value then return 0 end
+if consumed then
+  if winner ~= ARGV[1] then return 0 end
   touch(KEYS[1])
-  return 1
+else
+  local time = tonumber(ARGV[2])
+  write(KEYS[1], 'KEEPTTL', version + 1, last, value, companions, indexes, noted, time, ARGV[1])
 end
-record.version = record.version + 1
-record.consumed, record.winner = tonumber(ARGV[2]), ARGV[1]
-write(KEYS[1], record, 'KEEPTTL')
 return 1

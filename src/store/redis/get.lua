@@ -5,8 +5,8 @@ local names, answer = { string.sub(KEYS[1], #ARGV[1] + 1) }, {}
 for i = 1, 12 do
   local name = names[i]
   if not name then break end
-  local record = read(ARGV[1] .. name)
-  if record.version then tell(answer, name, record) end
-  for companion in string.gmatch(record.companions or '', '%S+') do names[#names + 1] = companion end
+  local version, _, value, companions, _, _, consumed = read(ARGV[1] .. name)
+  if version then tell(answer, name, version, value, consumed) end
+  for companion in string.gmatch(companions or '', '%S+') do names[#names + 1] = companion end
 end
 return answer

@@ -7,39 +7,37 @@
 local prefix = ARGV[1]
 local function has(names, name) return string.find(names, name, 1, true) end
 
-local function put(key, operation, value, expires, version, given, companions, till, entered)
-  local record = read(key)
-  local standing = record.value
-  if standing and record.operation == operation then
+local function put(key, operation, value, expires, required, given, companions, till, entered)
+  local version, last, standing, _, stands, lasting, consumed, winner = read(key)
+  if standing and last == operation then
     -- The reply to the same write was lost on its way.
     touch(key)
     return true
   end
-  if version == '' then
-    if record.version and not standing then return false end
-  elseif (record.version or 0) ~= tonumber(version) then
+  if required == '' then
+    if version and not standing then return false end
+  elseif (version or 0) ~= tonumber(required) then
     return false
   end
 
-  local stands = standing and record.indexes or ''
-  local lasts = (record.noted or 0) >= (tonumber(expires) or math.huge)
+  local lasts = (lasting or 0) >= (tonumber(expires) or math.huge)
   local indexes, missing, noted = given, false, tonumber(till)
-  for name in string.gmatch(stands, '%S+') do
+  for name in string.gmatch(stands or '', '%S+') do
     if not has(indexes, name) then indexes = indexes .. ' ' .. name end
   end
   for name in string.gmatch(indexes, '%S+') do
     if not has(entered, name) then
-      if not (lasts and has(stands, name)) then missing = true end
-      noted = record.noted
+      if not (lasts and has(stands or '', name)) then missing = true end
+      noted = lasting
     end
   end
   if missing and prefix == '' then return false, indexes end
+  if missing then noted = tonumber(till) end
+  if indexes == '' then indexes, noted = nil, nil end
+  if companions == '' then companions = nil end
 
-  record.version, record.operation, record.value = (record.version or 0) + 1, operation, value
-  record.companions = companions ~= '' and companions or nil
-  if indexes ~= '' then record.indexes, record.noted = indexes, missing and tonumber(till) or noted end
   -- The record first: out of memory, Redis refuses a script only at its first write, if that grows.
-  if expires == '' then write(key, record) else write(key, record, 'EXAT', expires) end
+  write(key, expires, (version or 0) + 1, operation, value, companions, indexes, noted, consumed, winner)
   for name in string.gmatch(missing and indexes or '', '%S+') do
     enter(prefix .. name, string.sub(key, #prefix + 1), till)
   end

@@ -1,7 +1,6 @@
 -- KEYS record   ARGV expires or '', operation, version, indexes, noted, consumed or '', value or nothing
-local _, operation, version, indexes, noted, consumed, value = unpack(ARGV)
-local record = { version = tonumber(version), operation = operation, value = value }
-if indexes ~= '' then record.indexes, record.noted = indexes, tonumber(noted) end
-record.consumed = tonumber(consumed)
-if ARGV[1] == '' then write(KEYS[1], record) else write(KEYS[1], record, 'EXAT', ARGV[1]) end
+local expires, operation, version, indexes, noted, consumed, value = unpack(ARGV)
+if indexes == '' then indexes, noted = nil, nil end
+noted, consumed = tonumber(noted), tonumber(consumed)
+write(KEYS[1], expires, tonumber(version), operation, value, nil, indexes, noted, consumed)
 return 1
