@@ -2,7 +2,7 @@
 // request of theirs (CIBA, ping mode). The library makes what is sent, and sends it; that nobody waits
 // for it and that it is tried again is ours (LO4).
 
-import type { BackchannelAuthenticationRequest, Provider } from 'oidc-provider'
+import { type BackchannelAuthenticationRequest, Provider } from 'oidc-provider'
 import type { Logger } from 'pino'
 import { createAudit } from '../http/audit.ts'
 import type { Metrics } from '../http/metrics.ts'
@@ -12,11 +12,12 @@ import type { Records } from '../store/records.ts'
 import { LAST_SIGN_OUT, type SignOut, takeSignOuts } from '../store/sign-outs.ts'
 import { findClient } from './clients.ts'
 
-/** The library would have the person wait for every application; the store has them. */
+/** The library would have the person wait for every application; the store has them (sessions.ts). */
 export function withholdNews({ Client: { prototype } }: Provider, records: Records): void {
   Object.assign(prototype, {
     sendLogoutToken: prototype.backchannelLogout,
-    backchannelLogout: async () => {},
+    backchannelLogout: async () =>
+      void Object.assign(Provider.ctx?.state ?? {}, { tellsClients: true }),
     sendPing: prototype.backchannelPing,
     backchannelPing: ({
       jti: id,

@@ -2,7 +2,7 @@
 
 import { createHash } from 'node:crypto'
 import { setImmediate } from 'node:timers/promises'
-import { errors, Provider } from 'oidc-provider'
+import { errors, type KoaContextWithOIDC, Provider } from 'oidc-provider'
 import type { Lifetimes } from '../config/schema.ts'
 import { visitorOf } from '../http/visitor.ts'
 import { type Adapter, createAdapter, OF_CLIENT } from '../store/adapter.ts'
@@ -36,6 +36,7 @@ export function createState(
     refreshTokens,
     alreadyUsed,
     request: currentRequest,
+    isQuiet: () => endsSession(Provider.ctx) && !Provider.ctx?.state.tellsClients,
     visitor: () => Provider.ctx && visitorOf(Provider.ctx),
     // Outside the library's routes it is interactions.ts that asks.
     isOfBrowser: ({ prompt }) =>
@@ -93,10 +94,14 @@ function currentRequest() {
     session: oidc.session,
     isRefresh: oidc.route === 'token',
     isRevocation,
-    // Revoking an access token revokes that token alone; the library would take them all.
-    sparesGrant: isRevocation && oidc.entities.AccessToken !== undefined,
+    // Revoking an access token revokes that token alone; the library would take them all. And a session
+    // that ends takes its grants along.
+    sparesGrant: (isRevocation && oidc.entities.AccessToken !== undefined) || endsSession(ctx),
   }
 }
+
+const endsSession = (ctx?: KoaContextWithOIDC) =>
+  ctx?.oidc?.route === 'end_session_confirm' && Boolean(ctx.oidc.params?.logout)
 
 // Node ends the socket of a client that hung up (nginx does the same): the client may long have asked
 // again elsewhere, and what this request would take for theft is its own answer (requirements §2).

@@ -22,6 +22,8 @@ export interface Protocol {
   request(): Request | undefined
   /** Whose request it is, for the session to remember. */
   visitor(): Visitor | undefined
+  /** None of the clients of its session wants to be told when that ends. */
+  isQuiet(): boolean
   /** False for an interaction that was begun in another browser than the one that asks now. */
   isOfBrowser(interaction: Payload): boolean
   /** The error for a request that came second to an artefact that is used once. */
@@ -43,7 +45,7 @@ interface Request {
   session?: LiveSession
   /** What has ended is ended again: it may have been done, and refused without a replica (RV7). */
   isRevocation: boolean
-  /** Nothing is revoked but the token it names. */
+  /** Nothing is revoked but what it names: a token, or a session with its grants. */
   sparesGrant: boolean
 }
 

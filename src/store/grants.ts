@@ -60,8 +60,8 @@ export async function tieToSession(
 }
 
 /** After this no code, access or refresh token of the grant works, and it cannot be written again. */
-export async function revokeGrant(records: Records, grantId: string): Promise<void> {
-  await records.remove('Grant', grantId, TOMBSTONE)
+export async function revokeGrant(records: Records, ...grantIds: string[]): Promise<void> {
+  await records.removeEach('Grant', grantIds, TOMBSTONE)
 }
 
 /** All grants of an account, or only those to one client. */
@@ -73,7 +73,7 @@ export async function revokeGrants(
   const grants = await (clientId === undefined
     ? records.list<GrantRecord>('grants of account', accountId)
     : records.list<GrantRecord>('grants of account and client', `${accountId} ${clientId}`))
-  await Promise.all(grants.map(({ jti }) => revokeGrant(records, jti)))
+  await revokeGrant(records, ...grants.map(({ jti }) => jti))
 }
 
 /** Offline access outlives the session it was granted in. */

@@ -149,8 +149,14 @@ function createRecords(store: Store, seal: Seal, namingKey: Uint8Array) {
   }
 
   /** True for exactly one caller. Plain writes stay refused for `tombstone` seconds. */
-  function remove(kind: string, id: string, tombstone = SLACK): Promise<boolean> {
-    return units.remove(keyOf(kind, id), now() + clamp(tombstone))
+  async function remove(kind: string, id: string, tombstone = SLACK): Promise<boolean> {
+    return (await removeEach(kind, [id], tombstone)) === 1
+  }
+
+  /** The same for several, at once where the store can; answers how many were removed by it. */
+  async function removeEach(kind: string, ids: string[], tombstone: number): Promise<number> {
+    const keys = ids.map(id => keyOf(kind, id))
+    return keys.length ? units.removeEach(keys, now() + clamp(tombstone)) : 0
   }
 
   async function list<T>(kind: string, name: string): Promise<T[]> {
@@ -201,6 +207,7 @@ function createRecords(store: Store, seal: Seal, namingKey: Uint8Array) {
     saveLater,
     consume,
     remove,
+    removeEach,
     list,
     walk,
     update,

@@ -7,6 +7,8 @@ import { createSessions, type SessionRecord, type Visit } from './sessions.ts'
 interface Protocol {
   request(): { key: object; session?: { uid: string; jti: string } } | undefined
   visitor(): Visitor | undefined
+  /** None of the clients of its session wants to be told when that ends. */
+  isQuiet(): boolean
 }
 
 export function createSessionAdapter(records: Records, protocol: Protocol) {
@@ -41,7 +43,14 @@ export function createSessionAdapter(records: Records, protocol: Protocol) {
       const { session } = protocol.request() ?? {}
       if (session && session.jti !== id) return
       const uid = session?.uid ?? (await sessions.find(id))?.session.uid
-      if (uid) await sessions.end(uid)
+      if (!uid) return
+      const visit = visitOf(uid)
+      const all = Object.values(visit?.session.authorizations ?? {})
+      const grants = all.flatMap(({ grantId, persistsLogout }) =>
+        grantId && !persistsLogout ? [grantId] : [],
+      )
+      const quiet = protocol.isQuiet() ? visit?.version : undefined
+      await sessions.end(uid, { grants, quiet })
     },
   }
 }

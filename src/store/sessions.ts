@@ -28,7 +28,7 @@ export interface SessionRecord {
   accountId?: string
   /** Epoch seconds of the sign-in. */
   loginTs?: number
-  authorizations?: Record<string, { grantId?: string; sid?: string }>
+  authorizations?: Record<string, { grantId?: string; sid?: string; persistsLogout?: boolean }>
   /** Ours, and unknown to the library: who signed in, and the latest authorization request (epoch seconds). */
   visitor?: Visitor
   used?: number
@@ -95,7 +95,7 @@ export function createSessions(records: Records) {
       { ttl, indexes, companions: companionsOf(mine), found },
     )
     // Signed out meanwhile: what this request was about to hand out must not outlive that.
-    if (!saved) return accountId ? revokeOnline(uid, accountId) : undefined
+    if (!saved) return accountId ? revokeOnline(uid, { accountId }) : undefined
     const lasts = (visit?.pointer?.until ?? 0) >= now() + ttl
     const isSame = base?.jti === mine.jti && base.loginTs === mine.loginTs
     // Another request may have given the session another id, and shortened the life of this one.
@@ -131,12 +131,15 @@ export function createSessions(records: Records) {
     return session
   }
 
-  /** Sign-out: the session, every copy of it, and its grants without offline access. */
-  async function end(uid: string): Promise<void> {
-    const { value: session } = await records.read<SessionRecord>('Session', uid)
-    if (session) await leaveSignOut(records, session)
+  /**
+   * Sign-out: the session, every copy of it, and its grants without offline access. `known`: others that
+   * end with it, and the version of the session in which no client wants to be told.
+   */
+  async function end(uid: string, known: { grants?: string[]; quiet?: number } = {}) {
+    const { value: session, version } = await records.read<SessionRecord>('Session', uid)
+    if (session && version !== known.quiet) await leaveSignOut(records, session)
     await records.remove('Session', uid, TOMBSTONE)
-    await revokeOnline(uid)
+    await revokeOnline(uid, { others: known.grants })
   }
 
   async function endAll(accountId: string): Promise<void> {
@@ -144,13 +147,16 @@ export function createSessions(records: Records) {
     await Promise.all(all.map(({ uid }) => end(uid)))
   }
 
-  /** `accountId`: only those of this person. */
-  async function revokeOnline(uid: string, accountId?: string): Promise<void> {
+  /** `accountId`: only those of this person; `others`: these in any case. */
+  async function revokeOnline(
+    uid: string,
+    { accountId, others = [] }: { accountId?: string; others?: string[] },
+  ): Promise<void> {
     const grants = await records.list<GrantRecord>('grants of session', uid)
     const online = grants.filter(
       grant => !hasOfflineAccess(grant) && (!accountId || grant.accountId === accountId),
     )
-    await Promise.all(online.map(({ jti }) => revokeGrant(records, jti)))
+    await revokeGrant(records, ...new Set([...others, ...online.map(({ jti }) => jti)]))
   }
 
   return { find, findByUid, list, save, succeed, end, endAll }

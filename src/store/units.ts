@@ -68,9 +68,9 @@ export function createUnits(store: Store) {
     return true
   }
 
-  function remove(key: string, tombstone: number): Promise<boolean> {
+  function removeEach(keys: string[], tombstone: number): Promise<number> {
     current()?.told.clear()
-    return store.remove(key, tombstone)
+    return store.removeEach(keys, tombstone)
   }
 
   /** A request, from beginning to end. */
@@ -97,5 +97,5 @@ export function createUnits(store: Store) {
     }
   }
 
-  return { get, put, putLater, remove, during, together }
+  return { get, put, putLater, removeEach, during, together }
 }

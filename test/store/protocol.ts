@@ -53,6 +53,7 @@ export async function createLibrary(): Promise<Library> {
     onReplay: () => {},
   })
   const protocol: Protocol = {
+    isQuiet: () => false,
     refreshTokens,
     request: () => current.getStore(),
     visitor: () => undefined,
