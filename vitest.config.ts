@@ -17,6 +17,7 @@ const TIMED = [
     'service',
     'sign-in-limits',
     'slow-clients',
+    'workers',
   ].map(name => `test/flow/${name}.test.ts`),
 ]
 

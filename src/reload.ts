@@ -2,9 +2,7 @@
 // change is read, judged and built aside before it takes their place, and requests in flight finish
 // where they began; what is wrong changes nothing.
 
-import { readdirSync, statSync } from 'node:fs'
 import type { RequestListener } from 'node:http'
-import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import { createApp } from './app.ts'
@@ -19,8 +17,6 @@ import type { Environment } from './oidc/provider.ts'
 import type { Queue } from './store/news.ts'
 import { StoreUnavailable } from './store/store.ts'
 
-/** Milliseconds for which nothing may change before what was saved is taken in. */
-const SETTLE = 1000
 /** How often it looks whether another key has its turn, in milliseconds. */
 const LOOK = 10_000
 /** How often it looks for sign-outs that applications have to be told of, and to be told of again. */
@@ -35,15 +31,19 @@ interface Running {
   reload(): Promise<void>
 }
 
-/** Throws a `ConfigError` for a configuration that cannot be in force. */
+/**
+ * Throws a `ConfigError` for a configuration that cannot be in force. `news` is the log for what
+ * several processes would say alike.
+ */
 export async function run(
   first: Settings,
   surroundings: Surroundings,
   readiness: Readiness,
+  news: Logger,
 ): Promise<Running> {
   const { log, metrics } = surroundings
-  const tellWarnings = warningsTo(log)
-  const tellFixed = fixedTo(log)
+  const tellWarnings = warningsTo(news)
+  const tellFixed = fixedTo(news)
   let inForce = await build(first, surroundings, readiness)
   let generation = 1
   metrics.configuration(generation, true)
@@ -61,7 +61,7 @@ export async function run(
     tellWarnings(wanted)
     readiness.config = 'ok'
     metrics.configuration(generation, true)
-    log.info({ event: 'config_loaded', generation, changes }, 'configuration in force')
+    news.info({ event: 'config_loaded', generation, changes }, 'configuration in force')
   }
 
   function refused(error: unknown) {
@@ -69,13 +69,14 @@ export async function run(
     metrics.configuration(generation, false)
     const isReport = error instanceof ConfigError
     const findings = isReport ? error.findings.map(toRecord) : [{ message: String(error) }]
-    log.error({ event: 'config_refused', generation, findings }, 'configuration not taken')
+    const teller = isReport ? news : log
+    teller.error({ event: 'config_refused', generation, findings }, 'configuration not taken')
   }
 
   async function lookAtKeys() {
     if (kidsOf(await inForce.signingKeys.load()) === kidsOf(inForce.keys)) return
     inForce = await build(inForce.settings, surroundings, readiness)
-    log.info(
+    news.info(
       { event: 'keys_changed', kids: inForce.keys.map(({ kid }) => kid) },
       'signing keys in force',
     )
@@ -95,7 +96,6 @@ export async function run(
   }
   const keysRefused = failed('signing keys not taken')
   setInterval(() => inTurn(() => lookAtKeys().catch(keysRefused)), LOOK).unref()
-  watchFolder(first.folder, reloadInTurn)
   const untold = failed('sign-outs not told')
   const tell = (queue: Queue) => inForce.tellSignOuts(queue).catch(untold)
   repeat(SIGN_OUTS, () => tell('new'))
@@ -144,34 +144,5 @@ function fixedTo(log: Logger) {
     if (keys.length && told !== keys.join())
       log.warn({ event: 'config_needs_restart', keys }, 'these are taken in at the next start')
     told = keys.join()
-  }
-}
-
-/** Calls `changed` once for what was saved together. Looking works where notifications do not: mounts, links. */
-function watchFolder(folder: string, changed: () => void): void {
-  let inForce = fingerprint(folder)
-  let last = inForce
-  setInterval(() => {
-    const seen = fingerprint(folder)
-    const isSettled = seen === last
-    last = seen
-    if (!isSettled || seen === inForce) return
-    inForce = seen
-    changed()
-  }, SETTLE).unref()
-}
-
-/** Changes whenever a file does that is read: none lies deeper, or is called `.…` (editors, git). */
-function fingerprint(path: string, depth = 2): string {
-  try {
-    const stat = statSync(path)
-    const names = depth > 0 && stat.isDirectory() ? readdirSync(path) : []
-    const below = names
-      .filter(name => !name.startsWith('.'))
-      .map(name => fingerprint(join(path, name), depth - 1))
-    return [path, stat.ino, stat.size, stat.mtimeMs, ...below].join()
-  } catch {
-    // What cannot be looked at is told by whoever reads it.
-    return path
   }
 }

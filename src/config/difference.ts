@@ -4,7 +4,22 @@ import { isSecret } from './key-list.ts'
 import type { Settings } from './settings.ts'
 
 /** What a running process keeps until it is restarted. */
-export const FIXED = ['issuer', 'listen', 'store', 'redis', 'metrics', 'secrets'] as const
+export const FIXED = [
+  'issuer',
+  'listen',
+  'workers',
+  'store',
+  'redis',
+  'metrics',
+  'secrets',
+] as const
+
+/** What all workers of a service have alike, whenever they begin. Secrets each reads for itself. */
+export type Held = Pick<Settings, Exclude<(typeof FIXED)[number], 'secrets'>>
+
+export function heldOf({ issuer, listen, workers, store, redis, metrics }: Settings): Held {
+  return { issuer, listen, workers, store, redis, metrics }
+}
 
 /** `lifetimes.code: 60 → 30`, `+ clients.wiki`, `- clients.wiki.contacts.0`. */
 export function differences(before: Settings, after: Settings): string[] {

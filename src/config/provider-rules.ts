@@ -52,6 +52,10 @@ export function startFindings(
       'the memory store forgets everything at a restart: only for a loopback http issuer'
     findings.push(usher.at(['store'], 'memory-store', message))
   }
+  if (store === 'sqlite::memory:' && (usher.parts.workers ?? 1) > 1) {
+    const message = 'need a store that they share: each would have a memory of its own'
+    findings.push(usher.at(['workers'], 'memory-store', message))
+  }
   return findings
 }
 

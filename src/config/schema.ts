@@ -2,6 +2,7 @@
 // JSON Schema that editors use, and what `config explain` says come from here; a description names
 // other keys in backticks.
 
+import { availableParallelism } from 'node:os'
 import { z } from 'zod'
 import { clientSchema, READ_BY_PEOPLE } from './client-schema.ts'
 import { detailSchema } from './detail-schema.ts'
@@ -82,6 +83,11 @@ const listen = {
     .describe('TLS of our own, where no `proxy` speaks it: PEM files, read again when they change'),
   port: port.default(3000).describe('Port to listen on; a loopback `issuer` that is not given follows it'),
 }
+const WORKERS = 'is 1 to 64, or auto'
+const workers = z
+  .union([z.int().min(1).max(64), z.literal('auto')], WORKERS)
+  .default(1)
+  .transform(count => (count === 'auto' ? availableParallelism() : count))
 // biome-ignore format: a table
 const metrics = {
   host: z.string().min(1).default('127.0.0.1').describe('Address that GET /metrics is answered on'),
@@ -161,6 +167,7 @@ export const usherSchema = z.strictObject({
   issuer: origin.optional().describe('The address of this service as clients know it: an origin, https except on loopback. Clients compare it byte for byte, so changing it breaks every one of them'),
   listen: z.strictObject(listen).prefault({}).describe('Where requests are taken'),
   proxy: z.array(address).default([]).describe('Addresses of the reverse proxies in front. Only they are believed about X-Forwarded-For, -Host and -Proto; with an https `issuer` either they or `listen.tls` speak TLS'),
+  workers: workers.describe('How many processes share `listen` and the work: a number, or auto, one for each core. One more looks after them'),
   store: location.default('sqlite:data/usher.db').describe('Where everything is kept, sealed with USHER_SECRET: a file of one machine, or a Redis that several share (`redis`)'),
   redis: redisSchema.prefault({}).describe('How a Redis is reached; says nothing when `store` is SQLite'),
   metrics: z.strictObject(metrics).optional().describe('Where GET /metrics answers, for Prometheus; absent: nowhere'),

@@ -7,7 +7,8 @@ import type { Middleware } from 'koa'
 const PROBE = 800
 
 export interface Readiness {
-  state: 'ready' | 'draining'
+  /** `leaving`: another process behind the same address takes over. */
+  state: 'ready' | 'leaving' | 'draining'
   /** Touches the store; throws when it does not answer. */
   probe: () => Promise<unknown>
   /** What was found out about the store, by itself or at the last look. */
@@ -19,7 +20,7 @@ export interface Readiness {
 export function health(readiness: Readiness): Middleware {
   return async (ctx, next) => {
     // Whoever keeps the connection is told to come by another, before this one is closed.
-    if (readiness.state === 'draining') ctx.set('Connection', 'close')
+    if (readiness.state !== 'ready') ctx.set('Connection', 'close')
     if (ctx.path !== '/livez' && ctx.path !== '/readyz') return next()
     if (ctx.method !== 'GET' && ctx.method !== 'HEAD') return next()
     ctx.state.isQuiet = true
@@ -41,7 +42,7 @@ async function probe(readiness: Readiness): Promise<string> {
   if (readiness.checks.some(({ state }) => state === 'wrong')) return 'degraded'
   // Who asked before the signal and is answered after it is not told that more may come.
   const answer = readiness.probe().then(
-    () => readiness.state,
+    () => (readiness.state === 'draining' ? 'draining' : 'ready'),
     () => 'degraded',
   )
   return Promise.race([answer, setTimeout(PROBE, 'degraded', { ref: false })])

@@ -23,6 +23,8 @@ const LIMITS = {
   keepAliveTimeout: 5_000,
   maxHeaderSize: 16 * 1024,
 }
+/** Milliseconds, after which a connection that nothing came by is closed: its timeout, and a moment. */
+export const KEEP_ALIVE = LIMITS.keepAliveTimeout + 1_500
 /** At once; below what a process may open, so that files and the store are still within reach. */
 const CONNECTIONS = 5_000
 const LOOK_AGAIN = 1_000

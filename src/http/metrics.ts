@@ -59,22 +59,26 @@ export function createMetrics() {
   const generation = new Gauge({
     name: 'usher_config_generation',
     help: 'How many configurations were in force since the start',
+    aggregator: 'max',
     registers,
   })
   const isLatest = new Gauge({
     name: 'usher_config_last_reload_ok',
     help: '0: the folder holds a configuration that could not be taken',
+    aggregator: 'min',
     registers,
   })
   const signingKeys = new Gauge({
     name: 'usher_signing_keys',
     help: 'Signing keys in the JWKS, by what they are: next, current, retired',
     labelNames: ['alg', 'state'],
+    aggregator: 'max',
     registers,
   })
   const nextChange = new Gauge({
     name: 'usher_signing_keys_change_timestamp_seconds',
     help: 'When the next of them begins to sign, or leaves the JWKS; 0: none is to, so far',
+    aggregator: 'min',
     registers,
   })
   for (const event of ALARMING) facts.inc({ event }, 0)
@@ -82,6 +86,8 @@ export function createMetrics() {
 
   return {
     text: () => registry.metrics(),
+    /** For whoever adds up those of several processes. */
+    values: () => registry.getMetricsAsJSON(),
     storeCommand: (command: string, seconds: number, failed: boolean) =>
       commands.observe({ command, outcome: failed ? 'failed' : 'ok' }, seconds),
     configuration(number: number, ok: boolean) {
@@ -103,11 +109,11 @@ export function createMetrics() {
 }
 
 /** Answers `GET /metrics` and nothing else. */
-export function createMetricsListener(metrics: Metrics): Server {
+export function createMetricsListener(text: () => Promise<string>): Server {
   return createServer(async ({ url, method }, res) => {
     const isKnown = url === '/metrics' && method === 'GET'
     res.statusCode = isKnown ? 200 : 404
     res.setHeader('Content-Type', 'text/plain; version=0.0.4; charset=utf-8')
-    res.end(isKnown ? await metrics.text() : 'GET /metrics\n')
+    res.end(isKnown ? await text() : 'GET /metrics\n')
   })
 }

@@ -8,6 +8,7 @@ import { FIXED } from '../../src/config/difference.ts'
 import { overlays } from '../../src/config/environment.ts'
 import { jsonSchemas } from '../../src/config/schema.ts'
 import { createMetrics } from '../../src/http/metrics.ts'
+import { createTotals } from '../../src/http/totals.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 
@@ -139,7 +140,8 @@ function commandTable(): string {
 }
 
 async function metricTable(): Promise<string> {
-  const lines = (await createMetrics().text()).matchAll(/^# HELP (usher_\w+) (.*)$/gm)
+  const texts = [await createMetrics().text(), await createTotals().text(0)]
+  const lines = texts.join('').matchAll(/^# HELP (usher_\w+) (.*)$/gm)
   return table(
     ['Metric', 'What it says'],
     [...lines].map(([, name, help = '']) => [`\`${name}\``, help]),

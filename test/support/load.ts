@@ -25,7 +25,8 @@ interface Message {
   body?: string
 }
 
-export function startLoad(issuer: string, ports: number[], families: string[]) {
+/** `pause`: milliseconds of each client between two rounds. */
+export function startLoad(issuer: string, ports: number[], families: string[], pause = 0) {
   const { host } = new URL(issuer)
   const ready = new Set<number>()
   const failed: string[] = []
@@ -90,6 +91,7 @@ export function startLoad(issuer: string, ports: number[], families: string[]) {
         await send({ path: '/.well-known/openid-configuration' }, 200)
         const { url } = authorizationRequest({ issuer }, { client_id: 'web' })
         await send({ path: `${url.pathname}${url.search}` }, 303)
+        await setTimeout(pause)
       } catch (error) {
         failed.push(String(error))
         return

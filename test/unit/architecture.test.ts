@@ -31,6 +31,9 @@ const imports = source.flatMap(file =>
 /** Each may import from those further down, and from its own folder. */
 const LAYERS = [
   ['main.ts', 'cli.ts'],
+  ['alone.ts', 'workers.ts'],
+  ['worker.ts'],
+  ['serve.ts'],
   ['reload.ts'],
   ['app.ts', 'commands'],
   ['oidc'],
@@ -57,7 +60,7 @@ const HOMES: Record<string, RegExp> = {
 }
 
 /** Of code: without blank lines and comments. */
-const LINES = 13_250
+const LINES = 13_600
 const LONGEST_FILE = 270
 const linesOf = (text: string) => text.split('\n').length - 1
 const codeLinesOf = (text: string) =>

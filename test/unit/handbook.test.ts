@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { createMetrics } from '../../src/http/metrics.ts'
+import { createTotals } from '../../src/http/totals.ts'
 import { keysOf, withGenerated } from '../support/handbook.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
@@ -94,7 +95,7 @@ const anchorOf = (text: string) =>
     .replaceAll(' ', '-')
 
 test('alerts and dashboard are about metrics that there are', async () => {
-  const text = await createMetrics().text()
+  const text = (await createMetrics().text()) + (await createTotals().text(0))
   const families = [...text.matchAll(/^# TYPE (\w+) (\w+)$/gm)]
   const series = families.flatMap(([, name = '', type]) =>
     type === 'histogram' ? ['_bucket', '_sum', '_count'].map(end => name + end) : [name],

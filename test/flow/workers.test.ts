@@ -1,0 +1,238 @@
+// Several processes behind one listener: they are one service to people, applications, operators and
+// Prometheus, also while one of them dies or is replaced.
+
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { Agent, request } from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { authorizationRequest, redeem, signInAndAllow } from '../support/journey.ts'
+import { startLoad } from '../support/load.ts'
+import { type RedisServer, startRedis } from '../support/redis.ts'
+import { freePort, type Service, startService } from '../support/service.ts'
+import { writeConfig } from '../support/usher.ts'
+import { type Reply, send } from '../support/wire.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'usher-workers-'))
+const USHER_SECRET = Buffer.alloc(32, 'workers').toString('base64url')
+const USHER_STORE = `sqlite:${join(folder, 'usher.db')}`
+const configure = (usher: object) =>
+  writeFileSync(join(folder, 'usher.yaml'), JSON.stringify(usher))
+beforeAll(() => writeConfig(folder, { usher: { workers: 2 } }))
+afterAll(() => rmSync(folder, { recursive: true }))
+
+const start = async (store: string) => {
+  const metrics = String(await freePort())
+  return startService({
+    USHER_CONFIG: folder,
+    USHER_SECRET,
+    USHER_STORE: store,
+    USHER_METRICS_PORT: metrics,
+  })
+}
+
+/** By a connection of its own, which goes to the next worker. */
+const ask = (service: Service, path: string): Promise<Reply> =>
+  send({ ...service, address: service.issuer }, path, { headers: { connection: 'close' } })
+
+interface Line {
+  event?: string
+  worker?: number
+  id?: string
+  status?: number
+  route?: string
+  changes?: string[]
+}
+const linesOf = (service: Service) =>
+  service
+    .stdout()
+    .split('\n')
+    .slice(0, -1)
+    .map((line): Line => JSON.parse(line))
+const told = (service: Service, event: string) =>
+  linesOf(service).filter(line => line.event === event)
+
+/** Process ids of the workers, by their numbers. */
+function pidsOf({ child: { pid } }: Service): Record<string, number> {
+  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ')
+  const named = children.map(child => [readFileSync(`/proc/${child}/cmdline`, 'utf8'), child])
+  return Object.fromEntries(
+    named.map(([name = '', child]) => [/\d+/.exec(name)?.[0], Number(child)]),
+  )
+}
+
+async function metricsOf({ env }: Service) {
+  const text = await (await fetch(`http://127.0.0.1:${env.USHER_METRICS_PORT}/metrics`)).text()
+  const values = [...text.matchAll(/^(\w+)(?:\{.*\})? ([\d.e+-]+)$/gm)]
+  return (name: string) =>
+    values.reduce((sum, [, own, value]) => sum + (own === name ? Number(value) : 0), 0)
+}
+
+/** Refresh tokens of the person that the service was started with: each a sign-in. */
+async function signIns(service: Service, count: number): Promise<string[]> {
+  const password = /the password (\S+)/.exec(service.stderr())?.[1] ?? ''
+  const browser = new Browser(service.issuer)
+  const families: string[] = []
+  while (families.length < count) {
+    const asked = authorizationRequest(service, { scope: 'openid offline_access' })
+    await browser.open(asked.url)
+    const { params } = await signInAndAllow(browser, 'demo', password)
+    const { body } = await redeem(service, params.get('code') ?? '', asked)
+    families.push(body.refresh_token)
+  }
+  return families
+}
+
+describe('on a SQLite file', () => {
+  let service: Service
+  beforeAll(async () => {
+    service = await start(USHER_STORE)
+  })
+  afterAll(() => service.stop())
+
+  test('two workers are ready when the service says so, once, and take requests in turn', async () => {
+    expect(service.stderr().match(/is ready at .*/g)).toEqual([
+      expect.stringMatching(/, with 2 workers$/),
+    ])
+    for (let i = 0; i < 4; i++) expect((await ask(service, '/readyz')).status).toBe(200)
+    expect(Object.keys(pidsOf(service))).toEqual(['1', '2'])
+  })
+
+  test('what one of them wrote the other reads, and their metrics add up', async () => {
+    const families = await signIns(service, 2)
+    const load = startLoad(service.issuer, [Number(new URL(service.issuer).port)], families, 100)
+    await expect.poll(load.answeredSoFar, { timeout: 10_000 }).toBeGreaterThan(40)
+    expect((await load.stop()).failed).toEqual([])
+    for (let i = 0; i < 4; i++) await ask(service, '/.well-known/openid-configuration')
+    const sum = await metricsOf(service)
+    const requests = () => linesOf(service).filter(({ status }) => status)
+    await expect.poll(() => requests().length).toBe(sum('usher_request_seconds_count'))
+    expect(new Set(requests().map(({ worker }) => worker))).toEqual(new Set([1, 2]))
+    expect(sum('usher_workers')).toBe(2)
+    expect(sum('usher_config_generation')).toBe(1)
+  })
+
+  test('a worker that dies is replaced; the other goes on, and nothing is forgotten', async () => {
+    const { 1: pid = 0 } = pidsOf(service)
+    const others = await connectionTo(service, 2)
+    const counted = (await metricsOf(service))('usher_request_seconds_count')
+    process.kill(pid, 'SIGKILL')
+    // From here on there is one, then two again.
+    await expect.poll(() => told(service, 'worker_lost').length).toBe(1)
+    const statuses = new Set<number>()
+    for (let i = 0; i < 1000 && !told(service, 'worker_ready').length; i++) {
+      statuses.add((await others()).status).add((await ask(service, '/readyz')).status)
+    }
+    expect(statuses).toEqual(new Set([200]))
+    expect(pidsOf(service)[1]).not.toBe(pid)
+    const sum = await metricsOf(service)
+    expect(sum('usher_request_seconds_count')).toBeGreaterThan(counted)
+    expect(sum('usher_workers_lost_total')).toBe(1)
+    expect(sum('usher_workers')).toBe(2)
+  })
+
+  test('a saved folder is in force with all of them, and told once; so is what needs a restart', async () => {
+    configure({ workers: 3, branding: { name: 'Engines' } })
+    const changes = () => told(service, 'config_loaded').map(({ changes }) => changes)
+    await expect.poll(changes, { timeout: 8000 }).toEqual([['branding.name: "Usher" → "Engines"']])
+    expect(told(service, 'config_needs_restart')).toHaveLength(1)
+    for (let i = 0; i < 4; i++) {
+      await expect.poll(async () => (await ask(service, '/errors')).text).toContain('Engines')
+    }
+    configure({ workers: 2, brandin: {} })
+    await expect.poll(() => told(service, 'config_refused').length, { timeout: 8000 }).toBe(1)
+    for (let i = 0; i < 4; i++) {
+      const note = async () => (await ask(service, '/readyz')).json
+      await expect.poll(note).toEqual({ status: 'ready', checks: { config: 'warning' } })
+    }
+    expect(told(service, 'config_refused')).toHaveLength(1)
+    configure({ workers: 2 })
+  })
+
+  test('DK2: SIGTERM drains all of them, and the service ends with 0', async () => {
+    const pids = Object.values(pidsOf(service))
+    const stopped = service.stop()
+    await expect.poll(async () => (await ask(service, '/readyz')).status).toBe(503)
+    expect(await stopped).toBe(0)
+    for (const pid of pids) expect(() => process.kill(pid, 0)).toThrow('ESRCH')
+  })
+})
+
+/** A connection that is kept, and leads to that worker. */
+async function connectionTo(service: Service, worker: number): Promise<() => Promise<Reply>> {
+  for (let i = 0; i < 10; i++) {
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+    const get = () =>
+      new Promise<Reply>((resolve, reject) => {
+        const url = `${service.issuer}/.well-known/openid-configuration`
+        request(url, { agent }, answer => {
+          answer.resume().on('end', () => {
+            const headers = new Headers({ id: String(answer.headers['x-request-id']) })
+            resolve({ status: answer.statusCode ?? 0, headers, text: '', json: {} })
+          })
+        })
+          .on('error', reject)
+          .end()
+      })
+    const { headers } = await get()
+    const line = () => linesOf(service).find(({ id }) => id === headers.get('id'))
+    await expect.poll(line).toBeDefined()
+    if (line()?.worker === worker) return get
+  }
+  throw new Error('no connection to it')
+}
+
+describe('on Redis', () => {
+  let redis: RedisServer
+  let service: Service
+  beforeAll(async () => {
+    redis = await startRedis({ port: await freePort() })
+    service = await start(redis.url)
+  })
+  afterAll(async () => {
+    await service.stop()
+    await redis.stop()
+  })
+
+  test('SIGUSR2 replaces the workers one by one, and no request fails', async () => {
+    const families = await signIns(service, 3)
+    const before = pidsOf(service)
+    const { pid = 0 } = service.child
+    const load = startLoad(service.issuer, [Number(new URL(service.issuer).port)], families, 100)
+    await expect.poll(load.answeredSoFar).toBeGreaterThan(20)
+    // Not by `child.kill`, which takes whatever it sends for the end.
+    process.kill(pid, 'SIGUSR2')
+    await expect.poll(() => told(service, 'workers_restarted').length, { timeout: 25_000 }).toBe(1)
+    const { failed, answered, refused } = await load.stop()
+    expect(failed).toEqual([])
+    expect(refused).toBe(0)
+    const after = pidsOf(service)
+    expect(Object.keys(after)).toEqual(['1', '2'])
+    expect(Object.values(after).filter(pid => Object.values(before).includes(pid))).toEqual([])
+    const sum = await metricsOf(service)
+    expect(sum('usher_request_seconds_count')).toBeGreaterThanOrEqual(answered)
+    expect(sum('usher_workers_lost_total')).toBe(0)
+  })
+})
+
+describe('at the start', () => {
+  const refusal = (env: Record<string, string>) =>
+    startService({ USHER_CONFIG: folder, USHER_SECRET, USHER_STORE, ...env }).then(
+      () => 'it started',
+      ({ message }) => String(message),
+    )
+
+  test('a store that does not open is said once, and nothing is started', async () => {
+    const other = Buffer.alloc(32, 'other').toString('base64url')
+    const report = await refusal({ USHER_SECRET: other })
+    expect(report).toMatch(/^Usher cannot start: the store was sealed with another secret.*\n$/)
+  })
+
+  test('a wrong folder is reported once; workers need a store that they can share', async () => {
+    const report = await refusal({ USHER_STORE: 'sqlite::memory:' })
+    expect(report).toContain('1 problem in the configuration.')
+    expect(report).toContain('workers: need a store that they share')
+    expect(report.match(/Nothing was started/g)).toHaveLength(1)
+  })
+})
