@@ -29,7 +29,12 @@ export interface Words {
 
 export type Languages = ReturnType<typeof createLanguages>
 
-const shipped: Locales = Object.fromEntries(shippedTags.map(tag => [tag, shippedWords(tag)]))
+/** Read when somebody speaks it: each is a few hundredths of a second at the start, and a megabyte. */
+const shipped: Locales = {}
+function shippedIn(tag: string): Locales[string] {
+  shipped[tag] ??= shippedTags.includes(tag) ? shippedWords(tag) : {}
+  return shipped[tag]
+}
 
 /** The tag and those it is a variety of, lower case, the most special first (RFC 4647 §3.4). */
 const wider = (tag: string) => {
@@ -45,24 +50,30 @@ const RTL = /[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaan
 
 /** `own`: the operator's words, which go before ours. */
 export function createLanguages(own: Locales = {}) {
-  const tags = [...new Set([ENGLISH, ...Object.keys({ ...shipped, ...own }).toSorted()])]
-  const layers = new Map(tags.map(tag => [tag.toLowerCase(), { ...shipped[tag], ...own[tag] }]))
-  const spoken = new Map(
-    tags.map(tag => {
-      const below = [...wider(tag), ENGLISH].toReversed().map(name => layers.get(name))
-      return [tag.toLowerCase(), createWords(tag, Object.assign({}, ...below))]
-    }),
-  )
-  const find = (tag: string): Words | undefined =>
-    wider(tag)
-      .map(name => spoken.get(name))
-      .find(Boolean)
+  const others = [...shippedTags, ...Object.keys(own)].toSorted()
+  const tags = [...new Set([ENGLISH, ...others])]
+  const written = new Map(tags.map(tag => [tag.toLowerCase(), tag]))
+  const spoken = new Map<string, Words>()
+  const layersOf = (tag: string) =>
+    [...wider(tag), ENGLISH].flatMap(name => written.get(name) ?? []).toReversed()
+  const speak = (tag: string): Words => {
+    const known = spoken.get(tag)
+    if (known) return known
+    const layers = layersOf(tag).flatMap(layer => [shippedIn(layer), own[layer] ?? {}])
+    const words = createWords(tag, Object.assign({}, ...layers))
+    spoken.set(tag, words)
+    return words
+  }
+  const find = (tag: string): Words | undefined => {
+    const name = wider(tag).find(name => written.has(name))
+    return name === undefined ? undefined : speak(written.get(name) ?? name)
+  }
 
   return {
     tags,
     /** The language of this tag, or the one it is a variety of: `de` for `de-CH`. */
     find,
-    english: find(ENGLISH) ?? createWords(ENGLISH, {}),
+    english: speak(ENGLISH),
   }
 }
 
