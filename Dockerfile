@@ -1,6 +1,6 @@
 # Usher as an image: the source as it is, its dependencies, and Node.
 #
-#   /usher   the program   read only
+#   /usher   the program   read only, and what was compiled of it
 #   /config  the folder    read only; mount yours over it
 #   /data    the store     the only place that is written to, and only with SQLite
 #
@@ -21,16 +21,30 @@ RUN npm ci --omit=dev --ignore-scripts --no-audit --no-fund \
   && rm -rf node_modules/node-linux-* node_modules/.bin \
   && mkdir data
 
+# Who runs it later has to be who compiles it: Node keeps what it compiled for each user apart.
+FROM ${NODE} AS compiled
+WORKDIR /usher
+COPY --from=build /usher/node_modules node_modules
+COPY package.json docs/deploy/alive.ts docs/deploy/compile.ts ./
+COPY src src
+COPY config config
+RUN mkdir -m 777 compiled
+USER 10001:10001
+ENV NODE_COMPILE_CACHE=compiled/cache NODE_COMPILE_CACHE_PORTABLE=1
+RUN USHER_STORE=sqlite::memory: node compile.ts && chmod -R a+rX,go-w compiled/cache
+
 FROM ${NODE}
 LABEL org.opencontainers.image.title="Usher" \
   org.opencontainers.image.description="An OpenID Provider that an organisation runs for its own applications" \
   org.opencontainers.image.licenses="MIT"
 # PORT wins over listen.port of usher.yaml, and tells EXPOSE and the health check.
 ENV NODE_ENV=production PORT=3000
+ENV NODE_COMPILE_CACHE=/usher/compiled/cache NODE_COMPILE_CACHE_PORTABLE=1
 WORKDIR /
 COPY --from=build /usher/node_modules /usher/node_modules
 COPY package.json docs/deploy/alive.ts /usher/
 COPY src /usher/src
+COPY --from=compiled /usher/compiled/cache /usher/compiled/cache
 COPY config /config
 COPY --from=build --chown=10001:10001 /usher/data /data
 USER 10001:10001

@@ -1,6 +1,11 @@
-// Start: one process alone, or one that looks after several. SIGHUP reloads, SIGTERM and SIGINT drain.
+// Start. What was compiled is kept for the next one, in a folder that nobody else writes to: what lies
+// there is run. Where it cannot be written, nothing is kept.
 
 import cluster from 'node:cluster'
+import { enableCompileCache } from 'node:module'
+import { join } from 'node:path'
+
+enableCompileCache(join(import.meta.dirname, '../node_modules/.cache/usher'))
 
 async function main() {
   if (cluster.isWorker) {

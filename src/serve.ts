@@ -4,6 +4,7 @@
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import type { RequestListener, Server } from 'node:http'
+import { flushCompileCache } from 'node:module'
 import { Server as NetServer } from 'node:net'
 import { setTimeout } from 'node:timers/promises'
 import type { Logger } from 'pino'
@@ -63,6 +64,7 @@ export async function prepare(settings: Settings, log: Logger, news: Logger) {
         await once(server.listen({ host, port }), 'listening')
       }
       tellFacts(createAudit(log))
+      flushCompileCache()
     },
 
     /** Says that it is ready, and what to try in development. */

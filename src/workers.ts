@@ -7,6 +7,8 @@
 
 import cluster, { type Worker } from 'node:cluster'
 import { once } from 'node:events'
+import { getCompileCacheDir } from 'node:module'
+import { dirname } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import type { Held } from './config/difference.ts'
 import { watchFolder } from './config/watch.ts'
@@ -36,6 +38,7 @@ interface Place {
 export async function supervise(held: Held, folder: string) {
   const log = createLog()
   const totals = createTotals()
+  const cache = getCompileCacheDir()
   const places = new Map<number, Place>()
   let state: 'starting' | 'running' | 'restarting' | 'ending' = 'starting'
 
@@ -63,7 +66,7 @@ export async function supervise(held: Held, folder: string) {
   await Promise.all(workers.slice(0, 1).map(first => ask(first, { order: 'greet' })))
 
   async function begin(number: number): Promise<Worker> {
-    const worker = cluster.fork()
+    const worker = cluster.fork(cache && { NODE_COMPILE_CACHE: dirname(cache) })
     await insist(worker, { order: 'begin', number, held })
     return worker
   }

@@ -78,6 +78,7 @@ test('DK1: the image holds the program, its packages and the folder, and nothing
   expect(readdirSync(image.root).sort()).toEqual(['config', 'data', 'usher'])
   expect(readdirSync(join(image.root, 'usher')).sort()).toEqual([
     'alive.ts',
+    'compiled',
     'node_modules',
     'package.json',
     'src',
@@ -107,7 +108,8 @@ test('DK1: the base is pinned by digest, and of the version that is tested here'
 test('DK1: it runs as nobody on a root that cannot be written to, and drains as process 1', async () => {
   const port = await freePort()
   const data = dataFolder(image, folder)
-  const container = await runImage(image, { env: { PORT: String(port) }, data })
+  const env = { PORT: String(port), NODE_DEBUG_NATIVE: 'COMPILE_CACHE' }
+  const container = await runImage(image, { env, data })
   const proc = (name: string) => readFileSync(`/proc/${container.pid}/${name}`, 'utf8')
   expect(proc('status')).toMatch(/^Uid:\t10001\t10001\t10001\t10001$/m)
   expect(proc('status')).toMatch(/^NSpid:\t\d+\t1$/m)
@@ -130,6 +132,10 @@ test('DK1: it runs as nobody on a root that cannot be written to, and drains as 
   expect(await stopped).toBe(0)
   expect(await checkHealth(image, { PORT: String(port) })).toBe(1)
   expect(readdirSync(data).sort()).toEqual(['usher.db', 'usher.secret'])
+  // Kept for the image's user, whom only root can be here.
+  const isRoot = process.getuid?.() === 0
+  const found = 'transpile cache for StrippedTypeScript file:///usher/src/serve.ts...success'
+  if (isRoot) expect(container.stderr()).toContain(found)
 })
 
 /** A request whose body is still to come. */

@@ -1,5 +1,5 @@
 // The image, made and run without a container engine. Making it is doing what the Dockerfile says, in
-// folders: FROM, WORKDIR, COPY, ENV, and the RUN of a stage that is thrown away. Running it is bubblewrap:
+// folders: FROM, WORKDIR, COPY, ENV, USER, and the RUN of a stage that is thrown away. Running it is bubblewrap:
 // the tree alone, read only, as the image's user and with its process as number 1.
 
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process'
@@ -117,8 +117,10 @@ const STEPS: Record<string, (stage: Stage, text: string, stages: Stage[]) => voi
   RUN(stage, text) {
     if (!stage.name || / \/\w/.test(text))
       throw new Error(`Dockerfile: not to be run here: ${text}`)
-    const env = { ...process.env, ...stage.env, npm_config_prefer_offline: 'true' }
-    execFileSync('sh', ['-c', text], { cwd: join(stage.root, stage.folder), env, stdio: 'pipe' })
+    const PATH = `${dirname(nodeOf(stage))}:${process.env.PATH}`
+    const env = { ...process.env, PATH, ...stage.env, npm_config_prefer_offline: 'true' }
+    const [program = '', ...args] = [...asUser(stage), 'sh', '-c', text]
+    execFileSync(program, args, { cwd: join(stage.root, stage.folder), env, stdio: 'pipe' })
   },
   USER(stage, text) {
     stage.user = text
@@ -208,9 +210,7 @@ function start(image: Image, command: string[], { env, data, mounts = {} }: RunO
   for (const path of [...MOUNT_POINTS, ...LIBRARIES]) {
     mkdirSync(join(image.root, path), { recursive: true })
   }
-  mkdirSync(join(image.root, dirname(NODE)), { recursive: true })
-  // Copied: where this project stands, its folder may be closed to the image's user.
-  if (!existsSync(join(image.root, NODE))) cpSync(node(), join(image.root, NODE))
+  nodeOf(image)
   const inside: Record<string, string> = { PATH: dirname(NODE), ...image.env, ...env }
   const words = [
     ...['--unshare-user', '--uid', uid, '--gid', gid, '--unshare-pid', '--as-pid-1'],
@@ -223,9 +223,7 @@ function start(image: Image, command: string[], { env, data, mounts = {} }: RunO
     ...(data ? ['--bind', data, '/data'] : []),
     ...['--chdir', image.folder, '--', ...command],
   ]
-  // Who is root here would otherwise be the image's user there, and could still do anything.
-  const become = ['setpriv', '--reuid', uid, '--regid', gid, '--clear-groups']
-  const [program = '', ...args] = [...(isRoot ? become : []), findBubblewrap(), ...words]
+  const [program = '', ...args] = [...asUser(image), findBubblewrap(), ...words]
   const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe', 'pipe'] })
   alive.add(child)
   child.once('exit', () => alive.delete(child))
@@ -233,6 +231,20 @@ function start(image: Image, command: string[], { env, data, mounts = {} }: RunO
 }
 
 const isRoot = process.getuid?.() === 0
+
+/** Who is root here would otherwise be the image's user there, and could still do anything. */
+function asUser({ user }: Stage): string[] {
+  const [uid = '', gid = uid] = user.split(':')
+  return isRoot && uid !== '0' ? ['setpriv', '--reuid', uid, '--regid', gid, '--clear-groups'] : []
+}
+
+/** Copied: where this project stands, its folder may be closed to the image's user. */
+function nodeOf({ root }: Stage): string {
+  const copy = join(root, NODE)
+  mkdirSync(dirname(copy), { recursive: true })
+  if (!existsSync(copy)) cpSync(node(), copy)
+  return copy
+}
 
 /** A folder that belongs to the image's user, as what is mounted at /data does. */
 export function dataFolder(image: Image, folder: string): string {
