@@ -25,6 +25,7 @@ const { values } = parseArgs({
     seconds: { type: 'string', default: '1' },
   },
 })
+/** Of each worker: with more at once, more is done at once. */
 const CONNECTIONS = 16
 const USHER_SECRET = Buffer.alloc(32, 'workers').toString('base64url')
 const MACHINE = {
@@ -140,7 +141,7 @@ async function start(folder: string, workers: number, store: string): Promise<Ru
   const password = /the password (\S+)/.exec(service.stderr())?.[1] ?? ''
   const browser = new Browser(service.issuer)
   const wires: Wire[] = []
-  while (wires.length < CONNECTIONS) {
+  while (wires.length < CONNECTIONS * workers) {
     const scope = 'openid profile offline_access'
     const asked = authorizationRequest(service, { scope })
     await browser.open(asked.url)
