@@ -10,6 +10,7 @@
 import { closeSync, mkdirSync, openSync, statfsSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
+import { setTimeout } from 'node:timers/promises'
 import {
   type Check,
   type Entry,
@@ -34,8 +35,11 @@ const SCHEMA = `
   CREATE INDEX IF NOT EXISTS entries_key ON entries (key);
   CREATE INDEX IF NOT EXISTS entries_expires ON entries (expires) WHERE expires IS NOT NULL;
 `
-/** How long a write waits for another process that holds the file, in milliseconds. */
+/** How long a write waits for another process that holds the file, and how often it looks: milliseconds. */
 const BUSY_TIMEOUT = 800
+const LOOK_AGAIN = 1
+/** What SQLite calls a file that is locked. */
+const BUSY = 5
 const SWEEP_INTERVAL = 60_000
 const SWEEP_ROWS = 5_000
 const SCAN_ROWS = 500
@@ -164,9 +168,8 @@ export class SqliteStore implements Store {
 
   async close() {
     clearInterval(this.#sweeper)
-    if (!this.#db.isOpen) return
-    this.#commit()
-    this.#db.close()
+    while (this.#batch.length) await setTimeout(LOOK_AGAIN)
+    if (this.#db.isOpen) this.#db.close()
   }
 
   async *#pages<R extends Row>(read: (last: string) => R[]) {
@@ -194,7 +197,7 @@ export class SqliteStore implements Store {
 
   #write<T>(run: () => T): Promise<T> {
     return new Promise<T>((resolve, reject) => {
-      if (this.#batch.length === 0) setImmediate(() => this.#commit())
+      if (this.#batch.length === 0) setImmediate(() => this.#commitInTurn())
       this.#batch.push({
         run,
         settle: (error, result) => (error ? reject(error) : resolve(result as T)),
@@ -202,12 +205,32 @@ export class SqliteStore implements Store {
     })
   }
 
-  #commit() {
+  // While another process writes, this one goes on with what else there is, and its batch grows.
+  #commitInTurn(until = performance.now() + BUSY_TIMEOUT) {
+    if (!this.#batch.length) return
+    const problem = this.#begin()
+    const isLocked = problem !== undefined && Object(problem).errcode === BUSY
+    if (isLocked && performance.now() < until) {
+      setTimeout(LOOK_AGAIN).then(() => this.#commitInTurn(until))
+    } else this.#commit(problem)
+  }
+
+  /** Waits for nobody; answers with what is in the way. */
+  #begin(): unknown {
+    try {
+      this.#db.exec('PRAGMA busy_timeout = 0; BEGIN IMMEDIATE')
+    } catch (problem) {
+      return problem
+    } finally {
+      if (this.#db.isOpen) this.#db.exec(`PRAGMA busy_timeout = ${BUSY_TIMEOUT}`)
+    }
+  }
+
+  #commit(problem?: unknown) {
     const batch = this.#batch
     this.#batch = []
-    if (!batch.length) return
     try {
-      this.#db.exec('BEGIN IMMEDIATE')
+      if (problem) throw problem
       const results = batch.map(({ run }) => run())
       this.#db.exec('COMMIT')
       batch.forEach(({ settle }, i) => {

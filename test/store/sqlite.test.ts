@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { DatabaseSync } from 'node:sqlite'
+import { setTimeout } from 'node:timers/promises'
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest'
 import { SqliteStore } from '../../src/store/sqlite.ts'
 import { type Store, StoreUnavailable } from '../../src/store/store.ts'
@@ -66,6 +67,17 @@ describe('one file, opened twice', () => {
     expect(await cli.remove(key, now() + 60)).toBe(true)
     expect((await server.get(key))?.value).toBeUndefined()
     expect(await server.list('all')).toEqual([])
+  })
+
+  test('a write that waits for the other keeps nobody else waiting', async () => {
+    const file = newFile()
+    const [store, other] = [openStore(file), openRaw(file)]
+    await store.put('before', bytes('x'), {})
+    other.exec('BEGIN IMMEDIATE')
+    const written = store.put('behind', bytes('x'), {})
+    await setTimeout(5)
+    other.exec('COMMIT')
+    expect(await written).toBe(true)
   })
 
   test.each(Object.keys(ACTS))('AZ10: of two processes one has each record: %s', async act => {

@@ -60,8 +60,8 @@ const HOMES: Record<string, RegExp> = {
 }
 
 /** Of code: without blank lines and comments. */
-const LINES = 13_600
-const LONGEST_FILE = 270
+const LINES = 13_900
+const LONGEST_FILE = 300
 const linesOf = (text: string) => text.split('\n').length - 1
 const codeLinesOf = (text: string) =>
   text.split('\n').filter(line => !/^\s*(\/\/|\/?\*|$)/.test(line)).length
