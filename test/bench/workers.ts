@@ -1,9 +1,8 @@
-// `node test/bench/workers.ts`: what a second worker is worth. One service with one worker and one with two,
-// on a store each, are asked in turn, and the time on a core that each request takes is read from /proc:
-// of the workers, and of the primary that hands them their connections. That is what can be measured on a
-// machine whose cores the load and the store need as well: two workers do twice the work of one on cores
-// of their own as far as a request costs no more of them than of one. Requests a second are printed too,
-// and are those of this machine.
+// `node test/bench/workers.ts`: what a second worker is worth. One service with two workers is held against
+// two services of one process each, with stores of their own: those are as good as two cores can be, and
+// have the same machine, whose cores the load and the stores need as well. Both are asked in turn. Requests
+// a second are those of this machine; the time on a core that a request takes is read from /proc, of the
+// primary that hands out connections too.
 
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
@@ -127,29 +126,38 @@ function childrenOf(pid: number): number[] {
   return text ? text.split(' ').map(Number) : []
 }
 
-interface Runner {
-  service: Service
+interface Contender {
+  services: Service[]
   wires: Wire[]
 }
 
-async function start(folder: string, workers: number, store: string): Promise<Runner> {
+async function start(folder: string, workers: number, stores: string[]): Promise<Contender> {
   const config = join(folder, `workers-${workers}`)
   mkdirSync(config)
   writeConfig(config, { usher: { workers }, clients: { ...CLIENTS, machine: machine() } })
-  const env = { USHER_CONFIG: config, USHER_SECRET, USHER_STORE: store }
-  const service = await startService(env)
+  const services: Service[] = []
+  const wires: Wire[] = []
+  for (const USHER_STORE of stores) {
+    const service = await startService({ USHER_CONFIG: config, USHER_SECRET, USHER_STORE })
+    services.push(service)
+    for (const tokens of await signIns(service, CONNECTIONS * workers)) {
+      wires.push(new Wire(service.issuer, tokens))
+    }
+  }
+  return { services, wires }
+}
+
+async function signIns(service: Service, count: number): Promise<Tokens[]> {
   const password = /the password (\S+)/.exec(service.stderr())?.[1] ?? ''
   const browser = new Browser(service.issuer)
-  const wires: Wire[] = []
-  while (wires.length < CONNECTIONS * workers) {
-    const scope = 'openid profile offline_access'
-    const asked = authorizationRequest(service, { scope })
+  const all: Tokens[] = []
+  while (all.length < count) {
+    const asked = authorizationRequest(service, { scope: 'openid profile offline_access' })
     await browser.open(asked.url)
     const { params } = await signInAndAllow(browser, 'demo', password)
-    const { body } = await redeem(service, params.get('code') ?? '', asked)
-    wires.push(new Wire(service.issuer, body))
+    all.push((await redeem(service, params.get('code') ?? '', asked)).body)
   }
-  return { service, wires }
+  return all
 }
 
 const machine = () => ({ ...MACHINE, client_secret_hashes: [hashSecret(SECRET)] })
@@ -157,21 +165,19 @@ const machine = () => ({ ...MACHINE, client_secret_hashes: [hashSecret(SECRET)] 
 interface Figures {
   rate: number
   /** Microseconds on a core, a request. */
-  workers: number
+  cost: number
+  /** Of it, those of the process that hands out connections. */
   primary: number
-  /** Of a core, how much the busiest and the idlest worker had. */
+  /** How much of a core each process that serves had. */
   busy: number[]
 }
 
-async function measure(
-  { service, wires }: Runner,
-  kind: string,
-  seconds: number,
-): Promise<Figures> {
-  const { pid = 0 } = service.child
-  const several = childrenOf(pid)
-  const working = several.length ? several : [pid]
-  const before = [pid, ...working].map(coreTime)
+async function measure({ services, wires }: Contender, kind: string, seconds: number) {
+  const own = services.map(({ child }) => child.pid ?? 0)
+  const workers = own.flatMap(childrenOf)
+  const serving = workers.length ? workers : own
+  const before = new Map([...own, ...workers].map(pid => [pid, coreTime(pid)]))
+  const spentBy = (pid: number) => coreTime(pid) - (before.get(pid) ?? 0)
   const started = performance.now()
   let count = 0
   const client = async (wire: Wire) => {
@@ -182,70 +188,66 @@ async function measure(
   }
   await Promise.all(wires.map(client))
   const took = performance.now() - started
-  const [primary = 0, ...spent] = [pid, ...working].map(
-    (pid, i) => coreTime(pid) - (before[i] ?? 0),
-  )
-  const total = spent.reduce((sum, time) => sum + time, 0)
-  return {
+  const spent = serving.map(spentBy)
+  const primary = workers.length ? own.map(spentBy).reduce((sum, time) => sum + time, 0) : 0
+  const total = spent.reduce((sum, time) => sum + time, primary)
+  const figures: Figures = {
     rate: (count * 1000) / took,
-    workers: total / count,
-    primary: several.length ? primary / count : 0,
+    cost: total / count,
+    primary: primary / count,
     busy: spent.map(time => time / took / 1000),
   }
+  return figures
 }
 
 async function compare(store: 'redis' | 'sqlite') {
   const folder = mkdtempSync(join(tmpdir(), 'usher-bench-'))
   const redises: RedisServer[] = []
-  while (store === 'redis' && redises.length < 2) {
-    redises.push(await startRedis({ port: await freePort() }))
+  const newStore = async (name: number) => {
+    if (store === 'sqlite') return `sqlite:${join(folder, `${name}.db`)}`
+    const redis = await startRedis({ port: await freePort() })
+    redises.push(redis)
+    return redis.url
   }
-  const runners: Runner[] = []
+  const contenders: Contender[] = []
   try {
-    for (const workers of [1, 2]) {
-      const place = redises[workers - 1]?.url ?? `sqlite:${join(folder, `${workers}.db`)}`
-      runners.push(await start(folder, workers, place))
-    }
-    const titles = [
-      '',
-      'req/s with 1',
-      'µs of a core',
-      'with 2',
-      'µs',
-      'of that the primary',
-      'busy',
-    ]
-    console.log(`\n| ${[store, ...titles.slice(1), 'worth of the second'].join(' | ')} |`)
-    console.log(`|${' --- |'.repeat(titles.length + 1)}`)
-    for (const kind of Object.keys(KINDS)) await row(runners, kind)
+    contenders.push(await start(folder, 1, [await newStore(0), await newStore(1)]))
+    contenders.push(await start(folder, 2, [await newStore(2)]))
+    const apart = ['two apart, a second', 'µs of a core']
+    const together = ['two workers, a second', 'µs of a core', 'of it the primary', 'busy']
+    const titles = [store, ...apart, ...together, 'worth, by rate', 'by cost']
+    console.log(`\n| ${titles.join(' | ')} |\n|${' --- |'.repeat(titles.length)}`)
+    for (const kind of Object.keys(KINDS)) await row(contenders, kind)
   } finally {
-    for (const { wires } of runners) for (const wire of wires) wire.close()
-    await Promise.all(runners.map(({ service }) => service.stop()))
+    for (const { wires } of contenders) for (const wire of wires) wire.close()
+    const services = contenders.flatMap(({ services }) => services)
+    await Promise.all(services.map(service => service.stop()))
     await Promise.all(redises.map(redis => redis.stop()))
     rmSync(folder, { recursive: true, force: true })
   }
 }
 
 /** Medians of alternating turns, after one to get warm. */
-async function row(runners: Runner[], kind: string) {
-  const figures: Figures[][] = runners.map(() => [])
+async function row(contenders: Contender[], kind: string) {
+  const figures: Figures[][] = contenders.map(() => [])
   for (let round = -1; round < Number(values.rounds); round++) {
-    for (const [i, runner] of runners.entries()) {
-      const seen = await measure(runner, kind, Number(values.seconds))
+    for (const [i, contender] of contenders.entries()) {
+      const seen = await measure(contender, kind, Number(values.seconds))
       if (round >= 0) figures[i]?.push(seen)
     }
   }
-  const [one = [], two = []] = figures
+  const [apart = [], together = []] = figures
   const of = (all: Figures[], pick: (figures: Figures) => number) => median(all.map(pick))
-  const cost = ({ workers, primary }: Figures) => workers + primary
-  const worth = (2 * of(one, cost)) / of(two, cost)
-  const busy = [0, 1].map(i => `${Math.round(100 * of(two, ({ busy }) => busy[i] ?? 0))} %`)
+  const rate = ({ rate }: Figures) => rate
+  const cost = ({ cost }: Figures) => cost
+  const busy = [0, 1].map(i => `${Math.round(100 * of(together, ({ busy }) => busy[i] ?? 0))} %`)
   const cells = [
     kind,
-    ...[one, two].flatMap(all => [of(all, f => f.rate), of(all, cost)]).map(Math.round),
-    of(two, f => f.primary).toFixed(1),
+    ...[apart, together].flatMap(all => [of(all, rate), of(all, cost)]).map(Math.round),
+    of(together, ({ primary }) => primary).toFixed(1),
     busy.join(' and '),
-    `${worth.toFixed(2)} ×`,
+    `${((2 * of(together, rate)) / of(apart, rate)).toFixed(2)} ×`,
+    `${((2 * of(apart, cost)) / of(together, cost)).toFixed(2)} ×`,
   ]
   console.log(`| ${cells.join(' | ')} |`)
 }
