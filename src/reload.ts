@@ -39,7 +39,7 @@ export async function run(
   first: Settings,
   surroundings: Surroundings,
   readiness: Readiness,
-  news: Logger,
+  news: Logger = surroundings.log,
 ): Promise<Running> {
   const { log, metrics } = surroundings
   const tellWarnings = warningsTo(news)

@@ -77,7 +77,7 @@ async function startNode(at = 0): Promise<Node> {
   const log = pino({ enabled: false })
   const probe = () => store.check()
   const environment = { records, secrets, log, metrics: createMetrics() }
-  const { handle } = await run(settings, environment, { state: 'ready', probe, checks: [] }, log)
+  const { handle } = await run(settings, environment, { state: 'ready', probe, checks: [] })
   const server = createServer(handle)
   await new Promise<void>(resolve => server.listen(at, '127.0.0.1', resolve))
   const { port } = server.address() as AddressInfo

@@ -60,7 +60,7 @@ const HOMES: Record<string, RegExp> = {
 }
 
 /** Of code: without blank lines and comments. */
-const LINES = 13_900
+const LINES = 14_000
 const LONGEST_FILE = 300
 const linesOf = (text: string) => text.split('\n').length - 1
 const codeLinesOf = (text: string) =>
