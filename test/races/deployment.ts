@@ -44,6 +44,8 @@ export interface Deployment {
   redis?: RedisServer
   /** Between each process and its Redis, where there are any. */
   links: FlakyLink[]
+  /** Of the processes. */
+  pids: number[]
   /** To the process that this number leads to. */
   signal(i: number, signal: NodeJS.Signals): void
   /** Log lines of that process so far: each request leaves one. */
@@ -109,6 +111,7 @@ export async function deploy(
     directory,
     redis,
     links,
+    pids: services.map(({ child }) => child.pid ?? 0),
     signal(i, signal) {
       const { pid } = services[i % services.length]?.child ?? {}
       // Not by `child.kill`, which takes whatever it sends for the end.

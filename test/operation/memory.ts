@@ -1,0 +1,70 @@
+// How much memory the service has when nothing is asked, and while clients ask as fast as they can: on
+// either store, for ten minutes, as the kernel counts it (VmRSS). It has to stay as it is.
+
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout } from 'node:timers/promises'
+import { median } from '../bench/statistics.ts'
+import { deploy, ON_REDIS, ON_SQLITE, type Shape } from '../races/deployment.ts'
+import { startLoad } from '../support/load.ts'
+import { signIn } from './sign-in.ts'
+
+/**
+ * Megabytes (wanted: 120 without load; ioredis is the rest); and how much more the last third may have than
+ * the second, under load: before some minutes are over it still finds its size.
+ */
+const MOST = { idle: 125, load: 250, growth: 1.1 }
+const FAMILIES = 16
+/** As the image and the unit have it. */
+const SHIPPED = {
+  NODE_COMPILE_CACHE: join(import.meta.dirname, '../../node_modules/.cache/usher'),
+  NODE_OPTIONS: '--max-semi-space-size=4',
+  MALLOC_ARENA_MAX: '2',
+}
+
+const megabytes = (pid: number) =>
+  Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024
+
+export async function memory(seconds = 600): Promise<string[]> {
+  Object.assign(process.env, SHIPPED)
+  // The first start compiles, and what compiles is 40 MB.
+  await (await deploy(ON_REDIS)).stop()
+  const lines: string[] = []
+  const failures: string[] = []
+  for (const shape of [ON_SQLITE, ON_REDIS]) {
+    const { line, isRight } = await measure(shape, seconds)
+    lines.push(line)
+    if (!isRight) failures.push(line)
+  }
+  if (failures.length) throw new Error(lines.join('\n'))
+  return lines
+}
+
+async function measure(shape: Shape, seconds: number) {
+  const deployment = await deploy(shape)
+  try {
+    const {
+      issuer,
+      pids: [pid = 0],
+    } = deployment
+    await setTimeout(5000)
+    const idle = megabytes(pid)
+    const families = await signIn(issuer, FAMILIES)
+    const tokens = families.map(({ refresh_token }) => refresh_token)
+    const load = startLoad(issuer, [Number(new URL(issuer).port)], tokens)
+    const seen: number[] = []
+    for (const end = Date.now() + seconds * 1000; Date.now() < end; await setTimeout(500)) {
+      seen.push(megabytes(pid))
+    }
+    const { failed, answered } = await load.stop()
+    const third = Math.floor(seen.length / 3)
+    const [before, last] = [seen.slice(third, -third), seen.slice(-third)].map(median)
+    const most = Math.max(...seen)
+    const growth = (last ?? 0) / (before ?? 1)
+    const isRight = !failed.length && idle < MOST.idle && most < MOST.load && growth < MOST.growth
+    const line = `${shape.name}: idle ${idle.toFixed(0)} MB, under load at most ${most.toFixed(0)} MB, the last third ${growth.toFixed(2)} times the second; ${answered} requests in ${seconds} s, ${failed.length} failed`
+    return { line, isRight }
+  } finally {
+    await deployment.stop()
+  }
+}
