@@ -60,8 +60,8 @@ const HOMES: Record<string, RegExp> = {
 }
 
 /** Of code: without blank lines and comments. */
-const LINES = 14_000
-const LONGEST_FILE = 300
+const LINES = 14_200
+const LONGEST_FILE = 310
 const linesOf = (text: string) => text.split('\n').length - 1
 const codeLinesOf = (text: string) =>
   text.split('\n').filter(line => !/^\s*(\/\/|\/?\*|$)/.test(line)).length
