@@ -7,12 +7,13 @@
 // after the commit: one fsync serves them all, and an answer is never given for what a power cut
 // could take back (synchronous=FULL).
 
-import { closeSync, mkdirSync, openSync, statfsSync, statSync } from 'node:fs'
+import { closeSync, mkdirSync, openSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { setTimeout } from 'node:timers/promises'
+import { checkFile } from './sqlite/checks.ts'
+import { prepare, SCHEMA } from './sqlite/statements.ts'
 import {
-  type Check,
   type Entry,
   now,
   type Put,
@@ -22,19 +23,6 @@ import {
   StoreUnavailable,
 } from './store.ts'
 
-const SCHEMA = `
-  PRAGMA journal_mode = WAL;
-  PRAGMA synchronous = FULL;
-  CREATE TABLE IF NOT EXISTS records (
-    key TEXT PRIMARY KEY, value BLOB, version INTEGER NOT NULL, consumed INTEGER, expires INTEGER
-  ) WITHOUT ROWID;
-  CREATE INDEX IF NOT EXISTS records_expires ON records (expires) WHERE expires IS NOT NULL;
-  CREATE TABLE IF NOT EXISTS entries (
-    name TEXT, key TEXT, expires INTEGER, PRIMARY KEY (name, key)
-  ) WITHOUT ROWID;
-  CREATE INDEX IF NOT EXISTS entries_key ON entries (key);
-  CREATE INDEX IF NOT EXISTS entries_expires ON entries (expires) WHERE expires IS NOT NULL;
-`
 /** How long a write waits for another process that holds the file, and how often it looks: milliseconds. */
 const BUSY_TIMEOUT = 800
 const LOOK_AGAIN = 1
@@ -43,8 +31,6 @@ const BUSY = 5
 const SWEEP_INTERVAL = 60_000
 const SWEEP_ROWS = 5_000
 const SCAN_ROWS = 500
-/** Bytes. */
-const LITTLE_SPACE = 256 * 2 ** 20
 
 type Row = { key: string; value: Uint8Array | null; version: number; consumed: number | null }
 type WholeRow = Row & { expires: number | null; indexes: string | null }
@@ -163,7 +149,7 @@ export class SqliteStore implements Store {
 
   async check() {
     if (this.#file === ':memory:') return []
-    return [freeSpace(this.#file), permissions(this.#file)]
+    return checkFile(this.#file)
   }
 
   async close() {
@@ -246,50 +232,6 @@ export class SqliteStore implements Store {
       for (const { settle } of batch) settle(error)
     }
   }
-}
-
-function prepare(db: DatabaseSync) {
-  const live = '(expires IS NULL OR expires > ?)'
-  const whole = `SELECT key, value, version, consumed, expires,
-    (SELECT group_concat(name, ' ') FROM entries e WHERE e.key = records.key) indexes FROM records`
-  const listed = `SELECT r.key, r.value, r.version, r.consumed FROM entries e
-    JOIN records r ON r.key = e.key
-    WHERE e.name = ? AND r.value IS NOT NULL AND (r.expires IS NULL OR r.expires > ?)`
-  const sweep = (table: string, key: string) =>
-    `DELETE FROM ${table} WHERE (${key}) IN (SELECT ${key} FROM ${table} WHERE expires <= ? LIMIT ?)`
-  return {
-    get: db.prepare(`SELECT key, value, version, consumed FROM records WHERE key = ? AND ${live}`),
-    put: db.prepare(`INSERT OR REPLACE INTO records (key, value, version, consumed, expires)
-      VALUES (?, ?, ?, ?, ?)`),
-    index: db.prepare('INSERT OR REPLACE INTO entries (name, key, expires) VALUES (?, ?, ?)'),
-    reindex: db.prepare('UPDATE entries SET expires = ? WHERE key = ?'),
-    unindex: db.prepare('DELETE FROM entries WHERE key = ?'),
-    consume: db.prepare(`UPDATE records SET consumed = ?, version = version + 1
-      WHERE key = ? AND consumed IS NULL AND value IS NOT NULL AND ${live}`),
-    remove: db.prepare(`UPDATE records SET value = NULL, consumed = NULL, version = version + 1,
-      expires = ? WHERE key = ?`),
-    list: db.prepare(listed),
-    walk: db.prepare(`${listed} AND e.key > ? ORDER BY e.key LIMIT ?`),
-    scan: db.prepare(`${whole} WHERE key > ? AND ${live} ORDER BY key LIMIT ?`),
-    snapshot: db.prepare(`${whole} WHERE key = ? AND ${live}`),
-    sweepEntries: db.prepare(sweep('entries', 'name, key')),
-    sweepRecords: db.prepare(sweep('records', 'key')),
-  }
-}
-
-function freeSpace(file: string): Check {
-  const { bavail, bsize } = statfsSync(file)
-  const free = bavail * bsize
-  const check = { name: 'disk', found: `${Math.floor(free / 2 ** 20)} MiB free` }
-  if (free > LITTLE_SPACE) return { ...check, state: 'ok' }
-  return { ...check, state: 'warning', mend: `make room on the disk of ${file}` }
-}
-
-function permissions(file: string): Check {
-  const mode = statSync(file).mode & 0o777
-  const check = { name: 'permissions', found: mode.toString(8) }
-  if ((mode & 0o077) === 0) return { ...check, state: 'ok' }
-  return { ...check, state: 'warning', mend: `chmod 600 ${file}` }
 }
 
 function entry({ key, value, version, consumed }: Row): Entry {

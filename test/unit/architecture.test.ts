@@ -50,7 +50,7 @@ const HOMES: Record<string, RegExp> = {
   'oidc-provider': /^src\/oidc\//,
   yaml: /^src\/config\//,
   zod: /^src\/(config\/|accounts\/account\.ts$)/,
-  'node:sqlite': /^src\/store\/sqlite\.ts$/,
+  'node:sqlite': /^src\/store\/sqlite(\.ts$|\/)/,
   '@node-rs/bcrypt': /^src\/accounts\/foreign-hash\.ts$/,
   ioredis: /^src\/store\/redis(\.ts$|\/)/,
   eta: /^src\/pages\//,
@@ -61,7 +61,7 @@ const HOMES: Record<string, RegExp> = {
 
 /** Of code: without blank lines and comments. */
 const LINES = 14_200
-const LONGEST_FILE = 310
+const LONGEST_FILE = 270
 const linesOf = (text: string) => text.split('\n').length - 1
 const codeLinesOf = (text: string) =>
   text.split('\n').filter(line => !/^\s*(\/\/|\/?\*|$)/.test(line)).length
