@@ -154,6 +154,8 @@ function createPlainAdapter(model: string, records: Records, protocol: Protocol)
       if (isOtherKind(model, id, protocol)) return undefined
       const { value, version, consumed } = await records.read<Payload>(model, id)
       if (!value && version && protocol.request()?.isRevocation) await records.remove(model, id)
+      // Whoever is told that it was used takes it for stolen.
+      if (consumed) await protocol.requireThief()
       const name = GIVEN_OUT.has(model) && { jti: id, kind: model }
       return value && { ...name, ...value, ...(consumed && { consumed }) }
     },

@@ -104,6 +104,8 @@ export function createRefreshTokens(records: Records, rules: RefreshTokenRules) 
     const isPredecessor = generation === latest.generation - 1
     const isUsable =
       generation >= latest.generation || (request?.isRefresh && isPredecessor && isInGrace(latest))
+    // Whoever is told that it was used takes it for stolen.
+    if (!isUsable && request?.isRefresh) await rules.requireThief()
     return {
       ...latest.payload,
       jti: token,

@@ -1,7 +1,7 @@
 // Requests that meet the end of what they are about, at every one of their store operations, and the
 // end at every one of its own.
 
-import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import {
   type Act,
   type Interleave,
@@ -18,6 +18,7 @@ import {
 } from '../support/interleave.ts'
 import { authorizationRequest, redeem, refresh, userinfo } from '../support/journey.ts'
 import { copyOf, credentials, isSignedIn, open, silently } from '../support/people.ts'
+import { startRedis } from '../support/redis.ts'
 import { startUsher, type Usher } from '../support/usher.ts'
 
 // Hundreds of sign-ins: what a password costs is not what is looked at here.
@@ -28,11 +29,6 @@ vi.mock('@node-rs/argon2', () => ({
 
 let usher: Usher
 let interleave: Interleave
-beforeAll(async () => {
-  usher = await startUsher()
-  interleave = interleaving(usher)
-})
-afterAll(() => usher.close())
 
 const ONLINE = 'openid profile'
 const OFFLINE = `${ONLINE} offline_access`
@@ -139,75 +135,95 @@ async function everywhere(
   expect(found).toEqual([])
 }
 
-for (const { sentence, not, ...ending } of ENDINGS) {
-  for (const [name, prepare] of Object.entries(REQUESTS).filter(([name]) => !not?.includes(name))) {
-    for (const [held, who] of [
-      ['ask', ''] as const,
-      ['end', ', when it is the faster one'] as const,
-    ]) {
-      test(sentence(name) + who, () =>
-        everywhere(async () => {
-          const person = await scene(usher, ending.scope)
-          const request = await prepare(person)
-          const finish = await ending.prepare(person)
-          let outcome: Outcome | undefined
-          let isTold = false
-          const ask = async () => {
-            outcome = await request()
-          }
-          const end = async () => {
-            isTold = await finish()
-          }
-          const faults = async () => (outcome && isTold ? leftovers(outcome, ending) : [])
-          return held === 'ask'
-            ? { held: ask, meanwhile: end, faults }
-            : { held: end, meanwhile: ask, faults }
-        }),
-      )
+/** Redis tells a request along with what it reads what it will ask for next. */
+describe.each([
+  ['SQLite', async () => ({ url: 'sqlite::memory:', stop: async () => {} })],
+  ['Redis', startRedis],
+])('on %s', (_, startStore) => {
+  let store: { url: string; stop(): Promise<void> }
+  beforeAll(async () => {
+    store = await startStore()
+    const USHER_SECRET = Buffer.alloc(32, 'orders').toString('base64url')
+    usher = await startUsher({ store: store.url, env: { USHER_SECRET } })
+    interleave = interleaving(usher)
+  })
+  afterAll(async () => {
+    await usher.close()
+    await store.stop()
+  })
+
+  for (const { sentence, not, ...ending } of ENDINGS) {
+    for (const [name, prepare] of Object.entries(REQUESTS).filter(
+      ([name]) => !not?.includes(name),
+    )) {
+      for (const [held, who] of [
+        ['ask', ''] as const,
+        ['end', ', when it is the faster one'] as const,
+      ]) {
+        test(sentence(name) + who, () =>
+          everywhere(async () => {
+            const person = await scene(usher, ending.scope)
+            const request = await prepare(person)
+            const finish = await ending.prepare(person)
+            let outcome: Outcome | undefined
+            let isTold = false
+            const ask = async () => {
+              outcome = await request()
+            }
+            const end = async () => {
+              isTold = await finish()
+            }
+            const faults = async () => (outcome && isTold ? leftovers(outcome, ending) : [])
+            return held === 'ask'
+              ? { held: ask, meanwhile: end, faults }
+              : { held: end, meanwhile: ask, faults }
+          }),
+        )
+      }
     }
   }
-}
 
-test('CN3: authorization that meets a narrower consent gives nothing that was declined', () =>
-  everywhere(async () => {
-    const person = await scene(usher, 'openid profile email')
-    await signIn(person)
-    const tab = copyOf(person.browser)
-    const scope = person.scope
-    const asked = await open(usher, { scope, prompt: 'consent' }, tab)
-    const next = await submitOnly(tab, { decision: 'allow', scope: 'profile' })
-    const request = authorizationRequest(usher, { scope })
-    const ask = visiting(person.browser, request.url.href, request)
-    let code: string | undefined
-    return {
-      held: async () => {
-        code = (await ask()).code
-      },
-      meanwhile: resuming(tab, next, asked.request),
-      faults: async () => {
-        const { body } = await redeem(usher, code ?? '', request)
-        return /email/.test(String(body.scope)) ? ['email was declined, and is given'] : []
-      },
-    }
-  }))
+  test('CN3: authorization that meets a narrower consent gives nothing that was declined', () =>
+    everywhere(async () => {
+      const person = await scene(usher, 'openid profile email')
+      await signIn(person)
+      const tab = copyOf(person.browser)
+      const scope = person.scope
+      const asked = await open(usher, { scope, prompt: 'consent' }, tab)
+      const next = await submitOnly(tab, { decision: 'allow', scope: 'profile' })
+      const request = authorizationRequest(usher, { scope })
+      const ask = visiting(person.browser, request.url.href, request)
+      let code: string | undefined
+      return {
+        held: async () => {
+          code = (await ask()).code
+        },
+        meanwhile: resuming(tab, next, asked.request),
+        faults: async () => {
+          const { body } = await redeem(usher, code ?? '', request)
+          return /email/.test(String(body.scope)) ? ['email was declined, and is given'] : []
+        },
+      }
+    }))
 
-test('SE7: a request of nobody that meets a sign-in in the same browser takes nothing from it', () =>
-  everywhere(async () => {
-    const { browser, username, scope } = await scene(usher, ONLINE)
-    const silent = authorizationRequest(usher, { scope, prompt: 'none' })
-    const nobody = visiting(copyOf(browser), silent.url.href, silent)
-    const { request } = await open(usher, { scope }, browser)
-    const returning = resuming(browser, await submitOnly(browser, credentials(username)), request)
-    let token = ''
-    return {
-      held: nobody,
-      meanwhile: async () => {
-        const { code = '' } = await returning()
-        token = (await redeem(usher, code, request)).body.access_token
-      },
-      faults: async () => {
-        const { status } = await userinfo(usher, token)
-        return status === 200 ? [] : [`UserInfo ${status}`]
-      },
-    }
-  }))
+  test('SE7: a request of nobody that meets a sign-in in the same browser takes nothing from it', () =>
+    everywhere(async () => {
+      const { browser, username, scope } = await scene(usher, ONLINE)
+      const silent = authorizationRequest(usher, { scope, prompt: 'none' })
+      const nobody = visiting(copyOf(browser), silent.url.href, silent)
+      const { request } = await open(usher, { scope }, browser)
+      const returning = resuming(browser, await submitOnly(browser, credentials(username)), request)
+      let token = ''
+      return {
+        held: nobody,
+        meanwhile: async () => {
+          const { code = '' } = await returning()
+          token = (await redeem(usher, code, request)).body.access_token
+        },
+        faults: async () => {
+          const { status } = await userinfo(usher, token)
+          return status === 200 ? [] : [`UserInfo ${status}`]
+        },
+      }
+    }))
+})

@@ -13,9 +13,9 @@ import { atOnce, isOk, type Race, type Round, until } from './race.ts'
 /** Times that a client is ready to hear 503. */
 const PATIENCE = 50
 
-/** Replies of Redis in one refresh, each of which is lost in turn: at most, until it is known. */
+/** Replies of Redis in one refresh, each of which is lost in turn: at most, until it is known; and at least. */
 let replies = 12
-const FEWEST = 3
+const FEWEST = 2
 
 /** Asks until it is told something else than to ask again. */
 async function persist(node: Node, token: string): Promise<Reply> {

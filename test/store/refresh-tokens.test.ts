@@ -247,11 +247,11 @@ test('RV3, RV7: a revocation that failed half-way is done in full when it is rep
   for (const failing of [1, 2]) {
     const { token, grantId } = await begin()
     let removals = 0
-    const remove = store.remove.bind(store)
-    const spy = vi.spyOn(store, 'remove').mockImplementation((key, tombstone) => {
+    const remove = store.removeEach.bind(store)
+    const spy = vi.spyOn(store, 'removeEach').mockImplementation((keys, tombstone) => {
       removals++
       if (removals === failing) throw new StoreUnavailable('cut')
-      return remove(key, tombstone)
+      return remove(keys, tombstone)
     })
     await expect(destroy(token)).rejects.toBeInstanceOf(StoreUnavailable)
     spy.mockRestore()

@@ -177,13 +177,13 @@ export function grantsOf({ records }: Usher, accountId: string, clientId: string
 
 /** Makes every operation of the store take a few turns of the event loop, as one far away does. */
 export function slowDown({ store }: Usher) {
-  const { get, put, list } = store
+  const { get, putEach, list } = store
   const turns = async () => {
     for (let i = Math.random() * 6; i > 0; i--) await new Promise(setImmediate)
   }
   store.get = async key => turns().then(() => get.call(store, key))
   store.list = async index => turns().then(() => list.call(store, index))
-  store.put = async (...args) => turns().then(() => put.apply(store, args))
+  store.putEach = async puts => turns().then(() => putEach.call(store, puts))
 }
 
 /** Tokens without offline access, for a browser that is signed in or not. */
