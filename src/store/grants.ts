@@ -36,13 +36,14 @@ export function consentName(accountId: string, clientId: string): [kind: string,
   return ['Consent', `${accountId} ${clientId}`]
 }
 
-/** What every use of a token looks at next. */
-export function companionsOf({ grantId, accountId }: { grantId?: unknown; accountId?: unknown }) {
-  const companions: [string, string][] = []
-  if (grantId) companions.push(['Grant', String(grantId)])
-  if (grantId && accountId) companions.push(['Account', String(accountId)])
-  return companions
+/** What every use of a token looks at next; what there is to know of an account comes by its grant. */
+export function companionsOf({ grantId }: { grantId?: unknown }): [string, string][] {
+  return grantId ? [['Grant', String(grantId)]] : []
 }
+
+export const grantCompanions = ({ accountId }: GrantRecord): [string, string][] => [
+  ['Account', accountId],
+]
 
 /** A token without what it is asked for by. */
 export const nameless = ({ jti, kind, ...token }: Record<string, unknown>) => token
@@ -56,7 +57,8 @@ export async function tieToSession(
   const { value, version } = await records.read<GrantRecord>('Grant', grantId)
   if (!value) return
   const indexes = grantIndexes(value, sessionUid)
-  await records.save('Grant', grantId, value, { ttl: value.exp - now(), version, indexes })
+  const options = { version, indexes, companions: grantCompanions(value) }
+  await records.save('Grant', grantId, value, { ttl: value.exp - now(), ...options })
 }
 
 /** After this no code, access or refresh token of the grant works, and it cannot be written again. */

@@ -157,7 +157,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         await store.put(third, bytes('3'), {})
         await store.put(gone, bytes('4'), {})
         await store.remove(gone, now() + 60)
-        await store.put(second, bytes('2'), { companions: [third, fresh()] })
+        await store.put(second, bytes('2'), { companions: [third, gone, fresh()] })
         await store.put(first, bytes('1'), { companions: [second, gone] })
         const { along = [] } = (await store.get(first)) ?? {}
         for (const entry of along) {
