@@ -79,7 +79,12 @@ test('code exchange: 3 (the code with grant and account; code used; access and r
 
 test('sign-in with a password, and the code for it', async () => {
   const person = new Browser(usher.issuer)
-  expect(await commandsOf(() => tokens(usher, { browser: person }))).toEqual({ get: 19, usherConsume: 1, usherPut: 9, usherRemove: 2 })
+  expect(await commandsOf(() => tokens(usher, { browser: person }))).toEqual({
+    get: 19,
+    usherConsume: 1,
+    usherPut: 9,
+    usherRemove: 2,
+  })
 })
 
 test('client credentials: 1', async () => {
