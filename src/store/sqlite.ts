@@ -33,6 +33,7 @@ const SWEEP_ROWS = 5_000
 const SCAN_ROWS = 500
 
 type Row = { key: string; value: Uint8Array | null; version: number; consumed: number | null }
+type RowValues = [value: Row['value'], version: number, consumed: number | null]
 type WholeRow = Row & { expires: number | null; indexes: string | null }
 
 export class SqliteStore implements Store {
@@ -167,8 +168,11 @@ export class SqliteStore implements Store {
     }
   }
 
-  #row(key: string) {
-    return this.#sql.get.get(key, now()) as Row | undefined
+  #row(key: string): Row | undefined {
+    const row = this.#sql.get.get(key, now()) as RowValues | undefined
+    if (!row) return undefined
+    const [value, version, consumed] = row
+    return { key, value, version, consumed }
   }
 
   // A read behind a write of the same turn waits for that write's commit; alone it runs at once.

@@ -25,8 +25,11 @@ export function prepare(db: DatabaseSync) {
     WHERE e.name = ? AND r.value IS NOT NULL AND (r.expires IS NULL OR r.expires > ?)`
   const sweep = (table: string, key: string) =>
     `DELETE FROM ${table} WHERE (${key}) IN (SELECT ${key} FROM ${table} WHERE expires <= ? LIMIT ?)`
+  // The one that every request asks, some of them often: an array is had for a third less.
+  const get = db.prepare(`SELECT value, version, consumed FROM records WHERE key = ? AND ${live}`)
+  get.setReturnArrays(true)
   return {
-    get: db.prepare(`SELECT key, value, version, consumed FROM records WHERE key = ? AND ${live}`),
+    get,
     put: db.prepare(`INSERT OR REPLACE INTO records (key, value, version, consumed, expires)
       VALUES (?, ?, ?, ?, ?)`),
     index: db.prepare('INSERT OR REPLACE INTO entries (name, key, expires) VALUES (?, ?, ?)'),
