@@ -127,6 +127,8 @@ export async function createProvider(
     clientBasedCORS: (_ctx, origin, client) => corsOrigins(client).has(origin),
     enabledJWA: algorithms(keys),
 
+    // A grant's id opens nothing, and stands in everything that is of it.
+    formats: { bitsOfOpaqueRandomness: (_ctx, { kind }) => (kind === 'Grant' ? 128 : 256) },
     // Named for nothing that anyone sends: the library calls it for every request, pushed ones too.
     extraParams: { usher: checkRequest },
     scopes: Object.keys(scopes),
