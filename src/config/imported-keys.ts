@@ -8,7 +8,7 @@ import { readText } from './text-file.ts'
 const RSA_BITS = 2048
 
 /** The key as PKCS #8 PEM, or what is wrong with the file; never a word of what is in it. */
-export function readImportedKey(file: string): { pem?: string; problem?: string } {
+export function readImportedKey(file: string): { pem?: string; isRsa?: boolean; problem?: string } {
   const { text, problem } = readText(file)
   if (text === undefined) return { problem: `its file ${problem}` }
   if ((statSync(file).mode & 0o007) !== 0) {
@@ -17,7 +17,8 @@ export function readImportedKey(file: string): { pem?: string; problem?: string 
   const key = parseKey(text)
   if (!key) return { problem: 'its file is not a private key, as PEM or JWK' }
   const weak = weakness(key)
-  return weak ? { problem: `its key ${weak}` } : { pem: String(key.export(PKCS8)) }
+  if (weak) return { problem: `its key ${weak}` }
+  return { pem: String(key.export(PKCS8)), isRsa: key.asymmetricKeyType === 'rsa' }
 }
 
 const PKCS8 = { type: 'pkcs8', format: 'pem' } as const

@@ -12,6 +12,8 @@ import { readText } from './text-file.ts'
 
 /** Seconds for a new key to be on every node, and then in every copy of the JWKS, before it signs. */
 const SOONEST = 60
+const NO_RSA =
+  'none of its keys is RSA, and clients expect RS256 where nothing else is said, our account pages too (OIDC Core §15.1): add one'
 
 export function judgeIssuer(issuer: string): { development: boolean; problem?: string } {
   const url = URL.parse(issuer)
@@ -84,11 +86,14 @@ export function importKeys({ parts, at }: FileResult<UsherFile>, findings: Findi
     findings.push(at(['keys', 'announce'], 'key-times', message))
   }
   const pems: string[] = []
-  for (const [i, file] of (keys?.import ?? []).entries()) {
-    const { pem = '', problem } = readImportedKey(file)
+  const brought = (keys?.import ?? []).map(readImportedKey)
+  for (const [i, { pem = '', problem }] of brought.entries()) {
     const wrong = pems.includes(pem) ? 'its key is that of a file before it' : problem
     if (wrong) findings.push(at(['keys', 'import', i], 'signing-key', wrong))
     else pems.push(pem)
+  }
+  if (brought.length && brought.every(({ isRsa, problem }) => !isRsa && !problem)) {
+    findings.push(at(['keys', 'import'], 'signing-key', NO_RSA))
   }
   return pems
 }

@@ -75,7 +75,9 @@ export async function checkClients(
       const { error_description: message = String(error) } = error
       const key = keyNamedBy(message)
       const at = clientFiles.get(client_id)
-      if (at) findings.push(at([key], 'library', message.replace(`${key} `, '')))
+      const isSigned = key.endsWith('_signed_response_alg')
+      const why = isSigned ? ', what the keys of keys.import sign with' : ''
+      if (at) findings.push(at([key], 'library', `${message.replace(`${key} `, '')}${why}`))
     })
   }
   if (findings.length) throw new ConfigError(findings)

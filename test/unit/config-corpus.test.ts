@@ -299,6 +299,7 @@ const signingKeys: Case[] = [
     name: `keys.import: ${name}`,
     ...keyFile(text),
   })),
+  { name: 'keys.import: no RSA key', ...keyFile(pem(p256.privateKey)) },
   {
     name: 'keys.import: one for everybody to read',
     ...keyFile(pem(p256.privateKey), file => chmodSync(file, 0o644)),

@@ -124,10 +124,13 @@ test('an opaque token that nobody may ask about is a warning', () => {
 })
 
 test('CF2: an algorithm that the operator has brought no key for is a finding', async () => {
-  const sign = (token_signing_alg: string) => {
-    const files = { ...WEB, 'resources/files.yaml': resource({ token_signing_alg }) }
+  const sign = (token_signing_alg: string, types = ['rsa', 'ed25519'], changes = {}) => {
+    const files = {
+      'clients/web.yaml': client(changes),
+      'resources/files.yaml': resource({ token_signing_alg }),
+    }
     return withFolder(files, folder => {
-      const keys = ['rsa', 'ed25519'].map(type => {
+      const keys = types.map(type => {
         const file = join(folder, `.${type}`)
         const { privateKey } = generateKeyPairSync(type as 'rsa', { modulusLength: 2048 })
         const pem = privateKey.export({ type: 'pkcs8', format: 'pem' })
@@ -141,6 +144,12 @@ test('CF2: an algorithm that the operator has brought no key for is a finding', 
   await expect(sign('EdDSA')).resolves.toBeUndefined()
   await expect(sign('ES256')).rejects.toThrow(
     'token_signing_alg: there is no key for it; those of keys.import sign RS256, EdDSA',
+  )
+  expect(() => sign('EdDSA', ['ed25519'])).toThrow(
+    'keys.import: none of its keys is RSA, and clients expect RS256',
+  )
+  await expect(sign('RS256', ['rsa'], { id_token_signed_response_alg: 'ES256' })).rejects.toThrow(
+    "id_token_signed_response_alg: must be 'RS256', what the keys of keys.import sign with",
   )
 })
 
