@@ -63,7 +63,7 @@ const redisSchema = z.strictObject({
   username: z.string().min(1).optional().describe('The user of Redis; may stand in the URL of `store` instead'),
   password_file: path.optional().describe('A file with the password, read again for every new connection; may stand in the URL of `store` instead'),
   sentinel_password_file: path.optional().describe('A file with the password of the Sentinels, where they have one of their own'),
-  database: z.int().min(0).optional().describe('The number of the database; a Redis Cluster has only 0'),
+  database: z.int().min(0).optional().describe('The number of the database, 0 where nothing is said; may stand in the URL of `store` instead. A Redis Cluster has only 0'),
   key_prefix: prefix.default('usher:').describe('What every key begins with, where others share the database. What is kept under another prefix is not seen, so it cannot be changed later on'),
   tls: z.strictObject(redisTls).optional().describe('Given, even as {}, the connection is TLS; rediss:// in `store` does the same'),
   durability: z.enum(['auto', 'replicated', 'primary']).default('auto').describe('Whether an answer waits until a replica has the write too, so that a failover takes nothing back: replicated (without a replica: 503), primary (never), or auto: as soon as a replica is seen'),

@@ -29,6 +29,7 @@ export interface Key {
 
 interface Schema {
   type?: string
+  const?: string
   description?: string
   default?: unknown
   enum?: string[]
@@ -93,7 +94,9 @@ function keyTable(file: string): string {
   return table(file === 'usher' ? [...titles, 'Environment', 'Taken in'] : titles, rows)
 }
 
-function typeOf({ type, enum: values, format, pattern, items, anyOf }: Schema): string {
+function typeOf({ type, const: only, enum: values, ...schema }: Schema): string {
+  const { format, pattern, items, anyOf } = schema
+  if (only) return `\`${only}\``
   if (values) return values.map(value => `\`${value}\``).join(', ')
   if (anyOf)
     return anyOf
