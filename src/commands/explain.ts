@@ -9,11 +9,11 @@ import {
   effectiveKeys,
   effectiveResource,
 } from '../config/effective.ts'
-import { VARIABLES } from '../config/environment.ts'
+import { OTHER_VARIABLES, VARIABLES } from '../config/environment.ts'
 import type { FileResult } from '../config/files.ts'
 import { ConfigError } from '../config/report.ts'
 import { audienceOf, type ResourceFile, scopesFor } from '../config/resource-schema.ts'
-import { type Reading, readFolder, type Settings } from '../config/settings.ts'
+import { type Reading, readFolder, type Settings, variable } from '../config/settings.ts'
 import { didYouMean } from '../config/wording.ts'
 import { type FailedRequest, findFailure, harmless } from '../oidc/failures.ts'
 import { DISCOVERY, endpointOf, routesOf } from '../oidc/routes.ts'
@@ -40,6 +40,7 @@ export async function explain({ values, positionals: [name = ''] }: Invocation) 
     const list = below.map(({ key, value, from }) => `${key}: ${shown(value)}  (${from})`)
     return print(values, { keys: found ? [found, ...below] : below }, [...about, ...list])
   }
+  if (OTHER_VARIABLES[name]) return print(values, ...aboutVariable(name))
   const ids = reading.clients.map(({ parts }) => parts.client_id ?? '')
   const client = reading.clients[ids.indexOf(name.replace(/^clients\./, ''))]
   const uris = reading.resources.map(({ parts }) => parts.resource ?? '')
@@ -50,9 +51,10 @@ export async function explain({ values, positionals: [name = ''] }: Invocation) 
       const known = await withRegistered(reading, failure.client_id)
       return print(values, ...aboutRequest(failure, known))
     }
-    const hint = didYouMean(name, [...ids, ...uris, ...keys.map(({ key }) => key)])
+    const variables = Object.keys({ ...VARIABLES, ...OTHER_VARIABLES })
+    const hint = didYouMean(name, [...ids, ...uris, ...variables, ...keys.map(({ key }) => key)])
     throw new Failure(
-      `There is no key, no client, no API and no failed request ${name}${hint}${FORGOTTEN}`,
+      `There is no key, no variable, no client, no API and no failed request ${name}${hint || '.'}${FORGOTTEN}`,
     )
   }
   if (!reading.settings) throw new ConfigError(reading.findings)
@@ -135,6 +137,18 @@ function aboutRequest(failure: FailedRequest, reading: Reading): [object, string
 /** Without what says nothing of a map. */
 function aboutKey({ key: _, isMap, value, from, default: fallback, ...about }: Effective) {
   return isMap ? about : { value: { value, from }, default: fallback ?? 'none', ...about }
+}
+
+/** One that replaces no key. */
+function aboutVariable(name: string): [object, string[]] {
+  const given = variable(name)
+  const explained = {
+    value: given && name === 'USHER_SECRET' ? '(not shown)' : given,
+    description: OTHER_VARIABLES[name],
+    a_change: 'counts from the next start',
+  }
+  const lines = outline({ [name]: { ...explained, value: explained.value ?? 'not set' } })
+  return [{ variable: name, ...explained }, lines]
 }
 
 function aboutClient(file: FileResult<ClientFile>, settings: Settings, keys: Effective[]) {

@@ -16,6 +16,15 @@ export const VARIABLES: Record<string, string> = {
   USHER_STORE: 'store',
 }
 
+/** Those that replace no key. */
+// biome-ignore format: a table
+export const OTHER_VARIABLES: Record<string, string> = {
+  USHER_CONFIG: 'The folder; absent: config',
+  USHER_STORE_FILE: 'A file that holds USHER_STORE',
+  USHER_SECRET: 'What the store is sealed with: at least 32 random bytes as base64url. Several, with a space between: the first seals, all open. Absent, a loopback issuer on SQLite makes one and keeps it beside the store',
+  USHER_SECRET_FILE: 'A file that holds USHER_SECRET',
+}
+
 /** An empty variable is not given. */
 export function overlays(env: NodeJS.ProcessEnv, store: string | undefined): Overlay[] {
   return Object.entries(VARIABLES).flatMap(([name, key]) => {

@@ -67,6 +67,10 @@ const PROTOCOL_CLAIMS = new Set(
 
 export const configFolder = (env: NodeJS.ProcessEnv = process.env) => env.USHER_CONFIG || 'config'
 
+/** As it is given; an empty one is not. */
+export const variable = (name: string, env: NodeJS.ProcessEnv = process.env) =>
+  env[name] || undefined
+
 /** What it takes to open the store: an operator's commands work while a client file is wrong. */
 export function readStoreSettings(): Pick<Settings, 'store' | 'secrets' | 'redis' | 'accounts'> {
   const { usher, secrets, findings } = readUsher(process.env, configFolder())

@@ -20,8 +20,8 @@ beforeAll(() => cpSync(join(ROOT, 'config'), config, { recursive: true }))
 afterAll(() => rmSync(folder, { recursive: true }))
 
 /** What it printed, what it said beside, and its exit code. */
-async function usher(args: string[], input = '') {
-  const child = spawn('node', ['src/cli.ts', ...args], { cwd: ROOT, env })
+async function usher(args: string[], input = '', more = {}) {
+  const child = spawn('node', ['src/cli.ts', ...args], { cwd: ROOT, env: { ...env, ...more } })
   child.stdin.end(input)
   const [stdout, stderr, code] = await Promise.all([
     text(child.stdout),
@@ -172,6 +172,18 @@ test('config explain says what is in force, and knows a slip', async () => {
   const slip = await usher(['config', 'explain', 'lifetimes.acces_token'])
   expect(slip).toMatchObject({ code: 1, stdout: '' })
   expect(slip.stderr).toContain('did you mean lifetimes.access_token?')
+})
+
+test('CF1: config explain knows the variables that are no keys, and does not show the secret', async () => {
+  const secret = Buffer.alloc(32, 'canary').toString('base64url')
+  const { stdout } = await usher(['config', 'explain', 'USHER_SECRET'], '', {
+    USHER_SECRET: secret,
+  })
+  expect(stdout).toMatch(/^USHER_SECRET\n {2}value +\(not shown\)\n {2}description +What the store/)
+  const folder = await usher(['config', 'explain', 'USHER_CONFIG', '--json'])
+  expect(JSON.parse(folder.stdout)).toMatchObject({ value: env.USHER_CONFIG })
+  const slip = await usher(['config', 'explain', 'USHER_SECERT'])
+  expect(slip.stderr).toContain('USHER_SECERT; did you mean USHER_SECRET?')
 })
 
 test('the JSON Schemas in config/schema are those of the source', async () => {
