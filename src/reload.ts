@@ -9,6 +9,7 @@ import { createApp } from './app.ts'
 import { differences, fixedDifferences, keepFixed } from './config/difference.ts'
 import { ConfigError, type Finding, toRecord } from './config/report.ts'
 import { readSettings, type Settings } from './config/settings.ts'
+import { createAudit } from './http/audit.ts'
 import type { Readiness } from './http/health.ts'
 import type { SigningKey } from './keys/make.ts'
 import { openSigningKeys } from './keys/signing-keys.ts'
@@ -42,6 +43,7 @@ export async function run(
   news: Logger = surroundings.log,
 ): Promise<Running> {
   const { log, metrics } = surroundings
+  const audit = createAudit(news)
   const tellWarnings = warningsTo(news)
   const tellFixed = fixedTo(news)
   let inForce = await build(first, surroundings, readiness)
@@ -61,7 +63,7 @@ export async function run(
     tellWarnings(wanted)
     readiness.config = 'ok'
     metrics.configuration(generation, true)
-    news.info({ event: 'config_loaded', generation, changes }, 'configuration in force')
+    audit.info({ event: 'config_loaded', generation, changes }, 'configuration in force')
   }
 
   function refused(error: unknown) {
@@ -76,7 +78,7 @@ export async function run(
   async function lookAtKeys() {
     if (kidsOf(await inForce.signingKeys.load()) === kidsOf(inForce.keys)) return
     inForce = await build(inForce.settings, surroundings, readiness)
-    news.info(
+    audit.info(
       { event: 'keys_changed', kids: inForce.keys.map(({ kid }) => kid) },
       'signing keys in force',
     )

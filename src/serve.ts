@@ -47,7 +47,7 @@ export async function prepare(settings: Settings, log: Logger, news: Logger) {
   const store = await openStore(location, redis, metrics.storeCommand)
   const probe = () => records.save('Probe', 'ready', {}, { ttl: 60 })
   const readiness: Readiness = { state: 'ready', probe, checks: [] }
-  await watchStore(store, readiness, news)
+  await watchStore(store, readiness, createAudit(news))
   const installation = await unlock(store, location, secrets)
   const { records } = installation
   const running = await run(settings, { ...installation, log, metrics }, readiness, news)
@@ -124,16 +124,19 @@ function surviveRejections(log: Logger) {
 }
 
 /** Refuses a store that cannot be trusted, and goes on looking; throws what has to be mended. */
-async function watchStore(store: Store, readiness: Readiness, log: Logger) {
+async function watchStore(store: Store, readiness: Readiness, audit: Logger) {
+  let isAway = false
   const look = async () => {
     const before = readiness.checks
     const checks = await store.check()
     readiness.checks = checks
     for (const { name, state, found, mend } of checks) {
-      const isNews = state !== (before.find(check => check.name === name)?.state ?? 'ok')
-      if (isNews)
-        log[state === 'ok' ? 'info' : 'warn']({ check: name, state, found, mend }, 'store')
+      if (state === (before.find(check => check.name === name)?.state ?? 'ok')) continue
+      const level = state === 'ok' ? 'info' : 'warn'
+      audit[level]({ event: 'store_check', check: name, state, found, mend }, 'store')
     }
+    if (isAway) audit.info({ event: 'store_back' }, 'the store answers again')
+    isAway = false
     return checks.filter(({ state }) => state === 'wrong')
   }
   const wrong = await look()
@@ -141,8 +144,12 @@ async function watchStore(store: Store, readiness: Readiness, log: Logger) {
     const lines = wrong.map(({ name, found, mend }) => `\n  ${name}: ${found}\n    → ${mend}`)
     throw new Error(`its store cannot be trusted${lines.join('')}`)
   }
-  // What does not answer is told by the requests that need it.
-  setInterval(() => look().catch(() => {}), LOOK).unref()
+  // Why is told by the requests that need it.
+  const away = () => {
+    if (!isAway) audit.warn({ event: 'store_away' }, 'the store does not answer')
+    isAway = true
+  }
+  setInterval(() => look().catch(away), LOOK).unref()
 }
 
 /** Where clients with certificates come by a port of their own, nobody else is asked for one. */

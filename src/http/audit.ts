@@ -12,7 +12,7 @@ declare module 'koa' {
 
 export type Fact = { event: FactName } & Record<string, unknown>
 
-/** All there are: what a fact is called does not change. */
+/** All there are of people, applications and operators: what a fact is called does not change. */
 export type FactName =
   | 'access_refused'
   | 'access_removed'

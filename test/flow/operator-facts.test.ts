@@ -35,6 +35,7 @@ const told = (): Fact[] =>
     .split('\n')
     .filter(line => line.includes('"log":"audit"'))
     .map(line => JSON.parse(line))
+    .filter(({ by }) => by)
 const names = () => told().map(({ event }) => event)
 
 /** Each command is a process. */
@@ -51,6 +52,9 @@ test(
     await expect.poll(names, { timeout: 15_000 }).toEqual([first, second, third])
     expect(told()[0]).toMatchObject({ account, by: expect.any(String), at: expect.any(String) })
     expect(told()[1]).toMatchObject({ account })
+    await expect
+      .poll(service.stdout, { timeout: 15_000 })
+      .toContain('"log":"audit","event":"keys_changed"')
     expect(service.stdout()).not.toContain('lovelace')
   },
 )

@@ -72,10 +72,14 @@ async function headingFor(client_id: string): Promise<string> {
   return browser.heading
 }
 
-test('a client that is added can be used, and one that is taken out cannot', async () => {
+test('LOG4: a client that is added can be used, and one that is taken out cannot', async () => {
   expect(await headingFor('wiki')).not.toBe('Sign in')
   write('clients/wiki.yaml', client('wiki'))
-  expect(await told('config_loaded')).toMatchObject({ generation: 2, changes: ['+ clients.wiki'] })
+  expect(await told('config_loaded')).toMatchObject({
+    log: 'audit',
+    generation: 2,
+    changes: ['+ clients.wiki'],
+  })
   expect(await headingFor('wiki')).toBe('Sign in')
   seen = service.stdout().length
   unlinkSync(join(config, 'clients/wiki.yaml'))

@@ -247,7 +247,9 @@ test('CF4, DK3: while it runs, what becomes wrong is told by /readyz and once by
   const lines = service.stdout().trim().split('\n')
   const said = lines.map(line => JSON.parse(line) as Record<string, unknown>)
   const of = (name: string) =>
-    said.filter(({ check }) => check === name).map(({ level, state }) => [level, state])
+    said
+      .filter(({ log, event, check }) => `${log} ${event} ${check}` === `audit store_check ${name}`)
+      .map(({ level, state }) => [level, state])
   expect(of('persistence')).toEqual([[40, 'warning']])
   expect(of('eviction')).toEqual([
     [40, 'wrong'],
@@ -281,6 +283,18 @@ test('CF4, DK3: while it runs, what becomes wrong is told by /readyz and once by
   const post = await fetch(`http://127.0.0.1:${metricsPort}/metrics`, { method: 'POST' })
   expect(post.status).toBe(404)
   expect((await fetch(`${service.issuer}/metrics`)).status).toBe(404)
+}, 60_000)
+
+test('LOG4: a store that goes away and comes back is a fact each, however many requests fail', async () => {
+  const service = await startService(environment())
+  closing.push(() => service.stop())
+  const facts = () => [...service.stdout().matchAll(/"log":"audit","event":"(store_\w+)"/g)]
+  const told = () => facts().map(([, event]) => event)
+  await server.kill()
+  await expect.poll(told, { timeout: 15_000 }).toEqual(['store_away'])
+  for (let i = 0; i < 5; i++) expect((await fetch(`${service.issuer}/readyz`)).status).toBe(503)
+  await server.start()
+  await expect.poll(told, { timeout: 15_000 }).toEqual(['store_away', 'store_back'])
 }, 60_000)
 
 describe('usher doctor', () => {
