@@ -37,14 +37,17 @@ async function examine(): Promise<Check[]> {
 /** And, where the store is right, the service that runs on it. */
 async function examineStore(settings: Settings): Promise<Check[]> {
   const { store: location, secrets, redis, issuer, accounts } = settings
+  let mend =
+    'what `store` in usher.yaml names (or USHER_STORE) has to be there, and open to this user'
   const wrong = (error: unknown): Check => {
-    return { name: 'store', state: 'wrong', found: reasonOf(error) }
+    return { name: 'store', state: 'wrong', found: reasonOf(error), mend }
   }
   try {
     const store = await openStore(location, redis)
     const checks = await store.check().catch(error => [wrong(error)])
     // It would write a key into a store that is empty.
     if (checks.some(({ state }) => state === 'wrong')) return await store.close().then(() => checks)
+    mend = 'give the USHER_SECRET that this store was made with, or was sealed with last'
     const { records } = await unlock(store, location, secrets)
     const opened: Check = { name: 'store', state: 'ok', found: 'is there, and the secret opens it' }
     // Nobody else reaches what is in the memory of the service.

@@ -27,6 +27,8 @@ const SKEW = 5
 const DAY = 24 * 3600
 /** Days before its end at which a certificate is worth a word. */
 const RENEWAL = 14
+const WAY =
+  'the name has to lead here, and its certificate to be trusted: NODE_EXTRA_CA_CERTS=FILE for an authority of your own'
 const PROXY =
   'the reverse proxy has to pass Host, set X-Forwarded-Proto, and be listed under `proxy` in usher.yaml'
 
@@ -50,7 +52,7 @@ async function reach(issuer: string, done: Check[]): Promise<Record<string, stri
     const found = `${issuer} does not answer here: ${reason}`
     // It may not have been started yet.
     const isDown = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN)$/.test(reason)
-    throw new Obstacle(isDown ? warning('service', found) : wrong('service', found))
+    throw new Obstacle(isDown ? warning('service', found) : wrong('service', found, WAY))
   })
   const body = Object(await response.json().catch(() => ({})))
   if (response.status === 421) throw new Obstacle(wrong('proxy', body.error_description, PROXY))

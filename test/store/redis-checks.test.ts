@@ -372,6 +372,7 @@ describe('usher doctor', () => {
     expect(people.code).toBe(1)
     expect(people.stdout).toMatch(new RegExp(`^✗ ${name} `, 'm'))
     expect(people.stdout).toMatch(found)
+    expect(people.stdout).toMatch(/^ +→ \S/m)
     expect(people.stderr).toBe(`Not as it should be: ${name}.\n`)
     const programs = await doctor(given, '--json')
     expect(programs.code).toBe(1)
