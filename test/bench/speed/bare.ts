@@ -5,9 +5,8 @@ import { createServer } from 'node:http'
 import { Redis } from 'ioredis'
 import { type AccountClaims, Provider } from 'oidc-provider'
 import { makeKey } from '../../../src/keys/make.ts'
-import { SECRET } from '../../support/usher.ts'
 import { createClassicAdapter, createMapAdapter } from './adapters.ts'
-import { CLIENT, LIFETIME, OFFLINE } from './client.ts'
+import { CLIENT, LIFETIME, OFFLINE, SECRET } from './client.ts'
 
 const { PORT, ISSUER = '' } = process.env
 const [, , redis] = process.argv

@@ -8,8 +8,8 @@ import { hashSecret } from '../../../src/config/client-secret.ts'
 import { openInstallation } from '../../../src/store/open.ts'
 import { type RedisServer, startRedis } from '../../support/redis.ts'
 import { freePort, type Service, startService } from '../../support/service.ts'
-import { PASSWORD, SECRET, writeConfig } from '../../support/usher.ts'
-import { CLIENT, LIFETIME } from './client.ts'
+import { PASSWORD, writeConfig } from '../../support/usher.ts'
+import { CLIENT, LIFETIME, SECRET } from './client.ts'
 import { type Ask, ENDS, type End, REQUESTS, type Token } from './requests.ts'
 
 export interface Variant {
