@@ -19,6 +19,7 @@ import {
 import { authorizationRequest, redeem, refresh, userinfo } from '../support/journey.ts'
 import { copyOf, credentials, isSignedIn, open, silently } from '../support/people.ts'
 import { startRedis } from '../support/redis.ts'
+import { freePorts } from '../support/redis-together.ts'
 import { startUsher, type Usher } from '../support/usher.ts'
 
 // Hundreds of sign-ins: what a password costs is not what is looked at here.
@@ -138,7 +139,7 @@ async function everywhere(
 /** Redis tells a request along with what it reads what it will ask for next. */
 describe.each([
   ['SQLite', async () => ({ url: 'sqlite::memory:', stop: async () => {} })],
-  ['Redis', startRedis],
+  ['Redis', async () => startRedis({ port: (await freePorts(1))[0] })],
 ])('on %s', (_, startStore) => {
   let store: { url: string; stop(): Promise<void> }
   beforeAll(async () => {
