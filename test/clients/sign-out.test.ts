@@ -151,7 +151,7 @@ test(
     await usher('sessions', 'end', 'ada')
     await expect.poll(() => ended, PATIENCE).toEqual([{ sub, sid }])
     expect(sid).toEqual(expect.any(String))
-    expect(service.stdout()).toContain('"event":"logout_delivered"')
+    await expect.poll(service.stdout).toContain('"event":"logout_delivered"')
   },
 )
 
