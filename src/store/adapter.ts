@@ -5,14 +5,7 @@
 import type { Visitor } from '../http/visitor.ts'
 import { answerOnce } from './access-requests.ts'
 import { createDeviceCodes } from './device-codes.ts'
-import {
-  companionsOf,
-  type GrantRecord,
-  grantCompanions,
-  grantIndexes,
-  nameless,
-  revokeGrant,
-} from './grants.ts'
+import { companionsOf, type GrantRecord, grantIndexes, nameless, revokeGrant } from './grants.ts'
 import type { Records } from './records.ts'
 import type { RefreshTokens } from './refresh-tokens.ts'
 import { createSessionAdapter } from './session-adapter.ts'
@@ -150,10 +143,8 @@ function createPlainAdapter(model: string, records: Records, protocol: Protocol)
     async upsert(id: string, payload: Payload, ttl?: number) {
       const { session } = protocol.request() ?? {}
       const grant = payload as Payload & GrantRecord
-      const isGrant = model === 'Grant'
-      const indexes = isGrant ? grantIndexes(grant, session?.uid) : []
-      const companions = isGrant ? grantCompanions(grant) : companionsOf(payload)
-      const options = { ttl, indexes, companions }
+      const indexes = model === 'Grant' ? grantIndexes(grant, session?.uid) : []
+      const options = { ttl, indexes, companions: companionsOf(payload) }
       if (GIVEN_OUT.has(model)) return records.saveLater(model, id, nameless(payload), options)
       // False on a tombstone: what was revoked meanwhile stays revoked, and this write with it.
       await records.save(model, id, payload, options)

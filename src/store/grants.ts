@@ -36,14 +36,14 @@ export function consentName(accountId: string, clientId: string): [kind: string,
   return ['Consent', `${accountId} ${clientId}`]
 }
 
-/** What every use of a token looks at next; what there is to know of an account comes by its grant. */
-export function companionsOf({ grantId }: { grantId?: unknown }): [string, string][] {
-  return grantId ? [['Grant', String(grantId)]] : []
+/** What every use looks at next: of a token its grant, and of that its account. */
+export function companionsOf(record: {
+  grantId?: unknown
+  accountId?: unknown
+}): [kind: string, id: string][] {
+  if (record.grantId) return [['Grant', String(record.grantId)]]
+  return record.accountId ? [['Account', String(record.accountId)]] : []
 }
-
-export const grantCompanions = ({ accountId }: GrantRecord): [string, string][] => [
-  ['Account', accountId],
-]
 
 /** A token without what it is asked for by. */
 export const nameless = ({ jti, kind, ...token }: Record<string, unknown>) => token
@@ -57,12 +57,16 @@ export async function tieToSession(
   const { value, version } = await records.read<GrantRecord>('Grant', grantId)
   if (!value) return
   const indexes = grantIndexes(value, sessionUid)
-  const options = { version, indexes, companions: grantCompanions(value) }
+  const options = { version, indexes, companions: companionsOf(value) }
   await records.save('Grant', grantId, value, { ttl: value.exp - now(), ...options })
 }
 
 /** After this no code, access or refresh token of the grant works, and it cannot be written again. */
-export async function revokeGrant(records: Records, ...grantIds: string[]): Promise<void> {
+export async function revokeGrant(records: Records, grantId: string): Promise<void> {
+  await revokeEach(records, [grantId])
+}
+
+export async function revokeEach(records: Records, grantIds: string[]): Promise<void> {
   await records.removeEach('Grant', grantIds, TOMBSTONE)
 }
 
@@ -75,7 +79,10 @@ export async function revokeGrants(
   const grants = await (clientId === undefined
     ? records.list<GrantRecord>('grants of account', accountId)
     : records.list<GrantRecord>('grants of account and client', `${accountId} ${clientId}`))
-  await revokeGrant(records, ...grants.map(({ jti }) => jti))
+  await revokeEach(
+    records,
+    grants.map(({ jti }) => jti),
+  )
 }
 
 /** Offline access outlives the session it was granted in. */

@@ -10,13 +10,7 @@
 import { randomBytes } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import type { Visitor } from '../http/visitor.ts'
-import {
-  consentName,
-  type GrantRecord,
-  hasOfflineAccess,
-  revokeGrant,
-  TOMBSTONE,
-} from './grants.ts'
+import { consentName, type GrantRecord, hasOfflineAccess, revokeEach, TOMBSTONE } from './grants.ts'
 import type { Records } from './records.ts'
 import { leaveSignOut } from './sign-outs.ts'
 import { now } from './store.ts'
@@ -156,7 +150,8 @@ export function createSessions(records: Records) {
     const online = grants.filter(
       grant => !hasOfflineAccess(grant) && (!accountId || grant.accountId === accountId),
     )
-    await revokeGrant(records, ...new Set([...others, ...online.map(({ jti }) => jti)]))
+    const grantIds = new Set([...others, ...online.map(({ jti }) => jti)])
+    await revokeEach(records, [...grantIds])
   }
 
   return { find, findByUid, list, save, succeed, end, endAll }

@@ -45,7 +45,7 @@ export function createUnits(store: Store) {
   async function putLater(put: Put, refused?: () => Promise<void>): Promise<void> {
     const unit = current()
     if (unit) unit.later.push({ put, refused })
-    else if (!(await store.putEach([put]))) await refused?.()
+    else await write([{ put, refused }])
   }
 
   function takeLater(): Later[] {
