@@ -10,10 +10,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { hashSecret } from '../../src/config/client-secret.ts'
-import { Browser } from '../support/browser.ts'
-import { authorizationRequest, redeem, signInAndAllow } from '../support/journey.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePort, type Service, startService } from '../support/service.ts'
+import { signInDemo } from '../support/sign-ins.ts'
 import { CLIENTS, SECRET, writeConfig } from '../support/usher.ts'
 import { median } from './statistics.ts'
 
@@ -140,24 +139,11 @@ async function start(folder: string, workers: number, stores: string[]): Promise
   for (const USHER_STORE of stores) {
     const service = await startService({ USHER_CONFIG: config, USHER_SECRET, USHER_STORE })
     services.push(service)
-    for (const tokens of await signIns(service, CONNECTIONS * workers)) {
+    for (const tokens of await signInDemo(service, CONNECTIONS * workers)) {
       wires.push(new Wire(service.issuer, tokens))
     }
   }
   return { services, wires }
-}
-
-async function signIns(service: Service, count: number): Promise<Tokens[]> {
-  const password = /the password (\S+)/.exec(service.stderr())?.[1] ?? ''
-  const browser = new Browser(service.issuer)
-  const all: Tokens[] = []
-  while (all.length < count) {
-    const asked = authorizationRequest(service, { scope: 'openid profile offline_access' })
-    await browser.open(asked.url)
-    const { params } = await signInAndAllow(browser, 'demo', password)
-    all.push((await redeem(service, params.get('code') ?? '', asked)).body)
-  }
-  return all
 }
 
 const machine = () => ({ ...MACHINE, client_secret_hashes: [hashSecret(SECRET)] })

@@ -8,11 +8,11 @@ import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createDirectory } from '../../src/accounts/directory.ts'
 import { openInstallation } from '../../src/store/open.ts'
-import { signIn } from '../operation/sign-in.ts'
 import { block } from '../support/handbook.ts'
 import { startLoad } from '../support/load.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePort, type Service, startService } from '../support/service.ts'
+import { signIn } from '../support/sign-ins.ts'
 import { ADA, PASSWORD, writeConfig } from '../support/usher.ts'
 
 const ROOT = join(import.meta.dirname, '../..')

@@ -6,11 +6,10 @@ import { Agent, request } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { Browser } from '../support/browser.ts'
-import { authorizationRequest, redeem, signInAndAllow } from '../support/journey.ts'
 import { startLoad } from '../support/load.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePort, type Service, startService } from '../support/service.ts'
+import { signInDemo } from '../support/sign-ins.ts'
 import { writeConfig } from '../support/usher.ts'
 import { type Reply, send } from '../support/wire.ts'
 
@@ -69,19 +68,8 @@ async function metricsOf({ env }: Service) {
     values.reduce((sum, [, own, value]) => sum + (own === name ? Number(value) : 0), 0)
 }
 
-/** Refresh tokens of the person that the service was started with: each a sign-in. */
 async function signIns(service: Service, count: number): Promise<string[]> {
-  const password = /the password (\S+)/.exec(service.stderr())?.[1] ?? ''
-  const browser = new Browser(service.issuer)
-  const families: string[] = []
-  while (families.length < count) {
-    const asked = authorizationRequest(service, { scope: 'openid offline_access' })
-    await browser.open(asked.url)
-    const { params } = await signInAndAllow(browser, 'demo', password)
-    const { body } = await redeem(service, params.get('code') ?? '', asked)
-    families.push(body.refresh_token)
-  }
-  return families
+  return (await signInDemo(service, count)).map(({ refresh_token }) => refresh_token)
 }
 
 describe('on a SQLite file', () => {

@@ -7,7 +7,7 @@ import { setTimeout } from 'node:timers/promises'
 import { median } from '../bench/statistics.ts'
 import { deploy, ON_REDIS, ON_SQLITE, type Shape } from '../races/deployment.ts'
 import { startLoad } from '../support/load.ts'
-import { signIn } from './sign-in.ts'
+import { signIn } from '../support/sign-ins.ts'
 
 /**
  * Megabytes (wanted: 120 without load; ioredis is the rest); and how much more the last third may have than

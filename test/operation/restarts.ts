@@ -6,7 +6,7 @@ import { startNodes } from '../faults/nodes.ts'
 import { startLoad } from '../support/load.ts'
 import { startRedis } from '../support/redis.ts'
 import { freePort } from '../support/service.ts'
-import { signIn } from './sign-in.ts'
+import { signIn } from '../support/sign-ins.ts'
 
 const ROUNDS = 10
 const FAMILIES = 6

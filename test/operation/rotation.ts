@@ -9,9 +9,9 @@ import { run } from '../support/command.ts'
 import { JwksKeeper } from '../support/jwks-keeper.ts'
 import { startRedis } from '../support/redis.ts'
 import { freePort } from '../support/service.ts'
+import { signIn } from '../support/sign-ins.ts'
 import { SECRET } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
-import { signIn } from './sign-in.ts'
 
 // Seconds:   0        60          120                  180            210
 //            signs    next made   the next one signs   first is gone
