@@ -3,9 +3,10 @@
 // Names are hashed with a key that is made once for each store and kept in it, sealed, so that
 // `USHER_SECRET` can be changed without losing sight of a record.
 
-import { createSecretKey, randomBytes } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
 import { setTimeout } from 'node:timers/promises'
-import { createSeal, hashName, type Seal } from './seal.ts'
+import { LRUCache } from 'lru-cache'
+import { createNames, createSeal, type Seal } from './seal.ts'
 import { lengthen, shorten } from './shorthand.ts'
 import { type Entry, now, type Put, type Store, StoreUnavailable } from './store.ts'
 import { createUnits } from './units.ts'
@@ -18,6 +19,8 @@ const SLACK = 60
 const ATTEMPTS = 100
 /** Seconds. */
 const LONGEST_TTL = 400 * 24 * 3600
+/** Bytes of contents that are known without opening them again. */
+const KNOWN = 4 * 1024 * 1024
 
 /** What was read under an id. `value` is absent when nothing stands there, or a tombstone. */
 export interface Found<T> {
@@ -97,11 +100,40 @@ async function namingKey(store: Store, seal: Seal): Promise<Uint8Array> {
   return key
 }
 
+/** Contents as JSON, sealed and opened: what the same bytes under the same name say is known for a while. */
+function createContents({ seal, open }: Seal) {
+  const known = new LRUCache<string, { bytes: string; json: string }>({
+    maxSize: KNOWN,
+    sizeCalculation: ({ bytes, json }) => bytes.length + json.length,
+  })
+  return {
+    seal(key: string, value: object): Uint8Array {
+      const json = JSON.stringify(value)
+      const sealed = seal(key, Buffer.from(shorten(json)))
+      known.set(key, { bytes: textOf(sealed), json })
+      return sealed
+    },
+
+    open(key: string, sealed: Uint8Array): string {
+      const bytes = textOf(sealed)
+      const found = known.get(key)
+      if (found?.bytes === bytes) return found.json
+      const json = lengthen(open(key, sealed).toString())
+      known.set(key, { bytes, json })
+      return json
+    },
+  }
+}
+
+/** A character a byte: a Buffer would keep the whole answer that it is a part of. */
+const textOf = ({ buffer, byteOffset, length }: Uint8Array) =>
+  Buffer.from(buffer, byteOffset, length).toString('latin1')
+
 function createRecords(store: Store, seal: Seal, namingKey: Uint8Array) {
-  const naming = createSecretKey(namingKey)
-  const keyOf = (kind: string, id: string) => hashName(naming, `${kind}\0${id}`)
-  const unseal = <T>(key: string, value: Uint8Array): T =>
-    lengthen<T>(seal.open(key, value).toString())
+  const nameOf = createNames(namingKey)
+  const keyOf = (kind: string, id: string) => nameOf(`${kind}\0${id}`)
+  const contents = createContents(seal)
+  const unseal = <T>(key: string, value: Uint8Array): T => JSON.parse(contents.open(key, value))
 
   const units = createUnits(store)
 
@@ -116,7 +148,7 @@ function createRecords(store: Store, seal: Seal, namingKey: Uint8Array) {
     const key = keyOf(kind, id)
     return {
       key,
-      value: seal.seal(key, Buffer.from(shorten(value))),
+      value: contents.seal(key, value),
       version,
       ...(ttl !== undefined && { expires: now() + clamp(ttl) + SLACK }),
       indexes: indexes?.map(([kind, name]) => keyOf(`index:${kind}`, name)),

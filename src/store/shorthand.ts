@@ -39,20 +39,11 @@ const PHRASES = [
 
 const codes = new Map(PHRASES.map((phrase, i) => [phrase, String.fromCharCode(i)]))
 const literal = (text: string) => text.replaceAll(/[[{.]/g, '\\$&')
+const anyCode = new RegExp(`[${[...codes.values()].join('')}]`, 'g')
 const anyPhrase = new RegExp(PHRASES.map(literal).join('|'), 'g')
 
-export function shorten(value: object): string {
-  return JSON.stringify(value).replaceAll(anyPhrase, phrase => codes.get(phrase) ?? phrase)
-}
+export const shorten = (json: string): string =>
+  json.replaceAll(anyPhrase, phrase => codes.get(phrase) ?? phrase)
 
-export function lengthen<T>(text: string): T {
-  let json = ''
-  let done = 0
-  for (let i = 0; i < text.length; i++) {
-    const code = text.charCodeAt(i)
-    if (code >= PHRASES.length) continue
-    json += text.slice(done, i) + PHRASES[code]
-    done = i + 1
-  }
-  return JSON.parse(json + text.slice(done)) as T
-}
+export const lengthen = (text: string): string =>
+  text.replaceAll(anyCode, code => PHRASES[code.charCodeAt(0)] ?? code)

@@ -1,12 +1,13 @@
 // What is at rest: names hashed, contents sealed, and nothing opened that was not sealed here.
 
-import { createHash } from 'node:crypto'
+import { createHash, createHmac, randomBytes } from 'node:crypto'
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { afterAll, afterEach, describe, expect, test } from 'vitest'
 import { openRecords } from '../../src/store/records.ts'
+import { createNames } from '../../src/store/seal.ts'
 import { SqliteStore } from '../../src/store/sqlite.ts'
 import { fresh } from './store-suite.ts'
 
@@ -98,6 +99,14 @@ describe('at rest', () => {
     for (const id of ['a', 'b']) await records.save('Kind', id, { same: true })
     const [a, b] = raw(file).rows()
     expect(a?.value).not.toEqual(b?.value)
+  })
+
+  test('names are HMAC-SHA256 of ids, as far as 128 bits go', () => {
+    for (const length of [0, 1, 55, 56, 64, 65, 8192]) {
+      const [key, name] = [randomBytes(32), `${'\u00fc'.repeat(length)}\0`]
+      const digest = createHmac('sha256', key).update(name).digest()
+      expect(createNames(key)(name)).toBe(digest.toString('base64url', 0, 16))
+    }
   })
 
   test('one id under two kinds is two records', async () => {
