@@ -11,8 +11,8 @@
 // client send a script again: a write carries an id, and a repeat is answered like the first time. An
 // index shows only records that name it, and is written with the record it finds; in a Cluster before it.
 
-import { randomBytes } from 'node:crypto'
 import { REDIS_DEFAULTS } from '../config/schema.ts'
+import { createRandom } from './random.ts'
 import type { Argument, ScriptName } from './redis/connection.ts'
 import { Servers } from './redis/servers.ts'
 import { entriesOf, namesIn, type Told } from './redis/told.ts'
@@ -33,16 +33,18 @@ const BATCH = 200
 /** To note a record in its indexes: each repeat means that another came in between. */
 const ATTEMPTS = 10
 
+const random = createRandom()
 /** Of one write: a repeat is known by it. */
-const id = () => randomBytes(9)
+const id = () => random(6).toString('base64')
 
 interface Write {
   key: string
   until: string
   /** Indexes in which it has been noted, up to then. */
   entered: string[]
+  value: Buffer
   /** What else put.lua is told. */
-  args: Argument[]
+  told: string
 }
 
 export class RedisStore implements Store {
@@ -68,8 +70,7 @@ export class RedisStore implements Store {
 
   get(key: string) {
     return this.#traffic.admit(async () => {
-      const ask = () =>
-        this.#servers.connection.usherGetBuffer(1, this.#recordKey(key), this.#recordKey(''))
+      const ask = () => this.#servers.connection.usherGetBuffer(1, this.#recordKey(key))
       const [first, ...along] = entriesOf(await this.#traffic.send('get', ask))
       return first && { ...first, ...(along.length && { along }) }
     })
@@ -82,8 +83,7 @@ export class RedisStore implements Store {
         const ask = () => this.#servers.connection.zrangebyscore(name, now() + 1, '+inf')
         return this.#members(await this.#traffic.send('list', ask), index)
       }
-      const ask = () =>
-        this.#servers.connection.usherListBuffer(1, name, this.#recordKey(''), BATCH)
+      const ask = () => this.#servers.connection.usherListBuffer(1, name, BATCH)
       const [rest, ...told] = await this.#traffic.send('list', ask)
       const first = await this.#living(told)
       return [...first, ...(await this.#members(namesIn(rest), index))]
@@ -131,7 +131,8 @@ export class RedisStore implements Store {
       until,
       // What is written over most likely stands in its indexes already.
       entered: version || this.#servers.areOne ? [] : indexes,
-      args: [id(), Buffer.from(value), expires ?? '', version ?? '', ...names, until],
+      value: Buffer.from(value.buffer, value.byteOffset, value.length),
+      told: [id(), expires, version, until, ...names, ''].join('\n'),
     }
   }
 
@@ -139,11 +140,10 @@ export class RedisStore implements Store {
     const rest = [...writes]
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       await Promise.all(rest.map(({ key, entered, until }) => this.#enter(key, entered, until)))
-      const args = rest.flatMap(({ args, entered }) => [...args, entered.join(' ')])
       const keys = rest.map(({ key }) => this.#recordKey(key))
-      const prefix = this.#servers.areOne ? this.#indexKey('') : ''
-      const answer = await this.#write('usherPut', keys, prefix, ...args)
-      const [made, missing] = answer as [number, string?]
+      // An argument takes its time: there are two for each.
+      const args = rest.flatMap(({ value, told, entered }) => [value, told + entered.join(' ')])
+      const [made, missing] = (await this.#write('usherPut', keys, ...args)) as [number, string?]
       rest.splice(0, made)
       const [next] = rest
       if (!next || typeof missing !== 'string') return writes.length - rest.length
@@ -190,7 +190,7 @@ export class RedisStore implements Store {
 
   async snapshot(key: string): Promise<Snapshot | undefined> {
     const [expires, indexes, ...told] = await this.#traffic.send('usherSnapshot', () =>
-      this.#servers.connection.usherSnapshotBuffer(1, this.#recordKey(key), this.#recordKey('')),
+      this.#servers.connection.usherSnapshotBuffer(1, this.#recordKey(key)),
     )
     const [found] = entriesOf(told)
     if (!found) return undefined
@@ -230,8 +230,8 @@ export class RedisStore implements Store {
   /** Those of the records that stand in the index. */
   async #members(keys: string[], index: string): Promise<Entry[]> {
     const found = await this.#inSteps(keys, async some => {
-      const names = [...some.map(this.#recordKey), this.#recordKey(''), index]
-      const ask = () => this.#servers.connection.usherMembersBuffer(some.length, ...names)
+      const keys = some.map(this.#recordKey)
+      const ask = () => this.#servers.connection.usherMembersBuffer(keys.length, ...keys, index)
       return this.#living(await this.#traffic.send('get', ask))
     })
     return found.flat()

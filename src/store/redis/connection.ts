@@ -24,8 +24,8 @@ const OPTIONS = {
 const pause = (times: number) => Math.min(50 * times, 500) + Math.random() * 100
 
 const read = (name: string) => readFileSync(`${import.meta.dirname}/${name}.lua`, 'utf8')
-const script = (...names: string[]) => ({ lua: ['record', ...names].map(read).join('') })
-const scripts = {
+const script = (...names: string[]) => ['record', ...names].map(read).join('')
+const SCRIPTS = {
   usherGet: script('get'),
   usherPut: script('writing', 'put'),
   usherConsume: script('writing', 'consume'),
@@ -37,7 +37,7 @@ const scripts = {
   usherSnapshot: script('snapshot'),
   usherRestore: script('writing', 'restore'),
 }
-export type ScriptName = keyof typeof scripts
+export type ScriptName = keyof typeof SCRIPTS
 export type Argument = string | number | Uint8Array
 /** Takes so many keys, and then arguments. */
 type Script<T> = (keys: number, ...args: Argument[]) => Promise<T>
@@ -58,6 +58,7 @@ export function createConnection(
   const { username, database: db } = settings
   const chosen = { ...(username && { username }), ...(db !== undefined && { db }) }
   const options: RedisOptions = { ...OPTIONS, ...credentials, ...chosen }
+  const scripts = scriptsOf(settings.key_prefix, kind === 'cluster')
   const common = { lazyConnect: true, scripts, enableAutoPipelining }
   const secrets = secretsOf(settings)
 
@@ -86,6 +87,14 @@ export function createConnection(
   const redis = kind ? new Redis({ ...all, ...sentinels }) : new Redis(url, all)
   Object.defineProperties(Object.assign(redis.options, chosen), secrets)
   return redis as Connection
+}
+
+/** What is the same for every command stands in the scripts, and is not sent each time. */
+function scriptsOf(prefix: string, isCluster: boolean): Record<string, { lua: string }> {
+  const [record, index] = [`${prefix}r:`, `${prefix}i:`].map(name => JSON.stringify(name))
+  const head = `local RECORD, INDEX, IS_CLUSTER = ${record}, ${index}, ${isCluster}\n`
+  const all = Object.entries(SCRIPTS).map(([name, lua]) => [name, { lua: head + lua }])
+  return Object.fromEntries(all)
 }
 
 function parseUrl(url: string) {

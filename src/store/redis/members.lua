@@ -1,7 +1,7 @@
--- KEYS records   ARGV prefix of records, index
+-- KEYS records   ARGV index
 -- Answers what there is to tell of those that stand in the index, and of those that have ended.
 local answer = {}
 for _, key in ipairs(KEYS) do
-  tellMember(answer, ARGV[1], string.sub(key, #ARGV[1] + 1), ARGV[2])
+  tellMember(answer, nameOf(key), ARGV[1])
 end
 return answer

@@ -1,13 +1,13 @@
--- KEYS records   ARGV prefix of indexes or '', then for each: operation, value, expires or '', version or
--- '', indexes, companions, until, entered
+-- KEYS records   ARGV for each: its value; and a line each of operation, expires or '', version or '',
+-- until, indexes, companions, entered
 -- Writes one after the other, notes each in its indexes, up to `until`, and answers how many were written.
--- Without a prefix the indexes are elsewhere: `entered` are those in which the caller has just noted it. It
+-- In a Cluster the indexes are elsewhere: `entered` are those in which the caller has just noted it. It
 -- is told why the next was not written: nothing where its version is another; or the indexes in which it
 -- has to be noted first, those it is given and those it stands in already.
-local prefix = ARGV[1]
+local LINES = string.rep('(.-)\n', 6) .. '(.*)'
 local function has(names, name) return string.find(names, name, 1, true) end
 
-local function put(key, operation, value, expires, required, given, companions, till, entered)
+local function put(key, value, operation, expires, required, till, given, companions, entered)
   local version, last, standing, _, stands, lasting, consumed, winner = read(key)
   if standing and last == operation then
     -- The reply to the same write was lost on its way.
@@ -31,7 +31,7 @@ local function put(key, operation, value, expires, required, given, companions, 
       noted = lasting
     end
   end
-  if missing and prefix == '' then return false, indexes end
+  if missing and IS_CLUSTER then return false, indexes end
   if missing then noted = tonumber(till) end
   if indexes == '' then indexes, noted = nil, nil end
   if companions == '' then companions = nil end
@@ -39,13 +39,13 @@ local function put(key, operation, value, expires, required, given, companions, 
   -- The record first: out of memory, Redis refuses a script only at its first write, if that grows.
   write(key, expires, (version or 0) + 1, operation, value, companions, indexes, noted, consumed, winner)
   for name in string.gmatch(missing and indexes or '', '%S+') do
-    enter(prefix .. name, string.sub(key, #prefix + 1), till)
+    enter(INDEX .. name, nameOf(key), till)
   end
   return true
 end
 
 for i, key in ipairs(KEYS) do
-  local written, why = put(key, unpack(ARGV, i * 8 - 6, i * 8 + 1))
+  local written, why = put(key, ARGV[i * 2 - 1], string.match(ARGV[i * 2], LINES))
   if not written then return { i - 1, why } end
 end
 return { #KEYS }

@@ -1,4 +1,4 @@
--- Stands before each script. A record is one string: version, operation, value, companions, indexes,
+-- Stands before each script, behind RECORD and INDEX, which keys begin with. A record is one string: version, operation, value, companions, indexes,
 -- noted, consumed and winner, packed one after the other as far as there are any. A tombstone has the
 -- first two.
 
@@ -8,6 +8,8 @@ local function read(key)
   if packed then return cmsgpack.unpack(packed) end
 end
 
+local function nameOf(key) return string.sub(key, #RECORD + 1) end
+
 -- What is told of a record, after its name.
 local function tell(answer, name, version, value, consumed)
   local n = #answer
@@ -15,8 +17,8 @@ local function tell(answer, name, version, value, consumed)
 end
 
 -- Tells of a record that stands in an index, or has ended.
-local function tellMember(answer, prefix, name, index)
-  local version, _, value, _, indexes, _, consumed = read(prefix .. name)
+local function tellMember(answer, name, index)
+  local version, _, value, _, indexes, _, consumed = read(RECORD .. name)
   local stands = string.find(' ' .. (indexes or '') .. ' ', ' ' .. index .. ' ', 1, true)
   if version and (stands or not value) then tell(answer, name, version, value, consumed) end
 end
