@@ -1,6 +1,6 @@
 // The whole service on one screen: what stands before a request, our pages, and the library.
 
-import Router from '@koa/router'
+import Router, { type RouterContext } from '@koa/router'
 import { createAttempts } from './accounts/attempts.ts'
 import { createAuthentication } from './accounts/authentication.ts'
 import { createConsents } from './accounts/consents.ts'
@@ -126,7 +126,9 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   app.use(limits)
   app.use(publish(routes))
   app.use((_ctx, next) => records.during(next))
-  app.use(pages.routes())
+  const showPage = pages.routes()
+  // Dozens of patterns that no endpoint fits.
+  app.use((ctx: RouterContext, next) => (routes.methods[ctx.path] ? next() : showPage(ctx, next)))
   app.use(canonicalPaths(routes))
   if (settings.features.device_flow) {
     app.use(guardDevicePage(people, createAttempts(records), device))

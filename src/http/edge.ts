@@ -40,14 +40,14 @@ export function edge(
   const trusted = among(proxy)
   const { header, origin } = client_certificates
   const other = origin && new URL(origin).host
+  const connectionOf = createConnections(trusted)
 
   return (ctx, next) => {
     const { req } = ctx
-    const peer = addressOf(req.socket.remoteAddress)
-    const forwarded = trusted(peer)
+    const { peer, forwarded, scheme: spoken } = connectionOf(req.socket)
     const claimed = {
       host: (forwarded && last(req.headers['x-forwarded-host'])) || req.headers.host,
-      scheme: (forwarded && last(req.headers['x-forwarded-proto'])) || schemeOf(req.socket),
+      scheme: (forwarded && last(req.headers['x-forwarded-proto'])) || spoken,
     }
     const ip = forwarded ? clientAddress(req, peer, trusted) : peer
 
@@ -79,6 +79,20 @@ export function edge(
   }
 }
 
+/** Who is at the other end, found out once for each connection. */
+function createConnections(trusted: (address: string) => boolean) {
+  const known = new WeakMap<Socket, { peer: string; forwarded: boolean; scheme: string }>()
+  return (socket: Socket) => {
+    const found = known.get(socket)
+    if (found) return found
+    const peer = addressOf(socket.remoteAddress)
+    const scheme = socket instanceof TLSSocket ? 'https' : 'http'
+    const connection = { peer, forwarded: trusted(peer), scheme }
+    known.set(socket, connection)
+    return connection
+  }
+}
+
 /** First of all: nobody further in could make anything of another request line. */
 export function originForm(issuer: string): Middleware {
   return (ctx, next) => {
@@ -104,8 +118,6 @@ function clientAddress(
   return hops.reverse().find(hop => !trusted(hop)) ?? hops.at(-1) ?? peer
 }
 
-const schemeOf = (socket: Socket) => (socket instanceof TLSSocket ? 'https' : 'http')
-
 const addressOf = (address = '') => address.replace(/^::ffff:(?=\d+\.)/, '')
 
 const last = (header: string | string[] | undefined) =>
@@ -115,5 +127,5 @@ const last = (header: string | string[] | undefined) =>
     ?.trim()
 
 function hostHeaders(req: IncomingMessage): number {
-  return req.rawHeaders.filter((name, i) => i % 2 === 0 && name.toLowerCase() === 'host').length
+  return req.rawHeaders.filter((name, i) => i % 2 === 0 && /^host$/i.test(name)).length
 }

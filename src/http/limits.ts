@@ -10,7 +10,7 @@ const LONGEST = { state: 1024, nonce: 512, scope: 1024, claims: 2048, authorizat
 /** Before anyone reads the request. */
 export const limits: Middleware = (ctx, next) => {
   refuseLongUrl(ctx, ctx.url)
-  const error_description = longParameter(ctx.query)
+  const error_description = ctx.querystring && longParameter(ctx.query)
   if (error_description) ctx.throw(400, { error: 'invalid_request', error_description })
   return next()
 }
