@@ -36,7 +36,7 @@ interface Place {
 
 /** Resolves when all of them are ready; ends the process when one cannot begin. */
 export async function supervise(held: Held, folder: string) {
-  const log = createLog()
+  const log = createLog(0)
   const totals = createTotals()
   const cache = getCompileCacheDir()
   const places = new Map<number, Place>()
