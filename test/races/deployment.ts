@@ -78,7 +78,9 @@ export async function deploy(
   settings: object = {},
 ): Promise<Deployment> {
   const folder = mkdtempSync(join(tmpdir(), 'usher-races-'))
-  writeConfig(folder, { security: UNLIMITED, ...settings, lifetimes })
+  // Apart from the store: what is written there is no change of the configuration.
+  const config = join(folder, 'config')
+  writeConfig(config, { security: UNLIMITED, ...settings, lifetimes })
   const { stores, redis, links, close } = await openStores(shape, folder)
   const issuer = `http://localhost:${await freePort()}`
   const services: Service[] = []
@@ -86,7 +88,7 @@ export async function deploy(
   for (const [i, store] of stores.entries()) {
     const metrics = String(await freePort())
     const service = await startService(port => ({
-      USHER_CONFIG: folder,
+      USHER_CONFIG: config,
       USHER_SECRET,
       USHER_STORE: store,
       USHER_ISSUER: issuer,
@@ -158,7 +160,7 @@ async function openStores({ store, processes }: Shape, folder: string) {
 }
 
 function writeConfig(folder: string, settings: object) {
-  mkdirSync(join(folder, 'clients'))
+  mkdirSync(join(folder, 'clients'), { recursive: true })
   const write = (name: string, content: object) =>
     writeFileSync(join(folder, name), JSON.stringify(content))
   write('usher.yaml', settings)
