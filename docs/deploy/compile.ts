@@ -1,5 +1,5 @@
 // Starts the service once while the image is made, asks after its health, and ends it: what was compiled
-// stays in NODE_COMPILE_CACHE. Every start of a container is quicker for it, and 40 MB smaller, as none of
+// stays in NODE_COMPILE_CACHE. Every start of a container is quicker for it, and 12 MB smaller, as none of
 // them takes the types out of the source again. It ends with 1 when that service does not start.
 
 import { spawn, spawnSync } from 'node:child_process'
