@@ -33,10 +33,12 @@ export class Traffic {
   async send<T>(command: string, ask: () => Promise<T>): Promise<T> {
     const started = performance.now()
     let failed = true
-    const deadline = Promise.withResolvers<never>()
-    const timer = setTimeout(() => deadline.reject(new Error('no answer in time')), PATIENCE)
+    let timer: NodeJS.Timeout | undefined
     try {
-      const answer = await Promise.race([ask(), deadline.promise])
+      const answer = await new Promise<T>((resolve, reject) => {
+        timer = setTimeout(() => reject(new Error('no answer in time')), PATIENCE)
+        ask().then(resolve, reject)
+      })
       failed = false
       return answer
     } catch (error) {
