@@ -8,6 +8,7 @@ import { visitorOf } from '../http/visitor.ts'
 import { type Adapter, createAdapter, OF_CLIENT } from '../store/adapter.ts'
 import type { Records } from '../store/records.ts'
 import { createRefreshTokens } from '../store/refresh-tokens.ts'
+import { createSessionIds, uidOf } from '../store/session-ids.ts'
 import { now } from '../store/store.ts'
 import type { BrowserBinding } from './browser-binding.ts'
 import { refreshTokenEvents } from './events.ts'
@@ -54,7 +55,8 @@ export function createState(
   }
 
   /** The ids that are more than random. */
-  function nameTokens({ RefreshToken, ClientCredentials }: Provider): void {
+  function nameTokens({ RefreshToken, ClientCredentials, Session }: Provider): void {
+    nameSessions(Session, records)
     const { generateTokenId } = Object(ClientCredentials.prototype)
     Object.assign(RefreshToken.prototype, { generateTokenId: nextRefreshToken })
     Object.assign(ClientCredentials.prototype, {
@@ -74,6 +76,35 @@ export function createState(
   }
 
   return { adapter, nameTokens, isFirstUse }
+}
+
+/** Where the library makes up ids of its own. */
+function nameSessions(Session: Provider['Session'], records: Records): void {
+  const ids = createSessionIds(records)
+  const { instantiate } = Object(Session)
+  const { loginAccount, resetIdentifier } = Session.prototype
+  Object.assign(Session, {
+    instantiate(payload?: { jti?: string }) {
+      const session = instantiate.call(this, payload)
+      if (payload?.jti) return session
+      const jti = ids.first()
+      return Object.assign(session, { jti, uid: uidOf(jti) })
+    },
+  })
+  Object.assign(Session.prototype, {
+    loginAccount(
+      this: InstanceType<Provider['Session']>,
+      details: Parameters<typeof loginAccount>[0],
+    ) {
+      loginAccount.call(this, details)
+      this.jti = ids.afterSignIn(this)
+    },
+    resetIdentifier(this: InstanceType<Provider['Session']>) {
+      const { jti } = this
+      resetIdentifier.call(this)
+      this.jti = ids.successor(jti)
+    },
+  })
 }
 
 /** What is given out by one use of a grant is written at once, before the library tells of it. */

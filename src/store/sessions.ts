@@ -1,23 +1,24 @@
-// Sessions: kept under their `uid`, which stays, with the ids in cookies as pointers to it.
+// Sessions, each kept under its uid, which is a part of its id (session-ids.ts).
 //
-//   SessionId id → { uid, loginTs }   every id it was given; a replaced one leads on for a minute, and
-//                                     none beyond the sign-in it was given for (session fixation)
 //   Session uid → payload             merged at every write, a tombstone after sign-out
+//
+// Of its ids the latest counts, and whatever came of it. A replaced one leads on for a minute, and none
+// beyond the sign-in it was given for (session fixation).
 //
 // The library saves the whole session at the end of every request. Kept as it is, two requests at
 // once would undo each other's changes, and a slow one would bring back a session that was ended.
 
-import { randomBytes } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import type { Visitor } from '../http/visitor.ts'
 import { consentName, type GrantRecord, hasOfflineAccess, revokeEach, TOMBSTONE } from './grants.ts'
 import type { Records } from './records.ts'
+import { createSessionIds, type SessionIds, uidOf } from './session-ids.ts'
 import { leaveSignOut } from './sign-outs.ts'
 import { now } from './store.ts'
 
-export interface SessionRecord {
+/** A session says by its id what its uid is. */
+interface Stored {
   jti: string
-  uid: string
   exp: number
   accountId?: string
   /** Epoch seconds of the sign-in. */
@@ -26,22 +27,21 @@ export interface SessionRecord {
   /** Ours, and unknown to the library: who signed in, and the latest authorization request (epoch seconds). */
   visitor?: Visitor
   used?: number
+  /** Epoch seconds at which its id replaced another. */
+  since?: number
   [key: string]: unknown
 }
 
-interface Pointer {
+export interface SessionRecord extends Stored {
   uid: string
-  loginTs?: number
-  /** Epoch seconds to which it was written; the session, which slides, may end sooner. */
-  until?: number
 }
 
 /** What a request has read: the base of what it writes. */
 export interface Visit {
+  /** With the id that the request came with. */
   session: SessionRecord
+  stored: Stored
   version: number
-  /** Of the id that the session had then. */
-  pointer?: Pointer & { version: number }
 }
 
 /** Of whose clients it is known at once whether they are allowed. */
@@ -50,16 +50,20 @@ const APPLICATIONS = 3
 const REPLACED = 60
 
 export function createSessions(records: Records) {
+  const ids = createSessionIds(records)
+
   async function find(id: string): Promise<Visit | undefined> {
-    const { value: pointer, version } = await records.read<Pointer>('SessionId', id)
-    const visit = pointer && (await findByUid(pointer.uid))
-    if (!visit || visit.session.loginTs !== pointer.loginTs) return undefined
-    return visit.session.jti === id ? { ...visit, pointer: { ...pointer, version } } : visit
+    const visit = await findByUid(uidOf(id))
+    if (!visit) return undefined
+    const { jti, since = 0 } = visit.stored
+    const isReplaced = now() - since <= REPLACED && ids.leadsTo(id, jti)
+    if (!isReplaced && !ids.leadsTo(jti, id)) return undefined
+    return { ...visit, session: { ...visit.session, jti: id } }
   }
 
   async function findByUid(uid: string): Promise<Visit | undefined> {
-    const { value: session, version } = await records.read<SessionRecord>('Session', uid)
-    return session && { session, version }
+    const { value: stored, version } = await records.read<Stored>('Session', uid)
+    return stored && { session: { ...stored, uid }, stored, version }
   }
 
   /** Only what has changed since `visit` is written. `ttl`: seconds. */
@@ -69,58 +73,45 @@ export function createSessions(records: Records) {
     ttl: number,
     visitor?: Visitor,
   ) {
-    const { uid, accountId } = payload
+    const { uid, ...own } = payload
+    const { accountId } = own
     const base = visit?.session
-    const isSignIn = payload.loginTs !== base?.loginTs
-    const mine = { ...payload, used: now(), visitor: isSignIn ? visitor : base?.visitor }
-    const found = visit && { value: visit.session, version: visit.version }
+    const isSignIn = own.loginTs !== base?.loginTs
+    const mine = { ...own, used: now(), visitor: isSignIn ? visitor : base?.visitor }
+    const found = visit && { value: visit.stored, version: visit.version }
     const indexes: [string, string][] = accountId ? [['sessions of account', accountId]] : []
-    let isOvertaken = false
-    const saved = await records.update<SessionRecord>(
+    const saved = await records.update<Stored>(
       'Session',
       uid,
       ({ value: theirs, version }) => {
         if (!theirs) return version === 0 ? mine : undefined
-        isOvertaken = version !== visit?.version
         // Two people in what was nobody's session: whoever was first has it, the other is not in it.
         const isTaken = theirs.accountId && !base?.accountId && theirs.accountId !== mine.accountId
-        return isTaken ? undefined : merge(mine, base, theirs)
+        if (isTaken) return undefined
+        return { ...merge(mine, base, theirs), ...latest(ids, mine, base, theirs) }
       },
       { ttl, indexes, companions: companionsOf(mine), found },
     )
     // Signed out meanwhile: what this request was about to hand out must not outlive that.
-    if (!saved) return accountId ? revokeOnline(uid, { accountId }) : undefined
-    const lasts = (visit?.pointer?.until ?? 0) >= now() + ttl
-    const isSame = base?.jti === mine.jti && base.loginTs === mine.loginTs
-    // Another request may have given the session another id, and shortened the life of this one.
-    if (isOvertaken || !isSame || !lasts) await point(mine, ttl)
-    if (visit && base?.jti !== mine.jti && !isOvertaken) await replaced(visit)
-  }
-
-  /** For twice as long as the session lives now, so that it need not be written whenever that slides. */
-  async function point({ jti, uid, loginTs }: SessionRecord, ttl: number) {
-    const pointer: Pointer = { uid, loginTs, until: now() + 2 * ttl }
-    const companions: [string, string][] = [['Session', uid]]
-    await records.save('SessionId', jti, pointer, { ttl: 2 * ttl, companions })
-  }
-
-  /** The old id goes on for requests on their way, or longer where one has just taken it up again. */
-  async function replaced({ session, pointer }: Visit): Promise<void> {
-    if (!pointer) return
-    const { version, ...value } = pointer
-    await records.save('SessionId', session.jti, value, { ttl: REPLACED, version })
+    if (!saved && accountId) await revokeOnline(uid, { accountId })
   }
 
   /** Those that somebody could come back to now. */
   async function list(accountId: string): Promise<SessionRecord[]> {
-    const all = await records.list<SessionRecord>('sessions of account', accountId)
+    const all = await listAll(accountId)
     return all.filter(session => session.accountId === accountId && session.exp > now())
+  }
+
+  async function listAll(accountId: string): Promise<SessionRecord[]> {
+    const all = await records.list<Stored>('sessions of account', accountId)
+    return all.map(stored => ({ ...stored, uid: uidOf(stored.jti) }))
   }
 
   /** Another session for the same browser, signed in at `loginTs`: no id of the old one leads to it. */
   async function succeed(old: SessionRecord, loginTs: number, ttl: number) {
-    const [jti, uid] = [newId(), newId()]
-    const session = { ...old, jti, uid, loginTs, exp: now() + ttl, authorizations: {} }
+    const jti = ids.first()
+    const own = { jti, uid: uidOf(jti), loginTs, exp: now() + ttl }
+    const session = { ...old, ...own, since: undefined, authorizations: {} }
     await save(session, undefined, ttl, old.visitor)
     return session
   }
@@ -130,14 +121,14 @@ export function createSessions(records: Records) {
    * end with it, and the version of the session in which no client wants to be told.
    */
   async function end(uid: string, known: { grants?: string[]; quiet?: number } = {}) {
-    const { value: session, version } = await records.read<SessionRecord>('Session', uid)
-    if (session && version !== known.quiet) await leaveSignOut(records, session)
+    const visit = await findByUid(uid)
+    if (visit && visit.version !== known.quiet) await leaveSignOut(records, visit.session)
     await records.remove('Session', uid, TOMBSTONE)
     await revokeOnline(uid, { others: known.grants })
   }
 
   async function endAll(accountId: string): Promise<void> {
-    const all = await records.list<SessionRecord>('sessions of account', accountId)
+    const all = await listAll(accountId)
     await Promise.all(all.map(({ uid }) => end(uid)))
   }
 
@@ -157,10 +148,8 @@ export function createSessions(records: Records) {
   return { find, findByUid, list, save, succeed, end, endAll }
 }
 
-const newId = () => randomBytes(32).toString('base64url')
-
 /** What an authorization request looks at next, where it is for one of the latest clients. */
-function companionsOf({ accountId, authorizations = {} }: SessionRecord) {
+function companionsOf({ accountId, authorizations = {} }: Stored) {
   if (!accountId) return []
   const latest = Object.entries(authorizations).slice(-APPLICATIONS)
   const ofClients = latest.flatMap(([clientId, { grantId }]): [string, string][] =>
@@ -170,17 +159,28 @@ function companionsOf({ accountId, authorizations = {} }: SessionRecord) {
 }
 
 /** Three ways: what `mine` changed since `base` wins, everything else stays as it is in `theirs`. */
-function merge(
-  mine: SessionRecord,
-  base: SessionRecord | undefined,
-  theirs: SessionRecord,
-): SessionRecord {
+function merge(mine: Stored, base: Partial<Stored> = {}, theirs: Stored): Stored {
   const authorizations = pickChanges(
     mine.authorizations ?? {},
-    base?.authorizations ?? {},
+    base.authorizations ?? {},
     theirs.authorizations ?? {},
   )
-  return { ...pickChanges(mine, base ?? {}, theirs), authorizations } as SessionRecord
+  return { ...pickChanges(mine, base, theirs), authorizations } as Stored
+}
+
+/** The id that counts, which the cookie is most likely to have, and since when it replaces another. */
+function latest(
+  ids: SessionIds,
+  { jti, loginTs }: Stored,
+  base: Partial<Stored> = {},
+  theirs: Stored,
+): Pick<Stored, 'jti' | 'since'> {
+  if (loginTs !== base.loginTs) return { jti, since: undefined }
+  const isOther = jti !== theirs.jti && loginTs === theirs.loginTs
+  if (isOther && ids.leadsTo(theirs.jti, jti)) return { jti, since: now() }
+  // A slow request puts it into the cookie again. What came of it goes on to count as well.
+  if (isOther && ids.leadsTo(jti, theirs.jti)) return { jti, since: undefined }
+  return { jti: theirs.jti, since: theirs.since }
 }
 
 function pickChanges(

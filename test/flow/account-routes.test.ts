@@ -6,7 +6,15 @@ import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { PLACES } from '../../src/pages/people.ts'
 import { asked, asker, forgetRequests, waiting } from '../support/asking.ts'
 import { Browser } from '../support/browser.ts'
-import { endOf, fieldsOf, onlineTokens, removalOf, send, signedIn } from '../support/people.ts'
+import {
+  endOf,
+  fieldsOf,
+  onlineTokens,
+  removalOf,
+  send,
+  sessionsOf,
+  signedIn,
+} from '../support/people.ts'
 import { ADA, CLIENTS, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
 
 let usher: Usher
@@ -65,7 +73,7 @@ const CHANGES: Record<string, Change> = {
 async function state() {
   const [account, sessions, grants, consents] = await Promise.all([
     usher.directory.find(ada),
-    usher.records.list<{ uid: string }>('sessions of account', ada),
+    sessionsOf(usher, ada),
     usher.records.list<{ jti: string }>('grants of account', ada),
     usher.consents.list(ada),
   ])

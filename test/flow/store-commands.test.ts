@@ -82,7 +82,7 @@ test('sign-in with a password, and the code for it', async () => {
   expect(await commandsOf(() => tokens(usher, { browser: person }))).toEqual({
     get: 19,
     usherConsume: 1,
-    usherPut: 9,
+    usherPut: 8,
     usherRemove: 2,
   })
 })

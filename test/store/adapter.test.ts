@@ -1,5 +1,6 @@
 // The library's Adapter over our store: what any adapter does, and what is used once.
 
+import { randomBytes } from 'node:crypto'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 // @ts-expect-error the package has no types for its own adapter; `memoryAdapters` gives it ours
 import { createMemoryAdapter } from '../../node_modules/oidc-provider/lib/adapters/memory_adapter.js'
@@ -46,8 +47,9 @@ const later = (seconds: number) => {
 
 test('what is found is a copy: the library may change it', async () => {
   for (const model of ['AccessToken', 'Grant', 'Interaction', 'Session']) {
-    const id = fresh()
-    const payload = { jti: id, uid: fresh(), accountId: 'a', clientId: 'b', deep: { kept: true } }
+    const uid = randomBytes(16).toString('base64url')
+    const id = uid + uid
+    const payload = { jti: id, uid, accountId: 'a', clientId: 'b', deep: { kept: true } }
     await adapterOf(model).upsert(id, payload, 60)
     const found = await adapterOf(model).find(id)
     Object.assign(found?.deep ?? {}, { kept: false })

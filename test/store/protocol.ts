@@ -10,6 +10,7 @@ import {
 } from '../../src/store/adapter.ts'
 import { openRecords, type Records } from '../../src/store/records.ts'
 import { createRefreshTokens } from '../../src/store/refresh-tokens.ts'
+import { createSessionIds, type SessionIds, uidOf } from '../../src/store/session-ids.ts'
 import type { SessionRecord } from '../../src/store/sessions.ts'
 import { SqliteStore } from '../../src/store/sqlite.ts'
 
@@ -104,13 +105,17 @@ export async function visit(library: Library, id: string): Promise<Visit | undef
 
 /** Someone comes for the first time. */
 export function firstVisit(library: Library, session: Partial<Session> = {}): Visit {
-  const jti = crypto.randomUUID()
-  const uid = crypto.randomUUID()
-  return visitWith(library, library.request(), { jti, uid, exp: 4_000_000_000, ...session })
+  const jti = createSessionIds(library.records).first()
+  const own = { jti, uid: uidOf(jti), exp: 4_000_000_000 }
+  return visitWith(library, library.request(), { ...own, ...session })
 }
 
-function visitWith({ adapters }: Library, request: Request, session: Session): Visit {
+const idsOf = new WeakMap<Session, SessionIds>()
+
+function visitWith(library: Library, request: Request, session: Session): Visit {
+  const { adapters } = library
   request.session = session
+  idsOf.set(session, createSessionIds(library.records))
   return {
     request,
     session,
@@ -124,13 +129,14 @@ function visitWith({ adapters }: Library, request: Request, session: Session): V
   }
 }
 
-/** `Session.prototype.resetIdentifier` of the library. */
+/** `Session.prototype.resetIdentifier` of the library, with ids of ours. */
 export function resetIdentifier(session: Session): void {
   session.oldId = session.jti
-  session.jti = crypto.randomUUID()
+  session.jti = idsOf.get(session)?.successor(session.jti) ?? ''
 }
 
-/** `Session.prototype.loginAccount` of the library. */
+/** `Session.prototype.loginAccount` of the library, with ids of ours. */
 export function signIn(session: Session, accountId: string, loginTs: number): void {
   Object.assign(session, { accountId, loginTs })
+  session.jti = idsOf.get(session)?.afterSignIn(session) ?? ''
 }

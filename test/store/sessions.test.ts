@@ -129,6 +129,34 @@ describe('a replaced id', () => {
     expect(await visit(library, two.session.jti)).toBeDefined()
   })
 
+  test('SE8: is replaced by the same one, however many do so at once', async () => {
+    const id = await signedIn()
+    const visits = await Promise.all(Array.from({ length: 50 }, () => visitOf(id)))
+    for (const { session } of visits) resetIdentifier(session)
+    await Promise.all(visits.map(({ save }) => save()))
+    expect(new Set(visits.map(({ session }) => session.jti)).size).toBe(1)
+    later(180)
+    expect(await visit(library, visits[0]?.session.jti ?? '')).toBeDefined()
+  })
+
+  test('SE8: leads on as the one before the last, and what replaces it where that was not written', async () => {
+    const id = await signedIn()
+    const current = await replace(await replace(id))
+    expect(await visit(library, id)).toBeDefined()
+    const { session } = await visitOf(current)
+    resetIdentifier(session)
+    expect((await visitOf(session.jti)).session.accountId).toBe('usr_ada')
+    later(180)
+    expect(await visit(library, id)).toBeUndefined()
+  })
+
+  test('SE5: nothing but a whole id leads anywhere', async () => {
+    const id = await signedIn()
+    const uid = id.slice(0, 22)
+    const others = ['', uid, uid + uid, uid + 'A'.repeat(22), id.slice(0, -1), `${id}A`]
+    for (const each of others) expect(await visit(library, each), each).toBeUndefined()
+  })
+
   test('SE3: leads nowhere when it was replaced because somebody signed in', async () => {
     const planted = firstVisit(library)
     await planted.save()
@@ -224,11 +252,11 @@ describe('after sign-out', () => {
   })
 })
 
-test('LO3: sign-out ends the session even where its id does not lead to it', async () => {
+test('LO3: sign-out ends the session even where its id does not lead to it any more', async () => {
   const { records } = library
   const id = await signedIn()
   const { session, destroy } = await visitOf(id)
-  await records.remove('SessionId', id)
+  await signInAgain(id)
   await destroy()
   expect((await records.read('Session', session.uid)).value).toBeUndefined()
 })

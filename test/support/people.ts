@@ -4,6 +4,7 @@
 import { type IncomingHttpHeaders, request } from 'node:http'
 import { parse } from 'node-html-parser'
 import { createLanguages } from '../../src/pages/words.ts'
+import { uidOf } from '../../src/store/session-ids.ts'
 import { Browser, type Page } from './browser.ts'
 import { authorizationRequest, type Request, tokens } from './journey.ts'
 import { PASSWORD, type Usher } from './usher.ts'
@@ -145,11 +146,10 @@ export function raw(
 export async function ageSessions({ records }: Usher, accountId: string, seconds: number) {
   const age = <T extends { loginTs?: number }>(found: T | undefined): T | undefined =>
     found?.loginTs === undefined ? undefined : { ...found, loginTs: found.loginTs - seconds }
-  for (const { uid, jti } of await sessionsOf({ records }, accountId)) {
+  for (const { uid } of await sessionsOf({ records }, accountId)) {
     await records.update<StoredSession>('Session', uid, ({ value }) => age(value), {
       indexes: [['sessions of account', accountId]],
     })
-    await records.update<{ loginTs?: number }>('SessionId', jti, ({ value }) => age(value))
   }
   // As if whatever ended before them had ended that much earlier.
   await records.update<{ ended?: number }>(
@@ -167,8 +167,9 @@ interface StoredSession {
   authorizations?: Record<string, unknown>
 }
 
-export function sessionsOf({ records }: Pick<Usher, 'records'>, accountId: string) {
-  return records.list<StoredSession>('sessions of account', accountId)
+export async function sessionsOf({ records }: Pick<Usher, 'records'>, accountId: string) {
+  const all = await records.list<Omit<StoredSession, 'uid'>>('sessions of account', accountId)
+  return all.map(session => ({ ...session, uid: uidOf(session.jti) }))
 }
 
 export function grantsOf({ records }: Usher, accountId: string, clientId: string) {
