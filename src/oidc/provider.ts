@@ -167,8 +167,6 @@ export async function createProvider(
       const { RefreshToken: token } = ctx.oidc.entities
       if (!token?.clientId) return true
       resources.checkRefresh(ctx, token)
-      // The nonce answers one authorization request, not what is renewed later (OIDC Core §12.2).
-      token.nonce = undefined
       const isRecent = now() - (token.iat ?? 0) < TOUCH
       if (!isRecent) await consents.touch(token.accountId, token.clientId)
       // What is bound to a key needs no rotation, and who loses an answer loses nothing (FAPI 2.0 §5.3.2.1).

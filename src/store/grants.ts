@@ -45,8 +45,8 @@ export function companionsOf(record: {
   return record.accountId ? [['Account', String(record.accountId)]] : []
 }
 
-/** A token without what it is asked for by. */
-export const nameless = ({ jti, kind, ...token }: Record<string, unknown>) => token
+/** A token without what it is asked for by, and without its session: that ends its grant (sessions.ts). */
+export const nameless = ({ jti, kind, sessionUid, ...token }: Record<string, unknown>) => token
 
 /** The session takes it along when it ends, as one that was granted in it. */
 export async function tieToSession(

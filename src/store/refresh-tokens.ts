@@ -117,7 +117,7 @@ export function createRefreshTokens(records: Records, rules: RefreshTokenRules) 
   /** The first of a family, or the successor of the token that this request presented. */
   async function save(token: string, payload: Payload, ttl?: number): Promise<void> {
     const { id, generation } = required(parse(token))
-    const next: Family = { payload: nameless(payload), generation, since: now() }
+    const next: Family = { payload: lasting(payload), generation, since: now() }
     const options = { ttl, companions: companionsOf(payload) }
     if (generation === 0)
       return void (await records.save(KIND, id, next, { ...options, version: 0 }))
@@ -172,6 +172,14 @@ export function createRefreshTokens(records: Records, rules: RefreshTokenRules) 
 
   const isOne = (token: string) => parse(token) !== undefined
   return { first, successor, find, save, destroy, isOne }
+}
+
+/**
+ * A nonce answers one authorization request, not what is renewed later (OIDC Core §12.2). And a token
+ * that does not say when the first of its family was given out is that one to the library.
+ */
+function lasting({ nonce, iiat, ...payload }: Payload): Payload {
+  return { ...nameless(payload), ...(iiat !== payload.iat && { iiat }) }
 }
 
 function required<T>(value: T | undefined): T {
