@@ -14,8 +14,9 @@ import { note } from '../http/audit.ts'
 import type { Person } from '../pages/people.ts'
 import type { RequestAnswers } from '../pages/requests.ts'
 import { type AccessRequest, createAccessRequests } from '../store/access-requests.ts'
-import { revokeGrant, tieToSession } from '../store/grants.ts'
+import { revokeGrant } from '../store/grants.ts'
 import type { Records } from '../store/records.ts'
+import { createSessions } from '../store/sessions.ts'
 import { now } from '../store/store.ts'
 import { acrOf } from './acr.ts'
 import { findClient } from './clients.ts'
@@ -126,6 +127,7 @@ export function createRequestAnswers(
   { settings, records, directory }: Surroundings,
 ): RequestAnswers {
   const consents = createConsents(records)
+  const sessions = createSessions(records)
   const requestedClaims = createRequestedClaims(settings)
 
   /** Neither answered nor expired, and there still is who asks. */
@@ -156,11 +158,11 @@ export function createRequestAnswers(
     if (!client || !consent) return undefined
     const made = grantOf(provider, consent, requestedClaims.ofGrant(client, consent))
     const grantId = await made.save()
-    await tieToSession(records, grantId, session.uid)
-    const still = async () =>
-      (await directory.findEnabled(account.id, session.since)) &&
-      (await provider.Session.findByUid(session.uid)) &&
-      consents.find(account.id, client_id)
+    const isOfSession = await sessions.adopt(session.uid, grantId)
+    const still = async () => {
+      const isStill = isOfSession && (await directory.findEnabled(account.id, session.since))
+      return isStill ? consents.find(account.id, client_id) : undefined
+    }
     return (await keepGrant(records, grantId, consent, still)) ? grantId : undefined
   }
 
@@ -174,8 +176,8 @@ export function createRequestAnswers(
       }
       const grantId = await grant(person, client_id)
       if (!grantId) return 'gone'
-      const { uid: sessionUid, since: authTime, amr = [] } = session
-      const how = { acr: acrOf(amr), amr, authTime, sessionUid }
+      const { since: authTime, amr = [] } = session
+      const how = { acr: acrOf(amr), amr, authTime }
       if (await tell(request, grantId, how)) return 'allowed'
       await revokeGrant(records, grantId)
       return 'gone'

@@ -141,9 +141,7 @@ const GIVEN_OUT = new Set(['AccessToken', 'AuthorizationCode'])
 function createPlainAdapter(model: string, records: Records, protocol: Protocol) {
   const adapter = {
     async upsert(id: string, payload: Payload, ttl?: number) {
-      const { session } = protocol.request() ?? {}
-      const grant = payload as Payload & GrantRecord
-      const indexes = model === 'Grant' ? grantIndexes(grant, session?.uid) : []
+      const indexes = model === 'Grant' ? grantIndexes(payload as Payload & GrantRecord) : []
       const options = { ttl, indexes, companions: companionsOf(payload) }
       if (GIVEN_OUT.has(model)) return records.saveLater(model, id, nameless(payload), options)
       // False on a tombstone: what was revoked meanwhile stays revoked, and this write with it.

@@ -2,7 +2,6 @@
 // what revokes, however many tokens there are; they are left to expire.
 
 import type { Records } from './records.ts'
-import { now } from './store.ts'
 
 /** The part of the library's Grant that Usher reads. */
 export interface GrantRecord {
@@ -18,17 +17,11 @@ export interface GrantRecord {
 /** Seconds. No request lasts longer than this: whatever it still writes afterwards finds no tombstone. */
 export const TOMBSTONE = 3600
 
-/** `sessionUid`: the session it was granted in, which takes it along when it ends. */
-export function grantIndexes(
-  { accountId, clientId }: GrantRecord,
-  sessionUid: string | undefined,
-): [string, string][] {
-  const indexes: [string, string][] = [
+export function grantIndexes({ accountId, clientId }: GrantRecord): [string, string][] {
+  return [
     ['grants of account', accountId],
     ['grants of account and client', `${accountId} ${clientId}`],
   ]
-  if (sessionUid) indexes.push(['grants of session', sessionUid])
-  return indexes
 }
 
 /** Under which kind and id the consent stands that such grants are made from (accounts/consents.ts). */
@@ -48,19 +41,6 @@ export function companionsOf(record: {
 /** A token without what it is asked for by, and without its session: that ends its grant (sessions.ts). */
 export const nameless = ({ jti, kind, sessionUid, ...token }: Record<string, unknown>) => token
 
-/** The session takes it along when it ends, as one that was granted in it. */
-export async function tieToSession(
-  records: Records,
-  grantId: string,
-  sessionUid: string,
-): Promise<void> {
-  const { value, version } = await records.read<GrantRecord>('Grant', grantId)
-  if (!value) return
-  const indexes = grantIndexes(value, sessionUid)
-  const options = { version, indexes, companions: companionsOf(value) }
-  await records.save('Grant', grantId, value, { ttl: value.exp - now(), ...options })
-}
-
 /** After this no code, access or refresh token of the grant works, and it cannot be written again. */
 export async function revokeGrant(records: Records, grantId: string): Promise<void> {
   await revokeEach(records, [grantId])
@@ -68,6 +48,16 @@ export async function revokeGrant(records: Records, grantId: string): Promise<vo
 
 export async function revokeEach(records: Records, grantIds: string[]): Promise<void> {
   await records.removeEach('Grant', grantIds, TOMBSTONE)
+}
+
+/** Those of them that end with their session. */
+export async function revokeOnline(records: Records, grantIds: string[]): Promise<void> {
+  const found = await Promise.all(grantIds.map(id => records.read<GrantRecord>('Grant', id)))
+  // What has ended is ended again: it may have been refused without a replica (RV7).
+  await revokeEach(
+    records,
+    grantIds.filter((_, i) => !hasOfflineAccess(found[i]?.value)),
+  )
 }
 
 /** All grants of an account, or only those to one client. */
@@ -86,7 +76,7 @@ export async function revokeGrants(
 }
 
 /** Offline access outlives the session it was granted in. */
-export function hasOfflineAccess({ openid, rejected }: GrantRecord): boolean {
+function hasOfflineAccess({ openid, rejected }: Partial<GrantRecord> = {}): boolean {
   const granted = openid?.scope?.split(' ').includes('offline_access') ?? false
   return granted && !rejected?.openid?.scope?.split(' ').includes('offline_access')
 }

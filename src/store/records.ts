@@ -180,9 +180,9 @@ function createRecords(store: Store, seal: Seal, namingKey: Uint8Array) {
     return store.consume(keyOf(kind, id), now())
   }
 
-  /** True for exactly one caller. Plain writes stay refused for `tombstone` seconds. */
-  async function remove(kind: string, id: string, tombstone = SLACK): Promise<boolean> {
-    return (await removeEach(kind, [id], tombstone)) === 1
+  /** True for exactly one caller, and of `version` alone. Plain writes stay refused for `tombstone` seconds. */
+  function remove(kind: string, id: string, tombstone = SLACK, version?: number): Promise<boolean> {
+    return units.remove(keyOf(kind, id), now() + clamp(tombstone), version)
   }
 
   /** The same for several, at once where the store can; answers how many were removed by it. */

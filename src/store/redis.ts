@@ -157,14 +157,14 @@ export class RedisStore implements Store {
     return this.#traffic.admit(async () => (await write()) === 1)
   }
 
-  async remove(key: string, tombstone: number) {
-    return (await this.removeEach([key], tombstone)) === 1
+  async remove(key: string, tombstone: number, version?: number) {
+    return (await this.removeEach([key], tombstone, version)) === 1
   }
 
-  removeEach(keys: string[], tombstone: number) {
+  removeEach(keys: string[], tombstone: number, version: number | '' = '') {
     const operation = id()
     const write = (keys: string[]) =>
-      this.#write('usherRemove', keys.map(this.#recordKey), operation, tombstone)
+      this.#write('usherRemove', keys.map(this.#recordKey), operation, tombstone, version)
     return this.#traffic.admit(async () => {
       const removed = await this.#inSteps(keys, write)
       return removed.reduce<number>((sum, count) => sum + Number(count), 0)

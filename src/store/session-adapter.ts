@@ -45,12 +45,7 @@ export function createSessionAdapter(records: Records, protocol: Protocol) {
       const uid = session?.uid ?? (await sessions.find(id))?.session.uid
       if (!uid) return
       const visit = visitOf(uid)
-      const all = Object.values(visit?.session.authorizations ?? {})
-      const grants = all.flatMap(({ grantId, persistsLogout }) =>
-        grantId && !persistsLogout ? [grantId] : [],
-      )
-      const quiet = protocol.isQuiet() ? visit?.version : undefined
-      await sessions.end(uid, { grants, quiet })
+      await sessions.end(uid, { visit, quiet: protocol.isQuiet() ? visit?.version : undefined })
     },
   }
 }

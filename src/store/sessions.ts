@@ -10,11 +10,11 @@
 
 import { isDeepStrictEqual } from 'node:util'
 import type { Visitor } from '../http/visitor.ts'
-import { consentName, type GrantRecord, hasOfflineAccess, revokeEach, TOMBSTONE } from './grants.ts'
-import type { Records } from './records.ts'
+import { consentName, revokeOnline, TOMBSTONE } from './grants.ts'
+import type { Found, Records } from './records.ts'
 import { createSessionIds, type SessionIds, uidOf } from './session-ids.ts'
 import { leaveSignOut } from './sign-outs.ts'
-import { now } from './store.ts'
+import { now, StoreUnavailable } from './store.ts'
 
 /** A session says by its id what its uid is. */
 interface Stored {
@@ -29,6 +29,8 @@ interface Stored {
   used?: number
   /** Epoch seconds at which its id replaced another. */
   since?: number
+  /** Grants that were made in it, and that no client has of it any more. */
+  others?: string[]
   [key: string]: unknown
 }
 
@@ -48,6 +50,8 @@ export interface Visit {
 const APPLICATIONS = 3
 /** Seconds for which a replaced id still leads to its session, for requests on their way. */
 const REPLACED = 60
+/** To end a session that others write to. */
+const ATTEMPTS = 100
 
 export function createSessions(records: Records) {
   const ids = createSessionIds(records)
@@ -88,12 +92,13 @@ export function createSessions(records: Records) {
         // Two people in what was nobody's session: whoever was first has it, the other is not in it.
         const isTaken = theirs.accountId && !base?.accountId && theirs.accountId !== mine.accountId
         if (isTaken) return undefined
-        return { ...merge(mine, base, theirs), ...latest(ids, mine, base, theirs) }
+        const merged = merge(mine, base, theirs)
+        return { ...merged, ...latest(ids, mine, base, theirs), others: others(merged, theirs) }
       },
       { ttl, indexes, companions: companionsOf(mine), found },
     )
     // Signed out meanwhile: what this request was about to hand out must not outlive that.
-    if (!saved && accountId) await revokeOnline(uid, { accountId })
+    if (!saved) await revokeOnline(records, grantsIn(mine))
   }
 
   /** Those that somebody could come back to now. */
@@ -111,20 +116,34 @@ export function createSessions(records: Records) {
   async function succeed(old: SessionRecord, loginTs: number, ttl: number) {
     const jti = ids.first()
     const own = { jti, uid: uidOf(jti), loginTs, exp: now() + ttl }
-    const session = { ...old, ...own, since: undefined, authorizations: {} }
+    const session = { ...old, ...own, since: undefined, others: undefined, authorizations: {} }
     await save(session, undefined, ttl, old.visitor)
     return session
   }
 
+  /** A grant that was given elsewhere ends with it as well; false where it has ended already. */
+  function adopt(uid: string, grantId: string): Promise<boolean> {
+    const change = ({ value }: Found<Stored>) =>
+      value && { ...value, others: [...(value.others ?? []), grantId] }
+    return records.update('Session', uid, change, { ttl: ({ exp }) => exp - now() })
+  }
+
   /**
-   * Sign-out: the session, every copy of it, and its grants without offline access. `known`: others that
-   * end with it, and the version of the session in which no client wants to be told.
+   * Sign-out: the session, every copy of it, and its grants without offline access. `visit`: as it was
+   * read a moment ago; `quiet`: its version in which no client wants to be told.
    */
-  async function end(uid: string, known: { grants?: string[]; quiet?: number } = {}) {
-    const visit = await findByUid(uid)
-    if (visit && visit.version !== known.quiet) await leaveSignOut(records, visit.session)
-    await records.remove('Session', uid, TOMBSTONE)
-    await revokeOnline(uid, { others: known.grants })
+  async function end(uid: string, { visit, quiet }: { visit?: Visit; quiet?: number } = {}) {
+    for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+      const latest = (attempt === 0 && visit) || (await findByUid(uid))
+      if (!latest) return
+      const { session, stored, version } = latest
+      if (version !== quiet) await leaveSignOut(records, session)
+      // Before the session: should anything fail, whoever signs out can do it again.
+      await revokeOnline(records, grantsIn(stored))
+      // Of this version: each that has been written has yet another grant.
+      if (await records.remove('Session', uid, TOMBSTONE, version)) return
+    }
+    throw new StoreUnavailable('a session is written to by too many requests at once')
   }
 
   async function endAll(accountId: string): Promise<void> {
@@ -132,20 +151,7 @@ export function createSessions(records: Records) {
     await Promise.all(all.map(({ uid }) => end(uid)))
   }
 
-  /** `accountId`: only those of this person; `others`: these in any case. */
-  async function revokeOnline(
-    uid: string,
-    { accountId, others = [] }: { accountId?: string; others?: string[] },
-  ): Promise<void> {
-    const grants = await records.list<GrantRecord>('grants of session', uid)
-    const online = grants.filter(
-      grant => !hasOfflineAccess(grant) && (!accountId || grant.accountId === accountId),
-    )
-    const grantIds = new Set([...others, ...online.map(({ jti }) => jti)])
-    await revokeEach(records, [...grantIds])
-  }
-
-  return { find, findByUid, list, save, succeed, end, endAll }
+  return { find, findByUid, list, save, succeed, adopt, end, endAll }
 }
 
 /** What an authorization request looks at next, where it is for one of the latest clients. */
@@ -156,6 +162,20 @@ function companionsOf({ accountId, authorizations = {} }: Stored) {
     grantId ? [consentName(accountId, clientId), ['Grant', grantId]] : [],
   )
   return [['Account', accountId] as [string, string], ...ofClients]
+}
+
+/** Of all grants that were made in it, those to which no client has an entry any more. */
+function others(next: Stored, before: Stored): string[] | undefined {
+  const named = new Set(grantsIn({ authorizations: next.authorizations }))
+  const rest = grantsIn(before).filter(id => !named.has(id))
+  return rest.length ? rest : undefined
+}
+
+function grantsIn({
+  authorizations = {},
+  others = [],
+}: Pick<Stored, 'authorizations' | 'others'>): string[] {
+  return [...Object.values(authorizations).flatMap(({ grantId }) => grantId ?? []), ...others]
 }
 
 /** Three ways: what `mine` changed since `base` wins, everything else stays as it is in `theirs`. */

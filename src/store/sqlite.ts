@@ -105,16 +105,17 @@ export class SqliteStore implements Store {
     return this.#write(() => this.#sql.consume.run(at, key, now()).changes === 1)
   }
 
-  remove(key: string, tombstone: number) {
-    return this.#write(() => this.#remove(key, tombstone))
+  remove(key: string, tombstone: number, version?: number) {
+    return this.#write(() => this.#remove(key, tombstone, version))
   }
 
   removeEach(keys: string[], tombstone: number) {
     return this.#write(() => keys.filter(key => this.#remove(key, tombstone)).length)
   }
 
-  #remove(key: string, tombstone: number): boolean {
-    if (!this.#row(key)?.value) return false
+  #remove(key: string, tombstone: number, version?: number): boolean {
+    const current = this.#row(key)
+    if (!current?.value || (version ?? current.version) !== current.version) return false
     this.#sql.unindex.run(key)
     this.#sql.remove.run(tombstone, key)
     return true

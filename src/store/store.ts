@@ -55,8 +55,11 @@ export interface Store {
   putEach(puts: Put[]): Promise<number>
   /** True for exactly one caller in the life of a record; false ever after, and for a missing one. */
   consume(key: string, at: number): Promise<boolean>
-  /** True for exactly one caller; a tombstone refuses plain writes until `tombstone`. */
-  remove(key: string, tombstone: number): Promise<boolean>
+  /**
+   * True for exactly one caller; a tombstone refuses plain writes until `tombstone`. Nothing is removed
+   * where `version` is given, and differs.
+   */
+  remove(key: string, tombstone: number, version?: number): Promise<boolean>
   /** The same for each, as many in one step as the store can; answers how many were removed by it. */
   removeEach(keys: string[], tombstone: number): Promise<number>
   /** The live records under an index. */

@@ -68,6 +68,11 @@ export function createUnits(store: Store) {
     return true
   }
 
+  function remove(key: string, tombstone: number, version?: number): Promise<boolean> {
+    current()?.told.clear()
+    return store.remove(key, tombstone, version)
+  }
+
   function removeEach(keys: string[], tombstone: number): Promise<number> {
     current()?.told.clear()
     return store.removeEach(keys, tombstone)
@@ -97,5 +102,5 @@ export function createUnits(store: Store) {
     }
   }
 
-  return { get, put, putLater, removeEach, during, together }
+  return { get, put, putLater, remove, removeEach, during, together }
 }

@@ -142,14 +142,14 @@ describe('with tokens', () => {
   })
 })
 
-test('sign-out: 6, the question with it (the session, and what it asks; the session twice and its grants)', async () => {
+test('sign-out: 4, the question with it (the session, and what it asks; the session with its grants, and its end)', async () => {
   const person = new Browser(usher.issuer)
   await tokens(usher, { browser: person })
   expect(await commandsOf(() => person.open('/api/oauth/logout'))).toEqual({ get: 1, usherPut: 1 })
   const answer = await commandsOf(() => person.submit({ logout: 'yes' }))
   expect(person.heading).toBe('Signed out')
   // Grants without offline access, of which there are none here, are one more, however many.
-  expect(answer).toEqual({ get: 2, list: 1, usherRemove: 1 })
+  expect(answer).toEqual({ get: 1, usherRemove: 1 })
 })
 
 test('withdrawal: the consent, the list of grants, each grant; no token', async () => {

@@ -1,10 +1,11 @@
 // The end of grants: by revocation, by withdrawal, by sign-out; and that it is the end.
 
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { revokeGrant, revokeGrants } from '../../src/store/grants.ts'
 import { createSessions } from '../../src/store/sessions.ts'
+import { StoreUnavailable } from '../../src/store/store.ts'
 import { revoke, TOKENS } from './adapter-suite.ts'
-import { createLibrary, firstVisit, type Library, type Request, signIn, visit } from './protocol.ts'
+import { createLibrary, firstVisit, type Library, signIn, type Visit, visit } from './protocol.ts'
 import { fresh } from './store-suite.ts'
 
 let library: Library
@@ -22,12 +23,13 @@ interface Given {
   client?: string
   scope?: string
   rejected?: string
-  request?: Request
+  /** In which it is made, as the library notes it. */
+  visit?: Visit
 }
 
 /** A grant with an access token of it; answers its id and whether the token counts. */
 async function grant(given: Given = {}) {
-  const { account = 'usr_ada', client = 'web', scope = 'openid', rejected, request } = given
+  const { account = 'usr_ada', client = 'web', scope = 'openid', rejected, visit } = given
   const [grantId, token] = [fresh(), fresh()]
   const payload = {
     accountId: account,
@@ -36,7 +38,9 @@ async function grant(given: Given = {}) {
     ...(rejected && { rejected: { openid: { scope: rejected } } }),
   }
   const write = () => upsert('Grant', grantId, payload)
-  await (request ? request.run(write) : write())
+  await (visit ? visit.request.run(write) : write())
+  if (visit)
+    visit.session.authorizations = { ...visit.session.authorizations, [client]: { grantId } }
   await upsert('AccessToken', token, { grantId })
   const isAlive = async () =>
     Boolean((await find('AccessToken', token)) && (await find('Grant', grantId)))
@@ -130,14 +134,17 @@ describe('the end of a session', () => {
   }
 
   test('LO3: ends the grants made in it, except those with offline access', async () => {
-    const [leaving, other] = [await signedIn(), await signedIn()]
-    const { request } = leaving
-    const online = await grant({ request })
-    const refused = await grant({ request, scope: 'offline_access', rejected: 'offline_access' })
-    const offline = await grant({ request, scope: 'openid offline_access' })
-    const lookalike = await grant({ request, scope: 'openid offline_access_logs' })
-    const elsewhere = await grant({ request: other.request })
-    await leaving.destroy()
+    const [visit, other] = [await signedIn(), await signedIn()]
+    const online = await grant({ visit })
+    const refused = await grant({
+      ...{ visit, client: 'refused' },
+      ...{ scope: 'offline_access', rejected: 'offline_access' },
+    })
+    const offline = await grant({ visit, client: 'offline', scope: 'openid offline_access' })
+    const lookalike = await grant({ visit, client: 'alike', scope: 'openid offline_access_logs' })
+    const elsewhere = await grant({ visit: other })
+    await Promise.all([visit.save(), other.save()])
+    await visit.destroy()
     expect(await online.isAlive()).toBe(false)
     expect(await refused.isAlive()).toBe(false)
     expect(await lookalike.isAlive()).toBe(false)
@@ -145,13 +152,56 @@ describe('the end of a session', () => {
     expect(await elsewhere.isAlive()).toBe(true)
   })
 
+  test('LO3: ends those that others have taken the place of, or that were forgotten', async () => {
+    const first = await signedIn()
+    const { jti } = first.session
+    const made = [await grant({ visit: first }), await grant({ visit: first, client: 'spa' })]
+    await first.save()
+    // At once, each for the same client.
+    const both = [await visit(library, jti), await visit(library, jti)]
+    for (const each of both) made.push(await grant({ visit: each }))
+    for (const each of both) await each?.save()
+    const forgetting = await visit(library, jti)
+    if (forgetting) forgetting.session.authorizations = {}
+    await forgetting?.save()
+    const leaving = await visit(library, jti)
+    expect(leaving?.session.authorizations).toEqual({})
+    await leaving?.destroy()
+    for (const { isAlive } of made) expect(await isAlive()).toBe(false)
+  })
+
+  test('LO3: ends those that were given elsewhere, and none is given after it', async () => {
+    const { session, destroy } = await signedIn()
+    const sessions = createSessions(library.records)
+    const [early, late] = [await grant(), await grant()]
+    expect(await sessions.adopt(session.uid, early.grantId)).toBe(true)
+    await destroy()
+    expect(await early.isAlive()).toBe(false)
+    expect(await sessions.adopt(session.uid, late.grantId)).toBe(false)
+  })
+
+  test('LO3: a sign-out that failed half-way leaves the session, and can be repeated', async () => {
+    const leaving = await signedIn()
+    const { grantId } = await grant({ visit: leaving })
+    await leaving.save()
+    for (const method of ['removeEach', 'remove'] as const) {
+      const spy = vi.spyOn(library.records, method).mockRejectedValue(new StoreUnavailable('cut'))
+      const again = await visit(library, leaving.session.jti)
+      await expect(again?.destroy()).rejects.toBeInstanceOf(StoreUnavailable)
+      spy.mockRestore()
+    }
+    const again = await visit(library, leaving.session.jti)
+    await again?.destroy()
+    expect(await visit(library, leaving.session.jti)).toBeUndefined()
+    expect(await find('Grant', grantId)).toBeUndefined()
+  })
+
   test('LO3: a request in flight cannot leave a grant behind', async () => {
     for (let round = 0; round < 10; round++) {
       const slow = await signedIn()
       const leaving = await visit(library, slow.session.jti)
       await leaving?.destroy()
-      const late = await grant({ request: slow.request })
-      slow.session.authorizations = { web: { grantId: late.grantId } }
+      const late = await grant({ visit: slow })
       await slow.save()
       expect(await late.isAlive()).toBe(false)
     }
@@ -162,7 +212,7 @@ describe('the end of a session', () => {
       const slow = await signedIn()
       const leaving = await visit(library, slow.session.jti)
       const [late] = await Promise.all([
-        grant({ request: slow.request }).then(async made => {
+        grant({ visit: slow }).then(async made => {
           await slow.save()
           return made
         }),
@@ -175,8 +225,9 @@ describe('the end of a session', () => {
   test('LO3: everywhere ends all sessions of the account, and nobody else’s', async () => {
     const ada = [await signedIn(), await signedIn()]
     const grace = await signedIn('usr_grace')
-    const online = await grant({ request: ada[1]?.request })
-    const offline = await grant({ request: ada[1]?.request, scope: 'openid offline_access' })
+    const online = await grant({ visit: ada[1] })
+    const offline = await grant({ visit: ada[1], client: 'spa', scope: 'openid offline_access' })
+    await ada[1]?.save()
     await createSessions(library.records).endAll('usr_ada')
     for (const { session } of ada) expect(await visit(library, session.jti)).toBeUndefined()
     expect(await visit(library, grace.session.jti)).toBeDefined()

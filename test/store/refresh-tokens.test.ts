@@ -247,14 +247,23 @@ test('RV3, RV7: a revocation that failed half-way is done in full when it is rep
   for (const failing of [1, 2]) {
     const { token, grantId } = await begin()
     let removals = 0
-    const remove = store.removeEach.bind(store)
-    const spy = vi.spyOn(store, 'removeEach').mockImplementation((keys, tombstone) => {
+    const cut = () => {
       removals++
       if (removals === failing) throw new StoreUnavailable('cut')
-      return remove(keys, tombstone)
-    })
+    }
+    const { remove, removeEach } = store
+    const spies = [
+      vi.spyOn(store, 'remove').mockImplementation(async (...args) => {
+        cut()
+        return remove.apply(store, args)
+      }),
+      vi.spyOn(store, 'removeEach').mockImplementation(async (...args) => {
+        cut()
+        return removeEach.apply(store, args)
+      }),
+    ]
     await expect(destroy(token)).rejects.toBeInstanceOf(StoreUnavailable)
-    spy.mockRestore()
+    for (const spy of spies) spy.mockRestore()
     expect(await find(token)).toBeDefined()
     await destroy(token)
     expect(await find(token)).toBeUndefined()

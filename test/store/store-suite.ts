@@ -223,6 +223,17 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
       })
     })
 
+    test('remove: only the version that was read, where that is given', async () => {
+      const key = fresh()
+      await store.put(key, bytes('x'), {})
+      await store.put(key, bytes('y'), {})
+      expect(await store.remove(key, now() + 60, 1)).toBe(false)
+      expect((await store.get(key))?.value).toBeDefined()
+      expect(await store.remove(key, now() + 60, 2)).toBe(true)
+      expect((await store.get(key))?.value).toBeUndefined()
+      expect(await store.remove(key, now() + 60, 3)).toBe(false)
+    })
+
     describe('removeEach', () => {
       test('leaves a tombstone of each that stood, and says how many those were', async () => {
         const [gone, missing, index] = [fresh(), fresh(), fresh()]
