@@ -156,7 +156,7 @@ export function createRequestAnswers(
     const client = await findClient(provider, client_id)
     const consent = await consents.find(account.id, client_id)
     if (!client || !consent) return undefined
-    const made = grantOf(provider, consent, requestedClaims.ofGrant(client, consent))
+    const made = grantOf(provider, consent, requestedClaims.refused(client, consent.declined))
     const grantId = await made.save()
     const isOfSession = await sessions.adopt(session.uid, grantId)
     const still = async () => {

@@ -9,7 +9,7 @@ import type { Records } from '../store/records.ts'
 export function grantOf(
   { Grant }: Provider,
   { accountId, client_id: clientId, scopes, declined }: Consent,
-  told: { granted: string[]; rejected: string[] },
+  refused: string[],
 ): Grant {
   const grant = new Grant({ accountId, clientId })
   for (const { scope, resource } of scopes.map(readKey)) {
@@ -20,8 +20,7 @@ export function grantOf(
     if (resource === undefined) grant.rejectOIDCScope(scope)
     else grant.rejectResourceScope(resource, scope)
   }
-  if (told.granted.length) grant.addOIDCClaims(told.granted)
-  if (told.rejected.length) grant.rejectOIDCClaims(told.rejected)
+  if (refused.length) grant.rejectOIDCClaims(refused)
   return grant
 }
 

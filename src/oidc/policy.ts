@@ -168,21 +168,20 @@ export function createGrantLoader(
     if (!consent) return undefined
 
     const existing = await existingGrant(oidc)
-    const told = requestedClaims.ofGrant(required(oidc.client), consent)
+    const refused = requestedClaims.refused(required(oidc.client), consent.declined)
     const isAsConsented =
       existing?.accountId === accountId &&
       // What is given out under it lives no longer than it does.
       (existing.exp ?? 0) > now() + lifetimes.refresh_token &&
       isSame(keysIn(existing), consent.scopes) &&
       isSame(keysIn(existing.rejected ?? {}), consent.declined) &&
-      isSame(existing.openid?.claims ?? [], told.granted) &&
-      isSame(existing.rejected?.openid?.claims ?? [], told.rejected)
+      isSame(existing.rejected?.openid?.claims ?? [], refused)
     if (isAsConsented) {
       await consents.touch(accountId, clientId, found)
       return existing
     }
 
-    const grant = grantOf(oidc.provider, consent, told)
+    const grant = grantOf(oidc.provider, consent, refused)
     const grantId = await grant.save()
     const still = async () =>
       (await directory.findEnabled(accountId, oidc.session?.loginTs)) &&

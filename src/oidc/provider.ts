@@ -258,6 +258,7 @@ export async function createProvider(
   blameUnfitKeys(provider)
   provider.ReplayDetection.unique = state.isFirstUse
   state.nameTokens(provider)
+  requestedClaims.follow(provider)
   registration.nameTokens(provider)
   logEvents(provider, log, metrics)
   checkResources(settings, keys)

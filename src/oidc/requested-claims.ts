@@ -1,7 +1,14 @@
 // The `claims` parameter (OIDC Core §5.5). What people allow is scopes: a claim that is asked for by its
 // name is asked for on the consent page as the scope that gives it, and given where that was allowed.
 
-import { type ClaimsParameter, type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
+import {
+  type ClaimsParameter,
+  type Client,
+  errors,
+  type Grant,
+  type KoaContextWithOIDC,
+  type Provider,
+} from 'oidc-provider'
 import type { Settings } from '../config/settings.ts'
 import { ACR_VALUES } from './acr.ts'
 import { requestedScopes } from './resources.ts'
@@ -16,6 +23,10 @@ export function createRequestedClaims({ claims, features }: Settings) {
       ? Object.entries(claims).map(([claim, { scope }]) => [claim, scope] as const)
       : [],
   )
+  function saidBy({ scope = '', claims = [] }: NonNullable<Grant['openid']> = {}): string[] {
+    const scopes = scope.split(' ')
+    return [...claims, ...[...scopeOf].flatMap(([claim, by]) => (scopes.includes(by) ? claim : []))]
+  }
   const mayAskFor = ({ scope }: Client, name: string) => !scope || scope.split(' ').includes(name)
 
   return {
@@ -27,15 +38,20 @@ export function createRequestedClaims({ claims, features }: Settings) {
       return [...new Set([...requestedScopes(oidc), ...allowed])]
     },
 
-    /** What a grant says of claims: those that may be asked for, and those nobody is asked about. */
-    ofGrant(client: Client, { scopes, declined }: { scopes: string[]; declined: string[] }) {
-      const granted: string[] = []
-      const rejected: string[] = []
-      for (const [claim, scope] of scopeOf) {
-        if (!mayAskFor(client, scope) || declined.includes(scope)) rejected.push(claim)
-        else if (scopes.includes(scope)) granted.push(claim)
-      }
-      return { granted, rejected }
+    /** Those that nobody is asked about, and that a grant has to name. */
+    refused: (client: Client, declined: string[]) =>
+      [...scopeOf]
+        .filter(([, scope]) => !mayAskFor(client, scope) || declined.includes(scope))
+        .map(([claim]) => claim),
+
+    /** Whatever else a grant says of claims follows from its scopes. */
+    follow({ Grant: { prototype } }: Provider) {
+      Object.assign(prototype, {
+        getOIDCClaims(this: Pick<Grant, 'openid' | 'rejected'>) {
+          const refused = saidBy(this.rejected?.openid)
+          return saidBy(this.openid).filter(claim => !refused.includes(claim))
+        },
+      })
     },
   }
 }
