@@ -2,7 +2,7 @@
 
 import { ACCOUNT_CLIENT } from '../config/client-schema.ts'
 import type { Visitor } from '../http/visitor.ts'
-import type { GrantRecord } from '../store/grants.ts'
+import { grantsOf } from '../store/grants.ts'
 import type { Records } from '../store/records.ts'
 import { createSessions, type SessionRecord } from '../store/sessions.ts'
 
@@ -32,9 +32,9 @@ export function createAccountSessions(records: Records) {
   async function list(accountId: string): Promise<SignedInBrowser[]> {
     const [all, grants] = await Promise.all([
       sessions.list(accountId),
-      records.list<GrantRecord>('grants of account', accountId),
+      grantsOf(records, accountId),
     ])
-    const alive = new Set(grants.map(({ jti }) => jti))
+    const isAlive = (grantId: string) => grants.has(records.nameOf('Grant', grantId))
     return all
       .map(({ uid, loginTs: since = 0, used: lastUsed = since, visitor, authorizations = {} }) => ({
         handle: handleOf(accountId, uid),
@@ -42,7 +42,7 @@ export function createAccountSessions(records: Records) {
         since,
         lastUsed,
         visitor,
-        clients: clientsOf(authorizations, alive),
+        clients: clientsOf(authorizations, isAlive),
       }))
       .sort((a, b) => b.lastUsed - a.lastUsed)
   }
@@ -57,9 +57,9 @@ export function createAccountSessions(records: Records) {
 
 function clientsOf(
   authorizations: NonNullable<SessionRecord['authorizations']>,
-  alive: Set<string>,
+  isAlive: (grantId: string) => boolean,
 ): string[] {
   return Object.entries(authorizations)
-    .filter(([client_id, { grantId = '' }]) => client_id !== ACCOUNT_CLIENT && alive.has(grantId))
+    .filter(([client_id, { grantId = '' }]) => client_id !== ACCOUNT_CLIENT && isAlive(grantId))
     .map(([client_id]) => client_id)
 }

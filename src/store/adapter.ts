@@ -5,7 +5,7 @@
 import type { Visitor } from '../http/visitor.ts'
 import { answerOnce } from './access-requests.ts'
 import { createDeviceCodes } from './device-codes.ts'
-import { companionsOf, type GrantRecord, grantIndexes, nameless, revokeGrant } from './grants.ts'
+import { companionsOf, nameless, ofAccount, revokeGrant } from './grants.ts'
 import type { Records } from './records.ts'
 import type { RefreshTokens } from './refresh-tokens.ts'
 import { createSessionAdapter } from './session-adapter.ts'
@@ -137,15 +137,18 @@ function isOtherKind(model: string, id: string, { refreshTokens }: Protocol): bo
 
 /** Nobody has it before the answer: it is written with whatever else the request writes. */
 const GIVEN_OUT = new Set(['AccessToken', 'AuthorizationCode'])
+/** Kept without what it is asked for by. */
+const NAMELESS = new Set([...GIVEN_OUT, 'Grant'])
 
 function createPlainAdapter(model: string, records: Records, protocol: Protocol) {
   const adapter = {
     async upsert(id: string, payload: Payload, ttl?: number) {
-      const indexes = model === 'Grant' ? grantIndexes(payload as Payload & GrantRecord) : []
+      const indexes = model === 'Grant' ? [ofAccount(String(payload.accountId))] : []
       const options = { ttl, indexes, companions: companionsOf(payload) }
-      if (GIVEN_OUT.has(model)) return records.saveLater(model, id, nameless(payload), options)
+      const value = NAMELESS.has(model) ? nameless(payload) : payload
+      if (GIVEN_OUT.has(model)) return records.saveLater(model, id, value, options)
       // False on a tombstone: what was revoked meanwhile stays revoked, and this write with it.
-      await records.save(model, id, payload, options)
+      await records.save(model, id, value, options)
     },
 
     async find(id: string): Promise<Payload | undefined> {
@@ -154,7 +157,7 @@ function createPlainAdapter(model: string, records: Records, protocol: Protocol)
       if (!value && version && protocol.request()?.isRevocation) await records.remove(model, id)
       // Whoever is told that it was used takes it for stolen.
       if (consumed) await protocol.requireThief()
-      const name = GIVEN_OUT.has(model) && { jti: id, kind: model }
+      const name = NAMELESS.has(model) && { jti: id, kind: model }
       return value && { ...name, ...value, ...(consumed && { consumed }) }
     },
 

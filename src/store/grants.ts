@@ -5,7 +5,6 @@ import type { Records } from './records.ts'
 
 /** The part of the library's Grant that Usher reads. */
 export interface GrantRecord {
-  jti: string
   accountId: string
   clientId: string
   /** Epoch seconds. */
@@ -17,12 +16,11 @@ export interface GrantRecord {
 /** Seconds. No request lasts longer than this: whatever it still writes afterwards finds no tombstone. */
 export const TOMBSTONE = 3600
 
-export function grantIndexes({ accountId, clientId }: GrantRecord): [string, string][] {
-  return [
-    ['grants of account', accountId],
-    ['grants of account and client', `${accountId} ${clientId}`],
-  ]
-}
+/** The index of all grants of an account. */
+export const ofAccount = (accountId: string): [kind: string, name: string] => [
+  'grants of account',
+  accountId,
+]
 
 /** Under which kind and id the consent stands that such grants are made from (accounts/consents.ts). */
 export function consentName(accountId: string, clientId: string): [kind: string, id: string] {
@@ -47,7 +45,10 @@ export async function revokeGrant(records: Records, grantId: string): Promise<vo
 }
 
 export async function revokeEach(records: Records, grantIds: string[]): Promise<void> {
-  await records.removeEach('Grant', grantIds, TOMBSTONE)
+  await records.removeEach(
+    grantIds.map(id => records.nameOf('Grant', id)),
+    TOMBSTONE,
+  )
 }
 
 /** Those of them that end with their session. */
@@ -60,18 +61,22 @@ export async function revokeOnline(records: Records, grantIds: string[]): Promis
   )
 }
 
+/** By the name of its record. */
+export function grantsOf(records: Records, accountId: string): Promise<Map<string, GrantRecord>> {
+  return records.listByName<GrantRecord>(...ofAccount(accountId))
+}
+
 /** All grants of an account, or only those to one client. */
 export async function revokeGrants(
   records: Records,
   accountId: string,
   clientId?: string,
 ): Promise<void> {
-  const grants = await (clientId === undefined
-    ? records.list<GrantRecord>('grants of account', accountId)
-    : records.list<GrantRecord>('grants of account and client', `${accountId} ${clientId}`))
-  await revokeEach(
-    records,
-    grants.map(({ jti }) => jti),
+  const all = [...(await grantsOf(records, accountId))]
+  const ended = all.filter(([, grant]) => clientId === undefined || grant.clientId === clientId)
+  await records.removeEach(
+    ended.map(([name]) => name),
+    TOMBSTONE,
   )
 }
 

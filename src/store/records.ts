@@ -185,15 +185,21 @@ function createRecords(store: Store, seal: Seal, namingKey: Uint8Array) {
     return units.remove(keyOf(kind, id), now() + clamp(tombstone), version)
   }
 
-  /** The same for several, at once where the store can; answers how many were removed by it. */
-  async function removeEach(kind: string, ids: string[], tombstone: number): Promise<number> {
-    const keys = ids.map(id => keyOf(kind, id))
-    return keys.length ? units.removeEach(keys, now() + clamp(tombstone)) : 0
+  /** The same for several by their names, at once where the store can; answers how many were removed by it. */
+  async function removeEach(names: string[], tombstone: number): Promise<number> {
+    return names.length ? units.removeEach(names, now() + clamp(tombstone)) : 0
   }
 
   async function list<T>(kind: string, name: string): Promise<T[]> {
+    return [...(await listByName<T>(kind, name)).values()]
+  }
+
+  /** Of records that do not say what they are asked for by: each under its `nameOf`. */
+  async function listByName<T>(kind: string, name: string): Promise<Map<string, T>> {
     const entries = await store.list(keyOf(`index:${kind}`, name))
-    return entries.flatMap(({ key, value }) => (value ? [unseal<T>(key, value)] : []))
+    return new Map(
+      entries.flatMap(({ key, value }) => (value ? [[key, unseal<T>(key, value)]] : [])),
+    )
   }
 
   /** What `list` answers, some at a time and in no order; what is written meanwhile may be missed, or come twice. */
@@ -241,10 +247,12 @@ function createRecords(store: Store, seal: Seal, namingKey: Uint8Array) {
     remove,
     removeEach,
     list,
+    listByName,
     walk,
     update,
     during,
     together,
+    nameOf: keyOf,
     prove,
     outage,
   }

@@ -58,10 +58,11 @@ export function adapterSuite(name: string, open: () => Promise<Adapters>): void 
 
     test('a second upsert replaces the first', async () => {
       const id = fresh()
-      await adapters('Grant').upsert(id, { jti: id, accountId: 'a', clientId: 'b', old: 1 }, 60)
-      await adapters('Grant').upsert(id, { jti: id, accountId: 'a', clientId: 'b', new: 1 }, 60)
+      const grant = { jti: id, kind: 'Grant', accountId: 'a', clientId: 'b' }
+      await adapters('Grant').upsert(id, { ...grant, old: 1 }, 60)
+      await adapters('Grant').upsert(id, { ...grant, new: 1 }, 60)
       const found = await adapters('Grant').find(id)
-      expect(found).toEqual({ jti: id, accountId: 'a', clientId: 'b', new: 1 })
+      expect(found).toEqual({ ...grant, new: 1 })
     })
 
     test('without a lifetime it is kept', async () => {

@@ -164,7 +164,7 @@ interface StoredSession {
   uid: string
   jti: string
   loginTs: number
-  authorizations?: Record<string, unknown>
+  authorizations?: Record<string, { grantId?: string }>
 }
 
 export async function sessionsOf({ records }: Pick<Usher, 'records'>, accountId: string) {
@@ -172,8 +172,9 @@ export async function sessionsOf({ records }: Pick<Usher, 'records'>, accountId:
   return all.map(session => ({ ...session, uid: uidOf(session.jti) }))
 }
 
-export function grantsOf({ records }: Usher, accountId: string, clientId: string) {
-  return records.list('grants of account and client', `${accountId} ${clientId}`)
+export async function grantsOf({ records }: Usher, accountId: string, clientId: string) {
+  const all = await records.list<{ clientId: string }>('grants of account', accountId)
+  return all.filter(grant => grant.clientId === clientId)
 }
 
 /** Makes every operation of the store take a few turns of the event loop, as one far away does. */
