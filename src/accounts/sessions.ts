@@ -36,7 +36,7 @@ export function createAccountSessions(records: Records) {
     ])
     const isAlive = (grantId: string) => grants.has(records.nameOf('Grant', grantId))
     return all
-      .map(({ uid, loginTs: since = 0, used: lastUsed = since, visitor, authorizations = {} }) => ({
+      .map(({ uid, loginTs: since = 0, lastUsed = since, visitor, authorizations = {} }) => ({
         handle: handleOf(accountId, uid),
         uid,
         since,

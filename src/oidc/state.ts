@@ -104,6 +104,9 @@ function nameSessions(Session: Provider['Session'], records: Records): void {
       resetIdentifier.call(this)
       this.jti = ids.successor(jti)
     },
+    sidFor(this: InstanceType<Provider['Session']>, clientId: string) {
+      return ids.sidOf(this.uid, clientId)
+    },
   })
 }
 

@@ -33,8 +33,11 @@ export function createSessionIds({ prove }: Pick<Records, 'prove'>) {
 
   /** No id from before a sign-in leads to what comes after it (session fixation). */
   function afterSignIn({ uid, accountId, loginTs }: SignedIn): string {
-    return uid + proofOf(`${uid} ${accountId} ${loginTs}`)
+    return uid + proofOf(`${uid} sign-in ${accountId} ${loginTs}`)
   }
+
+  /** What an application calls the session (`sid`): the same as long as it lasts, another for each. */
+  const sidOf = (uid: string, clientId: string) => proofOf(`${uid} client ${clientId}`)
 
   /** Whether the other is the same, or came of it. */
   function leadsTo(one: string, other: string): boolean {
@@ -43,7 +46,7 @@ export function createSessionIds({ prove }: Pick<Records, 'prove'>) {
     return isSame(id, other)
   }
 
-  return { first, successor, afterSignIn, leadsTo }
+  return { first, successor, afterSignIn, sidOf, leadsTo }
 }
 
 function isSame(one: string, other: string): boolean {

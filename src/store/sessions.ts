@@ -23,10 +23,10 @@ interface Stored {
   accountId?: string
   /** Epoch seconds of the sign-in. */
   loginTs?: number
-  authorizations?: Record<string, { grantId?: string; sid?: string; persistsLogout?: boolean }>
+  authorizations?: Record<string, { grantId?: string; persistsLogout?: boolean }>
   /** Ours, and unknown to the library: who signed in, and the latest authorization request (epoch seconds). */
   visitor?: Visitor
-  used?: number
+  lastUsed?: number
   /** Epoch seconds at which its id replaced another. */
   since?: number
   /** Grants that were made in it, and that no client has of it any more. */
@@ -77,11 +77,12 @@ export function createSessions(records: Records) {
     ttl: number,
     visitor?: Visitor,
   ) {
-    const { uid, ...own } = payload
+    // What the library makes up for itself is not kept.
+    const { uid, kind, iat, ...own } = payload
     const { accountId } = own
     const base = visit?.session
     const isSignIn = own.loginTs !== base?.loginTs
-    const mine = { ...own, used: now(), visitor: isSignIn ? visitor : base?.visitor }
+    const mine = { ...own, lastUsed: now(), visitor: isSignIn ? visitor : base?.visitor }
     const found = visit && { value: visit.stored, version: visit.version }
     const indexes: [string, string][] = accountId ? [['sessions of account', accountId]] : []
     const saved = await records.update<Stored>(
@@ -161,7 +162,8 @@ function companionsOf({ accountId, authorizations = {} }: Stored) {
   const ofClients = latest.flatMap(([clientId, { grantId }]): [string, string][] =>
     grantId ? [consentName(accountId, clientId), ['Grant', grantId]] : [],
   )
-  return [['Account', accountId] as [string, string], ...ofClients]
+  // A grant has the account for a companion.
+  return ofClients.length ? ofClients : [['Account', accountId] as [string, string]]
 }
 
 /** Of all grants that were made in it, those to which no client has an entry any more. */

@@ -3,6 +3,7 @@
 import { ACCOUNT_CLIENT } from '../config/client-schema.ts'
 import { createNews, type News, type Queue } from './news.ts'
 import type { Records } from './records.ts'
+import { createSessionIds } from './session-ids.ts'
 
 interface Left {
   /** Of the session that ended. */
@@ -21,7 +22,7 @@ export const LAST_SIGN_OUT = PAUSES.length + 1
 interface Ended {
   uid: string
   accountId?: string
-  authorizations?: Record<string, { sid?: string }>
+  authorizations?: Record<string, unknown>
 }
 
 const signOuts = (records: Records) =>
@@ -34,9 +35,10 @@ const signOuts = (records: Records) =>
 /** Before the session ends, so that a crash in between leaves nobody untold. */
 export async function leaveSignOut(records: Records, session: Ended): Promise<void> {
   const { uid, accountId, authorizations = {} } = session
-  const clients = Object.entries(authorizations).flatMap(([id, { sid }]): SignOut['clients'] =>
-    sid && id !== ACCOUNT_CLIENT ? [[id, sid]] : [],
-  )
+  const { sidOf } = createSessionIds(records)
+  const clients = Object.keys(authorizations)
+    .filter(id => id !== ACCOUNT_CLIENT)
+    .map((id): SignOut['clients'][number] => [id, sidOf(uid, id)])
   // Once: who ends a session that is being ended adds nothing.
   if (accountId && clients.length) await signOuts(records).leave({ uid, accountId, clients })
 }

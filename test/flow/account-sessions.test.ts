@@ -70,10 +70,10 @@ test('AC3: each browser is listed with what it is, when, from where, and for whi
 test('AC3: a use is noted, what signed in stays what it was', async () => {
   const other = await signedInWith(FIREFOX)
   await ageSessions(usher, ada, 40 * 24 * 3600)
-  await usher.records.update<{ used: number }>(
+  await usher.records.update<{ lastUsed: number }>(
     'Session',
     (await sessionsOf(usher, ada))[0]?.uid ?? '',
-    ({ value }) => value && { ...value, used: value.used - 30 * 24 * 3600 },
+    ({ value }) => value && { ...value, lastUsed: value.lastUsed - 30 * 24 * 3600 },
     { indexes: [['sessions of account', ada]] },
   )
   const [before] = await usher.sessions.list(ada)

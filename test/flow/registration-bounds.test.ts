@@ -179,7 +179,7 @@ test('one that is what there is no more, since a feature is off, stops nobody bu
   expect([page.status, page.text]).toEqual([400, expect.stringContaining('subject_type')])
   expect((await open(scoped)).url.pathname).toMatch(/^\/interaction\//)
   const sub = await after.addAccount(ADA)
-  const authorizations = { [pairwise.client_id]: { sid: 'x' } }
+  const authorizations = { [pairwise.client_id]: {} }
   await leaveSignOut(after.records, { uid: 'x', accountId: sub.id, authorizations })
   await after.tellSignOuts('new')
   expect(after.output.join('')).not.toContain('logout_failed')

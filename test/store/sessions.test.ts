@@ -59,12 +59,15 @@ describe('requests at once in one session', () => {
       const id = await signedIn()
       const visits = await Promise.all([visitOf(id), visitOf(id)])
       for (const [n, { session }] of visits.entries()) {
-        session.authorizations = { ...session.authorizations, [`client${n}`]: { sid: `sid${n}` } }
+        session.authorizations = {
+          ...session.authorizations,
+          [`client${n}`]: { grantId: `grant${n}` },
+        }
       }
       await Promise.all(visits.map(({ save }) => save()))
       expect((await visitOf(id)).session.authorizations).toEqual({
-        client0: { sid: 'sid0' },
-        client1: { sid: 'sid1' },
+        client0: { grantId: 'grant0' },
+        client1: { grantId: 'grant1' },
       })
     }
   })
@@ -73,7 +76,10 @@ describe('requests at once in one session', () => {
     const id = await signedIn()
     const visits = await Promise.all(Array.from({ length: 50 }, () => visitOf(id)))
     for (const [n, { session }] of visits.entries()) {
-      session.authorizations = { ...session.authorizations, [`client${n}`]: { sid: `sid${n}` } }
+      session.authorizations = {
+        ...session.authorizations,
+        [`client${n}`]: { grantId: `grant${n}` },
+      }
     }
     await Promise.all(visits.map(({ save }) => save()))
     const { authorizations = {} } = (await visitOf(id)).session
@@ -84,12 +90,12 @@ describe('requests at once in one session', () => {
     const id = await signedIn()
     const [slow, quick] = [await visitOf(id), await visitOf(id)]
     quick.session.state = { secret: 'of the sign-out form' }
-    quick.session.authorizations = { web: { grantId: 'g1', sid: 's1' } }
+    quick.session.authorizations = { web: { grantId: 'g1' } }
     await quick.save()
     await slow.save()
     expect((await visitOf(id)).session).toMatchObject({
       state: { secret: 'of the sign-out form' },
-      authorizations: { web: { grantId: 'g1', sid: 's1' } },
+      authorizations: { web: { grantId: 'g1' } },
     })
   })
 
@@ -231,7 +237,7 @@ describe('after sign-out', () => {
     for (let round = 0; round < 10; round++) {
       const id = await signedIn()
       const [slow, leaving, resuming] = [await visitOf(id), await visitOf(id), await visitOf(id)]
-      slow.session.authorizations = { web: { sid: 'late' } }
+      slow.session.authorizations = { web: { grantId: 'late' } }
       resetIdentifier(resuming.session)
       await leaving.destroy()
       await Promise.all([slow.save(), resuming.save()])
@@ -245,7 +251,7 @@ describe('after sign-out', () => {
     for (let round = 0; round < 10; round++) {
       const id = await signedIn()
       const [slow, leaving] = [await visitOf(id), await visitOf(id)]
-      slow.session.authorizations = { web: { sid: 'late' } }
+      slow.session.authorizations = { web: { grantId: 'late' } }
       await Promise.all([slow.save(), leaving.destroy(), slow.save()])
       expect(await visit(library, id)).toBeUndefined()
     }
