@@ -7,8 +7,8 @@ import type { Records } from './records.ts'
 
 /** Characters of the uid and of the secret: 16 bytes each. */
 const LENGTH = 22
-/** How many ids may lie between two that are told to belong together. */
-const STEPS = 8
+/** By which two ids may be apart. */
+export const STEPS = 8
 
 const random = () => randomBytes(16).toString('base64url')
 
@@ -23,7 +23,8 @@ interface SignedIn {
 export type SessionIds = ReturnType<typeof createSessionIds>
 
 export function createSessionIds({ prove }: Pick<Records, 'prove'>) {
-  const proofOf = (text: string) => prove('session id', text).toString('base64url')
+  const proofOf = (text: string, purpose = 'session id') =>
+    prove(purpose, text).toString('base64url')
 
   /** Of a session that is nobody's yet, or another's successor. */
   const first = () => random() + random()
@@ -37,16 +38,19 @@ export function createSessionIds({ prove }: Pick<Records, 'prove'>) {
   }
 
   /** What an application calls the session (`sid`): the same as long as it lasts, another for each. */
-  const sidOf = (uid: string, clientId: string) => proofOf(`${uid} client ${clientId}`)
+  const sidOf = (uid: string, clientId: string) => proofOf(`${uid} ${clientId}`, 'sid')
 
-  /** Whether the other is the same, or came of it. */
-  function leadsTo(one: string, other: string): boolean {
+  /** After how many replacements the one became the other: 0 is the same, -1 another. */
+  function stepsTo(one: string, other: string): number {
     let id = one
-    for (let i = 0; i < STEPS && !isSame(id, other); i++) id = successor(id)
-    return isSame(id, other)
+    for (let steps = 0; steps <= STEPS; steps++) {
+      if (isSame(id, other)) return steps
+      id = successor(id)
+    }
+    return -1
   }
 
-  return { first, successor, afterSignIn, sidOf, leadsTo }
+  return { first, successor, afterSignIn, sidOf, stepsTo }
 }
 
 function isSame(one: string, other: string): boolean {

@@ -12,7 +12,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { Visitor } from '../http/visitor.ts'
 import { consentName, revokeOnline, TOMBSTONE } from './grants.ts'
 import type { Found, Records } from './records.ts'
-import { createSessionIds, type SessionIds, uidOf } from './session-ids.ts'
+import { createSessionIds, type SessionIds, STEPS, uidOf } from './session-ids.ts'
 import { leaveSignOut } from './sign-outs.ts'
 import { now, StoreUnavailable } from './store.ts'
 
@@ -27,8 +27,8 @@ interface Stored {
   /** Ours, and unknown to the library: who signed in, and the latest authorization request (epoch seconds). */
   visitor?: Visitor
   lastUsed?: number
-  /** Epoch seconds at which its id replaced another. */
-  since?: number
+  /** Epoch seconds at which ids were replaced, less than a minute before: of the one before the latest first. */
+  since?: number[]
   /** Grants that were made in it, and that no client has of it any more. */
   others?: string[]
   [key: string]: unknown
@@ -59,9 +59,9 @@ export function createSessions(records: Records) {
   async function find(id: string): Promise<Visit | undefined> {
     const visit = await findByUid(uidOf(id))
     if (!visit) return undefined
-    const { jti, since = 0 } = visit.stored
-    const isReplaced = now() - since <= REPLACED && ids.leadsTo(id, jti)
-    if (!isReplaced && !ids.leadsTo(jti, id)) return undefined
+    const { jti, since = [] } = visit.stored
+    const leads = ids.stepsTo(jti, id) >= 0 || isRecent(since[ids.stepsTo(id, jti) - 1])
+    if (!leads) return undefined
     return { ...visit, session: { ...visit.session, jti: id } }
   }
 
@@ -94,7 +94,7 @@ export function createSessions(records: Records) {
         const isTaken = theirs.accountId && !base?.accountId && theirs.accountId !== mine.accountId
         if (isTaken) return undefined
         const merged = merge(mine, base, theirs)
-        return { ...merged, ...latest(ids, mine, base, theirs), others: others(merged, theirs) }
+        return { ...merged, ...idOf(ids, mine, base, theirs), others: others(merged, theirs) }
       },
       { ttl, indexes, companions: companionsOf(mine), found },
     )
@@ -135,9 +135,9 @@ export function createSessions(records: Records) {
    */
   async function end(uid: string, { visit, quiet }: { visit?: Visit; quiet?: number } = {}) {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-      const latest = (attempt === 0 && visit) || (await findByUid(uid))
-      if (!latest) return
-      const { session, stored, version } = latest
+      const found = (attempt === 0 && visit) || (await findByUid(uid))
+      if (!found) return
+      const { session, stored, version } = found
       if (version !== quiet) await leaveSignOut(records, session)
       // Before the session: should anything fail, whoever signs out can do it again.
       await revokeOnline(records, grantsIn(stored))
@@ -169,8 +169,7 @@ function companionsOf({ accountId, authorizations = {} }: Stored) {
 /** Of all grants that were made in it, those to which no client has an entry any more. */
 function others(next: Stored, before: Stored): string[] | undefined {
   const named = new Set(grantsIn({ authorizations: next.authorizations }))
-  const rest = grantsIn(before).filter(id => !named.has(id))
-  return rest.length ? rest : undefined
+  return some(grantsIn(before).filter(id => !named.has(id)))
 }
 
 function grantsIn({
@@ -190,20 +189,30 @@ function merge(mine: Stored, base: Partial<Stored> = {}, theirs: Stored): Stored
   return { ...pickChanges(mine, base, theirs), authorizations } as Stored
 }
 
-/** The id that counts, which the cookie is most likely to have, and since when it replaces another. */
-function latest(
+const isRecent = (at = 0) => now() - at <= REPLACED
+
+/** The id that the cookie most likely has now. Whatever came of it counts as well: no other tab is shut out. */
+function idOf(
   ids: SessionIds,
   { jti, loginTs }: Stored,
   base: Partial<Stored> = {},
   theirs: Stored,
 ): Pick<Stored, 'jti' | 'since'> {
   if (loginTs !== base.loginTs) return { jti, since: undefined }
-  const isOther = jti !== theirs.jti && loginTs === theirs.loginTs
-  if (isOther && ids.leadsTo(theirs.jti, jti)) return { jti, since: now() }
-  // A slow request puts it into the cookie again. What came of it goes on to count as well.
-  if (isOther && ids.leadsTo(jti, theirs.jti)) return { jti, since: undefined }
-  return { jti: theirs.jti, since: theirs.since }
+  // Of another sign-in than there is now, it leads to nothing.
+  const isMine = loginTs === theirs.loginTs
+  const [ahead, behind] = [ids.stepsTo(theirs.jti, jti), ids.stepsTo(jti, theirs.jti)]
+  const since = (theirs.since ?? []).filter(isRecent)
+  if (isMine && ahead > 0) {
+    return { jti, since: [...Array<number>(ahead).fill(now()), ...since].slice(0, STEPS) }
+  }
+  // A slow request puts it into the cookie again.
+  if (isMine && behind > 0) return { jti, since: some(since.slice(behind)) }
+  return { jti: theirs.jti, since: some(since) }
 }
+
+/** An empty list is not kept. */
+const some = <T>(list: T[]) => (list.length ? list : undefined)
 
 function pickChanges(
   mine: Record<string, unknown>,

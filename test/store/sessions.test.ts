@@ -156,6 +156,18 @@ describe('a replaced id', () => {
     expect(await visit(library, id)).toBeUndefined()
   })
 
+  test('SE8: leads nowhere once its minute is over, though the one after it has just been replaced', async () => {
+    const id = await signedIn()
+    const second = await replace(id)
+    later(61)
+    const third = await replace(second)
+    expect(await visit(library, id)).toBeUndefined()
+    expect(await visit(library, second)).toBeDefined()
+    later(61)
+    expect(await visit(library, second)).toBeUndefined()
+    expect(await visit(library, third)).toBeDefined()
+  })
+
   test('SE5: nothing but a whole id leads anywhere', async () => {
     const id = await signedIn()
     const uid = id.slice(0, 22)
