@@ -140,7 +140,13 @@ const GIVEN_OUT = new Set(['AccessToken', 'AuthorizationCode'])
 /** Kept without what it is asked for by. */
 const NAMELESS = new Set([...GIVEN_OUT, 'Grant'])
 
+/** Of a code that was used: what the library looks at before it takes the second use for theft. */
+const JUDGED =
+  'clientId exp grantId redirectUri codeChallenge codeChallengeMethod attestationJkt'.split(' ')
+
 function createPlainAdapter(model: string, records: Records, protocol: Protocol) {
+  /** What each request has read of the code that it uses. */
+  const read = new WeakMap<object, { id: string; rest: object }>()
   const adapter = {
     async upsert(id: string, payload: Payload, ttl?: number) {
       const indexes = model === 'Grant' ? [ofAccount(String(payload.accountId))] : []
@@ -157,6 +163,11 @@ function createPlainAdapter(model: string, records: Records, protocol: Protocol)
       if (!value && version && protocol.request()?.isRevocation) await records.remove(model, id)
       // Whoever is told that it was used takes it for stolen.
       if (consumed) await protocol.requireThief()
+      const request = protocol.request()
+      if (value && request && model === 'AuthorizationCode') {
+        const judged = Object.entries(value).filter(([name]) => JUDGED.includes(name))
+        read.set(request.key, { id, rest: Object.fromEntries(judged) })
+      }
       const name = NAMELESS.has(model) && { jti: id, kind: model }
       return value && { ...name, ...value, ...(consumed && { consumed }) }
     },
@@ -172,7 +183,8 @@ function createPlainAdapter(model: string, records: Records, protocol: Protocol)
     // A second use is theft as far as anyone can tell: the grant ends (RFC 6749 §4.1.2, RFC 9700 §4.14).
     async consume(id: string) {
       protocol.requireListener()
-      if (await records.consume(model, id)) return
+      const used = read.get(protocol.request()?.key ?? protocol)
+      if (await records.consume(model, id, used?.id === id ? used.rest : undefined)) return
       await protocol.requireThief()
       const { value } = await records.read<Payload>(model, id)
       if (value?.grantId) await revokeGrant(records, value.grantId)

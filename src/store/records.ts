@@ -175,9 +175,10 @@ function createRecords(store: Store, seal: Seal, namingKey: Uint8Array) {
     return units.putLater(putOf(kind, id, value, options), refused)
   }
 
-  /** True for exactly one caller. */
-  function consume(kind: string, id: string): Promise<boolean> {
-    return store.consume(keyOf(kind, id), now())
+  /** True for exactly one caller. `rest`: what is kept of it then. */
+  function consume(kind: string, id: string, rest?: object): Promise<boolean> {
+    const key = keyOf(kind, id)
+    return store.consume(key, now(), rest && contents.seal(key, rest))
   }
 
   /** True for exactly one caller, and of `version` alone. Plain writes stay refused for `tombstone` seconds. */

@@ -101,8 +101,8 @@ export class SqliteStore implements Store {
     return true
   }
 
-  consume(key: string, at: number) {
-    return this.#write(() => this.#sql.consume.run(at, key, now()).changes === 1)
+  consume(key: string, at: number, value?: Uint8Array) {
+    return this.#write(() => this.#sql.consume.run(at, value ?? null, key, now()).changes === 1)
   }
 
   remove(key: string, tombstone: number, version?: number) {

@@ -106,6 +106,20 @@ test('AZ10: a code that is used twice takes its tokens with it', async () => {
   expect(await refresh(usher, body.refresh_token)).toMatchObject(INVALID_GRANT)
 })
 
+test('AZ10: whoever has a used code, and not what goes with it, ends nothing', async () => {
+  const { code, request } = await authorize(usher, { browser })
+  const { body } = await redeem(usher, code, request)
+  const others = [
+    { code_verifier: 'A'.repeat(43) },
+    { redirect_uri: 'https://elsewhere.example.org/callback' },
+    { client_id: 'first' },
+  ]
+  for (const other of others) {
+    expect(await redeem(usher, code, { ...request, ...other })).toMatchObject(INVALID_GRANT)
+  }
+  expect((await userinfo(usher, body.access_token)).status).toBe(200)
+})
+
 test('TK5: a code_verifier for a code without challenge is refused', async () => {
   const params = { client_id: 'legacy', redirect_uri: LEGACY }
   const none = { code_challenge: undefined, code_challenge_method: undefined }

@@ -108,6 +108,20 @@ describe.each(USED_ONCE)('%s', (model, id) => {
   })
 })
 
+test('AZ10: of a code that was used no more is kept than a second use is judged by', async () => {
+  const [jti, grantId] = [fresh(), fresh()]
+  const judged = { clientId: 'web', exp: 4_000_000_000, codeChallenge: 'x', redirectUri: 'y' }
+  const code = { ...judged, jti, kind: 'AuthorizationCode', grantId }
+  const { find, consume, upsert } = adapterOf('AuthorizationCode')
+  await upsert(jti, { ...code, nonce: 'n', scope: 'openid' }, 60)
+  await library.request().run(async () => {
+    expect(await find(jti)).toEqual({ ...code, nonce: 'n', scope: 'openid' })
+    await consume(jti)
+  })
+  expect(await find(jti)).toEqual({ ...code, consumed: expect.any(Number) })
+  await expect(consume(jti)).rejects.toBeInstanceOf(AlreadyUsed)
+})
+
 test.each(USED_ONCE.slice(0, 3))('%s (%s): a second use ends the grant', async model => {
   const [jti, grantId, other] = [fresh(), fresh(), fresh()]
   const grant = { accountId: 'usr_ada', clientId: 'web' }

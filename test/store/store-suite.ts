@@ -91,6 +91,15 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         expect(await text(store, key)).toBe('once')
       })
 
+      test('leaves what it is given', async () => {
+        const key = fresh()
+        await store.put(key, bytes('whole'), { expires: now() + 60, indexes: [`of-${key}`] })
+        expect(await store.consume(key, now(), bytes('rest'))).toBe(true)
+        expect(await store.consume(key, now(), bytes('none'))).toBe(false)
+        expect(await text(store, key)).toBe('rest')
+        expect(await store.list(`of-${key}`)).toMatchObject([{ key, version: 2 }])
+      })
+
       test('is remembered when the record is written again', async () => {
         const key = fresh()
         await store.put(key, bytes('one'), {})
