@@ -21,7 +21,7 @@ export function createSessionAdapter(records: Records, protocol: Protocol) {
     if (!visit || !request) return visit?.session
     const read = visits.get(request.key) ?? new Map()
     visits.set(request.key, read.set(visit.session.uid, visit))
-    return structuredClone(visit.session)
+    return JSON.parse(JSON.stringify(visit.session)) as SessionRecord
   }
   const visitOf = (uid: string) => {
     const request = protocol.request()
