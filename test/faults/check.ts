@@ -8,8 +8,11 @@ import { SCOPES, signed } from './applications.ts'
 import { type Ledger, type Letter, type Login, type Person, stateOf, story } from './ledger.ts'
 import { answerOf, GaveUp, insist } from './traffic.ts'
 
-/** Milliseconds. Whatever stays without an answer for so long, the rest is asked once. */
-const PERSISTENCE = 10_000
+/**
+ * Milliseconds. Whatever stays without an answer for so long, the rest is asked once. On a busy machine
+ * Sentinels may take the new primary for dead, too, and begin no other failover for 10 s after the first.
+ */
+const PERSISTENCE = 20_000
 /** Codes and pushed requests live for 60 s; afterwards anybody would refuse them. */
 const RECENT = 55_000
 const AT_ONCE = 8
