@@ -9,7 +9,6 @@ import { companionsOf, nameless, ofAccount, revokeGrant } from './grants.ts'
 import type { Records } from './records.ts'
 import type { RefreshTokens } from './refresh-tokens.ts'
 import { createSessionAdapter } from './session-adapter.ts'
-import { StoreUnavailable } from './store.ts'
 
 type Payload = Record<string, unknown> & {
   grantId?: string
@@ -68,8 +67,7 @@ export interface Adapter {
 export function createAdapter(records: Records, protocol: Protocol): (model: string) => Adapter {
   const sessionAdapter = createSessionAdapter(records, protocol)
   const revokeByGrantId = createRevocation(records, protocol)
-  const failFast = createFailFast(protocol)
-  const adapterOf = (model: string): Adapter => {
+  return (model: string): Adapter => {
     const plain = { ...createPlainAdapter(model, records, protocol), revokeByGrantId }
     if (Object.hasOwn(protocol.adapters, model)) return { ...plain, ...protocol.adapters[model] }
     if (model === 'Grant') return { ...plain, destroy: revokeByGrantId }
@@ -86,32 +84,6 @@ export function createAdapter(records: Records, protocol: Protocol): (model: str
     }
     return plain
   }
-  return model => failFast(adapterOf(model))
-}
-
-/** A request that the store has failed does not wait for it again: the library saves its session in any case. */
-function createFailFast(protocol: Protocol) {
-  const failures = new WeakMap<object, StoreUnavailable>()
-  const guard =
-    <A extends unknown[], R>(method: (...args: A) => Promise<R>) =>
-    async (...args: A): Promise<R> => {
-      const { key } = protocol.request() ?? {}
-      const failure = key && failures.get(key)
-      if (failure) throw failure
-      return method(...args).catch(error => {
-        if (key && error instanceof StoreUnavailable) failures.set(key, error)
-        throw error
-      })
-    }
-  return (adapter: Adapter): Adapter => ({
-    upsert: guard(adapter.upsert),
-    find: guard(adapter.find),
-    findByUid: guard(adapter.findByUid),
-    findByUserCode: guard(adapter.findByUserCode),
-    consume: guard(adapter.consume),
-    destroy: guard(adapter.destroy),
-    revokeByGrantId: guard(adapter.revokeByGrantId),
-  })
 }
 
 /** The library asks once for each model; the first call of a request does the work for all. */

@@ -178,7 +178,7 @@ function createRecords(store: Store, seal: Seal, namingKey: Uint8Array) {
   /** True for exactly one caller. `rest`: what is kept of it then. */
   function consume(kind: string, id: string, rest?: object): Promise<boolean> {
     const key = keyOf(kind, id)
-    return store.consume(key, now(), rest && contents.seal(key, rest))
+    return units.ask(store => store.consume(key, now(), rest && contents.seal(key, rest)))
   }
 
   /** True for exactly one caller, and of `version` alone. Plain writes stay refused for `tombstone` seconds. */
@@ -197,7 +197,7 @@ function createRecords(store: Store, seal: Seal, namingKey: Uint8Array) {
 
   /** Of records that do not say what they are asked for by: each under its `nameOf`. */
   async function listByName<T>(kind: string, name: string): Promise<Map<string, T>> {
-    const entries = await store.list(keyOf(`index:${kind}`, name))
+    const entries = await units.ask(store => store.list(keyOf(`index:${kind}`, name)))
     return new Map(
       entries.flatMap(({ key, value }) => (value ? [[key, unseal<T>(key, value)]] : [])),
     )

@@ -1,8 +1,9 @@
 // One request and the store: what it was told before it asked, and what it leaves to be written with
-// the rest, so that each costs one command where the store can do several at once.
+// the rest, so that each costs one command where the store can do several at once; and that it waits for
+// a store in vain once, not with every step (the library saves its session in any case).
 
 import { AsyncLocalStorage } from 'node:async_hooks'
-import type { Entry, Put, Store } from './store.ts'
+import { type Entry, type Put, type Store, StoreUnavailable } from './store.ts'
 
 interface Later {
   put: Put
@@ -13,6 +14,7 @@ interface Unit {
   /** By key; each is told once: whoever asks again wants to know what has happened since. */
   told: Map<string, Entry>
   later: Later[]
+  failure?: StoreUnavailable
   /** What goes on in the background has no part in it any more. */
   isOver: boolean
 }
@@ -24,6 +26,16 @@ export function createUnits(store: Store) {
     return unit?.isOver ? undefined : unit
   }
 
+  /** Of all that a request asks of the store, nothing is asked after what it did not answer. */
+  async function ask<T>(work: (store: Store) => Promise<T>): Promise<T> {
+    const unit = current()
+    if (unit?.failure) throw unit.failure
+    return work(store).catch(error => {
+      if (unit && error instanceof StoreUnavailable) unit.failure = error
+      throw error
+    })
+  }
+
   async function get(key: string): Promise<Entry | undefined> {
     const unit = current()
     const told = unit?.told.get(key)
@@ -31,7 +43,7 @@ export function createUnits(store: Store) {
       unit?.told.delete(key)
       return told
     }
-    const entry = await store.get(key)
+    const entry = await ask(store => store.get(key))
     for (const companion of entry?.along ?? []) unit?.told.set(companion.key, companion)
     return entry
   }
@@ -59,7 +71,7 @@ export function createUnits(store: Store) {
   async function write(all: Later[]): Promise<boolean> {
     const rest = [...all]
     while (rest.length) {
-      const made = await store.putEach(rest.map(({ put }) => put))
+      const made = await ask(store => store.putEach(rest.map(({ put }) => put)))
       const [next] = rest.splice(0, made + 1).slice(made)
       if (!next) return true
       if (!rest.length && !next.refused) return false
@@ -70,12 +82,12 @@ export function createUnits(store: Store) {
 
   function remove(key: string, tombstone: number, version?: number): Promise<boolean> {
     current()?.told.clear()
-    return store.remove(key, tombstone, version)
+    return ask(store => store.remove(key, tombstone, version))
   }
 
   function removeEach(keys: string[], tombstone: number): Promise<number> {
     current()?.told.clear()
-    return store.removeEach(keys, tombstone)
+    return ask(store => store.removeEach(keys, tombstone))
   }
 
   /** A request, from beginning to end. */
@@ -102,5 +114,5 @@ export function createUnits(store: Store) {
     }
   }
 
-  return { get, put, putLater, remove, removeEach, during, together }
+  return { ask, get, put, putLater, remove, removeEach, during, together }
 }

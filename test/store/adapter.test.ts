@@ -5,8 +5,6 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 // @ts-expect-error the package has no types for its own adapter; `memoryAdapters` gives it ours
 import { createMemoryAdapter } from '../../node_modules/oidc-provider/lib/adapters/memory_adapter.js'
 import type { Adapter } from '../../src/store/adapter.ts'
-import { SqliteStore } from '../../src/store/sqlite.ts'
-import { StoreUnavailable } from '../../src/store/store.ts'
 import { type Adapters, adapterSuite } from './adapter-suite.ts'
 import { AlreadyUsed, createLibrary, type Library, RETENTION } from './protocol.ts'
 import { fresh } from './store-suite.ts'
@@ -170,16 +168,4 @@ describe('a user code', () => {
     const found = await adapterOf('DeviceCode').findByUserCode(userCode)
     expect(found).toMatchObject({ jti: second })
   })
-})
-
-test('F2: a request that the store has failed does not wait for it again; another tries', async () => {
-  const get = vi.spyOn(SqliteStore.prototype, 'get')
-  get.mockRejectedValue(new StoreUnavailable('hung'))
-  const [one, other] = [library.request(), library.request()]
-  const find = () => adapterOf('AccessToken').find(fresh())
-  for (let i = 0; i < 3; i++) await expect(one.run(find)).rejects.toBeInstanceOf(StoreUnavailable)
-  expect(get).toHaveBeenCalledTimes(1)
-  get.mockRestore()
-  await expect(one.run(find)).rejects.toBeInstanceOf(StoreUnavailable)
-  expect(await other.run(find)).toBeUndefined()
 })

@@ -1,9 +1,9 @@
 // What one request reads and writes together, over a store that does several things at once.
 
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { openStore } from '../../src/store/open.ts'
 import { openRecords, type Records } from '../../src/store/records.ts'
-import type { Store } from '../../src/store/store.ts'
+import { type Store, StoreUnavailable } from '../../src/store/store.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePorts } from '../support/redis-together.ts'
 
@@ -144,4 +144,24 @@ describe('what is left for later', () => {
     expect(await standing('Kept', 'h')).toBeUndefined()
     expect(asked).toEqual(['on', 'stop'])
   })
+})
+
+test('F2: a request that the store has failed once does not wait for it again; another tries', async () => {
+  const get = vi.spyOn(store, 'get').mockRejectedValueOnce(new StoreUnavailable('hung'))
+  const asks = [
+    () => records.read('Hung', 'a'),
+    () => records.read('Hung', 'a'),
+    () => records.save('Hung', 'a', {}),
+    () => records.consume('Hung', 'a'),
+    () => records.remove('Hung', 'a'),
+    () => records.list('Hung', 'a'),
+  ]
+  const inVain = () =>
+    records.during(async () => {
+      for (const ask of asks) await expect(ask()).rejects.toBeInstanceOf(StoreUnavailable)
+    })
+  expect(await costs(inVain)).toEqual([])
+  expect(get).toHaveBeenCalledTimes(1)
+  get.mockRestore()
+  expect(await records.during(() => records.save('Hung', 'a', {}))).toBe(true)
 })
