@@ -73,6 +73,7 @@ export function createAdapter(records: Records, protocol: Protocol): (model: str
     if (model === 'Grant') return { ...plain, destroy: revokeByGrantId }
     if (model === 'RefreshToken') return { ...plain, ...refreshTokenAdapter(protocol) }
     if (model === 'Session') return { ...plain, ...sessionAdapter }
+    if (model === 'AuthorizationCode') return { ...plain, ...createCodeAdapter(plain, protocol) }
     if (model === 'DeviceCode')
       return { ...plain, ...createDeviceCodeAdapter(plain, records, protocol) }
     if (model === 'BackchannelAuthenticationRequest')
@@ -112,13 +113,7 @@ const GIVEN_OUT = new Set(['AccessToken', 'AuthorizationCode'])
 /** Kept without what it is asked for by. */
 const NAMELESS = new Set([...GIVEN_OUT, 'Grant'])
 
-/** Of a code that was used: what the library looks at before it takes the second use for theft. */
-const JUDGED =
-  'clientId exp grantId redirectUri codeChallenge codeChallengeMethod attestationJkt'.split(' ')
-
 function createPlainAdapter(model: string, records: Records, protocol: Protocol) {
-  /** What each request has read of the code that it uses. */
-  const read = new WeakMap<object, { id: string; rest: object }>()
   const adapter = {
     async upsert(id: string, payload: Payload, ttl?: number) {
       const indexes = model === 'Grant' ? [ofAccount(String(payload.accountId))] : []
@@ -135,11 +130,6 @@ function createPlainAdapter(model: string, records: Records, protocol: Protocol)
       if (!value && version && protocol.request()?.isRevocation) await records.remove(model, id)
       // Whoever is told that it was used takes it for stolen.
       if (consumed) await protocol.requireThief()
-      const request = protocol.request()
-      if (value && request && model === 'AuthorizationCode') {
-        const judged = Object.entries(value).filter(([name]) => JUDGED.includes(name))
-        read.set(request.key, { id, rest: Object.fromEntries(judged) })
-      }
       const name = NAMELESS.has(model) && { jti: id, kind: model }
       return value && { ...name, ...value, ...(consumed && { consumed }) }
     },
@@ -153,10 +143,9 @@ function createPlainAdapter(model: string, records: Records, protocol: Protocol)
     },
 
     // A second use is theft as far as anyone can tell: the grant ends (RFC 6749 §4.1.2, RFC 9700 §4.14).
-    async consume(id: string) {
+    async consume(id: string, rest?: object) {
       protocol.requireListener()
-      const used = read.get(protocol.request()?.key ?? protocol)
-      if (await records.consume(model, id, used?.id === id ? used.rest : undefined)) return
+      if (await records.consume(model, id, rest)) return
       await protocol.requireThief()
       const { value } = await records.read<Payload>(model, id)
       if (value?.grantId) await revokeGrant(records, value.grantId)
@@ -168,6 +157,33 @@ function createPlainAdapter(model: string, records: Records, protocol: Protocol)
     },
   }
   return adapter
+}
+
+/** Of a code that was used: what the library looks at before it takes the second use for theft. */
+const JUDGED =
+  'clientId exp grantId redirectUri codeChallenge codeChallengeMethod attestationJkt'.split(' ')
+
+/** A code that was used shrinks to what a second use is judged by. */
+function createCodeAdapter(
+  { find, consume }: ReturnType<typeof createPlainAdapter>,
+  protocol: Protocol,
+) {
+  /** Of the code that each request has read. */
+  const read = new WeakMap<object, { id: string; rest: object }>()
+  return {
+    async find(id: string) {
+      const found = await find(id)
+      const request = protocol.request()
+      const judged = Object.entries(found ?? {}).filter(([name]) => JUDGED.includes(name))
+      if (found && request) read.set(request.key, { id, rest: Object.fromEntries(judged) })
+      return found
+    },
+
+    consume(id: string) {
+      const used = read.get(protocol.request()?.key ?? protocol)
+      return consume(id, used?.id === id ? used.rest : undefined)
+    },
+  }
 }
 
 /** A use is recorded with what it gives out, in one write (refresh-tokens.ts). */
