@@ -14,6 +14,7 @@
 import { REDIS_DEFAULTS } from '../config/schema.ts'
 import { createRandom } from './random.ts'
 import type { Argument, ScriptName } from './redis/connection.ts'
+import { argumentsOf, type Made, madeOf, prepare, type Write } from './redis/puts.ts'
 import { Servers } from './redis/servers.ts'
 import { entriesOf, namesIn, type Told } from './redis/told.ts'
 import { Traffic } from './redis/traffic.ts'
@@ -27,7 +28,10 @@ import {
   type Store,
   StoreUnavailable,
 } from './store.ts'
+import { inTurns } from './turns.ts'
 
+/** Operations that are one script. */
+const MOST = 100
 /** Records of an index that are read at once. */
 const BATCH = 200
 /** To note a record in its indexes: each repeat means that another came in between. */
@@ -37,25 +41,28 @@ const random = createRandom()
 /** Of one write: a repeat is known by it. */
 const id = () => random(6).toString('base64')
 
-interface Write {
-  key: string
-  until: string
-  /** Indexes in which it has been noted, up to then. */
-  entered: string[]
-  value: Buffer
-  /** What else put.lua is told. */
-  told: string
-}
-
 export class RedisStore implements Store {
   #servers: Servers
   #traffic: Traffic
   #prefix: string
+  #read: (key: string) => Promise<Told | null>
+  #putGroup: (group: Write[]) => Promise<Made>
 
   private constructor(servers: Servers, traffic: Traffic, prefix: string) {
     this.#servers = servers
     this.#traffic = traffic
     this.#prefix = prefix
+    const most = servers.areOne ? MOST : 1
+    this.#read = inTurns(async keys => {
+      const names = keys.map(this.#recordKey)
+      return this.#traffic.send('get', () =>
+        servers.connection.usherGetBuffer(names.length, ...names),
+      )
+    }, most)
+    this.#putGroup = inTurns(async groups => {
+      const keys = groups.flat().map(({ key }) => this.#recordKey(key))
+      return madeOf(await this.#write('usherPut', keys, ...argumentsOf(groups)))
+    }, most)
   }
 
   /** Resolves when it is ready; rejects when there is nothing to reach. */
@@ -70,8 +77,9 @@ export class RedisStore implements Store {
 
   get(key: string) {
     return this.#traffic.admit(async () => {
-      const ask = () => this.#servers.connection.usherGetBuffer(1, this.#recordKey(key))
-      const [first, ...along] = entriesOf(await this.#traffic.send('get', ask))
+      const told = await this.#read(key)
+      if (!told) throw new StoreUnavailable('Redis: what stands under a key is no record')
+      const [first, ...along] = entriesOf(told)
       return first && { ...first, ...(along.length && { along }) }
     })
   }
@@ -109,8 +117,9 @@ export class RedisStore implements Store {
 
   putEach(puts: Put[]) {
     return this.#traffic.admit(async () => {
-      const writes = puts.map(put => this.#prepare(put))
-      const steps = this.#servers.areOne ? [writes] : writes.map(write => [write])
+      const { areOne } = this.#servers
+      const writes = puts.map(put => prepare(put, id(), areOne))
+      const steps = areOne ? [writes] : writes.map(write => [write])
       let done = 0
       for (const step of steps) {
         const made = await this.#putStep(step)
@@ -121,29 +130,11 @@ export class RedisStore implements Store {
     })
   }
 
-  #prepare({ key, value, expires, version, indexes = [], companions = [] }: Put): Write {
-    // What is written over again and again is noted for longer than it lives now: not every time.
-    const margin = version !== undefined ? Math.max((expires ?? 0) - now(), 0) : 0
-    const until = expires === undefined ? 'inf' : String(expires + margin)
-    const names = [indexes, this.#servers.areOne ? companions : []].map(names => names.join(' '))
-    return {
-      key,
-      until,
-      // What is written over most likely stands in its indexes already.
-      entered: version || this.#servers.areOne ? [] : indexes,
-      value: Buffer.from(value.buffer, value.byteOffset, value.length),
-      told: [id(), expires, version, until, ...names, ''].join('\n'),
-    }
-  }
-
   async #putStep(writes: Write[]): Promise<number> {
     const rest = [...writes]
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       await Promise.all(rest.map(({ key, entered, until }) => this.#enter(key, entered, until)))
-      const keys = rest.map(({ key }) => this.#recordKey(key))
-      // An argument takes its time: there are two for each.
-      const args = rest.flatMap(({ value, told, entered }) => [value, told + entered.join(' ')])
-      const [made, missing] = (await this.#write('usherPut', keys, ...args)) as [number, string?]
+      const [made, missing] = await this.#putGroup([...rest])
       rest.splice(0, made)
       const [next] = rest
       if (!next || typeof missing !== 'string') return writes.length - rest.length

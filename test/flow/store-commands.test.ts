@@ -80,9 +80,9 @@ test('code exchange: 3 (the code with grant and account; code used; access and r
 test('sign-in with a password, and the code for it', async () => {
   const person = new Browser(usher.issuer)
   expect(await commandsOf(() => tokens(usher, { browser: person }))).toEqual({
-    get: 19,
+    get: 17,
     usherConsume: 1,
-    usherPut: 8,
+    usherPut: 7,
     usherRemove: 2,
   })
 })

@@ -97,6 +97,21 @@ describe('F10: the reply is lost, and the command sent again', () => {
     }
     expect(link.lost() - before).toBe(ROUNDS)
   })
+
+  test('many writes of one turn are each answered what they did', async () => {
+    const before = link.lost()
+    for (let round = 0; round < ROUNDS; round++) {
+      const [taken, ...keys] = Array.from({ length: 20 }, fresh) as [string, ...string[]]
+      await store.put(taken, bytes('old'), { expires: now() + 60 })
+      link.loseNextReply()
+      const put = (key: string) => flaky.put(key, bytes('new'), { expires: now() + 60, version: 0 })
+      const written = await Promise.all([taken, ...keys].map(put))
+      expect(written, `round ${round}`).toEqual([false, ...keys.map(() => true)])
+      expect(await store.get(taken)).toMatchObject({ version: 1 })
+      for (const key of keys) expect(await store.get(key)).toMatchObject({ version: 1 })
+    }
+    expect(link.lost() - before).toBe(ROUNDS)
+  })
 })
 
 describe('F14: the scripts are forgotten', () => {

@@ -43,30 +43,25 @@ export type Argument = string | number | Uint8Array
 type Script<T> = (keys: number, ...args: Argument[]) => Promise<T>
 export type Connection = (Redis | Cluster) &
   Record<ScriptName, Script<unknown>> &
-  Record<`usher${'Get' | 'Members' | 'List' | 'Snapshot'}Buffer`, Script<Told>>
+  Record<`usher${'Members' | 'List' | 'Snapshot'}Buffer`, Script<Told>> &
+  Record<'usherGetBuffer', Script<(Told | null)[]>>
 
 /**
  * Not yet connected. `redis://`, `rediss://`, `redis+sentinel://h:p,h:p/NAME` or
  * `redis+cluster://h:p,h:p`, each with `user:password@` if need be; what the settings say wins.
  */
-export function createConnection(
-  url: string,
-  settings: RedisSettings,
-  { enableAutoPipelining = true } = {},
-): Connection {
+export function createConnection(url: string, settings: RedisSettings): Connection {
   const { hosts, kind, name, ...credentials } = parseUrl(url)
   const { username, database: db } = settings
   const chosen = { ...(username && { username }), ...(db !== undefined && { db }) }
   const options: RedisOptions = { ...OPTIONS, ...credentials, ...chosen }
   const scripts = scriptsOf(settings.key_prefix, kind === 'cluster')
-  const common = { lazyConnect: true, scripts, enableAutoPipelining }
+  const common = { lazyConnect: true, scripts }
   const secrets = secretsOf(settings)
 
   if (kind === 'cluster') {
     const cluster = new Cluster(hosts, {
       ...common,
-      // Replies were mixed up when ioredis repeated a pipeline after a failover (F8, seen).
-      enableAutoPipelining: false,
       redisOptions: options,
       enableOfflineQueue: false,
       clusterRetryStrategy: pause,

@@ -1,9 +1,10 @@
--- KEYS records   ARGV for each: its value; and a line each of operation, expires or '', version or '',
--- until, indexes, companions, entered
--- Writes one after the other, notes each in its indexes, up to `until`, and answers how many were written.
--- In a Cluster the indexes are elsewhere: `entered` are those in which the caller has just noted it. It
--- is told why the next was not written: nothing where its version is another; or the indexes in which it
--- has to be noted first, those it is given and those it stands in already.
+-- KEYS records   ARGV how many of them each group has; and for each record: its value; and a line each of
+-- operation, expires or '', version or '', until, indexes, companions, entered
+-- Writes those of a group one after the other until one is refused, notes each in its indexes, up to
+-- `until`, and answers for each group how many were written, and why the next was not: nothing where its
+-- version is another; or the indexes in which it has to be noted first, those it is given and those it
+-- stands in already. In a Cluster these are elsewhere: `entered` are those in which the caller has just
+-- noted it.
 local LINES = string.rep('(.-)\n', 6) .. '(.*)'
 local function has(names, name) return string.find(names, name, 1, true) end
 
@@ -44,8 +45,18 @@ local function put(key, value, operation, expires, required, till, given, compan
   return true
 end
 
-for i, key in ipairs(KEYS) do
-  local written, why = put(key, ARGV[i * 2 - 1], string.match(ARGV[i * 2], LINES))
-  if not written then return { i - 1, why } end
+local answer, first = {}, 1
+for size in string.gmatch(ARGV[1], '%d+') do
+  local made, missing = 0, false
+  for i = first, first + size - 1 do
+    local written, why = put(KEYS[i], ARGV[i * 2], string.match(ARGV[i * 2 + 1], LINES))
+    if not written then
+      missing = why or false
+      break
+    end
+    made = made + 1
+  end
+  answer[#answer + 1], answer[#answer + 2] = made, missing
+  first = first + size
 end
-return { #KEYS }
+return answer

@@ -16,7 +16,7 @@ export class ReplicatedWriter {
   readonly connection: Connection
   #links = new WeakMap<Redis, Link>()
 
-  /** Takes a connection of its own, without automatic pipelining: WAIT must come after its write. */
+  /** Takes a connection of its own. */
   constructor(connection: Connection) {
     this.connection = connection
   }

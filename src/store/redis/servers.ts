@@ -17,14 +17,14 @@ const AGAIN = 200
 export class Servers {
   /** To read from. */
   readonly connection: Connection
-  #connect: (options?: { enableAutoPipelining: boolean }) => Connection
+  #connect: () => Connection
   #durability: RedisSettings['durability']
   /** Present once replicas are seen: from then on a write they do not have does not count. */
   #writer?: ReplicatedWriter
   #isClosed = false
 
   private constructor(url: string, settings: RedisSettings) {
-    this.#connect = options => createConnection(url, settings, options)
+    this.#connect = () => createConnection(url, settings)
     this.#durability = settings.durability
     this.connection = this.#connect()
   }
@@ -82,7 +82,7 @@ export class Servers {
   async #lookForReplicas() {
     if (this.#writer || this.#durability === 'primary') return
     if (this.#durability === 'auto' && !(await this.#hasReplicas())) return
-    const connection = this.#connect({ enableAutoPipelining: false })
+    const connection = this.#connect()
     await this.#connectTo(connection)
     if (this.#writer || this.#isClosed) return connection.disconnect()
     this.#writer = new ReplicatedWriter(connection)

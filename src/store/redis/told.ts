@@ -9,13 +9,11 @@ export type Told = (Buffer | number | null)[]
 export function entriesOf(told: Told): Entry[] {
   const found: Entry[] = []
   for (let i = 0; i < told.length; i += 4) {
-    const [key, version, value, consumed] = told.slice(i, i + 4)
-    found.push({
-      key: String(key),
-      version: Number(version),
-      ...(value instanceof Buffer && { value }),
-      ...(consumed !== null && { consumed: Number(consumed) }),
-    })
+    const entry: Entry = { key: String(told[i]), version: Number(told[i + 1]) }
+    const [value, consumed] = [told[i + 2], told[i + 3]]
+    if (value instanceof Buffer) entry.value = value
+    if (consumed !== null) entry.consumed = Number(consumed)
+    found.push(entry)
   }
   return found
 }

@@ -5,7 +5,7 @@ import { now, type Observer, type Outage, StoreUnavailable } from '../store.ts'
 /** Operations at once; one more is refused, so that a slow Redis does not fill our memory. */
 const IN_FLIGHT = 2000
 
-/** Milliseconds. A command may wait behind others of its pipeline, each with a timeout of its own. */
+/** Milliseconds. A command may wait behind others, each with a timeout of its own. */
 const PATIENCE = 900
 
 export class Traffic {
