@@ -124,6 +124,11 @@ function redisFindings(usher: FileResult<UsherFile>): Finding[] {
   const { password_file, sentinel_password_file, tls, database } = redis
   const findings = unread(usher.at, ['redis'], { password_file, sentinel_password_file })
   if (tls) findings.push(...certificateFindings(usher.at, ['redis', 'tls'], tls))
+  if (tls && store.startsWith('redis+unix:')) {
+    findings.push(
+      usher.at(['redis', 'tls'], 'tls', 'a socket of this machine is not spoken TLS to'),
+    )
+  }
   if (store.startsWith('redis+cluster:') && database) {
     const message = 'a Redis Cluster has no databases but 0'
     findings.push(usher.at(['redis', 'database'], 'redis-database', message))

@@ -44,8 +44,8 @@ const prefix = z.string().regex(/^[\w:.-]*$/, 'is made of letters, digits, and _
 const location = z
   .string()
   .regex(
-    /^(sqlite:.+|rediss?:\/\/.+|redis\+sentinel:\/\/(.*@)?[^/@]+\/[^/@]+|redis\+cluster:\/\/(.*@)?[^/@]+\/?)$/,
-    'a store is sqlite:PATH, sqlite::memory:, redis://…, rediss://…, redis+sentinel://HOSTS/NAME or redis+cluster://HOSTS',
+    /^(sqlite:.+|rediss?:\/\/.+|redis\+sentinel:\/\/(.*@)?[^/@]+\/[^/@]+|redis\+cluster:\/\/(.*@)?[^/@]+\/?|redis\+unix:\/\/(.*@)?\/[^@]+)$/,
+    'a store is sqlite:PATH, sqlite::memory:, redis://…, rediss://…, redis+sentinel://HOSTS/NAME, redis+cluster://HOSTS or redis+unix:///PATH',
   )
   .refine(
     store => !/^rediss?:/.test(store) || URL.canParse(store),

@@ -1,4 +1,4 @@
-// How a Redis is reached: TLS, users and passwords, databases and prefixes, in each of its four kinds.
+// How a Redis is reached: TLS, users and passwords, databases and prefixes, in each of its five kinds.
 
 import { execFileSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -129,7 +129,14 @@ describe('TLS', () => {
 })
 
 /** With how each is reached: where the URL has the user, and what else has to be said. */
-const KINDS = ['alone', 'Sentinel', 'Cluster', 'alone over TLS', 'Sentinel over TLS'] as const
+const KINDS = [
+  'alone',
+  'a socket',
+  'Sentinel',
+  'Cluster',
+  'alone over TLS',
+  'Sentinel over TLS',
+] as const
 
 describe.each(KINDS)('a user of Redis, %s', kind => {
   const isTls = kind.endsWith('TLS')
@@ -145,10 +152,13 @@ describe.each(KINDS)('a user of Redis, %s', kind => {
       kind === 'Cluster'
         ? [...['--cluster-enabled', 'yes'], ...['--cluster-announce-ip', '127.0.0.1']]
         : []
-    servers.push(await startRedis({ port, settings: [...words, ...cluster] }))
+    const socket = inFolder(`${port}.sock`)
+    const listen = [...words, ...cluster, '--unixsocket', socket]
+    servers.push(await startRedis({ port, settings: listen }))
     operator = new Redis(port, { ...(isTls && { tls: readAll(CLIENT) }) })
     urlWith = userinfo => `redis://${userinfo}127.0.0.1:${port}`
     if (isTls) settings = { tls: CLIENT }
+    if (kind === 'a socket') urlWith = userinfo => `redis+unix://${userinfo}${socket}`
     if (kind === 'Cluster') {
       await operator.call('CLUSTER', 'ADDSLOTSRANGE', 0, 16383)
       await untilInfo(servers[0]?.url ?? '', 'cluster', /cluster_state:ok/)
@@ -310,6 +320,7 @@ test.each([
     /sentinel 127.*closed/,
   ],
   ['a Cluster', 'redis+cluster://usher:CANARY@127.0.0.1:PORT,127.0.0.1:PORT', /none of its nodes/],
+  ['a socket', 'redis+unix://usher:CANARY@/nowhere/redis.sock', /ENOENT/],
   ['a name', 'redis://usher:CANARY@redis.invalid', /ENOTFOUND|EAI_AGAIN/],
   ['a URL', 'redis://usher:CANARY/x@127.0.0.1', /Invalid URL/],
   ['an escape', 'redis+cluster://usher:%CANARY@127.0.0.1', /URI malformed/],

@@ -42,6 +42,14 @@ test('CF2: files that hold no certificate are told, and not shown', () => {
   expect(reading.text).not.toContain('CANARY')
 })
 
+test('CF2: TLS is refused where Redis is spoken to by a socket', () => {
+  const socket = { ...REDIS, USHER_STORE: 'redis+unix:///run/redis.sock' }
+  const reading = read(yaml('  tls: {}'), socket)
+  expect(places(reading)).toEqual(['usher.yaml:2:3 redis.tls'])
+  expect(reading.text).toContain('a socket of this machine is not spoken TLS to')
+  expect(read(yaml('  database: 3'), socket).text).toBe('')
+})
+
 test('CF2: a database of a Cluster is refused, unless it is the one it has', () => {
   const reading = read(yaml('  database: 3'), CLUSTER)
   expect(places(reading)).toEqual(['usher.yaml:2:3 redis.database'])
@@ -76,6 +84,8 @@ test.each([
   'redis+cluster://a:7000,b:7001',
   'redis+cluster://usher:p%2Fw@a:7000/',
   'redis+cluster://usher:p/w@a:7000',
+  'redis+unix:///run/redis/redis.sock',
+  'redis+unix://usher:p@s/s@/run/redis.sock',
 ])('the store %s is taken', USHER_STORE => {
   expect(read({}, { ...REDIS, USHER_STORE }).text).toBe('')
 })
@@ -88,6 +98,8 @@ test.each([
   'redis+sentinel://a:26379/',
   'rediss+cluster://a:7000',
   'redis+cluster://',
+  'redis+unix://run/redis.sock',
+  'redis+unix://usher:CANARY@',
   'valkey://localhost',
 ])('CF1, CF2: the store %s is refused, and not shown', USHER_STORE => {
   const reading = read({}, { ...REDIS, USHER_STORE })

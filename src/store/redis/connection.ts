@@ -1,5 +1,5 @@
-// How a connection to Redis is made: alone, through Sentinel, as a Cluster; with what timeouts and
-// secrets. Commands of ours are scripts (the .lua files beside this one).
+// How a connection to Redis is made: alone, by a socket's path, through Sentinel, as a Cluster; with what
+// timeouts and secrets. Commands of ours are scripts (the .lua files beside this one).
 
 import { readFileSync } from 'node:fs'
 import { createSecureContext, type SecureContextOptions } from 'node:tls'
@@ -47,7 +47,7 @@ export type Connection = (Redis | Cluster) &
   Record<'usherGetBuffer', Script<(Told | null)[]>>
 
 /**
- * Not yet connected. `redis://`, `rediss://`, `redis+sentinel://h:p,h:p/NAME` or
+ * Not yet connected. `redis://`, `rediss://`, `redis+unix:///PATH`, `redis+sentinel://h:p,h:p/NAME` or
  * `redis+cluster://h:p,h:p`, each with `user:password@` if need be; what the settings say wins.
  */
 export function createConnection(url: string, settings: RedisSettings): Connection {
@@ -79,7 +79,8 @@ export function createConnection(url: string, settings: RedisSettings): Connecti
     failoverDetector: true,
     enableTLSForSentinelMode: settings.tls !== undefined,
   }
-  const redis = kind ? new Redis({ ...all, ...sentinels }) : new Redis(url, all)
+  const named = kind === 'unix' ? { path: `/${name}` } : sentinels
+  const redis = kind ? new Redis({ ...all, ...named }) : new Redis(url, all)
   Object.defineProperties(Object.assign(redis.options, chosen), secrets)
   return redis as Connection
 }
@@ -94,7 +95,7 @@ function scriptsOf(prefix: string, isCluster: boolean): Record<string, { lua: st
 
 function parseUrl(url: string) {
   const [, kind, userinfo = '', nodes = '', name] =
-    /^redis\+(sentinel|cluster):\/\/(?:(.*)@)?([^/@]+)\/?(.*)$/.exec(url) ?? []
+    /^redis\+(sentinel|cluster|unix):\/\/(?:(.*)@)?([^/@]*)\/?(.*)$/.exec(url) ?? []
   const [username, password] = userinfo.split(/:(.*)/s).map(decodeURIComponent)
   const hosts = nodes.split(',').map(node => {
     const [, host = '', port] = /^(.*?)(?::(\d+))?$/.exec(node) ?? []

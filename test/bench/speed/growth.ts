@@ -13,7 +13,7 @@ import { openInstallation } from '../../../src/store/open.ts'
 import { CLIENT, LIFETIME, ONLINE, SECRET } from './client.ts'
 import { type Line, openLine } from './line.ts'
 import { type Ask, hold, type Person, signIn, type Token, tokenOf } from './requests.ts'
-import { type Options, startOnLoopback, startUsher, type Variant } from './variants.ts'
+import { type Options, startOnSocket, startUsher, type Variant } from './variants.ts'
 
 /** That hold the tokens, and grants of so many tokens each. */
 const HOLDERS = 16
@@ -31,7 +31,7 @@ export async function startFull(live: number, options: Options): Promise<Variant
     const client_secret_hashes = [hashSecret(SECRET)]
     return [client_id, { client_id, client_name: client_id, redirect_uris, client_secret_hashes }]
   })
-  const redis = await startOnLoopback()
+  const redis = await startOnSocket()
   const name = `${live} live tokens`
   const people = [...options.people, POPULAR]
   const variant = await startUsher(name, { ...options, people }, redis, Object.fromEntries(others))
