@@ -7,9 +7,10 @@
 //   PREFIXi:INDEX  zset    keys of records, scored by when they expire               the last of them
 //
 // Each operation is one script. In a Cluster every key is in a slot of its own, and so a script has one
-// key there; elsewhere it answers companions too, and makes several writes. A lost reply makes the
-// client send a script again: a write carries an id, and a repeat is answered like the first time. An
-// index shows only records that name it, and is written with the record it finds; in a Cluster before it.
+// key there; elsewhere it answers companions too, makes several writes, and does what others ask in the
+// same turn. A lost reply makes the client send a script again: a write carries an id, and a repeat is
+// answered like the first time. An index shows only records that name it, and is written with the record
+// it finds; in a Cluster before it.
 
 import { REDIS_DEFAULTS } from '../config/schema.ts'
 import { createRandom } from './random.ts'
