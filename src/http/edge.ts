@@ -127,5 +127,5 @@ const last = (header: string | string[] | undefined) =>
     ?.trim()
 
 function hostHeaders(req: IncomingMessage): number {
-  return req.rawHeaders.filter((name, i) => i % 2 === 0 && /^host$/i.test(name)).length
+  return req.rawHeaders.filter((name, i) => i % 2 === 0 && name.toLowerCase() === 'host').length
 }

@@ -1,7 +1,7 @@
 // For whoever looks after the process: alive at all, and ready for requests.
 
 import { setTimeout } from 'node:timers/promises'
-import type { Middleware } from 'koa'
+import type { Context, Middleware } from 'koa'
 
 /** A probe that takes longer counts as failed; milliseconds. */
 const PROBE = 800
@@ -18,17 +18,21 @@ export interface Readiness {
 }
 
 export function health(readiness: Readiness): Middleware {
-  return async (ctx, next) => {
+  return (ctx, next) => {
     // Whoever keeps the connection is told to come by another, before this one is closed.
     if (readiness.state !== 'ready') ctx.set('Connection', 'close')
-    if (ctx.path !== '/livez' && ctx.path !== '/readyz') return next()
-    if (ctx.method !== 'GET' && ctx.method !== 'HEAD') return next()
-    ctx.state.isQuiet = true
-    ctx.set('Cache-Control', 'no-store')
-    const status = ctx.path === '/livez' ? 'alive' : await probe(readiness)
-    ctx.status = status === 'alive' || status === 'ready' ? 200 : 503
-    ctx.body = ctx.path === '/livez' ? { status } : { status, ...notes(readiness) }
+    const { path, method } = ctx
+    const isProbe = path === '/livez' || path === '/readyz'
+    return isProbe && (method === 'GET' || method === 'HEAD') ? answer(ctx, readiness) : next()
   }
+}
+
+async function answer(ctx: Context, readiness: Readiness) {
+  ctx.state.isQuiet = true
+  ctx.set('Cache-Control', 'no-store')
+  const status = ctx.path === '/livez' ? 'alive' : await probe(readiness)
+  ctx.status = status === 'alive' || status === 'ready' ? 200 : 503
+  ctx.body = ctx.path === '/livez' ? { status } : { status, ...notes(readiness) }
 }
 
 /** By name only: what was found is for `usher doctor` and the log. */

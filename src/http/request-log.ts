@@ -50,9 +50,9 @@ export function requestLog(
     const isTold = !isFailed || hasRoom()
     if (isTold && fault) log.error({ id, fault: faultOf(fault) }, 'request failed')
     if (isTold) log.info({ id, method, route, status, ms: Math.round(ms), ip, ...ctx.state.log })
-    const user_agent = ctx.get('User-Agent').slice(0, 200)
     for (const fact of facts) {
       metrics.fact(fact.event)
+      const user_agent = ctx.get('User-Agent').slice(0, 200)
       if (isTold || !isFailure(fact.event)) audit.info({ id, ip, user_agent, ...fact })
     }
   }

@@ -19,9 +19,12 @@ const LONGEST_AGE = 3600
 /** The library takes `/API/OAUTH/TOKEN/` for the token endpoint; a path here has one spelling. */
 export function canonicalPaths(routes: Routes): Middleware {
   return async (ctx, next) => {
-    const isManagement = routes.registered?.test(ctx.path) && 'GET, PUT, DELETE'
-    const isReturn = routes.resume.test(ctx.path) && 'GET'
-    const methods = routes.methods[ctx.path] || isManagement || isReturn || methodsOfPage(ctx)
+    const { path } = ctx
+    const methods =
+      routes.methods[path] ||
+      (routes.registered?.test(path) && 'GET, PUT, DELETE') ||
+      (routes.resume.test(path) && 'GET') ||
+      methodsOfPage(ctx)
     if (!methods) {
       const error_description = `there is no endpoint at this path; they are listed in ${DISCOVERY[0]}`
       return ctx.throw(404, { error: 'not_found', error_description })
@@ -45,8 +48,10 @@ function methodsOfPage({ matched }: Context): string {
  * The same request as GET (OIDC Core §3.1.2.1): a cookie that came with a cross-site POST would have
  * to be `SameSite=None`.
  */
-export const authorizeByPost: Middleware = async (ctx, next) => {
-  if (ctx.path !== AUTHORIZATION.path || ctx.method !== 'POST') return next()
+export const authorizeByPost: Middleware = (ctx, next) =>
+  ctx.method === 'POST' && ctx.path === AUTHORIZATION.path ? authorizeByGet(ctx) : next()
+
+async function authorizeByGet(ctx: Context) {
   const url = `${AUTHORIZATION.path}?${await readForm(ctx, LONGEST_URL)}`
   refuseLongUrl(ctx, url)
   ctx.status = 303
@@ -69,6 +74,7 @@ export function limitBodies({ endpoints }: Routes): Middleware {
 }
 
 type Oidc = KoaContextWithOIDC['oidc'] | undefined
+type Finisher = (ctx: Context, oidc: Oidc) => void
 
 /** How answers of the library leave, by path. */
 export function finishAnswers(
@@ -79,24 +85,30 @@ export function finishAnswers(
   // Whoever keeps the JWKS for as long as it says knows a key before it signs.
   const jwksAge = Math.min(LONGEST_AGE, Math.floor(settings.keys.announce / 2))
   const aliases = endpointAliases(settings, byCertificate)
+  const finishDiscovery = (ctx: Context) => discovery(ctx, endpoints, aliases)
+  const dress: Finisher = (ctx, oidc) => dressUp(ctx, oidc, views, confirm)
+  const finishers: Record<string, Finisher> = {
+    ...Object.fromEntries(DISCOVERY.map(path => [path, finishDiscovery])),
+    [paths.jwks]: ctx => cacheable(ctx, jwksAge),
+    [paths.introspection]: introspection,
+    [paths.userinfo]: userinfo,
+    [paths.revocation]: revocation,
+    [paths.device_authorization]: deviceAuthorization,
+    [paths.backchannel_authentication]: tellInterval,
+    [confirm]: ctx => navigateOn(ctx, views),
+  }
   return async (ctx, next) => {
+    const { path } = ctx
     ctx.set('Cache-Control', 'no-store')
     // Our own sign-out page takes no application's word for where to go on, or for whom.
-    if (!endpoints.end_session && ctx.path === paths.end_session) ctx.querystring = ''
+    if (!endpoints.end_session && path === paths.end_session) ctx.querystring = ''
     await next()
     // Absent where the library has no route for the method.
     const oidc: Oidc = ctx.oidc
     ctx.state.log.client_id = oidc?.client?.clientId
     if (ctx.status === 500) blameRequestObject(ctx, oidc)
-    if (DISCOVERY.includes(ctx.path)) discovery(ctx, endpoints, aliases)
-    else if (ctx.path === paths.jwks) cacheable(ctx, jwksAge)
-    else if (ctx.path === paths.introspection) introspection(ctx, oidc)
-    else if (ctx.path === paths.userinfo) userinfo(ctx, oidc)
-    else if (ctx.path === paths.revocation) revocation(ctx, oidc)
-    else if (ctx.path === paths.device_authorization) deviceAuthorization(ctx, oidc)
-    else if (ctx.path === paths.backchannel_authentication) tellInterval(ctx)
-    else if (ctx.path === confirm) navigateOn(ctx, views)
-    else dressUp(ctx, oidc, views, confirm)
+    const finish = finishers[path] ?? dress
+    finish(ctx, oidc)
   }
 }
 

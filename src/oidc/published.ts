@@ -14,9 +14,12 @@ export function publish({ paths }: Routes): Middleware {
   const published = [...DISCOVERY, paths.jwks]
   const answers = new Map<string, Answer>()
 
-  return async (ctx, next) => {
+  return (ctx, next) => {
     const isRead = ctx.method === 'GET' || ctx.method === 'HEAD'
-    if (!isRead || !published.includes(ctx.path)) return next()
+    return isRead && published.includes(ctx.path) ? tell(ctx, next) : next()
+  }
+
+  async function tell(ctx: Context, next: () => Promise<unknown>) {
     const answer = answers.get(ctx.path) ?? (await ask(ctx, next))
     if (!answer) return
     answers.set(ctx.path, answer)

@@ -23,9 +23,9 @@ export function createRequestedClaims({ claims, features }: Settings) {
       ? Object.entries(claims).map(([claim, { scope }]) => [claim, scope] as const)
       : [],
   )
+  const claimsOf = Map.groupBy(scopeOf.keys(), claim => scopeOf.get(claim))
   function saidBy({ scope = '', claims = [] }: NonNullable<Grant['openid']> = {}): string[] {
-    const scopes = scope.split(' ')
-    return [...claims, ...[...scopeOf].flatMap(([claim, by]) => (scopes.includes(by) ? claim : []))]
+    return [...claims, ...scope.split(' ').flatMap(scope => claimsOf.get(scope) ?? [])]
   }
   const mayAskFor = ({ scope }: Client, name: string) => !scope || scope.split(' ').includes(name)
 

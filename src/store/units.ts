@@ -95,7 +95,9 @@ export function createUnits(store: Store) {
     const unit: Unit = { told: new Map(), later: [], isOver: false }
     return units.run(unit, async () => {
       try {
-        return await together(work)
+        const result = await work()
+        if (unit.later.length) await write(takeLater())
+        return result
       } finally {
         unit.isOver = true
       }
@@ -106,8 +108,7 @@ export function createUnits(store: Store) {
   async function together<T>(work: () => Promise<T>): Promise<T> {
     try {
       const result = await work()
-      const later = current()?.later ?? []
-      if (later.length) await write(takeLater())
+      if (current()?.later.length) await write(takeLater())
       return result
     } finally {
       current()?.later.splice(0)
