@@ -125,9 +125,8 @@ function redisFindings(usher: FileResult<UsherFile>): Finding[] {
   const findings = unread(usher.at, ['redis'], { password_file, sentinel_password_file })
   if (tls) findings.push(...certificateFindings(usher.at, ['redis', 'tls'], tls))
   if (tls && store.startsWith('redis+unix:')) {
-    findings.push(
-      usher.at(['redis', 'tls'], 'tls', 'a socket of this machine is not spoken TLS to'),
-    )
+    const message = 'is for the network; the store is a socket of this machine'
+    findings.push(usher.at(['redis', 'tls'], 'tls', message))
   }
   if (store.startsWith('redis+cluster:') && database) {
     const message = 'a Redis Cluster has no databases but 0'

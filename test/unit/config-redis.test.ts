@@ -46,7 +46,9 @@ test('CF2: TLS is refused where Redis is spoken to by a socket', () => {
   const socket = { ...REDIS, USHER_STORE: 'redis+unix:///run/redis.sock' }
   const reading = read(yaml('  tls: {}'), socket)
   expect(places(reading)).toEqual(['usher.yaml:2:3 redis.tls'])
-  expect(reading.text).toContain('a socket of this machine is not spoken TLS to')
+  expect(reading.text).toContain(
+    'redis.tls: is for the network; the store is a socket of this machine',
+  )
   expect(read(yaml('  database: 3'), socket).text).toBe('')
 })
 
