@@ -30,6 +30,7 @@ export async function startLink(target: number) {
   const sockets = new Set<Socket>()
 
   async function pump(from: Socket, to: Socket, isReply: boolean) {
+    let sent = Promise.resolve()
     for await (const chunk of from as AsyncIterable<Buffer>) {
       while (mode === 'stall' && !from.destroyed) await setTimeout(TICK)
       if (isReply && losing) {
@@ -39,9 +40,11 @@ export async function startLink(target: number) {
         to.destroy()
         return
       }
-      if (mode === 'trickle') await trickle(chunk, to)
-      else if (mode === 'delay' && isReply) setTimeout(DELAY).then(() => to.write(chunk))
-      else to.write(chunk)
+      // In their order, also when what comes later passes at once again.
+      const delay = mode === 'delay' && isReply ? setTimeout(DELAY) : undefined
+      const isSlow = mode === 'trickle'
+      sent = sent.then(() => delay).then(() => (isSlow ? trickle(chunk, to) : void to.write(chunk)))
+      if (isSlow) await sent
     }
   }
 
