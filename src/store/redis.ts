@@ -7,8 +7,8 @@
 //   PREFIXi:INDEX  zset    keys of records, scored by when they expire               the last of them
 //
 // Each operation is one script. In a Cluster every key is in a slot of its own, and so a script has one
-// key there; elsewhere it answers companions too, makes several writes, and does what others ask in the
-// same turn. A lost reply makes the client send a script again: a write carries an id, and a repeat is
+// key there; elsewhere it answers companions too, makes several writes, and does what others ask
+// at the same time. A lost reply makes the client send a script again: a write carries an id, and a repeat is
 // answered like the first time. An index shows only records that name it, and is written with the record
 // it finds; in a Cluster before it.
 
@@ -53,17 +53,15 @@ export class RedisStore implements Store {
     this.#servers = servers
     this.#traffic = traffic
     this.#prefix = prefix
-    const most = servers.areOne ? MOST : 1
-    this.#read = inTurns(async keys => {
+    this.#read = this.#inTurns(keys => {
       const names = keys.map(this.#recordKey)
-      return this.#traffic.send('get', () =>
-        servers.connection.usherGetBuffer(names.length, ...names),
-      )
-    }, most)
-    this.#putGroup = inTurns(async groups => {
+      const ask = () => servers.connection.usherGetBuffer(names.length, ...names)
+      return this.#traffic.send('get', ask)
+    })
+    this.#putGroup = this.#inTurns(async groups => {
       const keys = groups.flat().map(({ key }) => this.#recordKey(key))
       return madeOf(await this.#write('usherPut', keys, ...argumentsOf(groups)))
-    }, most)
+    })
   }
 
   /** Resolves when it is ready; rejects when there is nothing to reach. */
@@ -237,6 +235,13 @@ export class RedisStore implements Store {
     const ended = found.filter(({ value }) => !value).map(({ key }) => this.#recordKey(key))
     if (ended.length && this.#servers.isReplicated) await this.#write('usherTouch', ended)
     return found.filter(({ value }) => value)
+  }
+
+  /** Together with what others ask; by itself in a Cluster. */
+  #inTurns<Q, A>(ask: (questions: Q[]) => Promise<A[]>): (question: Q) => Promise<A> {
+    return this.#servers.areOne
+      ? inTurns(ask, MOST)
+      : async question => (await ask([question]))[0] as A
   }
 
   /** Some at a time; each by itself in a Cluster. */

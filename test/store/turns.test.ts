@@ -28,22 +28,26 @@ test('no more than so many at once', async () => {
   expect(asked).toEqual([[1, 2], [3, 4], [5]])
 })
 
-test('those of a later turn do not wait for an answer to the earlier', async () => {
+test('what is asked while an answer is on its way waits for it, and goes together', async () => {
   const first = Promise.withResolvers<void>()
   const { asked, ask } = doubling(100, () =>
     asked.length === 1 ? first.promise : Promise.resolve(),
   )
   const early = ask(1)
   await setImmediate()
-  expect(await ask(2)).toBe(4)
+  const late = [ask(2), ask(3)]
+  await setImmediate()
+  expect(asked).toEqual([[1]])
   first.resolve()
   expect(await early).toBe(2)
-  expect(asked).toEqual([[1], [2]])
+  expect(await Promise.all(late)).toEqual([4, 6])
+  expect(asked).toEqual([[1], [2, 3]])
 })
 
-test('what fails fails for those that were asked with it, and for nobody else', async () => {
-  const { ask } = doubling(2)
+test('what fails fails for those that were asked with it and those that wait, and for nobody after', async () => {
+  const { asked, ask } = doubling(2)
   const outcomes = await Promise.allSettled([1, 13, 3].map(ask))
-  expect(outcomes.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'fulfilled'])
+  expect(outcomes.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected'])
+  expect(asked).toEqual([[1, 13]])
   expect(await ask(4)).toBe(8)
 })
