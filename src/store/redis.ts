@@ -7,8 +7,8 @@
 //   PREFIXi:INDEX  zset    keys of records, scored by when they expire               the last of them
 //
 // Each operation is one script. In a Cluster every key is in a slot of its own, and so a script has one
-// key there; elsewhere it answers companions too, makes several writes, and does what others ask
-// at the same time. A lost reply makes the client send a script again: a write carries an id, and a repeat is
+// key there; elsewhere it answers companions too, makes several writes, and does what others ask at the
+// same time. A lost reply makes the client send a script again: a write carries an id, and a repeat is
 // answered like the first time. An index shows only records that name it, and is written with the record
 // it finds; in a Cluster before it.
 
