@@ -133,7 +133,7 @@ export class RedisStore implements Store {
     const rest = [...writes]
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       await Promise.all(rest.map(({ key, entered, until }) => this.#enter(key, entered, until)))
-      const [made, missing] = await this.#putGroup([...rest])
+      const [made, missing] = await this.#putGroup(rest)
       rest.splice(0, made)
       const [next] = rest
       if (!next || typeof missing !== 'string') return writes.length - rest.length

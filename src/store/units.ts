@@ -95,9 +95,7 @@ export function createUnits(store: Store) {
     const unit: Unit = { told: new Map(), later: [], isOver: false }
     return units.run(unit, async () => {
       try {
-        const result = await work()
-        if (unit.later.length) await write(takeLater())
-        return result
+        return await together(work)
       } finally {
         unit.isOver = true
       }
