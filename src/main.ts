@@ -4,6 +4,7 @@
 import cluster from 'node:cluster'
 import { enableCompileCache } from 'node:module'
 import { join } from 'node:path'
+import './http/ticks.ts'
 
 enableCompileCache(join(import.meta.dirname, '../node_modules/.cache/usher'))
 

@@ -55,6 +55,7 @@ import { checkResources, createResources, requireScope } from './resources.ts'
 import { type ResponseMode, responseMode, responseTypes } from './response-modes.ts'
 import { routesOf } from './routes.ts'
 import { nonceSecret } from './sender-constraints.ts'
+import { shareAccessor } from './shared-accessor.ts'
 import { createState, writtenTogether } from './state.ts'
 import { mayIntrospect, mayRevoke } from './token-rights.ts'
 
@@ -246,6 +247,7 @@ export async function createProvider(
     }
   }
   const provider = new WithPages(issuer, configuration)
+  shareAccessor(provider)
   // What every request reads of scheme, host and address is what `http/edge.ts` put there.
   provider.proxy = true
   provider.Client.prototype.compareClientSecret = function (actual: string) {

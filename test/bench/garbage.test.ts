@@ -1,0 +1,18 @@
+// What Usher does so that V8 lets go of requests soon: that it still has to, and that it works.
+
+import { execFileSync } from 'node:child_process'
+import { expect, test } from 'vitest'
+
+function run(program: string, ...words: string[]): number {
+  return Number(execFileSync('node', ['--expose-gc', `test/bench/${program}`, ...words]))
+}
+
+test('a request that was answered is gone after small collections; with the library alone it is not', () => {
+  expect(run('kept.ts')).toBeGreaterThan(0.3)
+  expect(run('kept.ts', 'shared-accessor')).toBeLessThan(0.1)
+})
+
+test('after great collections in a quiet time a tick takes no longer than before; without Usher it does', () => {
+  expect(run('quiet-time.ts')).toBeGreaterThan(3)
+  expect(run('quiet-time.ts', 'ticks')).toBeLessThan(3)
+})
