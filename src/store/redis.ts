@@ -18,7 +18,7 @@ import type { Argument, ScriptName } from './redis/connection.ts'
 import { argumentsOf, type Made, madeOf, prepare, type Write } from './redis/puts.ts'
 import { Servers } from './redis/servers.ts'
 import { entriesOf, namesIn, type Told } from './redis/told.ts'
-import { Traffic } from './redis/traffic.ts'
+import { inTime, Traffic } from './redis/traffic.ts'
 import {
   type Entry,
   now,
@@ -239,9 +239,9 @@ export class RedisStore implements Store {
 
   /** Together with what others ask; by itself in a Cluster. */
   #inTurns<Q, A>(ask: (questions: Q[]) => Promise<A[]>): (question: Q) => Promise<A> {
-    return this.#servers.areOne
-      ? inTurns(ask, MOST)
-      : async question => (await ask([question]))[0] as A
+    if (!this.#servers.areOne) return async question => (await ask([question]))[0] as A
+    const askInTurn = inTurns(ask, MOST)
+    return question => inTime(askInTurn(question))
   }
 
   /** Some at a time; each by itself in a Cluster. */

@@ -1,11 +1,14 @@
 // What is asked of Redis in one turn is one command; each is judged as if it had come alone.
 
+import { setTimeout } from 'node:timers/promises'
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { REDIS_DEFAULTS } from '../../src/config/schema.ts'
 import { RedisStore } from '../../src/store/redis.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
+import { startLink } from '../faults/proxy.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
+import { freePort } from '../support/service.ts'
 import { bytes, fresh, now } from './store-suite.ts'
 
 let server: RedisServer
@@ -90,4 +93,29 @@ test('what stands under a key and is no record fails those that ask for it alone
   expect(found).toMatchObject({ status: 'fulfilled', value: { key: record, version: 1 } })
   expect(nothing).toEqual({ status: 'fulfilled', value: undefined })
   await operator.quit()
+})
+
+test('who waits for another answer, and then for its own, is told within a second that there is none', async () => {
+  const port = await freePort()
+  const redis = await startRedis({ port })
+  const inner = await startLink(port)
+  const outer = await startLink(inner.port)
+  const slow = await RedisStore.open(outer.url, REDIS_DEFAULTS)
+  for (const link of [inner, outer]) link.turn('delay')
+  const answers = [slow.get(fresh())]
+  // The first is on its way, and takes 600 ms; so would the second from then on.
+  await setTimeout(50)
+  const asked = performance.now()
+  answers.push(slow.get(fresh()))
+  const [first, second] = await Promise.allSettled(answers)
+  const waited = performance.now() - asked
+  expect(first).toEqual({ status: 'fulfilled', value: undefined })
+  expect(second).toMatchObject({ status: 'rejected', reason: expect.any(StoreUnavailable) })
+  expect(waited).toBeLessThan(1000)
+  for (const link of [inner, outer]) link.turn('pass')
+  expect(await slow.get(fresh())).toBeUndefined()
+  await slow.close()
+  await outer.close()
+  await inner.close()
+  await redis.stop()
 })

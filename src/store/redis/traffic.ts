@@ -5,7 +5,7 @@ import { now, type Observer, type Outage, StoreUnavailable } from '../store.ts'
 /** Operations at once; one more is refused, so that a slow Redis does not fill our memory. */
 const IN_FLIGHT = 2000
 
-/** Milliseconds. A command may wait behind others, each with a timeout of its own. */
+/** Milliseconds until whoever asks is told that there is no answer. */
 const PATIENCE = 900
 
 export class Traffic {
@@ -33,20 +33,16 @@ export class Traffic {
   async send<T>(command: string, ask: () => Promise<T>): Promise<T> {
     const started = performance.now()
     let failed = true
-    let timer: NodeJS.Timeout | undefined
     try {
-      const answer = await new Promise<T>((resolve, reject) => {
-        timer = setTimeout(() => reject(new Error('no answer in time')), PATIENCE)
-        ask().then(resolve, reject)
-      })
+      const answer = await inTime(ask())
       failed = false
       return answer
     } catch (error) {
+      if (error instanceof StoreUnavailable) throw error
       // An error of ioredis has the command in it that failed: what was written, or a password.
       const cause = Object.assign(error as Error, { command: undefined })
       throw new StoreUnavailable(`Redis: ${cause.message}`, { cause })
     } finally {
-      clearTimeout(timer)
       this.#observe(command, (performance.now() - started) / 1000, failed)
     }
   }
@@ -67,4 +63,13 @@ export class Traffic {
   get outage(): Outage | undefined {
     return this.#failingSince ? { from: this.#failingSince, to: now() } : this.#lastOutage
   }
+}
+
+/** Of what waits behind other questions, too: those have as long each. */
+export function inTime<T>(answer: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const late = () => reject(new StoreUnavailable('Redis: no answer in time'))
+    const timer = setTimeout(late, PATIENCE)
+    answer.then(resolve, reject).finally(() => clearTimeout(timer))
+  })
 }
