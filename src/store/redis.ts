@@ -132,7 +132,9 @@ export class RedisStore implements Store {
   async #putStep(writes: Write[]): Promise<number> {
     const rest = [...writes]
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-      await Promise.all(rest.map(({ key, entered, until }) => this.#enter(key, entered, until)))
+      for (const { key, entered, until } of rest) {
+        if (entered.length) await this.#enter(key, entered, until)
+      }
       const [made, missing] = await this.#putGroup(rest)
       rest.splice(0, made)
       const [next] = rest

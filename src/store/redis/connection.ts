@@ -43,8 +43,9 @@ export type Argument = string | number | Uint8Array
 type Script<T> = (keys: number, ...args: Argument[]) => Promise<T>
 export type Connection = (Redis | Cluster) &
   Record<ScriptName, Script<unknown>> &
-  Record<`usher${'Members' | 'List' | 'Snapshot'}Buffer`, Script<Told>> &
-  Record<'usherGetBuffer', Script<(Told | null)[]>>
+  Record<`usher${'Members' | 'List'}Buffer`, Script<Told>> &
+  Record<'usherGetBuffer', Script<(Told | null)[]>> &
+  Record<'usherSnapshotBuffer', Script<[expires: Buffer | null, indexes: Buffer, ...Told]>>
 
 /**
  * Not yet connected. `redis://`, `rediss://`, `redis+unix:///PATH`, `redis+sentinel://h:p,h:p/NAME` or

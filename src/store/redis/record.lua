@@ -10,10 +10,11 @@ end
 
 local function nameOf(key) return string.sub(key, #RECORD + 1) end
 
--- What is told of a record, after its name.
+-- What is told of a record: name, version and when it was consumed in one line, and below it what it says;
+-- of a tombstone the line alone.
 local function tell(answer, name, version, value, consumed)
-  local n = #answer
-  answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = name, version, value or false, consumed or false
+  local line = name .. ' ' .. version .. ' ' .. (consumed or '')
+  answer[#answer + 1] = value and line .. '\n' .. value or line
 end
 
 -- Tells of a record that stands in an index, or has ended.

@@ -2,20 +2,21 @@
 
 import type { Entry } from '../store.ts'
 
-/** Numbers are what they are. */
-export type Told = (Buffer | number | null)[]
+/** A byte. */
+const LINE_END = 10
 
-/** Of each in turn: name, version, value, when consumed. */
-export function entriesOf(told: Told): Entry[] {
-  const found: Entry[] = []
-  for (let i = 0; i < told.length; i += 4) {
-    const entry: Entry = { key: String(told[i]), version: Number(told[i + 1]) }
-    const [value, consumed] = [told[i + 2], told[i + 3]]
-    if (value instanceof Buffer) entry.value = value
-    if (consumed !== null) entry.consumed = Number(consumed)
-    found.push(entry)
-  }
-  return found
+export type Told = Buffer[]
+
+export const entriesOf = (told: Told): Entry[] => told.map(entryOf)
+
+function entryOf(told: Buffer): Entry {
+  const end = told.indexOf(LINE_END)
+  const line = told.toString('utf8', 0, end < 0 ? told.length : end)
+  const [key = '', version, consumed] = line.split(' ')
+  const entry: Entry = { key, version: Number(version) }
+  if (end >= 0) entry.value = told.subarray(end + 1)
+  if (consumed) entry.consumed = Number(consumed)
+  return entry
 }
 
-export const namesIn = (told: Told[number] | undefined) => String(told).match(/\S+/g) ?? []
+export const namesIn = (told: Buffer | undefined) => String(told).match(/\S+/g) ?? []
