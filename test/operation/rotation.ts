@@ -13,15 +13,14 @@ import { signIn } from '../support/sign-ins.ts'
 import { SECRET } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
-// Seconds:   0        60          120                  180            210
-//            signs    next made   the next one signs   first is gone
+// Seconds:   0        60          120                  180            720
+//            signs    next made   the next one signs   third made     first is gone
 const USHER = {
   keys: { rotate_every: '2 min', announce: '1 min' },
-  // Together how long a key is kept after it signed.
+  // Shorter together than a JWT for an API may live, for which a key is kept after it signed.
   lifetimes: { session: '30 s', id_token: '30 s' },
 }
 const KILLS = [30, 90, 150, 190]
-const END = 210
 const TOKENS = 10_000
 const FAMILIES = 6
 /** Clients that ask each node for its JWKS, and seconds between two of them. */
@@ -29,6 +28,10 @@ const KEEPERS = 5
 const APART = 6
 /** Seconds in which a node has looked at the keys, and built what it says next. */
 const LOOK = 12
+/** Seconds after that in which what it says is asked for. */
+const AFTERWARDS = 8
+/** No key that this schedule retires is kept for longer, in seconds. */
+const AT_MOST = 900
 
 type Place = { issuer: string; address: string }
 
@@ -47,7 +50,11 @@ export async function rotation(): Promise<string[]> {
     const hints: { at: number; status: number }[] = []
     const counts = { tokens: 0, verifications: 0, unasked: 0 }
     const elapsed = () => (Date.now() - began) / 1000
-    const isOver = () => elapsed() > END && counts.tokens >= TOKENS
+    /** Epoch seconds at which the first key goes, as the nodes say. */
+    let until = 0
+    const isOver = () =>
+      elapsed() > AT_MOST ||
+      (until > 0 && Date.now() / 1000 > until + LOOK + AFTERWARDS && counts.tokens >= TOKENS)
 
     async function verify(id_token: string) {
       counts.tokens++
@@ -88,13 +95,12 @@ export async function rotation(): Promise<string[]> {
       }
     })()
     const phases: string[] = []
-    let until = 0
     for (const [i, time] of KILLS.entries()) {
       await setTimeout(Math.max(0, time - elapsed()) * 1000)
       const { stdout } = await run(['src/cli.ts', 'keys', 'list', '--json'], Object(env))
       const { keys } = JSON.parse(stdout) as { keys: { state: string; until?: number }[] }
       phases.push([...new Set(keys.map(({ state }) => state))].join('+'))
-      until = keys.find(key => key.until)?.until ?? until
+      until ||= keys.find(key => key.until)?.until ?? 0
       nodes.kill(i)
       await nodes.start(i)
     }
