@@ -6,7 +6,18 @@ import type { AddressInfo } from 'node:net'
 import { expect, test } from 'vitest'
 import { run } from '../../support/command.ts'
 
-const LITTLE = ['--runs', '1', '--seconds', '0.1', '--tokens', '4', '--connections', '2']
+const LITTLE = [
+  '--processes',
+  '2',
+  '--runs',
+  '1',
+  '--seconds',
+  '0.1',
+  '--tokens',
+  '4',
+  '--connections',
+  '2',
+]
 const bench = (...words: string[]) => run(['test/bench/speed/run.ts', ...LITTLE, ...words])
 
 test('the bench compares Usher on Redis with the bare library, in time, commands and memory', async () => {
@@ -18,6 +29,8 @@ test('the bench compares Usher on Redis with the bare library, in time, commands
   for (const request of ['UserInfo', 'introspection', 'client credentials', 'refresh']) {
     expect(of(request)).toMatch(new RegExp(`(\\| ${ratio} ){3}\\| [1-9]\\d* \\| [1-9]\\d* \\|`))
   }
+  // One of each: their processes are told of together.
+  expect(stdout.match(/^\| UserInfo \|/gm)).toHaveLength(2)
   for (const request of ['revocation', 'sign-out']) expect(of(request)).toMatch(/ \| [1-9]\d* \|/)
   expect(of('a whole login')).toMatch(/ \| [1-9]\d+ \|$/)
 })

@@ -6,14 +6,17 @@ import { parseArgs } from 'node:util'
 import { type Contender, prepare } from './contender.ts'
 import { startFull } from './growth.ts'
 import { OF_CLIENTS } from './requests.ts'
-import { tableOf } from './table.ts'
+import { type Result, tableOf } from './table.ts'
 import { type Options, VARIANTS, type Variant } from './variants.ts'
 
 const { values } = parseArgs({
   options: {
     variants: { type: 'string', default: '1,2,3,4' },
     only: { type: 'string', default: '' },
-    runs: { type: 'string', default: '9' },
+    /** Of each variant, one after the other: some are quicker than others for as long as they live. */
+    processes: { type: 'string', default: '3' },
+    /** Of each process. */
+    runs: { type: 'string', default: '5' },
     seconds: { type: 'string', default: '1' },
     tokens: { type: 'string', default: '10000' },
     connections: { type: 'string', default: '16' },
@@ -30,12 +33,23 @@ const { values } = parseArgs({
 
 const people = Array.from({ length: Number(values.connections) + 1 }, (_, i) => `person-${i}`)
 const only = values.only.toLowerCase().split(',').filter(Boolean)
-const contenders: Contender[] = []
+const results: Result[] = []
+let contenders: Contender[] = []
 
 // The processes end with this one, whichever way that goes.
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(1))
 
 async function bench() {
+  for (let i = 0; i < Number(values.processes); i++) {
+    await compare()
+    results.push(...contenders)
+    await stop()
+  }
+  process.stdout.write(tableOf(results))
+}
+
+/** A process of each. */
+async function compare() {
   for await (const variant of start({ people, node: values.profile ? INSPECTED : [] })) {
     const began = performance.now()
     contenders.push(await prepare(variant, people, Number(values.tokens)))
@@ -47,7 +61,11 @@ async function bench() {
     tell('.')
   }
   tell('\n')
-  process.stdout.write(tableOf(contenders))
+}
+
+async function stop() {
+  for (const contender of contenders) await contender.stop()
+  contenders = []
 }
 
 function asked(): string[] {
@@ -98,6 +116,6 @@ try {
   tell(`${error instanceof Error ? error.stack : error}\n`)
   process.exitCode = 1
 } finally {
-  for (const contender of contenders) await contender.stop()
+  await stop()
 }
 process.exit()

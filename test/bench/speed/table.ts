@@ -16,17 +16,26 @@ const COLUMNS = [
   ...['Redis commands', 'bytes sent', 'bytes kept'],
 ]
 
-/** In Markdown: medians, and in brackets the least and the most of all runs. */
-export function tableOf(results: Result[]): string {
-  const names = results.flatMap(({ runs, redis }) =>
+/** In Markdown: medians, and in brackets the least and the most of all runs; those of one name together. */
+export function tableOf(ofProcesses: Result[]): string {
+  const names = [...new Set(ofProcesses.map(({ name }) => name))]
+  const results = names.map(name => together(ofProcesses.filter(result => result.name === name)))
+  const asked = results.flatMap(({ runs, redis }) =>
     Object.keys({ ...runs, ...redis?.commands, ...redis?.memory }),
   )
-  const rows = [...new Set(names)].flatMap(name =>
+  const rows = [...new Set(asked)].flatMap(name =>
     results.map(result => [name, result.name, ...cellsOf(name, result, results[0])]),
   )
   const filled = rows.filter(([, , ...cells]) => cells.some(Boolean))
   const lines = [COLUMNS, COLUMNS.map(() => '---'), ...filled]
   return lines.map(cells => `| ${cells.join(' | ')} |\n`).join('')
+}
+
+/** What processes of the same did, as one, in the order in which they took turns with the others'. */
+function together(same: Result[]): Result {
+  const asked = [...new Set(same.flatMap(({ runs }) => Object.keys(runs)))]
+  const runsOf = (name: string) => same.flatMap(({ runs }) => runs[name] ?? [])
+  return { name: '', ...same[0], runs: Object.fromEntries(asked.map(name => [name, runsOf(name)])) }
 }
 
 function cellsOf(name: string, { runs, redis }: Result, first: Result | undefined): string[] {
