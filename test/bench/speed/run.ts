@@ -18,6 +18,8 @@ const { values } = parseArgs({
     /** Of each process. */
     runs: { type: 'string', default: '5' },
     seconds: { type: 'string', default: '1' },
+    /** Seconds of each request that count for nothing: V8 compiles for some ten thousand requests. */
+    'warm-up': { type: 'string', default: '10' },
     tokens: { type: 'string', default: '10000' },
     connections: { type: 'string', default: '16' },
     /** How many tokens there are, in place of variants. */
@@ -55,7 +57,6 @@ async function compare() {
     contenders.push(await prepare(variant, people, Number(values.tokens)))
     tell(`${variant.name}: ready after ${((performance.now() - began) / 1000).toFixed(1)} s\n`)
   }
-  // The first round is for all to get warm.
   for (let round = 0; round <= Number(values.runs); round++) {
     for (const name of asked()) await play(name, round)
     tell('.')
@@ -99,12 +100,13 @@ async function* start(options: Options): AsyncIterable<Variant> {
   }
 }
 
-/** Another begins each time. */
+/** Another begins each time; the first round is for all to get warm. */
 async function play(name: string, round: number) {
   const first = round % contenders.length
+  const seconds = Number(round > 0 ? values.seconds : values['warm-up'])
   for (const contender of [...contenders.slice(first), ...contenders.slice(0, first)]) {
     const folder = round === 1 ? values.profile : undefined
-    const figures = await contender.play(name, Number(values.seconds), folder)
+    const figures = await contender.play(name, seconds, folder)
     const runs = contender.runs[name] ?? []
     if (figures && round > 0) contender.runs[name] = [...runs, figures]
   }
