@@ -14,13 +14,17 @@ export function createSignatures(secrets: Uint8Array[]) {
 
   const sign = (text: string) => by(first, text)
 
-  function isSigned(text: string, signature: string): boolean {
+  /** By which key it was signed; -1: by none. */
+  function index(text: string, signature: string): number {
     const given = Buffer.from(signature)
-    return keys.some(key => {
+    return keys.findIndex(key => {
       const expected = Buffer.from(by(key, text))
       return given.length === expected.length && timingSafeEqual(given, expected)
     })
   }
 
-  return { sign, isSigned }
+  const isSigned = (text: string, signature: string) => index(text, signature) !== -1
+
+  // The last two are what Koa's cookies ask of a Keygrip, whose own takes twenty times as long.
+  return { sign, isSigned, index, verify: isSigned }
 }

@@ -17,6 +17,7 @@ import type { Settings } from '../config/settings.ts'
 import { cookieNames, originCookie, pathCookie } from '../http/cookies.ts'
 import { createFetch } from '../http/egress.ts'
 import type { Metrics } from '../http/metrics.ts'
+import { createSignatures } from '../http/signatures.ts'
 import type { SigningKey } from '../keys/make.ts'
 import type { Records } from '../store/records.ts'
 import { deriveKey } from '../store/seal.ts'
@@ -109,7 +110,7 @@ export async function createProvider(
     routes: routesOf(features).paths,
     ttl: lifetimes(settings.lifetimes),
     cookies: {
-      keys: secrets.map(secret => deriveKey(secret, 'cookies').toString('base64url')),
+      keys: createSignatures(secrets.map(secret => deriveKey(secret, 'cookies'))),
       names: cookieNames(development),
       long: originCookie(development),
       short: pathCookie(development),

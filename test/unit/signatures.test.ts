@@ -1,0 +1,52 @@
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import Koa from 'koa'
+import { expect, onTestFinished, test } from 'vitest'
+import { createSignatures } from '../../src/http/signatures.ts'
+
+const [older, newer, foreign] = ['older', 'newer', 'foreign'].map(text => Buffer.alloc(32, text))
+
+/** What a service with these secrets says to a cookie, and the signature that it sends, if it does. */
+async function ask(secrets: (Buffer | undefined)[], cookie: string) {
+  const app = new Koa()
+  app.keys = createSignatures(secrets.filter(secret => secret !== undefined)) as never
+  app.use(ctx => {
+    if (!cookie) ctx.cookies.set('who', 'ada', { signed: true })
+    ctx.body = { who: ctx.cookies.get('who', { signed: true }) }
+  })
+  const server = createServer(app.callback()).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  onTestFinished(() => void server.close())
+  const { port } = server.address() as AddressInfo
+  const answer = await fetch(`http://127.0.0.1:${port}/`, { headers: { cookie } })
+  const { who } = (await answer.json()) as { who?: string }
+  const signature = answer.headers
+    .getSetCookie()
+    .map(set => set.match(/^who\.sig=([^;]*)/)?.[1])
+    .find(found => found !== undefined)
+  return { who, signature }
+}
+
+const signedWith = async (secret: Buffer | undefined) => (await ask([secret], '')).signature ?? ''
+
+test('a cookie that an older secret has signed is accepted, and signed with the first', async () => {
+  const [old, own] = [await signedWith(older), await signedWith(newer)]
+  expect(old).not.toBe(own)
+  expect(await ask([newer, older], `who=ada; who.sig=${old}`)).toEqual({
+    who: 'ada',
+    signature: own,
+  })
+  expect(await ask([newer, older], `who=ada; who.sig=${own}`)).toEqual({ who: 'ada' })
+})
+
+test('a cookie that no secret has signed is none, and its signature is taken back', async () => {
+  const own = await signedWith(newer)
+  const others = [await signedWith(foreign), own.slice(0, -1), `${own}A`, 'é', own.toUpperCase()]
+  for (const signature of others) {
+    const cookie = encodeURI(`who=ada; who.sig=${signature}`).replaceAll('%20', ' ')
+    expect(await ask([newer, older], cookie)).toEqual({ signature: '' })
+  }
+  expect(await ask([newer], `who=eve; who.sig=${own}`)).toEqual({ signature: '' })
+  expect(await ask([newer], `who=ada; who.sig=`)).toEqual({})
+})
