@@ -5,7 +5,8 @@
 //
 // Writes that arrive in one turn of the event loop are committed together, each promise resolving
 // after the commit: one fsync serves them all, and an answer is never given for what a power cut
-// could take back (synchronous=FULL).
+// could take back (synchronous=FULL). Reads wait for their turn too: requests that go on together are
+// answered together, and whoever asked is woken once, which costs more than the reads.
 
 import { closeSync, mkdirSync, openSync } from 'node:fs'
 import { dirname } from 'node:path'
@@ -22,12 +23,15 @@ import {
   type Store,
   StoreUnavailable,
 } from './store.ts'
+import { inTurns } from './turns.ts'
 
 /** How long a write waits for another process that holds the file, and how often it looks: milliseconds. */
 const BUSY_TIMEOUT = 800
 const LOOK_AGAIN = 1
 /** What SQLite calls a file that is locked. */
 const BUSY = 5
+/** Records that are read in one turn. */
+const MOST = 1000
 const SWEEP_INTERVAL = 60_000
 const SWEEP_ROWS = 5_000
 const SCAN_ROWS = 500
@@ -57,10 +61,14 @@ export class SqliteStore implements Store {
   }
 
   get(key: string) {
-    return this.#read(() => {
-      const row = this.#row(key)
-      return row && entry(row)
-    })
+    return this.#getInTurn(key)
+  }
+
+  #getInTurn = inTurns((keys: string[]) => this.#read(() => keys.map(key => this.#get(key))), MOST)
+
+  #get(key: string): Entry | undefined {
+    const row = this.#row(key)
+    return row && entry(row)
   }
 
   list(index: string) {
