@@ -6,9 +6,10 @@ import type { Visitor } from '../http/visitor.ts'
 import { answerOnce } from './access-requests.ts'
 import { createDeviceCodes } from './device-codes.ts'
 import { companionsOf, nameless, ofAccount, revokeGrant } from './grants.ts'
-import type { Records } from './records.ts'
+import type { Found, Records } from './records.ts'
 import type { RefreshTokens } from './refresh-tokens.ts'
 import { createSessionAdapter } from './session-adapter.ts'
+import { now } from './store.ts'
 
 type Payload = Record<string, unknown> & {
   grantId?: string
@@ -73,7 +74,8 @@ export function createAdapter(records: Records, protocol: Protocol): (model: str
     if (model === 'Grant') return { ...plain, destroy: revokeByGrantId }
     if (model === 'RefreshToken') return { ...plain, ...refreshTokenAdapter(protocol) }
     if (model === 'Session') return { ...plain, ...sessionAdapter }
-    if (model === 'AuthorizationCode') return { ...plain, ...createCodeAdapter(plain, protocol) }
+    if (model === 'AuthorizationCode')
+      return { ...plain, ...createCodeAdapter(plain, model, records, protocol) }
     if (model === 'DeviceCode')
       return { ...plain, ...createDeviceCodeAdapter(plain, records, protocol) }
     if (model === 'BackchannelAuthenticationRequest')
@@ -114,7 +116,7 @@ const GIVEN_OUT = new Set(['AccessToken', 'AuthorizationCode'])
 const NAMELESS = new Set([...GIVEN_OUT, 'Grant'])
 
 function createPlainAdapter(model: string, records: Records, protocol: Protocol) {
-  const adapter = {
+  return {
     async upsert(id: string, payload: Payload, ttl?: number) {
       const indexes = model === 'Grant' ? [ofAccount(String(payload.accountId))] : []
       const options = { ttl, indexes, companions: companionsOf(payload) }
@@ -126,12 +128,10 @@ function createPlainAdapter(model: string, records: Records, protocol: Protocol)
 
     async find(id: string): Promise<Payload | undefined> {
       if (isOtherKind(model, id, protocol)) return undefined
-      const { value, version, consumed } = await records.read<Payload>(model, id)
-      if (!value && version && protocol.request()?.isRevocation) await records.remove(model, id)
-      // Whoever is told that it was used takes it for stolen.
-      if (consumed) await protocol.requireThief()
-      const name = NAMELESS.has(model) && { jti: id, kind: model }
-      return value && { ...name, ...value, ...(consumed && { consumed }) }
+      const found = await records.read<Payload>(model, id)
+      const isGone = !found.value && found.version
+      if (isGone && protocol.request()?.isRevocation) await records.remove(model, id)
+      return payloadOf(model, id, found, protocol)
     },
 
     async findByUserCode(): Promise<undefined> {
@@ -142,46 +142,58 @@ function createPlainAdapter(model: string, records: Records, protocol: Protocol)
       throw new Error(`${model} records have no uid`)
     },
 
-    // A second use is theft as far as anyone can tell: the grant ends (RFC 6749 §4.1.2, RFC 9700 §4.14).
-    async consume(id: string, rest?: object) {
+    async consume(id: string) {
       protocol.requireListener()
-      if (await records.consume(model, id, rest)) return
-      await protocol.requireThief()
-      const { value } = await records.read<Payload>(model, id)
-      if (value?.grantId) await revokeGrant(records, value.grantId)
-      throw protocol.alreadyUsed(model)
+      if (!(await records.consume(model, id))) await usedTwice(model, id, records, protocol)
     },
 
     async destroy(id: string) {
       await records.remove(model, id)
     },
   }
-  return adapter
+}
+
+async function payloadOf(model: string, id: string, found: Found<Payload>, protocol: Protocol) {
+  const { value, consumed } = found
+  // Whoever is told that it was used takes it for stolen.
+  if (consumed) await protocol.requireThief()
+  const name = NAMELESS.has(model) && { jti: id, kind: model }
+  return value && { ...name, ...value, ...(consumed && { consumed }) }
+}
+
+/** Theft as far as anyone can tell: the grant ends (RFC 6749 §4.1.2, RFC 9700 §4.14). */
+async function usedTwice(model: string, id: string, records: Records, protocol: Protocol) {
+  await protocol.requireThief()
+  const { value } = await records.read<Payload>(model, id)
+  if (value?.grantId) await revokeGrant(records, value.grantId)
+  throw protocol.alreadyUsed(model)
 }
 
 /** Of a code that was used: what the library looks at before it takes the second use for theft. */
 const JUDGED =
   'clientId exp grantId redirectUri codeChallenge codeChallengeMethod attestationJkt'.split(' ')
 
-/** A code that was used shrinks to what a second use is judged by. */
-function createCodeAdapter(
-  { find, consume }: ReturnType<typeof createPlainAdapter>,
-  protocol: Protocol,
-) {
+/** A code is used up by the write that gives out its tokens, and shrinks to what a second use is judged by. */
+function createCodeAdapter(plain: Adapter, model: string, records: Records, protocol: Protocol) {
   /** Of the code that each request has read. */
-  const read = new WeakMap<object, { id: string; rest: object }>()
+  const reads = new WeakMap<object, { id: string; found: Found<Payload> }>()
   return {
     async find(id: string) {
-      const found = await find(id)
+      const found = await records.read<Payload>(model, id)
       const request = protocol.request()
-      const judged = Object.entries(found ?? {}).filter(([name]) => JUDGED.includes(name))
-      if (found && request) read.set(request.key, { id, rest: Object.fromEntries(judged) })
-      return found
+      if (request) reads.set(request.key, { id, found })
+      return payloadOf(model, id, found, protocol)
     },
 
-    consume(id: string) {
-      const used = read.get(protocol.request()?.key ?? protocol)
-      return consume(id, used?.id === id ? used.rest : undefined)
+    async consume(id: string) {
+      const read = reads.get(protocol.request()?.key ?? protocol)
+      if (read?.id !== id || !read.found.value) return plain.consume(id)
+      protocol.requireListener()
+      const { value, version } = read.found
+      const judged = Object.entries(value).filter(([name]) => JUDGED.includes(name))
+      const options = { ttl: Number(value.exp) - now(), version, consumed: now() }
+      const refused = () => usedTwice(model, id, records, protocol)
+      await records.saveLater(model, id, Object.fromEntries(judged), options, refused)
     },
   }
 }

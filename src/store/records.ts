@@ -33,6 +33,8 @@ interface SaveOptions {
   /** Seconds from now, clamped to 1 s … 400 d; absent: kept until removed. */
   ttl?: number
   version?: number
+  /** Epoch seconds: used up by this write. */
+  consumed?: number
   /** Pairs of kind and name, as given to `list`. */
   indexes?: [kind: string, name: string][]
   /** Pairs of kind and id: what whoever reads this asks for next (store.ts). */
@@ -144,12 +146,13 @@ function createRecords(store: Store, seal: Seal, namingKey: Uint8Array) {
   }
 
   function putOf(kind: string, id: string, value: object, options: SaveOptions): Put {
-    const { ttl, version, indexes, companions } = options
+    const { ttl, version, consumed, indexes, companions } = options
     const key = keyOf(kind, id)
     return {
       key,
       value: contents.seal(key, value),
       version,
+      consumed,
       ...(ttl !== undefined && { expires: now() + clamp(ttl) + SLACK }),
       indexes: indexes?.map(([kind, name]) => keyOf(`index:${kind}`, name)),
       companions: companions?.map(([kind, id]) => keyOf(kind, id)),
@@ -175,10 +178,9 @@ function createRecords(store: Store, seal: Seal, namingKey: Uint8Array) {
     return units.putLater(putOf(kind, id, value, options), refused)
   }
 
-  /** True for exactly one caller. `rest`: what is kept of it then. */
-  function consume(kind: string, id: string, rest?: object): Promise<boolean> {
-    const key = keyOf(kind, id)
-    return units.ask(store => store.consume(key, now(), rest && contents.seal(key, rest)))
+  /** True for exactly one caller. */
+  function consume(kind: string, id: string): Promise<boolean> {
+    return units.ask(store => store.consume(keyOf(kind, id), now()))
   }
 
   /** True for exactly one caller, and of `version` alone. Plain writes stay refused for `tombstone` seconds. */

@@ -144,9 +144,9 @@ export class RedisStore implements Store {
     throw new StoreUnavailable('a record is entered in indexes by too many at once')
   }
 
-  consume(key: string, at: number, value?: Uint8Array) {
-    const args = [id(), at, Buffer.from(value ?? '')]
-    const write = () => this.#write('usherConsume', [this.#recordKey(key)], ...args)
+  consume(key: string, at: number) {
+    const operation = id()
+    const write = () => this.#write('usherConsume', [this.#recordKey(key)], operation, at)
     return this.#traffic.admit(async () => (await write()) === 1)
   }
 

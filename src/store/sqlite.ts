@@ -60,16 +60,10 @@ export class SqliteStore implements Store {
     this.#sweeper = setInterval(() => this.sweep().catch(() => {}), SWEEP_INTERVAL).unref()
   }
 
-  get(key: string) {
-    return this.#getInTurn(key)
-  }
-
-  #getInTurn = inTurns((keys: string[]) => this.#read(() => keys.map(key => this.#get(key))), MOST)
-
-  #get(key: string): Entry | undefined {
-    const row = this.#row(key)
-    return row && entry(row)
-  }
+  get = inTurns(
+    (keys: string[]) => this.#read(() => keys.map(this.#row).map(row => row && entry(row))),
+    MOST,
+  )
 
   list(index: string) {
     return this.#read(() => (this.#sql.list.all(index, now()) as Row[]).map(entry))
@@ -91,7 +85,7 @@ export class SqliteStore implements Store {
     })
   }
 
-  #put({ key, value, expires, version, indexes = [] }: Put): boolean {
+  #put({ key, value, expires, version, indexes = [], consumed }: Put): boolean {
     const current = this.#row(key)
     const allowed =
       version === undefined ? current?.value !== null : (current?.version ?? 0) === version
@@ -103,14 +97,14 @@ export class SqliteStore implements Store {
       key,
       value,
       (current?.version ?? 0) + 1,
-      current?.consumed ?? null,
+      consumed ?? current?.consumed ?? null,
       expires ?? null,
     )
     return true
   }
 
-  consume(key: string, at: number, value?: Uint8Array) {
-    return this.#write(() => this.#sql.consume.run(at, value ?? null, key, now()).changes === 1)
+  consume(key: string, at: number) {
+    return this.#write(() => this.#sql.consume.run(at, key, now()).changes === 1)
   }
 
   remove(key: string, tombstone: number, version?: number) {
@@ -177,7 +171,7 @@ export class SqliteStore implements Store {
     }
   }
 
-  #row(key: string): Row | undefined {
+  #row = (key: string): Row | undefined => {
     const row = this.#sql.get.get(key, now()) as RowValues | undefined
     if (!row) return undefined
     const [value, version, consumed] = row

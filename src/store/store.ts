@@ -32,6 +32,8 @@ export interface PutOptions {
   version?: number
   /** Names under which `list` finds the key for as long as the record lives. */
   indexes?: string[]
+  /** Epoch seconds: used up by this write, as by `consume`. */
+  consumed?: number
   /** Keys of what is asked for next: `get` may answer that too, and what is asked for next by that. */
   companions?: string[]
 }
@@ -53,11 +55,8 @@ export interface Store {
   put(key: string, value: Uint8Array, options: PutOptions): Promise<boolean>
   /** The same one after the other, in one step, until one is refused; answers how many were written. */
   putEach(puts: Put[]): Promise<number>
-  /**
-   * True for exactly one caller in the life of a record; false ever after, and for a missing one. `value`:
-   * what then stands there instead, without companions.
-   */
-  consume(key: string, at: number, value?: Uint8Array): Promise<boolean>
+  /** True for exactly one caller in the life of a record; false ever after, and for a missing one. */
+  consume(key: string, at: number): Promise<boolean>
   /**
    * True for exactly one caller; a tombstone refuses plain writes until `tombstone`. Nothing is removed
    * where `version` is given, and differs.

@@ -91,13 +91,21 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         expect(await text(store, key)).toBe('once')
       })
 
-      test('leaves what it is given', async () => {
-        const key = fresh()
-        await store.put(key, bytes('whole'), { expires: now() + 60, indexes: [`of-${key}`] })
-        expect(await store.consume(key, now(), bytes('rest'))).toBe(true)
-        expect(await store.consume(key, now(), bytes('none'))).toBe(false)
+      test('is one with a write that says so, of several at once too', async () => {
+        const [key, other, late] = [fresh(), fresh(), fresh()]
+        const [value, expires] = [bytes('rest'), now() + 60]
+        await store.put(key, bytes('whole'), { expires, indexes: [`of-${key}`] })
+        const used = { key, value, expires, version: 1, consumed: 1_700_000_000 }
+        const make = (key: string) => store.putEach([used, { key, value, expires }])
+        expect(await make(other)).toBe(2)
+        expect(await make(late)).toBe(0)
+        expect(await store.get(late)).toBeUndefined()
+
         expect(await text(store, key)).toBe('rest')
-        expect(await store.list(`of-${key}`)).toMatchObject([{ key, version: 2 }])
+        expect(await store.consume(key, now())).toBe(false)
+        expect(await store.list(`of-${key}`)).toMatchObject([
+          { key, version: 2, consumed: 1_700_000_000 },
+        ])
       })
 
       test('is remembered when the record is written again', async () => {

@@ -1,4 +1,4 @@
--- KEYS record   ARGV operation, time, value or ''
+-- KEYS record   ARGV operation, time
 local version, last, value, companions, indexes, noted, consumed, winner = read(KEYS[1])
 if not value then return 0 end
 if consumed then
@@ -6,8 +6,6 @@ if consumed then
   touch(KEYS[1])
 else
   local time = tonumber(ARGV[2])
-  -- Nobody who is let in reads on from what is left.
-  if ARGV[3] ~= '' then value, companions = ARGV[3], nil end
   write(KEYS[1], 'KEEPTTL', version + 1, last, value, companions, indexes, noted, time, ARGV[1])
 end
 return 1

@@ -18,7 +18,7 @@ export type Made = [count: number, missing: string | null]
 
 /** `id`: a repeat is known by it. `areOne`: indexes and companions are at hand where the record is. */
 export function prepare(
-  { key, value, expires, version, indexes = [], companions = [] }: Put,
+  { key, value, expires, version, consumed, indexes = [], companions = [] }: Put,
   id: string,
   areOne: boolean,
 ): Write {
@@ -32,7 +32,7 @@ export function prepare(
     // What is written over most likely stands in its indexes already.
     entered: version || areOne ? [] : indexes,
     value: Buffer.from(value.buffer, value.byteOffset, value.length),
-    told: [id, expires, version, until, ...names, ''].join('\n'),
+    told: [id, expires, version, until, consumed, ...names, ''].join('\n'),
   }
 }
 

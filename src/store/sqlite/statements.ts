@@ -35,8 +35,7 @@ export function prepare(db: DatabaseSync) {
     index: db.prepare('INSERT OR REPLACE INTO entries (name, key, expires) VALUES (?, ?, ?)'),
     reindex: db.prepare('UPDATE entries SET expires = ? WHERE key = ?'),
     unindex: db.prepare('DELETE FROM entries WHERE key = ?'),
-    consume: db.prepare(`UPDATE records SET consumed = ?, value = COALESCE(?, value),
-      version = version + 1
+    consume: db.prepare(`UPDATE records SET consumed = ?, version = version + 1
       WHERE key = ? AND consumed IS NULL AND value IS NOT NULL AND ${live}`),
     remove: db.prepare(`UPDATE records SET value = NULL, consumed = NULL, version = version + 1,
       expires = ? WHERE key = ?`),
