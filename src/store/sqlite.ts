@@ -1,6 +1,6 @@
 // The embedded store: one SQLite file (WAL), which the server and the CLI may hold open together.
 //
-//   records  key → value (NULL: tombstone), version, consumed, expires
+//   records  key → value (NULL: tombstone), version, consumed, expires, companions
 //   entries  index, key → expires
 //
 // Writes that arrive in one turn of the event loop are committed together, each promise resolving
@@ -13,7 +13,7 @@ import { dirname } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { setTimeout } from 'node:timers/promises'
 import { checkFile } from './sqlite/checks.ts'
-import { prepare, SCHEMA } from './sqlite/statements.ts'
+import { makeTables, prepare } from './sqlite/statements.ts'
 import {
   type Entry,
   now,
@@ -30,14 +30,15 @@ const BUSY_TIMEOUT = 800
 const LOOK_AGAIN = 1
 /** What SQLite calls a file that is locked. */
 const BUSY = 5
-/** Records that are read in one turn. */
+/** Records that are asked for in one turn, and how many of them are answered of each. */
 const MOST = 1000
+const ALONG = 12
 const SWEEP_INTERVAL = 60_000
 const SWEEP_ROWS = 5_000
 const SCAN_ROWS = 500
 
 type Row = { key: string; value: Uint8Array | null; version: number; consumed: number | null }
-type RowValues = [value: Row['value'], version: number, consumed: number | null]
+type RowValues = [Row['value'], version: number, Row['consumed'], companions: string | null]
 type WholeRow = Row & { expires: number | null; indexes: string | null }
 
 export class SqliteStore implements Store {
@@ -55,15 +56,12 @@ export class SqliteStore implements Store {
     }
     this.#file = file
     this.#db = new DatabaseSync(file, { timeout: BUSY_TIMEOUT })
-    this.#db.exec(SCHEMA)
+    makeTables(this.#db)
     this.#sql = prepare(this.#db)
     this.#sweeper = setInterval(() => this.sweep().catch(() => {}), SWEEP_INTERVAL).unref()
   }
 
-  get = inTurns(
-    (keys: string[]) => this.#read(() => keys.map(this.#row).map(row => row && entry(row))),
-    MOST,
-  )
+  get = inTurns((keys: string[]) => this.#read(() => keys.map(this.#withCompanions)), MOST)
 
   list(index: string) {
     return this.#read(() => (this.#sql.list.all(index, now()) as Row[]).map(entry))
@@ -85,7 +83,7 @@ export class SqliteStore implements Store {
     })
   }
 
-  #put({ key, value, expires, version, indexes = [], consumed }: Put): boolean {
+  #put({ key, value, expires, version, consumed, indexes = [], companions = [] }: Put): boolean {
     const current = this.#row(key)
     const allowed =
       version === undefined ? current?.value !== null : (current?.version ?? 0) === version
@@ -99,6 +97,7 @@ export class SqliteStore implements Store {
       (current?.version ?? 0) + 1,
       consumed ?? current?.consumed ?? null,
       expires ?? null,
+      companions.join(' '),
     )
     return true
   }
@@ -139,7 +138,7 @@ export class SqliteStore implements Store {
     return this.#write(() => {
       this.#sql.unindex.run(key)
       for (const name of indexes) this.#sql.index.run(name, key, expires ?? null)
-      this.#sql.put.run(key, value ?? null, version, consumed ?? null, expires ?? null)
+      this.#sql.put.run(key, value ?? null, version, consumed ?? null, expires ?? null, '')
     })
   }
 
@@ -171,11 +170,25 @@ export class SqliteStore implements Store {
     }
   }
 
-  #row = (key: string): Row | undefined => {
+  #row(key: string) {
     const row = this.#sql.get.get(key, now()) as RowValues | undefined
     if (!row) return undefined
-    const [value, version, consumed] = row
-    return { key, value, version, consumed }
+    const [value, version, consumed, companions] = row
+    return { key, value, version, consumed, companions }
+  }
+
+  #withCompanions = (key: string): Entry | undefined => {
+    const names = [key]
+    const found: Entry[] = []
+    for (const name of names) {
+      const row = this.#row(name)
+      if (row) found.push(entry(row))
+      for (const companion of row?.companions ? row.companions.split(' ') : []) {
+        if (names.length < ALONG && !names.includes(companion)) names.push(companion)
+      }
+    }
+    const [first, ...along] = found
+    return first && { ...first, ...(along.length && { along }) }
   }
 
   // A read behind a write of the same turn waits for that write's commit; alone it runs at once.

@@ -13,7 +13,7 @@ export interface Entry {
   version: number
   /** Epoch seconds of the one `consume` that won. */
   consumed?: number
-  /** Its companions, of the same moment, as far as the store has them at hand. */
+  /** Its companions, of the same moment or later, as far as the store has them at hand. */
   along?: Entry[]
 }
 
