@@ -80,14 +80,14 @@ export function createRegistration(settings: Settings, records: Records) {
     note(ctx, 'client_registered', { client_id: metadata.client_id, invitation: handle })
   }
 
-  /** The token counts at this moment still: of two updates with the same one, one is refused. */
-  async function update(ctx: KoaContextWithOIDC, metadata: ClientMetadata, token: string) {
-    const { client_id } = metadata
-    const isUpdated = await clients.change(client_id, client =>
-      isManagedWith(client, token) ? { ...client, metadata } : undefined,
-    )
-    if (!isUpdated) throw gone()
-    note(ctx, 'client_updated', { client_id })
+  /** The client with a token; an update in the same write: of two with one token, the second is refused. */
+  function managed(client: RegisteredClient, management: RegisteredClient['management']) {
+    const { ctx } = Provider
+    const former = ctx?.oidc.entities.RotatedRegistrationAccessToken
+    if (!former) return client.management ? undefined : { ...client, management }
+    const metadata = judged.get(ctx)
+    const isRight = metadata && isManagedWith(client, former.jti)
+    return isRight ? { ...client, metadata, management } : undefined
   }
 
   const clientAdapter: Partial<Adapter> = {
@@ -102,15 +102,15 @@ export function createRegistration(settings: Settings, records: Records) {
       }
     },
 
-    // What the library has made of it follows from what was judged, each time it is read.
+    // What the library has made of it follows from what was judged, each time it is read. An update is
+    // written with its new token.
     async upsert() {
       const { ctx } = Provider
       const metadata = ctx && judged.get(ctx)
       // Of no invitation of ours.
       if (!metadata) throw gone()
-      const { InitialAccessToken, RegistrationAccessToken } = ctx.oidc.entities
-      const { jti = '' } = InitialAccessToken ?? RegistrationAccessToken ?? {}
-      await (InitialAccessToken ? register : update)(ctx, metadata, jti)
+      const { InitialAccessToken } = ctx.oidc.entities
+      if (InitialAccessToken) await register(ctx, metadata, InitialAccessToken.jti)
     },
 
     async destroy(client_id) {
@@ -135,13 +135,16 @@ export function createRegistration(settings: Settings, records: Records) {
         since: now(),
         ...(Array.isArray(policies) && { policies: policies.map(String) }),
       }
-      const isSaved = await clients.change(clientOf(jti), client =>
-        client.management ? undefined : { ...client, management },
-      )
-      if (!isSaved) throw gone()
+      const client_id = clientOf(jti)
+      if (!(await clients.change(client_id, client => managed(client, management)))) throw gone()
+      const { ctx } = Provider
+      const isUpdate = ctx?.oidc.entities.RotatedRegistrationAccessToken
+      if (isUpdate) note(ctx, 'client_updated', { client_id })
     },
 
+    // Of an update, the write of its successor ends it.
     async destroy(jti) {
+      if (Provider.ctx?.oidc.entities.RotatedRegistrationAccessToken) return
       await clients.change(clientOf(jti), ({ management, ...client }) =>
         isManagedWith({ management }, jti) ? client : undefined,
       )
