@@ -5,20 +5,11 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { expect, test } from 'vitest'
 import { run } from '../../support/command.ts'
+import { tableOf } from './table.ts'
 
-const LITTLE = [
-  '--processes',
-  '2',
-  '--runs',
-  '1',
-  '--seconds',
-  '0.1',
-  '--tokens',
-  '4',
-  '--connections',
-  '2',
-]
-const bench = (...words: string[]) => run(['test/bench/speed/run.ts', ...LITTLE, ...words])
+const LITTLE = '--processes 1 --runs 1 --seconds 0.1 --warm-up 0.1 --tokens 4 --connections 2'
+const bench = (...words: string[]) =>
+  run(['test/bench/speed/run.ts', ...LITTLE.split(' '), ...words])
 
 test('the bench compares Usher on Redis with the bare library, in time, commands and memory', async () => {
   const { stdout, stderr, code } = await bench('--variants', '1,4')
@@ -29,10 +20,20 @@ test('the bench compares Usher on Redis with the bare library, in time, commands
   for (const request of ['UserInfo', 'introspection', 'client credentials', 'refresh']) {
     expect(of(request)).toMatch(new RegExp(`(\\| ${ratio} ){3}\\| [1-9]\\d* \\| [1-9]\\d* \\|`))
   }
-  // One of each: their processes are told of together.
-  expect(stdout.match(/^\| UserInfo \|/gm)).toHaveLength(2)
   for (const request of ['revocation', 'sign-out']) expect(of(request)).toMatch(/ \| [1-9]\d* \|/)
   expect(of('a whole login')).toMatch(/ \| [1-9]\d+ \|$/)
+})
+
+test('what processes of one name did is told together, each compared with that of its turn', () => {
+  const of = (name: string, cpu: number[]) => ({
+    name,
+    runs: { UserInfo: cpu.map(cpu => ({ cpu, rate: 1, p50: 1, p99: 1 })) },
+  })
+  const table = tableOf([of('a', [100]), of('b', [150]), of('a', [10, 20]), of('b', [10, 60])])
+  const [, , ...rows] = table.trim().split('\n')
+  expect(rows).toHaveLength(2)
+  expect(rows[0]).toContain('| a | 20 µs |')
+  expect(rows[1]).toContain('| b | 1.50 (1.00–3.00) |')
 })
 
 test('the bench takes others in, and fails when an answer is wrong', async () => {
