@@ -82,10 +82,9 @@ export function createRegistration(settings: Settings, records: Records) {
 
   /** The client with a token; an update in the same write: of two with one token, the second is refused. */
   function managed(client: RegisteredClient, management: RegisteredClient['management']) {
-    const { ctx } = Provider
-    const former = ctx?.oidc.entities.RotatedRegistrationAccessToken
+    const former = formerToken()
     if (!former) return client.management ? undefined : { ...client, management }
-    const metadata = judged.get(ctx)
+    const metadata = Provider.ctx && judged.get(Provider.ctx)
     const isRight = metadata && isManagedWith(client, former.jti)
     return isRight ? { ...client, metadata, management } : undefined
   }
@@ -137,14 +136,12 @@ export function createRegistration(settings: Settings, records: Records) {
       }
       const client_id = clientOf(jti)
       if (!(await clients.change(client_id, client => managed(client, management)))) throw gone()
-      const { ctx } = Provider
-      const isUpdate = ctx?.oidc.entities.RotatedRegistrationAccessToken
-      if (isUpdate) note(ctx, 'client_updated', { client_id })
+      if (Provider.ctx && formerToken()) note(Provider.ctx, 'client_updated', { client_id })
     },
 
     // Of an update, the write of its successor ends it.
     async destroy(jti) {
-      if (Provider.ctx?.oidc.entities.RotatedRegistrationAccessToken) return
+      if (formerToken()) return
       await clients.change(clientOf(jti), ({ management, ...client }) =>
         isManagedWith({ management }, jti) ? client : undefined,
       )
@@ -176,6 +173,7 @@ export function createRegistration(settings: Settings, records: Records) {
   return {
     adapters: { Client: clientAdapter, RegistrationAccessToken: tokenAdapter },
     feature,
+    // Always: an update is written with its new token.
     management: { enabled, rotateRegistrationAccessToken: true },
 
     /** Whoever nobody signs in to ends by itself; whoever somebody does stays. */
@@ -206,6 +204,9 @@ function asLibrary(metadata: ClientMetadata) {
     ...(hash && { client_secret: hashOf(hash), client_secret_expires_at: 0 }),
   }
 }
+
+/** Of an update, once the library has made the one that takes its place. */
+const formerToken = () => Provider.ctx?.oidc.entities.RotatedRegistrationAccessToken
 
 const clientOf = (token: string) => token.split('.')[0] ?? ''
 

@@ -6,6 +6,7 @@ import type { Visitor } from '../http/visitor.ts'
 import { answerOnce } from './access-requests.ts'
 import { createDeviceCodes } from './device-codes.ts'
 import { companionsOf, nameless, ofAccount, revokeGrant } from './grants.ts'
+import { createReads } from './reads.ts'
 import type { Found, Records } from './records.ts'
 import type { RefreshTokens } from './refresh-tokens.ts'
 import { createSessionAdapter } from './session-adapter.ts'
@@ -175,21 +176,14 @@ const JUDGED =
 
 /** A code is used up by the write that gives out its tokens, and shrinks to what a second use is judged by. */
 function createCodeAdapter(plain: Adapter, model: string, records: Records, protocol: Protocol) {
-  /** Of the code that each request has read. */
-  const reads = new WeakMap<object, { id: string; found: Found<Payload> }>()
+  const reads = createReads<Payload>(records, model, protocol.request)
   return {
-    async find(id: string) {
-      const found = await records.read<Payload>(model, id)
-      const request = protocol.request()
-      if (request) reads.set(request.key, { id, found })
-      return payloadOf(model, id, found, protocol)
-    },
+    find: async (id: string) => payloadOf(model, id, await reads.read(id), protocol),
 
     async consume(id: string) {
-      const read = reads.get(protocol.request()?.key ?? protocol)
-      if (read?.id !== id || !read.found.value) return plain.consume(id)
+      const { value, version } = reads.before(id) ?? {}
+      if (!value) return plain.consume(id)
       protocol.requireListener()
-      const { value, version } = read.found
       const judged = Object.entries(value).filter(([name]) => JUDGED.includes(name))
       const options = { ttl: Number(value.exp) - now(), version, consumed: now() }
       const refused = () => usedTwice(model, id, records, protocol)

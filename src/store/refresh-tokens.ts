@@ -15,6 +15,7 @@
 
 import { randomBytes, timingSafeEqual } from 'node:crypto'
 import { companionsOf, nameless, revokeGrant } from './grants.ts'
+import { createReads } from './reads.ts'
 import type { Found, Records } from './records.ts'
 import { now } from './store.ts'
 
@@ -50,12 +51,7 @@ const HEAD = PARTS.family + PARTS.generation
 export type RefreshTokens = ReturnType<typeof createRefreshTokens>
 
 export function createRefreshTokens(records: Records, rules: RefreshTokenRules) {
-  /** What each request has read of the token it presents: what it goes on from. */
-  const reads = new WeakMap<object, { id: string; found: Found<Family> }>()
-  function readBefore(id: string): Found<Family> | undefined {
-    const read = reads.get(rules.request()?.key ?? rules)
-    return read?.id === id ? read.found : undefined
-  }
+  const reads = createReads<Family>(records, KIND, rules.request)
 
   function tokenOf(family: Buffer, generation: number): string {
     const head = Buffer.alloc(HEAD, family)
@@ -95,9 +91,8 @@ export function createRefreshTokens(records: Records, rules: RefreshTokenRules) 
     const parsed = parse(token)
     if (!parsed) return undefined
     const { id, generation } = parsed
-    const found = await records.read<Family>(KIND, id)
+    const found = await reads.read(id)
     const request = rules.request()
-    if (request) reads.set(request.key, { id, found })
     const latest = found.value
     if (!latest && found.version && request?.isRevocation) await records.remove(KIND, id)
     if (!latest) return undefined
@@ -122,7 +117,7 @@ export function createRefreshTokens(records: Records, rules: RefreshTokenRules) 
     if (generation === 0)
       return void (await records.save(KIND, id, next, { ...options, version: 0 }))
 
-    const found = readBefore(id)
+    const found = reads.before(id)
     const contest = () => rotate(id, next, options, found)
     if (!found?.value || found.value.generation >= generation) return contest()
     // With the access token that is about to be made; should another have been quicker, it is not.
@@ -154,7 +149,7 @@ export function createRefreshTokens(records: Records, rules: RefreshTokenRules) 
   async function destroy(token: string): Promise<void> {
     const { id } = parse(token) ?? {}
     if (id === undefined) return
-    const { value } = readBefore(id) ?? (await records.read<Family>(KIND, id))
+    const { value } = reads.before(id) ?? (await records.read<Family>(KIND, id))
     if (value && rules.request()?.isRefresh) await endStolen(id, value)
     else if (value) await end(id, value)
   }

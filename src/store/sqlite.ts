@@ -30,7 +30,7 @@ const BUSY_TIMEOUT = 800
 const LOOK_AGAIN = 1
 /** What SQLite calls a file that is locked. */
 const BUSY = 5
-/** Records that are asked for in one turn, and how many of them are answered of each. */
+/** Records that are asked for in one turn, and how many are answered of each, with it (as in get.lua). */
 const MOST = 1000
 const ALONG = 12
 const SWEEP_INTERVAL = 60_000

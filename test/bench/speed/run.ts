@@ -35,13 +35,13 @@ const { values } = parseArgs({
 
 const people = Array.from({ length: Number(values.connections) + 1 }, (_, i) => `person-${i}`)
 const only = values.only.toLowerCase().split(',').filter(Boolean)
-const results: Result[] = []
 let contenders: Contender[] = []
 
 // The processes end with this one, whichever way that goes.
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(1))
 
 async function bench() {
+  const results: Result[] = []
   for (let i = 0; i < Number(values.processes); i++) {
     await compare()
     results.push(...contenders)
