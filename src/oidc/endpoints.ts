@@ -106,20 +106,30 @@ export function finishAnswers(
     // Absent where the library has no route for the method.
     const oidc: Oidc = ctx.oidc
     ctx.state.log.client_id = oidc?.client?.clientId
-    if (ctx.status === 500) blameRequestObject(ctx, oidc)
+    if (ctx.status === 500) blameJwt(ctx, oidc)
     const finish = finishers[path] ?? dress
     finish(ctx, oidc)
   }
 }
 
-// The library makes texts of what stands in one before it looks at the signature, and `{"toString":1}` makes
-// none; once it was read, it is among the parameters no more.
-function blameRequestObject(ctx: Context, oidc: Oidc) {
-  if (oidc?.params?.request === undefined) return
+// The library makes texts of what stands in a request object before it looks at the signature, and
+// `{"toString":1}` makes none; once it was read, it is among the parameters no more. Of an assertion it
+// makes a copy, which ends the stack when it is nested thousandfold.
+function blameJwt(ctx: Context, oidc: Oidc) {
+  const { request, client_assertion } = oidc?.params ?? {}
+  const { fault } = ctx.state
+  if (request !== undefined) {
+    blame(ctx, new errors.InvalidRequestObject('could not read the request object'))
+  } else if (client_assertion !== undefined && fault instanceof RangeError) {
+    blame(ctx, new errors.InvalidClientAuth({ detail: 'could not read the client assertion' }))
+  }
+}
+
+function blame(ctx: Context, error: errors.OIDCProviderError): never {
   ctx.state.fault = undefined
-  const detail = 'could not read the request object'
-  Object.assign(ctx.state.log, { error: 'invalid_request_object', detail })
-  throw new errors.InvalidRequestObject(detail)
+  const { error: code, error_description, error_detail } = error
+  Object.assign(ctx.state.log, { error: code, detail: error_detail ?? error_description })
+  throw error
 }
 
 function discovery(

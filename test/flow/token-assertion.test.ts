@@ -1,6 +1,20 @@
-import { type CryptoKey, exportJWK, generateKeyPair, SignJWT, UnsecuredJWT } from 'jose'
+import {
+  CompactSign,
+  type CryptoKey,
+  exportJWK,
+  generateKeyPair,
+  SignJWT,
+  UnsecuredJWT,
+} from 'jose'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { ASSERTION, assertionClaims, jwk, KEYED, signAssertion } from '../support/keyed.ts'
+import {
+  ASSERTION,
+  assertionClaims,
+  jwk,
+  KEYED,
+  privateKey,
+  signAssertion,
+} from '../support/keyed.ts'
 import { startUsher, type Usher } from '../support/usher.ts'
 import { type Reply, send } from '../support/wire.ts'
 
@@ -28,10 +42,14 @@ const sign = (claims: Record<string, unknown> = {}, key?: CryptoKey, kid?: strin
   signAssertion(usher.issuer, { claims, key, kid })
 
 /** Refreshes with a token nobody knows: `invalid_grant` says that the client was let in. */
-function use(client_assertion: string, more: Record<string, string> = {}): Promise<Reply> {
+function use(
+  client_assertion: string,
+  more: Record<string, string> = {},
+  path = TOKEN,
+): Promise<Reply> {
   const form = { grant_type: 'refresh_token', refresh_token: 'x', client_id: 'keyed' }
   const body = { ...form, client_assertion_type: ASSERTION, client_assertion, ...more }
-  return send(usher, TOKEN, { body })
+  return send(usher, path, { body })
 }
 
 const LET_IN = { status: 400, json: { error: 'invalid_grant' } }
@@ -120,6 +138,18 @@ describe('TK4: an assertion is refused with', () => {
     const { status, json } = await use(assertion)
     expect([400, 401]).toContain(status)
     expect(json.error).toMatch(/^invalid_(client|request)$/)
+  })
+
+  test('a claim ten thousand levels deep', async () => {
+    const levels = 10_000
+    const nested = `${'['.repeat(levels)}${']'.repeat(levels)}`
+    const payload = JSON.stringify(claims()).replace('{', `{"deep":${nested},`)
+    const assertion = await new CompactSign(Buffer.from(payload))
+      .setProtectedHeader({ alg: 'ES256', kid: 'one' })
+      .sign(privateKey)
+    for (const path of [TOKEN, '/api/oauth/introspect', '/api/oauth/revoke']) {
+      expect(await use(assertion, { token: 'x' }, path), path).toMatchObject(REFUSED)
+    }
   })
 
   test('another type of assertion', async () => {
