@@ -1,15 +1,17 @@
 // The library by itself, as a process: PORT and ISSUER as of a service; `node bare.ts` keeps everything
-// in a map, `node bare.ts REDIS` in a Redis. Whoever is named by login_hint is signed in and allows all.
+// in a map, `node bare.ts REDIS classic` in a Redis, or `least`. Whoever is named by login_hint is signed
+// in and allows all.
 
 import { createServer } from 'node:http'
 import { Redis } from 'ioredis'
 import { type AccountClaims, Provider } from 'oidc-provider'
 import { makeKey } from '../../../src/keys/make.ts'
-import { createClassicAdapter, createMapAdapter } from './adapters.ts'
+import { createClassicAdapter, createLeastAdapter, createMapAdapter } from './adapters.ts'
 import { CLIENT, LIFETIME, OFFLINE, SECRET } from './client.ts'
 
 const { PORT, ISSUER = '' } = process.env
-const [, , redis] = process.argv
+const [, , redis, kind] = process.argv
+const createAdapter = kind === 'least' ? createLeastAdapter : createClassicAdapter
 
 const claims = (sub: string): AccountClaims => ({
   sub,
@@ -20,9 +22,7 @@ const claims = (sub: string): AccountClaims => ({
 })
 
 const provider = new Provider(ISSUER, {
-  adapter: redis
-    ? createClassicAdapter(new Redis(redis, { keyPrefix: 'oidc:' }))
-    : createMapAdapter(),
+  adapter: redis ? createAdapter(new Redis(redis, { keyPrefix: 'oidc:' })) : createMapAdapter(),
   clients: [{ ...CLIENT, client_secret: SECRET }],
   jwks: { keys: [await makeKey('RS256')] },
   cookies: { keys: ['keys-of-the-bare-library'] },

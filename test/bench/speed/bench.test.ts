@@ -12,7 +12,7 @@ const bench = (...words: string[]) =>
   run(['test/bench/speed/run.ts', ...LITTLE.split(' '), ...words])
 
 test('the bench compares Usher on Redis with the bare library, in time, commands and memory', async () => {
-  const { stdout, stderr, code } = await bench('--variants', '1,4')
+  const { stdout, stderr, code } = await bench('--variants', '1,4,5')
   expect(code, stderr).toBe(0)
   const of = (request: string) =>
     stdout.split('\n').find(row => row.startsWith(`| ${request} | Usher`))
@@ -22,6 +22,7 @@ test('the bench compares Usher on Redis with the bare library, in time, commands
   }
   for (const request of ['revocation', 'sign-out']) expect(of(request)).toMatch(/ \| [1-9]\d* \|/)
   expect(of('a whole login')).toMatch(/ \| [1-9]\d+ \|$/)
+  expect(stdout).toMatch(/^\| UserInfo \| bare, least commands .* \| 1 \| [1-9]\d* \|/m)
 })
 
 test('what processes of one name did is told together, each compared with that of its turn', () => {

@@ -43,9 +43,11 @@ const USHER_SECRET = Buffer.alloc(32, 'speed').toString('base64url')
 
 export const VARIANTS: ((options: Options) => Promise<Variant>)[] = [
   ({ node }) => startBare('bare, map', node),
-  async ({ node }) => startBare('bare, usual Redis adapter', node, await startOnSocket()),
+  async ({ node }) =>
+    startBare('bare, usual Redis adapter', node, await startOnSocket(), 'classic'),
   options => startUsher('Usher, SQLite', options),
   async options => startUsher('Usher, Redis', options, await startOnSocket()),
+  async ({ node }) => startBare('bare, least commands', node, await startOnSocket(), 'least'),
 ]
 
 /** On a unix socket. */
@@ -54,8 +56,8 @@ export function startOnSocket(): Promise<RedisServer> {
   return startRedis({ settings: ['--auto-aof-rewrite-percentage', '0'] })
 }
 
-async function startBare(name: string, node: string[], redis?: RedisServer): Promise<Variant> {
-  const words = [...node, `${HERE}/bare.ts`, ...(redis ? [redis.url] : [])]
+async function startBare(name: string, node: string[], redis?: RedisServer, kind = '') {
+  const words = [...node, `${HERE}/bare.ts`, ...(redis ? [redis.url, kind] : [])]
   const service = await startService({}, ['node', ...words])
   return variantOf(name, service, redis)
 }
