@@ -117,18 +117,16 @@ export function finishAnswers(
 // makes a copy, which ends the stack when it is nested thousandfold.
 function blameJwt(ctx: Context, oidc: Oidc) {
   const { request, client_assertion } = oidc?.params ?? {}
-  const { fault } = ctx.state
-  if (request !== undefined) {
-    blame(ctx, new errors.InvalidRequestObject('could not read the request object'))
-  } else if (client_assertion !== undefined && fault instanceof RangeError) {
-    blame(ctx, new errors.InvalidClientAuth({ detail: 'could not read the client assertion' }))
-  }
+  const detail = 'could not read this JWT'
+  if (request !== undefined) blame(ctx, new errors.InvalidRequestObject(detail))
+  const isDeep = client_assertion !== undefined && ctx.state.fault instanceof RangeError
+  if (isDeep) blame(ctx, new errors.InvalidClientAuth({ detail }))
 }
 
 function blame(ctx: Context, error: errors.OIDCProviderError): never {
   ctx.state.fault = undefined
-  const { error: code, error_description, error_detail } = error
-  Object.assign(ctx.state.log, { error: code, detail: error_detail ?? error_description })
+  const detail = error.error_detail ?? error.error_description
+  Object.assign(ctx.state.log, { error: error.error, detail })
   throw error
 }
 
@@ -176,9 +174,7 @@ function introspection(ctx: Context, oidc: Oidc) {
 function userinfo(ctx: Context, oidc: Oidc) {
   if (ctx.status !== 403 || oidc?.entities.AccessToken?.aud === undefined) return
   ctx.set('WWW-Authenticate', `Bearer realm="${oidc.issuer}", error="invalid_token"`)
-  const detail = 'the token is for another resource'
-  Object.assign(ctx.state.log, { error: 'invalid_token', detail })
-  throw new errors.InvalidToken(detail)
+  blame(ctx, new errors.InvalidToken('the token is for another resource'))
 }
 
 function revocation(ctx: Context, oidc: Oidc) {
