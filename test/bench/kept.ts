@@ -1,5 +1,5 @@
-// `node --expose-gc kept.ts [shared-accessor]`: requests to the library, and which part of what they had
-// is still there after small collections.
+// `node --expose-gc --initial-old-space-size=600 kept.ts [shared-accessor]`: requests to the library, and
+// which part of what they had is still there after small collections.
 
 import { once } from 'node:events'
 import { createServer } from 'node:http'

@@ -3,9 +3,11 @@
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { run } from '../../support/command.ts'
 import { tableOf } from './table.ts'
+
+vi.setConfig({ testTimeout: 90_000 })
 
 const LITTLE = '--processes 1 --runs 1 --seconds 0.1 --warm-up 0.1 --tokens 4 --connections 2'
 const bench = (...words: string[]) =>
