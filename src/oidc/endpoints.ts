@@ -10,6 +10,7 @@ import { readForm } from '../http/forms.ts'
 import { LONGEST_URL, refuseLongUrl } from '../http/limits.ts'
 import type { Views } from '../pages/views.ts'
 import { endpointAliases } from './client-certificates.ts'
+import { logError } from './events.ts'
 import { INTERVAL } from './polling.ts'
 import { AUTHORIZATION, DISCOVERY, type Routes } from './routes.ts'
 
@@ -117,16 +118,15 @@ export function finishAnswers(
 // makes a copy, which ends the stack when it is nested thousandfold.
 function blameJwt(ctx: Context, oidc: Oidc) {
   const { request, client_assertion } = oidc?.params ?? {}
-  const detail = 'could not read this JWT'
-  if (request !== undefined) blame(ctx, new errors.InvalidRequestObject(detail))
+  const unread = (what: string) => `could not read the ${what}`
+  if (request !== undefined) blame(ctx, new errors.InvalidRequestObject(unread('request object')))
   const isDeep = client_assertion !== undefined && ctx.state.fault instanceof RangeError
-  if (isDeep) blame(ctx, new errors.InvalidClientAuth({ detail }))
+  if (isDeep) blame(ctx, new errors.InvalidClientAuth({ detail: unread('client assertion') }))
 }
 
 function blame(ctx: Context, error: errors.OIDCProviderError): never {
   ctx.state.fault = undefined
-  const detail = error.error_detail ?? error.error_description
-  Object.assign(ctx.state.log, { error: error.error, detail })
+  logError(ctx, error)
   throw error
 }
 

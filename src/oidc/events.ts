@@ -1,6 +1,7 @@
 // What the library tells of, as the log hears it.
 
 import type { EventEmitter } from 'node:events'
+import type { Context } from 'koa'
 import { type errors, type KoaContextWithOIDC, Provider } from 'oidc-provider'
 import type { Logger } from 'pino'
 import { GRANT_TYPES } from '../config/client-schema.ts'
@@ -10,12 +11,8 @@ import { faultOf } from '../http/request-log.ts'
 
 // Listeners must not throw, and what they are handed holds raw tokens: only names go on from here.
 export function logEvents(provider: Provider, log: Logger, metrics: Metrics) {
-  const describe = (ctx: KoaContextWithOIDC, thrown: Partial<errors.OIDCProviderError>) => {
-    const { error, error_detail, error_description } = thrown
-    Object.assign(ctx.state.log, { error, detail: error_detail ?? error_description })
-  }
   const emitter: EventEmitter = provider
-  for (const event of ERROR_EVENTS) emitter.on(event, describe)
+  for (const event of ERROR_EVENTS) emitter.on(event, logError)
   emitter.on('grant.success', (ctx: KoaContextWithOIDC) => {
     metrics.tokenRequest(grantTypeOf(ctx), 'ok')
     note(ctx, 'tokens_issued', { ...partiesOf(ctx), grant_type: grantTypeOf(ctx) })
@@ -38,6 +35,12 @@ export function logEvents(provider: Provider, log: Logger, metrics: Metrics) {
     const isCallers = /^(HPE_|ECONN|EPIPE)/.test(err.code ?? '')
     if (!isCallers) log.error({ fault: faultOf(err) }, 'request failed')
   })
+}
+
+/** Why a request is refused, for its line in the log. */
+export function logError(ctx: Context, thrown: Partial<errors.OIDCProviderError>): void {
+  const { error, error_detail, error_description } = thrown
+  Object.assign(ctx.state.log, { error, detail: error_detail ?? error_description })
 }
 
 /** Told by the store while it serves a request of the library. */
