@@ -1,7 +1,7 @@
 // One process that does everything. SIGHUP and a changed folder reload, SIGTERM and SIGINT drain.
 
 import { once } from 'node:events'
-import type { Settings } from './config/settings.ts'
+import type { Settings } from './config/load.ts'
 import { watchFolder } from './config/watch.ts'
 import { createLog } from './http/log.ts'
 import { createMetricsListener } from './http/metrics.ts'

@@ -2,8 +2,8 @@
 
 import { type ParseArgsConfig, parseArgs } from 'node:util'
 import { type Command, Failure, type Invocation } from './commands/command.ts'
-import { ConfigError } from './config/report.ts'
-import { reasonOf } from './store/store.ts'
+import { ConfigError } from './config/report/finding.ts'
+import { reasonOf } from './storage/store.ts'
 
 /** What one command needs is no concern of the others: its file is read when it is called. */
 function from<M>(load: () => Promise<M>) {

@@ -13,20 +13,20 @@ async function main() {
     const { work } = await import('./worker.ts')
     return work()
   }
-  const { readSettings } = await import('./config/settings.ts')
+  const { readSettings } = await import('./config/load.ts')
   const settings = readSettings()
   if (settings.workers === 1) {
     const { serveAlone } = await import('./alone.ts')
     return serveAlone(settings)
   }
-  const { heldOf } = await import('./config/difference.ts')
+  const { heldOf } = await import('./config/diff.ts')
   const { supervise } = await import('./workers.ts')
   return supervise(heldOf(settings), settings.folder)
 }
 
 main().catch(async (error: unknown) => {
-  const { reasonOf } = await import('./store/store.ts')
-  const { ConfigError } = await import('./config/report.ts')
+  const { reasonOf } = await import('./storage/store.ts')
+  const { ConfigError } = await import('./config/report/finding.ts')
   const message = reasonOf(error)
   const isReport = error instanceof ConfigError
   process.stderr.write(

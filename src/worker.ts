@@ -1,8 +1,8 @@
 // One of several processes that serve. The primary (workers.ts) says what to do, and hears when it is
 // done; without it there are none.
 
-import type { Held } from './config/difference.ts'
-import { readSettings } from './config/settings.ts'
+import type { Held } from './config/diff.ts'
+import { readSettings } from './config/load.ts'
 import { createLog } from './http/log.ts'
 import { type NOTICE, prepare, type Service } from './serve.ts'
 

@@ -22,7 +22,7 @@ await new Promise<void>(resolve => {
 })
 if (spawnSync('node', ['alive.ts'], { env }).status !== 0) process.exit(1)
 // What that one had no use for.
-for (const file of ['store/redis.ts', 'workers.ts', 'worker.ts']) {
+for (const file of ['storage/redis/store.ts', 'workers.ts', 'worker.ts']) {
   await import(join(process.cwd(), 'src', file))
 }
 service.kill('SIGINT')

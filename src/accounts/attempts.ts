@@ -3,7 +3,7 @@
 // has nothing to contend for. Nothing is ever locked: the wait doubles, and what was counted is
 // forgotten by and by (LG5).
 
-import type { Records } from '../store/records.ts'
+import type { Records } from '../storage/records.ts'
 
 export interface Limit {
   /** So many at once, without waiting. */

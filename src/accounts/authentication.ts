@@ -2,11 +2,11 @@
 // looked at, hashed when it is its turn, noted, and every failure answered alike (LG1).
 
 import type { Context } from 'koa'
-import type { UsherFile } from '../config/schema.ts'
+import type { UsherFile } from '../config/schema/usher.ts'
 import { note } from '../http/audit.ts'
 import { networkOf } from '../http/network.ts'
-import type { Records } from '../store/records.ts'
-import { now } from '../store/store.ts'
+import type { Records } from '../storage/records.ts'
+import { now } from '../storage/store.ts'
 import { type Account, foldUsername } from './account.ts'
 import { type Counter, createAttempts, type Limit } from './attempts.ts'
 import type { Devices } from './devices.ts'

@@ -1,6 +1,6 @@
 // What Usher says about an account: the claims of `claims.yaml`, taken from where it says.
 
-import type { ClaimsFile } from '../config/schema.ts'
+import type { ClaimsFile } from '../config/schema/usher.ts'
 import type { Account } from './account.ts'
 
 const SOURCES: Record<string, (account: Account) => unknown> = {

@@ -2,10 +2,10 @@
 // are made from it, and withdrawing it ends them all.
 
 import { isDeepStrictEqual } from 'node:util'
-import type { Detail } from '../config/detail-schema.ts'
-import { consentName, revokeGrants } from '../store/grants.ts'
-import type { Found, Records } from '../store/records.ts'
-import { now } from '../store/store.ts'
+import type { Detail } from '../config/schema/details.ts'
+import { consentName, revokeGrants } from '../state/grants.ts'
+import type { Found, Records } from '../storage/records.ts'
+import { now } from '../storage/store.ts'
 
 export interface Consent {
   accountId: string

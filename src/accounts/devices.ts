@@ -6,7 +6,7 @@ import { randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
 import { cookieNames, originCookie } from '../http/cookies.ts'
 import type { Signatures } from '../http/signatures.ts'
-import { now } from '../store/store.ts'
+import { now } from '../storage/store.ts'
 import type { Account } from './account.ts'
 
 /** People who share a browser. */

@@ -5,7 +5,7 @@
 import { randomUUID } from 'node:crypto'
 import { SignJWT } from 'jose'
 import { readText } from '../config/text-file.ts'
-import { StoreUnavailable } from '../store/store.ts'
+import { StoreUnavailable } from '../storage/store.ts'
 import { type Outsider, outsiderSchema } from './account.ts'
 
 export type Question =

@@ -3,10 +3,10 @@
 //   Account id → account        indexed under 'accounts'
 //   Username folded → { id }    claimed first, so that two cannot have one name
 
-import { revokeGrants } from '../store/grants.ts'
-import type { Found, Records } from '../store/records.ts'
-import { createSessions, type SessionRecord } from '../store/sessions.ts'
-import { now } from '../store/store.ts'
+import { revokeGrants } from '../state/grants.ts'
+import { createSessions, type SessionRecord } from '../state/sessions.ts'
+import type { Found, Records } from '../storage/records.ts'
+import { now } from '../storage/store.ts'
 import {
   type Account,
   foldUsername,

@@ -11,7 +11,7 @@
 import { pbkdf2, scrypt, timingSafeEqual } from 'node:crypto'
 import { promisify } from 'node:util'
 import { verify } from '@node-rs/bcrypt'
-import type { Records } from '../store/records.ts'
+import type { Records } from '../storage/records.ts'
 
 type Fields = Record<string, string | undefined>
 

@@ -5,10 +5,10 @@
 //
 // Whoever is disabled there, or gone, has every session and token ended at the next use.
 
-import { revokeGrants } from '../store/grants.ts'
-import type { Records } from '../store/records.ts'
-import { createSessions } from '../store/sessions.ts'
-import { now } from '../store/store.ts'
+import { revokeGrants } from '../state/grants.ts'
+import { createSessions } from '../state/sessions.ts'
+import type { Records } from '../storage/records.ts'
+import { now } from '../storage/store.ts'
 import { type Account, newAccountId, type Outsider } from './account.ts'
 import { type Credentials, type Directory, isAdmitted, type Refusal } from './directory.ts'
 import { createAsk, type DirectoryAddress } from './directory-call.ts'

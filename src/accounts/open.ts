@@ -1,7 +1,7 @@
 // Which directory a configuration names.
 
-import type { UsherFile } from '../config/schema.ts'
-import type { Records } from '../store/records.ts'
+import type { UsherFile } from '../config/schema/usher.ts'
+import type { Records } from '../storage/records.ts'
 import { createDirectory, type Directory } from './directory.ts'
 import { createHttpDirectory } from './http-directory.ts'
 

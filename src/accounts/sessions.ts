@@ -1,10 +1,10 @@
 // Where people are signed in, and with which applications, as they and operators see it.
 
-import { ACCOUNT_CLIENT } from '../config/client-schema.ts'
+import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import type { Visitor } from '../http/visitor.ts'
-import { grantsOf } from '../store/grants.ts'
-import type { Records } from '../store/records.ts'
-import { createSessions, type SessionRecord } from '../store/sessions.ts'
+import { grantsOf } from '../state/grants.ts'
+import { createSessions, type SessionRecord } from '../state/sessions.ts'
+import type { Records } from '../storage/records.ts'
 
 /** A browser in which somebody is signed in. */
 export interface SignedInBrowser {

@@ -1,6 +1,6 @@
 // Accounts as lines of JSON, as they travel between installations and come from other systems.
 
-import { didYouMean, plainWords } from '../config/wording.ts'
+import { didYouMean, plainWords } from '../config/report/wording.ts'
 import { type Account, type Transfer, transferSchema } from './account.ts'
 
 /** The reason never quotes the line: there are hashes in it. */

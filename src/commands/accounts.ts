@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto'
 import { type Account, type Profile, profileSchema } from '../accounts/account.ts'
 import { UsernameTaken } from '../accounts/directory.ts'
 import { hashPassword, passwordProblem } from '../accounts/password.ts'
-import { plainWords } from '../config/wording.ts'
+import { plainWords } from '../config/report/wording.ts'
 import { Failure, hint, type Invocation, print, readStdin } from './command.ts'
 import { withAccount, withDirectory, withOwnAccount } from './directory.ts'
 

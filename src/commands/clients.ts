@@ -10,10 +10,10 @@ import {
   isTime,
   type SecretHash,
 } from '../config/client-secret.ts'
-import { appendToList, readKey } from '../config/document.ts'
-import { configFolder, readSettings } from '../config/settings.ts'
-import { didYouMean } from '../config/wording.ts'
-import type { RegisteredClient } from '../store/registered-clients.ts'
+import { configFolder, readSettings } from '../config/load.ts'
+import { didYouMean } from '../config/report/wording.ts'
+import { appendToList, readKey } from '../config/report/yaml.ts'
+import type { RegisteredClient } from '../features/registration/registered-clients.ts'
 import { argument, Failure, hint, type Invocation, print, readStdin, readUntil } from './command.ts'
 import { findRegistered, readRegistered, story } from './registered-clients.ts'
 

@@ -2,13 +2,13 @@
 
 import { text } from 'node:stream/consumers'
 import { isTime } from '../config/client-secret.ts'
-import { readStoreSettings } from '../config/settings.ts'
-import { readDuration } from '../config/values.ts'
+import { readStoreSettings } from '../config/load.ts'
+import { readDuration } from '../config/schema/values.ts'
 import type { FactName } from '../http/audit.ts'
-import { openInstallation } from '../store/open.ts'
-import { leaveFact } from '../store/operator-facts.ts'
-import type { Records } from '../store/records.ts'
-import { now } from '../store/store.ts'
+import { leaveFact } from '../state/operator-facts.ts'
+import { openInstallation } from '../storage/open.ts'
+import type { Records } from '../storage/records.ts'
+import { now } from '../storage/store.ts'
 
 export interface Invocation {
   values: Record<string, unknown>

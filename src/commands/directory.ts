@@ -3,8 +3,8 @@
 import { type Account, foldUsername } from '../accounts/account.ts'
 import { createDirectory, type Directory, type OwnDirectory } from '../accounts/directory.ts'
 import { openDirectory } from '../accounts/open.ts'
-import { readStoreSettings } from '../config/settings.ts'
-import type { Records } from '../store/records.ts'
+import { readStoreSettings } from '../config/load.ts'
+import type { Records } from '../storage/records.ts'
 import { argument, Failure, type Invocation, type Leave, withRecords } from './command.ts'
 
 /** For what is only done to people who are kept here. */

@@ -2,11 +2,11 @@
 // what it does when it is asked (journey.ts).
 
 import { describeSecrets } from '../config/client-secret.ts'
-import { ConfigError, type Finding, placeOf } from '../config/report.ts'
-import { readSettings, type Settings } from '../config/settings.ts'
-import { checkSettings } from '../oidc/check.ts'
-import { openStore, unlock } from '../store/open.ts'
-import { type Check, reasonOf } from '../store/store.ts'
+import { readSettings, type Settings } from '../config/load.ts'
+import { ConfigError, type Finding, placeOf } from '../config/report/finding.ts'
+import { checkSettings } from '../provider/check.ts'
+import { openStore, unlock } from '../storage/open.ts'
+import { type Check, reasonOf } from '../storage/store.ts'
 import { Failure, type Invocation, print } from './command.ts'
 import { walk } from './journey.ts'
 

@@ -1,8 +1,6 @@
 // What is in force and why: one key, all of them, or everything that a client can do; and why a request
 // failed (failure.ts).
 
-import type { ClientFile, ClientMetadata } from '../config/client-schema.ts'
-import type { DetailFile } from '../config/detail-schema.ts'
 import {
   type Effective,
   effectiveClient,
@@ -11,12 +9,14 @@ import {
 } from '../config/effective.ts'
 import { OTHER_VARIABLES, VARIABLES } from '../config/environment.ts'
 import type { FileResult } from '../config/files.ts'
-import { ConfigError } from '../config/report.ts'
-import { audienceOf, type ResourceFile, scopesFor } from '../config/resource-schema.ts'
-import { type Reading, readFolder, type Settings, variable } from '../config/settings.ts'
-import { didYouMean } from '../config/wording.ts'
-import { type FailedRequest, findFailure, harmless } from '../oidc/failures.ts'
-import { DISCOVERY, endpointOf, routesOf } from '../oidc/routes.ts'
+import { type Reading, readFolder, type Settings, variable } from '../config/load.ts'
+import { ConfigError } from '../config/report/finding.ts'
+import { didYouMean } from '../config/report/wording.ts'
+import type { ClientFile, ClientMetadata } from '../config/schema/client.ts'
+import type { DetailFile } from '../config/schema/details.ts'
+import { audienceOf, type ResourceFile, scopesFor } from '../config/schema/resource.ts'
+import { type FailedRequest, findFailure, harmless } from '../provider/failures.ts'
+import { DISCOVERY, endpointOf, routesOf } from '../provider/routes.ts'
 import { Failure, type Invocation, print, readStdin, withRecords } from './command.ts'
 import { explainFailure, UNKNOWN } from './failure.ts'
 import { withRegistered } from './registered-clients.ts'

@@ -2,16 +2,16 @@
 // change. The words of the library are the key to it; test/flow/explain-request.test.ts pins them.
 
 import { closest } from 'fastest-levenshtein'
+import { describeSecrets } from '../config/client-secret.ts'
+import type { FileResult } from '../config/files.ts'
+import { didYouMean } from '../config/report/wording.ts'
 import {
   type ClientFile,
   GRANT_TYPES,
   RESPONSE_MODES,
   TOKEN_MODES,
-} from '../config/client-schema.ts'
-import { describeSecrets } from '../config/client-secret.ts'
-import type { FileResult } from '../config/files.ts'
-import { didYouMean } from '../config/wording.ts'
-import { type FailedRequest, harmless } from '../oidc/failures.ts'
+} from '../config/schema/client.ts'
+import { type FailedRequest, harmless } from '../provider/failures.ts'
 
 /** Of what is not in a line of the log. */
 export const UNKNOWN = 'not known'

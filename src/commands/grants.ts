@@ -1,7 +1,7 @@
 // What a person has allowed applications.
 
 import { type Consent, createConsents } from '../accounts/consents.ts'
-import { didYouMean } from '../config/wording.ts'
+import { didYouMean } from '../config/report/wording.ts'
 import { argument, Failure, firstWord, hint, type Invocation, moment, print } from './command.ts'
 import { withAccount } from './directory.ts'
 

@@ -1,7 +1,7 @@
 // The browser of the doctor's journey: it keeps cookies, signs in, and ends with a code.
 
 import { createHash, randomBytes } from 'node:crypto'
-import type { Check } from '../store/store.ts'
+import type { Check } from '../storage/store.ts'
 import { Obstacle, ok, wrong } from './verdicts.ts'
 
 /** Nothing is ever sent there: the code is read from the redirect. */

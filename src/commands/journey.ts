@@ -5,12 +5,12 @@ import { randomBytes } from 'node:crypto'
 import { connect } from 'node:tls'
 import { createLocalJWKSet, type JSONWebKeySet, jwtVerify } from 'jose'
 import { createDirectory } from '../accounts/directory.ts'
-import { clientSchema } from '../config/client-schema.ts'
 import { hashSecret } from '../config/client-secret.ts'
-import { DISCOVERY } from '../oidc/routes.ts'
-import type { Records } from '../store/records.ts'
-import { createRegisteredClients } from '../store/registered-clients.ts'
-import type { Check } from '../store/store.ts'
+import { clientSchema } from '../config/schema/client.ts'
+import { createRegisteredClients } from '../features/registration/registered-clients.ts'
+import { DISCOVERY } from '../provider/routes.ts'
+import type { Records } from '../storage/records.ts'
+import type { Check } from '../storage/store.ts'
 import {
   authorize,
   createBrowser,

@@ -1,6 +1,6 @@
 // Signing keys: which there are, and what to do when one cannot be trusted any more.
 
-import { readSettings, type Settings } from '../config/settings.ts'
+import { readSettings, type Settings } from '../config/load.ts'
 import { type KeyStatus, openSigningKeys, type SigningKeys } from '../keys/signing-keys.ts'
 import {
   argument,

@@ -2,8 +2,8 @@
 
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { readSettings } from '../config/settings.ts'
-import { didYouMean } from '../config/wording.ts'
+import { readSettings } from '../config/load.ts'
+import { didYouMean } from '../config/report/wording.ts'
 import { checkOwnTemplates } from '../pages/own-templates.ts'
 import { preview } from '../pages/preview.ts'
 import { createViews } from '../pages/views.ts'

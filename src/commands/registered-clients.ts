@@ -1,18 +1,18 @@
 // Applications that registered themselves, and the invitations they do it with.
 
-import { RELAXED, RULES } from '../config/registration-rules.ts'
-import { type Reading, readSettings, type Settings } from '../config/settings.ts'
-import { didYouMean } from '../config/wording.ts'
-import { createInvitations, type Invitation } from '../store/invitations.ts'
-import type { Records } from '../store/records.ts'
+import { type Reading, readSettings, type Settings } from '../config/load.ts'
+import { didYouMean } from '../config/report/wording.ts'
+import { RELAXED, RULES } from '../config/rules/registration.ts'
+import { createInvitations, type Invitation } from '../features/registration/invitations.ts'
 import {
   createRegisteredClients,
   isRegisteredId,
   type RegisteredClient,
   type RegisteredClients,
   UNUSED,
-} from '../store/registered-clients.ts'
-import { now } from '../store/store.ts'
+} from '../features/registration/registered-clients.ts'
+import type { Records } from '../storage/records.ts'
+import { now } from '../storage/store.ts'
 import {
   argument,
   Failure,

@@ -2,9 +2,9 @@
 
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { CIBA_GRANT, type ClientMetadata, DEVICE_GRANT } from '../config/client-schema.ts'
-import { scopesFor } from '../config/resource-schema.ts'
-import type { Settings } from '../config/settings.ts'
+import type { Settings } from '../config/load.ts'
+import { CIBA_GRANT, type ClientMetadata, DEVICE_GRANT } from '../config/schema/client.ts'
+import { scopesFor } from '../config/schema/resource.ts'
 
 /** What WebCrypto calls the keys that a client may have. */
 const ALGORITHMS: Record<string, string> = {

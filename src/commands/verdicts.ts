@@ -1,6 +1,6 @@
 // What a look at the running service comes to.
 
-import type { Check } from '../store/store.ts'
+import type { Check } from '../storage/store.ts'
 
 /** What a step of the way was held up by; the rest of the way is not gone. */
 export class Obstacle extends Error {

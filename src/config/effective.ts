@@ -1,10 +1,10 @@
 // What is in force, key by key, and why: for people who ask, not for the service.
 
-import { FIXED } from './difference.ts'
+import { FIXED } from './diff.ts'
 import { VARIABLES } from './environment.ts'
 import type { FileResult } from './files.ts'
 import { allKeys, isSecret, type Key, keysOf, placeOf } from './key-list.ts'
-import type { Reading } from './settings.ts'
+import type { Reading } from './load.ts'
 
 export type Effective = ReturnType<typeof inForce>
 

@@ -1,7 +1,7 @@
 // What the environment says, which wins over the files.
 
 import type { Overlay } from './files.ts'
-import { type Finding, wrongVariable } from './report.ts'
+import { type Finding, wrongVariable } from './report/finding.ts'
 import { readText } from './text-file.ts'
 
 export const SHORTEST_SECRET = 32

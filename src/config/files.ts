@@ -1,13 +1,13 @@
 // Reads one file of the folder against its schema and says where each problem stands.
 
 import { z } from 'zod'
-import { inLanguages } from './client-schema.ts'
-import { openYaml, placeIn } from './document.ts'
-import { excerpt } from './excerpt.ts'
 import { allKeys, keysAt, placeOf } from './key-list.ts'
-import { type Finding, type Locate, wrongVariable } from './report.ts'
-import { SCHEMAS } from './schema.ts'
-import { meant, plainWords, ruleOf, unknownKey } from './wording.ts'
+import { excerpt } from './report/excerpt.ts'
+import { type Finding, type Locate, wrongVariable } from './report/finding.ts'
+import { meant, plainWords, ruleOf, unknownKey } from './report/wording.ts'
+import { openYaml, placeIn } from './report/yaml.ts'
+import { inLanguages } from './schema/client.ts'
+import { SCHEMAS } from './schema/usher.ts'
 
 /** What nobody reads on to. */
 const MOST_FINDINGS = 50

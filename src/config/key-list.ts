@@ -1,6 +1,6 @@
 // Every key that may stand in the folder, with what the schema says of it.
 
-import { jsonSchemas } from './schema.ts'
+import { jsonSchemas } from './schema/usher.ts'
 
 /** JSON Schema, as far as it is read here. */
 interface Node {

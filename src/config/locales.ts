@@ -2,9 +2,9 @@
 
 import { parse } from 'node:path'
 import { type FileResult, readFile } from './files.ts'
-import { ENGLISH, flatten, type Locales, shippedTags, shippedWords } from './locale-schema.ts'
-import type { Finding } from './report.ts'
-import { tagProblem } from './values.ts'
+import type { Finding } from './report/finding.ts'
+import { ENGLISH, flatten, type Locales, shippedTags, shippedWords } from './schema/locale.ts'
+import { tagProblem } from './schema/values.ts'
 
 /** The operator's words; what is wrong, and what they leave in English, goes to the reports. */
 export function readLocales(files: string[], findings: Finding[], warnings: Finding[]): Locales {

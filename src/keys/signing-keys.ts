@@ -6,10 +6,10 @@
 //   retired   once another is current, until nothing that it signed counts any more
 
 import { isDeepStrictEqual } from 'node:util'
-import { LONGEST_JWT } from '../config/resource-schema.ts'
-import type { Settings } from '../config/settings.ts'
-import type { Records } from '../store/records.ts'
-import { now } from '../store/store.ts'
+import type { Settings } from '../config/load.ts'
+import { LONGEST_JWT } from '../config/schema/resource.ts'
+import type { Records } from '../storage/records.ts'
+import { now } from '../storage/store.ts'
 import {
   ALGORITHMS,
   ALL_ALGORITHMS,

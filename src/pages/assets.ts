@@ -5,9 +5,9 @@ import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { extname, join } from 'node:path'
 import type { Context } from 'koa'
-import { THEME } from '../config/branding.ts'
-import { inkOn, readableIn } from '../config/contrast.ts'
-import type { Settings } from '../config/settings.ts'
+import type { Settings } from '../config/load.ts'
+import { inkOn, readableIn } from '../config/rules/contrast.ts'
+import { THEME } from '../config/schema/branding.ts'
 
 export type Asset = ReturnType<typeof asset>
 

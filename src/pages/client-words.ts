@@ -1,6 +1,6 @@
 // A client as people know it: what its file says in their language goes before what it says otherwise.
 
-import { type ClientMetadata, READ_BY_PEOPLE } from '../config/client-schema.ts'
+import { type ClientMetadata, READ_BY_PEOPLE } from '../config/schema/client.ts'
 import type { Words } from './words.ts'
 
 export function clientWords({ pick }: Words, client: ClientMetadata): ClientMetadata {

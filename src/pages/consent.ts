@@ -2,9 +2,9 @@
 
 import type { Context } from 'koa'
 import type { Decision } from '../accounts/consents.ts'
-import type { Detail } from '../config/detail-schema.ts'
+import type { Detail } from '../config/schema/details.ts'
+import { detailWords } from '../features/authorization-details/words.ts'
 import type { Form } from '../http/forms.ts'
-import { detailWords } from './detail-words.ts'
 import { csrfSubject, type Interaction, type Screen } from './interaction.ts'
 import type { PageData } from './page-data.ts'
 import type { Parts } from './parts.ts'

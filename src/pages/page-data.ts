@@ -1,7 +1,7 @@
 // What each template knows as `it`, besides the words: what pages give, what samples show, and what an
 // operator's template in the place of ours can rely on.
 
-import type { Settings } from '../config/settings.ts'
+import type { Settings } from '../config/load.ts'
 import type { Asset } from './assets.ts'
 import type { Translate } from './words.ts'
 

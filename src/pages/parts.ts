@@ -4,10 +4,10 @@ import type { Authentication } from '../accounts/authentication.ts'
 import type { Consents } from '../accounts/consents.ts'
 import type { Directory } from '../accounts/directory.ts'
 import type { AccountSessions } from '../accounts/sessions.ts'
-import type { ClientMetadata } from '../config/client-schema.ts'
-import type { Settings } from '../config/settings.ts'
+import type { Settings } from '../config/load.ts'
+import type { ClientMetadata } from '../config/schema/client.ts'
+import type { AccessRequests } from '../features/ciba/access-requests.ts'
 import type { Csrf } from '../http/forms.ts'
-import type { AccessRequests } from '../store/access-requests.ts'
 import type { Views } from './views.ts'
 
 export interface Parts {

@@ -3,7 +3,7 @@
 import type { Context } from 'koa'
 import type { Account } from '../accounts/account.ts'
 import { passwordProblem } from '../accounts/password.ts'
-import { ACCOUNT_CLIENT } from '../config/client-schema.ts'
+import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import { note } from '../http/audit.ts'
 import { type Form, readForm } from '../http/forms.ts'
 import type { Parts } from './parts.ts'

@@ -4,9 +4,9 @@
 import { randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
 import type { Account } from '../accounts/account.ts'
-import { ACCOUNT_CLIENT } from '../config/client-schema.ts'
+import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import type { Form } from '../http/forms.ts'
-import { now } from '../store/store.ts'
+import { now } from '../storage/store.ts'
 import type { Parts } from './parts.ts'
 
 /** The session of this browser, as the protocol's side knows it. */

@@ -1,7 +1,7 @@
 // A scope as people read it: the operator's words, ours, or the claims it gives.
 
 import { readKey } from '../accounts/consents.ts'
-import type { Settings } from '../config/settings.ts'
+import type { Settings } from '../config/load.ts'
 import type { Words } from './words.ts'
 
 type Description = string | Record<string, string>

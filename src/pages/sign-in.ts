@@ -1,4 +1,4 @@
-// Sign-in with a password. A second factor would be one more prompt (oidc/policy.ts) and one more
+// Sign-in with a password. A second factor would be one more prompt (provider/policy.ts) and one more
 // screen beside this one, which adds to `amr` (RFC 8176) what it has seen.
 
 import type { Context } from 'koa'

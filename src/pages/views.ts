@@ -2,8 +2,8 @@
 // the language of the person who asks.
 
 import type { Context } from 'koa'
-import type { ClientMetadata } from '../config/client-schema.ts'
-import type { Settings } from '../config/settings.ts'
+import type { Settings } from '../config/load.ts'
+import type { ClientMetadata } from '../config/schema/client.ts'
 import { allowFormAnywhere } from '../http/security-headers.ts'
 import { createAssets } from './assets.ts'
 import { clientWords } from './client-words.ts'

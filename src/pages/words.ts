@@ -1,7 +1,7 @@
 // The words people read, by language; keys are `page.thing`. A file of `locales/` is a language, and
 // so is one of the operator's.
 
-import { ENGLISH, type Locales, shippedTags, shippedWords } from '../config/locale-schema.ts'
+import { ENGLISH, type Locales, shippedTags, shippedWords } from '../config/schema/locale.ts'
 
 /** `{name}` in the words is replaced by the value of that name. */
 export type Translate = (key: string, values?: Record<string, string>) => string

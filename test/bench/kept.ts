@@ -19,7 +19,7 @@ const provider = new Provider('http://localhost', {
   features: { devInteractions: { enabled: false } },
 })
 if (process.argv[2]) {
-  const { shareAccessor } = await import('../../src/oidc/shared-accessor.ts')
+  const { shareAccessor } = await import('../../src/provider/shared-accessor.ts')
   shareAccessor(provider)
 }
 provider.use((ctx, next) => {

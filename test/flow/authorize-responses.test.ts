@@ -1,6 +1,6 @@
 import { decodeJwt } from 'jose'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { clientSchema } from '../../src/config/client-schema.ts'
+import { clientSchema } from '../../src/config/schema/client.ts'
 import { Browser } from '../support/browser.ts'
 import { authorizationRequest, authorize, redeem } from '../support/journey.ts'
 import { ADA, CLIENTS, startUsher, type Usher } from '../support/usher.ts'

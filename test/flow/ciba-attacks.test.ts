@@ -1,7 +1,7 @@
 // CIBA under attack: floods, guesses, messages that mislead, and access that ended meanwhile.
 
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest'
-import { StoreUnavailable } from '../../src/store/store.ts'
+import { StoreUnavailable } from '../../src/storage/store.ts'
 import {
   answer,
   ask,

@@ -1,7 +1,7 @@
 // The device flow under attack (TK15): guesses, forms from elsewhere, and codes that somebody else has.
 
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
-import { StoreUnavailable } from '../../src/store/store.ts'
+import { StoreUnavailable } from '../../src/storage/store.ts'
 import { Browser } from '../support/browser.ts'
 import {
   copyOf,

@@ -7,8 +7,8 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Fact } from '../../src/http/audit.ts'
-import { openInstallation } from '../../src/store/open.ts'
-import { leaveFact, takeFacts } from '../../src/store/operator-facts.ts'
+import { leaveFact, takeFacts } from '../../src/state/operator-facts.ts'
+import { openInstallation } from '../../src/storage/open.ts'
 import { type Service, startService } from '../support/service.ts'
 
 const ROOT = join(import.meta.dirname, '../..')

@@ -5,8 +5,8 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { TAKEN } from '../../src/config/registration-rules.ts'
-import { createInvitations } from '../../src/store/invitations.ts'
+import { TAKEN } from '../../src/config/rules/registration.ts'
+import { createInvitations } from '../../src/features/registration/invitations.ts'
 import {
   CALLBACK,
   invite,

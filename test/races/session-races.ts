@@ -1,7 +1,7 @@
 // Races in one session: who ends it against who uses it, and many who use it.
 
 import { setTimeout } from 'node:timers/promises'
-import { uidOf } from '../../src/store/session-ids.ts'
+import { uidOf } from '../../src/state/session-ids.ts'
 import type { Browser } from '../support/browser.ts'
 import { copyOf } from '../support/people.ts'
 import type { Reply } from '../support/wire.ts'

@@ -2,8 +2,8 @@
 // answer first stays.
 
 import { expect, test } from 'vitest'
-import { answerOnce, createAccessRequests } from '../../src/store/access-requests.ts'
-import { now } from '../../src/store/store.ts'
+import { answerOnce, createAccessRequests } from '../../src/features/ciba/access-requests.ts'
+import { now } from '../../src/storage/store.ts'
 import { onEveryStore } from './every-store.ts'
 import { fresh } from './store-suite.ts'
 

@@ -3,7 +3,7 @@
 
 import { randomBytes } from 'node:crypto'
 import { beforeEach, describe, expect, test } from 'vitest'
-import type { Adapter } from '../../src/store/adapter.ts'
+import type { Adapter } from '../../src/state/adapter.ts'
 import { fresh } from './store-suite.ts'
 
 export type Adapters = (model: string) => Adapter

@@ -2,7 +2,7 @@
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { expect, test } from 'vitest'
-import { createDeviceCodes } from '../../src/store/device-codes.ts'
+import { createDeviceCodes } from '../../src/features/device/codes.ts'
 import { onEveryStore } from './every-store.ts'
 import { fresh } from './store-suite.ts'
 

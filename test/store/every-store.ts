@@ -1,10 +1,10 @@
 // Records on every kind of store, for what has to be so on each.
 
 import { afterAll, beforeAll, describe } from 'vitest'
-import { openRecords, type Records } from '../../src/store/records.ts'
-import { RedisStore } from '../../src/store/redis.ts'
-import { SqliteStore } from '../../src/store/sqlite.ts'
-import type { Store } from '../../src/store/store.ts'
+import { openRecords, type Records } from '../../src/storage/records.ts'
+import { RedisStore } from '../../src/storage/redis/store.ts'
+import { SqliteStore } from '../../src/storage/sqlite.ts'
+import type { Store } from '../../src/storage/store.ts'
 import { startRedis } from '../support/redis.ts'
 
 const STORES: [name: string, start: () => Promise<{ store: Store; stop?(): Promise<void> }>][] = [

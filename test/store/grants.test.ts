@@ -1,9 +1,9 @@
 // The end of grants: by revocation, by withdrawal, by sign-out; and that it is the end.
 
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { revokeGrant, revokeGrants } from '../../src/store/grants.ts'
-import { createSessions } from '../../src/store/sessions.ts'
-import { StoreUnavailable } from '../../src/store/store.ts'
+import { revokeGrant, revokeGrants } from '../../src/state/grants.ts'
+import { createSessions } from '../../src/state/sessions.ts'
+import { StoreUnavailable } from '../../src/storage/store.ts'
 import { revoke, TOKENS } from './adapter-suite.ts'
 import { createLibrary, firstVisit, type Library, signIn, type Visit, visit } from './protocol.ts'
 import { fresh } from './store-suite.ts'

@@ -7,12 +7,12 @@ import {
   createAdapter,
   type LiveSession,
   type Protocol,
-} from '../../src/store/adapter.ts'
-import { openRecords, type Records } from '../../src/store/records.ts'
-import { createRefreshTokens } from '../../src/store/refresh-tokens.ts'
-import { createSessionIds, type SessionIds, uidOf } from '../../src/store/session-ids.ts'
-import type { SessionRecord } from '../../src/store/sessions.ts'
-import { SqliteStore } from '../../src/store/sqlite.ts'
+} from '../../src/state/adapter.ts'
+import { createRefreshTokens } from '../../src/state/refresh-tokens.ts'
+import { createSessionIds, type SessionIds, uidOf } from '../../src/state/session-ids.ts'
+import type { SessionRecord } from '../../src/state/sessions.ts'
+import { openRecords, type Records } from '../../src/storage/records.ts'
+import { SqliteStore } from '../../src/storage/sqlite.ts'
 
 export class AlreadyUsed extends Error {
   model: string

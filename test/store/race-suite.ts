@@ -2,7 +2,7 @@
 // (connection, process, node) that the same store is open through.
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { Store } from '../../src/store/store.ts'
+import type { Store } from '../../src/storage/store.ts'
 import { bytes, fresh, now } from './store-suite.ts'
 
 const CALLERS = [2, 8, 50]

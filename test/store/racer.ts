@@ -3,8 +3,8 @@
 
 import { once } from 'node:events'
 import { pathToFileURL } from 'node:url'
-import { SqliteStore } from '../../src/store/sqlite.ts'
-import type { Store } from '../../src/store/store.ts'
+import { SqliteStore } from '../../src/storage/sqlite.ts'
+import type { Store } from '../../src/storage/store.ts'
 
 /** What one alone may succeed with, on a record at its first version. */
 export const ACTS: Record<string, (store: Store, key: string) => Promise<unknown>> = {

@@ -5,9 +5,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { afterAll, afterEach, describe, expect, test } from 'vitest'
-import { openRecords, type Records, resealAll } from '../../src/store/records.ts'
-import { SqliteStore } from '../../src/store/sqlite.ts'
-import { StoreUnavailable } from '../../src/store/store.ts'
+import { openRecords, type Records, resealAll } from '../../src/storage/records.ts'
+import { SqliteStore } from '../../src/storage/sqlite.ts'
+import { StoreUnavailable } from '../../src/storage/store.ts'
 import { fresh, now } from './store-suite.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'usher-records-'))

@@ -2,9 +2,9 @@
 
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
-import { REDIS_DEFAULTS } from '../../src/config/schema.ts'
-import { RedisStore } from '../../src/store/redis.ts'
-import { reasonOf, StoreUnavailable } from '../../src/store/store.ts'
+import { REDIS_DEFAULTS } from '../../src/config/schema/usher.ts'
+import { RedisStore } from '../../src/storage/redis/store.ts'
+import { reasonOf, StoreUnavailable } from '../../src/storage/store.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { bytes, fresh, now } from './store-suite.ts'
 

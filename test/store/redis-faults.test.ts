@@ -1,9 +1,9 @@
 // What happens when Redis, or the way to it, does not do as it should. Every fault is a real one.
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { openInstallation } from '../../src/store/open.ts'
-import { RedisStore } from '../../src/store/redis.ts'
-import { StoreUnavailable } from '../../src/store/store.ts'
+import { openInstallation } from '../../src/storage/open.ts'
+import { RedisStore } from '../../src/storage/redis/store.ts'
+import { StoreUnavailable } from '../../src/storage/store.ts'
 import { type FlakyLink, flakyLink } from '../support/flaky-link.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePorts } from '../support/redis-together.ts'

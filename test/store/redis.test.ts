@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe } from 'vitest'
-import { RedisStore } from '../../src/store/redis.ts'
+import { RedisStore } from '../../src/storage/redis/store.ts'
 import { startRedis } from '../support/redis.ts'
 import { startCluster, startSentinels } from '../support/redis-together.ts'
 import { raceSuite } from './race-suite.ts'

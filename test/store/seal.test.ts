@@ -6,9 +6,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { afterAll, afterEach, describe, expect, test } from 'vitest'
-import { openRecords } from '../../src/store/records.ts'
-import { createNames } from '../../src/store/seal.ts'
-import { SqliteStore } from '../../src/store/sqlite.ts'
+import { openRecords } from '../../src/storage/records.ts'
+import { createNames } from '../../src/storage/seal.ts'
+import { SqliteStore } from '../../src/storage/sqlite.ts'
 import { fresh } from './store-suite.ts'
 
 const OLD = Buffer.alloc(32, 1)

@@ -1,10 +1,10 @@
 // Sign-outs on their way to applications, on every store: who takes them, and that nobody is forgotten.
 
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
-import { openInstallation } from '../../src/store/open.ts'
-import type { Records } from '../../src/store/records.ts'
-import { createSessionIds } from '../../src/store/session-ids.ts'
-import { leaveSignOut, type SignOut, takeSignOuts } from '../../src/store/sign-outs.ts'
+import { leaveSignOut, type SignOut, takeSignOuts } from '../../src/features/logout/sign-outs.ts'
+import { createSessionIds } from '../../src/state/session-ids.ts'
+import { openInstallation } from '../../src/storage/open.ts'
+import type { Records } from '../../src/storage/records.ts'
 import { startRedis } from '../support/redis.ts'
 import { freePort } from '../support/service.ts'
 import { fresh } from './store-suite.ts'

@@ -1,9 +1,9 @@
-// What every implementation of the state contract (src/store/store.ts) does, whatever it stands on.
+// What every implementation of the state contract (src/storage/store.ts) does, whatever it stands on.
 
 import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { Entry, Snapshot, Store } from '../../src/store/store.ts'
+import type { Entry, Snapshot, Store } from '../../src/storage/store.ts'
 
 export const now = () => Math.floor(Date.now() / 1000)
 export const bytes = (text: string) => new TextEncoder().encode(text)

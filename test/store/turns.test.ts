@@ -2,7 +2,7 @@
 
 import { setImmediate } from 'node:timers/promises'
 import { expect, test } from 'vitest'
-import { inTurns } from '../../src/store/turns.ts'
+import { inTurns } from '../../src/storage/turns.ts'
 
 /** Doubles, and remembers how it was asked; `until`: what it waits for before it answers. */
 function doubling(most = 100, until: () => Promise<void> = async () => {}) {

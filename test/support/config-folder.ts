@@ -3,8 +3,8 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { ConfigError, type Finding } from '../../src/config/report.ts'
-import { readSettings, type Settings } from '../../src/config/settings.ts'
+import { readSettings, type Settings } from '../../src/config/load.ts'
+import { ConfigError, type Finding } from '../../src/config/report/finding.ts'
 
 /** By path in the folder: text, bytes, or an object that is written as JSON (which is YAML). */
 export type Files = Record<string, string | Uint8Array | object>

@@ -4,9 +4,9 @@
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { FIXED } from '../../src/config/difference.ts'
+import { FIXED } from '../../src/config/diff.ts'
 import { overlays } from '../../src/config/environment.ts'
-import { jsonSchemas } from '../../src/config/schema.ts'
+import { jsonSchemas } from '../../src/config/schema/usher.ts'
 import { createMetrics } from '../../src/http/metrics.ts'
 import { createTotals } from '../../src/http/totals.ts'
 

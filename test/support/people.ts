@@ -4,7 +4,7 @@
 import { type IncomingHttpHeaders, request } from 'node:http'
 import { parse } from 'node-html-parser'
 import { createLanguages } from '../../src/pages/words.ts'
-import { uidOf } from '../../src/store/session-ids.ts'
+import { uidOf } from '../../src/state/session-ids.ts'
 import { Browser, type Page } from './browser.ts'
 import { authorizationRequest, type Request, tokens } from './journey.ts'
 import { PASSWORD, type Usher } from './usher.ts'

@@ -1,7 +1,7 @@
 // The pages as `usher pages preview` writes them, opened in a real browser without anything running.
 
 import type { BrowserContext, Page } from 'playwright-core'
-import { readSettings } from '../../src/config/settings.ts'
+import { readSettings } from '../../src/config/load.ts'
 import { pathOf, preview } from '../../src/pages/preview.ts'
 import { createViews } from '../../src/pages/views.ts'
 import { type Files, withFolder } from './config-folder.ts'

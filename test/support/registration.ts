@@ -1,10 +1,10 @@
 // Applications that register themselves, as they do it over the wire.
 
-import { RULES } from '../../src/config/registration-rules.ts'
-import { createInvitations } from '../../src/store/invitations.ts'
-import type { Records } from '../../src/store/records.ts'
-import { createRegisteredClients } from '../../src/store/registered-clients.ts'
-import { now } from '../../src/store/store.ts'
+import { RULES } from '../../src/config/rules/registration.ts'
+import { createInvitations } from '../../src/features/registration/invitations.ts'
+import { createRegisteredClients } from '../../src/features/registration/registered-clients.ts'
+import type { Records } from '../../src/storage/records.ts'
+import { now } from '../../src/storage/store.ts'
 import { type Reply, send } from './wire.ts'
 
 export const REGISTER = '/api/oauth/register'

@@ -3,8 +3,8 @@
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest'
 import { createAttempts } from '../../src/accounts/attempts.ts'
 import { networkOf } from '../../src/http/network.ts'
-import { type Installation, openInstallation } from '../../src/store/open.ts'
-import { StoreUnavailable } from '../../src/store/store.ts'
+import { type Installation, openInstallation } from '../../src/storage/open.ts'
+import { StoreUnavailable } from '../../src/storage/store.ts'
 
 const LIMIT = { attempts: 5, slowest: 900 }
 

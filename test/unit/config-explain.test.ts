@@ -3,7 +3,7 @@
 import { expect, test } from 'vitest'
 import { effectiveClient, effectiveKeys } from '../../src/config/effective.ts'
 import { allKeys } from '../../src/config/key-list.ts'
-import { readFolder } from '../../src/config/settings.ts'
+import { readFolder } from '../../src/config/load.ts'
 import { COMPLETE, type Files, PRODUCTION, withFolder } from '../support/config-folder.ts'
 
 const USHER = COMPLETE.usher.replace('code: 60 s', 'code: 30 s')

@@ -4,8 +4,8 @@ import { execFileSync } from 'node:child_process'
 import { chmodSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { ConfigError } from '../../src/config/report.ts'
-import { readSettings } from '../../src/config/settings.ts'
+import { readSettings } from '../../src/config/load.ts'
+import { ConfigError } from '../../src/config/report/finding.ts'
 import {
   asNobody,
   COMPLETE,

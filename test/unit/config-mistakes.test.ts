@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { parseEnv } from 'node:util'
 import { expect, test } from 'vitest'
 import { judge } from '../../src/commands/config.ts'
-import { describe as report } from '../../src/config/report.ts'
+import { describe as report } from '../../src/config/report/finding.ts'
 import { PRODUCTION } from '../support/config-folder.ts'
 
 const MISTAKES = join(import.meta.dirname, 'config-mistakes')

@@ -4,9 +4,9 @@ import { generateKeyPairSync } from 'node:crypto'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { differences } from '../../src/config/difference.ts'
-import { readSettings } from '../../src/config/settings.ts'
-import { checkSettings } from '../../src/oidc/check.ts'
+import { differences } from '../../src/config/diff.ts'
+import { readSettings } from '../../src/config/load.ts'
+import { checkSettings } from '../../src/provider/check.ts'
 import { client, type Files, places, read, resource, withFolder } from '../support/config-folder.ts'
 
 const WEB = { 'clients/web.yaml': client() }

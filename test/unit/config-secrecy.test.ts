@@ -3,7 +3,7 @@
 
 import { createHash } from 'node:crypto'
 import { expect, test } from 'vitest'
-import { differences } from '../../src/config/difference.ts'
+import { differences } from '../../src/config/diff.ts'
 import { COMPLETE, client, type Files, read } from '../support/config-folder.ts'
 
 const CANARY = 'CANARY1815'

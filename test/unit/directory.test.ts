@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { ZodError } from 'zod'
 import { foldUsername } from '../../src/accounts/account.ts'
 import { createDirectory, type OwnDirectory, UsernameTaken } from '../../src/accounts/directory.ts'
-import { type Installation, openInstallation } from '../../src/store/open.ts'
+import { type Installation, openInstallation } from '../../src/storage/open.ts'
 import { ADA, PASSWORD } from '../support/usher.ts'
 
 let installation: Installation

@@ -29,7 +29,7 @@ test.each(['usher', 'claims', 'client', 'resource', 'detail'])(
 
 test('it names every variable of the environment that is read', () => {
   const [, section = ''] = /### Environment\n(.*?)\n## /s.exec(handbook) ?? []
-  const source = read('src/config/environment.ts') + read('src/config/settings.ts')
+  const source = read('src/config/environment.ts') + read('src/config/load.ts')
   const names = [...source.matchAll(/\benv\.([A-Z_]+)\b|read\('([A-Z_]+)'\)|^ {2}([A-Z_]+): '/gm)]
   const variables = new Set(names.map(([, plain, secret, key]) => plain ?? secret ?? key ?? ''))
   expect([...variables].filter(name => !section.includes(`\`${name}\``))).toEqual([])

@@ -8,8 +8,8 @@ import { calculateJwkThumbprint } from 'jose'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { makeKey, type SigningKey } from '../../src/keys/make.ts'
 import { createSigningKeys, type KeyRules } from '../../src/keys/signing-keys.ts'
-import { type Installation, openInstallation } from '../../src/store/open.ts'
-import type { Records } from '../../src/store/records.ts'
+import { type Installation, openInstallation } from '../../src/storage/open.ts'
+import type { Records } from '../../src/storage/records.ts'
 import { startUsher, type Usher } from '../support/usher.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'usher-keys-'))

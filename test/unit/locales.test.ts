@@ -4,7 +4,7 @@ import { globSync, readFileSync } from 'node:fs'
 import { join, parse as parsePath } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
-import { placesIn, shippedTags, shippedWords } from '../../src/config/locale-schema.ts'
+import { placesIn, shippedTags, shippedWords } from '../../src/config/schema/locale.ts'
 import { createLanguages } from '../../src/pages/words.ts'
 import { places, read } from '../support/config-folder.ts'
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { lengthen, shorten } from '../../src/store/shorthand.ts'
+import { lengthen, shorten } from '../../src/storage/shorthand.ts'
 
 const TOKEN = {
   iat: 1795336114,

@@ -1,0 +1,112 @@
+// Requests of applications that ask from elsewhere (CIBA): each in words, and the person's answer to it.
+
+import type { Context } from 'koa'
+import type { Decision } from '../../accounts/consents.ts'
+import { note } from '../../http/audit.ts'
+import { readForm } from '../../http/forms.ts'
+import { createConsentPage, decisionIn } from '../../pages/consent.ts'
+import type { Parts } from '../../pages/parts.ts'
+import { type People, type Person, PLACES } from '../../pages/people.ts'
+import { now } from '../../storage/store.ts'
+import type { AccessRequest, OpenRequest } from './access-requests.ts'
+
+/**
+ * What an answer came to: `gone` where there was nothing to answer any more, `withdrawn` where the
+ * application was removed after it had asked.
+ */
+type Outcome = 'allowed' | 'denied' | 'gone' | 'withdrawn'
+
+/** As the protocol's side takes them. */
+export interface RequestAnswers {
+  allow(person: Person, request: AccessRequest, decision: Decision): Promise<Outcome>
+  deny(request: AccessRequest): Promise<Outcome>
+}
+
+export function createRequestPages(parts: Parts, people: People, answers: RequestAnswers) {
+  const { views, requests } = parts
+  const ask = createConsentPage(parts)
+
+  function times(ctx: Context, { since, until }: AccessRequest) {
+    const { ago, ahead } = views.words(ctx)
+    return { since: ago(since), until: ahead(until) }
+  }
+
+  async function describe(ctx: Context, request: OpenRequest) {
+    return {
+      ...times(ctx, request),
+      name: await views.nameOf(ctx, request.client_id),
+      message: request.message,
+      answer: `${PLACES.answer}?${new URLSearchParams({ request: request.handle })}`,
+    }
+  }
+
+  async function renderList(ctx: Context, { account }: Person, done?: string) {
+    const list = await requests.list(account.id, account.ended)
+    views.page(ctx, 'requests', {
+      person: account.username,
+      requests: await Promise.all(list.map(request => describe(ctx, request))),
+      places: PLACES,
+      done,
+    })
+  }
+
+  /** The person, who has signed in as lately as the application asks, and the request, while it is open. */
+  async function enter(ctx: Context): Promise<{ person?: Person; request?: OpenRequest }> {
+    const person = await people.enterAnew(ctx)
+    if (!person) return {}
+    const { id, ended } = person.account
+    const open = await requests.list(id, ended)
+    const request = open.find(({ handle }) => handle === ctx.query.request)
+    const { signedIn = 0 } = request ?? {}
+    if (person.session.since >= signedIn) return { person, request }
+    return { person: await people.enter(ctx, now() - signedIn), request }
+  }
+
+  const say = (ctx: Context, outcome: Outcome, client: string) =>
+    views.words(ctx).t(`requests.${outcome}`, { client })
+
+  return {
+    async list(ctx: Context) {
+      const person = await people.enter(ctx)
+      if (person) await renderList(ctx, person)
+    },
+
+    async ask(ctx: Context) {
+      const { person, request } = await enter(ctx)
+      if (!person) return
+      if (!request) return renderList(ctx, person, say(ctx, 'gone', ''))
+      const { client_id: clientId, scopes, message } = request
+      const { id: accountId, username } = person.account
+      await ask(
+        ctx,
+        { clientId, accountId, person: username, scopes },
+        {
+          csrf: people.token(ctx, person),
+          request: { message, ...times(ctx, request) },
+          withdrawn: false,
+        },
+      )
+    },
+
+    async answer(ctx: Context) {
+      const form = await readForm(ctx)
+      const { person, request } = await enter(ctx)
+      if (!person) return
+      people.check(ctx, form, person)
+      if (!request) return renderList(ctx, person, say(ctx, 'gone', ''))
+      const { id: account } = person.account
+      const { id, client_id } = request
+      const decision = decisionIn(form, request)
+      const outcome = decision
+        ? await answers.allow(person, request, decision)
+        : await answers.deny(request)
+      if (decision && outcome === 'allowed') {
+        const { scopes, declined } = decision
+        note(ctx, 'consent_given', { client_id, account, scopes, declined })
+      }
+      if (outcome === 'denied') note(ctx, 'access_refused', { client_id, account })
+      await requests.close(account, id, outcome === 'allowed' ? 'allowed' : 'denied')
+      await renderList(ctx, person, say(ctx, outcome, await views.nameOf(ctx, client_id)))
+    },
+  }
+}

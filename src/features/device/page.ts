@@ -1,0 +1,96 @@
+// The page where people enter the code that a device shows (RFC 8628 §3.3). The library reads the form
+// and goes on to consent; in front of it stand the sign-in, and a count of wrong codes.
+
+import type { Context, Middleware } from 'koa'
+import type { Counter, createAttempts, Limit } from '../../accounts/attempts.ts'
+import { note } from '../../http/audit.ts'
+import { networkOf } from '../../http/network.ts'
+import { type People, PLACES } from '../../pages/people.ts'
+import type { Views } from '../../pages/views.ts'
+
+declare module 'koa' {
+  interface DefaultState {
+    /** What came with the address of the device page, and the person at it. */
+    device?: { user_code: string; person: string }
+  }
+}
+
+/** Wrong codes, of an account in all its sessions and of a network (RFC 8628 §5.1): there are 20⁸. */
+const WRONG: Limit = { attempts: 5, slowest: 5 * 60 }
+
+/** What is wrong with a code, by what the library calls it. */
+const PROBLEMS: Record<string, string | undefined> = {
+  NoCodeError: 'unknown',
+  NotFoundError: 'unknown',
+  ExpiredError: 'expired',
+  AlreadyUsedError: 'used',
+  InvalidGrant: 'used',
+  // The form is older than another page of this browser.
+  InvalidRequest: 'form',
+}
+
+/** As the library knows it. */
+interface Visit extends Context {
+  oidc: { session?: { state?: Record<string, unknown> }; params?: { user_code?: unknown } }
+}
+
+/** The library's pages. */
+export function createDevicePages(views: Views) {
+  function end(ctx: Context, outcome: string, status = 200) {
+    const { t } = views.words(ctx)
+    const title = t(`device.${outcome}_title`)
+    const again = outcome !== 'done'
+    views.page(ctx, 'device-done', { title, text: t(`device.${outcome}`), again }, status)
+  }
+
+  /** False for what is an error like any other. */
+  function enter(ctx: Visit, thrown?: Error): boolean {
+    if (thrown?.name === 'AbortedError') {
+      end(ctx, 'denied')
+      return true
+    }
+    const problem = thrown && PROBLEMS[thrown.name]
+    if (thrown && !problem) return false
+    const { user_code = '', person = '' } = ctx.state.device ?? {}
+    const data = {
+      person,
+      xsrf: String(ctx.oidc.session?.state?.secret),
+      user_code: String(ctx.oidc.params?.user_code ?? user_code).slice(0, 64),
+      problem: problem && views.words(ctx).t(`device.${problem}`),
+    }
+    views.page(ctx, 'device', data, problem ? 400 : 200)
+    return true
+  }
+
+  return { enter, end }
+}
+
+/** In front of the library's page: nobody guesses who is not signed in, nor for long who is. */
+export function guardDevicePage(
+  people: People,
+  attempts: ReturnType<typeof createAttempts>,
+  { end }: ReturnType<typeof createDevicePages>,
+): Middleware {
+  return async (ctx, next) => {
+    if (ctx.path !== PLACES.device) return next()
+    const person = await people.enter(ctx)
+    if (!person) return
+    const { account } = person
+    ctx.state.device = { user_code: String(ctx.query.user_code ?? ''), person: account.username }
+    // The library would send the code on by itself; people are to compare it first (RFC 8628 §3.3.1).
+    ctx.querystring = ''
+    if (ctx.method !== 'POST') return next()
+    const counts: Counter[] = [
+      [`device code ${account.id}`, WRONG],
+      [`device code network ${networkOf(ctx.ip)}`, WRONG],
+    ]
+    if (!(await attempts.count(counts))) {
+      note(ctx, 'device_code_throttled', { account: account.id })
+      return end(ctx, 'throttled', 429)
+    }
+    await next()
+    const isRight = ctx.oidc?.entities.DeviceCode !== undefined
+    if (isRight) await attempts.takeBack(counts)
+    else if (ctx.status < 500) note(ctx, 'device_code_failed', { account: account.id })
+  }
+}

@@ -1,0 +1,121 @@
+// Protected APIs, as the library asks about them: who may have a token for which of them, what is in
+// it (RFC 8707, RFC 9068), and who may ask about it (RFC 7662).
+
+import {
+  type AccessToken,
+  type Client,
+  type ClientCredentials,
+  errors,
+  type KoaContextWithOIDC,
+  type RefreshToken,
+  type ResourceServer,
+} from 'oidc-provider'
+import { keyOf } from '../../accounts/consents.ts'
+import type { Settings } from '../../config/load.ts'
+import { ConfigError } from '../../config/report/finding.ts'
+import { audienceOf, isFor, lifetimeOf, scopesFor } from '../../config/schema/resource.ts'
+import type { SigningKey } from '../../keys/make.ts'
+import { canSign } from '../../provider/published-key.ts'
+import type { AuthorizationDetails } from '../authorization-details/feature.ts'
+
+type Oidc = KoaContextWithOIDC['oidc']
+
+export type Resources = ReturnType<typeof createResources>
+
+export function createResources(
+  { resources, lifetimes, features }: Settings,
+  details: AuthorizationDetails,
+) {
+  /** What the API may be asked for by this client; throws for none (TK12). */
+  function serverFor({ oidc }: KoaContextWithOIDC, name: string, client: Client): ResourceServer {
+    const file = Object.hasOwn(resources, name) ? resources[name] : undefined
+    const { clientId: client_id, scope } = client
+    const scopes = file ? scopesFor(file, { client_id, scope }) : []
+    const hasDetails = file && isFor(file, client_id) && details.mayBeAskedFor(name, client)
+    if (!file || !(scopes.length || hasDetails)) {
+      throw new errors.InvalidTarget('there is no such resource for this client')
+    }
+    if (oidc.params?.scope) {
+      const asked = String(oidc.params.scope).split(' ')
+      refuseOthers(scopes, Object.keys(file.scopes), asked)
+      if (!details.areFor(name, oidc)) requireOneOf(scopes, asked)
+    }
+    return {
+      scope: scopes.join(' '),
+      audience: audienceOf(file),
+      accessTokenFormat: file.token_format,
+      accessTokenTTL: lifetimeOf(file, lifetimes.access_token),
+      ...(file.token_format === 'jwt' && { jwt: { sign: { alg: file.token_signing_alg } } }),
+    }
+  }
+
+  /** The library finds out what is wrong when the token has been used up. */
+  function checkRefresh(ctx: KoaContextWithOIDC, token: RefreshToken): void {
+    details.checkRefresh(ctx, token)
+    const { params, client, requestParamScopes } = ctx.oidc
+    const scopes = params?.scope ? requestParamScopes : token.scopes
+    const isForUserInfo = scopes.has('openid') && !details.isForApi(ctx, token)
+    const resource = params?.resource ?? (isForUserInfo ? undefined : token.resource)
+    if (resource === undefined || !client) return
+    if (typeof resource !== 'string') {
+      throw new errors.InvalidTarget('an access token is for one resource')
+    }
+    if (!token.resourceIndicators.has(resource)) throw new errors.InvalidTarget()
+    serverFor(ctx, resource, client)
+  }
+
+  /** An API sees the access tokens that were made for it (IN2). */
+  function mayRead(client: Client, { kind, aud }: { kind: string; aud?: unknown }): boolean {
+    if (kind === 'RefreshToken' || aud === undefined) return false
+    const file = Object.values(resources).find(file => audienceOf(file) === aud)
+    return file?.introspected_by?.includes(client.clientId) ?? false
+  }
+
+  // A token that is asked for no API is for UserInfo, unless it is about details, which are of an API.
+  const feature = {
+    enabled: features.resource_indicators,
+    getResourceServerInfo: serverFor,
+    defaultResource: details.defaultResource,
+    useGrantedResource: details.isForApi,
+  }
+  return { feature, checkRefresh, mayRead }
+}
+
+function refuseOthers(scopes: string[], all: string[], asked: string[]): void {
+  const refused = asked.find(scope => all.includes(scope) && !scopes.includes(scope))
+  if (refused) throw new errors.InvalidScope('requested scope is not allowed', refused)
+}
+
+function requireOneOf(scopes: string[], asked: string[]): void {
+  if (scopes.some(scope => asked.includes(scope))) return
+  throw new errors.InvalidScope('no scope of the resource is asked for', asked.join(' '))
+}
+
+/** A token for an API that says nothing of what it is for: nobody was asked about it, or said no. */
+export function requireScope({ aud, scope, rar }: AccessToken | ClientCredentials): undefined {
+  if (aud === undefined || scope || rar) return
+  throw new errors.InvalidScope('no scope of the resource was asked for, or allowed', '')
+}
+
+/** All that a person is asked for, as a consent names it. */
+export function requestedScopes(oidc: Oidc): string[] {
+  const { requestParamOIDCScopes, requestParamScopes, resourceServers = {} } = oidc
+  const ofResources = Object.entries(resourceServers).flatMap(([resource, { scopes }]) =>
+    [...scopes.intersection(requestParamScopes)].map(scope => keyOf(scope, resource)),
+  )
+  return [...requestParamOIDCScopes, ...ofResources]
+}
+
+/** Throws a `ConfigError` that names every API there is no key to sign for. */
+export function checkResources({ resources, resourceFiles }: Settings, keys: SigningKey[]): void {
+  const algorithms = new Set(keys.filter(canSign).map(({ alg }) => alg))
+  const findings = Object.values(resources).flatMap(
+    ({ resource, token_format, token_signing_alg }) => {
+      const at = resourceFiles.get(resource)
+      if (token_format === 'opaque' || algorithms.has(token_signing_alg) || !at) return []
+      const message = `there is no key for it; those of keys.import sign ${[...algorithms].join(', ')}`
+      return [at(['token_signing_alg'], 'signing-key', message)]
+    },
+  )
+  if (findings.length) throw new ConfigError(findings)
+}

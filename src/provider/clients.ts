@@ -1,0 +1,113 @@
+// Clients, as the library wants them: their metadata, their secrets, the origins they call from.
+
+import { randomBytes, timingSafeEqual } from 'node:crypto'
+import {
+  type Client,
+  errors,
+  type ClientMetadata as LibraryClientMetadata,
+  type Provider,
+} from 'oidc-provider'
+import { hashOf, hashSecret, isExpired } from '../config/client-secret.ts'
+import type { Settings } from '../config/load.ts'
+import { ConfigError, type Finding } from '../config/report/finding.ts'
+import {
+  ACCOUNT_CLIENT,
+  CIBA_GRANT,
+  type ClientMetadata,
+  clientSchema,
+} from '../config/schema/client.ts'
+import { flowOf } from '../config/schema/features.ts'
+
+/** What a client file may say beyond RFC 7591. */
+export const OWN_METADATA = ['client_secret_hashes', 'require_pkce', 'consent', 'profile']
+
+export const isFapi = (client: Client | undefined) => client?.profile === 'fapi2'
+
+/** What the profile says where the file is silent; client-rules.ts refuses files that contradict it. */
+function fapi(client: ClientMetadata) {
+  const { id_token_signed_response_alg: alg, authorization_signed_response_alg = 'ES256' } = client
+  return {
+    authorization_signed_response_alg,
+    require_pushed_authorization_requests: true,
+    dpop_bound_access_tokens: !client.tls_client_certificate_bound_access_tokens,
+    id_token_signed_response_alg: alg === 'RS256' ? 'ES256' : alg,
+  }
+}
+
+export function toLibrary(client: ClientMetadata): LibraryClientMetadata {
+  // One that registered itself before there were others says nothing of response types.
+  const { backchannel_token_delivery_mode = 'poll', response_types = ['code'] } = client
+  const isCodeOnly = response_types.every(type => !flowOf(type))
+  return {
+    ...client,
+    ...(client.grant_types.includes(CIBA_GRANT) && { backchannel_token_delivery_mode }),
+    ...(client.profile === 'fapi2' && fapi(client)),
+    response_types: client.grant_types.includes('authorization_code') ? response_types : [],
+    // With `fragment` the library tells a wrong response type from a wrong mode; requests.ts refuses it.
+    response_modes: isCodeOnly ? [...client.response_modes, 'fragment'] : client.response_modes,
+    // The library insists on a secret; this one is never compared (compareClientSecret in provider.ts).
+    ...(client.client_secret_hashes && { client_secret: randomBytes(32).toString('base64url') }),
+  } as LibraryClientMetadata
+}
+
+/** Nobody redeems its codes: it exists to bring people through the sign-in page and back. */
+export function accountClient(issuer: string): LibraryClientMetadata {
+  return {
+    client_id: ACCOUNT_CLIENT,
+    client_secret: randomBytes(32).toString('base64url'),
+    client_secret_hashes: [],
+    redirect_uris: [`${issuer}/account/signed-in`],
+    response_types: ['code'],
+    grant_types: ['authorization_code'],
+    scope: 'openid',
+    consent: 'implicit',
+  } as LibraryClientMetadata
+}
+
+/** What the library would find out at the first use of a client is found out now. */
+export async function checkClients(
+  provider: Provider,
+  { clients, clientFiles }: Settings,
+): Promise<void> {
+  const findings: Finding[] = []
+  for (const { client_id } of clients) {
+    await provider.Client.find(client_id).catch(error => {
+      const { error_description: message = String(error) } = error
+      const key = keyNamedBy(message)
+      const at = clientFiles.get(client_id)
+      const isSigned = key.endsWith('_signed_response_alg')
+      const why = isSigned ? ', what the keys of keys.import sign with' : ''
+      if (at) findings.push(at([key], 'library', `${message.replace(`${key} `, '')}${why}`))
+    })
+  }
+  if (findings.length) throw new ConfigError(findings)
+}
+
+/** Undefined also for one that registered itself as what there is no more: a feature is off since. */
+export async function findClient(provider: Provider, id = ''): Promise<Client | undefined> {
+  return provider.Client.find(id).catch(error => {
+    if (error instanceof errors.InvalidClientMetadata) return undefined
+    throw error
+  })
+}
+
+/** The library has no other word for which key it means. */
+function keyNamedBy(message: string): string {
+  const isNamed = (key: string) => new RegExp(`\\b${key}\\b`).test(message)
+  return Object.keys(clientSchema.shape).find(isNamed) ?? 'client_id'
+}
+
+// Browser applications call the token endpoint and UserInfo from the origins they live at.
+export function corsOrigins(client: Client): Set<string> {
+  const origins = (client.redirectUris ?? []).map(uri => new URL(uri).origin)
+  return new Set(origins.filter(origin => origin !== 'null'))
+}
+
+/** Compares with every hash that counts now, in constant time for each. */
+export function matchesHash(actual: string, hashes: ClientMetadata['client_secret_hashes']) {
+  const offered = Buffer.from(hashSecret(actual))
+  const valid = (hashes ?? []).filter(entry => !isExpired(entry))
+  const known = valid.map(entry => Buffer.from(hashOf(entry)))
+  const isMatch = (hash: Buffer) => hash.length === offered.length && timingSafeEqual(hash, offered)
+  return known.filter(isMatch).length > 0
+}

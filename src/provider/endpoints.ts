@@ -1,0 +1,222 @@
+// Around the library's endpoints: which requests reach them, and how some of their answers leave.
+
+import type { Context, Middleware } from 'koa'
+import { errors, type KoaContextWithOIDC } from 'oidc-provider'
+import type { Settings } from '../config/load.ts'
+import { RESPONSE_MODES } from '../config/schema/client.ts'
+import { flowOf } from '../config/schema/features.ts'
+import { endpointAliases } from '../features/mtls.ts'
+import { note } from '../http/audit.ts'
+import { readForm } from '../http/forms.ts'
+import { LONGEST_URL, refuseLongUrl } from '../http/limits.ts'
+import type { Views } from '../pages/views.ts'
+import { logError } from './events.ts'
+import { INTERVAL } from './polling.ts'
+import { AUTHORIZATION, DISCOVERY, type Routes } from './routes.ts'
+
+/** Seconds for which clients may keep what is published. */
+const LONGEST_AGE = 3600
+
+/** The library takes `/API/OAUTH/TOKEN/` for the token endpoint; a path here has one spelling. */
+export function canonicalPaths(routes: Routes): Middleware {
+  return async (ctx, next) => {
+    const { path } = ctx
+    const methods =
+      routes.methods[path] ||
+      (routes.registered?.test(path) && 'GET, PUT, DELETE') ||
+      (routes.resume.test(path) && 'GET') ||
+      methodsOfPage(ctx)
+    if (!methods) {
+      const error_description = `there is no endpoint at this path; they are listed in ${DISCOVERY[0]}`
+      return ctx.throw(404, { error: 'not_found', error_description })
+    }
+    await next()
+    if (ctx.status === 404 && ctx.body == null) {
+      ctx.set('Allow', methods)
+      const error_description = `this endpoint takes ${methods}`
+      ctx.throw(405, { error: 'method_not_allowed', error_description })
+    }
+  }
+}
+
+/** Those of our own pages at this path, which the router has passed over. */
+function methodsOfPage({ matched }: Context): string {
+  const routes: { methods: string[] }[] = matched ?? []
+  return routes.flatMap(({ methods }) => methods).join(', ')
+}
+
+/**
+ * The same request as GET (OIDC Core §3.1.2.1): a cookie that came with a cross-site POST would have
+ * to be `SameSite=None`.
+ */
+export const authorizeByPost: Middleware = (ctx, next) =>
+  ctx.method === 'POST' && ctx.path === AUTHORIZATION.path ? authorizeByGet(ctx) : next()
+
+async function authorizeByGet(ctx: Context) {
+  const url = `${AUTHORIZATION.path}?${await readForm(ctx, LONGEST_URL)}`
+  refuseLongUrl(ctx, url)
+  ctx.status = 303
+  ctx.redirect(url)
+}
+
+/** The library walks what is nested in a request object before anything here sees its size (AZ13). */
+export function limitBodies({ endpoints }: Routes): Middleware {
+  const paths = [
+    endpoints.pushed_authorization_request,
+    endpoints.device_authorization,
+    endpoints.backchannel_authentication,
+  ]
+  return (ctx, next) => {
+    if (!paths.includes(ctx.path)) return next()
+    if (ctx.get('Transfer-Encoding')) ctx.throw(411)
+    if ((ctx.request.length ?? 0) > LONGEST_URL) ctx.throw(413, `longer than ${LONGEST_URL} bytes`)
+    return next()
+  }
+}
+
+type Oidc = KoaContextWithOIDC['oidc'] | undefined
+type Finisher = (ctx: Context, oidc: Oidc) => void
+
+/** How answers of the library leave, by path. */
+export function finishAnswers(
+  views: Views,
+  { paths, endpoints, byCertificate, confirm }: Routes,
+  settings: Settings,
+): Middleware {
+  // Whoever keeps the JWKS for as long as it says knows a key before it signs.
+  const jwksAge = Math.min(LONGEST_AGE, Math.floor(settings.keys.announce / 2))
+  const aliases = endpointAliases(settings, byCertificate)
+  const finishDiscovery = (ctx: Context) => discovery(ctx, endpoints, aliases)
+  const dress: Finisher = (ctx, oidc) => dressUp(ctx, oidc, views, confirm)
+  const finishers: Record<string, Finisher> = {
+    ...Object.fromEntries(DISCOVERY.map(path => [path, finishDiscovery])),
+    [paths.jwks]: ctx => cacheable(ctx, jwksAge),
+    [paths.introspection]: introspection,
+    [paths.userinfo]: userinfo,
+    [paths.revocation]: revocation,
+    [paths.device_authorization]: deviceAuthorization,
+    [paths.backchannel_authentication]: tellInterval,
+    [confirm]: ctx => navigateOn(ctx, views),
+  }
+  return async (ctx, next) => {
+    const { path } = ctx
+    ctx.set('Cache-Control', 'no-store')
+    // Our own sign-out page takes no application's word for where to go on, or for whom.
+    if (!endpoints.end_session && path === paths.end_session) ctx.querystring = ''
+    await next()
+    // Absent where the library has no route for the method.
+    const oidc: Oidc = ctx.oidc
+    ctx.state.log.client_id = oidc?.client?.clientId
+    if (ctx.status === 500) blameJwt(ctx, oidc)
+    const finish = finishers[path] ?? dress
+    finish(ctx, oidc)
+  }
+}
+
+// The library makes texts of what stands in a request object before it looks at the signature, and
+// `{"toString":1}` makes none; once it was read, it is among the parameters no more. Of an assertion it
+// makes a copy, which ends the stack when it is nested thousandfold.
+function blameJwt(ctx: Context, oidc: Oidc) {
+  const { request, client_assertion } = oidc?.params ?? {}
+  const unread = (what: string) => `could not read the ${what}`
+  if (request !== undefined) blame(ctx, new errors.InvalidRequestObject(unread('request object')))
+  const isDeep = client_assertion !== undefined && ctx.state.fault instanceof RangeError
+  if (isDeep) blame(ctx, new errors.InvalidClientAuth({ detail: unread('client assertion') }))
+}
+
+function blame(ctx: Context, error: errors.OIDCProviderError): never {
+  ctx.state.fault = undefined
+  logError(ctx, error)
+  throw error
+}
+
+function discovery(
+  ctx: Context,
+  { end_session }: Routes['endpoints'],
+  aliases: ReturnType<typeof endpointAliases>,
+) {
+  if (ctx.status !== 200) return
+  cacheable(ctx, LONGEST_AGE)
+  // Nothing is told by an empty list (RFC 8414 §3.2).
+  const all: Record<string, unknown> = Object(ctx.body)
+  const told = Object.entries(all).filter(([, value]) => Object(value).length !== 0)
+  const modes: unknown[] = Object(all.response_modes_supported)
+  const types: string[] = Object(all.response_types_supported)
+  ctx.body = {
+    ...Object.fromEntries(told),
+    // The library lists every mode it knows; clients here are given these (AZ7).
+    response_modes_supported: RESPONSE_MODES.filter(
+      mode => modes.includes(mode) && (mode !== 'fragment' || types.some(flowOf)),
+    ),
+    ...(!end_session && { end_session_endpoint: undefined }),
+    ...aliases,
+    // Said of every provider with CIBA; nobody has such a code here.
+    backchannel_user_code_parameter_supported: undefined,
+  }
+}
+
+function cacheable(ctx: Context, seconds: number) {
+  if (ctx.status === 200) ctx.set('Cache-Control', `public, max-age=${seconds}`)
+}
+
+/** Whoever cannot prove who they are is told nothing (RFC 7662 §2.1), whether the token lives or not. */
+function introspection(ctx: Context, oidc: Oidc) {
+  if (oidc?.client?.tokenEndpointAuthMethod === 'none') {
+    throw new errors.InvalidClientAuth({ detail: 'a public client cannot introspect' })
+  }
+  // Of a JWT nothing is known here; whoever presents one to an API must not break it (§2.2).
+  if (Object(ctx.body).error !== 'unsupported_token_type') return
+  ctx.status = 200
+  ctx.body = { active: false }
+}
+
+/** A token for an API is none here (RFC 6750 §3.1); the library looks at its scopes first (UI2). */
+function userinfo(ctx: Context, oidc: Oidc) {
+  if (ctx.status !== 403 || oidc?.entities.AccessToken?.aud === undefined) return
+  ctx.set('WWW-Authenticate', `Bearer realm="${oidc.issuer}", error="invalid_token"`)
+  blame(ctx, new errors.InvalidToken('the token is for another resource'))
+}
+
+function revocation(ctx: Context, oidc: Oidc) {
+  if (ctx.status !== 200 || ctx.method !== 'POST') return
+  // Some clients insist on JSON where RFC 7009 asks for nothing.
+  ctx.body = {}
+  const { RefreshToken, AccessToken } = oidc?.entities ?? {}
+  const token = RefreshToken ?? AccessToken
+  if (!token) return
+  const about = { client_id: token.clientId, account: token.accountId }
+  note(ctx, 'token_revoked', { ...about, token: RefreshToken ? 'refresh' : 'access' })
+}
+
+// The library leaves it out, and clients then take it for 5 (RFC 8628 §3.2, CIBA §7.3); here it is what we hold them to.
+function tellInterval(ctx: Context) {
+  if (ctx.status === 200) ctx.body = { ...Object(ctx.body), interval: INTERVAL }
+}
+
+function deviceAuthorization(ctx: Context, oidc: Oidc) {
+  tellInterval(ctx)
+  if (ctx.status !== 200) return
+  const told: Record<string, string> = Object(ctx.body)
+  // The library takes the address of the client, who has come with a certificate, for that of people.
+  const forPeople = ['verification_uri', 'verification_uri_complete'].map(name => {
+    const { pathname, search } = new URL(told[name] ?? '', oidc?.issuer)
+    return [name, `${oidc?.issuer}${pathname}${search}`]
+  })
+  ctx.body = { ...told, ...Object.fromEntries(forPeople) }
+}
+
+// Signing out leads to the application, where the form may not go by a redirect (HD4).
+function navigateOn(ctx: Context, views: Views) {
+  const location = ctx.response.get('Location')
+  if (ctx.status !== 303 || !location) return
+  ctx.remove('Location')
+  views.navigate(ctx, location)
+}
+
+// Where nobody is signed in, or another person than was asked for, the library signs out without a
+// question, by a bare page of its own.
+function dressUp(ctx: Context, oidc: Oidc, views: Views, confirm: string) {
+  const xsrf = oidc?.session?.state?.secret
+  const isBare = ctx.status === 200 && ctx.type === 'text/html' && !ctx.state.isPage
+  if (isBare && xsrf) views.handOver(ctx, confirm, { xsrf, logout: 'yes' })
+}

@@ -1,0 +1,86 @@
+// What the library tells of, as the log hears it.
+
+import type { EventEmitter } from 'node:events'
+import type { Context } from 'koa'
+import { type errors, type KoaContextWithOIDC, Provider } from 'oidc-provider'
+import type { Logger } from 'pino'
+import { GRANT_TYPES } from '../config/schema/client.ts'
+import { type FactName, note } from '../http/audit.ts'
+import type { Metrics } from '../http/metrics.ts'
+import { faultOf } from '../http/request-log.ts'
+
+// Listeners must not throw, and what they are handed holds raw tokens: only names go on from here.
+export function logEvents(provider: Provider, log: Logger, metrics: Metrics) {
+  const emitter: EventEmitter = provider
+  for (const event of ERROR_EVENTS) emitter.on(event, logError)
+  emitter.on('grant.success', (ctx: KoaContextWithOIDC) => {
+    metrics.tokenRequest(grantTypeOf(ctx), 'ok')
+    note(ctx, 'tokens_issued', { ...partiesOf(ctx), grant_type: grantTypeOf(ctx) })
+  })
+  // A device is given nothing here.
+  emitter.on('authorization.success', (ctx: KoaContextWithOIDC, answer = {}) => {
+    if (!('access_token' in answer || 'id_token' in answer)) return
+    note(ctx, 'tokens_issued', { ...partiesOf(ctx), grant_type: 'implicit' })
+  })
+  emitter.on('grant.error', (ctx: KoaContextWithOIDC, { error = '' }) =>
+    metrics.tokenRequest(grantTypeOf(ctx), error),
+  )
+  emitter.on('end_session.success', (ctx: KoaContextWithOIDC) =>
+    note(ctx, 'signed_out', { account: ctx.oidc.session?.accountId }),
+  )
+  emitter.on('server_error', (ctx: KoaContextWithOIDC, err: Error) => {
+    ctx.state.fault = err
+  })
+  emitter.on('error', (err: NodeJS.ErrnoException) => {
+    const isCallers = /^(HPE_|ECONN|EPIPE)/.test(err.code ?? '')
+    if (!isCallers) log.error({ fault: faultOf(err) }, 'request failed')
+  })
+}
+
+/** Why a request is refused, for its line in the log. */
+export function logError(ctx: Context, thrown: Partial<errors.OIDCProviderError>): void {
+  const { error, error_detail, error_description } = thrown
+  Object.assign(ctx.state.log, { error, detail: error_detail ?? error_description })
+}
+
+/** Told by the store while it serves a request of the library. */
+export const refreshTokenEvents = {
+  onReuse: (token: Token) => noteToken('refresh_reuse', token),
+  onReplay: (token: Token) => noteToken('refresh_replay', token),
+}
+type Token = Record<string, unknown>
+
+function noteToken(event: FactName, { clientId, accountId }: Token) {
+  const { ctx } = Provider
+  if (ctx) note(ctx, event, { client_id: clientId, account: accountId })
+}
+
+/** The account is named for whoever has to act. */
+function partiesOf({ oidc }: KoaContextWithOIDC) {
+  return { client_id: oidc.client?.clientId, account: oidc.account?.accountId }
+}
+
+/** Anything may be sent; only what is known here is told. */
+function grantTypeOf({ oidc }: KoaContextWithOIDC): string {
+  const sent = String(oidc.params?.grant_type)
+  return GRANT_TYPES.some(type => type === sent) ? sent : 'other'
+}
+
+const ERROR_EVENTS = [
+  'authorization.error',
+  'backchannel_authentication.error',
+  'code_verification.error',
+  'device_authorization.error',
+  'device_resume.error',
+  'end_session.error',
+  'end_session_confirm.error',
+  'grant.error',
+  'introspection.error',
+  'pushed_authorization_request.error',
+  'registration_create.error',
+  'registration_delete.error',
+  'registration_read.error',
+  'registration_update.error',
+  'revocation.error',
+  'userinfo.error',
+]

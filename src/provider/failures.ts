@@ -1,0 +1,116 @@
+// Failed requests of the protocol's endpoints, remembered for a day, so that an operator can be told
+// what went wrong (commands/failure.ts). Of what was sent the names, and those values that open nothing.
+
+import type { Context } from 'koa'
+import { createQuota } from '../http/quota.ts'
+import type { Records } from '../storage/records.ts'
+import { now } from '../storage/store.ts'
+import { endpointOf } from './routes.ts'
+
+export interface FailedRequest {
+  /** Epoch seconds. */
+  at: number
+  /** As the library calls it. */
+  endpoint: string
+  status: number
+  error: string
+  detail?: string
+  client_id?: string
+  /** How the client said who it is. */
+  authentication: string
+  sent: Record<string, string>
+  /** Of parameters whose values are not kept. */
+  names: string[]
+}
+
+const KIND = 'Failure'
+const DAY = 24 * 3600
+/** A minute, of each node, of some 400 bytes: a flood fills no store, and the log has the others. */
+const MOST = 60
+/** Characters of one value. */
+const LONGEST = 200
+
+const SHOWN =
+  'client_id redirect_uri post_logout_redirect_uri response_type response_mode scope grant_type prompt max_age code_challenge_method resource token_type_hint client_assertion_type ui_locales'.split(
+    ' ',
+  )
+const NAMED =
+  'state nonce code code_verifier code_challenge client_secret client_assertion refresh_token device_code user_code token request request_uri id_token_hint login_hint claims authorization_details acr_values registration access_token username password auth_req_id login_hint_token client_notification_token binding_message'.split(
+    ' ',
+  )
+/** Answers to a question rather than failures: an application asks them all the time. */
+const ANSWERS = [
+  'login_required',
+  'consent_required',
+  'interaction_required',
+  'access_denied',
+  'use_dpop_nonce',
+  'authorization_pending',
+  'slow_down',
+]
+
+/** To be told of every request that failed. */
+export function createFailureMemory(records: Records) {
+  const hasRoom = createQuota(MOST, 60, () => {})
+  return (ctx: Context): void => {
+    const { error } = ctx.state.log
+    const endpoint = endpointOf(ctx.path)
+    if (!endpoint || typeof error !== 'string' || ANSWERS.includes(error)) return
+    if (ctx.status >= 500 || !hasRoom()) return
+    const failure = { at: now(), endpoint, status: ctx.status, error, ...describe(ctx) }
+    // Nobody waits for it, and who asks for it later is told that it is not there.
+    records.save(KIND, ctx.state.requestId, failure, { ttl: DAY }).catch(() => {})
+  }
+}
+
+export async function findFailure(records: Records, id: string) {
+  return (await records.read<FailedRequest>(KIND, id)).value
+}
+
+function describe(ctx: Context) {
+  const { detail, client_id } = ctx.state.log
+  const all: Record<string, unknown> = { ...(ctx.oidc?.params ?? ctx.oidc?.body ?? ctx.query) }
+  const params = Object.fromEntries(Object.entries(all).filter(([, value]) => isText(value)))
+  const isSent = (name: string) => params[name] !== undefined
+  const sent = SHOWN.filter(isSent).map(name => [name, harmless(String(params[name]))])
+  return {
+    ...(typeof detail === 'string' && { detail: harmless(detail) }),
+    client_id: typeof client_id === 'string' ? client_id : unknownClient(ctx, params),
+    authentication: authenticationOf(ctx, params),
+    sent: Object.fromEntries(sent),
+    names: NAMED.filter(isSent),
+  }
+}
+
+/** What comes as JSON may be anything, and refuse to be made a text. */
+const isText = (value: unknown) => [value].flat().every(part => typeof part === 'string')
+
+function unknownClient(ctx: Context, { client_id }: Record<string, unknown>): string | undefined {
+  if (typeof client_id === 'string') return harmless(client_id)
+  const [, basic] = /^basic (\S+)$/i.exec(ctx.get('Authorization')) ?? []
+  if (!basic) return undefined
+  return harmless(Buffer.from(basic, 'base64').toString().replace(/:.*/s, ''))
+}
+
+function authenticationOf(ctx: Context, params: Record<string, unknown>): string {
+  const header = ctx.get('Authorization')
+  const ways = [
+    /^basic /i.test(header) && 'client_secret_basic',
+    /^bearer /i.test(header) && 'bearer',
+    /^dpop /i.test(header) && 'dpop',
+    header && !/^(basic|bearer|dpop) /i.test(header) && 'an unknown Authorization header',
+    params.client_secret && 'client_secret_post',
+    params.client_assertion && 'private_key_jwt',
+  ]
+  return ways.filter(Boolean).join(' and ') || 'none'
+}
+
+/** What looks random may be a secret in the wrong place; so may what a URL has in its query. */
+const SUSPECT =
+  /(?<=:\/\/)[^/\s]*@|(?<=[?&#][^=&#\s]*=)[^&#\s]+|(?=[\w-]*\d)(?=[\w-]*[A-Z])[\w-]{20,}|[0-9a-f]{32,}/g
+
+/** As it is kept, and shown on a terminal: compare it with what has gone through here as well. */
+export function harmless(value: string): string {
+  const shown = value.replace(SUSPECT, '•').replace(/\p{C}/gu, ' ')
+  return shown.length > LONGEST ? `${shown.slice(0, LONGEST)}…` : shown
+}

@@ -1,0 +1,234 @@
+// When people are asked to sign in or to consent, and what an application then has: a grant made
+// from the recorded consent.
+
+import { type Grant, interactionPolicy, type KoaContextWithOIDC } from 'oidc-provider'
+import type { Consent, Consents } from '../accounts/consents.ts'
+import type { Directory } from '../accounts/directory.ts'
+import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
+import type { Lifetimes } from '../config/schema/usher.ts'
+import { decisionOf, sentDetails } from '../features/authorization-details/feature.ts'
+import { note } from '../http/audit.ts'
+import type { Found, Records } from '../storage/records.ts'
+import { now } from '../storage/store.ts'
+import { ACR_VALUES } from './acr.ts'
+import type { BrowserBinding } from './browser-binding.ts'
+import { grantOf, keepGrant, keysIn } from './grants.ts'
+import type { RequestedClaims } from './requested-claims.ts'
+
+const { Check, Prompt, base } = interactionPolicy
+const DEVICE_ROUTES = ['code_verification', 'device_resume']
+
+export function createPolicy(
+  consents: Consents,
+  { bind }: BrowserBinding,
+  requestedClaims: RequestedClaims,
+): interactionPolicy.DefaultPolicy {
+  const policy = base()
+  const login = required(policy.get('login'))
+  const consent = required(policy.get('consent'))
+
+  login.checks.add(
+    new Check('account_gone', 'the account can no longer sign in', 'login_required', ({ oidc }) =>
+      Boolean(oidc.session?.accountId && !oidc.account),
+    ),
+  )
+
+  login.checks.add(
+    new Check(
+      'acr_values',
+      'the person has not signed in as acr_values has it',
+      'login_required',
+      ({ oidc }) => {
+        const asked = String(oidc.params?.acr_values ?? '').split(' ')
+        const wanted = ACR_VALUES.filter(acr => asked.includes(acr))
+        return wanted.length > 0 && !wanted.includes(oidc.acr) && !oidc.result?.login
+      },
+    ),
+  )
+  login.checks.add(
+    new Check(
+      'another_account',
+      'the person wants to use another account',
+      'login_required',
+      ({ oidc }) => wantsAnother(oidc.result) && !oidc.result?.login,
+    ),
+  )
+  policy.add(selectAccount(), 0)
+
+  consent.checks.remove('native_client_prompt')
+  consent.checks.add(
+    new Check(
+      'impersonation',
+      'nothing proves that the answer reaches the application it is meant for',
+      'interaction_required',
+      ({ oidc }) => !decisionOf(oidc) && isImpersonable(oidc),
+    ),
+  )
+  consent.checks.add(
+    new Check(
+      'device',
+      'whoever asks is somewhere else, and may be somebody else',
+      'interaction_required',
+      ({ oidc }) => isDevice(oidc) && !decisionOf(oidc),
+    ),
+  )
+  // Removed while the page was open: nothing is recorded, and there is no grant for them to be of. Or
+  // it was somebody else who answered.
+  consent.checks.add(
+    new Check(
+      'authorization_details',
+      'nobody has allowed the authorization details',
+      'consent_required',
+      ({ oidc }) =>
+        Boolean(oidc.params?.authorization_details) && !(oidc.grant?.jti && decisionOf(oidc)),
+    ),
+  )
+  // What the consent page is told: all that is asked for, and which consent its answer builds on.
+  consent.details = async ({ oidc }) => ({
+    consentVersion: await consents.version(accountIdOf(oidc), clientIdOf(oidc)),
+    requestedScopes: requestedClaims.scopesOf(oidc),
+    requestedDetails: sentDetails(oidc),
+  })
+  for (const prompt of policy) {
+    const { details } = prompt
+    prompt.details = async ctx => ({ ...(await details(ctx)), ...bind(ctx) })
+  }
+  return policy
+}
+
+/** Whether the answer to `select_account` was: somebody else. */
+export const wantsAnother = (result?: object) =>
+  Object(Object(result).select_account).another === true
+
+/** Nobody is asked to choose where nobody is signed in, or who has just signed in. */
+function selectAccount() {
+  const prompt = new Prompt({ name: 'select_account', requestable: true })
+  prompt.checks.clear()
+  prompt.checks.add(
+    new Check(
+      'select_account_prompt',
+      'the person has to say which account to use',
+      'account_selection_required',
+      ({ oidc }) =>
+        oidc.prompts.has('select_account') &&
+        oidc.promptPending('select_account') &&
+        Boolean(oidc.session?.accountId && !oidc.result?.login),
+    ),
+  )
+  return prompt
+}
+
+// Anyone can pass for a client without secret whose redirect URI others can receive: ask each time
+// (RFC 8252 §8.6). An https redirect URI is proof enough, an operator's word for the client too.
+function isImpersonable({ client, params }: KoaContextWithOIDC['oidc']): boolean {
+  if (!client || client.consent === 'implicit') return false
+  const secretless =
+    client.applicationType === 'native' || client.tokenEndpointAuthMethod === 'none'
+  return secretless && !String(params?.redirect_uri).startsWith('https:')
+}
+
+/** Nothing but the person's word says that the device is theirs, whoever the client is (RFC 8628 §5.4). */
+const isDevice = ({ route }: KoaContextWithOIDC['oidc']) => DEVICE_ROUTES.includes(route)
+
+/**
+ * The grant for this session and client, made from the recorded consent. Never changed once made:
+ * another consent makes another grant, so that no two requests write to one.
+ */
+export function createGrantLoader(
+  records: Records,
+  directory: Directory,
+  consents: Consents,
+  lifetimes: Lifetimes,
+  requestedClaims: RequestedClaims,
+) {
+  return async (ctx: KoaContextWithOIDC): Promise<Grant | undefined> => {
+    const { oidc } = ctx
+    const accountId = accountIdOf(oidc)
+    const clientId = clientIdOf(oidc)
+    const isImplicit = oidc.client?.consent === 'implicit' && clientId !== ACCOUNT_CLIENT
+    if (isImplicit && !isDevice(oidc)) {
+      await recordImplicit(consents, accountId, clientId, requestedClaims.scopesOf(oidc))
+    }
+    // Decided on our page, and recorded here, where the answer is final. Nothing is recorded when
+    // the access was removed while that page was open: then the person is asked again.
+    const decision = decisionOf(oidc)
+    const isRecorded =
+      decision && oidc.account && (await consents.decide(accountId, clientId, decision))
+    if (isRecorded) {
+      const { scopes, declined, details = [] } = decision
+      const about = { client_id: clientId, account: accountId, scopes, declined }
+      const types = details.map(({ type }) => type)
+      note(ctx, 'consent_given', {
+        ...about,
+        ...(types.length && { authorization_details: types }),
+      })
+    }
+    const found = await consentOf(consents, accountId, clientId)
+    const consent = found.value
+    if (!consent) return undefined
+
+    const existing = await existingGrant(oidc)
+    const refused = requestedClaims.refused(required(oidc.client), consent.declined)
+    const isAsConsented =
+      existing?.accountId === accountId &&
+      // What is given out under it lives no longer than it does.
+      (existing.exp ?? 0) > now() + lifetimes.refresh_token &&
+      isSame(keysIn(existing), consent.scopes) &&
+      isSame(keysIn(existing.rejected ?? {}), consent.declined) &&
+      isSame(existing.rejected?.openid?.claims ?? [], refused)
+    if (isAsConsented) {
+      await consents.touch(accountId, clientId, found)
+      return existing
+    }
+
+    const grant = grantOf(oidc.provider, consent, refused)
+    const grantId = await grant.save()
+    const still = async () =>
+      (await directory.findEnabled(accountId, oidc.session?.loginTs)) &&
+      (await consentOf(consents, accountId, clientId)).value
+    return (await keepGrant(records, grantId, consent, still)) ? grant : undefined
+  }
+}
+
+function existingGrant(oidc: KoaContextWithOIDC['oidc']): Promise<Grant | undefined> | undefined {
+  const grantId = oidc.session?.grantIdFor(clientIdOf(oidc))
+  return grantId ? oidc.provider.Grant.find(grantId) : undefined
+}
+
+const isSame = (some: string[], others: string[]) =>
+  new Set(some).symmetricDifference(new Set(others)).size === 0
+
+async function consentOf(
+  consents: Consents,
+  accountId: string,
+  clientId: string,
+): Promise<Found<Consent>> {
+  if (clientId !== ACCOUNT_CLIENT) return consents.read(accountId, clientId)
+  // It needs none, and nothing is kept of its use.
+  const always = { since: 0, lastUsed: Number.POSITIVE_INFINITY, scopes: ['openid'], declined: [] }
+  return { value: { ...always, accountId, client_id: clientId }, version: 0 }
+}
+
+async function recordImplicit(
+  consents: Consents,
+  accountId: string,
+  clientId: string,
+  scopes: string[],
+) {
+  const { value, version } = await consents.read(accountId, clientId)
+  if (value && scopes.every(scope => value.scopes.includes(scope))) return
+  await consents.decide(accountId, clientId, { scopes, declined: [], version })
+}
+
+function accountIdOf({ session }: KoaContextWithOIDC['oidc']): string {
+  return required(session?.accountId)
+}
+
+function clientIdOf({ client }: KoaContextWithOIDC['oidc']): string {
+  return required(client?.clientId)
+}
+
+function required<T>(value: T | undefined): T {
+  if (value === undefined) throw new Error('the library called before its time')
+  return value
+}

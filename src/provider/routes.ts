@@ -1,0 +1,86 @@
+// The endpoints of the protocol: where they are, the methods each takes, and which of them there are.
+
+import type { Features } from '../config/schema/features.ts'
+
+export const DISCOVERY = [
+  '/.well-known/openid-configuration',
+  '/.well-known/oauth-authorization-server',
+]
+
+interface Route {
+  path: string
+  methods: string
+  /** Clients come here, and may come with a certificate; elsewhere people do, or anybody. */
+  certificate?: true
+  /** It is there when this is on; absent: always. */
+  feature?: keyof Features
+}
+
+/** By the names the library has for them. */
+// biome-ignore format: a table
+const ROUTES = {
+  authorization:                { path: '/api/oauth/authorize',  methods: 'GET, POST' },
+  token:                        { path: '/api/oauth/token',      methods: 'POST',      certificate: true },
+  userinfo:                     { path: '/api/oauth/userinfo',   methods: 'GET, POST', certificate: true },
+  jwks:                         { path: '/api/oauth/jwks',       methods: 'GET' },
+  revocation:                   { path: '/api/oauth/revoke',     methods: 'POST',      certificate: true, feature: 'revocation' },
+  introspection:                { path: '/api/oauth/introspect', methods: 'POST',      certificate: true, feature: 'introspection' },
+  pushed_authorization_request: { path: '/api/oauth/par',        methods: 'POST',      certificate: true, feature: 'pushed_authorization_requests' },
+  end_session:                  { path: '/api/oauth/logout',     methods: 'GET',       feature: 'rp_initiated_logout' },
+  device_authorization:         { path: '/api/oauth/device_authorization', methods: 'POST', certificate: true, feature: 'device_flow' },
+  backchannel_authentication:   { path: '/api/oauth/backchannel_authentication', methods: 'POST', certificate: true, feature: 'ciba' },
+  code_verification:            { path: '/device',               methods: 'GET, POST', feature: 'device_flow' },
+  registration:                 { path: '/api/oauth/register',   methods: 'POST',      feature: 'dynamic_registration' },
+} satisfies Record<string, Route>
+
+export type RouteName = keyof typeof ROUTES
+export const { authorization: AUTHORIZATION } = ROUTES
+
+/** Of a path at or below an endpoint its name, whether it is on or not. */
+export function endpointOf(path: string): string | undefined {
+  const isAt = ([, { path: at }]: [string, Route]) => path === at || path.startsWith(`${at}/`)
+  return Object.entries(ROUTES).find(isAt)?.[0]
+}
+
+/** Without the feature people sign out on a page of ours that no application is told of. */
+const SIGN_OUT = '/account/sign-out'
+
+export type Routes = ReturnType<typeof routesOf>
+
+export function routesOf(features: Features) {
+  const all: [string, Route][] = Object.entries(ROUTES)
+  const there = all.filter(([, { feature }]) => !feature || features[feature])
+  const pathsOf = (routes: [string, Route][]) =>
+    Object.fromEntries(routes.map(([name, { path }]) => [name, path])) as Record<RouteName, string>
+
+  const endpoints: Partial<Record<RouteName, string>> = pathsOf(there)
+  const paths = { ...pathsOf(all), end_session: endpoints.end_session ?? SIGN_OUT }
+  const proving = there.filter(([, { certificate }]) => features.mtls && certificate)
+  const confirm = `${paths.end_session}/confirm`
+  const methods: Record<string, string> = {
+    ...Object.fromEntries(DISCOVERY.map(path => [path, 'GET'])),
+    ...Object.fromEntries(there.map(([, { path, methods }]) => [path, methods])),
+    [paths.end_session]: 'GET',
+    [`${paths.end_session}/success`]: 'GET',
+    [confirm]: 'POST',
+  }
+  const interrupted = [paths.authorization, endpoints.code_verification].filter(Boolean)
+  return {
+    /** For the library, which leaves out by itself what is off. */
+    paths,
+    /** Those that applications are told of. */
+    endpoints,
+    /** Those where a client may prove who it is by a certificate. */
+    byCertificate: Object.fromEntries(proving.map(([name, { path }]) => [name, path])),
+    /** One spelling of each path, and the methods it takes. */
+    methods,
+    /** Of a client that registered itself; absent while none do. */
+    registered: endpoints.registration
+      ? new RegExp(`^${endpoints.registration}/[\\w-]{1,64}$`)
+      : undefined,
+    /** Where people come back to from our pages. */
+    resume: new RegExp(`^(${interrupted.join('|')})/[\\w-]{21,64}$`),
+    /** Where the form of the sign-out page goes. */
+    confirm,
+  }
+}

@@ -1,0 +1,160 @@
+// What the library keeps, over the records: its adapter, refresh tokens, and what is used once.
+
+import { createHash } from 'node:crypto'
+import { setImmediate } from 'node:timers/promises'
+import { errors, type KoaContextWithOIDC, Provider } from 'oidc-provider'
+import type { Lifetimes } from '../config/schema/usher.ts'
+import { EARLY_PROOF, isProof } from '../features/dpop.ts'
+import { visitorOf } from '../http/visitor.ts'
+import { type Adapter, createAdapter, OF_CLIENT } from '../state/adapter.ts'
+import { createRefreshTokens } from '../state/refresh-tokens.ts'
+import { createSessionIds, uidOf } from '../state/session-ids.ts'
+import type { Records } from '../storage/records.ts'
+import { now } from '../storage/store.ts'
+import type { BrowserBinding } from './browser-binding.ts'
+import { refreshTokenEvents } from './events.ts'
+import type { GrantType } from './polling.ts'
+
+export function createState(
+  records: Records,
+  lifetimes: Lifetimes,
+  binding: BrowserBinding,
+  adapters: Record<string, Partial<Adapter>>,
+) {
+  const refreshTokens = createRefreshTokens(records, {
+    grace: lifetimes.refresh_token_grace,
+    request() {
+      const request = currentRequest()
+      if (request?.isRefresh) requireListener()
+      return request
+    },
+    requireThief,
+    alreadyUsed: () => alreadyUsed('RefreshToken'),
+    ...refreshTokenEvents,
+  })
+
+  const adapter = createAdapter(records, {
+    refreshTokens,
+    alreadyUsed,
+    request: currentRequest,
+    isQuiet: () => endsSession(Provider.ctx) && !Provider.ctx?.state.tellsClients,
+    visitor: () => Provider.ctx && visitorOf(Provider.ctx),
+    // Outside the library's routes it is interactions.ts that asks.
+    isOfBrowser: ({ prompt }) =>
+      !Provider.ctx || binding.isBound(Provider.ctx, Object(Object(prompt).details)),
+    adapters,
+    requireListener,
+    requireThief,
+    pushedRequestRetention: 2 * lifetimes.interaction + 60,
+  })
+
+  /** The value of a refresh token that is about to be saved: of a new family, or of the one in use. */
+  function nextRefreshToken(): string {
+    const { RotatedRefreshToken: used } = Provider.ctx?.oidc.entities ?? {}
+    return used ? refreshTokens.successor(used.jti) : refreshTokens.first()
+  }
+
+  /** The ids that are more than random. */
+  function nameTokens({ RefreshToken, ClientCredentials, Session }: Provider): void {
+    nameSessions(Session, records)
+    const { generateTokenId } = Object(ClientCredentials.prototype)
+    Object.assign(RefreshToken.prototype, { generateTokenId: nextRefreshToken })
+    Object.assign(ClientCredentials.prototype, {
+      generateTokenId(this: object) {
+        return OF_CLIENT + generateTokenId.call(this)
+      },
+    })
+  }
+
+  /** The library looks and then writes; the first write of an id decides instead (RFC 7523 §3). */
+  async function isFirstUse(iss: string, jti: string, exp: number): Promise<boolean> {
+    const id = createHash('sha256').update(`${iss}\0${jti}`).digest('base64url')
+    const ttl = exp - now() + EARLY_PROOF
+    const isFirst = await records.save('ReplayDetection', id, {}, { ttl, version: 0 })
+    if (!isFirst && isProof(jti)) throw new errors.InvalidDpopProof('the proof was used before')
+    return isFirst
+  }
+
+  return { adapter, nameTokens, isFirstUse }
+}
+
+/** Where the library makes up ids of its own. */
+function nameSessions(Session: Provider['Session'], records: Records): void {
+  const ids = createSessionIds(records)
+  const { instantiate } = Object(Session)
+  const { loginAccount, resetIdentifier } = Session.prototype
+  Object.assign(Session, {
+    instantiate(payload?: { jti?: string }) {
+      const session = instantiate.call(this, payload)
+      if (payload?.jti) return session
+      const jti = ids.first()
+      return Object.assign(session, { jti, uid: uidOf(jti) })
+    },
+  })
+  Object.assign(Session.prototype, {
+    loginAccount(
+      this: InstanceType<Provider['Session']>,
+      details: Parameters<typeof loginAccount>[0],
+    ) {
+      loginAccount.call(this, details)
+      this.jti = ids.afterSignIn(this)
+    },
+    resetIdentifier(this: InstanceType<Provider['Session']>) {
+      const { jti } = this
+      resetIdentifier.call(this)
+      this.jti = ids.successor(jti)
+    },
+    sidFor(this: InstanceType<Provider['Session']>, clientId: string) {
+      return ids.sidOf(this.uid, clientId)
+    },
+  })
+}
+
+/** What is given out by one use of a grant is written at once, before the library tells of it. */
+export function writtenTogether<P extends object>(
+  records: Records,
+  [name, handler, ...parameters]: GrantType<P>,
+): GrantType<P> {
+  return [name, ctx => records.together(async () => handler(ctx)), ...parameters]
+}
+
+function currentRequest() {
+  const ctx = Provider.ctx
+  if (!ctx?.oidc) return undefined
+  const { oidc } = ctx
+  const isRevocation = oidc.route === 'revocation'
+  return {
+    key: ctx,
+    session: oidc.session,
+    isRefresh: oidc.route === 'token',
+    isRevocation,
+    // Revoking an access token revokes that token alone; the library would take them all. And a session
+    // that ends takes its grants along.
+    sparesGrant: (isRevocation && oidc.entities.AccessToken !== undefined) || endsSession(ctx),
+  }
+}
+
+const endsSession = (ctx?: KoaContextWithOIDC) =>
+  ctx?.oidc?.route === 'end_session_confirm' && Boolean(ctx.oidc.params?.logout)
+
+// Node ends the socket of a client that hung up (nginx does the same): the client may long have asked
+// again elsewhere, and what this request would take for theft is its own answer (requirements §2).
+function requireListener() {
+  if (Provider.ctx?.socket.writable === false) {
+    throw new errors.InvalidRequest('nobody waits for the answer')
+  }
+}
+
+/** That it hung up is read after what it sent: a turn of the event loop later, whatever else there is. */
+async function requireThief() {
+  await setImmediate()
+  requireListener()
+}
+
+function alreadyUsed(model: string) {
+  if (model === 'Interaction') return new errors.SessionNotFound('interaction session not found')
+  if (model === 'PushedAuthorizationRequest') {
+    return new errors.InvalidRequestUri('request_uri is invalid, expired, or was already used')
+  }
+  return new errors.InvalidGrant('already used')
+}

@@ -1,0 +1,36 @@
+// What operators did beside the service, on their own command line: kept in the store until a node tells
+// it in the audit log. Each is told once, by the node that takes it out.
+
+import { randomUUID } from 'node:crypto'
+import { userInfo } from 'node:os'
+import type { Fact, FactName } from '../http/audit.ts'
+import type { Records } from '../storage/records.ts'
+
+const KIND = 'OperatorFact'
+const INDEX: [string, string] = ['operator facts', 'all']
+/** Seconds: should no node run for so long, nobody asks any more. */
+const KEPT = 90 * 24 * 3600
+
+type Kept = Fact & { id: string; at: string }
+
+export async function leaveFact(records: Records, event: FactName, about: object = {}) {
+  const id = randomUUID()
+  const fact = { id, event, at: new Date().toISOString(), by: operator(), ...about }
+  await records.save(KIND, id, fact, { ttl: KEPT, indexes: [INDEX] })
+}
+
+export async function takeFacts(records: Records, tell: (fact: Fact) => void): Promise<void> {
+  const left = await records.list<Kept>(...INDEX)
+  for (const { id, ...fact } of left.toSorted((a, b) => a.at.localeCompare(b.at))) {
+    if (await records.remove(KIND, id)) tell(fact)
+  }
+}
+
+/** The user of the machine; in a container it may have no name. */
+function operator(): string {
+  try {
+    return userInfo().username
+  } catch {
+    return `uid ${process.getuid?.()}`
+  }
+}

@@ -1,0 +1,102 @@
+// Opens the store a configuration names, with the secrets that open what is in it.
+
+import { randomBytes } from 'node:crypto'
+import { existsSync, linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import type { RedisSettings } from '../config/schema/usher.ts'
+import { openRecords, type Records } from './records.ts'
+import { SqliteStore } from './sqlite.ts'
+import type { Observer, Store } from './store.ts'
+
+export interface Installation {
+  store: Store
+  secrets: Uint8Array[]
+  records: Records
+}
+
+/** A store and what is in it. */
+export async function openInstallation(
+  location: string,
+  secrets: Uint8Array[],
+  redis?: RedisSettings,
+  observe?: Observer,
+): Promise<Installation> {
+  const store = await openStore(location, redis, observe)
+  return await unlock(store, location, secrets)
+}
+
+/**
+ * `secrets` empty: one is made and kept beside the embedded store. Throws when none of them fits, and
+ * closes the store.
+ */
+export async function unlock(
+  store: Store,
+  location: string,
+  secrets: Uint8Array[],
+): Promise<Installation> {
+  try {
+    const known = secrets.length ? secrets : [generatedSecret(location.slice(SQLITE.length))]
+    return { store, secrets: known, records: await openRecords(store, known) }
+  } catch (error) {
+    await store.close()
+    throw error
+  }
+}
+
+const SQLITE = 'sqlite:'
+
+/** The path of an embedded store; undefined for the others. */
+export function storeFile(location: string): string | undefined {
+  return location.startsWith(SQLITE) ? location.slice(SQLITE.length) : undefined
+}
+
+/** Beside an embedded store: where the secret is kept that is made for it. */
+export const secretFile = (storeFile: string) => join(dirname(storeFile), 'usher.secret')
+
+/** A Redis URL may hold a password, and is not repeated. */
+export async function openStore(
+  location: string,
+  redis?: RedisSettings,
+  observe?: Observer,
+): Promise<Store> {
+  const file = storeFile(location)
+  try {
+    if (file) return new SqliteStore(file)
+    const { RedisStore } = await import('./redis/store.ts')
+    return await RedisStore.open(location, redis, observe)
+  } catch (error) {
+    const { message } = error as Error
+    // Without the error itself: that of a URL has all of it, that of Redis what was sent. ioredis takes
+    // the password of a cluster for a part of the host that it does not find.
+    const problem = file ? message : message.replace(/\S*@/g, '')
+    throw new Error(`${file ?? 'Redis'} cannot be opened as a store: ${problem}`)
+  }
+}
+
+/** Bytes of a secret. */
+const LENGTH = 32
+
+/** Processes that start together agree on the file that one of them makes. */
+function generatedSecret(storeFile: string): Uint8Array {
+  if (storeFile === ':memory:') return randomBytes(LENGTH)
+  const file = secretFile(storeFile)
+  if (!existsSync(file)) {
+    // Linked when it is whole: nobody ever reads half a secret.
+    const made = `${file}.${randomBytes(6).toString('hex')}`
+    writeFileSync(made, randomBytes(LENGTH).toString('base64url'), { mode: 0o600, flag: 'wx' })
+    try {
+      linkSync(made, file)
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+    } finally {
+      unlinkSync(made)
+    }
+  }
+  return readSecret(file)
+}
+
+export function readSecret(file: string): Uint8Array {
+  const secret = Buffer.from(readFileSync(file, 'utf8'), 'base64url')
+  if (secret.length < LENGTH) throw new Error(`${file} does not hold a secret of ${LENGTH} bytes`)
+  return secret
+}

@@ -1,0 +1,147 @@
+// How a connection to Redis is made: alone, by a socket's path, through Sentinel, as a Cluster; with what
+// timeouts and secrets. Commands of ours are scripts (scripts/*.lua).
+
+import { readFileSync } from 'node:fs'
+import { createSecureContext, type SecureContextOptions } from 'node:tls'
+import { Cluster, Redis, type RedisOptions } from 'ioredis'
+import type { RedisSettings } from '../../config/schema/usher.ts'
+import type { Told } from './told.ts'
+
+const DEMOTED = /READONLY|^(LOADING|MASTERDOWN|NOAUTH|ERR WAIT cannot be used)/
+
+/** Milliseconds; a dead or hung Redis is an answer within a second. */
+const OPTIONS = {
+  connectTimeout: 800,
+  commandTimeout: 800,
+  socketTimeout: 1000,
+  disconnectTimeout: 100,
+  keepAlive: 5000,
+  enableOfflineQueue: false,
+  maxRetriesPerRequest: 1,
+  // Safe to send again: the scripts know a repeat. A Cluster that is down is waited for by itself.
+  reconnectOnError: ({ message }) => (DEMOTED.test(message) ? 2 : false),
+} satisfies RedisOptions
+const pause = (times: number) => Math.min(50 * times, 500) + Math.random() * 100
+
+const read = (name: string) => readFileSync(`${import.meta.dirname}/scripts/${name}.lua`, 'utf8')
+const script = (...names: string[]) => ['record', ...names].map(read).join('')
+const SCRIPTS = {
+  usherGet: script('get'),
+  usherPut: script('writing', 'put'),
+  usherConsume: script('writing', 'consume'),
+  usherRemove: script('writing', 'remove'),
+  usherMembers: script('members'),
+  usherList: script('list'),
+  usherTouch: script('writing', 'touch'),
+  usherIndex: script('writing', 'index'),
+  usherSnapshot: script('snapshot'),
+  usherRestore: script('writing', 'restore'),
+}
+export type ScriptName = keyof typeof SCRIPTS
+export type Argument = string | number | Uint8Array
+/** Takes so many keys, and then arguments. */
+type Script<T> = (keys: number, ...args: Argument[]) => Promise<T>
+export type Connection = (Redis | Cluster) &
+  Record<ScriptName, Script<unknown>> &
+  Record<`usher${'Members' | 'List'}Buffer`, Script<Told>> &
+  Record<'usherGetBuffer', Script<(Told | null)[]>> &
+  Record<'usherSnapshotBuffer', Script<[expires: Buffer | null, indexes: Buffer, ...Told]>>
+
+/**
+ * Not yet connected. `redis://`, `rediss://`, `redis+unix:///PATH`, `redis+sentinel://h:p,h:p/NAME` or
+ * `redis+cluster://h:p,h:p`, each with `user:password@` if need be; what the settings say wins.
+ */
+export function createConnection(url: string, settings: RedisSettings): Connection {
+  const { hosts, kind, name, ...credentials } = parseUrl(url)
+  const { username, database: db } = settings
+  const chosen = { ...(username && { username }), ...(db !== undefined && { db }) }
+  const options: RedisOptions = { ...OPTIONS, ...credentials, ...chosen }
+  const scripts = scriptsOf(settings.key_prefix, kind === 'cluster')
+  const common = { lazyConnect: true, scripts }
+  const secrets = secretsOf(settings)
+
+  if (kind === 'cluster') {
+    const cluster = new Cluster(hosts, {
+      ...common,
+      redisOptions: options,
+      enableOfflineQueue: false,
+      clusterRetryStrategy: pause,
+      slotsRefreshTimeout: 1000,
+    })
+    // The cluster keeps a copy of its options; each of its nodes has some of its own.
+    cluster.on('+node', ({ options }: Redis) => Object.defineProperties(options, secrets))
+    return cluster as Connection
+  }
+  const all = { ...options, ...common, retryStrategy: pause }
+  const sentinels = {
+    sentinels: hosts,
+    name,
+    sentinelRetryStrategy: pause,
+    failoverDetector: true,
+    enableTLSForSentinelMode: settings.tls !== undefined,
+  }
+  const named = kind === 'unix' ? { path: `/${name}` } : sentinels
+  const redis = kind ? new Redis({ ...all, ...named }) : new Redis(url, all)
+  Object.defineProperties(Object.assign(redis.options, chosen), secrets)
+  return redis as Connection
+}
+
+/** What is the same for every command stands in the scripts, and is not sent each time. */
+function scriptsOf(prefix: string, isCluster: boolean): Record<string, { lua: string }> {
+  const [record, index] = [`${prefix}r:`, `${prefix}i:`].map(name => JSON.stringify(name))
+  const head = `local RECORD, INDEX, IS_CLUSTER = ${record}, ${index}, ${isCluster}\n`
+  const all = Object.entries(SCRIPTS).map(([name, lua]) => [name, { lua: head + lua }])
+  return Object.fromEntries(all)
+}
+
+function parseUrl(url: string) {
+  const [, kind, userinfo = '', nodes = '', name] =
+    /^redis\+(sentinel|cluster|unix):\/\/(?:(.*)@)?([^/@]*)\/?(.*)$/.exec(url) ?? []
+  const [username, password] = userinfo.split(/:(.*)/s).map(decodeURIComponent)
+  const hosts = nodes.split(',').map(node => {
+    const [, host = '', port] = /^(.*?)(?::(\d+))?$/.exec(node) ?? []
+    const usual = kind === 'sentinel' ? 26379 : 6379
+    return { host: host.replace(/^\[|\]$/g, ''), port: port ? Number(port) : usual }
+  })
+  return { kind, hosts, name, ...(username && { username }), ...(password && { password }) }
+}
+
+/** Properties of a connection's options. */
+function secretsOf({ password_file, sentinel_password_file, tls }: RedisSettings) {
+  const certificates = tls && live(() => readCertificates(tls))
+  return {
+    ...(password_file && { password: live(() => readSecret(password_file)) }),
+    ...(sentinel_password_file && {
+      sentinelPassword: live(() => readSecret(sentinel_password_file)),
+    }),
+    ...(certificates && { tls: certificates, sentinelTLS: certificates }),
+  }
+}
+
+/** Read anew for every connection, so that it can be changed in its file; half a change is none. */
+function live<T>(read: () => T): PropertyDescriptor {
+  let last = read()
+  const get = () => {
+    try {
+      last = read()
+    } catch {
+      // As it was.
+    }
+    return last
+  }
+  return { get, enumerable: true, configurable: true }
+}
+
+function readSecret(file: string): string {
+  const secret = readFileSync(file, 'utf8').trim()
+  if (!secret) throw new Error(`${file} is empty`)
+  return secret
+}
+
+/** Throws for a certificate without its key, which would end a connection for good. */
+function readCertificates(tls: NonNullable<RedisSettings['tls']>): SecureContextOptions {
+  const files = Object.entries(tls).map(([name, file]) => [name, readFileSync(file)])
+  const options: SecureContextOptions = Object.fromEntries(files)
+  createSecureContext(options)
+  return options
+}

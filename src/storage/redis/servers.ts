@@ -1,0 +1,140 @@
+// The Redis servers behind a URL: one connection to read from and, once replicas are seen, one more to
+// write on and wait for them; which server is the primary, and whether they can be trusted.
+
+import { setTimeout } from 'node:timers/promises'
+import { Cluster, type Redis } from 'ioredis'
+import type { RedisSettings } from '../../config/schema/usher.ts'
+import { type Check, StoreUnavailable } from '../store.ts'
+import { checkServer, hasReplica, merge, readInfo } from './checks.ts'
+import { type Argument, type Connection, createConnection, type ScriptName } from './connection.ts'
+import { ReplicatedWriter } from './replication.ts'
+
+/** Milliseconds to connect in: sentinels that nobody answers at are tried for ever. */
+const PATIENCE = 3000
+/** Milliseconds until a connection that has ended is made anew. */
+const AGAIN = 200
+
+export class Servers {
+  /** To read from. */
+  readonly connection: Connection
+  #connect: () => Connection
+  #durability: RedisSettings['durability']
+  /** Present once replicas are seen: from then on a write they do not have does not count. */
+  #writer?: ReplicatedWriter
+  #isClosed = false
+
+  private constructor(url: string, settings: RedisSettings) {
+    this.#connect = () => createConnection(url, settings)
+    this.#durability = settings.durability
+    this.connection = this.#connect()
+  }
+
+  /** Resolves when they are ready; rejects when there is nothing to reach. */
+  static async open(url: string, settings: RedisSettings): Promise<Servers> {
+    const servers = new Servers(url, settings)
+    try {
+      await servers.#connectTo(servers.connection)
+      await servers.#lookForReplicas()
+      return servers
+    } catch (error) {
+      await servers.close()
+      throw error
+    }
+  }
+
+  get isReplicated(): boolean {
+    return this.#writer !== undefined
+  }
+
+  /** On one key, or several that are on one node. */
+  write(script: ScriptName, keys: string[], ...args: Argument[]): Promise<unknown> {
+    const { connection } = this
+    return (
+      this.#writer?.run(script, keys, ...args) ?? connection[script](keys.length, ...keys, ...args)
+    )
+  }
+
+  /** Whether what is to be done at once may concern any records: not where each has its own node. */
+  get areOne(): boolean {
+    return !(this.connection instanceof Cluster)
+  }
+
+  get masters(): Redis[] {
+    return this.connection instanceof Cluster ? this.connection.nodes('master') : [this.connection]
+  }
+
+  /** Also looks for replicas that have come since. */
+  async check(): Promise<Check[]> {
+    if (!this.masters.length) throw new StoreUnavailable('Redis: no node of the cluster is known')
+    this.#lookForReplicas().catch(() => {})
+    const checks = await Promise.all(this.masters.map(node => checkServer(node, this.isReplicated)))
+    const worst = merge(checks)
+    // Reads would stay with a server that was demoted: the address leads to another by now.
+    if (worst.some(({ name, state }) => name === 'role' && state === 'wrong')) this.#reconnect()
+    return worst
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true
+    await Promise.all([leave(this.connection), this.#writer && leave(this.#writer.connection)])
+  }
+
+  async #lookForReplicas() {
+    if (this.#writer || this.#durability === 'primary') return
+    if (this.#durability === 'auto' && !(await this.#hasReplicas())) return
+    const connection = this.#connect()
+    await this.#connectTo(connection)
+    if (this.#writer || this.#isClosed) return connection.disconnect()
+    this.#writer = new ReplicatedWriter(connection)
+    // It is the writer that is told when its server is no longer the primary.
+    connection.on('close', () => this.#isClosed || this.#reconnect())
+  }
+
+  /** What ioredis gives up later on, as it may while Sentinel fails over, is begun again. */
+  async #connectTo(connection: Connection): Promise<void> {
+    await ready(connection)
+    connection.on('end', async () => {
+      await setTimeout(AGAIN, undefined, { ref: false })
+      if (!this.#isClosed) await connection.connect().catch(() => {})
+    })
+  }
+
+  async #hasReplicas(): Promise<boolean> {
+    const infos = await Promise.all(this.masters.map(readInfo))
+    return infos.some(hasReplica)
+  }
+
+  /** Only a connection that stands: one that is being made through Sentinel would end for good. */
+  #reconnect() {
+    const { connection } = this
+    const stands = !(connection instanceof Cluster) && connection.status === 'ready'
+    if (stands) connection.disconnect(true)
+  }
+}
+
+/** What is on its way is answered first. Only then: quitting leaves the connections to Sentinels open. */
+async function leave(connection: Connection): Promise<void> {
+  await connection.quit().catch(() => {})
+  connection.disconnect()
+}
+
+/** Connects; what fails later on is told by the command that fails. */
+async function ready(connection: Connection): Promise<void> {
+  let reason: unknown
+  connection.on('error', error => {
+    const { lastNodeError: last } = error
+    reason ??= last ? new Error(`none of its nodes lets us in: ${last.message}`) : error
+  })
+  connection.on('sentinelError', error => {
+    reason = error
+  })
+  const late = setTimeout(PATIENCE, undefined, { ref: false }).then(() => {
+    throw new Error(`there was no answer in ${PATIENCE} ms`)
+  })
+  try {
+    await Promise.race([connection.connect(), late])
+  } catch (error) {
+    connection.disconnect()
+    throw reason ?? error
+  }
+}
