@@ -2,67 +2,76 @@ import { join } from 'node:path'
 import { configDefaults, defineConfig } from 'vitest/config'
 import { BaseSequencer, type TestSpecification } from 'vitest/node'
 
-/** Mocks a module: what it has imported is not for others. */
-const APART = ['test/flow/interleavings.test.ts']
-/** Hold something against a limit of time: a machine with too much else to do would break it. */
+/** Mocks a module, and must not share it with other files. */
+const ISOLATED = ['test/flow/interleavings.test.ts']
+
+/** Compare durations: `npm run test:timed`, on a quiet machine. */
 const TIMED = [
   'test/bench/*.test.ts',
-  'test/faults/*.test.ts',
-  'test/races/*.test.ts',
-  'test/store/redis-*.test.ts',
-  ...[
-    'deploy',
-    'log-flood',
-    'reload',
-    'secret-change',
-    'service',
-    'sign-in-limits',
-    'slow-clients',
-    'workers',
-  ].map(name => `test/flow/${name}.test.ts`),
+  'test/timed/*.test.ts',
+  ...['log-flood', 'sign-in-limits', 'slow-clients'].map(name => `test/flow/${name}.test.ts`),
 ]
 
-/** In little files, which are otherwise the last: what is alone at the end keeps everybody waiting. */
-const LONG = [
-  'test/bench/sign-in.test.ts',
-  'test/faults/faults.test.ts',
-  'test/races/growth.test.ts',
+/** Take long or need more than Usher itself: `npm run test:slow`. */
+const SLOW = [
+  'test/bench/speed/*.test.ts',
+  'test/faults/*.test.ts',
+  'test/operation/*.test.ts',
+  'test/races/*.test.ts',
+  ...['checks', 'durability', 'faults'].map(name => `test/store/redis-${name}.test.ts`),
+  ...['deploy', 'handbook', 'reload', 'secret-change', 'service', 'workers'].map(
+    name => `test/flow/${name}.test.ts`,
+  ),
+  'test/pages/accessibility.chromium.test.ts',
 ]
-class LongFirst extends BaseSequencer {
+
+/** Run applications with other client libraries, which install.ts installs first. */
+const CLIENTS = ['test/clients/*.test.ts']
+
+/** Starts the longest files first, so that they do not run alone at the end. */
+const LONGEST = [
+  'test/faults/faults.test.ts',
+  'test/pages/accessibility.chromium.test.ts',
+  'test/flow/handbook.test.ts',
+  'test/flow/interleavings.test.ts',
+  'test/flow/token-races.test.ts',
+]
+class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]) {
     const rank = ({ moduleId }: TestSpecification) => {
-      const place = LONG.findIndex(name => moduleId.endsWith(name))
-      return place < 0 ? LONG.length : place
+      const place = LONGEST.findIndex(name => moduleId.endsWith(name))
+      return place < 0 ? LONGEST.length : place
     }
     return (await super.sort(files)).sort((a, b) => rank(a) - rank(b))
   }
 }
 
-const project = (
-  name: string,
-  include: string[],
-  exclude: string[],
-  order: { isolate?: boolean; maxWorkers: number; sequence: { groupOrder: number } },
-) => ({
+const project = (name: string, include: string[], more: object = {}, exclude: string[] = []) => ({
   extends: true as const,
-  test: { name, include, exclude: [...configDefaults.exclude, ...exclude], ...order },
+  test: {
+    name,
+    include,
+    exclude: [...configDefaults.exclude, '**/node_modules/**', ...exclude],
+    maxWorkers: 4,
+    ...more,
+  },
 })
-const together = { maxWorkers: 4, sequence: { groupOrder: 0 } }
-const quietly = { maxWorkers: 4, sequence: { groupOrder: 1 } }
 
-// biome-ignore lint/style/noDefaultExport: vitest wants one
+// biome-ignore lint/style/noDefaultExport: vitest requires a default export
 export default defineConfig({
   test: {
-    testTimeout: 30_000,
+    testTimeout: 60_000,
     hookTimeout: 60_000,
-    // A worker keeps what it has imported: a third of the time was importing it again for each file.
+    // A worker keeps the modules it has imported: importing them for each file took a third of the time.
     isolate: false,
-    sequence: { sequencer: LongFirst },
+    sequence: { sequencer: LongestFirst },
     env: { NODE_COMPILE_CACHE: join(import.meta.dirname, 'node_modules/.cache/usher') },
     projects: [
-      project('most', ['test/**/*.test.ts'], [...APART, ...TIMED], together),
-      project('apart', APART, [], { ...together, isolate: true }),
-      project('timed', TIMED, [], quietly),
+      project('fast', ['test/**/*.test.ts'], {}, [...ISOLATED, ...TIMED, ...SLOW, ...CLIENTS]),
+      project('isolated', ISOLATED, { isolate: true }),
+      project('timed', TIMED, { maxWorkers: 1, sequence: { groupOrder: 1 } }),
+      project('slow', SLOW),
+      project('clients', CLIENTS, { globalSetup: 'test/clients/install.ts' }),
     ],
   },
 })

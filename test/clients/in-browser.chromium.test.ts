@@ -1,9 +1,9 @@
 // Libraries of browser applications in Chromium, bundled as their developers do.
 
+import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { join } from 'node:path'
-import { rolldown } from 'rolldown'
 import { expect, onTestFinished, test } from 'vitest'
 import { launchChromium, NO_COMPLAINTS } from '../support/chromium.ts'
 import { blockOf, type Stage, stageClient } from '../support/client-page.ts'
@@ -22,7 +22,7 @@ test.each([
 ])('OT9 TK16: %s signs in, renews by its refresh token, signs out', async (_name, code) => {
   const stage = await stageClient(blockOf(PAGE, 'yaml client'))
   onTestFinished(() => stage.close())
-  await serve(stage, await bundle(stage.write('application.js', code)))
+  await serve(stage, bundle(stage.write('application.js', code)))
   const browser = await launchChromium()
   onTestFinished(() => browser.close())
   const visit = await Visit.start(browser)
@@ -56,7 +56,7 @@ test.each([
 test('HD1: oidc-client-ts signs in by a pop-up, which our pages have cut off from its opener', async () => {
   const stage = await stageClient(blockOf(PAGE, 'yaml client'))
   onTestFinished(() => stage.close())
-  await serve(stage, await bundle(stage.write('application.js', blockOf(PAGE, 'js application'))))
+  await serve(stage, bundle(stage.write('application.js', blockOf(PAGE, 'js application'))))
   const browser = await launchChromium()
   onTestFinished(() => browser.close())
   const visit = await Visit.start(browser)
@@ -75,11 +75,12 @@ test('HD1: oidc-client-ts signs in by a pop-up, which our pages have cut off fro
   expect(visit.complaints).toEqual(NO_COMPLAINTS)
 })
 
-async function bundle(input: string): Promise<string> {
-  const build = await rolldown({ input, logLevel: 'silent' })
-  const { output } = await build.generate({ codeSplitting: false })
-  await build.close()
-  return output[0].code
+/** One script of an application and its libraries. */
+function bundle(input: string): string {
+  const bundler = join(import.meta.dirname, 'node_modules/.bin/rolldown')
+  const file = `${input}.bundle.js`
+  execFileSync(bundler, [input, '--file', file, '--logLevel', 'silent'])
+  return readFileSync(file, 'utf8')
 }
 
 async function serve({ port }: Stage, application: string): Promise<void> {

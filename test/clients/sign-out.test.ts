@@ -69,7 +69,7 @@ beforeAll(async () => {
   await installation.store.close()
   service = await startService(environment)
 
-  symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'))
+  symlinkSync(join(ROOT, 'test/clients/node_modules'), join(folder, 'node_modules'))
   const file = join(folder, 'receiver.mjs')
   writeFileSync(file, block('receiver').replace('https://id.example.org', service.issuer))
   receive = (await import(pathToFileURL(file).href)).backchannelLogout

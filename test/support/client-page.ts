@@ -36,7 +36,7 @@ export async function stageClient(file: string, usherFile: object = {}) {
   await usher.addAccount(ADA)
   const address = new URL(usher.issuer).port
   const folder = mkdtempSync(join(tmpdir(), 'usher-client-'))
-  symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'))
+  symlinkSync(join(ROOT, 'test/clients/node_modules'), join(folder, 'node_modules'))
   const children: ChildProcess[] = []
   return {
     usher,

@@ -1,0 +1,18 @@
+// Installs the client libraries of this folder before its tests run: they are a package of their own,
+// so that Usher's own installation stays small.
+
+import { execFileSync } from 'node:child_process'
+import { existsSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+
+const FOLDER = import.meta.dirname
+const INSTALLED = join(FOLDER, 'node_modules/.package-lock.json')
+const WANTED = join(FOLDER, 'package-lock.json')
+
+/** Runs `npm ci` unless what is installed is at least as new as the lock file. Throws when npm fails. */
+export function setup(): void {
+  if (existsSync(INSTALLED) && statSync(INSTALLED).mtimeMs >= statSync(WANTED).mtimeMs) return
+  console.info('test/clients: npm ci')
+  const options = ['ci', '--no-audit', '--no-fund', '--loglevel=error']
+  execFileSync('npm', options, { cwd: FOLDER, stdio: ['ignore', 'ignore', 'inherit'] })
+}
