@@ -2,12 +2,34 @@
 
 import { z } from 'zod'
 
+/** Nobody sees them, or they move what follows to another line or direction. U+FE0F is of emojis. */
+const INVISIBLE = /[[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]--\uFE0F]/v
+
+/**
+ * Returns why users must not be shown this text, as the end of a sentence; undefined if they may be.
+ * This is the rule for every text of a client that a page shows. Each pattern looks at a bounded
+ * number of characters from each position, so that the time is linear.
+ */
+export function displayTextProblem(text: string, maxLength: number): string | undefined {
+  if (!text) return 'must have at least one character'
+  if (text.length > maxLength) return `is at most ${maxLength} characters long`
+  if (INVISIBLE.test(text)) return 'has no control characters, line breaks or invisible characters'
+  if (/^[\p{Zs}\p{M}]|\p{Zs}{2}|\p{Zs}$/u.test(text)) {
+    return 'has no space at its beginning or end, and no two spaces in a row'
+  }
+  return /\p{M}{4}/u.test(text) ? 'has at most three combining marks in a row' : undefined
+}
+
 /** Text that pages show. */
-export const words = (longest: number) =>
+export const words = (maxLength: number) =>
   z
     .string()
-    .max(longest, `is at most ${longest} characters long`)
-    .regex(/^\P{C}+$/u, 'must have at least one character, and no control characters')
+    .superRefine((text, ctx) => {
+      const message = displayTextProblem(text, maxLength)
+      if (message) ctx.addIssue({ code: 'custom', message })
+    })
+    // For editors.
+    .meta({ maxLength, pattern: '^\\P{C}+$' })
 
 export const webUrl = z.url({ protocol: /^https?$/ })
 
