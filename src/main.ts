@@ -1,36 +1,120 @@
-// Start. What was compiled is kept for the next one, in a folder that nobody else writes to: what lies
-// there is run. Where it cannot be written, nothing is kept.
+// Starts the service: one process, or several behind one listener (`workers` in usher.yaml).
+//
+//   SIGHUP           reads the configuration again
+//   SIGTERM, SIGINT  drains: requests in flight finish, then the process exits with 0
+//
+// With several, the primary process takes connections and hands them to the workers in turn. It opens
+// no store, holds no secret, and serves nothing but /metrics. A worker that ends is replaced.
 
 import cluster from 'node:cluster'
-import { enableCompileCache } from 'node:module'
-import { join } from 'node:path'
-import './http/ticks.ts'
+import { once } from 'node:events'
+import { setTimeout } from 'node:timers/promises'
+import { heldOf } from './config/diff.ts'
+import { readSettings, type Settings } from './config/load.ts'
+import { ConfigError } from './config/report/finding.ts'
+import { watchFolder } from './config/watch.ts'
+import { createLog } from './http/log.ts'
+import { createClusterMetrics, createMetrics, createMetricsListener } from './http/metrics.ts'
+import { openServer } from './server.ts'
+import { reasonOf } from './storage/store.ts'
 
-enableCompileCache(join(import.meta.dirname, '../node_modules/.cache/usher'))
+/** Before a worker is replaced; doubles each time its replacement ends early too. */
+const RESTART_MS = { first: 250, longest: 30_000 }
+/** A worker that ran for longer did not end because of how it started. */
+const STABLE_MS = 60_000
+/** For all workers to drain. */
+const END_MS = 13_000
+const SIGNALS = ['SIGTERM', 'SIGINT'] as const
 
 async function main() {
-  if (cluster.isWorker) {
-    const { work } = await import('./worker.ts')
-    return work()
-  }
-  const { readSettings } = await import('./config/load.ts')
   const settings = readSettings()
-  if (settings.workers === 1) {
-    const { serveAlone } = await import('./alone.ts')
-    return serveAlone(settings)
-  }
-  const { heldOf } = await import('./config/diff.ts')
-  const { supervise } = await import('./workers.ts')
-  return supervise(heldOf(settings), settings.folder)
+  if (cluster.isPrimary && settings.workers > 1) return supervise(settings)
+  // A worker that starts later keeps what the others cannot change while they run.
+  const [held] = cluster.isWorker ? await once(process, 'message') : []
+  await serve({ ...settings, ...held })
 }
 
-main().catch(async (error: unknown) => {
-  const { reasonOf } = await import('./storage/store.ts')
-  const { ConfigError } = await import('./config/report/finding.ts')
+/** Serves in this process. Rejects with what has to be fixed. */
+async function serve(settings: Settings) {
+  const worker = cluster.worker?.id
+  const metrics = createMetrics()
+  const server = await openServer(settings, createLog(worker), metrics)
+  process.on('SIGHUP', server.reload)
+  watchFolder(settings.folder, server.reload)
+  for (const signal of SIGNALS) {
+    process.on(signal, () => server.drain(signal).finally(() => process.exit(0)))
+  }
+  if (worker) metrics.answerPrimary()
+  else await serveMetrics(settings, metrics.text)
+  await server.listen()
+  // Of several workers, the first one speaks for all.
+  if (!worker || worker === 1) await server.greet()
+}
+
+/** Serves in several processes. Resolves when the first of them serves and the others were started. */
+async function supervise(settings: Settings) {
+  const log = createLog(0)
+  const metrics = createClusterMetrics()
+  let state: 'starting' | 'serving' | 'ending' = 'starting'
+
+  function start(pause: number) {
+    const started = performance.now()
+    const worker = cluster.fork()
+    worker.send(heldOf(settings))
+    worker.once('exit', async (code, signal) => {
+      const reason = signal ?? `exit ${code}`
+      if (state === 'starting') giveUp(signal)
+      if (state === 'ending') return
+      const isStable = performance.now() - started > STABLE_MS
+      const wait = isStable ? RESTART_MS.first : pause
+      metrics.workerLost()
+      log.error({ event: 'worker_lost', worker: worker.id, reason, wait }, 'a worker ended')
+      await setTimeout(wait)
+      if (state === 'serving') start(Math.min(2 * wait, RESTART_MS.longest))
+    })
+    return worker
+  }
+
+  async function end(signal: NodeJS.Signals) {
+    if (state === 'ending') return
+    state = 'ending'
+    const ended = workers().map(worker => once(worker, 'exit'))
+    signalWorkers(signal)
+    await Promise.race([Promise.all(ended), setTimeout(END_MS)])
+    process.exit(0)
+  }
+
+  for (const signal of SIGNALS) process.on(signal, end)
+  process.on('SIGHUP', signalWorkers)
+  // The first worker starts alone, so that an error at the start is reported once.
+  await once(start(RESTART_MS.first), 'listening')
+  state = 'serving'
+  for (let i = 1; i < settings.workers; i++) start(RESTART_MS.first)
+  await serveMetrics(settings, metrics.text)
+}
+
+const workers = () => Object.values(cluster.workers ?? {}).filter(worker => worker !== undefined)
+
+function signalWorkers(signal: NodeJS.Signals) {
+  for (const worker of workers()) worker.process.kill(signal)
+}
+
+async function serveMetrics({ metrics }: Settings, text: () => Promise<string>) {
+  if (metrics) await once(createMetricsListener(text).listen(metrics), 'listening')
+}
+
+/** A worker that exits by itself has written why. */
+function giveUp(signal: string | null): never {
+  if (signal) process.stderr.write(`Usher cannot start: a worker ended by ${signal}\n`)
+  process.exit(1)
+}
+
+main().catch((error: unknown) => {
   const message = reasonOf(error)
-  const isReport = error instanceof ConfigError
   process.stderr.write(
-    isReport ? `${message}\nNothing was started.\n` : `Usher cannot start: ${message}\n`,
+    error instanceof ConfigError
+      ? `${message}\nNothing was started.\n`
+      : `Usher cannot start: ${message}\n`,
   )
   process.exit(1)
 })

@@ -7,8 +7,7 @@ import type { Context, Middleware } from 'koa'
 const PROBE = 800
 
 export interface Readiness {
-  /** `leaving`: another process behind the same address takes over. */
-  state: 'ready' | 'leaving' | 'draining'
+  state: 'ready' | 'draining'
   /** Touches the store; throws when it does not answer. */
   probe: () => Promise<unknown>
   /** What was found out about the store, by itself or at the last look. */

@@ -2,7 +2,14 @@
 // never who.
 
 import { createServer, type Server } from 'node:http'
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import {
+  AggregatorRegistry,
+  Counter,
+  collectDefaultMetrics,
+  Gauge,
+  Histogram,
+  Registry,
+} from 'prom-client'
 import type { FactName } from './audit.ts'
 
 /** Seconds. */
@@ -86,8 +93,11 @@ export function createMetrics() {
 
   return {
     text: () => registry.metrics(),
-    /** For whoever adds up those of several processes. */
-    values: () => registry.getMetricsAsJSON(),
+    /** In a worker: answers when the primary process collects the metrics of all. */
+    answerPrimary() {
+      AggregatorRegistry.setRegistries(registry)
+      new AggregatorRegistry()
+    },
     storeCommand: (command: string, seconds: number, failed: boolean) =>
       commands.observe({ command, outcome: failed ? 'failed' : 'ok' }, seconds),
     configuration(number: number, ok: boolean) {
@@ -108,12 +118,30 @@ export function createMetrics() {
   }
 }
 
+/** Of the primary process of several: the metrics of all workers added up, and its own. */
+export function createClusterMetrics() {
+  const workers = new AggregatorRegistry()
+  const own = new Registry()
+  const lost = new Counter({
+    name: 'usher_workers_lost_total',
+    help: 'Worker processes that ended by themselves and were replaced (`workers`)',
+    registers: [own],
+  })
+  return {
+    workerLost: () => lost.inc(),
+    /** Rejects when a worker does not answer within 5 s. */
+    text: async () => `${await workers.clusterMetrics()}${await own.metrics()}`,
+  }
+}
+
 /** Answers `GET /metrics` and nothing else. */
 export function createMetricsListener(text: () => Promise<string>): Server {
   return createServer(async ({ url, method }, res) => {
     const isKnown = url === '/metrics' && method === 'GET'
-    res.statusCode = isKnown ? 200 : 404
+    // Collecting from several processes fails while one of them does not answer.
+    const metrics = isKnown ? await text().catch(() => undefined) : undefined
+    res.statusCode = metrics ? 200 : isKnown ? 503 : 404
     res.setHeader('Content-Type', 'text/plain; version=0.0.4; charset=utf-8')
-    res.end(isKnown ? await text() : 'GET /metrics\n')
+    res.end(metrics ?? (isKnown ? 'a worker does not answer\n' : 'GET /metrics\n'))
   })
 }

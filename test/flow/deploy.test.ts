@@ -77,7 +77,6 @@ const statusOf = (url: string) =>
 test('DK1: the image holds the program, its packages and the folder, and nothing else', () => {
   expect(readdirSync(image.root).sort()).toEqual(['config', 'data', 'usher'])
   expect(readdirSync(join(image.root, 'usher')).sort()).toEqual([
-    'alive.ts',
     'compiled',
     'node_modules',
     'package.json',
@@ -134,7 +133,7 @@ test('DK1: it runs as nobody on a root that cannot be written to, and drains as 
   expect(readdirSync(data).sort()).toEqual(['usher.db', 'usher.secret'])
   // Kept for the image's user, whom only root can be here.
   const isRoot = process.getuid?.() === 0
-  const found = 'transpile cache for StrippedTypeScript file:///usher/src/serve.ts...success'
+  const found = 'transpile cache for StrippedTypeScript file:///usher/src/server.ts...success'
   if (isRoot) expect(container.stderr()).toContain(found)
 })
 

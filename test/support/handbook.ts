@@ -7,8 +7,7 @@ import { join } from 'node:path'
 import { FIXED } from '../../src/config/diff.ts'
 import { overlays } from '../../src/config/environment.ts'
 import { jsonSchemas } from '../../src/config/schema/usher.ts'
-import { createMetrics } from '../../src/http/metrics.ts'
-import { createTotals } from '../../src/http/totals.ts'
+import { createClusterMetrics, createMetrics } from '../../src/http/metrics.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 
@@ -143,7 +142,7 @@ function commandTable(): string {
 }
 
 async function metricTable(): Promise<string> {
-  const texts = [await createMetrics().text(), await createTotals().text(0)]
+  const texts = [await createMetrics().text(), await createClusterMetrics().text()]
   const lines = texts.join('').matchAll(/^# HELP (usher_\w+) (.*)$/gm)
   return table(
     ['Metric', 'What it says'],

@@ -4,8 +4,7 @@ import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { parse } from 'yaml'
-import { createMetrics } from '../../src/http/metrics.ts'
-import { createTotals } from '../../src/http/totals.ts'
+import { createClusterMetrics, createMetrics } from '../../src/http/metrics.ts'
 import { keysOf, withGenerated } from '../support/handbook.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
@@ -95,7 +94,7 @@ const anchorOf = (text: string) =>
     .replaceAll(' ', '-')
 
 test('alerts and dashboard are about metrics that there are', async () => {
-  const text = (await createMetrics().text()) + (await createTotals().text(0))
+  const text = (await createMetrics().text()) + (await createClusterMetrics().text())
   const families = [...text.matchAll(/^# TYPE (\w+) (\w+)$/gm)]
   const series = families.flatMap(([, name = '', type]) =>
     type === 'histogram' ? ['_bucket', '_sum', '_count'].map(end => name + end) : [name],

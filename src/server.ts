@@ -1,0 +1,158 @@
+// One process of the service: store → app → listeners. Reports whether it is ready, and drains.
+
+import { once } from 'node:events'
+import type { RequestListener, Server } from 'node:http'
+import { Server as NetServer } from 'node:net'
+import { setTimeout } from 'node:timers/promises'
+import type { Logger } from 'pino'
+import { addDemoAccount } from './accounts/demo.ts'
+import type { Settings } from './config/load.ts'
+import { portOf } from './config/rules/client-authorities.ts'
+import { createAudit } from './http/audit.ts'
+import type { Readiness } from './http/health.ts'
+import { createListener } from './http/listener.ts'
+import type { Metrics } from './http/metrics.ts'
+import { createQuota, shareAmong } from './http/quota.ts'
+import { faultOf } from './http/request-log.ts'
+import { run } from './reload.ts'
+import { takeFacts } from './state/operator-facts.ts'
+import { openStore, unlock } from './storage/open.ts'
+import type { Records } from './storage/records.ts'
+import type { Store } from './storage/store.ts'
+
+/** How long /readyz announces the end before connections are refused. Ctrl-C does not wait. */
+const NOTICE_MS = { SIGTERM: 1_000, SIGINT: 0 }
+const DRAIN_MS = 10_000
+const CHECK_EVERY_MS = 5_000
+/** Rejected promises a second that have lines in the log. */
+const MAX_REJECTIONS = 10
+
+/** Prepares everything but listening. Rejects with what has to be fixed. */
+export async function openServer(settings: Settings, log: Logger, metrics: Metrics) {
+  shareAmong(settings.workers)
+  logRejections(log)
+  const audit = createAudit(log)
+  const { store: location, secrets, redis } = settings
+  const store = await openStore(location, redis, metrics.storeCommand)
+  const probe = () => records.save('Probe', 'ready', {}, { ttl: 60 })
+  const readiness: Readiness = { state: 'ready', probe, checks: [] }
+  await watchStore(store, readiness, audit)
+  const installation = await unlock(store, location, secrets)
+  const { records } = installation
+  const { handle, reload } = await run(settings, { ...installation, log, metrics }, readiness)
+  const listeners = createListeners(settings, handle, log)
+  let drained: Promise<void> | undefined
+
+  return {
+    /** Reads the configuration again; an error changes nothing and is logged. */
+    reload,
+
+    async listen() {
+      for (const { server, host, port } of listeners) {
+        await once(server.listen({ host, port }), 'listening')
+      }
+      const report = () =>
+        takeFacts(records, fact => {
+          metrics.fact(fact.event)
+          audit.info(fact)
+        }).catch(() => {})
+      report()
+      setInterval(report, CHECK_EVERY_MS).unref()
+    },
+
+    /** Writes to stderr that it is ready, and what to try in development. */
+    greet: () => greet(settings, records),
+
+    /** Finishes the requests in flight and closes the store. A second call joins the first. */
+    drain(signal: keyof typeof NOTICE_MS) {
+      drained ??= drain(NOTICE_MS[signal])
+      return drained
+    },
+  }
+
+  async function drain(noticeMs: number) {
+    // Load balancers read /readyz and stop sending, while every request is still answered.
+    readiness.state = 'draining'
+    await setTimeout(noticeMs)
+    const servers = listeners.map(({ server }) => server)
+    for (const server of servers) server.closeIdleConnections()
+    await Promise.race([Promise.all(servers.map(stopAccepting)), setTimeout(DRAIN_MS)])
+    await store.close()
+  }
+}
+
+/** A rejection that nobody handles is a fault of Usher, but no reason to end every request. */
+function logRejections(log: Logger) {
+  const hasRoom = createQuota(MAX_REJECTIONS, 1, left_out =>
+    log.warn({ event: 'log_limited', left_out }, 'rejected promises have no line'),
+  )
+  process.on('unhandledRejection', error => {
+    if (hasRoom()) log.error({ fault: faultOf(error) }, 'promise rejected')
+  })
+}
+
+/** Checks the store now and every few seconds. Throws when a check says that it cannot be trusted. */
+async function watchStore(store: Store, readiness: Readiness, audit: Logger) {
+  let isAway = false
+  const check = async () => {
+    const before = readiness.checks
+    const checks = await store.check()
+    readiness.checks = checks
+    for (const { name, state, found, mend } of checks) {
+      if (state === (before.find(check => check.name === name)?.state ?? 'ok')) continue
+      const level = state === 'ok' ? 'info' : 'warn'
+      audit[level]({ event: 'store_check', check: name, state, found, mend }, 'store')
+    }
+    if (isAway) audit.info({ event: 'store_back' }, 'the store answers again')
+    isAway = false
+    return checks.filter(({ state }) => state === 'wrong')
+  }
+  const wrong = await check()
+  if (wrong.length) {
+    const lines = wrong.map(({ name, found, mend }) => `\n  ${name}: ${found}\n    → ${mend}`)
+    throw new Error(`its store cannot be trusted${lines.join('')}`)
+  }
+  // The requests that need the store log the reason.
+  const reportAway = () => {
+    if (!isAway) audit.warn({ event: 'store_away' }, 'the store does not answer')
+    isAway = true
+  }
+  setInterval(() => check().catch(reportAway), CHECK_EVERY_MS).unref()
+}
+
+/** Clients with certificates may have a port of their own, so that nobody else is asked for one. */
+function createListeners(settings: Settings, handle: RequestListener, log: Logger) {
+  const { listen, features, client_certificates } = settings
+  const { host, port, tls } = listen
+  const origin = tls && features.mtls ? client_certificates.origin : undefined
+  const listener = (port: number, requestCert: boolean) => ({
+    server: createListener(handle, tls && { ...tls, requestCert }, log),
+    host,
+    port,
+  })
+  const listeners = [listener(port, features.mtls && !origin)]
+  return origin ? [...listeners, listener(portOf(new URL(origin)), true)] : listeners
+}
+
+/** Unlike `server.close`, leaves idle connections open: a request may be on its way on one of them. */
+function stopAccepting(server: Server): Promise<void> {
+  return new Promise(resolve => {
+    NetServer.prototype.close.call(server, () => resolve())
+  })
+}
+
+async function greet(settings: Settings, records: Records) {
+  const { issuer, listen, workers, development, accounts, clients } = settings
+  const several = workers > 1 ? `, with ${workers} workers` : ''
+  const lines = [
+    `Usher is ready at ${issuer}, listening on ${listen.host}:${listen.port}${several}`,
+  ]
+  if (development && !accounts.http) lines.push(await addDemoAccount(records))
+  if (development && clients.some(({ client_id }) => client_id === 'demo')) {
+    const variable = issuer === 'http://localhost:3000' ? '' : `ISSUER=${issuer} `
+    lines.push(
+      `Try it with: ${variable}npm run demo, in another terminal; then open http://localhost:4000`,
+    )
+  }
+  process.stderr.write(`\n${lines.map(line => `  ${line}\n`).join('')}\n`)
+}
