@@ -62,7 +62,7 @@ const COMMANDS: Command[] = [
   { name: 'config check',      usage: '[FOLDER] [--json]', about: 'every problem in the config folder, and what is unwise', options: JSON_OUT, run: config('check') },
   { name: 'config explain',    usage: '[KEY | CLIENT_ID | REQUEST_ID | -] [--json]', about: 'what is in force, where it comes from, and what it does; why a request failed, by its id or its line of the log', options: JSON_OUT, run: explain('explain') },
   { name: 'config schema',     usage: '[FOLDER]',     about: 'write the JSON Schemas that editors complete from', options: {}, run: config('schema') },
-  { name: 'doctor',            usage: '[--json]',     about: 'is everything as it should be: configuration, secret, store, and the whole way through the running service', options: JSON_OUT, run: doctor('doctor') },
+  { name: 'doctor',            usage: '[--client CLIENT_ID --account USERNAME] [--json]', about: 'check configuration, secret, store, and the running service, without writing to the store; with a client and an account, sign in as well (password on standard input)', options: { ...JSON_OUT, client: { type: 'string' }, account: { type: 'string' } }, run: doctor('doctor') },
   { name: 'grants list',       usage: 'ACCOUNT [--json]', about: 'what a person has allowed applications, since when, and when it was last used', options: JSON_OUT, run: grants('list') },
   { name: 'grants withdraw',   usage: 'ACCOUNT CLIENT_ID', about: 'what Remove access does: every token of the application for this person is dead, and it has to ask again', options: {}, run: grants('withdraw') },
   { name: 'keys list',         usage: '[--json]',     about: 'the signing keys: next, current, retired; and until when', options: JSON_OUT, run: keys('list') },

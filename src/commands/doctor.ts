@@ -1,86 +1,103 @@
-// Is everything as it should be, before it is started and while it runs: what it would start with, and
-// what it does when it is asked (journey.ts).
+// `usher doctor`: checks the folder, the store, and the service that answers at the issuer. It writes
+// nothing to the store.
 
+import { existsSync } from 'node:fs'
 import { describeSecrets } from '../config/client-secret.ts'
 import { readSettings, type Settings } from '../config/load.ts'
-import { ConfigError, type Finding, placeOf } from '../config/report/finding.ts'
+import { ConfigError, placeOf } from '../config/report/finding.ts'
+import { publishedKids } from '../keys/signing-keys.ts'
 import { checkSettings } from '../provider/check.ts'
-import { openStore, unlock } from '../storage/open.ts'
-import { type Check, reasonOf } from '../storage/store.ts'
-import { Failure, type Invocation, print } from './command.ts'
-import { walk } from './journey.ts'
+import { openStore, readSecret, secretFile, storeFile } from '../storage/open.ts'
+import { NAMING_KEY, openRecords } from '../storage/records.ts'
+import { type Check, reasonOf, type Store } from '../storage/store.ts'
+import { Failure, type Invocation, print, readStdin } from './command.ts'
+import { checkService, checkSignIn } from './service-checks.ts'
 
 const MARKS = { ok: '✓', warning: '!', wrong: '✗' }
+const STORE_MISSING =
+  'start what `store` in usher.yaml (or USHER_STORE) names, and let this user open it'
+const SECRET_WRONG = 'set USHER_SECRET to the value that this store was made or resealed with'
 
-export async function doctor({ values }: Invocation) {
-  const checks = await examine()
+/** Exits with 1 when a check is wrong. `--client` and `--account` sign in as well. */
+export async function doctor({ values }: Invocation): Promise<void> {
+  const checks = await examine(values)
   print(values, { checks }, checks.flatMap(describe))
-  const wrong = checks.filter(({ state }) => state === 'wrong')
-  if (wrong.length) throw new Failure(`Not as it should be: ${wrong.map(namesOf).join(', ')}.`)
+  const wrong = checks.filter(({ state }) => state === 'wrong').map(({ name }) => name)
+  if (wrong.length) throw new Failure(`Not as it should be: ${wrong.join(', ')}.`)
 }
 
-/** As far as one can look: what is wrong may be in the way of the rest. */
-async function examine(): Promise<Check[]> {
+/** What is wrong may hide the rest. */
+async function examine({ client: id, account }: Invocation['values']): Promise<Check[]> {
   try {
     const settings = readSettings()
     await checkSettings(settings)
-    const advice = settings.warnings.map(asCheck)
-    const folder = [describeSettings(settings), ...describeEnding(settings), ...advice]
-    return [...folder, ...(await examineStore(settings))]
+    const { checks, kids } = await examineStore(settings)
+    const found = [...describeSettings(settings), ...checks]
+    if (found.some(({ state }) => state === 'wrong')) return found
+    const service = await checkService(settings.issuer, kids)
+    found.push(...service.checks)
+    if (id === undefined && account === undefined) return found
+    const client = settings.clients.find(({ client_id }) => client_id === id)
+    if (!client || !account) throw new Failure('--client is one of the folder, with --account.')
+    if (!service.endpoint) return found
+    const person = { username: String(account), password: await readStdin() }
+    return [...found, await checkSignIn(service.endpoint, client, person)]
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
-    const found = error.message.trim()
-    return [{ name: 'config', state: 'wrong', found, mend: 'npm run usher -- config check' }]
+    const mend = 'npm run usher -- config check'
+    return [{ name: 'config', state: 'wrong', found: error.message.trim(), mend }]
   }
 }
 
-/** And, where the store is right, the service that runs on it. */
-async function examineStore(settings: Settings): Promise<Check[]> {
-  const { store: location, secrets, redis, issuer, accounts } = settings
-  let mend =
-    'what `store` in usher.yaml names (or USHER_STORE) has to be there, and open to this user'
-  const wrong = (error: unknown): Check => {
-    return { name: 'store', state: 'wrong', found: reasonOf(error), mend }
+/** The checks of the store, and the key ids in it. */
+async function examineStore({ store: location, secrets, redis }: Settings) {
+  const check = (state: Check['state'], found: string, mend?: string): Check => {
+    return { name: 'store', state, found, ...(mend && { mend }) }
   }
+  const file = storeFile(location)
+  if (file && !existsSync(file)) {
+    const isMemory = file === ':memory:'
+    const found = isMemory ? 'is inside the service' : `${file} is made by the first start`
+    return { checks: [check('warning', found)], kids: [] }
+  }
+  let mend = STORE_MISSING
+  let store: Store | undefined
   try {
-    const store = await openStore(location, redis)
-    const checks = await store.check().catch(error => [wrong(error)])
-    // It would write a key into a store that is empty.
-    if (checks.some(({ state }) => state === 'wrong')) return await store.close().then(() => checks)
-    mend = 'give the USHER_SECRET that this store was made with, or was sealed with last'
-    const { records } = await unlock(store, location, secrets)
-    const opened: Check = { name: 'store', state: 'ok', found: 'is there, and the secret opens it' }
-    // Nobody else reaches what is in the memory of the service.
-    const isShared = location !== 'sqlite::memory:'
-    const walked = isShared ? await walk(issuer, records, !accounts.http) : []
-    await store.close()
-    return [opened, ...checks, ...walked]
+    store = await openStore(location, redis)
+    const checks = await store.check()
+    if (checks.some(({ state }) => state === 'wrong')) return { checks, kids: [] }
+    if (!(await store.get(NAMING_KEY))?.value) {
+      return { checks: [check('warning', 'is empty until the first start'), ...checks], kids: [] }
+    }
+    mend = SECRET_WRONG
+    const known = file && !secrets.length ? [readSecret(secretFile(file))] : secrets
+    const records = await openRecords(store, known)
+    const opened = check('ok', 'is there, and the secret opens it')
+    return { checks: [opened, ...checks], kids: await publishedKids(records) }
   } catch (error) {
-    return [wrong(error)]
+    return { checks: [check('wrong', reasonOf(error), mend)], kids: [] }
+  } finally {
+    await store?.close()
   }
 }
 
-function describeSettings({ issuer, clients }: Settings): Check {
+/** The issuer and clients, the secrets that are being replaced, and the warnings. */
+function describeSettings({ issuer, clients, warnings }: Settings): Check[] {
   const names = clients.map(({ client_id }) => client_id).join(', ') || 'none'
-  return { name: 'config', state: 'ok', found: `${issuer}, applications: ${names}` }
+  const replaced = clients.filter(({ client_secret_hashes: hashes = [] }) =>
+    hashes.some(entry => typeof entry !== 'string'),
+  )
+  return [
+    { name: 'config', state: 'ok', found: `${issuer}, clients: ${names}` },
+    ...replaced.map(({ client_id, client_secret_hashes }): Check => {
+      const found = `${client_id}: ${describeSecrets(client_secret_hashes)}`
+      return { name: 'secrets', state: 'ok', found }
+    }),
+    ...warnings.map(({ key, message, ...place }): Check => {
+      return { name: 'config', state: 'warning', found: `${placeOf(place)} ${key}: ${message}` }
+    }),
+  ]
 }
-
-/** Secrets that are being replaced. */
-function describeEnding({ clients }: Settings): Check[] {
-  return clients.flatMap(({ client_id, client_secret_hashes: hashes = [] }) => {
-    if (hashes.every(entry => typeof entry === 'string')) return []
-    return [{ name: 'secrets', state: 'ok', found: `${client_id}: ${describeSecrets(hashes)}` }]
-  })
-}
-
-/** What the configuration is advised against is no reason not to start. */
-const asCheck = ({ key, message, ...place }: Finding): Check => ({
-  name: 'config',
-  state: 'warning',
-  found: `${placeOf(place)} ${key}: ${message}`,
-})
-
-const namesOf = ({ name }: Check) => name
 
 function describe({ name, state, found, mend }: Check): string[] {
   const line = `${MARKS[state]} ${name.padEnd(12)} ${found}`

@@ -78,6 +78,12 @@ export async function openSigningKeys(records: Records, settings: Settings): Pro
   })
 }
 
+/** The ids of the keys in the store; no key is made for it. */
+export async function publishedKids(records: Records): Promise<string[]> {
+  const { value } = await records.read<Kept>('SigningKeys', 'current')
+  return (value?.keys ?? []).map(entry => asScheduled(entry).key.kid)
+}
+
 export function createSigningKeys(records: Records, rules: KeyRules) {
   const imported = new Map(rules.imported.map(key => [key.kid, key]))
   const isMade = (alg: string) => ALGORITHMS.includes(alg) || rules.wanted.includes(alg)

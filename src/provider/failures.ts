@@ -58,6 +58,9 @@ export function createFailureMemory(records: Records) {
     if (!endpoint || typeof error !== 'string' || ANSWERS.includes(error)) return
     if (ctx.status >= 500 || !hasRoom()) return
     const failure = { at: now(), endpoint, status: ctx.status, error, ...describe(ctx) }
+    const { sent, names, authentication } = failure
+    // An empty request has nothing to explain; `usher doctor` sends one.
+    if (![...Object.keys(sent), ...names].length && authentication === 'none') return
     // Nobody waits for it, and who asks for it later is told that it is not there.
     records.save(KIND, ctx.state.requestId, failure, { ttl: DAY }).catch(() => {})
   }

@@ -1,11 +1,12 @@
-// usher doctor, beside a service that runs behind a reverse proxy: right, and wrong in the usual ways.
+// usher doctor beside a service that runs behind a reverse proxy: configured well, and wrong in the usual ways.
 
 import { once } from 'node:events'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { createServer, type IncomingHttpHeaders, request, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { run } from '../support/command.ts'
 import { freePort, type Service, startService } from '../support/service.ts'
@@ -56,8 +57,7 @@ afterAll(async () => {
 async function doctor(wrong: Habits = {}) {
   habits = wrong
   const { stdout, code } = await run(['src/cli.ts', 'doctor', '--json'], env)
-  const { checks } = JSON.parse(stdout) as { checks: Check[] }
-  return { found: new Map(checks.map(check => [check.name, check])), code }
+  return { found: foundIn(stdout), code }
 }
 interface Check {
   name: string
@@ -65,15 +65,44 @@ interface Check {
   found: string
   mend?: string
 }
+function foundIn(stdout: string) {
+  const { checks } = JSON.parse(stdout) as { checks: Check[] }
+  return new Map(checks.map(check => [check.name, check]))
+}
 
-test('the whole way is walked, and nothing of it is left behind', async () => {
-  const before = await run(['src/cli.ts', 'accounts', 'list', '--json'], env)
+/** `--client web --account ada`. */
+const signIn = (password: string) =>
+  run(['src/cli.ts', 'doctor', '--json', '--client', 'demo', '--account', 'ada'], env, password)
+
+/** The rows of every table of the store. */
+function everything() {
+  const db = new DatabaseSync(env.USHER_STORE?.replace('sqlite:', '') ?? '', { readOnly: true })
+  const tables = db.prepare("SELECT name FROM sqlite_master WHERE type = 'table'").all()
+  const rows = tables.flatMap(({ name }) => db.prepare(`SELECT * FROM ${name}`).all())
+  db.close()
+  return rows.map(row => JSON.stringify(row)).toSorted()
+}
+
+test('the service is checked, and nothing is written to the store', async () => {
+  const before = everything()
   const { found, code } = await doctor()
-  const walked = ['service', 'clock', 'sign-in', 'cookies', 'token', 'cors', 'refresh', 'revoke']
-  for (const name of walked) expect(found.get(name), name).toMatchObject({ state: 'ok' })
+  const checked = ['config', 'store', 'service', 'clock', 'jwks', 'sign-in', 'token']
+  for (const name of checked) expect(found.get(name), name).toMatchObject({ state: 'ok' })
   expect(code).toBe(0)
-  const after = await run(['src/cli.ts', 'accounts', 'list', '--json'], env)
-  expect(after.stdout).toBe(before.stdout)
+  expect(before.length).toBeGreaterThan(0)
+  expect(everything()).toEqual(before)
+})
+
+test('it signs in with the client and the account that are named', async () => {
+  const password = 'correct horse battery staple'
+  const words = ['src/cli.ts', 'accounts', 'add', '--username', 'ada', '--password-stdin']
+  await run(words, env, password)
+  const right = await signIn(password)
+  expect(right.code).toBe(0)
+  expect(foundIn(right.stdout).get('account')?.found).toBe('ada is asked to consent to demo')
+  const wrong = await signIn('another password')
+  expect(wrong.code).toBe(1)
+  expect(foundIn(wrong.stdout).get('account')?.found).toMatch(/does not accept this password/)
 })
 
 const USUAL: [what: string, name: string, says: RegExp, mend: RegExp, habits: Habits][] = [
@@ -99,12 +128,12 @@ const USUAL: [what: string, name: string, says: RegExp, mend: RegExp, habits: Ha
   [
     'answers for CORS itself',
     'cors',
-    /allows \*/,
-    /neither set nor take away/,
+    /allows every origin/,
+    /neither set nor remove/,
     { back: headers => Object.assign(headers, { 'access-control-allow-origin': '*' }) },
   ],
 ]
-test.each(USUAL)('a proxy that %s is found out, with the line that mends it', async (...row) => {
+test.each(USUAL)('a proxy that %s is found, with the line that fixes it', async (...row) => {
   const [, name, says, mend, wrong] = row
   const { found, code } = await doctor(wrong)
   expect(found.get(name)).toMatchObject({ state: 'wrong' })
@@ -113,17 +142,23 @@ test.each(USUAL)('a proxy that %s is found out, with the line that mends it', as
   expect(code).toBe(1)
 })
 
-test('a service with another store is found out', async () => {
+test('a service with another store is found', async () => {
   const other = { ...env, USHER_STORE: `sqlite:${join(folder, 'other.db')}` }
+  await run(['src/cli.ts', 'keys', 'list'], other)
   habits = {}
   const { stdout, stderr, code } = await run(['src/cli.ts', 'doctor'], other)
-  expect(stdout).toMatch(/✗ sign-in .*\n.*→ .*another store/)
-  expect({ stderr, code }).toEqual({ stderr: 'Not as it should be: sign-in.\n', code: 1 })
+  expect(stdout).toMatch(/✗ jwks .*\n.*→ .*the same store/)
+  expect({ stderr, code }).toEqual({ stderr: 'Not as it should be: jwks.\n', code: 1 })
 })
 
-test('what does not run yet is no reason against starting it', async () => {
-  const nobody = { ...env, USHER_ISSUER: `http://localhost:${await freePort()}` }
-  const { stdout, code } = await run(['src/cli.ts', 'doctor'], nobody)
+test('before the first start it makes no store, and is no reason against starting', async () => {
+  const store = join(folder, 'first', 'usher.db')
+  const nobody = {
+    USHER_ISSUER: `http://localhost:${await freePort()}`,
+    USHER_STORE: `sqlite:${store}`,
+  }
+  const { stdout, code } = await run(['src/cli.ts', 'doctor'], { ...env, ...nobody })
+  expect(stdout).toMatch(/! store .*is made by the first start/)
   expect(stdout).toMatch(/! service .*does not answer here: ECONNREFUSED/)
-  expect(code).toBe(0)
+  expect({ code, made: existsSync(store) }).toEqual({ code: 0, made: false })
 })

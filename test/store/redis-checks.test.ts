@@ -309,6 +309,11 @@ describe('usher doctor', () => {
   }
   const ALL_OK = Object.fromEntries(['config', 'store', ...NAMES].map(name => [name, 'ok']))
 
+  beforeAll(async () => {
+    // Opening the store for the first time makes the installation.
+    await run(['src/cli.ts', 'keys', 'list'], environment())
+  })
+
   test('says line by line that all is fine', async () => {
     const { stdout, stderr, code } = await doctor()
     expect({ stderr, code }).toEqual({ stderr: '', code: 0 })

@@ -7,10 +7,10 @@ import { text } from 'node:stream/consumers'
 const ROOT = join(import.meta.dirname, '../..')
 
 /** What it printed, what it said beside, its exit code, and how long it took (milliseconds). */
-export async function run(words: string[], env: Record<string, string> = {}) {
+export async function run(words: string[], env: Record<string, string> = {}, input = '') {
   const started = performance.now()
   const child = spawn('node', words, { cwd: ROOT, env: { ...process.env, ...env } })
-  child.stdin.end()
+  child.stdin.end(input)
   const [stdout, stderr, code] = await Promise.all([
     text(child.stdout),
     text(child.stderr),
