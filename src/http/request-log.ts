@@ -43,10 +43,10 @@ export function requestLog(
     if (ctx.state.isQuiet) return
     const { ip, method, status } = ctx
     const { requestId: id, facts, fault } = ctx.state
-    const [route, ms] = [routeOf(ctx), performance.now() - started]
-    metrics.request(route ?? 'none', status, ms / 1000)
     const isFailed = status >= 400 || ctx.state.log.error !== undefined
     if (isFailed) onFailure(ctx)
+    const [route, ms] = [routeOf(ctx), performance.now() - started]
+    metrics.request(route ?? 'none', status, ms / 1000)
     const isTold = !isFailed || hasRoom()
     if (isTold && fault) log.error({ id, fault: faultOf(fault) }, 'request failed')
     if (isTold) log.info({ id, method, route, status, ms: Math.round(ms), ip, ...ctx.state.log })

@@ -22,7 +22,7 @@ const BROWSERS: Signs = [
   [/\bSamsungBrowser\//, 'Samsung Internet'],
   [/\b(Firefox|FxiOS)\//, 'Firefox'],
   [/\b(Headless)?Chrome\/|\bCriOS\//, 'Chrome'],
-  [/\bVersion\/\S+.* Safari\//, 'Safari'],
+  [/ Safari\//, 'Safari'],
 ]
 const SYSTEMS: Signs = [
   [/\b(iPhone|iPad)\b/, 'iOS'],

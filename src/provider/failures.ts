@@ -27,8 +27,8 @@ const KIND = 'Failure'
 const DAY = 24 * 3600
 /** A minute, of each node, of some 400 bytes: a flood fills no store, and the log has the others. */
 const MOST = 60
-/** Characters of one value. */
-const LONGEST = 200
+const MAX_SHOWN_CHARACTERS = 200
+const MAX_READ_CHARACTERS = 1000
 
 const SHOWN =
   'client_id redirect_uri post_logout_redirect_uri response_type response_mode scope grant_type prompt max_age code_challenge_method resource token_type_hint client_assertion_type ui_locales'.split(
@@ -108,12 +108,27 @@ function authenticationOf(ctx: Context, params: Record<string, unknown>): string
   return ways.filter(Boolean).join(' and ') || 'none'
 }
 
-/** What looks random may be a secret in the wrong place; so may what a URL has in its query. */
-const SUSPECT =
-  /(?<=:\/\/)[^/\s]*@|(?<=[?&#][^=&#\s]*=)[^&#\s]+|(?=[\w-]*\d)(?=[\w-]*[A-Z])[\w-]{20,}|[0-9a-f]{32,}/g
+/** User name and password of a URL, values of its query, and runs that may be random. */
+const SUSPECT = /(?<=:\/\/)[^/\s]*@|(?<=[?&#][^=&#\s]*=)[^&#\s]+|([\w-]{20,})/g
 
-/** As it is kept, and shown on a terminal: compare it with what has gone through here as well. */
+/** A long run with a digit and a capital may be random; each run is read once, as a whole. */
+const hideSecret = (_found: string, run = '') =>
+  run && !(/\d/.test(run) && /[A-Z]/.test(run)) ? run.replace(/[0-9a-f]{32,}/g, '•') : '•'
+
+/**
+ * The text as it is stored and shown on a terminal: without what may be a secret, at most
+ * `MAX_SHOWN_CHARACTERS` long. Compare it with other texts that went through here.
+ */
 export function harmless(value: string): string {
-  const shown = value.replace(SUSPECT, '•').replace(/\p{C}/gu, ' ')
-  return shown.length > LONGEST ? `${shown.slice(0, LONGEST)}…` : shown
+  const shown = start(value).replace(SUSPECT, hideSecret).replace(/\p{C}/gu, ' ')
+  return shown.length > MAX_SHOWN_CHARACTERS || value.length > MAX_READ_CHARACTERS
+    ? `${shown.slice(0, MAX_SHOWN_CHARACTERS)}…`
+    : shown
+}
+
+/** Cut before any pattern reads it, between two words: half a secret is not recognized as one. */
+function start(value: string): string {
+  if (value.length <= MAX_READ_CHARACTERS) return value
+  const read = value.slice(0, MAX_READ_CHARACTERS)
+  return read.slice(0, Math.max(read.lastIndexOf(' '), read.lastIndexOf('/')) + 1)
 }

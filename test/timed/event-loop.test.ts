@@ -1,0 +1,116 @@
+// The time that one request takes grows with its length, never with the square of it: nobody blocks
+// the process with a long parameter or header. CPU time of this thread is measured, so that other
+// processes do not count.
+
+import { expect, test } from 'vitest'
+import { visitorOf } from '../../src/http/visitor.ts'
+import { harmless } from '../../src/provider/failures.ts'
+import { startUsher, type Usher } from '../support/usher.ts'
+import { send } from '../support/wire.ts'
+
+/** Each is repeated until the value has its length. */
+const FILLINGS =
+  'z Z 0 - _ . / : @ ? & = # % + , ; \\ " \' ( [ { < \t a0 aZ0 a= ?a= &a=& :// ://@ a@ %41 1,2; é 💥 Version/ Safari/ ::ffff:'.split(
+    ' ',
+  )
+const PARAMETERS =
+  'client_id redirect_uri post_logout_redirect_uri response_type response_mode scope grant_type prompt max_age code_challenge code_challenge_method resource token_type_hint client_assertion client_assertion_type ui_locales claims_locales state nonce code code_verifier client_secret refresh_token device_code user_code token request request_uri id_token_hint login_hint claims authorization_details acr_values registration access_token username password auth_req_id display'.split(
+    ' ',
+  )
+const HEADERS =
+  'accept accept-encoding accept-language authorization content-type cookie dpop if-none-match origin referer user-agent x-forwarded-for x-request-id'.split(
+    ' ',
+  )
+
+const fill = (filling: string, length: number) =>
+  filling.repeat(Math.ceil(length / filling.length)).slice(0, length)
+
+/** Under this a request blocks nobody, and the ratio of two such times says nothing. */
+const UNNOTICED_MS = 50
+const TRIES = 3
+
+/** CPU time of the fastest of some tries; one try is enough when it went unnoticed. */
+async function fastest(run: () => unknown): Promise<number> {
+  let best = Infinity
+  for (let i = 0; i < TRIES && best > UNNOTICED_MS; i++) {
+    const before = process.threadCpuUsage()
+    await run()
+    const { user, system } = process.threadCpuUsage(before)
+    best = Math.min(best, (user + system) / 1000)
+  }
+  return best
+}
+
+/** What takes 16 times as long when it is 8 times as long: the CPU time of both, in milliseconds. */
+async function slowdown(run: (length: number) => unknown, longest: number) {
+  const long = await fastest(() => run(longest))
+  if (long <= UNNOTICED_MS) return undefined
+  const short = await fastest(() => run(longest / 8))
+  return long < 16 * short ? undefined : { short, long }
+}
+
+/** Where a value can be sent to, and the longest that is read there. */
+const PLACES: [string, names: string[], longest: number, ask: typeof post][] = [
+  ['a parameter of the token endpoint', PARAMETERS, 55_000, post],
+  ['a parameter of the authorization endpoint', PARAMETERS, 7_000, ofQuery('authorize')],
+  ['a parameter of the end session endpoint', PARAMETERS, 7_000, ofQuery('logout')],
+  ['a header', HEADERS, 14_000, withHeader],
+]
+
+function post(usher: Usher, name: string, value: string) {
+  // Escaped it would have another length, and the server sees what it stands for.
+  const body = `${name}=${value.replace(/[%&+#=]/g, encodeURIComponent)}`.slice(0, 56 * 1024)
+  const headers = { 'content-type': 'application/x-www-form-urlencoded' }
+  return send(usher, '/api/oauth/token', { body, headers })
+}
+
+function ofQuery(endpoint: string) {
+  return (usher: Usher, name: string, value: string) => {
+    const query = `${name}=${encodeURIComponent(value)}`.slice(0, 8_000)
+    return send(usher, `/api/oauth/${endpoint}?${query.replace(/%.?$/, '')}`)
+  }
+}
+
+function withHeader(usher: Usher, name: string, value: string) {
+  const path = '/api/oauth/logout?post_logout_redirect_uri=x'
+  return send(usher, path, { headers: { [name]: Buffer.from(value).toString('latin1') } })
+}
+
+test.each(PLACES)(
+  '%s takes time in proportion to its length',
+  async (_, names, longest, ask) => {
+    const slow: unknown[] = []
+    for (const filling of FILLINGS) {
+      // A new one each time: a provider remembers sixty failed requests a minute.
+      const usher = await startUsher({ usher: { proxy: ['127.0.0.1'] } })
+      await send(usher, '/livez')
+      for (const name of names) {
+        const run = (length: number) => ask(usher, name, fill(filling, length))
+        const found = await slowdown(run, longest)
+        if (found) slow.push({ name, filling, ...found })
+      }
+      await usher.close()
+    }
+    expect(slow).toEqual([])
+  },
+  600_000,
+)
+
+/** What reads text of strangers by patterns, often enough to be measured, and the longest it gets. */
+const READERS: [string, (text: string) => unknown, longest: number, times: number][] = [
+  ['what is shown of a failed request', harmless, 56_000, 1],
+  ['client info', text => visitorOf({ ip: '::1', get: () => text }), 512, 500],
+]
+
+test.each(READERS)('%s is made in proportion to its length', async (_, read, longest, times) => {
+  const slow: unknown[] = []
+  for (const filling of FILLINGS) {
+    const run = (length: number) => {
+      const text = fill(filling, length)
+      for (let i = 0; i < times; i++) read(text)
+    }
+    const found = await slowdown(run, longest)
+    if (found) slow.push({ filling, ...found })
+  }
+  expect(slow).toEqual([])
+})
