@@ -3,7 +3,6 @@
 // about proxies (RFC 9700 §4.13).
 
 import type { IncomingMessage } from 'node:http'
-import type { Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
 import type { Middleware } from 'koa'
 import { certificateInHeader, certificateOfPeer } from './client-certificate.ts'
@@ -40,11 +39,12 @@ export function edge(
   const trusted = among(proxy)
   const { header, origin } = client_certificates
   const other = origin && new URL(origin).host
-  const connectionOf = createConnections(trusted)
 
   return (ctx, next) => {
     const { req } = ctx
-    const { peer, forwarded, scheme: spoken } = connectionOf(req.socket)
+    const peer = addressOf(req.socket.remoteAddress)
+    const forwarded = trusted(peer)
+    const spoken = req.socket instanceof TLSSocket ? 'https' : 'http'
     const claimed = {
       host: (forwarded && last(req.headers['x-forwarded-host'])) || req.headers.host,
       scheme: (forwarded && last(req.headers['x-forwarded-proto'])) || spoken,
@@ -76,20 +76,6 @@ export function edge(
       )
     }
     return next()
-  }
-}
-
-/** Who is at the other end, found out once for each connection. */
-function createConnections(trusted: (address: string) => boolean) {
-  const known = new WeakMap<Socket, { peer: string; forwarded: boolean; scheme: string }>()
-  return (socket: Socket) => {
-    const found = known.get(socket)
-    if (found) return found
-    const peer = addressOf(socket.remoteAddress)
-    const scheme = socket instanceof TLSSocket ? 'https' : 'http'
-    const connection = { peer, forwarded: trusted(peer), scheme }
-    known.set(socket, connection)
-    return connection
   }
 }
 

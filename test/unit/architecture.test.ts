@@ -87,12 +87,11 @@ const HOMES: Record<string, RegExp> = {
   ioredis: /^src\/storage\/redis\//,
   eta: /^src\/pages\//,
   '@node-rs/argon2': /^src\/accounts\/password\.ts$/,
-  'koa-helmet': /^src\/http\//,
   '@koa/router': /^src\/app\.ts$/,
 }
 
 /** Of code: without blank lines and comments. */
-const LINES = 14_186
+const LINES = 14_158
 const LONGEST_FILE = 270
 const linesOf = (text: string) => text.split('\n').length - 1
 const codeLinesOf = (text: string) =>
