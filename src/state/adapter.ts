@@ -8,7 +8,7 @@ import type { Visitor } from '../http/visitor.ts'
 import { createReads } from '../storage/reads.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
-import { companionsOf, nameless, ofAccount, revokeGrant } from './grants.ts'
+import { nameless, ofAccount, revokeGrant } from './grants.ts'
 import type { RefreshTokens } from './refresh-tokens.ts'
 import { createSessionAdapter } from './session-adapter.ts'
 
@@ -120,7 +120,7 @@ function createPlainAdapter(model: string, records: Records, protocol: Protocol)
   return {
     async upsert(id: string, payload: Payload, ttl?: number) {
       const indexes = model === 'Grant' ? [ofAccount(String(payload.accountId))] : []
-      const options = { ttl, indexes, companions: companionsOf(payload) }
+      const options = { ttl, indexes }
       const value = NAMELESS.has(model) ? nameless(payload) : payload
       if (GIVEN_OUT.has(model)) return records.saveLater(model, id, value, options)
       // False on a tombstone: what was revoked meanwhile stays revoked, and this write with it.

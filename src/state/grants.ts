@@ -27,15 +27,6 @@ export function consentName(accountId: string, clientId: string): [kind: string,
   return ['Consent', `${accountId} ${clientId}`]
 }
 
-/** What every use looks at next: of a token its grant, and of that its account. */
-export function companionsOf(record: {
-  grantId?: unknown
-  accountId?: unknown
-}): [kind: string, id: string][] {
-  if (record.grantId) return [['Grant', String(record.grantId)]]
-  return record.accountId ? [['Account', String(record.accountId)]] : []
-}
-
 /** A token without what it is asked for by, and without its session: that ends its grant (sessions.ts). */
 export const nameless = ({ jti, kind, sessionUid, ...token }: Record<string, unknown>) => token
 

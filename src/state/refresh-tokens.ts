@@ -17,7 +17,7 @@ import { randomBytes, timingSafeEqual } from 'node:crypto'
 import { createReads } from '../storage/reads.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
-import { companionsOf, nameless, revokeGrant } from './grants.ts'
+import { nameless, revokeGrant } from './grants.ts'
 
 type Payload = Record<string, unknown> & { grantId?: string }
 
@@ -113,7 +113,7 @@ export function createRefreshTokens(records: Records, rules: RefreshTokenRules) 
   async function save(token: string, payload: Payload, ttl?: number): Promise<void> {
     const { id, generation } = required(parse(token))
     const next: Family = { payload: lasting(payload), generation, since: now() }
-    const options = { ttl, companions: companionsOf(payload) }
+    const options = { ttl }
     if (generation === 0)
       return void (await records.save(KIND, id, next, { ...options, version: 0 }))
 
@@ -127,7 +127,7 @@ export function createRefreshTokens(records: Records, rules: RefreshTokenRules) 
   async function rotate(
     id: string,
     next: Family,
-    options: { ttl?: number; companions: [string, string][] },
+    options: { ttl?: number },
     found?: Found<Family>,
   ): Promise<void> {
     const { generation, payload } = next

@@ -13,7 +13,7 @@ import { leaveSignOut } from '../features/logout/sign-outs.ts'
 import type { Visitor } from '../http/visitor.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { now, StoreUnavailable } from '../storage/store.ts'
-import { consentName, revokeOnline, TOMBSTONE } from './grants.ts'
+import { revokeOnline, TOMBSTONE } from './grants.ts'
 import { createSessionIds, type SessionIds, STEPS, uidOf } from './session-ids.ts'
 
 /** A session says by its id what its uid is. */
@@ -46,8 +46,6 @@ export interface Visit {
   version: number
 }
 
-/** Of whose clients it is known at once whether they are allowed. */
-const APPLICATIONS = 3
 /** Seconds for which a replaced id still leads to its session, for requests on their way. */
 const REPLACED = 60
 /** To end a session that others write to. */
@@ -96,7 +94,7 @@ export function createSessions(records: Records) {
         const merged = merge(mine, base, theirs)
         return { ...merged, ...idOf(ids, mine, base, theirs), others: others(merged, theirs) }
       },
-      { ttl, indexes, companions: companionsOf(mine), found },
+      { ttl, indexes, found },
     )
     // Signed out meanwhile: what this request was about to hand out must not outlive that.
     if (!saved) await revokeOnline(records, grantsIn(mine))
@@ -153,17 +151,6 @@ export function createSessions(records: Records) {
   }
 
   return { find, findByUid, list, save, succeed, adopt, end, endAll }
-}
-
-/** What an authorization request looks at next, where it is for one of the latest clients. */
-function companionsOf({ accountId, authorizations = {} }: Stored) {
-  if (!accountId) return []
-  const latest = Object.entries(authorizations).slice(-APPLICATIONS)
-  const ofClients = latest.flatMap(([clientId, { grantId }]): [string, string][] =>
-    grantId ? [consentName(accountId, clientId), ['Grant', grantId]] : [],
-  )
-  // A grant has the account for a companion.
-  return ofClients.length ? ofClients : [['Account', accountId] as [string, string]]
 }
 
 /** Of all grants that were made in it, those to which no client has an entry any more. */

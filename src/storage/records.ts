@@ -5,9 +5,7 @@
 
 import { randomBytes } from 'node:crypto'
 import { setTimeout } from 'node:timers/promises'
-import { LRUCache } from 'lru-cache'
 import { createNames, createSeal, type Seal } from './seal.ts'
-import { lengthen, shorten } from './shorthand.ts'
 import { type Entry, now, type Put, type Store, StoreUnavailable } from './store.ts'
 import { createUnits } from './units.ts'
 
@@ -19,8 +17,6 @@ const SLACK = 60
 const ATTEMPTS = 100
 /** Seconds. */
 const LONGEST_TTL = 400 * 24 * 3600
-/** Bytes of contents that are known without opening them again. */
-const KNOWN = 4 * 1024 * 1024
 
 /** What was read under an id. `value` is absent when nothing stands there, or a tombstone. */
 export interface Found<T> {
@@ -37,17 +33,21 @@ interface SaveOptions {
   consumed?: number
   /** Pairs of kind and name, as given to `list`. */
   indexes?: [kind: string, name: string][]
-  /** Pairs of kind and id: what whoever reads this asks for next (store.ts). */
-  companions?: [kind: string, id: string][]
 }
 
-interface UpdateOptions<T> extends Pick<SaveOptions, 'indexes' | 'companions'> {
+interface UpdateOptions<T> extends Pick<SaveOptions, 'indexes'> {
   /** As of `save`, or of what is to be written. */
   ttl?: number | ((next: T) => number)
 
   /** What was read a moment ago: tried first, without reading again. */
   found?: Found<T>
 }
+
+/**
+ * What a record of a kind is called. Records whose ids name the same `slot` are in one slot of a Redis
+ * Cluster: they can be read in one command and written in one atomic batch. A text is a slot of its own.
+ */
+export type Id = string | { slot: string; id: string }
 
 export type Records = ReturnType<typeof createRecords>
 
@@ -102,65 +102,52 @@ async function namingKey(store: Store, seal: Seal): Promise<Uint8Array> {
   return key
 }
 
-/** Contents as JSON, sealed and opened: what the same bytes under the same name say is known for a while. */
-function createContents({ seal, open }: Seal) {
-  const known = new LRUCache<string, { bytes: string; json: string }>({
-    maxSize: KNOWN,
-    sizeCalculation: ({ bytes, json }) => bytes.length + json.length,
-  })
-  return {
-    seal(key: string, value: object): Uint8Array {
-      const json = JSON.stringify(value)
-      const sealed = seal(key, Buffer.from(shorten(json)))
-      known.set(key, { bytes: textOf(sealed), json })
-      return sealed
-    },
-
-    open(key: string, sealed: Uint8Array): string {
-      const bytes = textOf(sealed)
-      const found = known.get(key)
-      if (found?.bytes === bytes) return found.json
-      const json = lengthen(open(key, sealed).toString())
-      known.set(key, { bytes, json })
-      return json
-    },
-  }
-}
-
-/** A character a byte: a Buffer would keep the whole answer that it is a part of. */
-const textOf = ({ buffer, byteOffset, length }: Uint8Array) =>
-  Buffer.from(buffer, byteOffset, length).toString('latin1')
-
 function createRecords(store: Store, seal: Seal, namingKey: Uint8Array) {
   const nameOf = createNames(namingKey)
-  const keyOf = (kind: string, id: string) => nameOf(`${kind}\0${id}`)
-  const contents = createContents(seal)
-  const unseal = <T>(key: string, value: Uint8Array): T => JSON.parse(contents.open(key, value))
+  const keyOf = (kind: string, id: Id) =>
+    typeof id === 'string'
+      ? nameOf(`${kind}\0${id}`)
+      : `{${nameOf(`slot\0${id.slot}`)}}${nameOf(`${kind}\0${id.id}`)}`
+  const unseal = <T>(key: string, value: Uint8Array): T =>
+    JSON.parse(seal.open(key, value).toString())
 
   const units = createUnits(store)
 
-  async function read<T>(kind: string, id: string): Promise<Found<T>> {
-    const key = keyOf(kind, id)
-    const { value, version = 0, consumed } = (await units.get(key)) ?? {}
-    return { version, consumed, ...(value && { value: unseal<T>(key, value) }) }
+  async function read<T>(kind: string, id: Id): Promise<Found<T>> {
+    return foundIn<T>(await units.get(keyOf(kind, id)))
   }
 
-  function putOf(kind: string, id: string, value: object, options: SaveOptions): Put {
-    const { ttl, version, consumed, indexes, companions } = options
+  /**
+   * Reads records of one slot in one command, in this order. A `read` of one of them by the same request
+   * needs no other command, until the request writes.
+   */
+  async function readMany<T extends unknown[]>(
+    names: { [I in keyof T]: [kind: string, id: Id] },
+  ): Promise<{ [I in keyof T]: Found<T[I]> }> {
+    const entries = await units.getMany(names.map(([kind, id]) => keyOf(kind, id)))
+    return entries.map(foundIn) as { [I in keyof T]: Found<T[I]> }
+  }
+
+  function foundIn<T>({ key, value, version, consumed }: Partial<Entry> = {}): Found<T> {
+    const isLive = key !== undefined && value !== undefined
+    return { version: version ?? 0, consumed, ...(isLive && { value: unseal<T>(key, value) }) }
+  }
+
+  function putOf(kind: string, id: Id, value: object, options: SaveOptions): Put {
+    const { ttl, version, consumed, indexes } = options
     const key = keyOf(kind, id)
     return {
       key,
-      value: contents.seal(key, value),
+      value: seal.seal(key, Buffer.from(JSON.stringify(value))),
       version,
       consumed,
       ...(ttl !== undefined && { expires: now() + clamp(ttl) + SLACK }),
       indexes: indexes?.map(([kind, name]) => keyOf(`index:${kind}`, name)),
-      companions: companions?.map(([kind, id]) => keyOf(kind, id)),
     }
   }
 
   /** False where `version` differs or, without one, on a tombstone. */
-  function save(kind: string, id: string, value: object, options: SaveOptions = {}) {
+  function save(kind: string, id: Id, value: object, options: SaveOptions = {}) {
     return units.put(putOf(kind, id, value, options))
   }
 
@@ -170,7 +157,7 @@ function createRecords(store: Store, seal: Seal, namingKey: Uint8Array) {
    */
   function saveLater(
     kind: string,
-    id: string,
+    id: Id,
     value: object,
     options: SaveOptions,
     refused?: () => Promise<void>,
@@ -179,12 +166,12 @@ function createRecords(store: Store, seal: Seal, namingKey: Uint8Array) {
   }
 
   /** True for exactly one caller. */
-  function consume(kind: string, id: string): Promise<boolean> {
+  function consume(kind: string, id: Id): Promise<boolean> {
     return units.ask(store => store.consume(keyOf(kind, id), now()))
   }
 
   /** True for exactly one caller, and of `version` alone. Plain writes stay refused for `tombstone` seconds. */
-  function remove(kind: string, id: string, tombstone = SLACK, version?: number): Promise<boolean> {
+  function remove(kind: string, id: Id, tombstone = SLACK, version?: number): Promise<boolean> {
     return units.remove(keyOf(kind, id), now() + clamp(tombstone), version)
   }
 
@@ -218,9 +205,9 @@ function createRecords(store: Store, seal: Seal, namingKey: Uint8Array) {
    */
   async function update<T extends object>(
     kind: string,
-    id: string,
+    id: Id,
     change: (found: Found<T>) => T | undefined | Promise<T | undefined>,
-    { found: known, ttl, indexes, companions }: UpdateOptions<T> = {},
+    { found: known, ttl, indexes }: UpdateOptions<T> = {},
   ): Promise<boolean> {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       if (attempt > 10) await setTimeout(Math.random() * attempt)
@@ -228,7 +215,7 @@ function createRecords(store: Store, seal: Seal, namingKey: Uint8Array) {
       const next = await change(found)
       if (next === undefined) return false
       const seconds = typeof ttl === 'function' ? ttl(next) : ttl
-      const options = { ttl: seconds, indexes, companions, version: found.version }
+      const options = { ttl: seconds, indexes, version: found.version }
       if (await save(kind, id, next, options)) return true
     }
     throw new StoreUnavailable(`a ${kind} is written to by too many requests at once`)
@@ -244,6 +231,7 @@ function createRecords(store: Store, seal: Seal, namingKey: Uint8Array) {
   const { during, together } = units
   return {
     read,
+    readMany,
     save,
     saveLater,
     consume,

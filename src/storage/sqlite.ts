@@ -1,12 +1,11 @@
 // The embedded store: one SQLite file (WAL), which the server and the CLI may hold open together.
 //
-//   records  key → value (NULL: tombstone), version, consumed, expires, companions
+//   records  key → value (NULL: tombstone), version, consumed, expires
 //   entries  index, key → expires
 //
 // Writes that arrive in one turn of the event loop are committed together, each promise resolving
 // after the commit: one fsync serves them all, and an answer is never given for what a power cut
-// could take back (synchronous=FULL). Reads wait for their turn too: requests that go on together are
-// answered together, and whoever asked is woken once, which costs more than the reads.
+// could take back (synchronous=FULL). Reads run at once.
 
 import { closeSync, mkdirSync, openSync } from 'node:fs'
 import { dirname } from 'node:path'
@@ -23,22 +22,17 @@ import {
   type Store,
   StoreUnavailable,
 } from './store.ts'
-import { inTurns } from './turns.ts'
 
 /** How long a write waits for another process that holds the file, and how often it looks: milliseconds. */
 const BUSY_TIMEOUT = 800
 const LOOK_AGAIN = 1
 /** What SQLite calls a file that is locked. */
 const BUSY = 5
-/** Records that are asked for in one turn, and how many are answered of each, with it (as in get.lua). */
-const MOST = 1000
-const ALONG = 12
 const SWEEP_INTERVAL = 60_000
 const SWEEP_ROWS = 5_000
 const SCAN_ROWS = 500
 
 type Row = { key: string; value: Uint8Array | null; version: number; consumed: number | null }
-type RowValues = [Row['value'], version: number, Row['consumed'], companions: string | null]
 type WholeRow = Row & { expires: number | null; indexes: string | null }
 
 export class SqliteStore implements Store {
@@ -61,7 +55,13 @@ export class SqliteStore implements Store {
     this.#sweeper = setInterval(() => this.sweep().catch(() => {}), SWEEP_INTERVAL).unref()
   }
 
-  get = inTurns((keys: string[]) => this.#read(() => keys.map(this.#withCompanions)), MOST)
+  get(key: string) {
+    return this.#read(() => this.#entry(key))
+  }
+
+  getMany(keys: string[]) {
+    return this.#read(() => keys.map(key => this.#entry(key)))
+  }
 
   list(index: string) {
     return this.#read(() => (this.#sql.list.all(index, now()) as Row[]).map(entry))
@@ -83,7 +83,7 @@ export class SqliteStore implements Store {
     })
   }
 
-  #put({ key, value, expires, version, consumed, indexes = [], companions = [] }: Put): boolean {
+  #put({ key, value, expires, version, consumed, indexes = [] }: Put): boolean {
     const current = this.#row(key)
     const allowed =
       version === undefined ? current?.value !== null : (current?.version ?? 0) === version
@@ -97,7 +97,6 @@ export class SqliteStore implements Store {
       (current?.version ?? 0) + 1,
       consumed ?? current?.consumed ?? null,
       expires ?? null,
-      companions.join(' '),
     )
     return true
   }
@@ -138,7 +137,7 @@ export class SqliteStore implements Store {
     return this.#write(() => {
       this.#sql.unindex.run(key)
       for (const name of indexes) this.#sql.index.run(name, key, expires ?? null)
-      this.#sql.put.run(key, value ?? null, version, consumed ?? null, expires ?? null, '')
+      this.#sql.put.run(key, value ?? null, version, consumed ?? null, expires ?? null)
     })
   }
 
@@ -171,24 +170,12 @@ export class SqliteStore implements Store {
   }
 
   #row(key: string) {
-    const row = this.#sql.get.get(key, now()) as RowValues | undefined
-    if (!row) return undefined
-    const [value, version, consumed, companions] = row
-    return { key, value, version, consumed, companions }
+    return this.#sql.get.get(key, now()) as Row | undefined
   }
 
-  #withCompanions = (key: string): Entry | undefined => {
-    const names = [key]
-    const found: Entry[] = []
-    for (const name of names) {
-      const row = this.#row(name)
-      if (row) found.push(entry(row))
-      for (const companion of row?.companions ? row.companions.split(' ') : []) {
-        if (names.length < ALONG && !names.includes(companion)) names.push(companion)
-      }
-    }
-    const [first, ...along] = found
-    return first && { ...first, ...(along.length && { along }) }
+  #entry(key: string): Entry | undefined {
+    const row = this.#row(key)
+    return row && entry(row)
   }
 
   // A read behind a write of the same turn waits for that write's commit; alone it runs at once.

@@ -13,8 +13,6 @@ export interface Entry {
   version: number
   /** Epoch seconds of the one `consume` that won. */
   consumed?: number
-  /** Its companions, of the same moment or later, as far as the store has them at hand. */
-  along?: Entry[]
 }
 
 /** An entry with all that belongs to it: `restore` makes the same of it in another store. */
@@ -34,8 +32,6 @@ export interface PutOptions {
   indexes?: string[]
   /** Epoch seconds: used up by this write, as by `consume`. */
   consumed?: number
-  /** Keys of what is asked for next: `get` may answer that too, and what is asked for next by that. */
-  companions?: string[]
 }
 
 export interface Put extends PutOptions {
@@ -51,6 +47,8 @@ export interface Put extends PutOptions {
 export interface Store {
   /** The live record or tombstone under `key`. */
   get(key: string): Promise<Entry | undefined>
+  /** The same for keys of one slot, read in one step, in the order of `keys`. */
+  getMany(keys: string[]): Promise<(Entry | undefined)[]>
   /** Writes and answers true; answers false where `version` differs or, without one, on a tombstone. */
   put(key: string, value: Uint8Array, options: PutOptions): Promise<boolean>
   /** The same one after the other, in one step, until one is refused; answers how many were written. */

@@ -11,8 +11,8 @@ interface Later {
 }
 
 interface Unit {
-  /** By key; each is told once: whoever asks again wants to know what has happened since. */
-  told: Map<string, Entry>
+  /** What this request has read since its last write, by key. */
+  reads: Map<string, Entry | undefined>
   later: Later[]
   failure?: StoreUnavailable
   /** What goes on in the background has no part in it any more. */
@@ -37,15 +37,22 @@ export function createUnits(store: Store) {
   }
 
   async function get(key: string): Promise<Entry | undefined> {
+    const reads = current()?.reads
+    if (reads?.has(key)) return reads.get(key)
+    return ask(store => store.get(key))
+  }
+
+  async function getMany(keys: string[]): Promise<(Entry | undefined)[]> {
+    const reads = current()?.reads
+    const entries = await ask(store => store.getMany(keys))
+    for (const [i, key] of keys.entries()) reads?.set(key, entries[i])
+    return entries
+  }
+
+  /** A write ends what is remembered: whoever reads after it wants to see what others have done. */
+  function forget() {
     const unit = current()
-    const told = unit?.told.get(key)
-    if (told) {
-      unit?.told.delete(key)
-      return told
-    }
-    const entry = await ask(store => store.get(key))
-    for (const companion of entry?.along ?? []) unit?.told.set(companion.key, companion)
-    return entry
+    if (unit) unit.reads = new Map()
   }
 
   /** True if it was written, after all that was left for later. */
@@ -61,10 +68,8 @@ export function createUnits(store: Store) {
   }
 
   function takeLater(): Later[] {
-    const unit = current()
-    // What follows a write may be there to see what another has done meanwhile.
-    unit?.told.clear()
-    return unit?.later.splice(0) ?? []
+    forget()
+    return current()?.later.splice(0) ?? []
   }
 
   /** True if the last one was written. */
@@ -81,18 +86,18 @@ export function createUnits(store: Store) {
   }
 
   function remove(key: string, tombstone: number, version?: number): Promise<boolean> {
-    current()?.told.clear()
+    forget()
     return ask(store => store.remove(key, tombstone, version))
   }
 
   function removeEach(keys: string[], tombstone: number): Promise<number> {
-    current()?.told.clear()
+    forget()
     return ask(store => store.removeEach(keys, tombstone))
   }
 
   /** A request, from beginning to end. */
   function during<T>(work: () => Promise<T>): Promise<T> {
-    const unit: Unit = { told: new Map(), later: [], isOver: false }
+    const unit: Unit = { reads: new Map(), later: [], isOver: false }
     return units.run(unit, async () => {
       try {
         return await together(work)
@@ -113,5 +118,5 @@ export function createUnits(store: Store) {
     }
   }
 
-  return { ask, get, put, putLater, remove, removeEach, during, together }
+  return { ask, get, getMany, put, putLater, remove, removeEach, during, together }
 }

@@ -136,7 +136,6 @@ async function everywhere(
   expect(found).toEqual([])
 }
 
-/** Redis tells a request along with what it reads what it will ask for next. */
 describe.each([
   ['SQLite', async () => ({ url: 'sqlite::memory:', stop: async () => {} })],
   ['Redis', async () => startRedis({ port: (await freePorts(1))[0] })],

@@ -120,7 +120,7 @@ test('a record takes little more than its value, a tombstone next to nothing', a
   const operator = new Redis(server.url)
   const key = fresh()
   const size = () => operator.memory('USAGE', `usher:r:${key}`)
-  await store.put(key, Buffer.alloc(400, 'x'), { expires: now() + 60, companions: [fresh()] })
+  await store.put(key, Buffer.alloc(400, 'x'), { expires: now() + 60 })
   expect(await size()).toBeLessThan(400 + 150)
   await store.remove(key, now() + 60)
   expect(await size()).toBeLessThan(100)

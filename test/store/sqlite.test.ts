@@ -57,21 +57,6 @@ test('a missing folder is made, for its owner alone', async () => {
   expect(statSync(folders).mode & 0o777).toBe(0o700)
 })
 
-test('a file of a version that knew no companions is gone on with', async () => {
-  const file = newFile()
-  const raw = openRaw(file)
-  raw.exec(`CREATE TABLE records (
-    key TEXT PRIMARY KEY, value BLOB, version INTEGER NOT NULL, consumed INTEGER, expires INTEGER
-  ) WITHOUT ROWID`)
-  raw.exec(`INSERT INTO records VALUES ('old', x'61', 3, NULL, NULL)`)
-  const stores = [openStore(file), openStore(file)]
-  for (const store of stores) {
-    expect(await store.get('old')).toMatchObject({ key: 'old', version: 3 })
-    expect(await store.put('new', bytes('x'), { companions: ['old'] })).toBe(true)
-    expect(await store.get('new')).toMatchObject({ along: [{ key: 'old', version: 3 }] })
-  }
-})
-
 describe('one file, opened twice', () => {
   test('what one writes the other reads', async () => {
     const file = newFile()

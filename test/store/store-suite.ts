@@ -167,37 +167,17 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
       })
     })
 
-    describe('companions', () => {
-      // A store need not answer them, but what it answers is what stands there.
-      test('are answered as they stand, with theirs, each of them once', async () => {
-        const [first, second, third, gone] = [fresh(), fresh(), fresh(), fresh()]
-        await store.put(third, bytes('3'), {})
-        await store.put(gone, bytes('4'), {})
-        await store.remove(gone, now() + 60)
-        await store.put(second, bytes('2'), { companions: [third, gone, fresh()] })
-        await store.put(first, bytes('1'), { companions: [second, gone] })
-        const { along = [] } = (await store.get(first)) ?? {}
-        for (const entry of along) {
-          const { along: theirs, ...itself } = (await store.get(entry.key)) ?? {}
-          expect(itself).toEqual(entry)
-        }
-        const answered = along.map(({ key }) => key)
-        expect([[], [second, gone, third]]).toContainEqual(answered)
-      })
-
-      test('go when the record is written with others, and when it is removed', async () => {
-        const [first, second, third] = [fresh(), fresh(), fresh()]
-        await store.put(second, bytes('2'), {})
-        await store.put(third, bytes('3'), {})
-        await store.put(first, bytes('1'), { companions: [second] })
-        await store.put(first, bytes('1'), { companions: [third] })
-        const keysOf = async () => (await store.get(first))?.along?.map(({ key }) => key) ?? []
-        expect(await keysOf()).not.toContain(second)
-        await store.put(first, bytes('1'), {})
-        expect(await keysOf()).toEqual([])
-        await store.remove(first, now() + 60)
-        expect(await keysOf()).toEqual([])
-      })
+    test('several keys of one slot are read in one step, in the order asked for', async () => {
+      const slot = `{${fresh()}}`
+      const [live, gone, missing] = [slot + fresh(), slot + fresh(), slot + fresh()]
+      await store.put(live, bytes('1'), {})
+      await store.put(gone, bytes('2'), {})
+      await store.remove(gone, now() + 60)
+      expect(await store.getMany([gone, missing, live])).toEqual([
+        await store.get(gone),
+        undefined,
+        await store.get(live),
+      ])
     })
 
     describe('remove', () => {

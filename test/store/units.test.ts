@@ -39,52 +39,57 @@ async function costs(work: () => Promise<unknown>): Promise<string[]> {
 }
 const standing = async (kind: string, id: string) => (await records.read(kind, id)).value
 
-describe('what is read along', () => {
+describe('records of one slot', () => {
+  const inSlot = (id: string) => ({ slot: 'chain', id })
+  const grant = async () => (await records.read('Grant', inSlot('g'))).value
+  const readBoth = () =>
+    records.readMany<[object, object]>([
+      ['Token', inSlot('t')],
+      ['Grant', inSlot('g')],
+    ])
   beforeAll(async () => {
-    await records.save('Grant', 'g', { of: 'ada' })
-    await records.save('Token', 't', { grant: 'g' }, { companions: [['Grant', 'g']] })
+    await records.save('Grant', inSlot('g'), { of: 'ada' })
+    await records.save('Token', inSlot('t'), { grant: 'g' })
   })
 
-  test('costs nothing more in the same request', async () => {
+  test('are read in one command, and cost nothing more in the same request', async () => {
     const both = () =>
       records.during(async () => {
-        expect(await standing('Token', 't')).toEqual({ grant: 'g' })
-        expect(await standing('Grant', 'g')).toEqual({ of: 'ada' })
+        const [token, found] = await readBoth()
+        expect(token.value).toEqual({ grant: 'g' })
+        expect(found.value).toEqual({ of: 'ada' })
+        expect(await grant()).toEqual({ of: 'ada' })
       })
     expect(await costs(both)).toEqual(['get'])
   })
 
-  test('is told once: whoever asks again is told what is there by then', async () => {
-    await records.during(async () => {
-      await records.read('Token', 't')
-      await others.save('Grant', 'g', { of: 'grace' })
-      expect(await standing('Grant', 'g')).toEqual({ of: 'ada' })
-      expect(await standing('Grant', 'g')).toEqual({ of: 'grace' })
-    })
+  test('are other records than those of the same id in another slot, or in none', async () => {
+    expect((await records.read('Grant', 'g')).value).toBeUndefined()
+    expect((await records.read('Grant', { slot: 'other', id: 'g' })).value).toBeUndefined()
   })
 
   test.each<[string, () => Promise<unknown>]>([
     ['a write', () => records.save('Other', 'o', {})],
     ['a removal', () => records.remove('Other', 'none')],
-  ])('is not told after %s', async (_, act) => {
-    await others.save('Grant', 'g', { of: 'ada' })
+  ])('are read again after %s', async (_, act) => {
+    await others.save('Grant', inSlot('g'), { of: 'ada' })
     await records.during(async () => {
-      await records.read('Token', 't')
-      await others.save('Grant', 'g', { of: 'alan' })
+      await readBoth()
+      await others.save('Grant', inSlot('g'), { of: 'alan' })
       await act()
-      expect(await standing('Grant', 'g')).toEqual({ of: 'alan' })
+      expect(await grant()).toEqual({ of: 'alan' })
     })
   })
 
-  test('is not told to another request, nor after the end of its own', async () => {
-    await others.save('Grant', 'g', { of: 'ada' })
+  test('are read again by another request, and after the end of their own', async () => {
+    await others.save('Grant', inSlot('g'), { of: 'ada' })
     let later: (() => Promise<unknown>) | undefined
     await records.during(async () => {
-      await records.read('Token', 't')
-      later = () => standing('Grant', 'g')
-      await others.save('Grant', 'g', { of: 'grace' })
+      await readBoth()
+      later = grant
+      await others.save('Grant', inSlot('g'), { of: 'grace' })
       await records.during(async () => {
-        expect(await standing('Grant', 'g')).toEqual({ of: 'grace' })
+        expect(await grant()).toEqual({ of: 'grace' })
       })
     })
     expect(await later?.()).toEqual({ of: 'grace' })

@@ -16,23 +16,22 @@ export interface Write {
 /** Of several, how many were written; and the indexes in which the next has to be noted first. */
 export type Made = [count: number, missing: string | null]
 
-/** `id`: a repeat is known by it. `areOne`: indexes and companions are at hand where the record is. */
+/** `id`: a repeat is known by it. `areOne`: indexes are at hand where the record is. */
 export function prepare(
-  { key, value, expires, version, consumed, indexes = [], companions = [] }: Put,
+  { key, value, expires, version, consumed, indexes = [] }: Put,
   id: string,
   areOne: boolean,
 ): Write {
   // What is written over again and again is noted for longer than it lives now: not every time.
   const margin = version !== undefined ? Math.max((expires ?? 0) - now(), 0) : 0
   const until = expires === undefined ? 'inf' : String(expires + margin)
-  const names = [indexes, areOne ? companions : []].map(names => names.join(' '))
   return {
     key,
     until,
     // What is written over most likely stands in its indexes already.
     entered: version || areOne ? [] : indexes,
     value: Buffer.from(value.buffer, value.byteOffset, value.length),
-    told: [id, expires, version, until, consumed, ...names, ''].join('\n'),
+    told: [id, expires, version, until, consumed, indexes.join(' '), ''].join('\n'),
   }
 }
 

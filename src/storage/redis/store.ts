@@ -2,18 +2,16 @@
 //
 //   key            type    holds                                                     until
 //   PREFIXr:KEY    string  packed (redis/record.lua): version, operation, value      `expires`
-//                          (absent: tombstone), companions; indexes it stands in,
+//                          (absent: tombstone), indexes it stands in,
 //                          and until when at least; consumed, winner
 //   PREFIXi:INDEX  zset    keys of records, scored by when they expire               the last of them
 //
-// Each operation is one script. In a Cluster every key is in a slot of its own, and so a script has one
-// key there; elsewhere it answers companions too, makes several writes, and does what others ask at the
-// same time. A lost reply makes the client send a script again: a write carries an id, and a repeat is
+// Each operation is one script. In a Cluster a script has the keys of one slot; elsewhere it may have any. A lost reply makes the client send a script again: a write carries an id, and a repeat is
 // answered like the first time. An index shows only records that name it, and is written with the record
 // it finds; in a Cluster before it.
 
+import { randomBytes } from 'node:crypto'
 import { REDIS_DEFAULTS } from '../../config/schema/usher.ts'
-import { createRandom } from '../random.ts'
 import {
   type Entry,
   now,
@@ -24,44 +22,29 @@ import {
   type Store,
   StoreUnavailable,
 } from '../store.ts'
-import { inTurns } from '../turns.ts'
 import type { Argument, ScriptName } from './connection.ts'
-import { argumentsOf, type Made, madeOf, prepare, type Write } from './puts.ts'
+import { argumentsOf, madeOf, prepare, type Write } from './puts.ts'
 import { Servers } from './servers.ts'
 import { entriesOf, namesIn, type Told } from './told.ts'
-import { inTime, Traffic } from './traffic.ts'
+import { Traffic } from './traffic.ts'
 
-/** Operations that are one script. */
-const MOST = 100
 /** Records of an index that are read at once. */
 const BATCH = 200
 /** To note a record in its indexes: each repeat means that another came in between. */
 const ATTEMPTS = 10
 
-const random = createRandom()
 /** Of one write: a repeat is known by it. */
-const id = () => random(6).toString('base64')
+const id = () => randomBytes(6).toString('base64')
 
 export class RedisStore implements Store {
   #servers: Servers
   #traffic: Traffic
   #prefix: string
-  #read: (key: string) => Promise<Told | null>
-  #putGroup: (group: Write[]) => Promise<Made>
 
   private constructor(servers: Servers, traffic: Traffic, prefix: string) {
     this.#servers = servers
     this.#traffic = traffic
     this.#prefix = prefix
-    this.#read = this.#inTurns(keys => {
-      const names = keys.map(this.#recordKey)
-      const ask = () => servers.connection.usherGetBuffer(names.length, ...names)
-      return this.#traffic.send('get', ask)
-    })
-    this.#putGroup = this.#inTurns(async groups => {
-      const keys = groups.flat().map(({ key }) => this.#recordKey(key))
-      return madeOf(await this.#write('usherPut', keys, ...argumentsOf(groups)))
-    })
   }
 
   /** Resolves when it is ready; rejects when there is nothing to reach. */
@@ -74,12 +57,19 @@ export class RedisStore implements Store {
     return new RedisStore(servers, new Traffic(observe), settings.key_prefix)
   }
 
-  get(key: string) {
+  async get(key: string) {
+    return (await this.getMany([key]))[0]
+  }
+
+  getMany(keys: string[]) {
+    const names = keys.map(this.#recordKey)
+    const ask = () => this.#servers.connection.usherGetBuffer(names.length, ...names)
     return this.#traffic.admit(async () => {
-      const told = await this.#read(key)
-      if (!told) throw new StoreUnavailable('Redis: what stands under a key is no record')
-      const [first, ...along] = entriesOf(told)
-      return first && { ...first, ...(along.length && { along }) }
+      const told = await this.#traffic.send('get', ask)
+      return told.map(one => {
+        if (!one) throw new StoreUnavailable('Redis: what stands under a key is no record')
+        return entriesOf(one)[0]
+      })
     })
   }
 
@@ -135,7 +125,9 @@ export class RedisStore implements Store {
       for (const { key, entered, until } of rest) {
         if (entered.length) await this.#enter(key, entered, until)
       }
-      const [made, missing] = await this.#putGroup(rest)
+      const keys = rest.map(({ key }) => this.#recordKey(key))
+      const [made = 0, missing] =
+        madeOf(await this.#write('usherPut', keys, ...argumentsOf([rest])))[0] ?? []
       rest.splice(0, made)
       const [next] = rest
       if (!next || typeof missing !== 'string') return writes.length - rest.length
@@ -237,13 +229,6 @@ export class RedisStore implements Store {
     const ended = found.filter(({ value }) => !value).map(({ key }) => this.#recordKey(key))
     if (ended.length && this.#servers.isReplicated) await this.#write('usherTouch', ended)
     return found.filter(({ value }) => value)
-  }
-
-  /** Together with what others ask; by itself in a Cluster. */
-  #inTurns<Q, A>(ask: (questions: Q[]) => Promise<A[]>): (question: Q) => Promise<A> {
-    if (!this.#servers.areOne) return async question => (await ask([question]))[0] as A
-    const askInTurn = inTurns(ask, MOST)
-    return question => inTime(askInTurn(question))
   }
 
   /** Some at a time; each by itself in a Cluster. */

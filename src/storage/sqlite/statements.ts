@@ -6,8 +6,7 @@ const SCHEMA = `
   PRAGMA journal_mode = WAL;
   PRAGMA synchronous = FULL;
   CREATE TABLE IF NOT EXISTS records (
-    key TEXT PRIMARY KEY, value BLOB, version INTEGER NOT NULL, consumed INTEGER, expires INTEGER,
-    companions TEXT
+    key TEXT PRIMARY KEY, value BLOB, version INTEGER NOT NULL, consumed INTEGER, expires INTEGER
   ) WITHOUT ROWID;
   CREATE INDEX IF NOT EXISTS records_expires ON records (expires) WHERE expires IS NOT NULL;
   CREATE TABLE IF NOT EXISTS entries (
@@ -17,16 +16,7 @@ const SCHEMA = `
   CREATE INDEX IF NOT EXISTS entries_expires ON entries (expires) WHERE expires IS NOT NULL;
 `
 
-/** Makes what is missing, in an older file too. */
-export function makeTables(db: DatabaseSync) {
-  db.exec(SCHEMA)
-  const named = db.prepare("SELECT 1 FROM pragma_table_info('records') WHERE name = 'companions'")
-  if (named.get()) return
-  // Of several that start together one makes it.
-  db.exec('BEGIN IMMEDIATE')
-  if (!named.get()) db.exec('ALTER TABLE records ADD COLUMN companions TEXT')
-  db.exec('COMMIT')
-}
+export const makeTables = (db: DatabaseSync) => db.exec(SCHEMA)
 
 export function prepare(db: DatabaseSync) {
   const live = '(expires IS NULL OR expires > ?)'
@@ -37,20 +27,16 @@ export function prepare(db: DatabaseSync) {
     WHERE e.name = ? AND r.value IS NOT NULL AND (r.expires IS NULL OR r.expires > ?)`
   const sweep = (table: string, key: string) =>
     `DELETE FROM ${table} WHERE (${key}) IN (SELECT ${key} FROM ${table} WHERE expires <= ? LIMIT ?)`
-  // The one that every request asks, some of them often: an array is had for a third less.
-  const get = db.prepare(`SELECT value, version, consumed, companions FROM records
-    WHERE key = ? AND ${live}`)
-  get.setReturnArrays(true)
   return {
-    get,
-    put: db.prepare(`INSERT OR REPLACE INTO records (key, value, version, consumed, expires, companions)
-      VALUES (?, ?, ?, ?, ?, ?)`),
+    get: db.prepare(`SELECT key, value, version, consumed FROM records WHERE key = ? AND ${live}`),
+    put: db.prepare(`INSERT OR REPLACE INTO records (key, value, version, consumed, expires)
+      VALUES (?, ?, ?, ?, ?)`),
     index: db.prepare('INSERT OR REPLACE INTO entries (name, key, expires) VALUES (?, ?, ?)'),
     reindex: db.prepare('UPDATE entries SET expires = ? WHERE key = ?'),
     unindex: db.prepare('DELETE FROM entries WHERE key = ?'),
     consume: db.prepare(`UPDATE records SET consumed = ?, version = version + 1
       WHERE key = ? AND consumed IS NULL AND value IS NOT NULL AND ${live}`),
-    remove: db.prepare(`UPDATE records SET value = NULL, consumed = NULL, companions = NULL,
+    remove: db.prepare(`UPDATE records SET value = NULL, consumed = NULL,
       version = version + 1, expires = ? WHERE key = ?`),
     list: db.prepare(listed),
     walk: db.prepare(`${listed} AND e.key > ? ORDER BY e.key LIMIT ?`),

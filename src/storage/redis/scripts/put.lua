@@ -1,15 +1,15 @@
 -- KEYS records   ARGV how many of them each group has; and for each record: its value; and a line each of
--- operation, expires or '', version or '', until, consumed or '', indexes, companions, entered
+-- operation, expires or '', version or '', until, consumed or '', indexes, entered
 -- Writes those of a group one after the other until one is refused, notes each in its indexes, up to
 -- `until`, and answers for each group how many were written, and why the next was not: nothing where its
 -- version is another; or the indexes in which it has to be noted first, those it is given and those it
 -- stands in already. In a Cluster these are elsewhere: `entered` are those in which the caller has just
 -- noted it.
-local LINES = string.rep('(.-)\n', 7) .. '(.*)'
+local LINES = string.rep('(.-)\n', 6) .. '(.*)'
 local function has(names, name) return string.find(names, name, 1, true) end
 
-local function put(key, value, operation, expires, required, till, used, given, companions, entered)
-  local version, last, standing, _, stands, lasting, consumed, winner = read(key)
+local function put(key, value, operation, expires, required, till, used, given, entered)
+  local version, last, standing, stands, lasting, consumed, winner = read(key)
   if standing and last == operation then
     -- The reply to the same write was lost on its way.
     touch(key)
@@ -35,11 +35,10 @@ local function put(key, value, operation, expires, required, till, used, given, 
   if missing and IS_CLUSTER then return false, indexes end
   if missing then noted = tonumber(till) end
   if indexes == '' then indexes, noted = nil, nil end
-  if companions == '' then companions = nil end
   consumed = tonumber(used) or consumed
 
   -- The record first: out of memory, Redis refuses a script only at its first write, if that grows.
-  write(key, expires, (version or 0) + 1, operation, value, companions, indexes, noted, consumed, winner)
+  write(key, expires, (version or 0) + 1, operation, value, indexes, noted, consumed, winner)
   for name in string.gmatch(missing and indexes or '', '%S+') do
     enter(INDEX .. name, nameOf(key), till)
   end

@@ -1,4 +1,4 @@
--- Stands before each script, behind RECORD and INDEX, which keys begin with. A record is one string: version, operation, value, companions, indexes,
+-- Stands before each script, behind RECORD and INDEX, which keys begin with. A record is one string: version, operation, value, indexes,
 -- noted, consumed and winner, packed one after the other as far as there are any. A tombstone has the
 -- first two.
 
@@ -19,7 +19,7 @@ end
 
 -- Tells of a record that stands in an index, or has ended.
 local function tellMember(answer, name, index)
-  local version, _, value, _, indexes, _, consumed = read(RECORD .. name)
+  local version, _, value, indexes, _, consumed = read(RECORD .. name)
   local stands = string.find(' ' .. (indexes or '') .. ' ', ' ' .. index .. ' ', 1, true)
   if version and (stands or not value) then tell(answer, name, version, value, consumed) end
 end

@@ -2,5 +2,5 @@
 local expires, operation, version, indexes, noted, consumed, value = unpack(ARGV)
 if indexes == '' then indexes, noted = nil, nil end
 noted, consumed = tonumber(noted), tonumber(consumed)
-write(KEYS[1], expires, tonumber(version), operation, value, nil, indexes, noted, consumed)
+write(KEYS[1], expires, tonumber(version), operation, value, indexes, noted, consumed)
 return 1
