@@ -62,6 +62,11 @@ export function hint(message: string): void {
   process.stderr.write(`${message}\n`)
 }
 
+/** Says after every 10,000 records how far long work has come. */
+export function sayProgress(step: string, done: number): void {
+  if (done && done % 10_000 === 0) hint(`${done} ${step} …`)
+}
+
 /** A secret from a pipe, without the line break behind it; never from the arguments, which `ps` shows. */
 export async function readStdin(): Promise<string> {
   const input = await text(process.stdin)

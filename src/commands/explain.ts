@@ -20,7 +20,6 @@ import { DISCOVERY, endpointOf, routesOf } from '../provider/routes.ts'
 import { Failure, type Invocation, print, readStdin, withRecords } from './command.ts'
 import { explainFailure, UNKNOWN } from './failure.ts'
 import { withRegistered } from './registered-clients.ts'
-import { snippet } from './snippet.ts'
 
 const REQUEST_ID = /^[0-9a-f]{16}$/
 
@@ -60,9 +59,7 @@ export async function explain({ values, positionals: [name = ''] }: Invocation) 
   if (!reading.settings) throw new ConfigError(reading.findings)
   if (client) {
     const explained = aboutClient(client, reading.settings, keys)
-    const { snippet, ...facts } = explained
-    const code = snippet ? ['With openid-client 6:', '', snippet] : []
-    return print(values, explained, [...outline(facts), ...code])
+    return print(values, explained, outline(explained))
   }
   const file = reading.settings.resources[name]
   if (!resource || !file) return
@@ -191,7 +188,6 @@ function aboutClient(file: FileResult<ClientFile>, settings: Settings, keys: Eff
       (client?.authorization_details_types ?? []).map(type => [type, aboutType(details[type])]),
     ),
     lifetimes: Object.fromEntries(tokens.map(({ key, value }) => [key.split('.')[1], value])),
-    snippet: client ? snippet(client, settings, asked) : '',
   }
 }
 

@@ -9,18 +9,15 @@ import { CopyRefused, copyStore, readNamingKey } from '../storage/copy.ts'
 import { openStore, readSecret, secretFile, storeFile } from '../storage/open.ts'
 import { openRecords, resealAll } from '../storage/records.ts'
 import { reasonOf, type Store, StoreUnavailable } from '../storage/store.ts'
-import { Failure, hint, type Invocation } from './command.ts'
-import { createProgress } from './progress.ts'
+import { Failure, hint, type Invocation, sayProgress } from './command.ts'
 
 /** After a change of secret: from here on the earlier ones open nothing. */
 export async function reseal() {
   const { store: location, secrets, redis } = readStoreSettings()
   if (!secrets.length) throw new Failure('USHER_SECRET is not set: there is nothing to change to.')
   const store = await openStore(location, redis)
-  const progress = createProgress()
   const work = async () => {
-    const count = await resealAll(store, secrets, done => progress.show('looked at', done))
-    progress.clear()
+    const count = await resealAll(store, secrets, done => sayProgress('looked at', done))
     await leaveFact(await openRecords(store, secrets), 'store_resealed', { records: count })
     return count
   }
@@ -39,9 +36,7 @@ export async function copy({ values }: Invocation) {
   await withStore('from', openStore(from, redis), async source => {
     await readNamingKey(source).catch(explain)
     await withStore('to', openStore(to, redis), async target => {
-      const progress = createProgress()
-      const copying = copyStore(source, target, progress.show).finally(progress.clear)
-      const { records, differing } = await copying.catch(explain)
+      const { records, differing } = await copyStore(source, target, sayProgress).catch(explain)
       if (differing) throw new Failure(differ(differing, records))
       const accounts = await openCopy(target, secret, records)
       hint(`${records} records are copied and compared; ${accounts}.\n${nextSteps(to, secret)}`)

@@ -6,9 +6,8 @@ import { pipeline } from 'node:stream/promises'
 import { IdTaken, type OwnDirectory, UsernameTaken } from '../accounts/directory.ts'
 import { readLine, WrongLine, writeLine } from '../accounts/transfer.ts'
 import { reasonOf } from '../storage/store.ts'
-import { Failure, hint, type Invocation, optionalArgument } from './command.ts'
+import { Failure, hint, type Invocation, optionalArgument, sayProgress } from './command.ts'
 import { withDirectory } from './directory.ts'
-import { createProgress } from './progress.ts'
 
 /** Lines that are taken in together: the store commits them together. */
 const CHUNK = 100
@@ -19,7 +18,6 @@ const LONGEST_LINE = 2 ** 20
 export async function take(invocation: Invocation) {
   const file = optionalArgument(invocation, 'FILE')
   const input = file === undefined ? process.stdin : openFile(file)
-  const progress = createProgress()
   const counts = { added: 0, present: 0, wrong: 0, empty: 0 }
   let last = 0
 
@@ -30,14 +28,13 @@ export async function take(invocation: Invocation) {
       )
       for (const [i, { outcome, reason }] of outcomes.entries()) {
         counts[outcome]++
-        if (reason) progress.clear()
         if (reason) hint(`line ${last + i + 1}: ${reason}`)
       }
       last += chunk.length
-      progress.show('lines read', last, shareOf(input))
+      sayProgress('lines read', last)
     }
     if (counts.added) await leave('accounts_imported', { added: counts.added })
-  }).finally(progress.clear)
+  })
 
   const { added, present, wrong } = counts
   hint(`${added} accounts are added; ${present} were there already and stay as they are.`)
@@ -91,12 +88,6 @@ function openFile(file: string): ReadStream {
     throw new Failure(`There is no file ${file}.`)
   }
   return createReadStream(file)
-}
-
-/** Only of a file is it known how much there is. */
-function shareOf(input: NodeJS.ReadableStream): number | undefined {
-  const { path, bytesRead } = input as Partial<ReadStream>
-  return path === undefined || bytesRead === undefined ? undefined : bytesRead / statSync(path).size
 }
 
 /** Not by `readline`, which takes U+2028 for the end of a line: in JSON it may stand in a name. */
