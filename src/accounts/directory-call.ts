@@ -4,7 +4,7 @@
 
 import { randomUUID } from 'node:crypto'
 import { SignJWT } from 'jose'
-import { readText } from '../config/text-file.ts'
+import { readText } from '../config/report/yaml.ts'
 import { StoreUnavailable } from '../storage/store.ts'
 import { type Outsider, outsiderSchema } from './account.ts'
 

@@ -2,7 +2,7 @@
 
 import type { Overlay } from './files.ts'
 import { type Finding, wrongVariable } from './report/finding.ts'
-import { readText } from './text-file.ts'
+import { readText } from './report/yaml.ts'
 
 export const SHORTEST_SECRET = 32
 export const RANDOM = `must be at least 32 random bytes as base64url: openssl rand -base64 32 | tr '+/' '-_' | tr -d =`

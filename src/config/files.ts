@@ -2,10 +2,9 @@
 
 import { z } from 'zod'
 import { allKeys, keysAt, placeOf } from './key-list.ts'
-import { excerpt } from './report/excerpt.ts'
 import { type Finding, type Locate, wrongVariable } from './report/finding.ts'
 import { meant, plainWords, ruleOf, unknownKey } from './report/wording.ts'
-import { openYaml, placeIn } from './report/yaml.ts'
+import { excerpt, openYaml, placeIn } from './report/yaml.ts'
 import { inLanguages } from './schema/client.ts'
 import { SCHEMAS } from './schema/usher.ts'
 

@@ -6,8 +6,7 @@ import { readFileSync } from 'node:fs'
 import { extname, join } from 'node:path'
 import type { Context } from 'koa'
 import type { Settings } from '../config/load.ts'
-import { inkOn, readableIn } from '../config/rules/contrast.ts'
-import { THEME } from '../config/schema/branding.ts'
+import { inkOn, readableIn, THEME } from '../config/rules/pages.ts'
 
 export type Asset = ReturnType<typeof asset>
 

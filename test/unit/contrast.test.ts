@@ -3,7 +3,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { contrastIn, ENOUGH, inkOn, readableIn, SCHEMES } from '../../src/config/rules/contrast.ts'
+import { contrastIn, ENOUGH, inkOn, readableIn, SCHEMES } from '../../src/config/rules/pages.ts'
 
 const stylesheet = readFileSync(join(import.meta.dirname, '../../src/pages/style.css'), 'utf8')
 const [light = '', dark = ''] = stylesheet.split('prefers-color-scheme: dark')

@@ -1,7 +1,7 @@
 // Which redirect URIs can be registered: what the URI is by itself, and then for whom.
 
 import { expect, test } from 'vitest'
-import { redirectUriProblem, schemeProblem } from '../../src/config/rules/redirect-uris.ts'
+import { redirectUriProblem, schemeProblem } from '../../src/config/schema/client.ts'
 
 const REFUSED: Record<string, string[]> = {
   wildcards: [

@@ -1,5 +1,5 @@
 // What is wrong with a configuration, or unwise: every finding at once, each with its place and rule.
-// A line of a file is only shown where it cannot tell a secret (excerpt.ts).
+// A line of a file is only shown where it cannot tell a secret (yaml.ts).
 
 export interface Finding {
   /** Path of the file, or `environment`. */

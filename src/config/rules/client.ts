@@ -5,10 +5,17 @@ import { basename } from 'node:path'
 import type { FileResult } from '../files.ts'
 import type { Finding } from '../report/finding.ts'
 import { didYouMean } from '../report/wording.ts'
-import { CIBA_GRANT, type ClientFile, DEVICE_GRANT, TOKEN_MODES } from '../schema/client.ts'
+import {
+  CIBA_GRANT,
+  type ClientFile,
+  DEVICE_GRANT,
+  isLoopbackHost,
+  redirectUriProblem,
+  schemeProblem,
+  TOKEN_MODES,
+} from '../schema/client.ts'
 import { type Compatibility, type Features, flowOf } from '../schema/features.ts'
 import { certificateProblems, profileProblems } from './profile.ts'
-import { isLoopbackHost, redirectUriProblem, schemeProblem } from './redirect-uris.ts'
 
 /** What clients are judged by; each is absent when it is wrong itself. */
 interface Surroundings {

@@ -3,12 +3,12 @@
 import { createSecureContext } from 'node:tls'
 import { RANDOM, SHORTEST_SECRET } from '../environment.ts'
 import type { FileResult } from '../files.ts'
-import { readImportedKey } from '../imported-keys.ts'
 import { type Finding, type Locate, wrongVariable } from '../report/finding.ts'
+import { readText } from '../report/yaml.ts'
+import { isLoopbackHost } from '../schema/client.ts'
 import type { Features } from '../schema/features.ts'
 import type { UsherFile } from '../schema/usher.ts'
-import { readText } from '../text-file.ts'
-import { isLoopbackHost } from './redirect-uris.ts'
+import { readImportedKey } from './files.ts'
 
 /** Seconds for a new key to be on every node, and then in every copy of the JWKS, before it signs. */
 const SOONEST = 60

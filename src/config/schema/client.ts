@@ -2,8 +2,6 @@
 
 import { z } from 'zod'
 import { isTime } from '../client-secret.ts'
-import { jwkProblem } from '../jwks.ts'
-import { redirectUriProblem } from '../rules/redirect-uris.ts'
 import { tagProblem, webUrl, words } from './values.ts'
 
 const redirectUri = z.string().superRefine((uri, ctx) => {
@@ -166,3 +164,69 @@ export const registrationSchema = clientSchema.extend({ jwks_uri: requestedUri.o
 
 export type ClientFile = z.output<typeof registrationSchema>
 export type ClientMetadata = Omit<ClientFile, 'client_secret'>
+
+const PRIVATE = ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k', 'priv']
+const RSA_BITS = 2048
+
+type Jwk = Record<string, unknown>
+
+/** What is wrong with a key beside those before it; never a word of what it is. */
+export function jwkProblem(jwk: Jwk, before: Jwk[]): string | undefined {
+  const { kty, crv, kid, n } = jwk
+  if (kty === 'oct') return 'is a secret that is shared: give a public key, RSA, EC or OKP'
+  if (PRIVATE.some(part => part in jwk)) {
+    return 'is a private key, and known now to whoever reads this file: make a new one, and leave only its public part here'
+  }
+  if (before.some(other => kid === undefined || other.kid === kid)) {
+    return kid === undefined ? 'one of several keys needs a kid' : 'has the kid of another key'
+  }
+  if (kty === 'EC' && crv !== 'P-256') return 'is not on the curve P-256 (ES256)'
+  if (kty === 'OKP' && crv !== 'Ed25519') return 'is not on the curve Ed25519 (EdDSA)'
+  if (!['RSA', 'EC', 'OKP'].includes(String(kty))) return 'kty must be RSA, EC or OKP'
+  const bits = typeof n === 'string' ? n.length * 6 : 0
+  return kty === 'RSA' && bits < RSA_BITS ? `RSA needs ${RSA_BITS} bits or more` : undefined
+}
+
+const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]'])
+const DANGEROUS = /^(javascript|data|file|vbscript|blob|about|wss?):$/
+
+/** What is wrong with it in every circumstance; undefined when nothing is. */
+export function redirectUriProblem(uri: string): string | undefined {
+  if (uri.includes('*'))
+    return 'redirect URIs are compared exactly; there are no wildcards: register every address'
+  if (/[^\x21-\x7E]/.test(uri)) return 'only visible ASCII: write international names in Punycode'
+  if (uri.includes('#')) return 'a redirect URI has no fragment (RFC 6749 §3.1.2)'
+  const url = URL.parse(uri)
+  if (!url) return 'a redirect URI is an absolute URL: https://app.example.org/callback'
+  if (DANGEROUS.test(url.protocol)) return `${url.protocol} cannot receive a redirect safely`
+  if (url.username || url.password) return 'a redirect URI carries no user name or password'
+  if (url.protocol === 'https:' || url.protocol === 'http:') {
+    const written = /^[^:]+:\/\/([^/?]*)/.exec(uri)?.[1]
+    if (written !== url.host && written !== `${url.host}:${url.protocol === 'https:' ? 443 : 80}`) {
+      return `write the host as it is compared: ${url.host}`
+    }
+    if (/\/\.{1,2}(\/|\?|$)|%2e|\\/i.test(uri)) return 'no dot segments or backslashes in the path'
+    return undefined
+  }
+  if (!url.protocol.includes('.')) {
+    return 'a scheme of your own is a reversed domain name: com.example.app:/callback (RFC 8252 §7.1)'
+  }
+  return undefined
+}
+
+/** `http` is for loopback: native clients, and any client of a loopback issuer (development). */
+export function schemeProblem(
+  uri: string,
+  client: { native: boolean; loopbackIssuer: boolean },
+): string | undefined {
+  const { protocol, hostname } = new URL(uri)
+  if (protocol === 'https:') return undefined
+  if (protocol !== 'http:') {
+    return client.native ? undefined : 'a scheme of your own needs application_type: native'
+  }
+  if (!LOOPBACK.has(hostname)) return 'must be https; http is only for loopback addresses'
+  if (client.native || client.loopbackIssuer) return undefined
+  return 'must be https; http on loopback is only for application_type: native'
+}
+
+export const isLoopbackHost = (hostname: string) => LOOPBACK.has(hostname)
