@@ -1,8 +1,9 @@
 // The account page: who you are here, and the way to everything you can do.
 
 import type { Context } from 'koa'
+import { PLACES } from './page-data.ts'
 import type { Parts } from './parts.ts'
-import { type People, PLACES } from './people.ts'
+import type { People } from './people.ts'
 
 export function createAccountPage(
   { settings, views, requests }: Parts,
@@ -18,13 +19,13 @@ export function createAccountPage(
     const unverified = email_verified ? '' : ` (${t('account.unverified')})`
     const facts = [
       { label: t('account.username'), value: username },
-      { label: t('account.name'), value: name },
       { label: t('account.email'), value: email && email + unverified },
     ].filter(({ value }) => value)
     const canChangePassword = person.account.password !== undefined
     views.page(ctx, 'account', {
       facts,
       person: username,
+      name,
       places: PLACES,
       ...(waiting > 0 && { waiting: plural('account.waiting', waiting) }),
       canChangePassword,

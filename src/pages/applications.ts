@@ -9,8 +9,9 @@ import { note } from '../http/audit.ts'
 import { readForm } from '../http/forms.ts'
 import { now } from '../storage/store.ts'
 import { hostOf } from './consent.ts'
+import { PLACES } from './page-data.ts'
 import type { Parts } from './parts.ts'
-import { type People, type Person, PLACES } from './people.ts'
+import type { People, Person } from './people.ts'
 import { scopeWords } from './scope-words.ts'
 import type { Words } from './words.ts'
 
@@ -47,8 +48,8 @@ export function createApplicationPages(parts: Parts, people: People) {
       isUnchecked: client?.isUnchecked ?? false,
       implicit: client?.consent === 'implicit',
       scopes: scopes.map(scope => {
-        const { words: text, at } = scopeWords(words, settings, scope)
-        return at === undefined ? text : `${text} (${at})`
+        const { words: text, icon, at } = scopeWords(words, settings, scope)
+        return { words: at === undefined ? text : `${text} (${at})`, icon }
       }),
       // A type that there is no longer is in no token, either.
       details: details

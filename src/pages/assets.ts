@@ -25,6 +25,8 @@ export function createAssets({
     ...(theme && { theme: asset(THEME, theme) }),
     /** Sends the one form that goes on by itself. */
     submit: asset('submit.js'),
+    /** Shows what was typed into a password field. */
+    reveal: asset('reveal.js'),
     icon: asset('icon.svg'),
     ...(logo && { logo: asset(`logo${logo.extension}`, Buffer.from(logo.base64, 'base64')) }),
   }

@@ -43,10 +43,11 @@ export function createConsentPage({ settings, views, consents }: Parts) {
       client,
       person,
       scopes: scopes.map(name => {
-        const { words: text, at } = scopeWords(words, settings, name)
+        const { words: text, icon, at } = scopeWords(words, settings, name)
         return {
           name,
           words: text,
+          icon,
           required: name === REQUIRED,
           checked: !before?.declined.includes(name),
           note: name === 'offline_access' ? offlineNote(words) : at,

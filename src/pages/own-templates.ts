@@ -12,17 +12,13 @@ import { createTemplates } from './templates.ts'
 import { createViews, type Look } from './views.ts'
 
 /** Throws a `ConfigError` that names every template and line. */
-export function checkOwnTemplates({
-  folder,
-  features,
-  ...look
-}: Look & Pick<Settings, 'folder' | 'features'>): void {
+export function checkOwnTemplates({ folder, ...look }: Look & Pick<Settings, 'folder'>): void {
   const own = Object.entries(look.pages).filter(([name]) => name.endsWith('.eta'))
   if (!own.length) return
   const fileOf = (name: string) => join(folder, 'pages', name)
   const unreadable = own.flatMap(([name, text]) => syntaxFindings(fileOf(name), text))
   const findings = unreadable.length ? unreadable : failures(look, fileOf)
-  const hides = features.rich_authorization_requests && !findings.length && hidesDetails(look)
+  const hides = look.features.rich_authorization_requests && !findings.length && hidesDetails(look)
   if (hides) findings.push(finding(fileOf('consent.eta'), 1, UNSEEN))
   if (findings.length) throw new ConfigError(findings)
 }

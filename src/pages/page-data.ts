@@ -15,8 +15,13 @@ export interface Shared {
   dir: 'ltr' | 'rtl'
   /** `branding.name` */
   brand: string
+  /** The account navigation; a page of it says with `area` which entry is current. */
+  areas: Area[]
+  /** The first letters of the first and the last word of a name, at most two. */
+  initials(name: string): string
   links: Settings['branding']['links']
-  assets: Record<'stylesheet' | 'submit' | 'icon', Asset> & Partial<Record<'theme' | 'logo', Asset>>
+  assets: Record<'stylesheet' | 'submit' | 'reveal' | 'icon', Asset> &
+    Partial<Record<'theme' | 'logo', Asset>>
 }
 
 /** A time, for programs and for people. */
@@ -30,13 +35,28 @@ interface Client {
   client_uri?: string
 }
 
-interface Places {
-  home: string
-  applications: string
-  sessions: string
-  endOthers: string
-  password: string
-  requests: string
+/** Paths of the account pages and of the page for a user code. A sign-in may return to these only. */
+export const PLACES = {
+  home: '/account',
+  applications: '/account/applications',
+  removal: '/account/applications/remove',
+  sessions: '/account/sessions',
+  end: '/account/sessions/end',
+  endOthers: '/account/sessions/end-others',
+  password: '/account/password',
+  requests: '/account/requests',
+  answer: '/account/requests/answer',
+  device: '/device',
+}
+type Places = Pick<
+  typeof PLACES,
+  'home' | 'applications' | 'sessions' | 'endOthers' | 'password' | 'requests'
+>
+
+/** A page of the account navigation, with an icon of icon.eta. */
+export interface Area {
+  path: string
+  icon: string
 }
 
 /** Authorization details in words: a sentence with the values in it, and what it does not say. */
@@ -51,6 +71,7 @@ export interface DetailInWords {
 export interface PageData {
   account: {
     person: string
+    name?: string
     facts: { label: string; value?: string }[]
     places: Places
     /** Says how many applications wait for an answer; absent: none does. */
@@ -71,7 +92,7 @@ export interface PageData {
       isUnchecked: boolean
       /** People are not asked for it. */
       implicit: boolean
-      scopes: string[]
+      scopes: { words: string; icon: string }[]
       /** Allowed one by one, the last one first. */
       details: (DetailInWords & { since: When })[]
       since: When
@@ -108,7 +129,14 @@ export interface PageData {
     /** Of an application that asks from elsewhere. */
     request?: { message?: string; since: When; until: When }
     person?: string
-    scopes: { name: string; words: string; required: boolean; checked: boolean; note?: string }[]
+    scopes: {
+      name: string
+      words: string
+      icon: string
+      required: boolean
+      checked: boolean
+      note?: string
+    }[]
     /** Asked for this once, to be allowed or refused as a whole. */
     details: DetailInWords[]
     /** How long the access lasts, where no scope says so. */
@@ -159,7 +187,7 @@ export interface PageData {
     person: string
     browsers: {
       name: string
-      network?: string
+      isPhone: boolean
       since: When
       lastUsed: When
       /** Names of the applications that were signed in to there. */

@@ -6,8 +6,9 @@ import { passwordProblem } from '../accounts/password.ts'
 import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import { note } from '../http/audit.ts'
 import { type Form, readForm } from '../http/forms.ts'
+import { PLACES } from './page-data.ts'
 import type { Parts } from './parts.ts'
-import { type People, type Person, PLACES } from './people.ts'
+import type { People, Person } from './people.ts'
 
 /** Keys of the words, by field. */
 interface Problems {

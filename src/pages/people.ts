@@ -7,6 +7,7 @@ import type { Account } from '../accounts/account.ts'
 import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import type { Form } from '../http/forms.ts'
 import { now } from '../storage/store.ts'
+import { PLACES } from './page-data.ts'
 import type { Parts } from './parts.ts'
 
 /** The session of this browser, as the protocol's side knows it. */
@@ -31,19 +32,6 @@ export interface Person {
   session: SignedIn
 }
 
-/** Where people may come back to from signing in. */
-export const PLACES = {
-  home: '/account',
-  applications: '/account/applications',
-  removal: '/account/applications/remove',
-  sessions: '/account/sessions',
-  end: '/account/sessions/end',
-  endOthers: '/account/sessions/end-others',
-  password: '/account/password',
-  requests: '/account/requests',
-  answer: '/account/requests/answer',
-  device: '/device',
-}
 /** Who changes something must have signed in within this time (AC1). */
 const FRESH = 15 * 60
 /** Characters that an authorization request takes as its `state` (http/limits.ts). */
@@ -61,6 +49,7 @@ export function createPeople(
     const session = await browserSession.read(ctx)
     const account = session && (await directory.findEnabled(session.accountId, session.since))
     const isFresh = session && (maxAge === undefined || now() - session.since <= maxAge)
+    ctx.state.hasPassword = account?.password !== undefined
     if (account && isFresh) return { account, session }
     const url = signInUrl(ctx.url.length <= LONGEST_STATE ? ctx.url : ctx.path, maxAge)
     if (ctx.method === 'GET' || ctx.method === 'HEAD') ctx.redirect(url)

@@ -1,7 +1,6 @@
 // The pages of requests that come from elsewhere, in every state.
 
-import type { PageData } from './page-data.ts'
-import { PLACES } from './people.ts'
+import { type PageData, PLACES } from './page-data.ts'
 import { LONG, state } from './sample.ts'
 import type { Words } from './words.ts'
 

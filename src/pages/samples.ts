@@ -5,8 +5,7 @@ import { allowed, payment } from './detail-samples.ts'
 import { deviceAsks, deviceStates } from './device-samples.ts'
 import { CODES } from './error.ts'
 import { errorStates } from './error-samples.ts'
-import type { PageData } from './page-data.ts'
-import { PLACES } from './people.ts'
+import { type PageData, PLACES } from './page-data.ts'
 import { requestAsks, requestStates } from './request-samples.ts'
 import { LONG, type State, state } from './sample.ts'
 import type { Words } from './words.ts'
@@ -35,6 +34,7 @@ function consent(
     words: t(`scope.${name}`),
     required: name === 'openid',
     checked: name !== 'phone',
+    icon: 'person',
     note,
   })
   const offline = scope('offline_access', t('consent.offline_note', { days: number(90) }))
@@ -64,7 +64,10 @@ function application({ t, date, plural }: Words): PageData['applications']['appl
     registered: true,
     isUnchecked: false,
     implicit: false,
-    scopes: ['openid', 'profile', 'offline_access'].map(scope => t(`scope.${scope}`)),
+    scopes: ['openid', 'profile', 'offline_access'].map(scope => ({
+      words: t(`scope.${scope}`),
+      icon: 'person',
+    })),
     details: [],
     since: date(TIME - 30 * DAY),
     lastUsed: date(TIME),
@@ -89,7 +92,12 @@ const gone = (words: Words) => ({
   client_uri: undefined,
   host: undefined,
   registered: false,
-  scopes: [words.t('scope.other', { claims: words.list(['department', 'cost center']) })],
+  scopes: [
+    {
+      words: words.t('scope.other', { claims: words.list(['department', 'cost center']) }),
+      icon: 'shield',
+    },
+  ],
   inUse: words.t('applications.not_in_use'),
 })
 
@@ -122,7 +130,7 @@ function sessions(words: Words, done?: string): PageData['sessions'] {
   const { t, date } = words
   const here = {
     name: browserName(words),
-    network: '192.0.2.0/24',
+    isPhone: false,
     since: date(TIME - DAY),
     lastUsed: date(TIME),
     clients: [CLIENT.client_name, LONG],
@@ -130,7 +138,7 @@ function sessions(words: Words, done?: string): PageData['sessions'] {
     isHere: true,
   }
   const there = { ...here, name: t('sessions.unknown'), clients: [], isHere: false }
-  const browsers = done ? [here] : [here, { ...there, network: '2001:db8::/48' }]
+  const browsers = done ? [here] : [here, { ...there, isPhone: true }]
   return { person: PERSON, browsers, places: PLACES, signOut: '#', done }
 }
 
@@ -144,10 +152,16 @@ const password = (problems: PageData['password']['problems'] = {}) => ({
 function account({ t }: Words): PageData['account'] {
   const facts = [
     { label: t('account.username'), value: PERSON },
-    { label: t('account.name'), value: 'Ada Lovelace' },
     { label: t('account.email'), value: `ada@example.org (${t('account.unverified')})` },
   ]
-  return { person: PERSON, facts, places: PLACES, canChangePassword: true, signOut: '#' }
+  return {
+    person: PERSON,
+    name: 'Ada Lovelace',
+    facts,
+    places: PLACES,
+    canChangePassword: true,
+    signOut: '#',
+  }
 }
 
 /** What may be wrong with a new password, each beside its field. */

@@ -5,8 +5,9 @@ import type { SignedInBrowser } from '../accounts/sessions.ts'
 import { note } from '../http/audit.ts'
 import { readForm } from '../http/forms.ts'
 import type { Visitor } from '../http/visitor.ts'
+import { PLACES } from './page-data.ts'
 import type { Parts } from './parts.ts'
-import { type People, type Person, PLACES } from './people.ts'
+import type { People, Person } from './people.ts'
 import type { Words } from './words.ts'
 
 interface Question {
@@ -41,7 +42,7 @@ export function createSessionPages({ views, sessions }: Parts, people: People, s
     const clients = browser.clients.map(id => views.nameOf(ctx, id))
     return {
       name: nameOf(words, visitor),
-      network: visitor?.network,
+      isPhone: visitor?.system === 'iOS' || visitor?.system === 'Android',
       since: words.ago(since),
       lastUsed: words.ago(lastUsed),
       clients: (await Promise.all(clients)).toSorted((a, b) => a.localeCompare(b, words.lang)),

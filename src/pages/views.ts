@@ -7,7 +7,7 @@ import type { ClientMetadata } from '../config/schema/client.ts'
 import { allowFormAnywhere } from '../http/security-headers.ts'
 import { createAssets } from './assets.ts'
 import { clientWords } from './client-words.ts'
-import type { PageData, Shared } from './page-data.ts'
+import { type Area, type PageData, PLACES, type Shared } from './page-data.ts'
 import { createTemplates } from './templates.ts'
 import { createLanguages, type Translate, type Words } from './words.ts'
 
@@ -16,10 +16,24 @@ declare module 'koa' {
     /** What the application said of the person's languages: tags, the preferred first. */
     uiLocales?: string
     words?: Words
+    /** Whether the account that is signed in has a password that can be changed here. */
+    hasPassword?: boolean
   }
 }
 
-export type Look = Pick<Settings, 'branding' | 'logo' | 'pages' | 'locales' | 'clients'>
+export type Look = Pick<
+  Settings,
+  'branding' | 'logo' | 'pages' | 'locales' | 'clients' | 'features'
+>
+
+/** The account navigation, in order. */
+const AREAS: Area[] = [
+  { path: PLACES.home, icon: 'home' },
+  { path: PLACES.applications, icon: 'applications' },
+  { path: PLACES.sessions, icon: 'monitor' },
+  { path: PLACES.password, icon: 'key' },
+  { path: PLACES.requests, icon: 'bell' },
+]
 export type Views = ReturnType<typeof createViews>
 
 interface Options {
@@ -78,9 +92,20 @@ export function createViews(settings: Look, { debug, registered }: Options = {})
     { t, lang, dir }: Words,
     template: T,
     data: PageData[T],
+    areas = AREAS,
   ) {
     const { name: brand, links } = branding
-    const shared: Shared = { t, strong: strongly(t), lang, dir, brand, links, assets }
+    const shared: Shared = {
+      t,
+      strong: strongly(t),
+      lang,
+      dir,
+      brand,
+      links,
+      assets,
+      areas,
+      initials,
+    }
     return eta.render(template, { ...shared, ...data })
   }
 
@@ -94,7 +119,12 @@ export function createViews(settings: Look, { debug, registered }: Options = {})
     ctx.status = status
     ctx.type = 'html'
     ctx.set('Cache-Control', 'no-store')
-    ctx.body = render(words(ctx), template, data)
+    const absent = [
+      ...(ctx.state.hasPassword === false ? [PLACES.password] : []),
+      ...(settings.features.ciba ? [] : [PLACES.requests]),
+    ]
+    const areas = AREAS.filter(({ path }) => !absent.includes(path))
+    ctx.body = render(words(ctx), template, data, areas)
     ctx.state.isPage = true
   }
 
@@ -133,4 +163,12 @@ export function createViews(settings: Look, { debug, registered }: Options = {})
     handOver,
     formPost,
   }
+}
+
+function initials(name: string): string {
+  const words = name.split(' ').filter(Boolean)
+  return [words[0], words.length > 1 ? words.at(-1) : '']
+    .map(word => [...(word ?? '')][0] ?? '')
+    .join('')
+    .toUpperCase()
 }

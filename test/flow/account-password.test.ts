@@ -103,7 +103,7 @@ test('SE3, SE6: this browser stays signed in, in another session that no id of b
     expect(new Date(String(expires)).getTime()).toBeGreaterThan(Date.now())
   }
   await browser.open('/account/sessions')
-  expect(browser.page.html.querySelectorAll('article')).toHaveLength(1)
+  expect(browser.page.html.querySelectorAll('ul.rows > li')).toHaveLength(1)
 })
 
 test.each([

@@ -3,7 +3,7 @@
 
 import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
-import { PLACES } from '../../src/pages/people.ts'
+import { PLACES } from '../../src/pages/page-data.ts'
 import { asked, asker, forgetRequests, waiting } from '../support/asking.ts'
 import { Browser } from '../support/browser.ts'
 import {

@@ -45,9 +45,9 @@ async function signedInWith(agent: string) {
 }
 
 const cardsOn = ({ page }: Browser) =>
-  page.html.querySelectorAll('article').map(({ outerHTML }) => textOf(outerHTML).trim())
+  page.html.querySelectorAll('ul.rows > li').map(({ outerHTML }) => textOf(outerHTML).trim())
 
-test('AC3: each browser is listed with what it is, when, from where, and for which applications', async () => {
+test('AC3: each browser is listed with what it is, when, and for which applications', async () => {
   const other = await signedInWith(FIREFOX)
   await open(usher, {}, other)
   await other.submit({ decision: 'allow' })
@@ -59,10 +59,9 @@ test('AC3: each browser is listed with what it is, when, from where, and for whi
   expect(here).toContain(words('sessions.unknown'))
   expect(here).toContain(words('sessions.no_applications'))
   expect(elsewhere).toContain('Firefox on Linux')
-  expect(elsewhere).toMatch(new RegExp(`${words('sessions.since')}(this|1) minute`))
-  expect(elsewhere).toContain(`${words('sessions.network')}127.0.0.0/24`)
+  expect(elsewhere).toMatch(new RegExp(`${words('sessions.since')}: (this|1) minute`))
   expect(elsewhere).toContain('Web application')
-  expect(browser.page.text).not.toContain('127.0.0.1')
+  expect(browser.page.text).not.toContain('127.0.0.')
   await other.open(SESSIONS)
   expect(cardsOn(other)[0]).toContain('Firefox on Linux')
 })

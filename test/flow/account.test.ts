@@ -50,10 +50,11 @@ test('AC1: the account pages are for who is signed in, and wait for it', async (
 
 test('AC1: /account shows what the account says of its person', async () => {
   const { page } = await signedIn(usher)
-  expect(page.html.querySelectorAll('dd').map(({ text }) => text)).toEqual([
-    'ada',
+  const facts = page.html.querySelectorAll('.row strong, .row p').map(({ text }) => text)
+  expect(facts.slice(0, 3)).toEqual([
     'Ada Lovelace',
-    'ada@example.org',
+    `${words('account.username')}: ada`,
+    `${words('account.email')}: ada@example.org`,
   ])
   const graces = await signedIn(usher, 'grace')
   expect(textOf(graces.page.text)).toContain(`grace@example.org (${words('account.unverified')})`)
@@ -86,7 +87,7 @@ test('AC3: the list names each application, what it may, since when, and when it
     'Web application',
   ])
   const web = cards[1]
-  expect(web?.querySelectorAll('ul:not(.facts) li').map(({ text }) => text)).toEqual([
+  expect(web?.querySelectorAll('p + ul.signs li').map(({ text }) => text.trim())).toEqual([
     words('scope.openid'),
     words('scope.email'),
     words('scope.offline_access'),

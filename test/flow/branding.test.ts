@@ -29,9 +29,9 @@ const get = (selector: string, attribute: string) =>
 const fetchAsset = (path: string) => fetch(new URL(path, usher.issuer))
 
 test('the logo stands at the top under the name, and nothing in it can run', async () => {
-  expect(get('header img', 'alt')).toBe('Example & Sons')
-  expect(get('link[rel=icon]', 'href')).toBe(get('header img', 'src'))
-  const response = await fetchAsset(get('header img', 'src'))
+  expect(get('.brand img', 'alt')).toBe('Example & Sons')
+  expect(get('link[rel=icon]', 'href')).toBe(get('.brand img', 'src'))
+  const response = await fetchAsset(get('.brand img', 'src'))
   expect(response.headers.get('content-type')).toMatch(/^image\/svg\+xml/)
   expect(response.headers.get('content-security-policy')).toBe(
     "default-src 'none'; style-src 'unsafe-inline'; sandbox",

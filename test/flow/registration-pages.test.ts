@@ -35,7 +35,7 @@ test('CN1 the consent page says that nobody has checked it, and where people are
   const text = textOf(browser.page.text)
   expect(browser.heading).toBe('Allow access')
   expect(text).toContain(words('consent.unchecked', brand()))
-  expect(text).toContain(words('consent.address', { host: 'stranger.example.net' }))
+  expect(text).toContain(words('consent.returns', { host: 'stranger.example.net' }))
   expect(text).not.toContain(words('consent.verified', brand()))
   expect(browser.page.text).not.toContain('<b>')
   const link = browser.page.html.querySelector(`a[href="${LINKS.policy_uri}"]`)

@@ -27,7 +27,7 @@ test('sign in, choose, allow, and remove the access again with Tab, Space and En
   await keyboard.type('ada')
   expect(await tabTo(page, 'Password')).toEqual(visible('Password'))
   await keyboard.type(PASSWORD)
-  expect(await tabTo(page, 'Cancel')).toEqual(visible('Sign in', 'Cancel'))
+  expect(await tabTo(page, 'Cancel')).toEqual(visible('Show', 'Sign in', 'Cancel'))
   await keyboard.press('Shift+Tab')
   await keyboard.press('Enter')
 
@@ -46,21 +46,23 @@ test('sign in, choose, allow, and remove the access again with Tab, Space and En
   expect(claims).not.toHaveProperty('email')
 
   await page.goto(`${stage.usher.issuer}/account`)
-  const places = ['Connected applications', 'Where you are signed in', 'Password']
-  expect(await tabTo(page, 'Sign out')).toEqual(visible(...places, 'Sign out'))
+  const areas = ['Overview', 'Connected applications', 'Where you are signed in', 'Password']
+  const reached = await tabTo(page, 'Sign out')
+  expect(reached.slice(0, areas.length)).toEqual(visible(...areas))
+  expect(reached).toHaveLength(areas.length + 4)
+  expect(reached.every(({ isFocusVisible }) => isFocusVisible)).toBe(true)
   await tabTo(page, 'Connected applications')
   await keyboard.press('Enter')
   await page.waitForURL('**/account/applications')
   const remove = 'Remove access'
-  expect(await tabTo(page, remove)).toEqual(visible('Relying party', remove))
+  expect(await tabTo(page, remove)).toEqual(visible(...areas, 'Relying party', remove))
   await keyboard.press('Enter')
   await page.getByRole('heading', { name: 'Remove the access of Relying party?' }).waitFor()
-  expect(await tabTo(page, 'Cancel')).toEqual(visible('Remove access', 'Cancel'))
+  expect(await tabTo(page, 'Cancel')).toEqual(visible(...areas, 'Remove access', 'Cancel'))
   await keyboard.press('Shift+Tab')
   await keyboard.press('Space')
   await page.getByRole('status').waitFor()
-  const links = ['Where you are signed in', 'Back to your account']
-  expect(await tabTo(page, 'Back to your account')).toEqual(visible(...links))
+  expect(await tabTo(page, 'Overview')).toEqual(visible('Overview'))
   await keyboard.press('Enter')
   await page.waitForURL('**/account')
 
@@ -69,11 +71,11 @@ test('sign in, choose, allow, and remove the access again with Tab, Space and En
   await page.getByRole('heading', { name: 'Change your password' }).waitFor()
   const another = 'another battery, another staple'
   const typed = { 'Current password': PASSWORD, 'New password': another }
-  for (const [field, text] of Object.entries({ ...typed, 'New password, once more': another })) {
+  for (const [field, text] of Object.entries({ ...typed, 'Repeat new password': another })) {
     expect((await tabTo(page, field)).at(-1)?.isFocusVisible).toBe(true)
     await keyboard.type(text)
   }
-  expect(await tabTo(page, 'Cancel')).toEqual(visible('Change password', 'Cancel'))
+  expect(await tabTo(page, 'Cancel')).toEqual(visible('Show', 'Change password', 'Cancel'))
   await keyboard.press('Shift+Tab')
   await keyboard.press('Enter')
   await page.getByRole('heading', { name: 'Your password is changed' }).waitFor()

@@ -54,7 +54,7 @@ export function removalOf(client_id = 'web'): string {
 
 /** Where somebody is asked whether to sign out there: for each of their other browsers. */
 export function endsOn({ html, url }: Page): URL[] {
-  const links = html.querySelectorAll('article a.danger').map(link => link.getAttribute('href'))
+  const links = html.querySelectorAll('li a[id^=end-]').map(link => link.getAttribute('href'))
   return links.map(href => new URL(href ?? '', url))
 }
 

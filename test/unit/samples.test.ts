@@ -10,7 +10,10 @@ import { STATES } from '../../src/pages/samples.ts'
 import { createViews } from '../../src/pages/views.ts'
 import { type Files, withFolder } from '../support/config-folder.ts'
 
-const LINKS = ['help', 'terms', 'privacy'].map(name => [name, `https://example.org/${name}`])
+const LINKS = ['forgot_password', 'help', 'terms', 'privacy'].map(name => [
+  name,
+  `https://example.org/${name}`,
+])
 const BRANDED: Files = { 'usher.yaml': { branding: { links: Object.fromEntries(LINKS) } } }
 
 const viewsOf = (files: Files) =>
@@ -18,7 +21,9 @@ const viewsOf = (files: Files) =>
 
 test('every template has a sample, and no two of them have one name', () => {
   const templates = readdirSync(join(import.meta.dirname, '../../src/pages/templates'))
-  const names = templates.map(file => parse(file).name).filter(name => name !== 'layout')
+  const names = templates
+    .map(file => parse(file).name)
+    .filter(name => !['brand', 'icon', 'layout'].includes(name))
   expect([...new Set(STATES.map(({ template }) => template))].toSorted()).toEqual(names.toSorted())
   expect(new Set(STATES.map(({ name }) => name)).size).toBe(STATES.length)
 })

@@ -87,8 +87,8 @@ function namesIn(folder: string): string[] {
 
 /** What accents lie on, as style.css has it: the page, and the ground around it. */
 export const SCHEMES = {
-  light: { backgrounds: ['#ffffff', '#f3f4f6'], towards: '#000000' },
-  dark: { backgrounds: ['#1c1f26', '#111318'], towards: '#ffffff' },
+  light: { backgrounds: ['#ffffff', '#f5f6f8'], towards: '#000000' },
+  dark: { backgrounds: ['#1b1e25', '#101217'], towards: '#ffffff' },
 }
 export type Scheme = keyof typeof SCHEMES
 

@@ -135,12 +135,13 @@ const branding = {
   accent_dark: colour.optional().describe('The same where people prefer a dark screen; absent: as much lighter than `branding.accent` as it has to be'),
   links: z
     .strictObject({
-      help: webUrl.optional().describe('Where people get help'),
+      forgot_password: webUrl.optional().describe('Where users reset a forgotten password; shown below the password field'),
+      help: webUrl.optional().describe('Where users get help; shown below every page, like the next two'),
       terms: webUrl.optional().describe('Your terms of service; discovery names them too'),
       privacy: webUrl.optional().describe('Your privacy policy; discovery names it too'),
     })
     .prefault({})
-    .describe('Shown below every page'),
+    .describe('Links to pages of yours'),
 }
 
 // biome-ignore format: a table

@@ -5,7 +5,8 @@ import type { Context, Middleware } from 'koa'
 import type { Counter, createAttempts, Limit } from '../../accounts/attempts.ts'
 import { note } from '../../http/audit.ts'
 import { networkOf } from '../../http/network.ts'
-import { type People, PLACES } from '../../pages/people.ts'
+import { PLACES } from '../../pages/page-data.ts'
+import type { People } from '../../pages/people.ts'
 import type { Views } from '../../pages/views.ts'
 
 declare module 'koa' {
