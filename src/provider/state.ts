@@ -2,13 +2,12 @@
 
 import { createHash } from 'node:crypto'
 import { setImmediate } from 'node:timers/promises'
-import { errors, type KoaContextWithOIDC, Provider } from 'oidc-provider'
+import { errors, Provider } from 'oidc-provider'
 import type { Lifetimes } from '../config/schema/usher.ts'
 import { EARLY_PROOF, isProof } from '../features/dpop.ts'
 import { visitorOf } from '../http/visitor.ts'
 import { type Adapter, createAdapter, OF_CLIENT } from '../state/adapter.ts'
 import { createRefreshTokens } from '../state/refresh-tokens.ts'
-import { createSessionIds, uidOf } from '../state/session-ids.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import type { BrowserBinding } from './browser-binding.ts'
@@ -37,7 +36,6 @@ export function createState(
     refreshTokens,
     alreadyUsed,
     request: currentRequest,
-    isQuiet: () => endsSession(Provider.ctx) && !Provider.ctx?.state.tellsClients,
     visitor: () => Provider.ctx && visitorOf(Provider.ctx),
     // Outside the library's routes it is interactions.ts that asks.
     isOfBrowser: ({ prompt }) =>
@@ -55,8 +53,7 @@ export function createState(
   }
 
   /** The ids that are more than random. */
-  function nameTokens({ RefreshToken, ClientCredentials, Session }: Provider): void {
-    nameSessions(Session, records)
+  function nameTokens({ RefreshToken, ClientCredentials }: Provider): void {
     const { generateTokenId } = Object(ClientCredentials.prototype)
     Object.assign(RefreshToken.prototype, { generateTokenId: nextRefreshToken })
     Object.assign(ClientCredentials.prototype, {
@@ -78,38 +75,6 @@ export function createState(
   return { adapter, nameTokens, isFirstUse }
 }
 
-/** Where the library makes up ids of its own. */
-function nameSessions(Session: Provider['Session'], records: Records): void {
-  const ids = createSessionIds(records)
-  const { instantiate } = Object(Session)
-  const { loginAccount, resetIdentifier } = Session.prototype
-  Object.assign(Session, {
-    instantiate(payload?: { jti?: string }) {
-      const session = instantiate.call(this, payload)
-      if (payload?.jti) return session
-      const jti = ids.first()
-      return Object.assign(session, { jti, uid: uidOf(jti) })
-    },
-  })
-  Object.assign(Session.prototype, {
-    loginAccount(
-      this: InstanceType<Provider['Session']>,
-      details: Parameters<typeof loginAccount>[0],
-    ) {
-      loginAccount.call(this, details)
-      this.jti = ids.afterSignIn(this)
-    },
-    resetIdentifier(this: InstanceType<Provider['Session']>) {
-      const { jti } = this
-      resetIdentifier.call(this)
-      this.jti = ids.successor(jti)
-    },
-    sidFor(this: InstanceType<Provider['Session']>, clientId: string) {
-      return ids.sidOf(this.uid, clientId)
-    },
-  })
-}
-
 /** What is given out by one use of a grant is written at once, before the library tells of it. */
 export function writtenTogether<P extends object>(
   records: Records,
@@ -123,6 +88,7 @@ function currentRequest() {
   if (!ctx?.oidc) return undefined
   const { oidc } = ctx
   const isRevocation = oidc.route === 'revocation'
+  const endsSession = oidc.route === 'end_session_confirm'
   return {
     key: ctx,
     session: oidc.session,
@@ -130,12 +96,12 @@ function currentRequest() {
     isRevocation,
     // Revoking an access token revokes that token alone; the library would take them all. And a session
     // that ends takes its grants along.
-    sparesGrant: (isRevocation && oidc.entities.AccessToken !== undefined) || endsSession(ctx),
+    sparesGrant:
+      (isRevocation && oidc.entities.AccessToken !== undefined) ||
+      (endsSession && Boolean(oidc.params?.logout)),
+    endsSession,
   }
 }
-
-const endsSession = (ctx?: KoaContextWithOIDC) =>
-  ctx?.oidc?.route === 'end_session_confirm' && Boolean(ctx.oidc.params?.logout)
 
 // Node ends the socket of a client that hung up (nginx does the same): the client may long have asked
 // again elsewhere, and what this request would take for theft is its own answer (requirements §2).

@@ -23,8 +23,6 @@ export interface Protocol {
   request(): Request | undefined
   /** Whose request it is, for the session to remember. */
   visitor(): Visitor | undefined
-  /** None of the clients of its session wants to be told when that ends. */
-  isQuiet(): boolean
   /** False for an interaction that was begun in another browser than the one that asks now. */
   isOfBrowser(interaction: Payload): boolean
   /** The error for a request that came second to an artefact that is used once. */
@@ -48,6 +46,8 @@ interface Request {
   isRevocation: boolean
   /** Nothing is revoked but what it names: a token, or a session with its grants. */
   sparesGrant: boolean
+  /** A user answers the question whether to sign out. */
+  endsSession: boolean
 }
 
 export interface LiveSession {
@@ -67,12 +67,22 @@ export interface Adapter {
 
 /** Gives the library an adapter for each of its models. */
 export function createAdapter(records: Records, protocol: Protocol): (model: string) => Adapter {
-  const sessionAdapter = createSessionAdapter(records, protocol)
+  const written = createWrittenGrants(protocol)
+  const sessionAdapter = createSessionAdapter(records, { ...protocol, grants: written.all })
   const revokeByGrantId = createRevocation(records, protocol)
   return (model: string): Adapter => {
     const plain = { ...createPlainAdapter(model, records, protocol), revokeByGrantId }
     if (Object.hasOwn(protocol.adapters, model)) return { ...plain, ...protocol.adapters[model] }
-    if (model === 'Grant') return { ...plain, destroy: revokeByGrantId }
+    if (model === 'Grant') {
+      return {
+        ...plain,
+        destroy: revokeByGrantId,
+        async upsert(id, payload, ttl) {
+          await plain.upsert(id, payload, ttl)
+          written.add(id, payload)
+        },
+      }
+    }
     if (model === 'RefreshToken') return { ...plain, ...refreshTokenAdapter(protocol) }
     if (model === 'Session') return { ...plain, ...sessionAdapter }
     if (model === 'AuthorizationCode')
@@ -100,6 +110,19 @@ function createRevocation(records: Records, protocol: Protocol) {
     if (done.has(grantId)) return
     if (request) revoked.set(request.key, done.add(grantId))
     await revokeGrant(records, grantId)
+  }
+}
+
+/** Grants that each request has written, for its session to list: with the epoch seconds of their end. */
+function createWrittenGrants({ request }: Protocol) {
+  const written = new WeakMap<object, Record<string, number>>()
+  const all = () => written.get(request()?.key ?? written) ?? {}
+  return {
+    all,
+    add(id: string, { exp = 0 }: Payload) {
+      const { key } = request() ?? {}
+      if (key) written.set(key, { ...all(), [id]: exp })
+    },
   }
 }
 

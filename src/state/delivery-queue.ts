@@ -1,85 +1,125 @@
-// What applications have still to be told: kept as it happens, taken by whichever node comes first, and
-// tried again.
+// Notifications to clients (back-channel logout, CIBA pings), delivered at least once.
 //
-//   KIND `id attempt` → what, attempt, due    one record an attempt, indexed as 'new' or 'again'
+//   KIND `id attempt` → notification, attempt, due    one record an attempt, indexed as 'new' or 'again'
 //
-// Whoever takes one puts `due` off: should that node die, another takes it up then. So everybody is
-// told at least once, and twice where a node died between telling and saying so.
+// A node claims a notification for some seconds before it sends it. If the node dies, another one
+// claims it afterwards; a client can be notified twice then.
 
 import pLimit from 'p-limit'
+import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 
-export interface News {
+/** What the queue keeps with a notification. */
+export interface Delivery {
+  /** 1 for the first. */
   attempt: number
-  /** Epoch seconds before which nobody takes it. */
+  /** Epoch seconds before which no node claims it. */
   due: number
 }
 
-/** Those of the first attempt, and all others. */
+/** `new`: first attempts; `again`: repetitions. */
 export type Queue = 'new' | 'again'
 
 interface Kind<T> {
   /** Of the records, and of their index. */
   names: [kind: string, index: string]
-  idOf(what: T): string
+  /** Unique: a notification that is enqueued twice is delivered once. */
+  idOf(notification: T): string
   /** Seconds after each attempt but the last. */
   pauses: number[]
 }
 
-/** Seconds that a node has for those it took; longer than the slowest application is waited for. */
-const LEASE = 30
-/** Seconds. */
-const KEPT = 2 * 3600
-/** Of one node: how many it tells at once, and takes before it looks again. */
-const AT_ONCE = 50
-const MOST = 200
+/** Longer than a client may take to answer. */
+const CLAIM_SECONDS = 30
+const RECORD_TTL_SECONDS = 2 * 3600
+/** Limits of one node. */
+const MAX_CONCURRENT_DELIVERIES = 50
+const MAX_DELIVERIES_A_ROUND = 200
 
-export function createNews<T extends object>(
+export function createDeliveryQueue<T extends object>(
   records: Records,
   { names: [kind, index], idOf, pauses }: Kind<T>,
 ) {
-  type Kept = T & News
-  const keyOf = (news: Kept) => `${idOf(news)} ${news.attempt}`
+  type Entry = T & Delivery
+  const keyOf = (entry: Entry) => `${idOf(entry)} ${entry.attempt}`
 
-  /** Once: what is left twice is told once. */
-  async function put(news: Kept) {
-    const queue: Queue = news.attempt === 1 ? 'new' : 'again'
+  async function put(entry: Entry) {
+    const queue: Queue = entry.attempt === 1 ? 'new' : 'again'
     const indexes: [string, string][] = [[index, queue]]
-    await records.save(kind, keyOf(news), news, { ttl: KEPT, version: 0, indexes })
+    await records.save(kind, keyOf(entry), entry, { ttl: RECORD_TTL_SECONDS, version: 0, indexes })
   }
 
-  /** True for one node, until its time is over. */
-  function lease(news: Kept): Promise<boolean> {
-    return records.update<Kept>(
-      kind,
-      keyOf(news),
-      ({ value }) => (value && value.due <= now() ? { ...value, due: now() + LEASE } : undefined),
-      { ttl: KEPT },
-    )
+  /** True for one node, until the claim expires. */
+  function claim(entry: Entry): Promise<boolean> {
+    const change = ({ value }: { value?: Entry }) =>
+      value && value.due <= now() ? { ...value, due: now() + CLAIM_SECONDS } : undefined
+    return records.update<Entry>(kind, keyOf(entry), change, { ttl: RECORD_TTL_SECONDS })
   }
 
   return {
-    leave: (what: T) => put({ ...what, attempt: 1, due: now() }),
+    enqueue: (notification: T) => put({ ...notification, attempt: 1, due: now() }),
 
-    /** `tell` answers with what has to be told again; after the last attempt nothing is. */
-    async take(queue: Queue, tell: (news: Kept) => Promise<T | undefined>): Promise<void> {
-      const attempt = async (news: Kept) => {
-        if (!(await lease(news))) return
-        const again = await tell(news)
-        const pause = pauses[news.attempt - 1]
-        if (pause !== undefined && again) {
-          await put({ ...again, attempt: news.attempt + 1, due: now() + pause })
+    /**
+     * Delivers what is due. `deliver` returns the part that has to be repeated, if any; after the last
+     * attempt nothing is repeated.
+     */
+    async deliverDue(
+      queue: Queue,
+      deliver: (entry: Entry) => Promise<T | undefined>,
+    ): Promise<void> {
+      const attempt = async (entry: Entry) => {
+        if (!(await claim(entry))) return
+        const failed = await deliver(entry)
+        const pause = pauses[entry.attempt - 1]
+        if (pause !== undefined && failed) {
+          await put({ ...failed, attempt: entry.attempt + 1, due: now() + pause })
         }
-        await records.remove(kind, keyOf(news))
+        await records.remove(kind, keyOf(entry))
       }
-      const due: Kept[] = []
-      for await (const news of records.walk<Kept>(index, queue)) {
-        if (news.due <= now()) due.push(news)
-        if (due.length === MOST) break
+      const due: Entry[] = []
+      for await (const entry of records.walk<Entry>(index, queue)) {
+        if (entry.due <= now()) due.push(entry)
+        if (due.length === MAX_DELIVERIES_A_ROUND) break
       }
-      const turn = pLimit(AT_ONCE)
-      await Promise.all(due.map(news => turn(() => attempt(news))))
+      const limit = pLimit(MAX_CONCURRENT_DELIVERIES)
+      await Promise.all(due.map(entry => limit(() => attempt(entry))))
     },
   }
+}
+
+/** A session has ended; its clients have to be notified. */
+export interface SignOut {
+  uid: string
+  accountId: string
+  /** Each with its name for the session. */
+  clients: [client_id: string, sid: string][]
+}
+
+/** Seconds between the five attempts: within an hour or so. */
+const SIGN_OUT_PAUSES = [60, 300, 900, 2400]
+export const LAST_SIGN_OUT_ATTEMPT = SIGN_OUT_PAUSES.length + 1
+
+export const signOutQueue = (records: Records) =>
+  createDeliveryQueue<SignOut>(records, {
+    names: ['SignOut', 'sign-outs'],
+    idOf: ({ uid }) => uid,
+    pauses: SIGN_OUT_PAUSES,
+  })
+
+interface EndedSession {
+  uid: string
+  accountId?: string
+  authorizations?: Record<string, { sid?: string }>
+}
+
+/** Enqueues the notification of all clients of a session, once for each session. */
+export async function enqueueSignOut(
+  records: Records,
+  { uid, accountId, authorizations = {} }: EndedSession,
+): Promise<void> {
+  const clients = Object.entries(authorizations).flatMap(([id, { sid }]): SignOut['clients'] =>
+    sid && id !== ACCOUNT_CLIENT ? [[id, sid]] : [],
+  )
+  if (accountId && clients.length) await signOutQueue(records).enqueue({ uid, accountId, clients })
 }

@@ -13,8 +13,8 @@ export interface GrantRecord {
   rejected?: { openid?: { scope?: string } }
 }
 
-/** Seconds. No request lasts longer than this: whatever it still writes afterwards finds no tombstone. */
-export const TOMBSTONE = 3600
+/** No request lasts longer: what it still writes finds the tombstone. */
+export const TOMBSTONE_SECONDS = 3600
 
 /** The index of all grants of an account. */
 export const ofAccount = (accountId: string): [kind: string, name: string] => [
@@ -38,12 +38,15 @@ export async function revokeGrant(records: Records, grantId: string): Promise<vo
 export async function revokeEach(records: Records, grantIds: string[]): Promise<void> {
   await records.removeEach(
     grantIds.map(id => records.nameOf('Grant', id)),
-    TOMBSTONE,
+    TOMBSTONE_SECONDS,
   )
 }
 
-/** Those of them that end with their session. */
-export async function revokeOnline(records: Records, grantIds: string[]): Promise<void> {
+/** Revokes those that end with their session. */
+export async function revokeWithoutRefreshToken(
+  records: Records,
+  grantIds: string[],
+): Promise<void> {
   const found = await Promise.all(grantIds.map(id => records.read<GrantRecord>('Grant', id)))
   // What has ended is ended again: it may have been refused without a replica (RV7).
   await revokeEach(
@@ -67,7 +70,7 @@ export async function revokeGrants(
   const ended = all.filter(([, grant]) => clientId === undefined || grant.clientId === clientId)
   await records.removeEach(
     ended.map(([name]) => name),
-    TOMBSTONE,
+    TOMBSTONE_SECONDS,
   )
 }
 

@@ -1,205 +1,227 @@
-// Sessions, each kept under its uid, which is a part of its id (session-ids.ts).
+// The library's sessions.
 //
-//   Session uid → payload             merged at every write, a tombstone after sign-out
+//   Session UID            the session; merged at every write; a tombstone after sign-out
+//   SessionCookie VALUE    leads from the value of a cookie to the uid
 //
-// Of its ids the latest counts, and whatever came of it. A replaced one leads on for a minute, and none
-// beyond the sign-in it was given for (session fixation).
+// The library saves the whole session at the end of each request. Two requests at once would undo each
+// other's changes, so a write changes only what its request changed.
 //
-// The library saves the whole session at the end of every request. Kept as it is, two requests at
-// once would undo each other's changes, and a slow one would bring back a session that was ended.
+// The library gives a session a new cookie value at every sign-in and every return from one of our
+// pages. The former value stays valid for 60 s, for requests on their way. No value from before a
+// sign-in leads to the session after it (session fixation).
+//
+// The end of a session, each step of which can be repeated:
+//   1. mark it as ended, whatever else writes to it; from then on nothing changes it
+//   2. put the notification of its clients into the delivery queue
+//   3. delete the grants that were made in it, except those with a refresh token
+//   4. replace it by a tombstone
 
+import { randomBytes } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
-import { leaveSignOut } from '../features/logout/sign-outs.ts'
 import type { Visitor } from '../http/visitor.ts'
 import type { Found, Records } from '../storage/records.ts'
-import { now, StoreUnavailable } from '../storage/store.ts'
-import { revokeOnline, TOMBSTONE } from './grants.ts'
-import { createSessionIds, type SessionIds, STEPS, uidOf } from './session-ids.ts'
+import { now } from '../storage/store.ts'
+import { enqueueSignOut } from './delivery-queue.ts'
+import { revokeWithoutRefreshToken, TOMBSTONE_SECONDS } from './grants.ts'
 
-/** A session says by its id what its uid is. */
-interface Stored {
+/** The payload of the library, and what Usher keeps with it. */
+export interface SessionRecord {
+  uid: string
+  /** The value of the cookie. */
   jti: string
+  /** Epoch seconds. */
   exp: number
   accountId?: string
   /** Epoch seconds of the sign-in. */
   loginTs?: number
-  authorizations?: Record<string, { grantId?: string; persistsLogout?: boolean }>
-  /** Ours, and unknown to the library: who signed in, and the latest authorization request (epoch seconds). */
+  authorizations?: Record<string, { grantId?: string; sid?: string }>
+  /** Changes with each sign-in: cookie values from before it lead nowhere. */
+  signInId?: string
+  /** The browser that signed in. */
   visitor?: Visitor
+  /** Epoch seconds of the latest request of the library. */
   lastUsed?: number
-  /** Epoch seconds at which ids were replaced, less than a minute before: of the one before the latest first. */
-  since?: number[]
-  /** Grants that were made in it, and that no client has of it any more. */
-  others?: string[]
+  /**
+   * Grants that were made in this session, each with the epoch seconds until which it lives without a
+   * refresh token. With one it outlives the session.
+   */
+  grants?: Record<string, number>
   [key: string]: unknown
 }
 
-export interface SessionRecord extends Stored {
+interface Pointer {
   uid: string
+  /** Of the session when the value was issued. */
+  signInId?: string
+  /** Epoch seconds. */
+  exp: number
 }
 
-/** What a request has read: the base of what it writes. */
+/** A session as one request has read it: the base of what the request writes. */
 export interface Visit {
-  /** With the id that the request came with. */
+  /** With the cookie value that the request came with. */
   session: SessionRecord
-  stored: Stored
+  stored: SessionRecord
   version: number
+  isEnded: boolean
+  pointer?: Pointer
 }
 
-/** Seconds for which a replaced id still leads to its session, for requests on their way. */
-const REPLACED = 60
-/** To end a session that others write to. */
-const ATTEMPTS = 100
+/** What a request adds to the session beside the library's payload. */
+interface Additions {
+  visitor?: Visitor
+  /** As in `SessionRecord`. */
+  grants?: Record<string, number>
+}
+
+export type Sessions = ReturnType<typeof createSessions>
+
+/** For requests on their way. */
+const FORMER_COOKIE_SECONDS = 60
+/** When an account has more, the one with the earliest sign-in ends. */
+export const MAX_SESSIONS = 100
 
 export function createSessions(records: Records) {
-  const ids = createSessionIds(records)
-
-  async function find(id: string): Promise<Visit | undefined> {
-    const visit = await findByUid(uidOf(id))
-    if (!visit) return undefined
-    const { jti, since = [] } = visit.stored
-    const leads = ids.stepsTo(jti, id) >= 0 || isRecent(since[ids.stepsTo(id, jti) - 1])
-    if (!leads) return undefined
-    return { ...visit, session: { ...visit.session, jti: id } }
+  /** The session to which a cookie value leads. */
+  async function find(cookie: string): Promise<Visit | undefined> {
+    const { value: pointer } = await records.read<Pointer>('SessionCookie', cookie)
+    if (!pointer || pointer.exp < now()) return undefined
+    const visit = await findByUid(pointer.uid)
+    if (!visit || visit.stored.signInId !== pointer.signInId) return undefined
+    return { ...visit, pointer, session: { ...visit.session, jti: cookie } }
   }
 
   async function findByUid(uid: string): Promise<Visit | undefined> {
-    const { value: stored, version } = await records.read<Stored>('Session', uid)
-    return stored && { session: { ...stored, uid }, stored, version }
+    const { value: stored, version, consumed } = await records.read<SessionRecord>('Session', uid)
+    const isEnded = consumed !== undefined
+    return stored && { session: stored, stored, version, isEnded }
   }
 
-  /** Only what has changed since `visit` is written. `ttl`: seconds. */
+  /** Writes what has changed since `visit`. `ttl`: seconds. Revokes its grants when it has ended. */
   async function save(
     payload: SessionRecord,
     visit: Visit | undefined,
     ttl: number,
-    visitor?: Visitor,
-  ) {
-    // What the library makes up for itself is not kept.
-    const { uid, kind, iat, ...own } = payload
-    const { accountId } = own
+    { visitor, grants }: Additions = {},
+  ): Promise<void> {
+    // The library makes up these for itself.
+    const { kind, iat, ...own } = payload
+    const { uid, jti, accountId } = own
     const base = visit?.session
     const isSignIn = own.loginTs !== base?.loginTs
+    let signInId = isSignIn ? randomId() : base?.signInId
     const mine = { ...own, lastUsed: now(), visitor: isSignIn ? visitor : base?.visitor }
     const found = visit && { value: visit.stored, version: visit.version }
+    let isReplaced = false
+    const change = ({ value: theirs, version, consumed }: Found<SessionRecord>) => {
+      if (consumed || (!theirs && version !== 0)) return undefined
+      // Two accounts in a session that was anonymous: the first one has it.
+      const isTaken = theirs?.accountId && !base?.accountId && theirs.accountId !== accountId
+      if (isTaken) return undefined
+      // The same account signed in in two tabs at once: the cookie values of both are valid.
+      const isTwice = theirs?.accountId === accountId && theirs?.signInId !== base?.signInId
+      if (isSignIn && isTwice) signInId = theirs?.signInId
+      const signedIn = { ...mine, signInId }
+      const merged = theirs ? merge(signedIn, base, theirs) : signedIn
+      isReplaced = theirs?.jti !== jti
+      return {
+        ...merged,
+        jti: merged.signInId === signInId ? jti : (theirs?.jti ?? jti),
+        grants: living({ ...theirs?.grants, ...grants }),
+      }
+    }
     const indexes: [string, string][] = accountId ? [['sessions of account', accountId]] : []
-    const saved = await records.update<Stored>(
-      'Session',
-      uid,
-      ({ value: theirs, version }) => {
-        if (!theirs) return version === 0 ? mine : undefined
-        // Two people in what was nobody's session: whoever was first has it, the other is not in it.
-        const isTaken = theirs.accountId && !base?.accountId && theirs.accountId !== mine.accountId
-        if (isTaken) return undefined
-        const merged = merge(mine, base, theirs)
-        return { ...merged, ...idOf(ids, mine, base, theirs), others: others(merged, theirs) }
-      },
-      { ttl, indexes, found },
-    )
-    // Signed out meanwhile: what this request was about to hand out must not outlive that.
-    if (!saved) await revokeOnline(records, grantsIn(mine))
+    const isSaved = await records.update<SessionRecord>('Session', uid, change, {
+      ttl,
+      indexes,
+      found,
+    })
+    // The session ended meanwhile: what this request was about to issue must not outlive that.
+    if (!isSaved) return revokeWithoutRefreshToken(records, grantsIn({ ...mine, grants }))
+    // A slow request sends a replaced value again, and the browser keeps it.
+    const isShort = (visit?.pointer?.exp ?? 0) < now() + ttl
+    if (isReplaced || isShort) await point(jti, { uid, signInId, exp: now() + 2 * ttl })
+    if (accountId && isSignIn) await endOldest(accountId, uid)
   }
 
-  /** Those that somebody could come back to now. */
+  const point = (cookie: string, pointer: Pointer) =>
+    records.save('SessionCookie', cookie, pointer, { ttl: pointer.exp - now() })
+
+  /** The cookie value has a successor. */
+  async function retire(cookie: string, { stored: { uid, signInId } }: Visit): Promise<void> {
+    await point(cookie, { uid, signInId, exp: now() + FORMER_COOKIE_SECONDS })
+  }
+
+  /** The sessions in which an account is signed in. */
   async function list(accountId: string): Promise<SessionRecord[]> {
-    const all = await listAll(accountId)
+    const all = await records.list<SessionRecord>('sessions of account', accountId)
     return all.filter(session => session.accountId === accountId && session.exp > now())
   }
 
-  async function listAll(accountId: string): Promise<SessionRecord[]> {
-    const all = await records.list<Stored>('sessions of account', accountId)
-    return all.map(stored => ({ ...stored, uid: uidOf(stored.jti) }))
+  async function endOldest(accountId: string, latest: string): Promise<void> {
+    const others = (await list(accountId)).filter(({ uid }) => uid !== latest)
+    const inOrder = others.toSorted((a, b) => (b.loginTs ?? 0) - (a.loginTs ?? 0))
+    await Promise.all(inOrder.slice(MAX_SESSIONS - 1).map(({ uid }) => end(uid)))
   }
 
-  /** Another session for the same browser, signed in at `loginTs`: no id of the old one leads to it. */
+  /** Another session for the same browser, signed in at `loginTs`. `ttl`: seconds. */
   async function succeed(old: SessionRecord, loginTs: number, ttl: number) {
-    const jti = ids.first()
-    const own = { jti, uid: uidOf(jti), loginTs, exp: now() + ttl }
-    const session = { ...old, ...own, since: undefined, others: undefined, authorizations: {} }
-    await save(session, undefined, ttl, old.visitor)
+    const [uid, jti] = [randomId(), randomId()]
+    const session = { ...old, uid, jti, loginTs, exp: now() + ttl, authorizations: {} }
+    await save(session, undefined, ttl, { visitor: old.visitor })
     return session
   }
 
-  /** A grant that was given elsewhere ends with it as well; false where it has ended already. */
-  function adopt(uid: string, grantId: string): Promise<boolean> {
-    const change = ({ value }: Found<Stored>) =>
-      value && { ...value, others: [...(value.others ?? []), grantId] }
+  /** Lists a grant that was made outside of a request of the session; false when the session has ended. */
+  function adopt(uid: string, grants: Record<string, number>): Promise<boolean> {
+    const change = ({ value, consumed }: Found<SessionRecord>) =>
+      consumed ? undefined : value && { ...value, grants: living({ ...value.grants, ...grants }) }
     return records.update('Session', uid, change, { ttl: ({ exp }) => exp - now() })
   }
 
-  /**
-   * Sign-out: the session, every copy of it, and its grants without offline access. `visit`: as it was
-   * read a moment ago; `quiet`: its version in which no client wants to be told.
-   */
-  async function end(uid: string, { visit, quiet }: { visit?: Visit; quiet?: number } = {}) {
-    for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-      const found = (attempt === 0 && visit) || (await findByUid(uid))
-      if (!found) return
-      const { session, stored, version } = found
-      if (version !== quiet) await leaveSignOut(records, session)
-      // Before the session: should anything fail, whoever signs out can do it again.
-      await revokeOnline(records, grantsIn(stored))
-      // Of this version: each that has been written has yet another grant.
-      if (await records.remove('Session', uid, TOMBSTONE, version)) return
-    }
-    throw new StoreUnavailable('a session is written to by too many requests at once')
+  /** Sign-out; see the head of this file. */
+  async function end(uid: string): Promise<void> {
+    await records.consume('Session', uid)
+    const { value } = await records.read<SessionRecord>('Session', uid)
+    if (!value) return
+    await enqueueSignOut(records, value)
+    await revokeWithoutRefreshToken(records, grantsIn(value))
+    await records.remove('Session', uid, TOMBSTONE_SECONDS)
   }
 
   async function endAll(accountId: string): Promise<void> {
-    const all = await listAll(accountId)
+    const all = await records.list<SessionRecord>('sessions of account', accountId)
     await Promise.all(all.map(({ uid }) => end(uid)))
   }
 
-  return { find, findByUid, list, save, succeed, adopt, end, endAll }
+  return { find, findByUid, list, save, retire, succeed, adopt, end, endAll }
 }
 
-/** Of all grants that were made in it, those to which no client has an entry any more. */
-function others(next: Stored, before: Stored): string[] | undefined {
-  const named = new Set(grantsIn({ authorizations: next.authorizations }))
-  return some(grantsIn(before).filter(id => !named.has(id)))
+const randomId = () => randomBytes(16).toString('base64url')
+
+function grantsIn({ authorizations = {}, grants = {} }: Partial<SessionRecord>): string[] {
+  const latest = Object.values(authorizations).flatMap(({ grantId }) => grantId ?? [])
+  return [...new Set([...latest, ...Object.keys(grants)])]
 }
 
-function grantsIn({
-  authorizations = {},
-  others = [],
-}: Pick<Stored, 'authorizations' | 'others'>): string[] {
-  return [...Object.values(authorizations).flatMap(({ grantId }) => grantId ?? []), ...others]
+/** Without those that have expired, or outlive the session. */
+function living(grants: Record<string, number>): Record<string, number> {
+  return Object.fromEntries(Object.entries(grants).filter(([, until]) => until > now()))
 }
 
 /** Three ways: what `mine` changed since `base` wins, everything else stays as it is in `theirs`. */
-function merge(mine: Stored, base: Partial<Stored> = {}, theirs: Stored): Stored {
+function merge(
+  mine: SessionRecord,
+  base: Partial<SessionRecord> = {},
+  theirs: SessionRecord,
+): SessionRecord {
   const authorizations = pickChanges(
     mine.authorizations ?? {},
     base.authorizations ?? {},
     theirs.authorizations ?? {},
   )
-  return { ...pickChanges(mine, base, theirs), authorizations } as Stored
+  return { ...pickChanges(mine, base, theirs), authorizations } as SessionRecord
 }
-
-const isRecent = (at = 0) => now() - at <= REPLACED
-
-/** The id that the cookie most likely has now. Whatever came of it counts as well: no other tab is shut out. */
-function idOf(
-  ids: SessionIds,
-  { jti, loginTs }: Stored,
-  base: Partial<Stored> = {},
-  theirs: Stored,
-): Pick<Stored, 'jti' | 'since'> {
-  if (loginTs !== base.loginTs) return { jti, since: undefined }
-  // Of another sign-in than there is now, it leads to nothing.
-  const isMine = loginTs === theirs.loginTs
-  const [ahead, behind] = [ids.stepsTo(theirs.jti, jti), ids.stepsTo(jti, theirs.jti)]
-  const since = (theirs.since ?? []).filter(isRecent)
-  if (isMine && ahead > 0) {
-    return { jti, since: [...Array<number>(ahead).fill(now()), ...since].slice(0, STEPS) }
-  }
-  // A slow request puts it into the cookie again.
-  if (isMine && behind > 0) return { jti, since: some(since.slice(behind)) }
-  return { jti: theirs.jti, since: some(since) }
-}
-
-/** An empty list is not kept. */
-const some = <T>(list: T[]) => (list.length ? list : undefined)
 
 function pickChanges(
   mine: Record<string, unknown>,

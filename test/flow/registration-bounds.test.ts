@@ -5,9 +5,9 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, expect, onTestFinished, test, vi } from 'vitest'
-import { leaveSignOut } from '../../src/features/logout/sign-outs.ts'
 import { createInvitations } from '../../src/features/registration/invitations.ts'
 import { MOST_CLIENTS } from '../../src/features/registration/registered-clients.ts'
+import { enqueueSignOut } from '../../src/state/delivery-queue.ts'
 import { copyStore } from '../../src/storage/copy.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { resealAll } from '../../src/storage/records.ts'
@@ -179,8 +179,8 @@ test('one that is what there is no more, since a feature is off, stops nobody bu
   expect([page.status, page.text]).toEqual([400, expect.stringContaining('subject_type')])
   expect((await open(scoped)).url.pathname).toMatch(/^\/interaction\//)
   const sub = await after.addAccount(ADA)
-  const authorizations = { [pairwise.client_id]: {} }
-  await leaveSignOut(after.records, { uid: 'x', accountId: sub.id, authorizations })
+  const authorizations = { [pairwise.client_id]: { sid: 'y' } }
+  await enqueueSignOut(after.records, { uid: 'x', accountId: sub.id, authorizations })
   await after.tellSignOuts('new')
   expect(after.output.join('')).not.toContain('logout_failed')
 })

@@ -1,7 +1,6 @@
 // Races in one session: who ends it against who uses it, and many who use it.
 
 import { setTimeout } from 'node:timers/promises'
-import { uidOf } from '../../src/state/session-ids.ts'
 import type { Browser } from '../support/browser.ts'
 import { copyOf } from '../support/people.ts'
 import type { Reply } from '../support/wire.ts'
@@ -129,9 +128,10 @@ const crowd: Race = {
 async function authorizationsOf({ records, issuer }: Deployment, { jar }: Browser) {
   const cookies = await jar.getCookies(issuer)
   const id = cookies.find(({ key }) => key === 'usher_session')?.value ?? ''
+  const { value: pointer } = await records.read<{ uid: string }>('SessionCookie', id)
   const { value: session } = await records.read<{
     authorizations?: Record<string, { grantId?: string } | undefined>
-  }>('Session', uidOf(id))
+  }>('Session', pointer?.uid ?? '')
   return session?.authorizations ?? {}
 }
 

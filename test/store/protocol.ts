@@ -2,6 +2,7 @@
 // read, and write when a test says so.
 
 import { AsyncLocalStorage } from 'node:async_hooks'
+import { randomBytes } from 'node:crypto'
 import {
   type Adapter,
   createAdapter,
@@ -9,7 +10,6 @@ import {
   type Protocol,
 } from '../../src/state/adapter.ts'
 import { createRefreshTokens } from '../../src/state/refresh-tokens.ts'
-import { createSessionIds, type SessionIds, uidOf } from '../../src/state/session-ids.ts'
 import type { SessionRecord } from '../../src/state/sessions.ts'
 import { openRecords, type Records } from '../../src/storage/records.ts'
 import { SqliteStore } from '../../src/storage/sqlite.ts'
@@ -32,7 +32,7 @@ export interface Request {
 export interface Library {
   records: Records
   adapters: (model: string) => Adapter
-  request(options?: { sparesGrant?: boolean }): Request
+  request(options?: { sparesGrant?: boolean; endsSession?: boolean }): Request
   close(): Promise<void>
 }
 
@@ -54,7 +54,6 @@ export async function createLibrary(): Promise<Library> {
     onReplay: () => {},
   })
   const protocol: Protocol = {
-    isQuiet: () => false,
     refreshTokens,
     request: () => current.getStore(),
     visitor: () => undefined,
@@ -68,11 +67,17 @@ export async function createLibrary(): Promise<Library> {
   return {
     records,
     adapters: createAdapter(records, protocol),
-    request({ sparesGrant = false } = {}) {
+    request({ sparesGrant = false, endsSession = false } = {}) {
       const request: Request = {
         run: part =>
           current.run(
-            { key: request, session: request.session, isRevocation: sparesGrant, sparesGrant },
+            {
+              key: request,
+              session: request.session,
+              isRevocation: sparesGrant,
+              sparesGrant,
+              endsSession,
+            },
             part,
           ),
       }
@@ -97,25 +102,27 @@ export interface Visit {
 const TTL = 3600
 
 /** Someone comes with the session id in their cookie; undefined when that leads nowhere. */
-export async function visit(library: Library, id: string): Promise<Visit | undefined> {
-  const request = library.request()
+export async function visit(
+  library: Library,
+  id: string,
+  options: Parameters<Library['request']>[0] = {},
+): Promise<Visit | undefined> {
+  const request = library.request(options)
   const found = await request.run(() => library.adapters('Session').find(id))
   return found && visitWith(library, request, found as Session)
 }
 
 /** Someone comes for the first time. */
 export function firstVisit(library: Library, session: Partial<Session> = {}): Visit {
-  const jti = createSessionIds(library.records).first()
-  const own = { jti, uid: uidOf(jti), exp: 4_000_000_000 }
+  const own = { jti: randomId(), uid: randomId(), exp: 4_000_000_000 }
   return visitWith(library, library.request(), { ...own, ...session })
 }
 
-const idsOf = new WeakMap<Session, SessionIds>()
+const randomId = () => randomBytes(16).toString('base64url')
 
 function visitWith(library: Library, request: Request, session: Session): Visit {
   const { adapters } = library
   request.session = session
-  idsOf.set(session, createSessionIds(library.records))
   return {
     request,
     session,
@@ -129,14 +136,13 @@ function visitWith(library: Library, request: Request, session: Session): Visit 
   }
 }
 
-/** `Session.prototype.resetIdentifier` of the library, with ids of ours. */
+/** `Session.prototype.resetIdentifier` of the library. */
 export function resetIdentifier(session: Session): void {
   session.oldId = session.jti
-  session.jti = idsOf.get(session)?.successor(session.jti) ?? ''
+  session.jti = randomId()
 }
 
-/** `Session.prototype.loginAccount` of the library, with ids of ours. */
+/** `Session.prototype.loginAccount` of the library. */
 export function signIn(session: Session, accountId: string, loginTs: number): void {
   Object.assign(session, { accountId, loginTs })
-  session.jti = idsOf.get(session)?.afterSignIn(session) ?? ''
 }

@@ -4,7 +4,6 @@
 import { type IncomingHttpHeaders, request } from 'node:http'
 import { parse } from 'node-html-parser'
 import { createLanguages } from '../../src/pages/words.ts'
-import { uidOf } from '../../src/state/session-ids.ts'
 import { Browser, type Page } from './browser.ts'
 import { authorizationRequest, type Request, tokens } from './journey.ts'
 import { PASSWORD, type Usher } from './usher.ts'
@@ -168,8 +167,7 @@ interface StoredSession {
 }
 
 export async function sessionsOf({ records }: Pick<Usher, 'records'>, accountId: string) {
-  const all = await records.list<Omit<StoredSession, 'uid'>>('sessions of account', accountId)
-  return all.map(session => ({ ...session, uid: uidOf(session.jti) }))
+  return await records.list<StoredSession>('sessions of account', accountId)
 }
 
 export async function grantsOf({ records }: Usher, accountId: string, clientId: string) {

@@ -72,7 +72,6 @@ const STILL_UPWARD: string[] = [
   'src/provider/token-rights.ts → src/features/resources/feature.ts',
   'src/state/adapter.ts → src/features/ciba/access-requests.ts',
   'src/state/adapter.ts → src/features/device/codes.ts',
-  'src/state/sessions.ts → src/features/logout/sign-outs.ts',
 ]
 const partOf = (path: string) => path.split('/')[1] ?? ''
 const layerOf = (part: string) => LAYERS.findIndex(layer => layer.includes(part))

@@ -158,7 +158,7 @@ export function createRequestAnswers(
     if (!client || !consent) return undefined
     const made = grantOf(provider, consent, requestedClaims.refused(client, consent.declined))
     const grantId = await made.save()
-    const isOfSession = await sessions.adopt(session.uid, grantId)
+    const isOfSession = await sessions.adopt(session.uid, { [grantId]: now() + made.expiration })
     const still = async () => {
       const isStill = isOfSession && (await directory.findEnabled(account.id, session.since))
       return isStill ? consents.find(account.id, client_id) : undefined

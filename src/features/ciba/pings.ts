@@ -1,6 +1,6 @@
 // Requests of which an application has still to be told that the person has answered (CIBA, ping mode).
 
-import { createNews, type News, type Queue } from '../../state/delivery-queue.ts'
+import { createDeliveryQueue, type Delivery, type Queue } from '../../state/delivery-queue.ts'
 import type { Records } from '../../storage/records.ts'
 
 interface Left {
@@ -10,17 +10,21 @@ interface Left {
   accountId: string
 }
 
-export type Ping = Left & News
+export type Ping = Left & Delivery
 
 /** Seconds after each attempt but the last: a request is soon over. */
 const PAUSES = [10, 30, 60, 180]
 export const LAST_PING = PAUSES.length + 1
 
 const pings = (records: Records) =>
-  createNews<Left>(records, { names: ['Ping', 'pings'], idOf: ({ id }) => id, pauses: PAUSES })
+  createDeliveryQueue<Left>(records, {
+    names: ['Ping', 'pings'],
+    idOf: ({ id }) => id,
+    pauses: PAUSES,
+  })
 
 export function leavePing(records: Records, { id, client_id, accountId }: Left): Promise<void> {
-  return pings(records).leave({ id, client_id, accountId })
+  return pings(records).enqueue({ id, client_id, accountId })
 }
 
 /** `tell` answers true where it has to be told again. */
@@ -29,5 +33,5 @@ export function takePings(
   queue: Queue,
   tell: (ping: Ping) => Promise<boolean>,
 ): Promise<void> {
-  return pings(records).take(queue, async ping => ((await tell(ping)) ? ping : undefined))
+  return pings(records).deliverDue(queue, async ping => ((await tell(ping)) ? ping : undefined))
 }

@@ -2,22 +2,27 @@
 // request of theirs (CIBA, ping mode). The library makes what is sent, and sends it; that nobody waits
 // for it and that it is tried again is ours (LO4).
 
-import { type BackchannelAuthenticationRequest, Provider } from 'oidc-provider'
+import type { BackchannelAuthenticationRequest, Provider } from 'oidc-provider'
 import type { Logger } from 'pino'
 import { createAudit } from '../../http/audit.ts'
 import type { Metrics } from '../../http/metrics.ts'
 import { findClient } from '../../provider/clients.ts'
-import type { Queue } from '../../state/delivery-queue.ts'
+import {
+  type Delivery,
+  LAST_SIGN_OUT_ATTEMPT,
+  type Queue,
+  type SignOut,
+  signOutQueue,
+} from '../../state/delivery-queue.ts'
 import type { Records } from '../../storage/records.ts'
 import { LAST_PING, leavePing, type Ping, takePings } from '../ciba/pings.ts'
-import { LAST_SIGN_OUT, type SignOut, takeSignOuts } from './sign-outs.ts'
 
 /** The library would have the person wait for every application; the store has them (sessions.ts). */
 export function withholdNews({ Client: { prototype } }: Provider, records: Records): void {
   Object.assign(prototype, {
     sendLogoutToken: prototype.backchannelLogout,
-    backchannelLogout: async () =>
-      void Object.assign(Provider.ctx?.state ?? {}, { tellsClients: true }),
+    // The end of the session enqueues it.
+    backchannelLogout: async () => {},
     sendPing: prototype.backchannelPing,
     backchannelPing: ({
       jti: id,
@@ -63,18 +68,20 @@ export function createTeller(
     return outcome === 'failed'
   }
 
-  /** Answers with those that have to be told again. */
-  async function tellSignOut({ accountId: account, clients, attempt: number }: SignOut) {
+  /** Returns the part that has to be repeated. */
+  async function tellSignOut(signOut: SignOut & Delivery): Promise<SignOut | undefined> {
+    const { accountId: account, clients, attempt: number } = signOut
     const isAgain = await Promise.all(
       clients.map(async ([client_id, sid]) => {
         const client = await find(client_id)
         if (!client?.backchannelLogoutUri) return false
         const about = { client_id, account, attempt: number }
         const sent = client.sendLogoutToken(account, sid)
-        return attempt('logout', about, number === LAST_SIGN_OUT, sent)
+        return attempt('logout', about, number === LAST_SIGN_OUT_ATTEMPT, sent)
       }),
     )
-    return clients.filter((_, i) => isAgain[i])
+    const failed = clients.filter((_, i) => isAgain[i])
+    return failed.length ? { ...signOut, clients: failed } : undefined
   }
 
   async function tellPing({ id, client_id, accountId: account, attempt: number }: Ping) {
@@ -88,7 +95,7 @@ export function createTeller(
 
   return async queue => {
     await Promise.all([
-      takeSignOuts(records, queue, tellSignOut),
+      signOutQueue(records).deliverDue(queue, tellSignOut),
       takePings(records, queue, tellPing),
     ])
   }

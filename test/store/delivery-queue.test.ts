@@ -1,8 +1,7 @@
 // Sign-outs on their way to applications, on every store: who takes them, and that nobody is forgotten.
 
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
-import { leaveSignOut, type SignOut, takeSignOuts } from '../../src/features/logout/sign-outs.ts'
-import { createSessionIds } from '../../src/state/session-ids.ts'
+import { enqueueSignOut, type SignOut, signOutQueue } from '../../src/state/delivery-queue.ts'
 import { openInstallation } from '../../src/storage/open.ts'
 import type { Records } from '../../src/storage/records.ts'
 import { startRedis } from '../support/redis.ts'
@@ -46,10 +45,10 @@ describe.each([
 
   const one = () => nodes[0] as Records
   const leave = (uid: string) =>
-    leaveSignOut(one(), {
+    enqueueSignOut(one(), {
       uid,
       accountId: 'usr_ada',
-      authorizations: { wiki: {}, chat: {}, 'usher-account': {} },
+      authorizations: { wiki: { sid: 'w' }, chat: { sid: 'c' }, 'usher-account': { sid: 'a' } },
     })
   /** Takes what is due at every node at once; what it answers has to be told again. */
   async function take(
@@ -59,9 +58,10 @@ describe.each([
     const taken: SignOut[] = []
     const tell = async (signOut: SignOut) => {
       taken.push(signOut)
-      return answer(signOut)
+      const clients = answer(signOut)
+      return clients.length ? { ...signOut, clients } : undefined
     }
-    await Promise.all([...nodes, ...nodes].map(node => takeSignOuts(node, queue, tell)))
+    await Promise.all([...nodes, ...nodes].map(node => signOutQueue(node).deliverDue(queue, tell)))
     return taken
   }
 
@@ -70,9 +70,10 @@ describe.each([
     for (const uid of [...uids, ...uids]) await leave(uid)
     const taken = await take('new')
     expect(taken.map(({ uid }) => uid).toSorted()).toEqual(uids.toSorted())
-    const [{ uid = '', clients = [] } = {}] = taken
-    const { sidOf } = createSessionIds(one())
-    expect(clients).toEqual(['wiki', 'chat'].map(id => [id, sidOf(uid, id)]))
+    expect(taken[0]?.clients).toEqual([
+      ['wiki', 'w'],
+      ['chat', 'c'],
+    ])
     expect(await take('new')).toEqual([])
   })
 
@@ -90,7 +91,7 @@ describe.each([
   test('LO4: who takes one and dies leaves it to the next', async () => {
     await leave(fresh())
     await new Promise<void>(taken => {
-      takeSignOuts(one(), 'new', () => new Promise(() => taken()))
+      signOutQueue(one()).deliverDue('new', () => new Promise(() => taken()))
     })
     expect(await take('new')).toEqual([])
     pass(31)
@@ -98,8 +99,8 @@ describe.each([
   })
 
   test('a session without applications leaves nothing', async () => {
-    await leaveSignOut(one(), { uid: fresh(), accountId: 'usr_ada', authorizations: {} })
-    await leaveSignOut(one(), { uid: fresh(), authorizations: { wiki: {} } })
+    await enqueueSignOut(one(), { uid: fresh(), accountId: 'usr_ada', authorizations: {} })
+    await enqueueSignOut(one(), { uid: fresh(), authorizations: { wiki: { sid: 'w' } } })
     expect(await take('new')).toEqual([])
   })
 })
