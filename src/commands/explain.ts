@@ -13,7 +13,7 @@ import { type Reading, readFolder, type Settings, variable } from '../config/loa
 import { ConfigError } from '../config/report/finding.ts'
 import { didYouMean } from '../config/report/wording.ts'
 import type { ClientFile, ClientMetadata } from '../config/schema/client.ts'
-import type { DetailFile } from '../config/schema/details.ts'
+import { type DetailFile, describedIn } from '../config/schema/details.ts'
 import { audienceOf, type ResourceFile, scopesFor } from '../config/schema/resource.ts'
 import { type FailedRequest, findFailure, harmless } from '../provider/failures.ts'
 import { DISCOVERY, endpointOf, routesOf } from '../provider/routes.ts'
@@ -197,11 +197,11 @@ const typesFor = (
   { details }: Settings,
 ) => types.filter(type => details[type]?.resource === resource)
 
-/** The API it is for, and the fields it has; those that may be missing in brackets. */
+/** Its API and its properties; optional ones in brackets. */
 function aboutType(file: DetailFile | undefined) {
-  const fields = Object.entries(file?.fields ?? {})
-  const names = fields.map(([path, { required }]) => (required ? path : `[${path}]`))
-  return { resource: file?.resource, fields: names }
+  const described = file ? describedIn(file.schema) : []
+  const properties = described.map(({ path, isRequired }) => (isRequired ? path : `[${path}]`))
+  return { resource: file?.resource, properties }
 }
 
 function aboutResource(file: FileResult<object>, resource: ResourceFile, settings: Settings) {

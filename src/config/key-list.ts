@@ -1,5 +1,6 @@
 // Every key that may stand in the folder, with what the schema says of it.
 
+import { basename } from 'node:path'
 import { jsonSchemas } from './schema/usher.ts'
 
 /** JSON Schema, as far as it is read here. */
@@ -7,6 +8,8 @@ interface Node {
   properties?: Record<string, Node>
   additionalProperties?: Node | boolean
   items?: Node
+  $ref?: string
+  $defs?: Record<string, Node>
   description?: string
   default?: unknown
   enum?: unknown[]
@@ -45,7 +48,7 @@ function keysIn(root: Node | undefined, file: string, written?: object): Key[] {
     return names.flatMap(name => {
       const key = { ...Object(properties?.[name] ?? named), file, path: above + name }
       const below = Object(data)[name]
-      const isOpaque = name === 'jwks'
+      const isOpaque = name === 'jwks' || name === 'schema'
       return [{ ...key, written: below }, ...(isOpaque ? [] : walk(key, below, `${key.path}.`))]
     })
   }
@@ -54,9 +57,12 @@ function keysIn(root: Node | undefined, file: string, written?: object): Key[] {
 
 /** The keys that may stand at a path; those of a record are anybody's. */
 export function keysAt(file: string, path: PropertyKey[]): string[] {
-  let node = all().nodes[file]
+  const root = all().nodes[file]
+  let node = root
   for (const name of path) {
-    node = Object(node?.properties?.[String(name)] ?? node?.additionalProperties ?? node?.items)
+    const { properties, additionalProperties, items } = node ?? {}
+    const next: Node = Object(properties?.[String(name)] ?? additionalProperties ?? items)
+    node = root?.$defs?.[basename(next.$ref ?? '')] ?? next
   }
   return Object.keys(node?.properties ?? {})
 }
@@ -74,6 +80,8 @@ export const isSecret = (path: string[]) => path.some(name => SECRET.test(name))
 /** Whether a path, without the places in lists, is one of a key in some file. */
 export function isKnown(path: string[]): boolean {
   const [first = '', ...below] = path
+  // A JSON Schema has keys at every depth.
+  if (first === 'schema') return true
   // `client_name#de` is known as `client_name`.
   const [top = ''] = first.split('#')
   return [

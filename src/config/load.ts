@@ -114,7 +114,7 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
       clientAuthorities,
     }),
     ...resourceFindings(resources, { clients, scopes: claimScopes, issuer, features }),
-    ...detailFindings(details, { clients, resources, features }),
+    ...detailFindings(details, { clients, resources }),
   )
   const untold: Finding[] = []
   const locales = readLocales(listYaml(join(folder, 'locales'), findings), findings, untold)

@@ -24,36 +24,53 @@ test.each<[string, unknown, string]>([
   ['no type', [{ creditor: 'Grace' }], 'index 0'],
   ['a type that is none', [PAYMENT, { type: 'gift' }], 'index 1'],
   ['a type with a name of JavaScript', [{ type: '__proto__' }], 'index 0'],
-  ['an unknown field', payment({ to: 'Alan' }), 'payment: there is no field to'],
-  ['one within another', amount('1.00', { tip: 1 }), 'there is no field amount.tip'],
-  ['one that looks like a path', payment({ 'amount.value': '2.00' }), 'no field amount?value'],
-  ['an empty object', payment({ memo: {} }), 'there is no field memo'],
-  ['a prototype', '[{"type":"payment","__proto__":{"x":1}}]', 'there is no field __proto__.x'],
-  ['a field that is missing', [{ ...PAYMENT, creditor: undefined }], 'creditor is missing'],
-  ['another form', amount('1e9'), 'amount.value is not of the form'],
-  ['another value', payment({ amount: { value: '1.00', currency: 'BTC' } }), 'one of EUR, USD'],
-  ['another kind', amount(1), 'amount.value is a text'],
-  ['null', amount(null), 'amount.value is a text'],
-  ['a text for true', payment({ monthly: 'no' }), 'monthly is true or false'],
-  ['a number too large', payment({ limit: 1001 }), 'limit is at most 1000'],
-  ['a number nobody could read', payment({ limit: 1e-9 }), 'limit is a number'],
-  ['a list too many', payment({ creditor: ['Grace'] }), 'creditor is a text'],
-  ['a value twice', [{ ...STATEMENT, actions: ['list', 'list'] }], 'actions has a value twice'],
-  ['an empty list', [{ ...STATEMENT, actions: [] }], 'actions is a list of 1 to 20'],
-  ['text too long', payment({ creditor: 'x'.repeat(101) }), 'longer than 100 characters'],
+  ['an unknown property', payment({ to: 'Alan' }), 'payment: there is no property to'],
+  ['one within another', amount('1.00', { tip: 1 }), 'there is no property amount.tip'],
+  ['one that looks like a path', payment({ 'amount.value': '2.00' }), 'no property amount.value'],
+  ['an unknown empty object', payment({ more: {} }), 'there is no property more'],
+  ['an empty object', payment({ memo: {} }), 'memo is empty'],
+  ['a prototype', '[{"type":"payment","__proto__":{"x":1}}]', 'amount is missing'],
+  [
+    'a prototype beside it',
+    JSON.stringify([PAYMENT]).replace('{', '{"__proto__":{"x":1},'),
+    'there is no property __proto__',
+  ],
+  ['a missing property', [{ ...PAYMENT, creditor: undefined }], 'creditor is missing'],
+  ['a value outside its pattern', amount('1e9'), 'amount.value has another format'],
+  [
+    'a value outside its enum',
+    payment({ amount: { value: '1.00', currency: 'BTC' } }),
+    'EUR or USD',
+  ],
+  ['another JSON type', amount(1), 'amount.value must be text'],
+  ['null', amount(null), 'amount.value must be text'],
+  ['a text for true', payment({ monthly: 'no' }), 'monthly must be true or false'],
+  ['a number too large', payment({ limit: 1001 }), 'limit must be at most 1000'],
+  ['a number nobody could read', payment({ limit: 1e-9 }), 'limit has too many digits'],
+  ['a list for a text', payment({ creditor: ['Grace'] }), 'creditor must be text'],
+  ['a value twice', [{ ...STATEMENT, actions: ['list', 'list'] }], 'actions.1 '],
+  ['an empty list', [{ ...STATEMENT, actions: [] }], 'actions is empty'],
+  ['text too long', payment({ creditor: 'x'.repeat(101) }), 'creditor must have at most 100'],
+  ['long text without a limit', payment({ reference: 'x'.repeat(501) }), 'at most 500 characters'],
   ['text that turns round', payment({ creditor: 'Grace\u202egnikcah' }), 'control characters'],
-  ['text with nothing to see', payment({ creditor: ' ' }), 'spaces at its ends'],
-  ['a line break', payment({ reference: 'a\nb' }), 'control characters'],
+  ['text with nothing to see', payment({ creditor: ' ' }), 'no space at its beginning'],
+  ['a line break', payment({ reference: 'a\nb' }), 'line breaks'],
+  ['a line separator', payment({ reference: 'a\u2028b' }), 'line breaks'],
+  ['a paragraph separator', payment({ reference: 'a\u2029b' }), 'line breaks'],
+  ['a run of spaces', payment({ creditor: `Red${' '.repeat(60)}Cross` }), 'two spaces in a row'],
+  ['filler characters', payment({ creditor: `Red${'\u3164'.repeat(30)}Cross` }), 'invisible'],
+  ['stacked marks', payment({ creditor: `Re${'\u0301'.repeat(9)}d` }), 'combining marks'],
+  ['filler in a list', [{ ...STATEMENT, actions: ['\u3164'] }], 'balance or list'],
   ['the same twice', [PAYMENT, { ...PAYMENT }], 'the same authorization details twice'],
   ['eleven', Array.from({ length: 11 }, (_, i) => amount(`${i}.00`)).flat(), 'more than 10'],
   ['long ones', payment({ creditor: 'x'.repeat(4100) }), 'longer than 4096 characters'],
-])('OT5: %s is refused, and said', async (_, details, reason) => {
+])('%s is refused, and the error says why', async (_, details, reason) => {
   const said = await refusal(usher, details)
   expect(said).toMatch(/^400 invalid_authorization_details /)
   expect(said).toContain(reason)
 })
 
-test('AZ13: 100 kB, or brackets without end, are an answer and no fault', async () => {
+test('100 kB, or brackets without end, are an answer and no fault', async () => {
   const deep = (n: number) => `${'['.repeat(n)}${']'.repeat(n)}`
   const objects = (n: number) => `${'{"a":'.repeat(n)}1${'}'.repeat(n)}`
   for (const text of [
@@ -70,7 +87,7 @@ test('AZ13: 100 kB, or brackets without end, are an answer and no fault', async 
   }
 })
 
-test('AZ13: nor are they in a request object, however it is sent', async () => {
+test('nor are they in a request object, however it is sent', async () => {
   const part = (text: string) => Buffer.from(text).toString('base64url')
   const ends = { par: 'web', device_authorization: 'tv', backchannel_authentication: 'till' }
   for (const [end, client_id] of Object.entries(ends)) {

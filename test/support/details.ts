@@ -17,22 +17,48 @@ const TYPES = {
       en: 'Pay {amount.value} {amount.currency} to {creditor}',
       de: '{amount.value} {amount.currency} an {creditor} zahlen',
     },
-    fields: {
-      'amount.value': { label: 'Amount', pattern: '\\d{1,6}\\.\\d{2}' },
-      'amount.currency': { label: 'Currency', values: { EUR: 'euros', USD: 'dollars' } },
-      creditor: { label: 'Recipient' },
-      reference: { label: { en: 'Reference', de: 'Verwendungszweck' }, required: false },
-      monthly: { label: 'Each month', holds: 'boolean', required: false },
-      limit: { label: 'At most', holds: 'number', minimum: 0, maximum: 1000, required: false },
+    labels: {
+      reference: { en: 'Reference', de: 'Verwendungszweck' },
+      limit: 'At most',
+      'amount.currency.EUR': 'euros',
+      'amount.currency.USD': 'dollars',
+    },
+    schema: {
+      type: 'object',
+      required: ['amount', 'creditor'],
+      properties: {
+        amount: {
+          type: 'object',
+          required: ['value', 'currency'],
+          properties: {
+            value: { type: 'string', pattern: '^\\d{1,6}\\.\\d{2}$' },
+            currency: { type: 'string', enum: ['EUR', 'USD'] },
+          },
+        },
+        creditor: { type: 'string', maxLength: 100 },
+        reference: { type: 'string' },
+        monthly: { type: 'boolean', title: 'Each month' },
+        limit: { type: 'number', minimum: 0, maximum: 1000 },
+        memo: { type: 'object', properties: { text: { type: 'string' } } },
+      },
     },
   },
   statement: {
     type: 'statement',
     resource: LEDGER,
     description: 'See {actions} of {account}',
-    fields: {
-      account: { label: 'Account', pattern: '[A-Z]{2}\\d{4}' },
-      actions: { label: 'What', list: true, values: { balance: 'the balance', list: 'bookings' } },
+    labels: { 'actions.balance': 'the balance', 'actions.list': 'bookings' },
+    schema: {
+      type: 'object',
+      required: ['account', 'actions'],
+      properties: {
+        account: { type: 'string', pattern: '^[A-Z]{2}\\d{4}$' },
+        actions: {
+          type: 'array',
+          items: { type: 'string', enum: ['balance', 'list'] },
+          uniqueItems: true,
+        },
+      },
     },
   },
 }

@@ -67,6 +67,8 @@ function walk(schema: Schema, path = '', within: string | null = ''): Key[] {
   const { properties, additionalProperties, required, description } = schema
   const own = { path, schema, requiredWith: within }
   const kept = path && description ? [own] : []
+  // A JSON Schema has a table of its own.
+  if (path === 'schema') return kept
   const inner = (name: string) => (path ? `${path}.${name}` : name)
   if (properties) {
     const parent = within ?? path

@@ -17,7 +17,7 @@ const type = (changes: object = {}): object => ({
   type: 'folder',
   resource: FILES,
   description: 'Use {name}',
-  fields: { name: { label: 'Folder' } },
+  schema: { type: 'object', required: ['name'], properties: { name: { type: 'string' } } },
   ...changes,
 })
 
@@ -32,61 +32,135 @@ const withType = (changes: object, files: Files = {}) =>
 
 const refused = (changes: object, files: Files = {}) =>
   withType(changes, files).findings.map(({ key, rule }) => `${key} ${rule}`)
-const field = (name: object) => ({ fields: { name: { label: 'Folder', ...name } } })
 
-test('a type that is right is in the settings, and a change of it is told', () => {
+/** A schema of these properties; `name` is there and required. */
+const schema = (properties: object, more: object = {}) => ({
+  schema: {
+    type: 'object',
+    required: ['name'],
+    properties: { name: { type: 'string' }, ...properties },
+    ...more,
+  },
+})
+const name = (more: object) => schema({ name: { type: 'string', ...more } })
+
+test('a valid type is in the settings, and the log says what changed', () => {
   const before = withType({}).settings
-  const after = withType({ fields: { name: { label: 'Place' } } }).settings
+  const after = withType(name({ title: 'Place' })).settings
   expect(before?.details.folder).toMatchObject({
     resource: FILES,
-    fields: { name: { list: false } },
+    schema: { additionalProperties: false },
   })
   if (!before || !after) throw new Error('not read')
   expect(differences({ ...before, folder: after.folder }, after)).toEqual([
-    'details.folder.fields.name.label: "Folder" → "Place"',
+    '+ details.folder.schema.properties.name.title: "Place"',
   ])
 })
 
-const AND = { name: { label: 'Folder' } }
 test.each<[string, object, string[]]>([
   ['no type', { type: undefined }, ['type missing']],
   ['a type with a space', { type: 'a b' }, ['type invalid-format']],
-  ['a resource that is none', { resource: `${FILES}/` }, ['resource unknown-resource']],
-  ['a place for nothing', { description: 'Use {nmae}' }, ['description places']],
+  ['an unknown resource', { resource: `${FILES}/` }, ['resource unknown-resource']],
+  ['no schema', { schema: undefined }, ['schema missing']],
   [
-    'a place in one language',
+    'an unknown property in the sentence',
+    { description: 'Use {nmae}' },
+    ['description unknown-property'],
+  ],
+  [
+    'an unknown property in one language',
     { description: { en: 'Use {name}', de: '{nam} benutzen' } },
-    ['description.de places'],
-  ],
-  ['a place that may be empty', field({ required: false }), ['description places']],
-  ['a field called type', { fields: { ...AND, type: AND.name } }, ['fields.type invalid-key']],
-  ['a field with a space', { fields: { ...AND, 'a b': AND.name } }, ['fields.a b invalid-key']],
-  ['a field below a value', { fields: { ...AND, 'name.x': AND.name } }, ['fields.name.x value']],
-  ['an unknown kind', field({ holds: 'date' }), ['fields.name.holds invalid-value']],
-  ['a pattern that is none', field({ pattern: '(' }), ['fields.name.pattern value']],
-  ['no values', field({ values: {} }), ['fields.name.values value']],
-  ['a least text', field({ minimum: 1 }), ['fields.name.minimum no-effect']],
-  [
-    'a pattern of numbers',
-    field({ holds: 'number', pattern: 'x' }),
-    ['fields.name.pattern no-effect'],
+    ['description.de unknown-property'],
   ],
   [
-    'more than the most',
-    field({ holds: 'number', minimum: 2, maximum: 1 }),
-    ['fields.name.minimum value'],
+    'an optional property in the sentence',
+    schema({}, { required: [] }),
+    ['description unknown-property'],
   ],
-  ['one action', { fields: { ...AND, actions: AND.name } }, ['fields.actions value']],
   [
-    'a number for a name',
-    { fields: { ...AND, identifier: { label: 'Id', holds: 'number' } } },
-    ['fields.identifier value'],
+    'a property of an optional object in the sentence',
+    {
+      description: '{of.it}',
+      ...schema({
+        of: { type: 'object', required: ['it'], properties: { it: { type: 'string' } } },
+      }),
+    },
+    ['description unknown-property'],
   ],
-])('OT5: %s', (_, changes, findings) => {
+  [
+    'an object in the sentence',
+    { description: '{of}', ...schema({ of: { type: 'object', properties: {} } }) },
+    ['description unknown-property'],
+  ],
+  ['a label for no property', { labels: { nmae: 'Folder' } }, ['labels.nmae unknown-property']],
+  [
+    'a label for a value that cannot be',
+    { labels: { 'name.on': 'An' }, ...name({ enum: ['one'] }) },
+    ['labels.name.on unknown-property'],
+  ],
+  ['a property called type', schema({ type: { type: 'string' } }), ['schema value']],
+  [
+    'a property with a space',
+    schema({ 'a b': { type: 'string' } }),
+    ['schema.properties.a b invalid-key'],
+  ],
+  [
+    'a required property that is not described',
+    schema({}, { required: ['name', 'nam'] }),
+    ['schema.required value'],
+  ],
+  [
+    'other properties',
+    schema({}, { additionalProperties: true }),
+    ['schema.additionalProperties invalid-value'],
+  ],
+  [
+    'an unknown JSON type',
+    schema({ at: { type: 'date' } }),
+    ['schema.properties.at.type invalid-value'],
+  ],
+  [
+    'a list without items',
+    schema({ all: { type: 'array', maxItems: 2 } }),
+    ['schema.properties.all.items value'],
+  ],
+  ['a reference', name({ $ref: 'https://x' }), ['schema.properties.name.$ref unknown-key']],
+  ['no values', name({ enum: [] }), ['schema.properties.name.enum too-small']],
+  [
+    'a list of lists',
+    schema({ all: { type: 'array', items: { type: 'array' } } }),
+    ['schema.properties.all.items.type invalid-value'],
+  ],
+])('%s is a finding with its place', (_, changes, findings) => {
   expect(refused(changes)).toEqual(findings)
 })
 
-test('OT5: a type is described once, and a client names those that there are', () => {
+test.each([
+  '^[a-z]+$',
+  '^\\d{1,6}\\.\\d{2}$',
+  '^[A-Z]{2}\\d{2}[A-Z0-9 ]{11,42}$',
+  '^[^a\\]]{3}a*\\$$',
+])('the pattern %s is accepted', pattern => expect(refused(name({ pattern }))).toEqual([]))
+
+test.each([
+  '(',
+  '[z-a]',
+  'unanchored',
+  '^(a+)+$',
+  '^(a|a)*$',
+  '^a*a*$',
+  '^\\w+@\\w+$',
+  `^${'a?'.repeat(30)}$`,
+  '^a{1,200}a{1,200}$',
+  '^(?=a).*$',
+  '^(.)\\1$',
+  '^a+?$',
+  '^a\\$',
+])('the pattern %s, which a text can make expensive, is refused', pattern => {
+  expect(refused(name({ pattern }))).toEqual(['schema.properties.name.pattern value'])
+})
+
+test('a type is described once, and a client names those that there are', () => {
   expect(refused({}, { 'details/other.yaml': type() })).toEqual(['type same-type'])
   const file = client({ authorization_details_types: ['folder', 'foldr'] })
   const reading = withType({}, { 'clients/web.yaml': file })
@@ -99,18 +173,15 @@ test('OT5: a type is described once, and a client names those that there are', (
   ])
 })
 
-test('OT5: switched off, or without what it needs, is said', () => {
-  expect(refused({}, { 'usher.yaml': {} })).toEqual([
-    'authorization_details_types feature-off',
-    'type feature-off',
-  ])
+test('switched off, or without what it needs, is said', () => {
+  expect(refused({}, { 'usher.yaml': {} })).toEqual(['authorization_details_types feature-off'])
   const features = { rich_authorization_requests: true, pushed_authorization_requests: false }
   expect(refused({}, { 'usher.yaml': { features } })).toEqual([
     'features.rich_authorization_requests feature-off',
   ])
 })
 
-test('OT5: a consent page of the operator that does not show them is refused', async () => {
+test('a consent page of the operator that does not show them is refused', async () => {
   const ours = readFileSync(
     join(import.meta.dirname, '../../src/pages/templates/consent.eta'),
     'utf8',
@@ -127,13 +198,23 @@ test('OT5: a consent page of the operator that does not show them is refused', a
 
 const { settings } = withType({
   description: { en: 'Use {name} for {days}', fr: 'Utiliser {name} pour {days}' },
-  fields: {
-    name: { label: 'Folder' },
-    days: { label: 'Days', holds: 'number' },
-    'for.whom': {
-      label: { en: 'With', de: 'Mit' },
-      list: true,
-      values: { all: { en: 'all', de: 'allen' }, me: 'me' },
+  labels: {
+    'for.whom': { en: 'With', de: 'Mit' },
+    'for.whom.all': { en: 'all', de: 'allen' },
+    'for.whom.me': 'me',
+  },
+  schema: {
+    type: 'object',
+    required: ['name', 'days'],
+    properties: {
+      name: { type: 'string' },
+      days: { type: 'number', title: 'Days' },
+      for: {
+        type: 'object',
+        properties: {
+          whom: { type: 'array', items: { type: 'string', enum: ['all', 'me'] } },
+        },
+      },
     },
   },
 })
@@ -144,7 +225,7 @@ test.each<[string, string, string[]]>([
   ['en', 'Use a {days} b for 1,234.5', ['With: all and me']],
   ['fr', 'Utiliser a {days} b pour 1\u202f234,5', ['With: all et me']],
   ['de', 'Use a {days} b for 1.234,5', ['Mit: allen und me']],
-])('OT5: in %s people read each value, as its kind is written there', (tag, sentence, facts) => {
+])('in %s the page shows each value as it is written there', (tag, sentence, facts) => {
   if (!settings) throw new Error('not read')
   const words = detailWords(find(tag) ?? english, settings, said)
   expect(words.sentence.map(({ text }) => text).join('')).toBe(sentence)
@@ -152,10 +233,10 @@ test.each<[string, string, string[]]>([
   expect(words.at).toBe('Files')
 })
 
-test('OT5: without words there are labels, and without those the names of the fields', () => {
+test('without a sentence the page shows labels, then titles, then names', () => {
   if (!settings?.details.folder) throw new Error('not read')
-  const folder = { ...settings.details.folder, description: { ja: '{name}' }, fields: {} }
+  const folder = { ...settings.details.folder, description: { ja: '{name}' }, labels: {} }
   const { sentence, facts } = detailWords(english, { ...settings, details: { folder } }, said)
   expect(sentence).toEqual([{ text: 'folder', isValue: false }])
-  expect(facts.map(({ label }) => label)).toEqual(['name', 'days', 'for.whom'])
+  expect(facts.map(({ label }) => label)).toEqual(['name', 'Days', 'for.whom'])
 })

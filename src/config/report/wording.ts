@@ -50,8 +50,8 @@ export const plainWords: z.core.$ZodErrorMap = issue => {
     return `must be ${values.join(' or ')}${hint}`
   }
   if (code === 'invalid_format') return FORMATS[issue.format]
-  if (code === 'too_small') return `must have at least ${issue.minimum}`
-  if (code === 'too_big') return `must be at most ${issue.maximum}`
+  if (code === 'too_small') return `must ${VERBS[issue.origin] ?? 'be'} at least ${issue.minimum}`
+  if (code === 'too_big') return `must ${VERBS[issue.origin] ?? 'be'} at most ${issue.maximum}`
   if (code === 'invalid_key') return issue.issues[0]?.message
   if (code !== 'invalid_type') return undefined
   if (input === undefined) return 'is missing'
@@ -67,6 +67,8 @@ const TYPES: Record<string, string> = {
   string: 'text',
   boolean: 'true or false',
 }
+/** With a number of characters or items; a number itself is. */
+const VERBS: Record<string, string> = { string: 'have', array: 'have' }
 const FORMATS: Record<string, string> = {
   url: 'must be a whole web address: https://app.example.org/',
   email: 'must be an e-mail address: ada@example.org',

@@ -5,100 +5,64 @@ import type { FileResult } from '../files.ts'
 import type { Finding } from '../report/finding.ts'
 import { didYouMean } from '../report/wording.ts'
 import type { ClientFile } from '../schema/client.ts'
-import { type DetailFile, PLACE } from '../schema/details.ts'
-import type { Features } from '../schema/features.ts'
+import { type DetailFile, describedIn, PLACE } from '../schema/details.ts'
 import { isFor, type ResourceFile } from '../schema/resource.ts'
 
 interface Surroundings {
   clients: FileResult<ClientFile>[]
   resources: FileResult<ResourceFile>[]
-  features?: Features
 }
 
 type Type = FileResult<DetailFile>
 
+/** Returns what is wrong with the files of config/details/, and with clients that name a type. */
 export function detailFindings(types: Type[], surroundings: Surroundings): Finding[] {
-  const names = new Map<string, string>()
   return [
-    ...types.flatMap(type => [
-      ...sameFindings(type, names),
-      ...resourceFindings(type, surroundings),
-      ...wordFindings(type),
-      ...fieldFindings(type),
-    ]),
+    ...types.flatMap((type, i) => typeFindings(type, types.slice(0, i), surroundings)),
+    ...types.flatMap(wordFindings),
     ...surroundings.clients.flatMap(client => clientFindings(client, types, surroundings)),
   ]
 }
 
-function sameFindings({ file, parts, at }: Type, names: Map<string, string>): Finding[] {
-  const { type } = parts
-  if (type === undefined) return []
-  const namesake = names.get(type)
-  names.set(type, file)
-  if (!namesake) return []
-  return [at(['type'], 'same-type', `is already the type of ${namesake}; each has its own`)]
-}
-
-function resourceFindings({ parts, at }: Type, { resources, features }: Surroundings): Finding[] {
-  const { resource } = parts
-  const known = resources.map(({ parts }) => parts.resource)
-  const off =
-    'rich authorization requests are off: `features.rich_authorization_requests` in usher.yaml'
-  const findings =
-    features?.rich_authorization_requests === false ? [at(['type'], 'feature-off', off)] : []
-  if (resource === undefined || known.includes(undefined) || known.includes(resource)) {
-    return findings
+function typeFindings({ parts, at }: Type, before: Type[], { resources }: Surroundings) {
+  const { type, resource } = parts
+  const findings: Finding[] = []
+  const namesake = before.find(other => type !== undefined && other.parts.type === type)
+  if (namesake) findings.push(at(['type'], 'same-type', `is the type of ${namesake.file} already`))
+  const known = resources.flatMap(({ parts }) => parts.resource ?? resource ?? [])
+  if (resource !== undefined && !known.includes(resource)) {
+    const message = `no file in resources/ has this resource${didYouMean(resource, known)}`
+    findings.push(at(['resource'], 'unknown-resource', message))
   }
-  const hint = didYouMean(
-    resource,
-    known.flatMap(name => name ?? []),
+  return findings
+}
+
+/** A sentence names required properties; labels are of properties and of values in an enum. */
+function wordFindings({ parts: { schema, description = '', labels = {} }, at }: Type): Finding[] {
+  if (!schema) return []
+  const described = describedIn(schema)
+  const sentences = typeof description === 'string' ? { '': description } : description
+  const places = Object.entries(sentences).flatMap(([language, sentence]) =>
+    [...sentence.matchAll(new RegExp(PLACE, 'g'))].map(([, path = '']) => ({
+      path,
+      key: ['description', ...(language ? [language] : [])],
+      known: described.filter(({ isRequired }) => isRequired).map(({ path }) => path),
+    })),
   )
-  const message = `no file in resources/ has this resource${hint}`
-  return [...findings, at(['resource'], 'unknown-resource', message)]
-}
-
-/** Everything that a description puts in is there. */
-function wordFindings({ parts: { description = '', fields }, at }: Type): Finding[] {
-  if (!fields) return []
-  const texts = typeof description === 'string' ? { '': description } : description
-  return Object.entries(texts).flatMap(([language, text]) => {
-    const places = [...text.matchAll(new RegExp(PLACE, 'g'))].map(([, name = '']) => name)
-    return places.flatMap(name => {
-      const isThere = Object.hasOwn(fields, name)
-      if (isThere && fields[name]?.required) return []
-      const key = ['description', ...(language ? [language] : [])]
-      const unknown = `there is no field {${name}}${didYouMean(name, Object.keys(fields))}`
-      const optional = `{${name}} may be missing: it has its label by itself, or is required`
-      return [at(key, 'places', isThere ? optional : unknown)]
-    })
-  })
-}
-
-/** What every detail may have says the same in all of them (RFC 9396 §2.2). */
-const LISTS = ['locations', 'actions', 'datatypes', 'privileges']
-
-function fieldFindings({ parts: { fields = {} }, written, at }: Type): Finding[] {
-  const paths = Object.keys(fields)
-  return Object.entries(fields).flatMap(([path, field]) => {
-    const { holds, list, minimum = -Infinity, maximum = Infinity } = field
-    const isText = holds === 'text'
-    const textual = ['values', 'pattern', 'max_length']
-    const idle = Object.keys(Object(Object(written.fields)[path])).find(key =>
-      isText ? /^(min|max)imum$/.test(key) : textual.includes(key),
-    )
-    const above = paths.find(other => path.startsWith(`${other}.`))
-    const common = `is a list of texts in every detail (RFC 9396 §2.2): list: true`
-    // biome-ignore format: a table
-    const table: { is: unknown; key?: string; rule: string; message: string }[] = [
-      { is: idle, key: idle, rule: 'no-effect', message: `says nothing of a ${holds}` },
-      { is: minimum > maximum, key: 'minimum', rule: 'value', message: 'is more than `maximum`' },
-      { is: above, rule: 'value', message: `${above} is a value, and cannot have fields of its own` },
-      { is: LISTS.includes(path) && !(list && isText), rule: 'value', message: common },
-      { is: path === 'identifier' && (list || !isText), rule: 'value', message: 'is one text in every detail (RFC 9396 §2.2)' },
-    ]
-    return table
-      .filter(({ is }) => is)
-      .map(({ key, rule, message }) => at(['fields', path, ...(key ? [key] : [])], rule, message))
+  const labelled = Object.keys(labels).map(path => ({
+    path,
+    key: ['labels', path],
+    known: described.flatMap(({ path, items, enum: values = items?.enum ?? [] }) => [
+      path,
+      ...values.map(value => `${path}.${value}`),
+    ]),
+  }))
+  return [...places, ...labelled].flatMap(({ path, key, known }) => {
+    if (known.includes(path)) return []
+    const isOptional = described.some(property => property.path === path)
+    const unknown = `the schema has no property ${path}${didYouMean(path, known)}`
+    const optional = `${path} may be missing: make it required, or leave it out here`
+    return [at(key, 'unknown-property', isOptional ? optional : unknown)]
   })
 }
 

@@ -1,123 +1,166 @@
-// What may stand in details/NAME.yaml: a type of authorization details (RFC 9396), the fields that one
-// of them has, and what people read of it. And whether what a client asks for is such a one.
+// A file of config/details/: a type of authorization details (RFC 9396), described by a JSON Schema
+// (2020-12), and the words in which the consent page shows one. The schema may use the keywords whose
+// values a page can show; zod validates against it.
 
 import { z } from 'zod'
-import { words, wordsByLanguage } from './values.ts'
+import { plainWords } from '../report/wording.ts'
+import { displayTextProblem, words, wordsByLanguage } from './values.ts'
 
-/** One thing that a client asks for, as it goes over the wire. */
-export type Detail = { type: string; [field: string]: unknown }
+const MAX_TEXT_CHARS = 500
 
-/** Names in a path: `amount.currency` is a field of an object in the detail. */
-const DEEPEST = 4
-/** Of a list, and of the list that a request is. */
-const MOST_VALUES = 20
-export const MOST_DETAILS = 10
+/** An authorization detail as a client sends it (RFC 9396 §2). */
+export type Detail = { type: string; [property: string]: unknown }
 
 const typeName = z
   .string()
   .regex(/^[\x21\x23-\x5B\x5D-\x7E]{1,100}$/, 'a type is 1 to 100 visible ASCII characters')
   .refine(name => !(name in Object.prototype), 'is a name that JavaScript keeps for itself')
-const path = z
+const propertyName = z
   .string()
-  .regex(
-    /^[A-Za-z_][\w-]*(\.[A-Za-z_][\w-]*){0,3}$/,
-    'a field is a name, or up to four joined by dots: amount.currency',
-  )
-  .refine(path => path !== 'type', 'every detail has its `type` by itself')
-const pattern = z.string().refine(isPattern, 'is no regular expression of JavaScript')
+  .regex(/^[A-Za-z_][\w-]*$/, 'a property is named by letters, digits, _ and -')
+  .refine(name => !(name in Object.prototype), 'is a name that JavaScript keeps for itself')
 
-const FEW = 'must have at least one: a text is only what stands here'
-// biome-ignore format: a table
-const field = z.strictObject({
-  label: wordsByLanguage(60).describe('What people read before its value, where `description` does not put that in'),
-  required: z.boolean().default(true).describe('false: a detail may go without it'),
-  holds: z.enum(['text', 'number', 'boolean']).default('text').describe('What a value of it is; true and false are shown as yes and no'),
-  list: z.boolean().default(false).describe(`true: not one value, but a list of 1 to ${MOST_VALUES}, each once`),
-  values: z.record(words(100), wordsByLanguage(100).describe('What people read for this one')).refine(values => Object.keys(values).length > 0, FEW).optional().describe('The texts that it may be; absent: any'),
-  pattern: pattern.optional().describe('A regular expression that a text matches as a whole'),
-  max_length: z.int().min(1).max(500).default(100).describe('How long a text may be, in characters'),
-  minimum: z.number().optional().describe('The least that a number may be'),
-  maximum: z.number().optional().describe('The most that a number may be'),
-})
+const ATOM = String.raw`(?:\\[dDwWsS]|\\[^\w\s]|\[(?:\\[dDwWsS]|\\[^\w\s]|[^\\[\]])+\]|[^\\^$*+?()[\]{}|])`
+const FIXED = `(?:${ATOM}(?:\\{\\d{1,3}\\})?)*`
+/** Clients send the text: with one quantifier of variable length, the time to match it is linear. */
+const SAFE_PATTERN = new RegExp(
+  `^\\^${FIXED}(?:${ATOM}(?:[?*+]|\\{\\d{1,3},\\d{0,3}\\}))?${FIXED}\\$$`,
+)
+const PATTERN =
+  'must be ^…$ around characters and classes, with one quantifier of variable length at most: ^[A-Z]{2}\\d{1,6}$'
 
-// biome-ignore format: a table
-export const detailSchema = z.strictObject({
-  type: typeName.describe('What clients call it; it never changes'),
-  resource: z.string().describe('The API it is for, as its file in resources/ calls itself: its tokens alone carry such details'),
-  description: wordsByLanguage(300).describe('What people read on the consent page; {NAME} is the value of that one of `fields`: Pay {amount} to {recipient}'),
-  fields: z.record(path, field).describe('What one of them says, and all it may say; people are shown each'),
-})
-
-export type DetailFile = z.output<typeof detailSchema>
-type Field = DetailFile['fields'][string]
-
-/** Where a value is put into a description. */
-export const PLACE = /\{([\w.-]+)\}/
-
-/** What a detail says: each value by its path, and whatever else stands there, too. */
-export function valuesIn({ type: _, ...fields }: Detail): Map<string, unknown> {
-  const walk = (map: object, above: string[]): [string, unknown][] =>
-    Object.entries(map).flatMap(([name, value]) => {
-      // A name with a dot in it is not the path that it looks like.
-      const path = [...above, name.replaceAll('.', '?')]
-      const isMap = Object(value) === value && !Array.isArray(value)
-      const isWalked = isMap && path.length < DEEPEST && Object.keys(value).length > 0
-      return isWalked ? walk(value, path) : [[path.join('.'), value]]
-    })
-  return new Map(walk(fields, []))
-}
-
-/** What is wrong with a detail of this type, for those who make the client. */
-export function detailProblem({ fields }: DetailFile, detail: Detail): string | undefined {
-  const values = valuesIn(detail)
-  const unknown = [...values.keys()].find(path => !Object.hasOwn(fields, path))
-  if (unknown !== undefined) return `there is no field ${harmless(unknown)}`
-  for (const [path, field] of Object.entries(fields)) {
-    const value = values.get(path)
-    const problem = values.has(path) ? valueProblem(field, value) : field.required && 'is missing'
-    if (problem) return `${path} ${problem}`
-  }
-  return undefined
-}
-
-function valueProblem(field: Field, value: unknown): string | undefined {
-  if (!field.list) return singleProblem(field, value)
-  if (!Array.isArray(value) || !value.length || value.length > MOST_VALUES) {
-    return `is a list of 1 to ${MOST_VALUES} values`
-  }
-  if (new Set(value).size < value.length) return 'has a value twice'
-  return value.map(single => singleProblem(field, single)).find(Boolean)
-}
-
-function singleProblem(field: Field, value: unknown): string | undefined {
-  const { holds, minimum = -Infinity, maximum = Infinity } = field
-  if (holds === 'boolean') return typeof value === 'boolean' ? undefined : 'is true or false'
-  if (holds === 'text') return textProblem(field, value)
-  // With an exponent it is larger or smaller than people could be shown.
-  if (typeof value !== 'number' || String(value).includes('e')) return 'is a number'
-  if (value < minimum) return `is at least ${minimum}`
-  return value > maximum ? `is at most ${maximum}` : undefined
-}
-
-function textProblem({ values, pattern, max_length }: Field, value: unknown): string | undefined {
-  if (typeof value !== 'string') return 'is a text'
-  if (value.length > max_length) return `is longer than ${max_length} characters`
-  if (values && !Object.hasOwn(values, value)) return `is one of ${Object.keys(values).join(', ')}`
-  // What turns the line round, or cannot be seen, is not what people believe to read.
-  if (!/^\P{C}+$/u.test(value) || value.trim() !== value) {
-    return 'is a text without control characters, or spaces at its ends'
-  }
-  const isOther = pattern !== undefined && !new RegExp(`^(?:${pattern})$`, 'u').test(value)
-  return isOther ? 'is not of the form that it has to have' : undefined
-}
-
-function isPattern(text: string): boolean {
+function isSafePattern(pattern: string): boolean {
   try {
-    return Boolean(new RegExp(`^(?:${text})$`, 'u'))
+    return SAFE_PATTERN.test(pattern) && Boolean(new RegExp(pattern))
   } catch {
     return false
   }
 }
 
-/** A name of the client's choice, as an error description can have it (RFC 6749 §5.2). */
-const harmless = (name: string) => name.replace(/[^\x20-\x7E]|["\\]/g, '?').slice(0, 60)
+const count = z.int().min(0).optional()
+const number = z.number().optional()
+const scalar = z.strictObject({
+  type: z.enum(['string', 'number', 'integer', 'boolean']),
+  title: words(60).optional(),
+  description: z.string().optional(),
+  enum: z.array(words(100)).min(1).optional(),
+  format: z.enum(['date', 'date-time', 'email', 'uri', 'uuid']).optional(),
+  pattern: z.string().max(200).refine(isSafePattern, PATTERN).optional(),
+  minLength: count,
+  maxLength: count,
+  minimum: number,
+  maximum: number,
+  exclusiveMinimum: number,
+  exclusiveMaximum: number,
+  multipleOf: z.number().positive().optional(),
+})
+const flat = scalar.extend({
+  type: z.enum([...scalar.shape.type.options, 'array', 'object']),
+  items: scalar.optional(),
+  minItems: count,
+  maxItems: count,
+  uniqueItems: z.boolean().optional(),
+  required: z.array(z.string()).default([]),
+  additionalProperties: z
+    .literal(false, 'must be false: a detail with other properties is refused (RFC 9396 §5)')
+    .default(false),
+})
+
+// zod ignores maxItems where there are no items.
+const hasItems = ({ type, items }: z.output<typeof flat>) => type !== 'array' || items !== undefined
+
+/** The JSON Schema of a property. */
+type Property = z.output<typeof flat> & { properties?: Record<string, Property> }
+
+const property: z.ZodType<Property> = z.lazy(() =>
+  flat
+    .extend({ properties: z.record(propertyName, property).optional() })
+    .refine(({ required, properties = {} }) => required.every(name => properties[name]), {
+      path: ['required'],
+      error: 'names a property that is not in properties',
+    })
+    .refine(hasItems, { path: ['items'], error: 'is needed' }),
+)
+const schema = property.refine(
+  ({ type, properties = {} }) => type === 'object' && !properties.type,
+  'is an object, without the property type, which every detail has',
+)
+
+// biome-ignore format: a table
+export const detailSchema = z.strictObject({
+  type: typeName.describe('The name by which clients request it; it never changes'),
+  resource: z.string().describe('The `resource` of the API in resources/ that it is for. Only tokens for this API carry such details'),
+  schema: schema.describe('A JSON Schema (2020-12) of its properties, except `type`'),
+  description: wordsByLanguage(300).describe('The sentence on the consent page. {NAME} is replaced by the value of this property: Pay {amount} to {recipient}'),
+  labels: z.record(z.string(), wordsByLanguage(100).describe('The words for this property or value')).default({}).describe('The words on the consent page for properties that `description` does not contain, by name (amount.currency), and for the values of an enum, by name and value (amount.currency.EUR). Without them, the page shows the title in `schema`, and the value itself'),
+})
+
+export type DetailFile = z.output<typeof detailSchema>
+
+/** Matches a property in a description. */
+export const PLACE = /\{([\w.-]+)\}/
+
+/** A property that holds a value. */
+interface Described extends Property {
+  /** The names that lead to it, joined by dots: `amount.currency`. */
+  path: string
+  /** Every valid detail has it. */
+  isRequired: boolean
+}
+
+/** Returns all properties of a schema that hold a value, at every depth. */
+export function describedIn(
+  { properties = {}, required }: Property,
+  above = '',
+  isAboveRequired = true,
+): Described[] {
+  return Object.entries(properties).flatMap(([name, property]) => {
+    const path = above + name
+    const isRequired = isAboveRequired && required.includes(name)
+    if (property.type === 'object') return describedIn(property, `${path}.`, isRequired)
+    return [{ ...property, path, isRequired }]
+  })
+}
+
+/** Returns the values of a detail with their paths; an empty object is a value. */
+export function valuesIn({ type: _, ...values }: Detail): [path: string, value: unknown][] {
+  const walk = (map: object, above: string): [string, unknown][] =>
+    Object.entries(map).flatMap(([name, value]) => {
+      const isMap = typeof value === 'object' && value !== null && !Array.isArray(value)
+      const isWalked = isMap && Object.keys(value).length > 0
+      return isWalked ? walk(value, `${above}${name}.`) : [[above + name, value]]
+    })
+  return walk(values, '')
+}
+
+/** Returns the function that says why a detail is not a valid one of this type, or that nothing is wrong. */
+export function createValidator({ schema }: DetailFile): (detail: Detail) => string | undefined {
+  const validator = z.fromJSONSchema(schema)
+  return detail => {
+    const { type: _, ...properties } = detail
+    const issue = validator.safeParse(properties, { error: plainWords }).error?.issues[0]
+    if (issue?.code === 'unrecognized_keys') {
+      return `there is no property ${printable([...issue.path, issue.keys[0]].join('.'))}`
+    }
+    if (issue?.code === 'invalid_format') return `${issue.path.join('.')} has another format`
+    return issue ? `${issue.path.join('.')} ${issue.message}` : unreadableIn(detail)
+  }
+}
+
+/** Makes a name that the client chose fit for an error description (RFC 6749 §5.2). */
+const printable = (text: string) => text.replace(/[^\x20-\x7E]|["\\]/g, '?').slice(0, 60)
+
+// The user allows what the page shows: every value has to be readable.
+function unreadableIn(detail: Detail): string | undefined {
+  const problems = valuesIn(detail).flatMap(([path, value]) =>
+    (Array.isArray(value) && value.length ? value : [value]).map(one => [path, unreadable(one)]),
+  )
+  return problems.find(([, problem]) => problem)?.join(' ')
+}
+
+function unreadable(value: unknown): string | undefined {
+  if (typeof value === 'string') return displayTextProblem(value, MAX_TEXT_CHARS)
+  if (typeof value === 'object') return 'is empty'
+  // As in 1e21 and 1e-7.
+  return /\de/.test(String(value)) ? 'has too many digits' : undefined
+}

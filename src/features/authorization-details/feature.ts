@@ -1,5 +1,5 @@
-// Authorization details (RFC 9396), as the library asks about them: what a client may ask for, and where;
-// what of it was allowed, and what of that is in a token. People are asked each time (policy.ts).
+// Authorization details (RFC 9396): which a client may request and where, what the user allowed, and
+// which of them a token carries. The user is asked each time (provider/policy.ts).
 
 import { isDeepStrictEqual } from 'node:util'
 import {
@@ -10,7 +10,7 @@ import {
 } from 'oidc-provider'
 import type { Decision } from '../../accounts/consents.ts'
 import type { Settings } from '../../config/load.ts'
-import { type Detail, detailProblem, MOST_DETAILS } from '../../config/schema/details.ts'
+import { createValidator, type Detail } from '../../config/schema/details.ts'
 import { longParameter } from '../../http/limits.ts'
 
 type Oidc = KoaContextWithOIDC['oidc']
@@ -20,26 +20,30 @@ interface Source {
   rar?: Detail[]
 }
 
-/** Where a person is asked next, on a page that shows them; and where nothing is added to that. */
-const PLACES = ['authorization', 'pushed_authorization_request', 'device_authorization', 'token']
+const MAX_DETAILS = 10
+/** Endpoints of requests that a consent page follows, and the token endpoint, which adds nothing. */
+const ROUTES = ['authorization', 'pushed_authorization_request', 'device_authorization', 'token']
 
 export type AuthorizationDetails = ReturnType<typeof createAuthorizationDetails>
 
 export function createAuthorizationDetails({ details: types, features, clients }: Settings) {
+  const validators = new Map(
+    Object.entries(types).map(([type, file]) => [type, createValidator(file)]),
+  )
   const allowed = new Map(
     clients.map(client => [client.client_id, client.authorization_details_types]),
   )
-  // An operator's word in a file: what clients say of themselves elsewhere is not asked.
+  // Only the operator's file allows a type, not what a client registers about itself.
   const mayUse = (client: Client | undefined, type: string) =>
     allowed.get(client?.clientId ?? '')?.includes(type) ?? false
 
   const resourceOf = ({ type }: Detail) =>
     Object.hasOwn(types, type) ? types[type]?.resource : undefined
 
-  /** Those a client of ours asks for are shown to the person as it sent them (OT5, ASVS 10.4.15). */
+  // A confidential client pushes them, so that no browser can change them.
   function validate({ oidc }: KoaContextWithOIDC, detail: Detail, client: Client): void {
     const { route, params, entities } = oidc
-    if (!PLACES.includes(route)) {
+    if (!ROUTES.includes(route)) {
       throw new errors.InvalidRequest('authorization_details cannot be asked for here')
     }
     const isInFront = route === 'authorization' && !entities.PushedAuthorizationRequest
@@ -47,17 +51,23 @@ export function createAuthorizationDetails({ details: types, features, clients }
       throw new errors.InvalidRequest('authorization_details have to be pushed by this client')
     }
     if (!mayUse(client, detail.type)) refuse(`${detail.type} is not for this client`)
-    sentDetails(oidc)
-    const file = types[detail.type]
-    const problem = file && detailProblem(file, detail)
-    if (problem) refuse(`${detail.type}: ${problem}`)
+    const problem = longParameter({ ...params })
+    if (problem) refuse(problem)
+    const sent = sentDetails(oidc)
+    if (sent.length > MAX_DETAILS) refuse(`more than ${MAX_DETAILS} authorization details`)
+    if (sent.filter(other => isDeepStrictEqual(other, detail)).length > 1) {
+      refuse('the same authorization details twice')
+    }
+    const wrong = validators.get(detail.type)?.(detail)
+    if (wrong) refuse(`${detail.type}: ${wrong}`)
+    const resource = resourceOf(detail)
     const asked: unknown[] = [params?.resource ?? []].flat()
-    if (asked.length && !asked.includes(file?.resource)) {
-      refuse(`${detail.type} is for ${file?.resource}, and resource does not name that`)
+    if (asked.length && !asked.includes(resource)) {
+      refuse(`${detail.type} is for ${resource}, and resource does not name that`)
     }
   }
 
-  /** What is asked for at the token endpoint: all that was allowed, or some of it (RFC 9396 §6). */
+  /** Returns the details that the token request asks for: all that were allowed, or some (RFC 9396 §6). */
   function wanted({ oidc }: KoaContextWithOIDC, source: Source | undefined): Detail[] {
     const granted = source?.rar ?? []
     const asked = sentDetails(oidc)
@@ -110,32 +120,9 @@ export function createAuthorizationDetails({ details: types, features, clients }
   }
 }
 
-/** As the request has them; throws for what is none. */
-export function sentDetails({ params }: Oidc): Detail[] {
-  const text = params?.authorization_details
-  if (text === undefined) return []
-  const problem = longParameter({ authorization_details: text })
-  if (problem) refuse(problem)
-  const details = parse(String(text))
-  if (!Array.isArray(details) || !details.every(isDetail)) {
-    return refuse('authorization_details is a JSON array of objects, each with a type')
-  }
-  if (details.length > MOST_DETAILS) refuse(`more than ${MOST_DETAILS} authorization details`)
-  const isAgain = (detail: Detail, i: number) =>
-    details.slice(0, i).some(other => isDeepStrictEqual(detail, other))
-  if (details.some(isAgain)) refuse('the same authorization details twice')
-  return details
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
-}
-
-const isDetail = (value: unknown): value is Detail => typeof Object(value).type === 'string'
+/** Returns the details of the request, whose JSON the library has checked. */
+export const sentDetails = ({ params }: Oidc): Detail[] =>
+  JSON.parse(String(params?.authorization_details ?? '[]'))
 
 /** What the person has just answered: whoever signs in after it has not. */
 export function decisionOf({ result, session }: Oidc): Decision | undefined {
