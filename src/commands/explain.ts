@@ -9,19 +9,16 @@ import {
 } from '../config/effective.ts'
 import { OTHER_VARIABLES, VARIABLES } from '../config/environment.ts'
 import type { FileResult } from '../config/files.ts'
-import { type Reading, readFolder, type Settings, variable } from '../config/load.ts'
+import { readFolder, type Settings, variable } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
 import { didYouMean } from '../config/report/wording.ts'
 import type { ClientFile, ClientMetadata } from '../config/schema/client.ts'
 import { type DetailFile, describedIn } from '../config/schema/details.ts'
 import { audienceOf, type ResourceFile, scopesFor } from '../config/schema/resource.ts'
-import { type FailedRequest, findFailure, harmless } from '../provider/failures.ts'
-import { DISCOVERY, endpointOf, routesOf } from '../provider/routes.ts'
-import { Failure, type Invocation, print, readStdin, withRecords } from './command.ts'
-import { explainFailure, UNKNOWN } from './failure.ts'
+import { DISCOVERY, routesOf } from '../provider/routes.ts'
+import { Failure, type Invocation, print } from './command.ts'
+import { describeFailure, readLoggedFailure, recallFailure } from './failure.ts'
 import { withRegistered } from './registered-clients.ts'
-
-const REQUEST_ID = /^[0-9a-f]{16}$/
 
 /** Keys go before clients of the same name; `clients.ID` is a client in any case. */
 export async function explain({ values, positionals: [name = ''] }: Invocation) {
@@ -45,10 +42,11 @@ export async function explain({ values, positionals: [name = ''] }: Invocation) 
   const uris = reading.resources.map(({ parts }) => parts.resource ?? '')
   const resource = reading.resources[uris.indexOf(name)]
   if (!client && !resource) {
-    const failure = name === '-' ? await readLogLine() : await recall(name)
+    const failure = name === '-' ? await readLoggedFailure() : await recallFailure(name)
     if (failure) {
       const known = await withRegistered(reading, failure.client_id)
-      return print(values, ...aboutRequest(failure, known))
+      const explained = describeFailure(failure, known)
+      return print(values, { ...failure, ...explained }, outline(explained))
     }
     const variables = Object.keys({ ...VARIABLES, ...OTHER_VARIABLES })
     const hint = didYouMean(name, [...ids, ...uris, ...variables, ...keys.map(({ key }) => key)])
@@ -70,66 +68,6 @@ export async function explain({ values, positionals: [name = ''] }: Invocation) 
 const FORGOTTEN = `
 Failed requests are remembered for a day, up to 60 a minute. Of the others the log has a line:
 grep '"id":"REQUEST_ID"' | npm run -s usher -- config explain -`
-
-async function recall(id: string): Promise<FailedRequest | undefined> {
-  if (!REQUEST_ID.test(id)) return undefined
-  return withRecords(records => findFailure(records, id))
-}
-
-/** The last request among the lines: what is remembered of it, or else what the line says. */
-async function readLogLine(): Promise<FailedRequest> {
-  const lines = (await readStdin()).split('\n').flatMap(parseLine)
-  const line = lines.findLast(({ status }) => Number.isInteger(status))
-  if (!line)
-    throw new Failure('On standard input there is no line of the log that is about a request.')
-  const { id, time, route, status, error, detail, client_id } = line
-  const remembered = await recall(String(id)).catch(() => undefined)
-  if (remembered) return remembered
-  if (error === undefined) throw new Failure(`This request did not fail: ${status}.`)
-  return {
-    at: Math.floor(new Date(String(time)).getTime() / 1000) || 0,
-    endpoint: endpointOf(String(route)) ?? String(route ?? 'none'),
-    status: Number(status),
-    error: harmless(String(error)),
-    ...(detail !== undefined && { detail: harmless(String(detail)) }),
-    ...(client_id !== undefined && { client_id: harmless(String(client_id)) }),
-    authentication: UNKNOWN,
-    sent: {},
-    names: [],
-  }
-}
-
-/** What stands before the brace is of whoever keeps the log. */
-function parseLine(line: string): Record<string, unknown>[] {
-  try {
-    return [Object(JSON.parse(line.slice(line.indexOf('{'))))]
-  } catch {
-    return []
-  }
-}
-
-function aboutRequest(failure: FailedRequest, reading: Reading): [object, string[]] {
-  const { at, endpoint, status, error, detail, client_id, authentication, sent, names } = failure
-  const client = reading.clients.find(({ parts }) => parts.client_id === client_id)
-  const ids = reading.clients.map(({ parts }) => parts.client_id ?? '')
-  const { scopes: claimed = {}, resources: apis = {} } = reading.settings ?? {}
-  const resources = Object.keys(apis)
-  const scopes = Object.keys(
-    Object.assign({ ...claimed }, ...Object.values(apis).map(api => api.scopes)),
-  )
-  const explanation = explainFailure({ failure, client, ids, scopes, resources })
-  const request = {
-    at: new Date(at * 1000).toISOString(),
-    endpoint,
-    answer: `${status} ${error}`,
-    detail,
-    client_id,
-    ...(!/^(authorization|end_session)$/.test(endpoint) && { authentication }),
-    ...sent,
-    'sent as well': names,
-  }
-  return [{ ...failure, ...explanation }, outline({ ...explanation, request })]
-}
 
 /** Without what says nothing of a map. */
 function aboutKey({ key: _, isMap, value, from, default: fallback, ...about }: Effective) {

@@ -36,7 +36,11 @@ export const PUBLIC_JWKS = {
   ),
 }
 
-function sign(alg: string, payload: JWTPayload, header: object = {}): Promise<string> | string {
+export function signed(
+  alg: string,
+  payload: JWTPayload,
+  header: object = {},
+): Promise<string> | string {
   if (alg !== 'none') {
     return new SignJWT(payload)
       .setProtectedHeader({ alg, ...header })
@@ -53,11 +57,19 @@ const times = () => {
 
 /** Of private_key_jwt (RFC 7523). */
 export const assertion = async (alg: string, client_id: string, aud: string) =>
-  sign(alg, { iss: client_id, sub: client_id, aud, ...times() })
+  signed(alg, claimsFor(client_id, aud))
+
+/** What an assertion of the client says. */
+export const claimsFor = (client_id: string, aud: string) => ({
+  iss: client_id,
+  sub: client_id,
+  aud,
+  ...times(),
+})
 
 /** RFC 9101. */
 export const requestObject = async (alg: string, client_id: string, aud: string) =>
-  sign(alg, {
+  signed(alg, {
     iss: client_id,
     client_id,
     aud,
@@ -71,13 +83,13 @@ export const requestObject = async (alg: string, client_id: string, aud: string)
 
 /** CIBA §7.1.1. */
 export const backchannelRequest = async (alg: string, iss: string, aud: string) =>
-  sign(alg, { iss, aud, ...times(), scope: 'openid', login_hint: 'ada' })
+  signed(alg, { iss, aud, ...times(), scope: 'openid', login_hint: 'ada' })
 
 /** RFC 9449, for a POST to `htu`. */
 export async function dpopProof(alg: string, htu: string, nonce?: string): Promise<string> {
   const jwk = PAIRS[alg] ? await exportJWK(PAIRS[alg].publicKey) : { kty: 'oct', k: 'AAAA' }
   const { iat, jti } = times()
-  return sign(
+  return signed(
     alg,
     { htm: 'POST', htu, iat, jti, ...(nonce && { nonce }) },
     { typ: 'dpop+jwt', jwk },

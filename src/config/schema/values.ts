@@ -20,6 +20,10 @@ export function displayTextProblem(text: string, maxLength: number): string | un
   return /\p{M}{4}/u.test(text) ? 'has at most three combining marks in a row' : undefined
 }
 
+/** A map of what may be anything; empty for everything else. */
+export const mapOf = (value: unknown): Record<string, unknown> =>
+  typeof value === 'object' && value !== null ? { ...value } : {}
+
 /** Text that pages show. */
 export const words = (maxLength: number) =>
   z
