@@ -128,35 +128,74 @@ function describe(error: unknown): object {
 
 function home({ tokens, refresh_token, came_back }: Session, info: unknown): string {
   const answer = came_back ? section(`${came_back.what} came back with`, came_back.answer) : ''
-  if (!tokens) return `<p>You are not signed in here.</p>${button('sign-in', 'Sign in')}${answer}`
-  const buttons = refresh_token ? [button('refresh', 'Refresh'), button('revoke', 'Revoke')] : []
-  return `
-    <p>${buttons.join('')}${button('sign-out', 'Sign out')}</p>
+  if (!tokens) {
+    return `<div class="hero">
+      <h1>Welcome to the demo application</h1>
+      <p>You are not signed in here. Your account is at <strong>${issuer.host}</strong>.</p>
+      ${button('sign-in', `Sign in with ${issuer.host}`)}
+    </div>${answer}`
+  }
+  const { name, preferred_username, email, sub = '' } = Object.assign({}, tokens.claims(), info)
+  const person = String(name ?? preferred_username ?? sub)
+  const buttons = refresh_token
+    ? [button('refresh', 'Refresh the tokens', 'plain'), button('revoke', 'Revoke them', 'plain')]
+    : []
+  return `<div class="person">
+      <span class="initials" aria-hidden="true">${escapeHtml(initials(person))}</span>
+      <div><h1>Hello, ${escapeHtml(person)}</h1><p>${escapeHtml(String(email ?? sub))}</p></div>
+    </div>
+    <div class="actions">${buttons.join('')}${button('sign-out', 'Sign out', 'plain')}</div>
     ${answer}
     ${section('Claims of the ID token', tokens.claims())}
     ${section('UserInfo', info)}
-    <p><a href="${ISSUER}/account/applications">Connected applications</a></p>`
+    <p><a href="${ISSUER}/account/applications">Connected applications of your account</a></p>`
 }
 
-const button = (action: string, words: string) =>
-  `<form method="post" action="/${action}"><button>${words}</button></form>`
+const initials = (name: string) =>
+  name
+    .split(' ')
+    .map(word => [...word][0] ?? '')
+    .slice(0, 2)
+    .join('')
+    .toUpperCase()
+
+const button = (action: string, words: string, kind = '') =>
+  `<form method="post" action="/${action}"><button class="${kind}">${words}</button></form>`
 
 const section = (title: string, value: unknown) =>
-  `<h2>${title}</h2><pre>${escapeHtml(JSON.stringify(value, null, 2) ?? '')}</pre>`
+  `<section><h2>${title}</h2><pre>${escapeHtml(JSON.stringify(value, null, 2) ?? '')}</pre></section>`
 
 const escapeHtml = (text: string) =>
   text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('"', '&quot;')
 
 const page = (content: string) => `<!DOCTYPE html>
-<html lang="en"><meta charset="utf-8"><title>Demo application</title>
+<html lang="en"><head><meta charset="utf-8"><title>Demo application</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
 <style>
-  :root { color-scheme: light dark }
-  body { max-width: 44rem; margin: 2rem auto; padding: 0 1rem; font: 1rem/1.5 system-ui }
-  form { display: inline-block; margin-right: .5rem } button { font: inherit; padding: .4rem 1rem }
-  pre { padding: 1rem; overflow: auto; border: 1px solid color-mix(in srgb, currentColor 25%, transparent) }
-</style>
-<h1>Demo application</h1>${content}</html>`
+  :root { color-scheme: light dark; --ground: #f6f5f2; --paper: #fff; --ink: #1c1b19; --soft: #5f5b53;
+    --line: #e4e0d8; --accent: #0f766e; --on-accent: #fff }
+  @media (prefers-color-scheme: dark) { :root { --ground: #14130f; --paper: #1e1d19; --ink: #f0eee9;
+    --soft: #b5b0a5; --line: #37342d; --accent: #5eead4; --on-accent: #06231f } }
+  * { box-sizing: border-box }
+  body { margin: 0; background: var(--ground); color: var(--ink); font: .9375rem/1.55 system-ui, sans-serif }
+  body > header { padding: .9rem 1.5rem; border-bottom: 1px solid var(--line); background: var(--paper); font-weight: 650 }
+  main { max-width: 46rem; margin: 0 auto; padding: 2.5rem 1.25rem }
+  h1 { margin: 0; font-size: 1.6rem; letter-spacing: -.01em } h2 { margin: 0 0 .6rem; font-size: 1rem }
+  .hero { padding: 3rem 1.5rem; border: 1px solid var(--line); border-radius: 1rem; background: var(--paper); text-align: center }
+  .hero p, .person p { margin: .4rem 0 1.4rem; color: var(--soft) }
+  .person { display: flex; gap: 1rem; align-items: center } .person p { margin: 0 }
+  .initials { display: grid; place-items: center; width: 3.5rem; height: 3.5rem; border-radius: 50%;
+    background: var(--accent); color: var(--on-accent); font-weight: 650 }
+  .actions { display: flex; flex-wrap: wrap; gap: .6rem; margin: 1.5rem 0 }
+  button { padding: .6rem 1.2rem; border: 1px solid var(--accent); border-radius: .5rem; background: var(--accent);
+    color: var(--on-accent); font: inherit; font-weight: 600; cursor: pointer }
+  button.plain { border-color: var(--line); background: var(--paper); color: var(--ink) }
+  section { margin: 1rem 0; padding: 1.1rem 1.25rem; border: 1px solid var(--line); border-radius: .75rem; background: var(--paper) }
+  pre { margin: 0; overflow: auto; font-size: .8125rem } a { color: var(--accent) }
+  :focus-visible { outline: 2px solid var(--accent); outline-offset: 2px }
+</style></head>
+<body><header>Demo application</header><main>${content}</main></body></html>`
 
 async function handle(req: IncomingMessage, res: ServerResponse) {
   const url = URL.parse(req.url ?? '/', HERE)
@@ -165,7 +204,7 @@ async function handle(req: IncomingMessage, res: ServerResponse) {
   if (!url || !route)
     return send(res, 404, '<p>There is nothing here. <a href="/">Start again</a></p>')
   const answer = await route(session, url).catch(error => ({
-    html: `${section('This did not work', describe(error))}<p><a href="/">Start again</a></p>`,
+    html: `${section('Something went wrong', describe(error))}<p><a href="/">Start again</a></p>`,
   }))
   if ('location' in answer) res.writeHead(303, { location: answer.location }).end()
   else send(res, 200, answer.html)
