@@ -72,7 +72,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
     authentication: createAuthentication(records, directory, devices, settings.security),
     consents: createConsents(records),
     sessions: createAccountSessions(records),
-    requests: createAccessRequests(records, settings.lifetimes.interaction),
+    requests: createAccessRequests(records, settings),
   }
 
   const errorPages = createErrorPages(parts)

@@ -22,7 +22,10 @@ let ada: string
 let browser: Browser
 beforeAll(async () => {
   const clients = { ...CLIENTS, till: asker('till'), desk: asker('desk') }
-  usher = await startUsher({ clients, usher: { features: { ciba: true } } })
+  usher = await startUsher({
+    clients,
+    usher: { features: { ciba: true }, security: { ciba_requests: 3 } },
+  })
   ada = (await usher.addAccount(ADA)).id
   await usher.addAccount(GRACE)
   browser = await signedIn(usher)
@@ -32,7 +35,7 @@ beforeEach(() => forgetRequests(usher, ada))
 
 const REFUSED = { status: 403, json: { error: 'access_denied' } }
 
-test('LG8: an application has three questions to a person open, however it names them and however many come at once', async () => {
+test('a client has as many requests to a user open as the setting says, also when they come at once', async () => {
   const hints = Array.from({ length: 12 }, (_, i) => ['ada', 'ADA', ada][i % 3] ?? '')
   const answers = await Promise.all(hints.map(login_hint => ask(usher, { login_hint })))
   expect(answers.filter(({ status }) => status === 200)).toHaveLength(3)
@@ -99,6 +102,9 @@ test.each([
   ['an isolate that does not end', '\u2067Pay'],
   ['what is not seen', 'Pay\u200b1'],
   ['a line separator', 'Pay\u20281'],
+  ['a paragraph separator', 'Pay\u20291'],
+  ['filler characters', 'Pay\u3164\u28001'],
+  ['a run of spaces', `Pay 1${' '.repeat(60)}0`],
   ['letters with a tower of marks', `P${'\u0301'.repeat(9)}ay`],
   ['space around it', ' Pay'],
   ['more than can be compared', 'x'.repeat(101)],

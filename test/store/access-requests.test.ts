@@ -2,12 +2,15 @@
 // answer first stays.
 
 import { expect, test } from 'vitest'
+import { usherSchema } from '../../src/config/schema/usher.ts'
 import { answerOnce, createAccessRequests } from '../../src/features/ciba/access-requests.ts'
 import { now } from '../../src/storage/store.ts'
 import { onEveryStore } from './every-store.ts'
 import { fresh } from './store-suite.ts'
 
-const TTL = 60
+const { lifetimes, security } = usherSchema.parse({ security: { ciba_requests: 3 } })
+const TTL = lifetimes.interaction
+const SETTINGS = { lifetimes, security }
 
 class Taken extends Error {}
 
@@ -18,7 +21,10 @@ onEveryStore(records => {
   }
 
   test('LG8: of thirty that two applications make at once, on two nodes, three of each are open', async () => {
-    const nodes = [createAccessRequests(records(), TTL), createAccessRequests(records(), TTL)]
+    const nodes = [
+      createAccessRequests(records(), SETTINGS),
+      createAccessRequests(records(), SETTINGS),
+    ]
     const person = fresh()
     const asked = Array.from({ length: 30 }, (_, i) => {
       const made = request(['till', 'desk'][i % 2])
@@ -31,7 +37,7 @@ onEveryStore(records => {
   })
 
   test('what was refused holds its place, what was allowed makes place', async () => {
-    const { ask, list, close } = createAccessRequests(records(), TTL)
+    const { ask, list, close } = createAccessRequests(records(), SETTINGS)
     const person = fresh()
     const made = [request(), request(), request()]
     for (const each of made) expect(await ask(person, each)).toBe(true)

@@ -123,6 +123,7 @@ const attempts = (fallback: number, fewest: number, most: number) =>
 const security = {
   account_attempts: attempts(5, 3, 100).describe('How many wrong passwords an account takes in a row. From then on each further one has to wait, from 5 s doubling up to 15 min; one is forgotten every 15 min, all when the person signs in. A browser in which they have signed in before is counted by itself'),
   network_attempts: attempts(100, 20, 100_000).describe('The same for everybody behind one network (/24, or /64 of IPv6), whatever the account: from then on one every 6 s, and one is forgotten every 6 s. Browsers in which that person has signed in before do not count'),
+  ciba_requests: attempts(20, 1, 1000).describe('How many CIBA requests of one client to one user can be open or denied within `lifetimes.interaction`. Further ones are answered with access_denied'),
 }
 const colour = z
   .string('a colour is six digits, in quotes: "#1d4ed8"')
@@ -190,7 +191,7 @@ export const usherSchema = z.strictObject({
     })
     .prefault({})
     .describe('Where requests go out to, of the addresses that clients name'),
-  security: z.strictObject(security).prefault({}).describe('How often a password may be tried'),
+  security: z.strictObject(security).prefault({}).describe('How often a password may be tried, and a user asked'),
   branding: z.strictObject(branding).prefault({}).describe('How the pages look'),
 })
 

@@ -6,6 +6,7 @@
 // A request that was not allowed holds its place for as long as one can be open, however soon it ended or
 // was refused: nobody can be flooded with questions. The library's record of it says what was decided.
 
+import type { Settings } from '../../config/load.ts'
 import type { Found, Records } from '../../storage/records.ts'
 import { now } from '../../storage/store.ts'
 
@@ -40,13 +41,14 @@ interface Asked {
   requests: Kept[]
 }
 
-/** Of one application to one person. */
-const MOST = 3
-
 export type AccessRequests = ReturnType<typeof createAccessRequests>
 
-/** `longest`: seconds for which a request can be open. */
-export function createAccessRequests(records: Records, longest: number) {
+export function createAccessRequests(
+  records: Records,
+  { lifetimes, security }: Pick<Settings, 'lifetimes' | 'security'>,
+) {
+  const longest = lifetimes.interaction
+
   const update = (accountId: string, change: (found: Found<Asked>) => Asked | undefined) =>
     records.update<Asked>('AccessRequests', accountId, change, { ttl: longest })
   const handleOf = (id: string) => records.prove('access request', id).toString('hex')
@@ -56,7 +58,7 @@ export function createAccessRequests(records: Records, longest: number) {
     return update(accountId, ({ value }) => {
       const held = (value?.requests ?? []).filter(other => other.held > now())
       const places = held.filter(({ client_id }) => client_id === request.client_id)
-      if (places.length >= MOST) return undefined
+      if (places.length >= security.ciba_requests) return undefined
       return { requests: [...held, { ...request, held: now() + longest }] }
     })
   }

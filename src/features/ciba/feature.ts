@@ -10,6 +10,7 @@ import { createAttempts, type Limit } from '../../accounts/attempts.ts'
 import { createConsents } from '../../accounts/consents.ts'
 import type { Directory } from '../../accounts/directory.ts'
 import type { Settings } from '../../config/load.ts'
+import { displayTextProblem } from '../../config/schema/values.ts'
 import { note } from '../../http/audit.ts'
 import type { Person } from '../../pages/people.ts'
 import { acrOf } from '../../provider/acr.ts'
@@ -38,18 +39,17 @@ const OF_CLIENT: Limit = { attempts: 1000, slowest: 1 }
 /** Characters. */
 const LONGEST_NAME = 256
 const SUBJECT = /^usr_[0-9a-z]{26}$/
-/** In one line, without what is not seen, turns the rest around or is stacked upon it. */
-const MESSAGE = /^(?!.*\p{M}{4})(?! )[^\p{C}\p{Zl}\p{Zp}]{1,100}(?<! )$/u
+const MAX_MESSAGE_CHARS = 100
 
 /** Of a person by their name: there need not be anybody. */
 export const isForAnybody = ({ route, params }: Oidc) =>
   route === 'backchannel_authentication' && params?.login_hint !== undefined
 
 export function ciba({ settings, records, directory }: Surroundings): Feature {
-  const { features, lifetimes } = settings
+  const { features } = settings
   const consents = createConsents(records)
   const requestedClaims = createRequestedClaims(settings)
-  const requests = createAccessRequests(records, lifetimes.interaction)
+  const requests = createAccessRequests(records, settings)
   const attempts = createAttempts(records)
   /** Of whoever was found by their name: they are not looked for twice, which would take its time. */
   const ended = new WeakMap<KoaContextWithOIDC, number>()
@@ -65,8 +65,9 @@ export function ciba({ settings, records, directory }: Surroundings): Feature {
     },
 
     validateBindingMessage(_ctx, message) {
-      if (message === undefined || MESSAGE.test(message)) return
-      throw new errors.InvalidBindingMessage('a binding_message is one line of 1 to 100 characters')
+      const problem =
+        message === undefined ? undefined : displayTextProblem(message, MAX_MESSAGE_CHARS)
+      if (problem) throw new errors.InvalidBindingMessage(`binding_message ${problem}`)
     },
 
     processLoginHintToken() {
@@ -107,7 +108,7 @@ export function ciba({ settings, records, directory }: Surroundings): Feature {
         return note(ctx, 'access_requested', { client_id, account })
       }
       await request.destroy()
-      throw refused('three requests of this client to this person were not allowed, or still wait')
+      throw refused('too many requests of this client to this user are open, or were denied')
     },
   }
 }

@@ -16,8 +16,10 @@ declare module 'koa' {
   }
 }
 
-/** Wrong codes, of an account in all its sessions and of a network (RFC 8628 §5.1): there are 20⁸. */
-const WRONG: Limit = { attempts: 5, slowest: 5 * 60 }
+/** Wrong codes of a user in all sessions; there are 20⁸ codes (RFC 8628 §5.1). */
+const OF_USER: Limit = { attempts: 5, slowest: 5 * 60 }
+/** Wrong codes of a network: more, so that no user blocks the others. */
+const OF_NETWORK: Limit = { attempts: 100, slowest: 6 }
 
 /** What is wrong with a code, by what the library calls it. */
 const PROBLEMS: Record<string, string | undefined> = {
@@ -82,8 +84,8 @@ export function guardDevicePage(
     ctx.querystring = ''
     if (ctx.method !== 'POST') return next()
     const counts: Counter[] = [
-      [`device code ${account.id}`, WRONG],
-      [`device code network ${networkOf(ctx.ip)}`, WRONG],
+      [`device code ${account.id}`, OF_USER],
+      [`device code network ${networkOf(ctx.ip)}`, OF_NETWORK],
     ]
     if (!(await attempts.count(counts))) {
       note(ctx, 'device_code_throttled', { account: account.id })
