@@ -5,10 +5,12 @@ import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import * as openid from 'openid-client'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { hashSecret } from '../../src/config/client-secret.ts'
-import { refreshFor, tokensFor } from '../support/apis.ts'
+import { APIS, refreshFor, tokensFor } from '../support/apis.ts'
+import { configurationOf } from '../support/client-library.ts'
 import { post } from '../support/journey.ts'
 import { signedIn } from '../support/people.ts'
 import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'
@@ -36,7 +38,10 @@ describe.each(['opaque', 'jwt'])('an API with tokens that are %s', token_format 
 
   beforeAll(async () => {
     const resources = { files: { ...files, token_format }, other: { ...OTHER, token_format } }
-    usher = await startUsher({ clients: { ...CLIENTS, api }, resources })
+    usher = await startUsher({
+      clients: { ...CLIENTS, api, service: APIS.clients.service },
+      resources,
+    })
     await usher.addAccount(ADA)
     symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'))
     writeFileSync(join(folder, 'package.json'), '{ "type": "module" }')
@@ -93,5 +98,19 @@ describe.each(['opaque', 'jwt'])('an API with tokens that are %s', token_format 
     await post(usher, '/api/oauth/revoke', { token: userinfo.body.refresh_token })
     const isJwt = token_format === 'jwt'
     expect((await call(access_token))[0]).toBe(isJwt ? 200 : 401)
+  })
+
+  test('it refuses a token that is bound to a key without the proof', async () => {
+    const keys = await openid.randomDPoPKeyPair()
+    const tokens = async (DPoP?: openid.DPoPHandle) => {
+      const parameters = { scope: 'files:read', resource: FILES }
+      return openid.clientCredentialsGrant(config, parameters, DPoP && { DPoP })
+    }
+    const config = await configurationOf(usher, 'service')
+    const plain = await tokens()
+    expect(await call(plain.access_token)).toEqual([200, { files: [], of: 'service' }])
+    const bound = await tokens(openid.getDPoPHandle(config, keys))
+    expect(bound.token_type).toBe('dpop')
+    expect(await call(bound.access_token)).toEqual([401, 'Bearer error="invalid_token"'])
   })
 })
