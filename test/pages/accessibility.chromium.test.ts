@@ -75,12 +75,16 @@ describe('a language that is written from right to left', () => {
     const css = (selector: string, property: string) =>
       page.evaluate<string>(`getComputedStyle(document.querySelector('${selector}')).${property}`)
     expect(await css('html', 'direction')).toBe('rtl')
-    expect(await css('.problem', 'borderRightWidth')).toBe('4px')
-    expect(await css('.problem', 'borderLeftWidth')).toBe('0px')
     const [brand, main] = [page.locator('.brand'), page.locator('main')]
     const [name, frame] = [await brand.boundingBox(), await main.boundingBox()]
     const fromRight = (frame?.x ?? 0) + (frame?.width ?? 0) - (name?.x ?? 0) - (name?.width ?? 0)
     expect(fromRight).toBeLessThan(60)
+
+    await preview.open(page, 'ar', 'consent')
+    const [icon, words] = [page.locator('.signs svg').first(), page.locator('.signs span').first()]
+    const [left, right] = [await words.boundingBox(), await icon.boundingBox()]
+    expect((left?.x ?? 0) + (left?.width ?? 0)).toBeLessThanOrEqual(right?.x ?? 0)
+    expect(await css('.arrow', 'transform')).toBe('matrix(-1, 0, 0, 1, 0, 0)')
   })
 
   test('a name that is written the other way round stands by itself in the sentence', async () => {
