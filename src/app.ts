@@ -12,7 +12,6 @@ import { createRequestAnswers } from './features/ciba/feature.ts'
 import { createRequestPages } from './features/ciba/page.ts'
 import { findByDocument } from './features/client-metadata-documents.ts'
 import { createDevicePages, guardDevicePage } from './features/device/page.ts'
-import { registrationEndpoint } from './features/registration/endpoint.ts'
 import { findRegistered } from './features/registration/feature.ts'
 import { edge, originForm } from './http/edge.ts'
 import { errors } from './http/errors.ts'
@@ -139,7 +138,6 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   if (settings.features.device_flow) {
     app.use(guardDevicePage(people, createAttempts(records), device))
   }
-  if (settings.features.dynamic_registration) app.use(registrationEndpoint(routes))
   app.use(authorizeByPost)
   app.use(limitBodies(routes))
   app.use(finishAnswers(views, routes, settings))

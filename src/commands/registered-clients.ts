@@ -2,14 +2,18 @@
 
 import { type Reading, readSettings, type Settings } from '../config/load.ts'
 import { didYouMean } from '../config/report/wording.ts'
-import { RELAXED, RULES } from '../config/rules/registration.ts'
-import { createInvitations, type Invitation } from '../features/registration/invitations.ts'
+import {
+  createInvitations,
+  type Invitation,
+  RULES,
+  WITHOUT_PKCE,
+} from '../features/registration/invitations.ts'
 import {
   createRegisteredClients,
   isRegisteredId,
   type RegisteredClient,
   type RegisteredClients,
-  UNUSED,
+  UNUSED_SECONDS,
 } from '../features/registration/registered-clients.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
@@ -73,7 +77,7 @@ export async function withRegistered(reading: Reading, id = ''): Promise<Reading
 export function story({ since, lastUsed, invitation }: RegisteredClient): string {
   const use =
     lastUsed === undefined
-      ? `never used, gone at ${moment(since + UNUSED)}`
+      ? `never used, gone at ${moment(since + UNUSED_SECONDS)}`
       : `last used ${moment(lastUsed)}`
   return `registered itself ${moment(since)} (invitation ${invitation}), ${use} UTC`
 }
@@ -188,7 +192,6 @@ function readMost(given: unknown): number {
 
 function readPolicy(given: unknown): string[] {
   if (given === undefined) return []
-  const known = RELAXED.find(policy => policy === given)
-  if (!known) throw new Failure(`--policy: there is ${RELAXED.join(', ')}.`)
-  return [known]
+  if (given !== WITHOUT_PKCE) throw new Failure(`--policy: there is ${WITHOUT_PKCE}.`)
+  return [WITHOUT_PKCE]
 }

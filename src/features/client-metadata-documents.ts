@@ -1,6 +1,6 @@
 // Clients whose client_id is the address of a document about them (OAuth Client ID Metadata Document, a
-// draft). The library fetches it through http/egress.ts, 5 KiB in 2.5 s without redirects, and keeps it;
-// such a client may be what one may be that registers itself.
+// draft). The library fetches it through http/egress.ts, 5 KiB in 2.5 s without redirects, and caches it.
+// Such a client may be what a client may be that registers itself.
 
 import {
   type Client,
@@ -10,64 +10,57 @@ import {
   type Provider,
 } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
-import { judgeRegistration } from '../config/rules/registration.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import { createQuota } from '../http/quota.ts'
+import { readMetadata } from './registration/metadata.ts'
 
 type ClientDocuments = NonNullable<
   NonNullable<Configuration['features']>['clientIdMetadataDocument']
 >
 
-/** A minute: whoever asks for what is not kept has us ask somebody else. */
-const FETCHES = 120
-/** Seconds that a document counts, whatever it came with. */
-const KEPT = { min: 60, max: 3600 }
+const MAX_FETCHES_PER_MINUTE = 120
+const CACHE_SECONDS = { min: 60, max: 3600 }
 
 export function clientDocuments(settings: Settings): ClientDocuments {
-  const hasRoom = createQuota(FETCHES, 60, () => {})
+  const hasRoom = createQuota(MAX_FETCHES_PER_MINUTE, 60, () => {})
   return {
     enabled: settings.features.client_id_metadata_documents,
     ack: 'draft-02',
-    cacheDuration: KEPT,
+    cacheDuration: CACHE_SECONDS,
     allowFetch(ctx: KoaContextWithOIDC | undefined) {
-      // An error has the library look for the client once more.
+      // After an error the library looks for the client once more.
       if (ctx?.state.isDocumentFetched) return false
       if (ctx) ctx.state.isDocumentFetched = true
-      if (!hasRoom()) throw busy()
-      return true
+      if (hasRoom()) return true
+      const error = new errors.TemporarilyUnavailable('too many unknown applications are asked for')
+      throw Object.assign(error, { status: 503, statusCode: 503 })
     },
-    allowClient(_ctx, client) {
-      // Where it says nothing the library takes every mode there is.
-      Object.assign(client, { responseModes: judge(client, settings).response_modes })
-      return true
-    },
+    allowClient: (_ctx, client) => Boolean(metadataOf(client, settings)),
   }
 }
 
-/** For pages; whoever cannot be reached, or is not what it may be, is nobody. */
+/** Returns the client of a document for pages; undefined if it cannot be fetched or is refused. */
 export async function findByDocument(
   { Client }: Provider,
   settings: Settings,
   id: string,
 ): Promise<ClientMetadata | undefined> {
-  if (!settings.features.client_id_metadata_documents || !id.startsWith('https://'))
-    return undefined
+  if (!settings.features.client_id_metadata_documents || !id.startsWith('https://')) return
   const client = await Client.find(id).catch(() => undefined)
-  return client && judge(client, settings)
+  return client && metadataOf(client, settings)
 }
 
-function judge(client: Client, settings: Settings): ClientMetadata {
-  if (client.jwksUri) {
-    throw new errors.InvalidClientMetadata('jwks_uri is not fetched: the keys stand in jwks')
+function metadataOf(client: Client, settings: Settings): ClientMetadata {
+  const refuse = (problem: string) => new errors.InvalidClientMetadata(problem)
+  if (client.jwksUri) throw refuse('jwks_uri is not fetched: the keys stand in jwks')
+  const sent = Object.entries(client.metadata()).filter(([, value]) => value !== undefined)
+  const metadata = readMetadata(Object.fromEntries(sent), client.clientId, settings)
+  // A document changes without notice; the sector of its client must not.
+  if (
+    metadata.subject_type === 'pairwise' &&
+    client.sectorIdentifier !== new URL(client.clientId).host
+  ) {
+    throw refuse('redirect_uris of a pairwise client have the host of its client_id')
   }
-  const said = Object.entries(client.metadata()).filter(([, value]) => value !== undefined)
-  const own = { client_id: client.clientId }
-  const judgement = judgeRegistration(Object.fromEntries(said), own, settings)
-  if ('refusal' in judgement) throw new errors.InvalidClientMetadata(judgement.refusal)
-  return judgement.metadata
-}
-
-function busy() {
-  const error = new errors.TemporarilyUnavailable('too many unknown applications are asked for')
-  return Object.assign(error, { status: 503, statusCode: 503 })
+  return metadata
 }

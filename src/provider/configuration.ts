@@ -251,18 +251,18 @@ export async function createProvider(
   shareAccessor(provider)
   // What every request reads of scheme, host and address is what `http/edge.ts` put there.
   provider.proxy = true
+  const { compareClientSecret } = provider.Client.prototype
   provider.Client.prototype.compareClientSecret = function (actual: string) {
     const sent = Provider.ctx?.get('Authorization') ? 'client_secret_basic' : 'client_secret_post'
-    const isRegistered = sent === this.tokenEndpointAuthMethod
+    if (sent !== this.tokenEndpointAuthMethod) return false
     const hashes = this.client_secret_hashes as ClientMetadata['client_secret_hashes']
-    return matchesHash(actual, hashes) && isRegistered
+    return hashes ? matchesHash(actual, hashes) : compareClientSecret.call(this, actual)
   }
   withholdNews(provider, records)
   blameUnfitKeys(provider)
   provider.ReplayDetection.unique = state.isFirstUse
   state.nameTokens(provider)
   requestedClaims.follow(provider)
-  registration.nameTokens(provider)
   logEvents(provider, log, metrics)
   checkResources(settings, keys)
   await checkClients(provider, settings)

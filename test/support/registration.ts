@@ -1,7 +1,6 @@
 // Applications that register themselves, as they do it over the wire.
 
-import { RULES } from '../../src/config/rules/registration.ts'
-import { createInvitations } from '../../src/features/registration/invitations.ts'
+import { createInvitations, RULES } from '../../src/features/registration/invitations.ts'
 import { createRegisteredClients } from '../../src/features/registration/registered-clients.ts'
 import type { Records } from '../../src/storage/records.ts'
 import { now } from '../../src/storage/store.ts'

@@ -2,22 +2,29 @@
 
 import { z } from 'zod'
 import { isTime } from '../client-secret.ts'
-import { tagProblem, webUrl, words } from './values.ts'
+import { httpsUrl, tagProblem, webUrl, words } from './values.ts'
 
 const redirectUri = z.string().superRefine((uri, ctx) => {
   const message = redirectUriProblem(uri)
   if (message) ctx.addIssue({ code: 'custom', message, params: { rule: 'redirect-uri' } })
 })
 
-const requestedUri = webUrl.refine(
-  uri => !/#|^https?:\/\/[^/?]*@/.test(uri),
-  'has no fragment, user name or password',
-)
+export const requestedUri = webUrl.refine(uri => !uri.includes('#'), 'has no fragment')
 
+const member = z.string().optional()
+const members = z.array(z.string()).optional()
+// biome-ignore format: a table
+const PUBLIC_JWK = {
+  kty: z.string(), use: member, key_ops: members, alg: member, kid: member,
+  crv: member, x: member, y: member, n: member, e: member,
+  x5u: member, x5c: members, x5t: member, 'x5t#S256': member,
+}
+
+/** Public keys. Other members are left out: a registered key may have them nested without end. */
 const jwks = z
   .strictObject({
     keys: z
-      .array(z.looseObject({ kty: z.string() }))
+      .array(z.looseObject(PUBLIC_JWK))
       .min(1)
       .describe('Public keys, RSA, EC or OKP; several have a kid each'),
   })
@@ -28,6 +35,7 @@ const jwks = z
       if (message) ctx.addIssue({ code: 'custom', message, path: ['keys', i], params })
     })
   })
+  .transform(({ keys }) => ({ keys: keys.map(jwk => z.object(PUBLIC_JWK).parse(jwk)) }))
 
 const hash = z
   .string()
@@ -109,7 +117,7 @@ export const clientSchema = z.strictObject({
   backchannel_logout_session_required: z.boolean().optional().describe('true: it is told which session of the person has ended, and its ID tokens say which they are of (sid); otherwise only who signed out'),
   backchannel_token_delivery_mode: z.enum(['poll', 'ping']).optional().describe('How it learns that a person has answered (features.ciba): poll, it asks every few seconds; ping, it is told at `backchannel_client_notification_endpoint`, and asks then. Absent: poll'),
   backchannel_client_notification_endpoint: requestedUri.regex(/^https:/, 'must be https, on loopback too').optional().describe('An https address of the application that is told so; what is not public has to stand in egress.allow of usher.yaml'),
-  initiate_login_uri: webUrl.optional().describe('An https address of the application that begins a sign-in'),
+  initiate_login_uri: httpsUrl.optional().describe('An https address of the application that begins a sign-in'),
   token_endpoint_auth_method: z.enum(METHODS).default('client_secret_basic').describe('How the application proves who it is, exactly so: with a secret (`client_secret_hashes`), with a key of its own (private_key_jwt: `jwks`), with a certificate (tls_client_auth: one of the tls_client_auth_… below; self_signed_tls_client_auth: `jwks` with x5c), or not at all (none: browser and native applications)'),
   client_secret: z.string().min(1).optional().describe('In plain, for a loopback issuer only; otherwise `client_secret_hashes`'),
   client_secret_hashes: z.array(secretHash).optional().describe('Hashes of the secrets that are valid, several while one is replaced; one that stands here as {hash, until} counts until that time. usher clients secret NAME --until 7d adds one, and ends the others then'),
@@ -159,10 +167,8 @@ export function inLanguages<S extends z.ZodObject>(schema: S, data: unknown): S 
   return schema.extend(Object.fromEntries(tagged)) as S
 }
 
-/** A file has the keys themselves: what an operator writes is not looked up anywhere. */
-export const registrationSchema = clientSchema.extend({ jwks_uri: requestedUri.optional() })
-
-export type ClientFile = z.output<typeof registrationSchema>
+/** `jwks_uri`: only of a client that registered itself (registration.ts). */
+export type ClientFile = z.output<typeof clientSchema> & { jwks_uri?: string }
 export type ClientMetadata = Omit<ClientFile, 'client_secret'>
 
 const PRIVATE = ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k', 'priv']

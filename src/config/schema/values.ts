@@ -35,7 +35,17 @@ export const words = (maxLength: number) =>
     // For editors.
     .meta({ maxLength, pattern: '^\\P{C}+$' })
 
-export const webUrl = z.url({ protocol: /^https?$/ })
+const isPlainUrl = (text: string) => {
+  const { username, password } = URL.parse(text) ?? {}
+  return !username && !password && /^[^\s\p{C}\\]+$/u.test(text)
+}
+
+/** An address that pages link to. What precedes an @ would pass for its host. */
+export const webUrl = z
+  .url({ protocol: /^https?$/ })
+  .refine(isPlainUrl, 'has no user name, password, spaces or backslashes')
+
+export const httpsUrl = webUrl.refine(text => /^https:/i.test(text), 'must be https')
 
 export const scopeName = z
   .string()

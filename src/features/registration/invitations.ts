@@ -1,5 +1,5 @@
-// Initial access tokens (RFC 7591 §3): what an application registers with, so often and until then.
-// Operators make them and see them by a handle; the library finds them by the token itself.
+// Invitations: initial access tokens (RFC 7591 §3) with a limit and an expiry. Operators make them and
+// see them by a handle; the library finds them by the token itself.
 
 import { randomBytes } from 'node:crypto'
 import type { Found, Records } from '../../storage/records.ts'
@@ -12,18 +12,20 @@ export interface Invitation {
   /** Epoch seconds. */
   iat: number
   exp: number
-  /** How many applications may register with it, and have. */
+  /** How many clients may register with it, and have. */
   most: number
   used: number
-  /** By what rules (features/registration/feature.ts). */
+  /** Names of the library's policies (feature.ts); the first is RULES. */
   policies: string[]
 }
 
-/** As the library calls it. */
+export const RULES = 'rules'
+/** The operator exempts confidential clients from PKCE. */
+export const WITHOUT_PKCE = 'without-pkce'
+
+/** A model of the library. */
 const KIND = 'InitialAccessToken'
 const INDEX: [string, string] = ['invitations', 'all']
-
-export type Invitations = ReturnType<typeof createInvitations>
 
 export function createInvitations(records: Records) {
   async function make(terms: Pick<Invitation, 'exp' | 'most' | 'policies'>): Promise<Invitation> {
@@ -39,13 +41,7 @@ export function createInvitations(records: Records) {
     return all.filter(({ exp }) => exp > now()).sort((a, b) => a.iat - b.iat)
   }
 
-  /** Whether one more application would be counted. */
-  async function hasRoom(token: string): Promise<boolean> {
-    const { value } = await records.read<Invitation>(KIND, token)
-    return value !== undefined && value.used < value.most
-  }
-
-  /** Counts one application; undefined when it was the last already, or the token is gone. */
+  /** Counts one client. Returns undefined if the invitation is used up or revoked. */
   async function use(token: string): Promise<Invitation | undefined> {
     let used: Invitation | undefined
     const count = ({ value }: Found<Invitation>) => {
@@ -57,10 +53,8 @@ export function createInvitations(records: Records) {
     return used
   }
 
-  /** What has registered with it stays. */
-  async function revoke({ jti }: Invitation): Promise<void> {
-    await records.remove(KIND, jti)
-  }
+  /** Clients that registered with it stay. */
+  const revoke = ({ jti }: Invitation) => records.remove(KIND, jti)
 
-  return { make, list, hasRoom, use, revoke }
+  return { make, list, use, revoke }
 }

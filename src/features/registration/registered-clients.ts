@@ -1,95 +1,105 @@
-// Clients that registered themselves (RFC 7591), each in one record with the hash of the token that
-// manages it (RFC 7592): they begin and end together. One that nobody ever signs in to ends by itself.
+// Clients that registered themselves (RFC 7591), and how long they are kept. The token that manages a
+// client (RFC 7592) is kept as long as the client is.
 
 import { randomBytes } from 'node:crypto'
 import type { ClientMetadata } from '../../config/schema/client.ts'
-import type { Records } from '../../storage/records.ts'
+import { registrationSchema, withDefaults } from '../../config/schema/registration.ts'
+import type { Found, Records } from '../../storage/records.ts'
 import { now } from '../../storage/store.ts'
 
 export interface RegisteredClient {
   metadata: ClientMetadata
   /** Epoch seconds. */
   since: number
-  /** When somebody last signed in to it, to the day; absent: nobody ever did. */
+  /** When a user last signed in to it, to the day; absent: never. */
   lastUsed?: number
-  /** The handle of the invitation it came by. */
+  /** The handle of the initial access token that it registered with. */
   invitation: string
-  management?: { hash: string; since: number; policies?: string[] }
 }
 
-/** As the library calls it. */
-const KIND = 'Client'
-const INDEX: [string, string] = ['registered clients', 'all']
-const DAY = 24 * 3600
-/** Seconds after which one is gone that nobody ever signed in to, and one that nobody does any more. */
-export const UNUSED = DAY
-const KEPT = 400 * DAY
-/** No request lasts longer: whatever it still writes finds that the client is gone. */
-const TOMBSTONE = 3600
-/** So many at once. */
-export const MOST_CLIENTS = 1000
+interface Kept extends Omit<RegisteredClient, 'metadata'> {
+  /** The metadata and the secret, as the library keeps them. */
+  client: Record<string, unknown>
+  /** The id of its registration access token. */
+  token?: string
+}
 
-/** Nothing else has such a name: what is asked for by another is not looked up. */
+/** Models of the library. */
+const CLIENT = 'Client'
+const TOKEN = 'RegistrationAccessToken'
+const INDEX: [string, string] = ['registered clients', 'all']
+const DAY_SECONDS = 24 * 3600
+/** A client that no user ever signed in to is kept so long, one that some did so long after the last. */
+export const UNUSED_SECONDS = DAY_SECONDS
+const USED_SECONDS = 400 * DAY_SECONDS
+/** Longer than any request lasts: no update brings a removed client back. */
+const TOMBSTONE_SECONDS = 3600
+export const MAX_CLIENTS = 1000
+
+/** No other client has such an id: no other id is looked up. */
 export const isRegisteredId = (id: string) => /^app_[0-9a-f]{24}$/.test(id)
-/** What `usher doctor` walks the whole way with: there is one of these everywhere, and in no list. */
-export const isVisitor = (id: string) => /^usher-doctor-[0-9a-f]{12}$/.test(id)
 export const newClientId = () => `app_${randomBytes(12).toString('hex')}`
+
+const described = ({ client, since, lastUsed, invitation }: Kept): RegisteredClient => ({
+  metadata: withDefaults(registrationSchema.parse(client), client.require_pkce !== false),
+  ...{ since, lastUsed, invitation },
+})
 
 export type RegisteredClients = ReturnType<typeof createRegisteredClients>
 
-const ttlOf = ({ since, lastUsed }: RegisteredClient) =>
-  lastUsed === undefined ? since + UNUSED - now() : lastUsed + KEPT - now()
+const ttlOf = ({ since, lastUsed }: Kept) =>
+  (lastUsed === undefined ? since + UNUSED_SECONDS : lastUsed + USED_SECONDS) - now()
 
 export function createRegisteredClients(records: Records) {
-  async function find(id: string): Promise<RegisteredClient | undefined> {
-    if (!isRegisteredId(id) && !isVisitor(id)) return undefined
-    return (await records.read<RegisteredClient>(KIND, id)).value
+  async function read(id: string): Promise<Partial<Found<Kept>>> {
+    return isRegisteredId(id) ? records.read<Kept>(CLIENT, id) : {}
   }
 
-  const list = () => records.list<RegisteredClient>(...INDEX)
+  async function find(id: string): Promise<RegisteredClient | undefined> {
+    const { value } = await read(id)
+    return value && described(value)
+  }
+
+  async function list(): Promise<RegisteredClient[]> {
+    return (await records.list<Kept>(...INDEX)).map(described)
+  }
 
   async function isFull(): Promise<boolean> {
     let count = 0
-    for await (const _ of records.walk(...INDEX)) if (++count >= MOST_CLIENTS) return true
+    for await (const _ of records.walk(...INDEX)) if (++count >= MAX_CLIENTS) return true
     return false
   }
 
-  /** False where there was one of this name before. */
-  function add(client: RegisteredClient): Promise<boolean> {
-    const { client_id } = client.metadata
-    return records.save(KIND, client_id, client, { ttl: UNUSED, version: 0, indexes: [INDEX] })
+  /** Returns false if there is or was a client of this id. */
+  function add(client: Kept): Promise<boolean> {
+    const options = { ttl: UNUSED_SECONDS, version: 0, indexes: [INDEX] }
+    return records.save(CLIENT, String(client.client.client_id), client, options)
   }
 
-  /** For so many seconds at most. */
-  async function visit(metadata: ClientMetadata, ttl: number): Promise<void> {
-    const visitor: RegisteredClient = { metadata, since: now(), invitation: '' }
-    await records.save(KIND, metadata.client_id, visitor, { ttl })
+  /** Returns false if `by` returned nothing to write. */
+  function change(id: string, by: (found: Found<Kept>) => Kept | undefined): Promise<boolean> {
+    return records.update(CLIENT, id, by, { ttl: ttlOf, indexes: [INDEX] })
   }
 
-  /** False when there is none, or nothing to change. */
-  function change(
-    id: string,
-    by: (client: RegisteredClient) => RegisteredClient | undefined,
-  ): Promise<boolean> {
-    return records.update<RegisteredClient>(KIND, id, ({ value }) => value && by(value), {
-      ttl: ttlOf,
-      indexes: [INDEX],
-    })
+  /** Keeps the token that manages a client. */
+  async function manageBy(token: string, payload: Record<string, unknown>): Promise<void> {
+    await records.save(TOKEN, token, payload, { ttl: UNUSED_SECONDS })
+    await change(String(payload.clientId), ({ value }) => value && { ...value, token })
   }
 
-  /** Notes a use, at most once a day. */
+  /** Notes that a user signed in, at most once a day. */
   async function touch(id: string): Promise<void> {
-    if (!isRegisteredId(id)) return
-    await change(id, client => {
-      const { lastUsed = 0 } = client
-      return now() - lastUsed < DAY ? undefined : { ...client, lastUsed: now() }
-    })
+    const { value: client } = await read(id)
+    if (!client || now() - (client.lastUsed ?? 0) < DAY_SECONDS) return
+    await change(id, ({ value }) => value && { ...value, lastUsed: now() })
+    const same = ({ value }: Found<object>) => value
+    if (client.token) await records.update(TOKEN, client.token, same, { ttl: USED_SECONDS })
   }
 
-  /** Each use of a token looks up its client: without it, every one is dead. */
+  /** Ends every token of the client: each use reads the client. Returns false if there was none. */
   function remove(id: string): Promise<boolean> {
-    return records.remove(KIND, id, TOMBSTONE)
+    return records.remove(CLIENT, id, TOMBSTONE_SECONDS)
   }
 
-  return { find, list, isFull, add, visit, change, touch, remove }
+  return { read, find, list, isFull, add, change, manageBy, touch, remove }
 }
