@@ -1,17 +1,17 @@
-// What applications have asked people for, away from any browser (CIBA). All nodes look at one record of
-// each person:
+// CIBA requests that wait for a user. One record lists those of each user:
 //
-//   AccessRequests accountId → { requests }    those that are open, and those that hold their place still
+//   AccessRequests accountId → { requests }    open ones, and denied ones that still count
 //
-// A request that was not allowed holds its place for as long as one can be open, however soon it ended or
-// was refused: nobody can be flooded with questions. The library's record of it says what was decided.
+// A request that was not allowed counts for as long as one can be open, however soon it ended: no client
+// can flood a user with questions. The record of the library says what was decided.
 
+import { randomUUID } from 'node:crypto'
 import type { Settings } from '../../config/load.ts'
 import type { Found, Records } from '../../storage/records.ts'
 import { now } from '../../storage/store.ts'
 
 export interface AccessRequest {
-  /** The library's, known to the application alone. */
+  /** The `auth_req_id`, which only the client knows. */
   id: string
   client_id: string
   /** As a consent names them. */
@@ -20,25 +20,17 @@ export interface AccessRequest {
   /** Epoch seconds. */
   since: number
   until: number
-  /** A sign-in before this (epoch seconds) does not count for it. */
+  /** The user must have signed in after this time (epoch seconds). */
   signedIn?: number
-  /** Of the consent that the answer builds on. */
+  /** The version of the consent that the answer builds on. */
   version: number
 }
 
-export interface OpenRequest extends AccessRequest {
-  /** What it is called on our pages: opens nothing. */
-  handle: string
-}
-
-interface Kept extends AccessRequest {
-  /** Epoch seconds to which it holds its place. */
-  held: number
-  isOver?: true
-}
+/** A request with its name in the addresses of pages, which gives no access. */
+export type OpenRequest = AccessRequest & { handle: string }
 
 interface Asked {
-  requests: Kept[]
+  requests: (OpenRequest & { isDenied?: true })[]
 }
 
 export type AccessRequests = ReturnType<typeof createAccessRequests>
@@ -47,40 +39,43 @@ export function createAccessRequests(
   records: Records,
   { lifetimes, security }: Pick<Settings, 'lifetimes' | 'security'>,
 ) {
-  const longest = lifetimes.interaction
+  const ttl = lifetimes.interaction
+  const update = (accountId: string, change: (asked: Asked) => Asked | undefined) =>
+    records.update<Asked>(
+      'AccessRequests',
+      accountId,
+      ({ value = { requests: [] } }) => change(value),
+      { ttl },
+    )
 
-  const update = (accountId: string, change: (found: Found<Asked>) => Asked | undefined) =>
-    records.update<Asked>('AccessRequests', accountId, change, { ttl: longest })
-  const handleOf = (id: string) => records.prove('access request', id).toString('hex')
+  return {
+    /** Adds a request. Returns false when too many requests of this client count. */
+    ask: (accountId: string, request: AccessRequest): Promise<boolean> =>
+      update(accountId, asked => {
+        const requests = asked.requests.filter(({ since }) => since + ttl > now())
+        const ofClient = requests.filter(({ client_id }) => client_id === request.client_id)
+        if (ofClient.length >= security.ciba_requests) return undefined
+        return { requests: [...requests, { ...request, handle: randomUUID() }] }
+      }),
 
-  /** False when there is no place for one more. */
-  function ask(accountId: string, request: AccessRequest): Promise<boolean> {
-    return update(accountId, ({ value }) => {
-      const held = (value?.requests ?? []).filter(other => other.held > now())
-      const places = held.filter(({ client_id }) => client_id === request.client_id)
-      if (places.length >= security.ciba_requests) return undefined
-      return { requests: [...held, { ...request, held: now() + longest }] }
-    })
+    /** Returns open requests; `ended`: epoch seconds up to which all access of this account has ended. */
+    async list(accountId: string, ended = 0): Promise<OpenRequest[]> {
+      const { value } = await records.read<Asked>('AccessRequests', accountId)
+      const requests = value?.requests ?? []
+      return requests.filter(
+        ({ isDenied, since, until }) => !isDenied && until > now() && since > ended,
+      )
+    },
+
+    /** Removes a request that was allowed; one that was denied still counts. */
+    close: (accountId: string, id: string, outcome: 'allowed' | 'denied') =>
+      update(accountId, ({ requests }) => ({
+        requests: requests.flatMap(request => {
+          if (request.id !== id) return [request]
+          return outcome === 'allowed' ? [] : [{ ...request, isDenied: true }]
+        }),
+      })),
   }
-
-  /** `ended`: epoch seconds up to which everything of this account has ended. */
-  async function list(accountId: string, ended = 0): Promise<OpenRequest[]> {
-    const { value } = await records.read<Asked>('AccessRequests', accountId)
-    return (value?.requests ?? [])
-      .filter(({ isOver, since, until }) => !isOver && until > now() && since > ended)
-      .map(request => ({ ...request, handle: handleOf(request.id) }))
-  }
-
-  /** It was answered; what was allowed makes place for another. */
-  async function close(accountId: string, id: string, outcome: 'allowed' | 'denied') {
-    const change = (request: Kept): Kept[] => {
-      if (request.id !== id) return [request]
-      return outcome === 'allowed' ? [] : [{ ...request, isOver: true }]
-    }
-    await update(accountId, ({ value }) => value && { requests: value.requests.flatMap(change) })
-  }
-
-  return { ask, list, close }
 }
 
 interface Answerable {
@@ -91,7 +86,7 @@ interface Answerable {
 
 const ANSWERED = 'BackchannelAuthenticationRequest'
 
-/** Writes the library's records, which it looks at before: what a person answers first stays. */
+/** Returns an upsert for the library's record that accepts the first answer of the user only. */
 export function answerOnce(
   records: Records,
   { alreadyUsed }: { alreadyUsed(model: string): Error },
