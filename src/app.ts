@@ -1,12 +1,11 @@
 // The whole service on one screen: what stands before a request, our pages, and the library.
 
 import Router, { type RouterContext } from '@koa/router'
-import { createAttempts } from './accounts/attempts.ts'
-import { createAuthentication } from './accounts/authentication.ts'
+import { createAuthentication, createRememberedBrowsers } from './accounts/authentication.ts'
 import { createConsents } from './accounts/consents.ts'
-import { createDevices } from './accounts/devices.ts'
-import { openDirectory } from './accounts/open.ts'
+import { createRateLimit } from './accounts/rate-limit.ts'
 import { createAccountSessions } from './accounts/sessions.ts'
+import { openDirectory } from './accounts/source.ts'
 import { createAccessRequests } from './features/ciba/access-requests.ts'
 import { createRequestAnswers } from './features/ciba/feature.ts'
 import { createRequestPages } from './features/ciba/page.ts'
@@ -60,8 +59,8 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   const routes = routesOf(settings.features)
   const signatures = (purpose: string) =>
     createSignatures(secrets.map(secret => deriveKey(secret, purpose)))
-  const directory = openDirectory(settings, records)
-  const devices = createDevices(signatures('devices'), settings.development)
+  const directory = await openDirectory(settings, records, log)
+  const devices = createRememberedBrowsers(signatures('devices'), settings.development)
   const parts: Parts = {
     settings,
     clients: new Map(settings.clients.map(client => [client.client_id, client])),
@@ -136,7 +135,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   app.use((ctx: RouterContext, next) => (routes.methods[ctx.path] ? next() : showPage(ctx, next)))
   app.use(canonicalPaths(routes))
   if (settings.features.device_flow) {
-    app.use(guardDevicePage(people, createAttempts(records), device))
+    app.use(guardDevicePage(people, createRateLimit(records), device))
   }
   app.use(authorizeByPost)
   app.use(limitBodies(routes))

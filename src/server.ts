@@ -5,7 +5,7 @@ import type { RequestListener, Server } from 'node:http'
 import { Server as NetServer } from 'node:net'
 import { setTimeout } from 'node:timers/promises'
 import type { Logger } from 'pino'
-import { addDemoAccount } from './accounts/demo.ts'
+import { addDemoAccount } from './accounts/directory.ts'
 import type { Settings } from './config/load.ts'
 import { portOf } from './config/rules/files.ts'
 import { createAudit } from './http/audit.ts'
@@ -147,7 +147,7 @@ async function greet(settings: Settings, records: Records) {
   const lines = [
     `Usher is ready at ${issuer}, listening on ${listen.host}:${listen.port}${several}`,
   ]
-  if (development && !accounts.http) lines.push(await addDemoAccount(records))
+  if (development && !accounts.module) lines.push(await addDemoAccount(records))
   if (development && clients.some(({ client_id }) => client_id === 'demo')) {
     const variable = issuer === 'http://localhost:3000' ? '' : `ISSUER=${issuer} `
     lines.push(

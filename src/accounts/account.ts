@@ -1,15 +1,12 @@
-// What an account is, and what may stand in one.
+// What an account is, which values it may have, and the claims that clients get of it.
 
 import { randomInt } from 'node:crypto'
 import { z } from 'zod'
-import { hashProblem } from './foreign-hash.ts'
+import type { ClaimsFile } from '../config/schema/usher.ts'
 
 const ALPHABET = '0123456789abcdefghijklmnopqrstuvwxyz'
 
-/**
- * A subject identifier: `usr_` and 26 random characters (134 bits). It says nothing about the
- * person or the time, and is never given to another.
- */
+/** A new subject identifier: `usr_` and 26 random characters (134 bits). It is never used again. */
 export function newAccountId(): string {
   return `usr_${Array.from({ length: 26 }, () => ALPHABET[randomInt(36)]).join('')}`
 }
@@ -17,6 +14,11 @@ export function newAccountId(): string {
 /** Two spellings of one name fold to the same: compatibility forms, case, `ß` and `ss`. */
 export function foldUsername(username: string): string {
   return username.normalize('NFKC').toLowerCase().toUpperCase().toLowerCase().normalize('NFKC')
+}
+
+/** False for what no account can be called, wherever accounts are kept: nothing is looked up by it. */
+export function isUsername(text: string): boolean {
+  return text.length <= 256 && /^[^\p{Cc}\p{Cs}]+$/u.test(text)
 }
 
 /** What an operator can say of an account. */
@@ -32,65 +34,44 @@ export const profileSchema = z.strictObject({
   attributes: z.record(z.string(), z.json()).default({}),
 })
 
-/** Epoch seconds. */
-const time = z.int().min(0).optional()
-
-/** An account as it travels between installations, and, as far as they know it, from other systems. */
-export const transferSchema = profileSchema.extend({
-  id: z
-    .string()
-    .regex(
-      /^usr_[0-9a-z]{26}$/,
-      'must be usr_ and 26 characters of 0-9a-z; leave it out for a new one',
-    )
-    .optional(),
-  enabled: z.boolean().default(true),
-  password_hash: z
-    .string()
-    .superRefine((hash, { addIssue }) => {
-      const problem = hashProblem(hash)
-      if (problem) addIssue(problem)
-    })
-    .optional(),
-  created: time,
-  ended: time,
-  updated: time,
-})
-
-export type Transfer = z.output<typeof transferSchema>
-
 export type Profile = z.output<typeof profileSchema>
-
-const absent = <T extends z.ZodType>(schema: T) =>
-  schema.nullish().transform(value => value ?? undefined)
-
-/** What a directory of others answers: an account of theirs, or null. What else is in it is theirs. */
-export const outsiderSchema = z.object({
-  account: z
-    .object({
-      /** Stands for the person for ever. */
-      id: z.string().min(1).max(256),
-      username: z.string().min(1).max(256),
-      name: absent(z.string().max(200)),
-      email: absent(z.string().max(254)),
-      email_verified: z.boolean().default(false),
-      attributes: z.record(z.string(), z.json()).default({}),
-      enabled: z.boolean().default(true),
-      updated: z.int().min(0).optional(),
-    })
-    .nullable(),
-})
-
-export type Outsider = NonNullable<z.output<typeof outsiderSchema>['account']>
 
 export interface Account extends Profile {
   id: string
   enabled: boolean
-  /** PHC string; absent: nobody can sign in with a password. */
+  /** PHC string. Without it nobody can sign in with a password. */
   password?: string
   /** Epoch seconds. */
   created: number
-  /** Whoever signed in up to then is signed out. */
+  /** Sign-ins up to then have ended. */
   ended?: number
   updated: number
+}
+
+/** Whether a sign-in at `signedIn` (epoch seconds) still stands; without it, whether one would. */
+export function isAdmitted({ enabled, ended = 0 }: Account, signedIn?: number): boolean {
+  return enabled && (signedIn === undefined || signedIn > ended)
+}
+
+const SOURCES: Record<string, (account: Account) => unknown> = {
+  username: account => account.username,
+  name: account => account.name,
+  email: account => account.email,
+  // Says something about the address, and nothing without one (OIDC Core §5.1).
+  email_verified: account => (account.email === undefined ? undefined : account.email_verified),
+  updated_at: account => account.updated,
+}
+
+/** The claims of claims.yaml that the account has a value for. The scopes decide which are returned. */
+export function claimsOf(account: Account, sources: ClaimsFile['claims']): Record<string, unknown> {
+  const claims = Object.entries(sources).flatMap(([claim, { from }]) => {
+    const attribute = /^attributes\.(.+)$/.exec(from)?.[1]
+    const value = attribute ? ownValue(account.attributes, attribute) : SOURCES[from]?.(account)
+    return value === undefined || value === null ? [] : [[claim, value] as const]
+  })
+  return Object.fromEntries(claims)
+}
+
+function ownValue(attributes: Record<string, unknown>, name: string): unknown {
+  return Object.hasOwn(attributes, name) ? attributes[name] : undefined
 }

@@ -1,24 +1,31 @@
-// The one way in which a password is checked, whichever page asks for it (LG8): counted before it is
-// looked at, hashed when it is its turn, noted, and every failure answered alike (LG1).
+// The one way in which a password is checked, whichever page asks for it: the attempt is counted, then
+// the password is checked when it is its turn. Every failure gets the same answer after the same time.
 
+import { randomBytes } from 'node:crypto'
+import { setTimeout } from 'node:timers/promises'
 import type { Context } from 'koa'
 import type { UsherFile } from '../config/schema/usher.ts'
 import { note } from '../http/audit.ts'
+import { cookieNames, originCookie } from '../http/cookies.ts'
 import { networkOf } from '../http/network.ts'
+import type { Signatures } from '../http/signatures.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
-import { type Account, foldUsername } from './account.ts'
-import { type Counter, createAttempts, type Limit } from './attempts.ts'
-import type { Devices } from './devices.ts'
-import type { Credentials, Directory, Refusal } from './directory.ts'
+import { type Account, foldUsername, isUsername } from './account.ts'
+import type { Directory } from './directory.ts'
 import { areForeignHashes } from './foreign-hash.ts'
-import { admit } from './hashing.ts'
-import { createPace } from './pace.ts'
+import { admit, checkPassword } from './password.ts'
+import { type Counter, createRateLimit, type Limit } from './rate-limit.ts'
 
 export interface SignIn {
   account: Account
   /** Epoch seconds. */
   since: number
+}
+
+export interface Credentials {
+  username: string
+  password: string
 }
 
 /** For the log; `interaction` is hashed before it gets there. */
@@ -27,103 +34,96 @@ interface About {
   interaction?: string
 }
 
-/** Why it failed, for the log alone. */
-type Reason = Refusal | 'throttled'
-
-/** Whose password is looked at for the time it takes. */
-const NOBODY: Credentials = { username: '', password: '' }
-
-/** Seconds. An account takes a guess every quarter of an hour at the most, in the long run. */
-const SLOWEST = { account: 15 * 60, network: 6 }
+/** An account takes at most one guess every quarter of an hour, in the long run. */
+const LONGEST_WAIT_SECONDS = { account: 15 * 60, network: 6 }
 
 export type Authentication = ReturnType<typeof createAuthentication>
 
 export function createAuthentication(
   records: Records,
   directory: Directory,
-  devices: Devices,
+  browsers: RememberedBrowsers,
   { account_attempts, network_attempts }: UsherFile['security'],
 ) {
-  const attempts = createAttempts(records)
-  const pace = createPace()
-  const ofAccount: Limit = { attempts: account_attempts, slowest: SLOWEST.account }
-  const ofNetwork: Limit = { attempts: network_attempts, slowest: SLOWEST.network }
+  const attempts = createRateLimit(records)
+  const equaliser = createTimingEqualiser()
+  const perAccount: Limit = { attempts: account_attempts, slowest: LONGEST_WAIT_SECONDS.account }
+  const perNetwork: Limit = { attempts: network_attempts, slowest: LONGEST_WAIT_SECONDS.network }
 
-  /** Undefined for every failure. `since` is from before the password was looked at. */
+  /** Undefined for every failure. `since` is from before the password was checked. */
   async function signIn(
     ctx: Context,
-    { username, password }: Credentials,
+    credentials: Credentials,
     about: About = {},
   ): Promise<SignIn | undefined> {
     const started = now()
-    const find = () => directory.findByUsername(username)
-    const account = await examine(ctx, find, { username, password }, about)
+    const account = await examine(ctx, credentials, about)
     if (!account) return undefined
     const since = Math.max(started, (account.ended ?? 0) + 1)
-    devices.remember(ctx, account, since)
+    browsers.remember(ctx, account, since)
     note(ctx, 'sign_in_succeeded', { ...written(about), account: account.id })
     return { account, since }
   }
 
-  /** Whether a person who is signed in knows their password: before they change it, say. */
-  async function check(ctx: Context, account: Account, password: string, about: About = {}) {
-    const credentials = { username: account.username, password }
-    return Boolean(await examine(ctx, async () => account, credentials, about))
+  /** Whether a user who is signed in knows the password: before they change it, for example. */
+  async function check(
+    ctx: Context,
+    { id, username }: Account,
+    password: string,
+    about: About = {},
+  ) {
+    const account = await examine(ctx, { username, password }, about)
+    return account?.id === id
   }
 
   async function examine(
     ctx: Context,
-    find: () => Promise<Account | undefined>,
-    credentials: Credentials,
+    { username: typed, password }: Credentials,
     about: About,
   ): Promise<Account | undefined> {
     const began = performance.now()
-    const { account, reason } = await admit(async () => {
-      const account = await find()
-      return { account, reason: await judge(ctx, account, credentials) }
-    })
-    if (!reason) return account
-    const who = account
-      ? { account: account.id }
-      : { name_hash: hashOf('name', foldUsername(credentials.username)) }
-    const event = reason === 'throttled' ? 'sign_in_throttled' : 'sign_in_failed'
-    note(ctx, event, { ...written(about), ...who, reason })
-    if (await areForeignHashes(records)) return pace.even(began)
-    if (reason === 'throttled') {
-      if (await pace.pretend(began)) return undefined
-      await admit(() => directory.judge(undefined, NOBODY))
+    // Nobody is called ''.
+    const username = isUsername(typed) ? typed : ''
+    const { account, known, refusal } = await admit(() => attempt(ctx, username, password))
+    if (account) return account
+    const who = known
+      ? { account: known.id }
+      : { name_hash: hashOf('name', foldUsername(username)) }
+    const event = refusal === 'throttled' ? 'sign_in_throttled' : 'sign_in_failed'
+    note(ctx, event, { ...written(about), ...who, reason: refusal })
+    if (await areForeignHashes(records)) return equaliser.roundUp(began)
+    if (refusal === 'throttled') {
+      if (await equaliser.sample(began)) return undefined
+      await admit(() => checkPassword('', undefined))
     }
-    await pace.hold(began)
+    await equaliser.record(began)
     return undefined
   }
 
-  async function judge(
-    ctx: Context,
-    account: Account | undefined,
-    credentials: Credentials,
-  ): Promise<Reason | undefined> {
-    const counts = countsFor(ctx, account, credentials.username)
-    if (!(await attempts.count(counts))) return 'throttled'
-    const refusal = await directory.judge(account, credentials)
-    if (refusal) return refusal
-    const [[own], ...others] = counts
+  async function attempt(ctx: Context, username: string, password: string) {
+    const { known, authenticate } = await directory.candidate(username)
+    const counters = countersFor(ctx, known, username)
+    if (!(await attempts.count(counters))) return { known, refusal: 'throttled' as const }
+    const { account, refusal } = await authenticate(password)
+    if (!account) return { known, refusal }
+    const [[own], ...others] = counters
     await Promise.all([attempts.forget(own), attempts.takeBack(others)])
-    return undefined
+    return { account }
   }
 
-  /** The first is the person's own. */
-  function countsFor(
+  /** The first one is the user's own. */
+  function countersFor(
     ctx: Context,
-    account: Account | undefined,
+    known: Pick<Account, 'id' | 'ended'> | undefined,
     username: string,
   ): [Counter, ...Counter[]] {
-    const device = account && devices.find(ctx, account)
-    if (device) return [[`device ${device}`, ofAccount]]
-    // However the name is spelled, it is one count (LG6).
-    const named = account ? `account ${account.id}` : `name ${foldUsername(username)}`
+    const browser = known && browsers.find(ctx, known)
+    if (browser) return [[`device ${browser}`, perAccount]]
+    // However the name is spelled, it is one counter.
+    const named = known ? `account ${known.id}` : `name ${foldUsername(username)}`
     return [
-      [named, ofAccount],
-      [`network ${networkOf(ctx.ip)}`, ofNetwork],
+      [named, perAccount],
+      [`network ${networkOf(ctx.ip)}`, perNetwork],
     ]
   }
 
@@ -133,5 +133,87 @@ export function createAuthentication(
     ...(interaction && { interaction: hashOf('interaction', interaction) }),
   })
 
-  return { signIn, check, remember: devices.remember }
+  return { signIn, check, remember: browsers.remember }
+}
+
+/** Failures whose duration is remembered, for those that check no password to take as long. */
+const MAX_SAMPLES = 50
+/** At random. A difference of less than a few of them cannot be measured. */
+const JITTER_MS = 20
+/** Longer than it takes to check any hash that can be imported. */
+const ROUND_UP_MS = 1000
+
+/** Makes a failed sign-in take as long as any other. `began` is by `performance.now()`. */
+function createTimingEqualiser() {
+  const samples: number[] = []
+
+  const until = (time: number) =>
+    setTimeout(Math.max(0, time + Math.random() * JITTER_MS - performance.now()))
+
+  /** After a failure whose password was checked. */
+  async function record(began: number): Promise<void> {
+    const time = performance.now()
+    samples.push(time - began)
+    if (samples.length > MAX_SAMPLES) samples.shift()
+    await until(time)
+  }
+
+  /** After a failure whose password was not. Returns false while there is no sample. */
+  async function sample(began: number): Promise<boolean> {
+    const time = samples[Math.floor(Math.random() * samples.length)]
+    if (time !== undefined) await until(began + time)
+    return time !== undefined
+  }
+
+  /** While some passwords take another time to check than others. */
+  async function roundUp(began: number): Promise<undefined> {
+    const rounds = Math.ceil((performance.now() - began) / ROUND_UP_MS)
+    await until(began + rounds * ROUND_UP_MS)
+  }
+
+  return { record, sample, roundUp }
+}
+
+/** Accounts of one browser. */
+const MAX_REMEMBERED = 4
+const REMEMBERED_SECONDS = 180 * 24 * 3600
+const MARK = /^([\w-]{12})\.(\d{1,12})\.([\w-]{43})$/
+
+export type RememberedBrowsers = ReturnType<typeof createRememberedBrowsers>
+
+/**
+ * Browsers in which a user has signed in before (OWASP: device cookies). There, attempts at that user's
+ * password have a counter of their own, so that nobody else can make the user wait. The cookie gives no
+ * access and names nobody: it holds `NONCE.SECONDS.SIGNATURE` for each of a few accounts.
+ */
+export function createRememberedBrowsers({ sign, isSigned }: Signatures, development: boolean) {
+  const { device: name } = cookieNames(development)
+  const textOf = (id: string, nonce: string, since: string) => `${id} ${nonce} ${since}`
+  const marks = (ctx: Context) => (ctx.cookies.get(name, { signed: false }) ?? '').split('~')
+
+  /** Ends with whatever ends all sessions of the account. */
+  function isOf({ id, ended = 0 }: Pick<Account, 'id' | 'ended'>, mark: string): boolean {
+    const [, nonce = '', since = '', signature = ''] = MARK.exec(mark) ?? []
+    const isCurrent = Number(since) > ended && Number(since) > now() - REMEMBERED_SECONDS
+    return isCurrent && isSigned(textOf(id, nonce, since), signature)
+  }
+
+  /** Returns what tells this browser from others that know the account. */
+  function find(ctx: Context, account: Pick<Account, 'id' | 'ended'>): string | undefined {
+    return marks(ctx).find(mark => isOf(account, mark))
+  }
+
+  /** `since`: when the user signed in (epoch seconds). */
+  function remember(ctx: Context, account: Account, since: number): void {
+    const nonce = randomBytes(9).toString('base64url')
+    const mark = `${nonce}.${since}.${sign(textOf(account.id, nonce, String(since)))}`
+    const others = marks(ctx).filter(other => MARK.test(other) && !isOf(account, other))
+    ctx.cookies.set(name, [mark, ...others].slice(0, MAX_REMEMBERED).join('~'), {
+      ...originCookie(development),
+      maxAge: REMEMBERED_SECONDS * 1000,
+      signed: false,
+    })
+  }
+
+  return { find, remember }
 }

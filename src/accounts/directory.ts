@@ -1,22 +1,18 @@
-// The people who can sign in: finding, adding and changing accounts.
+// Accounts that are kept here: finding, adding and changing them.
 //
 //   Account id → account        indexed under 'accounts'
 //   Username folded → { id }    claimed first, so that two cannot have one name
 
+import { randomBytes } from 'node:crypto'
 import { revokeGrants } from '../state/grants.ts'
 import { createSessions, type SessionRecord } from '../state/sessions.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
-import {
-  type Account,
-  foldUsername,
-  newAccountId,
-  profileSchema,
-  type Transfer,
-} from './account.ts'
+import { type Account, foldUsername, isAdmitted, newAccountId, profileSchema } from './account.ts'
 import { createConsents } from './consents.ts'
 import { noteForeignHashes } from './foreign-hash.ts'
 import { checkPassword, hashPassword, isOurs, needsRehash } from './password.ts'
+import type { Transfer } from './transfer.ts'
 
 export class UsernameTaken extends Error {
   override name = 'UsernameTaken'
@@ -28,22 +24,24 @@ export class IdTaken extends Error {
   override message = 'this id was taken or removed a moment ago'
 }
 
-export interface Credentials {
-  username: string
-  password: string
+/** Why credentials are not those of an account, for the log alone. */
+export type Refusal = 'disabled' | 'malformed' | 'no_password' | 'unknown' | 'wrong_password'
+
+/** The account that a sign-in names, before its password was checked. */
+export interface Candidate {
+  /** What is known without asking elsewhere: for counting attempts, and for remembered browsers. */
+  known?: Pick<Account, 'id' | 'ended'>
+  /** Every refusal takes the same time. */
+  authenticate(password: string): Promise<{ account?: Account; refusal?: Refusal }>
 }
 
-/** Why credentials are not those of an account, for the log alone. */
-export type Refusal = 'disabled' | 'no_password' | 'unknown' | 'wrong_password'
-
-/** What signing in and using tokens need of a directory, ours (below) or that of others. */
+/** The accounts, kept here (below) or elsewhere (source.ts). */
 export interface Directory {
   find(id: string): Promise<Account | undefined>
   /** Undefined for a disabled account too, and for a sign-in (epoch seconds) that was ended since. */
   findEnabled(id: string, signedIn?: number): Promise<Account | undefined>
   findByUsername(username: string): Promise<Account | undefined>
-  /** Undefined for the right password; takes the same time for all others (LG1). */
-  judge(account: Account | undefined, credentials: Credentials): Promise<Refusal | undefined>
+  candidate(username: string): Promise<Candidate>
   /**
    * Ends all access with it. The browser in whose session (`uid`) it was changed gets another one, for
    * `ttl` seconds; undefined when that had ended already. Absent where passwords are kept by others.
@@ -57,10 +55,6 @@ export interface Directory {
 
 /** Ours, which operators' commands change. */
 export type OwnDirectory = ReturnType<typeof createDirectory>
-
-export function isAdmitted({ enabled, ended = 0 }: Account, signedIn?: number): boolean {
-  return enabled && (signedIn === undefined || signedIn > ended)
-}
 
 const indexes: [string, string][] = [['accounts', 'all']]
 
@@ -181,18 +175,20 @@ export function createDirectory(records: Records) {
     return renamed
   }
 
-  /** A right password whose hash is weaker than one made today is hashed anew (LG2). */
-  async function judge(
-    account: Account | undefined,
-    { password }: Credentials,
-  ): Promise<Refusal | undefined> {
+  async function candidate(username: string): Promise<Candidate> {
+    const known = await findByUsername(username)
+    return { known, authenticate: password => authenticate(known, password) }
+  }
+
+  /** Replaces the hash of a right password when it is weaker than one made today. */
+  async function authenticate(account: Account | undefined, password: string) {
     const matches = await checkPassword(password, account?.password)
-    if (!account) return 'unknown'
-    if (!account.enabled) return 'disabled'
-    if (!account.password) return 'no_password'
-    if (!matches) return 'wrong_password'
+    if (!account) return { refusal: 'unknown' } as const
+    if (!account.enabled) return { refusal: 'disabled' } as const
+    if (!account.password) return { refusal: 'no_password' } as const
+    if (!matches) return { refusal: 'wrong_password' } as const
     if (needsRehash(account.password)) await rehash(account, password)
-    return undefined
+    return { account }
   }
 
   async function rehash({ id, password: weak }: Account, password: string): Promise<void> {
@@ -246,9 +242,27 @@ export function createDirectory(records: Records) {
     transfer,
     change,
     rename,
-    judge,
+    candidate,
     changePassword,
     endAccess,
     remove,
   }
+}
+
+const DEMO = {
+  username: 'demo',
+  name: 'Demo Person',
+  email: 'demo@example.org',
+  email_verified: true,
+}
+
+/** Adds the demo account to an empty store. Returns how to sign in: its password is kept nowhere. */
+export async function addDemoAccount(records: Records): Promise<string> {
+  const directory = createDirectory(records)
+  if (!(await directory.isEmpty())) {
+    return 'Sign in with an account of yours; a new password: npm run usher -- accounts password NAME'
+  }
+  const password = randomBytes(12).toString('base64url')
+  await directory.add(DEMO, password)
+  return `Sign in as ${DEMO.username} with the password ${password} (shown only now)`
 }

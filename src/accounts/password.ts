@@ -1,34 +1,39 @@
-// Passwords: argon2id as PHC strings (RFC 9106; OWASP's parameters). Those of other systems are checked
-// and replaced (foreign-hash.ts).
+// Passwords: argon2id as PHC strings (RFC 9106; OWASP's parameters), and how many are hashed at once, so
+// that a flood of sign-ins leaves every other request the time it needs. One hash is 20 ms of a core and
+// 19 MiB.
 
 import { randomBytes } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import { hash, verify } from '@node-rs/argon2'
-import { checkForeign } from './foreign-hash.ts'
-import { hashInTurn } from './hashing.ts'
+import { availableParallelism } from 'node:os'
+import { hash } from '@node-rs/argon2'
+import pLimit, { type LimitFunction } from 'p-limit'
+import { shareOf } from '../http/quota.ts'
+import { verify } from './foreign-hash.ts'
 
-/** Bytes. */
-const SHORTEST_PASSWORD = 12
-/** Longer ones are refused when set, and fail like any wrong one when tried (LG3). */
-const LONGEST_PASSWORD = 1024
+const MIN_PASSWORD_BYTES = 12
+/** Longer ones are refused when set, and fail like any wrong one when tried. */
+const MAX_PASSWORD_BYTES = 1024
+/** One core is left to requests, and one of the four threads of Node's pool to files and DNS. */
+const MAX_CONCURRENT_HASHES = Math.max(1, Math.min(availableParallelism() - 1, 3))
+const MAX_WAITING_ATTEMPTS = 64
 
 const PARAMETERS = { memoryCost: 19_456, timeCost: 2, parallelism: 1 }
 const { memoryCost, timeCost, parallelism } = PARAMETERS
 const OURS = `$argon2id$v=19$m=${memoryCost},t=${timeCost},p=${parallelism}$`
 const CURRENT = /^\$argon2id\$v=19\$m=(\d+),t=(\d+),p=\d+\$/
 
-/** What is wrong with a new password, as a key of the words; undefined when nothing is. */
+/** What is wrong with a new password, as a key of the translations. */
 export function passwordProblem(
   password: string,
 ): 'too_short' | 'too_long' | 'too_common' | undefined {
-  if (Buffer.byteLength(password) < SHORTEST_PASSWORD) return 'too_short'
+  if (Buffer.byteLength(password) < MIN_PASSWORD_BYTES) return 'too_short'
   if (isTooLong(password)) return 'too_long'
   return isCommon(password) ? 'too_common' : undefined
 }
 
 let common: Set<string> | undefined
 
-/** Those that people choose most, of the length it takes here, in small letters. */
+/** The list has those of at least `MIN_PASSWORD_BYTES`, in lower case. */
 function isCommon(password: string): boolean {
   common ??= new Set(
     readFileSync(`${import.meta.dirname}/common-passwords.txt`, 'utf8').split('\n'),
@@ -36,30 +41,58 @@ function isCommon(password: string): boolean {
   return common.has(password.normalize('NFKC').toLowerCase())
 }
 
-export const isTooLong = (password: string) => Buffer.byteLength(password) > LONGEST_PASSWORD
+export const isTooLong = (password: string) => Buffer.byteLength(password) > MAX_PASSWORD_BYTES
 
 export function hashPassword(password: string): Promise<string> {
   return hashInTurn(() => hash(password.normalize('NFC'), PARAMETERS))
 }
 
-/** Of no password, for an unknown name to be checked against: random bytes in place of a hash. */
+/** A hash of no password, to check an unknown name against. */
 const random = (bytes: number) => randomBytes(bytes).toString('base64').replaceAll('=', '')
 const NOBODY = `${OURS}${random(16)}$${random(32)}`
 
-/** Takes the same time with no hash at all as with a wrong password for one of ours (LG1). */
+/** Takes the same time without a hash as with a wrong password for a hash made here. */
 export async function checkPassword(password: string, phc: string | undefined): Promise<boolean> {
   const tooLong = isTooLong(password)
   const tried = tooLong ? '' : password.normalize('NFC')
-  const kept = phc ?? NOBODY
-  const matches = await hashInTurn(() => checkForeign(tried, kept) ?? verify(kept, tried))
+  const matches = await hashInTurn(() => verify(phc ?? NOBODY, tried))
   return matches && phc !== undefined && !tooLong
 }
 
 /** False for a hash that takes another time to check than those made here. */
 export const isOurs = (phc: string) => phc.startsWith(OURS)
 
-/** True for a hash made with weaker parameters than today's: made anew at the next sign-in (LG2). */
+/** True for a hash made with weaker parameters than today's. The next sign-in replaces it. */
 export function needsRehash(phc: string): boolean {
   const [, memory, time] = CURRENT.exec(phc) ?? []
   return Number(memory ?? 0) < memoryCost || Number(time ?? 0) < timeCost
+}
+
+let limit: LimitFunction | undefined
+let admitted = 0
+
+function hashInTurn<T>(work: () => Promise<T>): Promise<T> {
+  limit ??= pLimit(shareOf(MAX_CONCURRENT_HASHES))
+  return limit(work)
+}
+
+/** Throws 503 when too many attempts wait already, before anything is read or counted for this one. */
+export async function admit<T>(attempt: () => Promise<T>): Promise<T> {
+  if (admitted >= shareOf(MAX_CONCURRENT_HASHES) + shareOf(MAX_WAITING_ATTEMPTS))
+    throw new TooMany()
+  admitted++
+  try {
+    return await attempt()
+  } finally {
+    admitted--
+  }
+}
+
+class TooMany extends Error {
+  override name = 'TooMany'
+  override message = 'too many passwords are waiting to be checked'
+  error = 'temporarily_unavailable'
+  error_description = 'too many people are signing in at this moment'
+  status = 503
+  expose = true
 }

@@ -1,9 +1,38 @@
-// Accounts as lines of JSON, as they travel between installations and come from other systems.
+// Accounts as lines of JSON: exported to another installation, or imported from another system.
 
+import { z } from 'zod'
 import { didYouMean, plainWords } from '../config/report/wording.ts'
-import { type Account, type Transfer, transferSchema } from './account.ts'
+import { type Account, profileSchema } from './account.ts'
+import { hashProblem } from './foreign-hash.ts'
 
-/** The reason never quotes the line: there are hashes in it. */
+/** Epoch seconds. */
+const time = z.int().min(0).optional()
+
+const transferSchema = profileSchema.extend({
+  id: z
+    .string()
+    .regex(
+      /^usr_[0-9a-z]{26}$/,
+      'must be usr_ and 26 characters of 0-9a-z; leave it out for a new one',
+    )
+    .optional(),
+  enabled: z.boolean().default(true),
+  password_hash: z
+    .string()
+    .superRefine(async (hash, { addIssue }) => {
+      const problem = await hashProblem(hash)
+      if (problem) addIssue(problem)
+    })
+    .optional(),
+  created: time,
+  ended: time,
+  updated: time,
+})
+
+/** An account, as far as the other system knows it. */
+export type Transfer = z.output<typeof transferSchema>
+
+/** The message never quotes the line: it may have a hash in it. */
 export class WrongLine extends Error {
   override name = 'WrongLine'
 }
@@ -12,10 +41,11 @@ export function writeLine({ password: password_hash, ...account }: Account): str
   return `${JSON.stringify({ ...account, password_hash })}\n`
 }
 
-/** Throws `WrongLine`. */
-export function readLine(line: string): Transfer {
+/** Rejects with `WrongLine`. */
+export async function readLine(line: string): Promise<Transfer> {
   if (line.includes('\uFFFD')) throw new WrongLine('is not UTF-8')
-  const { success, data, error } = transferSchema.safeParse(parse(line), { error: plainWords })
+  const options = { error: plainWords }
+  const { success, data, error } = await transferSchema.safeParseAsync(parse(line), options)
   if (success) return data
   throw new WrongLine(error.issues.map(inWords).join('; '))
 }
@@ -29,9 +59,7 @@ function parse(line: string): unknown {
   }
 }
 
-type Issue = NonNullable<ReturnType<typeof transferSchema.safeParse>['error']>['issues'][number]
-
-function inWords(issue: Issue): string {
+function inWords(issue: z.core.$ZodIssue): string {
   if (issue.code !== 'unrecognized_keys') return [...issue.path, issue.message].join(': ')
   return issue.keys.map(key => `${key}: unknown key${suggestion(key)}`).join('; ')
 }

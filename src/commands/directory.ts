@@ -2,7 +2,7 @@
 
 import { type Account, foldUsername } from '../accounts/account.ts'
 import { createDirectory, type Directory, type OwnDirectory } from '../accounts/directory.ts'
-import { openDirectory } from '../accounts/open.ts'
+import { openDirectory } from '../accounts/source.ts'
 import { readStoreSettings } from '../config/load.ts'
 import type { Records } from '../storage/records.ts'
 import { argument, Failure, type Invocation, type Leave, withRecords } from './command.ts'
@@ -12,9 +12,9 @@ export function withDirectory(
   work: (directory: OwnDirectory, leave: Leave) => Promise<void>,
 ): Promise<void> {
   const { accounts } = readStoreSettings()
-  if (accounts.http) {
+  if (accounts.module) {
     throw new Failure(
-      'The people are kept in a directory of yours (accounts.http in usher.yaml): do it there.\n' +
+      'The accounts are kept elsewhere (accounts.module in usher.yaml): do it there.\n' +
         'Here there are: accounts show, sessions list|end, grants list|withdraw.',
     )
   }
@@ -39,7 +39,7 @@ export function withAccount(
 ): Promise<void> {
   const name = argument(invocation, 'ACCOUNT')
   return withRecords(async (records, leave) => {
-    const directory = openDirectory(readStoreSettings(), records)
+    const directory = await openDirectory(readStoreSettings(), records)
     await work(await findAccount(directory, name), records, leave)
   })
 }

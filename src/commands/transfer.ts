@@ -64,7 +64,7 @@ interface Outcome {
 
 async function takeLine(directory: OwnDirectory, line: string): Promise<Outcome> {
   try {
-    return { outcome: line.trim() ? await directory.transfer(readLine(line)) : 'empty' }
+    return { outcome: line.trim() ? await directory.transfer(await readLine(line)) : 'empty' }
   } catch (error) {
     if (error instanceof WrongLine) return { outcome: 'wrong', reason: error.message }
     if (error instanceof IdTaken) return { outcome: 'wrong', reason: `id: ${error.message}` }

@@ -11,14 +11,23 @@ export const FIXED = [
   'store',
   'redis',
   'metrics',
+  'accounts',
   'secrets',
 ] as const
 
-/** What all workers of a service have alike, whenever they begin. Secrets each reads for itself. */
+/** What all workers have in common, whenever they start. Each reads the secrets for itself. */
 export type Held = Pick<Settings, Exclude<(typeof FIXED)[number], 'secrets'>>
 
-export function heldOf({ issuer, listen, workers, store, redis, metrics }: Settings): Held {
-  return { issuer, listen, workers, store, redis, metrics }
+export function heldOf({
+  issuer,
+  listen,
+  workers,
+  store,
+  redis,
+  metrics,
+  accounts,
+}: Settings): Held {
+  return { issuer, listen, workers, store, redis, metrics, accounts }
 }
 
 /** `lifetimes.code: 60 → 30`, `+ clients.wiki`, `- clients.wiki.contacts.0`. */

@@ -2,7 +2,7 @@
 // The only file that reads `process.env`.
 
 import { type Dirent, readdirSync, statSync } from 'node:fs'
-import { basename, dirname, join, parse } from 'node:path'
+import { basename, dirname, join, parse, relative, sep } from 'node:path'
 import { withoutSecret } from './client-secret.ts'
 import { overlays, parseSecrets, secretsFromEnvironment } from './environment.ts'
 import { type FileResult, readFile } from './files.ts'
@@ -12,7 +12,13 @@ import { clientFindings } from './rules/client.ts'
 import { detailFindings } from './rules/details.ts'
 import { readClientAuthorities } from './rules/files.ts'
 import { accentFindings, type Logo, readLocales, readLogo, readPages } from './rules/pages.ts'
-import { featureFindings, importKeys, judgeIssuer, startFindings } from './rules/provider.ts'
+import {
+  featureFindings,
+  importKeys,
+  judgeIssuer,
+  readAccounts,
+  startFindings,
+} from './rules/provider.ts'
 import { resourceAdvice, resourceFindings } from './rules/resource.ts'
 import { clientAdvice, providerAdvice } from './rules/warnings.ts'
 import type { ClientMetadata } from './schema/client.ts'
@@ -29,6 +35,8 @@ export interface Settings extends UsherFile {
   /** A loopback http issuer: generated secrets, the demo account and http redirects are allowed. */
   development: boolean
   listen: UsherFile['listen'] & { host: string }
+  /** `module` is an absolute path; `digest` changes with its file. */
+  accounts: UsherFile['accounts'] & { digest?: string }
   /** The first signs and seals, all verify and open; empty: to be made (development only). */
   secrets: Uint8Array[]
   /** Private keys of the operator's, as PKCS #8 PEM. */
@@ -72,9 +80,9 @@ export const variable = (name: string, env: NodeJS.ProcessEnv = process.env) =>
 
 /** What it takes to open the store: an operator's commands work while a client file is wrong. */
 export function readStoreSettings(): Pick<Settings, 'store' | 'secrets' | 'redis' | 'accounts'> {
-  const { usher, secrets, findings } = readUsher(process.env, configFolder())
+  const { usher, secrets, accounts, findings } = readUsher(process.env, configFolder())
   if (findings.length || !usher.value) throw new ConfigError(findings)
-  const { store, redis, accounts } = usher.value
+  const { store, redis } = usher.value
   return { store, secrets, redis, accounts }
 }
 
@@ -87,8 +95,8 @@ export function readSettings(env?: NodeJS.ProcessEnv): Settings {
 
 /** Throws a `ConfigError` only when there is no folder to read. */
 export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = configFolder(env)) {
-  const { usher, issuer, development, secrets, findings } = readUsher(env, folder)
-  findings.push(...strayFindings(folder), ...featureFindings(usher))
+  const { usher, issuer, development, secrets, accounts, findings } = readUsher(env, folder)
+  findings.push(...strayFindings(folder, accounts.module), ...featureFindings(usher))
   const importedKeys = importKeys(usher, findings)
   const clientAuthorities = readClientAuthorities(usher, findings)
   const logo = readLogo(usher, folder, findings)
@@ -136,6 +144,7 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
     issuer,
     development,
     listen: { ...listen, host: listen.host ?? (development ? '127.0.0.1' : '0.0.0.0') },
+    accounts,
     secrets,
     claims: claims.value.claims,
     scopes,
@@ -170,6 +179,7 @@ function readUsher(env: NodeJS.ProcessEnv, folder: string) {
   const usher = readFile(join(folder, 'usher.yaml'), 'usher', overlays(env, store))
   findings.push(...usher.findings)
   const secrets = parseSecrets(secret, findings)
+  const accounts = readAccounts(usher, folder, findings)
   const { parts } = usher
   const isKnown = Object.hasOwn(parts, 'issuer')
   const issuer = parts.issuer ?? `http://localhost:${parts.listen?.port ?? 3000}`
@@ -177,14 +187,16 @@ function readUsher(env: NodeJS.ProcessEnv, folder: string) {
   if (isKnown && problem) findings.push(usher.at(['issuer'], 'issuer', problem))
   const isRight = isKnown && !problem
   if (isRight) findings.push(...startFindings(usher, secret, development))
-  return { usher, issuer: isRight ? issuer : undefined, development, secrets, findings }
+  const known = isRight ? issuer : undefined
+  return { usher, issuer: known, development, secrets, accounts, findings }
 }
 
 /** What lies in the folder and is read by nobody: most likely a misspelt name. */
-function strayFindings(folder: string): Finding[] {
+function strayFindings(folder: string, module = ''): Finding[] {
+  const [ofModule] = relative(folder, module).split(sep)
   return entriesOf(folder).flatMap(entry => {
     // A mounted ConfigMap keeps what it shows in a folder called ..2026_11_21_….
-    const isOurs = KNOWN.includes(entry.name) || entry.name.startsWith('.')
+    const isOurs = [...KNOWN, ofModule].includes(entry.name) || entry.name.startsWith('.')
     if (isOurs || !(isData(entry.name) || entry.isDirectory())) return []
     const message = `nothing reads this${didYouMean(entry.name, KNOWN)}`
     return [{ file: join(folder, entry.name), rule: 'stray-file', message }]

@@ -1,7 +1,7 @@
 // Whether the library will take a configuration, found out without starting anything.
 
 import { pino } from 'pino'
-import { openDirectory } from '../accounts/open.ts'
+import { openDirectory } from '../accounts/source.ts'
 import type { Settings } from '../config/load.ts'
 import { createMetrics } from '../http/metrics.ts'
 import { openSigningKeys } from '../keys/signing-keys.ts'
@@ -23,7 +23,7 @@ export async function checkSettings(settings: Settings): Promise<void> {
   }
   const signingKeys = await openSigningKeys(installation.records, settings)
   const keys = await signingKeys.load()
-  const directory = openDirectory(settings, installation.records)
+  const directory = await openDirectory(settings, installation.records)
   const metrics = createMetrics()
   const environment = { settings, ...installation, directory, keys, log, metrics }
   await createProvider(environment, pages).finally(() => store.close())

@@ -9,7 +9,7 @@ import {
   Provider,
 } from 'oidc-provider'
 import type { Logger } from 'pino'
-import { claimsOf } from '../accounts/claims.ts'
+import { claimsOf } from '../accounts/account.ts'
 import { createConsents, TOUCH } from '../accounts/consents.ts'
 import type { Directory } from '../accounts/directory.ts'
 import type { Settings } from '../config/load.ts'

@@ -6,6 +6,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
+import { hash as argon2 } from '@node-rs/argon2'
 import { hash as bcrypt } from '@node-rs/bcrypt'
 import { afterAll, expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
@@ -104,7 +105,7 @@ test(
     expect(stderr).not.toContain(secret)
     expect(stderr.trim().split('\n')).toEqual([
       'line 2: is not JSON: one object a line, and nothing else',
-      'line 4: password_hash: is no hash of a kind that is known here: argon2, bcrypt, scrypt or PBKDF2',
+      'line 4: password_hash: is no hash of a known kind: argon2, bcrypt, scrypt or PBKDF2',
       'line 5: password: unknown key; a hash stands in password_hash',
       'line 6: password_hash: takes too long to check, or too much memory',
       'line 7: username: another account has it, or is just being given it',
@@ -132,7 +133,41 @@ test('a file that is not there, two files, and one without lines are refused', S
 })
 
 test(
-  'LG1, LG2: with hashes of other systems people sign in, are given ours, and every failure takes as long',
+  'a hash that could never be checked is refused, and who has one that can signs in',
+  SLOW,
+  async () => {
+    const { usher, store } = installation()
+    const digest = 'A'.repeat(43)
+    const hopeless = [
+      `$argon2id$v=19$m=15,t=1,p=2$c29tZXNhbHQ$${digest}`,
+      `$argon2id$v=19$m=65536,t=2,p=1$eA$${digest}`,
+      `$argon2id$v=19$m=65536,t=2,p=1$c29tZX.hbHQ$${digest}`,
+      `$scrypt$ln=17,r=1,p=1$c29tZXNhbHQ$${digest}`,
+    ]
+    const right = await argon2(PASSWORD, { memoryCost: 32, parallelism: 4, timeCost: 1 })
+    const people = [...hopeless, right].map((password_hash, i) => ({
+      username: `user-${i}`,
+      password_hash,
+    }))
+    const { code, stderr } = await usher('accounts import', lines(...people))
+    expect(code).toBe(1)
+    expect(stderr.match(/^line [1-4]: password_hash: can never be checked/gm)).toHaveLength(4)
+    expect(stderr).toContain('1 accounts are added')
+    const service = await startUsher({ store })
+    for (const { username } of people) {
+      const browser = new Browser(service.issuer)
+      await browser.open('/account')
+      await browser.submit(credentials(username))
+      const isIn = username === 'user-4'
+      expect(browser.page.status, username).toBe(isIn ? 200 : 400)
+      expect(browser.heading, username).toBe(isIn ? 'Your account' : 'Sign in')
+    }
+    await service.close()
+  },
+)
+
+test(
+  'with hashes of other systems people sign in, are given ours, and every failure takes as long',
   SLOW,
   async () => {
     const { usher, store } = installation()

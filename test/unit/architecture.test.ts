@@ -37,19 +37,13 @@ const LAYERS = [
   ['features'],
   ['pages'],
   ['provider'],
-  ['state', 'accounts', 'keys'],
+  ['accounts'],
+  ['state', 'keys'],
   ['storage'],
   ['http'],
 ]
 /** Imports that point the wrong way until the restructuring has removed them. Nothing is added here. */
 const STILL_UPWARD: string[] = [
-  'src/accounts/consents.ts → src/state/grants.ts',
-  'src/accounts/directory.ts → src/state/grants.ts',
-  'src/accounts/directory.ts → src/state/sessions.ts',
-  'src/accounts/http-directory.ts → src/state/grants.ts',
-  'src/accounts/http-directory.ts → src/state/sessions.ts',
-  'src/accounts/sessions.ts → src/state/grants.ts',
-  'src/accounts/sessions.ts → src/state/sessions.ts',
   'src/pages/applications.ts → src/features/authorization-details/words.ts',
   'src/pages/consent.ts → src/features/authorization-details/words.ts',
   'src/pages/parts.ts → src/features/ciba/access-requests.ts',
@@ -80,17 +74,17 @@ const layerOf = (part: string) => LAYERS.findIndex(layer => layer.includes(part)
 const HOMES: Record<string, RegExp> = {
   'oidc-provider': /^src\/(provider|features|state)\//,
   yaml: /^src\/config\//,
-  zod: /^src\/(config\/|accounts\/account\.ts$)/,
+  zod: /^src\/(config\/|accounts\/(account|transfer|source)\.ts$)/,
   'node:sqlite': /^src\/storage\/sqlite(\.ts$|\/)/,
   '@node-rs/bcrypt': /^src\/accounts\/foreign-hash\.ts$/,
   ioredis: /^src\/storage\/redis\//,
   eta: /^src\/pages\//,
-  '@node-rs/argon2': /^src\/accounts\/password\.ts$/,
+  '@node-rs/argon2': /^src\/accounts\/(password|foreign-hash)\.ts$/,
   '@koa/router': /^src\/app\.ts$/,
 }
 
 /** Of code: without blank lines and comments. */
-const LINES = 13_914
+const LINES = 13_829
 const LONGEST_FILE = 270
 const linesOf = (text: string) => text.split('\n').length - 1
 const codeLinesOf = (text: string) =>

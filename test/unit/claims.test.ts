@@ -2,7 +2,7 @@
 
 import { expect, test } from 'vitest'
 import type { Account } from '../../src/accounts/account.ts'
-import { claimsOf } from '../../src/accounts/claims.ts'
+import { claimsOf } from '../../src/accounts/account.ts'
 
 const ADA: Account = {
   id: 'usr_ada',

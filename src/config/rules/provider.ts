@@ -1,10 +1,12 @@
 // Rules about usher.yaml that look beyond one key: at each other, the environment, the files it names.
 
+import { createHash } from 'node:crypto'
+import { resolve } from 'node:path'
 import { createSecureContext } from 'node:tls'
-import { RANDOM, SHORTEST_SECRET } from '../environment.ts'
+import { RANDOM } from '../environment.ts'
 import type { FileResult } from '../files.ts'
 import { type Finding, type Locate, wrongVariable } from '../report/finding.ts'
-import { readText } from '../report/yaml.ts'
+import { readBytes, readText } from '../report/yaml.ts'
 import { isLoopbackHost } from '../schema/client.ts'
 import type { Features } from '../schema/features.ts'
 import type { UsherFile } from '../schema/usher.ts'
@@ -44,7 +46,7 @@ export function startFindings(
       : `is needed: only a loopback http issuer gets a generated one. It ${RANDOM}`
     findings.push(wrongVariable('USHER_SECRET', 'secret', message))
   }
-  findings.push(...redisFindings(usher), ...directoryFindings(usher, development))
+  findings.push(...redisFindings(usher))
   const tls = listen?.tls
   const path = ['listen', 'tls']
   if (tls && development) findings.push(usher.at(path, 'tls', 'is for an https issuer'))
@@ -98,24 +100,17 @@ export function importKeys({ parts, at }: FileResult<UsherFile>, findings: Findi
   return pems
 }
 
-function directoryFindings({ parts, at }: FileResult<UsherFile>, development: boolean): Finding[] {
-  const { url, secret_file } = parts.accounts?.http ?? {}
-  if (url === undefined || secret_file === undefined) return []
-  const path = ['accounts', 'http']
-  const findings = unread(at, path, { secret_file })
-  const text = readText(secret_file).text?.trim() ?? ''
-  if (!findings.length && text.length < SHORTEST_SECRET) {
-    const message = `its file has less than ${SHORTEST_SECRET} characters: openssl rand -hex 32`
-    findings.push(at([...path, 'secret_file'], 'secret', message))
-  }
-  const { protocol, hostname } = new URL(url)
-  const isPlain = protocol === 'http:'
-  if (isPlain && !(development && isLoopbackHost(hostname))) {
-    const message =
-      'must be https: passwords go there; http is for loopback, with a loopback issuer'
-    findings.push(at([...path, 'url'], 'directory', message))
-  }
-  return findings
+/** `accounts` with the path of its module, and a digest that changes when the file does. */
+export function readAccounts(
+  { parts, at }: FileResult<UsherFile>,
+  folder: string,
+  findings: Finding[],
+): { module?: string; digest?: string } {
+  if (!parts.accounts?.module) return {}
+  const module = resolve(folder, parts.accounts.module)
+  const { bytes = '', problem } = readBytes(module)
+  if (problem) findings.push(at(['accounts', 'module'], 'file', `its file ${problem}`))
+  return { module, digest: createHash('sha256').update(bytes).digest('base64url') }
 }
 
 function redisFindings(usher: FileResult<UsherFile>): Finding[] {

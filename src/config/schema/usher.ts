@@ -152,16 +152,9 @@ const clientCertificates = {
   origin: origin.optional().describe('Another address of this service, at which clients with certificates ask, so that browsers are not asked for one at `issuer`: an origin. Discovery names its endpoints (mtls_endpoint_aliases), and there are no others. With `listen.tls` its port is listened at too, from the next start on'),
 }
 
-const DIRECTORY = 'an https address, without user or fragment: https://people.example.org/usher'
 // biome-ignore format: a table
 const accounts = {
-  http: z
-    .strictObject({
-      url: z.url({ protocol: /^https?$/, error: DIRECTORY }).regex(/^[^#@]+$/, DIRECTORY).describe('Where it is asked by POST; https, or http on loopback for a loopback `issuer`'),
-      secret_file: path.describe('A file with the secret that signs what is asked, at least 32 characters, known to the directory; read again for every call'),
-    })
-    .optional()
-    .describe('A directory of your own with the people who can sign in, asked by signed HTTP calls; absent: they are kept here'),
+  module: path.optional().describe('A JavaScript or TypeScript file that looks up accounts kept elsewhere, by its functions find and authenticate; the path begins in this folder. Absent: accounts are kept here'),
 }
 
 // biome-ignore format: a table
@@ -184,7 +177,7 @@ export const usherSchema = z.strictObject({
   features: featuresSchema.prefault({}).describe('What clients can use; what is off has no endpoint, and discovery does not name it'),
   compatibility: compatibilitySchema.prefault({}).describe('What old applications and certification need, and RFC 9700 §2.1.2 advises against'),
   client_certificates: z.strictObject(clientCertificates).prefault({}).describe('Where the certificates of clients come from, and whose they are; with `features.mtls`'),
-  accounts: z.strictObject(accounts).prefault({}).describe('Where the people are kept who can sign in'),
+  accounts: z.strictObject(accounts).prefault({}).describe('Where accounts are kept'),
   egress: z
     .strictObject({
       allow: z.array(peer).default([]).describe('Hosts, addresses and ranges that requests may go to though they are not public: applications on your own network that are told of sign-outs (backchannel_logout_uri) or of answers (backchannel_client_notification_endpoint), or have their keys there (jwks_uri). A range counts for names that lead into it, too'),

@@ -6,9 +6,9 @@
 
 import { type Configuration, errors, type KoaContextWithOIDC, type Provider } from 'oidc-provider'
 import { foldUsername } from '../../accounts/account.ts'
-import { createAttempts, type Limit } from '../../accounts/attempts.ts'
 import { createConsents } from '../../accounts/consents.ts'
 import type { Directory } from '../../accounts/directory.ts'
+import { createRateLimit, type Limit } from '../../accounts/rate-limit.ts'
 import type { Settings } from '../../config/load.ts'
 import { displayTextProblem } from '../../config/schema/values.ts'
 import { note } from '../../http/audit.ts'
@@ -50,7 +50,7 @@ export function ciba({ settings, records, directory }: Surroundings): Feature {
   const consents = createConsents(records)
   const requestedClaims = createRequestedClaims(settings)
   const requests = createAccessRequests(records, settings)
-  const attempts = createAttempts(records)
+  const attempts = createRateLimit(records)
   /** Of whoever was found by their name: they are not looked for twice, which would take its time. */
   const ended = new WeakMap<KoaContextWithOIDC, number>()
 

@@ -2,7 +2,7 @@
 // and goes on to consent; in front of it stand the sign-in, and a count of wrong codes.
 
 import type { Context, Middleware } from 'koa'
-import type { Counter, createAttempts, Limit } from '../../accounts/attempts.ts'
+import type { Counter, createRateLimit, Limit } from '../../accounts/rate-limit.ts'
 import { note } from '../../http/audit.ts'
 import { networkOf } from '../../http/network.ts'
 import { PLACES } from '../../pages/page-data.ts'
@@ -71,7 +71,7 @@ export function createDevicePages(views: Views) {
 /** In front of the library's page: nobody guesses who is not signed in, nor for long who is. */
 export function guardDevicePage(
   people: People,
-  attempts: ReturnType<typeof createAttempts>,
+  attempts: ReturnType<typeof createRateLimit>,
   { end }: ReturnType<typeof createDevicePages>,
 ): Middleware {
   return async (ctx, next) => {

@@ -1,14 +1,14 @@
-// A directory of people for Usher (`accounts.http` in usher.yaml), small enough to be copied: who they
-// are stands in PEOPLE, a JSON file. Usher sends a JWT as the body of a POST; its claims are the question:
+// A directory of users, small enough to be copied, for accounts-source.ts beside it. The users stand in
+// PEOPLE, a JSON file. A question is a POST whose body is a JWT (HS256), signed with a secret that both
+// sides know. Its claims are one of:
 //
 //   { "find": { "username": "ada" } }   { "find": { "id": "17" } }
-//   { "check": { "username": "ada", "password": "…" } }
+//   { "authenticate": { "username": "ada", "password": "…" } }
 //
-// and is answered {"account": {…}}, or {"account": null} for nobody and for a wrong password.
+// The answer is {"account": {…}}, or {"account": null} for an unknown user and for a wrong password.
 //
 //   PEOPLE       people.json: [{ "id", "username", "name", …, "scrypt": "SALT:HASH" (hex) }]
-//   SECRET_FILE  the same as accounts.http.secret_file
-//   URL          http://localhost:4100/ as in accounts.http.url
+//   DIRECTORY_SECRET_FILE, DIRECTORY_URL: as for accounts-source.ts
 
 import { scrypt, timingSafeEqual } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -17,9 +17,9 @@ import { text } from 'node:stream/consumers'
 import { promisify } from 'node:util'
 import { jwtVerify } from 'jose'
 
-const { PEOPLE = 'people.json', SECRET_FILE = 'secret' } = process.env
-const { URL: HERE = 'http://localhost:4100/' } = process.env
-const LONGEST = 16 * 1024
+const { PEOPLE = 'people.json', DIRECTORY_SECRET_FILE = 'secret' } = process.env
+const { DIRECTORY_URL = 'http://localhost:4100/' } = process.env
+const MAX_BODY_BYTES = 16 * 1024
 
 interface Person {
   id: string
@@ -28,23 +28,24 @@ interface Person {
 }
 interface Question {
   find?: { id?: string; username?: string }
-  check?: { username: string; password: string }
+  authenticate?: { username: string; password: string }
 }
 
-/** Throws for whatever Usher did not sign, for us, within the last minute. */
+/** Throws for a question that Usher did not sign for this directory within the last minute. */
 async function readQuestion(request: IncomingMessage): Promise<Question> {
-  if (Number(request.headers['content-length'] ?? LONGEST) >= LONGEST) throw new Error('too long')
-  const secret = new TextEncoder().encode(readFileSync(SECRET_FILE, 'utf8').trim())
-  const options = { algorithms: ['HS256'], audience: HERE, maxTokenAge: '60 s' }
+  if (Number(request.headers['content-length'] ?? MAX_BODY_BYTES) >= MAX_BODY_BYTES)
+    throw new Error('too long')
+  const secret = new TextEncoder().encode(readFileSync(DIRECTORY_SECRET_FILE, 'utf8').trim())
+  const options = { algorithms: ['HS256'], audience: DIRECTORY_URL, maxTokenAge: '60 s' }
   return (await jwtVerify<Question>(await text(request), secret, options)).payload
 }
 
-async function answer({ find, check }: Question) {
+async function answer({ find, authenticate }: Question) {
   const people: Person[] = JSON.parse(readFileSync(PEOPLE, 'utf8'))
-  const { id, username }: { id?: string; username?: string } = find ?? check ?? {}
+  const { id, username }: { id?: string; username?: string } = find ?? authenticate ?? {}
   const person = people.find(one => one.id === id || one.username === username?.toLowerCase())
-  // Also for nobody: an unknown name must not be answered sooner than a wrong password.
-  const isRight = !check || (await matches(check.password, person?.scrypt))
+  // Also for an unknown name, which must not be answered sooner than a wrong password.
+  const isRight = !authenticate || (await matches(authenticate.password, person?.scrypt))
   if (!person || !isRight) return { account: null }
   const { scrypt: _, ...account } = person
   return { account }
@@ -63,4 +64,6 @@ const server = createServer(async (request, response) => {
   response.setHeader('Content-Type', 'application/json')
   response.end(JSON.stringify(await answer(question)))
 })
-server.listen(Number(new URL(HERE).port), '127.0.0.1', () => console.log(`Asked at ${HERE}`))
+server.listen(Number(new URL(DIRECTORY_URL).port), '127.0.0.1', () =>
+  console.log(`The directory answers at ${DIRECTORY_URL}`),
+)

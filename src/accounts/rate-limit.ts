@@ -1,36 +1,36 @@
-// How often a password may be tried. Attempts are counted before the password is looked at, by all
-// nodes together (LG4). What comes too early is not counted and writes nothing, so that a flood of it
-// has nothing to contend for. Nothing is ever locked: the wait doubles, and what was counted is
-// forgotten by and by (LG5).
+// How often a password, or another secret, may be tried. All nodes count together, before the secret is
+// checked. An attempt that comes too early is not counted and writes nothing, so that a flood of them
+// causes no contention. Nothing is ever locked: the wait doubles, and counted attempts expire one by one.
 
 import type { Records } from '../storage/records.ts'
 
 export interface Limit {
-  /** So many at once, without waiting. */
+  /** Without waiting. */
   attempts: number
-  /** Seconds: the longest wait for the next one, and the time in which one is forgotten. */
+  /** Seconds: the longest wait for the next attempt, and the time in which one expires. */
   slowest: number
 }
 
 export type Counter = [name: string, limit: Limit]
 
 interface Count {
-  /** Less than was counted by what is forgotten since: no whole number. */
+  /** What has not expired of the attempts: not a whole number. */
   count: number
   /** Epoch milliseconds of the latest attempt. */
   at: number
 }
 
-/** Seconds, after the last attempt that is free; twice as long after each further one. */
-const FIRST_WAIT = 5
+/** After the last attempt without waiting. Doubles with each further one. */
+const FIRST_WAIT_SECONDS = 5
 
-export function createAttempts(records: Records) {
+/** Counters by name, in the store. */
+export function createRateLimit(records: Records) {
   const inTurn = createTurns()
 
   const update = (name: string, limit: Limit, change: (found?: Count) => Count | undefined) =>
     inTurn(name, () =>
       records.update<Count>('Attempts', name, ({ value }) => change(value), {
-        // Nobody gets further above the limit than the longest wait lets them.
+        // The longest wait bounds how far a count exceeds the limit.
         ttl: 2 * (limit.attempts + 10) * limit.slowest,
       }),
     )
@@ -40,7 +40,7 @@ export function createAttempts(records: Records) {
     return isDue(value, limit)
   }
 
-  /** False when it came too early for one of them: what has to wait in one count is charged to none. */
+  /** Returns false, and counts nothing, when the attempt came too early for one of the counters. */
   async function count(counters: Counter[]): Promise<boolean> {
     const free = await Promise.all(counters.map(isFree))
     if (free.includes(false)) return false
@@ -55,13 +55,13 @@ export function createAttempts(records: Records) {
     })
   }
 
-  /** It was no guess. */
+  /** The attempt was no guess. */
   async function takeBack(counters: Counter[]): Promise<void> {
     const less = (found?: Count) => found && { ...found, count: Math.max(found.count - 1, 0) }
     await Promise.all(counters.map(([name, limit]) => update(name, limit, less)))
   }
 
-  /** As if there had been none. */
+  /** Sets the counter to zero. */
   async function forget(name: string): Promise<void> {
     await records.remove('Attempts', name, 1)
   }
@@ -71,20 +71,20 @@ export function createAttempts(records: Records) {
 
 const secondsSince = ({ at }: Count) => (Date.now() - at) / 1000
 
-/** Not forgotten yet. */
+/** What has not expired. */
 function leftOf(found: Count | undefined, { slowest }: Limit): number {
   return found ? Math.max(found.count - secondsSince(found) / slowest, 0) : 0
 }
 
 function isDue(found: Count | undefined, limit: Limit): boolean {
   if (!found || leftOf(found, limit) <= limit.attempts - 1) return true
-  const wait = FIRST_WAIT * 2 ** Math.round(found.count - limit.attempts)
+  const wait = FIRST_WAIT_SECONDS * 2 ** Math.round(found.count - limit.attempts)
   return secondsSince(found) >= Math.min(wait, limit.slowest)
 }
 
 /**
- * One after another for each name, or they would all read what only one of them can then write. What
- * fails for one fails for those who stand behind it: nobody waits for a store that is away twice.
+ * Runs the updates of one name one after another, because only one of several could write what it read.
+ * If one fails, those that wait behind it fail as well: nobody waits twice for an unavailable store.
  */
 function createTurns() {
   const last = new Map<string, Promise<unknown>>()

@@ -1,7 +1,7 @@
 // How often a password may be tried: what is counted, how long the next one waits, what is forgotten.
 
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest'
-import { createAttempts } from '../../src/accounts/attempts.ts'
+import { createRateLimit } from '../../src/accounts/rate-limit.ts'
 import { networkOf } from '../../src/http/network.ts'
 import { type Installation, openInstallation } from '../../src/storage/open.ts'
 import { StoreUnavailable } from '../../src/storage/store.ts'
@@ -9,11 +9,11 @@ import { StoreUnavailable } from '../../src/storage/store.ts'
 const LIMIT = { attempts: 5, slowest: 900 }
 
 let installation: Installation
-let attempts: ReturnType<typeof createAttempts>
+let attempts: ReturnType<typeof createRateLimit>
 beforeAll(async () => {
   vi.useFakeTimers({ toFake: ['Date'] })
   installation = await openInstallation('sqlite::memory:', [])
-  attempts = createAttempts(installation.records)
+  attempts = createRateLimit(installation.records)
 })
 afterAll(async () => {
   vi.useRealTimers()
@@ -98,8 +98,8 @@ test('one that is taken back leaves room for another, and a count never falls be
 test('LG4: of 200 at once, by several nodes, no more count than are free', async () => {
   const nodes = [
     attempts,
-    createAttempts(installation.records),
-    createAttempts(installation.records),
+    createRateLimit(installation.records),
+    createRateLimit(installation.records),
   ]
   const results = await Promise.all(
     Array.from({ length: 200 }, (_, i) => nodes[i % 3]?.count([[name, LIMIT]])),
@@ -110,7 +110,7 @@ test('LG4: of 200 at once, by several nodes, no more count than are free', async
 test('a store that is away is asked once for all who wait, and asked again afterwards', async () => {
   const { records } = installation
   let asked = 0
-  const away = createAttempts({
+  const away = createRateLimit({
     ...records,
     update: async () => {
       asked++

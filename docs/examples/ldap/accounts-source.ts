@@ -1,0 +1,96 @@
+// Accounts of an LDAP directory: OpenLDAP, 389 Directory Server, Active Directory. Copy this folder
+// into the config folder, run `npm ci` in it, and name it in usher.yaml:
+//
+//   accounts:
+//     module: ./ldap/accounts-source.ts
+//
+//   LDAP_URL            ldaps://ldap.example.org; ldap:// sends passwords in the clear
+//   LDAP_BASE           where users are searched: ou=people,dc=example,dc=org
+//   LDAP_BIND_DN        a user that may search there, and its password in LDAP_BIND_PASSWORD_FILE
+//   LDAP_USER_FILTER    which entries are users; Active Directory: (objectClass=user)
+//   LDAP_USERNAME       the attribute that users type as their name; Active Directory: sAMAccountName
+//   LDAP_ID             an attribute that never changes: entryUUID; Active Directory: objectGUID
+
+import { readFileSync } from 'node:fs'
+import { AndFilter, Client, EqualityFilter, FilterParser, InvalidCredentialsError } from 'ldapts'
+import type { Authenticate, Find, SourceAccount } from '../../../src/accounts/source.ts'
+
+const {
+  LDAP_URL = '',
+  LDAP_BASE = '',
+  LDAP_BIND_DN = '',
+  LDAP_BIND_PASSWORD_FILE = '',
+  LDAP_USER_FILTER = '(objectClass=inetOrgPerson)',
+  LDAP_USERNAME = 'uid',
+  LDAP_ID = 'entryUUID',
+} = process.env
+
+/** Less than Usher waits, so that connections are closed. */
+const TIMEOUT_MS = 900
+const ATTRIBUTES = [LDAP_ID, LDAP_USERNAME, 'cn', 'mail', 'departmentNumber']
+
+export const find: Find = query =>
+  connected(async client => {
+    const entry = await search(client, query)
+    return entry ? accountOf(entry) : null
+  })
+
+export const authenticate: Authenticate = ({ username, password }) =>
+  connected(async client => {
+    const entry = await search(client, { username })
+    // A bind is made for an unknown name too, so that it takes as long as a wrong password.
+    const isRight = await canBind(client, entry?.dn ?? `cn=nobody,${LDAP_BASE}`, password)
+    return entry && isRight ? accountOf(entry) : null
+  })
+
+/** Every call has a connection of its own, which ends with it. */
+async function connected<T>(work: (client: Client) => Promise<T>): Promise<T> {
+  const client = new Client({ url: LDAP_URL, timeout: TIMEOUT_MS, connectTimeout: TIMEOUT_MS })
+  try {
+    await client.bind(LDAP_BIND_DN, readFileSync(LDAP_BIND_PASSWORD_FILE, 'utf8').trim())
+    return await work(client)
+  } finally {
+    await client.unbind().catch(() => {})
+  }
+}
+
+type Entry = Awaited<ReturnType<Client['search']>>['searchEntries'][number]
+
+async function search(client: Client, query: { id: string } | { username: string }) {
+  // A filter object escapes its value: nothing that a user types becomes a part of the filter.
+  const [attribute, value] = 'id' in query ? [LDAP_ID, query.id] : [LDAP_USERNAME, query.username]
+  const filter = new AndFilter({
+    filters: [FilterParser.parseString(LDAP_USER_FILTER), new EqualityFilter({ attribute, value })],
+  })
+  const options = { scope: 'sub', filter, attributes: ATTRIBUTES, sizeLimit: 2 } as const
+  const { searchEntries } = await client.search(LDAP_BASE, options)
+  if (searchEntries.length > 1) throw new Error(`several entries have one ${attribute}`)
+  return searchEntries[0]
+}
+
+/** An empty password would be an anonymous bind, which succeeds. Usher never passes one. */
+async function canBind(client: Client, dn: string, password: string): Promise<boolean> {
+  if (!password) return false
+  try {
+    await client.bind(dn, password)
+    return true
+  } catch (error) {
+    if (error instanceof InvalidCredentialsError) return false
+    throw error
+  }
+}
+
+function accountOf(entry: Entry): SourceAccount {
+  const text = (name: string) => {
+    const value = [entry[name]].flat()[0]
+    return value === undefined ? undefined : String(value)
+  }
+  return {
+    id: text(LDAP_ID) ?? '',
+    username: text(LDAP_USERNAME) ?? '',
+    name: text('cn'),
+    email: text('mail'),
+    email_verified: true,
+    attributes: { department: text('departmentNumber') ?? null },
+  }
+}

@@ -1,0 +1,234 @@
+// Accounts that are kept elsewhere: in a directory, a database, another service. `accounts.module` in
+// usher.yaml names a module of the operator's that looks them up. Usher keeps no password of theirs.
+//
+//   Subject id there → { id }                    claimed first, and never given to another account
+//   Outside usr_… → { external, since, ended }   what Usher knows about it
+//   OutsideName username folded → { id }         whose sign-ins to count before the module is called
+//
+// Users who are disabled or gone there lose every session and token at the next use.
+
+import { pathToFileURL } from 'node:url'
+import type { Logger } from 'pino'
+import { z } from 'zod'
+import type { Settings } from '../config/load.ts'
+import { ConfigError } from '../config/report/finding.ts'
+import { revokeGrants } from '../state/grants.ts'
+import { createSessions } from '../state/sessions.ts'
+import type { Records } from '../storage/records.ts'
+import { now, StoreUnavailable } from '../storage/store.ts'
+import { type Account, foldUsername, isAdmitted, isUsername, newAccountId } from './account.ts'
+import { type Candidate, createDirectory, type Directory } from './directory.ts'
+import { isTooLong } from './password.ts'
+
+/** For each call of the module. */
+export const SOURCE_TIMEOUT_MS = 1000
+/** A request asks several times about one account. */
+const FRESH_MS = 1000
+const NAME_TTL_SECONDS = 400 * 24 * 3600
+
+const absent = <T extends z.ZodType>(schema: T) =>
+  schema.nullish().transform(value => value ?? undefined)
+
+const sourceAccountSchema = z.object({
+  id: z.string().min(1).max(256),
+  username: z
+    .string()
+    .refine(isUsername, 'is at most 256 characters, none of them control characters'),
+  name: absent(z.string().max(200)),
+  email: absent(z.string().max(254)),
+  email_verified: z.boolean().default(false),
+  attributes: z.record(z.string(), z.json()).default({}),
+  enabled: z.boolean().default(true),
+  updated: absent(z.int().min(0)),
+})
+
+/**
+ * An account as the module returns it. `id` identifies the user for ever and is never given to another,
+ * `updated` is in epoch seconds. Without `enabled: false` the user may sign in. Other keys are ignored.
+ */
+export type SourceAccount = z.input<typeof sourceAccountSchema>
+type KnownAccount = z.output<typeof sourceAccountSchema>
+
+/**
+ * Returns an account by its `id`, at every use of a token and a session, or by its `username`. Returns
+ * null where there is none: the access of that user ends. Throws where it cannot know (a timeout, a
+ * refused connection, a 5xx): what needs the account is answered 503, and nobody loses a token.
+ * `signal` aborts after `SOURCE_TIMEOUT_MS`.
+ */
+export type Find = (
+  query: { id: string } | { username: string },
+  options: { signal: AbortSignal },
+) => Promise<SourceAccount | null>
+
+/**
+ * Returns the account of these credentials, or null for a wrong password and for an unknown name, after
+ * the same time for both. Throws and is aborted as `Find` is. Usher limits the rate of calls.
+ * `username` has 1 to 256 characters without control characters, `password` 1 to 1024 bytes.
+ */
+export type Authenticate = (
+  credentials: { username: string; password: string },
+  options: { signal: AbortSignal },
+) => Promise<SourceAccount | null>
+
+/** What the module exports. */
+export interface AccountsSource {
+  find: Find
+  authenticate: Authenticate
+}
+
+/** Is answered with 503, as an unavailable store is. */
+class SourceUnavailable extends StoreUnavailable {
+  override name = 'SourceUnavailable'
+  override error_description =
+    'the provider cannot reach its accounts; nothing is wrong with the request'
+}
+
+/** The accounts that a configuration names. Throws a `ConfigError` for a module that cannot be used. */
+export async function openDirectory(
+  { accounts }: Pick<Settings, 'accounts'>,
+  records: Records,
+  log?: Logger,
+): Promise<Directory> {
+  if (!accounts.module) return createDirectory(records)
+  return createSourceDirectory(records, await loadSource(accounts.module), log)
+}
+
+async function loadSource(module: string): Promise<AccountsSource> {
+  const wrong = (message: string) =>
+    new ConfigError([{ file: module, rule: 'accounts-module', message }])
+  const source = await import(pathToFileURL(module).href).catch((error: unknown) => {
+    throw wrong(`cannot be imported: ${error instanceof Error ? error.message : error}`)
+  })
+  const missing = ['find', 'authenticate'].filter(name => typeof source[name] !== 'function')
+  if (missing.length) throw wrong(`does not export a function ${missing.join(' and a function ')}`)
+  return source
+}
+
+interface Outside {
+  external: string
+  /** Epoch seconds. */
+  since: number
+  ended?: number
+}
+
+export function createSourceDirectory(
+  records: Records,
+  source: AccountsSource,
+  log?: Logger,
+): Directory {
+  const sessions = createSessions(records)
+  const recent = new Map<string, { at: number; account: Promise<Account | undefined> }>()
+  const outsideOf = async (id: string) => (await records.read<Outside>('Outside', id)).value
+
+  /** 'malformed' concerns this account alone: nobody can use it, and nothing of it ends. */
+  async function call(
+    name: keyof AccountsSource,
+    work: (options: { signal: AbortSignal }) => Promise<unknown>,
+  ): Promise<KnownAccount | 'malformed' | undefined> {
+    const found = await withTimeout(work).catch((error: unknown) => {
+      const detail = error instanceof Error ? error.message : String(error)
+      throw new SourceUnavailable(`${name} of accounts.module: ${detail}`, { cause: error })
+    })
+    if (found === null || found === undefined) return undefined
+    const { success, data, error } = sourceAccountSchema.safeParse(found)
+    if (success) return data
+    // The values are not repeated.
+    const wrong = error.issues.map(({ path }) => path.join('.') || 'all of it')
+    log?.error({ event: 'account_malformed', wrong }, `${name} of accounts.module`)
+    return 'malformed'
+  }
+
+  /** If two calls come at once, the first one decides for both. */
+  async function subjectOf(external: string): Promise<string> {
+    const claimed = await records.read<{ id: string }>('Subject', external)
+    if (claimed.value) return claimed.value.id
+    const id = newAccountId()
+    await records.save('Outside', id, { external, since: now() })
+    if (await records.save('Subject', external, { id }, { version: 0 })) return id
+    await records.remove('Outside', id)
+    return subjectOf(external)
+  }
+
+  async function accountOf(id: string, found: KnownAccount): Promise<Account> {
+    const { since = now(), ended } = (await outsideOf(id)) ?? {}
+    const { updated = since, ...profile } = found
+    return { ...profile, id, created: since, updated, ...(ended !== undefined && { ended }) }
+  }
+
+  async function load(id: string): Promise<Account | undefined> {
+    const outside = await outsideOf(id)
+    if (!outside) return undefined
+    const found = await call('find', options => source.find({ id: outside.external }, options))
+    if (found === 'malformed') return undefined
+    if (!found?.enabled) await endAccess(id)
+    return found && accountOf(id, found)
+  }
+
+  function find(id: string): Promise<Account | undefined> {
+    const time = performance.now()
+    for (const [known, { at }] of recent) {
+      if (time - at < FRESH_MS) break
+      recent.delete(known)
+    }
+    const account = recent.get(id)?.account ?? load(id)
+    if (!recent.has(id)) recent.set(id, { at: time, account })
+    account.catch(() => recent.delete(id))
+    return account
+  }
+
+  async function findEnabled(id: string, signedIn?: number): Promise<Account | undefined> {
+    const account = await find(id)
+    return account && isAdmitted(account, signedIn) ? account : undefined
+  }
+
+  async function findByUsername(username: string): Promise<Account | undefined> {
+    if (!isUsername(username)) return undefined
+    const found = await call('find', options => source.find({ username }, options))
+    return found && found !== 'malformed' ? accountOf(await subjectOf(found.id), found) : undefined
+  }
+
+  /** Reads the store alone: the module is called when the attempt has been counted. */
+  async function candidate(username: string): Promise<Candidate> {
+    const name = foldUsername(username)
+    const known = (await records.read<{ id: string }>('OutsideName', name)).value
+    const ended = known && (await outsideOf(known.id))?.ended
+    return {
+      known: known && { ...known, ...(ended !== undefined && { ended }) },
+      async authenticate(password) {
+        if (!username) return { refusal: 'unknown' }
+        if (!password || isTooLong(password)) return { refusal: 'wrong_password' }
+        const found = await call('authenticate', options =>
+          source.authenticate({ username, password }, options),
+        )
+        if (found === 'malformed') return { refusal: 'malformed' }
+        if (!found) return { refusal: 'wrong_password' }
+        if (!found.enabled) return { refusal: 'disabled' }
+        const account = await accountOf(await subjectOf(found.id), found)
+        await records.save('OutsideName', name, { id: account.id }, { ttl: NAME_TTL_SECONDS })
+        return { account }
+      },
+    }
+  }
+
+  async function endAccess(id: string): Promise<void> {
+    const end = (outside: Outside) => ({
+      ...outside,
+      ended: Math.max(now(), (outside.ended ?? 0) + 1),
+    })
+    await records.update<Outside>('Outside', id, ({ value }) => value && end(value))
+    recent.delete(id)
+    await sessions.endAll(id)
+    await revokeGrants(records, id)
+  }
+
+  return { find, findEnabled, findByUsername, candidate }
+}
+
+/** Rejects after `SOURCE_TIMEOUT_MS`, also where the work ignores the signal. */
+async function withTimeout<T>(work: (options: { signal: AbortSignal }) => Promise<T>): Promise<T> {
+  const signal = AbortSignal.timeout(SOURCE_TIMEOUT_MS)
+  const late = new Promise<never>((_, reject) => {
+    signal.onabort = () => reject(new Error(`no answer within ${SOURCE_TIMEOUT_MS} ms`))
+  })
+  return await Promise.race([Promise.try(() => work({ signal })), late])
+}

@@ -1,0 +1,286 @@
+// Accounts that are kept elsewhere: what `accounts.module` may answer, and what Usher makes of it.
+
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import type { AccountsSource, SourceAccount } from '../../src/accounts/source.ts'
+import { fixedDifferences } from '../../src/config/diff.ts'
+import { readSettings } from '../../src/config/load.ts'
+import { Browser } from '../support/browser.ts'
+import { run } from '../support/command.ts'
+import { refresh, tokens, userinfo } from '../support/journey.ts'
+import { credentials, isSignedIn, signedIn } from '../support/people.ts'
+import { ADA, GRACE, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
+
+declare global {
+  var testSource: AccountsSource
+}
+
+/** The module of the config folder; the test says what it answers. */
+const MODULE = `
+  export const find = (query, options) => globalThis.testSource.find(query, options)
+  export const authenticate = (credentials, options) =>
+    globalThis.testSource.authenticate(credentials, options)
+`
+const ada = { id: '17', ...ADA }
+const grace = { id: '18', ...GRACE }
+let people: SourceAccount[]
+let calls: string[]
+let usher: Usher
+const folder = mkdtempSync(join(tmpdir(), 'usher-source-'))
+const store = `sqlite:${join(folder, 'usher.db')}`
+
+beforeAll(async () => {
+  usher = await startUsher({
+    store,
+    usher: {
+      accounts: { module: './accounts-source.ts' },
+      proxy: ['127.0.0.1'],
+      security: { network_attempts: 20 },
+    },
+    files: { 'accounts-source.ts': MODULE },
+  })
+})
+afterAll(async () => {
+  await usher.close()
+  rmSync(folder, { recursive: true })
+})
+beforeEach(() => {
+  people = [ada, grace]
+  calls = []
+  globalThis.testSource = {
+    async find(query) {
+      calls.push('find')
+      return (
+        people.find(one =>
+          'id' in query ? one.id === query.id : one.username === query.username,
+        ) ?? null
+      )
+    },
+    async authenticate({ username, password }) {
+      calls.push(`authenticate ${username}`)
+      return (password === PASSWORD && people.find(one => one.username === username)) || null
+    },
+  }
+})
+
+/** An answer about an account is used for a second. */
+const forgotten = () => new Promise(resolve => setTimeout(resolve, 1100))
+
+let networks = 0
+/** A sign-in attempt, from a network of its own unless it is given. */
+async function attempt(username: string, password = PASSWORD, network = ++networks) {
+  const headers = { 'x-forwarded-for': `198.51.${network}.7` }
+  const browser = new Browser(usher.issuer, (url, init) =>
+    fetch(url, {
+      ...init,
+      headers: { ...Object.fromEntries(new Headers(init?.headers)), ...headers },
+    }),
+  )
+  await browser.open('/account')
+  await browser.submit(credentials(username, password))
+  return browser
+}
+const textOf = ({ page }: Browser) =>
+  page.html.querySelector('main')?.text.replaceAll(/\s+/g, ' ') ?? ''
+const logged = () => usher.output.map(line => JSON.parse(line))
+
+test('its users sign in, under a subject of Usher that stays when everything else changes', async () => {
+  const first = await tokens(usher)
+  const { body } = await userinfo(usher, first.access_token)
+  expect(body).toMatchObject({ preferred_username: 'ada', name: ADA.name, email: ADA.email })
+  expect(body.sub).toMatch(/^usr_[0-9a-z]{26}$/)
+  people = [{ ...ada, username: 'countess', name: null, email: null }, grace]
+  await forgotten()
+  const second = await tokens(usher, { username: 'countess' })
+  const renamed = (await userinfo(usher, second.access_token)).body
+  expect(renamed).toMatchObject({ sub: body.sub, preferred_username: 'countess' })
+  expect(renamed).not.toHaveProperty('name')
+  const other = await tokens(usher, { username: 'grace' })
+  expect((await userinfo(usher, other.access_token)).body.sub).not.toBe(body.sub)
+})
+
+test('a wrong password, an unknown name and a password that is empty or too long get the same page', async () => {
+  const pages = [
+    await attempt('ada', 'not the password'),
+    await attempt('nobody', 'not the password'),
+    await attempt('ada', 'x'.repeat(1025)),
+    await attempt('ada', ''),
+  ]
+  expect(new Set(pages.map(textOf)).size).toBe(1)
+  for (const { page } of pages) expect(page.status).toBe(400)
+  // The module is not asked about passwords that cannot be right: LDAP takes an empty one for anybody's.
+  expect(calls).toEqual(['authenticate ada', 'authenticate nobody'])
+})
+
+test('the module never sees a name that is too long or has control characters', async () => {
+  for (const name of ['x'.repeat(257), 'x'.repeat(13_000), 'a\u0000da', 'ada\u009b']) {
+    const browser = await attempt(name)
+    expect([browser.page.status, browser.heading]).toEqual([400, 'Sign in'])
+  }
+  expect(calls).toEqual([])
+  expect((await attempt('x'.repeat(256))).page.status).toBe(400)
+  expect(calls).toEqual([`authenticate ${'x'.repeat(256)}`])
+})
+
+test('attempts are counted before the module is called', async () => {
+  for (let i = 0; i < 12; i++) await attempt('eve', 'not the password')
+  expect(calls).toEqual(Array(5).fill('authenticate eve'))
+  const network = ++networks
+  calls = []
+  for (let i = 0; i < 25; i++) await attempt(`name-${i}`, 'not the password', network)
+  expect(calls).toHaveLength(20)
+})
+
+test('a browser in which the user has signed in before has a counter of its own', async () => {
+  const owner = await attempt('grace')
+  for (let i = 0; i < 8; i++) await attempt('grace', 'not the password')
+  calls = []
+  expect((await attempt('grace')).heading).toBe('Sign in')
+  expect(calls).toEqual([])
+  const again = new Browser(usher.issuer)
+  const cookies = await owner.jar.getCookies(usher.issuer)
+  await again.jar.setCookie(String(cookies.find(({ key }) => key === 'usher_device')), usher.issuer)
+  await again.open('/account')
+  await again.submit(credentials('grace'))
+  expect(again.heading).toBe('Your account')
+})
+
+test('a user who is disabled or gone there has lost every token and session a second later, for good', async () => {
+  const alan = { id: '19', username: 'alan' }
+  for (const after of [[{ ...alan, enabled: false }], []]) {
+    people = [alan]
+    const { access_token, refresh_token, browser } = await tokens(usher, { username: 'alan' })
+    people = after
+    await forgotten()
+    expect((await userinfo(usher, access_token)).status).toBe(401)
+    expect((await refresh(usher, refresh_token)).body.error).toBe('invalid_grant')
+    expect(await isSignedIn(browser)).toBe(false)
+    people = [alan]
+    await forgotten()
+    expect((await refresh(usher, refresh_token)).body.error).toBe('invalid_grant')
+    expect(await isSignedIn(browser)).toBe(false)
+    expect(await isSignedIn(await signedIn(usher, 'alan'))).toBe(true)
+  }
+})
+
+test('what the module throws is answered 503, nobody loses a token, and the next answer counts at once', async () => {
+  const { access_token, refresh_token } = await tokens(usher)
+  const { find, authenticate } = globalThis.testSource
+  await forgotten()
+  globalThis.testSource.find = async () => Promise.reject(new Error('connect ECONNREFUSED'))
+  globalThis.testSource.authenticate = () => {
+    throw new Error('not even a promise')
+  }
+  for (let i = 0; i < 6; i++) {
+    const answer = await (i % 2 ? refresh(usher, refresh_token) : userinfo(usher, access_token))
+    expect(answer).toMatchObject({ status: 503, body: { error: 'temporarily_unavailable' } })
+    expect(answer.headers.get('retry-after')).toBe('1')
+  }
+  expect((await attempt('ada')).page.status).toBe(503)
+  expect(usher.output.join('')).toContain('find of accounts.module: connect ECONNREFUSED')
+  expect(usher.output.join('')).toContain('not even a promise')
+  Object.assign(globalThis.testSource, { find, authenticate })
+  expect((await refresh(usher, refresh_token)).status).toBe(200)
+  expect((await attempt('ada')).heading).toBe('Your account')
+  expect(usher.output.join('')).not.toMatch(/correct horse|"level":60/)
+})
+
+test('a module that does not answer is given up after a second, and delays nobody else', async () => {
+  const [adas, graces] = [await tokens(usher), await tokens(usher, { username: 'grace' })]
+  await forgotten()
+  const { find } = globalThis.testSource
+  let aborted = 0
+  globalThis.testSource.find = (query, options) => {
+    if (!('id' in query) || query.id !== ada.id) return find(query, options)
+    options.signal.addEventListener('abort', () => aborted++)
+    return new Promise(() => {})
+  }
+  const order: string[] = []
+  const note = (name: string) => (answer: { status: number }) =>
+    order.push(`${name} ${answer.status}`)
+  const slow = userinfo(usher, adas.access_token).then(note('ada'))
+  await Promise.all([
+    userinfo(usher, graces.access_token).then(note('grace')),
+    refresh(usher, graces.refresh_token).then(note('refresh')),
+    fetch(`${usher.issuer}/.well-known/openid-configuration`).then(note('discovery')),
+  ])
+  await slow
+  expect(order.at(-1)).toBe('ada 503')
+  expect(order.toSorted()).toEqual(['ada 503', 'discovery 200', 'grace 200', 'refresh 200'])
+  expect(aborted).toBe(1)
+  globalThis.testSource.find = find
+  expect((await userinfo(usher, adas.access_token)).status).toBe(200)
+})
+
+const MALFORMED: [string, object][] = [
+  ['no id', { id: undefined }],
+  ['a name that is too long', { name: 'x'.repeat(201) }],
+  ['a username that is too long', { username: 'x'.repeat(257) }],
+  ['a text for a flag', { enabled: 'yes' }],
+]
+
+test.each(MALFORMED)(
+  'an account with %s cannot be used; nothing else ends, nor does it',
+  async (_, wrong) => {
+    const { refresh_token, browser } = await tokens(usher)
+    const graces = await tokens(usher, { username: 'grace' })
+    await forgotten()
+    const malformed = Object.assign({ ...ada }, wrong)
+    globalThis.testSource.find = async query =>
+      'id' in query && query.id === '18' ? grace : malformed
+    globalThis.testSource.authenticate = async () => malformed
+    expect((await refresh(usher, refresh_token)).body.error).toBe('invalid_grant')
+    expect((await refresh(usher, graces.refresh_token)).status).toBe(200)
+    const refused = await attempt('ada')
+    expect([refused.page.status, refused.heading]).toEqual([400, 'Sign in'])
+    const [key] = Object.keys(wrong)
+    expect(logged()).toContainEqual(
+      expect.objectContaining({ event: 'account_malformed', wrong: [key] }),
+    )
+    globalThis.testSource.find = async query => ('id' in query && query.id === '18' ? grace : ada)
+    await forgotten()
+    expect(await isSignedIn(browser)).toBe(true)
+    expect((await refresh(usher, refresh_token)).status).toBe(200)
+  },
+)
+
+test('the commands that make sense work; the others say where accounts are kept', async () => {
+  const module = `export const find = async () => (${JSON.stringify(ada)}), authenticate = find`
+  await attempt('ada')
+  const config = usher.settings.folder
+  writeFileSync(join(config, 'accounts-source.ts'), module)
+  const command = (words: string) =>
+    run(['src/cli.ts', ...words.split(' ')], { USHER_CONFIG: config, USHER_STORE: store })
+  const refused = await command('accounts disable ada')
+  expect(refused).toMatchObject({ code: 1 })
+  expect(refused.stderr).toContain('accounts.module in usher.yaml): do it there')
+  const { stdout } = await command('accounts show ada --json')
+  expect(JSON.parse(stdout)).toMatchObject({ username: 'ada', enabled: true })
+  await command('sessions end ada')
+  expect((await command('sessions list ada')).stdout).toBe('ada is not signed in.\n')
+})
+
+test.each([
+  ['throws', "throw new Error('no LDAP_URL')", /cannot be imported: no LDAP_URL/],
+  ['imports what is not there', "import 'not-installed'", /cannot be imported: .*not-installed/],
+  ['exports nothing', 'export {}', /does not export a function find and a function authenticate/],
+  ['lacks one function', 'export const find = async () => null', /a function authenticate/],
+])('a module that %s is refused at the start', async (_, code, message) => {
+  const refused = startUsher({
+    usher: { accounts: { module: './accounts-source.ts' } },
+    files: { 'accounts-source.ts': code },
+  })
+  await expect(refused).rejects.toThrow(message)
+  await expect(refused).rejects.toThrow('accounts-source.ts')
+})
+
+test('a module that was changed is taken in at the next start', () => {
+  const file = join(usher.settings.folder, 'accounts-source.ts')
+  const env = { USHER_CONFIG: usher.settings.folder }
+  const before = readSettings(env)
+  expect(fixedDifferences(before, readSettings(env))).toEqual([])
+  writeFileSync(file, `${MODULE}\n// changed`)
+  expect(fixedDifferences(before, readSettings(env))).toEqual(['accounts'])
+})

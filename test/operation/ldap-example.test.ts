@@ -1,0 +1,182 @@
+// docs/examples/ldap: an Usher whose accounts an LDAP directory keeps, with a real slapd.
+
+import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { connect } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import type { AccountsSource } from '../../src/accounts/source.ts'
+import { refresh, tokens, userinfo } from '../support/journey.ts'
+import { isSignedIn, signedIn } from '../support/people.ts'
+import { freePort } from '../support/service.ts'
+import { PASSWORD, startUsher, type Usher } from '../support/usher.ts'
+
+const EXAMPLE = join(import.meta.dirname, '../../docs/examples/ldap')
+const BASE = 'ou=people,dc=example,dc=org'
+const ADMIN = { dn: 'cn=admin,dc=example,dc=org', password: 'the password of the admin' }
+const folder = mkdtempSync(join(tmpdir(), 'usher-ldap-'))
+const options = { signal: AbortSignal.timeout(60_000) }
+
+let url: string
+let slapd: ChildProcess
+let usher: Usher
+let source: AccountsSource
+
+function find(program: string): string {
+  const found = spawnSync('sh', ['-c', `PATH=$PATH:/usr/sbin:/sbin; command -v ${program}`])
+  const path = String(found.stdout).trim()
+  if (!path) throw new Error(`This test needs ${program}: sudo apt-get install slapd ldap-utils`)
+  return path
+}
+
+/** Installs what the example depends on, as an operator does. */
+function install() {
+  if (existsSync(join(EXAMPLE, 'node_modules/ldapts'))) return
+  const { status, stderr } = spawnSync('npm', ['ci', '--no-audit', '--no-fund'], { cwd: EXAMPLE })
+  if (status !== 0)
+    throw new Error(`This test needs ldapts: npm ci in docs/examples/ldap\n${stderr}`)
+}
+
+async function startSlapd() {
+  slapd = spawn(find('slapd'), ['-d', '0', '-h', url, '-f', join(folder, 'slapd.conf')], {
+    stdio: 'inherit',
+  })
+  const port = Number(new URL(url).port)
+  await vi.waitFor(
+    async () => {
+      const socket = connect(port, '127.0.0.1')
+      await once(socket, 'connect')
+      socket.destroy()
+    },
+    { timeout: 10_000 },
+  )
+}
+async function stopSlapd() {
+  const exited = once(slapd, 'exit')
+  slapd.kill()
+  await exited
+}
+
+/** LDIF; each record ends with an empty line. */
+function change(ldif: string) {
+  const words = ['-x', '-H', url, '-D', ADMIN.dn, '-w', ADMIN.password]
+  execFileSync(find('ldapmodify'), [...words], { input: ldif, stdio: 'pipe' })
+}
+const add = (dn: string, ...lines: string[]) =>
+  change(`dn: ${dn}\nchangetype: add\n${lines.join('\n')}\n\n`)
+const addUser = (uid: string, cn: string) =>
+  add(
+    `uid=${uid},${BASE}`,
+    'objectClass: inetOrgPerson',
+    `uid: ${uid}`,
+    `cn: ${cn}`,
+    `sn: ${cn.split(' ').at(-1)}`,
+    `mail: ${uid}@example.org`,
+    'departmentNumber: Engines',
+    `userPassword: ${PASSWORD}`,
+  )
+
+beforeAll(async () => {
+  install()
+  mkdirSync(join(folder, 'data'))
+  url = `ldap://127.0.0.1:${await freePort()}`
+  writeFileSync(
+    join(folder, 'slapd.conf'),
+    [
+      ...['core', 'cosine', 'inetorgperson'].map(name => `include /etc/ldap/schema/${name}.schema`),
+      'modulepath /usr/lib/ldap',
+      'moduleload back_mdb',
+      `pidfile ${join(folder, 'slapd.pid')}`,
+      'database mdb',
+      'suffix "dc=example,dc=org"',
+      `rootdn "${ADMIN.dn}"`,
+      `rootpw "${ADMIN.password}"`,
+      `directory ${join(folder, 'data')}`,
+      '',
+    ].join('\n'),
+  )
+  writeFileSync(join(folder, 'password'), `${ADMIN.password}\n`)
+  await startSlapd()
+  add(
+    'dc=example,dc=org',
+    'objectClass: dcObject',
+    'objectClass: organization',
+    'o: Example',
+    'dc: example',
+  )
+  add(BASE, 'objectClass: organizationalUnit', 'ou: people')
+  addUser('ada', 'Ada Lovelace')
+  addUser('grace', 'Grace Hopper')
+  Object.assign(process.env, {
+    LDAP_URL: url,
+    LDAP_BASE: BASE,
+    LDAP_BIND_DN: ADMIN.dn,
+    LDAP_BIND_PASSWORD_FILE: join(folder, 'password'),
+  })
+  source = await import(join(EXAMPLE, 'accounts-source.ts'))
+  usher = await startUsher({
+    usher: { accounts: { module: join(EXAMPLE, 'accounts-source.ts') } },
+    claims: { claims: { department: { scope: 'profile', from: 'attributes.department' } } },
+  })
+})
+afterAll(async () => {
+  await usher?.close()
+  if (slapd?.exitCode === null) await stopSlapd()
+  rmSync(folder, { recursive: true })
+  for (const name of Object.keys(process.env)) if (/^LDAP_/.test(name)) delete process.env[name]
+})
+
+test('users of the directory sign in, and applications read their attributes', async () => {
+  const { access_token } = await tokens(usher)
+  const { body } = await userinfo(usher, access_token)
+  expect(body).toMatchObject({ sub: expect.stringMatching(/^usr_/), department: 'Engines' })
+  for (const [username, password] of [
+    ['ada', 'not the password'],
+    ['nobody', PASSWORD],
+    ['*', PASSWORD],
+    ['ada)(uid=*', PASSWORD],
+  ] as const) {
+    await expect(signedIn(usher, username, password), username).rejects.toThrow('Sign in')
+  }
+})
+
+test('an account has an id that stays when its name changes', async () => {
+  const before = await source.find({ username: 'grace' }, options)
+  expect(before).toMatchObject({
+    username: 'grace',
+    name: 'Grace Hopper',
+    email: 'grace@example.org',
+  })
+  change(`dn: uid=grace,${BASE}\nchangetype: modrdn\nnewrdn: uid=hopper\ndeleteoldrdn: 1\n\n`)
+  const after = await source.find({ id: before?.id ?? '' }, options)
+  expect(after).toEqual({ ...before, username: 'hopper' })
+  expect(await source.find({ username: 'grace' }, options)).toBeNull()
+  expect(await source.authenticate({ username: 'hopper', password: '' }, options)).toBeNull()
+})
+
+test('a user who is removed from the directory has lost every token and session', async () => {
+  addUser('alan', 'Alan Turing')
+  const { refresh_token, browser } = await tokens(usher, { username: 'alan' })
+  change(`dn: uid=alan,${BASE}\nchangetype: delete\n\n`)
+  await expect.poll(() => isSignedIn(browser), { timeout: 5000 }).toBe(false)
+  expect((await refresh(usher, refresh_token)).body.error).toBe('invalid_grant')
+})
+
+test('while the directory is stopped everything that needs it is 503, and nobody loses a token', async () => {
+  const { access_token, refresh_token } = await tokens(usher)
+  await stopSlapd()
+  const status = async () => (await userinfo(usher, access_token)).status
+  await expect.poll(status, { timeout: 5000 }).toBe(503)
+  expect((await refresh(usher, refresh_token)).status).toBe(503)
+  await startSlapd()
+  expect((await refresh(usher, refresh_token)).status).toBe(200)
+})
+
+test('the example passes the type checker', () => {
+  const tsc = join(EXAMPLE, '../../../node_modules/.bin/tsc')
+  const { stdout, status } = spawnSync(tsc, ['-p', EXAMPLE], { encoding: 'utf8' })
+  expect(stdout).toBe('')
+  expect(status).toBe(0)
+})
