@@ -1,10 +1,12 @@
 // Files of authorization details: what may stand in one, and beside which others; what people read.
 
+import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { judge } from '../../src/commands/config.ts'
 import { differences } from '../../src/config/diff.ts'
+import { createValidator } from '../../src/config/schema/details.ts'
 import { detailWords } from '../../src/features/authorization-details/words.ts'
 import { createLanguages } from '../../src/pages/words.ts'
 import { client, type Files, places, read, resource, withFolder } from '../support/config-folder.ts'
@@ -194,6 +196,57 @@ test('a consent page of the operator that does not show them is refused', async 
   expect(await check(ours.replace(/<% for \(const detail.*?<% } %>\n {4}<% } %>/s, ''))).toEqual([
     'does not show it.details: people would allow what they have not seen',
   ])
+})
+
+test.each<[string, object, unknown, unknown]>([
+  ['type string', { type: 'string' }, 'a', 1],
+  ['type number', { type: 'number' }, 1.5, '1.5'],
+  ['type integer', { type: 'integer' }, 2, 1.5],
+  ['type boolean', { type: 'boolean' }, false, 0],
+  ['type array', { type: 'array', items: { type: 'string' } }, ['a'], 'a'],
+  ['type object', { type: 'object', properties: { b: { type: 'string' } } }, { b: 'c' }, 'c'],
+  ['enum', { type: 'string', enum: ['a', 'b'] }, 'b', 'c'],
+  ['enum of one', { type: 'string', enum: ['a'] }, 'a', 'b'],
+  ['format date', { type: 'string', format: 'date' }, '2028-02-29', '2027-02-29'],
+  ['format date-time', { type: 'string', format: 'date-time' }, '2027-01-01T00:00:00Z', '2027'],
+  ['format email', { type: 'string', format: 'email' }, 'a@example.org', 'a.example.org'],
+  ['format uri', { type: 'string', format: 'uri' }, 'urn:a:b', 'a'],
+  ['format uuid', { type: 'string', format: 'uuid' }, randomUUID(), 'a'],
+  ['pattern', { type: 'string', pattern: '^a+$' }, 'aa', 'ab'],
+  ['minLength', { type: 'string', minLength: 2 }, 'ab', 'a'],
+  ['maxLength', { type: 'string', maxLength: 2 }, 'ab', 'abc'],
+  ['minimum', { type: 'number', minimum: 0 }, 0, -0.1],
+  ['maximum', { type: 'integer', maximum: 5 }, 5, 6],
+  ['exclusiveMinimum', { type: 'number', exclusiveMinimum: 0 }, 0.1, 0],
+  ['exclusiveMaximum', { type: 'number', exclusiveMaximum: 5 }, 4.9, 5],
+  ['multipleOf', { type: 'number', multipleOf: 0.01 }, 0.07, 0.075],
+  ['items', { type: 'array', items: { type: 'integer', minimum: 1 } }, [1, 2], [1, 0]],
+  ['minItems', { type: 'array', items: { type: 'string' }, minItems: 2 }, ['a', 'b'], ['a']],
+  ['maxItems', { type: 'array', items: { type: 'string' }, maxItems: 1 }, ['a'], ['a', 'b']],
+  [
+    'uniqueItems',
+    { type: 'array', items: { type: 'string' }, uniqueItems: true },
+    ['a'],
+    ['a', 'a'],
+  ],
+  [
+    'required',
+    {
+      type: 'object',
+      required: ['b'],
+      properties: { b: { type: 'string' }, c: { type: 'string' } },
+    },
+    { b: 'x' },
+    { c: 'x' },
+  ],
+  ['properties', { type: 'object', properties: { b: { type: 'string' } } }, { b: 'x' }, { c: 'x' }],
+])('the keyword %s is enforced', (_, property, valid, invalid) => {
+  const file = withType(schema({ a: property })).settings?.details.folder
+  if (!file) throw new Error('not read')
+  const validate = createValidator(file)
+  const detail = { type: 'folder', name: 'x' }
+  expect(validate({ ...detail, a: valid })).toBeUndefined()
+  expect(validate({ ...detail, a: invalid })).toMatch(/^(a[ .]|there is no property a\.)/)
 })
 
 const { settings } = withType({
