@@ -17,7 +17,8 @@ import { type DetailFile, describedIn } from '../config/schema/details.ts'
 import { audienceOf, type ResourceFile, scopesFor } from '../config/schema/resource.ts'
 import { DISCOVERY, routesOf } from '../provider/routes.ts'
 import { Failure, type Invocation, print } from './command.ts'
-import { describeFailure, readLoggedFailure, recallFailure } from './failure.ts'
+import { readLoggedFailure, recallFailure } from './failed-request.ts'
+import { describeFailure } from './failure.ts'
 import { withRegistered } from './registered-clients.ts'
 
 /** Keys go before clients of the same name; `clients.ID` is a client in any case. */

@@ -1,6 +1,5 @@
-// `usher config explain REQUEST_ID`: why a request failed. Compares what was sent with what is
-// registered, and says what to change. A row of the table is found by the error code; where one code has
-// several causes, by the library's detail.
+// Why a request failed: compares what was sent with what is registered, and says what to change. A row
+// of the table is found by the error code; where a code has several causes, by the library's detail.
 
 import { closest } from 'fastest-levenshtein'
 import { describeSecrets, withoutSecret } from '../config/client-secret.ts'
@@ -8,10 +7,8 @@ import type { FileResult } from '../config/files.ts'
 import type { Reading } from '../config/load.ts'
 import { didYouMean } from '../config/report/wording.ts'
 import type { ClientFile } from '../config/schema/client.ts'
-import { mapOf } from '../config/schema/values.ts'
-import { type FailedRequest, findFailure, harmless } from '../provider/failures.ts'
-import { endpointOf } from '../provider/routes.ts'
-import { Failure, readStdin, withRecords } from './command.ts'
+import { type FailedRequest, harmless } from '../provider/failures.ts'
+import { UNKNOWN } from './failed-request.ts'
 
 /** A failed request, and the folder as it is now. */
 export interface Facts {
@@ -35,48 +32,8 @@ export interface Explanation {
 }
 type Reason = (facts: Facts) => Explanation
 
-const REQUEST_ID = /^[0-9a-f]{16}$/
-/** Stands for what a line of the log does not say. */
-const UNKNOWN = 'not known'
 /** The library's default for `clockTolerance`; a test pins it. */
 export const CLOCK_TOLERANCE_SECONDS = 15
-
-/** The failed request of this id; undefined when it is not remembered, or the text is no id. */
-export async function recallFailure(id: string): Promise<FailedRequest | undefined> {
-  if (!REQUEST_ID.test(id)) return undefined
-  return withRecords(records => findFailure(records, id))
-}
-
-/** The last request in the lines of the log on standard input. Throws a `Failure` without one. */
-export async function readLoggedFailure(): Promise<FailedRequest> {
-  const lines = (await readStdin()).split('\n').map(parseLine)
-  const line = lines.findLast(({ status }) => Number.isInteger(status))
-  if (!line) throw new Failure('Standard input has no line of the log about a request.')
-  const { id, time, route, status, error, detail, client_id } = line
-  const remembered = await recallFailure(String(id)).catch(() => undefined)
-  if (remembered) return remembered
-  if (error === undefined) throw new Failure(`This request did not fail: ${status}.`)
-  return {
-    at: Math.floor(new Date(String(time)).getTime() / 1000) || 0,
-    endpoint: endpointOf(String(route)) ?? String(route ?? 'none'),
-    status: Number(status),
-    error: harmless(String(error)),
-    ...(detail !== undefined && { detail: harmless(String(detail)) }),
-    ...(client_id !== undefined && { client_id: harmless(String(client_id)) }),
-    authentication: UNKNOWN,
-    sent: {},
-    names: [],
-  }
-}
-
-/** The log of Usher begins at the brace; a collector may write something before it. */
-function parseLine(line: string): Record<string, unknown> {
-  try {
-    return mapOf(JSON.parse(line.slice(line.indexOf('{'))))
-  } catch {
-    return {}
-  }
-}
 
 /** The explanation, with the request as it is remembered. */
 export function describeFailure(failure: FailedRequest, reading: Reading) {

@@ -5,6 +5,7 @@ import type { Context } from 'koa'
 import type { Settings } from '../config/load.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import { allowFormAnywhere } from '../http/security-headers.ts'
+import { reasonOf } from '../storage/store.ts'
 import { createAssets } from './assets.ts'
 import { clientWords } from './client-words.ts'
 import { type Area, type PageData, PLACES, type Shared } from './page-data.ts'
@@ -37,14 +38,14 @@ const AREAS: Area[] = [
 export type Views = ReturnType<typeof createViews>
 
 interface Options {
-  debug?: boolean
   /** Of a client that registered itself; absent: there are none. */
   registered?(id: string): Promise<ClientMetadata | undefined>
 }
 
-export function createViews(settings: Look, { debug, registered }: Options = {}) {
+export function createViews(settings: Look, { registered }: Options = {}) {
   const { branding, locales } = settings
-  const eta = createTemplates(settings.pages, debug ? { debug } : undefined)
+  const eta = createTemplates(settings.pages)
+  const shipped = createTemplates({})
   const languages = createLanguages(locales)
   const assets = createAssets(settings)
 
@@ -93,6 +94,7 @@ export function createViews(settings: Look, { debug, registered }: Options = {})
     template: T,
     data: PageData[T],
     areas = AREAS,
+    engine = eta,
   ) {
     const { name: brand, links } = branding
     const shared: Shared = {
@@ -106,7 +108,7 @@ export function createViews(settings: Look, { debug, registered }: Options = {})
       areas,
       initials,
     }
-    return eta.render(template, { ...shared, ...data })
+    return engine.render(template, { ...shared, ...data })
   }
 
   /** Answers with a page. */
@@ -124,7 +126,13 @@ export function createViews(settings: Look, { debug, registered }: Options = {})
       ...(settings.features.ciba ? [] : [PLACES.requests]),
     ]
     const areas = AREAS.filter(({ path }) => !absent.includes(path))
-    ctx.body = render(words(ctx), template, data, areas)
+    try {
+      ctx.body = render(words(ctx), template, data, areas)
+    } catch (error) {
+      // A template of the operator that fails must not keep users from signing in.
+      ctx.state.log.fault = `pages/${template}.eta: ${reasonOf(error)}`
+      ctx.body = render(words(ctx), template, data, areas, shipped)
+    }
     ctx.state.isPage = true
   }
 

@@ -60,3 +60,16 @@ test('the links stand below every page, and discovery names those it has words f
     op_tos_uri: LINKS.terms,
   })
 })
+
+test('a template of the operator that fails on a page is replaced by ours, and logged', async () => {
+  const files = { 'pages/errors.eta': '<%= it.nothing.there %>' }
+  const failing = await startUsher({ files })
+  try {
+    const page = await new Browser(failing.issuer).open('/errors')
+    expect(page.status).toBe(200)
+    expect(page.html.querySelector('#invalid_grant')).toBeTruthy()
+    expect(failing.output.join('')).toMatch(/"fault":"pages\/errors\.eta: /)
+  } finally {
+    await failing.close()
+  }
+})

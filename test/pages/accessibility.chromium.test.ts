@@ -4,10 +4,10 @@
 import axe from 'axe-core'
 import type { Browser, Page } from 'playwright-core'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { STATES } from '../../src/pages/samples.ts'
 import { axeViolations, launchChromium, overflow } from '../support/chromium.ts'
 import { inEveryLook, lookAt } from '../support/looks.ts'
 import { createPreview } from '../support/preview.ts'
+import { STATES } from './samples.ts'
 
 const ARABIC = `sign_in:
   title: تسجيل الدخول

@@ -3,9 +3,9 @@
 
 import { writeFileSync } from 'node:fs'
 import type { Browser } from 'playwright-core'
-import { STATES } from '../../src/pages/samples.ts'
 import { launchChromium } from '../support/chromium.ts'
 import { createPreview, type Preview } from '../support/preview.ts'
+import { STATES } from './samples.ts'
 
 const HIGHEST = 720
 const SCALE = 0.36

@@ -2,8 +2,8 @@
 
 import type { BrowserContext, Page } from 'playwright-core'
 import { readSettings } from '../../src/config/load.ts'
-import { pathOf, preview } from '../../src/pages/preview.ts'
 import { createViews } from '../../src/pages/views.ts'
+import { pathOf, preview } from '../pages/preview.ts'
 import { type Files, withFolder } from './config-folder.ts'
 
 /** Nobody's address: what is asked of it is answered from memory. */

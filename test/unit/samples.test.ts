@@ -5,9 +5,9 @@ import { join, parse } from 'node:path'
 import { expect, test } from 'vitest'
 import { readSettings } from '../../src/config/load.ts'
 import { shippedWords } from '../../src/config/schema/locale.ts'
-import { preview } from '../../src/pages/preview.ts'
-import { STATES } from '../../src/pages/samples.ts'
 import { createViews } from '../../src/pages/views.ts'
+import { preview } from '../pages/preview.ts'
+import { STATES } from '../pages/samples.ts'
 import { type Files, withFolder } from '../support/config-folder.ts'
 
 const LINKS = ['forgot_password', 'help', 'terms', 'privacy'].map(name => [

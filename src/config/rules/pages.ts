@@ -14,7 +14,6 @@ import { tagProblem } from '../schema/values.ts'
 const LARGEST = 256 * 1024
 const PNG = Buffer.from('89504e470d0a1a0a', 'hex')
 export const THEME = 'theme.css'
-const TEMPLATES = readdirSync(join(import.meta.dirname, '../../pages/templates'))
 
 export interface Logo {
   extension: string
@@ -63,13 +62,13 @@ export function readPages(
   findings: Finding[],
 ): Record<string, string> {
   const pages: Record<string, string> = {}
-  const known = [THEME, ...TEMPLATES]
   for (const name of namesIn(join(folder, 'pages'))) {
     const file = join(folder, 'pages', name)
     if (logo && !relative(resolve(folder, logo), resolve(file))) continue
     const { text, problem } = readText(file)
-    if (!known.includes(name)) {
-      const message = `nothing reads this${didYouMean(name, known)}`
+    // Which templates there are, the pages know (own-templates.ts).
+    if (name !== THEME && !name.endsWith('.eta')) {
+      const message = `nothing reads this${didYouMean(name, [THEME])}`
       findings.push({ file, rule: 'stray-file', message })
     } else if (problem) findings.push({ file, rule: 'file', message: problem })
     else pages[name] = text ?? ''

@@ -1,9 +1,9 @@
 // All pages in all states as files, to be looked at without anything running: an index, a folder for each
 // language, and what the pages need.
 
+import type { Views } from '../../src/pages/views.ts'
 import type { State } from './sample.ts'
 import { STATES } from './samples.ts'
-import type { Views } from './views.ts'
 
 type Files = Map<string, string | Buffer>
 

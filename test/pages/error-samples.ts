@@ -1,6 +1,6 @@
 // The error page in every state.
 
-import { PLACES } from './page-data.ts'
+import { PLACES } from '../../src/pages/page-data.ts'
 import { state } from './sample.ts'
 
 const WIKI = { client_name: 'Wiki', client_uri: 'https://wiki.example.org/' }

@@ -1,8 +1,8 @@
 // The pages of requests that come from elsewhere, in every state.
 
-import { type PageData, PLACES } from './page-data.ts'
+import { type PageData, PLACES } from '../../src/pages/page-data.ts'
+import type { Words } from '../../src/pages/words.ts'
 import { LONG, state } from './sample.ts'
-import type { Words } from './words.ts'
 
 const MESSAGE = 'W4SCT'
 const now = () => Date.now() / 1000

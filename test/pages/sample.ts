@@ -1,8 +1,8 @@
 // One state of a page, with what stands on it.
 
-import type { PageData } from './page-data.ts'
-import type { Views } from './views.ts'
-import type { Words } from './words.ts'
+import type { PageData } from '../../src/pages/page-data.ts'
+import type { Views } from '../../src/pages/views.ts'
+import type { Words } from '../../src/pages/words.ts'
 
 export interface State {
   name: string

@@ -1,14 +1,14 @@
 // Every page in every state, with people and applications that there are not: for looking at, and for
 // trying an operator's templates. A test says when a text of the pages is on none of these.
 
+import { CODES } from '../../src/pages/error.ts'
+import { type PageData, PLACES } from '../../src/pages/page-data.ts'
+import type { Words } from '../../src/pages/words.ts'
 import { allowed, payment } from './detail-samples.ts'
 import { deviceAsks, deviceStates } from './device-samples.ts'
-import { CODES } from './error.ts'
 import { errorStates } from './error-samples.ts'
-import { type PageData, PLACES } from './page-data.ts'
 import { requestAsks, requestStates } from './request-samples.ts'
 import { LONG, type State, state } from './sample.ts'
-import type { Words } from './words.ts'
 
 const CLIENT = {
   client_name: 'Wiki',

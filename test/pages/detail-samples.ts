@@ -1,9 +1,9 @@
 // Authorization details on the pages, for looking at them: what an application sends is between words of
 // an operator's.
 
-import type { DetailInWords } from './page-data.ts'
+import type { DetailInWords } from '../../src/pages/page-data.ts'
+import type { Words } from '../../src/pages/words.ts'
 import { LONG } from './sample.ts'
-import type { Words } from './words.ts'
 
 export function payment({ t, number }: Words, to = 'Grace Hopper'): DetailInWords {
   const [amount, recipient] = [number(1234.5), to].map(text => ({ text, isValue: true }))
