@@ -9,7 +9,6 @@ import { createApp } from './app.ts'
 import { differences, fixedDifferences, keepFixed } from './config/diff.ts'
 import { readSettings, type Settings } from './config/load.ts'
 import { ConfigError, toRecord } from './config/report/finding.ts'
-import { createTeller } from './features/logout/backchannel.ts'
 import { createAudit } from './http/audit.ts'
 import type { Readiness } from './http/health.ts'
 import type { SigningKey } from './keys/make.ts'
@@ -96,7 +95,7 @@ export async function run(
   const logNotify = failed('logout notifications not sent')
   repeat(KEYS_EVERY_MS, () => enqueue(() => checkKeys().catch(logKeys)))
   for (const kind of ['new', 'again'] as const) {
-    repeat(NOTIFY_EVERY_MS[kind], () => inForce.tellSignOuts(kind).catch(logNotify))
+    repeat(NOTIFY_EVERY_MS[kind], () => inForce.deliver(kind).catch(logNotify))
   }
   return {
     handle: (req, res) => inForce.handle(req, res),
@@ -109,10 +108,8 @@ async function build(settings: Settings, surroundings: Surroundings, readiness: 
   const signingKeys = await openSigningKeys(surroundings.records, settings)
   const keys = await signingKeys.load()
   const app = await createApp({ ...surroundings, settings, keys }, readiness)
-  const { records, log, metrics } = surroundings
-  metrics.signingKeys(await signingKeys.list())
-  const tellSignOuts = createTeller(app, records, log, metrics)
-  return { settings, signingKeys, keys, tellSignOuts, handle: app.callback() }
+  surroundings.metrics.signingKeys(await signingKeys.list())
+  return { settings, signingKeys, keys, ...app }
 }
 
 /** For as long as the process lives, and never twice at once. */

@@ -2,11 +2,11 @@
 
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { checkSettings } from '../app.ts'
 import { configFolder, type Reading, readFolder } from '../config/load.ts'
 import { ConfigError, describe, inOrder, toRecord } from '../config/report/finding.ts'
 import { jsonSchemas } from '../config/schema/usher.ts'
 import { checkOwnTemplates } from '../pages/own-templates.ts'
-import { checkSettings } from '../provider/check.ts'
 import { Failure, hint, type Invocation, print } from './command.ts'
 
 /** Warnings are shown and fail nothing. */

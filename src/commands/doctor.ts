@@ -2,11 +2,11 @@
 // nothing to the store.
 
 import { existsSync } from 'node:fs'
+import { checkSettings } from '../app.ts'
 import { describeSecrets } from '../config/client-secret.ts'
 import { readSettings, type Settings } from '../config/load.ts'
 import { ConfigError, placeOf } from '../config/report/finding.ts'
 import { publishedKids } from '../keys/signing-keys.ts'
-import { checkSettings } from '../provider/check.ts'
 import { openStore, readSecret, secretFile, storeFile } from '../storage/open.ts'
 import { NAMING_KEY, openRecords } from '../storage/records.ts'
 import { type Check, reasonOf, type Store } from '../storage/store.ts'

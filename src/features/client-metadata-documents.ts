@@ -2,26 +2,26 @@
 // draft). The library fetches it through http/egress.ts, 5 KiB in 2.5 s without redirects, and caches it.
 // Such a client may be what a client may be that registers itself.
 
-import {
-  type Client,
-  type Configuration,
-  errors,
-  type KoaContextWithOIDC,
-  type Provider,
-} from 'oidc-provider'
+import { type Client, errors, type KoaContextWithOIDC, type Provider } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import { createQuota } from '../http/quota.ts'
+import type { Feature, LibraryFeatures } from '../provider/feature.ts'
 import { readMetadata } from './registration/metadata.ts'
-
-type ClientDocuments = NonNullable<
-  NonNullable<Configuration['features']>['clientIdMetadataDocument']
->
 
 const MAX_FETCHES_PER_MINUTE = 120
 const CACHE_SECONDS = { min: 60, max: 3600 }
 
-export function clientDocuments(settings: Settings): ClientDocuments {
+export function clientDocuments(settings: Settings): Feature {
+  return {
+    settings: { clientIdMetadataDocument: libraryFeature(settings) },
+    describeClient: (provider, id) => findByDocument(provider, settings, id),
+  }
+}
+
+function libraryFeature(
+  settings: Settings,
+): NonNullable<LibraryFeatures['clientIdMetadataDocument']> {
   const hasRoom = createQuota(MAX_FETCHES_PER_MINUTE, 60, () => {})
   return {
     enabled: settings.features.client_id_metadata_documents,
@@ -40,7 +40,7 @@ export function clientDocuments(settings: Settings): ClientDocuments {
 }
 
 /** Returns the client of a document for pages; undefined if it cannot be fetched or is refused. */
-export async function findByDocument(
+async function findByDocument(
   { Client }: Provider,
   settings: Settings,
   id: string,

@@ -1,22 +1,30 @@
-// Tokens that are of no use to whoever stole them: bound to a key of the client (DPoP, RFC 9449).
+// Access tokens bound to a key of the client, so that a stolen one cannot be used (DPoP, RFC 9449).
 
 import { decodeJwt } from 'jose'
-import { Provider } from 'oidc-provider'
+import { errors, Provider } from 'oidc-provider'
+import type { Settings } from '../config/load.ts'
+import type { Feature } from '../provider/feature.ts'
 import type { Records } from '../storage/records.ts'
 import { deriveKey } from '../storage/seal.ts'
 
-/** Seconds by which the library takes a proof of a clock that is ahead, and does not remember it for. */
-export const EARLY_PROOF = 300
+export function dpop({ features }: Settings, records: Records): Feature {
+  return {
+    settings: {
+      dPoP: {
+        enabled: features.dpop,
+        // The same on every node, also while `USHER_SECRET` is being changed.
+        nonceSecret: deriveKey(records.prove('dpop', 'nonces'), 'dpop-nonces'),
+      },
+    },
+    // The client repeats the request with another proof. The library's `invalid_grant` or
+    // `invalid_token` would make it drop its tokens.
+    replayError: jti =>
+      isProof(jti) ? new errors.InvalidDpopProof('the proof was used before') : undefined,
+  }
+}
 
-/** The same on every node, also while `USHER_SECRET` is being changed. */
-export const nonceSecret = (records: Records) =>
-  deriveKey(records.prove('dpop', 'nonces'), 'dpop-nonces')
-
-/**
- * Whether this is the id of the proof that the request carries. A client whose proof comes twice asks
- * again with another; by the library's `invalid_grant` or `invalid_token` it would lose its tokens.
- */
-export function isProof(jti: string): boolean {
+/** Whether this is the id of the proof that the request carries. */
+function isProof(jti: string): boolean {
   try {
     return decodeJwt(Provider.ctx?.get('DPoP') ?? '').jti === jti
   } catch {

@@ -2,16 +2,24 @@
 
 import type { X509Certificate } from 'node:crypto'
 import { isIP } from 'node:net'
-import type { Configuration } from 'oidc-provider'
+import type { ClientAuthMethod } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
 import { certificatesIn } from '../config/rules/files.ts'
+import type { Feature, LibraryFeatures } from '../provider/feature.ts'
 
 /** id-kp-clientAuth (RFC 5280 §4.2.1.12). */
 const CLIENT_AUTHENTICATION = '1.3.6.1.5.5.7.3.2'
 
-type MutualTls = NonNullable<NonNullable<Configuration['features']>['mTLS']>
+/** `byCertificate`: paths of the endpoints that accept certificates, by the library's names. */
+export function mutualTls(settings: Settings, byCertificate: Record<string, string>): Feature {
+  return {
+    settings: { mTLS: libraryFeature(settings) },
+    clientAuthMethods: certificateMethods(settings),
+    discovery: () => endpointAliases(settings, byCertificate),
+  }
+}
 
-export function mutualTls({ features, clientAuthorities }: Settings): MutualTls {
+function libraryFeature({ features, clientAuthorities }: Settings): LibraryFeatures['mTLS'] {
   const authorities = certificatesIn(clientAuthorities)
   const subjects: Record<string, (certificate: X509Certificate, expected: string) => boolean> = {
     tls_client_auth_subject_dn: (certificate, dn) => nameOf(certificate) === dn,
@@ -38,14 +46,13 @@ export function mutualTls({ features, clientAuthorities }: Settings): MutualTls 
 }
 
 /** The ways of RFC 8705 §2 that are there. */
-export function certificateMethods({ features, clientAuthorities }: Settings) {
+function certificateMethods({ features, clientAuthorities }: Settings): ClientAuthMethod[] {
   if (!features.mtls) return []
-  const byAuthority = clientAuthorities ? (['tls_client_auth'] as const) : []
-  return ['self_signed_tls_client_auth' as const, ...byAuthority]
+  return ['self_signed_tls_client_auth', ...(clientAuthorities ? ['tls_client_auth' as const] : [])]
 }
 
 /** For discovery (RFC 8705 §5), where clients with certificates have an address of their own. */
-export function endpointAliases(
+function endpointAliases(
   { client_certificates: { origin } }: Settings,
   byCertificate: Record<string, string>,
 ): { mtls_endpoint_aliases?: Record<string, string> } {

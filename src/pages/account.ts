@@ -6,7 +6,7 @@ import type { Parts } from './parts.ts'
 import type { People } from './people.ts'
 
 export function createAccountPage(
-  { settings, views, requests }: Parts,
+  { views, waiting: countWaiting }: Parts,
   people: People,
   signOut: string,
 ) {
@@ -14,8 +14,8 @@ export function createAccountPage(
     const person = await people.enter(ctx)
     if (!person) return
     const { t, plural } = views.words(ctx)
-    const { id, ended, username, name, email, email_verified } = person.account
-    const waiting = settings.features.ciba ? (await requests.list(id, ended)).length : 0
+    const { username, name, email, email_verified } = person.account
+    const waiting = await countWaiting(person.account)
     const unverified = email_verified ? '' : ` (${t('account.unverified')})`
     const facts = [
       { label: t('account.username'), value: username },

@@ -4,7 +4,6 @@ import type { Context } from 'koa'
 import { type Consent, readKey } from '../accounts/consents.ts'
 import type { SignedInBrowser } from '../accounts/sessions.ts'
 import { lifetimeOf } from '../config/schema/resource.ts'
-import { detailWords } from '../features/authorization-details/words.ts'
 import { note } from '../http/audit.ts'
 import { readForm } from '../http/forms.ts'
 import { now } from '../storage/store.ts'
@@ -16,7 +15,7 @@ import { scopeWords } from './scope-words.ts'
 import type { Words } from './words.ts'
 
 export function createApplicationPages(parts: Parts, people: People) {
-  const { settings, clients, views, consents, sessions } = parts
+  const { settings, clients, views, consents, sessions, detailWords } = parts
 
   async function renderList(ctx: Context, { account }: Person, removed?: string) {
     const [list, browsers] = await Promise.all([
@@ -55,7 +54,7 @@ export function createApplicationPages(parts: Parts, people: People) {
       details: details
         .filter(({ detail, at }) => settings.details[detail.type] && at > oldest)
         .map(({ detail, at }) => ({
-          ...detailWords(words, settings, detail),
+          ...detailWords(words, detail),
           since: words.ago(at),
         })),
       since: words.ago(since),

@@ -3,7 +3,6 @@
 import type { Context } from 'koa'
 import type { Decision } from '../accounts/consents.ts'
 import type { Detail } from '../config/schema/details.ts'
-import { detailWords } from '../features/authorization-details/words.ts'
 import type { Form } from '../http/forms.ts'
 import { csrfSubject, type Interaction, type Screen } from './interaction.ts'
 import type { PageData } from './page-data.ts'
@@ -27,7 +26,7 @@ interface Asked {
 type About = Pick<PageData['consent'], 'csrf' | 'host' | 'device' | 'request' | 'withdrawn'>
 
 /** Answers with the page that asks; for what `decisionIn` reads. */
-export function createConsentPage({ settings, views, consents }: Parts) {
+export function createConsentPage({ settings, views, consents, detailWords }: Parts) {
   const offlineNote = ({ t, number }: Words) =>
     t('consent.offline_note', { days: number(Math.ceil(settings.lifetimes.refresh_token / DAY)) })
 
@@ -53,7 +52,7 @@ export function createConsentPage({ settings, views, consents }: Parts) {
           note: name === 'offline_access' ? offlineNote(words) : at,
         }
       }),
-      details: details.map(detail => detailWords(words, settings, detail)),
+      details: details.map(detail => detailWords(words, detail)),
       lifetime: scopes.includes('offline_access') ? undefined : words.t('consent.lifetime'),
     })
   }

@@ -1,7 +1,7 @@
 // Keys that an application which registered itself has at an address of its own (jwks_uri). The library
 // fetches them when none that it has fits, which anybody can bring about; how often it may is said here.
 
-import { type Client, type Configuration, errors, type Provider } from 'oidc-provider'
+import type { Configuration } from 'oidc-provider'
 import { createQuota } from '../http/quota.ts'
 import { now } from '../storage/store.ts'
 
@@ -18,27 +18,6 @@ const PERIOD = 300
 
 /** A client of another period is another to the library: a key that was taken away ends with it. */
 export const keysPeriod = () => Math.floor(now() / PERIOD)
-
-/** Throws when they are to be fetched and cannot be. */
-export async function refreshKeys(client: Client): Promise<void> {
-  const { asymmetricKeyStore } = client as { asymmetricKeyStore?: { refresh(): Promise<void> } }
-  await asymmetricKeyStore?.refresh()
-}
-
-/** What looks like a key may be none to encrypt to; of its own the library would answer 500. */
-export function blameUnfitKeys({ IdToken: { prototype } }: Provider): void {
-  const { issue } = prototype
-  Object.assign(prototype, {
-    issue(this: IdToken, ...use: Parameters<IdToken['issue']>) {
-      return issue.apply(this, use).catch(error => {
-        const { idTokenEncryptedResponseAlg: id, userinfoEncryptedResponseAlg: info } = this.client
-        if (error instanceof errors.OIDCProviderError || !(id ?? info)) throw error
-        throw new errors.InvalidClientMetadata('nothing can be encrypted to the key in its jwks')
-      })
-    },
-  })
-}
-type IdToken = InstanceType<Provider['IdToken']>
 
 /** Keys alone are kept; whatever else the library asks for goes through. */
 export function sparingly(fetch: Fetch): Fetch {

@@ -18,21 +18,16 @@ import {
 } from '../config/schema/client.ts'
 import { flowOf } from '../config/schema/features.ts'
 
-/** What a client file may say beyond RFC 7591. */
-export const OWN_METADATA = ['client_secret_hashes', 'require_pkce', 'consent', 'profile']
+/** Client metadata of ours beyond RFC 7591. */
+export const OWN_METADATA = [
+  'client_secret_hashes',
+  'require_pkce',
+  'consent',
+  'rotate_refresh_tokens',
+]
 
-export const isFapi = (client: Client | undefined) => client?.profile === 'fapi2'
-
-/** What the profile says where the file is silent; client-rules.ts refuses files that contradict it. */
-function fapi(client: ClientMetadata) {
-  const { id_token_signed_response_alg: alg, authorization_signed_response_alg = 'ES256' } = client
-  return {
-    authorization_signed_response_alg,
-    require_pushed_authorization_requests: true,
-    dpop_bound_access_tokens: !client.tls_client_certificate_bound_access_tokens,
-    id_token_signed_response_alg: alg === 'RS256' ? 'ES256' : alg,
-  }
-}
+/** Whether refresh tokens of the client are rotated. */
+export const rotates = (client: Client | undefined) => client?.rotate_refresh_tokens !== false
 
 export function toLibrary(client: ClientMetadata): LibraryClientMetadata {
   // One that registered itself before there were others says nothing of response types.
@@ -41,7 +36,6 @@ export function toLibrary(client: ClientMetadata): LibraryClientMetadata {
   return {
     ...client,
     ...(client.grant_types.includes(CIBA_GRANT) && { backchannel_token_delivery_mode }),
-    ...(client.profile === 'fapi2' && fapi(client)),
     response_types: client.grant_types.includes('authorization_code') ? response_types : [],
     // With `fragment` the library tells a wrong response type from a wrong mode; requests.ts refuses it.
     response_modes: isCodeOnly ? [...client.response_modes, 'fragment'] : client.response_modes,

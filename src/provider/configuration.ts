@@ -1,25 +1,13 @@
 // Everything we tell the library, one decision a line. What is not said here is its default, on
 // purpose; test/unit/library.test.ts pins the defaults we rely on.
 
-import {
-  type Client,
-  type Configuration,
-  errors,
-  type KoaContextWithOIDC,
-  Provider,
-} from 'oidc-provider'
+import { type Configuration, errors, type KoaContextWithOIDC, type Provider } from 'oidc-provider'
 import type { Logger } from 'pino'
 import { claimsOf } from '../accounts/account.ts'
 import { createConsents, TOUCH } from '../accounts/consents.ts'
 import type { Directory } from '../accounts/directory.ts'
 import type { Settings } from '../config/load.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
-import { createAuthorizationDetails } from '../features/authorization-details/feature.ts'
-import { ciba, isForAnybody } from '../features/ciba/feature.ts'
-import { clientDocuments } from '../features/client-metadata-documents.ts'
-import { type DevicePages, deviceFlow } from '../features/device/feature.ts'
-import { withholdNews } from '../features/logout/backchannel.ts'
-import { certificateMethods, mutualTls } from '../features/mtls.ts'
 import { cookieNames, originCookie, pathCookie } from '../http/cookies.ts'
 import { createFetch } from '../http/egress.ts'
 import type { Metrics } from '../http/metrics.ts'
@@ -30,46 +18,53 @@ import { deriveKey } from '../storage/seal.ts'
 import { now } from '../storage/store.ts'
 import { ACR_VALUES, authenticationOf } from './acr.ts'
 import { algorithms } from './algorithms.ts'
-import { createBrowserBinding } from './browser-binding.ts'
+import { type BrowserBinding, createBrowserBinding } from './browser-binding.ts'
 import { assertAssertion, assertRequestObject } from './client-jwts.ts'
-import { blameUnfitKeys, sparingly } from './client-keys.ts'
+import { sparingly } from './client-keys.ts'
 import {
   accountClient,
   checkClients,
   corsOrigins,
-  isFapi,
-  matchesHash,
   OWN_METADATA,
+  rotates,
   toLibrary,
 } from './clients.ts'
 import { logEvents } from './events.ts'
+import type { Feature, LibraryFeatures } from './feature.ts'
+import { createOverridden, nameTokens } from './library-overrides.ts'
 import { lifetimes } from './lifetimes.ts'
 import { pairwiseSubjects } from './pairwise.ts'
 import { createGrantLoader, createPolicy } from './policy.ts'
-import { atIntervals, type GrantType } from './polling.ts'
 import { asLibraryKey } from './published-key.ts'
-import './quiet-errors.ts'
-import { nonceSecret } from '../features/dpop.ts'
-import { createRegistration } from '../features/registration/feature.ts'
-import { checkResources, createResources, requireScope } from '../features/resources/feature.ts'
-import { assertClaims, claimsByScope, createRequestedClaims } from './requested-claims.ts'
+import {
+  assertClaims,
+  claimsByScope,
+  createRequestedClaims,
+  type RequestedClaims,
+} from './requested-claims.ts'
 import { checkRequest } from './requests.ts'
-import { type ResponseMode, responseMode, responseTypes } from './response-modes.ts'
 import { routesOf } from './routes.ts'
-import { shareAccessor } from './shared-accessor.ts'
-import { createState, writtenTogether } from './state.ts'
+import { createState } from './state.ts'
 import { mayIntrospect, mayRevoke } from './token-rights.ts'
 
-/** Pages the library has to show, made by `pages/`. */
+/** Shows an error of the library to people. */
+export type ShowError = (
+  ctx: KoaContextWithOIDC,
+  out: { error: string; error_description?: string },
+  thrown: Error,
+) => void
+
+/** From the page for every error: an interaction that is over has words of its own there. */
+export function showsErrors(
+  show: (ctx: KoaContextWithOIDC, out: Parameters<ShowError>[1]) => void,
+): ShowError {
+  return (ctx, out, thrown) =>
+    show(ctx, thrown instanceof errors.SessionNotFound ? { error: 'interaction_gone' } : out)
+}
+
+/** What the core needs of the pages. */
 interface LibraryPages {
-  error(ctx: KoaContextWithOIDC, out: { error: string; error_description?: string }): void
-  signOut(
-    ctx: KoaContextWithOIDC,
-    form: { action: string; xsrf: string; client?: Client },
-  ): Promise<void>
-  signedOut(ctx: KoaContextWithOIDC, outcome: { client?: Client; stayed: boolean }): Promise<void>
-  formPost: ResponseMode
-  device: DevicePages
+  error: ShowError
   /** The languages they are in (BCP 47). */
   tags: string[]
 }
@@ -89,23 +84,60 @@ export interface Environment {
 /** Throws a `ConfigError` that names every client the library would refuse. */
 export async function createProvider(
   environment: Environment & { directory: Directory },
+  features: Feature[],
   pages: LibraryPages,
 ): Promise<Provider> {
-  const { settings, secrets, records, directory, keys, log, metrics } = environment
+  const { settings, records, log, metrics } = environment
+  const requestedClaims = createRequestedClaims(settings)
+  const binding = createBrowserBinding(settings.development)
+  const adapters = Object.assign({}, ...features.map(({ adapters }) => adapters))
+  const state = createState(records, settings.lifetimes, binding, adapters)
+  const parts = { environment, features, pages, requestedClaims, binding, adapter: state.adapter }
+  const provider = createOverridden(settings.issuer, configuration(parts), { records, features })
+  // What every request reads of scheme, host and address is what `http/edge.ts` put there.
+  provider.proxy = true
+  nameTokens(provider, state.tokenIds)
+  logEvents(provider, log, metrics)
+  await checkClients(provider, settings)
+  return provider
+}
+
+interface Parts {
+  environment: Environment & { directory: Directory }
+  features: Feature[]
+  pages: LibraryPages
+  requestedClaims: RequestedClaims
+  binding: BrowserBinding
+  adapter: Configuration['adapter']
+}
+
+/** The library's configuration, one decision a line. */
+function configuration({
+  environment,
+  features: extensions,
+  pages,
+  requestedClaims,
+  binding,
+  adapter,
+}: Parts): Configuration {
+  const { settings, secrets, records, directory, keys } = environment
   const { issuer, claims, scopes, development, features } = settings
   const consents = createConsents(records)
-  const requestedClaims = createRequestedClaims(settings)
-  const binding = createBrowserBinding(development)
-  const registration = createRegistration(settings, records)
-  const state = createState(records, settings.lifetimes, binding, registration.adapters)
-  const details = createAuthorizationDetails(settings)
-  const resources = createResources(settings, details)
-  const showError: NonNullable<Configuration['renderError']> = (ctx, out, error) =>
-    pages.error(ctx, error instanceof errors.SessionNotFound ? { error: 'interaction_gone' } : out)
+  const loadGrant = createGrantLoader(
+    records,
+    directory,
+    consents,
+    settings.lifetimes,
+    requestedClaims,
+  )
+  const toClient = (client: ClientMetadata) => ({
+    ...toLibrary(client),
+    ...Object.assign({}, ...extensions.map(({ clientDefaults }) => clientDefaults?.(client))),
+  })
 
-  const configuration: Configuration = {
-    adapter: state.adapter,
-    clients: [...settings.clients.map(toLibrary), accountClient(issuer)],
+  return {
+    adapter,
+    clients: [...settings.clients.map(toClient), accountClient(issuer)],
     jwks: { keys: keys.map(asLibraryKey) },
     routes: routesOf(features).paths,
     ttl: lifetimes(settings.lifetimes),
@@ -116,23 +148,28 @@ export async function createProvider(
       short: pathCookie(development),
     },
 
-    responseTypes: responseTypes(settings.compatibility),
+    responseTypes: ['code', ...extensions.flatMap(({ responseTypes = [] }) => responseTypes)],
     pkce: { required: (_ctx, client) => client.require_pkce !== false },
     clientAuthMethods: [
       ...(['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'] as const),
-      ...certificateMethods(settings),
+      ...extensions.flatMap(({ clientAuthMethods = [] }) => clientAuthMethods),
     ],
     clientDefaults: { grant_types: ['authorization_code', 'refresh_token'] },
-    extraClientMetadata: { properties: OWN_METADATA },
+    extraClientMetadata: {
+      properties: [
+        ...OWN_METADATA,
+        ...extensions.flatMap(({ clientMetadata = [] }) => clientMetadata),
+      ],
+    },
     allowOmittingSingleRegisteredRedirectUri: false,
-    assertJwtClientAuthClaimsAndHeader: assertAssertion,
+    assertJwtClientAuthClaimsAndHeader: assertAssertion(extensions),
     clientBasedCORS: (_ctx, origin, client) => corsOrigins(client).has(origin),
     enabledJWA: algorithms(keys),
 
     // A grant's id opens nothing, and stands in everything that is of it.
     formats: { bitsOfOpaqueRandomness: (_ctx, { kind }) => (kind === 'Grant' ? 128 : 256) },
     // Named for nothing that anyone sends: the library calls it for every request, pushed ones too.
-    extraParams: { usher: checkRequest },
+    extraParams: { usher: ctx => checkRequest(ctx, extensions) },
     scopes: Object.keys(scopes),
     acrValues: ACR_VALUES,
     claims: claimsByScope(claims),
@@ -147,9 +184,10 @@ export async function createProvider(
     pairwiseIdentifier: pairwiseSubjects(records),
     // What an operator has written is not looked up anywhere, and others may not have it.
     sectorIdentifierUriValidate: () => false,
-    findAccount: async ({ oidc }, id) => {
-      if (isForAnybody(oidc)) return { accountId: id, claims: () => ({ sub: id }) }
-      const account = await directory.findEnabled(id, oidc.session?.loginTs)
+    findAccount: async (ctx, id) => {
+      const [known] = extensions.flatMap(({ findAccount }) => findAccount?.(ctx, id) ?? [])
+      if (known) return known
+      const account = await directory.findEnabled(id, ctx.oidc.session?.loginTs)
       return account && { accountId: id, claims: () => ({ sub: id, ...claimsOf(account, claims) }) }
     },
 
@@ -157,41 +195,33 @@ export async function createProvider(
       // The client is named for the way back, should the page have expired: nothing trusts it.
       url: (_ctx, { uid, params }) =>
         `/interaction/${uid}?client_id=${encodeURIComponent(String(params.client_id))}`,
-      policy: createPolicy(consents, binding, requestedClaims),
+      policy: createPolicy(consents, binding, requestedClaims, extensions),
     },
-    loadExistingGrant: registration.whenUsed(
-      createGrantLoader(records, directory, consents, settings.lifetimes, requestedClaims),
-    ),
+    loadExistingGrant: async ctx => {
+      const grant = await loadGrant(ctx)
+      for (const { onGrant } of extensions) if (grant?.clientId) await onGrant?.(grant.clientId)
+      return grant
+    },
     // Tokens do not look the session up at every use; sign-out revokes its grants (state/sessions.ts).
     expiresWithSession: () => false,
-    extraTokenClaims: ({ oidc }, token) => requireScope(token) ?? authenticationOf(oidc),
+    extraTokenClaims: ({ oidc }, token) => {
+      for (const { checkAccessToken } of extensions) checkAccessToken?.(token)
+      return authenticationOf(oidc)
+    },
     rotateRefreshToken: async ctx => {
       const { RefreshToken: token } = ctx.oidc.entities
       if (!token?.clientId) return true
-      resources.checkRefresh(ctx, token)
+      for (const { checkRefresh } of extensions) checkRefresh?.(ctx, token)
       const isRecent = now() - (token.iat ?? 0) < TOUCH
       if (!isRecent) await consents.touch(token.accountId, token.clientId)
-      // What is bound to a key needs no rotation, and who loses an answer loses nothing (FAPI 2.0 §5.3.2.1).
-      return !isFapi(ctx.oidc.client)
+      return rotates(ctx.oidc.client)
     },
 
     fetch: sparingly(createFetch(settings.egress)),
-    renderError: showError,
-    features: {
+    renderError: pages.error,
+    features: merged(extensions, {
       devInteractions: { enabled: false },
       externalSigningSupport: { enabled: true, ack: 'experimental-01' },
-      resourceIndicators: resources.feature,
-      richAuthorizationRequests: details.feature,
-      dPoP: {
-        enabled: features.dpop,
-        nonceSecret: nonceSecret(records),
-        requireNonce: ({ oidc }) => isFapi(oidc.client),
-      },
-      mTLS: mutualTls(settings),
-      fapi: {
-        enabled: true,
-        profile: (_ctx, client) => (isFapi(client) ? '2.0' : undefined),
-      },
       clientCredentials: { enabled: features.client_credentials },
       pushedAuthorizationRequests: {
         enabled: features.pushed_authorization_requests !== false,
@@ -201,70 +231,24 @@ export async function createProvider(
       claimsParameter: { enabled: features.claims_parameter, assertClaimsParameter: assertClaims },
       requestObjects: {
         enabled: features.request_objects,
-        assertJwtClaimsAndHeader: assertRequestObject,
+        assertJwtClaimsAndHeader: assertRequestObject(extensions),
       },
-      jwtResponseModes: { enabled: features.jwt_response_modes },
       jwtUserinfo: { enabled: features.signed_userinfo },
       encryption: { enabled: features.encryption },
       jwtIntrospection: { enabled: features.jwt_introspection },
       introspection: {
         enabled: features.introspection,
-        allowedPolicy: mayIntrospect(resources, directory),
+        allowedPolicy: mayIntrospect(extensions, directory),
       },
-      clientIdMetadataDocument: clientDocuments(settings),
-      registration: registration.feature,
-      registrationManagement: registration.management,
-      deviceFlow: deviceFlow(features, pages.device, showError),
-      ciba: ciba({ settings, records, directory }),
-      backchannelLogout: { enabled: features.backchannel_logout },
-      rpInitiatedLogout: {
-        enabled: true,
-        logoutSource: async ctx => {
-          const { session, client } = ctx.oidc
-          const xsrf = String(session?.state?.secret ?? '')
-          await pages.signOut(ctx, { action: ctx.oidc.urlFor('end_session_confirm'), xsrf, client })
-        },
-        // The way back is the same for those who chose to stay.
-        postLogoutSuccessSource: async ctx => {
-          const session = await ctx.oidc.provider.Session.get(ctx)
-          await pages.signedOut(ctx, {
-            client: ctx.oidc.client,
-            stayed: Boolean(session.accountId),
-          })
-        },
-      },
-    },
+    }),
   }
+}
 
-  // Called while the library is constructed, before it has response modes of its own.
-  class WithPages extends Provider {
-    override registerResponseMode(name: string, handler: ResponseMode) {
-      const ours = responseMode(this, name, pages.formPost)
-      if (ours !== 'none') super.registerResponseMode(name, ours ?? handler)
-    }
-
-    override registerGrantType<P extends object>(...grantType: GrantType<P>) {
-      super.registerGrantType(...atIntervals(records, writtenTogether(records, grantType)))
-    }
+/** The core's settings of the library's features, and those of our features. */
+function merged(extensions: Feature[], core: LibraryFeatures): LibraryFeatures {
+  const all = { ...core } as Record<string, object>
+  for (const { settings = {} } of extensions) {
+    for (const [name, part] of Object.entries(settings)) all[name] = { ...all[name], ...part }
   }
-  const provider = new WithPages(issuer, configuration)
-  shareAccessor(provider)
-  // What every request reads of scheme, host and address is what `http/edge.ts` put there.
-  provider.proxy = true
-  const { compareClientSecret } = provider.Client.prototype
-  provider.Client.prototype.compareClientSecret = function (actual: string) {
-    const sent = Provider.ctx?.get('Authorization') ? 'client_secret_basic' : 'client_secret_post'
-    if (sent !== this.tokenEndpointAuthMethod) return false
-    const hashes = this.client_secret_hashes as ClientMetadata['client_secret_hashes']
-    return hashes ? matchesHash(actual, hashes) : compareClientSecret.call(this, actual)
-  }
-  withholdNews(provider, records)
-  blameUnfitKeys(provider)
-  provider.ReplayDetection.unique = state.isFirstUse
-  state.nameTokens(provider)
-  requestedClaims.follow(provider)
-  logEvents(provider, log, metrics)
-  checkResources(settings, keys)
-  await checkClients(provider, settings)
-  return provider
+  return all
 }

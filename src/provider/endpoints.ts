@@ -1,18 +1,15 @@
 // Around the library's endpoints: which requests reach them, and how some of their answers leave.
 
+import { errors as jose } from 'jose'
 import type { Context, Middleware } from 'koa'
 import { errors, type KoaContextWithOIDC } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
-import { RESPONSE_MODES } from '../config/schema/client.ts'
-import { flowOf } from '../config/schema/features.ts'
-import { endpointAliases } from '../features/mtls.ts'
 import { note } from '../http/audit.ts'
 import { readForm } from '../http/forms.ts'
 import { LONGEST_URL, refuseLongUrl } from '../http/limits.ts'
-import type { Views } from '../pages/views.ts'
 import { logError } from './events.ts'
-import { INTERVAL } from './polling.ts'
-import { AUTHORIZATION, DISCOVERY, type Routes } from './routes.ts'
+import type { Feature, Finisher } from './feature.ts'
+import { AUTHORIZATION, DISCOVERY, type RouteName, type Routes } from './routes.ts'
 
 /** Seconds for which clients may keep what is published. */
 const LONGEST_AGE = 3600
@@ -75,28 +72,37 @@ export function limitBodies({ endpoints }: Routes): Middleware {
 }
 
 type Oidc = KoaContextWithOIDC['oidc'] | undefined
-type Finisher = (ctx: Context, oidc: Oidc) => void
+
+/** Pages in place of answers of the library. */
+interface AnswerPages {
+  /** A page that navigates on. */
+  navigate(ctx: Context, url: string): void
+  /** A form that submits itself. */
+  handOver(ctx: Context, action: string, fields: Record<string, unknown>): void
+}
 
 /** How answers of the library leave, by path. */
 export function finishAnswers(
-  views: Views,
-  { paths, endpoints, byCertificate, confirm }: Routes,
+  pages: AnswerPages,
+  { paths, endpoints, confirm }: Routes,
   settings: Settings,
+  features: Feature[],
 ): Middleware {
   // Whoever keeps the JWKS for as long as it says knows a key before it signs.
   const jwksAge = Math.min(LONGEST_AGE, Math.floor(settings.keys.announce / 2))
-  const aliases = endpointAliases(settings, byCertificate)
-  const finishDiscovery = (ctx: Context) => discovery(ctx, endpoints, aliases)
-  const dress: Finisher = (ctx, oidc) => dressUp(ctx, oidc, views, confirm)
+  const finishDiscovery = (ctx: Context) => discovery(ctx, endpoints, features)
+  const dress: Finisher = (ctx, oidc) => dressUp(ctx, oidc, pages, confirm)
+  const ofFeatures = features.flatMap(({ answers = {} }) =>
+    Object.entries(answers).map(([name, finish]) => [paths[name as RouteName], finish] as const),
+  )
   const finishers: Record<string, Finisher> = {
     ...Object.fromEntries(DISCOVERY.map(path => [path, finishDiscovery])),
     [paths.jwks]: ctx => cacheable(ctx, jwksAge),
     [paths.introspection]: introspection,
     [paths.userinfo]: userinfo,
     [paths.revocation]: revocation,
-    [paths.device_authorization]: deviceAuthorization,
-    [paths.backchannel_authentication]: tellInterval,
-    [confirm]: ctx => navigateOn(ctx, views),
+    [confirm]: ctx => navigateOn(ctx, pages),
+    ...Object.fromEntries(ofFeatures),
   }
   return async (ctx, next) => {
     const { path } = ctx
@@ -107,7 +113,7 @@ export function finishAnswers(
     // Absent where the library has no route for the method.
     const oidc: Oidc = ctx.oidc
     ctx.state.log.client_id = oidc?.client?.clientId
-    if (ctx.status === 500) blameJwt(ctx, oidc)
+    if (ctx.status === 500) blameClient(ctx, oidc)
     const finish = finishers[path] ?? dress
     finish(ctx, oidc)
   }
@@ -116,12 +122,19 @@ export function finishAnswers(
 // The library makes texts of what stands in a request object before it looks at the signature, and
 // `{"toString":1}` makes none; once it was read, it is among the parameters no more. Of an assertion it
 // makes a copy, which ends the stack when it is nested thousandfold.
-function blameJwt(ctx: Context, oidc: Oidc) {
+function blameClient(ctx: Context, oidc: Oidc) {
   const { request, client_assertion } = oidc?.params ?? {}
   const unread = (what: string) => `could not read the ${what}`
   if (request !== undefined) blame(ctx, new errors.InvalidRequestObject(unread('request object')))
   const isDeep = client_assertion !== undefined && ctx.state.fault instanceof RangeError
   if (isDeep) blame(ctx, new errors.InvalidClientAuth({ detail: unread('client assertion') }))
+  // A key that looks right may be none to encrypt to.
+  const { idTokenEncryptedResponseAlg: id, userinfoEncryptedResponseAlg: info } = oidc?.client ?? {}
+  const { fault } = ctx.state
+  const isOfKey = [jose.JOSEError, DOMException, TypeError].some(kind => fault instanceof kind)
+  if ((id ?? info) && isOfKey) {
+    blame(ctx, new errors.InvalidClientMetadata('nothing can be encrypted to the key in its jwks'))
+  }
 }
 
 function blame(ctx: Context, error: errors.OIDCProviderError): never {
@@ -130,28 +143,16 @@ function blame(ctx: Context, error: errors.OIDCProviderError): never {
   throw error
 }
 
-function discovery(
-  ctx: Context,
-  { end_session }: Routes['endpoints'],
-  aliases: ReturnType<typeof endpointAliases>,
-) {
+function discovery(ctx: Context, { end_session }: Routes['endpoints'], features: Feature[]) {
   if (ctx.status !== 200) return
   cacheable(ctx, LONGEST_AGE)
+  const document = ctx.body as Record<string, unknown>
   // Nothing is told by an empty list (RFC 8414 §3.2).
-  const all: Record<string, unknown> = Object(ctx.body)
-  const told = Object.entries(all).filter(([, value]) => Object(value).length !== 0)
-  const modes: unknown[] = Object(all.response_modes_supported)
-  const types: string[] = Object(all.response_types_supported)
+  const isEmpty = (value: unknown) => Array.isArray(value) && value.length === 0
   ctx.body = {
-    ...Object.fromEntries(told),
-    // The library lists every mode it knows; clients here are given these (AZ7).
-    response_modes_supported: RESPONSE_MODES.filter(
-      mode => modes.includes(mode) && (mode !== 'fragment' || types.some(flowOf)),
-    ),
+    ...Object.fromEntries(Object.entries(document).filter(([, value]) => !isEmpty(value))),
     ...(!end_session && { end_session_endpoint: undefined }),
-    ...aliases,
-    // Said of every provider with CIBA; nobody has such a code here.
-    backchannel_user_code_parameter_supported: undefined,
+    ...Object.assign({}, ...features.map(feature => feature.discovery?.(document))),
   }
 }
 
@@ -188,35 +189,18 @@ function revocation(ctx: Context, oidc: Oidc) {
   note(ctx, 'token_revoked', { ...about, token: RefreshToken ? 'refresh' : 'access' })
 }
 
-// The library leaves it out, and clients then take it for 5 (RFC 8628 §3.2, CIBA §7.3); here it is what we hold them to.
-function tellInterval(ctx: Context) {
-  if (ctx.status === 200) ctx.body = { ...Object(ctx.body), interval: INTERVAL }
-}
-
-function deviceAuthorization(ctx: Context, oidc: Oidc) {
-  tellInterval(ctx)
-  if (ctx.status !== 200) return
-  const told: Record<string, string> = Object(ctx.body)
-  // The library takes the address of the client, who has come with a certificate, for that of people.
-  const forPeople = ['verification_uri', 'verification_uri_complete'].map(name => {
-    const { pathname, search } = new URL(told[name] ?? '', oidc?.issuer)
-    return [name, `${oidc?.issuer}${pathname}${search}`]
-  })
-  ctx.body = { ...told, ...Object.fromEntries(forPeople) }
-}
-
 // Signing out leads to the application, where the form may not go by a redirect (HD4).
-function navigateOn(ctx: Context, views: Views) {
+function navigateOn(ctx: Context, pages: AnswerPages) {
   const location = ctx.response.get('Location')
   if (ctx.status !== 303 || !location) return
   ctx.remove('Location')
-  views.navigate(ctx, location)
+  pages.navigate(ctx, location)
 }
 
 // Where nobody is signed in, or another person than was asked for, the library signs out without a
 // question, by a bare page of its own.
-function dressUp(ctx: Context, oidc: Oidc, views: Views, confirm: string) {
+function dressUp(ctx: Context, oidc: Oidc, pages: AnswerPages, confirm: string) {
   const xsrf = oidc?.session?.state?.secret
   const isBare = ctx.status === 200 && ctx.type === 'text/html' && !ctx.state.isPage
-  if (isBare && xsrf) views.handOver(ctx, confirm, { xsrf, logout: 'yes' })
+  if (isBare && xsrf) pages.handOver(ctx, confirm, { xsrf, logout: 'yes' })
 }

@@ -31,10 +31,15 @@ export function logEvents(provider: Provider, log: Logger, metrics: Metrics) {
   emitter.on('server_error', (ctx: KoaContextWithOIDC, err: Error) => {
     ctx.state.fault = err
   })
-  emitter.on('error', (err: NodeJS.ErrnoException) => {
+  emitter.on('error', logFaults(log))
+}
+
+/** A listener for errors that no middleware has caught. A connection that broke is not one. */
+export function logFaults(log: Logger) {
+  return (err: NodeJS.ErrnoException): void => {
     const isCallers = /^(HPE_|ECONN|EPIPE)/.test(err.code ?? '')
     if (!isCallers) log.error({ fault: faultOf(err) }, 'request failed')
-  })
+  }
 }
 
 /** Why a request is refused, for its line in the log. */

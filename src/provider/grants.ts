@@ -9,7 +9,7 @@ import type { Records } from '../storage/records.ts'
 export function grantOf(
   { Grant }: Provider,
   { accountId, client_id: clientId, scopes, declined }: Consent,
-  refused: string[],
+  claims: { granted: string[]; refused: string[] },
 ): Grant {
   const grant = new Grant({ accountId, clientId })
   for (const { scope, resource } of scopes.map(readKey)) {
@@ -20,7 +20,8 @@ export function grantOf(
     if (resource === undefined) grant.rejectOIDCScope(scope)
     else grant.rejectResourceScope(resource, scope)
   }
-  if (refused.length) grant.rejectOIDCClaims(refused)
+  if (claims.granted.length) grant.addOIDCClaims(claims.granted)
+  if (claims.refused.length) grant.rejectOIDCClaims(claims.refused)
   return grant
 }
 

@@ -12,7 +12,7 @@ import type {
 } from 'oidc-provider'
 import type { Lifetimes } from '../config/schema/usher.ts'
 import { now } from '../storage/store.ts'
-import { isFapi } from './clients.ts'
+import { rotates } from './clients.ts'
 
 export function lifetimes(set: Lifetimes): NonNullable<Configuration['ttl']> {
   const ofAccessToken = ({ resourceServer }: AccessToken | ClientCredentials) =>
@@ -28,12 +28,12 @@ export function lifetimes(set: Lifetimes): NonNullable<Configuration['ttl']> {
       Math.min(Number(oidc.params?.requested_expiry ?? set.interaction), set.interaction),
     // Idle and absolute at once: rotation never reaches past the first token's end (ASVS 10.4.8).
     RefreshToken: (_ctx, token: RefreshToken, client: Client) =>
-      // What is never rotated would be idle from its first day on.
-      isFapi(client)
-        ? set.refresh_token
-        : positive(
+      // A token that is never rotated would be idle from its first day on.
+      rotates(client)
+        ? positive(
             Math.min(set.refresh_token_idle, (token.iiat ?? now()) + set.refresh_token - now()),
-          ),
+          )
+        : set.refresh_token,
     // A session nobody signed in to is worth no more than the page that made it.
     Session: (_ctx, session: Session) =>
       session.loginTs === undefined

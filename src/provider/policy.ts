@@ -2,16 +2,16 @@
 // from the recorded consent.
 
 import { type Grant, interactionPolicy, type KoaContextWithOIDC } from 'oidc-provider'
-import type { Consent, Consents } from '../accounts/consents.ts'
+import type { Consent, Consents, Decision } from '../accounts/consents.ts'
 import type { Directory } from '../accounts/directory.ts'
 import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import type { Lifetimes } from '../config/schema/usher.ts'
-import { decisionOf, sentDetails } from '../features/authorization-details/feature.ts'
 import { note } from '../http/audit.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import { ACR_VALUES } from './acr.ts'
 import type { BrowserBinding } from './browser-binding.ts'
+import type { Feature } from './feature.ts'
 import { grantOf, keepGrant, keysIn } from './grants.ts'
 import type { RequestedClaims } from './requested-claims.ts'
 
@@ -22,6 +22,7 @@ export function createPolicy(
   consents: Consents,
   { bind }: BrowserBinding,
   requestedClaims: RequestedClaims,
+  features: Feature[],
 ): interactionPolicy.DefaultPolicy {
   const policy = base()
   const login = required(policy.get('login'))
@@ -72,22 +73,14 @@ export function createPolicy(
       ({ oidc }) => isDevice(oidc) && !decisionOf(oidc),
     ),
   )
-  // Removed while the page was open: nothing is recorded, and there is no grant for them to be of. Or
-  // it was somebody else who answered.
-  consent.checks.add(
-    new Check(
-      'authorization_details',
-      'nobody has allowed the authorization details',
-      'consent_required',
-      ({ oidc }) =>
-        Boolean(oidc.params?.authorization_details) && !(oidc.grant?.jti && decisionOf(oidc)),
-    ),
-  )
+  for (const { consentChecks = [] } of features) {
+    for (const check of consentChecks) consent.checks.add(check)
+  }
   // What the consent page is told: all that is asked for, and which consent its answer builds on.
-  consent.details = async ({ oidc }) => ({
-    consentVersion: await consents.version(accountIdOf(oidc), clientIdOf(oidc)),
-    requestedScopes: requestedClaims.scopesOf(oidc),
-    requestedDetails: sentDetails(oidc),
+  consent.details = async ctx => ({
+    consentVersion: await consents.version(accountIdOf(ctx.oidc), clientIdOf(ctx.oidc)),
+    requestedScopes: requestedClaims.scopesOf(ctx.oidc),
+    ...Object.assign({}, ...features.map(({ consentDetails }) => consentDetails?.(ctx))),
   })
   for (const prompt of policy) {
     const { details } = prompt
@@ -99,6 +92,15 @@ export function createPolicy(
 /** Whether the answer to `select_account` was: somebody else. */
 export const wantsAnother = (result?: object) =>
   Object(Object(result).select_account).another === true
+
+/** The answer to the consent page, when the user who is signed in now gave it. */
+export function decisionOf({ result, session }: KoaContextWithOIDC['oidc']): Decision | undefined {
+  const { decision, accountId } = (result?.consent ?? {}) as {
+    decision?: Decision
+    accountId?: string
+  }
+  return accountId === session?.accountId ? decision : undefined
+}
 
 /** Nobody is asked to choose where nobody is signed in, or who has just signed in. */
 function selectAccount() {
@@ -168,20 +170,21 @@ export function createGrantLoader(
     if (!consent) return undefined
 
     const existing = await existingGrant(oidc)
-    const refused = requestedClaims.refused(required(oidc.client), consent.declined)
+    const claims = requestedClaims.claimsOf(required(oidc.client), consent)
     const isAsConsented =
       existing?.accountId === accountId &&
       // What is given out under it lives no longer than it does.
       (existing.exp ?? 0) > now() + lifetimes.refresh_token &&
       isSame(keysIn(existing), consent.scopes) &&
       isSame(keysIn(existing.rejected ?? {}), consent.declined) &&
-      isSame(existing.rejected?.openid?.claims ?? [], refused)
+      isSame(existing.openid?.claims ?? [], claims.granted) &&
+      isSame(existing.rejected?.openid?.claims ?? [], claims.refused)
     if (isAsConsented) {
       await consents.touch(accountId, clientId, found)
       return existing
     }
 
-    const grant = grantOf(oidc.provider, consent, refused)
+    const grant = grantOf(oidc.provider, consent, claims)
     const grantId = await grant.save()
     const still = async () =>
       (await directory.findEnabled(accountId, oidc.session?.loginTs)) &&

@@ -1,16 +1,9 @@
 // The `claims` parameter (OIDC Core §5.5). What people allow is scopes: a claim that is asked for by its
 // name is asked for on the consent page as the scope that gives it, and given where that was allowed.
 
-import {
-  type ClaimsParameter,
-  type Client,
-  errors,
-  type Grant,
-  type KoaContextWithOIDC,
-  type Provider,
-} from 'oidc-provider'
+import { type ClaimsParameter, type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
+import { type Consent, keyOf } from '../accounts/consents.ts'
 import type { Settings } from '../config/load.ts'
-import { requestedScopes } from '../features/resources/feature.ts'
 import { ACR_VALUES } from './acr.ts'
 
 const DEEPEST = 6
@@ -23,10 +16,6 @@ export function createRequestedClaims({ claims, features }: Settings) {
       ? Object.entries(claims).map(([claim, { scope }]) => [claim, scope] as const)
       : [],
   )
-  const claimsOf = Map.groupBy(scopeOf.keys(), claim => scopeOf.get(claim))
-  function saidBy({ scope = '', claims = [] }: NonNullable<Grant['openid']> = {}): string[] {
-    return [...claims, ...scope.split(' ').flatMap(scope => claimsOf.get(scope) ?? [])]
-  }
   const mayAskFor = ({ scope }: Client, name: string) => !scope || scope.split(' ').includes(name)
 
   return {
@@ -38,22 +27,29 @@ export function createRequestedClaims({ claims, features }: Settings) {
       return [...new Set([...requestedScopes(oidc), ...allowed])]
     },
 
-    /** Those that nobody is asked about, and that a grant has to name. */
-    refused: (client: Client, declined: string[]) =>
-      [...scopeOf]
-        .filter(([, scope]) => !mayAskFor(client, scope) || declined.includes(scope))
-        .map(([claim]) => claim),
-
-    /** Whatever else a grant says of claims follows from its scopes. */
-    follow({ Grant: { prototype } }: Provider) {
-      Object.assign(prototype, {
-        getOIDCClaims(this: Pick<Grant, 'openid' | 'rejected'>) {
-          const refused = saidBy(this.rejected?.openid)
-          return saidBy(this.openid).filter(claim => !refused.includes(claim))
-        },
-      })
+    /** The claims that a grant of these scopes allows, and those that it has to refuse by name. */
+    claimsOf(client: Client, { scopes, declined }: Pick<Consent, 'scopes' | 'declined'>) {
+      const isRefused = (scope: string) => !mayAskFor(client, scope) || declined.includes(scope)
+      const ofScopes = (is: (scope: string) => boolean) =>
+        [...scopeOf].filter(([, scope]) => is(scope)).map(([claim]) => claim)
+      return {
+        granted: ofScopes(scope => scopes.includes(scope) && !isRefused(scope)),
+        refused: ofScopes(isRefused),
+      }
     },
   }
+}
+
+/** All scopes that the request names, as a consent names them. */
+function requestedScopes({
+  requestParamOIDCScopes,
+  requestParamScopes,
+  resourceServers = {},
+}: KoaContextWithOIDC['oidc']): string[] {
+  const ofResources = Object.entries(resourceServers).flatMap(([resource, { scopes }]) =>
+    [...scopes.intersection(requestParamScopes)].map(scope => keyOf(scope, resource)),
+  )
+  return [...requestParamOIDCScopes, ...ofResources]
 }
 
 /** Those that each scope gives. */

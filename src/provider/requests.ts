@@ -3,10 +3,11 @@
 import { decodeJwt } from 'jose'
 import { errors, type KoaContextWithOIDC } from 'oidc-provider'
 import { LONGEST_URL, longParameter } from '../http/limits.ts'
+import type { Feature } from './feature.ts'
 
 const OFFLINE_ACCESS = 'offline_access'
 
-export function checkRequest(ctx: KoaContextWithOIDC): void {
+export function checkRequest(ctx: KoaContextWithOIDC, features: Feature[]): void {
   const { oidc } = ctx
   const body = oidc.body ?? {}
   const problem = longParameter(body) ?? longParameter({ ...oidc.params })
@@ -14,18 +15,8 @@ export function checkRequest(ctx: KoaContextWithOIDC): void {
   if (new URLSearchParams(body as Record<string, string>).toString().length > LONGEST_URL) {
     throw new errors.InvalidRequest(`the request is longer than ${LONGEST_URL} bytes`)
   }
-  checkFragment(oidc.params)
+  for (const feature of features) feature.checkRequest?.(ctx)
   keepOfflineAccess(ctx)
-}
-
-// What stands in the fragment reaches scripts and history (AZ7): a code alone never does, and tokens only
-// where `fragment` is what was asked for, which `jwt` would be with them.
-function checkFragment({ response_mode, response_type }: Record<string, unknown> = {}): void {
-  const hasTokens = /token/.test(String(response_type))
-  if (!hasTokens && response_mode === 'fragment') throw new errors.UnsupportedResponseMode()
-  if (!hasTokens || response_mode !== 'jwt') return
-  const problem = 'requested response_mode is not allowed for the requested response_type'
-  throw new errors.InvalidRequest(problem)
 }
 
 // The library has just dropped `offline_access`, unless `prompt` has `consent`. OIDC Core §11 lets

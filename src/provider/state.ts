@@ -1,24 +1,21 @@
 // What the library keeps, over the records: its adapter, refresh tokens, and what is used once.
 
-import { createHash } from 'node:crypto'
 import { setImmediate } from 'node:timers/promises'
 import { errors, Provider } from 'oidc-provider'
 import type { Lifetimes } from '../config/schema/usher.ts'
-import { EARLY_PROOF, isProof } from '../features/dpop.ts'
 import { visitorOf } from '../http/visitor.ts'
-import { type Adapter, createAdapter, OF_CLIENT } from '../state/adapter.ts'
+import { createAdapter, OF_CLIENT } from '../state/adapter.ts'
 import { createRefreshTokens } from '../state/refresh-tokens.ts'
 import type { Records } from '../storage/records.ts'
-import { now } from '../storage/store.ts'
 import type { BrowserBinding } from './browser-binding.ts'
 import { refreshTokenEvents } from './events.ts'
-import type { GrantType } from './polling.ts'
+import type { AdapterPart } from './feature.ts'
 
 export function createState(
   records: Records,
   lifetimes: Lifetimes,
   binding: BrowserBinding,
-  adapters: Record<string, Partial<Adapter>>,
+  adapters: Record<string, AdapterPart>,
 ) {
   const refreshTokens = createRefreshTokens(records, {
     grace: lifetimes.refresh_token_grace,
@@ -52,35 +49,11 @@ export function createState(
     return used ? refreshTokens.successor(used.jti) : refreshTokens.first()
   }
 
-  /** The ids that are more than random. */
-  function nameTokens({ RefreshToken, ClientCredentials }: Provider): void {
-    const { generateTokenId } = Object(ClientCredentials.prototype)
-    Object.assign(RefreshToken.prototype, { generateTokenId: nextRefreshToken })
-    Object.assign(ClientCredentials.prototype, {
-      generateTokenId(this: object) {
-        return OF_CLIENT + generateTokenId.call(this)
-      },
-    })
+  const tokenIds = {
+    RefreshToken: nextRefreshToken,
+    ClientCredentials: (generate: () => string) => OF_CLIENT + generate(),
   }
-
-  /** The library looks and then writes; the first write of an id decides instead (RFC 7523 §3). */
-  async function isFirstUse(iss: string, jti: string, exp: number): Promise<boolean> {
-    const id = createHash('sha256').update(`${iss}\0${jti}`).digest('base64url')
-    const ttl = exp - now() + EARLY_PROOF
-    const isFirst = await records.save('ReplayDetection', id, {}, { ttl, version: 0 })
-    if (!isFirst && isProof(jti)) throw new errors.InvalidDpopProof('the proof was used before')
-    return isFirst
-  }
-
-  return { adapter, nameTokens, isFirstUse }
-}
-
-/** What is given out by one use of a grant is written at once, before the library tells of it. */
-export function writtenTogether<P extends object>(
-  records: Records,
-  [name, handler, ...parameters]: GrantType<P>,
-): GrantType<P> {
-  return [name, ctx => records.together(async () => handler(ctx)), ...parameters]
+  return { adapter, tokenIds }
 }
 
 function currentRequest() {

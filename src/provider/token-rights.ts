@@ -2,8 +2,8 @@
 
 import { type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
 import type { Directory } from '../accounts/directory.ts'
-import type { Resources } from '../features/resources/feature.ts'
 import { findClient } from './clients.ts'
+import type { Feature } from './feature.ts'
 
 interface Token {
   kind: string
@@ -15,10 +15,10 @@ interface Token {
  * A client's own tokens and those for an API that it is, of accounts and clients that still exist (IN2, IN3);
  * endpoints.ts refuses public ones.
  */
-export function mayIntrospect(resources: Resources, directory: Directory) {
+export function mayIntrospect(features: Feature[], directory: Directory) {
   return async ({ oidc: { provider } }: KoaContextWithOIDC, client: Client, token: Token) => {
     if (token.clientId !== client.clientId) {
-      if (!resources.mayRead(client, token)) return false
+      if (!features.some(feature => feature.mayIntrospect?.(client, token))) return false
       if (!(await findClient(provider, token.clientId))) return false
     }
     if (!('accountId' in token)) return true

@@ -2,8 +2,6 @@
 // leaves open: `find` and `consume` are separate calls whose second result it ignores, so whoever
 // loses the race must be told by an error; and it writes back what another request has ended.
 
-import { answerOnce } from '../features/ciba/access-requests.ts'
-import { createDeviceCodes } from '../features/device/codes.ts'
 import type { Visitor } from '../http/visitor.ts'
 import { createReads } from '../storage/reads.ts'
 import type { Found, Records } from '../storage/records.ts'
@@ -30,8 +28,8 @@ export interface Protocol {
   /** Seconds for which a pushed request is kept, to be consumed at the end of the interaction. */
   pushedRequestRetention: number
   refreshTokens: RefreshTokens
-  /** Of models that are kept otherwise. */
-  adapters: Record<string, Partial<Adapter>>
+  /** Methods that replace those of the plain adapter, by model. */
+  adapters: Record<string, (plain: Adapter, protocol: Protocol) => Partial<Adapter>>
   /** Throws when nobody waits for the answer any more: what is used once is not used up for nobody. */
   requireListener(): void
   /** The same, and certain, before a second use is taken for theft. */
@@ -72,7 +70,8 @@ export function createAdapter(records: Records, protocol: Protocol): (model: str
   const revokeByGrantId = createRevocation(records, protocol)
   return (model: string): Adapter => {
     const plain = { ...createPlainAdapter(model, records, protocol), revokeByGrantId }
-    if (Object.hasOwn(protocol.adapters, model)) return { ...plain, ...protocol.adapters[model] }
+    const part = protocol.adapters[model]
+    if (part) return { ...plain, ...part(plain, protocol) }
     if (model === 'Grant') {
       return {
         ...plain,
@@ -87,10 +86,6 @@ export function createAdapter(records: Records, protocol: Protocol): (model: str
     if (model === 'Session') return { ...plain, ...sessionAdapter }
     if (model === 'AuthorizationCode')
       return { ...plain, ...createCodeAdapter(plain, model, records, protocol) }
-    if (model === 'DeviceCode')
-      return { ...plain, ...createDeviceCodeAdapter(plain, records, protocol) }
-    if (model === 'BackchannelAuthenticationRequest')
-      return { ...plain, upsert: answerOnce(records, protocol) }
     if (model === 'Interaction') return createInteractionAdapter(plain, records, protocol)
     if (model === 'PushedAuthorizationRequest') {
       const retained = (ttl = 0) => Math.max(ttl, protocol.pushedRequestRetention)
@@ -219,14 +214,6 @@ function createCodeAdapter(plain: Adapter, model: string, records: Records, prot
 function refreshTokenAdapter({ refreshTokens }: Protocol) {
   const { find, save, destroy } = refreshTokens
   return { find, upsert: save, destroy, consume: async () => {} }
-}
-
-function createDeviceCodeAdapter({ find }: Adapter, records: Records, protocol: Protocol) {
-  const codes = createDeviceCodes(records, protocol)
-  return {
-    upsert: codes.save,
-    findByUserCode: (userCode: string) => codes.findByUserCode(userCode, find),
-  }
 }
 
 function createInteractionAdapter(plain: Adapter, records: Records, protocol: Protocol): Adapter {

@@ -76,8 +76,8 @@ test('its request objects are verified with them', async () => {
   expect((await ask()).location?.pathname).toMatch(/^\/interaction\//)
   site.answer('', 404)
   const { status, text } = await ask()
-  expect([status, text]).toEqual([400, expect.stringContaining('invalid_request_object')])
-  expect(text).toContain('its keys cannot be had from jwks_uri')
+  expect([status, text]).toEqual([400, expect.stringContaining('invalid_client_metadata')])
+  expect(text).toContain('JSON Web Key Set failed to be refreshed')
 })
 
 test('what it is told is encrypted to them; without them it is refused with the reason', async () => {

@@ -112,8 +112,8 @@ test('LO2: rp-initiated-logout-query-added-to-post-logout-redirect-uri: an error
 })
 
 test('LO2: a hint that has expired does, as the session goes on longer than an ID token', async () => {
-  const client = await usher.app.Client.find('web')
-  const token = new usher.app.IdToken({ sub: ada }, { client, ctx: undefined })
+  const client = await usher.provider.Client.find('web')
+  const token = new usher.provider.IdToken({ sub: ada }, { client, ctx: undefined })
   Object.assign(token, { scope: 'openid' })
   const id_token_hint = await token.issue({ use: 'idtoken', expiresAt: 1_700_000_000 })
   await logout({ id_token_hint, post_logout_redirect_uri, state })

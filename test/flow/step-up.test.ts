@@ -69,7 +69,7 @@ test('OT2: a session that began in a weaker way has to sign in again where more 
   const { code, request } = await authorize(usher, { browser: older, username: 'grace' })
   const { sub = '' } = decodeJwt((await redeem(usher, code, request)).body.id_token)
   const [{ uid = '' } = {}] = await usher.sessions.list(sub)
-  const session = await usher.app.Session.findByUid(uid)
+  const session = await usher.provider.Session.findByUid(uid)
   if (!session) throw new Error('not signed in')
   await Object.assign(session, { acr: 'something weaker' }).save(3600)
 

@@ -86,9 +86,22 @@ test('TK4: an assertion is as used at one endpoint as at another', async () => {
   expect(await send(usher, '/api/oauth/introspect', { body })).toMatchObject(REFUSED)
 })
 
-describe('TK4: an assertion is refused with', () => {
+test.each([
+  ['the issuer', TOKEN, ''],
+  ['the token endpoint, as Spring sends it', TOKEN, TOKEN],
+  ['the token endpoint, at another endpoint, as .NET sends it', '/api/oauth/par', TOKEN],
+  ['the pushed authorization request endpoint', '/api/oauth/par', '/api/oauth/par'],
+  ['the introspection endpoint', '/api/oauth/introspect', '/api/oauth/introspect'],
+])('an assertion is accepted with the audience: %s', async (_, path, audience) => {
+  const more = { token: 'x', response_type: 'code', redirect_uri: 'https://elsewhere.example/' }
+  const answer = await use(await sign({ aud: usher.issuer + audience }), more, path)
+  expect(answer.json.error).not.toBe('invalid_client')
+  expect(answer.status).not.toBe(401)
+})
+
+describe('an assertion is refused with', () => {
   test.each<[string, () => Record<string, unknown>]>([
-    ['the token endpoint as audience', () => ({ aud: `${usher.issuer}${TOKEN}` })],
+    ['another endpoint as audience', () => ({ aud: `${usher.issuer}/api/oauth/revoke` })],
     ['a list of audiences', () => ({ aud: [usher.issuer] })],
     ['a list with a stranger in it', () => ({ aud: [usher.issuer, 'https://evil.example'] })],
     ['an audience with a slash more', () => ({ aud: `${usher.issuer}/` })],

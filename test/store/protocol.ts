@@ -3,6 +3,7 @@
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { randomBytes } from 'node:crypto'
+import { deviceCodeAdapter } from '../../src/features/device/codes.ts'
 import {
   type Adapter,
   createAdapter,
@@ -60,7 +61,7 @@ export async function createLibrary(): Promise<Library> {
     isOfBrowser: () => true,
     alreadyUsed: model => new AlreadyUsed(model),
     pushedRequestRetention: RETENTION,
-    adapters: {},
+    adapters: { DeviceCode: deviceCodeAdapter(records) },
     requireListener: () => {},
     requireThief: async () => {},
   }

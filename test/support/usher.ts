@@ -1,7 +1,7 @@
 // Starts a whole Usher in this process: a config folder on disk, a real store, a real socket.
 
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:http'
+import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -13,7 +13,6 @@ import { createAccountSessions } from '../../src/accounts/sessions.ts'
 import { createApp } from '../../src/app.ts'
 import { hashSecret } from '../../src/config/client-secret.ts'
 import { readSettings, type Settings } from '../../src/config/load.ts'
-import { createTeller } from '../../src/features/logout/backchannel.ts'
 import type { Readiness } from '../../src/http/health.ts'
 import { createMetrics } from '../../src/http/metrics.ts'
 import { ALGORITHMS, makeKey, type SigningKey } from '../../src/keys/make.ts'
@@ -91,7 +90,7 @@ export type Usher = Awaited<ReturnType<typeof startUsher>>
 export async function startUsher(options: UsherOptions = {}) {
   const folder = mkdtempSync(join(tmpdir(), 'usher-'))
   writeConfig(folder, options)
-  let handler: ReturnType<Awaited<ReturnType<typeof createApp>>['callback']> | undefined
+  let handler: RequestListener | undefined
   const server = createServer((req, res) => handler?.(req, res))
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
   const { port } = server.address() as AddressInfo
@@ -128,14 +127,14 @@ export async function startUsher(options: UsherOptions = {}) {
   const probe = () => records.read('Probe', 'ready')
   const readiness: Readiness = { state: 'ready', probe, checks: [] }
   const app = await createApp({ settings, secrets, records, keys, log, metrics }, readiness)
-  handler = app.callback()
+  handler = app.handle
 
   const directory = createDirectory(records)
   return {
     issuer: settings.issuer,
     address: `http://127.0.0.1:${port}`,
     settings,
-    app,
+    provider: app.provider,
     store,
     records,
     metrics,
@@ -144,7 +143,7 @@ export async function startUsher(options: UsherOptions = {}) {
     sessions: createAccountSessions(records),
     readiness,
     /** What a running service does every second. */
-    tellSignOuts: createTeller(app, records, log, metrics),
+    tellSignOuts: app.deliver,
     /** The lines of the log so far. */
     output,
     addAccount(profile: object, password = PASSWORD): Promise<Account> {

@@ -10,8 +10,8 @@ import { performance } from 'node:perf_hooks'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
 import { parse } from 'yaml'
+import { checkSettings } from '../../src/app.ts'
 import { readSettings } from '../../src/config/load.ts'
-import { checkSettings } from '../../src/provider/check.ts'
 import {
   asNobody,
   COMPLETE,

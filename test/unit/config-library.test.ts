@@ -1,8 +1,8 @@
 // What only the library can say of a configuration: it ends in the same report, before anything runs.
 
 import { expect, test } from 'vitest'
+import { checkSettings } from '../../src/app.ts'
 import { ConfigError, type Finding } from '../../src/config/report/finding.ts'
-import { checkSettings } from '../../src/provider/check.ts'
 import { COMPLETE, client, type Files, read } from '../support/config-folder.ts'
 
 async function check(files: Files): Promise<{ findings: Finding[]; text: string }> {

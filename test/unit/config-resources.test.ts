@@ -4,9 +4,9 @@ import { generateKeyPairSync } from 'node:crypto'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
+import { checkSettings } from '../../src/app.ts'
 import { differences } from '../../src/config/diff.ts'
 import { readSettings } from '../../src/config/load.ts'
-import { checkSettings } from '../../src/provider/check.ts'
 import { client, type Files, places, read, resource, withFolder } from '../support/config-folder.ts'
 
 const WEB = { 'clients/web.yaml': client() }

@@ -6,15 +6,17 @@ import {
   type RichAuthorizationRequestsActiveConfiguration as Active,
   type Client,
   errors,
+  interactionPolicy,
   type KoaContextWithOIDC,
 } from 'oidc-provider'
-import type { Decision } from '../../accounts/consents.ts'
 import type { Settings } from '../../config/load.ts'
 import { createValidator, type Detail } from '../../config/schema/details.ts'
 import { longParameter } from '../../http/limits.ts'
+import type { Feature } from '../../provider/feature.ts'
+import { decisionOf } from '../../provider/policy.ts'
 
 type Oidc = KoaContextWithOIDC['oidc']
-type Feature = Active & Required<Pick<Active, 'authorizationDetailsForIntrospection'>>
+type Library = Active & Required<Pick<Active, 'authorizationDetailsForIntrospection'>>
 /** What a token is made of: a code, a refresh token. */
 interface Source {
   rar?: Detail[]
@@ -23,8 +25,6 @@ interface Source {
 const MAX_DETAILS = 10
 /** Endpoints of requests that a consent page follows, and the token endpoint, which adds nothing. */
 const ROUTES = ['authorization', 'pushed_authorization_request', 'device_authorization', 'token']
-
-export type AuthorizationDetails = ReturnType<typeof createAuthorizationDetails>
 
 export function createAuthorizationDetails({ details: types, features, clients }: Settings) {
   const validators = new Map(
@@ -77,7 +77,7 @@ export function createAuthorizationDetails({ details: types, features, clients }
     return asked.length ? asked : granted
   }
 
-  const feature: Feature = {
+  const library: Library = {
     enabled: features.rich_authorization_requests,
     types: Object.fromEntries(Object.keys(types).map(type => [type, { validate }])),
     authorizationDetailsForGrantSource: ({ oidc }) => decisionOf(oidc)?.details,
@@ -88,6 +88,23 @@ export function createAuthorizationDetails({ details: types, features, clients }
     },
     authorizationDetailsForIntrospection: (_ctx, { rar = [] }) =>
       rar.filter(detail => resourceOf(detail) !== undefined),
+  }
+
+  const feature: Feature = {
+    settings: { richAuthorizationRequests: library },
+    // Nothing was recorded when the access was removed while the page was open, and there is no grant
+    // then. Or somebody else answered.
+    consentChecks: [
+      new interactionPolicy.Check(
+        'authorization_details',
+        'nobody has allowed the authorization details',
+        'consent_required',
+        ({ oidc }) =>
+          Boolean(oidc.params?.authorization_details) && !(oidc.grant?.jti && decisionOf(oidc)),
+      ),
+    ],
+    consentDetails: ({ oidc }) => ({ requestedDetails: sentDetails(oidc) }),
+    checkRefresh: (ctx, token) => void wanted(ctx, token),
   }
 
   return {
@@ -106,8 +123,6 @@ export function createAuthorizationDetails({ details: types, features, clients }
     isForApi: ({ oidc }: KoaContextWithOIDC, source: Source) =>
       Boolean(source.rar?.some(resourceOf)) && !oidc.params?.scope,
 
-    checkRefresh: (ctx: KoaContextWithOIDC, source: Source) => void wanted(ctx, source),
-
     mayBeAskedFor: (resource: string, client: Client) =>
       Object.values(types).some(file => file.resource === resource && mayUse(client, file.type)),
 
@@ -121,14 +136,8 @@ export function createAuthorizationDetails({ details: types, features, clients }
 }
 
 /** Returns the details of the request, whose JSON the library has checked. */
-export const sentDetails = ({ params }: Oidc): Detail[] =>
+const sentDetails = ({ params }: Oidc): Detail[] =>
   JSON.parse(String(params?.authorization_details ?? '[]'))
-
-/** What the person has just answered: whoever signs in after it has not. */
-export function decisionOf({ result, session }: Oidc): Decision | undefined {
-  const { decision, accountId } = Object(result?.consent)
-  return accountId === session?.accountId ? decision : undefined
-}
 
 function refuse(description: string): never {
   throw new errors.InvalidAuthorizationDetails(description)

@@ -4,25 +4,29 @@
 // An application is not told whether there is anybody of a name: a request to nobody is open like one to
 // somebody who does not look, until it expires. So there is nothing to guess, and nothing to count.
 
-import { type Configuration, errors, type KoaContextWithOIDC, type Provider } from 'oidc-provider'
+import { errors, type KoaContextWithOIDC, type Provider } from 'oidc-provider'
 import { foldUsername } from '../../accounts/account.ts'
 import { createConsents } from '../../accounts/consents.ts'
 import type { Directory } from '../../accounts/directory.ts'
 import { createRateLimit, type Limit } from '../../accounts/rate-limit.ts'
 import type { Settings } from '../../config/load.ts'
+import { CIBA_GRANT } from '../../config/schema/client.ts'
 import { displayTextProblem } from '../../config/schema/values.ts'
 import { note } from '../../http/audit.ts'
 import type { Person } from '../../pages/people.ts'
 import { acrOf } from '../../provider/acr.ts'
 import { findClient } from '../../provider/clients.ts'
+import type { Feature, LibraryFeatures } from '../../provider/feature.ts'
 import { grantOf, keepGrant } from '../../provider/grants.ts'
+import { INTERVAL_SECONDS, slowDownAll } from '../../provider/polling.ts'
 import { createRequestedClaims } from '../../provider/requested-claims.ts'
 import { revokeGrant } from '../../state/grants.ts'
 import { createSessions } from '../../state/sessions.ts'
 import type { Records } from '../../storage/records.ts'
 import { now } from '../../storage/store.ts'
-import { type AccessRequest, createAccessRequests } from './access-requests.ts'
+import { type AccessRequest, answerOnce, createAccessRequests } from './access-requests.ts'
 import type { RequestAnswers } from './page.ts'
+import { deliverPings, leavePing } from './pings.ts'
 
 interface Surroundings {
   settings: Settings
@@ -32,7 +36,6 @@ interface Surroundings {
 
 type Result = Parameters<Provider['backchannelResult']> extends [unknown, ...infer R] ? R : never
 type Oidc = KoaContextWithOIDC['oidc']
-type Feature = NonNullable<NonNullable<Configuration['features']>['ciba']>
 
 /** Requests of one application, whomever they ask. */
 const OF_CLIENT: Limit = { attempts: 1000, slowest: 1 }
@@ -42,10 +45,40 @@ const SUBJECT = /^usr_[0-9a-z]{26}$/
 const MAX_MESSAGE_CHARS = 100
 
 /** Of a person by their name: there need not be anybody. */
-export const isForAnybody = ({ route, params }: Oidc) =>
+const isForAnybody = ({ route, params }: Oidc) =>
   route === 'backchannel_authentication' && params?.login_hint !== undefined
 
-export function ciba({ settings, records, directory }: Surroundings): Feature {
+export function ciba(surroundings: Surroundings): Feature {
+  const { records } = surroundings
+  return {
+    settings: { ciba: libraryFeature(surroundings) },
+    adapters: {
+      BackchannelAuthenticationRequest: (_plain, protocol) => ({
+        upsert: answerOnce(records, protocol),
+      }),
+    },
+    findAccount: ({ oidc }, id) =>
+      isForAnybody(oidc) ? { accountId: id, claims: () => ({ sub: id }) } : undefined,
+    grantHandlers: { [CIBA_GRANT]: handler => slowDownAll(records, handler) },
+    answers: {
+      // The library leaves it out, and clients then assume 5 (CIBA §7.3).
+      backchannel_authentication(ctx) {
+        if (ctx.status === 200) ctx.body = { ...(ctx.body as object), interval: INTERVAL_SECONDS }
+      },
+    },
+    // Said of every provider with CIBA; nobody has such a code here.
+    discovery: () => ({ backchannel_user_code_parameter_supported: undefined }),
+    onPing: ({ jti: id, clientId: client_id = '', accountId = '' }) =>
+      leavePing(records, { id, client_id, accountId }),
+    deliver: (provider, queue, attempt) => deliverPings(provider, records, queue, attempt),
+  }
+}
+
+function libraryFeature({
+  settings,
+  records,
+  directory,
+}: Surroundings): NonNullable<LibraryFeatures['ciba']> {
   const { features } = settings
   const consents = createConsents(records)
   const requestedClaims = createRequestedClaims(settings)
@@ -157,7 +190,7 @@ export function createRequestAnswers(
     const client = await findClient(provider, client_id)
     const consent = await consents.find(account.id, client_id)
     if (!client || !consent) return undefined
-    const made = grantOf(provider, consent, requestedClaims.refused(client, consent.declined))
+    const made = grantOf(provider, consent, requestedClaims.claimsOf(client, consent))
     const grantId = await made.save()
     const isOfSession = await sessions.adopt(session.uid, { [grantId]: now() + made.expiration })
     const still = async () => {

@@ -9,7 +9,7 @@ import { PLACES } from '../../pages/page-data.ts'
 import type { Parts } from '../../pages/parts.ts'
 import type { People, Person } from '../../pages/people.ts'
 import { now } from '../../storage/store.ts'
-import type { AccessRequest, OpenRequest } from './access-requests.ts'
+import type { AccessRequest, AccessRequests, OpenRequest } from './access-requests.ts'
 
 /**
  * What an answer came to: `gone` where there was nothing to answer any more, `withdrawn` where the
@@ -23,8 +23,13 @@ export interface RequestAnswers {
   deny(request: AccessRequest): Promise<Outcome>
 }
 
-export function createRequestPages(parts: Parts, people: People, answers: RequestAnswers) {
-  const { views, requests } = parts
+export function createRequestPages(
+  parts: Parts,
+  people: People,
+  requests: AccessRequests,
+  answers: RequestAnswers,
+) {
+  const { views } = parts
   const ask = createConsentPage(parts)
 
   function times(ctx: Context, { since, until }: AccessRequest) {

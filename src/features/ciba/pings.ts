@@ -1,6 +1,9 @@
 // Requests of which an application has still to be told that the person has answered (CIBA, ping mode).
 
-import { createDeliveryQueue, type Delivery, type Queue } from '../../state/delivery-queue.ts'
+import type { Provider } from 'oidc-provider'
+import { findReceiver } from '../../provider/deliveries.ts'
+import type { Attempt } from '../../provider/feature.ts'
+import { createDeliveryQueue, type Queue } from '../../state/delivery-queue.ts'
 import type { Records } from '../../storage/records.ts'
 
 interface Left {
@@ -10,11 +13,9 @@ interface Left {
   accountId: string
 }
 
-export type Ping = Left & Delivery
-
 /** Seconds after each attempt but the last: a request is soon over. */
 const PAUSES = [10, 30, 60, 180]
-export const LAST_PING = PAUSES.length + 1
+const LAST_PING = PAUSES.length + 1
 
 const pings = (records: Records) =>
   createDeliveryQueue<Left>(records, {
@@ -27,11 +28,20 @@ export function leavePing(records: Records, { id, client_id, accountId }: Left):
   return pings(records).enqueue({ id, client_id, accountId })
 }
 
-/** `tell` answers true where it has to be told again. */
-export function takePings(
+export function deliverPings(
+  provider: Provider,
   records: Records,
   queue: Queue,
-  tell: (ping: Ping) => Promise<boolean>,
+  attempt: Attempt,
 ): Promise<void> {
-  return pings(records).deliverDue(queue, async ping => ((await tell(ping)) ? ping : undefined))
+  return pings(records).deliverDue(queue, async ping => {
+    const { id, client_id, accountId: account, attempt: number } = ping
+    const client = await findReceiver(provider, client_id)
+    const request = await provider.BackchannelAuthenticationRequest.find(id)
+    // It has expired, or the client has polled.
+    if (!client || !request || request.consumed) return undefined
+    const about = { client_id, account, attempt: number }
+    const isAgain = await attempt('ping', about, number === LAST_PING, client.sendPing(request))
+    return isAgain ? ping : undefined
+  })
 }

@@ -1,6 +1,7 @@
 // Device codes. Who enters the user code first holds it, by their session; nobody else can allow or
 // refuse it then, and what that session decides first is final. The library looks and then writes.
 
+import type { AdapterPart } from '../../provider/feature.ts'
 import type { Records } from '../../storage/records.ts'
 import { StoreUnavailable } from '../../storage/store.ts'
 
@@ -19,6 +20,16 @@ interface DeviceCode {
 interface Protocol {
   request(): { session?: { uid: string } } | undefined
   alreadyUsed(model: string): Error
+}
+
+export function deviceCodeAdapter(records: Records): AdapterPart {
+  return ({ find }, protocol) => {
+    const codes = createDeviceCodes(records, protocol)
+    return {
+      upsert: codes.save,
+      findByUserCode: userCode => codes.findByUserCode(userCode, find),
+    }
+  }
 }
 
 export function createDeviceCodes(records: Records, { request, alreadyUsed }: Protocol) {

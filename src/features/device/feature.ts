@@ -1,43 +1,63 @@
 // The device flow (RFC 8628), where the library leaves it open: its pages, and what is kept of the device.
 
-import type { Configuration, KoaContextWithOIDC } from 'oidc-provider'
-import type { Features } from '../../config/schema/features.ts'
+import type { Settings } from '../../config/load.ts'
+import { DEVICE_GRANT } from '../../config/schema/client.ts'
 import { note } from '../../http/audit.ts'
 import { visitorOf } from '../../http/visitor.ts'
-
-type LibraryFeatures = NonNullable<Configuration['features']>
-
-export interface DevicePages {
-  /** False for what is an error like any other. */
-  enter(ctx: KoaContextWithOIDC, thrown?: Error): boolean
-  end(ctx: KoaContextWithOIDC, outcome: 'done'): void
-}
+import type { Views } from '../../pages/views.ts'
+import type { ShowError } from '../../provider/configuration.ts'
+import type { Feature, Finisher } from '../../provider/feature.ts'
+import { INTERVAL_SECONDS, slowDownPending } from '../../provider/polling.ts'
+import type { Records } from '../../storage/records.ts'
+import { deviceCodeAdapter } from './codes.ts'
+import { createDevicePages } from './page.ts'
 
 export function deviceFlow(
-  { device_flow: enabled }: Features,
-  pages: DevicePages,
-  showError: NonNullable<Configuration['renderError']>,
-): LibraryFeatures['deviceFlow'] {
+  { features }: Settings,
+  records: Records,
+  views: Views,
+  showError: ShowError,
+): Feature {
+  const pages = createDevicePages(views)
   return {
-    enabled,
-    deviceInfo: ctx => ({ ...visitorOf(ctx) }),
-    userCodeInputSource(ctx, _form, out, thrown) {
-      const { session } = ctx.oidc
-      if (session?.accountId && pages.enter(ctx, thrown)) return
-      // What the error has written to a session that nobody began cannot be saved.
-      if (session && !session.accountId) Object.assign(session, { touched: false })
-      if (out && thrown) return showError(ctx, out, thrown)
+    settings: {
+      deviceFlow: {
+        enabled: features.device_flow,
+        deviceInfo: ctx => ({ ...visitorOf(ctx) }),
+        userCodeInputSource(ctx, _form, out, thrown) {
+          const { session } = ctx.oidc
+          if (session?.accountId && pages.enter(ctx, thrown)) return
+          // What the error has written to a session that nobody began cannot be saved.
+          if (session && !session.accountId) Object.assign(session, { touched: false })
+          if (out && thrown) return showError(ctx, out, thrown)
+        },
+        // Our form confirms at once, for the consent page asks; another form is shown ours.
+        userCodeConfirmSource: ctx => void pages.enter(ctx),
+        successSource(ctx) {
+          const {
+            clientId: client_id,
+            accountId: account,
+            deviceInfo,
+          } = ctx.oidc.entities.DeviceCode ?? {}
+          note(ctx, 'device_connected', { client_id, account, network: deviceInfo?.network })
+          pages.end(ctx, 'done')
+        },
+      },
     },
-    // Our form confirms at once, for the consent page asks; another form is shown ours.
-    userCodeConfirmSource: ctx => void pages.enter(ctx),
-    successSource(ctx) {
-      const {
-        clientId: client_id,
-        accountId: account,
-        deviceInfo,
-      } = ctx.oidc.entities.DeviceCode ?? {}
-      note(ctx, 'device_connected', { client_id, account, network: deviceInfo?.network })
-      pages.end(ctx, 'done')
-    },
+    adapters: { DeviceCode: deviceCodeAdapter(records) },
+    grantHandlers: { [DEVICE_GRANT]: handler => slowDownPending(records, handler) },
+    answers: { device_authorization: finish },
   }
+}
+
+// The library leaves `interval` out, and takes the address of a client with a certificate for that of
+// people.
+const finish: Finisher = (ctx, oidc) => {
+  if (ctx.status !== 200) return
+  const body = ctx.body as Record<string, string>
+  const forPeople = ['verification_uri', 'verification_uri_complete'].map(name => {
+    const { pathname, search } = new URL(body[name] ?? '', oidc?.issuer)
+    return [name, `${oidc?.issuer}${pathname}${search}`]
+  })
+  ctx.body = { ...body, interval: INTERVAL_SECONDS, ...Object.fromEntries(forPeople) }
 }

@@ -2,12 +2,13 @@
 // and goes on to consent; in front of it stand the sign-in, and a count of wrong codes.
 
 import type { Context, Middleware } from 'koa'
-import type { Counter, createRateLimit, Limit } from '../../accounts/rate-limit.ts'
+import { type Counter, createRateLimit, type Limit } from '../../accounts/rate-limit.ts'
 import { note } from '../../http/audit.ts'
 import { networkOf } from '../../http/network.ts'
 import { PLACES } from '../../pages/page-data.ts'
 import type { People } from '../../pages/people.ts'
 import type { Views } from '../../pages/views.ts'
+import type { Records } from '../../storage/records.ts'
 
 declare module 'koa' {
   interface DefaultState {
@@ -69,11 +70,9 @@ export function createDevicePages(views: Views) {
 }
 
 /** In front of the library's page: nobody guesses who is not signed in, nor for long who is. */
-export function guardDevicePage(
-  people: People,
-  attempts: ReturnType<typeof createRateLimit>,
-  { end }: ReturnType<typeof createDevicePages>,
-): Middleware {
+export function guardDevicePage(people: People, views: Views, records: Records): Middleware {
+  const attempts = createRateLimit(records)
+  const { end } = createDevicePages(views)
   return async (ctx, next) => {
     if (ctx.path !== PLACES.device) return next()
     const person = await people.enter(ctx)

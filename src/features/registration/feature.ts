@@ -2,11 +2,12 @@
 // protocol and makes secrets and tokens. A policy judges the metadata; an adapter bounds how many
 // clients there are and how long an unused one is kept.
 
-import { type Client, errors, type Grant, type KoaContextWithOIDC, Provider } from 'oidc-provider'
+import { type Client, errors, type KoaContextWithOIDC, Provider } from 'oidc-provider'
 import type { Settings } from '../../config/load.ts'
 import type { ClientMetadata } from '../../config/schema/client.ts'
 import { note } from '../../http/audit.ts'
 import { keysPeriod } from '../../provider/client-keys.ts'
+import type { Feature } from '../../provider/feature.ts'
 import type { Adapter } from '../../state/adapter.ts'
 import type { Records } from '../../storage/records.ts'
 import { now } from '../../storage/store.ts'
@@ -16,17 +17,9 @@ import { createRegisteredClients, newClientId } from './registered-clients.ts'
 
 const SECRET_METHODS = ['client_secret_basic', 'client_secret_post']
 
-type GrantLoader = (ctx: KoaContextWithOIDC) => Promise<Grant | undefined>
 type Properties = Record<string, unknown>
 
-/** Returns a lookup of clients that registered themselves, for pages. */
-export function findRegistered({ features }: Settings, records: Records) {
-  const clients = createRegisteredClients(records)
-  return async (id: string) =>
-    features.dynamic_registration ? (await clients.find(id))?.metadata : undefined
-}
-
-export function createRegistration(settings: Settings, records: Records) {
+export function registration(settings: Settings, records: Records): Feature {
   const enabled = settings.features.dynamic_registration
   const clients = createRegisteredClients(records)
   const invitations = createInvitations(records)
@@ -112,24 +105,24 @@ export function createRegistration(settings: Settings, records: Records) {
   }
 
   return {
-    adapters: { Client: clientAdapter, RegistrationAccessToken: { upsert: clients.manageBy } },
-    feature: {
-      enabled,
-      initialAccessToken: true,
-      policies: { [RULES]: judge, [WITHOUT_PKCE]: relaxPkce },
-      idFactory: newClientId,
-    },
-    // One token for good: an update is one write, and loses nothing when its answer is lost.
-    management: { enabled, rotateRegistrationAccessToken: false },
-
-    /** A client that nobody signs in to expires. */
-    whenUsed:
-      (load: GrantLoader): GrantLoader =>
-      async ctx => {
-        const grant = await load(ctx)
-        if (enabled && grant?.clientId) await clients.touch(grant.clientId)
-        return grant
+    settings: {
+      registration: {
+        enabled,
+        initialAccessToken: true,
+        policies: { [RULES]: judge, [WITHOUT_PKCE]: relaxPkce },
+        idFactory: newClientId,
       },
+      // One token for good: an update is one write, and loses nothing when its answer is lost.
+      registrationManagement: { enabled, rotateRegistrationAccessToken: false },
+    },
+    adapters: {
+      Client: () => clientAdapter,
+      RegistrationAccessToken: () => ({ upsert: clients.manageBy }),
+    },
+    // A client that nobody signs in to expires.
+    onGrant: async clientId => void (enabled && (await clients.touch(clientId))),
+    describeClient: async (_provider, id) =>
+      enabled ? (await clients.find(id))?.metadata : undefined,
   }
 }
 

@@ -10,22 +10,39 @@ import {
   type RefreshToken,
   type ResourceServer,
 } from 'oidc-provider'
-import { keyOf } from '../../accounts/consents.ts'
 import type { Settings } from '../../config/load.ts'
 import { ConfigError } from '../../config/report/finding.ts'
+import type { Detail } from '../../config/schema/details.ts'
 import { audienceOf, isFor, lifetimeOf, scopesFor } from '../../config/schema/resource.ts'
 import type { SigningKey } from '../../keys/make.ts'
+import type { Feature } from '../../provider/feature.ts'
 import { canSign } from '../../provider/published-key.ts'
-import type { AuthorizationDetails } from '../authorization-details/feature.ts'
 
 type Oidc = KoaContextWithOIDC['oidc']
 
-export type Resources = ReturnType<typeof createResources>
+/** How authorization details name an API. */
+export interface ResourceDetails {
+  defaultResource(
+    ctx: KoaContextWithOIDC,
+    client: Client,
+    oneOf?: readonly string[],
+  ): string | readonly string[] | undefined
+  /** Whether the token is for the API whose details were allowed, when `scope` is absent. */
+  isForApi(ctx: KoaContextWithOIDC, source: { rar?: Detail[] }): boolean
+  mayBeAskedFor(resource: string, client: Client): boolean
+  /** Whether the request is about details of the API. */
+  areFor(resource: string, oidc: Oidc): boolean
+}
 
-export function createResources(
-  { resources, lifetimes, features }: Settings,
-  details: AuthorizationDetails,
-) {
+/** Throws a `ConfigError` that names every API there is no key to sign for. */
+export function resourceIndicators(
+  settings: Settings,
+  keys: SigningKey[],
+  details: ResourceDetails,
+): Feature {
+  const { resources, lifetimes, features } = settings
+  checkResources(settings, keys)
+
   /** What the API may be asked for by this client; throws for none (TK12). */
   function serverFor({ oidc }: KoaContextWithOIDC, name: string, client: Client): ResourceServer {
     const file = Object.hasOwn(resources, name) ? resources[name] : undefined
@@ -51,7 +68,6 @@ export function createResources(
 
   /** The library finds out what is wrong when the token has been used up. */
   function checkRefresh(ctx: KoaContextWithOIDC, token: RefreshToken): void {
-    details.checkRefresh(ctx, token)
     const { params, client, requestParamScopes } = ctx.oidc
     const scopes = params?.scope ? requestParamScopes : token.scopes
     const isForUserInfo = scopes.has('openid') && !details.isForApi(ctx, token)
@@ -71,14 +87,20 @@ export function createResources(
     return file?.introspected_by?.includes(client.clientId) ?? false
   }
 
-  // A token that is asked for no API is for UserInfo, unless it is about details, which are of an API.
-  const feature = {
-    enabled: features.resource_indicators,
-    getResourceServerInfo: serverFor,
-    defaultResource: details.defaultResource,
-    useGrantedResource: details.isForApi,
+  return {
+    settings: {
+      // A token without `resource` is for UserInfo, unless it is about details, which are of an API.
+      resourceIndicators: {
+        enabled: features.resource_indicators,
+        getResourceServerInfo: serverFor,
+        defaultResource: details.defaultResource,
+        useGrantedResource: details.isForApi,
+      },
+    },
+    checkRefresh,
+    checkAccessToken: requireScope,
+    mayIntrospect: mayRead,
   }
-  return { feature, checkRefresh, mayRead }
 }
 
 function refuseOthers(scopes: string[], all: string[], asked: string[]): void {
@@ -92,22 +114,12 @@ function requireOneOf(scopes: string[], asked: string[]): void {
 }
 
 /** A token for an API that says nothing of what it is for: nobody was asked about it, or said no. */
-export function requireScope({ aud, scope, rar }: AccessToken | ClientCredentials): undefined {
+function requireScope({ aud, scope, rar }: AccessToken | ClientCredentials): void {
   if (aud === undefined || scope || rar) return
   throw new errors.InvalidScope('no scope of the resource was asked for, or allowed', '')
 }
 
-/** All that a person is asked for, as a consent names it. */
-export function requestedScopes(oidc: Oidc): string[] {
-  const { requestParamOIDCScopes, requestParamScopes, resourceServers = {} } = oidc
-  const ofResources = Object.entries(resourceServers).flatMap(([resource, { scopes }]) =>
-    [...scopes.intersection(requestParamScopes)].map(scope => keyOf(scope, resource)),
-  )
-  return [...requestParamOIDCScopes, ...ofResources]
-}
-
-/** Throws a `ConfigError` that names every API there is no key to sign for. */
-export function checkResources({ resources, resourceFiles }: Settings, keys: SigningKey[]): void {
+function checkResources({ resources, resourceFiles }: Settings, keys: SigningKey[]): void {
   const algorithms = new Set(keys.filter(canSign).map(({ alg }) => alg))
   const findings = Object.values(resources).flatMap(
     ({ resource, token_format, token_signing_alg }) => {

@@ -65,7 +65,11 @@ async function fill({ service }: Variant, live: number, like: string): Promise<T
   const keys = await (await openSigningKeys(records, settings)).load()
   const log = pino({ enabled: false })
   const environment = { settings, secrets, records, keys, log, metrics: createMetrics() }
-  const app = await createApp(environment, { state: 'ready', probe: async () => {}, checks: [] })
+  const { provider: app } = await createApp(environment, {
+    state: 'ready',
+    probe: async () => {},
+    checks: [],
+  })
 
   const directory = createDirectory(records)
   const consents = createConsents(records)

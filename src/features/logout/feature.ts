@@ -1,0 +1,49 @@
+// Sign-out: the question and its outcome (OpenID Connect RP-Initiated Logout), and the notification of
+// the other clients of the session (Back-Channel Logout).
+
+import type { Settings } from '../../config/load.ts'
+import { createSignOutPages } from '../../pages/sign-out.ts'
+import type { Views } from '../../pages/views.ts'
+import { findReceiver } from '../../provider/deliveries.ts'
+import type { Feature } from '../../provider/feature.ts'
+import { LAST_SIGN_OUT_ATTEMPT, signOutQueue } from '../../state/delivery-queue.ts'
+import type { Records } from '../../storage/records.ts'
+
+export function logout({ features }: Settings, records: Records, views: Views): Feature {
+  const pages = createSignOutPages(views)
+  return {
+    settings: {
+      backchannelLogout: { enabled: features.backchannel_logout },
+      rpInitiatedLogout: {
+        enabled: true,
+        logoutSource: async ctx => {
+          const { session, client } = ctx.oidc
+          const xsrf = String(session?.state?.secret ?? '')
+          await pages.signOut(ctx, { action: ctx.oidc.urlFor('end_session_confirm'), xsrf, client })
+        },
+        // The way back is the same for those who chose to stay.
+        postLogoutSuccessSource: async ctx => {
+          const session = await ctx.oidc.provider.Session.get(ctx)
+          const stayed = Boolean(session.accountId)
+          await pages.signedOut(ctx, { client: ctx.oidc.client, stayed })
+        },
+      },
+    },
+
+    deliver: (provider, queue, attempt) =>
+      signOutQueue(records).deliverDue(queue, async signOut => {
+        const { accountId: account, clients, attempt: number } = signOut
+        const isAgain = await Promise.all(
+          clients.map(async ([client_id, sid]) => {
+            const client = await findReceiver(provider, client_id)
+            if (!client?.backchannelLogoutUri) return false
+            const about = { client_id, account, attempt: number }
+            const sent = client.sendLogoutToken(account, sid)
+            return attempt('logout', about, number === LAST_SIGN_OUT_ATTEMPT, sent)
+          }),
+        )
+        const failed = clients.filter((_, i) => isAgain[i])
+        return failed.length ? { ...signOut, clients: failed } : undefined
+      }),
+  }
+}

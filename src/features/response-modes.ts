@@ -1,0 +1,59 @@
+// Response types beside `code` (compatibility), and how an authorization response reaches the client.
+
+import { errors, type KoaContextWithOIDC, type Provider } from 'oidc-provider'
+import type { Settings } from '../config/load.ts'
+import { RESPONSE_MODES, RESPONSE_TYPES } from '../config/schema/client.ts'
+import { flowOf } from '../config/schema/features.ts'
+import type { Views } from '../pages/views.ts'
+import type { Feature, ResponseMode } from '../provider/feature.ts'
+
+export function responseModes(
+  { features, compatibility }: Settings,
+  { formPost }: Pick<Views, 'formPost'>,
+): Feature {
+  return {
+    settings: { jwtResponseModes: { enabled: features.jwt_response_modes } },
+    responseTypes: RESPONSE_TYPES.filter(type => {
+      const flow = flowOf(type)
+      return flow !== undefined && compatibility[flow]
+    }),
+
+    // The library's form_post page has a script of its own and no words for people without JavaScript.
+    // A code in the fragment reaches scripts and history, in a JWT or not.
+    responseModes: provider => ({
+      form_post: formPost,
+      'form_post.jwt': formPostJwt(provider, formPost),
+      'fragment.jwt': 'none',
+    }),
+
+    // `fragment` is for tokens, when the client asks for it by name. `jwt` would stand for fragment.jwt.
+    checkRequest({ oidc: { params } }) {
+      const hasTokens = String(params?.response_type).includes('token')
+      const mode = params?.response_mode
+      if (!hasTokens && mode === 'fragment') throw new errors.UnsupportedResponseMode()
+      if (!hasTokens || mode !== 'jwt') return
+      const problem = 'requested response_mode is not allowed for the requested response_type'
+      throw new errors.InvalidRequest(problem)
+    },
+
+    // The library lists every mode it knows.
+    discovery({ response_modes_supported: modes, response_types_supported: types }) {
+      const hasTokens = Array.isArray(types) && types.some(flowOf)
+      return {
+        response_modes_supported: RESPONSE_MODES.filter(
+          mode =>
+            Array.isArray(modes) && modes.includes(mode) && (mode !== 'fragment' || hasTokens),
+        ),
+      }
+    },
+  }
+}
+
+function formPostJwt(provider: Provider, formPost: ResponseMode): ResponseMode {
+  return async (ctx: KoaContextWithOIDC, redirectUri, payload) => {
+    const token = new provider.IdToken({}, { ctx })
+    for (const [key, value] of Object.entries(payload)) token.set(key, value)
+    const response = await token.issue({ use: 'authorization' })
+    await formPost(ctx, redirectUri, { response })
+  }
+}

@@ -1,0 +1,109 @@
+// What a feature adds to the provider. `app.ts` imports the features and hands them to
+// `configuration.ts`; nothing else below `app.ts` knows which features there are.
+
+import type { Context } from 'koa'
+import type {
+  AccessToken,
+  Account,
+  BackchannelAuthenticationRequest,
+  Client,
+  ClientAuthMethod,
+  ClientCredentials,
+  Configuration,
+  interactionPolicy,
+  KoaContextWithOIDC,
+  Provider,
+  RefreshToken,
+  ResponseType,
+  TokenEndpointGrantContext,
+} from 'oidc-provider'
+import type { ClientMetadata } from '../config/schema/client.ts'
+import type { Adapter, Protocol } from '../state/adapter.ts'
+import type { Queue } from '../state/delivery-queue.ts'
+import type { RouteName } from './routes.ts'
+
+export type LibraryFeatures = NonNullable<Configuration['features']>
+
+/** A part of an adapter; it replaces methods of the plain one. */
+export type AdapterPart = (plain: Adapter, protocol: Protocol) => Partial<Adapter>
+
+/** Changes an answer of the library, after the library has made it. */
+export type Finisher = (ctx: Context, oidc: KoaContextWithOIDC['oidc'] | undefined) => void
+
+export type ResponseMode = Parameters<Provider['registerResponseMode']>[1]
+
+/** Answers a token request of one grant type; the client is authenticated. */
+export type GrantHandler = (ctx: TokenEndpointGrantContext<object>) => Promise<void> | void
+
+/** Counts and logs one attempt to notify a client. Returns true when it has to be repeated. */
+export type Attempt = (
+  kind: 'logout' | 'ping',
+  about: { client_id: string; account: string; attempt: number },
+  isLast: boolean,
+  sent: Promise<void>,
+) => Promise<boolean>
+
+/** A JWT that a client has signed: a client assertion (RFC 7523) or a request object (RFC 9101). */
+export interface ClientJwt {
+  kind: 'assertion' | 'request object'
+  header: Record<string, unknown>
+  claims: Record<string, unknown>
+}
+
+/** Every member is optional: a feature has those that it needs. */
+export interface Feature {
+  /** Settings for the library's `features`, by its names. Settings of several features are merged. */
+  settings?: Partial<LibraryFeatures>
+  /** Methods of client authentication beside those of the core. */
+  clientAuthMethods?: ClientAuthMethod[]
+  /** Response types beside `code`. */
+  responseTypes?: ResponseType[]
+
+  // Clients
+  /** Properties of client metadata beyond RFC 7591. */
+  clientMetadata?: string[]
+  /** Metadata of a client of the config folder that follow from the rest of its file. */
+  clientDefaults?(client: ClientMetadata): object
+  /** Metadata of a client that is not in the config folder, for pages. Undefined when it has none. */
+  describeClient?(provider: Provider, id: string): Promise<ClientMetadata | undefined>
+  /** Throws an error of the library to refuse a JWT of the client. */
+  checkClientJwt?(ctx: KoaContextWithOIDC, client: Client, jwt: ClientJwt): void
+
+  // Authorization
+  /** Called for each authorization request, pushed ones too. Throws to refuse it. */
+  checkRequest?(ctx: KoaContextWithOIDC): void
+  /** Checks that can bring up the consent page. */
+  consentChecks?: interactionPolicy.Check[]
+  /** Added to the details of the consent prompt, which the consent page shows. */
+  consentDetails?(ctx: KoaContextWithOIDC): Record<string, unknown>
+  /** Called after a grant was made or used for this client. */
+  onGrant?(clientId: string): Promise<void>
+  /** The account with this id, when the feature knows better than the directory. */
+  findAccount?(ctx: KoaContextWithOIDC, id: string): Account | undefined
+
+  // Tokens
+  /** Throws to refuse a refresh before the refresh token is consumed. */
+  checkRefresh?(ctx: KoaContextWithOIDC, token: RefreshToken): void
+  /** Throws to refuse an access token that is about to be issued. */
+  checkAccessToken?(token: AccessToken | ClientCredentials): void
+  /** Whether the client may introspect a token that was issued to another client. */
+  mayIntrospect?(client: Client, token: { kind: string; aud?: unknown }): boolean
+  /** The error for a JWT id that was used before; undefined for the library's own error. */
+  replayError?(jti: string): Error | undefined
+
+  // Storage, handlers and answers: what `library-overrides.ts` and `endpoints.ts` put in place
+  /** By the library's model names. */
+  adapters?: Record<string, AdapterPart>
+  /** Wraps the library's handler of a grant type. */
+  grantHandlers?: Record<string, (handler: GrantHandler) => GrantHandler>
+  /** Response modes in place of the library's; `none` removes one. */
+  responseModes?(provider: Provider): Record<string, ResponseMode | 'none'>
+  /** Takes a CIBA ping instead of sending it while the user waits. */
+  onPing?(request: BackchannelAuthenticationRequest): Promise<void>
+  /** By the library's names of the endpoints. */
+  answers?: Partial<Record<RouteName, Finisher>>
+  /** Members of the discovery document that the feature adds, changes or removes (`undefined`). */
+  discovery?(document: Record<string, unknown>): Record<string, unknown>
+  /** Sends notifications that are due in a queue. */
+  deliver?(provider: Provider, queue: Queue, attempt: Attempt): Promise<void>
+}

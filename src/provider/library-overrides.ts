@@ -1,0 +1,131 @@
+// Every override of the library. Each says why it is there and what would remove it. Features pass
+// handlers; nothing else assigns to a prototype or a class of the library.
+
+import { createHash } from 'node:crypto'
+import {
+  type BackchannelAuthenticationRequest,
+  type Client,
+  type Configuration,
+  Provider,
+  type TokenEndpointGrantContext,
+} from 'oidc-provider'
+import type { ClientMetadata } from '../config/schema/client.ts'
+import type { Records } from '../storage/records.ts'
+import { now } from '../storage/store.ts'
+import { matchesHash } from './clients.ts'
+import type { Feature, GrantHandler, ResponseMode } from './feature.ts'
+
+/** The library accepts a DPoP proof of a clock that is ahead by this, and does not remember it for longer. */
+const CLOCK_SKEW_SECONDS = 300
+
+interface Overrides {
+  records: Records
+  features: Feature[]
+}
+
+/** A provider with all overrides but token ids. */
+export function createOverridden(
+  issuer: string,
+  configuration: Configuration,
+  { records, features }: Overrides,
+): Provider {
+  // Grant handlers and response modes are registered while the library is constructed, and there is no
+  // way to wrap those that it brings. Removed by: options for both.
+  class Overridden extends Provider {
+    override registerResponseMode(name: string, handler: ResponseMode) {
+      const [ours] = features.flatMap(({ responseModes }) => responseModes?.(this)[name] ?? [])
+      if (ours !== 'none') super.registerResponseMode(name, ours ?? handler)
+    }
+
+    override registerGrantType<P extends object>(
+      name: string,
+      handler: (ctx: TokenEndpointGrantContext<P>) => Promise<void> | void,
+      ...parameters: (string | readonly string[] | ReadonlySet<string>)[]
+    ) {
+      // Everything that one use of a grant issues is written in one batch, before the answer.
+      const together: GrantHandler = ctx =>
+        records.together(async () => handler(ctx as TokenEndpointGrantContext<P>))
+      const wrapped = features
+        .flatMap(({ grantHandlers }) => grantHandlers?.[name] ?? [])
+        .reduce((inner, wrap) => wrap(inner), together)
+      super.registerGrantType(name, wrapped, ...parameters)
+    }
+  }
+  const provider = new Overridden(issuer, configuration)
+  compareHashes(provider)
+  deliverLater(provider, features)
+  detectReplays(provider, records, features)
+  return provider
+}
+
+/**
+ * A client file has hashes of secrets, several during a change of secret; the library compares one plain
+ * secret. Removed by: an asynchronous `compareClientSecret` option.
+ */
+function compareHashes({ Client: { prototype } }: Provider): void {
+  const { compareClientSecret } = prototype
+  prototype.compareClientSecret = function (actual: string) {
+    const sent = Provider.ctx?.get('Authorization') ? 'client_secret_basic' : 'client_secret_post'
+    if (sent !== this.tokenEndpointAuthMethod) return false
+    const hashes = this.client_secret_hashes as ClientMetadata['client_secret_hashes']
+    return hashes ? matchesHash(actual, hashes) : compareClientSecret.call(this, actual)
+  }
+}
+
+/** A client with the library's own deliveries, which are made outside of a request. */
+export interface Receiver extends Client {
+  /** With a new `jti` each time: a client that remembers them accepts a repeated delivery. */
+  sendLogoutToken(sub: string, sid: string): Promise<void>
+  sendPing(request: BackchannelAuthenticationRequest): Promise<void>
+}
+
+/**
+ * The library sends logout tokens and pings while the user waits, once, and forgets failures. Here a
+ * queue delivers them. Removed by: a `deliver` option of backchannelLogout and ciba.
+ */
+function deliverLater({ Client: { prototype } }: Provider, features: Feature[]): void {
+  Object.assign(prototype, {
+    sendLogoutToken: prototype.backchannelLogout,
+    // The end of the session enqueues it.
+    backchannelLogout: async () => {},
+    sendPing: prototype.backchannelPing,
+    backchannelPing: async (request: BackchannelAuthenticationRequest) => {
+      for (const { onPing } of features) await onPing?.(request)
+    },
+  })
+}
+
+/**
+ * The library looks for a used `jti` and then writes it, so that two requests at once both pass. Here
+ * the first write decides (RFC 7523 §3). Removed by: an adapter method that does both.
+ */
+function detectReplays({ ReplayDetection }: Provider, records: Records, features: Feature[]): void {
+  ReplayDetection.unique = async (iss: string, jti: string, exp: number) => {
+    const id = createHash('sha256').update(`${iss}\0${jti}`).digest('base64url')
+    const ttl = exp - now() + CLOCK_SKEW_SECONDS
+    const isFirst = await records.save('ReplayDetection', id, {}, { ttl, version: 0 })
+    const [error] = isFirst ? [] : features.flatMap(({ replayError }) => replayError?.(jti) ?? [])
+    if (error) throw error
+    return isFirst
+  }
+}
+
+/**
+ * Ids that are more than random, by model; `generate` makes one as the library does. Removed by: a
+ * `generateTokenId` option.
+ */
+export function nameTokens(
+  provider: Provider,
+  ids: Record<string, (generate: () => string) => string>,
+): void {
+  for (const [model, idOf] of Object.entries(ids)) {
+    const { prototype }: { prototype: Named } = Reflect.get(provider, model)
+    const { generateTokenId: generate } = prototype
+    prototype.generateTokenId = function () {
+      return idOf(() => generate.call(this))
+    }
+  }
+}
+interface Named {
+  generateTokenId(): string
+}
