@@ -11,7 +11,7 @@ export const inWords = ({ pick }: Pick<Words, 'pick'>, text: Description = '') =
   typeof text === 'string' ? text : pick(text) || text.en || ''
 
 /** Icons of icon.eta for the scopes of OpenID Connect; others get the shield. */
-const ICONS: Record<string, string> = {
+export const SCOPE_ICONS: Record<string, string> = {
   openid: 'key',
   profile: 'person',
   email: 'mail',
@@ -38,5 +38,5 @@ export function scopeWords(
     inWords(languages, scopes[name]?.description) ||
     t(`scope.${name}`) ||
     t('scope.other', { claims: list(given.map(claim => claim.replaceAll('_', ' '))) || name })
-  return { words: text, icon: ICONS[name] ?? 'shield' }
+  return { words: text, icon: SCOPE_ICONS[name] ?? 'shield' }
 }

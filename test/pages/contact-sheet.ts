@@ -1,59 +1,90 @@
-// docs/pages.png: every page in every state, in the light, in the dark, and on a phone; or in a language
-// of your choice to a file of your choice: npm run contact-sheet -- [TAG FILE]
+// Writes docs/pages/: a picture of each group of pages in the light, in the dark and on a phone, and the
+// picture of the README. npm run contact-sheet -- [LANGUAGE FOLDER]
 
-import { writeFileSync } from 'node:fs'
-import type { Browser } from 'playwright-core'
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Browser, BrowserContextOptions } from 'playwright-core'
 import { launchChromium } from '../support/chromium.ts'
-import { createPreview, type Preview } from '../support/preview.ts'
+import { createPreview } from '../support/preview.ts'
 import { STATES } from './samples.ts'
 
-const HIGHEST = 720
-const SCALE = 0.36
-const LOOKS = [
-  { colorScheme: 'light', viewport: { width: 640, height: 400 } },
-  { colorScheme: 'dark', viewport: { width: 640, height: 400 } },
-  { colorScheme: 'light', viewport: { width: 320, height: 500 } },
-] as const
+const LIGHT = { colorScheme: 'light', viewport: { width: 900, height: 680 } } as const
+const DARK = { ...LIGHT, colorScheme: 'dark' } as const
+const PHONE = { colorScheme: 'light', viewport: { width: 360, height: 680 } } as const
+const LOOKS = [LIGHT, DARK, PHONE]
+type Look = Pick<BrowserContextOptions, 'colorScheme'> & {
+  viewport: { width: number; height: number }
+}
+/** Pictures keep their shape, and are this high at most: pixels. */
+const MAX_HEIGHT = 1400
 const STYLE = `
-  body { display: grid; grid-template-columns: repeat(4, max-content); gap: 24px; width: max-content; margin: 0; padding: 24px; background: #c8ccd4; font: 600 15px system-ui, sans-serif; }
+  body { display: grid; gap: 20px; width: max-content; margin: 0; padding: 20px; background: #c8ccd4; font: 600 15px system-ui, sans-serif; }
   figure { margin: 0; }
-  div { display: flex; gap: 6px; align-items: start; margin-top: 6px; }
+  div { display: flex; gap: 10px; align-items: start; margin-top: 6px; }
+  img { border-radius: 6px; }
 `
 
-/** The pictures of every state in one look, as sources of images. */
-async function pictures(
-  browser: Browser,
-  preview: Preview,
-  tag: string,
-  look: (typeof LOOKS)[0 | 1 | 2],
-) {
+/** A page belongs to the group that its name begins with. */
+const GROUPS = [
+  'sign-in',
+  'select-account',
+  'consent',
+  'device',
+  'account',
+  'applications',
+  'remove',
+  'sessions',
+  'end',
+  'requests',
+  'password',
+  'sign',
+  'error',
+]
+const groupOf = (name: string) => GROUPS.find(group => name.startsWith(group)) ?? 'other'
+
+const [tag = 'en', folder = join(import.meta.dirname, '../../docs/pages')] = process.argv.slice(2)
+const browser = await launchChromium()
+const preview = createPreview()
+mkdirSync(folder, { recursive: true })
+
+/** The picture of a page as the source of an image. */
+async function picture(browser: Browser, name: string, look: Look) {
   const context = await browser.newContext(look)
   await preview.answer(context)
   const page = await context.newPage()
-  const taken: string[] = []
-  for (const { name } of STATES) {
-    await preview.open(page, tag, name)
-    const full = await page.evaluate<number>('document.documentElement.scrollHeight')
-    const clip = { x: 0, y: 0, width: look.viewport.width, height: Math.min(full, HIGHEST) }
-    const picture = await page.screenshot({ fullPage: true, clip })
-    taken.push(`data:image/png;base64,${picture.toString('base64')}`)
-  }
+  await preview.open(page, tag, name)
+  const full = await page.evaluate<number>('document.documentElement.scrollHeight')
+  const { width } = look.viewport
+  const clip = { x: 0, y: 0, width, height: Math.min(full, MAX_HEIGHT) }
+  const taken = await page.screenshot({ fullPage: true, clip })
   await context.close()
-  return taken
+  return `data:image/png;base64,${taken.toString('base64')}`
 }
 
-const [tag = 'en', file = 'docs/pages.png'] = process.argv.slice(2)
-const browser = await launchChromium()
-const preview = createPreview()
-const columns: string[][] = []
-for (const look of LOOKS) columns.push(await pictures(browser, preview, tag, look))
-const figures = STATES.map(({ name }, i) => {
-  const images = columns.map(
-    (column, at) => `<img src="${column[i]}" width="${(LOOKS[at]?.viewport.width ?? 0) * SCALE}">`,
-  )
-  return `<figure>${name}<div>${images.join('')}</div></figure>`
-})
-const sheet = await browser.newPage()
-await sheet.setContent(`<style>${STYLE}</style>${figures.join('')}`)
-writeFileSync(file, await sheet.locator('body').screenshot())
+/** Writes HTML as one picture. */
+async function write(name: string, html: string) {
+  const sheet = await browser.newPage()
+  await sheet.setContent(`<style>${STYLE}</style>${html}`)
+  writeFileSync(join(folder, `${name}.png`), await sheet.locator('body').screenshot())
+  await sheet.close()
+}
+
+for (const [group, states] of Map.groupBy(STATES, ({ name }) => groupOf(name))) {
+  const figures: string[] = []
+  for (const { name } of states) {
+    const images: string[] = []
+    for (const look of LOOKS) {
+      const source = await picture(browser, name, look)
+      images.push(`<img src="${source}" width="${look.viewport.width / 2}">`)
+    }
+    figures.push(`<figure>${name}<div>${images.join('')}</div></figure>`)
+  }
+  await write(group, figures.join(''))
+}
+const shown: string[] = []
+for (const name of ['sign-in', 'consent', 'applications-removed']) {
+  const narrow = { ...LIGHT, viewport: { width: 520, height: 680 } }
+  shown.push(`<img src="${await picture(browser, name, narrow)}" width="400">`)
+}
+await write('readme', `<div>${shown.join('')}</div>`)
 await browser.close()

@@ -3,6 +3,7 @@
 
 import { CODES } from '../../src/pages/error.ts'
 import { type PageData, PLACES } from '../../src/pages/page-data.ts'
+import { SCOPE_ICONS } from '../../src/pages/scope-words.ts'
 import type { Words } from '../../src/pages/words.ts'
 import { allowed, payment } from './detail-samples.ts'
 import { deviceAsks, deviceStates } from './device-samples.ts'
@@ -34,7 +35,7 @@ function consent(
     words: t(`scope.${name}`),
     required: name === 'openid',
     checked: name !== 'phone',
-    icon: 'person',
+    icon: SCOPE_ICONS[name] ?? 'unlock',
     note,
   })
   const offline = scope('offline_access', t('consent.offline_note', { days: number(90) }))
@@ -66,7 +67,7 @@ function application({ t, date, plural }: Words): PageData['applications']['appl
     implicit: false,
     scopes: ['openid', 'profile', 'offline_access'].map(scope => ({
       words: t(`scope.${scope}`),
-      icon: 'person',
+      icon: SCOPE_ICONS[scope] ?? 'shield',
     })),
     details: [],
     since: date(TIME - 30 * DAY),

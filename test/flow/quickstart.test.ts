@@ -1,7 +1,7 @@
-// The README's journey by hand, run as it is written, against the service as `npm start` starts it.
+// docs/quickstart.md, run as it is written, against the service as `npm start` starts it.
 
 import { execFile } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
@@ -9,7 +9,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type Service, startService } from '../support/service.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const folder = mkdtempSync(join(tmpdir(), 'usher-readme-'))
+const folder = mkdtempSync(join(tmpdir(), 'usher-quickstart-'))
 let service: Service
 
 beforeAll(async () => {
@@ -20,16 +20,17 @@ afterAll(async () => {
   rmSync(folder, { recursive: true })
 })
 
-test('the commands of the README do what it says', async () => {
+test('the commands of the quickstart do what it says and leave nothing behind', async () => {
   const blocks = [
-    ...readFileSync(join(ROOT, 'README.md'), 'utf8').matchAll(/```sh journey\n(.*?)```/gs),
+    ...readFileSync(join(ROOT, 'docs/quickstart.md'), 'utf8').matchAll(/```sh journey\n(.*?)```/gs),
   ]
   expect(blocks.length).toBe(7)
   const script = blocks.map(([, block]) => block).join('\n')
-  // In a folder that looks like the project's, for the files that the journey leaves behind.
+  // In a folder that looks like the project's.
   for (const name of ['package.json', 'node_modules', 'src', 'config']) {
     symlinkSync(join(ROOT, name), join(folder, name))
   }
+  const before = readdirSync(folder).toSorted()
   const { stdout } = await promisify(execFile)('bash', ['-euo', 'pipefail', '-c', script], {
     cwd: folder,
     env: service.env,
@@ -42,4 +43,5 @@ test('the commands of the README do what it says', async () => {
   const claims = '"preferred_username":"ada","name":"Ada Lovelace","email":"ada@example.org"'
   expect(stdout.split(claims).length).toBe(3)
   expect(stdout.trimEnd()).toMatch(/\n401$/)
+  expect(readdirSync(folder).toSorted()).toEqual(before)
 })
