@@ -35,14 +35,12 @@ export function createApplicationPages(parts: Parts, people: People) {
     const words = views.words(ctx)
     const { client_id, scopes, details = [], since, lastUsed } = consent
     const client = await views.client(ctx, client_id)
-    const address = client?.client_uri ?? client?.redirect_uris[0]
     // No token that they are in can be older.
     const oldest = now() - settings.lifetimes.refresh_token
     const inUse = browsers.filter(browser => browser.clients.includes(client_id)).length
     return {
       name: client?.client_name ?? client_id,
-      client_uri: client?.client_uri,
-      host: address && hostOf(address),
+      ...addressOf(client),
       registered: Boolean(client),
       isUnchecked: client?.isUnchecked ?? false,
       implicit: client?.consent === 'implicit',
@@ -129,4 +127,12 @@ export function createApplicationPages(parts: Parts, people: People) {
       await renderList(ctx, person, await views.nameOf(ctx, client_id))
     },
   }
+}
+
+/** What an unchecked application says of its home page proves nothing: users are sent to these hosts. */
+function addressOf(client: Awaited<ReturnType<Parts['views']['client']>>) {
+  const { client_uri, redirect_uris = [], isUnchecked } = client ?? {}
+  const hosts = [...new Set(redirect_uris.map(hostOf))]
+  if (isUnchecked) return { host: hosts.join(', ') }
+  return { client_uri, host: client_uri === undefined ? hosts[0] : hostOf(client_uri) }
 }

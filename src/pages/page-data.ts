@@ -120,7 +120,7 @@ export interface PageData {
   }
   consent: {
     csrf: string
-    /** `isUnchecked`: it registered itself, and nobody has looked at what it says. */
+    /** `isUnchecked`: nobody has checked what it says of itself, such as its name. */
     client: { client_name: string; policy_uri?: string; tos_uri?: string; isUnchecked: boolean }
     /** Where the person is sent next; a device waits elsewhere. */
     host?: string
@@ -211,6 +211,8 @@ export interface PageData {
   'sign-in': {
     csrf: string
     client: string
+    /** The host that an application is at which nobody has checked; absent for any other. */
+    uncheckedHost?: string
     username: string
     /** They are signed in, and are asked for the password again. */
     again: boolean

@@ -2,18 +2,20 @@
 // screen beside this one, which adds to `amr` (RFC 8176) what it has seen.
 
 import type { Context } from 'koa'
+import { hostOf } from './consent.ts'
 import { csrfSubject, type Interaction, type Screen } from './interaction.ts'
 import type { Parts } from './parts.ts'
 
 export function signInScreen({ views, csrf, directory, authentication }: Parts): Screen {
   async function render(ctx: Context, interaction: Interaction, tried?: { username: string }) {
-    const { accountId, another } = interaction
+    const { accountId, another, redirectUri } = interaction
     const current = accountId && !another && (await directory.find(accountId))
     const username = tried?.username ?? interaction.loginHint ?? (current ? current.username : '')
     const client = await views.client(ctx, interaction.clientId)
     const data = {
       csrf: csrf.token(csrfSubject(interaction)),
       client: client?.client_name ?? views.words(ctx).t('account.title'),
+      uncheckedHost: client?.isUnchecked && redirectUri ? hostOf(redirectUri) : undefined,
       again: Boolean(current),
       failed: Boolean(tried),
       username: username.slice(0, 256),

@@ -28,7 +28,11 @@ const trusted = getCACertificates()
 const DISCOVERY = '/.well-known/openid-configuration'
 const CALLBACK = 'https://assistant.example.net/callback'
 const usher_yaml = {
-  features: { client_id_metadata_documents: true, rich_authorization_requests: true },
+  features: {
+    client_id_metadata_documents: true,
+    pairwise_subjects: true,
+    rich_authorization_requests: true,
+  },
   egress: { allow: ['localhost'] },
 }
 
@@ -175,6 +179,16 @@ const REFUSED: [what: string, document: object | string, why: RegExp][] = [
   ['has a wildcard', { ...ASSISTANT, redirect_uris: ['https://*.example.net/'] }, /wildcard/],
   ['is on plain http', { ...ASSISTANT, redirect_uris: ['http://app.example.net/'] }, /https/],
   ['is a service', { ...ASSISTANT, grant_types: ['client_credentials'] }, /grant_types/],
+  [
+    'has the sector of others',
+    { ...ASSISTANT, subject_type: 'pairwise' },
+    /redirect_uris of a pairwise/,
+  ],
+  [
+    'has the name of the provider',
+    { ...ASSISTANT, client_name: 'U S H E R' },
+    /client_name is the name/,
+  ],
   ['has a name that turns', { ...ASSISTANT, client_name: 'Bank\u202eknaB' }, /client_name/],
 ]
 

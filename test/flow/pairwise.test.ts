@@ -5,10 +5,11 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { decodeJwt } from 'jose'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { resealAll } from '../../src/storage/records.ts'
 import { Browser } from '../support/browser.ts'
 import { authorizationRequest, authorize, post, redeem, userinfo } from '../support/journey.ts'
+import { CALLBACK, METADATA, manage, registerNew } from '../support/registration.ts'
 import { ADA, CLIENTS, startUsher, type Usher } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
@@ -125,4 +126,30 @@ test('pairwise_subjects: off, it is not told of, and no client may have it', asy
   await off.close()
   const refused = start({ subject_type: 'pairwise' }, {})
   await expect(refused).rejects.toThrow(/features.pairwise_subjects/)
+})
+
+test('an update of a client that registered itself changes neither its sector nor its subject_type', async () => {
+  const at = await startUsher({
+    clients,
+    usher: { features: { ...usher_yaml.features, dynamic_registration: true } },
+  })
+  onTestFinished(() => at.close())
+  const pairwiseGame = { ...METADATA, subject_type: 'pairwise' }
+  const game = await registerNew(at, pairwiseGame)
+  const { client_id } = game
+  const elsewhere = ['https://wiki.example.org/callback']
+  for (const refused of [
+    { ...pairwiseGame, redirect_uris: elsewhere },
+    { ...pairwiseGame, redirect_uris: elsewhere, subject_type: 'public' },
+    METADATA,
+  ]) {
+    const { status, json } = await manage(at, game, { ...refused, client_id })
+    expect([status, json.error]).toEqual([400, expect.stringMatching(/^invalid_/)])
+  }
+  const redirect_uris = [`${new URL(CALLBACK).origin}/elsewhere`]
+  expect((await manage(at, game, { ...pairwiseGame, redirect_uris, client_id })).status).toBe(200)
+
+  const open = await registerNew(at)
+  const update = { ...METADATA, subject_type: 'pairwise', client_id: open.client_id }
+  expect((await manage(at, open, update)).status).toBe(400)
 })

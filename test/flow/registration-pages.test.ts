@@ -4,12 +4,12 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
 import { credentials, textOf, words } from '../support/people.ts'
-import { CALLBACK, METADATA, ON, registerNew } from '../support/registration.ts'
+import { CALLBACK, invite, METADATA, ON, register, registerNew } from '../support/registration.ts'
 import { ADA, startUsher, type Usher } from '../support/usher.ts'
 
 const NAME = 'Usher <b>Security</b>'
 const LINKS = {
-  client_uri: 'https://stranger.example.net/',
+  client_uri: 'https://www.bank.example/',
   policy_uri: 'https://stranger.example.net/privacy',
 }
 
@@ -42,6 +42,35 @@ test('CN1 the consent page says that nobody has checked it, and where people are
   expect(link?.getAttribute('rel')).toBe('noopener noreferrer')
 })
 
+test('the sign-in page says that nobody has checked it, and where the user will be sent', async () => {
+  const browser = new Browser(usher.issuer)
+  await browser.open(request())
+  const unchecked = words('consent.unchecked', brand())
+  const text = textOf(browser.page.text)
+  expect(text).toContain(unchecked)
+  expect(text).toContain(words('consent.returns', { host: 'stranger.example.net' }))
+  // So it does after a wrong password.
+  await browser.submit({ ...credentials(), password: 'wrong' })
+  expect(textOf(browser.page.text)).toContain(unchecked)
+  await browser.open(authorizationRequest(usher).url)
+  expect(textOf(browser.page.text)).not.toContain(unchecked)
+})
+
+test.each([
+  'Web application',
+  'web application',
+  'Web\u00A0application',
+  'Webapplication',
+  'W e b application',
+  'Ｗｅｂ application.',
+  'Wéb application',
+  'USHER',
+])('an application cannot register as %s, which is taken', async client_name => {
+  const { status, json } = await register(usher, await invite(usher), { ...METADATA, client_name })
+  expect([status, json.error]).toEqual([400, 'invalid_client_metadata'])
+  expect(json.error_description).toContain('client_name is the name of')
+})
+
 test('an application of the config folder is said to be registered by whom it is', async () => {
   const browser = new Browser(usher.issuer)
   await browser.open(authorizationRequest(usher).url)
@@ -59,6 +88,7 @@ test('so do the account pages; what it called itself is text, wherever it stands
   const text = textOf(browser.page.text)
   expect(text).toContain(words('applications.unchecked', brand()))
   expect(text).toContain('stranger.example.net')
+  expect(text).not.toContain('www.bank.example')
   for (const page of [
     '/account/applications',
     '/account/sessions',

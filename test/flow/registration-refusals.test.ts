@@ -95,6 +95,12 @@ const REFUSED: [metadata: object, error: string, description: RegExp][] = [
   [{ client_name: { toString: 1 } },             'invalid_client_metadata', /^client_name/],
   [{ client_uri: 'javascript:alert(1)' },        'invalid_client_metadata', /^client_uri/],
   [{ policy_uri: 'https://id.example.org@evil.example/' }, 'invalid_client_metadata', /^policy_uri has no user name/],
+  [{ policy_uri: 'HTTPS://www.bank.example@evil.example/' }, 'invalid_client_metadata', /^policy_uri has no user name/],
+  [{ client_uri: ' https://www.bank.example@evil.example/' }, 'invalid_client_metadata', /^client_uri has no user name/],
+  [{ tos_uri: 'https://:x@evil.example/' },      'invalid_client_metadata', /^tos_uri has no user name/],
+  [{ tos_uri: 'https://bank.example\\evil/' },       'invalid_client_metadata', /^tos_uri has no user name/],
+  [{ initiate_login_uri: 'http://stranger.example.net/' }, 'invalid_client_metadata', /^initiate_login_uri must be https/],
+  [{ initiate_login_uri: 'https://a@stranger.example.net/' }, 'invalid_client_metadata', /^initiate_login_uri has no user name/],
   [{ grant_types: ['implicit'] },                'invalid_client_metadata', /^grant_types/],
   [{ grant_types: ['client_credentials'] },      'invalid_client_metadata', /^grant_types/],
   [{ grant_types: ['authorization_code', 'urn:ietf:params:oauth:grant-type:device_code'] }, 'invalid_client_metadata', /^grant_types/],
@@ -161,7 +167,7 @@ test('whatever stands in a key, the answer is a registration or a refusal', asyn
   expect([...statuses].toSorted()).toEqual([201, 400])
 })
 
-test('OT7, AZ3 what no file could say, and what is not for them to say, is refused by its name, and nothing is written', async () => {
+test('metadata that no file could have, or that are for the operator, are refused by name, and nothing is written', async () => {
   const before = await used()
   for (const [metadata, error, description] of REFUSED) {
     const { status, json } = await post(JSON.stringify({ ...METADATA, ...metadata }))

@@ -42,6 +42,7 @@ test('OT7 openid-client registers, signs in, refreshes; the answer says what the
   const config = await registerWith({
     ...METADATA,
     token_endpoint_auth_method: 'client_secret_post',
+    initiate_login_uri: 'https://stranger.example.net/sign-in',
     logo_uri: 'https://stranger.example.net/logo',
   })
   const client = config.clientMetadata()
@@ -50,6 +51,7 @@ test('OT7 openid-client registers, signs in, refreshes; the answer says what the
     client_secret: expect.stringMatching(/^[\w-]{43,}$/),
     client_secret_expires_at: 0,
     client_name: 'Strange application',
+    initiate_login_uri: 'https://stranger.example.net/sign-in',
     grant_types: ['authorization_code', 'refresh_token'],
     response_types: ['code'],
     response_modes: ['query', 'form_post'],

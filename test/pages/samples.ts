@@ -171,6 +171,7 @@ const PASSWORD_PROBLEMS = ['too_short', 'too_long', 'too_common', 'unchanged']
 export const STATES: State[] = [
   state('sign-in', 'sign-in', () => signIn),
   state('sign-in-long-name', 'sign-in', () => ({ ...signIn, client: LONG, username: PERSON })),
+  state('sign-in-unchecked', 'sign-in', () => ({ ...signIn, uncheckedHost: 'app.example.org' })),
   state('sign-in-failed', 'sign-in', () => ({ ...signIn, username: PERSON, failed: true })),
   state('sign-in-again', 'sign-in', () => ({ ...signIn, username: PERSON, again: true })),
   state('select-account', 'select-account', () => ({
