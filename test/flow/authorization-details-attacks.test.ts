@@ -39,7 +39,7 @@ beforeAll(async () => {
 })
 afterAll(() => usher.close())
 
-test('OT5, ASVS 10.4.15: a client that can authenticate pushes them, and nothing stands beside', async () => {
+test('a client that can authenticate pushes authorization details, and cannot send others beside them', async () => {
   await browser.open(asking(usher, [PAYMENT]).url)
   expect(browser.page.params.get('error')).toBe('invalid_request')
   expect(browser.page.params.get('error_description')).toContain('have to be pushed')
@@ -51,14 +51,14 @@ test('OT5, ASVS 10.4.15: a client that can authenticate pushes them, and nothing
   expect(body.authorization_details).toEqual([PAYMENT])
 })
 
-test('OT5: sent twice, they are refused', async () => {
+test('authorization_details sent twice are refused', async () => {
   const { url } = asking(usher, [PAYMENT], { client_id: 'spa' })
   url.searchParams.append('authorization_details', JSON.stringify([MORE]))
   await browser.open(url)
   expect(browser.page.params.get('error')).toBe('invalid_request')
 })
 
-test('OT5: a refresh widens nothing, and its token is as good as before', async () => {
+test('a refresh cannot add details, and the refused refresh token stays valid', async () => {
   const { refresh_token } = await given(usher, browser, [PAYMENT], OFFLINE)
   for (const details of [[MORE], [PAYMENT, MORE], [PAYMENT, PAYMENT], 'x', [1]]) {
     const authorization_details = typeof details === 'string' ? details : JSON.stringify(details)
@@ -77,7 +77,7 @@ test('OT5: a refresh widens nothing, and its token is as good as before', async 
   expect(usher.output.join('')).not.toMatch(/refresh_(reuse|replay)/)
 })
 
-test('OT5: a code widens nothing', async () => {
+test('a code exchange cannot add details', async () => {
   const request = await push(usher, [PAYMENT])
   await browser.open(request.url)
   const code = (await signInAndAllow(browser, 'ada')).params.get('code') ?? ''
@@ -88,7 +88,7 @@ test('OT5: a code widens nothing', async () => {
   expect([status, body.error]).toEqual([400, WRONG])
 })
 
-test('OT5: what the form of the page says beside what was asked counts for nothing', async () => {
+test('details in the form of the consent page are ignored', async () => {
   const request = await push(usher, [PAYMENT])
   await browser.open(request.url)
   const forged = { details: JSON.stringify([MORE]), authorization_details: JSON.stringify([MORE]) }
@@ -97,7 +97,7 @@ test('OT5: what the form of the page says beside what was asked counts for nothi
   expect((await redeem(usher, code, request)).body.authorization_details).toEqual([PAYMENT])
 })
 
-test('CN4: what one person has allowed is not allowed for another who signs in after it', async () => {
+test('details that one user allowed are not allowed for another user who signs in afterwards', async () => {
   const grace = await usher.addAccount(GRACE)
   const hers = await signedIn(usher, 'grace')
   await given(usher, hers, [PAYMENT])
@@ -115,7 +115,7 @@ test('CN4: what one person has allowed is not allowed for another who signs in a
   expect(about).not.toContain('99999.00')
 })
 
-test('OT5: another client is given none of them, and no other API sees them', async () => {
+test('another client does not get them, and another API does not see them', async () => {
   expect(await refusal(usher, [PAYMENT], { client_id: 'service' })).toMatch(/^400/)
   const body = { authorization_details: JSON.stringify([PAYMENT]), scope: 'openid' }
   const headers = basic('payroll-api', SECRET)
@@ -129,13 +129,13 @@ test('OT5: another client is given none of them, and no other API sees them', as
   expect(asked).toEqual({ active: false })
 })
 
-test('OT5: a client whose file does not name the type may not ask for it', async () => {
+test('a client may only request the types in its file', async () => {
   const url = asking(usher, [PAYMENT], { client_id: 'native' }).url
   await browser.open(url)
   expect(browser.page.params.get('error')).toBe(WRONG)
 })
 
-test('OT5: nobody allows a service without people anything', async () => {
+test('a service without a user gets no details', async () => {
   const form = { grant_type: 'client_credentials', client_id: 'service' }
   for (const details of [JSON.stringify([PAYMENT]), 'x', '{}']) {
     const asked = { ...form, authorization_details: details, scope: 'bank:read' }
@@ -144,7 +144,7 @@ test('OT5: nobody allows a service without people anything', async () => {
   }
 })
 
-test('TK12: a resource that the details are not for is refused', async () => {
+test('a resource that the details are not for is refused', async () => {
   const elsewhere = { resource: LEDGER, scope: 'openid ledger:read', client_id: 'spa' }
   await browser.open(asking(usher, [PAYMENT], elsewhere).url)
   expect(browser.page.params.get('error')).toBe(WRONG)
@@ -155,7 +155,7 @@ test('TK12: a resource that the details are not for is refused', async () => {
   expect(browser.page.params.get('error')).toBe('invalid_scope')
 })
 
-test('switched off, what was allowed counts no more', async () => {
+test('details that were allowed end when the feature is switched off', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'usher-details-'))
   const shared = {
     resources: BANKING.resources,

@@ -70,7 +70,7 @@ test.each<[string, unknown, string]>([
   expect(said).toContain(reason)
 })
 
-test('100 kB, or brackets without end, are an answer and no fault', async () => {
+test('100 kB, or deeply nested brackets, are refused without a fault', async () => {
   const deep = (n: number) => `${'['.repeat(n)}${']'.repeat(n)}`
   const objects = (n: number) => `${'{"a":'.repeat(n)}1${'}'.repeat(n)}`
   for (const text of [
@@ -87,7 +87,7 @@ test('100 kB, or brackets without end, are an answer and no fault', async () => 
   }
 })
 
-test('nor are they in a request object, however it is sent', async () => {
+test('deeply nested brackets in a request object are refused without a fault', async () => {
   const part = (text: string) => Buffer.from(text).toString('base64url')
   const ends = { par: 'web', device_authorization: 'tv', backchannel_authentication: 'till' }
   for (const [end, client_id] of Object.entries(ends)) {

@@ -44,7 +44,7 @@ const shown = () =>
     .querySelectorAll('.detail')
     .map(({ innerHTML }) => textOf(innerHTML.replaceAll('<', ' <')).trim())
 
-test('OT5: a client library asks for a payment; the page says which, and its tokens carry it', async () => {
+test('a client library requests a payment; the page shows it, and the tokens carry it', async () => {
   const config = await configOf(usher, 'web')
   const { authorization_details_types_supported: types } = config.serverMetadata()
   expect(types).toEqual(['payment', 'statement'])
@@ -75,7 +75,7 @@ test('OT5: a client library asks for a payment; the page says which, and its tok
   expect(own.authorization_details).toEqual(allowed)
 })
 
-test('OT5: a JWT carries those of its API, and each API is given its own', async () => {
+test('a JWT carries the details of its API, and each API gets its own', async () => {
   const both = [PAYMENT, STATEMENT]
   const ledger = await given(usher, browser, both, OFFLINE, LEDGER)
   expect(ledger.authorization_details).toEqual([STATEMENT])
@@ -88,12 +88,12 @@ test('OT5: a JWT carries those of its API, and each API is given its own', async
   expect((await introspect(usher, bank.access_token)).authorization_details).toEqual([PAYMENT])
 })
 
-test('OT5: one token is for one API, also where details are of two', async () => {
+test('a token for the details of two APIs is refused', async () => {
   const answer = await given(usher, browser, [PAYMENT, STATEMENT])
   expect(answer.error).toBe('invalid_target')
 })
 
-test('OT5: they are asked about each time, in the words of the person', async () => {
+test('the user is asked each time, in their language', async () => {
   await given(usher, browser, [PAYMENT])
   await browser.open((await push(usher, [PAYMENT], { ui_locales: 'de' })).url)
   expect(shown()).toEqual(['12.50 euros an Grace Hopper zahlen The bank'])
@@ -108,13 +108,13 @@ test('OT5: they are asked about each time, in the words of the person', async ()
   expect(body).not.toHaveProperty('authorization_details')
 })
 
-test('OT5: an application of our own has people asked about them as well', async () => {
+test('the user is asked for a client with implicit consent too', async () => {
   const first = await push(usher, [PAYMENT], { client_id: 'first' })
   await browser.open(first.url)
   expect(shown()).toEqual(['Pay 12.50 euros to Grace Hopper The bank'])
 })
 
-test('OT5: every value is shown, as text, and no other way', async () => {
+test('the page shows every value, as text', async () => {
   const creditor = '<script>alert(1)</script>'
   const reference = '<img src=x onerror=alert(1)>{creditor}'
   await browser.open((await push(usher, [{ ...PAYMENT, creditor, reference, limit: 0.1234 }])).url)
@@ -124,7 +124,7 @@ test('OT5: every value is shown, as text, and no other way', async () => {
   expect(textOf(browser.page.text)).toContain('0.1234')
 })
 
-test('OT5: a token for UserInfo has none, a narrower one has fewer, and none has more', async () => {
+test('a refresh can ask for fewer details, for none, and again for all', async () => {
   const another = { ...PAYMENT, creditor: 'Alan Turing' }
   const { refresh_token } = await given(usher, browser, [PAYMENT, another], OFFLINE)
   const few = { refresh_token, authorization_details: JSON.stringify([another]) }
@@ -138,7 +138,7 @@ test('OT5: a token for UserInfo has none, a narrower one has fewer, and none has
   expect(all.authorization_details).toEqual([PAYMENT, another])
 })
 
-test('AC3: Connected applications says what was allowed, and removing it ends the tokens', async () => {
+test('Connected applications shows what was allowed, and removal ends the tokens', async () => {
   const { access_token } = await given(usher, browser, [{ ...PAYMENT, reference: 'Rent' }])
   await given(usher, browser, [STATEMENT])
   await browser.open('/account/applications')
@@ -152,7 +152,7 @@ test('AC3: Connected applications says what was allowed, and removing it ends th
   expect(await introspect(usher, access_token)).toEqual({ active: false })
 })
 
-test('CN4: removed while the page is open, they are asked about again', async () => {
+test('the user is asked again when the client was removed while the page was open', async () => {
   await given(usher, browser, [PAYMENT], ALONE)
   const request = await push(usher, [PAYMENT], ALONE)
   await browser.open(request.url)
@@ -164,12 +164,12 @@ test('CN4: removed while the page is open, they are asked about again', async ()
   expect((await redeem(usher, code, request)).body.authorization_details).toEqual([PAYMENT])
 })
 
-test('OT5: a request of nothing else is one too', async () => {
+test('a request may have details without a scope', async () => {
   const { authorization_details } = await given(usher, browser, [PAYMENT], ALONE)
   expect(authorization_details).toEqual([PAYMENT])
 })
 
-test('OT5: a device asks for them, and a browser application without a secret', async () => {
+test('a device and a public client can request details', async () => {
   const tv = await configurationOf(usher, 'tv', {}, openid.None())
   const authorization_details = JSON.stringify([PAYMENT])
   const device = await openid.initiateDeviceAuthorization(tv, { authorization_details })
@@ -186,14 +186,14 @@ test('OT5: a device asks for them, and a browser application without a secret', 
   expect((await redeem(usher, code, request)).body.authorization_details).toEqual([PAYMENT])
 })
 
-test('LOG: the audit says that details were allowed, and of which types', async () => {
+test('the audit log names the types that were allowed, without their values', async () => {
   await given(usher, browser, [PAYMENT])
   const told = usher.output.filter(line => line.includes('consent_given')).at(-1) ?? ''
   expect(JSON.parse(told).authorization_details).toEqual(['payment'])
   expect(usher.output.join('')).not.toContain('Grace Hopper')
 })
 
-test('OT5: off, discovery does not name them, and they are asked for in vain', async () => {
+test('while the feature is off, discovery does not name it, and the parameter is ignored', async () => {
   const off = await startUsher()
   try {
     const { json } = await send(off, '/.well-known/openid-configuration')

@@ -46,7 +46,7 @@ test('a client has as many requests to a user open as the setting says, also whe
   expect((await ask(usher, { login_hint: 'grace' })).status).toBe(200)
 })
 
-test('LG8: who was refused, or asks for a second at a time, has no more of them; who was allowed has', async () => {
+test('denied and expired requests count towards the limit; allowed requests do not', async () => {
   for (const decision of ['allow', 'deny', 'deny', 'allow', 'deny'] as const) {
     await asked(usher, { requested_expiry: '60' })
     await answer(browser, decision)
@@ -61,7 +61,7 @@ test('LG8: who was refused, or asks for a second at a time, has no more of them;
   }
 })
 
-test('LG8: all requests of an application together are slowed down, before anybody is looked for', async () => {
+test('all requests of one client have a rate limit, before any account is looked up', async () => {
   const many = { count: 1_000_000, at: Date.now() + 10_000 }
   await usher.records.save('Attempts', 'requests of till', many, { ttl: 60 })
   expect(await ask(usher)).toMatchObject(REFUSED)
@@ -70,7 +70,7 @@ test('LG8: all requests of an application together are slowed down, before anybo
   await usher.records.remove('Attempts', 'requests of till', 1)
 })
 
-test('LG1: an application does not learn who has an account, nor whose is disabled', async () => {
+test('a client does not learn whether an account exists or is disabled', async () => {
   const keys = (json: object) => Object.keys(json).toSorted()
   const { id } = await usher.addAccount({ username: 'gone' })
   await usher.directory.change(id, account => ({ ...account, enabled: false }))
@@ -113,12 +113,12 @@ test.each([
   expect([status, json.error]).toEqual([400, 'invalid_binding_message'])
 })
 
-test('one in another language is shown', async () => {
+test('a binding_message in another language is shown', async () => {
   await asked(usher, { binding_message: 'カフェ № 4, 12:31 “ok”' })
   expect((await browser.open('/account/requests')).text).toContain('カフェ № 4')
 })
 
-test('of two tabs that answer at once, one is right, and the other is told', async () => {
+test('of two tabs that answer at once, the first decides, and the other says so', async () => {
   const id = await asked(usher)
   const [address = ''] = await waiting(browser)
   const tabs = [newTab(browser), newTab(browser)]
@@ -132,7 +132,7 @@ test('of two tabs that answer at once, one is right, and the other is told', asy
   expect(late?.text).toContain(words('requests.gone'))
 })
 
-test('a form without the token of its page answers nothing', async () => {
+test('a form without the CSRF token of its page is refused', async () => {
   const id = await asked(usher)
   const [address = ''] = await waiting(browser)
   const { csrf: _, ...form } = fieldsOf(await browser.open(address), { decision: 'allow' })
@@ -140,7 +140,7 @@ test('a form without the token of its page answers nothing', async () => {
   expect(await poll(usher, id)).toMatchObject(PENDING)
 })
 
-test('what is open dies with the access of the account, as a new password and a disabled account end it', async () => {
+test('open requests end when all access of the account ends', async () => {
   const id = await asked(usher)
   const allowed = await asked(usher)
   await answer(browser, 'allow')
@@ -151,7 +151,7 @@ test('what is open dies with the access of the account, as a new password and a 
   expect(await poll(usher, id)).toMatchObject(PENDING)
 })
 
-test('an application that is removed after it asked has nothing of the answer', async () => {
+test('a client that was removed after its request gets access_denied', async () => {
   await asked(usher)
   await answer(browser, 'allow')
   const id = await asked(usher)
@@ -162,7 +162,7 @@ test('an application that is removed after it asked has nothing of the answer', 
   expect(await usher.consents.find(ada, 'till')).toBeUndefined()
 })
 
-test('with the store away: 503, and nothing is lost', async () => {
+test('while the store is unavailable the answer is 503, and nothing is lost', async () => {
   const id = await asked(usher)
   const [address = ''] = await waiting(browser)
   const form = fieldsOf(await browser.open(address), { decision: 'allow' })
@@ -181,7 +181,7 @@ test('with the store away: 503, and nothing is lost', async () => {
   expect(await poll(usher, id)).toHaveProperty('access_token')
 })
 
-test('without offline access it ends with the session in which it was allowed', async () => {
+test('without offline_access the access ends with the session in which the user allowed it', async () => {
   const [short, long] = [
     await asked(usher),
     await asked(usher, { scope: 'openid offline_access' }, 'desk'),

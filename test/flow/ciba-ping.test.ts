@@ -86,7 +86,7 @@ const facts = () =>
     .filter(({ event = '' }) => event.startsWith('ping_'))
     .map(({ event, attempt, reason }) => [event, attempt, reason].filter(Boolean).join(' '))
 
-test('asked on one node, answered on another: the application is told once, and has its tokens', async () => {
+test('a request on one node that is answered on another causes one ping, and the client gets its tokens', async () => {
   const id = await asked(node, TOKEN)
   await node.tellSignOuts('new')
   expect(pings).toEqual([])
@@ -102,7 +102,7 @@ test('asked on one node, answered on another: the application is told once, and 
   expect(pings).toHaveLength(1)
 })
 
-test('it is told of a refusal too', async () => {
+test('a denial causes a ping too', async () => {
   const id = await asked(node, TOKEN)
   await answer(browser, 'deny')
   await node.tellSignOuts('new')
@@ -110,7 +110,7 @@ test('it is told of a refusal too', async () => {
   expect(await poll(node, id)).toMatchObject({ error: 'access_denied' })
 })
 
-test('an application that hangs or fails holds nobody up, and is told again until it has asked', async () => {
+test('a client that hangs or fails delays nobody, and is notified again until it polls', async () => {
   take = () => {}
   const id = await asked(node, TOKEN)
   const started = performance.now()
@@ -128,7 +128,7 @@ test('an application that hangs or fails holds nobody up, and is told again unti
   expect(facts()).toEqual(['ping_failed 1 answered 503', 'ping_failed 2 answered 503'])
 })
 
-test('a ping goes nowhere that egress.allow does not say', async () => {
+test('a ping goes to no private address that egress.allow does not name', async () => {
   await asked(node, TOKEN, 'inside')
   await answer(browser, 'allow')
   await node.tellSignOuts('new')
@@ -136,14 +136,14 @@ test('a ping goes nowhere that egress.allow does not say', async () => {
   expect(facts()).toEqual([expect.stringContaining('egress.allow')])
 })
 
-test('without a token to be told by, or with one that is none, nothing is taken', async () => {
+test('in ping mode a request without a valid client_notification_token is refused', async () => {
   for (const client_notification_token of ['', 'two words', 'x'.repeat(1025)]) {
     const { status, json } = await ask(node, { client_notification_token })
     expect([status, json.error]).toEqual([400, 'invalid_request'])
   }
 })
 
-test('with the store away nobody is told, and nobody is forgotten', async () => {
+test('pings wait while the store is unavailable', async () => {
   const id = await asked(node, TOKEN)
   await answer(browser, 'allow')
   const { putEach } = node.store

@@ -48,7 +48,7 @@ beforeEach(async () => {
   await usher.consents.removeAll(ada)
 })
 
-test('a person sees who asks for what, allows it, and the application has it', async () => {
+test('a user sees which client requests what, allows it, and the client gets its tokens', async () => {
   const request = await openid.initiateBackchannelAuthentication(config, {
     scope: 'openid profile email offline_access',
     login_hint: 'Ada',
@@ -98,7 +98,7 @@ test('a person sees who asks for what, allows it, and the application has it', a
   }
 })
 
-test('who allows nothing gives nothing, and the application is told', async () => {
+test('a user denies a request, and the client gets access_denied', async () => {
   const id = await asked(usher, { login_hint: ada })
   await answer(browser, 'deny')
   expect(browser.page.text).toContain('You did not allow it')
@@ -107,7 +107,7 @@ test('who allows nothing gives nothing, and the application is told', async () =
   expect(await usher.consents.find(ada, 'till')).toBeUndefined()
 })
 
-test('id_token_hint names whom the ID token was about', async () => {
+test('id_token_hint names the user of that ID token', async () => {
   const id = await asked(usher)
   await answer(browser, 'allow')
   const { id_token } = await poll(usher, id)
@@ -119,7 +119,7 @@ test('id_token_hint names whom the ID token was about', async () => {
   await expect(openid.initiateBackchannelAuthentication(other, params)).rejects.toThrow()
 })
 
-test('TK12: asked for an API, the person sees what it may do there, and the token is for it', async () => {
+test('a request for an API shows its scopes, and the token is for it', async () => {
   const params = { scope: 'openid files:read files:write', login_hint: 'ada', resource: FILES }
   const request = await openid.initiateBackchannelAuthentication(config, params)
   await browser.open((await waiting(browser)).at(0) ?? '')
@@ -132,7 +132,7 @@ test('TK12: asked for an API, the person sees what it may do there, and the toke
   await expect(openid.fetchUserInfo(config, given.access_token, ada)).rejects.toThrow()
 })
 
-test('row 25: the person is asked each time, also where they allowed it before, and by an application of our own', async () => {
+test('the user is asked each time, also after consent, and for a client with implicit consent', async () => {
   for (const client_id of ['till', 'till', 'own']) {
     const id = await asked(usher, {}, client_id)
     expect(await poll(usher, id, client_id)).toMatchObject(PENDING)
@@ -142,7 +142,7 @@ test('row 25: the person is asked each time, also where they allowed it before, 
   }
 })
 
-test('polls that come before the interval get nothing, an answer that is there included; one gets the tokens', async () => {
+test('polls before the interval get slow_down, even when the tokens are ready', async () => {
   const id = await asked(usher)
   expect(await pollAtOnce(usher, id)).toMatchObject(PENDING)
   await answer(browser, 'allow')
@@ -155,7 +155,7 @@ test('polls that come before the interval get nothing, an answer that is there i
   expect(['slow_down', 'invalid_grant', undefined]).toEqual(expect.arrayContaining([...told]))
 })
 
-test('OT8: tokens are bound to a key; to ask again with the nonce that was missing is not too early', async () => {
+test('tokens can be bound to a key; a repeat with the missing nonce is not slowed down', async () => {
   const authentication = openid.PrivateKeyJwt({ key: privateKey, kid: jwk.kid })
   const metadata = { id_token_signed_response_alg: 'ES256' }
   const keyed = await configurationOf(usher, 'keyed', metadata, authentication)
@@ -171,7 +171,7 @@ test('OT8: tokens are bound to a key; to ask again with the nonce that was missi
   expect(told.map(({ error }) => error)).toEqual(['use_dpop_nonce'])
 })
 
-test('§3.1: a request is redeemed once; who sends it again loses what it gave', async () => {
+test('a request is redeemed once; a second use revokes its tokens', async () => {
   const id = await asked(usher)
   await answer(browser, 'allow')
   const { access_token } = await poll(usher, id)
@@ -179,7 +179,7 @@ test('§3.1: a request is redeemed once; who sends it again loses what it gave',
   await expect(openid.fetchUserInfo(config, String(access_token), ada)).rejects.toThrow()
 })
 
-test('a request is the client’s that made it', async () => {
+test('a client cannot redeem the request of another', async () => {
   const id = await asked(usher)
   for (const [auth_req_id, client_id] of [
     [id, 'own'],
@@ -189,7 +189,7 @@ test('a request is the client’s that made it', async () => {
   }
 })
 
-test('AC1: who answers has signed in a short while ago, or as lately as max_age says', async () => {
+test('the user has to have signed in within 15 minutes, or max_age', async () => {
   await asked(usher, { max_age: '60' })
   await ageSessions(usher, ada, 120)
   await browser.open((await waiting(browser)).at(0) ?? '')
@@ -204,7 +204,7 @@ test('AC1: who answers has signed in a short while ago, or as lately as max_age 
   await browser.submit(credentials())
 })
 
-test('nobody is signed in: the address of a request leads there from signing in', async () => {
+test('the address of a request leads to it through sign-in', async () => {
   await asked(usher)
   const [address = ''] = await waiting(browser)
   const another = new Browser(usher.issuer)
@@ -216,7 +216,7 @@ test('nobody is signed in: the address of a request leads there from signing in'
   expect((await grace.open(address)).text).toContain(words('requests.gone'))
 })
 
-test('on, discovery says what there is and nothing more', async () => {
+test('discovery describes the feature while it is on', async () => {
   const { json, text } = await send(usher, '/.well-known/openid-configuration')
   expect(json.backchannel_authentication_endpoint).toBe(`${usher.issuer}${ENDPOINT}`)
   expect(json.backchannel_token_delivery_modes_supported).toEqual(['poll', 'ping'])
@@ -235,7 +235,7 @@ test('on, discovery says what there is and nothing more', async () => {
   }
 })
 
-test('off: no page, no endpoint, no grant type, and no client for it', async () => {
+test('while the feature is off there is no page, endpoint or grant type, and no client may name it', async () => {
   const off = await startUsher()
   try {
     expect((await send(off, '/account/requests')).status).toBe(404)

@@ -1,4 +1,4 @@
-// The device flow under attack (TK15): guesses, forms from elsewhere, and codes that somebody else has.
+// The device flow under attack: guesses, forms from elsewhere, and codes that somebody else has.
 
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { StoreUnavailable } from '../../src/storage/store.ts'
@@ -58,7 +58,7 @@ async function enter(browser: Browser, user_code: string) {
   return browser.submit({ user_code })
 }
 
-test('row 26: a code that one person has entered is nobody else’s to allow or to refuse', async () => {
+test('a code that one user has entered cannot be allowed or denied by another', async () => {
   const { device_code, user_code } = await begin()
   const ada = await signedIn(usher)
   const other = await signedIn(usher, 'grace')
@@ -74,7 +74,7 @@ test('row 26: a code that one person has entered is nobody else’s to allow or 
   expect(await poll(device_code)).toHaveProperty('access_token')
 })
 
-test('row 26: of those who enter a code at once, one gets it', async () => {
+test('of several users who enter a code at once, one gets it', async () => {
   const { device_code, user_code } = await begin()
   const people = await Promise.all(['ada', 'grace', 'alan'].map(name => signedIn(usher, name)))
   await Promise.all(people.map(person => person.open('/device')))
@@ -85,7 +85,7 @@ test('row 26: of those who enter a code at once, one gets it', async () => {
   expect(await poll(device_code)).toMatchObject({ error: 'access_denied' })
 })
 
-test('TK15: the session that entered the code allows it, and no other, of the same person either', async () => {
+test('only the session that entered a code can allow it', async () => {
   const { device_code, user_code } = await begin()
   const browser = await signedIn(usher)
   await enter(browser, user_code)
@@ -100,7 +100,7 @@ test('TK15: the session that entered the code allows it, and no other, of the sa
   expect(await poll(device_code)).toMatchObject(PENDING)
 })
 
-test('TK15: who signs in as somebody else while the page is open allows nothing for them', async () => {
+test('an answer on a page that another user opened allows nothing', async () => {
   const { device_code, user_code } = await begin()
   const browser = await signedIn(usher)
   await enter(browser, user_code)
@@ -121,7 +121,7 @@ test('TK15: who signs in as somebody else while the page is open allows nothing 
   expect(await usher.consents.find(people[1] ?? '', 'tv')).toBeUndefined()
 })
 
-test('row 26: forms from elsewhere do nothing, and the page is in no frame', async () => {
+test('forms of other sites are refused, and no site can frame the page', async () => {
   const { device_code, user_code } = await begin()
   const browser = await signedIn(usher)
   const page = await browser.open('/device')
@@ -143,7 +143,7 @@ test('row 26: forms from elsewhere do nothing, and the page is in no frame', asy
   expect(await poll(device_code)).toMatchObject(PENDING)
 })
 
-test('a double click allows it, once', async () => {
+test('a double click allows a device once', async () => {
   const { device_code, user_code } = await begin()
   const browser = await signedIn(usher)
   await enter(browser, user_code)
@@ -203,7 +203,7 @@ test('a network waits after many wrong codes, whoever is signed in', async () =>
   expect((await enter(grace, user_code)).status).toBe(429)
 })
 
-test('guesses all at once are five', async () => {
+test('of many guesses at once, five are examined', async () => {
   const alan = await signedIn(usher, 'alan')
   const page = await alan.open('/device')
   const form = { ...fieldsOf(page), user_code: 'ZZZZ-ZZZZ' }
@@ -214,7 +214,7 @@ test('guesses all at once are five', async () => {
   expect(looked.length).toBeLessThanOrEqual(5)
 })
 
-test('nobody needs to be signed in to be answered: no request is a 5xx', async () => {
+test('no anonymous request is a 5xx', async () => {
   const anonymous = new Browser(usher.issuer)
   const form = { user_code: 'BBBB-BBBB', xsrf: 'x', confirm: 'yes' }
   expect((await sendForm(anonymous, '/device', { form })).status).toBe(200)
@@ -243,7 +243,7 @@ test('nobody needs to be signed in to be answered: no request is a 5xx', async (
   }
 })
 
-test('while the store is away devices and people are told to come back: 503', async () => {
+test('while the store is unavailable, devices and users get 503', async () => {
   const { device_code } = await begin()
   const browser = await signedIn(usher, 'alan')
   const { get, put } = usher.store

@@ -48,7 +48,7 @@ async function connect(
   }
 }
 
-test('TK12: a device is given a token for an API, and the consent page says what for', async () => {
+test('a device gets a token for an API, and the consent page shows its scopes', async () => {
   const scope = 'openid offline_access calendar:read'
   const { asked, tokens } = await connect({ scope, resource: CALENDAR })
   expect(asked).toContain('Calendar')
@@ -64,7 +64,7 @@ test('TK12: a device is given a token for an API, and the consent page says what
   expect(plain.access_token).toEqual(expect.any(String))
 })
 
-test('TK14: the tokens of a device are bound to its key', async () => {
+test('the tokens of a device can be bound to its key', async () => {
   const DPoP = openid.getDPoPHandle(config, await openid.randomDPoPKeyPair())
   const { tokens } = await connect({ scope: 'openid offline_access' }, { DPoP })
   expect(tokens.token_type).toBe('dpop')
@@ -74,7 +74,7 @@ test('TK14: the tokens of a device are bound to its key', async () => {
   await expect(openid.refreshTokenGrant(config, tokens.refresh_token ?? '')).rejects.toThrow()
 })
 
-test('what a device has without offline access ends when its person signs out there', async () => {
+test('without offline_access the access of a device ends when the user signs out', async () => {
   await usher.consents.withdraw(ada, 'tv')
   const other = await signedIn(usher)
   const { tokens } = await connect({ scope: 'openid' }, {}, other)

@@ -50,7 +50,7 @@ const poll = async (device_code: string, client_id = 'tv', at: Usher = usher) =>
 /** As if the device had waited. */
 const forgetPoll = (device_code: string) => usher.records.remove('DevicePoll', device_code, 1)
 
-test('TK15: a person enters the code, sees who asks for what and from where, and allows it', async () => {
+test('a user enters the code, sees the client, its scopes and its network, and allows it', async () => {
   const device = await begin('openid profile offline_access')
   expect(device).toMatchObject({
     verification_uri: `${usher.issuer}/device`,
@@ -99,7 +99,7 @@ test('TK15: a person enters the code, sees who asks for what and from where, and
   await expect(openid.fetchUserInfo(config, renewed.access_token, ada)).rejects.toThrow()
 })
 
-test('TK15: the address with the code fills it in, and sends nothing by itself', async () => {
+test('an address with the code fills in the form, and does not send it', async () => {
   const device = await begin()
   const browser = new Browser(usher.issuer)
   await browser.open(device.verification_uri_complete ?? '')
@@ -111,7 +111,7 @@ test('TK15: the address with the code fills it in, and sends nothing by itself',
   expect(browser.heading).toBe(words('consent.title'))
 })
 
-test('TK15: who allows nothing gives nothing, and the device is told', async () => {
+test('a user denies a device, and it gets access_denied', async () => {
   const device = await begin()
   const browser = await signedIn(usher)
   await enter(browser, device.user_code)
@@ -122,7 +122,7 @@ test('TK15: who allows nothing gives nothing, and the device is told', async () 
   expect(browser.page.text).toContain(words('device.used'))
 })
 
-test('TK15: a device that asks faster than it was told is told to slow down, on every node', async () => {
+test('a device that polls too fast gets slow_down, on every node', async () => {
   const { device_code } = await begin()
   expect(await poll(device_code)).toMatchObject({ error: 'authorization_pending' })
   expect(await poll(device_code)).toMatchObject({ error: 'slow_down' })
@@ -133,7 +133,7 @@ test('TK15: a device that asks faster than it was told is told to slow down, on 
   expect(answers.filter(({ error }) => error === 'slow_down')).toHaveLength(7)
 })
 
-test('§3.1: a device code is redeemed once, however often it is sent at once', async () => {
+test('a device code is redeemed once, also when it is sent several times at once', async () => {
   const device = await begin()
   const browser = await signedIn(usher)
   await enter(browser, device.user_code)
@@ -143,7 +143,7 @@ test('§3.1: a device code is redeemed once, however often it is sent at once', 
   expect(answers.filter(({ error }) => error === 'invalid_grant')).toHaveLength(7)
 })
 
-test('a device code is the client it was given to', async () => {
+test('a client cannot redeem the device code of another', async () => {
   const { device_code } = await begin()
   expect(await poll(device_code, 'own')).toMatchObject({ error: 'invalid_grant' })
   expect(await poll('unknown')).toMatchObject({ error: 'invalid_grant' })
@@ -153,7 +153,7 @@ test('a device code is the client it was given to', async () => {
   expect(refused).toMatchObject({ status: 400, json: { error: 'invalid_request' } })
 })
 
-test('row 25: the word of a person is needed each time, also where they allowed it before, and for an application of our own', async () => {
+test('the user is asked each time, also after consent, and for a client with implicit consent', async () => {
   const browser = await signedIn(usher)
   const own = await configurationOf(usher, 'own', {}, openid.None())
   for (const at of [config, config, own]) {
@@ -172,13 +172,13 @@ test('row 25: the word of a person is needed each time, also where they allowed 
   }
 })
 
-test('on, discovery says so', async () => {
+test('discovery names the endpoint while the feature is on', async () => {
   const { json } = await send(usher, '/.well-known/openid-configuration')
   expect(json.device_authorization_endpoint).toBe(`${usher.issuer}/api/oauth/device_authorization`)
   expect(json.grant_types_supported).toContain(DEVICE_GRANT)
 })
 
-test('off: no page, no endpoint, no grant type, and no client for it', async () => {
+test('while the feature is off there is no page, endpoint or grant type, and no client may name it', async () => {
   const off = await startUsher()
   try {
     for (const path of ['/device', '/device/abcdefghijklmnopqrstuvwxyz']) {

@@ -20,7 +20,7 @@ onEveryStore(records => {
     return { id, client_id, scopes: ['openid'], since, until: since + TTL, version: 0 }
   }
 
-  test('LG8: of thirty that two applications make at once, on two nodes, three of each are open', async () => {
+  test('of thirty requests of two clients at once, on two nodes, three of each are open', async () => {
     const nodes = [
       createAccessRequests(records(), SETTINGS),
       createAccessRequests(records(), SETTINGS),
@@ -36,7 +36,7 @@ onEveryStore(records => {
     expect(await nodes[0]?.list(person, now())).toEqual([])
   })
 
-  test('what was refused holds its place, what was allowed makes place', async () => {
+  test('a denied request counts towards the limit, an allowed one does not', async () => {
     const { ask, list, close } = createAccessRequests(records(), SETTINGS)
     const person = fresh()
     const made = [request(), request(), request()]
@@ -48,7 +48,7 @@ onEveryStore(records => {
     expect(await ask(person, request())).toBe(true)
   })
 
-  test('of two answers that come at once, one stays', async () => {
+  test('of two answers at once, one stays', async () => {
     const save = answerOnce(records(), { alreadyUsed: () => new Taken() })
     const id = fresh()
     await save(id, { accountId: 'usr_ada' }, TTL)

@@ -39,7 +39,7 @@ onEveryStore(records => {
     return { one, other, code, claimed: { ...code, inFlight: true } }
   }
 
-  test('row 26: of fifty sessions that enter it at once, on two nodes, one holds it', async () => {
+  test('of fifty sessions that enter a code at once, on two nodes, one holds it', async () => {
     const { one, other, code, claimed } = await begin()
     const sessions = Array.from({ length: 50 }, (_, i) => [one, other][i % 2]?.as(`session-${i}`))
     const answers = await Promise.allSettled(
@@ -54,7 +54,7 @@ onEveryStore(records => {
     await expect(other.as('somebody').save(code.jti, denied)).rejects.toThrow(Taken)
   })
 
-  test('row 26: what is decided first stays, whatever comes of another tab or node', async () => {
+  test('the first decision stays, whatever another tab or node does', async () => {
     const { one, other, code, claimed } = await begin()
     await one.as('ada').save(code.jti, claimed)
     const decisions = [{ accountId: 'usr_ada' }, { error: 'access_denied' }]
@@ -69,7 +69,7 @@ onEveryStore(records => {
     expect(await one.find(code.jti)).toEqual(decided)
   })
 
-  test('an error on the way is no answer, and what is gone does not come back', async () => {
+  test('an error is no decision, and an expired code does not come back', async () => {
     const { one, code, claimed } = await begin()
     await one.as('ada').save(code.jti, { ...claimed, error: 'temporarily_unavailable' })
     expect(await one.find(code.jti)).toEqual(code)

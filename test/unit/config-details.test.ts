@@ -162,7 +162,7 @@ test.each([
   expect(refused(name({ pattern }))).toEqual(['schema.properties.name.pattern value'])
 })
 
-test('a type is described once, and a client names those that there are', () => {
+test('a type has one file, and a client names existing types', () => {
   expect(refused({}, { 'details/other.yaml': type() })).toEqual(['type same-type'])
   const file = client({ authorization_details_types: ['folder', 'foldr'] })
   const reading = withType({}, { 'clients/web.yaml': file })
@@ -175,7 +175,7 @@ test('a type is described once, and a client names those that there are', () => 
   ])
 })
 
-test('switched off, or without what it needs, is said', () => {
+test('a feature that is off, or lacks another, is a finding', () => {
   expect(refused({}, { 'usher.yaml': {} })).toEqual(['authorization_details_types feature-off'])
   const features = { rich_authorization_requests: true, pushed_authorization_requests: false }
   expect(refused({}, { 'usher.yaml': { features } })).toEqual([
@@ -183,7 +183,7 @@ test('switched off, or without what it needs, is said', () => {
   ])
 })
 
-test('a consent page of the operator that does not show them is refused', async () => {
+test('a consent page of the operator has to show the details', async () => {
   const ours = readFileSync(
     join(import.meta.dirname, '../../src/pages/templates/consent.eta'),
     'utf8',
