@@ -15,7 +15,7 @@ import type { Settings } from './config/load.ts'
 import { createAuthorizationDetails } from './features/authorization-details/feature.ts'
 import { detailWords } from './features/authorization-details/words.ts'
 import { createAccessRequests } from './features/ciba/access-requests.ts'
-import { ciba, createRequestAnswers } from './features/ciba/feature.ts'
+import { ciba } from './features/ciba/feature.ts'
 import { createRequestPages } from './features/ciba/page.ts'
 import { clientDocuments } from './features/client-metadata-documents.ts'
 import { deviceFlow } from './features/device/feature.ts'
@@ -199,7 +199,7 @@ function pagesOf(
   environment: Environment & { directory: Directory },
   { parts, people, provider, routes: { paths } }: Site,
 ): Router {
-  const { settings, records } = environment
+  const { settings } = environment
   const screens = [signInScreen(parts), consentScreen(parts), selectAccountScreen(parts)]
   const interaction = createInteractionPages(parts, createInteractions(provider, settings), screens)
   const applications = createApplicationPages(parts, people)
@@ -222,9 +222,7 @@ function pagesOf(
     .post(PLACES.password, password.change)
     .get('/account/signed-in', people.comeBack)
   if (settings.features.ciba) {
-    const answers = createRequestAnswers(provider, environment)
-    const open = createAccessRequests(records, settings)
-    const requests = createRequestPages(parts, people, open, answers)
+    const requests = createRequestPages(parts, people, provider, environment)
     pages
       .get(PLACES.requests, requests.list)
       .get(PLACES.answer, requests.ask)

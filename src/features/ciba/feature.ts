@@ -1,10 +1,10 @@
-// Client-initiated backchannel authentication (OpenID Connect CIBA), where the library leaves it open: who
-// is meant, what an application may say to them, how often it may ask, and what their answer gives it.
+// Client-initiated backchannel authentication (OpenID Connect CIBA): which user a client means, what it may
+// tell that user, and how often it may ask.
 //
-// An application is not told whether there is anybody of a name: a request to nobody is open like one to
-// somebody who does not look, until it expires. So there is nothing to guess, and nothing to count.
+// A client does not learn whether an account exists: a request for an unknown user stays open until it
+// expires, like a request to a user who does not look. So there is nothing to guess.
 
-import { errors, type KoaContextWithOIDC, type Provider } from 'oidc-provider'
+import { errors, type KoaContextWithOIDC } from 'oidc-provider'
 import { foldUsername } from '../../accounts/account.ts'
 import { createConsents } from '../../accounts/consents.ts'
 import type { Directory } from '../../accounts/directory.ts'
@@ -13,43 +13,50 @@ import type { Settings } from '../../config/load.ts'
 import { CIBA_GRANT } from '../../config/schema/client.ts'
 import { displayTextProblem } from '../../config/schema/values.ts'
 import { note } from '../../http/audit.ts'
-import type { Person } from '../../pages/people.ts'
-import { acrOf } from '../../provider/acr.ts'
-import { findClient } from '../../provider/clients.ts'
+import { findReceiver } from '../../provider/deliveries.ts'
 import type { Feature, LibraryFeatures } from '../../provider/feature.ts'
-import { grantOf, keepGrant } from '../../provider/grants.ts'
 import { INTERVAL_SECONDS, slowDownAll } from '../../provider/polling.ts'
 import { createRequestedClaims } from '../../provider/requested-claims.ts'
-import { revokeGrant } from '../../state/grants.ts'
-import { createSessions } from '../../state/sessions.ts'
+import { createDeliveryQueue } from '../../state/delivery-queue.ts'
 import type { Records } from '../../storage/records.ts'
 import { now } from '../../storage/store.ts'
 import { type AccessRequest, answerOnce, createAccessRequests } from './access-requests.ts'
-import type { RequestAnswers } from './page.ts'
-import { deliverPings, leavePing } from './pings.ts'
 
-interface Surroundings {
+/** What the feature is made of. */
+export interface Surroundings {
   settings: Settings
   records: Records
   directory: Directory
 }
 
-type Result = Parameters<Provider['backchannelResult']> extends [unknown, ...infer R] ? R : never
 type Oidc = KoaContextWithOIDC['oidc']
 
-/** Requests of one application, whomever they ask. */
+interface Ping {
+  /** The `auth_req_id`. */
+  id: string
+  client_id: string
+  accountId: string
+}
+
+/** After each attempt but the last: a request expires soon. */
+const PING_PAUSES_SECONDS = [10, 30, 60, 180]
+/** Requests of one client, for all users. */
 const OF_CLIENT: Limit = { attempts: 1000, slowest: 1 }
-/** Characters. */
-const LONGEST_NAME = 256
+const MAX_HINT_CHARS = 256
 const SUBJECT = /^usr_[0-9a-z]{26}$/
 const MAX_MESSAGE_CHARS = 100
 
-/** Of a person by their name: there need not be anybody. */
+/** The request names the user by login_hint: the account need not exist. */
 const isForAnybody = ({ route, params }: Oidc) =>
   route === 'backchannel_authentication' && params?.login_hint !== undefined
 
 export function ciba(surroundings: Surroundings): Feature {
   const { records } = surroundings
+  const pings = createDeliveryQueue<Ping>(records, {
+    names: ['Ping', 'pings'],
+    idOf: ({ id }) => id,
+    pauses: PING_PAUSES_SECONDS,
+  })
   return {
     settings: { ciba: libraryFeature(surroundings) },
     adapters: {
@@ -69,8 +76,19 @@ export function ciba(surroundings: Surroundings): Feature {
     // Said of every provider with CIBA; nobody has such a code here.
     discovery: () => ({ backchannel_user_code_parameter_supported: undefined }),
     onPing: ({ jti: id, clientId: client_id = '', accountId = '' }) =>
-      leavePing(records, { id, client_id, accountId }),
-    deliver: (provider, queue, attempt) => deliverPings(provider, records, queue, attempt),
+      pings.enqueue({ id, client_id, accountId }),
+    deliver: (provider, queue, attempt) =>
+      pings.deliverDue(queue, async ping => {
+        const { id, client_id, accountId: account, attempt: number } = ping
+        const client = await findReceiver(provider, client_id)
+        const request = await provider.BackchannelAuthenticationRequest.find(id)
+        // It has expired, or the client has polled.
+        if (!client || !request || request.consumed) return undefined
+        const about = { client_id, account, attempt: number }
+        const isLast = number > PING_PAUSES_SECONDS.length
+        const isAgain = await attempt('ping', about, isLast, client.sendPing(request))
+        return isAgain ? ping : undefined
+      }),
   }
 }
 
@@ -84,14 +102,14 @@ function libraryFeature({
   const requestedClaims = createRequestedClaims(settings)
   const requests = createAccessRequests(records, settings)
   const attempts = createRateLimit(records)
-  /** Of whoever was found by their name: they are not looked for twice, which would take its time. */
+  /** `account.ended` of users found by name: a second lookup would tell them from unknown users by its time. */
   const ended = new WeakMap<KoaContextWithOIDC, number>()
 
   return {
     enabled: features.ciba,
     deliveryModes: ['poll', 'ping'],
 
-    /** Before anybody is looked for. */
+    /** Runs before any account is looked up. */
     async validateRequestContext({ oidc: { client } }) {
       const isInTime = await attempts.count([[`requests of ${client?.clientId}`, OF_CLIENT]])
       if (!isInTime) throw refused('this client asks too often')
@@ -108,7 +126,7 @@ function libraryFeature({
     },
 
     async processLoginHint(ctx, hint = '') {
-      if (hint.length > LONGEST_NAME || /[\s\p{C}]/u.test(hint)) {
+      if (hint.length > MAX_HINT_CHARS || /[\s\p{C}]/u.test(hint)) {
         throw new errors.UnknownUserId('a login_hint is a username, or a sub')
       }
       const isSubject = SUBJECT.test(hint)
@@ -146,79 +164,12 @@ function libraryFeature({
   }
 }
 
-/** As CIBA §13 has it: the decision to deny requests of a kind. */
+/** CIBA §13: access_denied has the status 403. */
 const refused = (description: string) =>
   Object.assign(new errors.AccessDenied(description), { status: 403, statusCode: 403 })
 
-/** What `max_age` leaves of it, of the request or the client's file. */
+/** Epoch seconds after which the user must have signed in, by `prompt=login` or `max_age`. */
 function earliestSignIn({ params, prompts }: Oidc): number | undefined {
   if (prompts.has('login')) return now()
   return params?.max_age === undefined ? undefined : now() - Number(params.max_age)
-}
-
-export function createRequestAnswers(
-  provider: Provider,
-  { settings, records, directory }: Surroundings,
-): RequestAnswers {
-  const consents = createConsents(records)
-  const sessions = createSessions(records)
-  const requestedClaims = createRequestedClaims(settings)
-
-  /** Neither answered nor expired, and there still is who asks. */
-  async function isOpen({ id, client_id }: AccessRequest): Promise<boolean> {
-    const request = await provider.BackchannelAuthenticationRequest.find(id)
-    const isAnswered = !request || request.grantId || request.error
-    return !isAnswered && (await findClient(provider, client_id)) !== undefined
-  }
-
-  /** False where it was answered meanwhile, in another tab or on another node. */
-  async function tell({ id }: AccessRequest, ...result: Result): Promise<boolean> {
-    try {
-      await provider.backchannelResult(id, ...result)
-      return true
-    } catch (error) {
-      if (error instanceof errors.InvalidGrant) return false
-      throw error
-    }
-  }
-
-  const refuse = (request: AccessRequest) =>
-    tell(request, new errors.AccessDenied('the person did not allow it'))
-
-  /** The grant, tied to the session that it was given in; undefined when that or the consent has ended meanwhile. */
-  async function grant({ account, session }: Person, client_id: string) {
-    const client = await findClient(provider, client_id)
-    const consent = await consents.find(account.id, client_id)
-    if (!client || !consent) return undefined
-    const made = grantOf(provider, consent, requestedClaims.claimsOf(client, consent))
-    const grantId = await made.save()
-    const isOfSession = await sessions.adopt(session.uid, { [grantId]: now() + made.expiration })
-    const still = async () => {
-      const isStill = isOfSession && (await directory.findEnabled(account.id, session.since))
-      return isStill ? consents.find(account.id, client_id) : undefined
-    }
-    return (await keepGrant(records, grantId, consent, still)) ? grantId : undefined
-  }
-
-  return {
-    async allow(person, request, decision) {
-      if (!(await isOpen(request))) return 'gone'
-      const { account, session } = person
-      const { client_id } = request
-      if (!(await consents.decide(account.id, client_id, decision))) {
-        return (await refuse(request)) ? 'withdrawn' : 'gone'
-      }
-      const grantId = await grant(person, client_id)
-      if (!grantId) return 'gone'
-      const { since: authTime, amr = [] } = session
-      const how = { acr: acrOf(amr), amr, authTime }
-      if (await tell(request, grantId, how)) return 'allowed'
-      await revokeGrant(records, grantId)
-      return 'gone'
-    },
-
-    async deny(request) {
-      return (await isOpen(request)) && (await refuse(request)) ? 'denied' : 'gone'
-    },
-  }
 }

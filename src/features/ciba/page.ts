@@ -1,7 +1,7 @@
-// Requests of applications that ask from elsewhere (CIBA): each in words, and the person's answer to it.
+// The account pages with CIBA requests: the list, and the page on which the user answers one.
 
 import type { Context } from 'koa'
-import type { Decision } from '../../accounts/consents.ts'
+import type { Provider } from 'oidc-provider'
 import { note } from '../../http/audit.ts'
 import { readForm } from '../../http/forms.ts'
 import { createConsentPage, decisionIn } from '../../pages/consent.ts'
@@ -9,26 +9,18 @@ import { PLACES } from '../../pages/page-data.ts'
 import type { Parts } from '../../pages/parts.ts'
 import type { People, Person } from '../../pages/people.ts'
 import { now } from '../../storage/store.ts'
-import type { AccessRequest, AccessRequests, OpenRequest } from './access-requests.ts'
-
-/**
- * What an answer came to: `gone` where there was nothing to answer any more, `withdrawn` where the
- * application was removed after it had asked.
- */
-type Outcome = 'allowed' | 'denied' | 'gone' | 'withdrawn'
-
-/** As the protocol's side takes them. */
-export interface RequestAnswers {
-  allow(person: Person, request: AccessRequest, decision: Decision): Promise<Outcome>
-  deny(request: AccessRequest): Promise<Outcome>
-}
+import { type AccessRequest, createAccessRequests, type OpenRequest } from './access-requests.ts'
+import { createAnswers, type Outcome } from './answers.ts'
+import type { Surroundings } from './feature.ts'
 
 export function createRequestPages(
   parts: Parts,
   people: People,
-  requests: AccessRequests,
-  answers: RequestAnswers,
+  provider: Provider,
+  surroundings: Surroundings,
 ) {
+  const requests = createAccessRequests(surroundings.records, surroundings.settings)
+  const answer = createAnswers(provider, surroundings)
   const { views } = parts
   const ask = createConsentPage(parts)
 
@@ -56,7 +48,7 @@ export function createRequestPages(
     })
   }
 
-  /** The person, who has signed in as lately as the application asks, and the request, while it is open. */
+  /** The user, who has signed in as recently as the client demands, and the request while it is open. */
   async function enter(ctx: Context): Promise<{ person?: Person; request?: OpenRequest }> {
     const person = await people.enterAnew(ctx)
     if (!person) return {}
@@ -103,9 +95,7 @@ export function createRequestPages(
       const { id: account } = person.account
       const { id, client_id } = request
       const decision = decisionIn(form, request)
-      const outcome = decision
-        ? await answers.allow(person, request, decision)
-        : await answers.deny(request)
+      const outcome = await answer(person, request, decision)
       if (decision && outcome === 'allowed') {
         const { scopes, declined } = decision
         note(ctx, 'consent_given', { client_id, account, scopes, declined })

@@ -1,0 +1,74 @@
+// What the answer of a user to a CIBA request does: it records the consent, makes the grant and gives the
+// request its result.
+
+import { type Client, errors, type Provider } from 'oidc-provider'
+import { type Consent, createConsents, type Decision } from '../../accounts/consents.ts'
+import type { Person } from '../../pages/people.ts'
+import { acrOf } from '../../provider/acr.ts'
+import { findClient } from '../../provider/clients.ts'
+import { grantOf, keepGrant } from '../../provider/grants.ts'
+import { createRequestedClaims } from '../../provider/requested-claims.ts'
+import { revokeGrant } from '../../state/grants.ts'
+import { createSessions } from '../../state/sessions.ts'
+import { now } from '../../storage/store.ts'
+import type { AccessRequest } from './access-requests.ts'
+import type { Surroundings } from './feature.ts'
+
+type Result = Parameters<Provider['backchannelResult']> extends [unknown, ...infer R] ? R : never
+
+/** `gone`: nothing was left to answer. `withdrawn`: the user removed the client after it had asked. */
+export type Outcome = 'allowed' | 'denied' | 'gone' | 'withdrawn'
+
+export function createAnswers(provider: Provider, { settings, records, directory }: Surroundings) {
+  const consents = createConsents(records)
+  const sessions = createSessions(records)
+  const requestedClaims = createRequestedClaims(settings)
+
+  /** Returns false when the request has a result already, from another tab or node. */
+  async function finish({ id }: AccessRequest, ...result: Result): Promise<boolean> {
+    try {
+      await provider.backchannelResult(id, ...result)
+      return true
+    } catch (error) {
+      if (error instanceof errors.InvalidGrant) return false
+      throw error
+    }
+  }
+
+  async function refuse(request: AccessRequest, outcome: Outcome): Promise<Outcome> {
+    const denied = new errors.AccessDenied('the user did not allow it')
+    return (await finish(request, denied)) ? outcome : 'gone'
+  }
+
+  /** Makes a grant that ends with the session; undefined when session or consent have ended meanwhile. */
+  async function grantFor({ account, session }: Person, client: Client, consent: Consent) {
+    const grant = grantOf(provider, consent, requestedClaims.claimsOf(client, consent))
+    const grantId = await grant.save()
+    const isOfSession = await sessions.adopt(session.uid, { [grantId]: now() + grant.expiration })
+    const still = async () => {
+      const isStill = isOfSession && (await directory.findEnabled(account.id, session.since))
+      return isStill ? consents.find(account.id, client.clientId) : undefined
+    }
+    return (await keepGrant(records, grantId, consent, still)) ? grantId : undefined
+  }
+
+  /** Without a decision the user denies the request. */
+  return async (person: Person, request: AccessRequest, decision?: Decision): Promise<Outcome> => {
+    const { account, session } = person
+    const { id, client_id } = request
+    const client = await findClient(provider, client_id)
+    const open = await provider.BackchannelAuthenticationRequest.find(id)
+    if (!client || !open || open.grantId || open.error) return 'gone'
+    if (!decision) return refuse(request, 'denied')
+    if (!(await consents.decide(account.id, client_id, decision))) {
+      return refuse(request, 'withdrawn')
+    }
+    const consent = await consents.find(account.id, client_id)
+    const grantId = consent && (await grantFor(person, client, consent))
+    if (!grantId) return 'gone'
+    const { since: authTime, amr = [] } = session
+    if (await finish(request, grantId, { acr: acrOf(amr), amr, authTime })) return 'allowed'
+    await revokeGrant(records, grantId)
+    return 'gone'
+  }
+}
