@@ -52,6 +52,7 @@ const COMMANDS: Command[] = [
   { name: 'accounts remove',   usage: 'ACCOUNT --yes', about: 'remove a person and everything kept about them', options: { yes: { type: 'boolean' } }, run: accounts('remove') },
   { name: 'accounts import',   usage: '[FILE]',       about: 'add people from JSON Lines (standard input without FILE), with the hashes of their passwords; who is there already stays as they are', options: {}, run: transfer('take') },
   { name: 'accounts export',   usage: '',             about: 'everyone as JSON Lines, with the hashes of their passwords', options: {}, run: transfer('give') },
+  { name: 'clients add',       usage: '',             about: 'how to add a client: write a file, make its secret, check the folder', options: {}, run: clients('add') },
   { name: 'clients list',      usage: '[--json]',     about: 'the applications of config/clients, and those that registered themselves', options: JSON_OUT, run: clients('list') },
   { name: 'clients show',      usage: 'CLIENT_ID [--json]', about: 'one application, with every default filled in', options: JSON_OUT, run: clients('show') },
   { name: 'clients secret',    usage: 'NAME [--until DURATION | TIME] [--secret-stdin]', about: 'make a secret, print it once, and write its hash to clients/NAME.yaml; the others count until then, or for good', options: { 'secret-stdin': { type: 'boolean' }, until: { type: 'string' } }, run: clients('secret') },
@@ -101,25 +102,26 @@ function kidsLast(words: string[]): string[] {
   return [...words.filter(word => !isKid(word)), '--', ...words.filter(isKid)]
 }
 
+/** Of one command, of one noun, or of all. Answers the exit code: 2 for a command that there is not. */
 function help(noun: string, verb: string): number {
-  const isOf = ({ name }: Command) => name.split(' ')[0] === noun
-  const shown = COMMANDS.some(isOf) ? COMMANDS.filter(isOf) : COMMANDS
+  const named = COMMANDS.filter(({ name }) => name === noun || name === `${noun} ${verb}`)
+  const ofNoun = COMMANDS.filter(({ name }) => name.startsWith(`${noun} `))
+  const isAsked = named.length > 0 || ['', 'help', '--help'].includes(noun)
+  const isNoun = ofNoun.length > 0 && ['', '--help'].includes(verb)
+  const [shown = COMMANDS] = [named, ofNoun].filter(({ length }) => length)
   const lines = shown.map(
     ({ name, usage, about }) => `  ${`${name} ${usage}`.trim()}\n      ${about}\n`,
   )
-  const isAsked =
-    ['', 'help', '--help'].includes(noun) ||
-    COMMANDS.some(({ name }) => name === noun || name === `${noun} ${verb}`)
-  const wrong = isAsked ? '' : `There is no command ${`${noun} ${verb}`.trim()}.\n\n`
-  process.stderr.write(`${wrong}npm run usher -- NOUN VERB …\n\n${lines.join('')}`)
-  return isAsked ? 0 : 2
+  const text = `npm run usher -- NOUN VERB …\n\n${lines.join('')}`
+  if (isAsked || isNoun) process.stdout.write(text)
+  else process.stderr.write(`There is no command ${`${noun} ${verb}`.trim()}.\n\n${text}`)
+  return isAsked || isNoun ? 0 : 2
 }
 
 function inWords(error: unknown, { name, usage }: Command): string {
   if (error instanceof ConfigError || error instanceof Failure) return error.message
-  const { code = '' } = Object(error)
   const message = reasonOf(error)
-  if (String(code).startsWith('ERR_PARSE_ARGS')) {
+  if (error instanceof Error && 'code' in error && /^ERR_PARSE_ARGS/.test(String(error.code))) {
     return `${message}\n\nusage: npm run usher -- ${name} ${usage}`
   }
   return `This did not work: ${message}`

@@ -5,7 +5,7 @@ import { type Account, type Profile, profileSchema } from '../accounts/account.t
 import { UsernameTaken } from '../accounts/directory.ts'
 import { hashPassword, passwordProblem } from '../accounts/password.ts'
 import { plainWords } from '../config/report/wording.ts'
-import { Failure, hint, type Invocation, print, readStdin } from './command.ts'
+import { Failure, hint, type Invocation, moment, print, readStdin } from './command.ts'
 import { withAccount, withDirectory, withOwnAccount } from './directory.ts'
 
 export async function add({ values }: Invocation) {
@@ -37,8 +37,9 @@ export async function show(invocation: Invocation) {
   await withAccount(invocation, async account => {
     const shown = visible(account)
     const lines = Object.entries(shown).map(([key, value]) => {
+      const isTime = ['created', 'updated', 'ended'].includes(key) && typeof value === 'number'
       const text = typeof value === 'object' ? JSON.stringify(value) : String(value)
-      return `${`${key}:`.padEnd(16)}${text}`
+      return `${`${key}:`.padEnd(16)}${isTime ? `${moment(value)} UTC` : text}`
     })
     print(invocation.values, shown, lines)
   })

@@ -68,6 +68,24 @@ const withStory = ({ metadata, since, lastUsed, invitation }: RegisteredClient) 
   registered: { since, last_used: lastUsed, invitation },
 })
 
+/** A client is a file: prints how to write one. */
+export async function add() {
+  const folder = configFolder()
+  process.stdout.write(`A client is a file. Write ${join(folder, 'clients', 'wiki.yaml')}:
+
+  client_id: wiki
+  client_name: Wiki
+  client_uri: https://wiki.example.org/
+  redirect_uris: [https://wiki.example.org/callback]
+  scope: openid profile email offline_access
+
+For a browser or native application, add: token_endpoint_auth_method: none
+Otherwise make its secret:  npm run usher -- clients secret wiki
+Check the folder:           npm run usher -- config check
+A running service reads the file within two seconds. docs/clients has the other side, by library.
+`)
+}
+
 /** The folder need not be valid yet: a client that waits for its secret is not. */
 export async function secret(invocation: Invocation) {
   const name = argument(invocation, 'NAME').replace(/\.yaml$/, '')

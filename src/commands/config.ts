@@ -12,15 +12,13 @@ import { Failure, hint, type Invocation, print } from './command.ts'
 /** Warnings are shown and fail nothing. */
 export async function check({ values, positionals: [folder] }: Invocation) {
   const { findings, warnings, reading } = await judge(folder)
-  const report = warnings.length ? [describe(warnings, 'warning').trimEnd()] : []
   const ids = reading?.clients.map(({ parts }) => parts.client_id).join(', ') || 'none'
   const right = `Nothing is wrong: ${reading?.settings?.issuer}, clients: ${ids}.`
-  const lines = findings.length ? report : [right, ...report.flatMap(text => ['', text])]
-  if (values.json || lines.length) {
-    print(values, { findings: findings.map(toRecord), warnings: warnings.map(toRecord) }, lines)
-  }
-  if (!findings.length) return
-  throw values.json ? new Failure(`${findings.length} findings`) : new ConfigError(findings)
+  const report = findings.length ? describe(findings, 'problem').trimEnd() : right
+  const advice = warnings.length ? ['', describe(warnings, 'warning').trimEnd()] : []
+  const record = { findings: findings.map(toRecord), warnings: warnings.map(toRecord) }
+  print(values, record, [report, ...advice])
+  if (findings.length) throw new Failure(`Findings: ${findings.length}.`)
 }
 
 /** By the rules of the folder; where those find nothing wrong, on the pages and by the library's. */

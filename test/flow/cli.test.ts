@@ -1,7 +1,7 @@
 // The operator's commands, run as they are run.
 
 import { execFile, spawn } from 'node:child_process'
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
@@ -115,7 +115,7 @@ test('clients secret writes the hash, keeps the comments, and prints the secret 
     file,
     '# The wiki\nclient_id: wiki # for ever\nclient_name: Wiki\nredirect_uris: [https://wiki.example.org/cb]\n',
   )
-  expect((await usher(['config', 'check'])).stderr).toContain('client_secret_hashes')
+  expect((await usher(['config', 'check'])).stdout).toContain('client_secret_hashes')
   const { stdout } = await usher(['clients', 'secret', 'wiki'])
   const second = await usher(['clients', 'secret', 'wiki'])
   const written = readFileSync(file, 'utf8')
@@ -132,8 +132,8 @@ test('config check lists findings for people and for programs', async () => {
   const broken = mkdtempSync(join(folder, 'broken-'))
   writeFileSync(join(broken, 'usher.yaml'), 'id_token:\n  claims: all\nbrand: x\n')
   const people = await usher(['config', 'check', broken])
-  expect(people).toMatchObject({ code: 1, stdout: '' })
-  expect(people.stderr).toContain('2 problems')
+  expect(people).toMatchObject({ code: 1, stderr: 'Findings: 2.\n' })
+  expect(people.stdout).toContain('2 problems')
   const programs = await usher(['config', 'check', broken, '--json'])
   expect(JSON.parse(programs.stdout).findings).toHaveLength(2)
 })
@@ -204,10 +204,42 @@ test.each(['-', '--'])('a key whose kid begins with %s is named as any other', a
   })
 })
 
+test.each([
+  [['accounts', '--help'], 'accounts password ACCOUNT', 'clients list'],
+  [['accounts', 'add', '--help'], 'accounts add --username U', 'accounts password'],
+  [['help'], 'store reseal', undefined],
+])('%j prints its help and succeeds', async (words, shown, hidden = 'frobnicate') => {
+  const { stdout, stderr, code } = await usher(words)
+  expect({ stderr, code }).toEqual({ stderr: '', code: 0 })
+  expect(stdout).toContain(shown)
+  expect(stdout).not.toContain(hidden)
+})
+
+test('clients add says how to write the file of a client, and that file is right', async () => {
+  const own = mkdtempSync(join(folder, 'own-'))
+  const { stdout, code } = await usher(['clients', 'add'])
+  expect(code).toBe(0)
+  const yaml = [...stdout.matchAll(/^ {2}(\w+: .*)$/gm)].map(([, line]) => line).join('\n')
+  mkdirSync(join(own, 'clients'))
+  writeFileSync(join(own, 'clients', 'wiki.yaml'), yaml)
+  const more = { USHER_CONFIG: own }
+  expect((await usher(['clients', 'secret', 'wiki'], '', more)).code).toBe(0)
+  cpSync(join(ROOT, 'config', 'claims.yaml'), join(own, 'claims.yaml'))
+  const check = await usher(['config', 'check'], '', more)
+  expect(check.stdout).toMatch(/^Nothing is wrong: .*, clients: wiki\./)
+})
+
+test('accounts show prints times that people can read', async () => {
+  await usher(['accounts', 'add', '--username', 'hedy'])
+  const { stdout } = await usher(['accounts', 'show', 'hedy'])
+  expect(stdout).toMatch(/^created: +20\d\d-\d\d-\d\d \d\d:\d\d UTC$/m)
+  expect(stdout).toMatch(/^updated: +20\d\d-\d\d-\d\d \d\d:\d\d UTC$/m)
+})
+
 test('without a command it shows them all; a wrong option shows how it goes', async () => {
   const help = await usher([])
   expect(help).toMatchObject({ code: 0 })
-  expect(help.stderr).toContain('accounts password ACCOUNT')
+  expect(help.stdout).toContain('accounts password ACCOUNT')
   expect(await usher(['accounts', 'frobnicate'])).toMatchObject({ code: 2 })
   const wrong = await usher(['accounts', 'list', '--nope'])
   expect(wrong.code).toBe(1)

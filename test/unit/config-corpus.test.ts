@@ -523,8 +523,8 @@ test.each([
     rmSync(folder, { recursive: true })
     expect(code).toBe(1)
     expect(stdout).not.toContain(CANARY)
-    expect(stderr).toContain(`${dirname(`${folder}/x`)}/`)
-    expect(stderr).toContain('1 problem in the configuration.')
+    expect(stdout).toContain(`${dirname(`${folder}/x`)}/`)
+    expect(stdout).toContain('1 problem in the configuration.')
     expect(stderr).not.toContain(CANARY)
   },
   10_000,

@@ -119,3 +119,10 @@ test('CF1: what a reload tells of a changed secret is not its value', () => {
     'clients.web.token_endpoint_auth_method: "client_secret_basic" → "private_key_jwt"',
   ])
 })
+
+test('a change of the logo is logged without the image', () => {
+  const before = read({}).settings
+  if (!before) throw new Error('the folder is right')
+  const logo = (base64: string) => ({ ...before, logo: { extension: '.svg', base64 } })
+  expect(differences(logo('AAAA'), logo(CANARY))).toEqual(['logo.base64: (an image) → (an image)'])
+})
