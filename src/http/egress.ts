@@ -1,44 +1,144 @@
-// Requests that go out, to addresses that clients have named. The library refuses those that are not
-// public (SSRF), by the dispatcher it hands over; here are the exceptions that the operator makes.
+// Requests to addresses that clients name: metadata documents, `jwks_uri`, logout notifications, CIBA
+// pings. A name is resolved and its addresses are checked before anything connects; the connection
+// then goes to a checked address, so that the name can lead nowhere else (SSRF, DNS rebinding).
 
-import type { LookupAddress } from 'node:dns'
-import { lookup } from 'node:dns/promises'
-import { isIP } from 'node:net'
+import dns, { type LookupAddress } from 'node:dns'
+import { lookup, Resolver } from 'node:dns/promises'
+import { once } from 'node:events'
+import { isIP, isIPv6 } from 'node:net'
+import { setTimeout } from 'node:timers/promises'
+import { Agent, buildConnector, request } from 'undici'
 import { among } from './network.ts'
 
-type Dispatcher = RequestInit['dispatcher']
+/** The library gives a request 2.5 s. Every failure takes a little longer, so that its time tells nothing. */
+export const FAILURE_MS = 2_700
+const CONNECT_TIMEOUT_MS = 2_500
+const DNS_TIMEOUT = { timeout: 1_000, tries: 2 }
+const MAX_RESPONSE_BYTES = 64 * 1024
 
-/** `allow`: hosts, addresses and ranges. */
-export function createFetch({ allow }: { allow: string[] }) {
-  const isHost = (entry: string) => !isIP(entry.replace(/\/.*/, ''))
-  const hosts = new Set(allow.filter(isHost))
-  const ranges = allow.filter(entry => !isHost(entry))
-  const isAllowed = among(ranges)
+/** IANA Special-Purpose Address Registries; of IPv6, only 2000::/3 is routed in the Internet. */
+const isSpecial = among([
+  ...['0.0.0.0/8', '10.0.0.0/8', '100.64.0.0/10', '127.0.0.0/8', '169.254.0.0/16', '172.16.0.0/12'],
+  ...['192.0.0.0/24', '192.0.2.0/24', '192.88.99.0/24', '192.168.0.0/16', '198.18.0.0/15'],
+  ...['198.51.100.0/24', '203.0.113.0/24', '224.0.0.0/4', '240.0.0.0/4'],
+  ...['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20'],
+])
+const isRouted = among(['2000::/3'])
+const isPublic = (address: string) => !isSpecial(address) && (!isIPv6(address) || isRouted(address))
 
-  async function dispatcherFor(url: string, guard: Dispatcher): Promise<Dispatcher> {
-    const host = new URL(url).hostname.replace(/^\[|\]$/g, '')
-    if (hosts.has(host)) return undefined
-    if (!ranges.length) return guard
-    const addresses = await lookup(host, { all: true })
-    const isInside = addresses.every(({ address }) => isAllowed(address))
-    return isInside ? pinnedTo(addresses) : guard
+interface EgressSettings {
+  /** Hosts, addresses and ranges that may be requested on any port, though they are not public. */
+  allow: string[]
+  /** Ports of public addresses. */
+  ports: number[]
+}
+
+/** A `fetch` for the library. Follows no redirect; an answer has at most `MAX_RESPONSE_BYTES`. */
+export function createFetch(settings: EgressSettings) {
+  const findAddresses = createLookup(settings)
+  const dispatcher = new Agent({
+    maxResponseSize: MAX_RESPONSE_BYTES,
+    connect: (options, callback) => {
+      const port = Number(options.port) || (options.protocol === 'https:' ? 443 : 80)
+      findAddresses(options.hostname, port).then(
+        addresses => connectTo(addresses)(options, callback),
+        error => callback(error, null),
+      )
+    },
+  })
+
+  async function send(url: string, { method, headers, body, signal }: RequestInit) {
+    const isRead = method !== 'POST'
+    const answer = await request(url, {
+      dispatcher,
+      method: isRead ? 'GET' : 'POST',
+      headers: Object.fromEntries(new Headers(headers)),
+      body: body ? String(body) : null,
+      signal,
+    })
+    const { statusCode: status } = answer
+    const text = isRead && status === 200 ? await answer.body.text() : null
+    // Nobody reads the answer to a notification, which may have no end.
+    if (text === null) answer.body.dump().catch(() => {})
+    return {
+      response: new Response(text, { status, headers: listOf(answer.headers) }),
+      isFailure: isRead && !isJson(text),
+    }
   }
 
   return async (input: string | URL | Request, options: RequestInit = {}): Promise<Response> => {
-    // The library goes on without a guard where it cannot make one.
-    if (!options.dispatcher) throw new Error('nothing guards this request')
-    const dispatcher = await dispatcherFor(String(input), options.dispatcher)
-    const response = await fetch(input, { ...options, dispatcher })
-    // Nobody reads what is answered to news: it may have no end.
-    if (options.method === 'POST') await response.body?.cancel()
-    return response
+    const { signal } = options
+    const waited = setTimeout(FAILURE_MS, undefined, { ref: false })
+    try {
+      const sent = send(String(input), options)
+      // While it connects, undici does not look at the signal.
+      const { response, isFailure } = await (signal ? Promise.race([sent, timeout(signal)]) : sent)
+      if (isFailure) await waited
+      return response
+    } catch (error) {
+      await waited
+      throw error
+    }
   }
 }
 
-/** A name may lead elsewhere the next time it is looked up (DNS rebinding). */
-function pinnedTo(addresses: LookupAddress[]): Dispatcher {
-  const { constructor: Agent } = Reflect.get(globalThis, Symbol.for('undici.globalDispatcher.1'))
-  const found = (_host: string, _options: object, callback: Found) => callback(null, addresses)
-  return new Agent({ connect: { lookup: found } })
+async function timeout(signal: AbortSignal): Promise<never> {
+  await once(signal, 'abort')
+  throw signal.reason
 }
-type Found = (error: null, addresses: LookupAddress[]) => void
+
+/** Finds addresses of a host that may be connected to; throws an error for the operator if none may. */
+function createLookup({ allow, ports }: EgressSettings) {
+  const isHost = (entry: string) => !isIP(entry.replace(/\/.*/, ''))
+  const hosts = new Set(allow.filter(isHost))
+  const isAllowed = among(allow.filter(entry => !isHost(entry)))
+
+  return async (host: string, port: number): Promise<LookupAddress[]> => {
+    // The operator's hosts may stand in /etc/hosts, too.
+    if (hosts.has(host)) return lookup(host, { all: true })
+    const found = isIP(host) ? [host] : await resolve(host)
+    const addresses = found.filter(
+      address => isAllowed(address) || (isPublic(address) && ports.includes(port)),
+    )
+    if (addresses.length) return addresses.map(address => ({ address, family: isIP(address) }))
+    if (!found.length) throw new Error('the host has no address in DNS')
+    const isPort = found.some(isPublic)
+    throw new Error(
+      isPort
+        ? `port ${port} is not one of egress.ports in usher.yaml`
+        : 'the host has no public address, and is not in egress.allow in usher.yaml',
+    )
+  }
+}
+
+/** Asks the name servers directly: `lookup` would hold a thread for each that does not answer. */
+async function resolve(host: string): Promise<string[]> {
+  if (/(^|\.)localhost\.?$/.test(host)) return ['127.0.0.1', '::1']
+  const resolver = new Resolver(DNS_TIMEOUT)
+  resolver.setServers(dns.getServers())
+  const answers = await Promise.allSettled([resolver.resolve4(host), resolver.resolve6(host)])
+  return answers.flatMap(answer => (answer.status === 'fulfilled' ? answer.value : []))
+}
+
+/** No TLS session is kept: its ticket, chosen by one server, could be sent to another. */
+const connectTo = (addresses: LookupAddress[]) =>
+  buildConnector({
+    allowH2: false,
+    autoSelectFamily: true,
+    lookup: (_host, _options, callback) => callback(null, addresses),
+    maxCachedSessions: 0,
+    timeout: CONNECT_TIMEOUT_MS,
+  })
+
+function isJson(text: string | null): boolean {
+  try {
+    return text !== null && Boolean(JSON.parse(text))
+  } catch {
+    return false
+  }
+}
+
+const listOf = (headers: Record<string, string | string[] | undefined>): [string, string][] =>
+  Object.entries(headers).flatMap(([name, value = []]) =>
+    [value].flat().map((one): [string, string] => [name, one]),
+  )

@@ -40,16 +40,14 @@ export function createDeliver(
 interface DeliveryError {
   name?: string
   message?: string
-  cause?: { message?: string; code?: string }
+  code?: string
   response?: { status: number }
 }
 
 /** For operators: without the URL, whose query may hold a secret. */
-function failureOf({ name, message, cause, response }: DeliveryError) {
+function failureOf({ name, message, code, response }: DeliveryError) {
   // 400: the client will never accept this one (Back-Channel Logout §2.8); other answers may change.
   if (response) return { isFinal: response.status === 400, reason: `answered ${response.status}` }
   if (name === 'TimeoutError') return { isFinal: false, reason: 'no answer in time' }
-  const reason = String(cause?.message || cause?.code || message)
-  const isGuarded = reason.includes('special-use IP address')
-  return { isFinal: false, reason: isGuarded ? `${reason}: egress.allow in usher.yaml` : reason }
+  return { isFinal: false, reason: String(message || code) }
 }

@@ -47,7 +47,7 @@ test.each([
 ])('%s is sent nothing when %j may be asked', async (host, allow) => {
   expect(await tellOf(host, allow)).toMatchObject({
     event: 'logout_failed',
-    reason: expect.stringMatching(/special-use IP address.*egress\.allow/),
+    reason: expect.stringMatching(/no public address.*egress\.allow/),
   })
   expect(wiki.tokens).toEqual([])
 })

@@ -181,6 +181,7 @@ export const usherSchema = z.strictObject({
   egress: z
     .strictObject({
       allow: z.array(peer).default([]).describe('Hosts, addresses and ranges that requests may go to though they are not public: applications on your own network that are told of sign-outs (backchannel_logout_uri) or of answers (backchannel_client_notification_endpoint), or have their keys there (jwks_uri). A range counts for names that lead into it, too'),
+      ports: z.array(port).min(1).default([443]).describe('Ports of public addresses that requests may go to. What stands in `egress.allow` may be requested on any port'),
     })
     .prefault({})
     .describe('Where requests go out to, of the addresses that clients name'),

@@ -1,0 +1,177 @@
+// Requests to addresses that strangers name: a listener on an address that is not public receives no
+// byte, not even of TCP, whatever the address is written like and wherever its name leads.
+
+import { once } from 'node:events'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { createServer as createTlsServer } from 'node:https'
+import { type AddressInfo, createServer, type Server } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { getCACertificates, setDefaultCACertificates, type TLSSocket } from 'node:tls'
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { createFetch } from '../../src/http/egress.ts'
+import { makeCertificate } from '../support/certificates.ts'
+import { authorizationRequest } from '../support/journey.ts'
+import { startNameServer } from '../support/name-server.ts'
+import { startUsher, type Usher } from '../support/usher.ts'
+import { send } from '../support/wire.ts'
+
+/** A public address, of example.com at the time; nothing there is needed. */
+const PUBLIC = '93.184.215.14'
+const names: Record<string, string[]> = {
+  'loopback.example.net': ['127.0.0.1'],
+  'loopback6.example.net': ['0:0:0:0:0:0:0:1'],
+  'mapped.example.net': ['0:0:0:0:0:ffff:7f00:1'],
+  'unspecified.example.net': ['0.0.0.0'],
+  'wiki.example.net': ['127.0.0.2'],
+}
+/** Names that lead elsewhere each time they are resolved. */
+const turns: Record<string, string[]> = {
+  'rebinding.example.net': [PUBLIC, '127.0.0.1'],
+  'moving.example.net': ['127.0.0.2', '127.0.0.1'],
+}
+const addressesOf = (name: string) => {
+  if (name.startsWith('silent')) return undefined
+  const turn = turns[name]
+  if (!turn) return names[name] ?? []
+  const isFirst = nameServer.asked.filter(question => question === `A ${name}`).length <= 1
+  return isFirst ? turn.slice(0, 1) : turn.slice(1)
+}
+
+let nameServer: Awaited<ReturnType<typeof startNameServer>>
+let usher: Usher
+let listener: Server
+let port: number
+let connections = 0
+beforeAll(async () => {
+  nameServer = await startNameServer(addressesOf)
+  listener = createServer(() => connections++).listen(0, '::')
+  await once(listener, 'listening')
+  ;({ port } = listener.address() as AddressInfo)
+  usher = await startUsher({
+    clients: {},
+    usher: { features: { client_id_metadata_documents: true }, egress: { ports: [443, port] } },
+  })
+})
+afterAll(async () => {
+  nameServer.close()
+  listener.close()
+  await usher.close()
+})
+beforeEach(() => {
+  connections = 0
+  nameServer.asked.length = 0
+})
+
+const begin = (client_id: string) =>
+  send(usher, authorizationRequest(usher, { client_id, redirect_uri: 'https://a.example/' }).url)
+
+test.concurrent.each([
+  '127.0.0.1',
+  '127.1',
+  '2130706433',
+  '0x7f.1',
+  '0.0.0.0',
+  '[::1]',
+  '[::]',
+  '[::ffff:127.0.0.1]',
+  '[64:ff9b::127.0.0.1]',
+  '[2002:7f00:1::]',
+  'localhost',
+  'localhost.',
+  'any.localhost',
+  'loopback.example.net',
+  'loopback6.example.net',
+  'mapped.example.net',
+  'unspecified.example.net',
+])('a document at %s is not asked for', async host => {
+  const { status, text } = await begin(`https://${host}:${port}/document`)
+  expect(status).toBe(400)
+  expect(text).toContain('fetch failed')
+  expect(connections).toBe(0)
+})
+
+test('a name is resolved once, and only the address that was found public is connected to', async () => {
+  const id = `https://rebinding.example.net:${port}/document`
+  for (const asked of [1, 2]) {
+    expect((await begin(id)).status).toBe(400)
+    expect(nameServer.asked.filter(question => question.startsWith('A '))).toHaveLength(asked)
+  }
+  expect(connections).toBe(0)
+})
+
+test('a connection goes to the address that was checked', async () => {
+  const [right, wrong] = [createServer(), createServer()]
+  const heard: string[] = []
+  right.on('connection', socket => {
+    heard.push('right')
+    socket.end('HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n')
+  })
+  wrong.on('connection', () => heard.push('wrong'))
+  await once(right.listen(0, '127.0.0.2'), 'listening')
+  const { port } = right.address() as AddressInfo
+  await once(wrong.listen(port, '127.0.0.1'), 'listening')
+  const fetch = createFetch({ allow: ['127.0.0.2'], ports: [443] })
+  const notify = () => fetch(`http://moving.example.net:${port}/`, { method: 'POST', body: 'x' })
+  expect((await notify()).status).toBe(204)
+  await expect(notify()).rejects.toThrow('no public address')
+  expect(heard).toEqual(['right'])
+  right.close()
+  wrong.close()
+})
+
+test('a public address is asked on the ports of egress.ports only', async () => {
+  const fetch = createFetch({ allow: [], ports: [443] })
+  const ask = (port: number) => fetch(`https://${PUBLIC}:${port}/`, { method: 'GET' })
+  await expect(ask(8443)).rejects.toThrow('port 8443 is not one of egress.ports')
+  await expect(ask(80)).rejects.toThrow('port 80 is not one of egress.ports')
+})
+
+test('name servers that do not answer delay nobody else', async () => {
+  const silent = Array.from({ length: 20 }, (_, i) => begin(`https://silent-${i}.example.net/x`))
+  const { lookup } = await import('node:dns/promises')
+  await expect.poll(() => nameServer.asked.length).toBeGreaterThan(20)
+  const began = performance.now()
+  await lookup('localhost')
+  expect(performance.now() - began).toBeLessThan(1000)
+  const statuses = (await Promise.all(silent)).map(({ status }) => status)
+  expect(new Set(statuses)).toEqual(new Set([400]))
+})
+
+test('no TLS session is resumed: its ticket could be sent to another server', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'usher-egress-'))
+  const trusted = getCACertificates()
+  const certificate = makeCertificate(folder, 'wiki.example.net', {
+    extensions: ['subjectAltName=DNS:wiki.example.net'],
+  })
+  setDefaultCACertificates([...trusted, certificate.pem])
+  const reused: boolean[] = []
+  const tls = { cert: certificate.pem, key: readFileSync(certificate.key) }
+  const server = createTlsServer(tls, (_req, res) => res.setHeader('connection', 'close').end('{}'))
+  server.on('secureConnection', (socket: TLSSocket) => reused.push(socket.isSessionReused()))
+  await once(server.listen(0, '127.0.0.2'), 'listening')
+  const fetch = createFetch({ allow: ['127.0.0.2'], ports: [443] })
+  const { port } = server.address() as AddressInfo
+  for (let i = 0; i < 3; i++) {
+    const answer = await fetch(`https://wiki.example.net:${port}/`, { method: 'GET' })
+    expect(await answer.json()).toEqual({})
+  }
+  expect(reused).toEqual([false, false, false])
+  setDefaultCACertificates(trusted)
+  server.close()
+  rmSync(folder, { recursive: true })
+})
+
+test('an answer is read up to 64 KiB', async () => {
+  const server = createServer(socket => {
+    socket.on('error', () => {})
+    socket.write('HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n')
+    const more = () => socket.writable && socket.write('"'.repeat(65_536), () => setImmediate(more))
+    more()
+  })
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  const { port } = server.address() as AddressInfo
+  const fetch = createFetch({ allow: ['127.0.0.1'], ports: [443] })
+  await expect(fetch(`http://127.0.0.1:${port}/`, { method: 'GET' })).rejects.toThrow(/exceeded/)
+  server.close()
+})

@@ -1,0 +1,74 @@
+// A DNS server on a loopback port that this process asks in place of those of the system.
+
+import { createSocket } from 'node:dgram'
+import dns from 'node:dns'
+import { once } from 'node:events'
+import { isIPv6 } from 'node:net'
+
+const TYPES = { 1: 'A', 28: 'AAAA' } as const
+
+/** `addresses` of a name, or undefined to leave the question without an answer. */
+export async function startNameServer(addresses: (name: string) => string[] | undefined) {
+  const asked: string[] = []
+  const socket = createSocket('udp4')
+  socket.on('message', (question, { port, address }) => {
+    const end = question.indexOf(0, 12)
+    const name = labels(question.subarray(12, end))
+    const type = TYPES[question.readUInt16BE(end + 1) as keyof typeof TYPES]
+    asked.push(`${type} ${name}`)
+    const found = addresses(name)?.filter(one => isIPv6(one) === (type === 'AAAA'))
+    if (!found) return
+    const head = Buffer.from(question.subarray(0, end + 5))
+    head.writeUInt16BE(0x8180, 2)
+    head.writeUInt16BE(found.length, 6)
+    head.writeUInt32BE(0, 8)
+    socket.send(Buffer.concat([head, ...found.map(record)]), port, address)
+  })
+  socket.bind(0, '127.0.0.1')
+  await once(socket, 'listening')
+  const before = dns.getServers()
+  dns.setServers([`127.0.0.1:${socket.address().port}`])
+  return {
+    asked,
+    close() {
+      dns.setServers(before)
+      socket.close()
+    },
+  }
+}
+
+function labels(bytes: Buffer): string {
+  const found: string[] = []
+  for (let at = 0; at < bytes.length; at += 1 + (bytes[at] ?? 0)) {
+    found.push(bytes.toString('latin1', at + 1, at + 1 + (bytes[at] ?? 0)))
+  }
+  return found.join('.')
+}
+
+/** Of the name that was asked for, for no time. */
+function record(address: string): Buffer {
+  const data = isIPv6(address)
+    ? Buffer.from(
+        address
+          .split(':')
+          .map(group => group.padStart(4, '0'))
+          .join(''),
+        'hex',
+      )
+    : Buffer.from(address.split('.').map(Number))
+  const head = Buffer.from([
+    0xc0,
+    12,
+    0,
+    isIPv6(address) ? 28 : 1,
+    0,
+    1,
+    0,
+    0,
+    0,
+    0,
+    0,
+    data.length,
+  ])
+  return Buffer.concat([head, data])
+}

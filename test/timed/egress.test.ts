@@ -1,0 +1,49 @@
+// A request to an address that a stranger names takes the same time whatever goes wrong, so that its
+// time does not tell which ports of an inner network are open.
+
+import { once } from 'node:events'
+import type { AddressInfo } from 'node:net'
+import { createServer } from 'node:net'
+import { expect, test } from 'vitest'
+import { createFetch, FAILURE_MS } from '../../src/http/egress.ts'
+import { startNameServer } from '../support/name-server.ts'
+
+/** A TCP server that says this to everybody. */
+async function say(text: string) {
+  const server = createServer(socket => {
+    socket.on('error', () => {})
+    if (text) socket.end(text)
+  })
+  await once(server.listen(0, '127.0.0.2'), 'listening')
+  return { server, url: `http://127.0.0.2:${(server.address() as AddressInfo).port}/` }
+}
+
+test('every failure takes the same time', async () => {
+  const nameServer = await startNameServer(name => {
+    if (name.startsWith('silent')) return undefined
+    return name.startsWith('inner') ? ['127.0.0.1'] : []
+  })
+  const [silent, missing, html, closed] = await Promise.all(
+    ['', 'HTTP/1.1 404 Not Found\r\n\r\n', 'HTTP/1.1 200 OK\r\n\r\n<html>', ''].map(say),
+  )
+  closed?.server.close()
+  const urls = [
+    'https://silent.example.net/',
+    'https://nowhere.example.net/',
+    'https://inner.example.net/',
+    'https://inner.example.net:6379/',
+    'https://127.0.0.1/',
+    ...[silent, missing, html, closed].map(site => site?.url ?? ''),
+  ]
+  const fetch = createFetch({ allow: ['127.0.0.2'], ports: [443] })
+  const times = urls.map(async url => {
+    const began = performance.now()
+    await fetch(url, { method: 'GET', signal: AbortSignal.timeout(2_500) }).catch(() => {})
+    return performance.now() - began
+  })
+  const found = await Promise.all(times)
+  expect(Math.min(...found)).toBeGreaterThan(FAILURE_MS - 10)
+  expect(Math.max(...found) - Math.min(...found)).toBeLessThan(200)
+  nameServer.close()
+  for (const site of [silent, missing, html]) site?.server.close()
+})
