@@ -1,0 +1,66 @@
+// The address of a client behind a proxy, however the proxy writes it: it is in the log, and what is
+// no address is never a fault of the server.
+
+import { setTimeout } from 'node:timers/promises'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { startUsher, type Usher } from '../support/usher.ts'
+import { send } from '../support/wire.ts'
+
+let usher: Usher
+beforeAll(async () => {
+  usher = await startUsher({
+    usher: { proxy: ['127.0.0.1', '10.0.0.0/8'], features: { device_flow: true } },
+  })
+})
+afterAll(() => usher.close())
+
+const CLIENT = '203.0.113.7'
+const CLIENT6 = '2001:db8::7'
+const PEER = '127.0.0.1'
+
+test.each([
+  [CLIENT, CLIENT],
+  [`${CLIENT}:51234`, CLIENT],
+  [`6.6.6.6, ${CLIENT}:51234, 10.0.0.3:99`, CLIENT],
+  [`::ffff:${CLIENT}`, CLIENT],
+  [CLIENT6, CLIENT6],
+  [`[${CLIENT6}]`, CLIENT6],
+  [`[${CLIENT6}]:443`, CLIENT6],
+  ['fe80::1%eth0', 'fe80::1'],
+  ['10.0.0.3, 10.0.0.4', '10.0.0.3'],
+  ['unknown', PEER],
+  ['6.6.6.6, unknown', PEER],
+  ['_hidden', PEER],
+  ['999.1.1.1', PEER],
+  ['1.2.3.4:', PEER],
+  ['[', PEER],
+  [']:443', PEER],
+  [' , ,', PEER],
+  ['', PEER],
+])('X-Forwarded-For: "%s" is the address %s', async (value, ip) => {
+  for (const [path, body] of [['/api/oauth/logout'], ['/api/oauth/device_authorization', 'x=y']]) {
+    const start = usher.output.length
+    const answer = await send(usher, path ?? '', { headers: { 'x-forwarded-for': value }, body })
+    expect(answer.status).toBeLessThan(500)
+    expect(JSON.parse(usher.output[start] ?? '')).toMatchObject({ ip, status: answer.status })
+  }
+})
+
+test('the store is asked once a second, however often /readyz is', async () => {
+  const { probe } = usher.readiness
+  let asked = 0
+  usher.readiness.probe = () => {
+    asked++
+    return probe()
+  }
+  const ask = () => send(usher, '/readyz')
+  await setTimeout(1000)
+  const began = performance.now()
+  const answers = await Promise.all(Array.from({ length: 50 }, ask))
+  expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]))
+  expect(asked).toBeLessThanOrEqual(1 + (performance.now() - began) / 1000)
+  expect(asked).toBeGreaterThan(0)
+  usher.readiness.probe = () => Promise.reject(new Error('away'))
+  await expect.poll(async () => (await ask()).status, { timeout: 3000 }).toBe(503)
+  usher.readiness.probe = probe
+})
