@@ -3,8 +3,8 @@
 import { setTimeout } from 'node:timers/promises'
 import type { Context, Middleware } from 'koa'
 
-/** A probe that takes longer counts as failed; milliseconds. */
-const PROBE = 800
+const PROBE_TIMEOUT_MS = 800
+const PROBE_EVERY_MS = 1_000
 
 export interface Readiness {
   state: 'ready' | 'draining'
@@ -16,22 +16,35 @@ export interface Readiness {
   config?: 'ok' | 'warning'
 }
 
+/** Answers `/livez` and `/readyz`. */
 export function health(readiness: Readiness): Middleware {
+  let latest: Promise<string> | undefined
+  let startedAt = 0
+  /** Anybody may ask: the store is asked once a second at most. */
+  const probeOnce = () => {
+    if (!latest || performance.now() - startedAt > PROBE_EVERY_MS) {
+      startedAt = performance.now()
+      latest = probe(readiness)
+    }
+    return latest
+  }
+
+  async function answer(ctx: Context) {
+    ctx.state.isQuiet = true
+    ctx.set('Cache-Control', 'no-store')
+    const isReady = ctx.path === '/readyz'
+    const status = isReady ? (stateOf(readiness) ?? (await probeOnce())) : 'alive'
+    ctx.status = status === 'alive' || status === 'ready' ? 200 : 503
+    ctx.body = isReady ? { status, ...notes(readiness) } : { status }
+  }
+
   return (ctx, next) => {
-    // Whoever keeps the connection is told to come by another, before this one is closed.
+    // Clients that keep a connection open use another from now on, before this one is closed.
     if (readiness.state !== 'ready') ctx.set('Connection', 'close')
     const { path, method } = ctx
     const isProbe = path === '/livez' || path === '/readyz'
-    return isProbe && (method === 'GET' || method === 'HEAD') ? answer(ctx, readiness) : next()
+    return isProbe && (method === 'GET' || method === 'HEAD') ? answer(ctx) : next()
   }
-}
-
-async function answer(ctx: Context, readiness: Readiness) {
-  ctx.state.isQuiet = true
-  ctx.set('Cache-Control', 'no-store')
-  const status = ctx.path === '/livez' ? 'alive' : await probe(readiness)
-  ctx.status = status === 'alive' || status === 'ready' ? 200 : 503
-  ctx.body = ctx.path === '/livez' ? { status } : { status, ...notes(readiness) }
 }
 
 /** By name only: what was found is for `usher doctor` and the log. */
@@ -40,13 +53,16 @@ function notes({ checks, config = 'ok' }: Readiness) {
   return noted.length ? { checks: Object.fromEntries(noted.map(c => [c.name, c.state])) } : {}
 }
 
-async function probe(readiness: Readiness): Promise<string> {
-  if (readiness.state === 'draining') return 'draining'
-  if (readiness.checks.some(({ state }) => state === 'wrong')) return 'degraded'
-  // Who asked before the signal and is answered after it is not told that more may come.
+/** Known without the store; undefined when it has to be asked. */
+function stateOf({ state, checks }: Readiness): string | undefined {
+  if (state === 'draining') return state
+  return checks.some(({ state }) => state === 'wrong') ? 'degraded' : undefined
+}
+
+function probe(readiness: Readiness): Promise<string> {
   const answer = readiness.probe().then(
-    () => (readiness.state === 'draining' ? 'draining' : 'ready'),
+    () => stateOf(readiness) ?? 'ready',
     () => 'degraded',
   )
-  return Promise.race([answer, setTimeout(PROBE, 'degraded', { ref: false })])
+  return Promise.race([answer, setTimeout(PROBE_TIMEOUT_MS, 'degraded', { ref: false })])
 }

@@ -6,8 +6,8 @@ import { type errors, type KoaContextWithOIDC, Provider } from 'oidc-provider'
 import type { Logger } from 'pino'
 import { GRANT_TYPES } from '../config/schema/client.ts'
 import { type FactName, note } from '../http/audit.ts'
+import { faultOf } from '../http/log.ts'
 import type { Metrics } from '../http/metrics.ts'
-import { faultOf } from '../http/request-log.ts'
 
 // Listeners must not throw, and what they are handed holds raw tokens: only names go on from here.
 export function logEvents(provider: Provider, log: Logger, metrics: Metrics) {

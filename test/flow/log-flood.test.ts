@@ -23,7 +23,7 @@ async function flood(): Promise<void> {
   await Promise.all(Array.from({ length: FLOOD }, (_, i) => ask(paths[i % 2] ?? '')))
 }
 
-test('LOG5: a flood of failures has a hundred lines a second, and the rest is told in one', async () => {
+test('a flood of failures has a hundred lines a second, and the rest is told in one', async () => {
   const start = usher.output.length
   const began = performance.now()
   await flood()
@@ -38,27 +38,25 @@ test('LOG5: a flood of failures has a hundred lines a second, and the rest is to
   await expect.poll(() => failed().length + counted(), { timeout: 5000 }).toBe(FLOOD)
 })
 
-test('LOG5: in a flood, what succeeds has its line and its fact, and failed sign-ins are counted', async () => {
-  const wrong = await open(usher)
+test('in a flood of unknown paths, every success and every failed sign-in has its line', async () => {
+  const wrong = await Promise.all(Array.from({ length: 5 }, () => open(usher)))
   const right = await open(usher)
   const start = usher.output.length
   await flood()
-  await wrong.browser.submit(credentials('ada', 'not the password of Ada'))
+  for (const { browser } of wrong) await browser.submit(credentials('nobody', 'wrong'))
   await right.browser.submit(credentials())
   await ask('/api/oauth/jwks')
-  const told = linesSince(start)
-  const paths = told.filter(({ status }) => status === 200).map(({ route }) => route)
+  const lines = linesSince(start)
+  const paths = lines.filter(({ status }) => status === 200).map(({ route }) => route)
   expect(paths).toContain('/interaction/:uid')
   expect(paths).toContain('/api/oauth/jwks')
-  const facts = told.filter(({ log }) => log === 'audit').map(({ event }) => event)
+  const facts = lines.filter(({ log }) => log === 'audit').map(({ event }) => event)
   expect(facts).toContain('sign_in_succeeded')
-  // A slow machine has left the flood behind: then it has its line, and its fact.
-  const refused = told.filter(({ method, status }) => method === 'POST' && status === 400)
-  expect(facts.filter(event => event === 'sign_in_failed')).toHaveLength(refused.length)
-  expect(await usher.metrics.text()).toContain('usher_facts_total{event="sign_in_failed"} 1')
+  expect(facts.filter(event => event === 'sign_in_failed')).toHaveLength(5)
+  expect(lines.filter(({ method, status }) => method === 'POST' && status === 400)).toHaveLength(5)
 })
 
-test('LOG5: a rejected promise that nobody waits for is told, and the service goes on', async () => {
+test('a rejected promise that nobody waits for is told, and the service goes on', async () => {
   const reject = `process.on('SIGUSR2', () => Promise.reject(new Error('nobody waits')))`
   const service: Service = await startService({
     USHER_STORE: 'sqlite::memory:',
