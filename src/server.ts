@@ -11,9 +11,9 @@ import { portOf } from './config/rules/files.ts'
 import { createAudit } from './http/audit.ts'
 import type { Readiness } from './http/health.ts'
 import { createListener } from './http/listener.ts'
+import { faultOf } from './http/log.ts'
 import type { Metrics } from './http/metrics.ts'
 import { createQuota, shareAmong } from './http/quota.ts'
-import { faultOf } from './http/request-log.ts'
 import { run } from './reload.ts'
 import { takeFacts } from './state/operator-facts.ts'
 import { openStore, unlock } from './storage/open.ts'
@@ -123,10 +123,10 @@ async function watchStore(store: Store, readiness: Readiness, audit: Logger) {
 /** Clients with certificates may have a port of their own, so that nobody else is asked for one. */
 function createListeners(settings: Settings, handle: RequestListener, log: Logger) {
   const { listen, features, client_certificates } = settings
-  const { host, port, tls } = listen
+  const { host, port, tls, keep_alive } = listen
   const origin = tls && features.mtls ? client_certificates.origin : undefined
   const listener = (port: number, requestCert: boolean) => ({
-    server: createListener(handle, tls && { ...tls, requestCert }, log),
+    server: createListener(handle, { keep_alive, tls: tls && { ...tls, requestCert } }, log),
     host,
     port,
   })

@@ -60,8 +60,9 @@ export function createFetch(settings: EgressSettings) {
     const text = isRead && status === 200 ? await answer.body.text() : null
     // Nobody reads the answer to a notification, which may have no end.
     if (text === null) answer.body.dump().catch(() => {})
+    const fields = Object.entries(answer.headers).map(([name, value]) => [name, String(value)])
     return {
-      response: new Response(text, { status, headers: listOf(answer.headers) }),
+      response: new Response(text, { status, headers: Object.fromEntries(fields) }),
       isFailure: isRead && !isJson(text),
     }
   }
@@ -137,8 +138,3 @@ function isJson(text: string | null): boolean {
     return false
   }
 }
-
-const listOf = (headers: Record<string, string | string[] | undefined>): [string, string][] =>
-  Object.entries(headers).flatMap(([name, value = []]) =>
-    [value].flat().map((one): [string, string] => [name, one]),
-  )

@@ -1,64 +1,82 @@
-// The socket: its time limits, and TLS of our own where no proxy speaks it.
+// The socket: its time limits, and TLS where no proxy speaks it.
 
 import { readFileSync, watchFile } from 'node:fs'
 import { createServer as createHttpServer, type RequestListener, type Server } from 'node:http'
 import { createServer as createHttpsServer } from 'node:https'
 import type { Logger } from 'pino'
-import { faultOf } from './request-log.ts'
+import { faultOf } from './log.ts'
+
+interface Listen {
+  /** Seconds that an idle connection stays open. */
+  keep_alive: number
+  tls?: Tls
+}
 
 /** Paths of PEM files. */
-export interface Tls {
+interface Tls {
   cert: string
   key: string
-  /** Whether clients are asked for a certificate: any will do, whose it is is judged further in. */
+  /** Whether clients are asked for a certificate. Any is accepted; whose it is, is judged later. */
   requestCert: boolean
 }
 
-/** Milliseconds, and bytes. */
 const LIMITS = {
   headersTimeout: 10_000,
   requestTimeout: 15_000,
-  // How often it looks who is over these: Node's 30 s would be added to them.
+  // How often these are checked: Node's 30 s would be added to them.
   connectionsCheckingInterval: 1_000,
-  keepAliveTimeout: 5_000,
   maxHeaderSize: 16 * 1024,
 }
-/** Milliseconds, after which a connection that nothing came by is closed: its timeout, and a moment. */
-export const KEEP_ALIVE = LIMITS.keepAliveTimeout + 1_500
-/** At once; below what a process may open, so that files and the store are still within reach. */
-const CONNECTIONS = 5_000
-const LOOK_AGAIN = 1_000
+/** Fewer than a process may open, so that files and the store are still within reach. */
+const MAX_CONNECTIONS = 5_000
+const CHECK_FILES_EVERY_MS = 1_000
 
+/** TLS 1.3, and of TLS 1.2 the suites that BCP 195 recommends (RFC 9325 §4.2). */
+const CIPHERS =
+  'TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256:ECDHE+AESGCM'
+
+/** A server for `handler`, not yet listening. */
 export function createListener(
   handler: RequestListener,
-  tls: Tls | undefined,
+  { keep_alive, tls }: Listen,
   log: Logger,
 ): Server {
-  const server = tls ? createTlsServer(handler, tls, log) : createHttpServer(LIMITS, handler)
-  server.maxConnections = CONNECTIONS
+  const limits = { ...LIMITS, keepAliveTimeout: keep_alive * 1000 }
+  const server = tls
+    ? createTlsServer(handler, limits, tls, log)
+    : createHttpServer(limits, handler)
+  server.maxConnections = MAX_CONNECTIONS
+  // Idle connections make room for new ones.
+  server.on('drop', () => server.closeIdleConnections())
   return server
 }
 
-/** Certificates are read again when their files change; what cannot be read changes nothing. */
-function createTlsServer(handler: RequestListener, tls: Tls, log: Logger): Server {
+/** Reads the certificate again when its files change; files with an error change nothing. */
+function createTlsServer(
+  handler: RequestListener,
+  limits: typeof LIMITS,
+  { cert, key, requestCert }: Tls,
+  log: Logger,
+): Server {
   const read = () => ({
-    cert: readFileSync(tls.cert),
-    key: readFileSync(tls.key),
+    cert: readFileSync(cert),
+    key: readFileSync(key),
+    ciphers: CIPHERS,
     minVersion: 'TLSv1.2' as const,
   })
-  const asking = { requestCert: tls.requestCert, rejectUnauthorized: false }
-  const limits = { ...LIMITS, ...asking, handshakeTimeout: LIMITS.headersTimeout }
-  const server = createHttpsServer({ ...limits, ...read() }, handler)
+  const asking = { requestCert, rejectUnauthorized: false }
+  const options = { ...limits, ...asking, handshakeTimeout: limits.headersTimeout, ...read() }
+  const server = createHttpsServer(options, handler)
   const renew = () => {
     try {
       server.setSecureContext(read())
-      log.info({ cert: tls.cert }, 'certificate read again')
+      log.info({ cert }, 'certificate read again')
     } catch (error) {
-      log.error({ cert: tls.cert, fault: faultOf(error) }, 'certificate kept as it was')
+      log.error({ cert, fault: faultOf(error) }, 'certificate kept as it was')
     }
   }
-  for (const file of [tls.cert, tls.key]) {
-    watchFile(file, { interval: LOOK_AGAIN, persistent: false }, renew)
+  for (const file of [cert, key]) {
+    watchFile(file, { interval: CHECK_FILES_EVERY_MS, persistent: false }, renew)
   }
   return server
 }

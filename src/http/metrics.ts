@@ -12,8 +12,7 @@ import {
 } from 'prom-client'
 import type { FactName } from './audit.ts'
 
-/** Seconds. */
-const BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1]
+const BUCKETS_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1]
 
 /** There from the start, so that the first one is seen to rise. */
 const ALARMING: FactName[] = [
@@ -37,57 +36,42 @@ export type Metrics = ReturnType<typeof createMetrics>
 export function createMetrics() {
   const registry = new Registry()
   const registers = [registry]
-  const commands = new Histogram({
-    name: 'usher_store_command_seconds',
-    help: 'Commands to Redis and how long they took',
-    labelNames: ['command', 'outcome'],
-    buckets: BUCKETS,
-    registers,
-  })
-  const requests = new Histogram({
-    name: 'usher_request_seconds',
-    help: 'Requests and how long they took, without probes',
-    labelNames: ['route', 'status'],
-    buckets: BUCKETS,
-    registers,
-  })
-  const facts = new Counter({
-    name: 'usher_facts_total',
-    help: 'Facts of security, as the audit log names them',
-    labelNames: ['event'],
-    registers,
-  })
-  const grants = new Counter({
-    name: 'usher_token_requests_total',
-    help: 'Answers of the token endpoint: ok, or the error',
-    labelNames: ['grant_type', 'outcome'],
-    registers,
-  })
-  const generation = new Gauge({
-    name: 'usher_config_generation',
-    help: 'How many configurations were in force since the start',
-    aggregator: 'max',
-    registers,
-  })
-  const isLatest = new Gauge({
-    name: 'usher_config_last_reload_ok',
-    help: '0: the folder holds a configuration that could not be taken',
-    aggregator: 'min',
-    registers,
-  })
-  const signingKeys = new Gauge({
-    name: 'usher_signing_keys',
-    help: 'Signing keys in the JWKS, by what they are: next, current, retired',
-    labelNames: ['alg', 'state'],
-    aggregator: 'max',
-    registers,
-  })
-  const nextChange = new Gauge({
-    name: 'usher_signing_keys_change_timestamp_seconds',
-    help: 'When the next of them begins to sign, or leaves the JWKS; 0: none is to, so far',
-    aggregator: 'min',
-    registers,
-  })
+  const timer = (name: string, help: string, ...labelNames: string[]) =>
+    new Histogram({ name, help, labelNames, buckets: BUCKETS_SECONDS, registers })
+  const counter = (name: string, help: string, ...labelNames: string[]) =>
+    new Counter({ name, help, labelNames, registers })
+  const gauge = (aggregator: 'min' | 'max', name: string, help: string, ...labelNames: string[]) =>
+    new Gauge({ name, help, labelNames, aggregator, registers })
+
+  const commands = timer('usher_store_command_seconds', 'Redis commands', 'command', 'outcome')
+  const requests = timer('usher_request_seconds', 'Requests, without probes', 'route', 'status')
+  const facts = counter('usher_facts_total', 'Events of the audit log', 'event')
+  const grants = counter(
+    'usher_token_requests_total',
+    'Answers of the token endpoint: ok, or the error',
+    ...['grant_type', 'outcome'],
+  )
+  const generation = gauge(
+    'max',
+    'usher_config_generation',
+    'Configurations in force since the start',
+  )
+  const isLatest = gauge(
+    'min',
+    'usher_config_last_reload_ok',
+    '0: the folder has a configuration with an error, which is not in force',
+  )
+  const signingKeys = gauge(
+    'max',
+    'usher_signing_keys',
+    'Signing keys in the JWKS: next, current, retired',
+    ...['alg', 'state'],
+  )
+  const nextChange = gauge(
+    'min',
+    'usher_signing_keys_change_timestamp_seconds',
+    'When the next key begins to sign or leaves the JWKS; 0: no change is due',
+  )
   for (const event of ALARMING) facts.inc({ event }, 0)
   collectDefaultMetrics({ register: registry })
 

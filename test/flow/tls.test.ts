@@ -4,10 +4,13 @@ import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { get } from 'node:https'
-import { connect } from 'node:net'
+import { type AddressInfo, connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { getCiphers, connect as tlsConnect } from 'node:tls'
+import { pino } from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createListener } from '../../src/http/listener.ts'
 import { type Service, startService } from '../support/service.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'usher-tls-'))
@@ -16,9 +19,9 @@ const USHER_SECRET = Buffer.alloc(32, 'tls').toString('base64url')
 let service: Service
 
 /** A certificate of our own for localhost. */
-function makeCertificate(name: string) {
+function makeCertificate(name: string, newkey = ['ec', '-pkeyopt', 'ec_paramgen_curve:P-256']) {
   const files = ['-keyout', join(folder, `${name}.key`), '-out', join(folder, `${name}.pem`)]
-  const kind = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '2']
+  const kind = ['-newkey', ...newkey, '-nodes', '-days', '2']
   const subject = ['-subj', '/CN=localhost', '-addext', 'subjectAltName=DNS:localhost']
   execFileSync('openssl', ['req', '-x509', ...kind, ...subject, ...files], { stdio: 'ignore' })
 }
@@ -72,6 +75,56 @@ test('an https issuer answers over TLS of its own', async () => {
   const { issuer } = await discovery('first')
   expect(issuer).toMatch(/^https:\/\/localhost:\d+$/)
   expect(service.stdout()).not.toContain('will be refused')
+})
+
+test('an idle connection stays open for 75 s by default', async () => {
+  const { hostname, port, host } = new URL(service.issuer.replace('http:', 'https:'))
+  const ca = readFileSync(join(folder, 'first.pem'))
+  const socket = tlsConnect({ host: hostname, port: Number(port), ca })
+  socket.write(`GET /livez HTTP/1.1\r\nHost: ${host}\r\n\r\n`)
+  const [head] = await once(socket, 'data')
+  expect(String(head)).toContain('Keep-Alive: timeout=75')
+  socket.destroy()
+})
+
+test.each([
+  ['EC', 'ECDSA', ['ec', '-pkeyopt', 'ec_paramgen_curve:P-256']],
+  ['RSA', 'RSA', ['rsa:2048']],
+])('with an %s certificate, TLS 1.2 has the suites of BCP 195 only', async (_, kind, newkey) => {
+  makeCertificate(kind, newkey)
+  const tls = { cert: join(folder, `${kind}.pem`), key: join(folder, `${kind}.key`) }
+  const asked = { ...tls, requestCert: false }
+  const log = pino({ enabled: false })
+  const server = createListener(() => {}, { keep_alive: 75, tls: asked }, log)
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  const { port } = server.address() as AddressInfo
+  const agree = (options: object) => {
+    const { promise, resolve } = Promise.withResolvers<string | undefined>()
+    try {
+      const socket = tlsConnect({ port, host: '127.0.0.1', rejectUnauthorized: false, ...options })
+      socket.on('secureConnect', () => resolve(socket.getCipher().name))
+      socket.on('secureConnect', () => socket.destroy())
+      socket.on('error', () => resolve(undefined))
+    } catch {
+      resolve(undefined)
+    }
+    return promise
+  }
+  const accepted: string[] = []
+  const names = getCiphers().filter(name => !name.startsWith('tls_'))
+  expect(names.length).toBeGreaterThan(30)
+  for (const name of names) {
+    const ciphers = `${name.toUpperCase()}@SECLEVEL=0`
+    const agreed = await agree({ ciphers, maxVersion: 'TLSv1.2', minVersion: 'TLSv1.2' })
+    if (agreed) accepted.push(agreed)
+  }
+  expect(accepted.toSorted()).toEqual([
+    `ECDHE-${kind}-AES128-GCM-SHA256`,
+    `ECDHE-${kind}-AES256-GCM-SHA384`,
+  ])
+  expect(await agree({ minVersion: 'TLSv1.3' })).toMatch(/^TLS_/)
+  expect(await agree({ maxVersion: 'TLSv1.1', ciphers: 'ALL@SECLEVEL=0' })).toBeUndefined()
+  server.close()
 })
 
 test('a new certificate is used without a restart; half a one changes nothing', async () => {

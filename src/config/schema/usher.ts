@@ -81,6 +81,7 @@ const listen = {
     })
     .optional()
     .describe('TLS of our own, where no `proxy` speaks it: PEM files, read again when they change'),
+  keep_alive: duration('75 s', '1 h').describe('How long an idle connection stays open: longer than a proxy in front keeps it for its next request (nginx, ALB: 60 s), or some of its requests end as 502'),
   port: port.default(3000).describe('Port to listen on; a loopback `issuer` that is not given follows it'),
 }
 const WORKERS = 'is 1 to 64, or auto'
