@@ -2,7 +2,7 @@
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { expect, test } from 'vitest'
-import { createDeviceCodes } from '../../src/features/device/codes.ts'
+import { deviceCodeAdapter } from '../../src/features/device/codes.ts'
 import { onEveryStore } from './every-store.ts'
 import { fresh } from './store-suite.ts'
 
@@ -14,20 +14,19 @@ onEveryStore(records => {
   /** A node, asked by the session that `as` says. */
   function node() {
     const session = new AsyncLocalStorage<{ uid: string }>()
-    const codes = createDeviceCodes(records(), {
-      request: () => ({ session: session.getStore() }),
-      alreadyUsed: () => new Taken(),
-    })
     const find = async (id: string) =>
       (await records().read<Record<string, unknown>>('DeviceCode', id)).value
+    const codes = deviceCodeAdapter(records())(
+      { find },
+      { request: () => ({ session: session.getStore() }), alreadyUsed: () => new Taken() },
+    )
     return {
       find,
-      save: codes.save,
+      save: codes.upsert,
       as: (uid: string) => ({
         save: (id: string, payload: object) =>
-          session.run({ uid }, () => codes.save(id, { ...payload }, TTL)),
-        enter: (userCode: string) =>
-          session.run({ uid }, () => codes.findByUserCode(userCode, find)),
+          session.run({ uid }, () => codes.upsert(id, { ...payload }, TTL)),
+        enter: (userCode: string) => session.run({ uid }, () => codes.findByUserCode(userCode)),
       }),
     }
   }

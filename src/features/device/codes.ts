@@ -1,79 +1,70 @@
-// Device codes. Who enters the user code first holds it, by their session; nobody else can allow or
-// refuse it then, and what that session decides first is final. The library looks and then writes.
+// Device codes. The session that enters the user code holds it: no other session can allow or deny it,
+// and the first decision is final. The library reads a code and writes it later, so that the store decides.
 
-import type { AdapterPart } from '../../provider/feature.ts'
+import type { Adapter } from '../../state/adapter.ts'
 import type { Records } from '../../storage/records.ts'
 import { StoreUnavailable } from '../../storage/store.ts'
 
 interface DeviceCode {
   userCode?: unknown
-  /** It was entered. */
+  /** A user has entered the code. */
   inFlight?: unknown
-  /** By whom. */
+  /** The session of that user. */
   sessionUid?: unknown
   accountId?: unknown
   error?: unknown
   [key: string]: unknown
 }
 
-/** What has to be known of the request. */
 interface Protocol {
   request(): { session?: { uid: string } } | undefined
   alreadyUsed(model: string): Error
 }
 
-export function deviceCodeAdapter(records: Records): AdapterPart {
-  return ({ find }, protocol) => {
-    const codes = createDeviceCodes(records, protocol)
+/** Returns the methods for device codes; the plain adapter has the others. */
+export function deviceCodeAdapter(records: Records) {
+  return ({ find }: Pick<Adapter, 'find'>, { request, alreadyUsed }: Protocol) => {
+    const ownUid = () => request()?.session?.uid
+    const isHeld = ({ inFlight, sessionUid }: DeviceCode) => inFlight && sessionUid !== ownUid()
+
     return {
-      upsert: codes.save,
-      findByUserCode: userCode => codes.findByUserCode(userCode, find),
+      async upsert(id: string, payload: DeviceCode, ttl?: number) {
+        const { userCode, inFlight, error } = payload
+        // Only the user decides: another error is none.
+        if (error && error !== 'access_denied') return
+        if (typeof userCode === 'string') await claimUserCode(records, userCode, id, ttl)
+        const isSaved = await records.update<DeviceCode>(
+          'DeviceCode',
+          id,
+          ({ value, version }) => {
+            const isOver = value ? value.accountId || value.error || isHeld(value) : version > 0
+            return isOver
+              ? undefined
+              : { ...payload, ...(inFlight === true && { sessionUid: ownUid() }) }
+          },
+          { ttl },
+        )
+        if (!isSaved) throw alreadyUsed('DeviceCode')
+      },
+
+      // The session that holds it may enter it again: a tab was closed, or a page expired.
+      async findByUserCode(userCode: string) {
+        const { value } = await records.read<{ id: string }>('UserCode', userCode)
+        const found = value && (await find(value.id))
+        return found && { ...found, inFlight: isHeld(found) }
+      },
     }
   }
 }
 
-export function createDeviceCodes(records: Records, { request, alreadyUsed }: Protocol) {
-  const mine = () => request()?.session?.uid
-
-  async function save(id: string, payload: DeviceCode, ttl?: number) {
-    const { userCode, inFlight, error } = payload
-    // Something went wrong on the way, which is no answer: only the person gives one.
-    if (error && error !== 'access_denied') return
-    if (typeof userCode === 'string') await claimUserCode(records, userCode, id, ttl)
-    const change = (found?: DeviceCode) => {
-      if (found?.accountId || found?.error) return undefined
-      if (found?.inFlight && found.sessionUid !== mine()) return undefined
-      return { ...payload, ...(inFlight === true && { sessionUid: mine() }) }
-    }
-    const isSaved = await records.update<DeviceCode>(
-      'DeviceCode',
-      id,
-      ({ value, version }) => (value || version === 0 ? change(value) : undefined),
-      { ttl },
-    )
-    if (!isSaved) throw alreadyUsed('DeviceCode')
-  }
-
-  // The session that holds it may enter it again: a tab was closed, or a page expired.
-  async function findByUserCode<T extends DeviceCode>(
-    userCode: string,
-    find: (id: string) => Promise<T | undefined>,
-  ): Promise<T | undefined> {
-    const { value } = await records.read<{ id: string }>('UserCode', userCode)
-    const found = value && (await find(value.id))
-    return found && { ...found, inFlight: found.inFlight && found.sessionUid !== mine() }
-  }
-
-  return { save, findByUserCode }
-}
-
-/** A user code leads to one device code as long as it lives; who was given another's asks again. */
+/** A user code leads to one device code. A device that gets the code of another asks again. */
 async function claimUserCode(records: Records, userCode: string, id: string, ttl?: number) {
-  const claimed = await records.update<{ id: string }>(
+  const claim = (value?: { id: string }) => (value && value.id !== id ? undefined : { id })
+  const isClaimed = await records.update<{ id: string }>(
     'UserCode',
     userCode,
-    ({ value }) => (value && value.id !== id ? undefined : { id }),
+    ({ value }) => claim(value),
     { ttl },
   )
-  if (!claimed) throw new StoreUnavailable('this user code is in use')
+  if (!isClaimed) throw new StoreUnavailable('this user code is in use')
 }
