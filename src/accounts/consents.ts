@@ -16,6 +16,8 @@ export interface Consent {
   declined: string[]
   /** Authorization details that were allowed, the last one first; each was asked for by itself. */
   details?: { detail: Detail; at: number }[]
+  /** The name and hosts that the user was shown, as provider/policy.ts hashes them. */
+  appearance?: string
   /** Epoch seconds. */
   since: number
   lastUsed: number
@@ -25,6 +27,7 @@ export interface Decision {
   scopes: string[]
   declined: string[]
   details?: Detail[]
+  appearance?: string
   /** Of the consent when it was asked for. */
   version: number
 }
@@ -85,7 +88,7 @@ export function createConsents(records: Records) {
   async function decide(
     accountId: string,
     clientId: string,
-    { scopes, declined, details = [], version }: Decision,
+    { scopes, declined, details = [], appearance, version }: Decision,
   ): Promise<boolean> {
     let isLess = false
     const isRecorded = await update(accountId, clientId, found => {
@@ -99,6 +102,7 @@ export function createConsents(records: Records) {
         scopes: [...allowed],
         declined: [...new Set([...refused, ...declined])].filter(scope => !allowed.has(scope)),
         details: remembered(details, found.value?.details),
+        appearance,
         since,
         lastUsed: now(),
       }

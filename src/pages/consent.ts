@@ -61,13 +61,13 @@ export function createConsentPage({ settings, views, consents, detailWords }: Pa
 /** Undefined for no. What was asked is remembered here; the form only says which of it is wanted. */
 export function decisionIn(
   form: Form,
-  { scopes, details, version }: Omit<Requested, 'details'> & Partial<Requested>,
+  { scopes, details, appearance, version }: Omit<Requested, 'details'> & Partial<Requested>,
 ): Decision | undefined {
   if (form.value('decision') !== 'allow') return undefined
   const wanted = form.getAll('scope')
   const isAllowed = (scope: string) => scope === REQUIRED || wanted.includes(scope)
   const declined = scopes.filter(scope => !isAllowed(scope))
-  return { scopes: scopes.filter(isAllowed), declined, details, version }
+  return { scopes: scopes.filter(isAllowed), declined, details, appearance, version }
 }
 
 export function consentScreen(parts: Parts): Screen {
@@ -103,16 +103,23 @@ export function consentScreen(parts: Parts): Screen {
 interface Requested {
   scopes: string[]
   details: Detail[]
+  appearance?: string
   version: number
 }
 
 function requestOf({ prompt }: Interaction): Requested {
   const { requestedScopes, requestedDetails: details = [], consentVersion } = prompt.details
+  const { appearance } = prompt.details
   const isThere = Array.isArray(requestedScopes) && Array.isArray(details)
   if (!isThere || typeof consentVersion !== 'number') {
     throw new Error('the consent prompt says nothing of what is asked')
   }
-  return { scopes: requestedScopes.map(String), details, version: consentVersion }
+  return {
+    scopes: requestedScopes.map(String),
+    details,
+    ...(typeof appearance === 'string' && { appearance }),
+    version: consentVersion,
+  }
 }
 
 /** Where the answer goes, as people can read it: the host, or a native application's own scheme. */

@@ -1,7 +1,8 @@
 // When people are asked to sign in or to consent, and what an application then has: a grant made
 // from the recorded consent.
 
-import { type Grant, interactionPolicy, type KoaContextWithOIDC } from 'oidc-provider'
+import { hash } from 'node:crypto'
+import { type Client, type Grant, interactionPolicy, type KoaContextWithOIDC } from 'oidc-provider'
 import type { Consent, Consents, Decision } from '../accounts/consents.ts'
 import type { Directory } from '../accounts/directory.ts'
 import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
@@ -80,6 +81,7 @@ export function createPolicy(
   consent.details = async ctx => ({
     consentVersion: await consents.version(accountIdOf(ctx.oidc), clientIdOf(ctx.oidc)),
     requestedScopes: requestedClaims.scopesOf(ctx.oidc),
+    appearance: appearanceOf(required(ctx.oidc.client)),
     ...Object.assign({}, ...features.map(({ consentDetails }) => consentDetails?.(ctx))),
   })
   for (const prompt of policy) {
@@ -167,7 +169,7 @@ export function createGrantLoader(
     }
     const found = await consentOf(consents, accountId, clientId)
     const consent = found.value
-    if (!consent) return undefined
+    if (!consent || consent.appearance !== appearanceOf(required(oidc.client))) return undefined
 
     const existing = await existingGrant(oidc)
     const claims = requestedClaims.claimsOf(required(oidc.client), consent)
@@ -191,6 +193,16 @@ export function createGrantLoader(
       (await consentOf(consents, accountId, clientId)).value
     return (await keepGrant(records, grantId, consent, still)) ? grant : undefined
   }
+}
+
+/**
+ * Returns a hash of the name and hosts that users see of a client that is not in the config folder (its
+ * metadata have no `consent`): it can change them, and is then another to users. Undefined for others.
+ */
+function appearanceOf({ clientName, redirectUris = [], consent }: Client): string | undefined {
+  if (consent !== undefined) return undefined
+  const hosts = redirectUris.map(uri => new URL(uri)).map(({ protocol, host }) => protocol + host)
+  return hash('sha256', JSON.stringify([clientName, ...new Set(hosts.toSorted())]), 'base64url')
 }
 
 function existingGrant(oidc: KoaContextWithOIDC['oidc']): Promise<Grant | undefined> | undefined {

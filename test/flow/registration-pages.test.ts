@@ -4,7 +4,15 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
 import { credentials, textOf, words } from '../support/people.ts'
-import { CALLBACK, invite, METADATA, ON, register, registerNew } from '../support/registration.ts'
+import {
+  CALLBACK,
+  invite,
+  METADATA,
+  manage,
+  ON,
+  register,
+  registerNew,
+} from '../support/registration.ts'
 import { ADA, startUsher, type Usher } from '../support/usher.ts'
 
 const NAME = 'Usher <b>Security</b>'
@@ -117,4 +125,42 @@ test('CN1 choosing an account names it; asked without a page it gets no more tha
   expect(textOf(browser.page.text)).toContain(NAME)
   const { params } = await new Browser(usher.issuer).open(request({ prompt: 'none' }))
   expect(params.get('error')).toBe('login_required')
+})
+
+test('after a client has changed its name or host, users are asked for consent again', async () => {
+  const client = await registerNew(usher)
+  const { client_id } = client
+  const browser = new Browser(usher.issuer)
+  const open = (redirect_uri: string, prompt: object = {}) =>
+    browser.open(authorizationRequest(usher, { client_id, redirect_uri, ...prompt }).url)
+  await open(CALLBACK)
+  expect((await signInAndAllow(browser, 'ada')).params.get('code')).toBeTruthy()
+  // Nothing that users see.
+  const update = { ...METADATA, client_id, policy_uri: LINKS.policy_uri }
+  expect((await manage(usher, client, update)).status).toBe(200)
+  expect((await open(CALLBACK)).params.get('code')).toBeTruthy()
+
+  const elsewhere = 'https://evil.example.net/callback'
+  for (const change of [{ client_name: 'Another name' }, { redirect_uris: [elsewhere] }]) {
+    expect((await manage(usher, client, { ...update, ...change })).status).toBe(200)
+    const callback = change.redirect_uris?.[0] ?? CALLBACK
+    expect((await open(callback, { prompt: 'none' })).params.get('error')).toBe('consent_required')
+    await open(callback)
+    expect(browser.heading).toBe(words('consent.title'))
+    expect((await signInAndAllow(browser, 'ada')).params.get('code')).toBeTruthy()
+    expect((await open(callback, { prompt: 'none' })).params.get('code')).toBeTruthy()
+  }
+})
+
+test('a consent for the name that the page showed is none for a name that came meanwhile', async () => {
+  const client = await registerNew(usher)
+  const { client_id } = client
+  const browser = new Browser(usher.issuer)
+  await browser.open(request({ client_id }))
+  await browser.submit(credentials())
+  expect(browser.heading).toBe(words('consent.title'))
+  await manage(usher, client, { ...METADATA, client_id, client_name: 'Another name' })
+  await browser.submit({ decision: 'allow', scope: ['openid', 'profile'] })
+  expect(browser.heading).toBe(words('consent.title'))
+  expect(textOf(browser.page.text)).toContain('Another name')
 })
