@@ -18,7 +18,7 @@ import { run } from './reload.ts'
 import { takeFacts } from './state/operator-facts.ts'
 import { openStore, unlock } from './storage/open.ts'
 import type { Records } from './storage/records.ts'
-import type { Store } from './storage/store.ts'
+import type { Check } from './storage/store.ts'
 
 /** How long /readyz announces the end before connections are refused. Ctrl-C does not wait. */
 const NOTICE_MS = { SIGTERM: 1_000, SIGINT: 0 }
@@ -36,9 +36,11 @@ export async function openServer(settings: Settings, log: Logger, metrics: Metri
   const store = await openStore(location, redis, metrics.storeCommand)
   const probe = () => records.save('Probe', 'ready', {}, { ttl: 60 })
   const readiness: Readiness = { state: 'ready', probe, checks: [] }
-  await watchStore(store, readiness, audit)
+  let check = () => store.check()
+  await watchStore(() => check(), readiness, audit)
   const installation = await unlock(store, location, secrets)
   const { records } = installation
+  check = records.check
   const { handle, reload } = await run(settings, { ...installation, log, metrics }, readiness)
   const listeners = createListeners(settings, handle, log)
   let drained: Promise<void> | undefined
@@ -92,15 +94,16 @@ function logRejections(log: Logger) {
 }
 
 /** Checks the store now and every few seconds. Throws when a check says that it cannot be trusted. */
-async function watchStore(store: Store, readiness: Readiness, audit: Logger) {
+async function watchStore(look: () => Promise<Check[]>, readiness: Readiness, audit: Logger) {
   let isAway = false
   const check = async () => {
     const before = readiness.checks
-    const checks = await store.check()
+    const checks = await look()
     readiness.checks = checks
     for (const { name, state, found, mend } of checks) {
       if (state === (before.find(check => check.name === name)?.state ?? 'ok')) continue
-      const level = state === 'ok' ? 'info' : 'warn'
+      const wrong = name === 'identity' ? 'error' : 'warn'
+      const level = state === 'ok' ? 'info' : wrong
       audit[level]({ event: 'store_check', check: name, state, found, mend }, 'store')
     }
     if (isAway) audit.info({ event: 'store_back' }, 'the store answers again')

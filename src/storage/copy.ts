@@ -1,26 +1,33 @@
-// Moves an installation to another store as it stands: names stay hashed and contents sealed, so that
-// it takes no secret, and the same USHER_SECRET opens the copy.
+// Moves an installation to another store, or to a file and back. Names stay hashed and contents
+// encrypted, so the same USHER_SECRET opens the copy.
 //
-//   1  everything but the naming key is written, over what an unfinished copy left there
-//   2  what stands in the target alone is taken out: it has ended in the source since
-//   3  everything is read back and compared
+//   1  the target is cleared of what an unfinished copy left there
+//   2  everything but the naming key is written
+//   3  everything is read back and compared, indexes too
 //   4  the naming key is written: from here on the target is an installation, and refuses a copy
 //
-// Versions and tombstones go along: by them a removal wins over a consent page that was open before it.
+// A copy keeps versions and tombstones: by them, a removal wins over a consent page that was open before
+// it. A backup has neither tombstones nor the kinds of records that the caller leaves out: an old copy of
+// a used code, or of a refresh token, would make it valid again.
+//
+// A backup file is text, one JSON value a line: a head, the records, and how many those are.
 
+import { open, rename, rm } from 'node:fs/promises'
 import { setTimeout } from 'node:timers/promises'
-import { NAMING_KEY } from './records.ts'
-import { now, type Snapshot, type Store, StoreUnavailable } from './store.ts'
+import { kindOf, NAMING_KEY } from './identity.ts'
+import { createSeal } from './seal.ts'
+import { type Entry, now, type Store, StoreUnavailable } from './store.ts'
 
-/** How many records are in flight, of some KB each. */
+/** Records in flight, of some kB each. */
 const CHUNK = 100
 /** Seconds by which the clocks of two stores may differ. */
-const SKEW = 5
-/** For a store that is behind for a moment, its disk or its replicas: five seconds, in milliseconds. */
-const ATTEMPTS = 20
-const PAUSE = 250
+const SKEW_SECONDS = 5
+/** For a store that is behind for a moment, its disk or its replicas: five seconds in all. */
+const MAX_ATTEMPTS = 20
+const PAUSE_MS = 250
+const BACKUP_FORMAT = 1
 
-/** Nothing is wrong with the stores: these two cannot be copied. */
+/** Nothing is wrong with the stores or the file, but these cannot be copied. */
 export class CopyRefused extends Error {
   override name = 'CopyRefused'
 }
@@ -28,106 +35,202 @@ export class CopyRefused extends Error {
 export interface Copied {
   /** Without tombstones. */
   records: number
-  /** Not in the target as they are in the source; unless it is 0, the target is no installation. */
+  /** Not in the target as in the source; unless it is 0, the target is no installation. */
   differing: number
 }
 
 type Progress = (step: 'copied' | 'compared', done: number) => void
 
 /** What makes a store an installation. */
-export async function readNamingKey(from: Store): Promise<Uint8Array> {
-  const { value } = (await from.get(NAMING_KEY)) ?? {}
-  if (!value) throw new CopyRefused('--from holds no installation.')
-  return value
+export async function readNamingKey(from: Store): Promise<Entry> {
+  const entry = await from.get(NAMING_KEY)
+  if (!entry?.value) throw new CopyRefused('--from holds no installation.')
+  return entry
 }
 
-/** Nobody may write to either store meanwhile. What was begun before is done over. */
+/** Nobody may write to either store meanwhile. An unfinished copy is begun again. */
 export async function copyStore(from: Store, to: Store, progress: Progress): Promise<Copied> {
-  const namingKey = await readNamingKey(from)
-  await requireVacancy(to, namingKey)
-  const restore = (snapshot: Snapshot) => to.restore(snapshot)
-  await inChunks(from, restore, done => progress('copied', done))
-  await inChunks(to, snapshot => removeStray(from, to, snapshot))
+  return fill(to, '--to', await readNamingKey(from), () => from.scan(), progress)
+}
+
+/** Writes what the store holds to a file, while the service runs; answers how many records. */
+export async function backUpStore(
+  from: Store,
+  secrets: Uint8Array[],
+  file: string,
+  isLeftOut: (kind: string) => boolean,
+): Promise<number> {
+  await readNamingKey(from)
+  const seal = createSeal(secrets)
+  const partial = `${file}.partial`
+  const output = await open(partial, 'w', 0o600)
+  const write = (line: object) => output.write(`${JSON.stringify(line)}\n`)
+  const seen = new Set<string>()
+  try {
+    await write({ usher_backup: BACKUP_FORMAT, at: new Date().toISOString() })
+    for await (const { value, ...entry } of from.scan()) {
+      const { key } = entry
+      if (!value || seen.has(key)) continue
+      if (key !== NAMING_KEY && isLeftOut(kindOf(seal, key, value))) continue
+      seen.add(key)
+      await write({ ...entry, value: textOf(value) })
+    }
+    await write({ records: seen.size })
+    await output.sync()
+    await rename(partial, file)
+    return seen.size
+  } catch (error) {
+    await rm(partial, { force: true })
+    throw error
+  } finally {
+    await output.close()
+  }
+}
+
+/** Fills an empty store from a file of `backUpStore`. No node may run on it. */
+export async function restoreStore(
+  file: string,
+  secrets: Uint8Array[],
+  to: Store,
+  progress: Progress,
+): Promise<Copied> {
+  let namingKey: Entry | undefined
+  for await (const entry of entriesOf(file)) if (entry.key === NAMING_KEY) namingKey = entry
+  if (!namingKey?.value) throw new CopyRefused(`${file} holds no installation.`)
+  createSeal(secrets).open(NAMING_KEY, namingKey.value)
+  return fill(to, 'the store', namingKey, () => entriesOf(file), progress)
+}
+
+/** The records of a backup; throws where it is not whole. */
+async function* entriesOf(file: string): AsyncGenerator<Entry> {
+  const lines = (await open(file)).readLines()
+  let [count, end] = [0, -1]
+  let isFirst = true
+  for await (const line of lines) {
+    const { usher_backup, records, value, ...entry } = parse(line)
+    if (isFirst && usher_backup !== BACKUP_FORMAT) break
+    if (!isFirst && records === undefined) {
+      count++
+      yield { ...entry, value: Buffer.from(value, 'base64') }
+    }
+    end = records ?? end
+    isFirst = false
+  }
+  if (end !== count) throw new CopyRefused(`${file} is no backup of Usher, or not all of one.`)
+}
+
+function parse(line: string) {
+  try {
+    return JSON.parse(line)
+  } catch {
+    return {}
+  }
+}
+
+/** `name`: what the operator calls the target. */
+async function fill(
+  to: Store,
+  name: string,
+  namingKey: Entry,
+  entries: () => AsyncIterable<Entry>,
+  progress: Progress,
+): Promise<Copied> {
+  await requireVacancy(to, name, namingKey)
+  await inChunks(to.scan(), ({ key }) => to.restore({ key, version: 1, expires: 0 }))
+  const report = (step: 'copied' | 'compared') => (done: number) => progress(step, done)
+  await inChunks(entries(), entry => to.restore(entry), report('copied'))
 
   const copied: Copied = { records: 0, differing: 0 }
-  const compare = async (snapshot: Snapshot) => {
-    const isSame = await isCopied(snapshot, to)
-    if (snapshot.value) copied.records++
+  /** Under each index, how many records have to be found. */
+  const indexed = new Map<string, number>()
+  const compare = async (entry: Entry) => {
+    const isSame = await isCopied(entry, to)
+    if (entry.value) copied.records++
     if (!isSame) copied.differing++
+    for (const index of entry.indexes ?? []) indexed.set(index, (indexed.get(index) ?? 0) + 1)
   }
-  await inChunks(from, compare, done => progress('compared', done))
+  await inChunks(entries(), compare, report('compared'))
   if (copied.differing) return copied
-  await patiently(() => writeNamingKey(to, namingKey))
+  for (const [index, count] of indexed) {
+    const found = new Set<string>()
+    for await (const { key } of to.walk(index)) found.add(key)
+    if (found.size < count) copied.differing++
+  }
+  if (copied.differing) return copied
+  await patiently(() => writeNamingKey(to, name, namingKey))
   return { ...copied, records: copied.records + 1 }
 }
 
-async function requireVacancy(to: Store, namingKey: Uint8Array): Promise<void> {
+async function requireVacancy(to: Store, name: string, namingKey: Entry): Promise<void> {
   if (!(await to.get(NAMING_KEY))) return
   throw new CopyRefused(
     (await holds(to, namingKey))
-      ? '--to holds this installation already: it was copied, or is --from itself.'
-      : '--to already holds an installation; copy into an empty store ' +
+      ? `${name} holds this installation already: it was copied, or is the source itself.`
+      : `${name} already holds an installation; copy into an empty store ` +
           '(another file, database or redis.key_prefix).',
   )
 }
 
-async function writeNamingKey(to: Store, namingKey: Uint8Array): Promise<void> {
-  const isWritten = await to.put(NAMING_KEY, namingKey, { version: 0 })
-  // What was refused as unavailable may have been written nevertheless.
-  if (isWritten || (await holds(to, namingKey))) return
-  throw new CopyRefused('--to became an installation meanwhile: Usher was started on it.')
+async function writeNamingKey(to: Store, name: string, namingKey: Entry): Promise<void> {
+  const { key, value = new Uint8Array() } = namingKey
+  const { failed } = await to.write([{ key, value, version: 0 }])
+  // What was rejected as unavailable may have been written nevertheless.
+  if (failed === undefined || (await holds(to, namingKey))) return
+  throw new CopyRefused(`${name} became an installation meanwhile: Usher was started on it.`)
 }
 
-async function holds(to: Store, namingKey: Uint8Array): Promise<boolean> {
+async function holds(to: Store, namingKey: Entry): Promise<boolean> {
   const { value } = (await to.get(NAMING_KEY)) ?? {}
-  return value !== undefined && Buffer.compare(value, namingKey) === 0
+  return textOf(value) === textOf(namingKey.value)
 }
 
-/** Everything in the store but its naming key, some at a time. */
+/** Works on everything but the naming key, some at a time. */
 async function inChunks(
-  store: Store,
-  work: (snapshot: Snapshot) => Promise<void>,
+  entries: AsyncIterable<Entry>,
+  work: (entry: Entry) => Promise<void>,
   progress: (done: number) => void = () => {},
 ): Promise<void> {
-  const chunk: Snapshot[] = []
+  const chunk: Entry[] = []
   let done = 0
   const finish = async () => {
     done += chunk.length
-    await Promise.all(chunk.splice(0).map(snapshot => patiently(() => work(snapshot))))
+    await Promise.all(chunk.splice(0).map(entry => patiently(() => work(entry))))
     progress(done)
   }
-  for await (const snapshot of store.scan()) {
-    if (snapshot.key === NAMING_KEY) continue
-    if (chunk.push(snapshot) === CHUNK) await finish()
+  for await (const entry of entries) {
+    if (entry.key === NAMING_KEY) continue
+    if (chunk.push(entry) === CHUNK) await finish()
   }
   if (chunk.length) await finish()
 }
 
-/** Whatever is done to a record here may be done twice. */
+/** Work that may be done twice. */
 async function patiently<T>(work: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
       return await work()
     } catch (error) {
-      if (!(error instanceof StoreUnavailable) || attempt === ATTEMPTS) throw error
+      if (!(error instanceof StoreUnavailable) || attempt === MAX_ATTEMPTS) throw error
     }
-    await setTimeout(PAUSE)
+    await setTimeout(PAUSE_MS)
   }
 }
 
-async function removeStray(from: Store, to: Store, { key }: Snapshot): Promise<void> {
-  if (await from.get(key)) return
-  await to.restore({ key, version: 1, expires: 0, indexes: [] })
+/** A record that has expired meanwhile is not missed. */
+async function isCopied(entry: Entry, to: Store): Promise<boolean> {
+  const copy = await to.get(entry.key)
+  if (!copy) return (entry.expires ?? Infinity) <= now() + SKEW_SECONDS
+  return describe(copy) === describe(entry)
 }
 
-/** What has ended on its way is not missed. */
-async function isCopied(snapshot: Snapshot, to: Store): Promise<boolean> {
-  const copy = await to.snapshot(snapshot.key)
-  if (!copy) return (snapshot.expires ?? Infinity) <= now() + SKEW
-  return describe(copy) === describe(snapshot)
+function describe({ value, version, consumed, expires, indexes = [] }: Entry): string {
+  return JSON.stringify({
+    value: textOf(value),
+    version,
+    consumed,
+    expires,
+    indexes: indexes.toSorted(),
+  })
 }
 
-function describe({ value, version, consumed, expires, indexes }: Snapshot): string {
-  const text = value && Buffer.from(value).toString('base64')
-  return JSON.stringify({ text, version, consumed, expires, indexes: indexes.toSorted() })
-}
+const textOf = (bytes?: Uint8Array) => bytes && Buffer.from(bytes).toString('base64')

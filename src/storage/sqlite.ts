@@ -1,40 +1,32 @@
 // The embedded store: one SQLite file (WAL), which the server and the CLI may hold open together.
 //
-//   records  key → value (NULL: tombstone), version, consumed, expires
-//   entries  index, key → expires
-//
-// Writes that arrive in one turn of the event loop are committed together, each promise resolving
-// after the commit: one fsync serves them all, and an answer is never given for what a power cut
-// could take back (synchronous=FULL). Reads run at once.
+// Writes that arrive in one turn of the event loop are committed together, each promise resolving after
+// the commit: one fsync serves them all, and no answer is given that a power cut could take back
+// (synchronous=FULL). Reads run at once.
 
-import { closeSync, mkdirSync, openSync } from 'node:fs'
-import { dirname } from 'node:path'
-import { DatabaseSync } from 'node:sqlite'
+import type { DatabaseSync } from 'node:sqlite'
 import { setTimeout } from 'node:timers/promises'
-import { checkFile } from './sqlite/checks.ts'
-import { makeTables, prepare } from './sqlite/statements.ts'
+import { checkFile, entryOf, openFile, prepare, type Row } from './sqlite-file.ts'
 import {
+  type Change,
   type Entry,
   now,
-  type Put,
-  type PutOptions,
-  type Snapshot,
+  requireOneSlot,
   type Store,
   StoreUnavailable,
+  type Written,
 } from './store.ts'
 
-/** How long a write waits for another process that holds the file, and how often it looks: milliseconds. */
-const BUSY_TIMEOUT = 800
-const LOOK_AGAIN = 1
-/** What SQLite calls a file that is locked. */
-const BUSY = 5
-const SWEEP_INTERVAL = 60_000
-const SWEEP_ROWS = 5_000
+/** How long a write waits for another process that holds the file, and how often it tries again. */
+const BUSY_TIMEOUT_MS = 800
+const RETRY_MS = 1
+/** The code of SQLite for a file that is locked. */
+const SQLITE_BUSY = 5
+const SWEEP_EVERY_MS = 10_000
+/** Rows deleted in one step, while nothing else runs, and the pause until the next step. */
+const SWEEP_ROWS = 1_000
+const SWEEP_PAUSE_MS = 5
 const SCAN_ROWS = 500
-
-type Row = { key: string; value: Uint8Array | null; version: number; consumed: number | null }
-type WholeRow = Row & { expires: number | null; indexes: string | null }
-
 export class SqliteStore implements Store {
   #file: string
   #db: DatabaseSync
@@ -42,17 +34,12 @@ export class SqliteStore implements Store {
   #batch: { run: () => unknown; settle: (error?: unknown, result?: unknown) => void }[] = []
   #sweeper: NodeJS.Timeout
 
-  /** `file` is a path, made with its folders when missing, or `:memory:`. */
+  /** `file` is a path, made with its folders when missing, or `:memory:`. Throws for another format. */
   constructor(file: string) {
-    if (file !== ':memory:') {
-      mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
-      closeSync(openSync(file, 'a', 0o600))
-    }
     this.#file = file
-    this.#db = new DatabaseSync(file, { timeout: BUSY_TIMEOUT })
-    makeTables(this.#db)
+    this.#db = openFile(file, BUSY_TIMEOUT_MS)
     this.#sql = prepare(this.#db)
-    this.#sweeper = setInterval(() => this.sweep().catch(() => {}), SWEEP_INTERVAL).unref()
+    this.#sweeper = setInterval(() => this.sweep().catch(() => {}), SWEEP_EVERY_MS).unref()
   }
 
   get(key: string) {
@@ -60,127 +47,105 @@ export class SqliteStore implements Store {
   }
 
   getMany(keys: string[]) {
+    requireOneSlot(keys)
     return this.#read(() => keys.map(key => this.#entry(key)))
   }
 
+  write(changes: Change[]) {
+    requireOneSlot(changes.map(({ key }) => key))
+    return this.#commit(() => this.#apply(changes))
+  }
+
   list(index: string) {
-    return this.#read(() => (this.#sql.list.all(index, now()) as Row[]).map(entry))
+    return this.#read(() => (this.#sql.list.all(index, now()) as Row[]).map(entryOf))
   }
 
-  async *walk(index: string) {
-    const read = (last: string) => this.#sql.walk.all(index, now(), last, SCAN_ROWS) as Row[]
-    for await (const row of this.#pages(read)) yield entry(row)
+  walk(index: string) {
+    return this.#pages(last => this.#sql.walk.all(index, now(), last, SCAN_ROWS))
   }
 
-  put(key: string, value: Uint8Array, options: PutOptions) {
-    return this.#write(() => this.#put({ ...options, key, value }))
+  scan() {
+    return this.#pages(last => this.#sql.scan.all(now(), last, SCAN_ROWS))
   }
 
-  putEach(puts: Put[]) {
-    return this.#write(() => {
-      const refused = puts.findIndex(put => !this.#put(put))
-      return refused === -1 ? puts.length : refused
-    })
-  }
-
-  #put({ key, value, expires, version, consumed, indexes = [] }: Put): boolean {
-    const current = this.#row(key)
-    const allowed =
-      version === undefined ? current?.value !== null : (current?.version ?? 0) === version
-    if (!allowed) return false
-    if (current) this.#sql.reindex.run(expires ?? null, key)
-    else this.#sql.unindex.run(key)
-    for (const name of indexes) this.#sql.index.run(name, key, expires ?? null)
-    this.#sql.put.run(
-      key,
-      value,
-      (current?.version ?? 0) + 1,
-      consumed ?? current?.consumed ?? null,
-      expires ?? null,
-    )
-    return true
-  }
-
-  consume(key: string, at: number) {
-    return this.#write(() => this.#sql.consume.run(at, key, now()).changes === 1)
-  }
-
-  remove(key: string, tombstone: number, version?: number) {
-    return this.#write(() => this.#remove(key, tombstone, version))
-  }
-
-  removeEach(keys: string[], tombstone: number) {
-    return this.#write(() => keys.filter(key => this.#remove(key, tombstone)).length)
-  }
-
-  #remove(key: string, tombstone: number, version?: number): boolean {
-    const current = this.#row(key)
-    if (!current?.value || (version ?? current.version) !== current.version) return false
-    this.#sql.unindex.run(key)
-    this.#sql.remove.run(tombstone, key)
-    return true
-  }
-
-  async *scan() {
-    const read = (last: string) => this.#sql.scan.all(last, now(), SCAN_ROWS) as WholeRow[]
-    for await (const row of this.#pages(read)) yield snapshot(row)
-  }
-
-  snapshot(key: string) {
-    return this.#read(() => {
-      const row = this.#sql.snapshot.get(key, now()) as WholeRow | undefined
-      return row && snapshot(row)
-    })
-  }
-
-  restore({ key, value, version, consumed, expires, indexes }: Snapshot) {
-    return this.#write(() => {
+  restore(entry: Entry) {
+    const { key, expires, indexes = [] } = entry
+    return this.#commit(() => {
       this.#sql.unindex.run(key)
+      this.#sql.delete.run(key)
+      if (expires !== undefined && expires <= now()) return
+      this.#put(entry)
       for (const name of indexes) this.#sql.index.run(name, key, expires ?? null)
-      this.#sql.put.run(key, value ?? null, version, consumed ?? null, expires ?? null)
     })
   }
 
-  /** Deletes what has expired, a bounded number of rows at a time. */
-  sweep() {
-    return this.#write(() => {
-      this.#sql.sweepEntries.run(now(), SWEEP_ROWS)
-      return Number(this.#sql.sweepRecords.run(now(), SWEEP_ROWS).changes)
-    })
+  /** Deletes everything that has expired, a few rows at a time; answers how many records. */
+  async sweep(): Promise<number> {
+    let total = 0
+    for (;;) {
+      const [entries, records] = await this.#commit(() => [
+        Number(this.#sql.sweepEntries.run(now(), SWEEP_ROWS).changes),
+        Number(this.#sql.sweepRecords.run(now(), SWEEP_ROWS).changes),
+      ])
+      total += records
+      if (entries < SWEEP_ROWS && records < SWEEP_ROWS) return total
+      await setTimeout(SWEEP_PAUSE_MS, undefined, { ref: false })
+    }
   }
 
   async check() {
-    if (this.#file === ':memory:') return []
-    return checkFile(this.#file)
+    return this.#file === ':memory:' ? [] : checkFile(this.#file)
   }
 
   async close() {
     clearInterval(this.#sweeper)
-    while (this.#batch.length) await setTimeout(LOOK_AGAIN)
+    while (this.#batch.length) await setTimeout(RETRY_MS)
     if (this.#db.isOpen) this.#db.close()
   }
 
-  async *#pages<R extends Row>(read: (last: string) => R[]) {
+  async *#pages(read: (last: string) => unknown[]): AsyncGenerator<Entry> {
     for (let last = ''; ; ) {
-      const rows = await this.#read(() => read(last))
-      yield* rows
+      const rows = (await this.#read(() => read(last))) as Row[]
+      yield* rows.map(entryOf)
       if (rows.length < SCAN_ROWS) return
       last = rows.at(-1)?.key ?? ''
     }
   }
 
-  #row(key: string) {
-    return this.#sql.get.get(key, now()) as Row | undefined
-  }
-
   #entry(key: string): Entry | undefined {
-    const row = this.#row(key)
-    return row && entry(row)
+    const row = this.#sql.get.get(key, now()) as Row | undefined
+    return row && entryOf(row)
   }
 
-  // A read behind a write of the same turn waits for that write's commit; alone it runs at once.
+  #apply(changes: Change[]): Written {
+    const standing = changes.map(({ key }) => this.#entry(key))
+    const failed = changes.findIndex((change, i) => !isAllowed(change, standing[i]))
+    if (failed !== -1) return { failed }
+    for (const [i, change] of changes.entries()) this.#change(change, standing[i])
+    return {}
+  }
+
+  #change(change: Change, before?: Entry) {
+    const { key } = change
+    const version = (before?.version ?? 0) + 1
+    if ('tombstone' in change) {
+      this.#sql.unindex.run(key)
+      this.#put({ key, version, expires: change.tombstone })
+    } else if ('value' in change) {
+      if (before) this.#sql.reindex.run(change.expires ?? null, key)
+      else this.#sql.unindex.run(key)
+      for (const name of change.indexes ?? []) {
+        this.#sql.index.run(name, key, change.expires ?? null)
+      }
+      this.#put({ ...change, version, consumed: change.consumed ?? before?.consumed })
+    } else if (before) this.#put({ ...before, version, consumed: change.consumed })
+  }
+
+  #put({ key, value, version, consumed, expires }: Entry) {
+    this.#sql.put.run(key, value ?? null, version, consumed ?? null, expires ?? null)
+  }
+
   async #read<T>(run: () => T): Promise<T> {
-    if (this.#batch.length) return this.#write(run)
     try {
       return run()
     } catch (cause) {
@@ -188,7 +153,8 @@ export class SqliteStore implements Store {
     }
   }
 
-  #write<T>(run: () => T): Promise<T> {
+  /** Runs with all that arrives in this turn; resolves after the commit. */
+  #commit<T>(run: () => T): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       if (this.#batch.length === 0) setImmediate(() => this.#commitInTurn())
       this.#batch.push({
@@ -198,42 +164,39 @@ export class SqliteStore implements Store {
     })
   }
 
-  // While another process writes, this one goes on with what else there is, and its batch grows.
-  #commitInTurn(until = performance.now() + BUSY_TIMEOUT) {
+  // While another process writes, this one goes on with other work, and its batch grows.
+  #commitInTurn(until = performance.now() + BUSY_TIMEOUT_MS) {
     if (!this.#batch.length) return
     const problem = this.#begin()
-    const isLocked = problem !== undefined && Object(problem).errcode === BUSY
-    if (isLocked && performance.now() < until) {
-      setTimeout(LOOK_AGAIN).then(() => this.#commitInTurn(until))
-    } else this.#commit(problem)
+    if (problem && isBusy(problem) && performance.now() < until) {
+      setTimeout(RETRY_MS).then(() => this.#commitInTurn(until))
+    } else this.#commitBatch(problem)
   }
 
-  /** Waits for nobody; answers with what is in the way. */
+  /** Waits for nobody; answers with the error, if any. */
   #begin(): unknown {
     try {
       this.#db.exec('PRAGMA busy_timeout = 0; BEGIN IMMEDIATE')
     } catch (problem) {
       return problem
     } finally {
-      if (this.#db.isOpen) this.#db.exec(`PRAGMA busy_timeout = ${BUSY_TIMEOUT}`)
+      if (this.#db.isOpen) this.#db.exec(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`)
     }
   }
 
-  #commit(problem?: unknown) {
+  #commitBatch(problem?: unknown) {
     const batch = this.#batch
     this.#batch = []
     try {
       if (problem) throw problem
       const results = batch.map(({ run }) => run())
       this.#db.exec('COMMIT')
-      batch.forEach(({ settle }, i) => {
-        settle(undefined, results[i])
-      })
+      for (const [i, { settle }] of batch.entries()) settle(undefined, results[i])
     } catch (cause) {
       try {
         if (this.#db.isOpen && this.#db.isTransaction) this.#db.exec('ROLLBACK')
       } catch {
-        // The transaction is lost either way; those who wait for it are told so.
+        // The transaction is lost either way; its writers are answered below.
       }
       const error = new StoreUnavailable('the SQLite file could not be written', { cause })
       for (const { settle } of batch) settle(error)
@@ -241,14 +204,15 @@ export class SqliteStore implements Store {
   }
 }
 
-function entry({ key, value, version, consumed }: Row): Entry {
-  return { key, version, value: value ?? undefined, consumed: consumed ?? undefined }
+function isAllowed(change: Change, before?: Entry): boolean {
+  const isRecord = before?.value !== undefined
+  if ('version' in change && change.version !== undefined) {
+    if (change.version !== (before?.version ?? 0)) return false
+  } else if ('value' in change && before && !isRecord) return false
+  if ('tombstone' in change) return isRecord
+  if (change.consumed !== undefined && before?.consumed !== undefined) return false
+  return 'value' in change || isRecord
 }
 
-function snapshot(row: WholeRow): Snapshot {
-  return {
-    ...entry(row),
-    expires: row.expires ?? undefined,
-    indexes: row.indexes?.split(' ') ?? [],
-  }
-}
+const isBusy = (problem: unknown) =>
+  problem instanceof Error && 'errcode' in problem && problem.errcode === SQLITE_BUSY

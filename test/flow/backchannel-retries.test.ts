@@ -132,12 +132,12 @@ test('LO4: of nodes that look at once, one tells', async () => {
 
 test('LO4: with the store away nobody is told, and nobody is forgotten', async () => {
   await signOut()
-  const { putEach } = node.store
-  node.store.putEach = async () => {
+  const { write } = node.store
+  node.store.write = async () => {
     throw new StoreUnavailable('away')
   }
   await expect(node.tellSignOuts('new')).rejects.toThrow(StoreUnavailable)
-  node.store.putEach = putEach
+  node.store.write = write
   expect(wiki.tokens).toHaveLength(0)
   await node.tellSignOuts('new')
   expect([wiki.tokens.length, chat.tokens.length]).toEqual([1, 1])

@@ -166,15 +166,15 @@ test('while the store is unavailable the answer is 503, and nothing is lost', as
   const id = await asked(usher)
   const [address = ''] = await waiting(browser)
   const form = fieldsOf(await browser.open(address), { decision: 'allow' })
-  const { putEach } = usher.store
-  usher.store.putEach = async () => {
+  const { write } = usher.store
+  usher.store.write = async () => {
     throw new StoreUnavailable('away')
   }
   try {
     expect((await ask(usher, {}, 'desk')).status).toBe(503)
     expect((await send(browser, address, { form })).status).toBe(503)
   } finally {
-    usher.store.putEach = putEach
+    usher.store.write = write
   }
   expect(await poll(usher, id)).toMatchObject(PENDING)
   expect((await send(browser, address, { form })).status).toBe(200)

@@ -146,12 +146,12 @@ test('in ping mode a request without a valid client_notification_token is refuse
 test('pings wait while the store is unavailable', async () => {
   const id = await asked(node, TOKEN)
   await answer(browser, 'allow')
-  const { putEach } = node.store
-  node.store.putEach = async () => {
+  const { write } = node.store
+  node.store.write = async () => {
     throw new StoreUnavailable('away')
   }
   await expect(node.tellSignOuts('new')).rejects.toThrow(StoreUnavailable)
-  node.store.putEach = putEach
+  node.store.write = write
   expect(pings).toEqual([])
   await node.tellSignOuts('new')
   expect(pings).toHaveLength(1)

@@ -246,9 +246,9 @@ test('no anonymous request is a 5xx', async () => {
 test('while the store is unavailable, devices and users get 503', async () => {
   const { device_code } = await begin()
   const browser = await signedIn(usher, 'alan')
-  const { get, put } = usher.store
+  const { get, getMany, write } = usher.store
   const away = async () => Promise.reject(new StoreUnavailable('pulled out'))
-  Object.assign(usher.store, { get: away, put: away })
+  Object.assign(usher.store, { get: away, getMany: away, write: away })
   try {
     const body = { client_id: 'tv', scope: 'openid' }
     expect((await send(usher, '/api/oauth/device_authorization', { body })).status).toBe(503)
@@ -256,7 +256,7 @@ test('while the store is unavailable, devices and users get 503', async () => {
     expect((await send(usher, '/api/oauth/token', { body: poll })).status).toBe(503)
     expect((await browser.open('/device')).status).toBe(503)
   } finally {
-    Object.assign(usher.store, { get, put })
+    Object.assign(usher.store, { get, getMany, write })
   }
   expect(await poll(device_code)).toMatchObject(PENDING)
 })

@@ -7,13 +7,15 @@ import { Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { createConsents } from '../../src/accounts/consents.ts'
 import { copyStore } from '../../src/storage/copy.ts'
+import { NAMING_KEY } from '../../src/storage/identity.ts'
 import { openStore } from '../../src/storage/open.ts'
-import { NAMING_KEY, openRecords } from '../../src/storage/records.ts'
+import { openRecords } from '../../src/storage/records.ts'
 import { SqliteStore } from '../../src/storage/sqlite.ts'
-import { type Snapshot, type Store, StoreUnavailable } from '../../src/storage/store.ts'
+import { type Entry, type Store, StoreUnavailable } from '../../src/storage/store.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePorts, startCluster } from '../support/redis-together.ts'
-import { bytes, describeSnapshot, fresh, now } from './store-suite.ts'
+import { consume, put, remove } from './operations.ts'
+import { bytes, describeEntry, fresh, now } from './store-suite.ts'
 
 const SECRETS = [Buffer.alloc(32, 'copy')]
 const folder = mkdtempSync(join(tmpdir(), 'usher-copy-'))
@@ -40,20 +42,21 @@ async function openFilled(store?: Store): Promise<Store> {
   await each(1, (id, i) => records.save('Kind', id, { id }, i % 2 ? { ttl: 600 + i } : { indexes }))
   await each(3, id => records.consume('Kind', id))
   await each(5, id => records.remove('Kind', id, 600))
-  await filled.put(
+  await put(
+    filled,
     'bytes',
     Uint8Array.from({ length: 256 }, (_, i) => i),
     { indexes: ['alone'] },
   )
-  await filled.put('nothing', new Uint8Array(), { expires: now() + 600 })
+  await put(filled, 'nothing', new Uint8Array(), { expires: now() + 600 })
   return filled
 }
 
-type Contents = Record<string, ReturnType<typeof describeSnapshot>>
+type Contents = Record<string, ReturnType<typeof describeEntry>>
 
 async function contents(store: Store): Promise<Contents> {
   const found: Contents = {}
-  for await (const snapshot of store.scan()) found[snapshot.key] = describeSnapshot(snapshot)
+  for await (const entry of store.scan()) found[entry.key] = describeEntry(entry)
   return found
 }
 
@@ -79,9 +82,9 @@ function breakingAfter(store: Store, count: number): Store {
   return withChanges(store, {
     async *scan() {
       let seen = 0
-      for await (const snapshot of store.scan()) {
+      for await (const entry of store.scan()) {
         if (seen++ === count) throw new Error('the cable was pulled')
-        yield snapshot
+        yield entry
       }
     },
   })
@@ -104,7 +107,7 @@ describe('from SQLite and back to it', () => {
     expect(Object.keys(before).length).toBeGreaterThan(200)
     const [to, back] = [await open(urls[name]), await open()]
 
-    const live = Object.values(before).filter(snapshot => snapshot?.value !== undefined)
+    const live = Object.values(before).filter(entry => entry?.value !== undefined)
     expect(await copy(from, to)).toEqual({ records: live.length, differing: 0 })
     expect(await contents(to)).toEqual(exactly(before))
     expect((await to.list('alone')).map(({ key }) => key)).toEqual(['bytes'])
@@ -131,9 +134,9 @@ describe('from SQLite and back to it', () => {
     const to = await open(`${alone.url}/7`)
     const operator = new Redis(`${alone.url}/7`)
     const lossy = withChanges(to, {
-      async restore(snapshot) {
-        await to.restore(snapshot)
-        if (snapshot.key === 'bytes') await operator.zrem('usher:i:alone', 'bytes')
+      async restore(entry) {
+        await to.restore(entry)
+        if (entry.key === 'bytes') await operator.zrem('usher:i:alone', 'bytes')
       },
     })
     expect((await copy(from, lossy)).differing).toBe(1)
@@ -182,7 +185,7 @@ describe('refused, with nothing written', () => {
 
   test('a source that is no installation', async () => {
     const [from, to] = [await open(), await open()]
-    await from.put('leftover', bytes('x'), {})
+    await put(from, 'leftover', bytes('x'), {})
     await expect(copy(from, to)).rejects.toThrow('--from holds no installation')
     expect(await contents(to)).toEqual({})
   })
@@ -206,46 +209,46 @@ describe('broken off in the middle', () => {
     const records = await openRecords(from, SECRETS)
     const keys = Array.from({ length: 4 }, fresh)
     const [removed = '', gone = '', consumed = '', moved = ''] = keys
-    for (const key of keys) await from.put(key, bytes('x'), { indexes: ['before'] })
+    for (const key of keys) await put(from, key, bytes('x'), { indexes: ['before'] })
     await records.save('Kind', 'id', {})
     // Everything is there, only the naming key is not.
-    const nearly = withChanges(to, { put: () => Promise.reject(new Error('stopped')) })
+    const nearly = withChanges(to, { write: () => Promise.reject(new Error('stopped')) })
     await expect(copy(from, nearly)).rejects.toThrow('stopped')
     expect(await to.list('before')).toHaveLength(4)
 
-    await from.remove(removed, now() + 600)
-    await from.remove(gone, now() - 1)
-    await from.consume(consumed, 1_700_000_000)
-    await from.remove(moved, now() + 600)
-    await from.put(moved, bytes('y'), { version: 2, indexes: ['after'] })
-    await to.put('of another', bytes('x'), { indexes: ['before'] })
+    await remove(from, removed, now() + 600)
+    await remove(from, gone, now() - 1)
+    await consume(from, consumed, 1_700_000_000)
+    await remove(from, moved, now() + 600)
+    await put(from, moved, bytes('y'), { version: 2, indexes: ['after'] })
+    await put(to, 'of another', bytes('x'), { indexes: ['before'] })
     expect((await copy(from, to)).differing).toBe(0)
     expect(await contents(to)).toEqual(exactly(await contents(from)))
     expect((await to.list('before')).map(({ key }) => key)).toEqual([consumed])
     expect((await to.list('after')).map(({ key }) => key)).toEqual([moved])
-    expect(await to.put(removed, bytes('late'), {})).toBe(false)
+    expect(await put(to, removed, bytes('late'), {})).toBe(false)
   })
 })
 
 describe('what is not in the target as it is in the source is told, and makes no installation', () => {
   /** A target that gets one record wrong. */
-  const wrongly = (to: Store, change: (snapshot: Snapshot) => Snapshot | undefined) =>
+  const wrongly = (to: Store, change: (entry: Entry) => Entry | undefined) =>
     withChanges(to, {
-      async restore(snapshot) {
-        const wrong = snapshot.key === 'bytes' ? change(snapshot) : snapshot
+      async restore(entry) {
+        const wrong = entry.key === 'bytes' ? change(entry) : entry
         if (wrong) await to.restore(wrong)
       },
     })
 
-  test.each<[string, (snapshot: Snapshot) => Snapshot | undefined]>([
+  test.each<[string, (entry: Entry) => Entry | undefined]>([
     ['a missing record', () => undefined],
-    ['another value', snapshot => ({ ...snapshot, value: bytes('x') })],
-    ['no value', ({ value, ...snapshot }) => snapshot],
-    ['another version', snapshot => ({ ...snapshot, version: 2 })],
-    ['a mark of use', snapshot => ({ ...snapshot, consumed: 1_700_000_000 })],
-    ['an end', snapshot => ({ ...snapshot, expires: now() + 600 })],
-    ['no index', snapshot => ({ ...snapshot, indexes: [] })],
-    ['an index too many', snapshot => ({ ...snapshot, indexes: ['alone', 'also'] })],
+    ['another value', entry => ({ ...entry, value: bytes('x') })],
+    ['no value', ({ value, ...entry }) => entry],
+    ['another version', entry => ({ ...entry, version: 2 })],
+    ['a mark of use', entry => ({ ...entry, consumed: 1_700_000_000 })],
+    ['an end', entry => ({ ...entry, expires: now() + 600 })],
+    ['no index', entry => ({ ...entry, indexes: [] })],
+    ['an index too many', entry => ({ ...entry, indexes: ['alone', 'also'] })],
   ])('%s', async (_, change) => {
     const [from, to] = [await openFilled(), await open()]
     expect(await copy(from, wrongly(to, change))).toMatchObject({ differing: 1 })
@@ -256,9 +259,9 @@ describe('what is not in the target as it is in the source is told, and makes no
   test('what a node writes meanwhile', async () => {
     const [from, to] = [await openFilled(), await open()]
     const busy = withChanges(to, {
-      async restore(snapshot) {
-        if (snapshot.key === 'bytes') await from.put('bytes', bytes('written meanwhile'), {})
-        await to.restore(snapshot)
+      async restore(entry) {
+        if (entry.key === 'bytes') await put(from, 'bytes', bytes('written meanwhile'), {})
+        await to.restore(entry)
       },
     })
     expect((await copy(from, busy)).differing).toBe(1)
@@ -267,9 +270,9 @@ describe('what is not in the target as it is in the source is told, and makes no
   test('a node that is started on the target meanwhile', async () => {
     const [from, to] = [await openFilled(), await open()]
     const started = withChanges(to, {
-      async restore(snapshot) {
-        if (snapshot.key === 'bytes') await openRecords(to, SECRETS)
-        await to.restore(snapshot)
+      async restore(entry) {
+        if (entry.key === 'bytes') await openRecords(to, SECRETS)
+        await to.restore(entry)
       },
     })
     await expect(copy(from, started)).rejects.toThrow('--to became an installation meanwhile')
@@ -279,12 +282,12 @@ describe('what is not in the target as it is in the source is told, and makes no
 test('what ends at this moment may be missing, where the clock of the target is ahead', async () => {
   const losing = (to: Store, key: string) =>
     withChanges(to, {
-      restore: async snapshot => (snapshot.key === key ? undefined : to.restore(snapshot)),
+      restore: async entry => (entry.key === key ? undefined : to.restore(entry)),
     })
   const [from, to] = [await openFilled(), await open()]
-  await from.put('living', bytes('x'), { expires: now() + 60 })
+  await put(from, 'living', bytes('x'), { expires: now() + 60 })
   expect((await copy(from, losing(to, 'living'))).differing).toBe(1)
-  await from.put('ending', bytes('x'), { expires: now() + 4 })
+  await put(from, 'ending', bytes('x'), { expires: now() + 4 })
   expect((await copy(from, losing(to, 'ending'))).differing).toBe(0)
 })
 
@@ -297,18 +300,18 @@ test('a target that is behind for a moment is waited for, also when it has done 
     throw new StoreUnavailable('no replica has confirmed the write')
   }
   const lagging = withChanges(to, {
-    async restore(snapshot) {
-      await to.restore(snapshot)
-      unavailableOnce(snapshot.key)
+    async restore(entry) {
+      await to.restore(entry)
+      unavailableOnce(entry.key)
     },
-    async snapshot(key) {
-      unavailableOnce(`snapshot of ${key}`)
-      return to.snapshot(key)
+    async get(key) {
+      if (key !== NAMING_KEY) unavailableOnce(`entry of ${key}`)
+      return to.get(key)
     },
-    async put(key, value, options) {
-      const isWritten = await to.put(key, value, options)
-      unavailableOnce(key)
-      return isWritten
+    async write(changes) {
+      const written = await to.write(changes)
+      for (const { key } of changes) unavailableOnce(key)
+      return written
     },
   })
   const { records, differing } = await copy(from, lagging)
@@ -322,9 +325,9 @@ test('a hundred are on their way at once, and not more', async () => {
   let atOnce = 0
   let most = 0
   const counting = withChanges(to, {
-    async restore(snapshot) {
+    async restore(entry) {
       most = Math.max(most, ++atOnce)
-      await to.restore(snapshot)
+      await to.restore(entry)
       atOnce--
     },
   })

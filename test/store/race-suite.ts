@@ -3,6 +3,7 @@
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Store } from '../../src/storage/store.ts'
+import { consume, put, remove } from './operations.ts'
 import { bytes, fresh, now } from './store-suite.ts'
 
 const CALLERS = [2, 8, 50]
@@ -27,16 +28,16 @@ export function raceSuite(name: string, open: () => Promise<Store[]>): void {
       test('one consumes', async () => {
         for (let round = 0; round < ROUNDS; round++) {
           const key = fresh()
-          await first().put(key, bytes('once'), { expires: now() + 60 })
-          expect(winners(await atOnce(n, store => store.consume(key, now())))).toBe(1)
+          await put(first(), key, bytes('once'), { expires: now() + 60 })
+          expect(winners(await atOnce(n, store => consume(store, key, now())))).toBe(1)
         }
       })
 
       test('one removes', async () => {
         for (let round = 0; round < ROUNDS; round++) {
           const key = fresh()
-          await first().put(key, bytes('mine'), {})
-          const answers = await atOnce(n, store => store.remove(key, now() + 60))
+          await put(first(), key, bytes('mine'), {})
+          const answers = await atOnce(n, store => remove(store, key, now() + 60))
           expect(winners(answers)).toBe(1)
         }
       })
@@ -45,7 +46,7 @@ export function raceSuite(name: string, open: () => Promise<Store[]>): void {
         for (let round = 0; round < ROUNDS; round++) {
           const key = fresh()
           const answers = await atOnce(n, (store, i) =>
-            store.put(key, bytes(`${i}`), { version: 0 }),
+            put(store, key, bytes(`${i}`), { version: 0 }),
           )
           expect(winners(answers)).toBe(1)
           const entry = await first().get(key)
@@ -56,9 +57,9 @@ export function raceSuite(name: string, open: () => Promise<Store[]>): void {
 
       test('one writes over the version that all have read', async () => {
         const key = fresh()
-        await first().put(key, bytes('base'), {})
+        await put(first(), key, bytes('base'), {})
         for (let version = 1; version <= ROUNDS; version++) {
-          const answers = await atOnce(n, (store, i) => store.put(key, bytes(`${i}`), { version }))
+          const answers = await atOnce(n, (store, i) => put(store, key, bytes(`${i}`), { version }))
           expect(winners(answers)).toBe(1)
           const entry = await first().get(key)
           expect(entry?.version).toBe(version + 1)
@@ -69,18 +70,18 @@ export function raceSuite(name: string, open: () => Promise<Store[]>): void {
 
     test('plain writes at once are all taken, one version each', async () => {
       const key = fresh()
-      expect(winners(await atOnce(50, (store, i) => store.put(key, bytes(`${i}`), {})))).toBe(50)
+      expect(winners(await atOnce(50, (store, i) => put(store, key, bytes(`${i}`), {})))).toBe(50)
       expect((await first().get(key))?.version).toBe(50)
     })
 
     test('whatever a removal races with, nothing stands there afterwards', async () => {
       for (let round = 0; round < ROUNDS; round++) {
         const [key, index] = [fresh(), fresh()]
-        await first().put(key, bytes('alive'), { indexes: [index] })
+        await put(first(), key, bytes('alive'), { indexes: [index] })
         await atOnce(10, async (store, i): Promise<unknown> => {
-          if (i === 5) return store.remove(key, now() + 60)
-          if (i % 2) return store.consume(key, now())
-          return store.put(key, bytes('late'), { indexes: [index] })
+          if (i === 5) return remove(store, key, now() + 60)
+          if (i % 2) return consume(store, key, now())
+          return put(store, key, bytes('late'), { indexes: [index] })
         })
         expect((await first().get(key))?.value).toBeUndefined()
         expect(await first().list(index)).toEqual([])

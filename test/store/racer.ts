@@ -5,12 +5,13 @@ import { once } from 'node:events'
 import { pathToFileURL } from 'node:url'
 import { SqliteStore } from '../../src/storage/sqlite.ts'
 import type { Store } from '../../src/storage/store.ts'
+import { consume, put, remove } from './operations.ts'
 
 /** What one alone may succeed with, on a record at its first version. */
 export const ACTS: Record<string, (store: Store, key: string) => Promise<unknown>> = {
-  consume: (store, key) => store.consume(key, 1_700_000_000),
-  remove: (store, key) => store.remove(key, 4_000_000_000),
-  put: (store, key) => store.put(key, Uint8Array.of(1), { version: 1 }),
+  consume: (store, key) => consume(store, key, 1_700_000_000),
+  remove: (store, key) => remove(store, key, 4_000_000_000),
+  put: (store, key) => put(store, key, Uint8Array.of(1), { version: 1 }),
 }
 
 export async function race(store: Store, name: string, keys: string[]): Promise<string[]> {

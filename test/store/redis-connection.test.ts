@@ -12,6 +12,7 @@ import { openInstallation, openStore } from '../../src/storage/open.ts'
 import { reasonOf, type Store, StoreUnavailable } from '../../src/storage/store.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePorts, untilInfo } from '../support/redis-together.ts'
+import { consume, put, remove } from './operations.ts'
 import { bytes, fresh, now, text } from './store-suite.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'usher-redis-connection-'))
@@ -41,10 +42,10 @@ async function open(url: string, settings: Partial<RedisSettings> = {}): Promise
 }
 async function works(store: Store): Promise<void> {
   const key = fresh()
-  expect(await store.put(key, bytes('x'), { expires: now() + 60, indexes: [key] })).toBe(true)
+  expect(await put(store, key, bytes('x'), { expires: now() + 60, indexes: [key] })).toBe(true)
   expect(await store.list(key)).toMatchObject([{ key, version: 1 }])
-  expect(await store.consume(key, now())).toBe(true)
-  expect(await store.remove(key, now() + 60)).toBe(true)
+  expect(await consume(store, key, now())).toBe(true)
+  expect(await remove(store, key, now() + 60)).toBe(true)
   expect((await store.check()).filter(({ state }) => state === 'wrong')).toEqual([])
 }
 /** Why it could not be opened, in less than five seconds and without a password. */
@@ -241,7 +242,7 @@ describe('one Redis', () => {
     operator.disconnect()
     await server.stop()
   })
-  const put = (store: Store, key: string) => store.put(key, bytes(key), { indexes: ['all'] })
+  const add = (store: Store, key: string) => put(store, key, bytes(key), { indexes: ['all'] })
   const scanned = async (store: Store) => {
     const keys: string[] = []
     for await (const { key } of store.scan()) keys.push(key)
@@ -252,7 +253,7 @@ describe('one Redis', () => {
     await operator.call('ACL', 'SETUSER', 'usher', 'on', `>${PASSWORD}`, ...RIGHTS)
     const store = await open(server.url.replace('//', `//${IN_URL}`))
     await works(store)
-    await put(store, 'one')
+    await add(store, 'one')
     expect(await scanned(store)).toContain('one')
     const user = new Redis(server.url, { username: 'usher', password: PASSWORD })
     for (const [command = '', ...words] of [
@@ -277,8 +278,8 @@ describe('one Redis', () => {
   test('a database is the one of the settings, also after the connection was lost', async () => {
     const store = await open(`${server.url}/2`, { database: 3 })
     const inUrl = await open(`${server.url}/2`)
-    await store.put('here', bytes('three'), {})
-    await inUrl.put('here', bytes('two'), {})
+    await put(store, 'here', bytes('three'), {})
+    await put(inUrl, 'here', bytes('two'), {})
     await operator.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
     const read = (of: Store) => text(of, 'here').catch(() => 'away')
     await expect.poll(() => read(store), { timeout: 5000 }).toBe('three')
@@ -290,14 +291,14 @@ describe('one Redis', () => {
     const ours = await open(server.url, { key_prefix: 'ours:' })
     const theirs = await open(server.url, { key_prefix: 'theirs:' })
     const none = await open(server.url, { key_prefix: '' })
-    for (const key of ['a', 'b']) await put(ours, key)
-    for (const key of ['b', 'c']) await put(theirs, key)
-    await put(none, 'd')
+    for (const key of ['a', 'b']) await add(ours, key)
+    for (const key of ['b', 'c']) await add(theirs, key)
+    await add(none, 'd')
     expect(await scanned(ours)).toEqual(['a', 'b'])
     expect(await scanned(theirs)).toEqual(['b', 'c'])
     expect(await scanned(none)).toEqual(['d'])
     expect((await ours.list('all')).map(({ key }) => key).sort()).toEqual(['a', 'b'])
-    expect(await ours.remove('b', now() + 60)).toBe(true)
+    expect(await remove(ours, 'b', now() + 60)).toBe(true)
     expect(await text(theirs, 'b')).toBe('b')
     const secrets = [Buffer.alloc(32, 1)]
     const installed = ['one:', 'two:'].map(async (key_prefix, i) => {

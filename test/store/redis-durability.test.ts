@@ -19,6 +19,7 @@ import {
   startReplica,
   startSentinels,
 } from '../support/redis-together.ts'
+import { consume, put, remove } from './operations.ts'
 import { bytes, fresh, now, text } from './store-suite.ts'
 
 const PRIMARY = { ...REDIS_DEFAULTS, durability: 'primary' } as const
@@ -65,13 +66,13 @@ async function refused(ask: Promise<unknown>): Promise<number> {
 /** Two records to consume and remove, and every kind of write. */
 async function kindsOfWrite(store: Store) {
   const [written, used, gone] = [fresh(), fresh(), fresh()]
-  for (const key of [written, used, gone]) await store.put(key, bytes('old'), soon())
+  for (const key of [written, used, gone]) await put(store, key, bytes('old'), soon())
   const kinds: [string, () => Promise<boolean>][] = [
-    ['put', () => store.put(fresh(), bytes('new'), soon())],
-    ['put over a version', () => store.put(written, bytes('new'), { ...soon(), version: 1 })],
-    ['put with indexes', () => store.put(fresh(), bytes('x'), { ...soon(), indexes: [fresh()] })],
-    ['consume', () => store.consume(used, now())],
-    ['remove', () => store.remove(gone, now() + 600)],
+    ['put', () => put(store, fresh(), bytes('new'), soon())],
+    ['put over a version', () => put(store, written, bytes('new'), { ...soon(), version: 1 })],
+    ['put with indexes', () => put(store, fresh(), bytes('x'), { ...soon(), indexes: [fresh()] })],
+    ['consume', () => consume(store, used, now())],
+    ['remove', () => remove(store, gone, now() + 600)],
   ]
   return { written, kinds }
 }
@@ -97,7 +98,7 @@ describe('a primary and its replica', () => {
     const { written, kinds } = await kindsOfWrite(store)
     stop()
     try {
-      expect(await refused(store.put(fresh(), bytes('the first'), soon()))).toBeLessThan(1000)
+      expect(await refused(put(store, fresh(), bytes('the first'), soon()))).toBeLessThan(1000)
       const before = await contents(operator)
       for (const [name, write] of kinds) expect(await refused(write()), name).toBeLessThan(1000)
       const together = await Promise.all(kinds.map(([, write]) => refused(write())))
@@ -108,7 +109,7 @@ describe('a primary and its replica', () => {
     } finally {
       goOn()
     }
-    const back = () => store.put(fresh(), bytes('again'), soon()).catch(() => false)
+    const back = () => put(store, fresh(), bytes('again'), soon()).catch(() => false)
     await expect.poll(back, { timeout: 5000 }).toBe(true)
     for (const [name, write] of kinds) expect(await write(), name).toBe(true)
   })
@@ -132,7 +133,7 @@ describe('a primary and its replica', () => {
     const store = await open(pair.primary.url)
     pair.link.hang()
     try {
-      const writes = Array.from({ length: 200 }, () => store.put(fresh(), bytes('x'), soon()))
+      const writes = Array.from({ length: 200 }, () => put(store, fresh(), bytes('x'), soon()))
       expect(Math.max(...(await Promise.all(writes.map(refused))))).toBeLessThan(1200)
     } finally {
       pair.link.open()
@@ -142,9 +143,9 @@ describe('a primary and its replica', () => {
   test('200 writes at once share a few WAITs', async () => {
     const store = await open(pair.primary.url)
     const operator = operatorOf(pair.primary.url)
-    await store.put(fresh(), bytes('warm'), soon())
+    await put(store, fresh(), bytes('warm'), soon())
     const before = await calls(operator, 'wait')
-    const writes = Array.from({ length: 200 }, () => store.put(fresh(), bytes('x'), soon()))
+    const writes = Array.from({ length: 200 }, () => put(store, fresh(), bytes('x'), soon()))
     expect(new Set(await Promise.all(writes))).toEqual(new Set([true]))
     const waits = (await calls(operator, 'wait')) - before
     expect(waits).toBeGreaterThan(0)
@@ -157,7 +158,7 @@ describe('a primary and its replica', () => {
     const key = fresh()
     pair.link.hang()
     try {
-      const writing = store.put(key, bytes('x'), soon()).catch((error: unknown) => error)
+      const writing = put(store, key, bytes('x'), soon()).catch((error: unknown) => error)
       await expect
         .poll(() => operator.info('clients'), { interval: 5 })
         .toContain('blocked_clients:1')
@@ -183,7 +184,7 @@ describe('a primary and its replica', () => {
       expect(await refused(write()), name).toBeLessThan(2000)
       expect(link.lost(), name).toBe(lost + 1)
       pair.link.open()
-      const back = () => store.put(fresh(), bytes('again'), soon()).catch(() => false)
+      const back = () => put(store, fresh(), bytes('again'), soon()).catch(() => false)
       await expect.poll(back, { timeout: 5000 }).toBe(true)
     }
   })
@@ -209,19 +210,19 @@ test('a replica that comes later is seen, and waited for from then on', async ()
   closing.push(() => primary.stop())
   const store = await open(primary.url)
   const operator = operatorOf(primary.url)
-  expect(await store.put(fresh(), bytes('alone'), soon())).toBe(true)
+  expect(await put(store, fresh(), bytes('alone'), soon())).toBe(true)
   expect(await calls(operator, 'wait')).toBe(0)
 
   const replica = await startReplica(port)
   closing.push(() => replica.stop())
   const waits = async () => {
     await store.check()
-    await store.put(fresh(), bytes('x'), soon())
+    await put(store, fresh(), bytes('x'), soon())
     return calls(operator, 'wait')
   }
   await expect.poll(waits, { timeout: 10_000, interval: 200 }).toBeGreaterThan(0)
   replica.link.hang()
-  await refused(store.put(fresh(), bytes('x'), soon()))
+  await refused(put(store, fresh(), bytes('x'), soon()))
 })
 
 test('a replica that still loads its first copy is not waited for yet', async () => {
@@ -229,7 +230,7 @@ test('a replica that still loads its first copy is not waited for yet', async ()
   const primary = await startRedis({ port, settings: AT_ONCE })
   closing.push(() => primary.stop())
   const before = await open(primary.url)
-  for (let i = 0; i < 300; i++) await before.put(fresh(), bytes('x'), soon())
+  for (let i = 0; i < 300; i++) await put(before, fresh(), bytes('x'), soon())
   const slow = ['--replicaof', '127.0.0.1', String(port), '--key-load-delay', '10000']
   const replica = await startRedis({ port: other, settings: slow })
   closing.push(() => replica.stop())
@@ -237,7 +238,7 @@ test('a replica that still loads its first copy is not waited for yet', async ()
   const replication = () => operator.info('replication')
   await expect.poll(replication, { timeout: 10_000 }).toMatch(/slave0:.*state=online,offset=0/)
   const store = await open(primary.url)
-  expect(await store.put(fresh(), bytes('x'), soon())).toBe(true)
+  expect(await put(store, fresh(), bytes('x'), soon())).toBe(true)
   expect(await replication()).toMatch(/slave0:.*offset=0/)
 })
 
@@ -248,9 +249,9 @@ test('durability: replicated writes nothing before there is a replica', async ()
   const store = await open(primary.url, REPLICATED)
   const operator = operatorOf(primary.url)
   const first = fresh()
-  await refused(store.put(first, bytes('x'), soon()))
+  await refused(put(store, first, bytes('x'), soon()))
   const before = await contents(operator)
-  await refused(store.put(fresh(), bytes('x'), soon()))
+  await refused(put(store, fresh(), bytes('x'), soon()))
   expect(await contents(operator)).toBe(before)
   expect((await store.get(first))?.version).toBe(1)
 })
@@ -272,13 +273,13 @@ async function mixedWrites(store: Store, midway: () => void) {
   const keys = Array.from({ length: COUNT }, fresh)
   for (let i = 0; i < COUNT; i += 100) {
     const wave = keys.slice(i, i + 100)
-    await Promise.all(wave.map((key, j) => j % 4 && store.put(key, bytes('old'), soon())))
+    await Promise.all(wave.map((key, j) => j % 4 && put(store, key, bytes('old'), soon())))
   }
   const write = (key: string, i: number): Promise<boolean> => {
-    if (i % 4 === 0) return store.put(key, bytes('new'), soon())
-    if (i % 4 === 1) return store.put(key, bytes('new'), { ...soon(), version: 1 })
-    if (i % 4 === 2) return store.consume(key, now())
-    return store.remove(key, now() + 600)
+    if (i % 4 === 0) return put(store, key, bytes('new'), soon())
+    if (i % 4 === 1) return put(store, key, bytes('new'), { ...soon(), version: 1 })
+    if (i % 4 === 2) return consume(store, key, now())
+    return remove(store, key, now() + 600)
   }
   const acknowledged: [string, number][] = []
   for (let i = 0; i < COUNT; i += 50) {
@@ -372,20 +373,20 @@ describe('a Cluster', () => {
     const [first, ...others] = await shards()
     if (!first) throw new Error('there are no shards')
     const key = keyOf(first)
-    expect(await store.put(key, bytes('x'), soon())).toBe(true)
+    expect(await put(store, key, bytes('x'), soon())).toBe(true)
     const hung = first.replica.pid
     process.kill(hung, 'SIGSTOP')
     try {
-      expect(await refused(store.put(keyOf(first), bytes('x'), soon()))).toBeLessThan(1000)
-      await refused(store.remove(key, now() + 60))
+      expect(await refused(put(store, keyOf(first), bytes('x'), soon()))).toBeLessThan(1000)
+      await refused(remove(store, key, now() + 60))
       for (const shard of others) {
-        expect(await store.put(keyOf(shard), bytes('x'), soon())).toBe(true)
+        expect(await put(store, keyOf(shard), bytes('x'), soon())).toBe(true)
       }
       expect(await text(store, key)).toBe('x')
     } finally {
       process.kill(hung, 'SIGCONT')
     }
-    const back = () => store.put(keyOf(first), bytes('x'), soon()).catch(() => false)
+    const back = () => put(store, keyOf(first), bytes('x'), soon()).catch(() => false)
     await expect.poll(back, { timeout: 5000 }).toBe(true)
   })
 
@@ -399,9 +400,9 @@ describe('a Cluster', () => {
     const isThere = () => missing(store, acknowledged).catch(reasonOf)
     await expect.poll(isThere, { timeout: 25_000, interval: 200 }).toBe(0)
     // It has no replica of its own until the old master is one.
-    await refused(store.put(keyOf(lost), bytes('x'), soon()))
+    await refused(put(store, keyOf(lost), bytes('x'), soon()))
     await lost.master.start()
-    const back = () => store.put(keyOf(lost), bytes('x'), soon()).catch(() => false)
+    const back = () => put(store, keyOf(lost), bytes('x'), soon()).catch(() => false)
     await expect.poll(back, { timeout: 20_000, interval: 200 }).toBe(true)
   })
 })
@@ -423,7 +424,7 @@ describe('behind Sentinel', () => {
     await group.servers[0]?.kill('SIGKILL')
     const isThere = () => missing(store, acknowledged).catch(reasonOf)
     await expect.poll(isThere, { timeout: 25_000, interval: 200 }).toBe(0)
-    const back = () => store.put(fresh(), bytes('x'), soon()).catch(() => false)
+    const back = () => put(store, fresh(), bytes('x'), soon()).catch(() => false)
     await expect.poll(back, { timeout: 20_000, interval: 200 }).toBe(true)
   })
 })

@@ -9,8 +9,10 @@ import { createInterface } from 'node:readline'
 import { DatabaseSync } from 'node:sqlite'
 import { setTimeout } from 'node:timers/promises'
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest'
+import { openStore as openLocation } from '../../src/storage/open.ts'
 import { SqliteStore } from '../../src/storage/sqlite.ts'
 import { type Store, StoreUnavailable } from '../../src/storage/store.ts'
+import { consume, put, remove } from './operations.ts'
 import { raceSuite } from './race-suite.ts'
 import { ACTS, race } from './racer.ts'
 import { bytes, fresh, now, storeSuite, text } from './store-suite.ts'
@@ -46,10 +48,23 @@ raceSuite('two handles of one file', async () => {
 const questions: [string, (store: Store) => Promise<unknown>][] = [
   ['get', store => store.get('key')],
   ['list', store => store.list('index')],
-  ['put', store => store.put('key', bytes('x'), {})],
-  ['consume', store => store.consume('key', now())],
-  ['remove', store => store.remove('key', now() + 60)],
+  ['put', store => put(store, 'key', bytes('x'), {})],
+  ['consume', store => consume(store, 'key', now())],
+  ['remove', store => remove(store, 'key', now() + 60)],
 ]
+
+test('a file of an earlier format is refused, in one sentence, and left as it is', async () => {
+  const file = newFile()
+  const raw = openRaw(file)
+  raw.exec(`CREATE TABLE records (
+    key TEXT PRIMARY KEY, value BLOB, version INTEGER NOT NULL, consumed INTEGER, expires INTEGER
+  ) WITHOUT ROWID`)
+  raw.exec(`INSERT INTO records VALUES ('naming-key', x'61', 1, NULL, NULL)`)
+  await expect(openLocation(`sqlite:${file}`)).rejects.toThrow(
+    `${file} cannot be opened as a store: it was written by another version of Usher`,
+  )
+  expect(raw.prepare('SELECT count(*) n FROM records').get()).toEqual({ n: 1 })
+})
 
 test('a missing folder is made, for its owner alone', async () => {
   const folders = join(folder, 'made', 'for', 'it')
@@ -62,9 +77,9 @@ describe('one file, opened twice', () => {
     const file = newFile()
     const [server, cli] = [openStore(file), openStore(file)]
     const key = fresh()
-    await server.put(key, bytes('from the server'), { indexes: ['all'] })
+    await put(server, key, bytes('from the server'), { indexes: ['all'] })
     expect(await text(cli, key)).toBe('from the server')
-    expect(await cli.remove(key, now() + 60)).toBe(true)
+    expect(await remove(cli, key, now() + 60)).toBe(true)
     expect((await server.get(key))?.value).toBeUndefined()
     expect(await server.list('all')).toEqual([])
   })
@@ -72,9 +87,9 @@ describe('one file, opened twice', () => {
   test('a write that waits for the other keeps nobody else waiting', async () => {
     const file = newFile()
     const [store, other] = [openStore(file), openRaw(file)]
-    await store.put('before', bytes('x'), {})
+    await put(store, 'before', bytes('x'), {})
     other.exec('BEGIN IMMEDIATE')
-    const written = store.put('behind', bytes('x'), {})
+    const written = put(store, 'behind', bytes('x'), {})
     await setTimeout(5)
     other.exec('COMMIT')
     expect(await written).toBe(true)
@@ -84,7 +99,7 @@ describe('one file, opened twice', () => {
     const file = newFile()
     const store = openStore(file)
     const keys = Array.from({ length: 60 }, fresh)
-    await Promise.all(keys.map(key => store.put(key, bytes('once'), {})))
+    await Promise.all(keys.map(key => put(store, key, bytes('once'), {})))
 
     const script = join(import.meta.dirname, 'racer.ts')
     const child = spawn(process.execPath, [script, file, act, ...keys], {
@@ -113,7 +128,7 @@ describe('close', () => {
     const file = newFile()
     const store = new SqliteStore(file)
     const key = fresh()
-    const written = store.put(key, bytes('at the last moment'), {})
+    const written = put(store, key, bytes('at the last moment'), {})
     await store.close()
     expect(await written).toBe(true)
     expect(await text(openStore(file), key)).toBe('at the last moment')
@@ -127,11 +142,12 @@ describe('sweep', () => {
     const dead = Array.from({ length: 3 }, fresh)
     const alive = [fresh(), fresh()].sort()
     const tombstone = fresh()
-    for (const key of dead) await store.put(key, bytes('x'), { expires: now() - 1, indexes: ['i'] })
-    for (const key of alive) await store.put(key, bytes('x'), { indexes: ['i'] })
-    await store.put(alive[0] ?? '', bytes('x'), { expires: now() + 60, indexes: ['i'] })
-    await store.put(tombstone, bytes('x'), {})
-    await store.remove(tombstone, now() + 60)
+    for (const key of dead)
+      await put(store, key, bytes('x'), { expires: now() - 1, indexes: ['i'] })
+    for (const key of alive) await put(store, key, bytes('x'), { indexes: ['i'] })
+    await put(store, alive[0] ?? '', bytes('x'), { expires: now() + 60, indexes: ['i'] })
+    await put(store, tombstone, bytes('x'), {})
+    await remove(store, tombstone, now() + 60)
 
     expect(await store.sweep()).toBe(3)
     expect(await store.sweep()).toBe(0)
@@ -140,15 +156,47 @@ describe('sweep', () => {
     expect(count('SELECT count(*) n FROM records')).toBe(3)
     expect(count('SELECT count(*) n FROM entries')).toBe(2)
     expect((await store.list('i')).map(({ key }) => key).sort()).toEqual(alive)
-    expect(await store.put(tombstone, bytes('late'), {})).toBe(false)
+    expect(await put(store, tombstone, bytes('late'), {})).toBe(false)
+  })
+
+  test('leaves nothing that has expired, however much it is', async () => {
+    const file = newFile()
+    const store = openStore(file)
+    const dead = Array.from({ length: 12_000 }, fresh)
+    const expires = now() - 1
+    await Promise.all(dead.map(key => put(store, key, bytes('x'), { expires, indexes: ['i'] })))
+    const alive = fresh()
+    await put(store, alive, bytes('x'), { expires: now() + 60, indexes: ['i'] })
+    expect(await store.sweep()).toBe(12_000)
+    const raw = openRaw(file)
+    for (const table of ['records', 'entries']) {
+      expect(raw.prepare(`SELECT key FROM ${table}`).all()).toEqual([{ key: alive }])
+    }
+  })
+
+  test('goes on beside writes, in steps that hold nobody up', async () => {
+    const store = openStore()
+    const dead = Array.from({ length: 20_000 }, fresh)
+    await Promise.all(dead.map(key => put(store, key, bytes('x'), { expires: now() - 1 })))
+    let isOver = false
+    const sweeping = store.sweep().finally(() => {
+      isOver = true
+    })
+    let written = 0
+    while (!isOver) {
+      await put(store, fresh(), bytes('x'), { expires: now() + 60 })
+      written++
+    }
+    expect(await sweeping).toBe(20_000)
+    expect(written).toBeGreaterThan(10)
   })
 
   test('leaves a record its indexes when it was given a longer life without naming them', async () => {
     vi.useFakeTimers({ toFake: ['Date'] })
     const store = openStore()
     const key = fresh()
-    await store.put(key, bytes('one'), { expires: now() + 1, indexes: ['i'] })
-    await store.put(key, bytes('two'), { expires: now() + 60 })
+    await put(store, key, bytes('one'), { expires: now() + 1, indexes: ['i'] })
+    await put(store, key, bytes('two'), { expires: now() + 60 })
     vi.setSystemTime(Date.now() + 5000)
     await store.sweep()
     expect((await store.list('i')).map(({ key }) => key)).toEqual([key])
@@ -166,7 +214,7 @@ describe('trouble', () => {
     const file = newFile()
     const before = new SqliteStore(file)
     const many = Array.from({ length: 400 }, fresh)
-    await Promise.all(many.map(key => before.put(key, bytes(key), { indexes: ['index'] })))
+    await Promise.all(many.map(key => put(before, key, bytes(key), { indexes: ['index'] })))
     await before.close()
     const content = readFileSync(file)
     writeFileSync(file, Buffer.concat([content.subarray(0, 4096), content.subarray(4096).fill(7)]))
@@ -185,16 +233,16 @@ describe('trouble', () => {
     const store = openStore(file)
     const other = openRaw(file)
     const key = fresh()
-    await store.put(key, bytes('before'), {})
+    await put(store, key, bytes('before'), {})
     other.exec('BEGIN IMMEDIATE')
 
     const begin = Date.now()
-    await expect(store.put(key, bytes('locked'), {})).rejects.toBeInstanceOf(StoreUnavailable)
+    await expect(put(store, key, bytes('locked'), {})).rejects.toBeInstanceOf(StoreUnavailable)
     expect(Date.now() - begin).toBeLessThan(1200)
     expect(await text(store, key)).toBe('before')
 
     other.exec('COMMIT')
-    expect(await store.put(key, bytes('after'), { version: 1 })).toBe(true)
+    expect(await put(store, key, bytes('after'), { version: 1 })).toBe(true)
   })
 
   test('one error for all who waited together, and nothing half done', async () => {
@@ -204,9 +252,8 @@ describe('trouble', () => {
     other.exec('BEGIN IMMEDIATE')
     const key = fresh()
     const answers = await Promise.allSettled([
-      store.put(key, bytes('one'), {}),
-      store.get(key),
-      store.consume(key, now()),
+      put(store, key, bytes('one'), {}),
+      consume(store, key, now()),
     ])
     for (const answer of answers) {
       expect(answer).toMatchObject({ reason: expect.any(StoreUnavailable) })

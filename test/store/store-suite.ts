@@ -3,7 +3,8 @@
 import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { Entry, Snapshot, Store } from '../../src/storage/store.ts'
+import type { Change, Entry, Store } from '../../src/storage/store.ts'
+import { consume, put, remove } from './operations.ts'
 
 export const now = () => Math.floor(Date.now() / 1000)
 export const bytes = (text: string) => new TextEncoder().encode(text)
@@ -15,12 +16,12 @@ export async function text(store: Store, key: string): Promise<string | undefine
   return entry?.value && new TextDecoder().decode(entry.value)
 }
 
-/** A snapshot as one compares it: text, and indexes in order. */
-export function describeSnapshot(snapshot: Snapshot | undefined) {
-  if (!snapshot) return undefined
-  const { value, indexes, ...rest } = snapshot
+/** An entry as one compares it: text, and indexes in order. */
+export function describeEntry(entry: Entry | undefined) {
+  if (!entry) return undefined
+  const { value, indexes, ...rest } = entry
   const text = value && { value: Buffer.from(value).toString('latin1') }
-  return { ...rest, ...text, indexes: indexes.toSorted() }
+  return { ...rest, ...text, ...(indexes && { indexes: indexes.toSorted() }) }
 }
 
 /** `open` is called once; what it answers is closed at the end. */
@@ -37,9 +38,9 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
       test('reads back as it was written, with a version that rises by one', async () => {
         const key = fresh()
         expect(await store.get(key)).toBeUndefined()
-        expect(await store.put(key, bytes('one'), {})).toBe(true)
+        expect(await put(store, key, bytes('one'), {})).toBe(true)
         expect(await store.get(key)).toEqual({ key, value: expect.anything(), version: 1 })
-        expect(await store.put(key, bytes('two'), {})).toBe(true)
+        expect(await put(store, key, bytes('two'), {})).toBe(true)
         expect(await text(store, key)).toBe('two')
         expect((await store.get(key))?.version).toBe(2)
       })
@@ -52,7 +53,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         ['a large value', new Uint8Array(randomBytes(300_000))],
       ])('holds %s', async (_, value) => {
         const key = fresh()
-        await store.put(key, value, { indexes: [key] })
+        await put(store, key, value, { indexes: [key] })
         expect(Buffer.compare((await store.get(key))?.value ?? Buffer.from('none'), value)).toBe(0)
         const [listed] = await store.list(key)
         expect(Buffer.compare(listed?.value ?? Buffer.from('none'), value)).toBe(0)
@@ -61,7 +62,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
       test('is given out as a copy: nobody changes it by changing what they read', async () => {
         const key = fresh()
         const mine = bytes('kept')
-        await store.put(key, mine, { indexes: [key] })
+        await put(store, key, mine, { indexes: [key] })
         mine.fill(0)
         ;(await store.get(key))?.value?.fill(0)
         for (const { value } of await store.list(key)) value?.fill(0)
@@ -70,12 +71,12 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
 
       test('is written over exactly the version that was named, and no other', async () => {
         const key = fresh()
-        expect(await store.put(key, bytes('early'), { version: 1 })).toBe(false)
-        expect(await store.put(key, bytes('first'), { version: 0 })).toBe(true)
-        expect(await store.put(key, bytes('again'), { version: 0 })).toBe(false)
-        expect(await store.put(key, bytes('ahead'), { version: 2 })).toBe(false)
+        expect(await put(store, key, bytes('early'), { version: 1 })).toBe(false)
+        expect(await put(store, key, bytes('first'), { version: 0 })).toBe(true)
+        expect(await put(store, key, bytes('again'), { version: 0 })).toBe(false)
+        expect(await put(store, key, bytes('ahead'), { version: 2 })).toBe(false)
         expect(await text(store, key)).toBe('first')
-        expect(await store.put(key, bytes('second'), { version: 1 })).toBe(true)
+        expect(await put(store, key, bytes('second'), { version: 1 })).toBe(true)
         expect(await text(store, key)).toBe('second')
       })
     })
@@ -83,26 +84,23 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
     describe('consume', () => {
       test('succeeds once in the life of a record, and marks it with the time', async () => {
         const key = fresh()
-        await store.put(key, bytes('once'), {})
-        expect(await store.consume(key, 1_700_000_000)).toBe(true)
-        expect(await store.consume(key, 1_700_000_001)).toBe(false)
+        await put(store, key, bytes('once'), {})
+        expect(await consume(store, key, 1_700_000_000)).toBe(true)
+        expect(await consume(store, key, 1_700_000_001)).toBe(false)
         const entry = await store.get(key)
         expect(entry).toMatchObject({ consumed: 1_700_000_000, version: 2 })
         expect(await text(store, key)).toBe('once')
       })
 
-      test('is one with a write that says so, of several at once too', async () => {
-        const [key, other, late] = [fresh(), fresh(), fresh()]
+      test('is one with a write that says so', async () => {
+        const key = fresh()
         const [value, expires] = [bytes('rest'), now() + 60]
-        await store.put(key, bytes('whole'), { expires, indexes: [`of-${key}`] })
-        const used = { key, value, expires, version: 1, consumed: 1_700_000_000 }
-        const make = (key: string) => store.putEach([used, { key, value, expires }])
-        expect(await make(other)).toBe(2)
-        expect(await make(late)).toBe(0)
-        expect(await store.get(late)).toBeUndefined()
-
+        await put(store, key, bytes('whole'), { expires, indexes: [`of-${key}`] })
+        const used = { expires, version: 1, consumed: 1_700_000_000 }
+        expect(await put(store, key, value, used)).toBe(true)
+        expect(await put(store, key, value, { ...used, version: 2 })).toBe(false)
         expect(await text(store, key)).toBe('rest')
-        expect(await store.consume(key, now())).toBe(false)
+        expect(await consume(store, key, now())).toBe(false)
         expect(await store.list(`of-${key}`)).toMatchObject([
           { key, version: 2, consumed: 1_700_000_000 },
         ])
@@ -110,28 +108,28 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
 
       test('is remembered when the record is written again', async () => {
         const key = fresh()
-        await store.put(key, bytes('one'), {})
-        await store.consume(key, 1_700_000_000)
-        await store.put(key, bytes('two'), {})
-        await store.put(key, bytes('three'), { version: 3 })
+        await put(store, key, bytes('one'), {})
+        await consume(store, key, 1_700_000_000)
+        await put(store, key, bytes('two'), {})
+        await put(store, key, bytes('three'), { version: 3 })
         expect(await store.get(key)).toMatchObject({ consumed: 1_700_000_000, version: 4 })
-        expect(await store.consume(key, now())).toBe(false)
+        expect(await consume(store, key, now())).toBe(false)
       })
 
       test('is in the way of a write that had read the record before', async () => {
         const key = fresh()
-        await store.put(key, bytes('one'), {})
-        await store.consume(key, now())
-        expect(await store.put(key, bytes('two'), { version: 1 })).toBe(false)
+        await put(store, key, bytes('one'), {})
+        await consume(store, key, now())
+        expect(await put(store, key, bytes('two'), { version: 1 })).toBe(false)
       })
 
       test('fails for what is missing, removed or expired, and makes nothing', async () => {
         const [missing, removed, expired] = [fresh(), fresh(), fresh()]
-        await store.put(removed, bytes('x'), {})
-        await store.remove(removed, now() + 60)
-        await store.put(expired, bytes('x'), { expires: now() - 1 })
+        await put(store, removed, bytes('x'), {})
+        await remove(store, removed, now() + 60)
+        await put(store, expired, bytes('x'), { expires: now() - 1 })
         for (const key of [missing, removed, expired]) {
-          expect(await store.consume(key, now())).toBe(false)
+          expect(await consume(store, key, now())).toBe(false)
           expect(await text(store, key)).toBeUndefined()
         }
         expect(await store.get(missing)).toBeUndefined()
@@ -139,40 +137,87 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
       })
     })
 
-    describe('putEach', () => {
-      const put = (key: string, value: string, version?: number) => ({
+    describe('a batch', () => {
+      const indexed = (key: string, value: string, version?: number) => ({
         key,
         value: bytes(value),
         version,
         indexes: [`of-${key}`],
       })
+      const keysOfOneSlot = () => {
+        const slot = `{${fresh()}}`
+        return Array.from({ length: 4 }, () => slot + fresh()) as [string, string, string, string]
+      }
 
-      test('writes one after the other, with their indexes', async () => {
-        const [one, other] = [fresh(), fresh()]
-        await store.put(other, bytes('before'), { indexes: [`with-${other}`] })
-        expect(await store.putEach([put(one, '1'), put(other, '2'), put(one, '3', 1)])).toBe(3)
-        expect(await text(store, one)).toBe('3')
-        expect(await text(store, other)).toBe('2')
+      test('writes, consumes and removes several records, with their indexes', async () => {
+        const [one, other, used, gone] = keysOfOneSlot()
+        for (const key of [other, used, gone]) {
+          await put(store, key, bytes('before'), { indexes: [`with-${key}`] })
+        }
+        const changes = [
+          indexed(one, '1', 0),
+          indexed(other, '2', 1),
+          { key: used, consumed: 1_700_000_000 },
+          { key: gone, tombstone: now() + 60 },
+        ]
+        expect(await store.write(changes)).toEqual({})
+        expect(await Promise.all([one, other, used, gone].map(key => text(store, key)))).toEqual([
+          '1',
+          '2',
+          'before',
+          undefined,
+        ])
+        expect((await store.get(used))?.consumed).toBe(1_700_000_000)
         expect(await names(`of-${one}`)).toEqual([one])
         expect(await names(`of-${other}`)).toEqual([other])
+        expect(await names(`with-${other}`)).toEqual([other])
+        expect(await names(`with-${gone}`)).toEqual([])
       })
 
-      test('writes nothing from the first that is refused on', async () => {
-        const [one, taken, last] = [fresh(), fresh(), fresh()]
-        await store.put(taken, bytes('mine'), {})
-        expect(await store.putEach([put(one, '1'), put(taken, '2', 0), put(last, '3')])).toBe(1)
-        expect(await text(store, one)).toBe('1')
-        expect(await text(store, taken)).toBe('mine')
-        expect(await store.get(last)).toBeUndefined()
+      test.each<[string, (key: string) => Change]>([
+        ['a write over another version', key => ({ key, value: bytes('x'), version: 7 })],
+        ['a second consumption', key => ({ key, consumed: now() })],
+        [
+          'a write that consumes a second time',
+          key => ({ key, value: bytes('x'), consumed: now() }),
+        ],
+        ['a removal of another version', key => ({ key, tombstone: now() + 60, version: 7 })],
+      ])('writes nothing at all because of %s, and says which it is', async (_, refused) => {
+        const [one, other, used, gone] = keysOfOneSlot()
+        for (const key of [used, gone]) await put(store, key, bytes('before'))
+        await consume(store, used, 1_700_000_000)
+        const changes = [
+          indexed(one, '1', 0),
+          { key: gone, tombstone: now() + 60 },
+          refused(used),
+          indexed(other, '2'),
+        ]
+        expect(await store.write(changes)).toEqual({ failed: 2 })
+        expect(await store.getMany([one, other])).toEqual([undefined, undefined])
+        expect(await store.get(gone)).toMatchObject({ version: 1 })
+        expect(await store.get(used)).toMatchObject({ version: 2, consumed: 1_700_000_000 })
+        expect(await text(store, gone)).toBe('before')
+        expect(await names(`of-${one}`)).toEqual([])
+      })
+
+      test('of keys that are in several slots is a mistake of the caller', async () => {
+        const keys = [fresh(), fresh()]
+        const writing = async () => store.write(keys.map(key => indexed(key, 'x')))
+        await expect(writing()).rejects.toThrow('in several slots')
+        await expect((async () => store.getMany(keys))()).rejects.toThrow('in several slots')
+      })
+
+      test('of no change at all is written', async () => {
+        expect(await store.write([])).toEqual({})
       })
     })
 
     test('several keys of one slot are read in one step, in the order asked for', async () => {
       const slot = `{${fresh()}}`
       const [live, gone, missing] = [slot + fresh(), slot + fresh(), slot + fresh()]
-      await store.put(live, bytes('1'), {})
-      await store.put(gone, bytes('2'), {})
-      await store.remove(gone, now() + 60)
+      await put(store, live, bytes('1'), {})
+      await put(store, gone, bytes('2'), {})
+      await remove(store, gone, now() + 60)
       expect(await store.getMany([gone, missing, live])).toEqual([
         await store.get(gone),
         undefined,
@@ -183,87 +228,68 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
     describe('remove', () => {
       test('is true once, and leaves a tombstone', async () => {
         const key = fresh()
-        await store.put(key, bytes('gone'), {})
-        await store.consume(key, 1_700_000_000)
-        expect(await store.remove(key, now() + 60)).toBe(true)
-        expect(await store.remove(key, now() + 60)).toBe(false)
-        expect(await store.get(key)).toEqual({ key, version: 3 })
+        await put(store, key, bytes('gone'), {})
+        await consume(store, key, 1_700_000_000)
+        expect(await remove(store, key, now() + 60)).toBe(true)
+        expect(await remove(store, key, now() + 60)).toBe(false)
+        expect(await store.get(key)).toEqual({ key, version: 3, expires: expect.any(Number) })
       })
 
       test('of what is missing answers undefined and leaves nothing', async () => {
         const key = fresh()
-        expect(await store.remove(key, now() + 60)).toBe(false)
+        expect(await remove(store, key, now() + 60)).toBe(false)
         expect(await store.get(key)).toBeUndefined()
-        expect(await store.put(key, bytes('new'), {})).toBe(true)
+        expect(await put(store, key, bytes('new'), {})).toBe(true)
       })
 
       test('keeps plain writes out, and those that take it for empty', async () => {
         const key = fresh()
-        await store.put(key, bytes('one'), {})
-        await store.remove(key, now() + 60)
-        expect(await store.put(key, bytes('late'), {})).toBe(false)
-        expect(await store.put(key, bytes('late'), { version: 0 })).toBe(false)
-        expect(await store.put(key, bytes('late'), { version: 1 })).toBe(false)
+        await put(store, key, bytes('one'), {})
+        await remove(store, key, now() + 60)
+        expect(await put(store, key, bytes('late'), {})).toBe(false)
+        expect(await put(store, key, bytes('late'), { version: 0 })).toBe(false)
+        expect(await put(store, key, bytes('late'), { version: 1 })).toBe(false)
         expect(await text(store, key)).toBeUndefined()
       })
 
       test('lets in who has read the tombstone; the new record is unconsumed', async () => {
         const key = fresh()
-        await store.put(key, bytes('one'), {})
-        await store.consume(key, now())
-        await store.remove(key, now() + 60)
+        await put(store, key, bytes('one'), {})
+        await consume(store, key, now())
+        await remove(store, key, now() + 60)
         const { version } = (await store.get(key)) ?? { version: 0 }
-        expect(await store.put(key, bytes('anew'), { version })).toBe(true)
+        expect(await put(store, key, bytes('anew'), { version })).toBe(true)
         expect(await store.get(key)).toMatchObject({ version: version + 1 })
         expect(await text(store, key)).toBe('anew')
-        expect(await store.consume(key, now())).toBe(true)
+        expect(await consume(store, key, now())).toBe(true)
       })
     })
 
     test('remove: only the version that was read, where that is given', async () => {
       const key = fresh()
-      await store.put(key, bytes('x'), {})
-      await store.put(key, bytes('y'), {})
-      expect(await store.remove(key, now() + 60, 1)).toBe(false)
+      await put(store, key, bytes('x'), {})
+      await put(store, key, bytes('y'), {})
+      expect(await remove(store, key, now() + 60, 1)).toBe(false)
       expect((await store.get(key))?.value).toBeDefined()
-      expect(await store.remove(key, now() + 60, 2)).toBe(true)
+      expect(await remove(store, key, now() + 60, 2)).toBe(true)
       expect((await store.get(key))?.value).toBeUndefined()
-      expect(await store.remove(key, now() + 60, 3)).toBe(false)
+      expect(await remove(store, key, now() + 60, 3)).toBe(false)
     })
 
-    describe('removeEach', () => {
-      test('leaves a tombstone of each that stood, and says how many those were', async () => {
-        const [gone, missing, index] = [fresh(), fresh(), fresh()]
-        // More than are removed at once.
-        const keys = Array.from({ length: 450 }, fresh)
-        await Promise.all(keys.map(key => store.put(key, bytes('x'), { indexes: [index] })))
-        await store.put(gone, bytes('x'), { indexes: [index] })
-        await store.remove(gone, now() + 60)
-        expect(await store.list(index)).toHaveLength(450)
-        expect(await store.removeEach([missing, gone, ...keys], now() + 60)).toBe(450)
-        expect(await store.removeEach(keys, now() + 60)).toBe(0)
-        expect(await store.removeEach([], now() + 60)).toBe(0)
-        expect(await store.list(index)).toEqual([])
-        for (const key of [gone, ...keys]) expect(await store.get(key)).toEqual({ key, version: 2 })
-        expect(await store.get(missing)).toBeUndefined()
-        expect(await store.put(gone, bytes('late'), {})).toBe(false)
-      })
-    })
-
-    describe('a snapshot', () => {
+    describe('what scan says', () => {
       test('says all there is of a key, to the second, and scan says the same of every key', async () => {
         const [whole, kept, gone, ended] = [fresh(), fresh(), fresh(), fresh()]
         const [ada, grace] = [fresh(), fresh()]
         const expires = now() + 60
-        await store.put(whole, bytes('whole'), { expires, indexes: [ada] })
-        await store.put(whole, bytes('whole'), { expires: expires + 1, indexes: [grace] })
-        await store.consume(whole, 1_700_000_000)
-        await store.put(kept, bytes('kept'), {})
-        await store.put(gone, bytes('gone'), { indexes: [ada] })
-        await store.remove(gone, expires)
-        await store.put(ended, bytes('ended'), { expires: now() - 1 })
+        await put(store, whole, bytes('whole'), { expires, indexes: [ada] })
+        await put(store, whole, bytes('whole'), { expires: expires + 1, indexes: [grace] })
+        await consume(store, whole, 1_700_000_000)
+        await put(store, kept, bytes('kept'), {})
+        await put(store, gone, bytes('gone'), { indexes: [ada] })
+        await remove(store, gone, expires)
+        await put(store, ended, bytes('ended'), { expires: now() - 1 })
 
-        expect(describeSnapshot(await store.snapshot(whole))).toEqual({
+        expect(describeEntry(await store.get(whole))).toEqual({
           key: whole,
           value: 'whole',
           version: 3,
@@ -271,30 +297,29 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
           expires: expires + 1,
           indexes: [ada, grace].sort(),
         })
-        expect(describeSnapshot(await store.snapshot(kept))).toEqual({
+        expect(describeEntry(await store.get(kept))).toEqual({
           key: kept,
           value: 'kept',
           version: 1,
-          indexes: [],
         })
-        expect(await store.snapshot(gone)).toEqual({ key: gone, version: 2, expires, indexes: [] })
-        expect(await store.snapshot(ended)).toBeUndefined()
-        expect(await store.snapshot(fresh())).toBeUndefined()
+        expect(await store.get(gone)).toEqual({ key: gone, version: 2, expires })
+        expect(await store.get(ended)).toBeUndefined()
+        expect(await store.get(fresh())).toBeUndefined()
 
-        const seen = new Map<string, Snapshot>()
-        for await (const snapshot of store.scan()) seen.set(snapshot.key, snapshot)
+        const seen = new Map<string, Entry>()
+        for await (const entry of store.scan()) seen.set(entry.key, entry)
         for (const key of [whole, kept, gone, ended]) {
-          expect(seen.get(key)).toEqual(await store.snapshot(key))
+          expect(seen.get(key)).toEqual(await store.get(key))
         }
       })
 
       test('is what it is restored to, whatever stood there', async () => {
         const [key, before, ada] = [fresh(), fresh(), fresh()]
         const expires = now() + 60
-        await store.put(key, bytes('before'), { indexes: [before] })
-        await store.consume(key, now())
+        await put(store, key, bytes('before'), { indexes: [before] })
+        await consume(store, key, now())
         await store.restore({ key, value: bytes('x'), version: 7, expires, indexes: [ada] })
-        expect(describeSnapshot(await store.snapshot(key))).toEqual({
+        expect(describeEntry(await store.get(key))).toEqual({
           key,
           value: 'x',
           version: 7,
@@ -303,8 +328,8 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         })
         expect(await names(ada)).toEqual([key])
         expect(await names(before)).toEqual([])
-        expect(await store.put(key, bytes('y'), { version: 6 })).toBe(false)
-        expect(await store.consume(key, now())).toBe(true)
+        expect(await put(store, key, bytes('y'), { version: 6 })).toBe(false)
+        expect(await consume(store, key, now())).toBe(true)
         expect((await store.get(key))?.version).toBe(8)
       })
 
@@ -314,7 +339,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
       ])('is restored with %s', async (_, value) => {
         const key = fresh()
         await store.restore({ key, value, version: 1, indexes: [] })
-        const found = (await store.snapshot(key))?.value ?? bytes('none')
+        const found = (await store.get(key))?.value ?? bytes('none')
         expect(Buffer.compare(found, value)).toBe(0)
       })
 
@@ -323,37 +348,37 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         const consumed = 1_700_000_000
         await store.restore({ key, value: bytes('x'), version: 2, consumed, indexes: [] })
         expect(await store.get(key)).toMatchObject({ consumed, version: 2 })
-        expect(await store.consume(key, now())).toBe(false)
+        expect(await consume(store, key, now())).toBe(false)
       })
 
       test('restored as a tombstone keeps plain writes out', async () => {
         const [key, index] = [fresh(), fresh()]
-        await store.put(key, bytes('x'), { indexes: [index] })
+        await put(store, key, bytes('x'), { indexes: [index] })
         await store.restore({ key, version: 4, expires: now() + 60, indexes: [] })
-        expect(await store.get(key)).toEqual({ key, version: 4 })
-        expect(await store.put(key, bytes('late'), {})).toBe(false)
+        expect(await store.get(key)).toEqual({ key, version: 4, expires: expect.any(Number) })
+        expect(await put(store, key, bytes('late'), {})).toBe(false)
         expect(await names(index)).toEqual([])
-        expect(await store.put(key, bytes('anew'), { version: 4 })).toBe(true)
+        expect(await put(store, key, bytes('anew'), { version: 4 })).toBe(true)
       })
 
       test('restored as long expired is nothing', async () => {
         const key = fresh()
-        await store.put(key, bytes('x'), {})
+        await put(store, key, bytes('x'), {})
         await store.restore({ key, version: 1, expires: 0, indexes: [] })
         expect(await store.get(key)).toBeUndefined()
-        expect(await store.put(key, bytes('y'), { version: 0 })).toBe(true)
+        expect(await put(store, key, bytes('y'), { version: 0 })).toBe(true)
       })
     })
 
     describe('a record that has expired', () => {
       test('is not there: not to read, remove, list, or for a version', async () => {
         const [key, index] = [fresh(), fresh()]
-        await store.put(key, bytes('old'), { expires: now() - 1, indexes: [index] })
+        await put(store, key, bytes('old'), { expires: now() - 1, indexes: [index] })
         expect(await store.get(key)).toBeUndefined()
         expect(await store.list(index)).toEqual([])
-        expect(await store.remove(key, now() + 60)).toBe(false)
-        expect(await store.put(key, bytes('new'), { version: 1 })).toBe(false)
-        expect(await store.put(key, bytes('new'), { version: 0 })).toBe(true)
+        expect(await remove(store, key, now() + 60)).toBe(false)
+        expect(await put(store, key, bytes('new'), { version: 1 })).toBe(false)
+        expect(await put(store, key, bytes('new'), { version: 0 })).toBe(true)
         expect(await text(store, key)).toBe('new')
       })
     })
@@ -362,9 +387,9 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
       test('lists its records and nobody else’s', async () => {
         const [ada, grace] = [fresh(), fresh()]
         const keys = Array.from({ length: 150 }, fresh).sort()
-        await Promise.all(keys.map(key => store.put(key, bytes(key), { indexes: [ada] })))
+        await Promise.all(keys.map(key => put(store, key, bytes(key), { indexes: [ada] })))
         const both = fresh()
-        await store.put(both, bytes('both'), { indexes: [ada, grace] })
+        await put(store, both, bytes('both'), { indexes: [ada, grace] })
         expect(await names(ada)).toEqual([...keys, both].sort())
         expect(await names(grace)).toEqual([both])
         expect(await store.list(fresh())).toEqual([])
@@ -373,9 +398,9 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
 
       test('shows the record as it is now, once', async () => {
         const [key, index] = [fresh(), fresh()]
-        await store.put(key, bytes('one'), { indexes: [index] })
-        await store.put(key, bytes('two'), { indexes: [index] })
-        await store.consume(key, 1_700_000_000)
+        await put(store, key, bytes('one'), { indexes: [index] })
+        await put(store, key, bytes('two'), { indexes: [index] })
+        await consume(store, key, 1_700_000_000)
         const [entry, ...more] = await store.list(index)
         expect(entry).toMatchObject({ key, version: 3, consumed: 1_700_000_000 })
         expect(Buffer.from(entry?.value ?? []).toString()).toBe('two')
@@ -384,17 +409,17 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
 
       test('loses what is removed, for good', async () => {
         const [key, index] = [fresh(), fresh()]
-        await store.put(key, bytes('one'), { indexes: [index] })
-        await store.remove(key, now() + 60)
+        await put(store, key, bytes('one'), { indexes: [index] })
+        await remove(store, key, now() + 60)
         expect(await store.list(index)).toEqual([])
-        await store.put(key, bytes('anew'), { version: 2 })
+        await put(store, key, bytes('anew'), { version: 2 })
         expect(await store.list(index)).toEqual([])
       })
 
       test('is not entered by a write that was refused', async () => {
         const [key, index] = [fresh(), fresh()]
-        await store.put(key, bytes('one'), {})
-        await store.put(key, bytes('two'), { version: 7, indexes: [index] })
+        await put(store, key, bytes('one'), {})
+        await put(store, key, bytes('two'), { version: 7, indexes: [index] })
         expect(await store.list(index)).toEqual([])
       })
     })
@@ -403,12 +428,12 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
       test('comes by each of its records, of more than are read at once, and by nothing else', async () => {
         const [index, other] = [fresh(), fresh()]
         const keys = Array.from({ length: 1200 }, fresh).sort()
-        const put = (key: string) => store.put(key, bytes(key), { indexes: [index] })
-        await Promise.all(keys.map(put))
-        await store.put(fresh(), bytes('x'), { indexes: [other] })
+        const add = (key: string) => put(store, key, bytes(key), { indexes: [index] })
+        await Promise.all(keys.map(add))
+        await put(store, fresh(), bytes('x'), { indexes: [other] })
         const [removed = '', expired = ''] = keys.splice(700, 2)
-        await store.remove(removed, now() + 60)
-        await store.put(expired, bytes('old'), { expires: now() - 1 })
+        await remove(store, removed, now() + 60)
+        await put(store, expired, bytes('old'), { expires: now() - 1 })
         const seen = new Map<string, Entry>()
         for await (const entry of store.walk(index)) seen.set(entry.key, entry)
         expect([...seen.keys()].sort()).toEqual(keys)
@@ -421,20 +446,20 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
     describe.concurrent('as time passes', () => {
       test('what has expired leaves nothing to its successor: no mark, no index', async () => {
         const [key, index] = [fresh(), fresh()]
-        await store.put(key, bytes('old'), { expires: now() + 1, indexes: [index] })
-        await store.consume(key, now())
+        await put(store, key, bytes('old'), { expires: now() + 1, indexes: [index] })
+        await consume(store, key, now())
         await until(async () => (await store.get(key)) === undefined)
-        await store.put(key, bytes('new'), {})
+        await put(store, key, bytes('new'), {})
         expect(await store.list(index)).toEqual([])
-        expect(await store.consume(key, now())).toBe(true)
+        expect(await consume(store, key, now())).toBe(true)
       })
 
       test('a record lives as long as its last write says', async () => {
         const [short, long] = [fresh(), fresh()]
-        await store.put(long, bytes('one'), { expires: now() + 1 })
-        await store.put(long, bytes('two'), { expires: now() + 60 })
-        await store.put(short, bytes('one'), { expires: now() + 60 })
-        await store.put(short, bytes('two'), { expires: now() + 2 })
+        await put(store, long, bytes('one'), { expires: now() + 1 })
+        await put(store, long, bytes('two'), { expires: now() + 60 })
+        await put(store, short, bytes('one'), { expires: now() + 60 })
+        await put(store, short, bytes('two'), { expires: now() + 2 })
         expect(await text(store, short)).toBe('two')
         await until(async () => (await store.get(short)) === undefined)
         expect(await text(store, long)).toBe('two')
@@ -442,20 +467,20 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
 
       test('a tombstone keeps writes out as long as it was told to', async () => {
         const [short, long] = [fresh(), fresh()]
-        await store.put(short, bytes('x'), {})
-        await store.put(long, bytes('x'), {})
-        await store.remove(short, now() + 2)
-        await store.remove(long, now() + 60)
-        expect(await store.put(short, bytes('late'), {})).toBe(false)
-        await until(() => store.put(short, bytes('late'), {}))
-        expect(await store.put(long, bytes('late'), {})).toBe(false)
+        await put(store, short, bytes('x'), {})
+        await put(store, long, bytes('x'), {})
+        await remove(store, short, now() + 2)
+        await remove(store, long, now() + 60)
+        expect(await put(store, short, bytes('late'), {})).toBe(false)
+        await until(() => put(store, short, bytes('late'), {}))
+        expect(await put(store, long, bytes('late'), {})).toBe(false)
       })
 
       test('an index keeps what was written again without naming it', async () => {
         const [key, other, index] = [fresh(), fresh(), fresh()]
-        await store.put(key, bytes('one'), { expires: now() + 3, indexes: [index] })
-        await store.put(other, bytes('one'), { expires: now() + 3, indexes: [index] })
-        await store.put(key, bytes('two'), { expires: now() + 60 })
+        await put(store, key, bytes('one'), { expires: now() + 3, indexes: [index] })
+        await put(store, other, bytes('one'), { expires: now() + 3, indexes: [index] })
+        await put(store, key, bytes('two'), { expires: now() + 60 })
         await until(async () => (await store.get(other)) === undefined)
         expect(await names(index)).toEqual([key])
       })

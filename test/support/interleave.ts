@@ -24,12 +24,10 @@ export function interleaving({ store }: Usher) {
     arrived()
     await released
   }
-  const { get, putEach, consume, remove, removeEach, list } = store
+  const { get, getMany, write, list } = store
   store.get = key => gate().then(() => get.call(store, key))
-  store.putEach = puts => gate().then(() => putEach.call(store, puts))
-  store.consume = (...args) => gate().then(() => consume.apply(store, args))
-  store.remove = (...args) => gate().then(() => remove.apply(store, args))
-  store.removeEach = (...args) => gate().then(() => removeEach.apply(store, args))
+  store.getMany = keys => gate().then(() => getMany.call(store, keys))
+  store.write = changes => gate().then(() => write.call(store, changes))
   store.list = index => gate().then(() => list.call(store, index))
 
   /**

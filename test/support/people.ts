@@ -177,13 +177,14 @@ export async function grantsOf({ records }: Usher, accountId: string, clientId: 
 
 /** Makes every operation of the store take a few turns of the event loop, as one far away does. */
 export function slowDown({ store }: Usher) {
-  const { get, putEach, list } = store
+  const { get, getMany, write, list } = store
   const turns = async () => {
     for (let i = Math.random() * 6; i > 0; i--) await new Promise(setImmediate)
   }
   store.get = async key => turns().then(() => get.call(store, key))
   store.list = async index => turns().then(() => list.call(store, index))
-  store.putEach = async puts => turns().then(() => putEach.call(store, puts))
+  store.getMany = async keys => turns().then(() => getMany.call(store, keys))
+  store.write = async changes => turns().then(() => write.call(store, changes))
 }
 
 /** Tokens without offline access, for a browser that is signed in or not. */

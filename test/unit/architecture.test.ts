@@ -56,7 +56,7 @@ const HOMES: Record<string, RegExp> = {
   'oidc-provider': /^src\/(provider|features|state)\//,
   yaml: /^src\/config\//,
   zod: /^src\/(config\/|accounts\/(account|transfer|source)\.ts$)/,
-  'node:sqlite': /^src\/storage\/sqlite(\.ts$|\/)/,
+  'node:sqlite': /^src\/storage\/sqlite(-file)?\.ts$/,
   '@node-rs/bcrypt': /^src\/accounts\/foreign-hash\.ts$/,
   ioredis: /^src\/storage\/redis\//,
   eta: /^src\/pages\//,

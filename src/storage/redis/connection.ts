@@ -5,7 +5,6 @@ import { readFileSync } from 'node:fs'
 import { createSecureContext, type SecureContextOptions } from 'node:tls'
 import { Cluster, Redis, type RedisOptions } from 'ioredis'
 import type { RedisSettings } from '../../config/schema/usher.ts'
-import type { Told } from './told.ts'
 
 const DEMOTED = /READONLY|^(LOADING|MASTERDOWN|NOAUTH|ERR WAIT cannot be used)/
 
@@ -23,29 +22,17 @@ const OPTIONS = {
 } satisfies RedisOptions
 const pause = (times: number) => Math.min(50 * times, 500) + Math.random() * 100
 
-const read = (name: string) => readFileSync(`${import.meta.dirname}/scripts/${name}.lua`, 'utf8')
-const script = (...names: string[]) => ['record', ...names].map(read).join('')
-const SCRIPTS = {
-  usherGet: script('get'),
-  usherPut: script('writing', 'put'),
-  usherConsume: script('writing', 'consume'),
-  usherRemove: script('writing', 'remove'),
-  usherMembers: script('members'),
-  usherList: script('list'),
-  usherTouch: script('writing', 'touch'),
-  usherIndex: script('writing', 'index'),
-  usherSnapshot: script('snapshot'),
-  usherRestore: script('writing', 'restore'),
-}
-export type ScriptName = keyof typeof SCRIPTS
+const script = (name: string) => ({
+  lua: readFileSync(`${import.meta.dirname}/scripts/${name}.lua`, 'utf8'),
+})
+const SCRIPTS = { usherWrite: script('write'), usherNote: script('note') }
 export type Argument = string | number | Uint8Array
-/** Takes so many keys, and then arguments. */
+/** Takes the number of keys, the keys, and arguments. */
 type Script<T> = (keys: number, ...args: Argument[]) => Promise<T>
-export type Connection = (Redis | Cluster) &
-  Record<ScriptName, Script<unknown>> &
-  Record<`usher${'Members' | 'List'}Buffer`, Script<Told>> &
-  Record<'usherGetBuffer', Script<(Told | null)[]>> &
-  Record<'usherSnapshotBuffer', Script<[expires: Buffer | null, indexes: Buffer, ...Told]>>
+export type Connection = (Redis | Cluster) & {
+  usherWrite: Script<[outcome: string, position?: number, indexes?: string]>
+  usherNote: Script<number>
+}
 
 /**
  * Not yet connected. `redis://`, `rediss://`, `redis+unix:///PATH`, `redis+sentinel://h:p,h:p/NAME` or
@@ -56,8 +43,7 @@ export function createConnection(url: string, settings: RedisSettings): Connecti
   const { username, database: db } = settings
   const chosen = { ...(username && { username }), ...(db !== undefined && { db }) }
   const options: RedisOptions = { ...OPTIONS, ...credentials, ...chosen }
-  const scripts = scriptsOf(settings.key_prefix, kind === 'cluster')
-  const common = { lazyConnect: true, scripts }
+  const common = { lazyConnect: true, scripts: SCRIPTS }
   const secrets = secretsOf(settings)
 
   if (kind === 'cluster') {
@@ -84,14 +70,6 @@ export function createConnection(url: string, settings: RedisSettings): Connecti
   const redis = kind ? new Redis({ ...all, ...named }) : new Redis(url, all)
   Object.defineProperties(Object.assign(redis.options, chosen), secrets)
   return redis as Connection
-}
-
-/** What is the same for every command stands in the scripts, and is not sent each time. */
-function scriptsOf(prefix: string, isCluster: boolean): Record<string, { lua: string }> {
-  const [record, index] = [`${prefix}r:`, `${prefix}i:`].map(name => JSON.stringify(name))
-  const head = `local RECORD, INDEX, IS_CLUSTER = ${record}, ${index}, ${isCluster}\n`
-  const all = Object.entries(SCRIPTS).map(([name, lua]) => [name, { lua: head + lua }])
-  return Object.fromEntries(all)
 }
 
 function parseUrl(url: string) {

@@ -7,7 +7,7 @@
 
 import calculateSlot from 'cluster-key-slot'
 import { Cluster, type Redis } from 'ioredis'
-import type { Argument, Connection, ScriptName } from './connection.ts'
+import type { Connection } from './connection.ts'
 
 /** Milliseconds for a replica to confirm. */
 const PATIENCE = 500
@@ -22,11 +22,10 @@ export class ReplicatedWriter {
   }
 
   /** Not seen: a write that went elsewhere by ASK, while its slot is on the move. */
-  async run(script: ScriptName, keys: string[], ...args: Argument[]): Promise<unknown> {
-    const [key = ''] = keys
+  async run<T>(key: string, command: (connection: Connection) => Promise<T>): Promise<T> {
     const before = this.#linkOf(key)
     await before?.catchUp()
-    const answer = await this.connection[script](keys.length, ...keys, ...args)
+    const answer = await command(this.connection)
     const link = this.#linkOf(key)
     // After a failover another node answers; in between, nobody knows which one did.
     if (!link || (before && link !== before)) throw new Error('the slot has moved meanwhile')

@@ -6,7 +6,7 @@ import { Cluster, type Redis } from 'ioredis'
 import type { RedisSettings } from '../../config/schema/usher.ts'
 import { type Check, StoreUnavailable } from '../store.ts'
 import { checkServer, hasReplica, merge, readInfo } from './checks.ts'
-import { type Argument, type Connection, createConnection, type ScriptName } from './connection.ts'
+import { type Connection, createConnection } from './connection.ts'
 import { ReplicatedWriter } from './replication.ts'
 
 /** Milliseconds to connect in: sentinels that nobody answers at are tried for ever. */
@@ -46,17 +46,9 @@ export class Servers {
     return this.#writer !== undefined
   }
 
-  /** On one key, or several that are on one node. */
-  write(script: ScriptName, keys: string[], ...args: Argument[]): Promise<unknown> {
-    const { connection } = this
-    return (
-      this.#writer?.run(script, keys, ...args) ?? connection[script](keys.length, ...keys, ...args)
-    )
-  }
-
-  /** Whether what is to be done at once may concern any records: not where each has its own node. */
-  get areOne(): boolean {
-    return !(this.connection instanceof Cluster)
+  /** Runs a command that writes in the slot of `key`; resolves when the write is durable. */
+  write<T>(key: string, command: (connection: Connection) => Promise<T>): Promise<T> {
+    return this.#writer?.run(key, command) ?? command(this.connection)
   }
 
   get masters(): Redis[] {

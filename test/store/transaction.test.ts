@@ -2,7 +2,7 @@
 
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { openStore } from '../../src/storage/open.ts'
-import { openRecords, type Records } from '../../src/storage/records.ts'
+import { type Id, openRecords, type Records } from '../../src/storage/records.ts'
 import { type Store, StoreUnavailable } from '../../src/storage/store.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePorts } from '../support/redis-together.ts'
@@ -60,7 +60,7 @@ describe('records of one slot', () => {
         expect(found.value).toEqual({ of: 'ada' })
         expect(await grant()).toEqual({ of: 'ada' })
       })
-    expect(await costs(both)).toEqual(['get'])
+    expect(await costs(both)).toEqual(['mget'])
   })
 
   test('are other records than those of the same id in another slot, or in none', async () => {
@@ -96,25 +96,82 @@ describe('records of one slot', () => {
   })
 })
 
+test('a record that was read is not read again, until the request writes', async () => {
+  await others.save('Token', 'once', { n: 1 })
+  const work = () =>
+    records.during(async () => {
+      for (let i = 0; i < 3; i++) expect(await standing('Token', 'once')).toEqual({ n: 1 })
+      await records.save('Other', 'o', {})
+      await others.save('Token', 'once', { n: 2 })
+      expect(await standing('Token', 'once')).toEqual({ n: 2 })
+    })
+  expect(await costs(work)).toEqual(['get', 'write', 'get'])
+})
+
+test('a read that is overtaken by a write of its request is not remembered', async () => {
+  await others.save('Token', 'race', { n: 1 })
+  await records.during(async () => {
+    const reading = records.read('Token', 'race')
+    await Promise.all([reading, records.save('Token', 'race', { n: 2 })])
+    expect(await standing('Token', 'race')).toEqual({ n: 2 })
+  })
+})
+
+test('what a request has read last is there for compare-and-set, after a write too', async () => {
+  await records.save('Token', 'last', { n: 1 })
+  await records.during(async () => {
+    expect(records.lastRead('Token', 'last')).toBeUndefined()
+    const found = await records.read('Token', 'last')
+    await records.save('Other', 'o', {})
+    expect(records.lastRead('Token', 'last')).toEqual(found)
+  })
+  expect(records.lastRead('Token', 'last')).toBeUndefined()
+})
+
 describe('what is left for later', () => {
-  const leave = (id: string, options: { version?: number } = {}, refused?: () => Promise<void>) =>
+  const inSlot = (id: string) => ({ slot: 'later', id })
+  const leave = (id: Id, options: { version?: number } = {}, refused?: () => Promise<void>) =>
     records.saveLater('Kept', id, { id }, options, refused)
 
-  test('is written with the next write, in one command', async () => {
+  test('is written with the next write, in one command for each slot', async () => {
     const work = () =>
       records.during(async () => {
-        await leave('a')
-        await leave('b')
-        expect(await others.read('Kept', 'a')).toEqual({ version: 0 })
-        expect(await records.save('Kept', 'c', { id: 'c' })).toBe(true)
-        for (const id of 'abc') expect((await others.read('Kept', id)).value).toEqual({ id })
+        await leave(inSlot('a'))
+        await leave(inSlot('b'))
+        expect(await others.read('Kept', inSlot('a'))).toEqual({ version: 0 })
+        expect(await records.save('Kept', inSlot('c'), { id: inSlot('c') })).toBe(true)
+        for (const id of 'abc') {
+          expect((await others.read('Kept', inSlot(id))).value).toEqual({ id: inSlot(id) })
+        }
       })
-    expect(await costs(work)).toEqual(['usherPut'])
+    expect(await costs(work)).toEqual(['write'])
+    const inTwo = () => records.during(() => Promise.all([leave(inSlot('x')), leave('y')]))
+    expect(await costs(inTwo)).toEqual(['write', 'write'])
+  })
+
+  test('is written with all of its slot, or not at all', async () => {
+    const [used, first, second] = ['used', 'first', 'second'].map(inSlot) as [Id, Id, Id]
+    await records.save('Code', used, {})
+    const redeem = () =>
+      records.during(async () => {
+        const { version } = await records.read('Code', used)
+        const refused = async () => {
+          throw new Error('used')
+        }
+        await records.saveLater('Code', used, {}, { version, consumed: 1_700_000_000 }, refused)
+        await leave(first)
+        await leave(second)
+      })
+    // Of two that use it at once, one writes its tokens.
+    const outcomes = await Promise.allSettled([redeem(), redeem()])
+    expect(outcomes.map(({ status }) => status).toSorted()).toEqual(['fulfilled', 'rejected'])
+    expect((await records.read('Kept', first)).version).toBe(1)
+    expect((await records.read('Kept', second)).version).toBe(1)
   })
 
   test('is written at the end where nothing follows, and at once outside of a request', async () => {
-    expect(await costs(() => records.during(() => leave('d')))).toEqual(['usherPut'])
-    expect(await costs(() => leave('e'))).toEqual(['usherPut'])
+    expect(await costs(() => records.during(() => leave('d')))).toEqual(['write'])
+    expect(await costs(() => leave('e'))).toEqual(['write'])
     for (const id of 'de') expect(await standing('Kept', id)).toEqual({ id })
   })
 

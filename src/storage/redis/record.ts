@@ -1,0 +1,72 @@
+// How scripts/write.lua is told of changes, and how records are kept in Redis.
+
+import { randomBytes } from 'node:crypto'
+import { type Change, type Entry, type Put, type Removal, StoreUnavailable } from '../store.ts'
+import type { Argument } from './connection.ts'
+
+/** A change as the script is told of it. */
+export interface Write {
+  change: Change
+  indexes: string[]
+  /** Epoch seconds until which the record is noted in all of `indexes`; absent: it has to be found out. */
+  noted?: number
+}
+
+/** The first line of a record, as scripts/write.lua describes it. */
+interface Head {
+  v: number
+  o: string
+  e?: number
+  c?: number
+  i?: string
+  n?: number
+  t?: 1
+}
+
+/** By it a write that is sent again is recognised. */
+export const operationId = () => randomBytes(6).toString('base64url')
+
+/** In the order of scripts/write.lua. */
+export function argumentsOf({ change, indexes, noted }: Write): Argument[] {
+  const given: Partial<Put & Removal> = change
+  const { value, version, expires, consumed, tombstone } = given
+  const action = value ? 'put' : tombstone === undefined ? 'consume' : 'remove'
+  const bytes = value && Buffer.from(value)
+  const all = [bytes, version, tombstone ?? expires, consumed, indexes.join(' '), noted]
+  return [action, ...all.map(argument => argument ?? '')]
+}
+
+/** `noted`: epoch seconds until which it is noted in its indexes. */
+export function packedOf(entry: Entry, noted: number): Buffer {
+  const { value, version, consumed, expires, indexes } = entry
+  const head: Head = {
+    v: version,
+    o: operationId(),
+    e: expires,
+    c: consumed,
+    ...(indexes && { i: indexes.join(' '), n: noted }),
+    ...(!value && { t: 1 }),
+  }
+  const line = Buffer.from(`${JSON.stringify(head)}\n`)
+  return Buffer.concat([line, value ?? Buffer.alloc(0)])
+}
+
+/** Throws for what Usher does not write: an earlier version of it did, or somebody else. */
+export function entryOf(key: string, packed: Buffer | null | undefined): Entry | undefined {
+  if (!packed) return undefined
+  const lineEnd = packed.indexOf('\n')
+  const { v: version, c: consumed, e: expires, i, t } = headOf(packed.toString('utf8', 0, lineEnd))
+  const value = t ? undefined : packed.subarray(lineEnd + 1)
+  return { key, value, version, consumed, expires, indexes: i ? i.split(' ') : undefined }
+}
+
+function headOf(line: string): Head {
+  try {
+    return JSON.parse(line)
+  } catch {
+    throw new StoreUnavailable(
+      'Redis: a key holds no record of this version of Usher; ' +
+        'start with an empty store (another database or redis.key_prefix)',
+    )
+  }
+}

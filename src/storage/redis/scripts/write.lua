@@ -1,0 +1,111 @@
+-- Makes all changes to records of one slot, or none where one is refused (`write` in store.ts).
+--
+-- KEYS  the records
+-- ARGV  an id of this operation; and seven for each record, '' for what is not given: action ('put',
+--       'consume' or 'remove'), value, version, expires, consumed, indexes (with spaces between), and until
+--       when the caller has noted it in all of those
+-- Answers { 'written' }, { 'failed', position }, or { 'unnoted', position, indexes }: the caller has to
+-- note the record in these, and try again.
+--
+-- A record is one string: a line of JSON, and the value.
+--   v version, o operation that wrote it, e expires, c consumed, i indexes, n noted in them until,
+--   t present for a tombstone
+-- A lost reply makes the client send a script again: it finds its operation, and answers the same.
+local WIDTH = 7
+local operation = ARGV[1]
+
+local function read(key)
+  local packed = redis.call('GET', key)
+  if not packed then return { v = 0 }, '' end
+  local lineEnd = string.find(packed, '\n', 1, true)
+  return cjson.decode(string.sub(packed, 1, lineEnd - 1)), string.sub(packed, lineEnd + 1)
+end
+
+local function write(key, head, value)
+  local packed = cjson.encode(head) .. '\n' .. value
+  if head.e then redis.call('SET', key, packed, 'EXAT', string.format('%d', head.e))
+  else redis.call('SET', key, packed) end
+end
+
+-- Writes again what is there: WAIT confirms only what was written on its own connection, and this may
+-- have been written on another. Out of memory, SET is refused, and PEXPIRE is not.
+local function touch(key)
+  local left = redis.call('PTTL', key)
+  if left > 0 then redis.call('PEXPIRE', key, left)
+  elseif left == -1 then redis.call('SET', key, redis.call('GET', key)) end
+end
+
+local function has(names, name) return string.find(' ' .. names .. ' ', ' ' .. name .. ' ', 1, true) end
+
+local function isAllowed(change, head)
+  local isRecord = head.v > 0 and not head.t
+  if change.version and change.version ~= head.v then return false end
+  if change.action == 'remove' then return isRecord end
+  if change.consumed and head.c then return false end
+  if change.action == 'consume' then return isRecord end
+  return change.version or not head.t
+end
+
+-- The indexes of a record that is put, until when it is noted in them, and whether that is too little.
+local function indexesOf(change, head)
+  local all, known = change.indexes, head.i or ''
+  for name in string.gmatch(known, '%S+') do
+    if not has(all, name) then all = all == '' and name or all .. ' ' .. name end
+  end
+  if all == '' then return nil, nil, false end
+  local noted, names = head.n or 0, known
+  if change.noted then noted, names = change.noted, change.indexes end
+  local isMissing = noted < (change.expires or 1e12)
+  for name in string.gmatch(all, '%S+') do isMissing = isMissing or not has(names, name) end
+  return all, noted, isMissing
+end
+
+local changes = {}
+for i, key in ipairs(KEYS) do
+  local action, value, version, expires, consumed, indexes, noted =
+    unpack(ARGV, (i - 1) * WIDTH + 2, i * WIDTH + 1)
+  local head, standing = read(key)
+  if head.o == operation then
+    for _, again in ipairs(KEYS) do touch(again) end
+    return { 'written' }
+  end
+  changes[i] = {
+    key = key, head = head, standing = standing, action = action, value = value, indexes = indexes,
+    version = tonumber(version), expires = tonumber(expires), consumed = tonumber(consumed),
+    noted = tonumber(noted),
+  }
+end
+
+for i, change in ipairs(changes) do
+  local head = change.head
+  if not isAllowed(change, head) then
+    -- Whoever removed it may have been refused, for want of a replica.
+    if change.action == 'remove' and head.t then touch(change.key) end
+    return { 'failed', i }
+  end
+  if change.action == 'put' then
+    local isMissing
+    change.indexes, change.noted, isMissing = indexesOf(change, head.t and {} or head)
+    if isMissing then return { 'unnoted', i, change.indexes } end
+  end
+end
+
+-- Deletes first: out of memory, Redis refuses a script only at its first growing write.
+for _, change in ipairs(changes) do
+  if change.action == 'remove' then redis.call('DEL', change.key) end
+end
+for _, change in ipairs(changes) do
+  local head, version = change.head, change.head.v + 1
+  if change.action == 'remove' then
+    write(change.key, { v = version, o = operation, e = change.expires, t = 1 }, '')
+  elseif change.action == 'consume' then
+    head.v, head.o, head.c = version, operation, change.consumed
+    write(change.key, head, change.standing)
+  else
+    write(change.key, {
+      v = version, o = operation, e = change.expires, i = change.indexes, n = change.noted,
+      c = change.consumed or (not head.t and head.c or nil),
+    }, change.value)
+  end
+end
+return { 'written' }

@@ -1,0 +1,115 @@
+// The file of the embedded store: its tables, the statements on them, and whether it can be trusted.
+//
+//   records  key → value (NULL: tombstone), version, consumed, expires
+//   entries  name of an index, key → expires
+
+import { closeSync, mkdirSync, openSync, statfsSync, statSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import type { Check, Entry } from './store.ts'
+
+const LITTLE_SPACE_BYTES = 256 * 2 ** 20
+/** Of the tables, kept as `user_version` of the file; raise it when they change. */
+const FORMAT = 2
+
+const SCHEMA = `
+  PRAGMA journal_mode = WAL;
+  PRAGMA synchronous = FULL;
+  CREATE TABLE IF NOT EXISTS records (
+    key TEXT PRIMARY KEY, value BLOB, version INTEGER NOT NULL, consumed INTEGER, expires INTEGER
+  ) WITHOUT ROWID;
+  CREATE INDEX IF NOT EXISTS records_expires ON records (expires) WHERE expires IS NOT NULL;
+  CREATE TABLE IF NOT EXISTS entries (
+    name TEXT, key TEXT, expires INTEGER, PRIMARY KEY (name, key)
+  ) WITHOUT ROWID;
+  CREATE INDEX IF NOT EXISTS entries_key ON entries (key);
+  CREATE INDEX IF NOT EXISTS entries_expires ON entries (expires) WHERE expires IS NOT NULL;
+  PRAGMA user_version = ${FORMAT};
+`
+
+export type Row = {
+  key: string
+  value: Uint8Array | null
+  version: number
+  consumed: number | null
+  expires: number | null
+  indexes: string | null
+}
+
+/** `file` is a path, made with its folders when missing, or `:memory:`. Throws for another format. */
+export function openFile(file: string, timeout: number): DatabaseSync {
+  if (file !== ':memory:') {
+    mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
+    closeSync(openSync(file, 'a', 0o600))
+  }
+  const db = new DatabaseSync(file, { timeout })
+  requireFormat(db)
+  db.exec(SCHEMA)
+  return db
+}
+
+/** Throws for a file with other tables. */
+function requireFormat(db: DatabaseSync) {
+  const isNew = !db.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'records'").get()
+  const { user_version } = db.prepare('PRAGMA user_version').get() ?? {}
+  if (isNew || user_version === FORMAT) return
+  db.close()
+  throw new Error(
+    'it was written by another version of Usher, in a format that this one does not read; ' +
+      'name another file, or move this one away',
+  )
+}
+
+/** Every statement, prepared once. */
+export function prepare(db: DatabaseSync) {
+  const live = '(r.expires IS NULL OR r.expires > ?)'
+  const select = `SELECT r.key, value, version, consumed, r.expires,
+    (SELECT group_concat(name, ' ') FROM entries e WHERE e.key = r.key) indexes`
+  const listed = `${select} FROM entries i JOIN records r ON r.key = i.key
+    WHERE i.name = ? AND r.value IS NOT NULL AND ${live}`
+  const sweep = (table: string, key: string) =>
+    `DELETE FROM ${table} WHERE (${key}) IN (SELECT ${key} FROM ${table} WHERE expires <= ? LIMIT ?)`
+  return {
+    get: db.prepare(`${select} FROM records r WHERE key = ? AND ${live}`),
+    put: db.prepare(`INSERT OR REPLACE INTO records (key, value, version, consumed, expires)
+      VALUES (?, ?, ?, ?, ?)`),
+    delete: db.prepare('DELETE FROM records WHERE key = ?'),
+    index: db.prepare('INSERT OR REPLACE INTO entries (name, key, expires) VALUES (?, ?, ?)'),
+    reindex: db.prepare('UPDATE entries SET expires = ? WHERE key = ?'),
+    unindex: db.prepare('DELETE FROM entries WHERE key = ?'),
+    list: db.prepare(listed),
+    walk: db.prepare(`${listed} AND r.key > ? ORDER BY r.key LIMIT ?`),
+    scan: db.prepare(`${select} FROM records r WHERE ${live} AND key > ? ORDER BY key LIMIT ?`),
+    sweepEntries: db.prepare(sweep('entries', 'name, key')),
+    sweepRecords: db.prepare(sweep('records', 'key')),
+  }
+}
+
+export function entryOf({ key, value, version, consumed, expires, indexes }: Row): Entry {
+  return {
+    key,
+    value: value ?? undefined,
+    version,
+    consumed: consumed ?? undefined,
+    expires: expires ?? undefined,
+    indexes: indexes?.split(' '),
+  }
+}
+
+/** Checks free space and permissions. */
+export const checkFile = (file: string) => [freeSpace(file), permissions(file)]
+
+function freeSpace(file: string): Check {
+  const { bavail, bsize } = statfsSync(file)
+  const free = bavail * bsize
+  const check = { name: 'disk', found: `${Math.floor(free / 2 ** 20)} MiB free` }
+  if (free > LITTLE_SPACE_BYTES) return { ...check, state: 'ok' }
+  return { ...check, state: 'warning', mend: `make room on the disk of ${file}` }
+}
+
+function permissions(file: string): Check {
+  const mode = statSync(file).mode & 0o777
+  const check = { name: 'permissions', found: mode.toString(8) }
+  if ((mode & 0o077) === 0) return { ...check, state: 'ok' }
+  return { ...check, state: 'warning', mend: `chmod 600 ${file}` }
+}

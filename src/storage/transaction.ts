@@ -1,0 +1,137 @@
+// Transaction of a request: what the request has read, and the writes that it sends together.
+//
+//   getMany        a record that was read is not read again, until this request writes
+//   write          sends a change, together with those that were left for later
+//   writeAlone     sends a change, and leaves those where they are
+//   writeLater     leaves a change for the next `write`, or for the end of `together` or of the request
+//   lastRead       what this request has read last under a key, for compare-and-set
+//
+// The changes of one slot are one atomic write: a used code and its tokens, for one. A request whose work
+// throws writes nothing of what it left.
+//
+// After one StoreUnavailable, every further call of the request fails at once: the library goes on and
+// saves its session in any case, and the user should not wait for the time limit several times.
+
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { type Change, type Entry, type Store, StoreUnavailable, slotOf } from './store.ts'
+
+interface Later {
+  change: Change
+  /** Called when the change is refused. What it throws ends the transaction; otherwise the rest is written. */
+  refused?: () => Promise<void>
+}
+
+class Transaction {
+  /** Entries by key: those read since the last write, and all that were read. */
+  current = new Map<string, Entry | undefined>()
+  read = new Map<string, Entry | undefined>()
+  later: Later[] = []
+  failure?: StoreUnavailable
+  /** Work that goes on in the background does not belong to the request. */
+  isOver = false
+}
+
+/** `guard` throws while the store must not be used. */
+export function createTransactions(store: Store, guard: () => void) {
+  const storage = new AsyncLocalStorage<Transaction>()
+  /** Outside of a request nothing is remembered, and nothing waits. */
+  function transaction(): Transaction {
+    const current = storage.getStore()
+    return current && !current.isOver ? current : new Transaction()
+  }
+
+  /** Calls the store, unless it has failed this request before. */
+  async function call<T>(work: (store: Store) => Promise<T>): Promise<T> {
+    const current = transaction()
+    if (current.failure) throw current.failure
+    guard()
+    return work(store).catch(error => {
+      if (error instanceof StoreUnavailable) current.failure = error
+      throw error
+    })
+  }
+
+  async function getMany(keys: string[]): Promise<(Entry | undefined)[]> {
+    const { current, read } = transaction()
+    if (!keys.every(key => current.has(key))) {
+      const [first = '', ...others] = keys
+      const entries = await call<(Entry | undefined)[]>(store =>
+        others.length ? store.getMany(keys) : store.get(first).then(entry => [entry]),
+      )
+      for (const [i, key] of keys.entries()) {
+        for (const memory of [current, read]) memory.set(key, entries[i])
+      }
+    }
+    return keys.map(key => current.get(key))
+  }
+
+  const lastRead = (key: string) => transaction().read.get(key)
+
+  /** True if `change` was written. */
+  const write = (change: Change) => send([...transaction().later.splice(0), { change }])
+
+  /** True if `change` was written. */
+  const writeAlone = (change: Change) => send([{ change }])
+
+  /** Outside of a request the change is written at once. */
+  async function writeLater(change: Change, refused?: () => Promise<void>): Promise<void> {
+    const { later } = transaction()
+    later.push({ change, refused })
+    if (!storage.getStore() || storage.getStore()?.isOver) await send(later)
+  }
+
+  /** One atomic write for each slot, in the order in which they first appear. True if the last change is written. */
+  async function send(changes: Later[]): Promise<boolean> {
+    const current = transaction()
+    // A read after this must see what others have written, and so must one that is on its way now.
+    const forget = () => {
+      current.current = new Map()
+    }
+    const written = new Set<Later>()
+    forget()
+    try {
+      for (const slot of Map.groupBy(changes, ({ change }) => slotOf(change.key)).values()) {
+        for (const one of await sendSlot(slot)) written.add(one)
+      }
+    } finally {
+      forget()
+    }
+    return changes.slice(-1).every(last => written.has(last))
+  }
+
+  /** Answers those that were written. */
+  async function sendSlot(changes: Later[]): Promise<Later[]> {
+    const rest = [...changes]
+    while (rest.length) {
+      const { failed } = await call(store => store.write(rest.map(({ change }) => change)))
+      if (failed === undefined) break
+      const [refused] = rest.splice(failed, 1)
+      await refused?.refused?.()
+    }
+    return rest
+  }
+
+  /** Runs a request from beginning to end. */
+  function during<T>(work: () => Promise<T>): Promise<T> {
+    const current = new Transaction()
+    return storage.run(current, () =>
+      together(work).finally(() => {
+        current.isOver = true
+      }),
+    )
+  }
+
+  /** Runs work, and then writes what it left for later; when it throws, that is not written at all. */
+  async function together<T>(work: () => Promise<T>): Promise<T> {
+    const { later } = transaction()
+    try {
+      const result = await work()
+      if (later.length) await send(later.splice(0))
+      return result
+    } finally {
+      later.splice(0)
+    }
+  }
+
+  return { call, getMany, lastRead, write, writeAlone, writeLater, during, together }
+}
