@@ -18,13 +18,14 @@ import { argument, Failure, hint, type Invocation, print, readStdin, readUntil }
 import { findRegistered, readRegistered, story } from './registered-clients.ts'
 
 const SHORTEST_SECRET = 32
+const ANY_SECRET = 'client_secret_basic or client_secret_post'
 
 export async function list({ values }: Invocation) {
   const settings = readSettings()
   const { clients } = settings
   const registered = await readRegistered(settings)
   const lines = clients.map(client => {
-    const { client_id, client_name, token_endpoint_auth_method: method } = client
+    const { client_id, client_name, token_endpoint_auth_method: method = ANY_SECRET } = client
     const secrets = describeSecrets(client.client_secret_hashes)
     return [client_id, client_name, method, secrets && `secrets: ${secrets}`].join('  ').trimEnd()
   })

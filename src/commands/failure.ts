@@ -151,7 +151,8 @@ const target: Reason = facts => ({
 /** Without a method in its file, a client may send its secret either way. */
 const authentication: Reason = facts => {
   const { client, failure } = facts
-  const methods = client?.parts.token_endpoint_auth_method ?? 'client_secret_basic or _post'
+  const methods =
+    client?.parts.token_endpoint_auth_method ?? 'client_secret_basic or client_secret_post'
   if (failure.authentication !== UNKNOWN && !methods.includes(failure.authentication)) {
     return {
       wrong: `${nameOf(facts)} does not authenticate in the way that is registered for it`,

@@ -24,6 +24,7 @@ export const OWN_METADATA = [
   'require_pkce',
   'consent',
   'rotate_refresh_tokens',
+  'any_secret_method',
 ]
 
 /** Whether refresh tokens of the client are rotated. */
@@ -35,6 +36,8 @@ export function toLibrary(client: ClientMetadata): LibraryClientMetadata {
   const isCodeOnly = response_types.every(type => !flowOf(type))
   return {
     ...client,
+    // `openid-client` 6 sends the secret in the body unless told otherwise.
+    any_secret_method: client.token_endpoint_auth_method === undefined,
     ...(client.grant_types.includes(CIBA_GRANT) && { backchannel_token_delivery_mode }),
     response_types: client.grant_types.includes('authorization_code') ? response_types : [],
     // With `fragment` the library tells a wrong response type from a wrong mode; requests.ts refuses it.

@@ -66,7 +66,7 @@ function compareHashes({ Client: { prototype } }: Provider): void {
   const { compareClientSecret } = prototype
   prototype.compareClientSecret = function (actual: string) {
     const sent = Provider.ctx?.get('Authorization') ? 'client_secret_basic' : 'client_secret_post'
-    if (sent !== this.tokenEndpointAuthMethod) return false
+    if (!this.any_secret_method && sent !== this.tokenEndpointAuthMethod) return false
     const hashes = this.client_secret_hashes as ClientMetadata['client_secret_hashes']
     return hashes ? matchesHash(actual, hashes) : compareClientSecret.call(this, actual)
   }

@@ -29,6 +29,11 @@ const pushing = {
   require_pushed_authorization_requests: true,
 }
 const hybrid = { ...CLIENTS.web, client_id: 'hybrid', response_types: ['code id_token'] }
+const named = {
+  ...CLIENTS.web,
+  client_id: 'named',
+  token_endpoint_auth_method: 'client_secret_basic',
+}
 const narrow = { ...CLIENTS.web, client_id: 'narrow', scope: 'openid profile' }
 const plain = {
   ...narrow,
@@ -49,6 +54,7 @@ beforeAll(async () => {
     ...APIS.clients,
     ...BANKING.clients,
     pushing,
+    named,
     narrow,
     hybrid,
     plain,
@@ -204,12 +210,12 @@ const CASES: Record<string, [() => Promise<Response>, Partial<Explanation>]> = {
     { wrong: 'the secret is not one that web has' },
   ],
   'a secret in the body': [
-    () => posting({ ...code, client_id: 'web', client_secret: SECRET }),
+    () => posting({ ...code, client_id: 'named', client_secret: SECRET }),
     { sent: 'client_secret_post', registered: ['client_secret_basic'] },
   ],
   'no secret at all': [
     () => posting({ ...code, client_id: 'web' }),
-    { sent: 'none', registered: ['client_secret_basic'] },
+    { sent: 'none', registered: ['client_secret_basic or client_secret_post'] },
   ],
   'a secret that is wrong, of a client with a plain one': [
     () => posting(code, `Basic ${Buffer.from('plain:wrong').toString('base64')}`),

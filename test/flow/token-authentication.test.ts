@@ -1,6 +1,8 @@
+import * as openid from 'openid-client'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { hashSecret } from '../../src/config/client-secret.ts'
 import { Browser } from '../support/browser.ts'
+import { signInWith } from '../support/client-library.ts'
 import { authorize, post, redeem } from '../support/journey.ts'
 import { ADA, CLIENTS, SECRET, startUsher, type Usher, WEB } from '../support/usher.ts'
 import { basic, send, type WireOptions } from '../support/wire.ts'
@@ -19,6 +21,11 @@ beforeAll(async () => {
         ...CLIENTS.web,
         client_id: 'two',
         client_secret_hashes: [hashSecret(SECRET), hashSecret(NEXT_SECRET)],
+      },
+      named: {
+        ...CLIENTS.web,
+        client_id: 'named',
+        token_endpoint_auth_method: 'client_secret_basic',
       },
       odd: { ...CLIENTS.web, client_id: 'odd:1', client_secret_hashes: [hashSecret(ODD_SECRET)] },
     },
@@ -79,10 +86,31 @@ describe('TK1: only a form by POST is an answerable request', () => {
   })
 })
 
-describe('TK2: a client authenticates in the one way it registered', () => {
+describe('a client whose file names no method authenticates with its secret', () => {
+  test.each([
+    ['in the body', () => asPost('web', SECRET)],
+    ['in the Authorization header', () => ask({ headers: basic('web', SECRET) })],
+  ])('%s', async (_, answer) => {
+    expect(await answer()).toMatchObject({ status: 400, json: { error: 'invalid_grant' } })
+  })
+
+  test('as openid-client does by default', async () => {
+    const config = await openid.discovery(new URL(usher.issuer), 'web', SECRET, undefined, {
+      execute: [openid.allowInsecureRequests],
+    })
+    const tokens = await signInWith(usher, config, { redirect_uri: WEB })
+    expect(tokens.claims()?.iss).toBe(usher.issuer)
+  })
+
+  test('and with no wrong one', async () => {
+    expect((await asPost('web', `${SECRET}x`)).json.error).toBe('invalid_client')
+  })
+})
+
+describe('a client whose file names a method authenticates with that method', () => {
   test.each([
     ['by header what is registered for the form', () => ask({ headers: basic('post', SECRET) })],
-    ['in the form what is registered for the header', () => asPost('web', SECRET)],
+    ['in the form what is registered for the header', () => asPost('named', SECRET)],
     ['a public client with a secret', () => asPost('spa', SECRET)],
     ['a public client with a secret by header', () => ask({ headers: basic('spa', SECRET) })],
     ['a confidential client without any', () => ask({ body: { ...FORM, client_id: 'web' } })],

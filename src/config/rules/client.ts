@@ -117,9 +117,9 @@ function problemsBetweenKeys(
   const { loopbackIssuer, features, compatibility } = surroundings
   const command = `npm run usher -- clients secret ${basename(file, '.yaml')}`
   const method = client.token_endpoint_auth_method
-  const withSecret = method === 'client_secret_basic' || method === 'client_secret_post'
+  const withSecret = !method || method === 'client_secret_basic' || method === 'client_secret_post'
   const { client_secret: secret, client_secret_hashes: hashes } = client
-  const needed = `${method} needs a secret: ${command} makes one`
+  const needed = `${method ?? 'a client without token_endpoint_auth_method'} needs a secret: ${command} makes one`
   const plain = `secrets are kept as hashes: ${command} --secret-stdin writes client_secret_hashes`
   const unused = `a client that authenticates with ${method} has no secret`
   const keyless = 'private_key_jwt needs the public keys of the client here'

@@ -7,7 +7,7 @@ import type { Finding } from '../report/finding.ts'
 import { readText } from '../report/yaml.ts'
 import type { UsherFile } from '../schema/usher.ts'
 
-/** RSA keys shorter than this verify, but must not sign anew (KY1). */
+/** RSA keys shorter than this verify, but must not sign anew. */
 const RSA_BITS = 2048
 
 /** The key as PKCS #8 PEM, or what is wrong with the file; never a word of what is in it. */
@@ -40,7 +40,7 @@ function weakness({ asymmetricKeyType: type, asymmetricKeyDetails: details }: Ke
   if (type === 'ec') return details?.namedCurve === 'prime256v1' ? undefined : 'is not on P-256'
   if (type !== 'rsa') return `is of a kind that signs no ID token here (${type})`
   const bits = details?.modulusLength ?? 0
-  return bits >= RSA_BITS ? undefined : `has ${bits} bits; RSA needs ${RSA_BITS}, better 3072`
+  return bits >= RSA_BITS ? undefined : `has ${bits} bits; RSA needs ${RSA_BITS}`
 }
 
 const PEM = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g

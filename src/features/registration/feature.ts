@@ -32,7 +32,7 @@ export function registration(settings: Settings, records: Records): Feature {
     const metadata = readMetadata({ ...oidc.body }, String(client_id), settings)
     if (oidc.client) keepSubjects(oidc.client, metadata)
     const { consent: _, require_pkce: __, ...registered } = metadata
-    const hasSecret = SECRET_METHODS.includes(metadata.token_endpoint_auth_method)
+    const hasSecret = SECRET_METHODS.includes(String(metadata.token_endpoint_auth_method))
     for (const key of Object.keys(properties)) delete properties[key]
     Object.assign(properties, registered, { client_id_issued_at })
     if (hasSecret) Object.assign(properties, { client_secret, client_secret_expires_at })
