@@ -107,6 +107,11 @@ test('a user denies a request, and the client gets access_denied', async () => {
   expect(await usher.consents.find(ada, 'till')).toBeUndefined()
 })
 
+test('by default a client can have twenty open requests to one user', async () => {
+  for (let i = 0; i < 20; i++) await asked(usher)
+  expect((await ask(usher)).status).toBe(403)
+})
+
 test('id_token_hint names the user of that ID token', async () => {
   const id = await asked(usher)
   await answer(browser, 'allow')
