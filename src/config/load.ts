@@ -136,6 +136,7 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
   const reading = { settings: undefined, findings, warnings, usher, claims, clients, resources }
   if (findings.length || !usher.value || !claims.value || !issuer) return reading
   const { listen } = usher.value
+  const clientIds = clients.flatMap(({ parts }) => parts.client_id ?? [])
   const settings: Settings = {
     importedKeys,
     clientAuthorities: clientAuthorities ?? '',
@@ -154,7 +155,10 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
     clients: clients.flatMap(({ value }) => (value ? [withoutSecret(value)] : [])),
     clientFiles: new Map(clients.map(({ parts, at }) => [parts.client_id ?? '', at])),
     resources: Object.fromEntries(
-      resources.flatMap(({ value }) => (value ? [[value.resource, value]] : [])),
+      resources.flatMap(({ value }) =>
+        // A client that registered itself has to be named.
+        value ? [[value.resource, { ...value, clients: value.clients ?? clientIds }]] : [],
+      ),
     ),
     resourceFiles: new Map(resources.map(({ parts, at }) => [parts.resource ?? '', at])),
     details: Object.fromEntries(

@@ -72,6 +72,7 @@ const introspect = (token: string) =>
 
 /** What somebody who has everything of the client can still do. */
 async function everything(client: Registration) {
+  usher.settings.resources[FILES]?.clients?.push(client.client_id)
   const own = await tokensFor(client)
   const params = { resource: FILES, scope: `${SCOPE} files:read` }
   const ofApi = await tokensFor(client, params)
@@ -167,4 +168,19 @@ test('what happened is told in the audit log, without any token', async () => {
   for (const secret of [client.client_secret, client.registration_access_token]) {
     expect(usher.output.join('\n')).not.toContain(secret)
   }
+})
+
+test('an API serves a client that registered itself only if its file names the client', async () => {
+  const client = await registerNew(usher)
+  const { client_id } = client
+  const params = {
+    client_id,
+    redirect_uri: CALLBACK,
+    scope: `${SCOPE} files:read`,
+    resource: FILES,
+  }
+  const refused = await send(usher, authorizationRequest(usher, params).url)
+  expect(refused.location?.searchParams.get('error')).toBe('invalid_target')
+  usher.settings.resources[FILES]?.clients?.push(client_id)
+  expect((await tokensFor(client, params)).access).toBeTruthy()
 })

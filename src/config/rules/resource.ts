@@ -76,7 +76,8 @@ function clientFindings({ parts, at }: Resource, { clients }: Surroundings): Fin
   return (['clients', 'introspected_by'] as const).flatMap(key =>
     (parts[key] ?? []).flatMap((id, i) => {
       const client = byId.get(id)
-      if (!client && !areKnown) return []
+      const mayBeElsewhere = key === 'clients' && /^(app_[0-9a-f]{24}$|https:)/.test(id)
+      if (!client && (!areKnown || mayBeElsewhere)) return []
       if (!client) {
         const message = `there is no client ${JSON.stringify(id)}${didYouMean(id, ids)}`
         return [at([key, i], 'unknown-client', message)]

@@ -32,7 +32,7 @@ export const resourceSchema = z.strictObject({
   token_format: z.enum(['opaque', 'jwt']).default('opaque').describe('opaque: the API asks what a token is (`introspected_by`), and one that is revoked is dead at once. jwt: it reads that from the token (RFC 9068), which nobody can take back before it expires'),
   token_signing_alg: z.enum(SIGNING_ALGORITHMS).default('RS256').describe('What its tokens are signed with when `token_format` is jwt'),
   token_lifetime: durationText('1 d').transform(seconds).optional().describe('How long its tokens work; at most 10 min when `token_format` is jwt. Absent: as lifetimes.access_token says, within that'),
-  clients: clientIds.optional().describe('The client_id of each client that may ask for its tokens; absent: all, with any of its `scopes` that the scope of their file names'),
+  clients: clientIds.optional().describe('The client_id of each client that may ask for its tokens, with any of its `scopes` that the scope of the client names. Absent: every client of clients/, and no other. An application that registered itself (app_…) or has a metadata document (https://…) has to be named here'),
   introspected_by: clientIds.optional().describe('The client_id that the API itself has, or several: they may introspect the tokens that were made for it'),
 })
 
