@@ -113,7 +113,8 @@ export async function createApp(environment: Environment, readiness: Readiness):
   app.on('error', logFaults(log))
   app.use(securityHeaders(settings.issuer))
   app.use(requestLog(log, metrics, createFailureMemory(records)))
-  app.use(errors(errorPages))
+  // CIBA §13 has two members for an error.
+  app.use(errors(errorPages, [routes.paths.backchannel_authentication]))
   app.use(originForm(settings.issuer))
   app.use(health(readiness))
   app.use(edge(settings, Object.values(routes.byCertificate)))

@@ -3,6 +3,10 @@
 
 import { type Client, errors } from 'oidc-provider'
 import type { Feature } from '../provider/feature.ts'
+import { now } from '../storage/store.ts'
+
+/** FAPI 2.0 Message Signing §5.3.1. */
+const MAX_REQUEST_AGE_SECONDS = 3600
 
 const isFapi = (client: Client | undefined) => client?.profile === 'fapi2'
 
@@ -35,7 +39,11 @@ export function fapi(): Feature {
         throw new errors.InvalidRequestObject(`the request object: ${detail}`)
       }
       if (header.alg === 'RS256') refuse('FAPI 2.0 has no RS256')
-      if (kind === 'assertion' && claims.aud !== oidc.issuer) refuse('aud must be the issuer')
+      if (kind === 'assertion') {
+        if (claims.aud !== oidc.issuer) refuse('aud must be the issuer')
+      } else if (!(Number(claims.nbf) >= now() - MAX_REQUEST_AGE_SECONDS)) {
+        refuse('nbf is needed, and must be at most 60 minutes old')
+      }
     },
   }
 }

@@ -20,7 +20,8 @@ interface ErrorPages {
 /** Seconds, after a 503. */
 const RETRY_AFTER = '1'
 
-export function errors(pages: ErrorPages): Middleware {
+/** `bare`: paths whose error answers have the members of their specification alone. */
+export function errors(pages: ErrorPages, bare: string[] = []): Middleware {
   return async (ctx, next) => {
     try {
       await next()
@@ -38,7 +39,8 @@ export function errors(pages: ErrorPages): Middleware {
     if (isErrorBody(ctx.body)) {
       ctx.state.log.error ??= ctx.body.error
       const { requestId: request_id } = ctx.state
-      ctx.body = { ...ctx.body, error_uri: pages.errorUri(ctx.body.error), request_id }
+      const help = { error_uri: pages.errorUri(ctx.body.error), request_id }
+      if (!bare.includes(ctx.path)) ctx.body = { ...ctx.body, ...help }
     }
   }
 

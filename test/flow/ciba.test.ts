@@ -18,12 +18,13 @@ import {
 } from '../support/asking.ts'
 import { Browser } from '../support/browser.ts'
 import { configurationOf } from '../support/client-library.ts'
-import { jwk, KEYED, privateKey } from '../support/keyed.ts'
+import { ASSERTION, jwk, KEYED, privateKey, signAssertion } from '../support/keyed.ts'
 import { ageSessions, credentials, signedIn, textOf, words } from '../support/people.ts'
 import { ADA, GRACE, startUsher, type Usher } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
 const FAPI = { ...KEYED, profile: 'fapi2', grant_types: [CIBA_GRANT], redirect_uris: undefined }
+const SIGNER = { ...FAPI, profile: undefined, client_id: 'signer' }
 const OWN = asker('own', { consent: 'implicit' })
 
 let usher: Usher
@@ -33,7 +34,7 @@ let config: openid.Configuration
 let browser: Browser
 beforeAll(async () => {
   usher = await startUsher({
-    clients: { ...APIS.clients, till: asker('till'), own: OWN, keyed: FAPI },
+    clients: { ...APIS.clients, till: asker('till'), own: OWN, keyed: FAPI, signer: SIGNER },
     resources: APIS.resources,
     usher: { features: { ciba: true } },
   })
@@ -253,4 +254,37 @@ test('while the feature is off there is no page, endpoint or grant type, and no 
   } finally {
     await off.close()
   }
+})
+
+/** Asks for Ada by a request object; `claims` change it, undefined leaves one out. */
+async function askSigned(claims: Record<string, unknown>, audience = usher.issuer) {
+  const assertion = { iss: 'signer', sub: 'signer', aud: audience }
+  const now = Math.floor(Date.now() / 1000)
+  const asked = { scope: 'openid', login_hint: 'ada', client_id: 'signer' }
+  const request = await signAssertion(usher.issuer, {
+    claims: { iss: 'signer', sub: undefined, nbf: now, ...asked, ...claims },
+  })
+  const client_assertion = await signAssertion(usher.issuer, { claims: assertion })
+  const body = { client_assertion_type: ASSERTION, client_assertion, request }
+  return send(usher, ENDPOINT, { body })
+}
+
+test('a signed request has iat, nbf and jti', async () => {
+  expect((await askSigned({})).status).toBe(200)
+  for (const claim of ['iat', 'nbf', 'jti']) {
+    const { status, json } = await askSigned({ [claim]: undefined })
+    expect([status, json.error]).toEqual([400, 'invalid_request'])
+    expect(json.error_description).toContain(claim)
+  }
+})
+
+test('the audience of a client assertion may be the endpoint', async () => {
+  expect((await askSigned({}, usher.issuer + ENDPOINT)).status).toBe(200)
+})
+
+test('an error has no members beside those of its specification', async () => {
+  const { status, json, headers } = await askSigned({ login_hint: 'a b' })
+  expect([status, json.error]).toEqual([400, 'unknown_user_id'])
+  expect(Object.keys(json).sort()).toEqual(['error', 'error_description'])
+  expect(headers.get('x-request-id')).toMatch(/^[0-9a-f]{16}$/)
 })

@@ -114,6 +114,30 @@ describe('OT8: a request is refused', () => {
       .sign(createPrivateKey({ key: await exportJWK(rsa.privateKey), format: 'jwk' }))
     expect(await ask(assertion)).toMatchObject({ status, json: { error } })
   })
+  test.each([
+    ['without nbf', undefined, 400],
+    ['with an nbf that is 61 minutes old', -3660, 400],
+    ['with an nbf that is 59 minutes old: not', -3540, 201],
+  ])('with a request object %s', async (_, since, status) => {
+    const at = Math.floor(Date.now() / 1000)
+    const request = await signAssertion(usher.issuer, {
+      claims: {
+        sub: undefined,
+        client_id: 'keyed',
+        redirect_uri: CALLBACK,
+        response_type: 'code',
+        scope: 'openid',
+        code_challenge: 'x'.repeat(43),
+        code_challenge_method: 'S256',
+        nbf: since === undefined ? undefined : at + since,
+      },
+    })
+    const client_assertion = await signAssertion(usher.issuer)
+    const body = { client_assertion_type: ASSERTION, client_assertion, request }
+    const answer = await send(usher, PAR, { body })
+    expect(answer.status).toBe(status)
+    if (status === 400) expect(answer.json.error).toBe('invalid_request_object')
+  })
   test('without PKCE', async () => {
     const client_assertion = await signAssertion(usher.issuer)
     const form = { client_assertion_type: ASSERTION, client_assertion, response_type: 'code' }

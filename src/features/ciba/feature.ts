@@ -66,6 +66,12 @@ export function ciba(surroundings: Surroundings): Feature {
     },
     findAccount: ({ oidc }, id) =>
       isForAnybody(oidc) ? { accountId: id, claims: () => ({ sub: id }) } : undefined,
+    // Our check of request objects replaces the library's, which has this rule (CIBA §7.1.1).
+    checkClientJwt({ oidc }, _client, { kind, claims }) {
+      if (kind === 'assertion' || oidc.route !== 'backchannel_authentication') return
+      const missing = ['iat', 'nbf', 'jti'].find(name => claims[name] === undefined)
+      if (missing) throw new errors.InvalidRequestObject(`the request object: ${missing} is needed`)
+    },
     grantHandlers: { [CIBA_GRANT]: handler => slowDownAll(records, handler) },
     answers: {
       // The library leaves it out, and clients then assume 5 (CIBA §7.3).
