@@ -1,4 +1,4 @@
-// Applications that registered themselves, and the invitations they do it with.
+// Clients that registered themselves, and the invitations (initial access tokens) that they use.
 
 import { type Reading, readSettings, type Settings } from '../config/load.ts'
 import { didYouMean } from '../config/report/wording.ts'
@@ -12,10 +12,8 @@ import {
   createRegisteredClients,
   isRegisteredId,
   type RegisteredClient,
-  type RegisteredClients,
   UNUSED_SECONDS,
 } from '../features/registration/registered-clients.ts'
-import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import {
   argument,
@@ -28,31 +26,26 @@ import {
   withRecords,
 } from './command.ts'
 
-/** Of an invitation where nothing else is said. */
-const MOST = 10
-const WEEK = 7 * 24 * 3600
-const LONGEST = 400 * 24 * 3600
+const DEFAULT_MOST = 10
+const DEFAULT_SECONDS = 7 * 24 * 3600
+const MAX_SECONDS = 400 * 24 * 3600
 
-/** Undefined where the feature is off, or nothing but the service reaches the store. */
-async function ask<T>(
-  { features, store }: Settings,
-  question: (registered: RegisteredClients) => Promise<T>,
-): Promise<T | undefined> {
-  if (!features.dynamic_registration || store === 'sqlite::memory:') return undefined
-  return withRecords(records => question(createRegisteredClients(records)))
-}
-
-/** Those there are now. */
-export async function readRegistered(settings: Settings): Promise<RegisteredClient[]> {
-  const found = await ask(settings, registered => registered.list())
-  return (found ?? []).sort((a, b) => a.since - b.since)
+/**
+ * Returns the clients that registered themselves, the oldest first; none where the feature is off, or
+ * only the running server reaches the store.
+ */
+export async function readRegistered({ features, store }: Settings): Promise<RegisteredClient[]> {
+  if (!features.dynamic_registration || store === 'sqlite::memory:') return []
+  const found = await withRecords(records => createRegisteredClients(records).list())
+  return found.sort((a, b) => a.since - b.since)
 }
 
 export async function findRegistered(settings: Settings, id: string) {
-  return isRegisteredId(id) ? ask(settings, registered => registered.find(id)) : undefined
+  if (!isRegisteredId(id)) return undefined
+  return (await readRegistered(settings)).find(({ metadata }) => metadata.client_id === id)
 }
 
-/** With this client as if it had a file, if it registered itself. */
+/** Returns the reading with this client as if it had a file, if it registered itself. */
 export async function withRegistered(reading: Reading, id = ''): Promise<Reading> {
   const { settings, clients } = reading
   const found = settings && (await findRegistered(settings, id))
@@ -66,47 +59,54 @@ export async function withRegistered(reading: Reading, id = ''): Promise<Reading
     at: () => ({ file: '', rule: '', message: '' }),
     origin: () => 'its registration',
   }
-  return {
-    ...reading,
-    clients: [...clients, file],
-    settings: { ...settings, clients: [...settings.clients, metadata] },
-  }
+  const all = { ...settings, clients: [...settings.clients, metadata] }
+  return { ...reading, clients: [...clients, file], settings: all }
 }
 
-/** When it came and was last used, for people. */
+/** Says when a client registered and was last used. */
 export function story({ since, lastUsed, invitation }: RegisteredClient): string {
-  const use =
-    lastUsed === undefined
-      ? `never used, gone at ${moment(since + UNUSED_SECONDS)}`
-      : `last used ${moment(lastUsed)}`
+  const use = lastUsed
+    ? `last used ${moment(lastUsed)}`
+    : `never used, expires ${moment(since + UNUSED_SECONDS)}`
   return `registered itself ${moment(since)} (invitation ${invitation}), ${use} UTC`
 }
 
 export async function invite({ values }: Invocation) {
-  const until = readEnd(values.until)
-  const most = readMost(values.most)
-  const policies = [RULES, ...readPolicy(values.policy)]
+  const exp = readUntil(values.until) ?? now() + DEFAULT_SECONDS
+  if (exp > now() + MAX_SECONDS) throw new Failure('--until: at most 400 d from now.')
+  const most = Number(values.most ?? DEFAULT_MOST)
+  if (!(Number.isInteger(most) && most > 0 && most < 10_000)) {
+    throw new Failure('--most takes a number up to 9999.')
+  }
+  const { policy } = values
+  if (policy !== undefined && policy !== WITHOUT_PKCE) {
+    throw new Failure(`--policy: there is ${WITHOUT_PKCE}.`)
+  }
+  const policies = policy ? [RULES, WITHOUT_PKCE] : [RULES]
   const { features } = readSettings()
   await withRecords(async (records, leave) => {
-    const invitation = await createInvitations(records).make({ exp: until, most, policies })
-    const { handle, jti } = invitation
-    await leave('client_invited', { invitation: handle, most, until: moment(until), policies })
-    print(values, { initial_access_token: jti, ...visible(invitation) }, [jti])
+    const made = await createInvitations(records).make({ exp, most, policies })
+    const { handle, jti } = made
+    await leave('client_invited', { invitation: handle, most, until: moment(exp), policies })
+    print(values, { initial_access_token: jti, ...visible(made) }, [jti])
     hint(
-      `An initial access token for ${most} ${most === 1 ? 'application' : 'applications'}, until ${moment(until)} UTC. It is shown this once; ` +
-        `to take it back: npm run usher -- clients uninvite ${handle}` +
-        (features.dynamic_registration
-          ? ''
-          : '\nNobody can use it yet: `features.dynamic_registration` in usher.yaml is off.'),
+      `An initial access token for ${most} ${most === 1 ? 'application' : 'applications'}, until ${moment(exp)} UTC. It is shown this once; ` +
+        `to revoke it: npm run usher -- clients uninvite ${handle}`,
     )
+    if (!features.dynamic_registration) {
+      hint('It cannot be used yet: `features.dynamic_registration` in usher.yaml is off.')
+    }
   })
 }
 
 export async function invitations({ values }: Invocation) {
   await withRecords(async records => {
-    const all = await createInvitations(records).list()
-    const none = ['Nobody is invited: npm run usher -- clients invite']
-    print(values, all.map(visible), all.length ? all.map(inWords) : none)
+    const all = (await createInvitations(records).list()).map(visible)
+    const lines = all.map(({ invitation, made, until, most, used, policies }) => {
+      const times = `made ${moment(made)}, until ${moment(until)} UTC`
+      return `${invitation}  ${[`${used} of ${most} registered`, times, ...policies].join(', ')}`
+    })
+    print(values, all, lines.length ? lines : ['No invitations: npm run usher -- clients invite'])
   })
 }
 
@@ -117,45 +117,37 @@ export async function uninvite(invocation: Invocation) {
     const known = await all.list()
     const found = known.find(invitation => invitation.handle === handle)
     if (!found) {
-      const slip = didYouMean(
-        handle,
-        known.map(({ handle }) => handle),
-      )
+      const handles = known.map(({ handle }) => handle)
       throw new Failure(
-        `There is no invitation ${handle}: npm run usher -- clients invitations${slip}`,
+        `There is no invitation ${handle}: npm run usher -- clients invitations${didYouMean(handle, handles)}`,
       )
     }
     await all.revoke(found)
     await leave('invitation_revoked', { invitation: handle })
-    hint(`Nobody registers with it any more. What has (${found.used}) stays: clients list`)
+    hint(`It is revoked. Applications that registered with it (${found.used}) stay: clients list`)
   })
 }
 
-/** Ends every token of it, for everybody, by itself: each use looks up the client. */
+/** Ends every token of the client, because each use of a token reads the client. */
 export async function remove(invocation: Invocation) {
   const id = argument(invocation, 'CLIENT_ID')
-  await withRecords(async (records, leave) => {
-    await requireRegistered(records, id)
-    if (!invocation.values.yes) {
-      throw new Failure(
-        `Every token of ${id} ends, for everybody, and nothing brings it back. Add --yes.`,
-      )
-    }
-    await createRegisteredClients(records).remove(id)
-    await leave('client_removed', { client_id: id })
-    hint(`${id} is gone, and every token of it is dead.`)
-  })
-}
-
-async function requireRegistered(records: Records, id: string) {
   const { clients } = readSettings()
   if (clients.some(({ client_id }) => client_id === id)) {
     throw new Failure(`${id} has a file in config/clients: delete that.`)
   }
-  const registered = createRegisteredClients(records)
-  if (await registered.find(id)) return
-  const ids = (await registered.list()).map(({ metadata }) => metadata.client_id)
-  throw new Failure(`No application has registered itself as ${id}${didYouMean(id, ids)}`)
+  await withRecords(async (records, leave) => {
+    const registered = createRegisteredClients(records)
+    const ids = (await registered.list()).map(({ metadata }) => metadata.client_id)
+    if (!ids.includes(id)) {
+      throw new Failure(`No application has registered itself as ${id}${didYouMean(id, ids)}`)
+    }
+    if (!invocation.values.yes) {
+      throw new Failure(`Every token of ${id} ends, and nothing brings it back. Add --yes.`)
+    }
+    await registered.remove(id)
+    await leave('client_removed', { client_id: id })
+    hint(`${id} is removed, and its tokens are no longer valid.`)
+  })
 }
 
 const visible = ({ handle, iat, exp, most, used, policies }: Invitation) => ({
@@ -166,32 +158,3 @@ const visible = ({ handle, iat, exp, most, used, policies }: Invitation) => ({
   used,
   policies: policies.filter(policy => policy !== RULES),
 })
-
-function inWords(invitation: Invitation): string {
-  const { invitation: handle, made, until, most, used, policies } = visible(invitation)
-  const parts = [
-    `${used} of ${most} registered`,
-    `made ${moment(made)}`,
-    `until ${moment(until)} UTC`,
-  ]
-  return `${handle}  ${[...parts, ...policies].join(', ')}`
-}
-
-/** Epoch seconds. */
-function readEnd(given: unknown): number {
-  const until = readUntil(given) ?? now() + WEEK
-  if (until > now() + LONGEST) throw new Failure('--until: at most 400 d from now.')
-  return until
-}
-
-function readMost(given: unknown): number {
-  if (given === undefined) return MOST
-  if (!/^[1-9]\d{0,3}$/.test(String(given))) throw new Failure('--most takes a number up to 9999.')
-  return Number(given)
-}
-
-function readPolicy(given: unknown): string[] {
-  if (given === undefined) return []
-  if (given !== WITHOUT_PKCE) throw new Failure(`--policy: there is ${WITHOUT_PKCE}.`)
-  return [WITHOUT_PKCE]
-}
