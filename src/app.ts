@@ -30,7 +30,7 @@ import { edge, originForm } from './http/edge.ts'
 import { errors } from './http/errors.ts'
 import { createCsrf } from './http/forms.ts'
 import { health, type Readiness } from './http/health.ts'
-import { limits } from './http/limits.ts'
+import { limitAnonymous, limits } from './http/limits.ts'
 import { requestLog } from './http/log.ts'
 import { createMetrics } from './http/metrics.ts'
 import { securityHeaders } from './http/security-headers.ts'
@@ -67,7 +67,7 @@ import { logFaults } from './provider/events.ts'
 import { createFailureMemory } from './provider/failures.ts'
 import type { Feature } from './provider/feature.ts'
 import { createBrowserSession, createInteractions } from './provider/interactions.ts'
-import { type Routes, routesOf } from './provider/routes.ts'
+import { anonymousWrites, type Routes, routesOf } from './provider/routes.ts'
 import { openInstallation } from './storage/open.ts'
 import { deriveKey } from './storage/seal.ts'
 
@@ -100,11 +100,8 @@ export async function createApp(environment: Environment, readiness: Readiness):
     const found = features.map(feature => feature.describeClient?.(provider, id))
     return (await Promise.all(found)).find(Boolean)
   }
-  const people = createPeople(
-    parts,
-    createBrowserSession(provider, settings),
-    routes.paths.authorization,
-  )
+  const browserSession = createBrowserSession(provider, settings)
+  const people = createPeople(parts, browserSession, routes.paths.authorization)
   const pages = pagesOf(surroundings, { parts, people, provider, routes })
   pages.get('/errors', errorPages.explain)
   const showPage = pages.routes()
@@ -125,6 +122,13 @@ export async function createApp(environment: Environment, readiness: Readiness):
     return next()
   })
   app.use((_ctx, next) => records.during(next))
+  app.use(
+    limitAnonymous(settings.limits, {
+      ...anonymousWrites(routes),
+      seconds: settings.lifetimes.interaction,
+      isSignedIn: async ctx => (await browserSession.read(ctx)) !== undefined,
+    }),
+  )
   // Dozens of patterns that no endpoint fits.
   app.use((ctx: RouterContext, next) => (routes.methods[ctx.path] ? next() : showPage(ctx, next)))
   app.use(canonicalPaths(routes))

@@ -1,6 +1,8 @@
-// How large a request may be (AZ13).
+// How large a request may be, and how often strangers may have records written.
 
 import type { Context, Middleware } from 'koa'
+import { shareOf } from './quota.ts'
+import { prefixOf } from './visitor.ts'
 
 /** Bytes of path and query together. */
 export const LONGEST_URL = 8 * 1024
@@ -25,4 +27,95 @@ export function longParameter(parameters: Record<string, unknown>): string | und
     [parameters[name]].flat().some(value => String(value ?? '').length > longest),
   )
   return found && `${found[0]} is longer than ${found[1]} characters`
+}
+
+const MINUTE_MS = 60_000
+const RETRY_AFTER_SECONDS = '60'
+/** A record repeats most of the request, and has names, times and an index entry of its own. */
+const RECORD_BYTES = 2 * 1024
+
+interface AnonymousLimits {
+  /** Requests a minute of each network. */
+  anonymous: number
+  /** What the records of all networks together may take. */
+  anonymous_megabytes: number
+}
+
+interface AnonymousRequests {
+  /** Paths where a request of anybody is stored. */
+  paths: string[]
+  /** Those of them where clients authenticate, unless they are public. */
+  byClient: (string | undefined)[]
+  /** How long the records live. */
+  seconds: number
+  isSignedIn(ctx: Context): Promise<boolean>
+}
+
+/**
+ * Refuses with 429 a network (/24, or /48 of IPv6) that has more requests stored than it may, before the
+ * store is asked. Counts in memory, for each process. Signed-in browsers and clients that authenticate
+ * are not counted. Whether a browser is signed in is read only when it would be refused.
+ */
+export function limitAnonymous(
+  { anonymous, anonymous_megabytes }: AnonymousLimits,
+  { paths, byClient, seconds, isSignedIn }: AnonymousRequests,
+): Middleware {
+  const requests = createUsage(MINUTE_MS)
+  const bytes = createUsage(seconds * 1000)
+  const [maxRequests, maxBytes] = [shareOf(anonymous), shareOf(anonymous_megabytes * 2 ** 20)]
+
+  function isOver(network: string): boolean {
+    if (requests.recent(network) >= maxRequests) return true
+    // Those that used most are refused first; a network with less than its share goes on.
+    return bytes.total() >= maxBytes && bytes.of(network) >= bytes.total() / bytes.networks()
+  }
+
+  return async (ctx, next) => {
+    if (!paths.includes(ctx.path)) return next()
+    const network = prefixOf(ctx.ip)
+    const isClient = byClient.includes(ctx.path)
+    const mayAuthenticate = isClient && ctx.get('Authorization') !== ''
+    if (isOver(network) && !mayAuthenticate && !(await isSignedIn(ctx))) {
+      ctx.set('Retry-After', RETRY_AFTER_SECONDS)
+      ctx.state.log.refused = 'limits.anonymous'
+      const error_description = 'too many requests from this network; try again in a minute'
+      return ctx.throw(429, { error: 'temporarily_unavailable', error_description })
+    }
+    const size = RECORD_BYTES + ctx.url.length + (ctx.request.length ?? 0)
+    requests.add(network, 1)
+    bytes.add(network, size)
+    await next()
+    const { client, session } = ctx.oidc ?? {}
+    const isKnown = isClient && client && client.tokenEndpointAuthMethod !== 'none'
+    if (!isKnown && !session?.accountId) return
+    requests.add(network, -1)
+    bytes.add(network, -size)
+  }
+}
+
+/** Sums by network, which are forgotten after one to two periods. */
+function createUsage(periodMs: number) {
+  const begin = () => ({ sums: new Map<string, number>(), total: 0, at: performance.now() })
+  let [current, previous] = [begin(), begin()]
+  const turn = () => {
+    const age = performance.now() - current.at
+    if (age < periodMs) return
+    previous = age < 2 * periodMs ? current : begin()
+    current = begin()
+  }
+  return {
+    add(network: string, amount: number) {
+      turn()
+      current.sums.set(network, (current.sums.get(network) ?? 0) + amount)
+      current.total += amount
+    },
+    /** In the current period only. */
+    recent(network: string) {
+      turn()
+      return current.sums.get(network) ?? 0
+    },
+    of: (network: string) => (current.sums.get(network) ?? 0) + (previous.sums.get(network) ?? 0),
+    total: () => current.total + previous.total,
+    networks: () => Math.max(current.sums.size, previous.sums.size),
+  }
 }

@@ -84,3 +84,12 @@ export function routesOf(features: Features) {
     confirm,
   }
 }
+
+/** Paths where a request of anybody is stored; `byClient` are those where clients authenticate. */
+export function anonymousWrites({ paths, confirm }: Routes) {
+  const byClient = [paths.pushed_authorization_request, paths.device_authorization]
+  return {
+    paths: [...byClient, paths.authorization, paths.end_session, confirm, paths.registration],
+    byClient,
+  }
+}

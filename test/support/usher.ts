@@ -171,7 +171,9 @@ export function writeConfig(
   folder: string,
   { clients = CLIENTS, resources = {}, usher = {}, claims = CLAIMS, files = {} }: UsherOptions,
 ) {
-  writeFileSync(join(folder, 'usher.yaml'), JSON.stringify(usher))
+  // All tests come from one network.
+  const limits = { anonymous: 1_000_000, anonymous_megabytes: 100_000 }
+  writeFileSync(join(folder, 'usher.yaml'), JSON.stringify({ limits, ...usher }))
   writeFileSync(join(folder, 'claims.yaml'), JSON.stringify(claims))
   for (const [kind, files] of Object.entries({ clients, resources })) {
     mkdirSync(join(folder, kind))

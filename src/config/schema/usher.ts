@@ -158,6 +158,14 @@ const accounts = {
   module: path.optional().describe('A JavaScript or TypeScript file that looks up accounts kept elsewhere, by its functions find and authenticate; the path begins in this folder. Absent: accounts are kept here'),
 }
 
+const count = (fallback: number) =>
+  z.int('is a whole number').min(1, 'is at least 1').default(fallback)
+// biome-ignore format: a table
+const limits = {
+  anonymous: count(600).describe('How many requests a minute of one network (/24, or /48 of IPv6) are stored: authorization requests, pushed ones and device authorization of public clients, sign-outs, registrations. Further ones are answered with 429'),
+  anonymous_megabytes: count(256).describe('How much such records of all networks may take in the store, about. Beyond it, networks that use more than an equal share are answered with 429'),
+}
+
 // biome-ignore format: a table
 export const usherSchema = z.strictObject({
   issuer: origin.optional().describe('The address of this service as clients know it: an origin, https except on loopback. Clients compare it byte for byte, so changing it breaks every one of them'),
@@ -186,6 +194,7 @@ export const usherSchema = z.strictObject({
     })
     .prefault({})
     .describe('Where requests go out to, of the addresses that clients name'),
+  limits: z.strictObject(limits).prefault({}).describe('How much strangers may have stored. Signed-in browsers and clients that authenticate are not limited'),
   security: z.strictObject(security).prefault({}).describe('How often a password may be tried, and a user asked'),
   branding: z.strictObject(branding).prefault({}).describe('How the pages look'),
 })

@@ -1,0 +1,105 @@
+// How much strangers may have stored: each network has its share, and nobody else is kept waiting.
+
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { authorizationRequest } from '../support/journey.ts'
+import { signedIn } from '../support/people.ts'
+import { ADA, SECRET, startUsher, type Usher } from '../support/usher.ts'
+import { basic, send, sendAs } from '../support/wire.ts'
+
+const MOST = 20
+let usher: Usher
+beforeAll(async () => {
+  usher = await startUsher({
+    usher: {
+      proxy: ['127.0.0.1'],
+      limits: { anonymous: MOST, anonymous_megabytes: 1 },
+      features: {
+        pushed_authorization_requests: true,
+        device_flow: true,
+        dynamic_registration: true,
+      },
+    },
+  })
+  await usher.addAccount(ADA)
+})
+afterAll(() => usher.close())
+
+const from = (address: string) => ({ 'x-forwarded-for': address })
+const SPA = { client_id: 'spa', redirect_uri: 'https://spa.example.org/callback' }
+const asked = (params = {}) => [...authorizationRequest(usher, params).url.searchParams]
+const PAR = '/api/oauth/par'
+
+/** A request that is stored, from an address. */
+const WRITES: Record<string, (address: string) => ReturnType<typeof send>> = {
+  'an authorization request': address =>
+    send(usher, authorizationRequest(usher).url, { headers: from(address) }),
+  'a pushed request of a public client': address =>
+    send(usher, PAR, { headers: from(address), body: asked(SPA) }),
+  'a device authorization': address =>
+    send(usher, '/api/oauth/device_authorization', {
+      headers: from(address),
+      body: { client_id: 'spa' },
+    }),
+  'a sign-out': address => send(usher, '/api/oauth/logout', { headers: from(address) }),
+  'a registration': address =>
+    send(usher, '/api/oauth/register', { headers: from(address), body: '{}' }),
+}
+
+test.each(Object.entries(WRITES))('%s has a limit for each network', async (name, write) => {
+  const network = `203.0.${Object.keys(WRITES).indexOf(name)}`
+  const before = await Promise.all(Array.from({ length: MOST }, () => write(`${network}.7`)))
+  expect(before.map(({ status }) => status)).not.toContain(429)
+  const refused = await write(`${network}.200`)
+  expect(refused.status).toBe(429)
+  expect(refused.headers.get('retry-after')).toBe('60')
+  expect(refused.json.error ?? refused.text).toContain('temporarily_unavailable')
+  expect((await write('198.51.100.1')).status).not.toBe(429)
+  expect(usher.output.join('')).toContain('"refused":"limits.anonymous"')
+})
+
+test('networks of IPv6 are a /48', async () => {
+  const ask = (address: string) => send(usher, '/api/oauth/logout', { headers: from(address) })
+  const many = Array.from({ length: MOST }, (_, i) => ask(`2001:db8:1:${i}::1`))
+  expect((await Promise.all(many)).map(({ status }) => status)).not.toContain(429)
+  expect((await ask('2001:db8:1:ffff::1')).status).toBe(429)
+  expect((await ask('2001:db8:2::1')).status).not.toBe(429)
+})
+
+test('a signed-in browser goes on, and does not count', async () => {
+  const browser = await signedIn(usher)
+  const { url } = authorizationRequest(usher, { prompt: 'none' })
+  const ask = () => sendAs(browser, usher, url, { headers: from('203.0.113.7') })
+  for (let i = 0; i <= MOST; i++) expect((await ask()).status).toBe(303)
+  const stranger = () => send(usher, '/api/oauth/logout', { headers: from('203.0.113.7') })
+  for (let i = 0; i < MOST; i++) expect((await stranger()).status).toBe(200)
+  expect((await stranger()).status).toBe(429)
+  expect((await ask()).status).toBe(303)
+})
+
+test('a client that authenticates goes on, and does not count', async () => {
+  const headers = { ...from('203.0.114.7'), ...basic('web', SECRET) }
+  const push = () => send(usher, PAR, { headers, body: asked() })
+  for (let i = 0; i <= MOST; i++) expect((await push()).status).toBe(201)
+  const stranger = () => send(usher, '/api/oauth/logout', { headers: from('203.0.114.7') })
+  for (let i = 0; i < MOST; i++) expect((await stranger()).status).toBe(200)
+  expect((await stranger()).status).toBe(429)
+  expect((await push()).status).toBe(201)
+})
+
+test('when the budget is used up, the network that used most is refused first', async () => {
+  const small = await startUsher({
+    usher: { proxy: ['127.0.0.1'], limits: { anonymous: 10_000, anonymous_megabytes: 1 } },
+  })
+  const ask = async (address: string, state = '') => {
+    const { url } = authorizationRequest(small, { state })
+    return (await send(small, url, { headers: from(address) })).status
+  }
+  let stored = 0
+  while (stored < 1000 && (await ask('203.0.113.7', 'x'.repeat(1000))) === 303) stored++
+  expect(stored).toBeGreaterThan(50)
+  expect(stored).toBeLessThan(600)
+  expect(await ask('198.51.100.1')).toBe(303)
+  expect(await ask('203.0.113.8')).toBe(429)
+  expect(await ask('198.51.100.2')).toBe(303)
+  await small.close()
+})
