@@ -2,7 +2,7 @@
 // draft). The library fetches it through http/egress.ts, 5 KiB in 2.5 s without redirects, and caches it.
 // Such a client may be what a client may be that registers itself.
 
-import { type Client, errors, type KoaContextWithOIDC, type Provider } from 'oidc-provider'
+import { type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import { createQuota } from '../http/quota.ts'
@@ -13,17 +13,8 @@ const MAX_FETCHES_PER_MINUTE = 120
 const CACHE_SECONDS = { min: 60, max: 3600 }
 
 export function clientDocuments(settings: Settings): Feature {
-  return {
-    settings: { clientIdMetadataDocument: libraryFeature(settings) },
-    describeClient: (provider, id) => findByDocument(provider, settings, id),
-  }
-}
-
-function libraryFeature(
-  settings: Settings,
-): NonNullable<LibraryFeatures['clientIdMetadataDocument']> {
   const hasRoom = createQuota(MAX_FETCHES_PER_MINUTE, 60, () => {})
-  return {
+  const clientIdMetadataDocument: LibraryFeatures['clientIdMetadataDocument'] = {
     enabled: settings.features.client_id_metadata_documents,
     ack: 'draft-02',
     cacheDuration: CACHE_SECONDS,
@@ -37,17 +28,13 @@ function libraryFeature(
     },
     allowClient: (_ctx, client) => Boolean(metadataOf(client, settings)),
   }
-}
-
-/** Returns the client of a document for pages; undefined if it cannot be fetched or is refused. */
-async function findByDocument(
-  { Client }: Provider,
-  settings: Settings,
-  id: string,
-): Promise<ClientMetadata | undefined> {
-  if (!settings.features.client_id_metadata_documents || !id.startsWith('https://')) return
-  const client = await Client.find(id).catch(() => undefined)
-  return client && metadataOf(client, settings)
+  return {
+    settings: { clientIdMetadataDocument },
+    async describeClient({ Client }, id) {
+      const client = id.startsWith('https://') && (await Client.find(id).catch(() => undefined))
+      return client ? metadataOf(client, settings) : undefined
+    },
+  }
 }
 
 function metadataOf(client: Client, settings: Settings): ClientMetadata {
