@@ -19,8 +19,8 @@ import {
   readAccounts,
   startFindings,
 } from './rules/provider.ts'
-import { resourceAdvice, resourceFindings } from './rules/resource.ts'
-import { clientAdvice, providerAdvice } from './rules/warnings.ts'
+import { resourceFindings } from './rules/resource.ts'
+import { clientWarnings, providerWarnings, resourceWarnings } from './rules/warnings.ts'
 import type { ClientMetadata } from './schema/client.ts'
 import type { DetailFile } from './schema/details.ts'
 import type { Locales } from './schema/locale.ts'
@@ -124,13 +124,11 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
     ...resourceFindings(resources, { clients, scopes: claimScopes, issuer, features }),
     ...detailFindings(details, { clients, resources }),
   )
-  const untold: Finding[] = []
-  const locales = readLocales(listYaml(join(folder, 'locales'), findings), findings, untold)
+  const locales = readLocales(listYaml(join(folder, 'locales'), findings), findings)
   const warnings = inOrder([
-    ...untold,
-    ...(issuer ? providerAdvice(usher, claims, development) : []),
-    ...(issuer ? clients.flatMap(client => clientAdvice(client, development)) : []),
-    ...resources.flatMap(resourceAdvice),
+    ...(issuer ? providerWarnings(usher, development) : []),
+    ...(issuer ? clients.flatMap(client => clientWarnings(client, development)) : []),
+    ...resources.flatMap(resourceWarnings),
   ])
 
   const reading = { settings: undefined, findings, warnings, usher, claims, clients, resources }

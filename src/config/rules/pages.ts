@@ -6,7 +6,7 @@ import { type FileResult, readFile } from '../files.ts'
 import type { Finding } from '../report/finding.ts'
 import { didYouMean } from '../report/wording.ts'
 import { readBytes, readText } from '../report/yaml.ts'
-import { ENGLISH, flatten, type Locales, shippedTags, shippedWords } from '../schema/locale.ts'
+import { flatten, type Locales } from '../schema/locale.ts'
 import type { UsherFile } from '../schema/usher.ts'
 import { tagProblem } from '../schema/values.ts'
 
@@ -132,8 +132,8 @@ function mix(from: string, to: string, share: number): string {
   return `#${mixed.map(part => Math.round(part).toString(16).padStart(2, '0')).join('')}`
 }
 
-/** The operator's words; what is wrong, and what they leave in English, goes to the reports. */
-export function readLocales(files: string[], findings: Finding[], warnings: Finding[]): Locales {
+/** The operator's words, by language tag. What is wrong with them goes to `findings`. */
+export function readLocales(files: string[], findings: Finding[]): Locales {
   const locales: Locales = {}
   for (const file of files) {
     const tag = parse(file).name
@@ -142,16 +142,6 @@ export function readLocales(files: string[], findings: Finding[], warnings: Find
     const read = readFile(file, 'locale')
     findings.push(...read.findings)
     locales[tag] = flatten(read.value)
-    const isNew = !problem && !shippedTags.includes(tag.split('-')[0] ?? '')
-    if (isNew && read.value) warnings.push(...untranslated(read, locales[tag]))
   }
   return locales
-}
-
-function untranslated({ file }: FileResult<object>, given: Record<string, string>): Finding[] {
-  const missing = Object.keys(shippedWords(ENGLISH)).filter(key => !(key in given))
-  const [first] = missing
-  if (!first) return []
-  const message = `${missing.length} texts are said in English, the first is ${first}: translate them too, src/pages/locales/en.yaml has them all`
-  return [{ file, rule: 'untranslated', message }]
 }

@@ -102,17 +102,3 @@ function keyFindings({ parts, at }: Resource, { features }: Surroundings): Findi
   ]
   return table.filter(({ is }) => is).map(({ key, rule, message }) => at([key], rule, message))
 }
-
-/** What is allowed and unwise. */
-export function resourceAdvice({ parts, written, at }: Resource): Finding[] {
-  const { token_format, introspected_by } = parts
-  const opaque =
-    'nobody can tell what its tokens are: name the client_id of the API in introspected_by, or set token_format: jwt'
-  const jwt =
-    'says nothing: a jwt is read by the API itself, and introspection has no answer for it'
-  if (token_format === 'opaque' && !Object.hasOwn(written, 'introspected_by')) {
-    return [at(['token_format'], 'resource-unread', opaque)]
-  }
-  if (token_format === 'jwt' && introspected_by) return [at(['introspected_by'], 'no-effect', jwt)]
-  return []
-}
