@@ -168,8 +168,14 @@ function configuration({
 
     // A grant's id opens nothing, and stands in everything that is of it.
     formats: { bitsOfOpaqueRandomness: (_ctx, { kind }) => (kind === 'Grant' ? 128 : 256) },
-    // Named for nothing that anyone sends: the library calls it for every request, pushed ones too.
-    extraParams: { usher: ctx => checkRequest(ctx, extensions) },
+    // A parameter that other providers have and this one ignores. The library calls its validator for
+    // each authorization request, pushed ones too, whether the parameter is there or not.
+    extraParams: {
+      audience(ctx, value) {
+        if (value !== undefined) ctx.state.log.ignored = 'audience'
+        checkRequest(ctx, extensions)
+      },
+    },
     scopes: Object.keys(scopes),
     acrValues: ACR_VALUES,
     claims: claimsByScope(claims),

@@ -143,3 +143,11 @@ test.each([
   expect(told.get('error')).toBe('unsupported_response_type')
   expect(told.get('iss')).toBe(usher.issuer)
 })
+
+test('audience is accepted and ignored, and the log says so', async () => {
+  const before = usher.output.length
+  const { location } = await ask({ audience: 'https://api.example.org' })
+  expect(location?.pathname).toMatch(/^\/interaction\//)
+  const line = () => usher.output.slice(before).find(text => text.includes('"ignored":"audience"'))
+  await expect.poll(line).toContain('/api/oauth/authorize')
+})
