@@ -232,7 +232,7 @@ function pagesOf(
       .get(PLACES.answer, requests.ask)
       .post(PLACES.answer, requests.answer)
   }
-  for (const { path, send } of Object.values(parts.views.assets)) pages.get(path, send)
+  for (const { path, send } of parts.views.assets) pages.get(path, send)
   return pages
 }
 

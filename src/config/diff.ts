@@ -101,7 +101,7 @@ function flatten(value: unknown, path = '', into = new Map<string, string>()) {
 
 function shown(path: string, value = ''): string {
   if (isSecret(path.split('.'))) return '(not shown)'
-  if (path === 'logo.base64') return '(an image)'
+  if (/^pictures\..*\.base64$/.test(path)) return '(an image)'
   return value.length > LONGEST ? `${value.slice(0, LONGEST)}…` : value
 }
 /** A whole template would fill the log. */

@@ -11,7 +11,7 @@ import { didYouMean } from './report/wording.ts'
 import { clientFindings } from './rules/client.ts'
 import { detailFindings } from './rules/details.ts'
 import { readClientAuthorities } from './rules/files.ts'
-import { accentFindings, type Logo, readLocales, readLogo, readPages } from './rules/pages.ts'
+import { type Picture, readLocales, readLook } from './rules/pages.ts'
 import {
   featureFindings,
   importKeys,
@@ -47,7 +47,8 @@ export interface Settings extends UsherFile {
   /** All scopes a client can ask for, with the operator's words for those that have some. */
   scopes: Record<string, { description?: string | Record<string, string> }>
   clients: ClientMetadata[]
-  logo?: Logo
+  /** The pictures that the files name, by the path that they name. */
+  pictures: Record<string, Picture>
   /** The files of pages/, by their names. */
   pages: Record<string, string>
   /** The operator's words for the pages. */
@@ -99,12 +100,10 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
   findings.push(...strayFindings(folder, accounts.module), ...featureFindings(usher))
   const importedKeys = importKeys(usher, findings)
   const clientAuthorities = readClientAuthorities(usher, findings)
-  const logo = readLogo(usher, folder, findings)
-  const pages = readPages(folder, usher.parts.branding?.logo, findings)
-  findings.push(...accentFindings(usher))
   const claims = readFile(join(folder, 'claims.yaml'), 'claims')
   const listed = (name: string) => listYaml(join(folder, name), findings)
   const clients = listed('clients').map(file => readFile(file, 'client'))
+  const look = readLook(usher, clients, folder, findings)
   const resources = listed('resources').map(file => readFile(file, 'resource'))
   const details = listed('details').map(file => readFile(file, 'detail'))
   const files = [claims, ...clients, ...resources, ...details]
@@ -126,6 +125,7 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
   )
   const locales = readLocales(listYaml(join(folder, 'locales'), findings), findings)
   const warnings = inOrder([
+    ...look.warnings,
     ...(issuer ? providerWarnings(usher, development) : []),
     ...(issuer ? clients.flatMap(client => clientWarnings(client, development)) : []),
     ...resources.flatMap(resourceWarnings),
@@ -147,8 +147,8 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
     secrets,
     claims: claims.value.claims,
     scopes,
-    logo,
-    pages,
+    pictures: look.pictures,
+    pages: look.pages,
     locales,
     clients: clients.flatMap(({ value }) => (value ? [withoutSecret(value)] : [])),
     clientFiles: new Map(clients.map(({ parts, at }) => [parts.client_id ?? '', at])),

@@ -1,5 +1,5 @@
 // The few files that pages need, under names that change with their content: ours, and the operator's
-// logo and colours.
+// logos and colours.
 
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -13,30 +13,63 @@ export type Asset = ReturnType<typeof asset>
 /** An SVG that is opened by itself is a document of our origin: nothing in it may run. */
 const PICTURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 
+export type Assets = ReturnType<typeof createAssets>
+
+/** What every page needs, and the looks of clients (`branding` of their files) by client_id. */
 export function createAssets({
   branding,
-  logo,
+  clients,
+  pictures,
   pages,
-}: Pick<Settings, 'branding' | 'logo' | 'pages'>) {
-  const theme = [accents(branding), pages[THEME]].filter(Boolean).join('\n')
-  return {
+}: Pick<Settings, 'branding' | 'clients' | 'pictures' | 'pages'>) {
+  const picture = (kind: string, name = '') => {
+    const found = pictures[name]
+    return found && asset(`${kind}${found.extension}`, Buffer.from(found.base64, 'base64'))
+  }
+  const theme = [colours(branding), pages[THEME]].filter(Boolean).join('\n')
+  const logo = picture('logo', branding.logo)
+  const site = {
     stylesheet: asset('style.css'),
     /** After the stylesheet: the operator's colours and rules. */
-    ...(theme && { theme: asset(THEME, theme) }),
+    theme: theme ? asset(THEME, theme) : undefined,
     /** Sends the one form that goes on by itself. */
     submit: asset('submit.js'),
     /** Shows what was typed into a password field. */
     reveal: asset('reveal.js'),
-    icon: asset('icon.svg'),
-    ...(logo && { logo: asset(`logo${logo.extension}`, Buffer.from(logo.base64, 'base64')) }),
+    icon: picture('icon', branding.favicon) ?? logo ?? asset('icon.svg'),
+    logo,
+    logoDark: picture('logo-dark', branding.logo_dark),
   }
+  const looks = clients.flatMap(({ client_id, branding }) => {
+    if (!branding) return []
+    const own = colours(branding)
+    const look = {
+      clientLogo: picture('client', branding.logo),
+      clientTheme: own ? asset('client.css', own) : undefined,
+    }
+    return [[client_id, look] as const]
+  })
+  return { site, looks: new Map(looks) }
 }
 
-function accents({ accent, accent_dark = accent }: Settings['branding']): string {
-  const rule = (colour: string) => `:root { --accent: ${colour}; --on-accent: ${inkOn(colour)}; }`
-  const light = accent && rule(accent)
-  const dark = accent_dark && rule(readableIn('dark', accent_dark))
-  return [light, dark && `@media (prefers-color-scheme: dark) { ${dark} }`]
+interface Colours {
+  accent?: string
+  accent_dark?: string
+  background?: string
+  background_dark?: string
+}
+
+function colours({ accent, accent_dark = accent, background, background_dark }: Colours): string {
+  const inks = (colour = '') => colour && `--accent: ${colour}; --on-accent: ${inkOn(colour)}; `
+  const ground = (colour = '') => colour && `--background: ${colour}; `
+  const rule = (text: string) => text && `:root { ${text}}`
+  // A light background must not stay in the dark.
+  const darkGround = background_dark ?? (background && 'var(--ground)')
+  const dark = rule(inks(accent_dark && readableIn('dark', accent_dark)) + ground(darkGround))
+  return [
+    rule(inks(accent) + ground(background)),
+    dark && `@media (prefers-color-scheme: dark) { ${dark} }`,
+  ]
     .filter(Boolean)
     .join('\n')
 }

@@ -71,6 +71,7 @@ export function createInteractionPages(
   async function read(ctx: Context): Promise<Interaction> {
     const interaction = await interactions.read(ctx)
     ctx.state.uiLocales = interaction.uiLocales
+    ctx.state.clientId = interaction.clientId
     return interaction
   }
 

@@ -20,8 +20,9 @@ export interface Shared {
   /** The first letters of the first and the last word of a name, at most two. */
   initials(name: string): string
   links: Settings['branding']['links']
+  /** `clientLogo` and `clientTheme`: on the sign-in and consent pages of a client with `branding`. */
   assets: Record<'stylesheet' | 'submit' | 'reveal' | 'icon', Asset> &
-    Partial<Record<'theme' | 'logo', Asset>>
+    Partial<Record<'theme' | 'logo' | 'logoDark' | 'clientLogo' | 'clientTheme', Asset>>
 }
 
 /** A time, for programs and for people. */

@@ -19,12 +19,14 @@ declare module 'koa' {
     words?: Words
     /** Whether the account that is signed in has a password that can be changed here. */
     hasPassword?: boolean
+    /** The client whose sign-in or consent page this is. */
+    clientId?: string
   }
 }
 
 export type Look = Pick<
   Settings,
-  'branding' | 'logo' | 'pages' | 'locales' | 'clients' | 'features'
+  'branding' | 'pictures' | 'pages' | 'locales' | 'clients' | 'features'
 >
 
 /** The account navigation, in order. */
@@ -35,6 +37,9 @@ const AREAS: Area[] = [
   { path: PLACES.password, icon: 'key' },
   { path: PLACES.requests, icon: 'bell' },
 ]
+/** The files of a client's own look. */
+type ClientLook = Pick<Shared['assets'], 'clientLogo' | 'clientTheme'>
+
 export type Views = ReturnType<typeof createViews>
 
 interface Options {
@@ -47,7 +52,7 @@ export function createViews(settings: Look, { registered }: Options = {}) {
   const eta = createTemplates(settings.pages)
   const shipped = createTemplates({})
   const languages = createLanguages(locales)
-  const assets = createAssets(settings)
+  const { site, looks } = createAssets(settings)
 
   /** Those the application names (`ui_locales`) come before those of the browser. */
   function words(ctx: Context): Words {
@@ -94,6 +99,7 @@ export function createViews(settings: Look, { registered }: Options = {}) {
     template: T,
     data: PageData[T],
     areas = AREAS,
+    look: ClientLook = {},
     engine = eta,
   ) {
     const { name: brand, links } = branding
@@ -104,7 +110,7 @@ export function createViews(settings: Look, { registered }: Options = {}) {
       dir,
       brand,
       links,
-      assets,
+      assets: { ...site, ...look },
       areas,
       initials,
     }
@@ -125,13 +131,14 @@ export function createViews(settings: Look, { registered }: Options = {}) {
       ...(ctx.state.hasPassword === false ? [PLACES.password] : []),
       ...(settings.features.ciba ? [] : [PLACES.requests]),
     ]
+    const look = looks.get(ctx.state.clientId ?? '')
     const areas = AREAS.filter(({ path }) => !absent.includes(path))
     try {
-      ctx.body = render(words(ctx), template, data, areas)
+      ctx.body = render(words(ctx), template, data, areas, look)
     } catch (error) {
       // A template of the operator that fails must not keep users from signing in.
       ctx.state.log.fault = `pages/${template}.eta: ${reasonOf(error)}`
-      ctx.body = render(words(ctx), template, data, areas, shipped)
+      ctx.body = render(words(ctx), template, data, areas, look, shipped)
     }
     ctx.state.isPage = true
   }
@@ -164,7 +171,11 @@ export function createViews(settings: Look, { registered }: Options = {}) {
     english,
     find,
     tags: languages.tags,
-    assets,
+    /** Every file that a page may name. */
+    assets: [
+      ...Object.values(site),
+      ...[...looks.values()].flatMap(look => Object.values(look)),
+    ].filter(asset => asset !== undefined),
     render,
     page,
     navigate,

@@ -2,11 +2,16 @@
 
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
-import { startUsher, type Usher } from '../support/usher.ts'
+import { authorizationRequest } from '../support/journey.ts'
+import { credentials } from '../support/people.ts'
+import { ADA, CLIENTS, startUsher, type Usher, WEB } from '../support/usher.ts'
 
 const LOGO =
   '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><script>alert(1)</script></svg>'
+const DARK = LOGO.replace('alert(1)', 'alert(2)')
+const WIKI = LOGO.replace('alert(1)', 'alert(3)')
 const LINKS = {
+  forgot_password: 'https://example.org/forgot',
   help: 'https://example.org/help',
   terms: 'https://example.org/terms',
   privacy: 'https://example.org/privacy',
@@ -16,9 +21,27 @@ let usher: Usher
 let browser: Browser
 beforeAll(async () => {
   const logo = 'pages/logo.svg'
-  const branding = { name: 'Example & Sons', logo, accent: '#d00000', links: LINKS }
-  const files = { 'pages/theme.css': 'main { border-radius: 0 }', [logo]: LOGO }
-  usher = await startUsher({ usher: { branding }, files })
+  const branding = {
+    name: 'Example & Sons',
+    logo,
+    logo_dark: 'pages/dark.svg',
+    background: '#ffeedd',
+    accent: '#d00000',
+    links: LINKS,
+  }
+  const files = {
+    'pages/theme.css': 'main { border-radius: 0 }',
+    'pages/dark.svg': DARK,
+    'clients/wiki.svg': WIKI,
+    [logo]: LOGO,
+  }
+  const wiki = {
+    ...CLIENTS.web,
+    client_id: 'wiki',
+    branding: { logo: 'clients/wiki.svg', accent: '#006622' },
+  }
+  usher = await startUsher({ usher: { branding }, files, clients: { ...CLIENTS, wiki } })
+  await usher.addAccount(ADA)
   browser = new Browser(usher.issuer)
   await browser.open('/errors')
 })
@@ -46,14 +69,18 @@ test('colours and theme come after our stylesheet, from here, under a name of th
   const response = await fetchAsset(theme)
   expect(response.headers.get('cache-control')).toContain('immutable')
   const css = await response.text()
-  expect(css).toMatch(/^:root { --accent: #d00000; --on-accent: #ffffff; }/)
+  expect(css).toMatch(/^:root { --accent: #d00000; --on-accent: #ffffff; --background: #ffeedd; }/)
   expect(css).toMatch(/prefers-color-scheme: dark.* --on-accent: #0d1526/)
   expect(css).toMatch(/main { border-radius: 0 }$/)
 })
 
 test('the links stand below every page, and discovery names those it has words for', async () => {
   const links = browser.page.html.querySelectorAll('footer a')
-  expect(links.map(link => link.getAttribute('href'))).toEqual(Object.values(LINKS))
+  expect(links.map(link => link.getAttribute('href'))).toEqual([
+    LINKS.help,
+    LINKS.terms,
+    LINKS.privacy,
+  ])
   const discovery = await fetch(`${usher.issuer}/.well-known/openid-configuration`)
   expect(await discovery.json()).toMatchObject({
     op_policy_uri: LINKS.privacy,
@@ -72,4 +99,44 @@ test('a template of the operator that fails on a page is replaced by ours, and l
   } finally {
     await failing.close()
   }
+})
+
+test('users who prefer a dark screen get the dark logo, and the background is the operator’s', async () => {
+  await browser.open('/errors')
+  const dark = get('.brand source[media="(prefers-color-scheme: dark)"]', 'srcset')
+  expect(await (await fetchAsset(dark)).text()).toBe(DARK)
+  const theme = await (await fetchAsset(get('link[href*=theme]', 'href'))).text()
+  expect(theme).toContain('--background: #ffeedd;')
+})
+
+test('a client’s logo and accent are on its own sign-in and consent pages, and on no others', async () => {
+  const visitor = new Browser(usher.issuer)
+  const look = async () => {
+    const { html } = visitor.page
+    const logo = html.querySelector('.brand .of-client')?.getAttribute('src')
+    const theme = html.querySelector('link[href*="/client-"]')?.getAttribute('href')
+    if (!logo || !theme) return undefined
+    const [picture, colours] = await Promise.all([fetchAsset(logo), fetchAsset(theme)])
+    return { picture: await picture.text(), colours: await colours.text() }
+  }
+  const own = { picture: WIKI, colours: expect.stringContaining('--accent: #006622') }
+  await visitor.open(authorizationRequest(usher, { client_id: 'wiki', redirect_uri: WEB }).url)
+  expect(visitor.heading).toBe('Sign in')
+  expect(await look()).toEqual(own)
+  await visitor.submit(credentials())
+  expect(visitor.heading).toBe('Allow access')
+  expect(await look()).toEqual(own)
+
+  await visitor.open(authorizationRequest(usher, { client_id: 'web' }).url)
+  expect(visitor.heading).toBe('Allow access')
+  expect(await look()).toBeUndefined()
+  await visitor.open('/account')
+  expect(await look()).toBeUndefined()
+})
+
+test('the sign-in page links to where a forgotten password is reset', async () => {
+  const visitor = new Browser(usher.issuer)
+  await visitor.open(authorizationRequest(usher).url)
+  const link = visitor.page.html.querySelector('form a')
+  expect(link?.getAttribute('href')).toBe(LINKS.forgot_password)
 })

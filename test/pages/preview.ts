@@ -9,9 +9,9 @@ type Files = Map<string, string | Buffer>
 
 export function preview(views: Views, tags: string[]): Files {
   const files: Files = new Map([['index.html', index(tags)]])
-  for (const { path, content } of Object.values(views.assets)) files.set(path.slice(1), content)
+  for (const { path, content } of views.assets) files.set(path.slice(1), content)
   // Nothing is to go on by itself here.
-  files.set(views.assets.submit.path.slice(1), '')
+  for (const path of files.keys()) if (path.startsWith('assets/submit-')) files.set(path, '')
   for (const tag of tags) {
     const words = views.find(tag) ?? views.english
     for (const state of STATES) {

@@ -116,13 +116,18 @@ test('CF1: what a reload tells of a changed secret is not its value', () => {
     '+ clients.web.jwks.keys.0.e: (not shown)',
     '+ clients.web.jwks.keys.0.kty: (not shown)',
     '+ clients.web.jwks.keys.0.n: (not shown)',
-    'clients.web.token_endpoint_auth_method: "client_secret_basic" → "private_key_jwt"',
+    '+ clients.web.token_endpoint_auth_method: "private_key_jwt"',
   ])
 })
 
 test('a change of the logo is logged without the image', () => {
   const before = read({}).settings
   if (!before) throw new Error('the folder is right')
-  const logo = (base64: string) => ({ ...before, logo: { extension: '.svg', base64 } })
-  expect(differences(logo('AAAA'), logo(CANARY))).toEqual(['logo.base64: (an image) → (an image)'])
+  const logo = (base64: string) => ({
+    ...before,
+    pictures: { 'logo.svg': { extension: '.svg', base64 } },
+  })
+  expect(differences(logo('AAAA'), logo(CANARY))).toEqual([
+    'pictures.logo.svg.base64: (an image) → (an image)',
+  ])
 })

@@ -2,7 +2,7 @@
 
 import { z } from 'zod'
 import { isTime } from '../client-secret.ts'
-import { httpsUrl, tagProblem, webUrl, words } from './values.ts'
+import { colour, httpsUrl, path, tagProblem, webUrl, words } from './values.ts'
 
 const redirectUri = z.string().superRefine((uri, ctx) => {
   const message = redirectUriProblem(uri)
@@ -151,6 +151,14 @@ export const clientSchema = z.strictObject({
   tls_client_certificate_bound_access_tokens: z.boolean().optional().describe('true: its tokens are bound to the certificate that it asks for them with (RFC 8705 §3)'),
   profile: z.enum(['fapi2']).optional().describe('fapi2: everything the FAPI 2.0 security profile asks for, in one: pushed requests, tokens bound to a key, assertions and ID tokens without RS256, refresh tokens that stay the same. The rest of this file must not contradict it'),
   require_pkce: z.boolean().default(true).describe('false exempts a confidential client that cannot do PKCE'),
+  branding: z
+    .strictObject({
+      logo: path.optional().describe('An SVG or PNG of at most 256 KiB, shown beside your logo. The path begins in the config folder'),
+      accent: colour.optional().describe('The colour of buttons and links, as `branding.accent` of usher.yaml'),
+      accent_dark: colour.optional().describe('The same for users who prefer a dark screen'),
+    })
+    .optional()
+    .describe('How the sign-in and consent pages of this application look'),
   consent: z.enum(['explicit', 'implicit']).default('explicit').describe('implicit: an application of your own, people are not asked, but for authorization details'),
 })
 

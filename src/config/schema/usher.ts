@@ -9,7 +9,16 @@ import { detailSchema } from './details.ts'
 import { compatibilitySchema, featuresSchema } from './features.ts'
 import { localeSchema } from './locale.ts'
 import { resourceSchema } from './resource.ts'
-import { durationText, scopeName, seconds, webUrl, words, wordsByLanguage } from './values.ts'
+import {
+  colour,
+  durationText,
+  path,
+  scopeName,
+  seconds,
+  webUrl,
+  words,
+  wordsByLanguage,
+} from './values.ts'
 
 const PORTS = 'a port is 1 to 65535'
 
@@ -24,7 +33,6 @@ const grace = z
   .default('30 s')
   .transform(text => seconds(text))
 
-const path = z.string().min(1)
 const origin = z.url({
   protocol: /^https?$/,
   error: 'must be an origin, without path, query or trailing slash: https://id.example.org',
@@ -126,13 +134,14 @@ const security = {
   network_attempts: attempts(100, 20, 100_000).describe('The same for everybody behind one network (/24, or /64 of IPv6), whatever the account: from then on one every 6 s, and one is forgotten every 6 s. Browsers in which that person has signed in before do not count'),
   ciba_requests: attempts(20, 1, 1000).describe('How many CIBA requests of one client to one user can be open or denied within `lifetimes.interaction`. Further ones are answered with access_denied'),
 }
-const colour = z
-  .string('a colour is six digits, in quotes: "#1d4ed8"')
-  .regex(/^#[\da-f]{6}$/i, 'a colour is six digits: "#1d4ed8"')
 // biome-ignore format: a table
 const branding = {
   name: words(60).default('Usher').describe('Shown on every page'),
-  logo: path.optional().describe('An SVG or PNG of at most 256 KiB, shown in place of `branding.name`, which is what it says to those who do not see it; the path begins in this folder'),
+  logo: path.optional().describe('An SVG or PNG of at most 256 KiB, shown in place of `branding.name`, which is its text alternative. The path begins in this folder'),
+  logo_dark: path.optional().describe('The same for users who prefer a dark screen; absent: `branding.logo`'),
+  favicon: path.optional().describe('An SVG or PNG for the tab of the browser; absent: `branding.logo`'),
+  background: colour.optional().describe('The colour around the card; text on it needs a contrast of 4.5:1'),
+  background_dark: colour.optional().describe('The same for users who prefer a dark screen'),
   accent: colour.optional().describe('The colour of buttons and links: at least 4.5:1 against the light page'),
   accent_dark: colour.optional().describe('The same where people prefer a dark screen; absent: as much lighter than `branding.accent` as it has to be'),
   links: z

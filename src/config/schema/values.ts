@@ -99,3 +99,11 @@ export const durationText = (longest: string) =>
 
 export const seconds = (text: string) =>
   Number.parseInt(text, 10) * UNITS[text.replace(/[\d ]/g, '') as keyof typeof UNITS]
+
+/** The path of a file, relative to the config folder. */
+export const path = z.string().min(1)
+
+/** A colour as six hexadecimal digits. */
+export const colour = z
+  .string('a colour is six digits, in quotes: "#1d4ed8"')
+  .regex(/^#[\da-f]{6}$/i, 'a colour is six digits: "#1d4ed8"')
