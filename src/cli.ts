@@ -73,6 +73,8 @@ const COMMANDS: Command[] = [
   { name: 'sessions end',      usage: 'ACCOUNT [SESSION]', about: 'sign a person out in one browser, by the handle that sessions list shows, or in all of them', options: {}, run: sessions('end') },
   { name: 'pages preview',     usage: '[FOLDER] [--lang TAG,…]', about: 'write every page in every state and language to a folder, to look at in a browser', options: { lang: { type: 'string' } }, run: pages('show') },
   { name: 'store copy',         usage: '--from STORE --to STORE', about: 'move everything to another store (sqlite:PATH, redis://…), and compare; stop every node first', options: { from: { type: 'string' }, to: { type: 'string' } }, run: store('copy') },
+  { name: 'store backup',       usage: 'FILE',         about: 'write a backup to a file, while the service runs', options: {}, run: store('backup') },
+  { name: 'store restore',      usage: 'FILE',         about: 'fill an empty store from a backup; stop every node first', options: {}, run: store('restore') },
   { name: 'store reseal',      usage: '',             about: 'after a change of secret: seal everything with the first of USHER_SECRET', options: {}, run: store('reseal') },
 ]
 

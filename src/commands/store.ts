@@ -5,12 +5,77 @@ import { createDirectory } from '../accounts/directory.ts'
 import { readStoreSettings } from '../config/load.ts'
 import { usherSchema } from '../config/schema/usher.ts'
 import { leaveFact } from '../state/operator-facts.ts'
-import { CopyRefused, copyStore, readNamingKey } from '../storage/copy.ts'
+import {
+  backUpStore,
+  CopyRefused,
+  copyStore,
+  readNamingKey,
+  restoreStore,
+} from '../storage/copy.ts'
 import { resealAll } from '../storage/identity.ts'
 import { openStore, readSecret, secretFile, storeFile } from '../storage/open.ts'
 import { openRecords } from '../storage/records.ts'
 import { reasonOf, type Store, StoreUnavailable } from '../storage/store.ts'
-import { Failure, hint, type Invocation, sayProgress } from './command.ts'
+import { argument, Failure, hint, type Invocation, sayProgress } from './command.ts'
+
+/**
+ * Kinds of records that a backup leaves out. An old copy would make a used code, an ended session or a
+ * rotated or revoked token valid again, or say a notification twice.
+ */
+const LEFT_OUT = new Set([
+  'AccessToken',
+  'AuthorizationCode',
+  'BackchannelAuthenticationRequest',
+  'ClientCredentials',
+  'DeviceCode',
+  'DevicePoll',
+  'Grant',
+  'Interaction',
+  'OperatorFact',
+  'Ping',
+  'Probe',
+  'PushedAuthorizationRequest',
+  'RefreshToken',
+  'ReplayDetection',
+  'Session',
+  'SessionCookie',
+  'SignOut',
+  'UserCode',
+])
+const WITHOUT =
+  'Sessions, codes, tokens, grants and replay records are not part of a backup, because an old copy ' +
+  'would make used ones valid again: users sign in again, and applications ask for new tokens.'
+
+/** Writes a backup while the service runs. */
+export async function backup(invocation: Invocation) {
+  const file = argument(invocation, 'FILE')
+  await withOwnStore(async (store, { values }) => {
+    const isLeftOut = (kind: string) => LEFT_OUT.has(kind)
+    const count = await backUpStore(store, values, file, isLeftOut).catch(explain)
+    hint(`${count} records are in ${file}, sealed with USHER_SECRET: keep that too.\n${WITHOUT}`)
+  })
+}
+
+/** Fills an empty store from a backup. */
+export async function restore(invocation: Invocation) {
+  const file = argument(invocation, 'FILE')
+  if (!existsSync(file)) throw new Failure(`There is no file ${file}.`)
+  await withOwnStore(async (store, { values }) => {
+    const restoring = restoreStore(file, values, store, sayProgress)
+    const { records, differing } = await restoring.catch(explain)
+    if (differing) throw new Failure(differ(differing, records))
+    hint(`${records} records are restored and compared.\n${WITHOUT}`)
+  })
+}
+
+/** The store of the configuration, not opened as an installation: it may be empty. */
+async function withOwnStore(work: (store: Store, secret: Secret) => Promise<void>) {
+  const { store: location, secrets, redis } = readStoreSettings()
+  if (location === 'sqlite::memory:') throw new Failure('USHER_STORE is the memory of the server.')
+  const secret = findSecret(secrets, storeFile(location))
+  if (!secret.values.length) throw new Failure('USHER_SECRET is not set.')
+  await withStore('USHER_STORE', openStore(location, redis), store => work(store, secret))
+}
 
 /** After a change of secret: from here on the earlier ones open nothing. */
 export async function reseal() {
@@ -34,9 +99,9 @@ export async function copy({ values }: Invocation) {
   if (file && !existsSync(file)) throw new Failure(`--from: there is no file ${file}.`)
   const { secrets, redis } = readStoreSettings()
   const secret = findSecret(secrets, file)
-  await withStore('from', openStore(from, redis), async source => {
+  await withStore('--from', openStore(from, redis), async source => {
     await readNamingKey(source).catch(explain)
-    await withStore('to', openStore(to, redis), async target => {
+    await withStore('--to', openStore(to, redis), async target => {
       const { records, differing } = await copyStore(source, target, sayProgress).catch(explain)
       if (differing) throw new Failure(differ(differing, records))
       const accounts = await openCopy(target, secret, records)
@@ -59,12 +124,12 @@ function readLocation(values: Invocation['values'], option: string): string {
 }
 
 async function withStore(
-  option: string,
+  name: string,
   opening: Promise<Store>,
   work: (store: Store) => Promise<void>,
 ) {
   const store = await opening.catch(({ message }: Error) => {
-    throw new Failure(`--${option}: ${message}`)
+    throw new Failure(`${name}: ${message}`)
   })
   await work(store).finally(() => store.close())
 }

@@ -42,9 +42,9 @@ export interface Copied {
 type Progress = (step: 'copied' | 'compared', done: number) => void
 
 /** What makes a store an installation. */
-export async function readNamingKey(from: Store): Promise<Entry> {
+export async function readNamingKey(from: Store, name = '--from'): Promise<Entry> {
   const entry = await from.get(NAMING_KEY)
-  if (!entry?.value) throw new CopyRefused('--from holds no installation.')
+  if (!entry?.value) throw new CopyRefused(`${name} holds no installation.`)
   return entry
 }
 
@@ -60,7 +60,7 @@ export async function backUpStore(
   file: string,
   isLeftOut: (kind: string) => boolean,
 ): Promise<number> {
-  await readNamingKey(from)
+  await readNamingKey(from, 'USHER_STORE')
   const seal = createSeal(secrets)
   const partial = `${file}.partial`
   const output = await open(partial, 'w', 0o600)
@@ -98,7 +98,7 @@ export async function restoreStore(
   for await (const entry of entriesOf(file)) if (entry.key === NAMING_KEY) namingKey = entry
   if (!namingKey?.value) throw new CopyRefused(`${file} holds no installation.`)
   createSeal(secrets).open(NAMING_KEY, namingKey.value)
-  return fill(to, 'the store', namingKey, () => entriesOf(file), progress)
+  return fill(to, 'USHER_STORE', namingKey, () => entriesOf(file), progress)
 }
 
 /** The records of a backup; throws where it is not whole. */
@@ -165,7 +165,7 @@ async function requireVacancy(to: Store, name: string, namingKey: Entry): Promis
   if (!(await to.get(NAMING_KEY))) return
   throw new CopyRefused(
     (await holds(to, namingKey))
-      ? `${name} holds this installation already: it was copied, or is the source itself.`
+      ? `${name} holds this installation already: it was copied, or is --from itself.`
       : `${name} already holds an installation; copy into an empty store ` +
           '(another file, database or redis.key_prefix).',
   )

@@ -265,7 +265,7 @@ test('CF4, DK3: while it runs, what becomes wrong is told by /readyz and once by
   for (const line of text.split('\n').filter(Boolean)) {
     expect(line).toMatch(/^(# (HELP|TYPE) \w+ .+|\w+(\{(\w+="[^"]*",?)+\})? [\d.e+-]+)$/)
   }
-  for (const command of ['get', 'info', 'usherPut']) {
+  for (const command of ['get', 'info', 'write']) {
     const count = new RegExp(`command_seconds_count\\{command="${command}",outcome="ok"\\} [1-9]`)
     expect(text).toMatch(count)
   }

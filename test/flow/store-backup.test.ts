@@ -1,0 +1,190 @@
+// Backup and restore as an operator makes them, beside a running service, and a store that is emptied
+// under one.
+
+import { spawn } from 'node:child_process'
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { Redis } from 'ioredis'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { authorize, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
+import { type RedisServer, startRedis } from '../support/redis.ts'
+import { freePorts } from '../support/redis-together.ts'
+import { startService } from '../support/service.ts'
+import { ADA, startUsher } from '../support/usher.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+const USHER_SECRET = Buffer.alloc(32, 'backup').toString('base64url')
+const folder = mkdtempSync(join(tmpdir(), 'usher-backup-'))
+let server: RedisServer
+let database: (number: number) => string
+beforeAll(async () => {
+  const [port] = await freePorts(1)
+  server = await startRedis({ port })
+  database = number => `${server.url}/${number}`
+})
+afterAll(async () => {
+  await server.stop()
+  rmSync(folder, { recursive: true })
+})
+const newFile = () => join(mkdtempSync(join(folder, 'made-')), 'file')
+
+/** The command line of an operator. */
+async function usher(args: string[], store: string, env: Record<string, string> = {}) {
+  const child = spawn('node', ['src/cli.ts', ...args], {
+    cwd: ROOT,
+    env: { ...process.env, USHER_SECRET, USHER_STORE: store, ...env },
+  })
+  const [stderr, code] = await Promise.all([
+    text(child.stderr),
+    new Promise(resolve => child.once('exit', resolve)),
+  ])
+  return { stderr, code }
+}
+
+describe.each([
+  ['SQLite', () => `sqlite:${newFile()}`, () => database(1)],
+  ['Redis', () => database(2), () => `sqlite:${newFile()}`],
+])('a backup of %s', (_, from, to) => {
+  test('is made beside the service, again and again, and restores everything but what is used once', async () => {
+    const [first, second, file] = [from(), to(), newFile()]
+    const env = { USHER_SECRET }
+    const before = await startUsher({ store: first, env })
+    const ada = await before.addAccount(ADA)
+    const held = await tokens(before)
+    const { code, request } = await authorize(before, { browser: held.browser })
+    for (const count of [1, 2]) {
+      const made = await usher(['store', 'backup', file], first)
+      expect(made, `backup ${count}`).toMatchObject({ code: 0 })
+      expect(made.stderr).toContain('Sessions, codes, tokens, grants and replay records are not')
+    }
+    expect(statSync(file).mode & 0o777).toBe(0o600)
+    const content = readFileSync(file, 'utf8')
+    for (const secret of [ADA.username, ada.id, held.refresh_token, code, USHER_SECRET]) {
+      expect(content).not.toContain(secret)
+    }
+    await before.close()
+
+    const restored = await usher(['store', 'restore', file], second)
+    expect(restored).toMatchObject({ code: 0 })
+    expect(restored.stderr).toContain('would make used ones valid again')
+
+    const after = await startUsher({ store: second, env })
+    expect((await redeem(after, code, request)).body).toMatchObject({ error: 'invalid_grant' })
+    const reused = await refresh(after, held.refresh_token)
+    expect(reused.body).toMatchObject({ error: 'invalid_grant' })
+    expect((await userinfo(after, held.access_token)).status).toBe(401)
+    const again = await tokens(after, { browser: new Browser(after.issuer) })
+    expect((await userinfo(after, again.access_token)).body).toMatchObject({ sub: ada.id })
+    expect(await after.consents.find(ada.id, 'web')).toMatchObject({ client_id: 'web' })
+    await after.close()
+  }, 30_000)
+})
+
+describe('a restore is refused, with nothing written,', () => {
+  let file: string
+  beforeAll(async () => {
+    const usherHere = await startUsher({ store: database(3), env: { USHER_SECRET } })
+    await usherHere.addAccount(ADA)
+    file = newFile()
+    await usher(['store', 'backup', file], database(3))
+    await usherHere.close()
+  }, 30_000)
+
+  const refusal = (name: string, store = `sqlite:${newFile()}`, env = {}) =>
+    usher(['store', 'restore', name], store, env)
+
+  test('into a store that is in use', async () => {
+    const { code, stderr } = await refusal(file, database(3))
+    expect(code).toBe(1)
+    expect(stderr).toMatch(/^USHER_STORE holds this installation already/)
+  })
+
+  test('of a file that is not whole, or no backup', async () => {
+    const lines = readFileSync(file, 'utf8').split('\n')
+    for (const content of [lines.slice(0, -2).join('\n'), 'something else\n', '']) {
+      const broken = newFile()
+      writeFileSync(broken, content)
+      const store = newFile()
+      const { code, stderr } = await refusal(broken, `sqlite:${store}`)
+      expect({ code, stderr }).toEqual({
+        code: 1,
+        stderr: `${broken} is no backup of Usher, or not all of one.\n`,
+      })
+      expect((await refusal(file, `sqlite:${store}`)).code).toBe(0)
+    }
+  }, 60_000)
+
+  test('of a file that is not there, and with another secret', async () => {
+    const missing = newFile()
+    expect((await refusal(missing)).stderr).toBe(`There is no file ${missing}.\n`)
+    const other = { USHER_SECRET: Buffer.alloc(32, 'other').toString('base64url') }
+    const { code, stderr } = await refusal(file, undefined, other)
+    expect(code).toBe(1)
+    expect(stderr).toContain('the store was sealed with another secret (USHER_SECRET)')
+  }, 30_000)
+
+  test('a backup of a store without an installation makes no file', async () => {
+    const made = newFile()
+    const { code, stderr } = await usher(['store', 'backup', made], database(9))
+    expect({ code, stderr }).toEqual({ code: 1, stderr: 'USHER_STORE holds no installation.\n' })
+    expect(existsSync(made)).toBe(false)
+  })
+})
+
+test('a store that is emptied under a running node is noticed, and two identities never run at once', async () => {
+  const [port = 0] = await freePorts(1)
+  const own = await startRedis({ port })
+  const operator = new Redis(own.url)
+  const env = { USHER_STORE: own.url, USHER_SECRET }
+  const service = await startService(env)
+  const ready = async () => (await fetch(`${service.issuer}/readyz`)).status
+  const keys = async () => (await fetch(`${service.issuer}/api/oauth/jwks`)).json()
+  const records = () => operator.keys('usher:*').then(names => names.sort())
+  const problems = () =>
+    service
+      .stdout()
+      .split('\n')
+      .filter(line => line.includes('"check":"identity"'))
+      .map(line => JSON.parse(line))
+  try {
+    expect(await ready()).toBe(200)
+    const published = await keys()
+    const saved = await Promise.all(
+      (await records()).map(async name => [name, await operator.dumpBuffer(name)] as const),
+    )
+    await operator.flushall()
+    await expect.poll(ready, { timeout: 15_000, interval: 100 }).toBe(503)
+    await expect.poll(problems).toMatchObject([{ level: 50, state: 'wrong' }])
+    expect(problems()[0].found).toContain('the store was emptied')
+
+    // The command line makes an installation of what is empty; the node does not write into it.
+    await operator.flushall()
+    const added = await usher(['accounts', 'add', '--username', 'grace'], own.url)
+    expect(added.code).toBe(0)
+    await expect.poll(() => problems().length, { timeout: 15_000 }).toBeGreaterThan(0)
+    const before = await records()
+    const query = '?client_id=web&response_type=code&scope=openid'
+    const answer = await fetch(`${service.issuer}/api/oauth/authorize${query}`)
+    expect(answer.status).not.toBe(200)
+    const token = await fetch(`${service.issuer}/api/oauth/userinfo`, {
+      headers: { authorization: 'Bearer unknown-token' },
+    })
+    expect(token.status).toBe(503)
+    expect(await ready()).toBe(503)
+    expect(await records()).toEqual(before)
+
+    // The store comes back as it was.
+    await operator.flushall()
+    for (const [name, dump] of saved) await operator.restore(name, 0, dump)
+    await expect.poll(ready, { timeout: 15_000, interval: 100 }).toBe(200)
+    expect(await keys()).toEqual(published)
+    await expect.poll(() => problems().at(-1)).toMatchObject({ level: 30, state: 'ok' })
+  } finally {
+    await service.stop()
+    operator.disconnect()
+    await own.stop()
+  }
+}, 60_000)
