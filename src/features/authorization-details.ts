@@ -2,13 +2,7 @@
 // which of them a token carries. The user is asked each time (provider/policy.ts).
 
 import { isDeepStrictEqual } from 'node:util'
-import {
-  type RichAuthorizationRequestsActiveConfiguration as Active,
-  type Client,
-  errors,
-  interactionPolicy,
-  type KoaContextWithOIDC,
-} from 'oidc-provider'
+import { type Client, errors, interactionPolicy, type KoaContextWithOIDC } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
 import {
   createValidator,
@@ -25,7 +19,6 @@ import type { Feature } from '../provider/feature.ts'
 import { decisionOf } from '../provider/policy.ts'
 
 type Oidc = KoaContextWithOIDC['oidc']
-type Library = Active & Required<Pick<Active, 'authorizationDetailsForIntrospection'>>
 /** What a token is made of: a code, a refresh token. */
 interface Source {
   rar?: Detail[]
@@ -86,21 +79,21 @@ export function createAuthorizationDetails({ details: types, features, clients }
     return asked.length ? asked : granted
   }
 
-  const library: Library = {
-    enabled: features.rich_authorization_requests,
-    types: Object.fromEntries(Object.keys(types).map(type => [type, { validate }])),
-    authorizationDetailsForGrantSource: ({ oidc }) => decisionOf(oidc)?.details,
-    authorizationDetailsForAccessToken(ctx, { resourceServer }, source) {
-      const { client } = ctx.oidc
-      const isFor = (detail: Detail) => resourceOf(detail) === resourceServer?.identifier()
-      return wanted(ctx, source).filter(detail => isFor(detail) && mayUse(client, detail.type))
-    },
-    authorizationDetailsForIntrospection: (_ctx, { rar = [] }) =>
-      rar.filter(detail => resourceOf(detail) !== undefined),
-  }
-
   const feature: Feature = {
-    settings: { richAuthorizationRequests: library },
+    settings: {
+      richAuthorizationRequests: {
+        enabled: features.rich_authorization_requests,
+        types: Object.fromEntries(Object.keys(types).map(type => [type, { validate }])),
+        authorizationDetailsForGrantSource: ({ oidc }) => decisionOf(oidc)?.details,
+        authorizationDetailsForAccessToken(ctx, { resourceServer }, source) {
+          const { client } = ctx.oidc
+          const isFor = (detail: Detail) => resourceOf(detail) === resourceServer?.identifier()
+          return wanted(ctx, source).filter(detail => isFor(detail) && mayUse(client, detail.type))
+        },
+        authorizationDetailsForIntrospection: (_ctx, { rar = [] }) =>
+          rar.filter(detail => resourceOf(detail) !== undefined),
+      },
+    },
     // Nothing was recorded when the access was removed while the page was open, and there is no grant
     // then. Or somebody else answered.
     consentChecks: [

@@ -1,6 +1,6 @@
 // CIBA requests that wait for a user. One record lists those of each user:
 //
-//   AccessRequests accountId → { requests }    open ones, and denied ones that still count
+//   AccessRequests accountId → [request]    open ones, and denied ones that still count
 //
 // A request that was not allowed counts for as long as one can be open, however soon it ended: no client
 // can flood a user with questions. The record of the library says what was decided.
@@ -29,9 +29,7 @@ export interface AccessRequest {
 /** A request with its name in the addresses of pages, which gives no access. */
 export type OpenRequest = AccessRequest & { handle: string }
 
-interface Asked {
-  requests: (OpenRequest & { isDenied?: true })[]
-}
+type Counted = OpenRequest & { isDenied?: true }
 
 export type AccessRequests = ReturnType<typeof createAccessRequests>
 
@@ -39,42 +37,37 @@ export function createAccessRequests(
   records: Records,
   { lifetimes, security }: Pick<Settings, 'lifetimes' | 'security'>,
 ) {
+  const kind = 'AccessRequests'
   const ttl = lifetimes.interaction
-  const update = (accountId: string, change: (asked: Asked) => Asked | undefined) =>
-    records.update<Asked>(
-      'AccessRequests',
-      accountId,
-      ({ value = { requests: [] } }) => change(value),
-      { ttl },
-    )
+  const update = (accountId: string, change: (counted: Counted[]) => Counted[] | undefined) =>
+    records.update<Counted[]>(kind, accountId, ({ value = [] }) => change(value), { ttl })
 
   return {
     /** Adds a request. Returns false when too many requests of this client count. */
     ask: (accountId: string, request: AccessRequest): Promise<boolean> =>
-      update(accountId, asked => {
-        const requests = asked.requests.filter(({ since }) => since + ttl > now())
-        const ofClient = requests.filter(({ client_id }) => client_id === request.client_id)
+      update(accountId, before => {
+        const counted = before.filter(({ since }) => since + ttl > now())
+        const ofClient = counted.filter(({ client_id }) => client_id === request.client_id)
         if (ofClient.length >= security.ciba_requests) return undefined
-        return { requests: [...requests, { ...request, handle: randomUUID() }] }
+        return [...counted, { ...request, handle: randomUUID() }]
       }),
 
     /** Returns open requests; `ended`: epoch seconds up to which all access of this account has ended. */
     async list(accountId: string, ended = 0): Promise<OpenRequest[]> {
-      const { value } = await records.read<Asked>('AccessRequests', accountId)
-      const requests = value?.requests ?? []
-      return requests.filter(
+      const { value = [] } = await records.read<Counted[]>(kind, accountId)
+      return value.filter(
         ({ isDenied, since, until }) => !isDenied && until > now() && since > ended,
       )
     },
 
     /** Removes a request that was allowed; one that was denied still counts. */
     close: (accountId: string, id: string, outcome: 'allowed' | 'denied') =>
-      update(accountId, ({ requests }) => ({
-        requests: requests.flatMap(request => {
+      update(accountId, counted =>
+        counted.flatMap(request => {
           if (request.id !== id) return [request]
           return outcome === 'allowed' ? [] : [{ ...request, isDenied: true }]
         }),
-      })),
+      ),
   }
 }
 

@@ -38,7 +38,7 @@ export function createRequestPages(
     }
   }
 
-  async function renderList(ctx: Context, { account }: Person, done?: string) {
+  async function renderList(ctx: Context, { account }: Person, done?: string): Promise<undefined> {
     const list = await requests.list(account.id, account.ended)
     views.page(ctx, 'requests', {
       person: account.username,
@@ -48,16 +48,20 @@ export function createRequestPages(
     })
   }
 
-  /** The user, who has signed in as recently as the client demands, and the request while it is open. */
-  async function enter(ctx: Context): Promise<{ person?: Person; request?: OpenRequest }> {
+  /** Returns the open request and the user, who has signed in as recently as the client demands. */
+  async function enter(
+    ctx: Context,
+  ): Promise<{ person: Person; request: OpenRequest } | undefined> {
     const person = await people.enterAnew(ctx)
-    if (!person) return {}
+    if (!person) return undefined
     const { id, ended } = person.account
     const open = await requests.list(id, ended)
     const request = open.find(({ handle }) => handle === ctx.query.request)
-    const { signedIn = 0 } = request ?? {}
+    if (!request) return renderList(ctx, person, say(ctx, 'gone', ''))
+    const { signedIn = 0 } = request
     if (person.session.since >= signedIn) return { person, request }
-    return { person: await people.enter(ctx, now() - signedIn), request }
+    const anew = await people.enter(ctx, now() - signedIn)
+    return anew && { person: anew, request }
   }
 
   const say = (ctx: Context, outcome: Outcome, client: string) =>
@@ -70,9 +74,9 @@ export function createRequestPages(
     },
 
     async ask(ctx: Context) {
-      const { person, request } = await enter(ctx)
-      if (!person) return
-      if (!request) return renderList(ctx, person, say(ctx, 'gone', ''))
+      const entered = await enter(ctx)
+      if (!entered) return
+      const { person, request } = entered
       const { client_id: clientId, scopes, message } = request
       const { id: accountId, username } = person.account
       await ask(
@@ -88,10 +92,10 @@ export function createRequestPages(
 
     async answer(ctx: Context) {
       const form = await readForm(ctx)
-      const { person, request } = await enter(ctx)
-      if (!person) return
+      const entered = await enter(ctx)
+      if (!entered) return
+      const { person, request } = entered
       people.check(ctx, form, person)
-      if (!request) return renderList(ctx, person, say(ctx, 'gone', ''))
       const { id: account } = person.account
       const { id, client_id } = request
       const decision = decisionIn(form, request)

@@ -34,12 +34,9 @@ export function deviceFlow(
         // Our form confirms at once, for the consent page asks; another form is shown ours.
         userCodeConfirmSource: ctx => void pages.enter(ctx),
         successSource(ctx) {
-          const {
-            clientId: client_id,
-            accountId: account,
-            deviceInfo,
-          } = ctx.oidc.entities.DeviceCode ?? {}
-          note(ctx, 'device_connected', { client_id, account, network: deviceInfo?.network })
+          const { clientId, accountId, deviceInfo } = ctx.oidc.entities.DeviceCode ?? {}
+          const about = { client_id: clientId, account: accountId, network: deviceInfo?.network }
+          note(ctx, 'device_connected', about)
           pages.end(ctx, 'done')
         },
       },

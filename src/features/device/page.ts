@@ -1,7 +1,8 @@
-// The page where people enter the code that a device shows (RFC 8628 §3.3). The library reads the form
-// and goes on to consent; in front of it stand the sign-in, and a count of wrong codes.
+// The page where a user enters the code that a device shows (RFC 8628 §3.3). The library reads the form and
+// goes on to consent. Sign-in and a limit of wrong codes come first.
 
 import type { Context, Middleware } from 'koa'
+import type { KoaContextWithOIDC } from 'oidc-provider'
 import { type Counter, createRateLimit, type Limit } from '../../accounts/rate-limit.ts'
 import { note } from '../../http/audit.ts'
 import { networkOf } from '../../http/network.ts'
@@ -22,7 +23,7 @@ const OF_USER: Limit = { attempts: 5, slowest: 5 * 60 }
 /** Wrong codes of a network: more, so that no user blocks the others. */
 const OF_NETWORK: Limit = { attempts: 100, slowest: 6 }
 
-/** What is wrong with a code, by what the library calls it. */
+/** What is wrong with a code, by the library's name of the error. */
 const PROBLEMS: Record<string, string | undefined> = {
   NoCodeError: 'unknown',
   NotFoundError: 'unknown',
@@ -33,12 +34,7 @@ const PROBLEMS: Record<string, string | undefined> = {
   InvalidRequest: 'form',
 }
 
-/** As the library knows it. */
-interface Visit extends Context {
-  oidc: { session?: { state?: Record<string, unknown> }; params?: { user_code?: unknown } }
-}
-
-/** The library's pages. */
+/** The pages that the library shows. */
 export function createDevicePages(views: Views) {
   function end(ctx: Context, outcome: string, status = 200) {
     const { t } = views.words(ctx)
@@ -47,8 +43,8 @@ export function createDevicePages(views: Views) {
     views.page(ctx, 'device-done', { title, text: t(`device.${outcome}`), again }, status)
   }
 
-  /** False for what is an error like any other. */
-  function enter(ctx: Visit, thrown?: Error): boolean {
+  /** Shows the form. Returns false for an error that is not about the code. */
+  function enter(ctx: KoaContextWithOIDC, thrown?: Error): boolean {
     if (thrown?.name === 'AbortedError') {
       end(ctx, 'denied')
       return true
@@ -69,7 +65,7 @@ export function createDevicePages(views: Views) {
   return { enter, end }
 }
 
-/** In front of the library's page: nobody guesses who is not signed in, nor for long who is. */
+/** Runs before the library's page: only signed-in users enter codes, and not many wrong ones. */
 export function guardDevicePage(people: People, views: Views, records: Records): Middleware {
   const attempts = createRateLimit(records)
   const { end } = createDevicePages(views)
@@ -79,7 +75,7 @@ export function guardDevicePage(people: People, views: Views, records: Records):
     if (!person) return
     const { account } = person
     ctx.state.device = { user_code: String(ctx.query.user_code ?? ''), person: account.username }
-    // The library would send the code on by itself; people are to compare it first (RFC 8628 §3.3.1).
+    // The library would submit a code in the address at once; users compare it first (RFC 8628 §3.3.1).
     ctx.querystring = ''
     if (ctx.method !== 'POST') return next()
     const counts: Counter[] = [
