@@ -1,10 +1,10 @@
-// Which algorithms are spoken (RFC 8725 §3.1): never `none`, never a shared secret (HS256, `dir`, A*KW),
-// never RSA-OAEP with SHA-1.
+// Signing keys as the library takes them, and the algorithms that are spoken (RFC 8725 §3.1): never `none`,
+// never a shared secret (HS256, `dir`, A*KW), never RSA-OAEP with SHA-1.
 
-import type { Configuration } from 'oidc-provider'
+import { createPublicKey, type KeyObject } from 'node:crypto'
+import { type Configuration, ExternalSigningKey } from 'oidc-provider'
 import { ENCRYPTION_ALGORITHMS, SIGNING_ALGORITHMS } from '../config/schema/client.ts'
 import type { SigningKey } from '../keys/make.ts'
-import { canSign } from './published-key.ts'
 
 /** What we sign with is what there are keys for. */
 export function algorithms(keys: SigningKey[]): Configuration['enabledJWA'] {
@@ -29,3 +29,34 @@ export function algorithms(keys: SigningKey[]): Configuration['enabledJWA'] {
     requestObjectEncryptionEncValues: [],
   }
 }
+
+class PublishedKey extends ExternalSigningKey {
+  readonly #jwk: SigningKey
+  readonly #key: KeyObject
+
+  constructor(jwk: SigningKey) {
+    super()
+    this.#jwk = jwk
+    this.#key = createPublicKey({ key: jwk, format: 'jwk' })
+  }
+
+  override get kid() {
+    return this.#jwk.kid
+  }
+
+  override get alg() {
+    return this.#jwk.alg
+  }
+
+  override keyObject() {
+    return this.#key
+  }
+
+  override sign(): never {
+    throw new Error('the private part of this key is not here')
+  }
+}
+
+/** The library refuses a JWK without private members (KY3). */
+export const asLibraryKey = (key: SigningKey) => (canSign(key) ? key : new PublishedKey(key))
+export const canSign = ({ d }: SigningKey) => d !== undefined

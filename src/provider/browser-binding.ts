@@ -5,6 +5,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
 import { cookieNames, originCookie } from '../http/cookies.ts'
+import { memberOf } from './feature.ts'
 
 export type BrowserBinding = ReturnType<typeof createBrowserBinding>
 
@@ -24,9 +25,9 @@ export function createBrowserBinding(development: boolean) {
       return { browser: hashOf(value) }
     },
 
-    isBound(ctx: Pick<Context, 'cookies'>, { browser }: Record<string, unknown>): boolean {
+    isBound(ctx: Pick<Context, 'cookies'>, details: unknown): boolean {
       const value = read(ctx)
-      return value !== undefined && browser === hashOf(value)
+      return value !== undefined && memberOf(details, 'browser') === hashOf(value)
     },
   }
 }

@@ -16,10 +16,17 @@ import type { SigningKey } from '../keys/make.ts'
 import type { Records } from '../storage/records.ts'
 import { deriveKey } from '../storage/seal.ts'
 import { now } from '../storage/store.ts'
-import { ACR_VALUES, authenticationOf } from './acr.ts'
-import { algorithms } from './algorithms.ts'
+import { algorithms, asLibraryKey } from './algorithms.ts'
 import { type BrowserBinding, createBrowserBinding } from './browser-binding.ts'
-import { assertAssertion, assertRequestObject } from './client-jwts.ts'
+import {
+  ACR_VALUES,
+  assertClaims,
+  authenticationOf,
+  claimsByScope,
+  createRequestedClaims,
+  pairwiseSubjects,
+  type RequestedClaims,
+} from './claims.ts'
 import { sparingly } from './client-keys.ts'
 import {
   accountClient,
@@ -32,20 +39,11 @@ import {
 import { logEvents } from './events.ts'
 import type { Feature, LibraryFeatures } from './feature.ts'
 import { createOverridden, nameTokens } from './library-overrides.ts'
-import { lifetimes } from './lifetimes.ts'
-import { pairwiseSubjects } from './pairwise.ts'
 import { createGrantLoader, createPolicy } from './policy.ts'
-import { asLibraryKey } from './published-key.ts'
-import {
-  assertClaims,
-  claimsByScope,
-  createRequestedClaims,
-  type RequestedClaims,
-} from './requested-claims.ts'
-import { checkRequest } from './requests.ts'
+import { assertAssertion, assertRequestObject, checkRequest } from './requests.ts'
 import { routesOf } from './routes.ts'
 import { createState } from './state.ts'
-import { mayIntrospect, mayRevoke } from './token-rights.ts'
+import { lifetimes, mayIntrospect, mayRevoke } from './tokens.ts'
 
 /** Shows an error of the library to people. */
 export type ShowError = (

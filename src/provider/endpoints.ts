@@ -8,7 +8,7 @@ import { note } from '../http/audit.ts'
 import { readForm } from '../http/forms.ts'
 import { LONGEST_URL, refuseLongUrl } from '../http/limits.ts'
 import { logError } from './events.ts'
-import type { Feature, Finisher } from './feature.ts'
+import { type Feature, type Finisher, memberOf } from './feature.ts'
 import { AUTHORIZATION, DISCOVERY, type RouteName, type Routes } from './routes.ts'
 
 /** Seconds for which clients may keep what is published. */
@@ -166,7 +166,7 @@ function introspection(ctx: Context, oidc: Oidc) {
     throw new errors.InvalidClientAuth({ detail: 'a public client cannot introspect' })
   }
   // Of a JWT nothing is known here; whoever presents one to an API must not break it (§2.2).
-  if (Object(ctx.body).error !== 'unsupported_token_type') return
+  if (memberOf(ctx.body, 'error') !== 'unsupported_token_type') return
   ctx.status = 200
   ctx.body = { active: false }
 }

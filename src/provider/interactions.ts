@@ -6,8 +6,9 @@ import type { Settings } from '../config/load.ts'
 import { originCookie } from '../http/cookies.ts'
 import type { Interactions } from '../pages/interaction.ts'
 import type { BrowserSession } from '../pages/people.ts'
-import { acrOf } from './acr.ts'
 import { createBrowserBinding } from './browser-binding.ts'
+import { acrOf } from './claims.ts'
+import { memberOf } from './feature.ts'
 import { wantsAnother } from './policy.ts'
 
 type Deployment = Pick<Settings, 'development'>
@@ -35,7 +36,7 @@ export function createInteractions(provider: Provider, { development }: Deployme
         withdrawn:
           prompt.name === 'consent' &&
           lastSubmission?.consent !== undefined &&
-          Object(lastSubmission.consent).accountId === session?.accountId,
+          memberOf(lastSubmission.consent, 'accountId') === session?.accountId,
       }
     },
 

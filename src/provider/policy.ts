@@ -10,11 +10,10 @@ import type { Lifetimes } from '../config/schema/usher.ts'
 import { note } from '../http/audit.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
-import { ACR_VALUES } from './acr.ts'
 import type { BrowserBinding } from './browser-binding.ts'
-import type { Feature } from './feature.ts'
+import { ACR_VALUES, type RequestedClaims } from './claims.ts'
+import { type Feature, memberOf } from './feature.ts'
 import { grantOf, keepGrant, keysIn } from './grants.ts'
-import type { RequestedClaims } from './requested-claims.ts'
 
 const { Check, Prompt, base } = interactionPolicy
 const DEVICE_ROUTES = ['code_verification', 'device_resume']
@@ -92,8 +91,8 @@ export function createPolicy(
 }
 
 /** Whether the answer to `select_account` was: somebody else. */
-export const wantsAnother = (result?: object) =>
-  Object(Object(result).select_account).another === true
+export const wantsAnother = (result: unknown) =>
+  memberOf(memberOf(result, 'select_account'), 'another') === true
 
 /** The answer to the consent page, when the user who is signed in now gave it. */
 export function decisionOf({ result, session }: KoaContextWithOIDC['oidc']): Decision | undefined {

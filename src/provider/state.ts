@@ -9,7 +9,7 @@ import { createRefreshTokens } from '../state/refresh-tokens.ts'
 import type { Records } from '../storage/records.ts'
 import type { BrowserBinding } from './browser-binding.ts'
 import { refreshTokenEvents } from './events.ts'
-import type { AdapterPart } from './feature.ts'
+import { type AdapterPart, memberOf } from './feature.ts'
 
 export function createState(
   records: Records,
@@ -36,7 +36,7 @@ export function createState(
     visitor: () => Provider.ctx && visitorOf(Provider.ctx),
     // Outside the library's routes it is interactions.ts that asks.
     isOfBrowser: ({ prompt }) =>
-      !Provider.ctx || binding.isBound(Provider.ctx, Object(Object(prompt).details)),
+      !Provider.ctx || binding.isBound(Provider.ctx, memberOf(prompt, 'details')),
     adapters,
     requireListener,
     requireThief,

@@ -15,8 +15,8 @@ import { ConfigError } from '../../config/report/finding.ts'
 import type { Detail } from '../../config/schema/details.ts'
 import { audienceOf, isFor, lifetimeOf, scopesFor } from '../../config/schema/resource.ts'
 import type { SigningKey } from '../../keys/make.ts'
+import { canSign } from '../../provider/algorithms.ts'
 import type { Feature } from '../../provider/feature.ts'
-import { canSign } from '../../provider/published-key.ts'
 
 type Oidc = KoaContextWithOIDC['oidc']
 

@@ -1,18 +1,21 @@
-// How long the library keeps what it makes, in seconds. Operators set lifetimes; what depends on
-// them is derived here, so that they cannot contradict one another.
+// Tokens: how long they and other records last, and who may introspect and revoke them.
 
-import type {
-  AccessToken,
-  BackchannelAuthenticationRequest,
-  Client,
-  ClientCredentials,
-  Configuration,
-  RefreshToken,
-  Session,
+import {
+  type AccessToken,
+  type BackchannelAuthenticationRequest,
+  type Client,
+  type ClientCredentials,
+  type Configuration,
+  errors,
+  type KoaContextWithOIDC,
+  type RefreshToken,
+  type Session,
 } from 'oidc-provider'
+import type { Directory } from '../accounts/directory.ts'
 import type { Lifetimes } from '../config/schema/usher.ts'
 import { now } from '../storage/store.ts'
-import { rotates } from './clients.ts'
+import { findClient, rotates } from './clients.ts'
+import type { Feature } from './feature.ts'
 
 export function lifetimes(set: Lifetimes): NonNullable<Configuration['ttl']> {
   const ofAccessToken = ({ resourceServer }: AccessToken | ClientCredentials) =>
@@ -45,3 +48,31 @@ export function lifetimes(set: Lifetimes): NonNullable<Configuration['ttl']> {
 }
 
 const positive = (seconds: number) => Math.max(1, seconds)
+
+interface Token {
+  kind: string
+  clientId?: string
+  aud?: unknown
+}
+
+/**
+ * A client's own tokens and those for an API that it is, of accounts and clients that still exist (IN2, IN3);
+ * endpoints.ts refuses public ones.
+ */
+export function mayIntrospect(features: Feature[], directory: Directory) {
+  return async ({ oidc: { provider } }: KoaContextWithOIDC, client: Client, token: Token) => {
+    if (token.clientId !== client.clientId) {
+      if (!features.some(feature => feature.mayIntrospect?.(client, token))) return false
+      if (!(await findClient(provider, token.clientId))) return false
+    }
+    if (!('accountId' in token)) return true
+    return Boolean(await directory.findEnabled(String(token.accountId)))
+  }
+}
+
+/** RFC 7009 §2.1: another client's token is refused; a public client learns nothing of it. */
+export function mayRevoke(_ctx: KoaContextWithOIDC, client: Client, token: { clientId?: string }) {
+  if (token.clientId === client.clientId) return true
+  if (client.tokenEndpointAuthMethod === 'none') return false
+  throw new errors.InvalidRequest('client is not authorized to revoke the presented token')
+}

@@ -1,10 +1,10 @@
-// The `claims` parameter (OIDC Core §5.5). What people allow is scopes: a claim that is asked for by its
-// name is asked for on the consent page as the scope that gives it, and given where that was allowed.
+// Claims: the `claims` parameter (OIDC Core §5.5), `acr` (§2) and pairwise subjects (§8). What users allow
+// is scopes: a claim that is requested by its name is requested on the consent page as its scope.
 
 import { type ClaimsParameter, type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
 import { type Consent, keyOf } from '../accounts/consents.ts'
 import type { Settings } from '../config/load.ts'
-import { ACR_VALUES } from './acr.ts'
+import type { Records } from '../storage/records.ts'
 
 const DEEPEST = 6
 
@@ -87,4 +87,31 @@ const isObject = (value: unknown) =>
 function isDeeper(value: unknown, levels: number): boolean {
   if (typeof value !== 'object' || value === null) return false
   return levels === 0 || Object.values(value).some(below => isDeeper(below, levels - 1))
+}
+
+const PASSWORD = 'urn:oasis:names:tc:SAML:2.0:ac:classes:PasswordProtectedTransport'
+
+export const ACR_VALUES = [PASSWORD]
+
+/** For the APIs of a client that asks how strongly the person signed in (RFC 9470 §6). */
+export function authenticationOf({ entities }: KoaContextWithOIDC['oidc']) {
+  const source =
+    entities.AuthorizationCode ?? entities.RefreshToken ?? entities.BackchannelAuthenticationRequest
+  const isAsked = source?.claims?.id_token?.acr !== undefined
+  return isAsked ? { acr: source.acr, auth_time: source.authTime } : undefined
+}
+
+export function acrOf(amr: string[]): string | undefined {
+  return amr.includes('pwd') ? PASSWORD : undefined
+}
+
+// Keyed with what the store has made for itself and keeps sealed: `USHER_SECRET` changes, and the
+// subjects must not.
+export function pairwiseSubjects(records: Records) {
+  return (_ctx: KoaContextWithOIDC | undefined, accountId: string, client: Client): string => {
+    const proof = records.prove('pairwise subject', `${client.sectorIdentifier} ${accountId}`)
+    return `usr_${BigInt(`0x${proof.toString('hex')}`)
+      .toString(36)
+      .padStart(26, '0')}`
+  }
 }
