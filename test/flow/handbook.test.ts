@@ -101,8 +101,11 @@ test('signing keys are rotated, and one that has leaked leaves the JWKS', SLOW, 
 
 test('the user of Redis may do all that Usher needs: everything moves there', SLOW, async () => {
   const port = await freePort()
-  const redis = await startRedis({ port, settings: ['--maxmemory-policy', 'noeviction'] })
-  const acl = block('acl').replace('redis-cli', `redis-cli -p ${port}`)
+  const users = join(folder, 'users.acl')
+  writeFileSync(users, '')
+  const settings = ['--maxmemory-policy', 'noeviction', '--aclfile', users]
+  const redis = await startRedis({ port, settings })
+  const acl = block('acl').replaceAll('redis-cli', `redis-cli -p ${port}`)
   await run(acl, { PASSWORD: 'engines' })
   await service.stop()
   const USHER_STORE_NEW = `redis://usher:engines@127.0.0.1:${port}`

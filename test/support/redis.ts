@@ -30,6 +30,8 @@ export function findRedis(): string {
 
 export interface RedisServer {
   url: string
+  /** Where it keeps its files. */
+  folder: string
   pid: number
   /** Ends this server, and starts it again with what it had written down. */
   kill(signal?: NodeJS.Signals): Promise<void>
@@ -62,6 +64,7 @@ export async function startRedis({
 
   const server: RedisServer = {
     url: port ? `redis://127.0.0.1:${port}` : socket,
+    folder,
     get pid() {
       if (!child.pid) throw new Error('it does not run')
       return child.pid

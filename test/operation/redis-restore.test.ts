@@ -1,0 +1,116 @@
+// Backing up and restoring Redis by the commands of the handbook, and what goes wrong without them.
+
+import { execFile } from 'node:child_process'
+import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { Redis } from 'ioredis'
+import { afterAll, afterEach, expect, test } from 'vitest'
+import { createDirectory } from '../../src/accounts/directory.ts'
+import { openInstallation } from '../../src/storage/open.ts'
+import { block } from '../support/handbook.ts'
+import { type RedisServer, startRedis } from '../support/redis.ts'
+import { freePort, startService } from '../support/service.ts'
+
+const SECRET = Buffer.alloc(32, 'restore')
+const folder = mkdtempSync(join(tmpdir(), 'usher-restore-'))
+const servers: RedisServer[] = []
+afterEach(async () => {
+  for (const server of servers.splice(0)) await server.stop()
+})
+afterAll(() => rmSync(folder, { recursive: true }))
+
+async function start(settings: string[] = []) {
+  const port = await freePort()
+  const redis = await startRedis({
+    port,
+    settings: ['--maxmemory-policy', 'noeviction', ...settings],
+  })
+  servers.push(redis)
+  return { redis, port }
+}
+
+/** Commands of the handbook, for the Redis of this test. */
+async function run(name: string, { port, redis }: Awaited<ReturnType<typeof start>>, cwd: string) {
+  const script = block(name)
+    .replaceAll('redis-cli', `redis-cli -p ${port}`)
+    .replace(
+      '/etc/redis/redis.conf',
+      `--port ${port} --bind 127.0.0.1 --save '' --dir ${redis.folder}`,
+    )
+  const env = { ...process.env, PASSWORD: 'engines' }
+  return (await promisify(execFile)('bash', ['-euo', 'pipefail', '-c', script], { cwd, env }))
+    .stdout
+}
+
+/** Adds an account; returns the names of all. */
+async function addAccount(url: string, username?: string): Promise<string[]> {
+  const { store, records } = await openInstallation(url, [SECRET])
+  const directory = createDirectory(records)
+  if (username) await directory.add({ username })
+  const accounts = await directory.list()
+  await store.close()
+  return accounts.map(({ username }) => username)
+}
+
+async function countKeys(url: string): Promise<number> {
+  const client = new Redis(url)
+  return await client.dbsize().finally(() => client.disconnect())
+}
+
+test('a copy that the handbook made is restored by its commands, and Usher starts with it', async () => {
+  const server = await start()
+  const { redis } = server
+  await addAccount(redis.url, 'ada')
+  await run('redis-backup', server, folder)
+  expect(await addAccount(redis.url, 'grace')).toEqual(['ada', 'grace'])
+  await redis.kill('SIGTERM')
+  copyFileSync(join(folder, 'backup.rdb'), join(redis.folder, 'backup.rdb'))
+  expect(await run('redis-restore', server, redis.folder)).toMatch(/^[1-9]\d*$/m)
+
+  await redis.start()
+  expect(await addAccount(redis.url)).toEqual(['ada'])
+  // What was restored is in the append-only file: another restart, after a crash, keeps it.
+  await redis.kill('SIGKILL')
+  await redis.start()
+  expect(await addAccount(redis.url)).toEqual(['ada'])
+  const USHER_SECRET = SECRET.toString('base64url')
+  const service = await startService({ USHER_STORE: redis.url, USHER_SECRET })
+  expect((await fetch(`${service.issuer}/readyz`)).status).toBe(200)
+  expect(await service.stop()).toBe(0)
+})
+
+test('a copy that is only put in place of dump.rdb is ignored: the store is empty', async () => {
+  const server = await start()
+  const { redis } = server
+  await addAccount(redis.url, 'ada')
+  await run('redis-backup', server, folder)
+  await redis.kill('SIGTERM')
+  rmSync(join(redis.folder, 'appendonlydir'), { recursive: true })
+  copyFileSync(join(folder, 'backup.rdb'), join(redis.folder, 'dump.rdb'))
+  await redis.start()
+  expect(await countKeys(redis.url)).toBe(0)
+})
+
+test('the user that the handbook makes is there after a restart of Redis', async () => {
+  const users = join(folder, 'users.acl')
+  writeFileSync(users, '')
+  const server = await start(['--aclfile', users])
+  const { redis, port } = server
+  await run('acl', server, folder)
+  await redis.kill('SIGKILL')
+  await redis.start()
+  expect(await addAccount(`redis://usher:engines@127.0.0.1:${port}`, 'ada')).toEqual(['ada'])
+})
+
+test('without aclfile Redis says so to the commands of the handbook, and the user is gone after a restart', async () => {
+  const server = await start()
+  const { redis, port } = server
+  expect(await run('acl', server, folder)).toContain('not configured to use an ACL file')
+  const url = `redis://usher:engines@127.0.0.1:${port}`
+  expect(await addAccount(url, 'ada')).toEqual(['ada'])
+  await redis.kill('SIGKILL')
+  await redis.start()
+  await expect(addAccount(url)).rejects.toThrow(/WRONGPASS|cannot be opened/)
+})
