@@ -8,7 +8,7 @@
 //
 // SALT and HASH are base64 without padding. In scrypt and PBKDF2, passlib's `.` stands for `+`.
 
-import { pbkdf2, scrypt, timingSafeEqual } from 'node:crypto'
+import { pbkdf2, type ScryptOptions, scrypt, timingSafeEqual } from 'node:crypto'
 import { promisify } from 'node:util'
 import { verify as verifyArgon2 } from '@node-rs/argon2'
 import { verify as verifyBcrypt } from '@node-rs/bcrypt'
@@ -21,79 +21,52 @@ interface Format {
   pattern: RegExp
   /** Parameters that take no time, to try a salt and hash with. */
   cheapest: string
-  /** A salt and hash to try parameters with. */
-  sample: string
   /** Whether a check takes at most half a second and 128 MiB. */
   isBearable(fields: Fields): boolean
-  /** Throws for a hash that it cannot check. */
-  verify(hash: string, password: string, fields: Fields): Promise<boolean>
 }
 
-const SAMPLE = `$c29tZXNhbHQ$${'A'.repeat(43)}`
-const phc = (parameters: string) =>
-  new RegExp(
-    `^(?<parameters>\\$${parameters})(?<rest>\\$(?<salt>[\\w+/.]{1,128})\\$(?<digest>[\\w+/.]{22,86}))$`,
-  )
-const MAX_ITERATIONS: Record<string, number> = {
-  sha1: 1_500_000,
-  sha256: 2_000_000,
-  sha512: 600_000,
-}
+const MAX_ITERATIONS: Record<string, number> = { sha1: 1.5e6, sha256: 2e6, sha512: 6e5 }
+const PHC_REST = '(?<rest>\\$(?<salt>[\\w+/.]{1,128})\\$(?<digest>[\\w+/.]{22,86}))$'
+const phc = (parameters: string) => new RegExp(`^(?<parameters>\\$${parameters})${PHC_REST}`)
 
 const FORMATS: Format[] = [
   {
     pattern: phc('argon2(?:id|i|d)\\$v=19\\$m=(?<m>\\d{1,7}),t=(?<t>\\d{1,3}),p=(?<p>\\d{1,2})'),
     cheapest: '$argon2id$v=19$m=8,t=1,p=1',
-    sample: SAMPLE,
     isBearable: ({ m, t, p }) =>
       isWithin(m, 8, 2 ** 17) && isWithin(p, 1, 16) && isWithin(t, 1, 2 ** 19 / Number(m)),
-    verify: (hash, password) => verifyArgon2(hash, password),
   },
   {
     pattern: /^(?<parameters>\$2[aby]\$(?<cost>\d\d)\$)(?<rest>[./A-Za-z0-9]{53})$/,
     cheapest: '$2b$04$',
-    sample: 'C'.repeat(21) + '.'.repeat(32),
     isBearable: ({ cost }) => isWithin(cost, 4, 13),
-    verify: (hash, password) => verifyBcrypt(password, hash),
   },
   {
     pattern: phc('scrypt\\$ln=(?<ln>\\d\\d?),r=(?<r>\\d\\d?),p=(?<p>\\d\\d?)'),
     cheapest: '$scrypt$ln=1,r=1,p=1',
-    sample: SAMPLE,
     isBearable: ({ ln, r, p }) =>
       isWithin(ln, 1, 17) &&
       isWithin(r, 1, 32) &&
       isWithin(p, 1, 2 ** (20 - Number(ln)) / Number(r)),
-    verify: (_hash, password, { ln, r, p, salt, digest }) =>
-      derives(digest, length => {
-        const options = { N: 2 ** Number(ln), r: Number(r), p: Number(p), maxmem: 256 * 2 ** 20 }
-        const derive = promisify<string, Buffer, number, object, Buffer>(scrypt)
-        return derive(password, bytes(salt), length, options)
-      }),
   },
   {
     pattern: phc('pbkdf2(?:-(?<hash>sha1|sha256|sha512))?\\$(?:i=)?(?<i>\\d{1,7})(?:,l=\\d+)?'),
     cheapest: '$pbkdf2$1',
-    sample: SAMPLE,
     isBearable: ({ hash = 'sha1', i }) => isWithin(i, 1, MAX_ITERATIONS[hash] ?? 0),
-    verify: (_hash, password, { hash = 'sha1', i, salt, digest }) =>
-      derives(digest, length => promisify(pbkdf2)(password, bytes(salt), Number(i), length, hash)),
   },
 ]
 
 /** What is wrong with a hash that is to be imported, without repeating it. */
 export async function hashProblem(hash: string): Promise<string | undefined> {
-  const { format, fields } = formatOf(hash)
+  const format = FORMATS.find(({ pattern }) => pattern.test(hash))
   if (!format) return 'is no hash of a known kind: argon2, bcrypt, scrypt or PBKDF2'
+  const fields = fieldsOf(hash)
   if (!format.isBearable(fields)) return 'takes too long to check, or too much memory'
   const { parameters = '', rest = '' } = fields
-  const tried = await Promise.all([
-    triedOnce(parameters + format.sample),
-    canBeVerified(format.cheapest + rest),
-  ])
-  return tried.every(Boolean)
-    ? undefined
-    : 'can never be checked: its parameters, salt or hash are not valid'
+  const sample = rest.startsWith('$') ? `$c29tZXNhbHQ$${'A'.repeat(43)}` : `${'.'.repeat(53)}`
+  const tried = [triedOnce(parameters + sample), canBeVerified(format.cheapest + rest)]
+  if ((await Promise.all(tried)).every(Boolean)) return undefined
+  return 'can never be checked: its parameters, salt or hash are not valid'
 }
 
 const parametersTried = new Map<string, Promise<boolean>>()
@@ -105,19 +78,34 @@ function triedOnce(hash: string): Promise<boolean> {
   return tried
 }
 
-function canBeVerified(hash: string): Promise<boolean> {
-  const { format, fields } = formatOf(hash)
-  return Promise.try(() => format?.verify(hash, '', fields)).then(
-    outcome => outcome !== undefined,
+const canBeVerified = (hash: string) =>
+  verify(hash, '').then(
+    () => true,
     () => false,
   )
+
+/** Whether the password is that of a hash, made here or elsewhere. Rejects for one that is not valid. */
+export async function verify(hash: string, password: string): Promise<boolean> {
+  if (hash.startsWith('$argon2')) return verifyArgon2(hash, password)
+  if (hash.startsWith('$2')) return verifyBcrypt(password, hash)
+  const { ln, r, p, hash: name = 'sha1', i, salt, digest } = fieldsOf(hash)
+  const expected = bytes(digest)
+  const options = { N: 2 ** Number(ln), r: Number(r), p: Number(p), maxmem: 256 * 2 ** 20 }
+  const derived = ln
+    ? await deriveScrypt(password, bytes(salt), expected.length, options)
+    : await promisify(pbkdf2)(password, bytes(salt), Number(i), expected.length, name)
+  return timingSafeEqual(derived, expected)
 }
 
-/** Whether the password is that of a hash made here or elsewhere. */
-export async function verify(hash: string, password: string): Promise<boolean> {
-  const { format, fields } = formatOf(hash)
-  return (await format?.verify(hash, password, fields)) ?? false
+const deriveScrypt = promisify<string, Buffer, number, ScryptOptions, Buffer>(scrypt)
+const bytes = (base64 = '') => Buffer.from(base64.replaceAll('.', '+'), 'base64')
+
+function fieldsOf(hash: string): Fields {
+  return FORMATS.map(({ pattern }) => pattern.exec(hash)?.groups).find(Boolean) ?? {}
 }
+
+const isWithin = (text: string | undefined, least: number, most: number) =>
+  Number(text) >= least && Number(text) <= most
 
 /** Checking these takes another time than checking one made here, which would tell who has one. */
 export async function noteForeignHashes(records: Records): Promise<void> {
@@ -128,18 +116,3 @@ export async function noteForeignHashes(records: Records): Promise<void> {
 export async function areForeignHashes(records: Records): Promise<boolean> {
   return (await records.read('Passwords', 'foreign')).value !== undefined
 }
-
-function formatOf(hash: string): { format?: Format; fields: Fields } {
-  const format = FORMATS.find(({ pattern }) => pattern.test(hash))
-  return { format, fields: format?.pattern.exec(hash)?.groups ?? {} }
-}
-
-async function derives(digest: string | undefined, derive: (length: number) => Promise<Buffer>) {
-  const expected = bytes(digest)
-  return timingSafeEqual(await derive(expected.length), expected)
-}
-
-const bytes = (base64 = '') => Buffer.from(base64.replaceAll('.', '+'), 'base64')
-
-const isWithin = (text: string | undefined, least: number, most: number) =>
-  Number(text) >= least && Number(text) <= most
