@@ -32,8 +32,12 @@ async function start(settings: string[] = []) {
 }
 
 /** Commands of the handbook, for the Redis of this test. */
-async function run(name: string, { port, redis }: Awaited<ReturnType<typeof start>>, cwd: string) {
-  const script = block(name)
+async function run(
+  commands: string,
+  { port, redis }: Awaited<ReturnType<typeof start>>,
+  cwd: string,
+) {
+  const script = commands
     .replaceAll('redis-cli', `redis-cli -p ${port}`)
     .replace(
       '/etc/redis/redis.conf',
@@ -63,11 +67,11 @@ test('a copy that the handbook made is restored by its commands, and Usher start
   const server = await start()
   const { redis } = server
   await addAccount(redis.url, 'ada')
-  await run('redis-backup', server, folder)
+  await run(block('redis-backup'), server, folder)
   expect(await addAccount(redis.url, 'grace')).toEqual(['ada', 'grace'])
   await redis.kill('SIGTERM')
   copyFileSync(join(folder, 'backup.rdb'), join(redis.folder, 'backup.rdb'))
-  expect(await run('redis-restore', server, redis.folder)).toMatch(/^[1-9]\d*$/m)
+  expect(await run(block('redis-restore'), server, redis.folder)).toMatch(/^[1-9]\d*$/m)
 
   await redis.start()
   expect(await addAccount(redis.url)).toEqual(['ada'])
@@ -85,7 +89,7 @@ test('a copy that is only put in place of dump.rdb is ignored: the store is empt
   const server = await start()
   const { redis } = server
   await addAccount(redis.url, 'ada')
-  await run('redis-backup', server, folder)
+  await run(block('redis-backup'), server, folder)
   await redis.kill('SIGTERM')
   rmSync(join(redis.folder, 'appendonlydir'), { recursive: true })
   copyFileSync(join(folder, 'backup.rdb'), join(redis.folder, 'dump.rdb'))
@@ -98,7 +102,7 @@ test('the user that the handbook makes is there after a restart of Redis', async
   writeFileSync(users, '')
   const server = await start(['--aclfile', users])
   const { redis, port } = server
-  await run('acl', server, folder)
+  await run(block('acl'), server, folder)
   await redis.kill('SIGKILL')
   await redis.start()
   expect(await addAccount(`redis://usher:engines@127.0.0.1:${port}`, 'ada')).toEqual(['ada'])
@@ -107,7 +111,7 @@ test('the user that the handbook makes is there after a restart of Redis', async
 test('without aclfile Redis says so to the commands of the handbook, and the user is gone after a restart', async () => {
   const server = await start()
   const { redis, port } = server
-  expect(await run('acl', server, folder)).toContain('not configured to use an ACL file')
+  expect(await run(block('acl'), server, folder)).toContain('not configured to use an ACL file')
   const url = `redis://usher:engines@127.0.0.1:${port}`
   expect(await addAccount(url, 'ada')).toEqual(['ada'])
   await redis.kill('SIGKILL')
