@@ -137,8 +137,8 @@ const takenIn = (path: string) =>
 
 /** As the commands' own help says it. */
 function commandTable(): string {
-  const { stderr } = spawnSync(process.execPath, ['src/cli.ts'], { cwd: ROOT, encoding: 'utf8' })
-  const commands = stderr.matchAll(/^ {2}(\S.*)\n {6}(\S.*)$/gm)
+  const { stdout } = spawnSync(process.execPath, ['src/cli.ts'], { cwd: ROOT, encoding: 'utf8' })
+  const commands = stdout.matchAll(/^ {2}(\S.*)\n {6}(\S.*)$/gm)
   const rows = [...commands].map(([, usage = '', about = '']) => [`\`usher ${usage}\``, about])
   return table(['Command', 'What it does'], rows)
 }
