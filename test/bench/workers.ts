@@ -13,7 +13,7 @@ import { hashSecret } from '../../src/config/client-secret.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePort, type Service, startService } from '../support/service.ts'
 import { signInDemo } from '../support/sign-ins.ts'
-import { CLIENTS, SECRET, writeConfig } from '../support/usher.ts'
+import { CLIENTS, SECRET, UNLIMITED, writeConfig } from '../support/usher.ts'
 import { median } from './statistics.ts'
 
 const { values } = parseArgs({
@@ -133,7 +133,10 @@ interface Contender {
 async function start(folder: string, workers: number, stores: string[]): Promise<Contender> {
   const config = join(folder, `workers-${workers}`)
   mkdirSync(config)
-  writeConfig(config, { usher: { workers }, clients: { ...CLIENTS, machine: machine() } })
+  writeConfig(config, {
+    usher: { workers, limits: UNLIMITED },
+    clients: { ...CLIENTS, machine: machine() },
+  })
   const services: Service[] = []
   const wires: Wire[] = []
   for (const USHER_STORE of stores) {

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { freePorts } from '../support/redis-together.ts'
 import { type Service, startService } from '../support/service.ts'
-import { startUsher, writeConfig } from '../support/usher.ts'
+import { startUsher, UNLIMITED, writeConfig } from '../support/usher.ts'
 import { APPLICATIONS } from './applications.ts'
 import { isReady, startBalancer } from './proxy.ts'
 
@@ -28,7 +28,7 @@ export async function startNodes({ store, usernames, usher = {} }: NodesOptions)
   const folder = mkdtempSync(join(tmpdir(), 'usher-faults-'))
   // Whose answer is lost signs in again, many times: that is no guessing.
   const security = { account_attempts: 100, network_attempts: 100_000 }
-  writeConfig(folder, { clients: APPLICATIONS, usher: { security, ...usher } })
+  writeConfig(folder, { clients: APPLICATIONS, usher: { limits: UNLIMITED, security, ...usher } })
   await addAccounts(store, usernames)
 
   const env = { USHER_CONFIG: folder, USHER_ISSUER: issuer, USHER_STORE: store, USHER_SECRET }

@@ -9,7 +9,7 @@ import { type Installation, openInstallation } from '../../src/storage/open.ts'
 import { type FlakyLink, flakyLink } from '../support/flaky-link.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePort, type Service, startService } from '../support/service.ts'
-import { ADA, CLAIMS, GRACE, PASSWORD } from '../support/usher.ts'
+import { ADA, CLAIMS, GRACE, PASSWORD, UNLIMITED } from '../support/usher.ts'
 import { CLIENTS } from './clients.ts'
 
 /** A process, and how requests reach it: all have one issuer. */
@@ -69,7 +69,7 @@ export interface Lifetimes {
 const USHER_SECRET = Buffer.alloc(32, 'races').toString('base64url')
 
 /** Fifty who sign in as one person at once are no guesses here. */
-const UNLIMITED = { account_attempts: 100, network_attempts: 100_000 }
+const MANY_ATTEMPTS = { account_attempts: 100, network_attempts: 100_000 }
 
 /** Ada and Grace have accounts; `lifetimes`, and what else there is, as in usher.yaml. */
 export async function deploy(
@@ -80,7 +80,7 @@ export async function deploy(
   const folder = mkdtempSync(join(tmpdir(), 'usher-races-'))
   // Apart from the store: what is written there is no change of the configuration.
   const config = join(folder, 'config')
-  writeConfig(config, { security: UNLIMITED, ...settings, lifetimes })
+  writeConfig(config, { security: MANY_ATTEMPTS, limits: UNLIMITED, ...settings, lifetimes })
   const { stores, redis, links, close } = await openStores(shape, folder)
   const issuer = `http://localhost:${await freePort()}`
   const services: Service[] = []

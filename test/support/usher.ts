@@ -63,6 +63,9 @@ export const CLIENTS: Record<string, object> = {
   },
 }
 
+/** For `limits`: requests of a test come from one network. */
+export const UNLIMITED = { anonymous: 1_000_000, anonymous_megabytes: 100_000 }
+
 export interface UsherOptions {
   clients?: Record<string, object>
   resources?: Record<string, object>
@@ -89,7 +92,7 @@ export type Usher = Awaited<ReturnType<typeof startUsher>>
 /** On a port the system gives; `close` ends it and deletes its folder. */
 export async function startUsher(options: UsherOptions = {}) {
   const folder = mkdtempSync(join(tmpdir(), 'usher-'))
-  writeConfig(folder, options)
+  writeConfig(folder, { ...options, usher: { limits: UNLIMITED, ...options.usher } })
   let handler: RequestListener | undefined
   const server = createServer((req, res) => handler?.(req, res))
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
@@ -171,9 +174,7 @@ export function writeConfig(
   folder: string,
   { clients = CLIENTS, resources = {}, usher = {}, claims = CLAIMS, files = {} }: UsherOptions,
 ) {
-  // All tests come from one network.
-  const limits = { anonymous: 1_000_000, anonymous_megabytes: 100_000 }
-  writeFileSync(join(folder, 'usher.yaml'), JSON.stringify({ limits, ...usher }))
+  writeFileSync(join(folder, 'usher.yaml'), JSON.stringify(usher))
   writeFileSync(join(folder, 'claims.yaml'), JSON.stringify(claims))
   for (const [kind, files] of Object.entries({ clients, resources })) {
     mkdirSync(join(folder, kind))

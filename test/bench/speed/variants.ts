@@ -8,7 +8,7 @@ import { hashSecret } from '../../../src/config/client-secret.ts'
 import { openInstallation } from '../../../src/storage/open.ts'
 import { type RedisServer, startRedis } from '../../support/redis.ts'
 import { freePort, type Service, startService } from '../../support/service.ts'
-import { PASSWORD, writeConfig } from '../../support/usher.ts'
+import { PASSWORD, UNLIMITED, writeConfig } from '../../support/usher.ts'
 import { CLIENT, LIFETIME, SECRET } from './client.ts'
 import { type Ask, ENDS, type End, REQUESTS, type Token } from './requests.ts'
 
@@ -72,7 +72,10 @@ export async function startUsher(
   const folder = mkdtempSync(join(tmpdir(), 'usher-speed-'))
   const client = { ...CLIENT, client_secret_hashes: [hashSecret(SECRET)] }
   const lifetimes = { access_token: `${LIFETIME} s` }
-  writeConfig(folder, { clients: { web: client, ...others }, usher: { lifetimes } })
+  writeConfig(folder, {
+    clients: { web: client, ...others },
+    usher: { lifetimes, limits: UNLIMITED },
+  })
   const store = redis ? `redis+unix://${redis.url}` : `sqlite:${join(folder, 'usher.db')}`
   const service = await startService(
     {
