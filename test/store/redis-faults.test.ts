@@ -3,7 +3,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { openInstallation } from '../../src/storage/open.ts'
 import { RedisStore } from '../../src/storage/redis/store.ts'
-import { StoreUnavailable } from '../../src/storage/store.ts'
+import { reasonOf, StoreUnavailable } from '../../src/storage/store.ts'
 import { type FlakyLink, flakyLink } from '../support/flaky-link.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePorts } from '../support/redis-together.ts'
@@ -188,4 +188,20 @@ test('what cannot be reached at the start says why, and not where its password i
   const error = await openInstallation(url, [Buffer.alloc(32, 1)]).catch(String)
   expect(error).toContain('ECONNREFUSED')
   expect(error).not.toContain('a-password')
+})
+
+test('a Redis of an earlier format is refused at the start, in one sentence', async () => {
+  const { Redis } = await import('ioredis')
+  const own = await startRedis()
+  const operator = new Redis(own.url)
+  // Packed by a script of an earlier version: version 1, an operation, a value.
+  await operator.set('usher:r:naming-key', Buffer.from('9301a8414243444546474861', 'hex'))
+  const refusal = await openInstallation(own.url, [Buffer.alloc(32, 1)]).catch(reasonOf)
+  expect(refusal).toBe(
+    'Redis: a key holds no record of this version of Usher; ' +
+      'start with an empty store (another database or redis.key_prefix)',
+  )
+  expect(await operator.dbsize()).toBe(1)
+  await operator.quit()
+  await own.stop()
 })
