@@ -1,4 +1,4 @@
-// How much applications that register themselves can take up (row 37), where they are known, and that the
+// How much applications that register themselves can take up, where they are known, and that the
 // store holds nothing that opens anything.
 
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
@@ -44,7 +44,7 @@ function goTo(seconds: number) {
   vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + seconds * 1000 })
 }
 
-test('row 37, OT7 of many at once, as many register as the token is for', async () => {
+test('of many at once, as many register as the token is for', async () => {
   const usher = await start()
   const token = await invite(usher, 7)
   const answers = await Promise.all(Array.from({ length: 25 }, () => register(usher, token)))
@@ -55,7 +55,7 @@ test('row 37, OT7 of many at once, as many register as the token is for', async 
   expect(await registered(usher).list()).toHaveLength(7)
 })
 
-test('row 37 there are never more than a thousand', async () => {
+test('there are never more than a thousand', async () => {
   const usher = await start()
   const clients = registered(usher)
   const { client_id } = await registerNew(usher)
@@ -71,7 +71,7 @@ test('row 37 there are never more than a thousand', async () => {
   expect((await register(usher, token)).status).toBe(201)
 })
 
-test('OT7 one that nobody signs in to is gone after a day, with its token; one that somebody uses stays', async () => {
+test('one that nobody signs in to is gone after a day, with its token; one that somebody uses stays', async () => {
   const usher = await start()
   await usher.addAccount(ADA)
   const [unused, used] = [await registerNew(usher), await registerNew(usher)]

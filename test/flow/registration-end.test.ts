@@ -116,7 +116,7 @@ async function expectDead(client: Registration, all: Awaited<ReturnType<typeof e
   expect((await manage(usher, client)).status).toBe(401)
 }
 
-test('OT7 DELETE takes every token, code, pushed request and open page with it (RFC 7592 §2.3)', async () => {
+test('DELETE takes every token, code, pushed request and open page with it (RFC 7592 §2.3)', async () => {
   const client = await registerNew(usher)
   const all = await everything(client)
   const answer = await manage(usher, client, undefined, 'DELETE')
@@ -128,7 +128,7 @@ test('OT7 DELETE takes every token, code, pushed request and open page with it (
   )
 })
 
-test('OT7 so does an operator who removes it; the person sees that it is no longer registered', async () => {
+test('so does an operator who removes it; the person sees that it is no longer registered', async () => {
   const client = await registerNew(usher)
   const all = await everything(client)
   await registered(usher).remove(client.client_id)
@@ -141,7 +141,7 @@ test('OT7 so does an operator who removes it; the person sees that it is no long
   expect(browser.page.status).toBe(200)
 })
 
-test('OT7 an update that arrives after the end brings nothing back', async () => {
+test('an update that arrives after the end brings nothing back', async () => {
   const client = await registerNew(usher)
   const { client_id } = client
   const clients = registered(usher)

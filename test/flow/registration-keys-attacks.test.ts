@@ -101,7 +101,7 @@ test('a redirect is not followed, and config explain says which address it was',
   expect(wrong).toContain(`there is no JWKS at the jwks_uri of ${client_id} (`)
 })
 
-test('row 17: nothing inside is asked that no operator has named', async () => {
+test('nothing inside is asked that no operator has named', async () => {
   const strict = await startUsher({ usher: { features: FEATURES } })
   try {
     for (const host of ['127.0.0.1', 'localhost', '[::1]']) {

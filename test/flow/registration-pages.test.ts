@@ -35,7 +35,7 @@ const request = (params: Record<string, string> = {}) =>
   authorizationRequest(usher, { client_id, redirect_uri: CALLBACK, ...params }).url
 const brand = () => ({ brand: usher.settings.branding.name })
 
-test('CN1 the consent page says that nobody has checked it, and where people are sent', async () => {
+test('the consent page says that nobody has checked it, and where people are sent', async () => {
   const browser = new Browser(usher.issuer)
   await browser.open(request())
   expect(textOf(browser.page.text)).toContain(NAME)
@@ -117,7 +117,7 @@ test('no error page leads to where a stranger wants people', async () => {
   expect(own.text).toContain('https://app.example.org/')
 })
 
-test('CN1 choosing an account names it; asked without a page it gets no more than a person allowed', async () => {
+test('choosing an account names it; asked without a page it gets no more than a person allowed', async () => {
   const browser = new Browser(usher.issuer)
   await browser.open(request({ scope: 'openid' }))
   await signInAndAllow(browser, 'ada')

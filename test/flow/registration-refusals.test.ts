@@ -232,7 +232,7 @@ test('what is no JSON object, or says that it is none, is refused', async () => 
   expect([form.status, form.json.error]).toEqual([400, 'invalid_request'])
 })
 
-test('OT7 without an initial access token, or with another token, there is no registration', async () => {
+test('without an initial access token, or with another token, there is no registration', async () => {
   const body = JSON.stringify(METADATA)
   const none = await send(usher, REGISTER, {
     body,

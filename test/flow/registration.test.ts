@@ -38,7 +38,7 @@ async function registerWith(metadata: Partial<openid.ClientMetadata>) {
   })
 }
 
-test('OT7 openid-client registers, signs in, refreshes; the answer says what there is and nothing of ours', async () => {
+test('openid-client registers, signs in, refreshes; the answer says what there is and nothing of ours', async () => {
   const config = await registerWith({
     ...METADATA,
     token_endpoint_auth_method: 'client_secret_post',
@@ -67,7 +67,7 @@ test('OT7 openid-client registers, signs in, refreshes; the answer says what the
   expect(again.access_token).not.toBe(tokens.access_token)
 })
 
-test('OT7 it is asked for PKCE like any other, unless its invitation says otherwise', async () => {
+test('it is asked for PKCE like any other, unless its invitation says otherwise', async () => {
   const relaxed = await registerNew(usher, METADATA, 'without-pkce')
   const strict = await registerNew(usher)
   const open = (client_id: string) => {
@@ -106,7 +106,7 @@ test('a client reads and updates its registration with one token, and keeps its 
   expect(json.error).toBe('invalid_grant')
 })
 
-test('OT7 an update with a wrong secret, of another client, or with what only answers say, is refused', async () => {
+test('an update with a wrong secret, of another client, or with what only answers say, is refused', async () => {
   const mine = await registerNew(usher)
   const other = await registerNew(usher)
   const base = { ...METADATA, client_id: mine.client_id }
@@ -167,7 +167,7 @@ test('of two concurrent updates the first stays, and the second is told', async 
   expect((await manage(usher, mine)).json.client_name).toBe('First')
 })
 
-test('OT7 a token manages its own client and no other, and none of a file', async () => {
+test('a token manages its own client and no other, and none of a file', async () => {
   const [mine, other] = [await registerNew(usher), await registerNew(usher)]
   expect((await manage(usher, { ...mine, client_id: 'web' })).status).toBe(401)
   const again = await registerNew(usher)
@@ -195,7 +195,7 @@ test('a client_id that a file has is that of the file', async () => {
   }
 })
 
-test('row 28: while it is off there is no endpoint, no word of it in discovery, and none of its clients', async () => {
+test('while it is off there is no endpoint, no word of it in discovery, and none of its clients', async () => {
   const on = await send(usher, DISCOVERY)
   expect(on.json.registration_endpoint).toBe(`${usher.issuer}${REGISTER}`)
   const { client_id } = await registerNew(usher)
