@@ -2,14 +2,11 @@
 // request with one of them or with the library.
 
 import type { RequestListener } from 'node:http'
-import Router, { type RouterContext } from '@koa/router'
+import type { RouterContext } from '@koa/router'
 import Koa from 'koa'
 import mount from 'koa-mount'
 import { pino } from 'pino'
-import { createAuthentication, createRememberedBrowsers } from './accounts/authentication.ts'
-import { createConsents } from './accounts/consents.ts'
 import type { Directory } from './accounts/directory.ts'
-import { createAccountSessions } from './accounts/sessions.ts'
 import { openDirectory } from './accounts/source.ts'
 import type { Settings } from './config/load.ts'
 import { createAuthorizationDetails, detailWords } from './features/authorization-details.ts'
@@ -28,27 +25,18 @@ import { resourceIndicators } from './features/resources/feature.ts'
 import { responseModes } from './features/response-modes.ts'
 import { edge, originForm } from './http/edge.ts'
 import { errors } from './http/errors.ts'
-import { createCsrf } from './http/forms.ts'
 import { health, type Readiness } from './http/health.ts'
 import { limitAnonymous, limits } from './http/limits.ts'
 import { requestLog } from './http/log.ts'
 import { createMetrics } from './http/metrics.ts'
 import { securityHeaders } from './http/security-headers.ts'
-import { createSignatures } from './http/signatures.ts'
 import { openSigningKeys } from './keys/signing-keys.ts'
-import { createAccountPage } from './pages/account.ts'
-import { createApplicationPages } from './pages/applications.ts'
-import { consentScreen } from './pages/consent.ts'
 import { createErrorPages } from './pages/error.ts'
-import { createInteractionPages } from './pages/interaction.ts'
 import { checkOwnTemplates } from './pages/own-templates.ts'
 import { PLACES } from './pages/page-data.ts'
-import type { Parts } from './pages/parts.ts'
-import { createPasswordPages } from './pages/password.ts'
-import { createPeople, type People } from './pages/people.ts'
-import { selectAccountScreen } from './pages/select-account.ts'
-import { createSessionPages } from './pages/sessions.ts'
-import { signInScreen } from './pages/sign-in.ts'
+import { createParts } from './pages/parts.ts'
+import { createPeople } from './pages/people.ts'
+import { createPages } from './pages/routes.ts'
 import { createViews, type Views } from './pages/views.ts'
 import {
   createProvider,
@@ -69,7 +57,6 @@ import type { Feature } from './provider/feature.ts'
 import { createBrowserSession, createInteractions } from './provider/interactions.ts'
 import { anonymousWrites, type Routes, routesOf } from './provider/routes.ts'
 import { openInstallation } from './storage/open.ts'
-import { deriveKey } from './storage/seal.ts'
 
 type Provider = Awaited<ReturnType<typeof createProvider>>
 
@@ -87,7 +74,12 @@ export async function createApp(environment: Environment, readiness: Readiness):
   const routes = routesOf(settings.features)
   const directory = await openDirectory(settings, records, log)
   const views = createViews(settings, { registered: id => describeClient(id) })
-  const parts = partsOf(environment, directory, views)
+  const requests = createAccessRequests(records, settings)
+  const parts = createParts(environment, directory, views, {
+    detailWords: (words, detail) => detailWords(words, settings, detail),
+    waiting: async ({ id, ended }) =>
+      settings.features.ciba ? (await requests.list(id, ended)).length : 0,
+  })
   const errorPages = createErrorPages(parts)
   const showError = showsErrors(errorPages.show)
   const features = featuresOf({ ...environment, directory }, routes, views, showError)
@@ -102,7 +94,15 @@ export async function createApp(environment: Environment, readiness: Readiness):
   }
   const browserSession = createBrowserSession(provider, settings)
   const people = createPeople(parts, browserSession, routes.paths.authorization)
-  const pages = pagesOf(surroundings, { parts, people, provider, routes })
+  const interactions = createInteractions(provider, settings)
+  const pages = createPages(parts, people, interactions, routes.paths.end_session)
+  if (settings.features.ciba) {
+    const answers = createRequestPages(parts, people, provider, surroundings)
+    pages
+      .get(PLACES.requests, answers.list)
+      .get(PLACES.answer, answers.ask)
+      .post(PLACES.answer, answers.answer)
+  }
   pages.get('/errors', errorPages.explain)
   const showPage = pages.routes()
 
@@ -166,74 +166,6 @@ function featuresOf(
     ciba(environment),
     logout(settings, records, views),
   ]
-}
-
-function partsOf(
-  { settings, secrets, records }: Environment,
-  directory: Directory,
-  views: Views,
-): Parts {
-  const signatures = (purpose: string) =>
-    createSignatures(secrets.map(secret => deriveKey(secret, purpose)))
-  const devices = createRememberedBrowsers(signatures('devices'), settings.development)
-  const requests = createAccessRequests(records, settings)
-  return {
-    settings,
-    clients: new Map(settings.clients.map(client => [client.client_id, client])),
-    views,
-    csrf: createCsrf(signatures('csrf')),
-    directory,
-    authentication: createAuthentication(records, directory, devices, settings.security),
-    consents: createConsents(records),
-    sessions: createAccountSessions(records),
-    detailWords: (words, detail) => detailWords(words, settings, detail),
-    waiting: async ({ id, ended }) =>
-      settings.features.ciba ? (await requests.list(id, ended)).length : 0,
-  }
-}
-
-interface Site {
-  parts: Parts
-  people: People
-  provider: Provider
-  routes: Routes
-}
-
-function pagesOf(
-  environment: Environment & { directory: Directory },
-  { parts, people, provider, routes: { paths } }: Site,
-): Router {
-  const { settings } = environment
-  const screens = [signInScreen(parts), consentScreen(parts), selectAccountScreen(parts)]
-  const interaction = createInteractionPages(parts, createInteractions(provider, settings), screens)
-  const applications = createApplicationPages(parts, people)
-  const sessions = createSessionPages(parts, people, paths.end_session)
-  const password = createPasswordPages(parts, people)
-  const pages = new Router({ sensitive: true, strict: true })
-    .get('/', ctx => ctx.redirect('/account'))
-    .get('/interaction/:uid', interaction.show)
-    .post('/interaction/:uid', interaction.submit)
-    .get(PLACES.home, createAccountPage(parts, people, paths.end_session))
-    .get(PLACES.applications, applications.list)
-    .get(PLACES.removal, applications.askRemoval)
-    .post(PLACES.removal, applications.remove)
-    .get(PLACES.sessions, sessions.list)
-    .get(PLACES.end, sessions.askEnd)
-    .post(PLACES.end, sessions.end)
-    .get(PLACES.endOthers, sessions.askEndOthers)
-    .post(PLACES.endOthers, sessions.endOthers)
-    .get(PLACES.password, password.show)
-    .post(PLACES.password, password.change)
-    .get('/account/signed-in', people.comeBack)
-  if (settings.features.ciba) {
-    const requests = createRequestPages(parts, people, provider, environment)
-    pages
-      .get(PLACES.requests, requests.list)
-      .get(PLACES.answer, requests.ask)
-      .post(PLACES.answer, requests.answer)
-  }
-  for (const { path, send } of parts.views.assets) pages.get(path, send)
-  return pages
 }
 
 /** Builds an app that nobody uses. Throws a `ConfigError` with everything that would keep it from starting. */

@@ -1,19 +1,26 @@
 // What pages are made of.
 
 import type { Account } from '../accounts/account.ts'
-import type { Authentication } from '../accounts/authentication.ts'
-import type { Consents } from '../accounts/consents.ts'
+import {
+  type Authentication,
+  createAuthentication,
+  createRememberedBrowsers,
+} from '../accounts/authentication.ts'
+import { type Consents, createConsents } from '../accounts/consents.ts'
 import type { Directory } from '../accounts/directory.ts'
-import type { AccountSessions } from '../accounts/sessions.ts'
+import { type AccountSessions, createAccountSessions } from '../accounts/sessions.ts'
 import type { Settings } from '../config/load.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import type { Detail } from '../config/schema/details.ts'
-import type { Csrf } from '../http/forms.ts'
+import { type Csrf, createCsrf } from '../http/forms.ts'
+import { createSignatures } from '../http/signatures.ts'
+import type { Records } from '../storage/records.ts'
+import { deriveKey } from '../storage/seal.ts'
 import type { DetailInWords } from './page-data.ts'
 import type { Views } from './views.ts'
 import type { Words } from './words.ts'
 
-export interface Parts {
+export interface Parts extends FeatureParts {
   settings: Settings
   /** Those of the config folder, by `client_id`. */
   clients: Map<string, ClientMetadata>
@@ -23,8 +30,34 @@ export interface Parts {
   authentication: Authentication
   consents: Consents
   sessions: AccountSessions
+}
+
+/** What features add to the pages of the core. */
+interface FeatureParts {
   /** Authorization details, in words that the user understands. */
   detailWords(words: Words, detail: Detail): DetailInWords
   /** How many requests of clients wait for the user's answer. */
   waiting(account: Account): Promise<number>
+}
+
+export function createParts(
+  { settings, secrets, records }: { settings: Settings; secrets: Uint8Array[]; records: Records },
+  directory: Directory,
+  views: Views,
+  ofFeatures: FeatureParts,
+): Parts {
+  const signatures = (purpose: string) =>
+    createSignatures(secrets.map(secret => deriveKey(secret, purpose)))
+  const devices = createRememberedBrowsers(signatures('devices'), settings.development)
+  return {
+    settings,
+    clients: new Map(settings.clients.map(client => [client.client_id, client])),
+    views,
+    csrf: createCsrf(signatures('csrf')),
+    directory,
+    authentication: createAuthentication(records, directory, devices, settings.security),
+    consents: createConsents(records),
+    sessions: createAccountSessions(records),
+    ...ofFeatures,
+  }
 }

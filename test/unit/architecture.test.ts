@@ -61,12 +61,12 @@ const HOMES: Record<string, RegExp> = {
   ioredis: /^src\/storage\/redis\//,
   eta: /^src\/pages\//,
   '@node-rs/argon2': /^src\/accounts\/(password|foreign-hash)\.ts$/,
-  '@koa/router': /^src\/app\.ts$/,
+  '@koa/router': /^src\/(app|pages\/routes)\.ts$/,
   'koa-mount': /^src\/app\.ts$/,
 }
 
 /** Of code: without blank lines and comments. */
-const LINES = 14_006
+const LINES = 14_000
 const LONGEST_FILE = 270
 const linesOf = (text: string) => text.split('\n').length - 1
 const codeLinesOf = (text: string) =>

@@ -1,0 +1,46 @@
+// The pages of the core, by path.
+
+import Router from '@koa/router'
+import { createAccountPage } from './account.ts'
+import { createApplicationPages } from './applications.ts'
+import { consentScreen } from './consent.ts'
+import { createInteractionPages, type Interactions } from './interaction.ts'
+import { PLACES } from './page-data.ts'
+import type { Parts } from './parts.ts'
+import { createPasswordPages } from './password.ts'
+import type { People } from './people.ts'
+import { selectAccountScreen } from './select-account.ts'
+import { createSessionPages } from './sessions.ts'
+import { signInScreen } from './sign-in.ts'
+
+/** `signOut`: the path of the end session endpoint. */
+export function createPages(
+  parts: Parts,
+  people: People,
+  interactions: Interactions,
+  signOut: string,
+): Router {
+  const screens = [signInScreen(parts), consentScreen(parts), selectAccountScreen(parts)]
+  const interaction = createInteractionPages(parts, interactions, screens)
+  const applications = createApplicationPages(parts, people)
+  const sessions = createSessionPages(parts, people, signOut)
+  const password = createPasswordPages(parts, people)
+  const pages = new Router({ sensitive: true, strict: true })
+    .get('/', ctx => ctx.redirect('/account'))
+    .get('/interaction/:uid', interaction.show)
+    .post('/interaction/:uid', interaction.submit)
+    .get(PLACES.home, createAccountPage(parts, people, signOut))
+    .get(PLACES.applications, applications.list)
+    .get(PLACES.removal, applications.askRemoval)
+    .post(PLACES.removal, applications.remove)
+    .get(PLACES.sessions, sessions.list)
+    .get(PLACES.end, sessions.askEnd)
+    .post(PLACES.end, sessions.end)
+    .get(PLACES.endOthers, sessions.askEndOthers)
+    .post(PLACES.endOthers, sessions.endOthers)
+    .get(PLACES.password, password.show)
+    .post(PLACES.password, password.change)
+    .get('/account/signed-in', people.comeBack)
+  for (const { path, send } of parts.views.assets) pages.get(path, send)
+  return pages
+}
