@@ -13,6 +13,7 @@ import {
 import { configFolder, readSettings } from '../config/load.ts'
 import { didYouMean } from '../config/report/wording.ts'
 import { appendToList, readKey } from '../config/report/yaml.ts'
+import { mapOf } from '../config/schema/values.ts'
 import type { RegisteredClient } from '../features/registration/registered-clients.ts'
 import { argument, Failure, hint, type Invocation, print, readStdin, readUntil } from './command.ts'
 import { findRegistered, readRegistered, story } from './registered-clients.ts'
@@ -122,4 +123,5 @@ export async function secret(invocation: Invocation) {
 
 /** The client's file need not be right. */
 const isEntry = (item: unknown): item is SecretHash =>
-  typeof item === 'string' || (typeof Object(item).hash === 'string' && isTime(Object(item).until))
+  typeof item === 'string' ||
+  (typeof mapOf(item).hash === 'string' && isTime(String(mapOf(item).until)))

@@ -7,6 +7,7 @@ import { meant, plainWords, ruleOf, unknownKey } from './report/wording.ts'
 import { excerpt, openYaml, placeIn } from './report/yaml.ts'
 import { inLanguages } from './schema/client.ts'
 import { SCHEMAS } from './schema/usher.ts'
+import { mapOf } from './schema/values.ts'
 
 /** What nobody reads on to. */
 const MOST_FINDINGS = 50
@@ -67,7 +68,7 @@ export function readFile<N extends keyof typeof SCHEMAS>(
       whole,
       at,
     ),
-    written: Object(whole),
+    written: mapOf(whole),
   }
 }
 

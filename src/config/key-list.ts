@@ -2,6 +2,7 @@
 
 import { basename } from 'node:path'
 import { jsonSchemas } from './schema/usher.ts'
+import { mapOf } from './schema/values.ts'
 
 /** JSON Schema, as far as it is read here. */
 interface Node {
@@ -28,7 +29,7 @@ let made: { nodes: Record<string, Node>; keys: Key[]; paths: Set<string> } | und
 
 function all() {
   if (made) return made
-  const nodes: Record<string, Node> = Object(jsonSchemas())
+  const nodes = jsonSchemas() as Record<string, Node>
   const keys = Object.keys(nodes).flatMap(file => keysIn(nodes[file], file))
   made = { nodes, keys, paths: new Set(keys.map(({ path }) => path)) }
   return made
@@ -40,14 +41,16 @@ export const allKeys = () => all().keys
 /** The keys of a file; those that operators name are the written ones, without a file NAME. */
 export const keysOf = (file: string, written?: object) => keysIn(all().nodes[file], file, written)
 
+const nodeOf = (node: Node | boolean | undefined) => (typeof node === 'object' ? node : undefined)
+
 function keysIn(root: Node | undefined, file: string, written?: object): Key[] {
   const walk = (node: Node, data: unknown, above: string): Key[] => {
     const { properties, additionalProperties: named } = node
-    const given = written ? Object.keys(Object(data)) : ['NAME']
+    const given = written ? Object.keys(mapOf(data)) : ['NAME']
     const names = typeof named === 'object' ? given : Object.keys(properties ?? {})
     return names.flatMap(name => {
-      const key = { ...Object(properties?.[name] ?? named), file, path: above + name }
-      const below = Object(data)[name]
+      const key = { ...(properties?.[name] ?? nodeOf(named)), file, path: above + name }
+      const below = mapOf(data)[name]
       const isOpaque = name === 'jwks' || name === 'schema'
       return [{ ...key, written: below }, ...(isOpaque ? [] : walk(key, below, `${key.path}.`))]
     })
@@ -61,7 +64,7 @@ export function keysAt(file: string, path: PropertyKey[]): string[] {
   let node = root
   for (const name of path) {
     const { properties, additionalProperties, items } = node ?? {}
-    const next: Node = Object(properties?.[String(name)] ?? additionalProperties ?? items)
+    const next = properties?.[String(name)] ?? nodeOf(additionalProperties) ?? items ?? {}
     node = root?.$defs?.[basename(next.$ref ?? '')] ?? next
   }
   return Object.keys(node?.properties ?? {})

@@ -124,13 +124,13 @@ test('KY4, CF1: a wrong edit changes nothing, is told with its place, and shown 
   expect(await readyz()).toEqual({ status: 'ready' })
 })
 
-test('a client that only the library refuses changes nothing either', async () => {
+test('a client with a value that is refused changes nothing either', async () => {
   write('clients/wiki.yaml', {
     ...client('wiki'),
     initiate_login_uri: 'http://wiki.example.org/login',
   })
   const { findings } = await told('config_refused')
-  expect(findings).toMatchObject([{ line: 1, key: 'initiate_login_uri', rule: 'library' }])
+  expect(findings).toMatchObject([{ line: 1, key: 'initiate_login_uri', rule: 'value' }])
   seen = service.stdout().length
   unlinkSync(join(config, 'clients/wiki.yaml'))
   await told('config_loaded')
@@ -145,7 +145,7 @@ test('what needs a restart is said, and everything else is taken in', async () =
   expect(await page.text()).toContain('Babbage')
 })
 
-test('words, templates and theme are taken in; a template that fails on a page is not', async () => {
+test('words, templates and theme are taken in; a template that does not compile is not', async () => {
   for (const name of ['locales', 'pages']) mkdirSync(join(config, name))
   const put = (name: string, text: string) => writeFileSync(join(config, name), text)
   put('locales/en.yaml', 'errors: { title: What went wrong }')
@@ -159,7 +159,7 @@ test('words, templates and theme are taken in; a template that fails on a page i
     (await fetch(`${service.issuer}/errors`, { headers: { accept: 'text/html' } })).text()
   expect(await page()).toMatch(/theme-.*<h1>What went wrong/s)
   seen = service.stdout().length
-  put('pages/errors.eta', '<p>\n<%= it.codes.first.name %>')
+  put('pages/errors.eta', '<p>\n<%= it.codes( %>')
   const { findings } = await told('config_refused')
   expect(findings).toMatchObject([{ file: join(config, 'pages/errors.eta'), line: 2 }])
   expect(await page()).toContain('<h1>What went wrong')

@@ -59,10 +59,10 @@ test.each([
   expect(text).not.toContain('canary')
 })
 
-test('CF2: all clients that the library refuses are in one report', async () => {
+test('all clients that the library refuses are in one report', async () => {
   const { findings } = await check({
     'clients/ada.yaml':
-      'client_id: ada\nclient_name: Ada\nredirect_uris: [https://ada.example/]\ntoken_endpoint_auth_method: none\ninitiate_login_uri: http://example.org/\n',
+      'client_id: ada\nclient_name: Ada\napplication_type: native\ntoken_endpoint_auth_method: none\nredirect_uris: [https://localhost/]\n',
     'clients/grace.yaml': client({ client_id: 'grace' }),
     'clients/native.yaml': client({
       client_id: 'native',
@@ -71,7 +71,7 @@ test('CF2: all clients that the library refuses are in one report', async () => 
     }),
   })
   expect(findings).toMatchObject([
-    { line: 5, column: 1, key: 'initiate_login_uri', excerpt: expect.stringContaining('^^^^') },
+    { line: 5, column: 1, key: 'redirect_uris', excerpt: expect.stringContaining('^^^^') },
     { line: 1, key: 'redirect_uris', rule: 'library' },
   ])
 })

@@ -13,6 +13,7 @@ import {
   visit,
 } from 'yaml'
 import { isKnown, isSecret } from '../key-list.ts'
+import { mapOf } from '../schema/values.ts'
 import type { Finding } from './finding.ts'
 import { unquoted } from './wording.ts'
 
@@ -35,14 +36,15 @@ export function appendToList(
     const item = isNode(node) ? node.toJS(doc) : node
     const amended = amend(item)
     if (amended === item) continue
-    const { comment, commentBefore } = Object(node)
+    const { comment, commentBefore } = mapOf(node)
     // One line each: a list of maps in one line is hard to read.
     if (isSeq(list)) list.flow = false
     doc.setIn([key, i], Object.assign(doc.createNode(amended), { comment, commentBefore }))
   }
   doc.addIn([key], value)
   writeFileSync(file, doc.toString({ lineWidth: 0, flowCollectionPadding: false }))
-  return Object(doc.toJS())[key]
+  const whole = mapOf(doc.toJS())[key]
+  return Array.isArray(whole) ? whole : []
 }
 
 /** One key of a file that need not be right otherwise. */

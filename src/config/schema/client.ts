@@ -2,7 +2,7 @@
 
 import { z } from 'zod'
 import { isTime } from '../client-secret.ts'
-import { colour, httpsUrl, path, tagProblem, webUrl, words } from './values.ts'
+import { colour, httpsUrl, mapOf, path, tagProblem, webUrl, words } from './values.ts'
 
 const redirectUri = z.string().superRefine((uri, ctx) => {
   const message = redirectUriProblem(uri)
@@ -167,7 +167,7 @@ export const READ_BY_PEOPLE = ['client_name', 'client_uri', 'policy_uri', 'tos_u
 
 /** A schema with those of them that `data` has for a language. */
 export function inLanguages<S extends z.ZodObject>(schema: S, data: unknown): S {
-  const tagged = Object.keys(Object(data)).flatMap(name => {
+  const tagged = Object.keys(mapOf(data)).flatMap(name => {
     const [, base, tag = ''] = /^(\w+)#(.+)$/.exec(name) ?? []
     const key = READ_BY_PEOPLE.find(key => key === base)
     return key && !tagProblem(tag) ? [[name, schema.shape[key]]] : []

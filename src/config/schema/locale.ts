@@ -6,7 +6,7 @@ import { join, parse } from 'node:path'
 import { parse as parseYaml } from 'yaml'
 import { z } from 'zod'
 import { didYouMean } from '../report/wording.ts'
-import { words } from './values.ts'
+import { mapOf, words } from './values.ts'
 
 /** Texts by `page.thing`, by language tag (BCP 47). */
 export type Locales = Record<string, Record<string, string>>
@@ -60,7 +60,7 @@ let made: z.ZodObject | undefined
 export const localeSchema = () => (made ??= schemaOf(readOurs(ENGLISH)))
 
 export function flatten(tree: unknown, prefix = ''): Record<string, string> {
-  const entries = Object.entries(Object(tree)).flatMap(([key, value]) =>
+  const entries = Object.entries(mapOf(tree)).flatMap(([key, value]) =>
     typeof value === 'string'
       ? [[prefix + key, value]]
       : Object.entries(flatten(value, `${prefix}${key}.`)),

@@ -22,7 +22,7 @@ export function displayTextProblem(text: string, maxLength: number): string | un
 
 /** A map of what may be anything; empty for everything else. */
 export const mapOf = (value: unknown): Record<string, unknown> =>
-  typeof value === 'object' && value !== null ? { ...value } : {}
+  typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
 
 /** Text that pages show. */
 export const words = (maxLength: number) =>
