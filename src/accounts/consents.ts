@@ -3,9 +3,10 @@
 
 import { isDeepStrictEqual } from 'node:util'
 import type { Detail } from '../config/schema/details.ts'
-import { consentName, revokeGrants } from '../state/grants.ts'
-import type { Found, Records } from '../storage/records.ts'
+import { revokeGrants } from '../state/grants.ts'
+import type { Found, Id, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
+import type { Account } from './account.ts'
 
 export interface Consent {
   accountId: string
@@ -52,6 +53,14 @@ const MOST_DETAILS = 20
 /** Longer than any page stays open. */
 const REMEMBER_REMOVAL = 24 * 3600
 
+/** Where the record of an account is; its consents are in the same slot. */
+export const accountName = (id: string): [kind: string, id: Id] => ['Account', { slot: id, id }]
+
+/** Where the record of a consent is. */
+export function consentName(accountId: string, clientId: string): [kind: string, id: Id] {
+  return ['Consent', { slot: accountId, id: `${accountId} ${clientId}` }]
+}
+
 export function createConsents(records: Records) {
   const read = (accountId: string, clientId: string) =>
     records.read<Consent>(...consentName(accountId, clientId))
@@ -67,6 +76,14 @@ export function createConsents(records: Records) {
       indexes: [['consents of account', accountId]],
       found,
     })
+
+  /** Reads an account and a consent in one command; the request remembers both until it writes. */
+  async function readAhead(accountId: string, clientId: string): Promise<void> {
+    await records.readMany<[Account, Consent]>([
+      accountName(accountId),
+      consentName(accountId, clientId),
+    ])
+  }
 
   async function find(accountId: string, clientId: string): Promise<Consent | undefined> {
     return (await read(accountId, clientId)).value
@@ -129,7 +146,7 @@ export function createConsents(records: Records) {
     for (const { client_id } of await list(accountId)) await withdraw(accountId, client_id)
   }
 
-  return { read, find, version, list, decide, touch, withdraw, removeAll }
+  return { read, readAhead, find, version, list, decide, touch, withdraw, removeAll }
 }
 
 function remembered(allowed: Detail[], before: Consent['details'] = []): Consent['details'] {

@@ -9,7 +9,7 @@ import { createSessions, type SessionRecord } from '../state/sessions.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import { type Account, foldUsername, isAdmitted, newAccountId, profileSchema } from './account.ts'
-import { createConsents } from './consents.ts'
+import { accountName, createConsents } from './consents.ts'
 import { noteForeignHashes } from './foreign-hash.ts'
 import { checkPassword, hashPassword, isOurs, needsRehash } from './password.ts'
 import type { Transfer } from './transfer.ts'
@@ -70,7 +70,7 @@ export function createDirectory(records: Records) {
   const sessions = createSessions(records)
 
   async function find(id: string): Promise<Account | undefined> {
-    return (await records.read<Account>('Account', id)).value
+    return (await records.read<Account>(...accountName(id))).value
   }
 
   async function findEnabled(id: string, signedIn?: number): Promise<Account | undefined> {
@@ -120,7 +120,7 @@ export function createDirectory(records: Records) {
   async function insert(account: Account): Promise<void> {
     const { id, username } = account
     await claim(foldUsername(username), id)
-    if (await records.save('Account', id, account, { version: 0, indexes })) return
+    if (await records.save(...accountName(id), account, { version: 0, indexes })) return
     await release(username, id)
     throw new IdTaken()
   }
@@ -161,7 +161,7 @@ export function createDirectory(records: Records) {
       changed = value && { ...edit(value), id, updated: now() }
       return changed
     }
-    await records.update<Account>('Account', id, apply, { indexes })
+    await records.update<Account>(...accountName(id), apply, { indexes })
     return changed
   }
 
@@ -218,14 +218,14 @@ export function createDirectory(records: Records) {
     password: string,
     { uid, ttl }: { uid: string; ttl: number },
   ) {
-    const visit = await sessions.findByUid(uid)
+    const { value: session } = await sessions.findByUid(uid)
     const hash = await hashPassword(password)
     const since = await endAccess(id, account => ({ ...account, password: hash }))
-    return visit && sessions.succeed(visit.session, since, ttl)
+    return session && sessions.succeed(session, since, ttl)
   }
 
   async function remove(account: Account): Promise<void> {
-    await records.remove('Account', account.id)
+    await records.remove(...accountName(account.id))
     await release(account.username, account.id)
     await endAccess(account.id)
     await consents.removeAll(account.id)

@@ -1,10 +1,9 @@
 // Where people are signed in, and with which applications, as they and operators see it.
 
-import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import type { Visitor } from '../http/visitor.ts'
-import { grantsOf } from '../state/grants.ts'
-import { createSessions, type SessionRecord } from '../state/sessions.ts'
+import { createSessions } from '../state/sessions.ts'
 import type { Records } from '../storage/records.ts'
+import { createConsents } from './consents.ts'
 
 /** A browser in which somebody is signed in. */
 export interface SignedInBrowser {
@@ -16,7 +15,7 @@ export interface SignedInBrowser {
   since: number
   lastUsed: number
   visitor?: Visitor
-  /** The `client_id` of each application that has access by it. */
+  /** The `client_id` of each application that was signed in to, and still has a consent. */
   clients: string[]
 }
 
@@ -24,17 +23,15 @@ export type AccountSessions = ReturnType<typeof createAccountSessions>
 
 export function createAccountSessions(records: Records) {
   const sessions = createSessions(records)
+  const consents = createConsents(records)
 
   const handleOf = (accountId: string, uid: string) =>
     records.prove('session handle', `${accountId} ${uid}`).toString('hex')
 
   /** Those used last come first. */
   async function list(accountId: string): Promise<SignedInBrowser[]> {
-    const [all, grants] = await Promise.all([
-      sessions.list(accountId),
-      grantsOf(records, accountId),
-    ])
-    const isAlive = (grantId: string) => grants.has(records.nameOf('Grant', grantId))
+    const [all, allowed] = await Promise.all([sessions.list(accountId), consents.list(accountId)])
+    const allowedClients = new Set(allowed.map(({ client_id }) => client_id))
     return all
       .map(({ uid, loginTs: since = 0, lastUsed = since, visitor, authorizations = {} }) => ({
         handle: handleOf(accountId, uid),
@@ -42,7 +39,7 @@ export function createAccountSessions(records: Records) {
         since,
         lastUsed,
         visitor,
-        clients: clientsOf(authorizations, isAlive),
+        clients: Object.keys(authorizations).filter(id => allowedClients.has(id)),
       }))
       .sort((a, b) => b.lastUsed - a.lastUsed)
   }
@@ -53,13 +50,4 @@ export function createAccountSessions(records: Records) {
   }
 
   return { list, find, end: sessions.end }
-}
-
-function clientsOf(
-  authorizations: NonNullable<SessionRecord['authorizations']>,
-  isAlive: (grantId: string) => boolean,
-): string[] {
-  return Object.entries(authorizations)
-    .filter(([client_id, { grantId = '' }]) => client_id !== ACCOUNT_CLIENT && isAlive(grantId))
-    .map(([client_id]) => client_id)
 }

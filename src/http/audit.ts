@@ -28,6 +28,7 @@ export type FactName =
   | 'client_registered'
   | 'client_removed'
   | 'client_updated'
+  | 'code_reuse'
   | 'consent_given'
   | 'device_code_failed'
   | 'device_code_throttled'

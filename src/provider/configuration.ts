@@ -89,7 +89,7 @@ export async function createProvider(
   const requestedClaims = createRequestedClaims(settings)
   const binding = createBrowserBinding(settings.development)
   const adapters = Object.assign({}, ...features.map(({ adapters }) => adapters))
-  const state = createState(records, settings.lifetimes, binding, adapters)
+  const state = createState(records, settings, binding, adapters)
   const parts = { environment, features, pages, requestedClaims, binding, adapter: state.adapter }
   const provider = createOverridden(settings.issuer, configuration(parts), { records, features })
   // What every request reads of scheme, host and address is what `http/edge.ts` put there.
@@ -121,13 +121,7 @@ function configuration({
   const { settings, secrets, records, directory, keys } = environment
   const { issuer, claims, scopes, development, features } = settings
   const consents = createConsents(records)
-  const loadGrant = createGrantLoader(
-    records,
-    directory,
-    consents,
-    settings.lifetimes,
-    requestedClaims,
-  )
+  const loadGrant = createGrantLoader(records, directory, consents, requestedClaims)
   const toClient = (client: ClientMetadata) => ({
     ...toLibrary(client),
     ...Object.assign({}, ...extensions.map(({ clientDefaults }) => clientDefaults?.(client))),
@@ -138,7 +132,7 @@ function configuration({
     clients: [...settings.clients.map(toClient), accountClient(issuer)],
     jwks: { keys: keys.map(asLibraryKey) },
     routes: routesOf(features).paths,
-    ttl: lifetimes(settings.lifetimes),
+    ttl: lifetimes(settings),
     cookies: {
       keys: createSignatures(secrets.map(secret => deriveKey(secret, 'cookies'))),
       names: cookieNames(development),
@@ -164,8 +158,6 @@ function configuration({
     clientBasedCORS: (_ctx, origin, client) => corsOrigins(client).has(origin),
     enabledJWA: algorithms(keys),
 
-    // A grant's id opens nothing, and stands in everything that is of it.
-    formats: { bitsOfOpaqueRandomness: (_ctx, { kind }) => (kind === 'Grant' ? 128 : 256) },
     // A parameter that other providers have and this one ignores. The library calls its validator for
     // each authorization request, pushed ones too, whether the parameter is there or not.
     extraParams: {
@@ -191,7 +183,10 @@ function configuration({
     findAccount: async (ctx, id) => {
       const [known] = extensions.flatMap(({ findAccount }) => findAccount?.(ctx, id) ?? [])
       if (known) return known
-      const account = await directory.findEnabled(id, ctx.oidc.session?.loginTs)
+      const { session, client } = ctx.oidc
+      // A grant will be made from this consent.
+      if (session && client) await consents.readAhead(id, client.clientId)
+      const account = await directory.findEnabled(id, session?.loginTs)
       return account && { accountId: id, claims: () => ({ sub: id, ...claimsOf(account, claims) }) }
     },
 

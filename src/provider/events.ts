@@ -48,8 +48,9 @@ export function logError(ctx: Context, thrown: Partial<errors.OIDCProviderError>
   Object.assign(ctx.state.log, { error, detail: error_detail ?? error_description })
 }
 
-/** Told by the store while it serves a request of the library. */
-export const refreshTokenEvents = {
+/** Called while a request of the library is served. */
+export const reuseEvents = {
+  onCodeReuse: (code: Token) => noteToken('code_reuse', code),
   onReuse: (token: Token) => noteToken('refresh_reuse', token),
   onReplay: (token: Token) => noteToken('refresh_replay', token),
 }

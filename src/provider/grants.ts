@@ -1,13 +1,13 @@
 // The library's grants and our consents: what the one says of the other.
 
-import type { Grant, Provider } from 'oidc-provider'
-import { type Consent, keyOf, readKey } from '../accounts/consents.ts'
+import { errors, type Grant, type KoaContextWithOIDC, Provider } from 'oidc-provider'
+import { type Consent, readKey } from '../accounts/consents.ts'
 import { revokeGrant } from '../state/grants.ts'
 import type { Records } from '../storage/records.ts'
 
 /** What was consented to; not saved yet. */
 export function grantOf(
-  { Grant }: Provider,
+  { Grant }: Pick<Provider, 'Grant'>,
   { accountId, client_id: clientId, scopes, declined }: Consent,
   claims: { granted: string[]; refused: string[] },
 ): Grant {
@@ -43,11 +43,28 @@ export async function keepGrant(
   return false
 }
 
-/** The scopes of a grant, as a consent names them. */
-export function keysIn({ openid, resources = {} }: Pick<Grant, 'openid' | 'resources'>): string[] {
-  const split = (scopes = '') => scopes.split(' ').filter(Boolean)
-  const ofResources = Object.entries(resources).flatMap(([resource, scopes]) =>
-    split(scopes).map(scope => keyOf(scope, resource)),
-  )
-  return [...split(openid?.scope), ...ofResources]
+interface HeldGrant {
+  grant: Grant
+  /** Throws, and revokes the grant, where what it was made from has ended. */
+  check: () => Promise<void>
+}
+const held = new WeakMap<object, HeldGrant>()
+
+/** Keeps the grant of an authorization request until its code is saved; a request may end without one. */
+export function holdGrant(ctx: KoaContextWithOIDC, grant: Grant, isKept: () => Promise<boolean>) {
+  const check = async () => {
+    if (await isKept()) return
+    throw new errors.AccessDenied(undefined, 'the consent or the sign-in ended meanwhile')
+  }
+  held.set(ctx, { grant, check })
+}
+
+/** Saves the held grant with the next write; returns its check. */
+export async function saveHeldGrant(grantId: string): Promise<HeldGrant['check'] | undefined> {
+  const { ctx } = Provider
+  const found = ctx && held.get(ctx)
+  if (!found || found.grant.jti !== grantId) return undefined
+  held.delete(ctx)
+  await found.grant.save()
+  return found.check
 }

@@ -110,19 +110,22 @@ function detectReplays({ ReplayDetection }: Provider, records: Records, features
   }
 }
 
-/**
- * Ids that are more than random, by model; `generate` makes one as the library does. Removed by: a
- * `generateTokenId` option.
- */
-export function nameTokens(
-  provider: Provider,
-  ids: Record<string, (generate: () => string) => string>,
-): void {
+/** Values of tokens by model; `generate` makes one as the library does. */
+export type TokenIds = Record<string, (token: Token, generate: () => string) => string>
+
+interface Token {
+  grantId?: string
+  /** `jwt` for an access token that is not kept. */
+  format?: string
+}
+
+/** Values that are more than random. Removed by: a `generateTokenId` option. */
+export function nameTokens(provider: Provider, ids: TokenIds): void {
   for (const [model, idOf] of Object.entries(ids)) {
-    const { prototype }: { prototype: Named } = Reflect.get(provider, model)
+    const { prototype }: { prototype: Token & Named } = Reflect.get(provider, model)
     const { generateTokenId: generate } = prototype
     prototype.generateTokenId = function () {
-      return idOf(() => generate.call(this))
+      return idOf(this, () => generate.call(this))
     }
   }
 }

@@ -6,14 +6,13 @@ import { type Client, type Grant, interactionPolicy, type KoaContextWithOIDC } f
 import type { Consent, Consents, Decision } from '../accounts/consents.ts'
 import type { Directory } from '../accounts/directory.ts'
 import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
-import type { Lifetimes } from '../config/schema/usher.ts'
 import { note } from '../http/audit.ts'
+import { newTag, tagOf } from '../state/grants.ts'
 import type { Found, Records } from '../storage/records.ts'
-import { now } from '../storage/store.ts'
 import type { BrowserBinding } from './browser-binding.ts'
 import { ACR_VALUES, type RequestedClaims } from './claims.ts'
 import { type Feature, memberOf } from './feature.ts'
-import { grantOf, keepGrant, keysIn } from './grants.ts'
+import { grantOf, holdGrant, keepGrant } from './grants.ts'
 
 const { Check, Prompt, base } = interactionPolicy
 const DEVICE_ROUTES = ['code_verification', 'device_resume']
@@ -133,15 +132,11 @@ function isImpersonable({ client, params }: KoaContextWithOIDC['oidc']): boolean
 /** Nothing but the person's word says that the device is theirs, whoever the client is (RFC 8628 §5.4). */
 const isDevice = ({ route }: KoaContextWithOIDC['oidc']) => DEVICE_ROUTES.includes(route)
 
-/**
- * The grant for this session and client, made from the recorded consent. Never changed once made:
- * another consent makes another grant, so that no two requests write to one.
- */
+/** Makes the grant of an authorization from the recorded consent: each authorization has its own. */
 export function createGrantLoader(
   records: Records,
   directory: Directory,
   consents: Consents,
-  lifetimes: Lifetimes,
   requestedClaims: RequestedClaims,
 ) {
   return async (ctx: KoaContextWithOIDC): Promise<Grant | undefined> => {
@@ -170,27 +165,20 @@ export function createGrantLoader(
     const consent = found.value
     if (!consent || consent.appearance !== appearanceOf(required(oidc.client))) return undefined
 
-    const existing = await existingGrant(oidc)
+    await consents.touch(accountId, clientId, found)
     const claims = requestedClaims.claimsOf(required(oidc.client), consent)
-    const isAsConsented =
-      existing?.accountId === accountId &&
-      // What is given out under it lives no longer than it does.
-      (existing.exp ?? 0) > now() + lifetimes.refresh_token &&
-      isSame(keysIn(existing), consent.scopes) &&
-      isSame(keysIn(existing.rejected ?? {}), consent.declined) &&
-      isSame(existing.openid?.claims ?? [], claims.granted) &&
-      isSame(existing.rejected?.openid?.claims ?? [], claims.refused)
-    if (isAsConsented) {
-      await consents.touch(accountId, clientId, found)
-      return existing
-    }
-
     const grant = grantOf(oidc.provider, consent, claims)
-    const grantId = await grant.save()
-    const still = async () =>
-      (await directory.findEnabled(accountId, oidc.session?.loginTs)) &&
-      (await consentOf(consents, accountId, clientId)).value
-    return (await keepGrant(records, grantId, consent, still)) ? grant : undefined
+    grant.jti = tagOf(oidc.entities.DeviceCode?.jti ?? '') ?? newTag()
+    const { jti: grantId } = grant
+    const still = async () => {
+      await consents.readAhead(accountId, clientId)
+      return (
+        (await directory.findEnabled(accountId, oidc.session?.loginTs)) &&
+        (await consentOf(consents, accountId, clientId)).value
+      )
+    }
+    holdGrant(ctx, grant, () => keepGrant(records, grantId, consent, still))
+    return grant
   }
 }
 
@@ -203,14 +191,6 @@ function appearanceOf({ clientName, redirectUris = [], consent }: Client): strin
   const hosts = redirectUris.map(uri => new URL(uri)).map(({ protocol, host }) => protocol + host)
   return hash('sha256', JSON.stringify([clientName, ...new Set(hosts.toSorted())]), 'base64url')
 }
-
-function existingGrant(oidc: KoaContextWithOIDC['oidc']): Promise<Grant | undefined> | undefined {
-  const grantId = oidc.session?.grantIdFor(clientIdOf(oidc))
-  return grantId ? oidc.provider.Grant.find(grantId) : undefined
-}
-
-const isSame = (some: string[], others: string[]) =>
-  new Set(some).symmetricDifference(new Set(others)).size === 0
 
 async function consentOf(
   consents: Consents,

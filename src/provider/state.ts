@@ -2,31 +2,38 @@
 
 import { setImmediate } from 'node:timers/promises'
 import { errors, Provider } from 'oidc-provider'
-import type { Lifetimes } from '../config/schema/usher.ts'
+import type { Settings } from '../config/load.ts'
 import { visitorOf } from '../http/visitor.ts'
-import { createAdapter, OF_CLIENT } from '../state/adapter.ts'
+import { createAdapter } from '../state/adapter.ts'
+import { TAGGED } from '../state/codes.ts'
+import { newTag, taggedValue } from '../state/grants.ts'
 import { createRefreshTokens } from '../state/refresh-tokens.ts'
 import type { Records } from '../storage/records.ts'
 import type { BrowserBinding } from './browser-binding.ts'
-import { refreshTokenEvents } from './events.ts'
+import { reuseEvents } from './events.ts'
 import { type AdapterPart, memberOf } from './feature.ts'
+import { saveHeldGrant } from './grants.ts'
+import type { TokenIds } from './library-overrides.ts'
+import { grantLifetimes } from './tokens.ts'
 
 export function createState(
   records: Records,
-  lifetimes: Lifetimes,
+  settings: Settings,
   binding: BrowserBinding,
   adapters: Record<string, AdapterPart>,
 ) {
+  const { lifetimes } = settings
   const refreshTokens = createRefreshTokens(records, {
     grace: lifetimes.refresh_token_grace,
+    grantTtl: grantLifetimes(settings).withRefreshToken,
     request() {
       const request = currentRequest()
-      if (request?.isRefresh) requireListener()
+      if (request?.isRefresh) assertClientConnected()
       return request
     },
-    requireThief,
+    assertNotAbandonedRetry,
     alreadyUsed: () => alreadyUsed('RefreshToken'),
-    ...refreshTokenEvents,
+    ...reuseEvents,
   })
 
   const adapter = createAdapter(records, {
@@ -38,22 +45,32 @@ export function createState(
     isOfBrowser: ({ prompt }) =>
       !Provider.ctx || binding.isBound(Provider.ctx, memberOf(prompt, 'details')),
     adapters,
-    requireListener,
-    requireThief,
-    pushedRequestRetention: 2 * lifetimes.interaction + 60,
+    saveGrant: saveHeldGrant,
+    onCodeReuse: reuseEvents.onCodeReuse,
+    assertClientConnected,
+    assertNotAbandonedRetry,
+    pushedRequestTtl: 2 * lifetimes.interaction + 60,
   })
 
   /** The value of a refresh token that is about to be saved: of a new family, or of the one in use. */
-  function nextRefreshToken(): string {
+  function nextRefreshToken(grantId: string): string {
     const { RotatedRefreshToken: used } = Provider.ctx?.oidc.entities ?? {}
-    return used ? refreshTokens.successor(used.jti) : refreshTokens.first()
+    return used ? refreshTokens.successor(used.jti) : refreshTokens.first(grantId)
   }
 
-  const tokenIds = {
-    RefreshToken: nextRefreshToken,
-    ClientCredentials: (generate: () => string) => OF_CLIENT + generate(),
+  /** Values of codes and tokens that have a grant begin with its tag (state/grants.ts). */
+  const tokenIds: TokenIds = {
+    ...Object.fromEntries(TAGGED.map(model => [model, tagged])),
+    RefreshToken: ({ grantId = '' }) => nextRefreshToken(grantId),
   }
+
   return { adapter, tokenIds }
+}
+
+const tagged: TokenIds[string] = (token, generate) => {
+  // It decides on the format.
+  const id = generate()
+  return token.format === 'jwt' ? id : taggedValue(token.grantId ?? newTag())
 }
 
 function currentRequest() {
@@ -67,27 +84,22 @@ function currentRequest() {
     session: oidc.session,
     isRefresh: oidc.route === 'token',
     isRevocation,
-    // Revoking an access token revokes that token alone; the library would take them all. And a session
-    // that ends takes its grants along.
-    sparesGrant:
-      (isRevocation && oidc.entities.AccessToken !== undefined) ||
-      (endsSession && Boolean(oidc.params?.logout)),
     endsSession,
   }
 }
 
-// Node ends the socket of a client that hung up (nginx does the same): the client may long have asked
-// again elsewhere, and what this request would take for theft is its own answer (requirements §2).
-function requireListener() {
+// Node closes the socket of a client that has disconnected (nginx does the same). The client may have
+// repeated its request elsewhere: what looks like reuse here is then its own request.
+function assertClientConnected() {
   if (Provider.ctx?.socket.writable === false) {
-    throw new errors.InvalidRequest('nobody waits for the answer')
+    throw new errors.InvalidRequest('the client has disconnected')
   }
 }
 
-/** That it hung up is read after what it sent: a turn of the event loop later, whatever else there is. */
-async function requireThief() {
+/** Yields once, so that a closed socket is noticed before a grant is revoked for reuse. */
+async function assertNotAbandonedRetry() {
   await setImmediate()
-  requireListener()
+  assertClientConnected()
 }
 
 function alreadyUsed(model: string) {

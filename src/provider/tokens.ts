@@ -12,12 +12,27 @@ import {
   type Session,
 } from 'oidc-provider'
 import type { Directory } from '../accounts/directory.ts'
-import type { Lifetimes } from '../config/schema/usher.ts'
+import type { Settings } from '../config/load.ts'
+import { lifetimeOf } from '../config/schema/resource.ts'
 import { now } from '../storage/store.ts'
 import { findClient, rotates } from './clients.ts'
 import type { Feature } from './feature.ts'
 
-export function lifetimes(set: Lifetimes): NonNullable<Configuration['ttl']> {
+/** Clocks of the nodes differ by less. */
+const CLOCK_SECONDS = 60
+
+/** Seconds for which a grant lives: as long as its codes and tokens. */
+export function grantLifetimes({ lifetimes: set, resources }: Settings) {
+  const apis = Object.values(resources).map(api => lifetimeOf(api, set.access_token))
+  const tokens = Math.max(set.access_token, ...apis) + CLOCK_SECONDS
+  return {
+    withoutRefreshToken: Math.max(set.code, set.interaction) + tokens,
+    withRefreshToken: set.refresh_token + tokens,
+  }
+}
+
+export function lifetimes(settings: Settings): NonNullable<Configuration['ttl']> {
+  const set = settings.lifetimes
   const ofAccessToken = ({ resourceServer }: AccessToken | ClientCredentials) =>
     resourceServer?.accessTokenTTL ?? set.access_token
   return {
@@ -42,8 +57,8 @@ export function lifetimes(set: Lifetimes): NonNullable<Configuration['ttl']> {
       session.loginTs === undefined
         ? set.interaction
         : positive(Math.min(set.session_idle, session.loginTs + set.session - now())),
-    // Used as long as its session gives out tokens, and then as long as the last of them lives.
-    Grant: set.session + set.refresh_token + 3600,
+    // A refresh token prolongs it (state/refresh-tokens.ts).
+    Grant: grantLifetimes(settings).withoutRefreshToken,
   }
 }
 

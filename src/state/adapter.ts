@@ -1,49 +1,60 @@
-// The library's Adapter over the records, the same on every store. It makes up for what the library
-// leaves open: `find` and `consume` are separate calls whose second result it ignores, so whoever
-// loses the race must be told by an error; and it writes back what another request has ended.
+// The library's Adapter over records, the same on every store.
+//
+//   model                               kept in            specialty
+//   AuthorizationCode, DeviceCode,
+//   BackchannelAuthenticationRequest,
+//   AccessToken                         codes.ts           read with their grant; a code works once
+//   RefreshToken                        refresh-tokens.ts  families
+//   Session                             sessions.ts        three-way merge
+//   Grant                               grants.ts          deleting it revokes its tokens
+//   Interaction                         here               answered once, resumed once
+//   PushedAuthorizationRequest          here               used once, at the end of the interaction
+//   others                              here               as the library asks
+//
+// `find` and `consume` of the library are separate calls, and it ignores the result of the second. A
+// request that loses the race must therefore get an error. The library also writes back what another
+// request has ended: a tombstone refuses that.
 
 import type { Visitor } from '../http/visitor.ts'
-import { createReads } from '../storage/reads.ts'
 import type { Found, Records } from '../storage/records.ts'
-import { now } from '../storage/store.ts'
-import { nameless, ofAccount, revokeGrant } from './grants.ts'
+import { createTaggedAdapter, type Payload, TAGGED } from './codes.ts'
+import { grantName, grantsOfAccount, isTokenWithoutGrant, revokeGrant } from './grants.ts'
 import type { RefreshTokens } from './refresh-tokens.ts'
-import { createSessionAdapter } from './session-adapter.ts'
+import { createSessions, type SessionRecord } from './sessions.ts'
 
-type Payload = Record<string, unknown> & {
-  grantId?: string
-  consumed?: unknown
-  exp?: number
-}
-
-/** What the adapter has to know of the request it serves; the library's side provides it. */
+/** What the adapter needs of the library's side, for the request that it serves. */
 export interface Protocol {
   request(): Request | undefined
-  /** Whose request it is, for the session to remember. */
+  /** Network and user agent, for the session to remember. */
   visitor(): Visitor | undefined
-  /** False for an interaction that was begun in another browser than the one that asks now. */
+  /** False for an interaction that was begun in another browser than the one of this request. */
   isOfBrowser(interaction: Payload): boolean
-  /** The error for a request that came second to an artefact that is used once. */
+  /**
+   * Saves the grant of this request with the next write, and returns a check that what it was made from
+   * still stands, which revokes the grant and throws. Undefined when this request has made no such grant.
+   */
+  saveGrant(grantId: string): Promise<(() => Promise<void>) | undefined>
+  /** The error for a request that presents something that was used before. */
   alreadyUsed(model: string): Error
+  /** A code was presented again, and its grant was revoked. */
+  onCodeReuse(code: Payload): void
+  /** Throws when the client has disconnected: a code is not used up for an answer that nobody gets. */
+  assertClientConnected(): void
+  /** The same, after everything that the client has sent was read: before reuse revokes a grant. */
+  assertNotAbandonedRetry(): Promise<void>
   /** Seconds for which a pushed request is kept, to be consumed at the end of the interaction. */
-  pushedRequestRetention: number
+  pushedRequestTtl: number
   refreshTokens: RefreshTokens
   /** Methods that replace those of the plain adapter, by model. */
   adapters: Record<string, (plain: Adapter, protocol: Protocol) => Partial<Adapter>>
-  /** Throws when nobody waits for the answer any more: what is used once is not used up for nobody. */
-  requireListener(): void
-  /** The same, and certain, before a second use is taken for theft. */
-  requireThief(): Promise<void>
 }
 
 interface Request {
   /** An object for its lifetime. */
   key: object
   session?: LiveSession
-  /** What has ended is ended again: it may have been done, and refused without a replica (RV7). */
+  /** Revocation is repeated where it was done before: it may not have reached a replica. */
   isRevocation: boolean
-  /** Nothing is revoked but what it names: a token, or a session with its grants. */
-  sparesGrant: boolean
   /** A user answers the question whether to sign out. */
   endsSession: boolean
 }
@@ -56,199 +67,187 @@ export interface LiveSession {
 export interface Adapter {
   upsert(id: string, payload: Payload, expiresIn?: number): Promise<void>
   find(id: string): Promise<Payload | undefined>
+  /** Of sessions. */
   findByUid(uid: string): Promise<Payload | undefined>
+  /** Of device codes. */
   findByUserCode(userCode: string): Promise<Payload | undefined>
   consume(id: string): Promise<void>
   destroy(id: string): Promise<void>
   revokeByGrantId(grantId: string): Promise<void>
 }
 
-/** Gives the library an adapter for each of its models. */
+/** Returns the adapter of a model of the library. */
 export function createAdapter(records: Records, protocol: Protocol): (model: string) => Adapter {
-  const written = createWrittenGrants(protocol)
-  const sessionAdapter = createSessionAdapter(records, { ...protocol, grants: written.all })
-  const revokeByGrantId = createRevocation(records, protocol)
-  return (model: string): Adapter => {
-    const plain = { ...createPlainAdapter(model, records, protocol), revokeByGrantId }
-    const part = protocol.adapters[model]
-    if (part) return { ...plain, ...part(plain, protocol) }
-    if (model === 'Grant') {
-      return {
-        ...plain,
-        destroy: revokeByGrantId,
-        async upsert(id, payload, ttl) {
-          await plain.upsert(id, payload, ttl)
-          written.add(id, payload)
-        },
-      }
+  const grants = createGrantAdapter(records, protocol)
+  const sessions = createSessionAdapter(records, protocol, grants.written)
+  const ours: Record<string, (plain: Adapter) => Partial<Adapter>> = {
+    Grant: () => grants.adapter,
+    Session: () => sessions,
+    RefreshToken: () => refreshTokenAdapter(protocol),
+    ClientCredentials: ({ find }) => ({
+      find: async id => (isTokenWithoutGrant(id) ? find(id) : undefined),
+    }),
+    Interaction: plain => createInteractionAdapter(plain, records, protocol),
+    PushedAuthorizationRequest: ({ upsert }) => ({
+      upsert: (id, payload, ttl = 0) =>
+        upsert(id, payload, Math.max(ttl, protocol.pushedRequestTtl)),
+    }),
+  }
+  return model => {
+    const isTagged = TAGGED.includes(model)
+    const plain = {
+      ...createPlainAdapter(model, records, protocol),
+      ...(isTagged && createTaggedAdapter(model, records, { ...protocol, ...grants })),
     }
-    if (model === 'RefreshToken') return { ...plain, ...refreshTokenAdapter(protocol) }
-    if (model === 'Session') return { ...plain, ...sessionAdapter }
-    if (model === 'AuthorizationCode')
-      return { ...plain, ...createCodeAdapter(plain, model, records, protocol) }
-    if (model === 'Interaction') return createInteractionAdapter(plain, records, protocol)
-    if (model === 'PushedAuthorizationRequest') {
-      const retained = (ttl = 0) => Math.max(ttl, protocol.pushedRequestRetention)
-      return { ...plain, upsert: (id, payload, ttl) => plain.upsert(id, payload, retained(ttl)) }
-    }
-    return plain
+    const own = { ...plain, ...ours[model]?.(plain) }
+    const adapter = { ...own, ...protocol.adapters[model]?.(own, protocol) }
+    return isTagged ? withGrant(adapter, records, protocol) : adapter
   }
 }
 
-/** The library asks once for each model; the first call of a request does the work for all. */
-function createRevocation(records: Records, protocol: Protocol) {
-  const revoked = new WeakMap<object, Set<string>>()
-  return async (grantId: string) => {
-    const request = protocol.request()
-    if (request?.sparesGrant) return
-    const done = (request && revoked.get(request.key)) ?? new Set()
-    if (done.has(grantId)) return
-    if (request) revoked.set(request.key, done.add(grantId))
-    await revokeGrant(records, grantId)
-  }
-}
+function createGrantAdapter(records: Records, { request, onCodeReuse }: Protocol) {
+  /** The grants that each request has written, and the used code that it has found. */
+  const requests = new WeakMap<object, { written: Record<string, number>; usedCode?: Payload }>()
 
-/** Grants that each request has written, for its session to list: with the epoch seconds of their end. */
-function createWrittenGrants({ request }: Protocol) {
-  const written = new WeakMap<object, Record<string, number>>()
-  const all = () => written.get(request()?.key ?? written) ?? {}
+  function current() {
+    const { key } = request() ?? {}
+    const found = (key && requests.get(key)) ?? { written: {} }
+    if (key) requests.set(key, found)
+    return found
+  }
+
+  async function revoke(id: string): Promise<void> {
+    await revokeGrant(records, id)
+    const { usedCode } = current()
+    if (usedCode?.grantId === id) onCodeReuse(usedCode)
+  }
+
   return {
-    all,
-    add(id: string, { exp = 0 }: Payload) {
-      const { key } = request() ?? {}
-      if (key) written.set(key, { ...all(), [id]: exp })
+    revokeGrant: revoke,
+    /** As a session lists them: with the epoch seconds of their end. */
+    written: () => current().written,
+    noteUsedCode: (code: Payload) => Object.assign(current(), { usedCode: code }),
+    adapter: {
+      // A grant is written once, and never over another one.
+      async upsert(id: string, payload: Payload, ttl?: number) {
+        const indexes = [grantsOfAccount(String(payload.accountId))]
+        await records.saveLater(...grantName(id), payload, { ttl, version: 0, indexes })
+        current().written[id] = payload.exp ?? 0
+      },
+      find: async (id: string) => (await records.read<Payload>(...grantName(id))).value,
+      destroy: revoke,
     },
   }
 }
 
-/** What begins the access tokens of clients themselves: the library looks for each token among both kinds. */
-export const OF_CLIENT = 'c.'
+/** `written`: the grants of the request, as a session lists them. */
+function createSessionAdapter(
+  records: Records,
+  { request, visitor }: Protocol,
+  written: () => Record<string, number>,
+) {
+  const sessions = createSessions(records)
 
-function isOtherKind(model: string, id: string, { refreshTokens }: Protocol): boolean {
-  if (model === 'AccessToken') return id.startsWith(OF_CLIENT) || refreshTokens.isOne(id)
-  return model === 'ClientCredentials' && !id.startsWith(OF_CLIENT)
+  return {
+    async find(id: string) {
+      const { session, isEnded } = (await sessions.find(id)) ?? {}
+      // A sign-out failed half-way. Its repetition is answered like the first time.
+      if (!session || !isEnded || request()?.endsSession) return session
+      await sessions.end(session.uid)
+    },
+
+    findByUid: async (uid: string) => (await sessions.findByUid(uid)).value,
+
+    upsert: (_id: string, payload: object, ttl = 1) =>
+      sessions.save(payload as SessionRecord, ttl, { visitor: visitor(), grants: written() }),
+
+    // The library calls this for a cookie value that it replaces, and at sign-out.
+    async destroy(id: string) {
+      const { session } = request() ?? {}
+      if (session && session.jti !== id) return sessions.retire(id, session.uid)
+      const uid = session?.uid ?? (await sessions.find(id))?.session.uid
+      if (uid) await sessions.end(uid)
+    },
+  }
 }
 
-/** Nobody has it before the answer: it is written with whatever else the request writes. */
-const GIVEN_OUT = new Set(['AccessToken', 'AuthorizationCode'])
-/** Kept without what it is asked for by. */
-const NAMELESS = new Set([...GIVEN_OUT, 'Grant'])
+/** Writes a grant together with the first code or token that names it. */
+function withGrant(adapter: Adapter, records: Records, protocol: Protocol): Adapter {
+  return {
+    ...adapter,
+    async upsert(id, payload, ttl) {
+      const check = payload.grantId && (await protocol.saveGrant(payload.grantId))
+      if (!check) return adapter.upsert(id, payload, ttl)
+      await records.together(() => adapter.upsert(id, payload, ttl))
+      // An operation that ends access writes first and then looks for grants: either it found this one,
+      // or this check finds that access has ended.
+      await check()
+    },
+  }
+}
 
 function createPlainAdapter(model: string, records: Records, protocol: Protocol) {
   return {
     async upsert(id: string, payload: Payload, ttl?: number) {
-      const indexes = model === 'Grant' ? [ofAccount(String(payload.accountId))] : []
-      const options = { ttl, indexes }
-      const value = NAMELESS.has(model) ? nameless(payload) : payload
-      if (GIVEN_OUT.has(model)) return records.saveLater(model, id, value, options)
-      // False on a tombstone: what was revoked meanwhile stays revoked, and this write with it.
-      await records.save(model, id, value, options)
+      await records.save(model, id, payload, { ttl })
     },
 
     async find(id: string): Promise<Payload | undefined> {
-      if (isOtherKind(model, id, protocol)) return undefined
-      const found = await records.read<Payload>(model, id)
-      const isGone = !found.value && found.version
-      if (isGone && protocol.request()?.isRevocation) await records.remove(model, id)
-      return payloadOf(model, id, found, protocol)
-    },
-
-    async findByUserCode(): Promise<undefined> {
-      throw new Error(`${model} records have no user code`)
-    },
-
-    async findByUid(): Promise<undefined> {
-      throw new Error(`${model} records have no uid`)
+      const { value, consumed } = await records.read<Payload>(model, id)
+      if (consumed) await protocol.assertNotAbandonedRetry()
+      return value && { ...value, ...(consumed && { consumed }) }
     },
 
     async consume(id: string) {
-      protocol.requireListener()
-      if (!(await records.consume(model, id))) await usedTwice(model, id, records, protocol)
+      protocol.assertClientConnected()
+      if (await records.consume(model, id)) return
+      await protocol.assertNotAbandonedRetry()
+      throw protocol.alreadyUsed(model)
     },
 
     async destroy(id: string) {
       await records.remove(model, id)
     },
+
+    // The library destroys the grant as well, except when an access token alone is revoked.
+    revokeByGrantId: async () => {},
+    findByUid: async () => undefined,
+    findByUserCode: async () => undefined,
   }
 }
 
-async function payloadOf(model: string, id: string, found: Found<Payload>, protocol: Protocol) {
-  const { value, consumed } = found
-  // Whoever is told that it was used takes it for stolen.
-  if (consumed) await protocol.requireThief()
-  const name = NAMELESS.has(model) && { jti: id, kind: model }
-  return value && { ...name, ...value, ...(consumed && { consumed }) }
-}
-
-/** Theft as far as anyone can tell: the grant ends (RFC 6749 §4.1.2, RFC 9700 §4.14). */
-async function usedTwice(model: string, id: string, records: Records, protocol: Protocol) {
-  await protocol.requireThief()
-  const { value } = await records.read<Payload>(model, id)
-  if (value?.grantId) await revokeGrant(records, value.grantId)
-  throw protocol.alreadyUsed(model)
-}
-
-/** Of a code that was used: what the library looks at before it takes the second use for theft. */
-const JUDGED =
-  'clientId exp grantId redirectUri codeChallenge codeChallengeMethod attestationJkt'.split(' ')
-
-/** A code is used up by the write that gives out its tokens, and shrinks to what a second use is judged by. */
-function createCodeAdapter(plain: Adapter, model: string, records: Records, protocol: Protocol) {
-  const reads = createReads<Payload>(records, model, protocol.request)
-  return {
-    find: async (id: string) => payloadOf(model, id, await reads.read(id), protocol),
-
-    async consume(id: string) {
-      const { value, version } = reads.before(id) ?? {}
-      if (!value) return plain.consume(id)
-      protocol.requireListener()
-      const judged = Object.entries(value).filter(([name]) => JUDGED.includes(name))
-      const options = { ttl: Number(value.exp) - now(), version, consumed: now() }
-      const refused = () => usedTwice(model, id, records, protocol)
-      await records.saveLater(model, id, Object.fromEntries(judged), options, refused)
-    },
-  }
-}
-
-/** A use is recorded with what it gives out, in one write (refresh-tokens.ts). */
-function refreshTokenAdapter({ refreshTokens }: Protocol) {
-  const { find, save, destroy } = refreshTokens
+/** A use is recorded with what it issues, in one write (refresh-tokens.ts). */
+function refreshTokenAdapter({ refreshTokens: { find, save, destroy } }: Protocol) {
   return { find, upsert: save, destroy, consume: async () => {} }
 }
 
-function createInteractionAdapter(plain: Adapter, records: Records, protocol: Protocol): Adapter {
+function createInteractionAdapter({ find }: Adapter, records: Records, protocol: Protocol) {
   return {
-    ...plain,
-
     async find(id: string) {
-      const found = await plain.find(id)
+      const found = await find(id)
       return found && protocol.isOfBrowser(found) ? found : undefined
     },
 
     // The first answer to a page decides; the same answer twice is a double click, another is refused.
     async upsert(id: string, payload: Payload, ttl?: number) {
-      const saved = await records.update<Payload>(
-        'Interaction',
-        id,
-        ({ value, version }) => {
-          if (!value) return version === 0 ? payload : undefined
-          if (!value.result) return payload
-          const isSame = isSameAnswer(value.result, payload.result)
-          return isSame ? { ...payload, result: value.result } : undefined
-        },
-        { ttl },
-      )
-      if (!saved) throw protocol.alreadyUsed('Interaction')
+      const change = ({ value, version }: Found<Payload>) => {
+        if (!value) return version === 0 ? payload : undefined
+        if (!value.result) return payload
+        const isSame = isSameAnswer(value.result, payload.result)
+        return isSame ? { ...payload, result: value.result } : undefined
+      }
+      const isSaved = await records.update<Payload>('Interaction', id, change, { ttl })
+      if (!isSaved) throw protocol.alreadyUsed('Interaction')
     },
 
-    // An interaction is resumed once: of those that found it, one removes it.
+    // Of the requests that found an interaction, one removes it, and resumes it.
     async destroy(id: string) {
       if (!(await records.remove('Interaction', id))) throw protocol.alreadyUsed('Interaction')
     },
   }
 }
 
-/** A second later it is the same sign-in still. */
+/** Without the time, which differs for a double click. */
 function isSameAnswer(one: unknown, other: unknown): boolean {
   const timeless = (answer: unknown) =>
     JSON.stringify(answer, (key, value) => (key === 'ts' ? 0 : value))

@@ -1,81 +1,96 @@
-// The end of a grant. Every use of a token reads its grant again, so removing that one record is
-// what revokes, however many tokens there are; they are left to expire.
+// Grants, and the tag that a grant shares with its codes and tokens.
+//
+//   Grant TAG    one for each authorization, made from the consent; every use of a token reads it
+//
+// Each authorization has a random tag. It begins the first id of the chain (authorization code,
+// `device_code` or `auth_req_id`), is the id of the grant, and begins every opaque token of the grant.
+// All of them are in the slot of the tag: a token and its grant are read in one command, and a used code,
+// its grant and its tokens are written in one batch. Tags differ between authorizations, so that no two
+// clients can link a user by them.
+//
+// Deleting a grant revokes all of its tokens, however many there are; their records expire by themselves.
 
-import type { Records } from '../storage/records.ts'
+import { randomBytes } from 'node:crypto'
+import type { Id, Records } from '../storage/records.ts'
 
 /** The part of the library's Grant that Usher reads. */
 export interface GrantRecord {
+  jti: string
   accountId: string
   clientId: string
   /** Epoch seconds. */
   exp: number
-  openid?: { scope?: string }
-  rejected?: { openid?: { scope?: string } }
+  /** A refresh token was issued under it: it outlives its session. */
+  hasRefreshToken?: boolean
 }
 
 /** No request lasts longer: what it still writes finds the tombstone. */
 export const TOMBSTONE_SECONDS = 3600
 
+const TAG_BYTES = 16
+const SECRET_BYTES = 32
+const TAG_LENGTH = 22
+const SECRET_LENGTH = 43
+
+const random = (bytes: number) => randomBytes(bytes).toString('base64url')
+
+/** The tag of a new authorization. */
+export const newTag = () => random(TAG_BYTES)
+
+/** The value of a code or token: the tag, and 256 random bits. */
+export const taggedValue = (tag: string) => tag + random(SECRET_BYTES)
+
+/** The tag of a value; undefined for a value that has another form, as those without a grant have. */
+export function tagOf(value: string): string | undefined {
+  return value.length === TAG_LENGTH + SECRET_LENGTH ? value.slice(0, TAG_LENGTH) : undefined
+}
+
+/** Whether a value has the form that the library gives opaque tokens by default. */
+export const isTokenWithoutGrant = (value: string) => value.length === SECRET_LENGTH
+
+/** The record id of a code or token, in the slot of its tag. */
+export function taggedId(value: string): Id {
+  const slot = tagOf(value)
+  return slot === undefined ? value : { slot, id: value }
+}
+
+/** Where the record of a grant is. */
+export function grantName(grantId: string): [kind: string, id: Id] {
+  return ['Grant', { slot: grantId, id: grantId }]
+}
+
 /** The index of all grants of an account. */
-export const ofAccount = (accountId: string): [kind: string, name: string] => [
-  'grants of account',
-  accountId,
-]
-
-/** Under which kind and id the consent stands that such grants are made from (accounts/consents.ts). */
-export function consentName(accountId: string, clientId: string): [kind: string, id: string] {
-  return ['Consent', `${accountId} ${clientId}`]
+export function grantsOfAccount(accountId: string): [kind: string, name: string] {
+  return ['grants of account', accountId]
 }
 
-/** A token without what it is asked for by, and without its session: that ends its grant (sessions.ts). */
-export const nameless = ({ jti, kind, sessionUid, ...token }: Record<string, unknown>) => token
-
-/** After this no code, access or refresh token of the grant works, and it cannot be written again. */
+/** After this no code or token of the grant is valid, and it cannot be written again. */
 export async function revokeGrant(records: Records, grantId: string): Promise<void> {
-  await revokeEach(records, [grantId])
+  await records.remove(...grantName(grantId), TOMBSTONE_SECONDS)
 }
 
-export async function revokeEach(records: Records, grantIds: string[]): Promise<void> {
-  await records.removeEach(
-    grantIds.map(id => records.nameOf('Grant', id)),
-    TOMBSTONE_SECONDS,
-  )
+/** Revokes those of a session that end with it: without a refresh token. */
+export async function revokeWithSession(records: Records, grantIds: string[]): Promise<void> {
+  await Promise.all(grantIds.map(id => revokeUnlessRefreshable(records, id)))
 }
 
-/** Revokes those that end with their session. */
-export async function revokeWithoutRefreshToken(
-  records: Records,
-  grantIds: string[],
-): Promise<void> {
-  const found = await Promise.all(grantIds.map(id => records.read<GrantRecord>('Grant', id)))
-  // What has ended is ended again: it may have been refused without a replica (RV7).
-  await revokeEach(
-    records,
-    grantIds.filter((_, i) => !hasOfflineAccess(found[i]?.value)),
-  )
+async function revokeUnlessRefreshable(records: Records, grantId: string): Promise<void> {
+  const name = grantName(grantId)
+  const { value, version } = await records.read<GrantRecord>(...name)
+  if (value?.hasRefreshToken) return
+  // A removal that was done before is repeated: it may not have reached a replica.
+  const isRemoved = await records.remove(...name, TOMBSTONE_SECONDS, value && version)
+  // The only change of a grant is that it gets a refresh token.
+  if (value && !isRemoved) await revokeUnlessRefreshable(records, grantId)
 }
 
-/** By the name of its record. */
-export function grantsOf(records: Records, accountId: string): Promise<Map<string, GrantRecord>> {
-  return records.listByName<GrantRecord>(...ofAccount(accountId))
-}
-
-/** All grants of an account, or only those to one client. */
+/** Revokes all grants of an account, or those to one client. */
 export async function revokeGrants(
   records: Records,
   accountId: string,
   clientId?: string,
 ): Promise<void> {
-  const all = [...(await grantsOf(records, accountId))]
-  const ended = all.filter(([, grant]) => clientId === undefined || grant.clientId === clientId)
-  await records.removeEach(
-    ended.map(([name]) => name),
-    TOMBSTONE_SECONDS,
-  )
-}
-
-/** Offline access outlives the session it was granted in. */
-function hasOfflineAccess({ openid, rejected }: Partial<GrantRecord> = {}): boolean {
-  const granted = openid?.scope?.split(' ').includes('offline_access') ?? false
-  return granted && !rejected?.openid?.scope?.split(' ').includes('offline_access')
+  const all = await records.list<GrantRecord>(...grantsOfAccount(accountId))
+  const ended = all.filter(grant => clientId === undefined || grant.clientId === clientId)
+  await Promise.all(ended.map(({ jti }) => revokeGrant(records, jti)))
 }

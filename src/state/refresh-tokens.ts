@@ -1,87 +1,94 @@
 // Refresh tokens, rotated at every use, in a way that survives a lost answer (RFC 9700 §4.14.2).
 //
-//   token                     family (16 bytes), generation (4), proof (16), as base64url
-//   RefreshToken family → { payload of the latest generation, since when it is the latest }
+//   token                 tag (16 bytes), family (32), generation (4), MAC (16), as base64url
+//   RefreshToken FAMILY   { payload of the latest generation, since when it is the latest }
 //
-// A family is one record however often it rotates, and rotation one compare-and-set on it. The proof
-// is a keyed hash, so a generation has exactly one token: whoever repeats a use whose answer was lost
-// is answered with the same successor, by any node, and nothing has to remember it; and one that is
-// later than the store knows of was given out before a failover lost that write: it counts.
+// A family is one record however often it rotates, and rotation is one compare-and-set on it. The MAC
+// makes exactly one token of each generation. A client that repeats a use, because the answer was lost,
+// gets the same successor from any node, and nothing has to remember it. A token of a later generation
+// than the store knows was issued before a failover lost that write: it is valid.
 //
 //   presented                      at the token endpoint                     elsewhere
 //   the latest, or later           rotates                                   valid
 //   its predecessor, within grace  the same successor again                  used
-//   any other                      theft: the family ends, and its grant     used
+//   any other                      reuse: the family ends, and its grant     used
 
 import { randomBytes, timingSafeEqual } from 'node:crypto'
-import { createReads } from '../storage/reads.ts'
-import type { Found, Records } from '../storage/records.ts'
+import type { Found, Id, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
-import { nameless, revokeGrant } from './grants.ts'
+import { type GrantRecord, grantName, revokeGrant } from './grants.ts'
 
 type Payload = Record<string, unknown> & { grantId?: string }
 
 interface Family {
   payload: Payload
   generation: number
-  /** Epoch seconds at which this generation was given out. */
+  /** Epoch seconds at which this generation was issued. */
   since: number
 }
 
 export interface RefreshTokenRules {
   /** Seconds in which a used token may be used again; 0: never. */
   grace: number
+  /** Seconds for which a grant lives after a refresh token was issued under it. */
+  grantTtl: number
   /** The current request: at the token endpoint, presenting a token uses it up; see adapter.ts. */
-  request(): { key: object; isRefresh: boolean; isRevocation: boolean } | undefined
-  /** Throws when nobody waits for the answer any more: who hung up may have asked again elsewhere. */
-  requireThief(): Promise<void>
+  request(): { isRefresh: boolean; isRevocation: boolean } | undefined
+  /** Throws when the client has disconnected: it may have repeated the request elsewhere. */
+  assertNotAbandonedRetry(): Promise<void>
   /** The error for a token that has been used. */
   alreadyUsed(): Error
-  /** A used token came again and took its family along: told once for each. */
+  /** A used token was presented, and its family ended: called once for each family. */
   onReuse(payload: Payload): void
   /** An answer that was lost, or is on its way, was given again. */
   onReplay(payload: Payload): void
 }
 
 const KIND = 'RefreshToken'
-/** Bytes of a token. */
-const PARTS = { family: 16, generation: 4, proof: 16 }
-const HEAD = PARTS.family + PARTS.generation
+const TAG_BYTES = 16
+const FAMILY_BYTES = 32
+const GENERATION_BYTES = 4
+const MAC_BYTES = 16
+const GENERATION_AT = TAG_BYTES + FAMILY_BYTES
+const HEAD_BYTES = GENERATION_AT + GENERATION_BYTES
 
 export type RefreshTokens = ReturnType<typeof createRefreshTokens>
 
 export function createRefreshTokens(records: Records, rules: RefreshTokenRules) {
-  const reads = createReads<Family>(records, KIND, rules.request)
-
-  function tokenOf(family: Buffer, generation: number): string {
-    const head = Buffer.alloc(HEAD, family)
-    head.writeUInt32BE(generation, PARTS.family)
-    return Buffer.concat([head, proofOf(head)]).toString('base64url')
+  function tokenOf(tagAndFamily: Buffer, generation: number): string {
+    const head = Buffer.alloc(HEAD_BYTES, tagAndFamily)
+    head.writeUInt32BE(generation, GENERATION_AT)
+    return Buffer.concat([head, macOf(head)]).toString('base64url')
   }
-  const proofOf = (head: Buffer) => records.prove('refresh token', head.toString('base64url'))
+  const macOf = (head: Buffer) => records.prove('refresh token', head.toString('base64url'))
 
-  /** Undefined for what was never given out, without a look at the store. */
+  /** Undefined for a value that was never issued, without reading the store. */
   function parse(token: string) {
     const bytes = Buffer.from(token, 'base64url')
-    const isWhole = bytes.length === HEAD + PARTS.proof && bytes.toString('base64url') === token
-    const head = bytes.subarray(0, HEAD)
-    if (!isWhole || !timingSafeEqual(proofOf(head), bytes.subarray(HEAD))) return undefined
-    const family = head.subarray(0, PARTS.family)
-    const generation = head.readUInt32BE(PARTS.family)
-    return { family, generation, id: family.toString('base64url') }
+    const isWhole = bytes.length === HEAD_BYTES + MAC_BYTES && bytes.toString('base64url') === token
+    const head = bytes.subarray(0, HEAD_BYTES)
+    if (!isWhole || !timingSafeEqual(macOf(head), bytes.subarray(HEAD_BYTES))) return undefined
+    return {
+      tagAndFamily: head.subarray(0, GENERATION_AT),
+      tag: head.subarray(0, TAG_BYTES).toString('base64url'),
+      family: head.subarray(TAG_BYTES, GENERATION_AT).toString('base64url'),
+      generation: head.readUInt32BE(GENERATION_AT),
+    }
   }
+  const idOf = ({ tag, family }: { tag: string; family: string }): Id => ({ slot: tag, id: family })
 
-  /** The first token of a new family. */
-  const first = () => tokenOf(randomBytes(PARTS.family), 0)
+  /** The first token of a new family under a grant. */
+  const first = (grantId: string) =>
+    tokenOf(Buffer.concat([Buffer.from(grantId, 'base64url'), randomBytes(FAMILY_BYTES)]), 0)
 
   function successor(token: string): string {
-    const { family, generation } = required(parse(token))
-    return tokenOf(family, generation + 1)
+    const { tagAndFamily, generation } = required(parse(token))
+    return tokenOf(tagAndFamily, generation + 1)
   }
 
   function isInGrace({ since }: Family): boolean {
     if (rules.grace === 0) return false
-    // Who was cut off by an outage could not ask again before it was over.
+    // A client that was cut off by an outage could not repeat its request before it was over.
     const { from, to } = records.outage() ?? { from: Number.POSITIVE_INFINITY, to: 0 }
     const wasCutOff = since >= from - rules.grace && since <= to
     return now() - (wasCutOff ? to : since) <= rules.grace
@@ -90,91 +97,96 @@ export function createRefreshTokens(records: Records, rules: RefreshTokenRules) 
   async function find(token: string): Promise<Payload | undefined> {
     const parsed = parse(token)
     if (!parsed) return undefined
-    const { id, generation } = parsed
-    const found = await reads.read(id)
+    const { tag, generation } = parsed
+    const id = idOf(parsed)
+    // The library reads the grant next: the request remembers it.
+    const [found] = await records.readMany<[Family, object]>([[KIND, id], grantName(tag)])
     const request = rules.request()
     const latest = found.value
     if (!latest && found.version && request?.isRevocation) await records.remove(KIND, id)
-    if (!latest) return undefined
+    if (latest?.payload.grantId !== tag) return undefined
     const isPredecessor = generation === latest.generation - 1
     const isUsable =
       generation >= latest.generation || (request?.isRefresh && isPredecessor && isInGrace(latest))
-    // Whoever is told that it was used takes it for stolen.
-    if (!isUsable && request?.isRefresh) await rules.requireThief()
-    return {
-      ...latest.payload,
-      jti: token,
-      kind: KIND,
-      ...(!isUsable && { consumed: latest.since }),
-    }
+    if (!isUsable && request?.isRefresh) await rules.assertNotAbandonedRetry()
+    return { ...latest.payload, jti: token, ...(!isUsable && { consumed: latest.since }) }
   }
 
   /** The first of a family, or the successor of the token that this request presented. */
   async function save(token: string, payload: Payload, ttl?: number): Promise<void> {
-    const { id, generation } = required(parse(token))
+    const parsed = required(parse(token))
+    const { generation, tag } = parsed
+    const id = idOf(parsed)
     const next: Family = { payload: lasting(payload), generation, since: now() }
-    const options = { ttl }
-    if (generation === 0)
-      return void (await records.save(KIND, id, next, { ...options, version: 0 }))
-
-    const found = reads.before(id)
-    const contest = () => rotate(id, next, options, found)
+    if (generation === 0) {
+      await prolongGrant(tag)
+      return void (await records.save(KIND, id, next, { ttl, version: 0 }))
+    }
+    const found = records.lastRead<Family>(KIND, id)
+    const contest = () => rotate(id, next, ttl, found)
     if (!found?.value || found.value.generation >= generation) return contest()
-    // With the access token that is about to be made; should another have been quicker, it is not.
-    await records.saveLater(KIND, id, next, { ...options, version: found.version }, contest)
+    // With the access token that is about to be issued; if another request was quicker, it is not.
+    await records.saveLater(KIND, id, next, { ttl, version: found.version }, contest)
   }
 
-  async function rotate(
-    id: string,
-    next: Family,
-    options: { ttl?: number },
-    found?: Found<Family>,
-  ): Promise<void> {
+  /** The grant lives as long as its refresh tokens, and outlives the session. */
+  async function prolongGrant(grantId: string): Promise<void> {
+    const name = grantName(grantId)
+    const { value, version } = await records.read<GrantRecord>(...name)
+    if (!value) throw rules.alreadyUsed()
+    const ttl = rules.grantTtl
+    const prolonged = { ...value, exp: now() + ttl, hasRefreshToken: true }
+    const refused = () => Promise.reject(rules.alreadyUsed())
+    await records.saveLater(...name, prolonged, { ttl, version }, refused)
+  }
+
+  async function rotate(id: Id, next: Family, ttl?: number, found?: Found<Family>): Promise<void> {
     const { generation, payload } = next
     let latest: Family | undefined
     const change = ({ value }: Found<Family>) => {
       latest = value
       return value && value.generation < generation ? next : undefined
     }
-    if (await records.update<Family>(KIND, id, change, { ...options, found })) return
+    if (await records.update<Family>(KIND, id, change, { ttl, found })) return
     if (!latest) throw rules.alreadyUsed()
-    // `find` judged whether this request may be answered again; a clock that has moved on since does not.
+    // `find` decided whether this request may be answered again; a clock that has moved on since does not.
     if (rules.grace > 0 && latest.generation === generation) return rules.onReplay(payload)
-    // It was the latest when it came, and others were quicker: they, or we ourselves, sent again.
+    // It was the latest when it was presented, and others were quicker: the client sent it several times.
     const wasLatest = found?.value && found.value.generation < generation
-    if (rules.grace === 0 || !wasLatest) await endStolen(id, latest)
+    if (rules.grace === 0 || !wasLatest) await endReused(id, latest)
     throw rules.alreadyUsed()
   }
 
   async function destroy(token: string): Promise<void> {
-    const { id } = parse(token) ?? {}
-    if (id === undefined) return
-    const { value } = reads.before(id) ?? (await records.read<Family>(KIND, id))
-    if (value && rules.request()?.isRefresh) await endStolen(id, value)
+    const parsed = parse(token)
+    if (!parsed) return
+    const id = idOf(parsed)
+    const found = records.lastRead<Family>(KIND, id) ?? (await records.read<Family>(KIND, id))
+    const { value } = found
+    if (value && rules.request()?.isRefresh) await endReused(id, value)
     else if (value) await end(id, value)
   }
 
-  async function endStolen(id: string, family: Family): Promise<void> {
-    await rules.requireThief()
+  async function endReused(id: Id, family: Family): Promise<void> {
+    await rules.assertNotAbandonedRetry()
     if (await end(id, family)) rules.onReuse(family.payload)
   }
 
-  /** The grant first: it ends every token, and when the rest fails, a repeat does all of it. */
-  async function end(id: string, { payload }: Family): Promise<boolean> {
+  /** The grant first: it ends every token, and when the rest fails, a repetition does all of it. */
+  async function end(id: Id, { payload }: Family): Promise<boolean> {
     if (payload.grantId) await revokeGrant(records, payload.grantId)
     return records.remove(KIND, id)
   }
 
-  const isOne = (token: string) => parse(token) !== undefined
-  return { first, successor, find, save, destroy, isOne }
+  return { first, successor, find, save, destroy }
 }
 
 /**
- * A nonce answers one authorization request, not what is renewed later (OIDC Core §12.2). And a token
- * that does not say when the first of its family was given out is that one to the library.
+ * What every generation keeps. A nonce answers one authorization request, not its renewals (OIDC Core
+ * §12.2). Without `iiat`, the library takes `iat` for the time of the first token.
  */
 function lasting({ nonce, iiat, ...payload }: Payload): Payload {
-  return { ...nameless(payload), ...(iiat !== payload.iat && { iiat }) }
+  return { ...payload, ...(iiat !== payload.iat && { iiat }) }
 }
 
 function required<T>(value: T | undefined): T {

@@ -22,7 +22,7 @@ import type { Visitor } from '../http/visitor.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import { enqueueSignOut } from './delivery-queue.ts'
-import { revokeWithoutRefreshToken, TOMBSTONE_SECONDS } from './grants.ts'
+import { revokeWithSession, TOMBSTONE_SECONDS } from './grants.ts'
 
 /** The payload of the library, and what Usher keeps with it. */
 export interface SessionRecord {
@@ -57,16 +57,6 @@ interface Pointer {
   exp: number
 }
 
-/** A session as one request has read it: the base of what the request writes. */
-export interface Visit {
-  /** With the cookie value that the request came with. */
-  session: SessionRecord
-  stored: SessionRecord
-  version: number
-  isEnded: boolean
-  pointer?: Pointer
-}
-
 /** What a request adds to the session beside the library's payload. */
 interface Additions {
   visitor?: Visitor
@@ -74,44 +64,37 @@ interface Additions {
   grants?: Record<string, number>
 }
 
-export type Sessions = ReturnType<typeof createSessions>
-
 /** For requests on their way. */
 const FORMER_COOKIE_SECONDS = 60
 /** When an account has more, the one with the earliest sign-in ends. */
 export const MAX_SESSIONS = 100
 
 export function createSessions(records: Records) {
-  /** The session to which a cookie value leads. */
-  async function find(cookie: string): Promise<Visit | undefined> {
+  /** The session to which a cookie value leads, also when it has ended and its end is not complete. */
+  async function find(cookie: string) {
     const { value: pointer } = await records.read<Pointer>('SessionCookie', cookie)
     if (!pointer || pointer.exp < now()) return undefined
-    const visit = await findByUid(pointer.uid)
-    if (!visit || visit.stored.signInId !== pointer.signInId) return undefined
-    return { ...visit, pointer, session: { ...visit.session, jti: cookie } }
+    const { value, consumed } = await findByUid(pointer.uid)
+    if (!value || value.signInId !== pointer.signInId) return undefined
+    return { session: { ...value, jti: cookie }, isEnded: consumed !== undefined }
   }
 
-  async function findByUid(uid: string): Promise<Visit | undefined> {
-    const { value: stored, version, consumed } = await records.read<SessionRecord>('Session', uid)
-    const isEnded = consumed !== undefined
-    return stored && { session: stored, stored, version, isEnded }
-  }
+  const findByUid = (uid: string) => records.read<SessionRecord>('Session', uid)
 
-  /** Writes what has changed since `visit`. `ttl`: seconds. Revokes its grants when it has ended. */
+  /** Writes what the request has changed since it read the session. Revokes its grants when that has ended. */
   async function save(
     payload: SessionRecord,
-    visit: Visit | undefined,
     ttl: number,
     { visitor, grants }: Additions = {},
   ): Promise<void> {
     // The library makes up these for itself.
     const { kind, iat, ...own } = payload
     const { uid, jti, accountId } = own
-    const base = visit?.session
+    const found = records.lastRead<SessionRecord>('Session', uid)
+    const base = found?.value
     const isSignIn = own.loginTs !== base?.loginTs
     let signInId = isSignIn ? randomId() : base?.signInId
     const mine = { ...own, lastUsed: now(), visitor: isSignIn ? visitor : base?.visitor }
-    const found = visit && { value: visit.stored, version: visit.version }
     let isReplaced = false
     const change = ({ value: theirs, version, consumed }: Found<SessionRecord>) => {
       if (consumed || (!theirs && version !== 0)) return undefined
@@ -131,15 +114,13 @@ export function createSessions(records: Records) {
       }
     }
     const indexes: [string, string][] = accountId ? [['sessions of account', accountId]] : []
-    const isSaved = await records.update<SessionRecord>('Session', uid, change, {
-      ttl,
-      indexes,
-      found,
-    })
+    const options = { ttl, indexes, found }
+    const isSaved = await records.update<SessionRecord>('Session', uid, change, options)
     // The session ended meanwhile: what this request was about to issue must not outlive that.
-    if (!isSaved) return revokeWithoutRefreshToken(records, grantsIn({ ...mine, grants }))
+    if (!isSaved) return revokeWithSession(records, grantsIn({ ...mine, grants }))
     // A slow request sends a replaced value again, and the browser keeps it.
-    const isShort = (visit?.pointer?.exp ?? 0) < now() + ttl
+    const { value: pointer } = records.lastRead<Pointer>('SessionCookie', jti) ?? {}
+    const isShort = (pointer?.exp ?? 0) < now() + ttl
     if (isReplaced || isShort) await point(jti, { uid, signInId, exp: now() + 2 * ttl })
     if (accountId && isSignIn) await endOldest(accountId, uid)
   }
@@ -148,7 +129,8 @@ export function createSessions(records: Records) {
     records.save('SessionCookie', cookie, pointer, { ttl: pointer.exp - now() })
 
   /** The cookie value has a successor. */
-  async function retire(cookie: string, { stored: { uid, signInId } }: Visit): Promise<void> {
+  async function retire(cookie: string, uid: string): Promise<void> {
+    const { signInId } = records.lastRead<SessionRecord>('Session', uid)?.value ?? {}
     await point(cookie, { uid, signInId, exp: now() + FORMER_COOKIE_SECONDS })
   }
 
@@ -168,7 +150,7 @@ export function createSessions(records: Records) {
   async function succeed(old: SessionRecord, loginTs: number, ttl: number) {
     const [uid, jti] = [randomId(), randomId()]
     const session = { ...old, uid, jti, loginTs, exp: now() + ttl, authorizations: {} }
-    await save(session, undefined, ttl, { visitor: old.visitor })
+    await save(session, ttl, { visitor: old.visitor })
     return session
   }
 
@@ -185,7 +167,7 @@ export function createSessions(records: Records) {
     const { value } = await records.read<SessionRecord>('Session', uid)
     if (!value) return
     await enqueueSignOut(records, value)
-    await revokeWithoutRefreshToken(records, grantsIn(value))
+    await revokeWithSession(records, grantsIn(value))
     await records.remove('Session', uid, TOMBSTONE_SECONDS)
   }
 

@@ -6,7 +6,6 @@
 // backup` knows which records to leave out (copy.ts).
 
 import { setTimeout } from 'node:timers/promises'
-import pLimit from 'p-limit'
 import { identityProblem, NAMING_KEY, openNamingKey } from './identity.ts'
 import { createNames, createSeal, type Seal } from './seal.ts'
 import { type Check, type Entry, now, type Put, type Store, StoreUnavailable } from './store.ts'
@@ -17,8 +16,6 @@ const SLACK_SECONDS = 60
 const MAX_TTL_SECONDS = 400 * 24 * 3600
 /** Of `update`; after ten attempts it waits a little, at random (milliseconds). */
 const MAX_ATTEMPTS = 100
-/** Removals that `removeEach` sends at once. */
-const MAX_AT_ONCE = 100
 
 /** What was read under an id. `value` is absent when nothing is there, or a tombstone. */
 export interface Found<T> {
@@ -150,26 +147,9 @@ function createRecords(store: Store, seal: Seal, namingKey: Buffer) {
     return transactions.writeAlone({ key: keyOf(kind, id), tombstone: until, version })
   }
 
-  /** Removes records by their names (`nameOf`), each by itself; answers how many this call removed. */
-  async function removeEach(names: string[], tombstone: number): Promise<number> {
-    const until = now() + clamp(tombstone)
-    const limit = pLimit(MAX_AT_ONCE)
-    const removed = await Promise.all(
-      names.map(key => limit(() => transactions.writeAlone({ key, tombstone: until }))),
-    )
-    return removed.filter(Boolean).length
-  }
-
   async function list<T>(kind: string, name: string): Promise<T[]> {
-    return [...(await listByName<T>(kind, name)).values()]
-  }
-
-  /** The same, each under its name (`nameOf`), for records that do not contain their id. */
-  async function listByName<T>(kind: string, name: string): Promise<Map<string, T>> {
     const entries = await transactions.call(store => store.list(indexOf(kind, name)))
-    return new Map(
-      entries.flatMap(({ key, value }) => (value ? [[key, unseal<T>(key, value)]] : [])),
-    )
+    return entries.flatMap(({ key, value }) => (value ? [unseal<T>(key, value)] : []))
   }
 
   /** What `list` answers, a few at a time. A record that is written meanwhile may be missing, or come twice. */
@@ -231,14 +211,11 @@ function createRecords(store: Store, seal: Seal, namingKey: Buffer) {
     saveLater,
     consume,
     remove,
-    removeEach,
     list,
-    listByName,
     walk,
     update,
     during: transactions.during,
     together: transactions.together,
-    nameOf: keyOf,
     prove,
     outage,
     check,

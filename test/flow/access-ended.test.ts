@@ -3,14 +3,8 @@
 import { decodeJwt } from 'jose'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
-import {
-  authorizationRequest,
-  redeem,
-  refresh,
-  signInAndAllow,
-  userinfo,
-} from '../support/journey.ts'
-import { open, sessionsOf, signedIn } from '../support/people.ts'
+import { authorizationRequest, redeem, signInAndAllow } from '../support/journey.ts'
+import { open, signedIn } from '../support/people.ts'
 import { ADA, ALAN, GRACE, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
 
 let usher: Usher
@@ -85,32 +79,6 @@ test('AZ11: pages that follow a sign-in do not move its time', async () => {
   const code = browser.page.params.get('code') ?? ''
   const { body } = await redeem(usher, code, { url, ...request })
   expect(decodeJwt(body.id_token).auth_time).toBeLessThanOrEqual(before)
-})
-
-test('TK8: a grant that ends before the tokens it would give is not used again', async () => {
-  const browser = await signedIn(usher)
-  await usher.consents.withdraw(ada, 'web')
-  const { request } = await open(usher, { scope: SCOPE }, browser)
-  await signInAndAllow(browser, 'ada')
-  await redeem(usher, browser.page.params.get('code') ?? '', request)
-  const grantNow = async () => {
-    const sessions = await sessionsOf(usher, ada)
-    return sessions.find(({ authorizations }) => authorizations?.web)?.authorizations?.web?.grantId
-  }
-  const grantId = (await grantNow()) ?? ''
-  const soon = Math.floor(Date.now() / 1000) + 60
-  await usher.records.update<{ exp: number }>(
-    'Grant',
-    grantId,
-    ({ value }) => value && { ...value, exp: soon },
-  )
-  const again = await open(usher, { scope: SCOPE }, browser)
-  const { body } = await redeem(usher, browser.page.params.get('code') ?? '', again.request)
-  const renewed = await refresh(usher, body.refresh_token)
-  expect(renewed.status).toBe(200)
-  expect((await userinfo(usher, renewed.body.access_token)).status).toBe(200)
-  expect(await grantNow()).toMatch(/^[\w-]{22}$/)
-  expect(await grantNow()).not.toBe(grantId)
 })
 
 test('AZ17: the client of the account pages asks for no consent, whoever sends prompt=consent', async () => {

@@ -74,13 +74,13 @@ async function state() {
   const [account, sessions, grants, consents] = await Promise.all([
     usher.directory.find(ada),
     sessionsOf(usher, ada),
-    usher.records.listByName('grants of account', ada),
+    usher.records.list<{ jti: string }>('grants of account', ada),
     usher.consents.list(ada),
   ])
   return {
     account,
     sessions: sessions.map(({ uid }) => uid).toSorted(),
-    grants: [...grants.keys()].toSorted(),
+    grants: grants.map(({ jti }) => jti).toSorted(),
     consents: consents.map(({ client_id }) => client_id),
   }
 }

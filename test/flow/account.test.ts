@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { consentName } from '../../src/accounts/consents.ts'
 import { Browser } from '../support/browser.ts'
 import { userinfo } from '../support/journey.ts'
 import {
@@ -74,8 +75,7 @@ test('AC3: the list names each application, what it may, since when, and when it
   await onlineTokens(usher, { browser, client_id: 'post' })
   const day = 24 * 3600
   await usher.records.update<{ since: number; lastUsed: number }>(
-    'Consent',
-    `${ada} web`,
+    ...consentName(ada, 'web'),
     ({ value }) =>
       value && { ...value, since: value.since - 40 * day, lastUsed: value.lastUsed - day },
     { indexes: [['consents of account', ada]] },
@@ -120,8 +120,7 @@ test('AC3: fifty applications are listed, the one used last first', async () => 
   for (const [i, client_id] of clients.entries()) {
     await usher.consents.decide(ada, client_id, { scopes: ['openid'], declined: [], version: 0 })
     await usher.records.update<{ lastUsed: number }>(
-      'Consent',
-      `${ada} ${client_id}`,
+      ...consentName(ada, client_id),
       ({ value }) => value && { ...value, lastUsed: value.lastUsed - ((i * 7) % 50) * 60 },
       { indexes: [['consents of account', ada]] },
     )
@@ -136,8 +135,7 @@ test('AC3: a use is noted on the list', async () => {
   const { browser, request } = await onlineTokens(usher)
   const hour = 3600
   await usher.records.update<{ lastUsed: number }>(
-    'Consent',
-    `${ada} web`,
+    ...consentName(ada, 'web'),
     ({ value }) => value && { ...value, lastUsed: value.lastUsed - hour },
     { indexes: [['consents of account', ada]] },
   )

@@ -13,6 +13,7 @@ import {
   waiting,
 } from '../support/asking.ts'
 import type { Browser } from '../support/browser.ts'
+import { refresh } from '../support/journey.ts'
 import { fieldsOf, newTab, send, signedIn, words } from '../support/people.ts'
 import { ADA, CLIENTS, GRACE, startUsher, type Usher } from '../support/usher.ts'
 
@@ -181,13 +182,14 @@ test('while the store is unavailable the answer is 503, and nothing is lost', as
   expect(await poll(usher, id)).toHaveProperty('access_token')
 })
 
-test('without offline_access the access ends with the session in which the user allowed it', async () => {
-  const [short, long] = [
-    await asked(usher),
-    await asked(usher, { scope: 'openid offline_access' }, 'desk'),
-  ]
-  for (let i = 0; i < 2; i++) await answer(browser, 'allow')
+test('without a refresh token the access ends with the session in which the user allowed it', async () => {
+  const offline = { scope: 'openid offline_access' }
+  const requests = [await asked(usher), await asked(usher, offline, 'desk')]
+  const early = await asked(usher, offline, 'desk')
+  for (let i = 0; i < 3; i++) await answer(browser, 'allow')
+  const { refresh_token } = await poll(usher, early, 'desk')
   for (const { uid } of await usher.sessions.list(ada)) await usher.sessions.end(uid)
-  expect(await poll(usher, short)).toMatchObject({ error: 'invalid_grant' })
-  expect(await poll(usher, long, 'desk')).toHaveProperty('refresh_token')
+  expect(await poll(usher, requests[0] ?? '')).toMatchObject({ error: 'invalid_grant' })
+  expect(await poll(usher, requests[1] ?? '', 'desk')).toMatchObject({ error: 'invalid_grant' })
+  expect((await refresh(usher, String(refresh_token), 'desk')).status).toBe(200)
 })

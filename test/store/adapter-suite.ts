@@ -4,11 +4,17 @@
 import { randomBytes } from 'node:crypto'
 import { beforeEach, describe, expect, test } from 'vitest'
 import type { Adapter } from '../../src/state/adapter.ts'
+import { taggedValue } from '../../src/state/grants.ts'
 import { fresh } from './store-suite.ts'
 
 export type Adapters = (model: string) => Adapter
 /** What carries a `grantId` and ends with its grant. Refresh tokens have a test of their own. */
-export const TOKENS = ['AccessToken', 'AuthorizationCode', 'DeviceCode'] as const
+export const TOKENS = [
+  'AccessToken',
+  'AuthorizationCode',
+  'DeviceCode',
+  'BackchannelAuthenticationRequest',
+] as const
 
 /** What the library calls when it revokes. */
 export const revoke = (adapters: Adapters, grantId: string) =>
@@ -16,6 +22,10 @@ export const revoke = (adapters: Adapters, grantId: string) =>
     ...TOKENS.map(model => adapters(model).revokeByGrantId(grantId)),
     adapters('Grant').destroy(grantId),
   ])
+
+/** The id of a model: that of a token begins with its tag. */
+export const idFor = (model: string, tag = fresh()) =>
+  TOKENS.some(name => name === model) ? taggedValue(tag) : tag
 
 /** `open` answers the adapters of an empty store, before each test. */
 export function adapterSuite(name: string, open: () => Promise<Adapters>): void {
@@ -28,7 +38,7 @@ export function adapterSuite(name: string, open: () => Promise<Adapters>): void 
     test.each([...TOKENS, 'Grant', 'Interaction', 'PushedAuthorizationRequest', 'ReplayDetection'])(
       '%s: what was put in is found, until it is destroyed',
       async model => {
-        const [id, other] = [fresh(), fresh()]
+        const [id, other] = [idFor(model), idFor(model)]
         const payload = {
           jti: id,
           kind: model,
@@ -47,26 +57,24 @@ export function adapterSuite(name: string, open: () => Promise<Adapters>): void 
     )
 
     test('nothing is found under an id nobody wrote, nor under another model’s', async () => {
-      const id = fresh()
+      const id = idFor('AccessToken')
       await adapters('AccessToken').upsert(id, { jti: id }, 60)
       expect(await adapters('AuthorizationCode').find(id)).toBeUndefined()
-      expect(await adapters('AccessToken').find(fresh())).toBeUndefined()
+      expect(await adapters('AccessToken').find(idFor('AccessToken'))).toBeUndefined()
       expect(await adapters('Session').find(fresh())).toBeUndefined()
       expect(await adapters('Session').findByUid(fresh())).toBeUndefined()
       expect(await adapters('DeviceCode').findByUserCode(fresh())).toBeUndefined()
     })
 
     test('a second upsert replaces the first', async () => {
-      const id = fresh()
-      const grant = { jti: id, kind: 'Grant', accountId: 'a', clientId: 'b' }
-      await adapters('Grant').upsert(id, { ...grant, old: 1 }, 60)
-      await adapters('Grant').upsert(id, { ...grant, new: 1 }, 60)
-      const found = await adapters('Grant').find(id)
-      expect(found).toEqual({ ...grant, new: 1 })
+      const [model, id] = ['InitialAccessToken', fresh()]
+      await adapters(model).upsert(id, { jti: id, kind: model, old: 1 }, 60)
+      await adapters(model).upsert(id, { jti: id, kind: model, new: 1 }, 60)
+      expect(await adapters(model).find(id)).toEqual({ jti: id, kind: model, new: 1 })
     })
 
     test('without a lifetime it is kept', async () => {
-      const id = fresh()
+      const id = idFor('AccessToken')
       await adapters('AccessToken').upsert(id, { jti: id, kind: 'AccessToken' })
       expect(await adapters('AccessToken').find(id)).toEqual({ jti: id, kind: 'AccessToken' })
     })
@@ -74,8 +82,8 @@ export function adapterSuite(name: string, open: () => Promise<Adapters>): void 
     test.each([...TOKENS, 'PushedAuthorizationRequest'])(
       '%s: what is consumed is found, and says so',
       async model => {
-        const id = fresh()
-        await adapters(model).upsert(id, { jti: id, clientId: 'web' }, 60)
+        const id = idFor(model)
+        await adapters(model).upsert(id, { jti: id, clientId: 'web', exp: 4_000_000_000 }, 60)
         expect(await adapters(model).find(id)).not.toHaveProperty('consumed')
         await adapters(model).consume(id)
         const found = await adapters(model).find(id)
@@ -97,7 +105,7 @@ export function adapterSuite(name: string, open: () => Promise<Adapters>): void 
     })
 
     test('a device code is found by its user code, as it is now', async () => {
-      const [id, userCode] = [fresh(), fresh()]
+      const [id, userCode] = [idFor('DeviceCode'), fresh()]
       await adapters('DeviceCode').upsert(id, { jti: id, userCode }, 60)
       await adapters('DeviceCode').upsert(id, { jti: id, userCode, accountId: 'usr_ada' }, 60)
       const found = await adapters('DeviceCode').findByUserCode(userCode)
@@ -106,14 +114,14 @@ export function adapterSuite(name: string, open: () => Promise<Adapters>): void 
       expect(await adapters('DeviceCode').findByUserCode(userCode)).toBeUndefined()
     })
 
-    test('RV3: a revoked grant takes its tokens with it, and nobody else’s', async () => {
+    test('a revoked grant takes its tokens with it, and nobody else’s', async () => {
       const [revoked, kept] = [fresh(), fresh()]
       for (const jti of [revoked, kept]) {
         await adapters('Grant').upsert(jti, { jti, accountId: 'usr_ada', clientId: 'web' }, 60)
       }
       // A token counts for the library when it is found, and then its grant.
       const upsert = async (model: string, grantId: string) => {
-        const id = fresh()
+        const id = idFor(model, grantId)
         await adapters(model).upsert(id, { jti: id, grantId }, 60)
         return async () =>
           Boolean((await adapters(model).find(id)) && (await adapters('Grant').find(grantId)))

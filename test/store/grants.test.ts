@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { revokeGrant, revokeGrants } from '../../src/state/grants.ts'
 import { createSessions } from '../../src/state/sessions.ts'
 import { StoreUnavailable } from '../../src/storage/store.ts'
-import { revoke, TOKENS } from './adapter-suite.ts'
+import { idFor, revoke } from './adapter-suite.ts'
 import { createLibrary, firstVisit, type Library, signIn, type Visit, visit } from './protocol.ts'
 import { fresh } from './store-suite.ts'
 
@@ -22,27 +22,30 @@ interface Given {
   account?: string
   client?: string
   scope?: string
-  rejected?: string
+  hasRefreshToken?: boolean
   /** In which it is made, as the library notes it. */
   visit?: Visit
 }
 
 /** A grant with an access token of it; answers its id and whether the token counts. */
 async function grant(given: Given = {}) {
-  const { account = 'usr_ada', client = 'web', scope = 'openid', rejected, visit } = given
-  const [grantId, token] = [fresh(), fresh()]
+  const { account = 'usr_ada', client = 'web', scope = 'openid', hasRefreshToken, visit } = given
+  const grantId = fresh()
+  const token = idFor('AccessToken', grantId)
   const payload = {
     accountId: account,
     clientId: client,
     exp: 4_000_000_000,
     openid: { scope },
-    ...(rejected && { rejected: { openid: { scope: rejected } } }),
   }
   const write = () => upsert('Grant', grantId, payload)
   await (visit ? visit.request.run(write) : write())
   if (visit)
     visit.session.authorizations = { ...visit.session.authorizations, [client]: { grantId } }
   await upsert('AccessToken', token, { grantId })
+  if (hasRefreshToken) {
+    await upsert('RefreshToken', library.refreshTokens.first(grantId), { grantId })
+  }
   const isAlive = async () =>
     Boolean((await find('AccessToken', token)) && (await find('Grant', grantId)))
   return { grantId, write, isAlive }
@@ -60,7 +63,6 @@ describe('a revoked grant', () => {
   test('is not brought back by a write that was on its way', async () => {
     for (const end of [
       (id: string) => library.adapters('Grant').destroy(id),
-      (id: string) => library.adapters('AccessToken').revokeByGrantId(id),
       (id: string) => revokeGrant(library.records, id),
     ]) {
       const { grantId, write } = await grant()
@@ -73,28 +75,16 @@ describe('a revoked grant', () => {
   test('stays gone, whatever a refresh writes at the same time', async () => {
     for (let round = 0; round < 50; round++) {
       const { grantId, write } = await grant()
-      const token = fresh()
+      const token = idFor('AccessToken', grantId)
       await Promise.all([
         write(),
         upsert('AccessToken', token, { grantId }),
         revokeGrants(library.records, 'usr_ada', 'web'),
-        upsert('AccessToken', fresh(), { grantId }),
+        upsert('AccessToken', idFor('AccessToken', grantId), { grantId }),
         write(),
       ])
       expect(await find('Grant', grantId)).toBeUndefined()
     }
-  })
-
-  test('revoking one access token spares its grant and the other tokens', async () => {
-    const { grantId, isAlive } = await grant()
-    const token = fresh()
-    await upsert('AccessToken', token, { grantId })
-    await library.request({ sparesGrant: true }).run(async () => {
-      await library.adapters('AccessToken').destroy(token)
-      await Promise.all(TOKENS.map(model => library.adapters(model).revokeByGrantId(grantId)))
-    })
-    expect(await find('AccessToken', token)).toBeUndefined()
-    expect(await isAlive()).toBe(true)
   })
 
   test('two grants revoked in one request are both gone', async () => {
@@ -134,23 +124,36 @@ describe('the end of a session', () => {
     return found
   }
 
-  test('ends the grants made in it, except those with offline access', async () => {
+  test('ends the grants made in it, except those with a refresh token', async () => {
     const [visit, other] = [await signedIn(), await signedIn()]
     const online = await grant({ visit })
-    const refused = await grant({
-      ...{ visit, client: 'refused' },
-      ...{ scope: 'offline_access', rejected: 'offline_access' },
-    })
-    const offline = await grant({ visit, client: 'offline', scope: 'openid offline_access' })
-    const lookalike = await grant({ visit, client: 'alike', scope: 'openid offline_access_logs' })
+    const unused = await grant({ visit, client: 'unused', scope: 'openid offline_access' })
+    const refreshable = await grant({ visit, client: 'offline', hasRefreshToken: true })
     const elsewhere = await grant({ visit: other })
     await Promise.all([visit.save(), other.save()])
     await visit.destroy()
     expect(await online.isAlive()).toBe(false)
-    expect(await refused.isAlive()).toBe(false)
-    expect(await lookalike.isAlive()).toBe(false)
-    expect(await offline.isAlive()).toBe(true)
+    expect(await unused.isAlive()).toBe(false)
+    expect(await refreshable.isAlive()).toBe(true)
     expect(await elsewhere.isAlive()).toBe(true)
+  })
+
+  test('against the first refresh token: either the token is issued and its grant stays, or neither', async () => {
+    const issued: boolean[] = []
+    for (let round = 0; round < 40; round++) {
+      const leaving = await signedIn()
+      const { grantId, isAlive } = await grant({ visit: leaving })
+      await leaving.save()
+      const token = library.refreshTokens.first(grantId)
+      const [, issuing] = await Promise.allSettled([
+        leaving.destroy(),
+        upsert('RefreshToken', token, { grantId }),
+      ])
+      const isIssued = issuing.status === 'fulfilled'
+      expect(await isAlive()).toBe(isIssued)
+      issued.push(isIssued)
+    }
+    expect(issued).toContain(true)
   })
 
   test('ends those that others have taken the place of, or that were forgotten', async () => {
@@ -181,7 +184,7 @@ describe('the end of a session', () => {
     expect(await sessions.adopt(session.uid, { [late.grantId]: 4_000_000_000 })).toBe(false)
   })
 
-  test.each(['read', 'save', 'removeEach', 'remove'] as const)(
+  test.each(['read', 'save', 'remove'] as const)(
     'a sign-out that failed at its %s is completed by the next request with the cookie',
     async method => {
       const { records } = library
@@ -239,7 +242,7 @@ describe('the end of a session', () => {
     const ada = [await signedIn(), await signedIn()]
     const grace = await signedIn('usr_grace')
     const online = await grant({ visit: ada[1] })
-    const offline = await grant({ visit: ada[1], client: 'spa', scope: 'openid offline_access' })
+    const offline = await grant({ visit: ada[1], client: 'spa', hasRefreshToken: true })
     await ada[1]?.save()
     await createSessions(library.records).endAll('usr_ada')
     for (const { session } of ada) expect(await visit(library, session.jti)).toBeUndefined()

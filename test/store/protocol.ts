@@ -10,7 +10,7 @@ import {
   type LiveSession,
   type Protocol,
 } from '../../src/state/adapter.ts'
-import { createRefreshTokens } from '../../src/state/refresh-tokens.ts'
+import { createRefreshTokens, type RefreshTokens } from '../../src/state/refresh-tokens.ts'
 import type { SessionRecord } from '../../src/state/sessions.ts'
 import { openRecords, type Records } from '../../src/storage/records.ts'
 import { SqliteStore } from '../../src/storage/sqlite.ts'
@@ -33,7 +33,8 @@ export interface Request {
 export interface Library {
   records: Records
   adapters: (model: string) => Adapter
-  request(options?: { sparesGrant?: boolean; endsSession?: boolean }): Request
+  refreshTokens: RefreshTokens
+  request(options?: { isRevocation?: boolean; endsSession?: boolean }): Request
   close(): Promise<void>
 }
 
@@ -47,9 +48,10 @@ export async function createLibrary(): Promise<Library> {
     grace: 30,
     request() {
       const request = current.getStore()
-      return request && { key: request.key, isRefresh: true, isRevocation: false }
+      return request && { isRefresh: true, isRevocation: false }
     },
-    requireThief: async () => {},
+    grantTtl: 7 * 24 * 3600,
+    assertNotAbandonedRetry: async () => {},
     alreadyUsed: () => new AlreadyUsed('RefreshToken'),
     onReuse: () => {},
     onReplay: () => {},
@@ -60,26 +62,30 @@ export async function createLibrary(): Promise<Library> {
     visitor: () => undefined,
     isOfBrowser: () => true,
     alreadyUsed: model => new AlreadyUsed(model),
-    pushedRequestRetention: RETENTION,
+    pushedRequestTtl: RETENTION,
+    saveGrant: async () => undefined,
+    onCodeReuse: () => {},
     adapters: { DeviceCode: deviceCodeAdapter(records) },
-    requireListener: () => {},
-    requireThief: async () => {},
+    assertClientConnected: () => {},
+    assertNotAbandonedRetry: async () => {},
   }
   return {
     records,
     adapters: createAdapter(records, protocol),
-    request({ sparesGrant = false, endsSession = false } = {}) {
+    refreshTokens,
+    request({ isRevocation = false, endsSession = false } = {}) {
+      // Its parts are run one after the other, in the transaction of one request.
+      let enter = <T>(part: () => T): T => part()
+      records.during(async () => {
+        enter = AsyncLocalStorage.snapshot()
+        await new Promise(() => {})
+      })
       const request: Request = {
         run: part =>
-          current.run(
-            {
-              key: request,
-              session: request.session,
-              isRevocation: sparesGrant,
-              sparesGrant,
-              endsSession,
-            },
-            part,
+          enter(() =>
+            current.run({ key: request, session: request.session, isRevocation, endsSession }, () =>
+              records.together(part),
+            ),
           ),
       }
       return request

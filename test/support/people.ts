@@ -3,6 +3,7 @@
 
 import { type IncomingHttpHeaders, request } from 'node:http'
 import { parse } from 'node-html-parser'
+import { accountName } from '../../src/accounts/consents.ts'
 import { createLanguages } from '../../src/pages/words.ts'
 import { Browser, type Page } from './browser.ts'
 import { authorizationRequest, type Request, tokens } from './journey.ts'
@@ -152,8 +153,7 @@ export async function ageSessions({ records }: Usher, accountId: string, seconds
   }
   // As if whatever ended before them had ended that much earlier.
   await records.update<{ ended?: number }>(
-    'Account',
-    accountId,
+    ...accountName(accountId),
     ({ value }) => value && { ...value, ended: (value.ended ?? 0) - seconds - 1 },
     { indexes: [['accounts', 'all']] },
   )

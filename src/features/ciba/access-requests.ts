@@ -7,6 +7,7 @@
 
 import { randomUUID } from 'node:crypto'
 import type { Settings } from '../../config/load.ts'
+import { taggedId } from '../../state/grants.ts'
 import type { Found, Records } from '../../storage/records.ts'
 import { now } from '../../storage/store.ts'
 
@@ -89,6 +90,7 @@ export function answerOnce(
       const isOpen = value ? !(value.grantId || value.error) : version === 0
       return isOpen ? payload : undefined
     }
-    if (!(await records.update(ANSWERED, id, change, { ttl }))) throw alreadyUsed(ANSWERED)
+    if (!(await records.update(ANSWERED, taggedId(id), change, { ttl })))
+      throw alreadyUsed(ANSWERED)
   }
 }

@@ -7,7 +7,7 @@ import type { Person } from '../../pages/people.ts'
 import { acrOf, createRequestedClaims } from '../../provider/claims.ts'
 import { findClient } from '../../provider/clients.ts'
 import { grantOf, keepGrant } from '../../provider/grants.ts'
-import { revokeGrant } from '../../state/grants.ts'
+import { newTag, revokeGrant, tagOf } from '../../state/grants.ts'
 import { createSessions } from '../../state/sessions.ts'
 import { now } from '../../storage/store.ts'
 import type { AccessRequest } from './access-requests.ts'
@@ -40,8 +40,14 @@ export function createAnswers(provider: Provider, { settings, records, directory
   }
 
   /** Makes a grant that ends with the session; undefined when session or consent have ended meanwhile. */
-  async function grantFor({ account, session }: Person, client: Client, consent: Consent) {
+  async function grantFor(
+    { account, session }: Person,
+    { id }: AccessRequest,
+    client: Client,
+    consent: Consent,
+  ) {
     const grant = grantOf(provider, consent, requestedClaims.claimsOf(client, consent))
+    grant.jti = tagOf(id) ?? newTag()
     const grantId = await grant.save()
     const isOfSession = await sessions.adopt(session.uid, { [grantId]: now() + grant.expiration })
     const still = async () => {
@@ -63,11 +69,13 @@ export function createAnswers(provider: Provider, { settings, records, directory
       return refuse(request, 'withdrawn')
     }
     const consent = await consents.find(account.id, client_id)
-    const grantId = consent && (await grantFor(person, client, consent))
+    const grantId = consent && (await grantFor(person, request, client, consent))
     if (!grantId) return 'gone'
     const { since: authTime, amr = [] } = session
     if (await finish(request, grantId, { acr: acrOf(amr), amr, authTime })) return 'allowed'
-    await revokeGrant(records, grantId)
+    // Allowed in another tab, the request has the same grant.
+    const answered = await provider.BackchannelAuthenticationRequest.find(request.id)
+    if (!answered?.grantId) await revokeGrant(records, grantId)
     return 'gone'
   }
 }

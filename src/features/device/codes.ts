@@ -2,6 +2,7 @@
 // and the first decision is final. The library reads a code and writes it later, so that the store decides.
 
 import type { Adapter } from '../../state/adapter.ts'
+import { taggedId } from '../../state/grants.ts'
 import type { Records } from '../../storage/records.ts'
 import { StoreUnavailable } from '../../storage/store.ts'
 
@@ -35,7 +36,7 @@ export function deviceCodeAdapter(records: Records) {
         if (typeof userCode === 'string') await claimUserCode(records, userCode, id, ttl)
         const isSaved = await records.update<DeviceCode>(
           'DeviceCode',
-          id,
+          taggedId(id),
           ({ value, version }) => {
             const isOver = value ? value.accountId || value.error || isHeld(value) : version > 0
             return isOver
