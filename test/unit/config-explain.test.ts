@@ -1,7 +1,7 @@
 // config explain: every key is described, and every value has its place.
 
 import { expect, test } from 'vitest'
-import { effectiveClient, effectiveKeys } from '../../src/config/effective.ts'
+import { effectiveClient, effectiveKeys } from '../../src/commands/explain.ts'
 import { allKeys } from '../../src/config/key-list.ts'
 import { readFolder } from '../../src/config/load.ts'
 import { COMPLETE, type Files, PRODUCTION, withFolder } from '../support/config-folder.ts'
