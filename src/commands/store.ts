@@ -37,8 +37,7 @@ const WITHOUT =
 export async function backup(invocation: Invocation) {
   const file = argument(invocation, 'FILE')
   await withOwnStore(async (store, { values }) => {
-    const isLeftOut = (kind: string) => LEFT_OUT.has(kind)
-    const count = await backUpStore(store, values, file, isLeftOut).catch(explain)
+    const count = await backUpStore(store, values, file, LEFT_OUT).catch(explain)
     hint(`${count} records are in ${file}, sealed with USHER_SECRET: keep that too.\n${WITHOUT}`)
   })
 }

@@ -58,7 +58,7 @@ export async function backUpStore(
   from: Store,
   secrets: Uint8Array[],
   file: string,
-  isLeftOut: (kind: string) => boolean,
+  leftOut: ReadonlySet<string>,
 ): Promise<number> {
   await readNamingKey(from, 'USHER_STORE')
   const seal = createSeal(secrets)
@@ -71,7 +71,7 @@ export async function backUpStore(
     for await (const { value, ...entry } of from.scan()) {
       const { key } = entry
       if (!value || seen.has(key)) continue
-      if (key !== NAMING_KEY && isLeftOut(kindOf(seal, key, value))) continue
+      if (key !== NAMING_KEY && leftOut.has(kindOf(seal, key, value))) continue
       seen.add(key)
       await write({ ...entry, value: textOf(value) })
     }
@@ -180,8 +180,7 @@ async function writeNamingKey(to: Store, name: string, namingKey: Entry): Promis
 }
 
 async function holds(to: Store, namingKey: Entry): Promise<boolean> {
-  const { value } = (await to.get(NAMING_KEY)) ?? {}
-  return textOf(value) === textOf(namingKey.value)
+  return textOf((await to.get(NAMING_KEY))?.value) === textOf(namingKey.value)
 }
 
 /** Works on everything but the naming key, some at a time. */

@@ -146,8 +146,7 @@ export const slotOf = (key: string) => /\{([^}]+)\}/.exec(key)?.[1] ?? key
 
 /** Throws when keys of several slots would meet in one step: some stores could not do that. */
 export function requireOneSlot(keys: string[]): void {
-  const slots = new Set(keys.map(slotOf))
-  if (slots.size > 1) throw new Error('these keys are in several slots')
+  if (new Set(keys.map(slotOf)).size > 1) throw new Error('these keys are in several slots')
 }
 
 /**

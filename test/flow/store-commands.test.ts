@@ -55,12 +55,12 @@ async function commandsOf(ask: () => Promise<unknown>): Promise<number> {
 const given = () => tokens(usher, { browser })
 const form = (path: string, token: string) => () => post(usher, `/api/oauth/${path}`, { token })
 
-test('authorize with a session and a consent, and the code exchange: at most 13', async () => {
+test('authorize with a session and a consent, and the code exchange: at most 12', async () => {
   const both = async () => {
     const { code, request } = await authorize(usher, { browser, scope: SCOPE })
     await redeem(usher, code, request)
   }
-  expect(await commandsOf(both)).toBeLessThanOrEqual(13)
+  expect(await commandsOf(both)).toBeLessThanOrEqual(12)
 })
 
 test('client credentials: 1', async () => {
@@ -69,22 +69,22 @@ test('client credentials: 1', async () => {
   expect(await commandsOf(() => send(usher, '/api/oauth/token', { body, headers }))).toBe(1)
 })
 
-test('UserInfo: at most 3', async () => {
+test('UserInfo: at most 2', async () => {
   const { access_token } = await given()
-  expect(await commandsOf(() => userinfo(usher, access_token))).toBeLessThanOrEqual(3)
+  expect(await commandsOf(() => userinfo(usher, access_token))).toBeLessThanOrEqual(2)
 })
 
-test('introspection: at most 3', async () => {
+test('introspection: at most 2', async () => {
   const { access_token, refresh_token } = await given()
-  expect(await commandsOf(form('introspect', access_token))).toBeLessThanOrEqual(3)
-  expect(await commandsOf(form('introspect', refresh_token))).toBeLessThanOrEqual(3)
+  expect(await commandsOf(form('introspect', access_token))).toBeLessThanOrEqual(2)
+  expect(await commandsOf(form('introspect', refresh_token))).toBeLessThanOrEqual(2)
 })
 
-test('refresh: at most 5, and as many when it is repeated', async () => {
+test('refresh: at most 3, and as many when it is repeated', async () => {
   const { refresh_token } = await given()
   const rotation = () => refresh(usher, refresh_token)
-  expect(await commandsOf(rotation)).toBeLessThanOrEqual(5)
-  expect(await commandsOf(rotation)).toBeLessThanOrEqual(5)
+  expect(await commandsOf(rotation)).toBeLessThanOrEqual(3)
+  expect(await commandsOf(rotation)).toBeLessThanOrEqual(3)
 })
 
 test('revocation of a refresh token costs the same, however many tokens came of it', async () => {

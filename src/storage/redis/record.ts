@@ -47,8 +47,7 @@ export function packedOf(entry: Entry, noted: number): Buffer {
     ...(indexes && { i: indexes.join(' '), n: noted }),
     ...(!value && { t: 1 }),
   }
-  const line = Buffer.from(`${JSON.stringify(head)}\n`)
-  return Buffer.concat([line, value ?? Buffer.alloc(0)])
+  return Buffer.concat([Buffer.from(`${JSON.stringify(head)}\n`), value ?? Buffer.alloc(0)])
 }
 
 /** Throws for what Usher does not write: an earlier version of it did, or somebody else. */

@@ -85,9 +85,8 @@ export class RedisStore implements Store {
 
   async *walk(index: string) {
     for (let cursor = '0'; ; ) {
-      const name = this.#indexKey(index)
       const [next, found] = await this.#read('zscan', redis =>
-        redis.zscan(name, cursor, 'COUNT', BATCH),
+        redis.zscan(this.#indexKey(index), cursor, 'COUNT', BATCH),
       )
       // Members and scores take turns.
       const keys = found.filter((_, i) => i % 2 === 0)
