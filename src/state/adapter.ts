@@ -52,16 +52,12 @@ export interface Protocol {
 interface Request {
   /** An object for its lifetime. */
   key: object
-  session?: LiveSession
+  /** The library's object, which it changes. */
+  session?: { uid: string; jti: string }
   /** Revocation is repeated where it was done before: it may not have reached a replica. */
   isRevocation: boolean
   /** A user answers the question whether to sign out. */
   endsSession: boolean
-}
-
-export interface LiveSession {
-  uid: string
-  jti: string
 }
 
 export interface Adapter {

@@ -85,11 +85,7 @@ async function revokeUnlessRefreshable(records: Records, grantId: string): Promi
 }
 
 /** Revokes all grants of an account, or those to one client. */
-export async function revokeGrants(
-  records: Records,
-  accountId: string,
-  clientId?: string,
-): Promise<void> {
+export async function revokeGrants(records: Records, accountId: string, clientId?: string) {
   const all = await records.list<GrantRecord>(...grantsOfAccount(accountId))
   const ended = all.filter(grant => clientId === undefined || grant.clientId === clientId)
   await Promise.all(ended.map(({ jti }) => revokeGrant(records, jti)))

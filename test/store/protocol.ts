@@ -4,12 +4,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { randomBytes } from 'node:crypto'
 import { deviceCodeAdapter } from '../../src/features/device/codes.ts'
-import {
-  type Adapter,
-  createAdapter,
-  type LiveSession,
-  type Protocol,
-} from '../../src/state/adapter.ts'
+import { type Adapter, createAdapter, type Protocol } from '../../src/state/adapter.ts'
 import { createRefreshTokens, type RefreshTokens } from '../../src/state/refresh-tokens.ts'
 import type { SessionRecord } from '../../src/state/sessions.ts'
 import { openRecords, type Records } from '../../src/storage/records.ts'
@@ -27,7 +22,7 @@ export interface Request {
   /** Runs as a part of this request. */
   run<T>(part: () => Promise<T>): Promise<T>
   /** What the library holds as the session of the request. */
-  session?: LiveSession
+  session?: { uid: string; jti: string }
 }
 
 export interface Library {
