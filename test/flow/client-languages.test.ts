@@ -39,7 +39,9 @@ async function consentIn(ui_locales: string) {
   const signIn = browser.page.html.querySelector('.lead strong')?.text
   await browser.submit(credentials())
   const { html } = browser.page
-  const [, ...scopes] = html.querySelectorAll('.scope label, .scope span').map(({ text }) => text)
+  const [, ...scopes] = html
+    .querySelectorAll('fieldset .signs label, fieldset .signs span')
+    .map(({ text }) => text)
   return {
     signIn,
     name: html.querySelector('.lead strong')?.text,

@@ -24,7 +24,7 @@ beforeEach(() => usher.consents.withdraw(ada, 'web'))
 /** Each scope of the page with what stands beside it. */
 const asked = () =>
   browser.page.html
-    .querySelectorAll('.scope')
+    .querySelectorAll('fieldset .signs li')
     .map(({ text }) => text.trim().replaceAll(/\s+/g, ' '))
 
 async function allow(scope: string[], request: Awaited<ReturnType<typeof ask>>, resource: string) {
@@ -40,7 +40,7 @@ test('CN1: the page says in words what is asked for, and at which API', async ()
     'Share your files with others Files',
     'Share your appointments with others Calendar',
   ])
-  for (const box of browser.page.html.querySelectorAll('.scope input')) {
+  for (const box of browser.page.html.querySelectorAll('.choice input')) {
     const { id = '', 'aria-describedby': note = '' } = box.attributes
     expect(id).not.toMatch(/\s/)
     expect(browser.page.html.querySelector(`label[for="${id}"]`)).not.toBe(null)
@@ -103,7 +103,7 @@ test('AC3: Connected applications says it in words, and removing it ends what wa
   const about = () => post(usher, '/api/oauth/introspect', { token, client_id: 'files-api' })
   expect((await about()).body.active).toBe(true)
   const { text } = await browser.open('/account/applications')
-  expect(text).toContain('<li>Read your files (Files)</li>')
+  expect(text).toContain('<span>Read your files (Files)</span></li>')
   const removal = await browser.open('/account/applications/remove?client_id=web')
   expect(removal.text).not.toContain('Calendar')
   await browser.submit()
@@ -124,5 +124,5 @@ test('an API that is gone from the folder is named as it was', async () => {
   const decision = { scopes: ['urn:gone see'], declined: [], version }
   await usher.consents.decide(ada, 'web', decision)
   const { text } = await browser.open('/account/applications')
-  expect(text).toContain('<li>see (urn:gone)</li>')
+  expect(text).toContain('<span>see (urn:gone)</span></li>')
 })

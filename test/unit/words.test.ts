@@ -14,7 +14,10 @@ const read = (pattern: string) =>
 const templates = read('templates/*.eta')
 /** Samples show what pages ask for; they ask for nothing themselves. */
 const SHOWN = ['samples.ts', 'device-samples.ts', 'request-samples.ts', 'page-data.ts']
-const sources = [...templates, ...read('*.ts').filter(({ name }) => !SHOWN.includes(name))]
+const sources = [
+  ...templates,
+  ...read('{*,../features/**/*}.ts').filter(({ name }) => !SHOWN.includes(name)),
+]
 
 const words = keysOf(parse(readFileSync(join(PAGES, 'locales/en.yaml'), 'utf8')))
 
