@@ -27,13 +27,10 @@ export function createPolicy(
   const login = required(policy.get('login'))
   const consent = required(policy.get('consent'))
 
-  login.checks.add(
+  login.checks.push(
     new Check('account_gone', 'the account can no longer sign in', 'login_required', ({ oidc }) =>
       Boolean(oidc.session?.accountId && !oidc.account),
     ),
-  )
-
-  login.checks.add(
     new Check(
       'acr_values',
       'the person has not signed in as acr_values has it',
@@ -44,8 +41,6 @@ export function createPolicy(
         return wanted.length > 0 && !wanted.includes(oidc.acr) && !oidc.result?.login
       },
     ),
-  )
-  login.checks.add(
     new Check(
       'another_account',
       'the person wants to use another account',
@@ -75,17 +70,20 @@ export function createPolicy(
   for (const { consentChecks = [] } of features) {
     for (const check of consentChecks) consent.checks.add(check)
   }
-  // What the consent page is told: all that is asked for, and which consent its answer builds on.
+  // An interaction keeps the parameters of its request. The library's details would repeat them, so
+  // that a request with a long login_hint would be stored twice.
+  for (const prompt of policy) {
+    prompt.details = bind
+    for (const check of prompt.checks) check.details = () => ({})
+  }
+  // For the consent page: everything that is requested, and the consent that its answer builds on.
   consent.details = async ctx => ({
+    ...bind(ctx),
     consentVersion: await consents.version(accountIdOf(ctx.oidc), clientIdOf(ctx.oidc)),
     requestedScopes: requestedClaims.scopesOf(ctx.oidc),
     appearance: appearanceOf(required(ctx.oidc.client)),
     ...Object.assign({}, ...features.map(({ consentDetails }) => consentDetails?.(ctx))),
   })
-  for (const prompt of policy) {
-    const { details } = prompt
-    prompt.details = async ctx => ({ ...(await details(ctx)), ...bind(ctx) })
-  }
   return policy
 }
 

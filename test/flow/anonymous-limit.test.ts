@@ -103,3 +103,23 @@ test('when the budget is used up, the network that used most is refused first', 
   expect(await ask('198.51.100.2')).toBe(303)
   await small.close()
 })
+
+const LONG = 7000
+test.each<[string, Record<string, string>]>([
+  ['login_hint', { login_hint: 'x'.repeat(LONG) }],
+  ['acr_values', { acr_values: 'x'.repeat(LONG) }],
+  ['claims', { claims: JSON.stringify({ id_token: { sub: { value: 'x'.repeat(2000) } } }) }],
+  ['quotation marks', { ui_locales: '"'.repeat(LONG / 3) }],
+  ['control characters', { ui_locales: '\x01'.repeat(LONG / 3) }],
+])('an authorization request is stored once: %s', async (_, params) => {
+  const stored = async () => {
+    let bytes = 0
+    for await (const { value } of usher.store.scan()) bytes += value?.length ?? 0
+    return bytes
+  }
+  const before = await stored()
+  const { url } = authorizationRequest(usher, params)
+  const answer = await send(usher, url, { headers: from('192.0.2.1') })
+  expect(answer.status).toBe(303)
+  expect((await stored()) - before).toBeLessThan(1.3 * url.href.length + 1024)
+})
