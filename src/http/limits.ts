@@ -85,11 +85,13 @@ export function limitAnonymous(
     requests.add(network, 1)
     bytes.add(network, size)
     await next()
-    const { client, session } = ctx.oidc ?? {}
+    const { client, session, entities } = ctx.oidc ?? {}
     const isKnown = isClient && client && client.tokenEndpointAuthMethod !== 'none'
-    if (!isKnown && !session?.accountId) return
-    requests.add(network, -1)
-    bytes.add(network, -size)
+    if (isKnown || session?.accountId) {
+      requests.add(network, -1)
+      bytes.add(network, -size)
+      // A short request that names a pushed one stores its parameters again.
+    } else if (!isClient && entities?.PushedAuthorizationRequest) bytes.add(network, LONGEST_URL)
   }
 }
 

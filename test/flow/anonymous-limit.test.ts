@@ -123,3 +123,28 @@ test.each<[string, Record<string, string>]>([
   expect(answer.status).toBe(303)
   expect((await stored()) - before).toBeLessThan(1.3 * url.href.length + 1024)
 })
+
+test('parameters that were pushed count against the budget each time they are stored', async () => {
+  const small = await startUsher({
+    usher: {
+      proxy: ['127.0.0.1'],
+      limits: { anonymous: 10_000, anonymous_megabytes: 1 },
+      features: { pushed_authorization_requests: true },
+    },
+  })
+  const { searchParams } = authorizationRequest(small, { login_hint: 'x'.repeat(LONG) }).url
+  const { json } = await send(small, PAR, {
+    headers: basic('web', SECRET),
+    body: [...searchParams],
+  })
+  const url = new URL('/api/oauth/authorize', small.issuer)
+  url.search = String(
+    new URLSearchParams({ client_id: 'web', request_uri: String(json.request_uri) }),
+  )
+  const ask = async () => (await send(small, url, { headers: from('203.0.113.7') })).status
+  let stored = 0
+  while (stored < 1000 && (await ask()) === 303) stored++
+  expect(stored).toBeGreaterThan(50)
+  expect(stored * LONG).toBeLessThan(2 ** 20)
+  await small.close()
+})
