@@ -23,6 +23,7 @@ import type { Check } from './storage/store.ts'
 /** How long /readyz announces the end before connections are refused. Ctrl-C does not wait. */
 const NOTICE_MS = { SIGTERM: 1_000, SIGINT: 0 }
 const DRAIN_MS = 10_000
+const CLOSE_IDLE_EVERY_MS = 100
 const CHECK_EVERY_MS = 5_000
 /** Rejected promises a second that have lines in the log. */
 const MAX_REJECTIONS = 10
@@ -77,8 +78,15 @@ export async function openServer(settings: Settings, log: Logger, metrics: Metri
     readiness.state = 'draining'
     await setTimeout(noticeMs)
     const servers = listeners.map(({ server }) => server)
-    for (const server of servers) server.closeIdleConnections()
-    await Promise.race([Promise.all(servers.map(stopAccepting)), setTimeout(DRAIN_MS)])
+    readiness.state = 'closing'
+    const stopped = Promise.all(servers.map(stopAccepting))
+    // A connection accepted just now has no request yet, and Node takes it for an idle one.
+    await setTimeout(noticeMs / 2)
+    const closeIdle = () => servers.map(server => server.closeIdleConnections())
+    closeIdle()
+    const closing = setInterval(closeIdle, CLOSE_IDLE_EVERY_MS)
+    await Promise.race([stopped, setTimeout(DRAIN_MS)])
+    clearInterval(closing)
     await store.close()
   }
 }

@@ -7,7 +7,8 @@ const PROBE_TIMEOUT_MS = 800
 const PROBE_EVERY_MS = 1_000
 
 export interface Readiness {
-  state: 'ready' | 'draining'
+  /** `closing`: draining, and no connection is accepted any more. */
+  state: 'ready' | 'draining' | 'closing'
   /** Touches the store; throws when it does not answer. */
   probe: () => Promise<unknown>
   /** What was found out about the store, by itself or at the last look. */
@@ -39,8 +40,9 @@ export function health(readiness: Readiness): Middleware {
   }
 
   return (ctx, next) => {
-    // Clients that keep a connection open use another from now on, before this one is closed.
-    if (readiness.state !== 'ready') ctx.set('Connection', 'close')
+    // Clients use another connection from now on, before this one is closed. Not earlier: a connection
+    // that waits to be accepted is lost when the listener closes, and with it a POST that nginx has sent.
+    if (readiness.state === 'closing') ctx.set('Connection', 'close')
     const { path, method } = ctx
     const isProbe = path === '/livez' || path === '/readyz'
     return isProbe && (method === 'GET' || method === 'HEAD') ? answer(ctx) : next()
@@ -55,7 +57,7 @@ function notes({ checks, config = 'ok' }: Readiness) {
 
 /** Known without the store; undefined when it has to be asked. */
 function stateOf({ state, checks }: Readiness): string | undefined {
-  if (state === 'draining') return state
+  if (state !== 'ready') return 'draining'
   return checks.some(({ state }) => state === 'wrong') ? 'degraded' : undefined
 }
 
