@@ -13,8 +13,10 @@ export interface Fault {
   id: string
   name: string
   stage: StageKind
-  /** What stands under `redis` in usher.yaml. */
-  durability?: 'replicated' | 'primary'
+  /** What stands in usher.yaml. */
+  usher?: object
+  /** Nothing is out of order: no request may get a 503 either. */
+  isHarmless?: boolean
   /** Losses are what this one is known for: they are counted, and do not fail. */
   isLossy?: boolean
   /** Must be acknowledged while the fault lasts. */
@@ -70,11 +72,10 @@ const READY = 10_000
 
 /** One after another, to the same nodes; what the ledger says in the end is told with the last. */
 export async function runFaults(faults: Fault[], seconds: Seconds): Promise<Outcome[]> {
-  const { stage: kind, durability } = first(faults)
+  const { stage: kind, usher } = first(faults)
   const stage = await openStage(kind)
   let nodes: Nodes | undefined
   try {
-    const usher = durability && { redis: { durability } }
     nodes = await startNodes({ store: stage.url, usernames: PEOPLE, usher })
     const keys = await keysOf(nodes)
     const ledger = new Ledger(PEOPLE)
@@ -127,7 +128,7 @@ interface Window {
 }
 
 function outcome({ fault, began, ended, over }: Window, ledger: Ledger, all: Sample[]): Outcome {
-  const { id, name, isLossy, goesOn = [] } = fault
+  const { id, name, isLossy, isHarmless, goesOn = [] } = fault
   const isWithin = ({ at }: { at: number }) => at >= began && at < over
   // By when they were over: what the next fault holds up is its own.
   const samples = all.filter(({ at, ms }) => isWithin({ at: at + ms }))
@@ -137,7 +138,7 @@ function outcome({ fault, began, ended, over }: Window, ledger: Ledger, all: Sam
   const broken = ledger.violations.filter(isWithin)
   const wrong = ledger.wrong.filter(isWithin).map(({ detail }) => detail)
   const missed = goesOn.filter(what => !done[what])
-  const otherErrors = count(status => status >= 500 && status !== 503)
+  const otherErrors = count(status => status >= 500 && (isHarmless || status !== 503))
   const isFine = !otherErrors && !missed.length
   const isKept = !broken.length && !wrong.length
   const unanswered = samples.filter(({ at, status }) => at > ended && isAway(status))

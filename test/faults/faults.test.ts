@@ -29,6 +29,7 @@ test.each([
   ['F1, F2, F10, F11, F14: killed, hung, replies lost, out of memory, scripts forgotten', ALONE],
   ['F4: the primary is killed, Sentinels promote another', [named('F4', 'Sentinel')]],
   ['F6: the primary is lost with what no replica has', [named('F6', 'the same, replicated')]],
+  ['F24: strangers of many networks fill the store', [named('F24', 'strangers')]],
 ])(
   '%s: nothing acknowledged is lost, and no healthy token is called bad',
   async (_, faults) => {

@@ -1,12 +1,15 @@
 // The faults of the requirements, one by one: what is done to a Redis that is alone, to the way to it,
 // and to the nodes.
 
+import { deepEqual } from 'node:assert/strict'
 import { mkdtempSync, rmdirSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import type { Redis } from 'ioredis'
+import { authorizationRequest } from '../support/journey.ts'
 import { freePorts } from '../support/redis-together.ts'
+import { send } from '../support/wire.ts'
 import type { Fault } from './experiment.ts'
 import { TOGETHER } from './faults-together.ts'
 import type { Mode } from './proxy.ts'
@@ -127,6 +130,22 @@ const rollingRestart: Fault['inject'] = async ({ nodes }) => {
   }
 }
 
+/** Anonymous requests: from one network until it is refused, then from that one and four others. */
+const strangers: Fault['inject'] = async ({ nodes: { issuer }, proof }, total) => {
+  const statuses = { most: new Set<number>(), others: new Set<number>() }
+  const ask = async (who: keyof typeof statuses, network: string) => {
+    const { url } = authorizationRequest({ issuer }, { login_hint: 'x'.repeat(7000) })
+    const headers = { 'x-forwarded-for': `${network}.7` }
+    statuses[who].add((await send({ issuer, address: issuer }, url, { headers })).status)
+  }
+  const askMost = () => Promise.all([1, 2, 3, 4].map(() => ask('most', '203.0.113')))
+  for (let i = 0; i < 500 && !statuses.most.has(429); i++) await askMost()
+  let turn = 0
+  await often(total, 100, () => Promise.all([askMost(), ask('others', `198.51.${turn++ % 4}`)]))
+  await proof()
+  deepEqual(statuses, { most: new Set([303, 429]), others: new Set([303]) })
+}
+
 const ALONE: Fault[] = [
   { id: 'F1', name: 'kill -9', stage: 'alone', inject: kill },
   { id: 'F2', name: 'SIGSTOP 3 s', stage: 'alone', seconds: 3, inject: hang },
@@ -176,6 +195,15 @@ const ALONE: Fault[] = [
   { id: 'F17', name: 'password changed', stage: 'alone', inject: newPassword },
   { id: 'F18', name: 'kill -9 one node of three', stage: 'alone', inject: killNode },
   { id: 'F19', name: 'rolling restart x10', stage: 'alone', inject: rollingRestart },
+  {
+    id: 'F24',
+    name: 'strangers fill the store',
+    stage: 'alone',
+    usher: { proxy: ['127.0.0.1'], limits: { anonymous: 600, anonymous_megabytes: 4 } },
+    isHarmless: true,
+    goesOn: ['signed in and allowed', 'redeemed', 'refreshed'],
+    inject: strangers,
+  },
 ]
 
 export const FAULTS: Fault[] = [...ALONE, ...TOGETHER].sort(
