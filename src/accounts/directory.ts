@@ -81,7 +81,7 @@ export function createDirectory(records: Records) {
   async function findByUsername(username: string): Promise<Account | undefined> {
     const folded = foldUsername(username)
     const { value } = await records.read<Claim>('Username', folded)
-    // A name that nobody has is looked up in as many steps (LG1).
+    // A name that nobody has is looked up in as many steps.
     return findNamed(value ?? { id: '', since: 0 }, folded)
   }
 

@@ -7,7 +7,7 @@ import { createConsents } from './consents.ts'
 
 /** A browser in which somebody is signed in. */
 export interface SignedInBrowser {
-  /** What it is called outside: opens nothing, and is another one for every account (AC3). */
+  /** What it is called outside: opens nothing, and is another one for every account. */
   handle: string
   /** Never shown. */
   uid: string

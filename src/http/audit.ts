@@ -56,11 +56,11 @@ export type FactName =
   | 'token_revoked'
   | 'tokens_issued'
 
-/** What anybody can cause as often as they like: in a flood it is counted, not told (LOG5). */
+/** What anybody can cause as often as they like: in a flood it is counted, not told. */
 export const isFailure = (event: FactName) =>
   /^(sign_in|device_code)_(failed|throttled)$/.test(event)
 
-/** Remembers a fact of this request; the same one twice is told once (LOG4). */
+/** Remembers a fact of this request; the same one twice is told once. */
 export function note(
   { state }: Pick<ParameterizedContext, 'state'>,
   event: FactName,

@@ -1,4 +1,4 @@
-// Forms of our own pages: reading them, and knowing that they are ours (AC2, CN3).
+// Forms of our own pages: reading them, and knowing that they are ours.
 
 import type { Context } from 'koa'
 import readBody from 'raw-body'

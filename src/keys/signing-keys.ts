@@ -64,7 +64,7 @@ export async function openSigningKeys(records: Records, settings: Settings): Pro
   return createSigningKeys(records, {
     ...settings.keys,
     // The ID token of a session is accepted as a hint for as long as there may be that session, and
-    // a JWT for an API has its time (KY3).
+    // a JWT for an API has its time.
     retain: Math.max(session + id_token, LONGEST_JWT),
     wanted: [
       ...settings.clients.flatMap(client =>

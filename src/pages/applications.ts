@@ -64,7 +64,7 @@ export function createApplicationPages(parts: Parts, people: People) {
     }
   }
 
-  /** Of JWTs, which nobody can take back: people are told of them before, not after (TK11). */
+  /** Of JWTs, which nobody can take back: people are told of them before, not after. */
   function lingering({ t, list }: Words, { scopes, details = [] }: Consent): string[] {
     const ofDetails = details.map(({ detail }) => settings.details[detail.type]?.resource)
     const ofScopes = scopes.map(key => readKey(key).resource)

@@ -32,7 +32,7 @@ export interface Person {
   session: SignedIn
 }
 
-/** Who changes something must have signed in within this time (AC1). */
+/** Who changes something must have signed in within this time. */
 const FRESH = 15 * 60
 /** Characters that an authorization request takes as its `state` (http/limits.ts). */
 const LONGEST_STATE = 1024
@@ -71,7 +71,7 @@ export function createPeople(
     return `${authorization}?${query}`
   }
 
-  // With the address, so that a form does what its page has said, to what its page has named (AC2, AC3).
+  // With the address, so that a form does what its page has said, to what its page has named.
   const subject = (ctx: Context, { session }: Person) => `account ${session.uid} ${ctx.url}`
 
   return {

@@ -145,7 +145,7 @@ export function createViews(settings: Look, { registered }: Options = {}) {
 
   /**
    * Answers a POST with a small page that navigates on. A redirect would be held against the
-   * `form-action` of the page the form was on, at every hop up to the application (HD4).
+   * `form-action` of the page the form was on, at every hop up to the application.
    */
   function navigate(ctx: Context, url: string) {
     page(ctx, 'navigate', { url })

@@ -57,6 +57,6 @@ class PublishedKey extends ExternalSigningKey {
   }
 }
 
-/** The library refuses a JWK without private members (KY3). */
+/** The library refuses a JWK without private members. */
 export const asLibraryKey = (key: SigningKey) => (canSign(key) ? key : new PublishedKey(key))
 export const canSign = ({ d }: SigningKey) => d !== undefined

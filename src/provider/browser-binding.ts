@@ -1,6 +1,6 @@
 // Which browser an interaction was begun in. The cookies it goes by have a path of their own, so they
 // cannot be `__Host-` cookies, and a neighbouring domain could plant those of a sign-in that somebody
-// else has made (login CSRF, SE9). One that only we can set has to come with them.
+// else has made (login CSRF). One that only we can set has to come with them.
 
 import { createHash, randomBytes } from 'node:crypto'
 import type { Context } from 'koa'

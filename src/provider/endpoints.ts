@@ -56,7 +56,7 @@ async function authorizeByGet(ctx: Context) {
   ctx.redirect(url)
 }
 
-/** The library walks what is nested in a request object before anything here sees its size (AZ13). */
+/** The library walks what is nested in a request object before anything here sees its size. */
 export function limitBodies({ endpoints }: Routes): Middleware {
   const paths = [
     endpoints.pushed_authorization_request,
@@ -171,7 +171,7 @@ function introspection(ctx: Context, oidc: Oidc) {
   ctx.body = { active: false }
 }
 
-/** A token for an API is none here (RFC 6750 §3.1); the library looks at its scopes first (UI2). */
+/** A token for an API is none here (RFC 6750 §3.1); the library looks at its scopes first. */
 function userinfo(ctx: Context, oidc: Oidc) {
   if (ctx.status !== 403 || oidc?.entities.AccessToken?.aud === undefined) return
   ctx.set('WWW-Authenticate', `Bearer realm="${oidc.issuer}", error="invalid_token"`)
@@ -189,7 +189,7 @@ function revocation(ctx: Context, oidc: Oidc) {
   note(ctx, 'token_revoked', { ...about, token: RefreshToken ? 'refresh' : 'access' })
 }
 
-// Signing out leads to the application, where the form may not go by a redirect (HD4).
+// Signing out leads to the application, where the form may not go by a redirect.
 function navigateOn(ctx: Context, pages: AnswerPages) {
   const location = ctx.response.get('Location')
   if (ctx.status !== 303 || !location) return

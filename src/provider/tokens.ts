@@ -71,7 +71,7 @@ interface Token {
 }
 
 /**
- * A client's own tokens and those for an API that it is, of accounts and clients that still exist (IN2, IN3);
+ * A client's own tokens and those for an API that it is, of accounts and clients that still exist;
  * endpoints.ts refuses public ones.
  */
 export function mayIntrospect(features: Feature[], directory: Directory) {

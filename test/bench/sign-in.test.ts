@@ -8,14 +8,14 @@ import { measureGuesses } from './guesses.ts'
 
 vi.setConfig({ testTimeout: 90_000 })
 
-test('LG1: a failed sign-in takes as long, whether it was looked at or not', async () => {
+test('a failed sign-in takes as long, whether it was looked at or not', async () => {
   const results = await measureAlike(10)
   // What hashes nothing, and does not wait, is done in a tenth of the time.
   const least = (results[0]?.median ?? 0) * 0.4
   for (const { kind, median } of results) expect(median, kind).toBeGreaterThan(least)
 })
 
-test('LG4, LG5: of 200 guesses over three nodes five are looked at, and the owner gets in meanwhile', async () => {
+test('of 200 guesses over three nodes five are looked at, and the owner gets in meanwhile', async () => {
   const { looked, allowed, tried, in: got } = await measureGuesses(THREE_ON_REDIS)
   expect(looked).toBeGreaterThan(0)
   expect(looked).toBeLessThanOrEqual(allowed)
@@ -23,7 +23,7 @@ test('LG4, LG5: of 200 guesses over three nodes five are looked at, and the owne
   expect(got).toBe(tried)
 })
 
-test('LG7: in a flood of sign-ins every token is renewed, and every sign-in answered', async () => {
+test('in a flood of sign-ins every token is renewed, and every sign-in answered', async () => {
   const results = await measureFlood(ON_SQLITE, 3)
   expect(results).toHaveLength(3)
   for (const { answers } of results) {

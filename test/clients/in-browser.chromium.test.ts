@@ -19,7 +19,7 @@ const HTML = `<!DOCTYPE html><title>Browser application</title><link rel="icon" 
 test.each([
   ['oidc-client-ts', blockOf(PAGE, 'js application')],
   ['angular-oauth2-oidc', readFileSync(ANGULAR, 'utf8')],
-])('OT9 TK16: %s signs in, renews by its refresh token, signs out', async (_name, code) => {
+])('%s signs in, renews by its refresh token, signs out', async (_name, code) => {
   const stage = await stageClient(blockOf(PAGE, 'yaml client'))
   onTestFinished(() => stage.close())
   await serve(stage, bundle(stage.write('application.js', code)))
@@ -53,7 +53,7 @@ test.each([
   expect(visit.complaints).toEqual(NO_COMPLAINTS)
 })
 
-test('HD1: oidc-client-ts signs in by a pop-up, which our pages have cut off from its opener', async () => {
+test('oidc-client-ts signs in by a pop-up, which our pages have cut off from its opener', async () => {
   const stage = await stageClient(blockOf(PAGE, 'yaml client'))
   onTestFinished(() => stage.close())
   await serve(stage, bundle(stage.write('application.js', blockOf(PAGE, 'js application'))))

@@ -21,7 +21,7 @@ beforeAll(async () => {
 })
 afterAll(() => stage.close())
 
-test('LO4: express-openid-connect: whose session ends at Usher is signed out at the application', async () => {
+test('express-openid-connect: whose session ends at Usher is signed out at the application', async () => {
   const { usher, origin } = stage
   const ada = new Visitor(usher)
   await ada.open(`${origin}/me`)

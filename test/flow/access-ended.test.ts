@@ -33,7 +33,7 @@ async function submitOnly(browser: Browser, fields: Record<string, string>): Pro
   return new URL(next.replaceAll('&amp;', '&'), url)
 }
 
-test('SE6: a password that was entered before it was changed signs nobody in', async () => {
+test('a password that was entered before it was changed signs nobody in', async () => {
   const browser = new Browser(usher.issuer)
   await browser.open(authorizationRequest(usher, { scope: SCOPE }).url)
   const next = await submitOnly(browser, {
@@ -48,7 +48,7 @@ test('SE6: a password that was entered before it was changed signs nobody in', a
   expect(browser.heading).toBe('Sign in')
 })
 
-test('SE6: what was allowed before access was ended gives no tokens after', async () => {
+test('what was allowed before access was ended gives no tokens after', async () => {
   const browser = await signedIn(usher, 'alan')
   const { request } = await open(usher, { scope: SCOPE }, browser)
   const next = await submitOnly(browser, { scope: 'offline_access', decision: 'allow' })
@@ -60,14 +60,14 @@ test('SE6: what was allowed before access was ended gives no tokens after', asyn
   expect(await usher.records.list('grants of account', alan)).toEqual([])
 })
 
-test('SE6: after access was ended, in the same second, the owner can sign in again', async () => {
+test('after access was ended, in the same second, the owner can sign in again', async () => {
   await usher.directory.endAccess(ada)
   const browser = await signedIn(usher)
   await browser.open('/account')
   expect(browser.heading).toBe('Your account')
 })
 
-test('AZ11: pages that follow a sign-in do not move its time', async () => {
+test('pages that follow a sign-in do not move its time', async () => {
   const browser = new Browser(usher.issuer)
   const { url, ...request } = authorizationRequest(usher, { scope: SCOPE, max_age: '3600' })
   await browser.open(url)
@@ -81,7 +81,7 @@ test('AZ11: pages that follow a sign-in do not move its time', async () => {
   expect(decodeJwt(body.id_token).auth_time).toBeLessThanOrEqual(before)
 })
 
-test('AZ17: the client of the account pages asks for no consent, whoever sends prompt=consent', async () => {
+test('the client of the account pages asks for no consent, whoever sends prompt=consent', async () => {
   const browser = await signedIn(usher)
   await browser.open(
     authorizationRequest(usher, {

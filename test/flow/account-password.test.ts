@@ -56,7 +56,7 @@ function problemsOn({ page: { html } }: Browser) {
   return Object.fromEntries(invalid)
 }
 
-test('LG3: a password is changed for who knows the old one, and the new one counts from then on', async () => {
+test('a password is changed for who knows the old one, and the new one counts from then on', async () => {
   const browser = await signedIn(usher)
   await change(browser)
   expect(browser.page.status).toBe(200)
@@ -66,7 +66,7 @@ test('LG3: a password is changed for who knows the old one, and the new one coun
   expect(browser.page.text).not.toContain(NEW)
 })
 
-test('SE6: everything else ends with the old password, offline access too', async () => {
+test('everything else ends with the old password, offline access too', async () => {
   const offline = await tokens(usher)
   const own = await tokens(usher, { client_id: 'post' })
   await change(own.browser)
@@ -80,7 +80,7 @@ test('SE6: everything else ends with the old password, offline access too', asyn
   expect(await usher.records.list('grants of account', ada)).toEqual([])
 })
 
-test('SE3, SE6: this browser stays signed in, in another session that no id of before leads to', async () => {
+test('this browser stays signed in, in another session that no id of before leads to', async () => {
   const browser = await signedIn(usher)
   const before = copyOf(browser)
   const [old] = await sessionsOf(usher, ada)
@@ -126,7 +126,7 @@ test.each([
     { current: 'x', password: 'short', repeat: 'shirt' },
     { current: 'wrong', password: 'too_short', repeat: 'differs' },
   ],
-])('LG3: nothing changes when %s, and the page says so where it is wrong', async (...row) => {
+])('nothing changes when %s, and the page says so where it is wrong', async (...row) => {
   const [, fields, problems] = row
   const browser = await signedIn(usher)
   await change(browser, fields)
@@ -145,7 +145,7 @@ test.each([
   ['any script, spaces and emoji', ' Пароль с пробелами 🔑 '],
   ['1024 bytes', 'x1'.repeat(512)],
   ['in another normal form', 'Zürich, e\u0301te\u0301, \u212b'],
-])('LG3: a password may be %s', async (_, secret) => {
+])('a password may be %s', async (_, secret) => {
   const browser = await signedIn(usher)
   await change(browser, { password: secret, repeat: secret })
   expect(browser.page.status, browser.page.text).toBe(200)
@@ -153,7 +153,7 @@ test.each([
   expect(await canSignIn(secret.normalize('NFC'))).toBe(true)
 })
 
-test('LG3: password managers find what they look for, and nothing keeps them from pasting', async () => {
+test('password managers find what they look for, and nothing keeps them from pasting', async () => {
   const browser = await signedIn(usher)
   const { html } = await browser.open(PAGE)
   const fields = html.querySelectorAll('input:not([type=hidden])').map(({ attributes }) => ({
@@ -170,7 +170,7 @@ test('LG3: password managers find what they look for, and nothing keeps them fro
   expect(browser.page.text).not.toMatch(/onpaste|maxlength|pattern=/)
 })
 
-test('AC1: the old password is proof enough, however long ago the sign-in was', async () => {
+test('the old password is proof enough, however long ago the sign-in was', async () => {
   const browser = await signedIn(usher)
   await ageSessions(usher, ada, 3600)
   await change(browser)
@@ -179,7 +179,7 @@ test('AC1: the old password is proof enough, however long ago the sign-in was', 
   expect(browser.heading).toBe(words('sessions.question_others'))
 })
 
-test('LOG4: a change is a fact, a wrong old password another, and neither says a password', async () => {
+test('a change is a fact, a wrong old password another, and neither says a password', async () => {
   const browser = await signedIn(usher)
   const before = usher.output.length
   await change(browser, { current: 'not the password' })

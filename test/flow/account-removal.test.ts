@@ -31,7 +31,7 @@ async function remove(browser: Browser, client_id = 'web') {
   await browser.submit()
 }
 
-test('AC4: removing an application ends all that it has, in every browser and grant, at once', async () => {
+test('removing an application ends all that it has, in every browser and grant, at once', async () => {
   const first = await tokens(usher)
   const second = await tokens(usher)
   const third = await onlineTokens(usher, { browser: second.browser, scope: 'openid' })
@@ -61,7 +61,7 @@ test('AC4: removing an application ends all that it has, in every browser and gr
   expect(asked.browser.page.params.has('code')).toBe(false)
 })
 
-test('AC4: the application is asked for anew, in every browser', async () => {
+test('the application is asked for anew, in every browser', async () => {
   const first = await tokens(usher)
   const second = await tokens(usher)
   await remove(first.browser)
@@ -72,7 +72,7 @@ test('AC4: the application is asked for anew, in every browser', async () => {
   }
 })
 
-test('AC4: other applications and other people keep what they have', async () => {
+test('other applications and other people keep what they have', async () => {
   const web = await tokens(usher)
   const other = await tokens(usher, { browser: web.browser, client_id: 'post' })
   await usher.addAccount({ username: 'grace' })
@@ -86,7 +86,7 @@ test('AC4: other applications and other people keep what they have', async () =>
   expect(web.browser.page.text).toContain('Post application')
 })
 
-test('AC4: what is removed twice is removed', async () => {
+test('what is removed twice is removed', async () => {
   const { browser } = await onlineTokens(usher)
   await browser.open(removalOf())
   const form = fieldsOf(browser.page)
@@ -95,7 +95,7 @@ test('AC4: what is removed twice is removed', async () => {
   expect(await usher.consents.list(ada)).toEqual([])
 })
 
-test('AC4: a removed application that is allowed again starts from what is allowed then', async () => {
+test('a removed application that is allowed again starts from what is allowed then', async () => {
   const { browser, refresh_token } = await tokens(usher)
   await remove(browser)
   const { request } = await open(usher, {}, browser)
@@ -105,7 +105,7 @@ test('AC4: a removed application that is allowed again starts from what is allow
   expect((await refresh(usher, refresh_token)).body.error).toBe('invalid_grant')
 })
 
-test('AC4: an application that is no longer registered is listed and can be removed', async () => {
+test('an application that is no longer registered is listed and can be removed', async () => {
   const { post: _, ...clients } = CLIENTS
   const smaller = await startUsher({ clients })
   const { id } = await smaller.addAccount(ADA)

@@ -101,22 +101,19 @@ test('the tables have every route there is', () => {
   expect(routes.toSorted()).toEqual(expected.toSorted())
 })
 
-test.each(Object.entries(CHANGES))(
-  'AC2: %s changes something when its form is sent',
-  async (...row) => {
-    const [, { address, fields }] = row
-    const url = await address()
-    const before = await state()
-    await browser.open(url)
-    expect(await state()).toEqual(before)
-    const { status } = await send(browser, url, { form: fieldsOf(browser.page, fields) })
-    expect(status).toBe(200)
-    expect(await state()).not.toEqual(before)
-  },
-)
+test.each(Object.entries(CHANGES))('%s changes something when its form is sent', async (...row) => {
+  const [, { address, fields }] = row
+  const url = await address()
+  const before = await state()
+  await browser.open(url)
+  expect(await state()).toEqual(before)
+  const { status } = await send(browser, url, { form: fieldsOf(browser.page, fields) })
+  expect(status).toBe(200)
+  expect(await state()).not.toEqual(before)
+})
 
 test.each(Object.entries(CHANGES))(
-  'AC2: %s takes no form without the token of its page',
+  '%s takes no form without the token of its page',
   async (...row) => {
     const [path, { address, fields }] = row
     const url = await address()
@@ -151,7 +148,7 @@ test.each(Object.entries(CHANGES))(
 )
 
 test.each(Object.entries(CHANGES))(
-  'AC2: %s takes no form that was sent from elsewhere',
+  '%s takes no form that was sent from elsewhere',
   async (...row) => {
     const [, { address, fields }] = row
     const url = await address()
@@ -174,7 +171,7 @@ test.each(Object.entries(CHANGES))(
   },
 )
 
-test.each(Object.entries(CHANGES))('AC2: no GET of %s changes anything', async (...row) => {
+test.each(Object.entries(CHANGES))('no GET of %s changes anything', async (...row) => {
   const [, { address, fields }] = row
   const url = new URL(await address(), usher.issuer)
   await browser.open(url)
@@ -189,7 +186,7 @@ test.each(Object.entries(CHANGES))('AC2: no GET of %s changes anything', async (
   expect(await state()).toEqual(before)
 })
 
-test('AC1: every page waits for who signs in, and no form counts before', async () => {
+test('every page waits for who signs in, and no form counts before', async () => {
   const nobody = new Browser(usher.issuer)
   for (const path of [...PAGES.slice(0, 4), ...Object.keys(CHANGES)]) {
     const answer = await send(nobody, path, { method: 'GET' })
@@ -206,7 +203,7 @@ test('AC1: every page waits for who signs in, and no form counts before', async 
   expect(await state()).toEqual(before)
 })
 
-test('AC6: the pages are kept by no cache, shown in no frame and read by no other origin', async () => {
+test('the pages are kept by no cache, shown in no frame and read by no other origin', async () => {
   const headers = { Origin: 'https://app.example.org' }
   const addresses = Object.values(CHANGES).map(({ address }) => address())
   for (const path of [...PAGES.slice(0, 4), ...(await Promise.all(addresses))]) {

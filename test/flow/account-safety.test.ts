@@ -30,7 +30,7 @@ beforeEach(async () => {
   }
 })
 
-test('AC1: the address people come back to leads nowhere else', async () => {
+test('the address people come back to leads nowhere else', async () => {
   const browser = await signedIn(usher)
   for (const state of [
     'https://evil.example/',
@@ -55,7 +55,7 @@ test('AC1: the address people come back to leads nowhere else', async () => {
   expect(twice.headers.get('location')).toBe('/account')
 })
 
-test('AC3: nobody sees what is another’s', async () => {
+test('nobody sees what is another’s', async () => {
   const adas = await onlineTokens(usher)
   const graces = await onlineTokens(usher, { username: 'grace', client_id: 'post' })
   const { uid, jti } = (await sessionsOf(usher, ada))[0] ?? {}
@@ -72,7 +72,7 @@ test('AC3: nobody sees what is another’s', async () => {
   for (const secret of [ada, uid, jti]) expect(mine.text).not.toContain(secret)
 })
 
-test('AC3: a handle is good for the person it was shown to, as it was shown, and for nothing else', async () => {
+test('a handle is good for the person it was shown to, as it was shown, and for nothing else', async () => {
   const browser = await signedIn(usher)
   await signedIn(usher)
   const graces = await signedIn(usher, 'grace')
@@ -101,7 +101,7 @@ test('AC3: a handle is good for the person it was shown to, as it was shown, and
   }
 })
 
-test('AC3: a token is good for what its page has named, and for nothing else', async () => {
+test('a token is good for what its page has named, and for nothing else', async () => {
   const browser = await signedIn(usher)
   const [second, third] = [await signedIn(usher), await signedIn(usher)]
   const page = await browser.open('/account/sessions')

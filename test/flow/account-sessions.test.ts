@@ -47,7 +47,7 @@ async function signedInWith(agent: string) {
 const cardsOn = ({ page }: Browser) =>
   page.html.querySelectorAll('ul.rows > li').map(({ outerHTML }) => textOf(outerHTML).trim())
 
-test('AC3: each browser is listed with what it is, when, and for which applications', async () => {
+test('each browser is listed with what it is, when, and for which applications', async () => {
   const other = await signedInWith(FIREFOX)
   await open(usher, {}, other)
   await other.submit({ decision: 'allow' })
@@ -66,7 +66,7 @@ test('AC3: each browser is listed with what it is, when, and for which applicati
   expect(cardsOn(other)[0]).toContain('Firefox on Linux')
 })
 
-test('AC3: a use is noted, what signed in stays what it was', async () => {
+test('a use is noted, what signed in stays what it was', async () => {
   const other = await signedInWith(FIREFOX)
   await ageSessions(usher, ada, 40 * 24 * 3600)
   await usher.records.update<{ lastUsed: number }>(
@@ -83,7 +83,7 @@ test('AC3: a use is noted, what signed in stays what it was', async () => {
   expect(after?.clients).toEqual(['first'])
 })
 
-test('AC3, SE6: what is ended from elsewhere ends at once, with what it gave out', async () => {
+test('what is ended from elsewhere ends at once, with what it gave out', async () => {
   const other = await onlineTokens(usher)
   const offline = await tokens(usher, { client_id: 'post' })
   const { browser: tab, request } = await open(usher, {}, copyOf(other.browser))
@@ -109,7 +109,7 @@ test('AC3, SE6: what is ended from elsewhere ends at once, with what it gave out
   expect(await isSignedIn(browser)).toBe(true)
 })
 
-test('AC3: one browser is signed out, the others stay; ended twice is ended', async () => {
+test('one browser is signed out, the others stay; ended twice is ended', async () => {
   const third = await signedIn(usher)
   const second = await signedInWith(FIREFOX)
   await ageSessions(usher, ada, 10)
@@ -131,7 +131,7 @@ test('AC3: one browser is signed out, the others stay; ended twice is ended', as
   expect([await isSignedIn(second), await isSignedIn(third)]).toEqual([secondIn, thirdIn])
 })
 
-test('AC3: this browser is signed out by the page for it', async () => {
+test('this browser is signed out by the page for it', async () => {
   const browser = await signedIn(usher)
   const [here] = await usher.sessions.list(ada)
   await browser.open(`/account/sessions/end?session=${here?.handle}`)
@@ -139,7 +139,7 @@ test('AC3: this browser is signed out by the page for it', async () => {
   expect(await isSignedIn(browser)).toBe(true)
 })
 
-test('AC1: who signed in too long ago signs in again, and comes back to the same question', async () => {
+test('who signed in too long ago signs in again, and comes back to the same question', async () => {
   const other = await signedIn(usher)
   const browser = await signedIn(usher)
   await ageSessions(usher, ada, 16 * 60)
@@ -158,7 +158,7 @@ test('AC1: who signed in too long ago signs in again, and comes back to the same
   expect(await isSignedIn(other)).toBe(false)
 })
 
-test('SE4: a session that is past its time is not listed, and nobody is in it', async () => {
+test('a session that is past its time is not listed, and nobody is in it', async () => {
   const other = await signedIn(usher)
   const [{ uid = '' } = {}] = await sessionsOf(usher, ada)
   const browser = await signedIn(usher)

@@ -32,7 +32,7 @@ beforeEach(async () => {
 
 const APPLICATIONS = '/account/applications'
 
-test('AC1: the account pages are for who is signed in, and wait for it', async () => {
+test('the account pages are for who is signed in, and wait for it', async () => {
   for (const [path, heading] of [
     ['/account', 'Your account'],
     [APPLICATIONS, 'Connected applications'],
@@ -49,7 +49,7 @@ test('AC1: the account pages are for who is signed in, and wait for it', async (
   }
 })
 
-test('AC1: /account shows what the account says of its person', async () => {
+test('/account shows what the account says of its person', async () => {
   const { page } = await signedIn(usher)
   const facts = page.html.querySelectorAll('.row strong, .row p').map(({ text }) => text)
   expect(facts.slice(0, 3)).toEqual([
@@ -61,7 +61,7 @@ test('AC1: /account shows what the account says of its person', async () => {
   expect(textOf(graces.page.text)).toContain(`grace@example.org (${words('account.unverified')})`)
 })
 
-test('AC1: who gives up signing in for an account page is not asked again at once', async () => {
+test('who gives up signing in for an account page is not asked again at once', async () => {
   const browser = new Browser(usher.issuer)
   await browser.open('/account')
   await browser.submit({ decision: 'cancel' })
@@ -70,7 +70,7 @@ test('AC1: who gives up signing in for an account page is not asked again at onc
   expect(browser.heading).not.toBe('Sign in')
 })
 
-test('AC3: the list names each application, what it may, since when, and when it was last used', async () => {
+test('the list names each application, what it may, since when, and when it was last used', async () => {
   const { browser } = await onlineTokens(usher, { scope: 'openid email offline_access' })
   await onlineTokens(usher, { browser, client_id: 'post' })
   const day = 24 * 3600
@@ -98,7 +98,7 @@ test('AC3: the list names each application, what it may, since when, and when it
   expect(web?.text).toContain(words('applications.verified', { brand: 'Usher' }))
 })
 
-test('AC3: the list says in how many browsers an application is in use', async () => {
+test('the list says in how many browsers an application is in use', async () => {
   const first = await onlineTokens(usher)
   await onlineTokens(usher)
   const browser = await signedIn(usher)
@@ -115,7 +115,7 @@ test('AC3: the list says in how many browsers an application is in use', async (
   expect(await inUse()).toBe(words('applications.not_in_use'))
 })
 
-test('AC3: fifty applications are listed, the one used last first', async () => {
+test('fifty applications are listed, the one used last first', async () => {
   const clients = Array.from({ length: 50 }, (_, i) => `client-${i}`)
   for (const [i, client_id] of clients.entries()) {
     await usher.consents.decide(ada, client_id, { scopes: ['openid'], declined: [], version: 0 })
@@ -131,7 +131,7 @@ test('AC3: fifty applications are listed, the one used last first', async () => 
   expect(listed).toEqual(clients.toSorted((a, b) => order(a) - order(b)))
 })
 
-test('AC3: a use is noted on the list', async () => {
+test('a use is noted on the list', async () => {
   const { browser, request } = await onlineTokens(usher)
   const hour = 3600
   await usher.records.update<{ lastUsed: number }>(
@@ -145,7 +145,7 @@ test('AC3: a use is noted on the list', async () => {
   expect(Date.now() / 1000 - lastUsed).toBeLessThan(60)
 })
 
-test('AC1: who signed in too long ago signs in again before anything is removed', async () => {
+test('who signed in too long ago signs in again before anything is removed', async () => {
   const { browser, access_token } = await onlineTokens(usher)
   await browser.open(removalOf())
   await ageSessions(usher, ada, 16 * 60)
@@ -163,7 +163,7 @@ test('AC1: who signed in too long ago signs in again before anything is removed'
   expect(await usher.consents.find(ada, 'web')).toBeUndefined()
 })
 
-test('AC1: who signed in a while ago still sees the pages', async () => {
+test('who signed in a while ago still sees the pages', async () => {
   const { browser } = await onlineTokens(usher)
   await ageSessions(usher, ada, 3600)
   await browser.open(APPLICATIONS)

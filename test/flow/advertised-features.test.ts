@@ -189,7 +189,7 @@ const LONGER: Record<string, [others: string[], works: (value: string) => Promis
   subject_types_supported: [['pairwise', 'ephemeral'], subject_type => isAllowed({ subject_type })],
 }
 
-test.each(Object.entries(BY_CLIENT))('OT1: of %s exactly those work', async (key, row) => {
+test.each(Object.entries(BY_CLIENT))('of %s exactly those work', async (key, row) => {
   const [all, , answer, part] = row
   const working: string[] = []
   for (const value of all) {
@@ -202,7 +202,7 @@ test.each(Object.entries(BY_CLIENT))('OT1: of %s exactly those work', async (key
   expect(before).not.toHaveProperty(key)
 })
 
-test.each(Object.entries(LONGER))('OT1: %s grows by exactly those that work', async (key, row) => {
+test.each(Object.entries(LONGER))('%s grows by exactly those that work', async (key, row) => {
   const [others, works] = row
   const old = before[key] as string[]
   const added = (metadata[key] as string[]).filter(value => !old.includes(value))
@@ -211,7 +211,7 @@ test.each(Object.entries(LONGER))('OT1: %s grows by exactly those that work', as
   expect(working.toSorted()).toEqual(added.toSorted())
 })
 
-test('OT1: tls_client_certificate_bound_access_tokens says what is', async () => {
+test('tls_client_certificate_bound_access_tokens says what is', async () => {
   expect(metadata.tls_client_certificate_bound_access_tokens).toBe(true)
   const { access_token } = await withCertificate('own')
   const asked = { body: { token: String(access_token) }, headers: basic('web', SECRET) }
@@ -222,7 +222,7 @@ test('OT1: tls_client_certificate_bound_access_tokens says what is', async () =>
   expect(json.cnf).toHaveProperty(['x5t#S256'])
 })
 
-test('OT1: authorization_details_types_supported are those that may be asked for', async () => {
+test('authorization_details_types_supported are those that may be asked for', async () => {
   expect(metadata.authorization_details_types_supported).toEqual(authorization_details_types)
   for (const detail of [PAYMENT, STATEMENT]) expect(await refusal(usher, [detail])).toMatch(/^201/)
   expect(await refusal(usher, [{ type: 'gift' }])).toContain('invalid_authorization_details')
@@ -230,7 +230,7 @@ test('OT1: authorization_details_types_supported are those that may be asked for
 
 const DELIVERY = 'backchannel_token_delivery_modes_supported'
 const REQUEST_SIGNING = 'backchannel_authentication_request_signing_alg_values_supported'
-test('OT1: of the ways to ask people from elsewhere exactly those work', async () => {
+test('of the ways to ask people from elsewhere exactly those work', async () => {
   const ofMode = (backchannel_token_delivery_mode: string) =>
     asker('x', {
       backchannel_token_delivery_mode,
@@ -258,7 +258,7 @@ const differing = () =>
     return was?.replaceAll(byDefault.issuer, usher.issuer) !== is
   })
 
-test('OT1: every address that is new answers, and by default there is nothing', async () => {
+test('every address that is new answers, and by default there is nothing', async () => {
   const addresses = differing().filter(key => key.endsWith('_endpoint'))
   expect(addresses).toContain('device_authorization_endpoint')
   for (const key of addresses) {
@@ -269,7 +269,7 @@ test('OT1: every address that is new answers, and by default there is nothing', 
   }
 })
 
-test('OT1: everything that discovery says beyond the defaults is walked here', () => {
+test('everything that discovery says beyond the defaults is walked here', () => {
   const bound = 'tls_client_certificate_bound_access_tokens'
   // client-documents.test.ts has an application of that kind.
   const documents = 'client_id_metadata_document_supported'

@@ -209,7 +209,7 @@ const SWITCHES: Record<string, () => Promise<boolean>> = {
   backchannel_logout_session_supported: isTold,
 }
 
-test.each(Object.entries(LISTS))('OT1: of %s exactly those work', async (key, [all, works]) => {
+test.each(Object.entries(LISTS))('of %s exactly those work', async (key, [all, works]) => {
   const advertised = (metadata[key] ?? []) as string[]
   const working: string[] = []
   for (const value of new Set([...advertised, ...all])) {
@@ -218,11 +218,11 @@ test.each(Object.entries(LISTS))('OT1: of %s exactly those work', async (key, [a
   expect(working.toSorted()).toEqual(advertised.toSorted())
 })
 
-test.each(Object.entries(SWITCHES))('OT1: %s says what is', async (key, works) => {
+test.each(Object.entries(SWITCHES))('%s says what is', async (key, works) => {
   expect(await works()).toBe(metadata[key] ?? false)
 })
 
-test('OT1: exactly the claims of claims_supported are given', async () => {
+test('exactly the claims of claims_supported are given', async () => {
   const [acr_values] = metadata.acr_values_supported as string[]
   const { access_token, id_token } = await tokens(usher, { acr_values })
   const { body } = await userinfo(usher, access_token)
@@ -232,7 +232,7 @@ test('OT1: exactly the claims of claims_supported are given', async () => {
   expect([...claims].toSorted()).toEqual((metadata.claims_supported as string[]).toSorted())
 })
 
-test('OT1: every key of discovery is walked here, or is an address', () => {
+test('every key of discovery is walked here, or is an address', () => {
   // discovery.test.ts looks at addresses; there is one type of claim.
   const ELSEWHERE = /^issuer$|_endpoint$|^jwks_uri$|^claim_types_supported$|^op_(policy|tos)_uri$/
   const walked = new Set([...Object.keys(LISTS), ...Object.keys(SWITCHES), 'claims_supported'])

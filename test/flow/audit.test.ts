@@ -23,7 +23,7 @@ async function factsOf(act: () => Promise<unknown>): Promise<Record<string, unkn
 }
 const names = (facts: Record<string, unknown>[]) => facts.map(({ event }) => event)
 
-test('LOG4, LG10: signing in, consent and tokens are a fact each', async () => {
+test('signing in, consent and tokens are a fact each', async () => {
   const browser = new Browser(usher.issuer)
   const facts = await factsOf(() => tokens(usher, { browser }))
   expect(names(facts)).toEqual(['sign_in_succeeded', 'consent_given', 'tokens_issued'])
@@ -37,7 +37,7 @@ test('LOG4, LG10: signing in, consent and tokens are a fact each', async () => {
   expect(names(again)).toEqual(['tokens_issued'])
 })
 
-test('LOG4: a sign-in that failed is one, and does not say for whom', async () => {
+test('a sign-in that failed is one, and does not say for whom', async () => {
   const browser = new Browser(usher.issuer)
   const facts = await factsOf(async () => {
     await browser.open(authorizationRequest(usher).url)
@@ -47,7 +47,7 @@ test('LOG4: a sign-in that failed is one, and does not say for whom', async () =
   expect(JSON.stringify(facts)).not.toContain('ada')
 })
 
-test('LOG4: a refresh that is repeated, and theft, told once', async () => {
+test('a refresh that is repeated, and theft, told once', async () => {
   const { refresh_token } = await tokens(usher)
   const facts = await factsOf(async () => {
     const { body } = await refresh(usher, refresh_token)
@@ -64,7 +64,7 @@ test('LOG4: a refresh that is repeated, and theft, told once', async () => {
   ])
 })
 
-test('LOG4: revoking, removing an application, signing out', async () => {
+test('revoking, removing an application, signing out', async () => {
   const browser = new Browser(usher.issuer)
   const { access_token, refresh_token } = await tokens(usher, { browser })
   const revoke = (token: string) => post(usher, '/api/oauth/revoke', { token })

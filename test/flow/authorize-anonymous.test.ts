@@ -68,7 +68,7 @@ beforeEach(() => {
 const FAULT = /"stack"|"level":[56]0|\\n\s+at /
 const stacks = () => usher.output.slice(mark).filter(line => FAULT.test(line))
 
-test(`AZ17: nothing that anybody sends makes a 5xx, a stack or a wait (seed ${SEED})`, async () => {
+test(`nothing that anybody sends makes a 5xx, a stack or a wait (seed ${SEED})`, async () => {
   const random = createRandom(SEED)
   const problems: string[] = []
   const ends = performance.now() + LONGEST
@@ -118,7 +118,7 @@ test.each<[string, Attempt]>([
     },
   ],
   ['a form that is packed', { path: '/account', body: { a: 'b' }, headers: { te: 'gzip' } }],
-])('AZ17: %s is answered as a mistake of the caller', async (_, request) => {
+])('%s is answered as a mistake of the caller', async (_, request) => {
   expect(await attempt(request)).toBeUndefined()
   expect(stacks()).toEqual([])
 })
@@ -132,14 +132,14 @@ test.each<[string, Record<string, string>]>([
   ['a surrogate without its other half', { state: '\ud800' }],
   ['a state of control characters', { state: '\0\r\n\t\x1b[31m' }],
   ['locales that are none', { ui_locales: 'x-\0 ../../etc/passwd' }],
-])('AZ17: a request with %s is answered, and the answer is whole', async (_, params) => {
+])('a request with %s is answered, and the answer is whole', async (_, params) => {
   const request = authorizationRequest(usher, { prompt: 'none', ...params })
   const problem = await attempt({ path: request.url.pathname + request.url.search })
   expect(problem).toBeUndefined()
   expect(stacks()).toEqual([])
 })
 
-test('AZ17: bytes that are no request do no harm either', async () => {
+test('bytes that are no request do no harm either', async () => {
   const { host } = new URL(usher.issuer)
   const head = `POST /api/oauth/token HTTP/1.1\r\nHost: ${host}\r\n`
   const form = `${head}Content-Type: application/x-www-form-urlencoded\r\n`
@@ -172,7 +172,7 @@ test('AZ17: bytes that are no request do no harm either', async () => {
   expect((await send(usher, '/livez')).status).toBe(200)
 })
 
-test('AZ17: whoever hangs up in the middle leaves nothing behind', async () => {
+test('whoever hangs up in the middle leaves nothing behind', async () => {
   const { host } = new URL(usher.issuer)
   const form = 'Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 50\r\n\r\n'
   const paths = ['/api/oauth/token', '/api/oauth/authorize', '/api/oauth/par', '/interaction/x']
@@ -182,7 +182,7 @@ test('AZ17: whoever hangs up in the middle leaves nothing behind', async () => {
   expect(stacks()).toEqual([])
 })
 
-test('LOG1: what was sent in a request that is none does not end up in the log', async () => {
+test('what was sent in a request that is none does not end up in the log', async () => {
   const { host } = new URL(usher.issuer)
   const secret = 'client_secret=canary-secret-of-web'
   const head = `POST /api/oauth/token HTTP/1.1\r\nHost: ${host}\r\nTransfer-Encoding: chunked\r\n`

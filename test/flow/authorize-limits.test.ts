@@ -24,7 +24,7 @@ const valueFor = (name: string, length: number) => {
   return name === 'claims' ? '{"userinfo":{}}'.padEnd(length) : 'x'.repeat(length)
 }
 
-describe.each(Object.entries(LIMITS))('AZ13: %s', (name, limit) => {
+describe.each(Object.entries(LIMITS))('%s', (name, limit) => {
   const request = (length: number) =>
     authorizationRequest(usher, { prompt: 'none', [name]: valueFor(name, length) }).url
 
@@ -54,7 +54,7 @@ describe.each(Object.entries(LIMITS))('AZ13: %s', (name, limit) => {
   })
 })
 
-test('AZ13: a request may be 8 KiB long, and not a byte longer', async () => {
+test('a request may be 8 KiB long, and not a byte longer', async () => {
   const { url } = authorizationRequest(usher, { prompt: 'none', login_hint: '' })
   const path = `${url.pathname}${url.search}`
   const fits = path.replace('login_hint=', `login_hint=${'x'.repeat(8192 - path.length)}`)
@@ -64,7 +64,7 @@ test('AZ13: a request may be 8 KiB long, and not a byte longer', async () => {
   expect(answer.json).toMatchObject({ error: expect.any(String), request_id: expect.any(String) })
 })
 
-describe('AZ12: an authorization request by POST', () => {
+describe('an authorization request by POST', () => {
   test('is sent on as the same request by GET, with the same answer', async () => {
     const { url, state } = authorizationRequest(usher, { prompt: 'none' })
     const moved = await send(usher, PATH, { body: [...url.searchParams] })
@@ -85,7 +85,7 @@ describe('AZ12: an authorization request by POST', () => {
     expect(answer.location?.searchParams.get('state')).toBe(state)
   })
 
-  test('AZ16: is never repeated as a POST somewhere else', async () => {
+  test('is never repeated as a POST somewhere else', async () => {
     const { url } = authorizationRequest(usher, { prompt: 'none' })
     const moved = await send(usher, PATH, { body: [...url.searchParams] })
     expect(moved.status).toBe(303)
@@ -106,7 +106,7 @@ describe('AZ12: an authorization request by POST', () => {
     expect(answer.json).toMatchObject({ error: expect.any(String), request_id: expect.any(String) })
   })
 
-  test('AZ13: is not sent on where its URL would be too long to be answered', async () => {
+  test('is not sent on where its URL would be too long to be answered', async () => {
     const { url } = authorizationRequest(usher, { prompt: 'none', login_hint: '' })
     const body = `${url.searchParams}${'é'.repeat(3500)}`
     const headers = { 'content-type': 'application/x-www-form-urlencoded' }
@@ -116,7 +116,7 @@ describe('AZ12: an authorization request by POST', () => {
   })
 })
 
-test('AZ13: a long state cannot break the way back', async () => {
+test('a long state cannot break the way back', async () => {
   const state = '\u{1f600}'.repeat(512)
   const page = await browser.open(authorizationRequest(usher, { state }).url)
   expect(page.params.get('state')).toBe(state)

@@ -124,7 +124,7 @@ test.each(['spa', 'first', 'post'])('the client "%s" gets one in the same way', 
   expect((await refresh(usher, body.refresh_token, client_id)).status).toBe(200)
 })
 
-test('TK13: a client without the grant type refresh_token never gets one', async () => {
+test('a client without the grant type refresh_token never gets one', async () => {
   const person = await newPerson()
   const params = { client_id: 'once', redirect_uri: ONCE, scope: OFFLINE }
   const { code, request } = await authorize(usher, { ...person, ...params })
@@ -133,7 +133,7 @@ test('TK13: a client without the grant type refresh_token never gets one', async
   expect(String(body.scope).split(' ')).not.toContain('offline_access')
 })
 
-test('TK13: a client whose scopes leave offline_access out cannot ask for it', async () => {
+test('a client whose scopes leave offline_access out cannot ask for it', async () => {
   const params = { client_id: 'narrow', redirect_uri: NARROW, scope: OFFLINE }
   for (const prompt of [undefined, 'consent', 'none']) {
     const { url } = authorizationRequest(usher, { ...params, prompt })

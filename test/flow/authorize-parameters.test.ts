@@ -55,7 +55,7 @@ const PARAMETERS = {
   acr_values: '1',
 }
 
-describe('AZ4: a parameter that comes twice is refused', () => {
+describe('a parameter that comes twice is refused', () => {
   test.each(Object.entries(PARAMETERS))('%s', async (name, value) => {
     for (const second of [value, 'other', '']) {
       const { url } = authorizationRequest(usher)
@@ -100,14 +100,14 @@ const CHALLENGES: [string, Params][] = [
   ['a challenge that is no base64url', { code_challenge: `${GOOD.slice(2)}+/` }],
 ]
 
-describe.each(['web', 'post', 'spa', 'native', 'first'])('AZ5: the client "%s"', client_id => {
+describe.each(['web', 'post', 'spa', 'native', 'first'])('the client "%s"', client_id => {
   test.each(CHALLENGES)('is refused with %s', async (_, params) => {
     const answer = await ask({ client_id, prompt: 'none', ...params })
     expect(toldOf(answer)).toMatchObject({ error: 'invalid_request', iss: usher.issuer })
   })
 })
 
-test('AZ5: an operator can exempt a confidential client, which may still use PKCE', async () => {
+test('an operator can exempt a confidential client, which may still use PKCE', async () => {
   const without = { code_challenge: undefined, code_challenge_method: undefined }
   const params = { browser, client_id: 'legacy', redirect_uri: LEGACY }
   const { code } = await authorize(usher, { ...params, ...without })
@@ -121,7 +121,7 @@ test('AZ5: an operator can exempt a confidential client, which may still use PKC
   expect(toldOf(plain)).toMatchObject({ error: 'invalid_request' })
 })
 
-test('AZ5: a public client cannot be exempted', async () => {
+test('a public client cannot be exempted', async () => {
   const spa = { ...CLIENTS.spa, require_pkce: false }
   await expect(startUsher({ clients: { spa } })).rejects.toThrow(/require_pkce/)
 })
@@ -137,7 +137,7 @@ test.each([
   'code none',
   'CODE',
   'nonsense',
-])('AZ6: response_type=%s is refused as unsupported', async response_type => {
+])('response_type=%s is refused as unsupported', async response_type => {
   const { location } = await ask({ response_type, prompt: 'none' })
   const told = new URLSearchParams(location?.search || location?.hash.slice(1))
   expect(told.get('error')).toBe('unsupported_response_type')

@@ -71,18 +71,18 @@ describe.each([
 ])('the client "%s" that registered %s', (client_id, uri) => {
   const mutants = mutantsOf(uri).filter(mutant => client_id !== 'native' || !isAllowed(mutant))
 
-  test('AZ1: no other spelling of it is ever redirected to, nor linked to', async () => {
+  test('no other spelling of it is ever redirected to, nor linked to', async () => {
     expect(mutants.length).toBeGreaterThan(400)
     expect(await judge(client_id, mutants)).toEqual([])
   })
 
-  test('AZ2: no error is ever sent to another spelling of it', async () => {
+  test('no error is ever sent to another spelling of it', async () => {
     const some = mutants.filter((_, i) => i % 4 === 0)
     expect(await judge(client_id, some, { response_type: 'token' })).toEqual([])
     expect(await judge(client_id, some, { prompt: 'none' })).toEqual([])
   })
 
-  test('AZ1: it is redirected to as it is written', async () => {
+  test('it is redirected to as it is written', async () => {
     const answer = await authorize({ client_id, redirect_uri: uri, prompt: 'none' })
     expect(answer.location?.href.startsWith(uri)).toBe(true)
     expect(answer.location?.searchParams.get('error')).toMatch(/^(login|interaction)_required$/)
@@ -93,12 +93,12 @@ test.each([
   'http://127.0.0.1:51004/callback',
   'http://127.0.0.1:1/callback',
   'http://[::1]:51004/callback',
-])('AZ1: a native application may listen on any loopback port (%s)', async redirect_uri => {
+])('a native application may listen on any loopback port (%s)', async redirect_uri => {
   const answer = await authorize({ client_id: 'native', redirect_uri, prompt: 'none' })
   expect(answer.location?.href.startsWith(redirect_uri)).toBe(true)
 })
 
-test('AZ1: the port of a web application may not differ, not even on loopback', async () => {
+test('the port of a web application may not differ, not even on loopback', async () => {
   const other = await startUsher({
     clients: { local: { ...CLIENTS.web, client_id: 'local', redirect_uris: [LOOPBACK] } },
   })
@@ -121,7 +121,7 @@ test.each([
   ['an empty redirect_uri', { redirect_uri: '' }],
   ['no redirect_uri', { redirect_uri: undefined }],
   ['a client_id of JavaScript', { client_id: '__proto__', redirect_uri: WEB }],
-])('AZ2: %s ends on a page', async (_, params) => {
+])('%s ends on a page', async (_, params) => {
   const { url } = authorizationRequest(usher)
   for (const [name, value] of Object.entries(params)) {
     if (value === undefined) url.searchParams.delete(name)

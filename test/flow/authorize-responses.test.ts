@@ -35,7 +35,7 @@ function toldOf({ location, text }: Reply): Record<string, string> {
   return Object.fromEntries(location.searchParams)
 }
 
-describe('AZ7: response modes', () => {
+describe('response modes', () => {
   test.each(['fragment', 'fragment.jwt', 'web_message', 'jwt', 'query.jwt', 'nonsense'])(
     '%s is refused, and no code leaves that way',
     async response_mode => {
@@ -75,7 +75,7 @@ describe('AZ7: response modes', () => {
   })
 })
 
-test('AZ8: the issuer stands beside every answer, a code or an error', async () => {
+test('the issuer stands beside every answer, a code or an error', async () => {
   const { page, request } = await authorize(usher, { browser })
   expect(Object.fromEntries(page.params)).toEqual({
     code: expect.stringMatching(/^[\w-]{43}$/),
@@ -94,7 +94,7 @@ test('AZ8: the issuer stands beside every answer, a code or an error', async () 
   })
 })
 
-test('AZ18: no client can be named like a person', async () => {
+test('no client can be named like a person', async () => {
   const { code, request } = await authorize(usher, { browser })
   const { body } = await redeem(usher, code, request)
   const { sub = '' } = decodeJwt(body.id_token)

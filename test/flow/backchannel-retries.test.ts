@@ -80,7 +80,7 @@ test('LO4, F26: an application that hangs holds up neither the person nor the ot
   expect(facts()).toEqual(['logout_failed 1 no answer in time'])
 })
 
-test('LO4: who fails is told again, five times within an hour, each time by a token of that moment', async () => {
+test('who fails is told again, five times within an hour, each time by a token of that moment', async () => {
   wiki.answerWith((_req, res) => res.writeHead(503).end())
   await signOut()
   await node.tellSignOuts('new')
@@ -102,7 +102,7 @@ test('LO4: who fails is told again, five times within an hour, each time by a to
   expect(await node.metrics.text()).toMatch(/usher_facts_total\{event="logout_given_up"\} 1/)
 })
 
-test('LO4: who is back is told, and then no more', async () => {
+test('who is back is told, and then no more', async () => {
   wiki.answerWith((_req, res) => res.destroy())
   await signOut()
   await node.tellSignOuts('new')
@@ -115,7 +115,7 @@ test('LO4: who is back is told, and then no more', async () => {
   expect(wiki.tokens).toHaveLength(2)
 })
 
-test('LO4: 400 is the last word of an application', async () => {
+test('400 is the last word of an application', async () => {
   wiki.answerWith((_req, res) => res.writeHead(400).end('{"error":"invalid_request"}'))
   await signOut()
   await node.tellSignOuts('new')
@@ -124,13 +124,13 @@ test('LO4: 400 is the last word of an application', async () => {
   expect(facts()).toEqual(['logout_given_up 1 answered 400'])
 })
 
-test('LO4: of nodes that look at once, one tells', async () => {
+test('of nodes that look at once, one tells', async () => {
   for (let i = 0; i < 5; i++) await signOut()
   await Promise.all([node, other, node, other].map(each => each?.tellSignOuts('new')))
   expect([wiki.tokens.length, chat.tokens.length]).toEqual([5, 5])
 })
 
-test('LO4: with the store away nobody is told, and nobody is forgotten', async () => {
+test('with the store away nobody is told, and nobody is forgotten', async () => {
   await signOut()
   const { write } = node.store
   node.store.write = async () => {

@@ -46,7 +46,7 @@ async function signOut(browser: Browser) {
   expect(browser.heading).toBe('Signed out')
 }
 
-test('LO4: an application is told who signed out, of which of its sessions, by a token for nothing else', async () => {
+test('an application is told who signed out, of which of its sessions, by a token for nothing else', async () => {
   const { browser, given } = await signedInTo(wiki)
   const signedOut = Math.floor(Date.now() / 1000)
   await signOut(browser)
@@ -69,7 +69,7 @@ test('LO4: an application is told who signed out, of which of its sessions, by a
   expect((told.exp ?? 0) - (told.iat ?? 0)).toBeLessThanOrEqual(120)
 })
 
-test('LO4: every application of the session is told, and one that does not ask for sid gets none', async () => {
+test('every application of the session is told, and one that does not ask for sid gets none', async () => {
   const { browser, given } = await signedInTo(wiki, chat)
   await signOut(browser)
   await usher.tellSignOuts('new')
@@ -79,7 +79,7 @@ test('LO4: every application of the session is told, and one that does not ask f
   expect(decodeJwt(given[1]?.id_token ?? '')).not.toHaveProperty('sid')
 })
 
-test('LO4: nobody else’s session and no other browser is told of', async () => {
+test('nobody else’s session and no other browser is told of', async () => {
   const { browser } = await signedInTo(wiki)
   const other = await signedInTo(chat)
   const graces = new Browser(usher.issuer)
@@ -99,7 +99,7 @@ test('LO4: nobody else’s session and no other browser is told of', async () =>
   expect(await chat.told(usher.issuer)).toMatchObject({ sub: ada })
 })
 
-test('LO4: whatever ends a session tells its applications, once', async () => {
+test('whatever ends a session tells its applications, once', async () => {
   const ends: Record<string, () => Promise<unknown>> = {
     'the account page and sessions end': async () => {
       for (const { uid } of await sessionsOf(usher, ada)) await usher.sessions.end(uid)
@@ -119,7 +119,7 @@ test('LO4: whatever ends a session tells its applications, once', async () => {
   }
 })
 
-test('LO4: an account that is removed is told of still', async () => {
+test('an account that is removed is told of still', async () => {
   const alan = await usher.addAccount({ username: 'alan' })
   const { client_id, redirect_uris } = wiki.client
   await tokens(usher, { username: 'alan', client_id, redirect_uri: redirect_uris[0] })
@@ -128,7 +128,7 @@ test('LO4: an account that is removed is told of still', async () => {
   expect(await wiki.told(usher.issuer)).toMatchObject({ sub: alan.id })
 })
 
-test('LO4: an application that the person did not allow anything learns nothing', async () => {
+test('an application that the person did not allow anything learns nothing', async () => {
   const { browser } = await signedInTo(wiki)
   const { client_id, redirect_uris } = chat.client
   await open(usher, { client_id, redirect_uri: redirect_uris[0] }, browser)
@@ -166,7 +166,7 @@ test('backchannel_logout: discovery says so; off, it does not, and no client can
   await expect(start).rejects.toThrow('needs what is off: `features.backchannel_logout`')
 })
 
-test('LOG4: what was told stands in the audit log and the metrics', async () => {
+test('what was told stands in the audit log and the metrics', async () => {
   const { browser } = await signedInTo(wiki)
   usher.output.length = 0
   await signOut(browser)

@@ -20,7 +20,7 @@ const read = async (words: string): Promise<Record<string, unknown>[]> =>
   JSON.parse((await usher(`${words} --json`)).stdout)
 
 test(
-  'AC3: sessions are listed with since, last use and applications, under handles that open nothing',
+  'sessions are listed with since, last use and applications, under handles that open nothing',
   SLOW,
   async () => {
     expect((await usher('sessions list ada')).stdout).toBe('ada is not signed in.\n')
@@ -57,7 +57,7 @@ test('sessions end ends one, or all, and says what goes on', SLOW, async () => {
   expect(await isSignedIn(other)).toBe(false)
 })
 
-test('AC4: grants withdraw does what Remove access does', SLOW, async () => {
+test('grants withdraw does what Remove access does', SLOW, async () => {
   const { refresh_token } = await tokens(service)
   const [grant] = await read('grants list ada')
   expect(grant).toMatchObject({ client_id: 'web', scopes: expect.arrayContaining(['profile']) })

@@ -173,7 +173,7 @@ test('config explain says what is in force, and knows a slip', async () => {
   expect(slip.stderr).toContain('did you mean lifetimes.access_token?')
 })
 
-test('CF1: config explain knows the variables that are no keys, and does not show the secret', async () => {
+test('config explain knows the variables that are no keys, and does not show the secret', async () => {
   const secret = Buffer.alloc(32, 'canary').toString('base64url')
   const { stdout } = await usher(['config', 'explain', 'USHER_SECRET'], '', {
     USHER_SECRET: secret,

@@ -220,7 +220,7 @@ test('config explain says that it was the document', async () => {
   }
 })
 
-test('OT5: authorization details are for no application that says so of itself', async () => {
+test('authorization details are for no application that says so of itself', async () => {
   documents['/payer'] = { ...ASSISTANT, authorization_details_types: ['payment'] }
   const client_id = `${site}/payer`
   const { url } = asking(usher, [PAYMENT], { client_id, redirect_uri: CALLBACK })

@@ -58,7 +58,7 @@ async function refusal(at: Usher, params: Record<string, string | undefined>) {
   return jwt ? String(decodeJwt(jwt).error) : (told.get('error') ?? text)
 }
 
-describe.each(TYPES)('HD3: response_type=%s', type => {
+describe.each(TYPES)('response_type=%s', type => {
   test('has in the fragment what it names, each bound to the ID token, and nothing in a query', async () => {
     const { told, page, request } = await answer({ response_type: type })
     expect(page.url.search).toBe('')
@@ -119,7 +119,7 @@ describe.each(TYPES)('HD3: response_type=%s', type => {
   })
 })
 
-test('HD3: openid-client signs people in by code id_token and by id_token', async () => {
+test('openid-client signs people in by code id_token and by id_token', async () => {
   const hybrid = await configurationOf(usher, 'web')
   openid.useCodeIdTokenResponseType(hybrid)
   const request = await newRequest({ redirect_uri: WEB })
@@ -139,7 +139,7 @@ test('HD3: openid-client signs people in by code id_token and by id_token', asyn
   expect(claims).toMatchObject({ sub: tokens.claims()?.sub, name: ADA.name })
 })
 
-test('HD3: PKCE, a nonce, and the response modes of the file stay what is asked for', async () => {
+test('PKCE, a nonce, and the response modes of the file stay what is asked for', async () => {
   const hybrid = { response_type: 'code id_token' }
   const bare = { code_challenge: undefined, code_challenge_method: undefined }
   expect(await refusal(usher, { ...hybrid, ...bare })).toBe('invalid_request')
@@ -152,19 +152,19 @@ test('HD3: PKCE, a nonce, and the response modes of the file stay what is asked 
   expect(await refusal(usher, { response_mode: 'fragment' })).toBe('unsupported_response_mode')
 })
 
-test('HD3: a client whose tokens are bound to a key has none from the browser', async () => {
+test('a client whose tokens are bound to a key has none from the browser', async () => {
   const web = { ...clients.web, dpop_bound_access_tokens: true }
   const start = startUsher({ clients: { web }, usher: ALL })
   await expect(start).rejects.toThrow('must not include "token"')
 })
 
-test('HD3: errors come by the fragment as well', async () => {
+test('errors come by the fragment as well', async () => {
   const { page, told } = await answer({ response_type: 'id_token', prompt: 'login', max_age: 'x' })
   expect(page.url.search).toBe('')
   expect(Object.fromEntries(told)).toMatchObject({ error: 'invalid_request', iss: usher.issuer })
 })
 
-test('HD3: discovery names them where they are on, each flow by itself', async () => {
+test('discovery names them where they are on, each flow by itself', async () => {
   const told = async (at: Usher) => (await send(at, '/.well-known/openid-configuration')).json
   const [on, none] = await Promise.all([told(usher), told(off)])
   expect((on.response_types_supported as string[]).toSorted()).toEqual(
@@ -180,7 +180,7 @@ test('HD3: discovery names them where they are on, each flow by itself', async (
   expect(response_types_supported).toEqual(['code', ...TYPES.filter(type => /code/.test(type))])
 })
 
-test('LOG1, LOG4: the log has that tokens were given, and none of them', async () => {
+test('the log has that tokens were given, and none of them', async () => {
   const { told } = await answer({ response_type: 'code id_token token' })
   const log = usher.output.join('')
   const line = usher.output.findLast(text => text.includes('tokens_issued')) ?? '{}'

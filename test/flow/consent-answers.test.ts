@@ -54,7 +54,7 @@ async function expectWithdrawn() {
   expect(await usher.consents.find(ada, 'web')).toBeUndefined()
 }
 
-test('CN5: a removal while the page is open wins, when it was allowed in another tab', async () => {
+test('a removal while the page is open wins, when it was allowed in another tab', async () => {
   await open(usher, {}, browser)
   const tab = newTab(browser)
   await open(usher, {}, tab)
@@ -64,7 +64,7 @@ test('CN5: a removal while the page is open wins, when it was allowed in another
   await expectWithdrawn()
 })
 
-test('CN5: a removal while the page is open wins, when something was allowed before', async () => {
+test('a removal while the page is open wins, when something was allowed before', async () => {
   await open(usher, { scope: 'openid profile' }, browser)
   await browser.submit({ decision: 'allow' })
   await open(usher, {}, browser)
@@ -74,7 +74,7 @@ test('CN5: a removal while the page is open wins, when something was allowed bef
   await expectWithdrawn()
 })
 
-test('CN5: what was allowed before a removal counts for nothing, however often it is sent', async () => {
+test('what was allowed before a removal counts for nothing, however often it is sent', async () => {
   await open(usher, {}, browser)
   const form = fieldsOf(browser.page, { decision: 'allow', scope: 'profile' })
   const { url } = browser.page
@@ -87,7 +87,7 @@ test('CN5: what was allowed before a removal counts for nothing, however often i
   expect(await grantsOf(usher, ada, 'web')).toEqual([])
 })
 
-test('CN5: who is asked again after a removal can allow it', async () => {
+test('who is asked again after a removal can allow it', async () => {
   const { request } = await open(usher, {}, browser)
   const tab = newTab(browser)
   await open(usher, {}, tab)
@@ -99,7 +99,7 @@ test('CN5: who is asked again after a removal can allow it', async () => {
   expect(status).toBe(200)
 })
 
-test('CN5: after a removal the application can be allowed anew', async () => {
+test('after a removal the application can be allowed anew', async () => {
   await open(usher, {}, browser)
   await browser.submit({ decision: 'allow' })
   await removeElsewhere()
@@ -110,7 +110,7 @@ test('CN5: after a removal the application can be allowed anew', async () => {
   expect((await redeem(usher, code, request)).status).toBe(200)
 })
 
-test('CN6: a refusal is told to the application and leaves nothing behind', async () => {
+test('a refusal is told to the application and leaves nothing behind', async () => {
   const { request } = await open(usher, {}, browser)
   await browser.submit({ decision: 'deny' })
   expect(Object.fromEntries(browser.page.params)).toMatchObject({
@@ -125,14 +125,14 @@ test('CN6: a refusal is told to the application and leaves nothing behind', asyn
   expect(browser.heading).toBe('Allow access')
 })
 
-test('CN6: an answer that is neither yes nor no is no', async () => {
+test('an answer that is neither yes nor no is no', async () => {
   await open(usher, {}, browser)
   await browser.submit({ decision: 'Allow' })
   expect(browser.page.params.get('error')).toBe('access_denied')
   expect(await usher.consents.list(ada)).toEqual([])
 })
 
-test('CN6: yes after no, from the page before, allows nothing', async () => {
+test('yes after no, from the page before, allows nothing', async () => {
   await open(usher, {}, browser)
   const form = fieldsOf(browser.page, { decision: 'deny' })
   expect((await send(browser, browser.page.url, { form })).status).toBe(200)
@@ -141,7 +141,7 @@ test('CN6: yes after no, from the page before, allows nothing', async () => {
   expect(await usher.consents.list(ada)).toEqual([])
 })
 
-test('CN6: the same yes twice is one, another yes is refused', async () => {
+test('the same yes twice is one, another yes is refused', async () => {
   const { request } = await open(usher, {}, browser)
   const form = fieldsOf(browser.page, { decision: 'allow', scope: 'profile' })
   const twice = await Promise.all([1, 2].map(() => send(browser, browser.page.url, { form })))
@@ -153,7 +153,7 @@ test('CN6: the same yes twice is one, another yes is refused', async () => {
   expect((await redeem(usher, code, request)).body.scope).toBe('openid profile')
 })
 
-test('CN3: the page needs its token and its own browser', async () => {
+test('the page needs its token and its own browser', async () => {
   await open(usher, {}, browser)
   const { url } = browser.page
   const form = fieldsOf(browser.page, { decision: 'allow', scope: 'profile' })
@@ -168,7 +168,7 @@ test('CN3: the page needs its token and its own browser', async () => {
   expect(await usher.consents.list(ada)).toEqual([])
 })
 
-test('CN4: what one person has allowed is not allowed for another who signs in after it', async () => {
+test('what one person has allowed is not allowed for another who signs in after it', async () => {
   const less = { scope: 'openid', max_age: '100' }
   const hers = await signedIn(usher, 'grace')
   await open(usher, less, hers)

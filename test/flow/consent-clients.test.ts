@@ -32,7 +32,7 @@ const ONCE: [client_id: string, redirect_uri: string][] = [
 ]
 
 test.for(EACH_TIME)(
-  'CN2: %s at %s is asked for each time: anyone could be it',
+  '%s at %s is asked for each time: anyone could be it',
   async ([client_id, redirect_uri]) => {
     for (let time = 0; time < 3; time++) {
       await open(usher, { client_id, redirect_uri }, browser)
@@ -46,7 +46,7 @@ test.for(EACH_TIME)(
   },
 )
 
-test.for(ONCE)('CN2: %s at %s is asked for once', async ([client_id, redirect_uri]) => {
+test.for(ONCE)('%s at %s is asked for once', async ([client_id, redirect_uri]) => {
   await usher.consents.removeAll(ada)
   await open(usher, { client_id, redirect_uri }, browser)
   expect(browser.heading).toBe('Allow access')
@@ -54,7 +54,7 @@ test.for(ONCE)('CN2: %s at %s is asked for once', async ([client_id, redirect_ur
   expect(await silently(usher, browser, { client_id, redirect_uri })).toBeUndefined()
 })
 
-test('CN2: an application of one’s own is not asked for, but listed and removable', async () => {
+test('an application of one’s own is not asked for, but listed and removable', async () => {
   await open(usher, { client_id: 'first' }, browser)
   expect(browser.page.ours).toBe(false)
   expect(browser.page.params.get('code')).toBeTruthy()
@@ -72,7 +72,7 @@ test('CN2: an application of one’s own is not asked for, but listed and remova
   expect(await usher.consents.find(ada, 'first')).toBeUndefined()
 })
 
-test('CN2: an application of one’s own gets new scopes without a question, and they are listed', async () => {
+test('an application of one’s own gets new scopes without a question, and they are listed', async () => {
   for (const scope of ['openid', 'openid email', 'openid email offline_access']) {
     await open(usher, { client_id: 'first', scope }, browser)
     expect(Object.fromEntries(browser.page.params), scope).toHaveProperty('code')

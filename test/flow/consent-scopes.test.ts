@@ -32,7 +32,7 @@ async function tokensOf(request: Awaited<ReturnType<typeof open>>['request']) {
   return body
 }
 
-test('CN3: a scope that was deselected is in no token and gives no claim', async () => {
+test('a scope that was deselected is in no token and gives no claim', async () => {
   const body = await allow(['profile'], { scope: ALL })
   expect(String(body.scope).split(' ').sort()).toEqual(['openid', 'profile'])
   expect(body).not.toHaveProperty('refresh_token')
@@ -46,7 +46,7 @@ test('CN3: a scope that was deselected is in no token and gives no claim', async
   }
 })
 
-test('CN3: refreshing does not bring back what was deselected', async () => {
+test('refreshing does not bring back what was deselected', async () => {
   const body = await allow(['offline_access'], { scope: ALL })
   const renewed = await refresh(usher, body.refresh_token)
   expect(renewed.status).toBe(200)
@@ -55,20 +55,20 @@ test('CN3: refreshing does not bring back what was deselected', async () => {
   expect(info).toEqual({ sub: ada })
 })
 
-test('CN3: a scope that was deselected is not asked for again', async () => {
+test('a scope that was deselected is not asked for again', async () => {
   await allow(['profile'])
   const { request } = await open(usher, {}, browser)
   expect(browser.page.ours).toBe(false)
   expect((await tokensOf(request)).scope).toBe('openid profile')
 })
 
-test('CN3: with everything deselected a sign-in is left, and nothing more', async () => {
+test('with everything deselected a sign-in is left, and nothing more', async () => {
   const body = await allow([])
   expect(body.scope).toBe('openid')
   expect((await userinfo(usher, body.access_token)).body).toEqual({ sub: ada })
 })
 
-test('CN3: what was once allowed can be taken back where it is asked for anew', async () => {
+test('what was once allowed can be taken back where it is asked for anew', async () => {
   const before = await allow(['profile', 'email'])
   const after = await allow(['profile'], { prompt: 'consent' })
   expect(after.scope).toBe('openid profile')
@@ -78,7 +78,7 @@ test('CN3: what was once allowed can be taken back where it is asked for anew', 
   expect((await userinfo(usher, after.access_token)).body).not.toHaveProperty('email')
 })
 
-test('CN3: a page that asks anew does not tick what was deselected', async () => {
+test('a page that asks anew does not tick what was deselected', async () => {
   await allow(['profile'])
   await open(usher, { scope: ALL }, browser)
   expect(browser.heading).toBe('Allow access')
@@ -88,7 +88,7 @@ test('CN3: a page that asks anew does not tick what was deselected', async () =>
   expect(isTicked('email')).toBe(false)
 })
 
-test('CN4: a scope that was not asked for cannot be allowed', async () => {
+test('a scope that was not asked for cannot be allowed', async () => {
   const body = await allow(['email', 'profile', 'offline_access', 'admin'], {
     scope: 'openid email',
   })
@@ -98,7 +98,7 @@ test('CN4: a scope that was not asked for cannot be allowed', async () => {
   expect(consent).toMatchObject({ scopes: ['openid', 'email'], declined: [] })
 })
 
-test('CN4: a new scope is asked for, and only then given', async () => {
+test('a new scope is asked for, and only then given', async () => {
   await allow(['email'], { scope: 'openid email' })
   await open(usher, { scope: 'openid email profile', prompt: 'none' }, browser)
   expect(browser.page.params.get('error')).toBe('consent_required')
@@ -106,7 +106,7 @@ test('CN4: a new scope is asked for, and only then given', async () => {
   expect(String(body.scope).split(' ').sort()).toEqual(['email', 'openid', 'profile'])
 })
 
-test('CN4: offline access is asked for when it is new, though prompt does not say so', async () => {
+test('offline access is asked for when it is new, though prompt does not say so', async () => {
   await allow(['profile', 'email'])
   const body = await allow(['profile', 'email', 'offline_access'], { scope: ALL })
   expect(body.refresh_token).toBeTruthy()
@@ -114,7 +114,7 @@ test('CN4: offline access is asked for when it is new, though prompt does not sa
   expect((await tokensOf(request)).refresh_token).toBeTruthy()
 })
 
-test('CN4: what was allowed once holds in every browser, and for less', async () => {
+test('what was allowed once holds in every browser, and for less', async () => {
   await allow(['profile', 'email'])
   const other = await signedIn(usher)
   const { request } = await open(usher, { scope: 'openid email' }, other)
@@ -122,12 +122,12 @@ test('CN4: what was allowed once holds in every browser, and for less', async ()
   expect((await redeem(usher, code, request)).body.scope).toBe('openid email')
 })
 
-test('CN4: prompt=consent asks although everything was allowed', async () => {
+test('prompt=consent asks although everything was allowed', async () => {
   await allow(['profile', 'email'])
   await allow(['profile', 'email'], { prompt: 'consent' })
 })
 
-test('CN4: what one application was allowed, another has to ask for', async () => {
+test('what one application was allowed, another has to ask for', async () => {
   await allow(['profile', 'email'])
   await open(usher, { client_id: 'post' }, browser)
   expect(browser.heading).toBe('Allow access')

@@ -41,7 +41,7 @@ async function consentText(params: Record<string, string>): Promise<string> {
   return textOf(browser.page.html.querySelector('main')?.outerHTML ?? '')
 }
 
-test('CN1: the page names the application, who vouches for it, and where people will go', async () => {
+test('the page names the application, who vouches for it, and where people will go', async () => {
   const text = await consentText({})
   expect(text).toContain(words('consent.asks', { client: 'Web application' }))
   expect(text).toContain(words('consent.verified', { brand: 'Usher' }))
@@ -49,7 +49,7 @@ test('CN1: the page names the application, who vouches for it, and where people 
   expect(textOf(browser.page.text)).toContain(words('page.signed_in_as', { name: 'ada' }))
 })
 
-test('CN1: a native application is named by where it listens, or by its scheme', async () => {
+test('a native application is named by where it listens, or by its scheme', async () => {
   const native = { client_id: 'native' }
   const redirect_uri = 'http://127.0.0.1:51234/callback'
   expect(await consentText({ ...native, redirect_uri })).toContain(
@@ -59,7 +59,7 @@ test('CN1: a native application is named by where it listens, or by its scheme',
   expect(scheme).toContain(words('consent.returns', { host: 'com.example.app' }))
 })
 
-test('CN1: every scope that is asked for stands there in words', async () => {
+test('every scope that is asked for stands there in words', async () => {
   const text = await consentText({ scope: 'openid profile email shoes work offline_access' })
   expect(text).toContain(words('scope.openid'))
   expect(text).toContain(words('scope.profile'))
@@ -77,13 +77,13 @@ test('CN1: every scope that is asked for stands there in words', async () => {
   }
 })
 
-test('CN1: a scope that was not asked for does not stand there', async () => {
+test('a scope that was not asked for does not stand there', async () => {
   const text = await consentText({ scope: 'openid email' })
   expect(text).not.toContain(words('scope.profile'))
   expect(text).not.toContain(words('scope.offline_access'))
 })
 
-test('CN1: how long access lasts is said, with and without offline access', async () => {
+test('how long access lasts is said, with and without offline access', async () => {
   const online = await consentText({})
   expect(online).toContain(words('consent.lifetime'))
   expect(online).toContain(words('consent.manage'))
@@ -92,7 +92,7 @@ test('CN1: how long access lasts is said, with and without offline access', asyn
   expect(offline).not.toContain(words('consent.lifetime'))
 })
 
-test('CN1: what an application says of itself is text, wherever it is shown', async () => {
+test('what an application says of itself is text, wherever it is shown', async () => {
   const text = await consentText({ client_id: 'nasty', redirect_uri: NASTY_URI })
   expect(text).toContain(NAME)
   const decision = { scopes: ['openid'], declined: [], version: 0 }
@@ -108,7 +108,7 @@ test('CN1: what an application says of itself is text, wherever it is shown', as
   }
 })
 
-test('CN1: what an application says of itself is text on the sign-in page too', async () => {
+test('what an application says of itself is text on the sign-in page too', async () => {
   const { browser: visitor } = await open(usher, { client_id: 'nasty', redirect_uri: NASTY_URI })
   expect(visitor.heading).toBe('Sign in')
   expect(visitor.page.html.querySelector('script:not([src^="/assets/"]), b')).toBeNull()

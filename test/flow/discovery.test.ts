@@ -13,15 +13,15 @@ beforeAll(async () => {
 })
 afterAll(() => usher.close())
 
-test('OT1: both documents say the same', async () => {
+test('both documents say the same', async () => {
   expect((await send(usher, OAUTH)).json).toEqual(metadata)
 })
 
-test('OT1: the issuer is the configured one, byte for byte', () => {
+test('the issuer is the configured one, byte for byte', () => {
   expect(metadata.issuer).toBe(usher.settings.issuer)
 })
 
-test('OT1: the endpoints are where client developers were told', () => {
+test('the endpoints are where client developers were told', () => {
   const at = (path: string) => `${usher.issuer}/api/oauth/${path}`
   expect(metadata).toMatchObject({
     authorization_endpoint: at('authorize'),
@@ -35,7 +35,7 @@ test('OT1: the endpoints are where client developers were told', () => {
   })
 })
 
-test('OT1: only what is implemented is advertised', () => {
+test('only what is implemented is advertised', () => {
   expect(metadata).toMatchObject({
     response_types_supported: ['code'],
     response_modes_supported: ['query', 'form_post', 'jwt', 'query.jwt', 'form_post.jwt'],
@@ -67,7 +67,7 @@ test('OT1: only what is implemented is advertised', () => {
   expect(metadata.request_parameter_supported).toBe(true)
 })
 
-test('OT1: every ID token algorithm that is advertised has a key to verify it with', async () => {
+test('every ID token algorithm that is advertised has a key to verify it with', async () => {
   const { json } = await send(usher, '/api/oauth/jwks')
   const keys = json.keys as { alg: string; kid: string }[]
   expect(metadata.id_token_signing_alg_values_supported).toEqual(expect.arrayContaining(['RS256']))
@@ -76,13 +76,13 @@ test('OT1: every ID token algorithm that is advertised has a key to verify it wi
   }
 })
 
-test('KY2: the published keys have no private part', async () => {
+test('the published keys have no private part', async () => {
   const { json, text } = await send(usher, '/api/oauth/jwks')
   expect(json.keys).not.toEqual([])
   expect(text).not.toMatch(/"(d|p|q|dp|dq|qi|oth|k|priv)":/)
 })
 
-test('OT1: every URL is on the issuer, and something answers there', async () => {
+test('every URL is on the issuer, and something answers there', async () => {
   const urls = Object.entries(metadata).filter(([, value]) => /^https?:/.test(String(value)))
   expect(urls.length).toBeGreaterThan(8)
   for (const [name, value] of urls) {
@@ -97,7 +97,7 @@ test('OT1: every URL is on the issuer, and something answers there', async () =>
   }
 })
 
-test.each([OPENID, OAUTH, '/api/oauth/jwks'])('OT1: %s may be kept for an hour', async path => {
+test.each([OPENID, OAUTH, '/api/oauth/jwks'])('%s may be kept for an hour', async path => {
   const answer = await send(usher, path)
   expect(answer.status).toBe(200)
   expect(answer.headers.get('content-type')).toMatch(/^application\/(jwk-set\+)?json/)
@@ -105,7 +105,7 @@ test.each([OPENID, OAUTH, '/api/oauth/jwks'])('OT1: %s may be kept for an hour',
   expect(answer.headers.get('set-cookie')).toBeNull()
 })
 
-test.each([OPENID, OAUTH, '/api/oauth/jwks'])('OT1: any page may read %s', async path => {
+test.each([OPENID, OAUTH, '/api/oauth/jwks'])('any page may read %s', async path => {
   const headers = { origin: 'https://anyone.example' }
   const answer = await send(usher, path, { headers })
   expect(answer.headers.get('access-control-allow-origin')).toMatch(/^(\*|https:\/\/anyone)/)

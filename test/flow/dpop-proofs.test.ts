@@ -59,7 +59,7 @@ async function boundToken() {
   return String(json.refresh_token)
 }
 
-describe('TK14: a proof is refused with', () => {
+describe('a proof is refused with', () => {
   test.each<[string, () => ProofChange]>([
     ['another method', () => ({ claims: { htm: 'GET' } })],
     ['no method', () => ({ claims: { htm: undefined } })],
@@ -100,7 +100,7 @@ describe('TK14: a proof is refused with', () => {
   })
 })
 
-test('TK14: whose clock is wrong is given a nonce, which every node takes in place of the time', async () => {
+test('whose clock is wrong is given a nonce, which every node takes in place of the time', async () => {
   for (const iat of [now() - 3600, now() + 3600]) {
     const late = await judge(await atToken(key, { claims: { iat } }))
     expect(late).toMatchObject({ status: 400, json: { error: 'use_dpop_nonce' } })
@@ -113,14 +113,14 @@ test('TK14: whose clock is wrong is given a nonce, which every node takes in pla
   }
 })
 
-test('TK14: a nonce that is none of ours is refused, and the answer brings one', async () => {
+test('a nonce that is none of ours is refused, and the answer brings one', async () => {
   const nonce = Buffer.alloc(32, 'mine').toString('base64url')
   const answer = await judge(await atToken(key, { claims: { nonce } }))
   expect(answer).toMatchObject({ status: 400, json: { error: 'use_dpop_nonce' } })
   expect(answer.headers.get('dpop-nonce')).toMatch(/^[\w-]{43}$/)
 })
 
-test('TK14: of many who use one proof at once, on two nodes, one is let in', async () => {
+test('of many who use one proof at once, on two nodes, one is let in', async () => {
   for (let round = 0; round < 3; round++) {
     const token = await boundToken()
     const proof = await atToken(key)
@@ -133,7 +133,7 @@ test('TK14: of many who use one proof at once, on two nodes, one is let in', asy
   }
 })
 
-test('TK14: a proof of a clock that is ahead is remembered for as long as it could be used', async () => {
+test('a proof of a clock that is ahead is remembered for as long as it could be used', async () => {
   const jti = 'a-proof-of-a-clock-that-is-ahead'
   const token = await boundToken()
   const iat = now() + 290
@@ -154,7 +154,7 @@ async function remembered(): Promise<number[]> {
   return until
 }
 
-test('TK14, TK7: a refresh token of a public client is of no use without its key, and trying ends nothing', async () => {
+test('a refresh token of a public client is of no use without its key, and trying ends nothing', async () => {
   const first = await boundToken()
   const stolen = async (token: string) => {
     for (const proof of [undefined, await atToken(other)]) {
@@ -177,7 +177,7 @@ test('TK14, TK7: a refresh token of a public client is of no use without its key
   expect((await ask(node(0), refreshForm(second), await atToken(key))).status).toBe(400)
 })
 
-test('TK14: the key of a pushed request is the one that redeems its code', async () => {
+test('the key of a pushed request is the one that redeems its code', async () => {
   const { issuer } = node(0)
   const browser = new Browser(issuer)
   await authorize(node(0), { browser, client_id: 'web' })

@@ -64,7 +64,7 @@ function readInfo(token: string, proof?: string, scheme = 'DPoP') {
 const atUserinfo = (by: Prover, token: string, change?: ProofChange) =>
   by.prove('GET', `${usher.issuer}${USERINFO}`, { token, ...change })
 
-test('TK14: openid-client binds its tokens, reads UserInfo with them, and renews them', async () => {
+test('openid-client binds its tokens, reads UserInfo with them, and renews them', async () => {
   const config = await openid.discovery(new URL(usher.issuer), 'spa', undefined, openid.None(), {
     execute: [openid.allowInsecureRequests],
   })
@@ -95,7 +95,7 @@ test('TK14: openid-client binds its tokens, reads UserInfo with them, and renews
   expect(renewed.token_type).toBe('dpop')
 })
 
-test('TK14: oauth4webapi is given a token of its own, bound, and introspection says to which key', async () => {
+test('oauth4webapi is given a token of its own, bound, and introspection says to which key', async () => {
   const keys = await oauth.generateKeyPair('ES256', { extractable: true })
   const client: oauth.Client = { client_id: 'service' }
   const service = { ...CLIENTS.web, client_id: 'service', grant_types: ['client_credentials'] }
@@ -130,7 +130,7 @@ test('TK14: oauth4webapi is given a token of its own, bound, and introspection s
   }
 })
 
-describe('TK14: a stolen access token is of no use', () => {
+describe('a stolen access token is of no use', () => {
   test.each<[string, (token: string) => Promise<[string?, string?]>]>([
     ['as a bearer token', async () => [undefined, 'Bearer']],
     ['without a proof', async () => []],
@@ -149,7 +149,7 @@ describe('TK14: a stolen access token is of no use', () => {
   })
 })
 
-test('TK14: an access token that is bound to nothing takes no proof', async () => {
+test('an access token that is bound to nothing takes no proof', async () => {
   const { json } = await ask(await formOf('spa'))
   const token = String(json.access_token)
   expect(json.token_type).toBe('Bearer')
@@ -157,7 +157,7 @@ test('TK14: an access token that is bound to nothing takes no proof', async () =
   expect([status, refusal.error]).toEqual([401, 'invalid_token'])
 })
 
-test('TK14: a proof is used once, and whoever repeats it does not lose its tokens over it', async () => {
+test('a proof is used once, and whoever repeats it does not lose its tokens over it', async () => {
   const { access_token, refresh_token } = await boundTokens()
   const proof = await atUserinfo(key, access_token)
   expect((await readInfo(access_token, proof)).status).toBe(200)
@@ -170,7 +170,7 @@ test('TK14: a proof is used once, and whoever repeats it does not lose its token
   expect((await ask(refreshForm(String(json.refresh_token)), await atToken(key))).status).toBe(200)
 })
 
-test('TK14: the code of a request that names a key is redeemed with that key alone', async () => {
+test('the code of a request that names a key is redeemed with that key alone', async () => {
   for (const by of [undefined, other]) {
     const form = await formOf('spa', { dpop_jkt: key.jkt })
     const refused = await ask(form, by && (await atToken(by)))
@@ -180,7 +180,7 @@ test('TK14: the code of a request that names a key is redeemed with that key alo
   expect((await ask(form, await atToken(key))).json.token_type).toBe('DPoP')
 })
 
-test('TK14: a client that is registered for bound tokens is given no others', async () => {
+test('a client that is registered for bound tokens is given no others', async () => {
   const form = await formOf('bound')
   const refused = await ask(form, undefined, 'bound')
   expect(refused).toMatchObject({ status: 400, json: { error: 'invalid_grant' } })
@@ -217,7 +217,7 @@ test('a browser application may send proofs, and read the nonce that it is given
   expect(answer.headers.get('access-control-expose-headers')).toMatch(/DPoP-Nonce/i)
 })
 
-test('TK10: without the store, proofs are answered 503, and no token is lost over it', async () => {
+test('without the store, proofs are answered 503, and no token is lost over it', async () => {
   const place = await startUsher()
   try {
     await place.addAccount(ADA)

@@ -58,7 +58,7 @@ test.each([
   }
 })
 
-test('CF3: the name of the host may be written in any case', async () => {
+test('the name of the host may be written in any case', async () => {
   const answer = await send(usher, DISCOVERY, { headers: { host: host.toUpperCase() } })
   expect(answer).toMatchObject({ status: 200, json: { issuer: usher.issuer } })
 })
@@ -81,7 +81,7 @@ test.each<[string, string]>([
   ['X-HTTP-Method-Override', 'DELETE'],
   ['Origin', `https://${CANARY}`],
   ['Referer', `https://${CANARY}/`],
-])('CF3: %s: %s changes nothing', async (name, value) => {
+])('%s: %s changes nothing', async (name, value) => {
   for (const path of paths) {
     const plain = await send(usher, path)
     const answer = await send(usher, path, { headers: { [name]: value } })
@@ -92,7 +92,7 @@ test.each<[string, string]>([
   }
 })
 
-test('CF3: X-Original-URL leads to no other handler', async () => {
+test('X-Original-URL leads to no other handler', async () => {
   const answer = await send(usher, '/livez', { headers: { 'X-Original-URL': '/account' } })
   expect(answer.json).toEqual({ status: 'alive' })
 })

@@ -88,7 +88,7 @@ test('another spelling of the token endpoint never judges a client', async () =>
   }
 })
 
-test('AZ17: an interaction that is no interaction is a page that says so', async () => {
+test('an interaction that is no interaction is a page that says so', async () => {
   const paths = ['x', 'x'.repeat(43), '%ff', '%00', '%2e%2e', '..%2f', '__proto__', "'", '%E0%A4%A']
   for (const path of paths) {
     for (const method of ['GET', 'POST']) {
@@ -107,7 +107,7 @@ test.each([
   ['/account/password', 'DELETE', 'HEAD, GET, POST'],
   ['/api/oauth/token', 'GET', 'POST'],
   ['/api/oauth/jwks', 'POST', 'GET'],
-])('HD6: %s does not take %s, and says what it takes', async (path, method, allow) => {
+])('%s does not take %s, and says what it takes', async (path, method, allow) => {
   const answer = await send(usher, path, { method })
   expect(answer.status).toBe(405)
   expect(answer.headers.get('allow')).toBe(allow)

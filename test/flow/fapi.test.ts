@@ -50,7 +50,7 @@ async function tokensOf({ config, DPoP }: Awaited<ReturnType<typeof connect>>) {
   return openid.authorizationCodeGrant(config, answer, checks, {}, { DPoP })
 }
 
-test('OT8: openid-client signs in, reads UserInfo and renews, bound to its key by proofs with our nonces', async () => {
+test('openid-client signs in, reads UserInfo and renews, bound to its key by proofs with our nonces', async () => {
   const connected = await connect()
   const given = await tokensOf(connected)
   expect(given).toMatchObject({ token_type: 'dpop', expires_in: 600 })
@@ -60,7 +60,7 @@ test('OT8: openid-client signs in, reads UserInfo and renews, bound to its key b
   expect(info.email).toBe(ADA.email)
 })
 
-test('OT8: its refresh token stays the same, so that a lost answer costs nothing, and lives to its end', async () => {
+test('its refresh token stays the same, so that a lost answer costs nothing, and lives to its end', async () => {
   const { config, DPoP } = await connect()
   const { refresh_token = '' } = await tokensOf({ config, DPoP })
   for (let i = 0; i < 3; i++) {
@@ -76,7 +76,7 @@ test('OT8: its refresh token stays the same, so that a lost answer costs nothing
   await expect(refused).rejects.toMatchObject({ error: 'invalid_grant' })
 })
 
-test('OT8: only pushed requests are taken', async () => {
+test('only pushed requests are taken', async () => {
   const { config } = await connect()
   const { params } = await newRequest({ redirect_uri: CALLBACK })
   const browser = new Browser(usher.issuer)
@@ -85,7 +85,7 @@ test('OT8: only pushed requests are taken', async () => {
   expect(page.params.get('iss')).toBe(usher.issuer)
 })
 
-describe('OT8: a request is refused', () => {
+describe('a request is refused', () => {
   const body = { grant_type: 'refresh_token', refresh_token: 'x', client_id: 'keyed' }
   const ask = async (client_assertion: string, headers: Record<string, string> = {}) =>
     send(usher, '/api/oauth/token', {
@@ -147,7 +147,7 @@ describe('OT8: a request is refused', () => {
   })
 })
 
-test('OT8: a request that was pushed a quarter of a minute ahead of our clock is taken', async () => {
+test('a request that was pushed a quarter of a minute ahead of our clock is taken', async () => {
   const iat = Math.floor(Date.now() / 1000) + 10
   const claims = { iat, nbf: iat, exp: iat + 60 }
   const body = {
@@ -177,7 +177,7 @@ test.each<[string, object, object?]>([
   ['dpop_bound_access_tokens', { dpop_bound_access_tokens: false }],
   ['profile', {}, { dpop: false }],
   ['profile', {}, { pushed_authorization_requests: false }],
-])('OT8: a file that contradicts the profile is refused, at %s', (key, changes, features = {}) => {
+])('a file that contradicts the profile is refused, at %s', (key, changes, features = {}) => {
   expect(read({ 'clients/web.yaml': fapi({}) }).findings).toEqual([])
   const usher = { 'usher.yaml': JSON.stringify({ features }) }
   const { findings } = read({ ...usher, 'clients/web.yaml': fapi(changes) })

@@ -126,7 +126,7 @@ describe.each(Object.entries(USES))('row 13: %s', (name, isTaken) => {
   })
 })
 
-describe('OT6: signed as it should be, and yet no request', () => {
+describe('signed as it should be, and yet no request', () => {
   const later = (seconds: number) => Math.floor(Date.now() / 1000) + seconds
   test.each<[string, Record<string, unknown>]>([
     ['an assertion of the client', { client_id: undefined, sub: 'keyed' }],

@@ -35,7 +35,7 @@ const WAYS: [what: string, params: Record<string, string>][] = [
   ],
 ]
 
-test.for(WAYS)('HD3, HD4, HD5: people reach %s from a form', async ([, params]) => {
+test.for(WAYS)('people reach %s from a form', async ([, params]) => {
   const { browser, request } = await open(usher, params)
   await browser.submit(credentials())
   await browser.submit({ decision: 'allow' })
@@ -45,7 +45,7 @@ test.for(WAYS)('HD3, HD4, HD5: people reach %s from a form', async ([, params]) 
   expect((await redeem(usher, code, request)).status).toBe(200)
 })
 
-test.for(WAYS)('HD4: a refusal reaches %s from a form', async ([, params]) => {
+test.for(WAYS)('a refusal reaches %s from a form', async ([, params]) => {
   const { browser, request } = await open(usher, params)
   await browser.submit({ decision: 'cancel' })
   expect(browser.page.url.href.startsWith(request.redirect_uri)).toBe(true)
@@ -53,7 +53,7 @@ test.for(WAYS)('HD4: a refusal reaches %s from a form', async ([, params]) => {
   expectStrictForms(browser)
 })
 
-test('HD4: no form is answered with a redirect, which the page’s policy would be held against', async () => {
+test('no form is answered with a redirect, which the page’s policy would be held against', async () => {
   const { browser } = await open(usher)
   await browser.submit(credentials())
   await browser.submit({ decision: 'allow' })
@@ -80,7 +80,7 @@ async function formPost(params: Record<string, string>, decision: string) {
   return { browser, request, page: browser.page }
 }
 
-test.for(['allow', 'deny', 'cancel'])('HD3: form_post brings the answer to %s', async decision => {
+test.for(['allow', 'deny', 'cancel'])('form_post brings the answer to %s', async decision => {
   const { browser, request, page } = await formPost({}, decision)
   const policy = page.headers.get('content-security-policy') ?? ''
   expect(policy).toContain("default-src 'none'")
@@ -102,7 +102,7 @@ test.for(['allow', 'deny', 'cancel'])('HD3: form_post brings the answer to %s', 
   expect(browser.page.ours).toBe(false)
 })
 
-test('HD3: what form_post carries is escaped', async () => {
+test('what form_post carries is escaped', async () => {
   const state = `"><script>alert(1)</script><b a='`
   const { page } = await formPost({ state }, 'cancel')
   expect(page.html.querySelectorAll('script')).toHaveLength(1)
@@ -110,7 +110,7 @@ test('HD3: what form_post carries is escaped', async () => {
   expect(page.html.querySelector('input[name=state]')?.getAttribute('value')).toBe(state)
 })
 
-test('HD4, LO2: signing out leads to the application from a form', async () => {
+test('signing out leads to the application from a form', async () => {
   const { browser, id_token } = await onlineTokens(usher)
   const query = new URLSearchParams({
     id_token_hint: id_token,
@@ -122,7 +122,7 @@ test('HD4, LO2: signing out leads to the application from a form', async () => {
   expectStrictForms(browser)
 })
 
-test('HD4: the account pages lead through signing in again from a form', async () => {
+test('the account pages lead through signing in again from a form', async () => {
   const browser = new Browser(usher.issuer)
   await browser.open('/account/applications')
   await browser.submit(credentials())

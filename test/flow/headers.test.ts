@@ -73,7 +73,7 @@ function policyOf(headers: Headers): Map<string, string> {
   )
 }
 
-test('HD1: every page and every error tells browsers the same strict things', async () => {
+test('every page and every error tells browsers the same strict things', async () => {
   const pages = await everyPage()
   expect(pages.length).toBeGreaterThan(20)
   for (const { what, headers } of pages) {
@@ -99,7 +99,7 @@ test('HD1: every page and every error tells browsers the same strict things', as
   }
 })
 
-test('HD2: no page has a script, style or handler of its own that its policy does not name', async () => {
+test('no page has a script, style or handler of its own that its policy does not name', async () => {
   for (const { what, headers, text } of await everyPage()) {
     const allowed = policyOf(headers).get('script-src') ?? ''
     expect(allowed, what).not.toContain('unsafe')
@@ -114,7 +114,7 @@ test('HD2: no page has a script, style or handler of its own that its policy doe
   }
 })
 
-test('HD2: no page loads anything from another origin', async () => {
+test('no page loads anything from another origin', async () => {
   for (const { what, text } of await everyPage()) {
     const loaded = [...text.matchAll(/<(?:link|script|img|iframe|object|embed)[^>]*>/g)]
     for (const [tag] of loaded) {
@@ -124,7 +124,7 @@ test('HD2: no page loads anything from another origin', async () => {
   }
 })
 
-test('HD2: the style of the pages is there, under a name that changes with it', async () => {
+test('the style of the pages is there, under a name that changes with it', async () => {
   const browser = await signedIn(usher)
   const href = browser.page.html.querySelector('link[rel=stylesheet]')?.getAttribute('href') ?? ''
   expect(href).toMatch(/^\/assets\/style-[0-9a-f]{12}\.css$/)
@@ -145,7 +145,7 @@ const JSON_ENDPOINTS: [method: string, path: string][] = [
   ['GET', '/nothing'],
 ]
 
-test.for(JSON_ENDPOINTS)('HD6: %s %s is not sniffed and not kept', async ([method, path]) => {
+test.for(JSON_ENDPOINTS)('%s %s is not sniffed and not kept', async ([method, path]) => {
   const { access_token } = await tokens(usher)
   const wrong = `Basic ${Buffer.from('web:wrong').toString('base64')}`
   const right = `Basic ${Buffer.from(`web:${SECRET}`).toString('base64')}`
@@ -161,7 +161,7 @@ test.for(JSON_ENDPOINTS)('HD6: %s %s is not sniffed and not kept', async ([metho
   }
 })
 
-test('HD6: methods nobody asked for are refused, and nothing of them is repeated', async () => {
+test('methods nobody asked for are refused, and nothing of them is repeated', async () => {
   const paths = ['/api/oauth/token', '/api/oauth/authorize', '/account', '/interaction/x', '/livez']
   for (const method of ['TRACE', 'PUT', 'DELETE', 'PATCH', 'PURGE', 'PROPFIND']) {
     for (const path of paths) {

@@ -48,7 +48,7 @@ interface Ending {
 
 const ENDINGS: Ending[] = [
   {
-    sentence: request => `SE6: ${request} that meets the end of all access leaves nothing of it`,
+    sentence: request => `${request} that meets the end of all access leaves nothing of it`,
     scope: OFFLINE,
     silently: 'login_required',
     prepare:
@@ -57,7 +57,7 @@ const ENDINGS: Ending[] = [
         usher.directory.endAccess(id).then(() => true),
   },
   {
-    sentence: request => `SE6: ${request} that meets disabling has nothing once enabled again`,
+    sentence: request => `${request} that meets disabling has nothing once enabled again`,
     scope: OFFLINE,
     silently: 'login_required',
     prepare:
@@ -70,7 +70,7 @@ const ENDINGS: Ending[] = [
       },
   },
   {
-    sentence: request => `AC5, CN5: ${request} that meets a removal brings the application nothing`,
+    sentence: request => `${request} that meets a removal brings the application nothing`,
     scope: OFFLINE,
     silently: 'consent_required',
     prepare:
@@ -79,7 +79,7 @@ const ENDINGS: Ending[] = [
         usher.consents.withdraw(id, 'web').then(() => true),
   },
   {
-    sentence: request => `LO3: ${request} that meets a sign-out does not outlive it`,
+    sentence: request => `${request} that meets a sign-out does not outlive it`,
     scope: ONLINE,
     // Nobody is signed in yet; and who may refresh may do so after a sign-out.
     not: ['the return from signing in', 'refresh'],
@@ -183,7 +183,7 @@ describe.each([
     }
   }
 
-  test('CN3: authorization that meets a narrower consent gives nothing that was declined', () =>
+  test('authorization that meets a narrower consent gives nothing that was declined', () =>
     everywhere(async () => {
       const person = await scene(usher, 'openid profile email')
       await signIn(person)
@@ -206,7 +206,7 @@ describe.each([
       }
     }))
 
-  test('SE7: a request of nobody that meets a sign-in in the same browser takes nothing from it', () =>
+  test('a request of nobody that meets a sign-in in the same browser takes nothing from it', () =>
     everywhere(async () => {
       const { browser, username, scope } = await scene(usher, ONLINE)
       const silent = authorizationRequest(usher, { scope, prompt: 'none' })

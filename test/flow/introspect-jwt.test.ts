@@ -66,7 +66,7 @@ const introspect = (token: string, client_id: string, accept = ACCEPT) =>
     headers: { ...basic(client_id, SECRET), accept },
   })
 
-test('IN2: a token is known at every node, and dead at every node', async () => {
+test('a token is known at every node, and dead at every node', async () => {
   const store = `sqlite:${join(folder, 'usher.db')}`
   const one = await startUsher({ ...APIS, store })
   const env = { USHER_ISSUER: one.issuer, USHER_SECRET_FILE: join(folder, 'usher.secret') }

@@ -20,7 +20,7 @@ afterAll(() => usher.close())
 const introspect = (token: string, more: Record<string, string> = {}) =>
   post(usher, INTROSPECT, { token, ...more })
 
-test('IN1: only a client that authenticates gets an answer', async () => {
+test('only a client that authenticates gets an answer', async () => {
   const { access_token: token } = await tokens(usher, { browser })
   const attempts = [
     send(usher, INTROSPECT, { body: { token } }),
@@ -35,7 +35,7 @@ test('IN1: only a client that authenticates gets an answer', async () => {
   }
 })
 
-test('IN1: a public client is refused, also for tokens of its own', async () => {
+test('a public client is refused, also for tokens of its own', async () => {
   const { access_token, refresh_token } = await tokens(usher, { browser, client_id: 'spa' })
   for (const token of [access_token, refresh_token]) {
     const { status, body } = await introspect(token, { client_id: 'spa' })
@@ -44,14 +44,14 @@ test('IN1: a public client is refused, also for tokens of its own', async () => 
   }
 })
 
-test('IN1: GET has no answer', async () => {
+test('GET has no answer', async () => {
   const { access_token } = await tokens(usher, { browser })
   const headers = basic('web', SECRET)
   const answer = await send(usher, `${INTROSPECT}?token=${access_token}`, { headers })
   expect([404, 405]).toContain(answer.status)
 })
 
-test('IN2: a client sees what its own tokens are', async () => {
+test('a client sees what its own tokens are', async () => {
   const { access_token, refresh_token, id_token } = await tokens(usher, { browser })
   const about = { active: true, client_id: 'web', iss: usher.issuer, sub: decodeJwt(id_token).sub }
   const access = await introspect(access_token)
@@ -68,7 +68,7 @@ test('IN2: a client sees what its own tokens are', async () => {
   }
 })
 
-test('IN2: a client sees nothing of the tokens of another', async () => {
+test('a client sees nothing of the tokens of another', async () => {
   const { access_token, refresh_token } = await tokens(usher, { browser })
   for (const client_id of ['first', 'post']) {
     for (const token of [access_token, refresh_token]) {
@@ -80,7 +80,7 @@ test('IN2: a client sees nothing of the tokens of another', async () => {
   }
 })
 
-describe('IN3: nothing is said of a token', () => {
+describe('nothing is said of a token', () => {
   const expectInactive = async (token: string) => {
     const { status, body } = await introspect(token)
     expect([status, body]).toEqual([200, INACTIVE])

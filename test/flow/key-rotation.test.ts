@@ -140,7 +140,7 @@ function signOut(id_token_hint: string): Promise<Reply[]> {
   return Promise.all(nodes.map(node => send(node, path)))
 }
 
-test('KY3: from announced to removed, every ID token of every node is verified with any JWKS that was kept', {
+test('from announced to removed, every ID token of every node is verified with any JWKS that was kept', {
   timeout: 90_000,
 }, async () => {
   const start = Date.now()

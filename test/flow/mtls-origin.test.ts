@@ -36,7 +36,7 @@ const PROXY = {
 }
 const DISCOVERY = '/.well-known/openid-configuration'
 
-test('OT3: through a proxy a client finds where to go with its certificate, and its proofs hold there', async () => {
+test('through a proxy a client finds where to go with its certificate, and its proofs hold there', async () => {
   const usher = await startUsher({ clients: { own: OWN }, usher: PROXY })
   onTestFinished(() => usher.close())
   const certificate = { 'x-client-cert': encodeURIComponent(own.pem) }
@@ -70,7 +70,7 @@ test('OT3: through a proxy a client finds where to go with its certificate, and 
   expect(new Set(asked.slice(1))).toEqual(new Set(paths.map(path => ORIGIN + path)))
 })
 
-test('OT3: nothing else is there, and nothing at all where no certificate counts', async () => {
+test('nothing else is there, and nothing at all where no certificate counts', async () => {
   const usher = await startUsher({ clients: { own: OWN }, usher: PROXY })
   onTestFinished(() => usher.close())
   const { json } = await send(usher, DISCOVERY)
@@ -91,7 +91,7 @@ test('OT3: nothing else is there, and nothing at all where no certificate counts
   expect((await at('/api/oauth/userinfo', off)).status).toBe(421)
 })
 
-test('OT3: with TLS of its own it listens there too, and asks for certificates nowhere else', async () => {
+test('with TLS of its own it listens there too, and asks for certificates nowhere else', async () => {
   const port = await freePort()
   const config = join(folder, 'config')
   mkdirSync(config)
@@ -136,7 +136,7 @@ test.each<[string, string, object]>([
   ['plain http', 'http://mtls.example.org', TLS],
   ['the issuer', 'https://id.example.org', TLS],
   ['the port that browsers come to', 'https://id.example.org:3000', TLS],
-])('CF2: %s is a finding', (_, origin, usher) => {
+])('%s is a finding', (_, origin, usher) => {
   const file = { ...usher, client_certificates: { origin } }
   const { findings } = read({ 'usher.yaml': file }, PRODUCTION)
   expect(findings.map(({ key }) => key)).toEqual(['client_certificates.origin'])

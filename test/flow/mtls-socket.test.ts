@@ -105,7 +105,7 @@ const keyOf = (made: Made | undefined) =>
 
 const REFUSED = { status: 401, json: { error: 'invalid_client' } }
 
-test('OT3: the certificate of the connection lets a client in, also when the connection is resumed', async () => {
+test('the certificate of the connection lets a client in, also when the connection is resumed', async () => {
   for (const [id, certificate] of Object.entries({ issued, own })) {
     const agent = new Agent({ maxCachedSessions: 10 })
     for (let i = 0; i < 3; i++) {
@@ -115,7 +115,7 @@ test('OT3: the certificate of the connection lets a client in, also when the con
   }
 })
 
-test('OT3: another certificate does not, nor none, nor a header that says so', async () => {
+test('another certificate does not, nor none, nor a header that says so', async () => {
   const headers = { 'x-client-cert': encodeURIComponent(own.pem) }
   for (const id of ['issued', 'own']) {
     expect(await ask(id)).toMatchObject(REFUSED)

@@ -77,7 +77,7 @@ function ask(client_id: string, headers: Headers, place = usher) {
 const REFUSED = { status: 401, json: { error: 'invalid_client' } }
 
 test.each([...Object.keys(SERVICES), 'own'])(
-  'OT3: a certificate lets the client in that is registered for it by %s',
+  'a certificate lets the client in that is registered for it by %s',
   async id => {
     const right = id === 'own' ? own : service
     expect(await ask(id, withCertificate(right))).toMatchObject({ status: 200 })
@@ -86,7 +86,7 @@ test.each([...Object.keys(SERVICES), 'own'])(
   },
 )
 
-describe('OT3: an issued certificate is not taken', () => {
+describe('an issued certificate is not taken', () => {
   test.each<[string, Made]>([
     ['of an authority that is not ours', foreign],
     ['that is signed by itself', own],
@@ -104,13 +104,13 @@ test.each<[string, (made: Made) => string]>([
   ['PEM in one line', ({ pem }) => pem.replaceAll('\n', ' ').trim()],
   ['base64 of DER', ({ certificate }) => certificate.raw.toString('base64')],
   ['RFC 9440', ({ certificate }) => `:${certificate.raw.toString('base64')}:`],
-])('OT3: a proxy may write it as %s', async (_, write) => {
+])('a proxy may write it as %s', async (_, write) => {
   expect((await ask('own', { [HEADER]: write(own) })).status).toBe(200)
 })
 
 const FORM = 'grant_type=client_credentials&client_id=own'
 
-test('OT3: what is no certificate is none, and two are none either', async () => {
+test('what is no certificate is none, and two are none either', async () => {
   const good = encodeURIComponent(own.pem)
   const { raw: der } = own.certificate
   const twice = Buffer.concat([der, der]).toString('base64')
@@ -143,7 +143,7 @@ test('OT3: what is no certificate is none, and two are none either', async () =>
   expect(await talk(usher, raw([header, header]))).toContain('401 Unauthorized')
 })
 
-test('OT3: one header is believed, and from the proxy alone', async () => {
+test('one header is believed, and from the proxy alone', async () => {
   for (const changes of [
     { proxy: ['192.0.2.1'] },
     { client_certificates: { ca: ca.cert, header: 'x-other-cert' } },
@@ -158,7 +158,7 @@ test('OT3: one header is believed, and from the proxy alone', async () => {
   }
 })
 
-test('OT3: openid-client signs in; its tokens are bound, and of no use without the certificate', async () => {
+test('openid-client signs in; its tokens are bound, and of no use without the certificate', async () => {
   const config = await openid.discovery(new URL(usher.issuer), 'spa', undefined, openid.None(), {
     execute: [openid.allowInsecureRequests],
     [openid.customFetch]: (url, { headers, body, ...options }) =>
@@ -207,7 +207,7 @@ test('off, no certificate counts, discovery does not name it, and no client may 
   expect(text).toContain('`features.mtls`')
 })
 
-test('OT8: a client of the profile fapi2 may have a certificate in place of assertions and proofs', async () => {
+test('a client of the profile fapi2 may have a certificate in place of assertions and proofs', async () => {
   const fapi = { ...OWN, profile: 'fapi2' }
   const { findings } = read({ 'usher.yaml': usherYaml, 'clients/own.yaml': fapi })
   expect(findings).toEqual([])
@@ -235,7 +235,7 @@ test.each<[string, object, object]>([
   ['token_endpoint_auth_method', usherYaml, { ...SERVICES.dn, ...SERVICES.dns }],
   ['tls_client_auth_san_ip', usherYaml, { ...OWN, tls_client_auth_san_ip: '192.0.2.7' }],
   ['jwks', usherYaml, { ...OWN, jwks: { keys: [{ ...jwkOf(own), x5c: undefined }] } }],
-])('CF2: what cannot work is a finding, at %s', (key, usher, client) => {
+])('what cannot work is a finding, at %s', (key, usher, client) => {
   const files: Files = Object.keys(client).length ? { 'clients/own.yaml': client } : {}
   const { findings } = read({ 'usher.yaml': usher, ...files })
   expect(findings.map(finding => finding.key)).toEqual([key])

@@ -42,7 +42,7 @@ const names = () => told().map(({ event }) => event)
 const SLOW = { timeout: 90_000 }
 
 test(
-  'LOG4: a running node tells what was done on the command line, once, without a name',
+  'a running node tells what was done on the command line, once, without a name',
   SLOW,
   async () => {
     const account = (await usher('accounts', 'add', '--username', 'ada.lovelace')).trim()
@@ -59,7 +59,7 @@ test(
   },
 )
 
-test('LOG4: what was done while no node ran is told by the next one', SLOW, async () => {
+test('what was done while no node ran is told by the next one', SLOW, async () => {
   await service.stop()
   await usher('accounts', 'enable', 'ada.lovelace')
   await usher('accounts', 'list')
@@ -68,7 +68,7 @@ test('LOG4: what was done while no node ran is told by the next one', SLOW, asyn
   await expect.poll(names, { timeout: 15_000 }).toEqual(['account_enabled', 'store_resealed'])
 })
 
-test('LOG4: of nodes that look at once, one tells each', async () => {
+test('of nodes that look at once, one tells each', async () => {
   const { records, store: opened } = await openInstallation('sqlite::memory:', [])
   for (let i = 0; i < 20; i++) await leaveFact(records, 'account_changed', { account: `usr_${i}` })
   const told: Fact[] = []

@@ -1,4 +1,4 @@
-// Pairwise subjects: one for each sector, the same for as long as there is the installation (OT10).
+// Pairwise subjects: one for each sector, the same for as long as there is the installation.
 
 import { randomBytes } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -50,7 +50,7 @@ async function tokensOf(client_id: string, at = usher, by = browser) {
 const subjectOf = async (client_id: string, at?: Usher, by?: Browser) =>
   String(decodeJwt((await tokensOf(client_id, at, by)).id_token).sub)
 
-test('OT10: each sector knows a person by a name of its own, which looks like any', async () => {
+test('each sector knows a person by a name of its own, which looks like any', async () => {
   const [wiki, wiki2, blog, shop, till, web] = [
     await subjectOf('wiki'),
     await subjectOf('wiki2'),
@@ -67,7 +67,7 @@ test('OT10: each sector knows a person by a name of its own, which looks like an
   expect(await usher.directory.find(wiki)).toBeUndefined()
 })
 
-test('OT10: it is the same in the ID token, UserInfo and introspection', async () => {
+test('it is the same in the ID token, UserInfo and introspection', async () => {
   const { id_token, access_token } = await tokensOf('wiki')
   const { sub } = decodeJwt(id_token)
   expect((await userinfo(usher, access_token)).body.sub).toBe(sub)
@@ -78,7 +78,7 @@ test('OT10: it is the same in the ID token, UserInfo and introspection', async (
   })
 })
 
-test('OT10: the hint of one application is that person for it, and nobody for another', async () => {
+test('the hint of one application is that person for it, and nobody for another', async () => {
   const { id_token: id_token_hint, params } = await tokensOf('wiki')
   const headers = { cookie: await browser.cookies() }
   const ask = async (more: object) => {
@@ -91,7 +91,7 @@ test('OT10: the hint of one application is that person for it, and nobody for an
   expect((await ask({ claims }))?.get('error')).toBe('login_required')
 })
 
-test('OT10: it survives a restart, and each step of a change of USHER_SECRET', async () => {
+test('it survives a restart, and each step of a change of USHER_SECRET', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'usher-pairwise-'))
   const store = `sqlite:${folder}/usher.db`
   const [old, next] = [0, 0].map(() => randomBytes(32).toString('base64url'))
@@ -115,7 +115,7 @@ test.each<[string, object, RegExp]>([
   ['two hosts', { redirect_uris: ['https://a.example/', 'https://b.example/'] }, /one sector/],
   ['no host', { ...NATIVE, redirect_uris: ['com.example.app:/cb'] }, /one sector/],
   ['loopback', { ...NATIVE, redirect_uris: ['http://127.0.0.1/cb'] }, /one sector/],
-])('OT10: pairwise with %s needs a sector', async (_, more, said) => {
+])('pairwise with %s needs a sector', async (_, more, said) => {
   await expect(start({ subject_type: 'pairwise', ...more })).rejects.toThrow(said)
 })
 

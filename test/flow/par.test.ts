@@ -55,7 +55,7 @@ async function push(params: Params = {}) {
 const errorOf = ({ location, text }: Reply) =>
   location?.searchParams.get('error') ?? /<code>(\w+)<\/code>/.exec(text)?.[1]
 
-test('AZ15: a pushed request leads to a code, once', async () => {
+test('a pushed request leads to a code, once', async () => {
   const { request, answer, url } = await push()
   expect(answer).toMatchObject({ status: 201, json: { expires_in: expect.any(Number) } })
   expect(answer.json.expires_in).toBeLessThanOrEqual(60)
@@ -66,7 +66,7 @@ test('AZ15: a pushed request leads to a code, once', async () => {
   expect(errorOf(await sendAs(browser, usher, url))).toBe('invalid_request_uri')
 })
 
-test('AZ15: of many who use one request_uri at once, one gets a code', async () => {
+test('of many who use one request_uri at once, one gets a code', async () => {
   for (let round = 0; round < 5; round++) {
     const { url } = await push()
     const answers = await Promise.all(Array.from({ length: 16 }, () => sendAs(browser, usher, url)))
@@ -77,7 +77,7 @@ test('AZ15: of many who use one request_uri at once, one gets a code', async () 
   }
 })
 
-test('AZ15: of two sign-ins that began with one request_uri, one ends with a code', async () => {
+test('of two sign-ins that began with one request_uri, one ends with a code', async () => {
   const { url } = await push()
   const [first, second] = [new Browser(usher.issuer), new Browser(usher.issuer)]
   await first.open(url)
@@ -87,7 +87,7 @@ test('AZ15: of two sign-ins that began with one request_uri, one ends with a cod
   expect(pages[1]?.params.get('error') ?? pages[1]?.text).toContain('invalid_request_uri')
 })
 
-test('AZ15: prompt=none uses a request_uri up like every other answer with a code', async () => {
+test('prompt=none uses a request_uri up like every other answer with a code', async () => {
   const { url } = await push({ prompt: 'none' })
   expect((await sendAs(browser, usher, url)).location?.searchParams.has('code')).toBe(true)
   expect((await sendAs(browser, usher, url)).location?.searchParams.has('code') ?? false).toBe(
@@ -95,7 +95,7 @@ test('AZ15: prompt=none uses a request_uri up like every other answer with a cod
   )
 })
 
-test('AZ15: a request_uri is of no use to another client', async () => {
+test('a request_uri is of no use to another client', async () => {
   const { url } = await push()
   url.searchParams.set('client_id', 'post')
   const answer = await sendAs(browser, usher, url)
@@ -103,7 +103,7 @@ test('AZ15: a request_uri is of no use to another client', async () => {
   expect(answer.location?.href.startsWith(WEB) ?? false).toBe(false)
 })
 
-test('AZ15: pushing needs the authentication of the client', async () => {
+test('pushing needs the authentication of the client', async () => {
   const body = [...authorizationRequest(usher).url.searchParams] as [string, string][]
   const open = await send(usher, PAR, { body })
   expect(open).toMatchObject({ status: 401, json: { error: 'invalid_client' } })
@@ -113,14 +113,14 @@ test('AZ15: pushing needs the authentication of the client', async () => {
   expect(other.status).toBe(400)
 })
 
-test('AZ15: a public client may push as well', async () => {
+test('a public client may push as well', async () => {
   const { answer, url } = await push({ client_id: 'spa' })
   expect(answer.status).toBe(201)
   await browser.open(url)
   expect((await signInAndAllow(browser, 'ada')).params.get('code')).toBeTruthy()
 })
 
-test('AZ15: a client can be held to pushing', async () => {
+test('a client can be held to pushing', async () => {
   const params = { client_id: 'only', redirect_uri: ONLY }
   expect(errorOf(await send(usher, authorizationRequest(usher, params).url))).toBe(
     'invalid_request',
@@ -136,7 +136,7 @@ test.each([
   ['the response type token', { response_type: 'token' }],
   ['the response mode fragment', { response_mode: 'fragment' }],
   ['a request_uri in it', { request_uri: 'urn:ietf:params:oauth:request_uri:x' }],
-])('AZ5: a pushed request with %s is refused when it is pushed', async (_, params) => {
+])('a pushed request with %s is refused when it is pushed', async (_, params) => {
   const { answer } = await push(params)
   expect(answer.status).toBe(400)
   expect(answer.json.request_uri).toBeUndefined()
@@ -149,7 +149,7 @@ describe('what stands beside a request_uri', () => {
     ['state', 'planted'],
     ['prompt', 'none'],
     ['response_mode', 'form_post'],
-  ])('AZ15: %s has no effect', async (name, value) => {
+  ])('%s has no effect', async (name, value) => {
     const { request, url } = await push({ client_id: 'first', scope: 'openid' })
     url.searchParams.set(name, value)
     await browser.open(url)
@@ -173,7 +173,7 @@ test('offline_access is not dropped from a pushed request', async () => {
   expect((await refresh(usher, body.refresh_token)).status).toBe(200)
 })
 
-test('AZ14: a request_uri elsewhere is refused, and nobody asks there', async () => {
+test('a request_uri elsewhere is refused, and nobody asks there', async () => {
   let visits = 0
   const elsewhere = createServer((_, res) => {
     visits++
@@ -199,7 +199,7 @@ test('AZ14: a request_uri elsewhere is refused, and nobody asks there', async ()
   expect(visits).toBe(0)
 })
 
-test('AZ14: request objects of a client without keys are refused, signed or not', async () => {
+test('request objects of a client without keys are refused, signed or not', async () => {
   const { url } = authorizationRequest(usher)
   const claims = Object.fromEntries(url.searchParams)
   const request = new UnsecuredJWT(claims).setIssuer('web').setAudience(usher.issuer).encode()

@@ -38,7 +38,7 @@ test('a code made on one node is redeemed on another, a withdrawal on a third is
   }
 })
 
-test('AZ10, TK7: of 50 at once over three nodes, one redeems, and all are given one successor', async () => {
+test('of 50 at once over three nodes, one redeems, and all are given one successor', async () => {
   for (let round = 0; round < 5; round++) {
     const { code, request } = await authorize(node(round))
     const redeemed = await Promise.all(
@@ -60,7 +60,7 @@ test('AZ10, TK7: of 50 at once over three nodes, one redeems, and all are given 
   }
 })
 
-test('SE5: a dump of Redis holds nothing that opens anything', async () => {
+test('a dump of Redis holds nothing that opens anything', async () => {
   const browser = new Browser(node(0).issuer)
   const { access_token, refresh_token, code } = await tokens(node(0), { browser })
   await post(node(0), '/api/oauth/revoke', { token: access_token })

@@ -18,7 +18,7 @@ afterAll(() => operated.close())
 const usher = (words: string) => operated.usher(words)
 
 test(
-  'OT7 an operator invites, sees who came, and takes both back; the token is shown once',
+  'an operator invites, sees who came, and takes both back; the token is shown once',
   SLOW,
   async () => {
     const invited = await usher('clients invite --until 2d --most 3 --policy without-pkce')

@@ -94,7 +94,7 @@ test('F22: and a key that comes after it is announced', async () => {
   expect(service.stdout()).not.toContain(readFileSync(TWO, 'utf8').slice(40, 80))
 })
 
-test('KY3: a key whose file is taken away stays published, verifies, and another signs', async () => {
+test('a key whose file is taken away stays published, verifies, and another signs', async () => {
   const before = await kids()
   const request = authorizationRequest(service)
   const browser = new Browser(service.issuer)

@@ -72,7 +72,7 @@ async function headingFor(client_id: string): Promise<string> {
   return browser.heading
 }
 
-test('LOG4: a client that is added can be used, and one that is taken out cannot', async () => {
+test('a client that is added can be used, and one that is taken out cannot', async () => {
   expect(await headingFor('wiki')).not.toBe('Sign in')
   write('clients/wiki.yaml', client('wiki'))
   expect(await told('config_loaded')).toMatchObject({
@@ -108,7 +108,7 @@ test('what is unwise is taken in, and said once', async () => {
   await told('config_loaded')
 })
 
-test('KY4, CF1: a wrong edit changes nothing, is told with its place, and shown until it is mended', async () => {
+test('a wrong edit changes nothing, is told with its place, and shown until it is mended', async () => {
   write('clients/wiki.yaml', { ...client('wiki'), client_secrets: SECRET })
   const { findings } = await told('config_refused')
   expect(findings).toMatchObject([
@@ -195,7 +195,7 @@ test('SIGHUP takes it in at once', async () => {
   expect(await told('config_loaded')).toMatchObject({ changes: ['+ clients.wiki'] })
 })
 
-test('KY4: fifty reloads under load lose no request, and leave nothing behind', {
+test('fifty reloads under load lose no request, and leave nothing behind', {
   timeout: 60_000,
 }, async () => {
   let isOver = false

@@ -44,7 +44,7 @@ async function toldBy(url: URL): Promise<string> {
   return location.searchParams.get('error') ?? location.pathname.replace(/\/[^/]*$/, '')
 }
 
-test('OT6: openid-client signs its request, and what stands beside the JWT counts for nothing', async () => {
+test('openid-client signs its request, and what stands beside the JWT counts for nothing', async () => {
   const request = await newRequest({ redirect_uri: WEB, scope: 'openid email' })
   const url = await openid.buildAuthorizationUrlWithJAR(jar, request.params, KEY)
   url.searchParams.set('scope', 'openid profile email offline_access')
@@ -57,14 +57,14 @@ test('OT6: openid-client signs its request, and what stands beside the JWT count
   expect(tokens).not.toHaveProperty('refresh_token')
 })
 
-test('OT6: offline_access in a request object is asked for as elsewhere', async () => {
+test('offline_access in a request object is asked for as elsewhere', async () => {
   const request = await newRequest({ redirect_uri: WEB, scope: 'openid offline_access' })
   const url = await openid.buildAuthorizationUrlWithJAR(jar, request.params, KEY)
   const tokens = await openid.authorizationCodeGrant(jar, await follow(usher, url), request.checks)
   expect(tokens.refresh_token).toBeTruthy()
 })
 
-test('OT6: a signed request is pushed as well', async () => {
+test('a signed request is pushed as well', async () => {
   const request = await newRequest({ redirect_uri: WEB })
   const signed = await openid.buildAuthorizationUrlWithJAR(jar, request.params, KEY)
   const body = { request: signed.searchParams.get('request') ?? '' }
@@ -76,7 +76,7 @@ test('OT6: a signed request is pushed as well', async () => {
   expect(tokens.claims()?.nonce).toBe(request.checks.expectedNonce)
 })
 
-test('OT6: a client that has to sign is refused what is not', async () => {
+test('a client that has to sign is refused what is not', async () => {
   const { params } = await newRequest({ redirect_uri: WEB })
   const strict = await configurationOf(usher, 'strict')
   expect(await toldBy(openid.buildAuthorizationUrl(strict, params))).toBe('invalid_request')
@@ -84,7 +84,7 @@ test('OT6: a client that has to sign is refused what is not', async () => {
   expect(await toldBy(url)).toBe('/interaction')
 })
 
-test('AZ13: what is too long is too long in a request object', async () => {
+test('what is too long is too long in a request object', async () => {
   const { params } = await newRequest({ redirect_uri: WEB, state: 'x'.repeat(1025) })
   const url = await openid.buildAuthorizationUrlWithJAR(jar, params, KEY)
   expect(await toldBy(url)).toBe('invalid_request')

@@ -62,7 +62,7 @@ test('OIDC Core §5.5: a claim is asked for as its scope, and given alone, where
   expect(tokens.scope).toBe('openid')
 })
 
-test('CN3: what the person leaves out is not given, however essential, nor asked for again', async () => {
+test('what the person leaves out is not given, however essential, nor asked for again', async () => {
   const claims = { userinfo: { email: { essential: true }, name: null } }
   const { request } = await ask(claims)
   await browser.submit({ decision: 'allow', scope: ['profile'] })
@@ -71,7 +71,7 @@ test('CN3: what the person leaves out is not given, however essential, nor asked
   expect((await learned(again.request)).userinfo).toEqual({ sub: ada, name: 'Ada Lovelace' })
 })
 
-test('CN1: a claim is no way around consent, with prompt=none neither', async () => {
+test('a claim is no way around consent, with prompt=none neither', async () => {
   await open(usher, { scope: 'openid' }, browser)
   await browser.submit({ decision: 'allow' })
   await ask({ userinfo: { email: null } }, { prompt: 'none' })
@@ -128,7 +128,7 @@ test('OIDC Core §5.5.1: sub with a value is that person or nobody', async () =>
 })
 
 const NESTED = `{"userinfo":{"a":${'{"a":'.repeat(6)}1${'}'.repeat(6)}}}`
-describe('AZ13: refused is', () => {
+describe('refused is', () => {
   test.each([
     ['no JSON', '{'],
     ['a list', '[]'],

@@ -33,7 +33,7 @@ async function allow(scope: string[], request: Awaited<ReturnType<typeof ask>>, 
   return redeem(usher, browser.page.params.get('code') ?? '', request, resource)
 }
 
-test('CN1: the page says in words what is asked for, and at which API', async () => {
+test('the page says in words what is asked for, and at which API', async () => {
   await ask(usher, { browser, scope: 'openid files:read share', resources: [FILES, CALENDAR] })
   expect(asked().slice(1)).toEqual([
     'Read your files Files',
@@ -48,7 +48,7 @@ test('CN1: the page says in words what is asked for, and at which API', async ()
   }
 })
 
-test('CN3: a scope of one API is allowed, and the same of another is not', async () => {
+test('a scope of one API is allowed, and the same of another is not', async () => {
   const request = await ask(usher, { browser, ...SHARED })
   const given = await allow([`${FILES} share`], request, FILES)
   expect([given.status, given.body.scope]).toEqual([200, 'share'])
@@ -63,7 +63,7 @@ test('CN3: a scope of one API is allowed, and the same of another is not', async
   expect([refused.status, refused.body.error]).toEqual([400, 'invalid_scope'])
 })
 
-test('CN4: what the form says beside what was asked counts for nothing', async () => {
+test('what the form says beside what was asked counts for nothing', async () => {
   const request = await ask(usher, { browser, ...READ })
   const sent = [`${FILES} files:read`, `${FILES} files:write`, `${CALENDAR} share`, 'profile']
   const { body } = await allow(sent, request, FILES)
@@ -72,7 +72,7 @@ test('CN4: what the form says beside what was asked counts for nothing', async (
   expect(scopes).toEqual(['openid', `${FILES} files:read`])
 })
 
-test('CN4: what was allowed is not asked again; a scope that is new is', async () => {
+test('what was allowed is not asked again; a scope that is new is', async () => {
   await tokensFor(usher, { browser, ...READ }, FILES)
   await ask(usher, { browser, ...READ })
   expect(browser.page.params.get('code')).toBeTruthy()
@@ -85,20 +85,20 @@ test('CN4: what was allowed is not asked again; a scope that is new is', async (
   expect(less).toBe('files:read')
 })
 
-test('CN4: a scope of the same name at another API is asked for anew', async () => {
+test('a scope of the same name at another API is asked for anew', async () => {
   await tokensFor(usher, { browser, scope: 'openid share', resources: [FILES] }, FILES)
   await ask(usher, { browser, scope: 'openid share', resources: [CALENDAR] })
   expect(asked().slice(1)).toEqual(['Share your appointments with others Calendar'])
 })
 
-test('CN4: an application of our own is not asked about, and listed all the same', async () => {
+test('an application of our own is not asked about, and listed all the same', async () => {
   const first = { browser, client_id: 'first', ...READ }
   const { scope } = await tokensFor(usher, first, FILES)
   expect(scope).toBe('files:read')
   expect((await usher.consents.find(ada, 'first'))?.scopes).toContain(`${FILES} files:read`)
 })
 
-test('AC3: Connected applications says it in words, and removing it ends what was given', async () => {
+test('Connected applications says it in words, and removing it ends what was given', async () => {
   const { access_token: token } = await tokensFor(usher, { browser, ...READ }, FILES)
   const about = () => post(usher, '/api/oauth/introspect', { token, client_id: 'files-api' })
   expect((await about()).body.active).toBe(true)
@@ -112,7 +112,7 @@ test('AC3: Connected applications says it in words, and removing it ends what wa
   expect(browser.heading).toBe('Allow access')
 })
 
-test('TK11: who removes an application is told for how long it may use what cannot be taken back', async () => {
+test('who removes an application is told for how long it may use what cannot be taken back', async () => {
   const asked = { browser, scope: 'openid calendar:read', resources: [CALENDAR] }
   await tokensFor(usher, asked, CALENDAR)
   const { text } = await browser.open('/account/applications/remove?client_id=web')

@@ -28,7 +28,7 @@ afterAll(() => usher.close())
 const introspect = (token: string, client_id: string) =>
   post(usher, '/api/oauth/introspect', { token, client_id })
 
-test('UI2: UserInfo refuses a token for an API, whatever its format', async () => {
+test('UserInfo refuses a token for an API, whatever its format', async () => {
   for (const resource of [FILES, CALENDAR]) {
     const { access_token } = await tokensFor(usher, { browser, ...BOTH }, resource)
     const { status, headers, body } = await userinfo(usher, access_token)
@@ -37,7 +37,7 @@ test('UI2: UserInfo refuses a token for an API, whatever its format', async () =
   }
 })
 
-test('IN2: an API sees the access tokens for it, and nothing else', async () => {
+test('an API sees the access tokens for it, and nothing else', async () => {
   const { access_token, refresh_token } = await tokensFor(usher, { browser, ...BOTH }, FILES)
   const { access_token: other } = await tokensFor(usher, { browser, ...BOTH })
   const seen = [
@@ -56,7 +56,7 @@ test('IN2: an API sees the access tokens for it, and nothing else', async () => 
   }
 })
 
-test('IN3: an API learns nothing of a token that was revoked, or whose account is disabled', async () => {
+test('an API learns nothing of a token that was revoked, or whose account is disabled', async () => {
   const { access_token, refresh_token } = await tokensFor(usher, { browser, ...BOTH }, FILES)
   await usher.directory.change(ada, account => ({ ...account, enabled: false }))
   expect((await introspect(access_token, 'files-api')).body).toEqual({ active: false })

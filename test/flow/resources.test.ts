@@ -35,7 +35,7 @@ afterAll(() => usher.close())
 const introspect = (token: string, client_id: string) =>
   post(usher, '/api/oauth/introspect', { token, client_id })
 
-test('TK12: one consent, and a token for each API, with its scopes and no other', async () => {
+test('one consent, and a token for each API, with its scopes and no other', async () => {
   const first = await tokensFor(usher, { browser, ...BOTH }, FILES)
   expect(first.scope).toBe('files:read')
   const { body: files } = await introspect(first.access_token, 'files-api')
@@ -49,7 +49,7 @@ test('TK12: one consent, and a token for each API, with its scopes and no other'
   expect((await userinfo(usher, third.access_token)).body).toMatchObject({ sub: ada })
 })
 
-test('TK11: a JWT says whose it is, for which API and client, and lasts ten minutes at most', async () => {
+test('a JWT says whose it is, for which API and client, and lasts ten minutes at most', async () => {
   const { access_token, expires_in } = await tokensFor(usher, { browser, ...BOTH }, CALENDAR)
   const jwks = createRemoteJWKSet(new URL(`${usher.issuer}/api/oauth/jwks`))
   const { payload, protectedHeader } = await jwtVerify(access_token, jwks, {
@@ -71,13 +71,13 @@ test('TK11: a JWT says whose it is, for which API and client, and lasts ten minu
   expect(expires_in).toBe(300)
 })
 
-test('TK11: asked for no API, a token is opaque', async () => {
+test('asked for no API, a token is opaque', async () => {
   const { access_token } = await tokensFor(usher, { browser, ...BOTH })
   expect(() => decodeProtectedHeader(access_token)).toThrow()
   expect((await introspect(access_token, 'web')).body).not.toHaveProperty('aud')
 })
 
-test('TK11: a JWT is not revoked, and introspection knows nothing of it', async () => {
+test('a JWT is not revoked, and introspection knows nothing of it', async () => {
   const { access_token: token } = await tokensFor(usher, { browser, ...BOTH }, CALENDAR)
   const refused = await post(usher, '/api/oauth/revoke', { token })
   expect([refused.status, refused.body.error]).toEqual([400, 'unsupported_token_type'])
@@ -88,7 +88,7 @@ test('TK11: a JWT is not revoked, and introspection knows nothing of it', async 
   }
 })
 
-test('TK12: a resource that is unknown, or not for this client, is refused where it is asked for', async () => {
+test('a resource that is unknown, or not for this client, is refused where it is asked for', async () => {
   const scope = 'openid pay files:read'
   for (const resource of [`${FILES}/`, 'https://evil.example', 'files', `${FILES}#x`, PAYROLL]) {
     await ask(usher, { browser, scope, resources: [resource] })
@@ -101,12 +101,12 @@ test('TK12: a resource that is unknown, or not for this client, is refused where
   expect(String(json.error_uri)).toContain('#invalid_target')
 })
 
-test('TK12: a resource without a scope of it is not asked for', async () => {
+test('a resource without a scope of it is not asked for', async () => {
   await ask(usher, { browser, scope: 'openid calendar:read', resources: [CALENDAR, FILES] })
   expect(browser.page.params.get('error')).toBe('invalid_scope')
 })
 
-test('TK12: a code, and a refresh, reach no resource that was not in the request', async () => {
+test('a code, and a refresh, reach no resource that was not in the request', async () => {
   const asked = { browser, scope: 'openid offline_access calendar:read', resources: [CALENDAR] }
   const request = await ask(usher, asked)
   const code = (await signInAndAllow(browser, 'ada')).params.get('code') ?? ''
@@ -137,7 +137,7 @@ test.each([
   'a:b',
   'javascript:x',
   'x'.repeat(5000),
-])('TK12: the resource "%.20s" is an answer, and no fault', async resource => {
+])('the resource "%.20s" is an answer, and no fault', async resource => {
   await ask(usher, { browser, scope: 'openid', resources: [resource] })
   expect(browser.page.status).toBeLessThan(500)
   for (const times of [1, 50]) {
@@ -152,7 +152,7 @@ test.each([
   }
 })
 
-test('TK12: one token is for one resource', async () => {
+test('one token is for one resource', async () => {
   const { refresh_token } = await tokensFor(usher, { browser, ...BOTH }, FILES)
   const body = [
     ['grant_type', 'refresh_token'],
@@ -168,7 +168,7 @@ test('TK12: one token is for one resource', async () => {
   expect((await refreshFor(usher, { refresh_token })).status).toBe(200)
 })
 
-test('TK12: a pushed request has its resources, and no others', async () => {
+test('a pushed request has its resources, and no others', async () => {
   const config = await configOf(usher, 'web')
   const code_verifier = openid.randomPKCECodeVerifier()
   const params = new URLSearchParams({

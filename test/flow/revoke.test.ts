@@ -21,13 +21,13 @@ const revoke = (token: string, more: Record<string, string> = {}) =>
 const works = async (access_token: string) => (await userinfo(usher, access_token)).status === 200
 
 test.each(['unknown', 'x'.repeat(10_000), '__proto__', '\u{1f600}', ' ', '../../etc'])(
-  'RV1: the token "%.20s", which never was one, counts as revoked',
+  'the token "%.20s", which never was one, counts as revoked',
   async token => {
     expect(await revoke(token)).toMatchObject({ status: 200, body: {} })
   },
 )
 
-test('RV1: revoking twice is as good as once', async () => {
+test('revoking twice is as good as once', async () => {
   const { access_token, refresh_token } = await tokens(usher, { browser })
   for (const token of [access_token, access_token, refresh_token, refresh_token]) {
     const answer = await revoke(token)
@@ -38,7 +38,7 @@ test('RV1: revoking twice is as good as once', async () => {
 })
 
 test.each(['access_token', 'refresh_token', 'nonsense', ''])(
-  'RV1: the hint "%s" is only a hint',
+  'the hint "%s" is only a hint',
   async token_type_hint => {
     const { access_token, refresh_token } = await tokens(usher, { browser })
     expect((await revoke(access_token, { token_type_hint })).status).toBe(200)
@@ -48,7 +48,7 @@ test.each(['access_token', 'refresh_token', 'nonsense', ''])(
   },
 )
 
-test('RV1: a request without token, or by a stranger, is refused', async () => {
+test('a request without token, or by a stranger, is refused', async () => {
   expect(await post(usher, REVOKE, {})).toMatchObject({
     status: 400,
     body: { error: 'invalid_request' },
@@ -62,7 +62,7 @@ test('RV1: a request without token, or by a stranger, is refused', async () => {
   expect(await works(token)).toBe(true)
 })
 
-test('RV2: the token of another client is refused, and still works', async () => {
+test('the token of another client is refused, and still works', async () => {
   const { access_token, refresh_token } = await tokens(usher, { browser })
   for (const token of [access_token, refresh_token]) {
     const answer = await revoke(token, { client_id: 'first' })
@@ -72,7 +72,7 @@ test('RV2: the token of another client is refused, and still works', async () =>
   expect((await refresh(usher, refresh_token)).status).toBe(200)
 })
 
-test('RV2: a public client does not learn whether the token of another exists', async () => {
+test('a public client does not learn whether the token of another exists', async () => {
   const { access_token, refresh_token } = await tokens(usher, { browser })
   const unknown = await revoke('unknown', { client_id: 'spa' })
   for (const token of [access_token, refresh_token]) {
@@ -96,14 +96,14 @@ test('a refresh token takes everything of its grant along, and nothing of anothe
   expect((await redeem(usher, other.code, other.request)).status).toBe(200)
 })
 
-test('RV3: a public client can do the same', async () => {
+test('a public client can do the same', async () => {
   const { access_token, refresh_token } = await tokens(usher, { browser, client_id: 'spa' })
   expect((await revoke(refresh_token, { client_id: 'spa' })).status).toBe(200)
   expect(await works(access_token)).toBe(false)
   expect(await refresh(usher, refresh_token, 'spa')).toMatchObject(INVALID_GRANT)
 })
 
-test('RV3: another application of the same person keeps its tokens', async () => {
+test('another application of the same person keeps its tokens', async () => {
   const other = await tokens(usher, { browser, client_id: 'post' })
   const { refresh_token } = await tokens(usher, { browser })
   await revoke(refresh_token)
@@ -111,7 +111,7 @@ test('RV3: another application of the same person keeps its tokens', async () =>
   expect((await refresh(usher, other.refresh_token, 'post')).status).toBe(200)
 })
 
-test('RV4: an access token goes alone', async () => {
+test('an access token goes alone', async () => {
   const first = await tokens(usher, { browser })
   const second = await refresh(usher, first.refresh_token)
   expect((await revoke(second.body.access_token)).status).toBe(200)
@@ -122,7 +122,7 @@ test('RV4: an access token goes alone', async () => {
   expect(await works(third.body.access_token)).toBe(true)
 })
 
-test('RV5: a refresh token that was used already takes its successor along', async () => {
+test('a refresh token that was used already takes its successor along', async () => {
   const first = await tokens(usher, { browser })
   const second = await refresh(usher, first.refresh_token)
   expect((await revoke(first.refresh_token)).status).toBe(200)
@@ -130,7 +130,7 @@ test('RV5: a refresh token that was used already takes its successor along', asy
   expect(await works(second.body.access_token)).toBe(false)
 })
 
-test('RV3: codes, ID tokens and the like cannot be revoked, and nothing happens to them', async () => {
+test('codes, ID tokens and the like cannot be revoked, and nothing happens to them', async () => {
   const { code, request } = await authorize(usher, { browser })
   expect((await revoke(code)).status).toBe(200)
   const { status, body } = await redeem(usher, code, request)
@@ -139,7 +139,7 @@ test('RV3: codes, ID tokens and the like cannot be revoked, and nothing happens 
   expect(refused).toMatchObject({ status: 400, body: { error: 'unsupported_token_type' } })
 })
 
-test('HD6: no answer is to be kept, neither a success nor an error', async () => {
+test('no answer is to be kept, neither a success nor an error', async () => {
   const good = await revoke('unknown')
   const bad = await post(usher, REVOKE, {})
   expect([good.status, bad.status]).toEqual([200, 400])

@@ -73,7 +73,7 @@ const ENDPOINTS: Record<
 }
 
 test.for(Object.entries(ENDPOINTS))(
-  'TK10: without a store, %s is unavailable, and says no token is bad',
+  'without a store, %s is unavailable, and says no token is bad',
   async ([, request]) => {
     const { path, form, bearer } = request()
     const answer = fetch(new URL(path, usher.issuer), {
@@ -118,7 +118,7 @@ const PAGES: Record<string, () => Promise<Response>> = {
 }
 
 test.for(Object.entries(PAGES))(
-  'TK10: without a store, %s is a page that says to wait',
+  'without a store, %s is a page that says to wait',
   async ([, request]) => {
     const { status, headers, text } = await timed(request())
     expect(status).toBe(503)
@@ -129,14 +129,14 @@ test.for(Object.entries(PAGES))(
   },
 )
 
-test('TK10: without a store the process is alive, and not ready', async () => {
+test('without a store the process is alive, and not ready', async () => {
   const alive = await timed(fetch(new URL('/livez', usher.issuer)))
   expect([alive.status, alive.text]).toEqual([200, '{"status":"alive"}'])
   const ready = await timed(fetch(new URL('/readyz', usher.issuer)))
   expect([ready.status, ready.text]).toEqual([503, '{"status":"degraded"}'])
 })
 
-test('TK10: without a store, what needs none is served', async () => {
+test('without a store, what needs none is served', async () => {
   for (const path of [
     '/.well-known/openid-configuration',
     '/.well-known/oauth-authorization-server',

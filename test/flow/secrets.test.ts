@@ -127,7 +127,7 @@ async function again(): Promise<Browser> {
   return browser
 }
 
-test('LOG1: nothing that opens a door, and nothing of a person, is in the log', () => {
+test('nothing that opens a door, and nothing of a person, is in the log', () => {
   const log = [...usher.output, ...printed].join('\n')
   expect(usher.output.length).toBeGreaterThan(20)
   const found = [...secrets].filter(([, value]) => log.includes(value)).map(([what]) => what)
@@ -138,11 +138,11 @@ test('LOG1: nothing that opens a door, and nothing of a person, is in the log', 
   }
 })
 
-test('LOG1: the library has nothing to warn of', () => {
+test('the library has nothing to warn of', () => {
   expect(printed.filter(line => /oidc-provider (NOTICE|WARNING)/.test(line))).toEqual([])
 })
 
-test('SE5: a copy of the store gives no token, no cookie, no code and no person away', () => {
+test('a copy of the store gives no token, no cookie, no code and no person away', () => {
   const files = readdirSync(folder).filter(name => name.startsWith('usher.db'))
   expect(files).toContain('usher.db')
   expect(files).toContain('usher.db-wal')
@@ -157,7 +157,7 @@ test('SE5: a copy of the store gives no token, no cookie, no code and no person 
   }
 })
 
-test('LOG3: whatever a request says, its line in the log is one valid line', async () => {
+test('whatever a request says, its line in the log is one valid line', async () => {
   const evil = [
     '\u001b[31mred',
     '"}\\n{"level":60,"msg":"forged"}',
@@ -194,7 +194,7 @@ test('LOG3: whatever a request says, its line in the log is one valid line', asy
   }
 })
 
-test('LOG3: every answer can be found in the log by its id', async () => {
+test('every answer can be found in the log by its id', async () => {
   const answers = await Promise.all(
     ['/account', '/nothing', '/api/oauth/jwks'].map(path => fetch(new URL(path, usher.issuer))),
   )

@@ -30,7 +30,7 @@ async function subjectOf({ request }: Awaited<ReturnType<typeof open>>) {
   return decodeJwt(body.id_token).sub
 }
 
-test('AZ11: who is signed in is named, and goes on without a password', async () => {
+test('who is signed in is named, and goes on without a password', async () => {
   const asked = await choose()
   expect(browser.heading).toBe(CHOOSE)
   expect(browser.page.text).toContain('Ada Lovelace')
@@ -38,7 +38,7 @@ test('AZ11: who is signed in is named, and goes on without a password', async ()
   expect(await subjectOf(asked)).toBe(ada)
 })
 
-test('AZ11: somebody else signs in, and the session is theirs', async () => {
+test('somebody else signs in, and the session is theirs', async () => {
   const asked = await choose()
   await browser.submit({ decision: 'another' })
   expect(browser.heading).toBe('Sign in')
@@ -50,7 +50,7 @@ test('AZ11: somebody else signs in, and the session is theirs', async () => {
   expect(await subjectOf(asked)).toBe(grace)
 })
 
-test('AZ11: whoever has just signed in is not asked to choose', async () => {
+test('whoever has just signed in is not asked to choose', async () => {
   browser = new Browser(usher.issuer)
   const asked = await choose()
   expect(browser.heading).toBe('Sign in')
@@ -58,7 +58,7 @@ test('AZ11: whoever has just signed in is not asked to choose', async () => {
   expect(await subjectOf(asked)).toBe(ada)
 })
 
-test('AZ11: with login beside it the password is asked for as well', async () => {
+test('with login beside it the password is asked for as well', async () => {
   const asked = await choose('select_account login')
   await browser.submit({ decision: 'continue' })
   expect(browser.heading).toBe('Sign in')
@@ -66,7 +66,7 @@ test('AZ11: with login beside it the password is asked for as well', async () =>
   expect(await subjectOf(asked)).toBe(ada)
 })
 
-test('AZ11: whoever cancels goes back without a code, and stays signed in', async () => {
+test('whoever cancels goes back without a code, and stays signed in', async () => {
   await choose()
   await browser.submit({ decision: 'cancel' })
   expect(browser.page.params.get('error')).toBe('access_denied')

@@ -57,7 +57,7 @@ test('what an operator adds beside the running service can be used at once', asy
   expect(await service.stop()).toBe(0)
 })
 
-test('DK2: SIGTERM lets requests in flight finish, refuses new ones, and exits 0', async () => {
+test('SIGTERM lets requests in flight finish, refuses new ones, and exits 0', async () => {
   const service = await startService({ USHER_STORE })
   const { hostname, port } = new URL(service.issuer)
   const body = 'grant_type=refresh_token&refresh_token=nothing&client_id=demo'
@@ -94,7 +94,7 @@ test('SIGTERM to npm start reaches the service (exec)', async () => {
   expect(scripts.start).toMatch(/ exec node src\/main\.ts$/)
 })
 
-test('CF2: a wrong configuration starts nothing, and says everything that is wrong with it', async () => {
+test('a wrong configuration starts nothing, and says everything that is wrong with it', async () => {
   const config = mkdtempSync(join(folder, 'config-'))
   writeFileSync(
     join(config, 'usher.yaml'),

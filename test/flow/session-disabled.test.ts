@@ -52,13 +52,13 @@ async function expectNothingWorks(person: Awaited<ReturnType<typeof somebody>>) 
   expect(textOf(browser.page.text)).toContain(words('sign_in.failed'))
 }
 
-test('SE6, UI2, IN3: a disabled account can do nothing, from the moment it is disabled', async () => {
+test('a disabled account can do nothing, from the moment it is disabled', async () => {
   const person = await somebody()
   await usher.directory.change(person.account.id, account => ({ ...account, enabled: false }))
   await expectNothingWorks(person)
 })
 
-test('SE6, UI2, IN3: a removed account can do nothing, and nothing of it is left', async () => {
+test('a removed account can do nothing, and nothing of it is left', async () => {
   const person = await somebody()
   const { id } = person.account
   await usher.directory.remove(person.account)
@@ -67,7 +67,7 @@ test('SE6, UI2, IN3: a removed account can do nothing, and nothing of it is left
   expect(await usher.directory.find(id)).toBeUndefined()
 })
 
-test('SE6: an account that is enabled again does not get its tokens and sessions back', async () => {
+test('an account that is enabled again does not get its tokens and sessions back', async () => {
   const person = await somebody()
   const { id } = person.account
   await usher.directory.change(id, account => ({ ...account, enabled: false }))
@@ -78,7 +78,7 @@ test('SE6: an account that is enabled again does not get its tokens and sessions
   expect(await isSignedIn(person.browser)).toBe(false)
 })
 
-test('SE6: a sign-in that is on its way when the account is disabled does not arrive', async () => {
+test('a sign-in that is on its way when the account is disabled does not arrive', async () => {
   const { username, account } = await somebody()
   const { browser } = await open(usher)
   const submitted = browser.submit(credentials(username))

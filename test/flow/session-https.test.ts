@@ -58,7 +58,7 @@ async function signIn(jar: CookieJar) {
   return { seen, resumed }
 }
 
-test('SE1: behind TLS the session cookie is __Host-, Secure, HttpOnly, Lax and for the whole origin', async () => {
+test('behind TLS the session cookie is __Host-, Secure, HttpOnly, Lax and for the whole origin', async () => {
   const jar = new CookieJar(undefined, { prefixSecurity: 'strict' })
   const { seen, resumed } = await signIn(jar)
   expect(resumed.status).toBe(303)
@@ -85,7 +85,7 @@ test('SE1: behind TLS the session cookie is __Host-, Secure, HttpOnly, Lax and f
   expect((await visit(jar, new URL('/account', ISSUER))).status).toBe(200)
 })
 
-test('SE1: a session cookie without the prefix is not taken for one', async () => {
+test('a session cookie without the prefix is not taken for one', async () => {
   const jar = new CookieJar()
   await signIn(jar)
   const header = await jar.getCookieString(ISSUER)
@@ -95,7 +95,7 @@ test('SE1: a session cookie without the prefix is not taken for one', async () =
   expect(answer.status).toBe(302)
 })
 
-test('HD1: behind TLS every answer says to come back by TLS', async () => {
+test('behind TLS every answer says to come back by TLS', async () => {
   for (const path of ['/account', '/errors', '/api/oauth/jwks', '/nothing']) {
     const { headers } = await raw(usher, path, { headers: PROXIED })
     const [, age] = /^max-age=(\d+)/.exec(headers['strict-transport-security'] ?? '') ?? []
@@ -103,7 +103,7 @@ test('HD1: behind TLS every answer says to come back by TLS', async () => {
   }
 })
 
-test('SE1: every address and redirect is the issuer’s, whatever the proxy connects to', async () => {
+test('every address and redirect is the issuer’s, whatever the proxy connects to', async () => {
   const { text } = await raw(usher, '/.well-known/openid-configuration', { headers: PROXIED })
   expect(JSON.parse(text)).toMatchObject({
     issuer: ISSUER,
@@ -116,7 +116,7 @@ test('SE1: every address and redirect is the issuer’s, whatever the proxy conn
   expect(direct.status).toBe(421)
 })
 
-test('LOG3: what is no address in X-Forwarded-For breaks neither the answer nor the log', async () => {
+test('what is no address in X-Forwarded-For breaks neither the answer nor the log', async () => {
   for (const claim of [
     'garbage',
     'garbage, 127.0.0.1',

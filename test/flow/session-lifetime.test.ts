@@ -33,7 +33,7 @@ async function idle(seconds: number) {
   )
 }
 
-test('SE4: every use puts the end off, but never beyond the longest time since the sign-in', async () => {
+test('every use puts the end off, but never beyond the longest time since the sign-in', async () => {
   await usher.directory.endAccess(ada)
   const browser = await signedIn(usher)
   expect(await remaining()).toBeGreaterThan(2 * HOUR - 60)
@@ -50,7 +50,7 @@ test('SE4: every use puts the end off, but never beyond the longest time since t
   expect(new Date(String(expires)).getTime() / 1000 - now()).toBeLessThan(0.5 * HOUR + 3)
 })
 
-test('SE4: who has not come for too long signs in again, at the account pages and for applications', async () => {
+test('who has not come for too long signs in again, at the account pages and for applications', async () => {
   await usher.directory.endAccess(ada)
   const browser = await signedIn(usher)
   await idle(2 * HOUR + 60)

@@ -41,7 +41,7 @@ test.each([
   ['who has never been here', async () => new Browser(usher.issuer)],
   ['who was here before', async () => (await open(usher)).browser],
   ['who is signed in', () => signedIn(usher)],
-])('SE9: a sign-in that somebody else has made signs nobody in: %s', async (_, start) => {
+])('a sign-in that somebody else has made signs nobody in: %s', async (_, start) => {
   const grace = await signInOfGrace()
   const victim = await start()
   const before = await isSignedIn(victim)
@@ -61,7 +61,7 @@ test.each([
   expect(grace.browser.page.params.get('code')).toBeTruthy()
 })
 
-test('SE9: a planted page does not take a password either', async () => {
+test('a planted page does not take a password either', async () => {
   const { browser: attacker } = await open(usher, { client_id: 'first' })
   const victim = new Browser(usher.issuer)
   await open(usher, {}, victim)
@@ -72,7 +72,7 @@ test('SE9: a planted page does not take a password either', async () => {
   expect(await isSignedIn(victim)).toBe(false)
 })
 
-test('SE9: what marks a browser opens nothing, stays what it is, and is nothing unsigned', async () => {
+test('what marks a browser opens nothing, stays what it is, and is nothing unsigned', async () => {
   const { browser } = await open(usher)
   const markOf = async () => {
     const cookies = await browser.jar.getCookies(usher.issuer)

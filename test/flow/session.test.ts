@@ -37,7 +37,7 @@ function browserWith(cookies: Iterable<[string, string]>): Promise<boolean> {
   )
 }
 
-test('SE1: on loopback http, cookies are HttpOnly and SameSite=Lax', async () => {
+test('on loopback http, cookies are HttpOnly and SameSite=Lax', async () => {
   const { browser } = await open(usher)
   await browser.submit(credentials())
   const { cookies } = await browser.jar.serialize()
@@ -58,7 +58,7 @@ test('SE1: on loopback http, cookies are HttpOnly and SameSite=Lax', async () =>
   for (const { path } of others) expect(path).toMatch(/^\/(interaction|api\/oauth\/authorize)\/./)
 })
 
-test('SE2: a session cookie without its signature, or with another, is none', async () => {
+test('a session cookie without its signature, or with another, is none', async () => {
   const adas = await cookiesOf(await signedIn(usher, 'ada'))
   const graces = await cookiesOf(await signedIn(usher, 'grace'))
   expect(await browserWith(adas)).toBe(true)
@@ -94,7 +94,7 @@ test('SE2: a session cookie without its signature, or with another, is none', as
   expect(await browserWith(graces)).toBe(true)
 })
 
-test('SE8: applications that ask at the same time in one session all get their codes', async () => {
+test('applications that ask at the same time in one session all get their codes', async () => {
   const browser = await signedIn(usher)
   const clients = ['web', 'post', 'spa', 'first']
   for (const client_id of clients) {
@@ -122,7 +122,7 @@ test('SE8: applications that ask at the same time in one session all get their c
   }
 })
 
-test('SE9: cookies that others left neither sign anybody in nor break anything', async () => {
+test('cookies that others left neither sign anybody in nor break anything', async () => {
   const browser = await signedIn(usher)
   const own = await browser.cookies()
   const [, id = ''] = /usher_session=([^;]+)/.exec(own) ?? []
@@ -159,7 +159,7 @@ test('SE9: cookies that others left neither sign anybody in nor break anything',
   }
 })
 
-test('SE6: ending the access of an account ends every session and every token', async () => {
+test('ending the access of an account ends every session and every token', async () => {
   const [first, second] = await Promise.all([tokens(usher), tokens(usher, { client_id: 'post' })])
   await usher.directory.endAccess(ada)
   for (const { browser, access_token, refresh_token, request } of [first, second]) {
@@ -173,7 +173,7 @@ test('SE6: ending the access of an account ends every session and every token', 
   expect(await isSignedIn(await signedIn(usher))).toBe(true)
 })
 
-test('SE6: a code from before the end is worth nothing after it', async () => {
+test('a code from before the end is worth nothing after it', async () => {
   const browser = await signedIn(usher)
   const { request } = await open(usher, { client_id: 'first' }, browser)
   const code = browser.page.params.get('code') ?? ''

@@ -26,7 +26,7 @@ async function expectStillGood(browser: Browser) {
   expect(browser.heading).toBe('Allow access')
 }
 
-test('LG9: nobody can sign a browser in that does not hold the interaction', async () => {
+test('nobody can sign a browser in that does not hold the interaction', async () => {
   const { browser: attacker } = await open(usher)
   const form = fieldsOf(attacker.page, credentials('grace'))
   const { browser: victim } = await open(usher)
@@ -39,7 +39,7 @@ test('LG9: nobody can sign a browser in that does not hold the interaction', asy
   await expectNobody()
 })
 
-test('LG9: the cookies of one interaction do not open another', async () => {
+test('the cookies of one interaction do not open another', async () => {
   const { browser: attacker } = await open(usher)
   const { browser: victim } = await open(usher)
   const own = await victim.jar.getCookieString(victim.page.url.href)
@@ -52,7 +52,7 @@ test('LG9: the cookies of one interaction do not open another', async () => {
   await expectStillGood(victim)
 })
 
-test('LG9: an interaction cookie that was altered, or is not signed, is none', async () => {
+test('an interaction cookie that was altered, or is not signed, is none', async () => {
   const { browser } = await open(usher)
   const form = fieldsOf(browser.page, credentials())
   const cookies = await browser.jar.getCookieString(browser.page.url.href)
@@ -68,7 +68,7 @@ test('LG9: an interaction cookie that was altered, or is not signed, is none', a
   await expectStillGood(browser)
 })
 
-test('AC2: a form without its token, or with another, is refused and changes nothing', async () => {
+test('a form without its token, or with another, is refused and changes nothing', async () => {
   const { browser } = await open(usher)
   const { browser: other } = await open(usher)
   const { csrf = '' } = fieldsOf(other.page)
@@ -85,7 +85,7 @@ test('AC2: a form without its token, or with another, is refused and changes not
   await expectStillGood(browser)
 })
 
-test('AC2: a form that another site sent is refused, whatever token it carries', async () => {
+test('a form that another site sent is refused, whatever token it carries', async () => {
   const { browser } = await open(usher)
   const form = fieldsOf(browser.page, credentials())
   const elsewhere: Record<string, string>[] = [
@@ -104,7 +104,7 @@ test('AC2: a form that another site sent is refused, whatever token it carries',
   await expectStillGood(browser)
 })
 
-test('AC2: what is not a form is refused', async () => {
+test('what is not a form is refused', async () => {
   const { browser } = await open(usher)
   const body = JSON.stringify(fieldsOf(browser.page, credentials()))
   for (const type of ['application/json', 'text/plain', 'multipart/form-data; boundary=x']) {
@@ -121,7 +121,7 @@ test('AC2: what is not a form is refused', async () => {
   await expectStillGood(browser)
 })
 
-test('CN4: what the form says of anything else than the answer is ignored', async () => {
+test('what the form says of anything else than the answer is ignored', async () => {
   const { browser } = await open(usher)
   await browser.submit({
     ...credentials(),

@@ -64,7 +64,7 @@ async function prolong(count: string) {
 const markOf = async ({ jar }: Browser) =>
   (await jar.getCookies(usher.issuer)).find(({ key }) => key === 'usher_device')
 
-test('LG1, LG5: who has to wait is told what everybody is told, also with the right password', async () => {
+test('who has to wait is told what everybody is told, also with the right password', async () => {
   const attempt = await visitor()
   const wrong = await attempt()
   for (let i = 1; i < FREE; i++) await attempt()
@@ -81,7 +81,7 @@ test('LG1, LG5: who has to wait is told what everybody is told, also with the ri
   expect(textOf(wrong.text)).toContain(words('sign_in.failed'))
 })
 
-test('LG6: it is one count however the name is spelled, and one for a name nobody has', async () => {
+test('it is one count however the name is spelled, and one for a name nobody has', async () => {
   const spellings = [username, username.toUpperCase(), 'ＡＤＡ'.concat(username.slice(3)), username]
   const attempt = await visitor()
   for (const name of [...spellings, username]) await attempt(name)
@@ -96,7 +96,7 @@ test('LG6: it is one count however the name is spelled, and one for a name nobod
   expect(facts.map(({ event }) => event)).toEqual(['sign_in_throttled', 'sign_in_throttled'])
 })
 
-test('LG5: whoever guesses cannot make the owner wait in a browser they have signed in with', async () => {
+test('whoever guesses cannot make the owner wait in a browser they have signed in with', async () => {
   const browser = await signedIn(usher, username)
   const attempt = await visitor()
   await exhaust(attempt)
@@ -110,7 +110,7 @@ test('LG5: whoever guesses cannot make the owner wait in a browser they have sig
   expect(fact).toMatchObject({ event: 'sign_in_throttled' })
 })
 
-test('LG5: such a browser has a count of its own, and waits when that is used up', async () => {
+test('such a browser has a count of its own, and waits when that is used up', async () => {
   const browser = await signedIn(usher, username)
   await open(usher, { prompt: 'login' }, browser)
   for (let i = 0; i < FREE; i++) await browser.submit(credentials(username, WRONG))
@@ -120,7 +120,7 @@ test('LG5: such a browser has a count of its own, and waits when that is used up
   expect((await signedIn(usher, username)).heading).toBe('Your account')
 })
 
-test('LG5: the mark of a browser counts for that account, as it was given, until its access is ended', async () => {
+test('the mark of a browser counts for that account, as it was given, until its access is ended', async () => {
   const mark = await markOf(await signedIn(usher, username))
   expect(mark).toMatchObject({ httpOnly: true, sameSite: 'lax', path: '/' })
   const value = mark?.value ?? ''
@@ -149,7 +149,7 @@ test('LG5: the mark of a browser counts for that account, as it was given, until
   expect(await isThrottled(value, username)).toBe(true)
 })
 
-test('LG4: a network waits, whatever the names; others, and browsers that are known, do not', async () => {
+test('a network waits, whatever the names; others, and browsers that are known, do not', async () => {
   const headers = somewhere()
   const known = await signedIn(usher, username)
   const attempt = await visitor(headers)
@@ -173,7 +173,7 @@ test('whoever signs in leaves nothing counted, for the account or the network', 
   }
 })
 
-test('LG10: a failure says why, whose account, from where, in which interaction; never a name as typed', async () => {
+test('a failure says why, whose account, from where, in which interaction; never a name as typed', async () => {
   await usher
     .addAccount({ ...ADA, username: `disabled-${people}` })
     .then(({ id }) => usher.directory.change(id, account => ({ ...account, enabled: false })))
@@ -195,10 +195,10 @@ test('LG10: a failure says why, whose account, from where, in which interaction;
   expect(usher.output.join()).not.toContain(typed)
 })
 
-// The last two: a flood leaves no room for lines of its second in the log (LOG5).
-test('LG4: of 200 guesses at once no more are looked at than are free, from wherever they come', async () => {
+// The last two: a flood leaves no room for lines of its second in the log.
+test('of 200 guesses at once no more are looked at than are free, from wherever they come', async () => {
   const visitors = await Promise.all(Array.from({ length: 200 }, () => visitor()))
-  // Not each has a line of its own in the log (LOG5).
+  // Not each has a line of its own in the log.
   const looked = async () =>
     Number(/{event="sign_in_failed"} (\d+)/.exec(await usher.metrics.text())?.[1])
   const before = await looked()
@@ -212,7 +212,7 @@ test('LG4: of 200 guesses at once no more are looked at than are free, from wher
   expect((await looked()) - before).toBeLessThanOrEqual(FREE + waited)
 })
 
-test('LG7: more at once than can wait are told to come again, and nothing was counted for them', async () => {
+test('more at once than can wait are told to come again, and nothing was counted for them', async () => {
   const visitors = await Promise.all(Array.from({ length: 100 }, () => visitor()))
   const answers = await Promise.all(visitors.map((attempt, i) => attempt(`nobody-${people}-${i}`)))
   const refused = answers.filter(({ status }) => status === 503)

@@ -35,12 +35,12 @@ const ACCEPTED: Record<string, string> = {
   'with control characters': 'tab\tand\u0007bell and \u0000nul',
 }
 
-test.for(Object.entries(ACCEPTED))('LG3: a password %s signs in', async ([, password]) => {
+test.for(Object.entries(ACCEPTED))('a password %s signs in', async ([, password]) => {
   const username = await somebodyWith(password)
   expect(await outcome(username, password)).toBe('Your account')
 })
 
-test('LG3: not a byte of a password is cut off', async () => {
+test('not a byte of a password is cut off', async () => {
   const username = await somebodyWith(`${LONG}x`)
   expect(await outcome(username, LONG)).toBe('Sign in')
   expect(await outcome(username, `${LONG}y`)).toBe('Sign in')
@@ -51,19 +51,19 @@ test('LG3: not a byte of a password is cut off', async () => {
   expect(await outcome(withNul, 'before the nul')).toBe('Sign in')
 })
 
-test('LG3: a password is the same however the keyboard composes its letters', async () => {
+test('a password is the same however the keyboard composes its letters', async () => {
   const username = await somebodyWith('Pässwörter über alles'.normalize('NFC'))
   expect(await outcome(username, 'Pässwörter über alles'.normalize('NFD'))).toBe('Your account')
   expect(await outcome(username, 'Passworter uber alles')).toBe('Sign in')
 })
 
-test('LG3: a password beyond 1024 bytes fails like a wrong one, also for who has it', async () => {
+test('a password beyond 1024 bytes fails like a wrong one, also for who has it', async () => {
   const username = await somebodyWith('b'.repeat(1025))
   expect(await outcome(username, 'b'.repeat(1025))).toBe('Sign in')
   expect(await outcome(username, 'b'.repeat(10_000))).toBe('Sign in')
 })
 
-test('LG2: a hash of weaker parameters is made anew when its owner signs in', async () => {
+test('a hash of weaker parameters is made anew when its owner signs in', async () => {
   const username = await somebodyWith('a password of its time')
   const account = await usher.directory.findByUsername(username)
   const { hash } = await import('@node-rs/argon2')

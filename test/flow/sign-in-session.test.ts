@@ -36,7 +36,7 @@ beforeEach(async () => {
   }
 })
 
-test('SE3: a signed session nobody signed in to stays worthless when it is planted', async () => {
+test('a signed session nobody signed in to stays worthless when it is planted', async () => {
   const attacker = new Browser(usher.issuer)
   await attacker.open('/api/oauth/logout')
   expect(await attacker.cookies()).toMatch(/usher_session=.*usher_session\.sig=/)
@@ -50,7 +50,7 @@ test('SE3: a signed session nobody signed in to stays worthless when it is plant
   expect(silent.browser.page.params.get('error')).toBe('login_required')
 })
 
-test('SE3: a session planted while the sign-in page is open stays worthless too', async () => {
+test('a session planted while the sign-in page is open stays worthless too', async () => {
   const attacker = new Browser(usher.issuer)
   await attacker.open('/api/oauth/logout')
   const { browser: victim } = await open(usher)
@@ -62,7 +62,7 @@ test('SE3: a session planted while the sign-in page is open stays worthless too'
   expect(await isSignedIn(attacker)).toBe(false)
 })
 
-test('SE3: an identifier of one’s own making becomes nobody’s session', async () => {
+test('an identifier of one’s own making becomes nobody’s session', async () => {
   const planted = `usher_session=${'A'.repeat(43)}`
   const { browser } = await open(usher)
   await browser.jar.setCookie(`${planted}; Path=/`, usher.issuer)
@@ -74,7 +74,7 @@ test('SE3: an identifier of one’s own making becomes nobody’s session', asyn
   expect(await isSignedIn(attacker)).toBe(false)
 })
 
-test('SE3: signing in again gives the session a new identifier, and the old one leads nowhere', async () => {
+test('signing in again gives the session a new identifier, and the old one leads nowhere', async () => {
   const { browser } = await onlineTokens(usher)
   const before = copyOf(browser)
   await ageSessions(usher, ada, 60)
@@ -88,7 +88,7 @@ test('SE3: signing in again gives the session a new identifier, and the old one 
   expect(await sessionsOf(usher, ada)).toHaveLength(1)
 })
 
-test('SE7: who signs in to another’s browser gets a session of their own, and ends the other', async () => {
+test('who signs in to another’s browser gets a session of their own, and ends the other', async () => {
   const first = await onlineTokens(usher)
   const { browser } = first
   const adas = copyOf(browser)
@@ -107,7 +107,7 @@ test('SE7: who signs in to another’s browser gets a session of their own, and 
   expect(browser.page.text).not.toContain('Ada Lovelace')
 })
 
-test('SE7: a sign-in page that was open before another signed in mixes nobody up', async () => {
+test('a sign-in page that was open before another signed in mixes nobody up', async () => {
   const { browser: graces, request } = await open(usher)
   const adas = newTab(graces)
   await adas.open('/account')
@@ -121,7 +121,7 @@ test('SE7: a sign-in page that was open before another signed in mixes nobody up
   expect(await sessionsOf(usher, grace)).toHaveLength(1)
 })
 
-test('SE7: a consent page is refused when another has signed in since', async () => {
+test('a consent page is refused when another has signed in since', async () => {
   const { browser: adas } = await open(usher, {}, await signedIn(usher, 'ada'))
   expect(adas.heading).toBe('Allow access')
   const form = fieldsOf(adas.page, { decision: 'allow', scope: 'profile' })
@@ -135,14 +135,14 @@ test('SE7: a consent page is refused when another has signed in since', async ()
   for (const id of [ada, grace]) expect(await usher.consents.list(id)).toEqual([])
 })
 
-test('SE7: the page between two people says what happens, as every page does', async () => {
+test('the page between two people says what happens, as every page does', async () => {
   const { browser } = await open(usher, { prompt: 'login' }, await signedIn(usher, 'ada'))
   await browser.submit(credentials('grace'))
   expect(browser.page.html.querySelector('html')?.getAttribute('lang')).toBe('en')
   expect(browser.heading).not.toBe('')
 })
 
-test('SE7: who breaks off signing in again stays who they were', async () => {
+test('who breaks off signing in again stays who they were', async () => {
   const { browser } = await onlineTokens(usher)
   await open(usher, { prompt: 'login' }, browser)
   await browser.submit({ decision: 'cancel' })

@@ -38,7 +38,7 @@ async function attempt(browser: Browser, username: string, password: string) {
   return { status: response.status, headers, page: page.replace(/\s+/g, ' ') }
 }
 
-test('LG1: every failed sign-in is answered with the same status, headers and bytes', async () => {
+test('every failed sign-in is answered with the same status, headers and bytes', async () => {
   const { browser } = await open(usher)
   const expected = await attempt(browser, 'ada', WRONG)
   expect(expected.status).toBe(400)
@@ -51,7 +51,7 @@ test('LG1: every failed sign-in is answered with the same status, headers and by
   expect(await isSignedIn(browser)).toBe(false)
 })
 
-test('LG1: the name that was typed stays in the field, the password does not', async () => {
+test('the name that was typed stays in the field, the password does not', async () => {
   const { browser } = await open(usher)
   await browser.submit(credentials('ada', WRONG))
   expect(browser.page.html.querySelector('#username')?.getAttribute('value')).toBe('ada')
@@ -91,7 +91,7 @@ test('who signs in for the account pages is brought to them', async () => {
   expect(browser.heading).toBe('Your account')
 })
 
-test('LG1: who has to wait is answered after the time of a hash, also when none was made yet', async () => {
+test('who has to wait is answered after the time of a hash, also when none was made yet', async () => {
   const fresh = await startUsher()
   const { id } = await fresh.addAccount(ADA)
   await fresh.records.save('Attempts', `account ${id}`, { count: 50, at: Date.now() })

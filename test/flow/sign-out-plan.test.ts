@@ -52,42 +52,42 @@ test('discovery-endpoint-verification: it names the endpoint, on the issuer', as
   expect(json.end_session_endpoint).toBe(`${usher.issuer}${LOGOUT}`)
 })
 
-test('LO2: rp-initiated-logout: the person is asked, signed out, and sent back with state', async () => {
+test('rp-initiated-logout: the person is asked, signed out, and sent back with state', async () => {
   await logout({ id_token_hint: session.id_token, post_logout_redirect_uri, state })
   expect(await agree()).toBe(`${BYE}?state=${state}`)
 })
 
-test('LO2: rp-initiated-logout-no-state: without it there is none', async () => {
+test('rp-initiated-logout-no-state: without it there is none', async () => {
   await logout({ id_token_hint: session.id_token, post_logout_redirect_uri })
   expect(await agree()).toBe(BYE)
 })
 
-test('LO1: rp-initiated-logout-no-params: asked, and Signed out', async () => {
+test('rp-initiated-logout-no-params: asked, and Signed out', async () => {
   await logout({})
   expect(await agree()).toBe('Signed out')
 })
 
-test('LO1: rp-initiated-logout-only-state: asked, and Signed out', async () => {
+test('rp-initiated-logout-only-state: asked, and Signed out', async () => {
   await logout({ state })
   expect(await agree()).toBe('Signed out')
 })
 
-test('LO1: rp-initiated-logout-no-post-logout-redirect-uri: asked, and Signed out', async () => {
+test('rp-initiated-logout-no-post-logout-redirect-uri: asked, and Signed out', async () => {
   await logout({ id_token_hint: session.id_token, state })
   expect(await agree()).toBe('Signed out')
 })
 
-test('LO2: rp-initiated-logout-no-id-token-hint: asked, and sent nowhere', async () => {
+test('rp-initiated-logout-no-id-token-hint: asked, and sent nowhere', async () => {
   await logout({ post_logout_redirect_uri, state })
   expect(await agree()).toBe('Signed out')
 })
 
-test('LO2: rp-initiated-logout-bad-id-token-hint: an error page', async () => {
+test('rp-initiated-logout-bad-id-token-hint: an error page', async () => {
   for (const id_token_hint of ['bad', 'a.b.c', `${session.id_token}x`])
     await expectRefusal({ id_token_hint, post_logout_redirect_uri, state })
 })
 
-test('LO2: rp-initiated-logout-modified-id-token-hint: an error page', async () => {
+test('rp-initiated-logout-modified-id-token-hint: an error page', async () => {
   const [header, payload = '', signature] = session.id_token.split('.')
   const claims = JSON.parse(Buffer.from(payload, 'base64url').toString())
   const seal = (changed: object) =>
@@ -101,17 +101,17 @@ test('LO2: rp-initiated-logout-modified-id-token-hint: an error page', async () 
   await expectRefusal({ id_token_hint: `${unsigned}.${payload}.`, post_logout_redirect_uri })
 })
 
-test('LO2: rp-initiated-logout-bad-post-logout-redirect-uri: an error page', async () => {
+test('rp-initiated-logout-bad-post-logout-redirect-uri: an error page', async () => {
   const hint = { id_token_hint: session.id_token, state }
   await expectRefusal({ ...hint, post_logout_redirect_uri: 'https://evil.example/bye' })
 })
 
-test('LO2: rp-initiated-logout-query-added-to-post-logout-redirect-uri: an error page', async () => {
+test('rp-initiated-logout-query-added-to-post-logout-redirect-uri: an error page', async () => {
   const hint = { id_token_hint: session.id_token, state }
   await expectRefusal({ ...hint, post_logout_redirect_uri: `${BYE}?foo=bar` })
 })
 
-test('LO2: a hint that has expired does, as the session goes on longer than an ID token', async () => {
+test('a hint that has expired does, as the session goes on longer than an ID token', async () => {
   const client = await usher.provider.Client.find('web')
   const token = new usher.provider.IdToken({ sub: ada }, { client, ctx: undefined })
   Object.assign(token, { scope: 'openid' })
@@ -120,19 +120,19 @@ test('LO2: a hint that has expired does, as the session goes on longer than an I
   expect(await agree()).toBe(`${BYE}?state=${state}`)
 })
 
-test('LO1: a hint of another person signs nobody out without a question', async () => {
+test('a hint of another person signs nobody out without a question', async () => {
   const { id_token } = await onlineTokens(usher, { username: 'grace' })
   await logout({ id_token_hint: id_token, post_logout_redirect_uri })
   expect(session.browser.heading).toBe('Sign out')
   expect(await isSignedIn(session.browser)).toBe(true)
 })
 
-test('LO2: a hint and a client_id that do not agree are an error page', async () => {
+test('a hint and a client_id that do not agree are an error page', async () => {
   await expectRefusal({ id_token_hint: session.id_token, client_id: 'post' })
   await expectRefusal({ client_id: 'nobody', post_logout_redirect_uri })
 })
 
-test('LO2: who is not signed in is sent on by the same rules', async () => {
+test('who is not signed in is sent on by the same rules', async () => {
   const { browser, id_token } = session
   await logout({})
   await agree()
@@ -143,7 +143,7 @@ test('LO2: who is not signed in is sent on by the same rules', async () => {
   expect(browser.page.url.href).toBe(`${BYE}?state=${state}`)
 })
 
-test('LO2: no spelling of a registered address but its own is taken (§4, row 21)', async () => {
+test('no spelling of a registered address but its own is taken (§4, row 21)', async () => {
   const cookie = await session.browser.cookies()
   const accept = 'text/html'
   const mutants = mutantsOf(BYE)
@@ -157,7 +157,7 @@ test('LO2: no spelling of a registered address but its own is taken (§4, row 21
   expect(taken).toEqual([])
 })
 
-test('LO1: nothing that another site can send ends a session (§4, row 22)', async () => {
+test('nothing that another site can send ends a session (§4, row 22)', async () => {
   const { browser, id_token, access_token } = session
   const cookie = await browser.cookies()
   const elsewhere = { origin: 'https://evil.example', 'sec-fetch-site': 'cross-site' }

@@ -31,7 +31,7 @@ async function authorizeAndRedeem(browser: Browser, client_id: string) {
   return { tab, code, request, access_token: answer?.body.access_token }
 }
 
-test('LO3: a request that is slower than the sign-out brings nothing back', async () => {
+test('a request that is slower than the sign-out brings nothing back', async () => {
   let raced = 0
   for (let round = 0; round < 10; round++) {
     const browser = await signedIn(usher)

@@ -43,7 +43,7 @@ const UNREGISTERED = [
   '',
 ]
 
-test('LO2: after signing out the application gets its person back, with its state', async () => {
+test('after signing out the application gets its person back, with its state', async () => {
   const { browser, id_token } = await onlineTokens(usher)
   for (const proof of proofs(id_token)) {
     const state = 'a state & more/+%20'
@@ -56,7 +56,7 @@ test('LO2: after signing out the application gets its person back, with its stat
   }
 })
 
-test('LO2: an address that is not registered is refused, and leads nowhere', async () => {
+test('an address that is not registered is refused, and leads nowhere', async () => {
   const { browser, id_token } = await onlineTokens(usher)
   for (const uri of UNREGISTERED) {
     for (const proof of proofs(id_token)) {
@@ -73,7 +73,7 @@ test('LO2: an address that is not registered is refused, and leads nowhere', asy
   expect(await isSignedIn(browser)).toBe(true)
 })
 
-test('LO2: without a client no address is followed', async () => {
+test('without a client no address is followed', async () => {
   const browser = await signedIn(usher)
   await logout(browser, { post_logout_redirect_uri: BYE, state: 'x' })
   expect(browser.heading).toBe('Sign out')
@@ -82,7 +82,7 @@ test('LO2: without a client no address is followed', async () => {
   expect(browser.heading).toBe('Signed out')
 })
 
-test('LO2: a hint that was forged or altered is refused', async () => {
+test('a hint that was forged or altered is refused', async () => {
   const { browser, id_token } = await onlineTokens(usher)
   const [header, payload] = id_token.split('.')
   for (const hint of [

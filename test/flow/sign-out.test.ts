@@ -31,7 +31,7 @@ function logout(browser: Browser, params: Record<string, string> = {}) {
   return browser.open(`${LOGOUT}?${new URLSearchParams(params)}`)
 }
 
-test('LO1: signing out is asked for, whoever asks and whatever proof they bring', async () => {
+test('signing out is asked for, whoever asks and whatever proof they bring', async () => {
   const { browser, id_token } = await onlineTokens(usher)
   const graces = await onlineTokens(usher, { username: 'grace' })
   const asked: Record<string, string>[] = [
@@ -51,7 +51,7 @@ test('LO1: signing out is asked for, whoever asks and whatever proof they bring'
   }
 })
 
-test('LO1: the page says in words what ends and what stays', async () => {
+test('the page says in words what ends and what stays', async () => {
   const { browser } = await onlineTokens(usher)
   await logout(browser, { client_id: 'web' })
   const question = textOf(browser.page.text)
@@ -62,7 +62,7 @@ test('LO1: the page says in words what ends and what stays', async () => {
   expect(textOf(browser.page.text)).toContain(words('sign_out.kept'))
 })
 
-test('LO1: to ask changes nothing, by GET or by POST', async () => {
+test('to ask changes nothing, by GET or by POST', async () => {
   const { browser, access_token } = await onlineTokens(usher)
   for (let i = 0; i < 3; i++) await logout(browser, { client_id: 'web' })
   await fetch(new URL(LOGOUT, usher.issuer), {
@@ -74,7 +74,7 @@ test('LO1: to ask changes nothing, by GET or by POST', async () => {
   expect((await userinfo(usher, access_token)).status).toBe(200)
 })
 
-test('LO1: signing out needs the token of the page', async () => {
+test('signing out needs the token of the page', async () => {
   const { browser, access_token } = await onlineTokens(usher)
   const confirm = async (form: Record<string, string>, cookie: string) =>
     fetch(new URL(`${LOGOUT}/confirm`, usher.issuer), {
@@ -100,7 +100,7 @@ test('LO1: signing out needs the token of the page', async () => {
   expect((await userinfo(usher, access_token)).status).toBe(200)
 })
 
-test('LO3: after signing out the old cookies, every copy and every tab are signed out', async () => {
+test('after signing out the old cookies, every copy and every tab are signed out', async () => {
   const { browser, access_token } = await onlineTokens(usher)
   const copies = [copyOf(browser)]
   const tab = newTab(browser)
@@ -121,7 +121,7 @@ test('LO3: after signing out the old cookies, every copy and every tab are signe
   expect((await redeem(usher, code, request)).body.error).toBe('invalid_grant')
 })
 
-test('LO3: what an application holds ends with the session, but offline access does not', async () => {
+test('what an application holds ends with the session, but offline access does not', async () => {
   const browser = await signedIn(usher)
   const online = await onlineTokens(usher, { browser, client_id: 'post' })
   const offline = await tokens(usher, { browser })
@@ -137,7 +137,7 @@ test('LO3: what an application holds ends with the session, but offline access d
   expect((await userinfo(usher, renewed.body.access_token)).status).toBe(200)
 })
 
-test('LO3: signing out in one browser leaves the others of the same person signed in', async () => {
+test('signing out in one browser leaves the others of the same person signed in', async () => {
   const first = await onlineTokens(usher)
   const second = await onlineTokens(usher)
   await logout(first.browser)

@@ -42,7 +42,7 @@ beforeAll(async () => {
 })
 afterAll(() => usher.close())
 
-test.each(SIGNED)('KY5: %s: ID token and UserInfo are signed with it', async alg => {
+test.each(SIGNED)('%s: ID token and UserInfo are signed with it', async alg => {
   const metadata = { id_token_signed_response_alg: alg, userinfo_signed_response_alg: alg }
   const config = await configurationOf(usher, alg, metadata)
   const tokens = await signInWith(usher, config, { redirect_uri: WEB })
@@ -61,7 +61,7 @@ test.each(SIGNED)('KY5: %s: ID token and UserInfo are signed with it', async alg
   expect(payload).not.toHaveProperty('nonce')
 })
 
-test('KY5: to a client with keys of its own they are encrypted as well', async () => {
+test('to a client with keys of its own they are encrypted as well', async () => {
   const config = await configurationOf(usher, 'sealed', {
     id_token_encrypted_response_alg: 'RSA-OAEP-256',
     userinfo_signed_response_alg: 'ES256',
@@ -85,7 +85,7 @@ test('KY5: to a client with keys of its own they are encrypted as well', async (
   expect(decodeProtectedHeader(text)).toMatchObject({ alg: 'ECDH-ES', enc: 'A128CBC-HS256' })
 })
 
-test('KY5: nothing that is weak, shared or decrypted here is on the list', async () => {
+test('nothing that is weak, shared or decrypted here is on the list', async () => {
   const { json } = await send(usher, '/.well-known/openid-configuration')
   const told = Object.entries(json).filter(([name]) => /_encryption_(alg|enc)_values_/.test(name))
   expect(Object.fromEntries(told.filter(([name]) => name.includes('_alg_')))).toEqual({
@@ -105,11 +105,11 @@ test.each<[string, object, RegExp]>([
   ['A256KW', { userinfo_encrypted_response_alg: 'A256KW', jwks }, /RSA-OAEP-256/],
   ['HS256', { userinfo_signed_response_alg: 'HS256' }, /EdDSA/],
   ['none', { id_token_signed_response_alg: 'none' }, /EdDSA/],
-])('KY5: a client file with %s is refused', async (_, more, said) => {
+])('a client file with %s is refused', async (_, more, said) => {
   await expect(startUsher(web(more))).rejects.toThrow(said)
 })
 
-test('KY5: who has no key to encrypt to is told at the start', async () => {
+test('who has no key to encrypt to is told at the start', async () => {
   const keys = [{ ...jwks.keys[0], use: 'sig' }]
   const more = { id_token_encrypted_response_alg: 'RSA-OAEP-256', jwks: { keys } }
   const start = startUsher({ ...web(more), usher: usher_yaml })

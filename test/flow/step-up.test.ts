@@ -29,7 +29,7 @@ const essential = (more: object) => ({
   claims: JSON.stringify({ id_token: { acr: { essential: true, ...more } } }),
 })
 
-test('OT2: acr says how the person signed in, not what was asked', async () => {
+test('acr says how the person signed in, not what was asked', async () => {
   const told = await idToken({ acr_values: `phr ${PASSWORD}` })
   expect(told).toMatchObject({ acr: PASSWORD, amr: ['pwd'] })
   expect(await idToken({ acr_values: 'phr' })).toMatchObject({ acr: PASSWORD, amr: ['pwd'] })
@@ -39,7 +39,7 @@ test('OT2: acr says how the person signed in, not what was asked', async () => {
   expect(await idToken({})).not.toHaveProperty('acr')
 })
 
-test('OT2: introspection tells it, and when, where the application asked (RFC 9470 §6)', async () => {
+test('introspection tells it, and when, where the application asked (RFC 9470 §6)', async () => {
   const { access_token: token, auth_time } = await idToken({ acr_values: PASSWORD, max_age: '600' })
   const { body } = await post(usher, '/api/oauth/introspect', { token })
   expect(body).toMatchObject({ active: true, acr: PASSWORD, auth_time })
@@ -48,13 +48,13 @@ test('OT2: introspection tells it, and when, where the application asked (RFC 94
   expect(other.body).not.toHaveProperty('acr')
 })
 
-test('OT2: essential and possible, it is met', async () => {
+test('essential and possible, it is met', async () => {
   expect(await idToken(essential({ value: PASSWORD }))).toMatchObject({ acr: PASSWORD })
   expect(await idToken(essential({ values: ['phr', PASSWORD] }))).toMatchObject({ acr: PASSWORD })
 })
 
 test.each([{ value: 'phr' }, { values: ['phr', 'mfa'] }, { values: [] }, { values: [{}] }])(
-  'OT2: essential and impossible, it fails: %j',
+  'essential and impossible, it fails: %j',
   async more => {
     const { url } = authorizationRequest(usher, essential(more))
     const headers = { cookie: await browser.cookies() }
@@ -64,7 +64,7 @@ test.each([{ value: 'phr' }, { values: ['phr', 'mfa'] }, { values: [] }, { value
   },
 )
 
-test('OT2: a session that began in a weaker way has to sign in again where more is asked', async () => {
+test('a session that began in a weaker way has to sign in again where more is asked', async () => {
   const older = new Browser(usher.issuer)
   const { code, request } = await authorize(usher, { browser: older, username: 'grace' })
   const { sub = '' } = decodeJwt((await redeem(usher, code, request)).body.id_token)
@@ -81,7 +81,7 @@ test('OT2: a session that began in a weaker way has to sign in again where more 
   expect(older.heading).toBe('Sign in')
 })
 
-test('OT1: discovery tells of what there is', async () => {
+test('discovery tells of what there is', async () => {
   const { json } = await send(usher, '/.well-known/openid-configuration')
   expect(json.acr_values_supported).toEqual([PASSWORD])
 })

@@ -61,7 +61,7 @@ function discovery(trusted: string): Promise<{ issuer: string }> {
   })
 }
 
-test('DK3: a connection that never begins TLS ends after ten seconds', async () => {
+test('a connection that never begins TLS ends after ten seconds', async () => {
   const socket = connect(Number(new URL(service.issuer).port), '127.0.0.1')
   const began = performance.now()
   socket.resume()
@@ -144,7 +144,7 @@ test('a new certificate is used without a restart; half a one changes nothing', 
 test.each([
   ['no such file', { cert: '/nowhere/cert.pem', key: '/nowhere/key.pem' }, 'its file is not there'],
   ['the key of another', 'another key', 'is not a certificate with its key'],
-])('CF2: a certificate with %s is in the report, at its place', async (_, tls, expected) => {
+])('a certificate with %s is in the report, at its place', async (_, tls, expected) => {
   const folder = mkdtempSync(join(tmpdir(), 'usher-tls-config-'))
   const mixed = { cert: join(config, '../first.pem'), key: join(config, '../second.key') }
   const listen = { tls: typeof tls === 'string' ? mixed : tls }

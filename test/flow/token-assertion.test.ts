@@ -55,21 +55,21 @@ function use(
 const LET_IN = { status: 400, json: { error: 'invalid_grant' } }
 const REFUSED = { status: 401, json: { error: 'invalid_client' } }
 
-test('TK4: an assertion for the issuer lets the client in, once', async () => {
+test('an assertion for the issuer lets the client in, once', async () => {
   const assertion = await sign()
   expect(await use(assertion)).toMatchObject(LET_IN)
   expect(await use(assertion)).toMatchObject(REFUSED)
   expect(await use(await sign())).toMatchObject(LET_IN)
 })
 
-test.each(['EdDSA', 'Ed25519'])('TK4: an Ed25519 key signs as %s', async alg => {
+test.each(['EdDSA', 'Ed25519'])('an Ed25519 key signs as %s', async alg => {
   const assertion = await new SignJWT({ ...claims(), iss: 'ed', sub: 'ed' })
     .setProtectedHeader({ alg, kid: 'ed' })
     .sign(edKey.privateKey)
   expect(await use(assertion, { client_id: 'ed' })).toMatchObject(LET_IN)
 })
 
-test('TK4: of many who use one assertion at once, one is let in', async () => {
+test('of many who use one assertion at once, one is let in', async () => {
   for (let round = 0; round < 5; round++) {
     const assertion = await sign()
     const answers = await Promise.all(Array.from({ length: 50 }, () => use(assertion)))
@@ -79,7 +79,7 @@ test('TK4: of many who use one assertion at once, one is let in', async () => {
   }
 })
 
-test('TK4: an assertion is as used at one endpoint as at another', async () => {
+test('an assertion is as used at one endpoint as at another', async () => {
   const assertion = await sign()
   expect(await use(assertion)).toMatchObject(LET_IN)
   const body = { token: 'x', client_assertion_type: ASSERTION, client_assertion: assertion }
@@ -172,7 +172,7 @@ describe('an assertion is refused with', () => {
   })
 })
 
-test('TK2: neither a secret nor nothing will do instead', async () => {
+test('neither a secret nor nothing will do instead', async () => {
   const form = { grant_type: 'refresh_token', refresh_token: 'x', client_id: 'keyed' }
   const secret = 'a-secret-of-at-least-thirty-two-characters'
   for (const body of [form, { ...form, client_secret: secret }]) {

@@ -49,7 +49,7 @@ const ask = (options: WireOptions) => send(usher, TOKEN, { body: FORM, ...option
 const asPost = (client_id: string, client_secret: string) =>
   ask({ body: { ...FORM, client_id, client_secret } })
 
-describe('TK1: only a form by POST is an answerable request', () => {
+describe('only a form by POST is an answerable request', () => {
   test.each(['GET', 'HEAD', 'PUT', 'PATCH', 'DELETE'])('%s is not', async method => {
     const query = new URLSearchParams(await codeForm())
     const headers = basic('web', SECRET)
@@ -76,7 +76,7 @@ describe('TK1: only a form by POST is an answerable request', () => {
     expect(answer).toMatchObject({ status: 400, json: { error: 'invalid_request' } })
   })
 
-  test('AZ4: a parameter that comes twice is refused', async () => {
+  test('a parameter that comes twice is refused', async () => {
     const form = await codeForm()
     for (const name of Object.keys(form) as (keyof typeof form)[]) {
       const body: [string, string][] = [...Object.entries(form), [name, form[name]]]
@@ -162,7 +162,7 @@ describe('a client whose file names a method authenticates with that method', ()
   )
 })
 
-test('TK3: an unknown client and a wrong secret are answered alike', async () => {
+test('an unknown client and a wrong secret are answered alike', async () => {
   const shape = async (client_id: string) => {
     const { status, json, headers } = await ask({ headers: basic(client_id, 'wrong') })
     return [status, { ...json, request_id: '' }, headers.get('www-authenticate')]
@@ -170,7 +170,7 @@ test('TK3: an unknown client and a wrong secret are answered alike', async () =>
   expect(await shape('nobody')).toEqual(await shape('web'))
 })
 
-test('TK3: … and in the same time', async () => {
+test('… and in the same time', async () => {
   const times: Record<string, number[]> = { web: [], nobody: [] }
   for (let round = 0; round < 120; round++) {
     for (const [client_id, list] of Object.entries(times)) {
@@ -183,7 +183,7 @@ test('TK3: … and in the same time', async () => {
   expect(Math.abs(median(times.web) - median(times.nobody))).toBeLessThan(2)
 })
 
-test('TK9: no answer may be kept, neither tokens nor an error', async () => {
+test('no answer may be kept, neither tokens nor an error', async () => {
   const { code, request } = await authorize(usher, { browser })
   const good = await redeem(usher, code, request)
   const bad = await post(usher, TOKEN, FORM)
@@ -206,7 +206,7 @@ test.each([
   'AUTHORIZATION_CODE',
   '__proto__',
   'constructor',
-])('TK13: grant_type=%s is not supported', async grant_type => {
+])('grant_type=%s is not supported', async grant_type => {
   const form = { grant_type, username: 'ada', password: 'x', redirect_uri: WEB }
   const answer = await post(usher, TOKEN, form)
   expect(answer).toMatchObject({ status: 400, body: { error: 'unsupported_grant_type' } })

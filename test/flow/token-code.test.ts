@@ -56,7 +56,7 @@ test('a code has its tag and 256 random bits, and says nothing', async () => {
   for (const code of codes) expect(code).toMatch(/^[\w-]{65}$/)
 })
 
-test('AZ9: a code lives for 60 seconds at most, and not longer than it is set to', async () => {
+test('a code lives for 60 seconds at most, and not longer than it is set to', async () => {
   expect(usher.settings.lifetimes.code).toBeLessThanOrEqual(60)
   const brief = await startUsher({ usher: { lifetimes: { code: '1 s' } } })
   await brief.addAccount(ADA)
@@ -74,7 +74,7 @@ test.each([
   ['an empty code_verifier', { code_verifier: '' }],
   ['a wrong code_verifier', { code_verifier: 'x'.repeat(43) }],
   ['another client', { client_id: 'first' }],
-])('AZ9: a code is refused with %s', async (_, change) => {
+])('a code is refused with %s', async (_, change) => {
   expect(await redeemWith(change)).toMatchObject(INVALID_GRANT)
 })
 
@@ -84,19 +84,19 @@ test.each([
   ['a code_verifier of other characters', { code_verifier: `${'x'.repeat(42)}/` }],
   ['no redirect_uri', { redirect_uri: undefined }],
   ['no code', { code: undefined }],
-])('AZ9: a request with %s is refused', async (_, change) => {
+])('a request with %s is refused', async (_, change) => {
   const { status, body } = await redeemWith(change)
   expect(status).toBe(400)
   expect(body.error).toMatch(/^invalid_(grant|request)$/)
 })
 
-test('AZ9: a code that was refused for the wrong client can still be redeemed by its own', async () => {
+test('a code that was refused for the wrong client can still be redeemed by its own', async () => {
   const { code, request } = await authorize(usher, { browser })
   expect(await redeem(usher, code, { ...request, client_id: 'first' })).toMatchObject(INVALID_GRANT)
   expect((await redeem(usher, code, request)).status).toBe(200)
 })
 
-test('AZ10: a code that is used twice takes its tokens with it', async () => {
+test('a code that is used twice takes its tokens with it', async () => {
   const scope = 'openid offline_access'
   const { code, request } = await authorize(usher, { browser, scope })
   const { body } = await redeem(usher, code, request)
@@ -106,7 +106,7 @@ test('AZ10: a code that is used twice takes its tokens with it', async () => {
   expect(await refresh(usher, body.refresh_token)).toMatchObject(INVALID_GRANT)
 })
 
-test('AZ10: whoever has a used code, and not what goes with it, ends nothing', async () => {
+test('whoever has a used code, and not what goes with it, ends nothing', async () => {
   const { code, request } = await authorize(usher, { browser })
   const { body } = await redeem(usher, code, request)
   const others = [
@@ -120,7 +120,7 @@ test('AZ10: whoever has a used code, and not what goes with it, ends nothing', a
   expect((await userinfo(usher, body.access_token)).status).toBe(200)
 })
 
-test('TK5: a code_verifier for a code without challenge is refused', async () => {
+test('a code_verifier for a code without challenge is refused', async () => {
   const params = { client_id: 'legacy', redirect_uri: LEGACY }
   const none = { code_challenge: undefined, code_challenge_method: undefined }
   expect(await redeemWith({}, { ...params, ...none })).toMatchObject(INVALID_GRANT)
@@ -128,13 +128,13 @@ test('TK5: a code_verifier for a code without challenge is refused', async () =>
   expect(without.status).toBe(200)
 })
 
-test('TK5: a code with challenge needs its verifier, also of an exempted client', async () => {
+test('a code with challenge needs its verifier, also of an exempted client', async () => {
   const params = { client_id: 'legacy', redirect_uri: LEGACY }
   expect(await redeemWith({ code_verifier: undefined }, params)).toMatchObject(INVALID_GRANT)
 })
 
 describe('what is not a code, or not a refresh token, is not taken for one', () => {
-  test('TK5: as a code', async () => {
+  test('as a code', async () => {
     const { access_token, refresh_token, id_token } = await tokens(usher, { browser })
     const { url, code_verifier } = authorizationRequest(usher, { prompt: 'login' })
     const page = await browser.open(url)
@@ -150,7 +150,7 @@ describe('what is not a code, or not a refresh token, is not taken for one', () 
     expect((await refresh(usher, refresh_token)).status).toBe(200)
   })
 
-  test('TK6: as a refresh token', async () => {
+  test('as a refresh token', async () => {
     const { code } = await authorize(usher, { browser, scope: 'openid offline_access' })
     const { access_token, id_token } = await tokens(usher, { browser })
     for (const token of [code, access_token, id_token, 'constructor']) {
@@ -158,7 +158,7 @@ describe('what is not a code, or not a refresh token, is not taken for one', () 
     }
   })
 
-  test('UI1: as an access token', async () => {
+  test('as an access token', async () => {
     const { code } = await authorize(usher, { browser })
     const { refresh_token, id_token } = await tokens(usher, { browser })
     for (const token of [code, refresh_token, id_token]) {

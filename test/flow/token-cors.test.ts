@@ -38,26 +38,26 @@ async function redeemFrom(origin: string, client_id = 'spa'): Promise<Reply> {
 
 const allowed = ({ headers }: Reply) => headers.get('access-control-allow-origin')
 
-test('TK16: a browser application may redeem from the origin it lives at', async () => {
+test('a browser application may redeem from the origin it lives at', async () => {
   const answer = await redeemFrom(OWN)
   expect(answer.status).toBe(200)
   expect(allowed(answer)).toBe(OWN)
   expect(answer.headers.get('vary')).toMatch(/\borigin\b/i)
 })
 
-test.each(STRANGERS)('TK16: and from no other (%s)', async origin => {
+test.each(STRANGERS)('and from no other (%s)', async origin => {
   const answer = await redeemFrom(origin)
   expect(answer.json).not.toHaveProperty('access_token')
   expect(allowed(answer)).toBeNull()
 })
 
-test('TK16: the origin of a custom scheme is no origin', async () => {
+test('the origin of a custom scheme is no origin', async () => {
   const answer = await redeemFrom('null', 'native')
   expect(answer.json).not.toHaveProperty('access_token')
   expect(allowed(answer)).toBeNull()
 })
 
-test('TK16: a browser application reads UserInfo from its own origin only', async () => {
+test('a browser application reads UserInfo from its own origin only', async () => {
   const { json } = await redeemFrom(OWN)
   const authorization = `Bearer ${json.access_token}`
   const ask = (origin: string) =>
@@ -70,7 +70,7 @@ test('TK16: a browser application reads UserInfo from its own origin only', asyn
   }
 })
 
-test('TK16: a confidential client cannot be spoken for from another page', async () => {
+test('a confidential client cannot be spoken for from another page', async () => {
   for (const path of ['revoke', 'introspect', 'par', 'token']) {
     const headers = { ...basic('web', SECRET), origin: 'https://evil.example' }
     const body = { token: 'x', grant_type: 'refresh_token', refresh_token: 'x', client_id: 'web' }
@@ -80,7 +80,7 @@ test('TK16: a confidential client cannot be spoken for from another page', async
   }
 })
 
-describe('TK16: a preflight', () => {
+describe('a preflight', () => {
   const preflight = (path: string, origin: string) =>
     send(usher, path, {
       method: 'OPTIONS',

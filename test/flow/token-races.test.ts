@@ -34,7 +34,7 @@ const results = (answers: Answer[]) =>
 
 const oneWinner = [...Array(AT_ONCE - 1).fill('400 invalid_grant'), 'ok']
 
-test('AZ10: of many who redeem one code at once, one gets tokens', async () => {
+test('of many who redeem one code at once, one gets tokens', async () => {
   for (let round = 0; round < ROUNDS; round++) {
     const { code, request } = await authorize(usher, { browser })
     const answers = await atOnce(() => redeem(usher, code, request))
@@ -44,7 +44,7 @@ test('AZ10: of many who redeem one code at once, one gets tokens', async () => {
   }
 })
 
-test('TK7: of many who use one refresh token at once, one gets the next when there is no grace', async () => {
+test('of many who use one refresh token at once, one gets the next when there is no grace', async () => {
   const strict = await startUsher({ usher: { lifetimes: { refresh_token_grace: '0 s' } } })
   await strict.addAccount(ADA)
   const person = new Browser(strict.issuer)
@@ -74,7 +74,7 @@ test('§3.3: in the grace time they get the same next, which goes on', async () 
   }
 })
 
-test('AZ15: of many who resume one sign-in at once, one gets a code', async () => {
+test('of many who resume one sign-in at once, one gets a code', async () => {
   for (let round = 0; round < 5; round++) {
     const person = new Browser(usher.issuer)
     const resume = await signInUpTo(person)

@@ -44,14 +44,14 @@ const nextSecond = () => {
   })
 }
 
-test('TK6: a refresh token is of no use to another client', async () => {
+test('a refresh token is of no use to another client', async () => {
   const { refresh_token } = await tokens(usher, { browser })
   expect(await refresh(usher, refresh_token, 'first')).toMatchObject(INVALID_GRANT)
   expect(await refresh(usher, refresh_token, 'spa')).toMatchObject(INVALID_GRANT)
   expect((await refresh(usher, refresh_token)).status).toBe(200)
 })
 
-test('TK6: scopes can be narrowed for one access token, and are whole at the next', async () => {
+test('scopes can be narrowed for one access token, and are whole at the next', async () => {
   const { refresh_token } = await tokens(usher, { browser })
   const less = await narrow(refresh_token, 'openid')
   expect(less.body.scope).toBe('openid')
@@ -64,7 +64,7 @@ test('TK6: scopes can be narrowed for one access token, and are whole at the nex
   expect((await userinfo(usher, whole.body.access_token)).body.email).toBe(ADA.email)
 })
 
-test('TK6: scopes cannot be widened, and trying costs nothing', async () => {
+test('scopes cannot be widened, and trying costs nothing', async () => {
   const { refresh_token } = await tokens(usher, { browser, scope: 'openid offline_access' })
   for (const scope of ['openid profile', 'openid admin', 'email']) {
     const { status, body } = await narrow(refresh_token, scope)
@@ -73,7 +73,7 @@ test('TK6: scopes cannot be widened, and trying costs nothing', async () => {
   expect((await refresh(usher, refresh_token)).body.scope).toBe('openid offline_access')
 })
 
-test('TK6: a disabled account gets nothing more, and everything once it is enabled', async () => {
+test('a disabled account gets nothing more, and everything once it is enabled', async () => {
   const grace = await usher.addAccount({ username: 'grace' })
   const { refresh_token } = await tokens(usher, { username: 'grace' })
   const setEnabled = (enabled: boolean) =>
@@ -84,7 +84,7 @@ test('TK6: a disabled account gets nothing more, and everything once it is enabl
   expect((await refresh(usher, refresh_token)).status).toBe(200)
 })
 
-test('TK6: a removed account gets nothing more', async () => {
+test('a removed account gets nothing more', async () => {
   const alan = await usher.addAccount({ username: 'alan' })
   const { refresh_token, access_token } = await tokens(usher, { username: 'alan' })
   await usher.directory.remove(alan)
@@ -92,7 +92,7 @@ test('TK6: a removed account gets nothing more', async () => {
   expect((await userinfo(usher, access_token)).status).toBe(401)
 })
 
-test('TK6: who it is about, and since when, stays the same', async () => {
+test('who it is about, and since when, stays the same', async () => {
   const first = await tokens(usher, { browser, max_age: '3600' })
   const { body } = await refresh(usher, first.refresh_token)
   const [before, after] = [decodeJwt(first.id_token), decodeJwt(body.id_token)]
@@ -102,7 +102,7 @@ test('TK6: who it is about, and since when, stays the same', async () => {
   }
 })
 
-test.each(['web', 'post', 'spa', 'native'])('TK7: every use rotates, for "%s"', async client_id => {
+test.each(['web', 'post', 'spa', 'native'])('every use rotates, for "%s"', async client_id => {
   const first = await tokens(usher, { browser, client_id })
   const seen = new Set([first.refresh_token])
   let token = first.refresh_token
@@ -115,7 +115,7 @@ test.each(['web', 'post', 'spa', 'native'])('TK7: every use rotates, for "%s"', 
   expect(seen.size).toBe(4)
 })
 
-test.each(['web', 'spa'])('TK7: a second use ends the whole family, for "%s"', async client_id => {
+test.each(['web', 'spa'])('a second use ends the whole family, for "%s"', async client_id => {
   const first = await tokens(usher, { browser, client_id })
   const second = await refresh(usher, first.refresh_token, client_id)
   const third = await refresh(usher, second.body.refresh_token, client_id)
@@ -137,7 +137,7 @@ test('a refreshed ID token carries no nonce (OIDC Core §12.2), and all else as 
   expect(before).toMatchObject(after)
 })
 
-test('TK7: after that the person need not be asked again', async () => {
+test('after that the person need not be asked again', async () => {
   const first = await tokens(usher, { browser })
   await refresh(usher, first.refresh_token)
   await refresh(usher, first.refresh_token)
@@ -145,7 +145,7 @@ test('TK7: after that the person need not be asked again', async () => {
   expect((await refresh(usher, again.refresh_token)).status).toBe(200)
 })
 
-test('TK8: rotation never reaches past the end of the first token', () =>
+test('rotation never reaches past the end of the first token', () =>
   withLifetimes({ refresh_token: '20 s', refresh_token_idle: '1 d' }, async brief => {
     const first = await tokens(brief)
     const end = (await introspect(brief, first.refresh_token)).body.exp
@@ -155,7 +155,7 @@ test('TK8: rotation never reaches past the end of the first token', () =>
     expect((await introspect(brief, second.body.refresh_token)).body.exp).toBe(end)
   }))
 
-test('TK8: a use moves the idle end, and no other', () =>
+test('a use moves the idle end, and no other', () =>
   withLifetimes({ refresh_token: '90 d', refresh_token_idle: '20 s' }, async brief => {
     const first = await tokens(brief)
     const end = Number((await introspect(brief, first.refresh_token)).body.exp)
@@ -167,7 +167,7 @@ test('TK8: a use moves the idle end, and no other', () =>
     expect(moved).toBeLessThanOrEqual(Date.now() / 1000 + 20)
   }))
 
-test('TK8: what has expired is refused, and says nothing more', () =>
+test('what has expired is refused, and says nothing more', () =>
   withLifetimes({ refresh_token: '90 d', refresh_token_idle: '1 s' }, async brief => {
     const { refresh_token } = await tokens(brief)
     await vi.waitFor(

@@ -20,7 +20,7 @@ afterAll(() => usher.close())
 
 const ask = (authorization: string) => send(usher, USERINFO, { headers: { authorization } })
 
-describe('UI1: the token comes in the Authorization header, as RFC 6750 writes it', () => {
+describe('the token comes in the Authorization header, as RFC 6750 writes it', () => {
   test('and the name of the scheme in any case', async () => {
     for (const scheme of ['Bearer', 'bearer', 'BEARER']) {
       expect((await ask(`${scheme} ${token}`)).status).toBe(200)
@@ -71,12 +71,12 @@ describe('UI1: the token comes in the Authorization header, as RFC 6750 writes i
   })
 })
 
-test('UI1: the answer is not to be kept', async () => {
+test('the answer is not to be kept', async () => {
   expect((await ask(`Bearer ${token}`)).headers.get('cache-control')).toBe('no-store')
   expect((await ask('Bearer x')).headers.get('cache-control')).toBe('no-store')
 })
 
-test('UI2: a token without openid is not enough', async () => {
+test('a token without openid is not enough', async () => {
   const { code, request } = await authorize(usher, {
     browser,
     scope: 'profile',
@@ -89,7 +89,7 @@ test('UI2: a token without openid is not enough', async () => {
 })
 
 test.each(['unknown', '', 'a.b.c', 'x'.repeat(5000), '__proto__'])(
-  'UI2: the token "%.20s" is invalid',
+  'the token "%.20s" is invalid',
   async value => {
     const answer = await ask(`Bearer ${value}`)
     expect([400, 401]).toContain(answer.status)
@@ -97,7 +97,7 @@ test.each(['unknown', '', 'a.b.c', 'x'.repeat(5000), '__proto__'])(
   },
 )
 
-describe('UI2: a token stops working, and says so, when', () => {
+describe('a token stops working, and says so, when', () => {
   const expectInvalid = async (access_token: string) => {
     const answer = await userinfo(usher, access_token)
     expect(answer).toMatchObject({ status: 401, body: { error: 'invalid_token' } })
@@ -131,7 +131,7 @@ describe('UI2: a token stops working, and says so, when', () => {
   })
 })
 
-describe('UI3: what it says', () => {
+describe('what it says', () => {
   const CLAIMS: Record<string, string[]> = {
     openid: ['sub'],
     'openid profile': ['name', 'preferred_username', 'sub'],

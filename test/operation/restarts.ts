@@ -1,5 +1,5 @@
 // Three nodes are replaced one after another, ten times over, behind a balancer that asks /readyz and
-// sends to another node what was refused a connection: no request fails (DK2).
+// sends to another node what was refused a connection: no request fails.
 
 import { setTimeout } from 'node:timers/promises'
 import { startNodes } from '../faults/nodes.ts'

@@ -1,5 +1,5 @@
 // Three nodes on a short schedule, by the real clock: keys are announced, sign, retire and go, a node is
-// killed in each phase, and clients keep the JWKS for exactly as long as it says (KY3).
+// killed in each phase, and clients keep the JWKS for exactly as long as it says.
 
 import { setTimeout } from 'node:timers/promises'
 import { decodeProtectedHeader } from 'jose'

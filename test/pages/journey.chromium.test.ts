@@ -32,7 +32,7 @@ async function start(options = { javaScriptEnabled: true }): Promise<Visit> {
 }
 
 describe.each([{ javaScriptEnabled: true }, { javaScriptEnabled: false }])('%j', options => {
-  test('AC4 AC6 HD1 LO3: sign in, allow, come back, remove the access, sign out', async () => {
+  test('sign in, allow, come back, remove the access, sign out', async () => {
     const visit = await start(options)
     const { page } = visit
     const web = stage.party('web')
@@ -64,7 +64,7 @@ describe.each([{ javaScriptEnabled: true }, { javaScriptEnabled: false }])('%j',
     expect(visit.complaints).toEqual(NO_COMPLAINTS)
   })
 
-  test('HD3 HD5: the answer reaches a client that asked for response_mode=form_post', async () => {
+  test('the answer reaches a client that asked for response_mode=form_post', async () => {
     const visit = await start(options)
     const party = stage.party('form-post')
     await visit.signInAt(party)
@@ -75,7 +75,7 @@ describe.each([{ javaScriptEnabled: true }, { javaScriptEnabled: false }])('%j',
   })
 })
 
-describe('HD4 HD5: a client may send people on to a third origin from its callback', () => {
+describe('a client may send people on to a third origin from its callback', () => {
   test.each(['wanderer', 'form-post-wanderer'])('%s', async client_id => {
     const visit = await start()
     await visit.signInAt(stage.party(client_id))
@@ -84,7 +84,7 @@ describe('HD4 HD5: a client may send people on to a third origin from its callba
   })
 })
 
-test('CN6: who does not allow goes back to the client with access_denied', async () => {
+test('who does not allow goes back to the client with access_denied', async () => {
   const visit = await start()
   const web = stage.party('web')
   await visit.beginAt(web)
@@ -95,7 +95,7 @@ test('CN6: who does not allow goes back to the client with access_denied', async
   expect(visit.complaints).toEqual(NO_COMPLAINTS)
 })
 
-test('HD2: a style that somebody slips into a page is refused, and these tests hear of it', async () => {
+test('a style that somebody slips into a page is refused, and these tests hear of it', async () => {
   const visit = await start()
   await visit.beginAt(stage.party('web'))
   await visit.page.evaluate('document.body.setAttribute("style", "color: red")')

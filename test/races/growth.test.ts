@@ -51,7 +51,7 @@ afterAll(async () => {
   await deployment.stop()
 })
 
-test(`SE4: ${WRITES} writes leave nothing in Redis but what stood there before`, async () => {
+test(`${WRITES} writes leave nothing in Redis but what stood there before`, async () => {
   const names = Array.from({ length: PEOPLE }, (_, i) => `person${i}`)
   for (const username of names) await deployment.directory.add({ username }, PASSWORD)
   await Promise.all(names.map(name => everythingAllowed(name)))

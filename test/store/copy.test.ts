@@ -335,7 +335,7 @@ test('a hundred are on their way at once, and not more', async () => {
   expect(most).toBe(100)
 })
 
-test('CN5: a removal wins over a consent page that was open before the move', async () => {
+test('a removal wins over a consent page that was open before the move', async () => {
   const [from, to] = [new SqliteStore(':memory:'), await open()]
   opened.push(from)
   const before = createConsents(await openRecords(from, SECRETS))

@@ -65,7 +65,7 @@ describe.each([
     return taken
   }
 
-  test('LO4: each is taken once, with its applications, whoever looks and how often it was left', async () => {
+  test('each is taken once, with its applications, whoever looks and how often it was left', async () => {
     const uids = Array.from({ length: 20 }, fresh)
     for (const uid of [...uids, ...uids]) await leave(uid)
     const taken = await take('new')
@@ -77,7 +77,7 @@ describe.each([
     expect(await take('new')).toEqual([])
   })
 
-  test('LO4: those who failed are told again in their time, and nobody else', async () => {
+  test('those who failed are told again in their time, and nobody else', async () => {
     await leave(fresh())
     await take('new', ({ clients }) => clients.slice(1))
     expect(await take('again')).toEqual([])
@@ -88,7 +88,7 @@ describe.each([
     expect(await take('again')).toEqual([])
   })
 
-  test('LO4: who takes one and dies leaves it to the next', async () => {
+  test('who takes one and dies leaves it to the next', async () => {
     await leave(fresh())
     await new Promise<void>(taken => {
       signOutQueue(one()).deliverDue('new', () => new Promise(() => taken()))

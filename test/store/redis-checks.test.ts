@@ -95,7 +95,7 @@ describe('what is looked at', () => {
     expect(found).toMatch(/^\d\d % of maxmemory$/)
   })
 
-  test('CF4: durability: replicated is wrong without a replica; with one, so is a primary that takes writes alone', async () => {
+  test('durability: replicated is wrong without a replica; with one, so is a primary that takes writes alone', async () => {
     const [port = 0] = await freePorts(1)
     const primary = await startRedis({ port, settings: ['--repl-diskless-sync-delay', '0'] })
     closing.push(() => primary.stop())
@@ -112,7 +112,7 @@ describe('what is looked at', () => {
     expect(await checkOf(store, 'min-replicas')).toMatchObject({ state: 'ok' })
   })
 
-  test('CF4: a Redis that lets everybody in is a warning', async () => {
+  test('a Redis that lets everybody in is a warning', async () => {
     const server = await startRedis({ port: (await freePorts(1))[0] })
     closing.push(() => server.stop())
     const check = await checkOf(await open(server.url), 'access')
@@ -177,7 +177,7 @@ function configWith(usher: object): string {
 const environment = () => ({ USHER_STORE: url, USHER_SECRET })
 
 describe('the start', () => {
-  test('CF2, CF4: is refused in one report with the line that mends it, and nothing is written', async () => {
+  test('is refused in one report with the line that mends it, and nothing is written', async () => {
     await operator.flushall()
     await operator.config('SET', 'maxmemory-policy', 'allkeys-lru')
     const [PORT = 0] = await freePorts(1)
@@ -221,7 +221,7 @@ describe('the start', () => {
   })
 })
 
-test('CF4, DK3: while it runs, what becomes wrong is told by /readyz and once by the log', async () => {
+test('while it runs, what becomes wrong is told by /readyz and once by the log', async () => {
   const [metricsPort] = await freePorts(1)
   await operator.config('SET', 'appendonly', 'no')
   const service = await startService({
@@ -288,7 +288,7 @@ test('CF4, DK3: while it runs, what becomes wrong is told by /readyz and once by
   expect((await fetch(`${service.issuer}/metrics`)).status).toBe(404)
 }, 60_000)
 
-test('LOG4: a store that goes away and comes back is a fact each, however many requests fail', async () => {
+test('a store that goes away and comes back is a fact each, however many requests fail', async () => {
   const service = await startService(environment())
   closing.push(() => service.stop())
   const facts = () => [...service.stdout().matchAll(/"log":"audit","event":"(store_\w+)"/g)]

@@ -137,7 +137,7 @@ describe('F14: the scripts are forgotten', () => {
 })
 
 describe('F11: out of memory', () => {
-  test('RV6: what is removed is removed, and nothing new is taken', async () => {
+  test('what is removed is removed, and nothing new is taken', async () => {
     const { Redis } = await import('ioredis')
     const operator = new Redis(server.url)
     const [gone, first, second, index] = [fresh(), fresh(), fresh(), fresh()]
@@ -163,7 +163,7 @@ describe('F11: out of memory', () => {
   })
 })
 
-test('RV7: nothing stays behind: every key has a lifetime, and its index with it', async () => {
+test('nothing stays behind: every key has a lifetime, and its index with it', async () => {
   const { Redis } = await import('ioredis')
   const own = await startRedis()
   const operator = new Redis(own.url)

@@ -54,7 +54,7 @@ function raw(file: string) {
 }
 
 describe('at rest', () => {
-  test('SE5: no id, name or content can be read in the files', async () => {
+  test('no id, name or content can be read in the files', async () => {
     const own = mkdtempSync(join(folder, 'dump-'))
     const store = new SqliteStore(join(own, 'usher.db'))
     const records = await openRecords(store, [OLD])

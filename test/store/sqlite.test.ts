@@ -95,7 +95,7 @@ describe('one file, opened twice', () => {
     expect(await written).toBe(true)
   })
 
-  test.each(Object.keys(ACTS))('AZ10: of two processes one has each record: %s', async act => {
+  test.each(Object.keys(ACTS))('of two processes one has each record: %s', async act => {
     const file = newFile()
     const store = openStore(file)
     const keys = Array.from({ length: 60 }, fresh)

@@ -1,5 +1,5 @@
 // A browser without a screen: cookies, redirects, forms, `<meta refresh>`. It holds every hop after a
-// form POST against the `form-action` of the page the form was on, as Chromium and Safari do (HD5).
+// form POST against the `form-action` of the page the form was on, as Chromium and Safari do.
 
 import { type HTMLElement, parse } from 'node-html-parser'
 import { CookieJar } from 'tough-cookie'

@@ -409,7 +409,7 @@ test.each(
     clientKeys,
     environments,
   }),
-)('CF2: %s: none is taken, none crashes, none shows a secret', (_, cases: Case[]) => {
+)('%s: none is taken, none crashes, none shows a secret', (_, cases: Case[]) => {
   expect(cases.length).toBeGreaterThan(2)
   for (const each of cases) refuse(each)
 })
@@ -481,7 +481,7 @@ const VALID: Files[] = [
   ...VALID_USHERS.map(usher => ({ 'usher.yaml': usher })),
 ]
 
-test('CF2: what is right is taken, in more than 60 ways', () => {
+test('what is right is taken, in more than 60 ways', () => {
   expect(VALID.length).toBeGreaterThanOrEqual(60)
   for (const files of VALID) {
     const text = withFolder({ ...RIGHT, ...files }, folder => {
@@ -491,7 +491,7 @@ test('CF2: what is right is taken, in more than 60 ways', () => {
   }
 })
 
-test('CF2: what is right is taken by the library too', async () => {
+test('what is right is taken by the library too', async () => {
   const clients = VALID_CLIENTS.map((changes, i) => [
     `clients/c${i}.yaml`,
     client({ ...changes, client_id: `c${i}` }),
@@ -505,7 +505,7 @@ test.each([
   ...oddFiles.filter(({ name }) => /^usher.*pipe|web.*dead link/.test(name)),
   ...(truncated.slice(3, 4) as Case[]),
 ])(
-  'CF2: the command refuses it as well: $name',
+  'the command refuses it as well: $name',
   async ({ files, arrange }) => {
     const folder = withFolder({ ...RIGHT, ...files }, made => {
       arrange?.(made)

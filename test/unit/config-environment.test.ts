@@ -11,7 +11,7 @@ const FILE = {
     'issuer: http://localhost:4000\nlisten: { host: "::1", port: 4000 }\nstore: sqlite:file.db\n',
 }
 
-test('CF2: each variable wins over the file', () => {
+test('each variable wins over the file', () => {
   const env = {
     USHER_ISSUER: 'http://127.0.0.1:5000',
     PORT: '5000',
@@ -30,7 +30,7 @@ test('CF2: each variable wins over the file', () => {
   })
 })
 
-test('CF2: a variable that is empty is not given', () => {
+test('a variable that is empty is not given', () => {
   const env = { USHER_ISSUER: '', PORT: '', HOST: '', USHER_STORE: '', USHER_SECRET: '' }
   const { settings, text } = read(FILE, { ...env, USHER_STORE_FILE: '', USHER_SECRET_FILE: '' })
   expect(text).toBe('')
@@ -42,7 +42,7 @@ test('CF2: a variable that is empty is not given', () => {
   })
 })
 
-test('CF2: a variable makes up for what is wrong in the file at its key, and for nothing else', () => {
+test('a variable makes up for what is wrong in the file at its key, and for nothing else', () => {
   const files = { 'usher.yaml': 'listen: { port: many }\nstore: nowhere\n' }
   expect(places(read(files, { PORT: '3001' }))).toEqual(['usher.yaml:2:1 store'])
   expect(places(read({ 'usher.yaml': 'listen: 3\n' }, { PORT: '3001' }))).toEqual([
@@ -51,18 +51,18 @@ test('CF2: a variable makes up for what is wrong in the file at its key, and for
 })
 
 test.each(['abc', '0', '65536', '-1', '3.5', '1e3', '0x10', ' 3000', '٣٠٠٠', '9'.repeat(400)])(
-  'CF2: PORT=%s is refused by name',
+  'PORT=%s is refused by name',
   PORT => {
     expect(places(read({}, { PORT }))).toEqual(['environment PORT'])
   },
 )
 
-test('CF2: a wrong value in the environment is reported there, not at a line of the file', () => {
+test('a wrong value in the environment is reported there, not at a line of the file', () => {
   const env = { USHER_ISSUER: 'nowhere', USHER_STORE: 'mysql://host/' }
   expect(places(read(FILE, env))).toEqual(['environment USHER_ISSUER', 'environment USHER_STORE'])
 })
 
-test('CF1: a secret may come from a file, with or without a line end', () => {
+test('a secret may come from a file, with or without a line end', () => {
   for (const text of [GOOD_SECRET, `${GOOD_SECRET}\n`, `${GOOD_SECRET}\r\n`]) {
     withFolder({ secret: text, store: 'sqlite:from-file.db\n' }, folder => {
       const { settings } = readFolder(folder, {
@@ -75,22 +75,19 @@ test('CF1: a secret may come from a file, with or without a line end', () => {
   }
 })
 
-test.each(['USHER_SECRET', 'USHER_STORE'])(
-  'CF1: %s twice, in itself and in a file, is refused',
-  key => {
-    withFolder({}, folder => {
-      const file = join(folder, 'value')
-      const value = key === 'USHER_SECRET' ? GOOD_SECRET : 'sqlite:data/usher.db'
-      writeFileSync(file, value)
-      const reading = readFolder(folder, { [key]: value, [`${key}_FILE`]: file })
-      expect(places(reading)).toEqual([`environment ${key}`])
-      expect(reading.text).toContain(`is given twice, as ${key}_FILE too`)
-    })
-  },
-)
+test.each(['USHER_SECRET', 'USHER_STORE'])('%s twice, in itself and in a file, is refused', key => {
+  withFolder({}, folder => {
+    const file = join(folder, 'value')
+    const value = key === 'USHER_SECRET' ? GOOD_SECRET : 'sqlite:data/usher.db'
+    writeFileSync(file, value)
+    const reading = readFolder(folder, { [key]: value, [`${key}_FILE`]: file })
+    expect(places(reading)).toEqual([`environment ${key}`])
+    expect(reading.text).toContain(`is given twice, as ${key}_FILE too`)
+  })
+})
 
 test.each(['USHER_SECRET_FILE', 'USHER_STORE_FILE'])(
-  'CF1: %s that is not there, or a folder, is refused',
+  '%s that is not there, or a folder, is refused',
   key => {
     withFolder({}, folder => {
       for (const file of [join(folder, 'nowhere'), folder]) {
@@ -101,7 +98,7 @@ test.each(['USHER_SECRET_FILE', 'USHER_STORE_FILE'])(
   },
 )
 
-test('CF2: a secret file that is empty, or a secret of separators, is refused', () => {
+test('a secret file that is empty, or a secret of separators, is refused', () => {
   withFolder({ secret: '\n' }, folder => {
     const reading = readFolder(folder, { USHER_SECRET_FILE: join(folder, 'secret') })
     expect(places(reading)).toEqual(['environment USHER_SECRET'])
@@ -109,7 +106,7 @@ test('CF2: a secret file that is empty, or a secret of separators, is refused', 
   expect(places(read({}, { USHER_SECRET: ' , ' }))).toEqual(['environment USHER_SECRET'])
 })
 
-test('CF2: a secret of 1 to 31 bytes is refused and not shown', () => {
+test('a secret of 1 to 31 bytes is refused and not shown', () => {
   for (let length = 1; length < 32; length++) {
     const USHER_SECRET = randomBytes(length).toString('base64url')
     const reading = read({}, { USHER_SECRET })
@@ -124,13 +121,13 @@ test.each([
   ['a sentence', `correct.horse!battery@staple#${'x'.repeat(30)}`],
   ['letters beyond ASCII', 'é'.repeat(64)],
   ['a quoted value', `"${GOOD_SECRET}"`],
-])('CF2: %s is not base64url: refused and not shown', (_, USHER_SECRET) => {
+])('%s is not base64url: refused and not shown', (_, USHER_SECRET) => {
   const { findings, text } = read({}, { USHER_SECRET })
   expect(findings[0]).toMatchObject({ file: 'environment', key: 'USHER_SECRET' })
   expect(text).not.toContain(USHER_SECRET.slice(5, 15))
 })
 
-test('CF2: of several secrets each must be right, and the finding says which is not', () => {
+test('of several secrets each must be right, and the finding says which is not', () => {
   const second = Buffer.alloc(48, 'grace').toString('base64url')
   for (const separator of [',', ' ', '\n', ', ']) {
     const { settings } = read({}, { USHER_SECRET: [second, GOOD_SECRET].join(separator) })
@@ -141,7 +138,7 @@ test('CF2: of several secrets each must be right, and the finding says which is 
   expect(text).not.toMatch(/tooshort1815/)
 })
 
-test('CF2: the command a refused secret is answered with makes one that is accepted', () => {
+test('the command a refused secret is answered with makes one that is accepted', () => {
   const { text } = read({}, { USHER_SECRET: 'tooshort' })
   expect(text).toContain("openssl rand -base64 32 | tr '+/' '-_' | tr -d =")
   for (let i = 0; i < 50; i++) {

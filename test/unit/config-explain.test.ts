@@ -69,7 +69,7 @@ test('a client has everything that is set and every default, and no hash', () =>
   expect(values.get('consent')?.from).toMatch(/web\.yaml:28$/)
 })
 
-test('CF1: the password of a store is not shown', () => {
+test('the password of a store is not shown', () => {
   const USHER_STORE = 'redis://usher:hunter2@redis.example.org'
   const { keys } = explained({ ...PRODUCTION, USHER_STORE })
   expect(keys.get('store')).toMatchObject({ value: '(not shown)', from: 'USHER_STORE' })

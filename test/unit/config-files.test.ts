@@ -18,7 +18,7 @@ import {
 
 const utf16 = (text: string) => Buffer.from(text, 'utf16le')
 
-test('CF2: a byte order mark and Windows line ends change nothing', () => {
+test('a byte order mark and Windows line ends change nothing', () => {
   const text = `\uFEFF${COMPLETE.usher.replaceAll('\n', '\r\n')}`
   expect(read({ 'usher.yaml': text }).settings?.branding.name).toBe('Example')
   expect(places(read({ 'usher.yaml': `${text}extra: 1\r\n` }))).toEqual([
@@ -26,7 +26,7 @@ test('CF2: a byte order mark and Windows line ends change nothing', () => {
   ])
 })
 
-test('CF2: an empty usher.yaml, or none, means the defaults', () => {
+test('an empty usher.yaml, or none, means the defaults', () => {
   for (const text of ['', '\n', '# nothing yet\n', '---\n', 'null\n']) {
     expect(read({ 'usher.yaml': text }).settings?.listen.port).toBe(3000)
   }
@@ -43,7 +43,7 @@ test.each([
   ['wrong indentation', 'listen:\n  port: 3000\n host: ::1\n', 'usher.yaml:3:1', ''],
   ['two documents', 'listen: {}\n---\nlisten: {}\n', 'usher.yaml:2:1', 'multiple documents'],
   ['a key that is a list', '? [a, b]\n: 1\n', 'usher.yaml:1:3', 'strings'],
-])('CF2: %s is a finding with its place', (_, text, place, message) => {
+])('%s is a finding with its place', (_, text, place, message) => {
   const reading = read({ 'usher.yaml': text })
   expect(places(reading)[0]).toContain(place)
   expect(reading.text).toContain(message)
@@ -53,12 +53,12 @@ test.each([
   ['UTF-16 with a byte order mark', utf16(`\uFEFF${COMPLETE.usher}`)],
   ['Latin-1', Buffer.from('branding: { name: Caf\xE9 }\n', 'latin1')],
   ['cut off within a character', Buffer.from('branding: { name: "é').subarray(0, -1)],
-])('CF2: a file in %s is refused as not UTF-8', (_, bytes) => {
+])('a file in %s is refused as not UTF-8', (_, bytes) => {
   const { findings } = read({ 'usher.yaml': bytes })
   expect(findings).toMatchObject([{ file: 'usher.yaml', message: 'is not UTF-8 text' }])
 })
 
-test('CF2: UTF-16 without a byte order mark is refused', () => {
+test('UTF-16 without a byte order mark is refused', () => {
   expect(read({ 'usher.yaml': utf16(COMPLETE.usher) }).findings).not.toEqual([])
 })
 
@@ -67,13 +67,13 @@ test.each([
   ['a number', '3000\n'],
   ['a string', 'listen\n'],
   ['false', 'false\n'],
-])('CF2: %s at the top of any file is refused at its first line', (_, text) => {
+])('%s at the top of any file is refused at its first line', (_, text) => {
   const reading = read({ 'usher.yaml': text, 'claims.yaml': text, 'clients/web.yaml': text })
   const expected = ['claims.yaml:1:1', 'clients/web.yaml:1:1', 'usher.yaml:1:1']
   expect(places(reading)).toEqual(expected)
 })
 
-test('CF2: an empty client file is told what is missing, an empty claims.yaml gives no claims', () => {
+test('an empty client file is told what is missing, an empty claims.yaml gives no claims', () => {
   const reading = read({ 'claims.yaml': '', 'clients/web.yaml': '' })
   expect(places(reading)).toEqual([
     'clients/web.yaml:1:1 client_id',
@@ -83,18 +83,18 @@ test('CF2: an empty client file is told what is missing, an empty claims.yaml gi
   ])
 })
 
-test('CF2: a config folder that does not exist is named as missing', () => {
+test('a config folder that does not exist is named as missing', () => {
   const { text } = withFolder({}, folder => readFolder(join(folder, 'nowhere')))
   expect(text).toMatch(/nowhere {2}.*(missing|does not exist|no such|not found|cannot be read)/)
 })
 
-test('CF2: a file in place of the config folder is not called badly encoded', () => {
+test('a file in place of the config folder is not called badly encoded', () => {
   const { text } = withFolder({}, folder => readFolder(join(folder, 'usher.yaml')))
   expect(text).not.toBe('')
   expect(text).not.toContain('UTF-8')
 })
 
-test('CF2: a link that leads back to itself cannot be read', () => {
+test('a link that leads back to itself cannot be read', () => {
   withFolder({}, folder => {
     rmSync(join(folder, 'usher.yaml'))
     symlinkSync('usher.yaml', join(folder, 'usher.yaml'))
@@ -104,7 +104,7 @@ test('CF2: a link that leads back to itself cannot be read', () => {
   })
 })
 
-test('CF2: a folder in place of a file, and a file in place of a folder, are refused', () => {
+test('a folder in place of a file, and a file in place of a folder, are refused', () => {
   withFolder({ clients: 'a file' }, folder => {
     rmSync(join(folder, 'usher.yaml'))
     mkdirSync(join(folder, 'usher.yaml'))
@@ -112,7 +112,7 @@ test('CF2: a folder in place of a file, and a file in place of a folder, are ref
   })
 })
 
-test('CF2: a pipe in place of a file is refused at once', () => {
+test('a pipe in place of a file is refused at once', () => {
   withFolder({}, folder => {
     rmSync(join(folder, 'claims.yaml'))
     execFileSync('mkfifo', [join(folder, 'claims.yaml')])
@@ -124,7 +124,7 @@ test('CF2: a pipe in place of a file is refused at once', () => {
   })
 })
 
-test('CF2: a file that may not be read is said to be unreadable', () => {
+test('a file that may not be read is said to be unreadable', () => {
   withFolder({ 'clients/web.yaml': client() }, folder => {
     chmodSync(folder, 0o755)
     chmodSync(join(folder, 'clients'), 0o755)
@@ -134,14 +134,14 @@ test('CF2: a file that may not be read is said to be unreadable', () => {
   })
 })
 
-test('CF2: a file of 2 MiB is refused without being parsed', () => {
+test('a file of 2 MiB is refused without being parsed', () => {
   const started = performance.now()
   const { findings } = read({ 'usher.yaml': `${'# Ada\n'.repeat(350_000)}listen: {}\n` })
   expect(findings).toMatchObject([{ file: 'usher.yaml', message: 'is larger than 1 MiB' }])
   expect(performance.now() - started).toBeLessThan(1000)
 })
 
-test('CF2: files that are not YAML by name are left alone', () => {
+test('files that are not YAML by name are left alone', () => {
   const { settings } = read({ 'clients/README.md': '# {', 'clients/web.yaml.bak': ': {' })
   expect(settings?.clients).toEqual([])
 })
@@ -152,7 +152,7 @@ test.each([
   'clients/web.YAML',
   'usher.yml',
   'clents/web.yaml',
-])('CF2: %s is not read, and the report says so', name => {
+])('%s is not read, and the report says so', name => {
   const { findings, text } = read({ [name]: client() })
   expect(findings).toHaveLength(1)
   expect(text).toMatch(/is not read|nothing reads this/)
@@ -168,7 +168,7 @@ test('a folder that is a mounted ConfigMap, as the kubelet lays it out, is read'
   })
 })
 
-test('CF2: a report is all that is thrown, whatever is in the folder', () => {
+test('a report is all that is thrown, whatever is in the folder', () => {
   withFolder({}, folder => {
     writeFileSync(join(folder, 'usher.yaml'), Buffer.from(Array.from({ length: 256 }, (_, i) => i)))
     expect(() => readSettings({ USHER_CONFIG: folder })).toThrow(ConfigError)

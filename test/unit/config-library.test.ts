@@ -22,7 +22,7 @@ const keys = (jwk: object) => ({
   jwks: { keys: [jwk] },
 })
 
-test('CF2: files with every key in them are taken by the library', async () => {
+test('files with every key in them are taken by the library', async () => {
   const { text } = await check({
     'usher.yaml': COMPLETE.usher,
     'claims.yaml': COMPLETE.claims,
@@ -31,14 +31,14 @@ test('CF2: files with every key in them are taken by the library', async () => {
   expect(text).toBe('')
 })
 
-test('CF2: the client_id of the account pages cannot be taken: the report says by which file', async () => {
+test('the client_id of the account pages cannot be taken: the report says by which file', async () => {
   const { text } = await check({ 'clients/ada.yaml': client({ client_id: 'usher-account' }) })
   expect(text).toContain('usher-account')
   expect(text).toMatch(/in the configuration\./)
 })
 
 test.each(['constructor', 'toString', 'valueOf'])(
-  'CF2: a scope called %s is a scope, or a finding, but no crash',
+  'a scope called %s is a scope, or a finding, but no crash',
   async scope => {
     const claims = { claims: { level: { scope, from: 'attributes.level' } } }
     await expect(check({ 'claims.yaml': claims })).resolves.toBeDefined()
@@ -53,7 +53,7 @@ test.each([
     x: 'A'.repeat(43),
     d: 'canary-1815-canary-1815-canary-1815-canary1',
   },
-])('KY2: a jwks with a private or symmetric key is refused, and not shown', async jwk => {
+])('a jwks with a private or symmetric key is refused, and not shown', async jwk => {
   const { text } = await check({ 'clients/web.yaml': client(keys(jwk)) })
   expect(text).toMatch(/web\.yaml:1:\d+ {2}jwks\.keys\.0: is a (private key|secret)/)
   expect(text).not.toContain('canary')

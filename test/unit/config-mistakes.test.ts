@@ -43,7 +43,7 @@ test('there are thirty and more', () => {
   expect(names.length).toBeGreaterThan(30)
 })
 
-test.each(names)('CF1: %s: the report is the one that was read', async name => {
+test.each(names)('%s: the report is the one that was read', async name => {
   const { text } = await check(name)
   expect(text).not.toBe('')
   expect(text).not.toContain('hunter2')
@@ -51,7 +51,7 @@ test.each(names)('CF1: %s: the report is the one that was read', async name => {
 })
 
 test.each(names.filter(name => name !== 'several' && name !== 'unwise'))(
-  'CF1: %s: one mistake is few findings, each with its file and rule',
+  '%s: one mistake is few findings, each with its file and rule',
   async name => {
     const { findings } = await check(name)
     expect(findings.length).toBeGreaterThan(0)

@@ -12,7 +12,7 @@ const REDIS = { USHER_STORE: 'redis://127.0.0.1', USHER_SECRET: GOOD_SECRET }
 const CLUSTER = { ...REDIS, USHER_STORE: 'redis+cluster://127.0.0.1:7000' }
 const yaml = (...lines: string[]) => ({ 'usher.yaml': ['redis:', ...lines, ''].join('\n') })
 
-test('CF2: every file that cannot be read is told, at its key', () => {
+test('every file that cannot be read is told, at its key', () => {
   const files = yaml(
     '  password_file: /nowhere/password',
     '  sentinel_password_file: /nowhere/sentinel',
@@ -33,7 +33,7 @@ test('CF2: every file that cannot be read is told, at its key', () => {
   expect(read(files, { USHER_STORE: 'sqlite:usher.db' }).text).toBe('')
 })
 
-test('CF2: files that hold no certificate are told, and not shown', () => {
+test('files that hold no certificate are told, and not shown', () => {
   const file = join(folder, 'nothing.pem')
   writeFileSync(file, 'CANARY')
   const reading = read(yaml('  tls:', `    cert: ${file}`, `    key: ${file}`), REDIS)
@@ -42,7 +42,7 @@ test('CF2: files that hold no certificate are told, and not shown', () => {
   expect(reading.text).not.toContain('CANARY')
 })
 
-test('CF2: TLS is refused where Redis is spoken to by a socket', () => {
+test('TLS is refused where Redis is spoken to by a socket', () => {
   const socket = { ...REDIS, USHER_STORE: 'redis+unix:///run/redis.sock' }
   const reading = read(yaml('  tls: {}'), socket)
   expect(places(reading)).toEqual(['usher.yaml:2:3 redis.tls'])
@@ -52,7 +52,7 @@ test('CF2: TLS is refused where Redis is spoken to by a socket', () => {
   expect(read(yaml('  database: 3'), socket).text).toBe('')
 })
 
-test('CF2: a database of a Cluster is refused, unless it is the one it has', () => {
+test('a database of a Cluster is refused, unless it is the one it has', () => {
   const reading = read(yaml('  database: 3'), CLUSTER)
   expect(places(reading)).toEqual(['usher.yaml:2:3 redis.database'])
   expect(reading.text).toContain('a Redis Cluster has no databases but 0')
@@ -72,7 +72,7 @@ test.each([
   ['username: ""', 'redis.username: '],
   ['tls: true', 'redis.tls: must be a map of keys'],
   ['tls: { cert_file: /x }', 'redis.tls.cert_file: unknown key'],
-])('CF2: %s is refused at its place', (line, message) => {
+])('%s is refused at its place', (line, message) => {
   const reading = read(yaml(`  ${line}`), REDIS)
   expect(reading.text).toContain(message)
   expect(reading.findings.map(({ file, line }) => `${file}:${line}`)).toEqual(['usher.yaml:2'])
@@ -103,7 +103,7 @@ test.each([
   'redis+unix://run/redis.sock',
   'redis+unix://usher:CANARY@',
   'valkey://localhost',
-])('CF1, CF2: the store %s is refused, and not shown', USHER_STORE => {
+])('the store %s is refused, and not shown', USHER_STORE => {
   const reading = read({}, { ...REDIS, USHER_STORE })
   expect(places(reading)).toEqual(['environment USHER_STORE'])
   expect(reading.text).not.toContain('CANARY')
@@ -132,10 +132,10 @@ test.each([
   ['metrics: { port: "9464" }', 'usher.yaml:1:12 metrics.port'],
   ['metrics: 9464', 'usher.yaml:1:1 metrics'],
   ['metrics: true', 'usher.yaml:1:1 metrics'],
-])('CF2: %s is refused at its place', (text, place) => {
+])('%s is refused at its place', (text, place) => {
   expect(places(read({ 'usher.yaml': `${text}\n` }))).toEqual([place])
 })
 
-test.each(['0', '65536', 'on', '9464 '])('CF2: USHER_METRICS_PORT=%j is refused by name', port => {
+test.each(['0', '65536', 'on', '9464 '])('USHER_METRICS_PORT=%j is refused by name', port => {
   expect(places(read({}, { USHER_METRICS_PORT: port }))).toEqual(['environment USHER_METRICS_PORT'])
 })

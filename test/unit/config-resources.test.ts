@@ -24,7 +24,7 @@ test.each([
   'https://files.example.org/v1?tenant=a',
   'urn:example:files',
   'files:all',
-])('TK12: %s is an identifier', identifier => {
+])('%s is an identifier', identifier => {
   expect(refused({ resource: identifier })).toEqual([])
 })
 
@@ -36,7 +36,7 @@ test.each([
   ['https://files.example.org#', 'value'],
   ['https://files example.org', 'invalid-format'],
   ['https://files.example.org/é', 'invalid-format'],
-])('TK12: "%s" is none', (identifier, rule) => {
+])('"%s" is none', (identifier, rule) => {
   expect(refused({ resource: identifier })).toEqual([`resource ${rule}`])
 })
 
@@ -57,14 +57,14 @@ test.each<[string, object, string[]]>([
     { token_signing_alg: 'HS256' },
     ['token_signing_alg invalid-value'],
   ],
-  ['TK11: a JWT for longer', { token_lifetime: '11 min' }, ['token_lifetime jwt-lifetime']],
+  ['a JWT for longer', { token_lifetime: '11 min' }, ['token_lifetime jwt-lifetime']],
   ['the audience of an ID token', { audience: 'web' }, ['audience same-audience']],
   [
     'the audience of an assertion',
     { resource: 'http://localhost:3000' },
     ['resource same-audience'],
   ],
-])('CF2: %s is refused', (_, changes, expected) => {
+])('%s is refused', (_, changes, expected) => {
   expect(refused(changes)).toEqual(expected)
 })
 
@@ -72,11 +72,11 @@ test.each<[string, object]>([
   ['a JWT for ten minutes', { token_lifetime: '10 min' }],
   ['an opaque token for an hour', { token_format: 'opaque', token_lifetime: '1 h' }],
   ['clients and its own', { clients: ['web'], introspected_by: ['api'], token_format: 'opaque' }],
-])('CF2: %s is right', (_, changes) => {
+])('%s is right', (_, changes) => {
   expect(refused(changes)).toEqual([])
 })
 
-test('CF2: two APIs have neither the identifier nor the audience of one another', () => {
+test('two APIs have neither the identifier nor the audience of one another', () => {
   const reading = withApi(
     {},
     {
@@ -93,7 +93,7 @@ test('CF2: two APIs have neither the identifier nor the audience of one another'
   expect(reading.text).toContain('the tokens of resources/other.yaml have this audience already')
 })
 
-test('CF2: a client may name the scopes of an API, and no others', () => {
+test('a client may name the scopes of an API, and no others', () => {
   const right = { 'clients/web.yaml': client({ scope: 'openid files:read' }) }
   expect(withApi({}, right).text).toBe('')
   const wrong = withApi({}, { 'clients/web.yaml': client({ scope: 'openid files:raed' }) })
@@ -102,7 +102,7 @@ test('CF2: a client may name the scopes of an API, and no others', () => {
   )
 })
 
-test('CF2: features that are off are named where something needs them', () => {
+test('features that are off are named where something needs them', () => {
   const usher = (features: object) => ({ 'usher.yaml': { features } })
   const off = withApi({}, usher({ resource_indicators: false }))
   expect(off.text).toContain('features.resource_indicators')
@@ -123,7 +123,7 @@ test('an opaque token that nobody may ask about is a warning', () => {
   expect(asked?.warnings).toEqual([])
 })
 
-test('CF2: an algorithm that the operator has brought no key for is a finding', async () => {
+test('an algorithm that the operator has brought no key for is a finding', async () => {
   const sign = (token_signing_alg: string, types = ['rsa', 'ed25519'], changes = {}) => {
     const files = {
       'clients/web.yaml': client(changes),

@@ -47,17 +47,17 @@ const shown = (files: Files, env: Record<string, string> = {}) => {
   return text
 }
 
-test.each(VALUES)('CF1: client_secret: %s is refused and not shown', value => {
+test.each(VALUES)('client_secret: %s is refused and not shown', value => {
   const text = `client_id: web\nclient_secret: ${value}\nclient_name: Web\n`
   expect(shown({ 'clients/web.yaml': text })).not.toContain(CANARY)
 })
 
-test.each(VALUES)('CF1: store: %s is refused and not shown', value => {
+test.each(VALUES)('store: %s is refused and not shown', value => {
   expect(shown({ 'usher.yaml': `store: ${value}\n` })).not.toContain(CANARY)
 })
 
 test.each([`%${CANARY}\n---\n`, `${CANARY}\n`, `--- ${CANARY}\n`, `%YAML ${CANARY}\n---\n`])(
-  'CF1: a file that holds nothing but %j is refused and not shown',
+  'a file that holds nothing but %j is refused and not shown',
   text => {
     expect(shown({ 'usher.yaml': text, 'clients/web.yaml': text })).not.toContain(CANARY)
   },
@@ -65,7 +65,7 @@ test.each([`%${CANARY}\n---\n`, `${CANARY}\n`, `--- ${CANARY}\n`, `%YAML ${CANAR
 
 const RANDOM = ['hex', 'base64', 'base64url'] as const
 
-test.each(RANDOM)('CF1: a secret in %s, in place of any value, is not shown', encoding => {
+test.each(RANDOM)('a secret in %s, in place of any value, is not shown', encoding => {
   const secret = createHash('sha256').update(CANARY).digest(encoding)
   for (const [name, text] of Object.entries({
     'usher.yaml': COMPLETE.usher,
@@ -79,7 +79,7 @@ test.each(RANDOM)('CF1: a secret in %s, in place of any value, is not shown', en
   }
 })
 
-test('CF1: nothing of the environment is shown but the names', () => {
+test('nothing of the environment is shown but the names', () => {
   const env = {
     USHER_SECRET: CANARY,
     USHER_STORE: `redis://:${CANARY}@localhost`,
@@ -89,7 +89,7 @@ test('CF1: nothing of the environment is shown but the names', () => {
   expect(shown({}, env)).not.toContain(CANARY)
 })
 
-test('CF1: the name, password, query and fragment of a redirect URI are not shown', () => {
+test('the name, password, query and fragment of a redirect URI are not shown', () => {
   for (const uri of [
     `https://ada:${CANARY}@app.example.org/callback`,
     `https://app.example.org/callback#${CANARY}`,
@@ -100,12 +100,12 @@ test('CF1: the name, password, query and fragment of a redirect URI are not show
   }
 })
 
-test('CF1: a private key in a client file is not shown', () => {
+test('a private key in a client file is not shown', () => {
   const jwks = { keys: [{ kty: 'OKP', crv: 'Ed25519', x: 'A', d: CANARY }], d: CANARY }
   expect(shown({ 'clients/web.yaml': client({ jwks }) })).not.toContain(CANARY)
 })
 
-test('CF1: what a reload tells of a changed secret is not its value', () => {
+test('what a reload tells of a changed secret is not its value', () => {
   const keys = [{ kty: 'RSA', n: CANARY.repeat(40), e: 'AQAB' }]
   const webWith = (changes: object) => read({ 'clients/web.yaml': client(changes) })
   const before = webWith({ client_secret: 'ada', token_endpoint_auth_method: undefined }).settings

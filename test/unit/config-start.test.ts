@@ -20,25 +20,22 @@ test.each([
   'http://localhost',
   'http://127.0.0.1:3000',
   'http://[::1]:3000',
-])(
-  'CF2: %s starts without a secret, for development, and listens on loopback only',
-  USHER_ISSUER => {
-    const { settings, text } = read({}, { USHER_ISSUER })
-    expect(text).toBe('')
-    expect(settings).toMatchObject({
-      issuer: USHER_ISSUER,
-      development: true,
-      secrets: [],
-      listen: { host: expect.stringMatching(/^(127\.0\.0\.1|::1|localhost)$/) },
-    })
-  },
-)
+])('%s starts without a secret, for development, and listens on loopback only', USHER_ISSUER => {
+  const { settings, text } = read({}, { USHER_ISSUER })
+  expect(text).toBe('')
+  expect(settings).toMatchObject({
+    issuer: USHER_ISSUER,
+    development: true,
+    secrets: [],
+    listen: { host: expect.stringMatching(/^(127\.0\.0\.1|::1|localhost)$/) },
+  })
+})
 
-test('CF2: without an issuer it is the loopback address at the port that is listened on', () => {
+test('without an issuer it is the loopback address at the port that is listened on', () => {
   expect(read({}, { PORT: '3456' }).settings?.issuer).toBe('http://localhost:3456')
 })
 
-test('CF2: an https issuer with a secret and a durable store starts', () => {
+test('an https issuer with a secret and a durable store starts', () => {
   const { settings, text } = read({}, PRODUCTION)
   expect(text).toBe('')
   expect(settings).toMatchObject({
@@ -57,7 +54,7 @@ test.each([
   'http://localhost.:3000',
   'http://[::]:3000',
   'http://[::ffff:7f00:1]:3000',
-])('CF2: the issuer %s is not loopback and must be https', USHER_ISSUER => {
+])('the issuer %s is not loopback and must be https', USHER_ISSUER => {
   const { text } = read({}, { ...SECRET, USHER_ISSUER })
   expect(text).toContain('USHER_ISSUER: must be https; http is only for loopback addresses')
 })
@@ -75,14 +72,14 @@ test.each([
   'https://ada:canary@id.example.org',
   'https://bücher.example',
   'http://2130706433:3000',
-])('CF2: the issuer %s is not written as clients compare it', USHER_ISSUER => {
+])('the issuer %s is not written as clients compare it', USHER_ISSUER => {
   const reading = read({}, { ...SECRET, USHER_ISSUER })
   expect(places(reading)).toEqual(['environment USHER_ISSUER'])
   expect(reading.text).toContain('must be an origin, without path, query or trailing slash: http')
   expect(reading.text).not.toContain('canary')
 })
 
-test('CF2: the finding shows the issuer as it should be written, and that one is accepted', () => {
+test('the finding shows the issuer as it should be written, and that one is accepted', () => {
   const written = read({}, { ...SECRET, USHER_ISSUER: 'HTTPS://ID.Example.org:443/' }).text
   const USHER_ISSUER = /slash: (\S+)/.exec(written)?.[1] ?? ''
   expect(USHER_ISSUER).toBe('https://id.example.org')
@@ -96,22 +93,22 @@ test.each([
   'https:///x',
   'javascript:1',
   '//x',
-])('CF2: the issuer %s is no web address', USHER_ISSUER => {
+])('the issuer %s is no web address', USHER_ISSUER => {
   expect(places(read({}, { ...SECRET, USHER_ISSUER }))).toEqual(['environment USHER_ISSUER'])
 })
 
-test('CF2: an issuer of the file is reported at its line', () => {
+test('an issuer of the file is reported at its line', () => {
   const reading = read({ 'usher.yaml': '# Ours\nissuer: https://id.example.org/x\n' }, SECRET)
   expect(places(reading)).toEqual(['usher.yaml:2:1 issuer'])
 })
 
-test('CF2: an https issuer without a secret is refused, and told which key to set', () => {
+test('an https issuer without a secret is refused, and told which key to set', () => {
   const reading = read({}, { USHER_ISSUER: 'https://id.example.org' })
   expect(places(reading)).toEqual(['environment USHER_SECRET'])
   expect(reading.text).toContain('is needed')
 })
 
-test('CF2: an https issuer with the memory store is refused where the store was chosen', () => {
+test('an https issuer with the memory store is refused where the store was chosen', () => {
   const store = 'sqlite::memory:'
   expect(places(read({}, { ...PRODUCTION, USHER_STORE: store }))).toEqual([
     'environment USHER_STORE',
@@ -120,11 +117,11 @@ test('CF2: an https issuer with the memory store is refused where the store was 
   expect(places(inFile)).toEqual(['usher.yaml:2:1 store'])
 })
 
-test('CF2: https on loopback is no excuse for a missing secret', () => {
+test('https on loopback is no excuse for a missing secret', () => {
   expect(read({}, { USHER_ISSUER: 'https://localhost:3000' }).text).toContain('USHER_SECRET')
 })
 
-test('CF2: the demo client starts on loopback and is refused under an https issuer', () => {
+test('the demo client starts on loopback and is refused under an https issuer', () => {
   withFolder({}, folder => {
     mkdirSync(join(folder, 'clients'))
     copyFileSync(DEMO, join(folder, 'clients', 'demo.yaml'))
@@ -137,7 +134,7 @@ test('CF2: the demo client starts on loopback and is refused under an https issu
   })
 })
 
-test('CF2: http redirect URIs of a web client are for a loopback issuer', () => {
+test('http redirect URIs of a web client are for a loopback issuer', () => {
   const files = {
     'clients/web.yaml': client({ redirect_uris: ['http://localhost:4000/callback'] }),
   }

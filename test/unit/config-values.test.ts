@@ -58,7 +58,7 @@ test('the keys below are all there are', () => {
   expect(KEYS.length).toBeGreaterThan(55)
 })
 
-test.each(KEYS)('CF2: $name refuses every wrong value of $key, at $key', ({ name, key, path }) => {
+test.each(KEYS)('$name refuses every wrong value of $key, at $key', ({ name, key, path }) => {
   const original = path.reduce<unknown>((node, step) => Object(node)[step], parse(FILES[name]))
   for (const [kind, value] of Object.entries(WRONG)) {
     if (typeof original === 'boolean' && kind === 'true') continue
@@ -75,7 +75,7 @@ test.each(KEYS)('CF2: $name refuses every wrong value of $key, at $key', ({ name
 })
 
 test.each(Object.entries(FILES))(
-  'CF2: %s cut off anywhere is refused or valid, and never a crash',
+  '%s cut off anywhere is refused or valid, and never a crash',
   (name, text) => {
     for (let end = 0; end < text.length; end += 7) {
       const { settings, findings } = read({ ...FILES, [name]: text.slice(0, end) })
@@ -95,7 +95,7 @@ test.each([
   '9999999 d',
   ' 1 s',
   '1  s',
-])('CF2: "%s" is not a duration, and the finding says what one looks like', duration => {
+])('"%s" is not a duration, and the finding says what one looks like', duration => {
   const { text } = read({ 'usher.yaml': { lifetimes: { access_token: duration } } })
   expect(text).toContain('a duration is a number and a unit: 60 s, 10 min, 12 h, 14 d')
 })
@@ -106,7 +106,7 @@ test.each([
   ['10 min', 600],
   ['12h', 43_200],
   ['14 d', 1_209_600],
-])('CF2: %s is %d seconds', (duration, seconds) => {
+])('%s is %d seconds', (duration, seconds) => {
   const { settings } = read({ 'usher.yaml': { lifetimes: { session: duration } } })
   expect(settings?.lifetimes.session).toBe(seconds)
 })
@@ -124,7 +124,7 @@ test.each([
   'azp',
   'sid',
   'jti',
-])('CF2: the claim %s is the protocol’s and cannot be set', claim => {
+])('the claim %s is the protocol’s and cannot be set', claim => {
   const { text } = read({
     'claims.yaml': { claims: { [claim]: { scope: 'profile', from: 'name' } } },
   })
@@ -141,25 +141,25 @@ test.each([
   'nickname',
   'constructor',
   '__proto__',
-])('CF2: a claim cannot come from %s', from => {
+])('a claim cannot come from %s', from => {
   const { text } = read({ 'claims.yaml': { claims: { level: { scope: 'hr', from } } } })
   expect(text).toContain('claims.level.from: a claim comes from username')
 })
 
 test.each(['offline_access', 'a b', 'a"b', 'a\\b', '', 'ü'])(
-  'CF2: no claim can belong to the scope "%s"',
+  'no claim can belong to the scope "%s"',
   scope => {
     const { findings } = read({ 'claims.yaml': { claims: { level: { scope, from: 'name' } } } })
     expect(findings[0]?.key).toBe('claims.level.scope')
   },
 )
 
-test('CF2: words for a scope that no claim belongs to are a mistake', () => {
+test('words for a scope that no claim belongs to are a mistake', () => {
   const scopes = { hr: { description: 'See your department' } }
   expect(read({ 'claims.yaml': { claims: {}, scopes } }).findings[0]?.key).toBe('scopes.hr')
 })
 
-test('CF2: a scope of claims.yaml can be asked for by clients', () => {
+test('a scope of claims.yaml can be asked for by clients', () => {
   const claims = { claims: { department: { scope: 'hr', from: 'attributes.department' } } }
   const files = { 'claims.yaml': claims, 'clients/web.yaml': client({ scope: 'openid hr' }) }
   expect(Object.keys(read(files).settings?.scopes ?? {})).toEqual([
@@ -173,7 +173,7 @@ test.each([
   [{ announce: '59 s' }, 'is at least 1 min: nodes look for new keys every ten seconds'],
   [{ announce: '2 h', rotate_every: '2 h' }, 'must be shorter than keys.rotate_every'],
   [{ announce: '1 min', rotate_every: '2 min' }, undefined],
-])('KY3: keys: %j', (keys, message) => {
+])('keys: %j', (keys, message) => {
   const { findings } = read({ 'usher.yaml': { keys } })
   expect(findings[0]?.message).toBe(message)
 })

@@ -9,36 +9,36 @@ for (const [i, name] of [...'bcdefghij'].entries()) {
   LAUGHS.push(`${name}: &${name} [${Array(9).fill(`*${'abcdefghij'[i]}`).join(', ')}]`)
 }
 
-test('CF2: aliases that multiply are refused at once, by name', () => {
+test('aliases that multiply are refused at once, by name', () => {
   const started = performance.now()
   const { text } = read({ 'usher.yaml': LAUGHS.join('\n') })
   expect(performance.now() - started).toBeLessThan(1000)
   expect(text).toMatch(/usher\.yaml.* too many aliases/)
 })
 
-test('CF2: an alias that names nothing is said to be one', () => {
+test('an alias that names nothing is said to be one', () => {
   const reading = read({ 'usher.yaml': 'branding:\n  name: *ada\n' })
   expect(reading.text).toMatch(/usher\.yaml.* alias/i)
 })
 
-test('CF2: an alias to itself is refused', () => {
+test('an alias to itself is refused', () => {
   expect(read({ 'usher.yaml': 'listen: &a { port: *a }\n' }).findings).not.toEqual([])
 })
 
-test('CF2: an alias that is used fairly is allowed', () => {
+test('an alias that is used fairly is allowed', () => {
   const text = 'lifetimes:\n  access_token: &short 5 min\n  id_token: *short\n'
   expect(read({ 'usher.yaml': text }).settings?.lifetimes.id_token).toBe(300)
 })
 
 test.each(['!js/function', '!!js/function', '!!python/object', '!env', '!<tag:example.org,1:x>'])(
-  'CF2: a value tagged %s is refused where it stands',
+  'a value tagged %s is refused where it stands',
   tag => {
     const reading = read({ 'usher.yaml': `branding:\n  name: ${tag} "Usher"\n` })
     expect(places(reading)).toEqual(['usher.yaml:2:9'])
   },
 )
 
-test('CF2: brackets without end are refused in a short report', () => {
+test('brackets without end are refused in a short report', () => {
   const { text } = read({ 'usher.yaml': `proxy: ${'['.repeat(20_000)}` })
   expect(text).not.toBe('')
   expect(text.split('\n').length).toBeLessThan(20)
@@ -46,7 +46,7 @@ test('CF2: brackets without end are refused in a short report', () => {
 
 const NAMES = ['__proto__', 'constructor', 'toString', 'hasOwnProperty', 'valueOf', 'prototype']
 
-test.each(NAMES)('CF2: %s is an unknown key like any other', name => {
+test.each(NAMES)('%s is an unknown key like any other', name => {
   const reading = read({
     'usher.yaml': `${name}: 1\nlisten:\n  ${name}: { port: 1 }\n`,
     'claims.yaml': COMPLETE.claims,
@@ -56,7 +56,7 @@ test.each(NAMES)('CF2: %s is an unknown key like any other', name => {
   expect(Object.prototype).not.toHaveProperty('port')
 })
 
-test.each(NAMES)('CF2: a scope %s exists only when a claim belongs to it', name => {
+test.each(NAMES)('a scope %s exists only when a claim belongs to it', name => {
   expect(places(read({ 'clients/web.yaml': client({ scope: `openid ${name}` }) }))).toEqual([
     expect.stringMatching(/^clients\/web\.yaml:1:\d+ scope$/),
   ])
@@ -64,21 +64,21 @@ test.each(NAMES)('CF2: a scope %s exists only when a claim belongs to it', name 
   expect(read({ 'claims.yaml': claims }).findings).not.toEqual([])
 })
 
-test.each(NAMES)('CF2: a claim of the scope %s makes that scope, or is refused', name => {
+test.each(NAMES)('a claim of the scope %s makes that scope, or is refused', name => {
   const claims = `claims:\n  level: { scope: ${name}, from: attributes.level }\n`
   const { settings, findings } = read({ 'claims.yaml': claims })
   if (findings.length) expect(findings[0]?.file).toBe('claims.yaml')
   else expect(Object.keys(settings?.scopes ?? {})).toContain(name)
 })
 
-test.each(NAMES)('CF2: a claim called %s is kept, or refused, but not lost in silence', name => {
+test.each(NAMES)('a claim called %s is kept, or refused, but not lost in silence', name => {
   const claims = `claims:\n  ${name}: { scope: profile, from: name }\n`
   const { settings, findings } = read({ 'claims.yaml': claims })
   if (findings.length) expect(findings[0]?.file).toBe('claims.yaml')
   else expect(Object.keys(settings?.claims ?? {})).toEqual([name])
 })
 
-test('CF2: a merge key is an unknown key, not a second way to say things', () => {
+test('a merge key is an unknown key, not a second way to say things', () => {
   const text = 'listen:\n  <<: { port: 3001 }\n'
   expect(places(read({ 'usher.yaml': text }))).toEqual(['usher.yaml:2:3 listen.<<'])
 })

@@ -6,7 +6,7 @@ import { COMPLETE, client, places, read, readFolder } from '../support/config-fo
 
 const SHIPPED = `${import.meta.dirname}/../../config`
 
-test('CF2: the config folder that is shipped is valid', () => {
+test('the config folder that is shipped is valid', () => {
   const { settings, text } = readFolder(SHIPPED)
   expect(text).toBe('')
   expect(settings).toMatchObject({
@@ -19,7 +19,7 @@ test('CF2: the config folder that is shipped is valid', () => {
   expect(settings?.clients.map(({ client_id }) => client_id)).toContain('demo')
 })
 
-test('CF2: files with every key in them are valid', () => {
+test('files with every key in them are valid', () => {
   const { settings, text } = read({
     'usher.yaml': COMPLETE.usher,
     'claims.yaml': COMPLETE.claims,
@@ -30,14 +30,14 @@ test('CF2: files with every key in them are valid', () => {
   expect(settings?.scopes).toMatchObject({ hr: { description: 'See your department' } })
 })
 
-test('CF2: what the comments of usher.yaml call defaults are the defaults', () => {
+test('what the comments of usher.yaml call defaults are the defaults', () => {
   const { settings: shipped } = readFolder(SHIPPED)
   const { settings: silent } = read()
   const { lifetimes, listen, store, branding, id_token } = shipped ?? {}
   expect(silent).toMatchObject({ lifetimes, listen, store, branding, id_token })
 })
 
-test('CF2: a client without further words gets the safe choice of everything', () => {
+test('a client without further words gets the safe choice of everything', () => {
   const { settings } = read({ 'clients/web.yaml': client() })
   expect(settings?.clients[0]).toMatchObject({
     application_type: 'web',
@@ -56,7 +56,7 @@ const BROKEN = {
   'clients/web.yaml': `${COMPLETE.client.replace('profile hr', 'nowhere')}`,
 }
 
-test('CF1: one report names every finding of every file by file, line and column', () => {
+test('one report names every finding of every file by file, line and column', () => {
   const reading = read(BROKEN, { USHER_SECRET: 'too-short', PORT: '99999' })
   expect(places(reading)).toEqual([
     'claims.yaml:2:3 claims.sub',
@@ -73,14 +73,14 @@ test('CF1: one report names every finding of every file by file, line and column
   ])
 })
 
-test('CF2: a mistake in claims.yaml is not blamed on the clients that use its scopes', () => {
+test('a mistake in claims.yaml is not blamed on the clients that use its scopes', () => {
   const claims = COMPLETE.claims.replace('scope: hr', 'scopes: hr')
   const reading = read({ 'claims.yaml': claims, 'clients/web.yaml': COMPLETE.client })
   expect(reading.findings.map(({ file }) => file)).not.toContain('clients/web.yaml')
   expect(reading.findings).not.toEqual([])
 })
 
-test('CF2: the report counts its findings', () => {
+test('the report counts its findings', () => {
   const { text, findings } = read(BROKEN)
   const [first = '', , ...others] = text.trimEnd().split('\n')
   const lines = others.filter(line => /^ {2}\S/.test(line))
@@ -89,7 +89,7 @@ test('CF2: the report counts its findings', () => {
   expect(read({ 'usher.yaml': 'extra: 1\n' }).text).toMatch(/^1 problem in /)
 })
 
-test('CF2: the report is sorted by file, and by line within a file', () => {
+test('the report is sorted by file, and by line within a file', () => {
   const { text } = read(BROKEN)
   const lines = [...text.matchAll(/^ {2}(\S+?)(?::(\d+):\d+)? {2}/gm)]
   const order = lines.map(([, file = '', line = '0']) => ({ file, line: Number(line) }))
@@ -98,7 +98,7 @@ test('CF2: the report is sorted by file, and by line within a file', () => {
   expect(order).toEqual(sorted)
 })
 
-test('CF2: an unknown key is reported where it stands, at every depth', () => {
+test('an unknown key is reported where it stands, at every depth', () => {
   expect(
     places(
       read({
@@ -117,14 +117,14 @@ test('CF2: an unknown key is reported where it stands, at every depth', () => {
   ])
 })
 
-test('CF2: a key that is written twice is an error at its second place', () => {
+test('a key that is written twice is an error at its second place', () => {
   expect(places(read({ 'usher.yaml': 'listen:\n  port: 1\n  port: 1\nlisten: {}\n' }))).toEqual([
     'usher.yaml:3:3',
     'usher.yaml:4:1',
   ])
 })
 
-test('CF2: a mistyped key gets the key that was probably meant', () => {
+test('a mistyped key gets the key that was probably meant', () => {
   const { text } = read({
     'usher.yaml': 'lifetimes:\n  acces_token: 5 min\n',
     'clients/web.yaml': client({ redirect_uri: [] }),
@@ -142,7 +142,7 @@ test('a loopback issuer takes client_secret in plain, and keeps a hash', () => {
   expect(JSON.stringify(settings)).not.toContain('canary')
 })
 
-test('CF1: client_secret in plain is answered with the command that replaces it', () => {
+test('client_secret in plain is answered with the command that replaces it', () => {
   const issuer = { USHER_ISSUER: 'https://id.example.org', USHER_SECRET: 'A'.repeat(43) }
   const files = { 'clients/web.yaml': confidential({ client_secret: 'canary-1815' }) }
   const { text, findings } = read(files, issuer)

@@ -48,7 +48,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true })
 })
 
-test('KY1: there is a key for each algorithm, RS256 first', () => {
+test('there is a key for each algorithm, RS256 first', () => {
   expect(keys.map(({ alg, use }) => [alg, use])).toEqual([
     ['RS256', 'sig'],
     ['ES256', 'sig'],
@@ -66,31 +66,31 @@ test('a generated RSA key has 2048 bits, EC is P-256, EdDSA is Ed25519', () => {
   expect(ed).toMatchObject({ kty: 'OKP', crv: 'Ed25519' })
 })
 
-test('KY1: kid is the RFC 7638 thumbprint of the public key, and unique', async () => {
+test('kid is the RFC 7638 thumbprint of the public key, and unique', async () => {
   for (const { kid, alg, use, d, p, q, dp, dq, qi, ...publicKey } of keys) {
     expect(kid).toBe(await calculateJwkThumbprint(publicKey))
   }
   expect(new Set(keys.map(({ kid }) => kid)).size).toBe(keys.length)
 })
 
-test('KY1: two nodes that start together on an empty store agree on the keys', () => {
+test('two nodes that start together on an empty store agree on the keys', () => {
   expect(others).toEqual(keys)
 })
 
-test('KY1: loads at the same moment on an empty store agree on the keys', async () => {
+test('loads at the same moment on an empty store agree on the keys', async () => {
   const { records, store } = await openInstallation('sqlite::memory:', [])
   const loads = await Promise.all(Array.from({ length: 4 }, () => loadSigningKeys(records)))
   for (const load of loads) expect(load).toEqual(loads[0])
   await store.close()
 })
 
-test('KY1: the keys survive a restart', async () => {
+test('the keys survive a restart', async () => {
   const again = await openInstallation(STORE, [])
   expect(await loadSigningKeys(again.records)).toEqual(keys)
   await again.store.close()
 })
 
-test('KY6: the private keys are not readable in the store', () => {
+test('the private keys are not readable in the store', () => {
   const bytes = readdirSync(folder).map(name => readFileSync(join(folder, name), 'latin1'))
   for (const { d = '' } of keys) {
     expect(d.length).toBeGreaterThan(40)
@@ -99,7 +99,7 @@ test('KY6: the private keys are not readable in the store', () => {
   expect(bytes.some(text => text.includes('"kty"'))).toBe(false)
 })
 
-test('KY2: /api/oauth/jwks shows the public part of every key, and no private member', async () => {
+test('/api/oauth/jwks shows the public part of every key, and no private member', async () => {
   const response = await fetch(new URL('/api/oauth/jwks', usher.issuer))
   const { keys: published } = (await response.json()) as { keys: Record<string, unknown>[] }
   expect(response.status).toBe(200)
@@ -131,7 +131,7 @@ describe('as time passes', () => {
     await close()
   })
 
-  test('KY3: a key is published a day before it signs, and as long after as what it signed counts', async () => {
+  test('a key is published a day before it signs, and as long after as what it signed counts', async () => {
     const [first] = await open().load()
     at(89 * DAY - 10)
     expect(await open().load()).toHaveLength(3)
@@ -151,7 +151,7 @@ describe('as time passes', () => {
     expect(await states()).toEqual(ALL('current'))
   })
 
-  test('KY3: nodes that look at the same moment make one next key of each kind', async () => {
+  test('nodes that look at the same moment make one next key of each kind', async () => {
     await open().load()
     at(89 * DAY + 10)
     const loads = await Promise.all(Array.from({ length: 4 }, () => open().load()))
@@ -159,14 +159,14 @@ describe('as time passes', () => {
     expect(loads[0]).toHaveLength(6)
   })
 
-  test('KY3: a service that stood still for a year announces before it signs anew', async () => {
+  test('a service that stood still for a year announces before it signs anew', async () => {
     const before = await open().load()
     at(365 * DAY)
     expect((await open().load()).slice(0, 3)).toEqual(before)
     expect(await states()).toEqual([...ALL('current'), ...ALL('next')])
   })
 
-  test('KY3: an operator’s rotation is announced as well, or signs at once', async () => {
+  test('an operator’s rotation is announced as well, or signs at once', async () => {
     const before = await open().load()
     await open().rotate()
     expect((await open().load()).slice(0, 3)).toEqual(before)
@@ -186,7 +186,7 @@ describe('as time passes', () => {
     expect(await open().retire(kid)).toBe('unknown')
   })
 
-  test('KY3: imported keys take over once they were announced, and give back when they are gone', async () => {
+  test('imported keys take over once they were announced, and give back when they are gone', async () => {
     const own = await open().load()
     const [one, two] = [await makeKey('RS256'), await makeKey('RS256')]
     expect((await open({ imported: [one] }).load())[0]).toEqual(own[0])
@@ -205,7 +205,7 @@ describe('as time passes', () => {
     expect((await open().load())[0]?.kid).toBe(own[0]?.kid)
   })
 
-  test('KY3: an imported key that is taken away stays published until another has its place', async () => {
+  test('an imported key that is taken away stays published until another has its place', async () => {
     const [one, two, three] = await Promise.all(['RS256', 'RS256', 'RS256'].map(makeKey))
     if (!one || !two || !three) throw new Error('a key is missing')
     const kids = async (...imported: SigningKey[]) =>
@@ -223,7 +223,7 @@ describe('as time passes', () => {
     expect(await kids(three)).toEqual([three.kid])
   })
 
-  test('KY3: an imported key whose time is over does not begin again, though its file is still there', async () => {
+  test('an imported key whose time is over does not begin again, though its file is still there', async () => {
     const imported = await Promise.all([makeKey('RS256'), makeKey('RS256')])
     await open({ imported: imported.slice(0, 1) }).load()
     await open({ imported }).load()
@@ -234,7 +234,7 @@ describe('as time passes', () => {
     expect(await open({ imported }).load()).toHaveLength(1)
   })
 
-  test('KY6: the private part of an imported key is not in the store', async () => {
+  test('the private part of an imported key is not in the store', async () => {
     const imported = [await makeKey('EdDSA')]
     await open({ imported }).load()
     const { value } = await records.read('SigningKeys', 'current')

@@ -26,7 +26,7 @@ afterEach(() => {
   vi.restoreAllMocks()
 })
 
-test('CF2: an Usher starts and serves a whole journey without a notice or warning of the library', async () => {
+test('an Usher starts and serves a whole journey without a notice or warning of the library', async () => {
   const { ADA, startUsher } = await import('../support/usher.ts')
   const { post, refresh, tokens, userinfo } = await import('../support/journey.ts')
   const usher = await startUsher()
@@ -45,7 +45,7 @@ test('CF2: an Usher starts and serves a whole journey without a notice or warnin
   expect(said.filter(line => NOTICE.test(line))).toEqual([])
 })
 
-test('CF2: what is watched here is where the library speaks', async () => {
+test('what is watched here is where the library speaks', async () => {
   const { Provider } = await import('oidc-provider')
   new Provider('http://localhost:3000', {})
   expect(said.filter(line => NOTICE.test(line)).length).toBeGreaterThan(1)

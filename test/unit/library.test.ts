@@ -54,7 +54,7 @@ test('with prompt=consent the library keeps offline_access and gives a refresh t
   expect(body.refresh_token).toEqual(expect.any(String))
 })
 
-test('RV4: revoking one access token makes the library revoke all of its grant, which we undo', async () => {
+test('revoking one access token makes the library revoke all of its grant, which we undo', async () => {
   const { code, request } = await bareCode(library, { prompt: 'consent' })
   const { body } = await redeem(library, code, request)
   const before = library.calls.length
@@ -71,7 +71,7 @@ test('RV4: revoking one access token makes the library revoke all of its grant, 
   expect((await post(library, '/api/oauth/token', form)).body.error).toBe('invalid_grant')
 })
 
-test('AZ10: over a plain adapter all who redeem one code at once win, so ours lets one', async () => {
+test('over a plain adapter all who redeem one code at once win, so ours lets one', async () => {
   const { code, request } = await bareCode(library)
   const { promise, resolve } = Promise.withResolvers<void>()
   gate = { waiting: 0, opened: promise, open: resolve }
@@ -82,7 +82,7 @@ test('AZ10: over a plain adapter all who redeem one code at once win, so ours le
   expect(answers.map(({ status }) => status)).toEqual(Array(AT_ONCE).fill(200))
 })
 
-test('AZ10: one after another, the second redemption is refused and takes the grant with it', async () => {
+test('one after another, the second redemption is refused and takes the grant with it', async () => {
   const { code, request } = await bareCode(library)
   expect((await redeem(library, code, request)).status).toBe(200)
   const before = library.calls.length
@@ -91,7 +91,7 @@ test('AZ10: one after another, the second redemption is refused and takes the gr
   expect(methods).toContain('revokeByGrantId')
 })
 
-test('CF3: the Host header ends up in discovery, so ours is pinned in front', async () => {
+test('the Host header ends up in discovery, so ours is pinned in front', async () => {
   const text = await new Promise<string>((resolve, reject) => {
     const url = new URL('/.well-known/openid-configuration', library.issuer)
     const request = httpRequest(url, { headers: { host: 'evil.example' } }, async response => {
@@ -131,7 +131,7 @@ test('a client that is wrong is found out at its first use only, so we ask for e
   await lazy.close()
 })
 
-test('KY3: the library refuses a key without its private members, so we publish those in another way', () => {
+test('the library refuses a key without its private members, so we publish those in another way', () => {
   const { kty, n, e } = keys.find(({ alg }) => alg === 'RS256') ?? {}
   const jwks = { keys: [{ kty: 'RSA', n, e, kid: 'public', use: 'sig' as const }] }
   expect(kty).toBe('RSA')

@@ -132,7 +132,7 @@ test.each([
   ['german', '', 'locales/german.yaml'],
   ['DE', '', 'locales/DE.yaml'],
   ['de_CH', '', 'locales/de_CH.yaml'],
-])('CF1: %s.yaml that says %j is refused, with its place', (name, text, place) => {
+])('%s.yaml that says %j is refused, with its place', (name, text, place) => {
   const reading = read({ [`locales/${name}.yaml`]: text })
   expect(places(reading)).toEqual([place])
 })

@@ -25,16 +25,16 @@ test.each([
   [1024, undefined],
   [1025, 'too_long'],
   [100_000, 'too_long'],
-])('LG3: a password of %d bytes is %s', (length, problem) => {
+])('a password of %d bytes is %s', (length, problem) => {
   expect(passwordProblem('xylophon'.repeat(length).slice(0, length))).toBe(problem)
 })
 
 test.each(['1qaz2wsx3edc', 'PasswordPassword', 'ｑｗｅｒｔｙｕｉｏｐ１２３', '111111111111'])(
-  'LG3: %s is what many people choose',
+  '%s is what many people choose',
   password => expect(passwordProblem(password)).toBe('too_common'),
 )
 
-test('LG3: the list of what many choose has thousands that would be long enough', () => {
+test('the list of what many choose has thousands that would be long enough', () => {
   const list = readFileSync(
     `${import.meta.dirname}/../../src/accounts/common-passwords.txt`,
     'utf8',
@@ -45,14 +45,14 @@ test('LG3: the list of what many choose has thousands that would be long enough'
   expect(entries.filter(entry => passwordProblem(entry) !== 'too_common')).toEqual([])
 })
 
-test('LG3: it is bytes that count', () => {
+test('it is bytes that count', () => {
   expect(passwordProblem('愛愛愛')).toBe('too_short')
   expect(passwordProblem('愛愛愛愛')).toBeUndefined()
   expect(passwordProblem('🙂'.repeat(256))).toBeUndefined()
   expect(passwordProblem('🙂'.repeat(257))).toBe('too_long')
 })
 
-test('LG2: a password is kept as argon2id with a salt of its own', async () => {
+test('a password is kept as argon2id with a salt of its own', async () => {
   expect(phc).toMatch(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/)
   expect(await hashPassword(PASSWORD)).not.toBe(phc)
 })
@@ -69,17 +69,14 @@ test('nobody signs in without a hash, with any password', async () => {
   expect(await checkPassword('', undefined)).toBe(false)
 })
 
-test.each([12, 72, 73, 1024])(
-  'LG3: a password of %d bytes counts to its last byte',
-  async length => {
-    const password = 'x'.repeat(length - 1)
-    const made = await hashPassword(`${password}a`)
-    expect(await checkPassword(`${password}a`, made)).toBe(true)
-    expect(await checkPassword(`${password}b`, made)).toBe(false)
-  },
-)
+test.each([12, 72, 73, 1024])('a password of %d bytes counts to its last byte', async length => {
+  const password = 'x'.repeat(length - 1)
+  const made = await hashPassword(`${password}a`)
+  expect(await checkPassword(`${password}a`, made)).toBe(true)
+  expect(await checkPassword(`${password}b`, made)).toBe(false)
+})
 
-test('LG3: a password that is too long fails like a wrong one, even if it were right', async () => {
+test('a password that is too long fails like a wrong one, even if it were right', async () => {
   const long = 'x'.repeat(1025)
   expect(await checkPassword(long, await hash(long))).toBe(false)
   expect(await checkPassword(long, await hash(''))).toBe(false)
@@ -104,17 +101,17 @@ test('spaces, zero bytes and emoji are characters like others', async () => {
 test.each([
   ['less memory', { memoryCost: 8192, timeCost: 2, parallelism: 1 }],
   ['fewer passes', { memoryCost: 19_456, timeCost: 1, parallelism: 1 }],
-])('LG2: a hash with %s is to be made anew', async (_, parameters) => {
+])('a hash with %s is to be made anew', async (_, parameters) => {
   expect(needsRehash(await hash(PASSWORD, parameters))).toBe(true)
 })
 
-test('LG2: argon2i and what is no PHC string of ours are to be made anew', async () => {
+test('argon2i and what is no PHC string of ours are to be made anew', async () => {
   expect(needsRehash(await hash(PASSWORD, { algorithm: 1 }))).toBe(true)
   expect(needsRehash('$2b$12$abcdefghijklmnopqrstuv')).toBe(true)
   expect(needsRehash(phc.replace('v=19', 'v=16'))).toBe(true)
 })
 
-test('LG2: a hash of today, or a stronger one, stays', async () => {
+test('a hash of today, or a stronger one, stays', async () => {
   expect(needsRehash(phc)).toBe(false)
   const stronger = { memoryCost: 32_768, timeCost: 3, parallelism: 2 }
   expect(needsRehash(await hash(PASSWORD, stronger))).toBe(false)

@@ -43,7 +43,7 @@ async function countAll(times: number) {
   for (let i = 0; i < times; i++) expect(await count()).toBe(true)
 }
 
-test('LG5: after those that are free each one waits, twice as long, and never longer than the longest', async () => {
+test('after those that are free each one waits, twice as long, and never longer than the longest', async () => {
   await countAll(5)
   expect(await count()).toBe(false)
   const waits: number[] = []
@@ -60,7 +60,7 @@ test('LG5: after those that are free each one waits, twice as long, and never lo
   expect(waits.at(-1)).toBeGreaterThan(400)
 })
 
-test('LG5: what guesses without end may try of one account in a day is about a hundred', async () => {
+test('what guesses without end may try of one account in a day is about a hundred', async () => {
   const end = Date.now() + 24 * 3600 * 1000
   let tried = 0
   for (; Date.now() < end; tried++) await waitOf(20)
@@ -95,7 +95,7 @@ test('one that is taken back leaves room for another, and a count never falls be
   expect(await count()).toBe(false)
 })
 
-test('LG4: of 200 at once, by several nodes, no more count than are free', async () => {
+test('of 200 at once, by several nodes, no more count than are free', async () => {
   const nodes = [
     attempts,
     createRateLimit(installation.records),

@@ -15,7 +15,7 @@ test.each([
   ['::1', '::/48'],
   ['::2:3:4:5:6:7:8', '0:2:3::/48'],
   ['64:ff9b::203.0.113.77', '64:ff9b::/48'],
-])('AC3: of the address %s, %s is remembered', (address, network) => {
+])('of the address %s, %s is remembered', (address, network) => {
   expect(prefixOf(address)).toBe(network)
 })
 
@@ -51,12 +51,12 @@ test.each([
   ],
   ['curl/8.15.0', undefined, undefined],
   ['', undefined, undefined],
-])('AC3: %j is named', (agent, browser, system) => {
+])('%j is named', (agent, browser, system) => {
   const ctx = { ip: '203.0.113.77', get: () => agent }
   expect(visitorOf(ctx)).toEqual({ network: '203.0.113.0/24', browser, system })
 })
 
-test('AC3: of what a browser says of itself, only names that are known here are kept', () => {
+test('of what a browser says of itself, only names that are known here are kept', () => {
   const agent = `<script>alert(1)</script> Chrome/${'9'.repeat(8000)} Windows`
   const { browser, system } = visitorOf({ ip: '::1', get: () => agent })
   expect({ browser, system }).toEqual({ browser: 'Chrome', system: undefined })

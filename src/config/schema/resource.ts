@@ -38,7 +38,7 @@ export const resourceSchema = z.strictObject({
 
 export type ResourceFile = z.output<typeof resourceSchema>
 
-/** Seconds. A JWT cannot be taken back: what was revoked works for that long (TK11). */
+/** Seconds. A JWT cannot be taken back: what was revoked works for that long. */
 export const LONGEST_JWT = 600
 
 export const audienceOf = ({ resource, audience = resource }: ResourceFile) => audience

@@ -43,7 +43,7 @@ export function resourceIndicators(
   const { resources, lifetimes, features } = settings
   checkResources(settings, keys)
 
-  /** What the API may be asked for by this client; throws for none (TK12). */
+  /** What the API may be asked for by this client; throws for none. */
   function serverFor({ oidc }: KoaContextWithOIDC, name: string, client: Client): ResourceServer {
     const file = Object.hasOwn(resources, name) ? resources[name] : undefined
     const { clientId: client_id, scope } = client
@@ -80,7 +80,7 @@ export function resourceIndicators(
     serverFor(ctx, resource, client)
   }
 
-  /** An API sees the access tokens that were made for it (IN2). */
+  /** An API sees the access tokens that were made for it. */
   function mayRead(client: Client, { kind, aud }: { kind: string; aud?: unknown }): boolean {
     if (kind === 'RefreshToken' || aud === undefined) return false
     const file = Object.values(resources).find(file => audienceOf(file) === aud)
