@@ -78,7 +78,7 @@ describe('response modes', () => {
 test('the issuer stands beside every answer, a code or an error', async () => {
   const { page, request } = await authorize(usher, { browser })
   expect(Object.fromEntries(page.params)).toEqual({
-    code: expect.stringMatching(/^[\w-]{43}$/),
+    code: expect.stringMatching(/^[\w-]{65}$/),
     state: request.state,
     iss: usher.issuer,
   })

@@ -170,7 +170,7 @@ test('a store that is emptied under a running node is noticed, and two identitie
     const answer = await fetch(`${service.issuer}/api/oauth/authorize${query}`)
     expect(answer.status).not.toBe(200)
     const token = await fetch(`${service.issuer}/api/oauth/userinfo`, {
-      headers: { authorization: 'Bearer unknown-token' },
+      headers: { authorization: `Bearer ${'x'.repeat(65)}` },
     })
     expect(token.status).toBe(503)
     expect(await ready()).toBe(503)

@@ -66,7 +66,7 @@ const HOMES: Record<string, RegExp> = {
 }
 
 /** Of code: without blank lines and comments. */
-const LINES = 13_982
+const LINES = 14_000
 const LONGEST_FILE = 270
 const linesOf = (text: string) => text.split('\n').length - 1
 const codeLinesOf = (text: string) =>
