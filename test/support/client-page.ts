@@ -2,6 +2,7 @@
 // but for the ports; the code in a process of its own.
 
 import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -20,7 +21,7 @@ const PATIENCE = 20_000
 /** Should a test die, its applications do too. */
 const alive = new Set<ChildProcess>()
 process.once('exit', () => {
-  for (const child of alive) child.kill('SIGKILL')
+  for (const child of alive) child.kill('SIGTERM')
 })
 
 export type Stage = Awaited<ReturnType<typeof stageClient>>
@@ -168,11 +169,13 @@ function isOpen(port: number): Promise<boolean> {
   return promise.finally(() => socket.destroy())
 }
 
+/** With SIGTERM first: Apache ends the processes that it has started, which SIGKILL would leave behind. */
 async function end(child: ChildProcess): Promise<void> {
   alive.delete(child)
   if (child.exitCode !== null || child.signalCode !== null) return
-  const { promise, resolve } = Promise.withResolvers<void>()
-  child.once('exit', () => resolve())
-  child.kill('SIGKILL')
-  await promise
+  const exited = once(child, 'exit')
+  child.kill('SIGTERM')
+  const killer = setTimeout(() => child.kill('SIGKILL'), 5000)
+  await exited
+  clearTimeout(killer)
 }
