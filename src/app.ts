@@ -82,8 +82,8 @@ export async function createApp(environment: Environment, readiness: Readiness):
   })
   const errorPages = createErrorPages(parts)
   const showError = showsErrors(errorPages.show)
-  const features = featuresOf({ ...environment, directory }, routes, views, showError)
   const surroundings = { ...environment, directory }
+  const features = featuresOf(surroundings, routes, views, showError)
   const provider = await createProvider(surroundings, features, {
     error: showError,
     tags: views.tags,
@@ -144,7 +144,7 @@ export async function createApp(environment: Environment, readiness: Readiness):
   }
 }
 
-/** What this Usher speaks beside the core. Each feature is off or on by its own settings. */
+/** The features beside the core protocol. Settings turn each one on or off. */
 function featuresOf(
   environment: Environment & { directory: Directory },
   { byCertificate }: Routes,

@@ -104,7 +104,7 @@ function kidsLast(words: string[]): string[] {
   return [...words.filter(word => !isKid(word)), '--', ...words.filter(isKid)]
 }
 
-/** Of one command, of one noun, or of all. Answers the exit code: 2 for a command that there is not. */
+/** Prints help for one command, one noun, or all. Returns the exit code: 2 for an unknown command. */
 function help(noun: string, verb: string): number {
   const named = COMMANDS.filter(({ name }) => name === noun || name === `${noun} ${verb}`)
   const ofNoun = COMMANDS.filter(({ name }) => name.startsWith(`${noun} `))

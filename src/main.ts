@@ -47,7 +47,7 @@ async function serve(settings: Settings) {
   if (worker) metrics.answerPrimary()
   else await serveMetrics(settings, metrics.text)
   await server.listen()
-  // Of several workers, the first one speaks for all.
+  // The first worker reports for all.
   if (!worker || worker === 1) await server.greet()
 }
 

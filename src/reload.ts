@@ -1,4 +1,4 @@
-// What is in force while the service runs: the configuration and the signing keys, built into an app.
+// The configuration and signing keys in force, built into an app.
 // A change is read, validated and built before it replaces them. Requests in flight finish in the app
 // where they began. A change with an error changes nothing.
 

@@ -1,4 +1,4 @@
-// What an account is, which values it may have, and the claims that clients get of it.
+// The account: its fields, their valid values, and the claims that clients get from it.
 
 import { randomInt } from 'node:crypto'
 import { z } from 'zod'

@@ -29,7 +29,7 @@ export type Refusal = 'disabled' | 'malformed' | 'no_password' | 'unknown' | 'wr
 
 /** The account that a sign-in names, before its password was checked. */
 export interface Candidate {
-  /** What is known without asking elsewhere: for counting attempts, and for remembered browsers. */
+  /** The account, if it is known without calling the source. Attempts are counted for it. */
   known?: Pick<Account, 'id' | 'ended'>
   /** Every refusal takes the same time. */
   authenticate(password: string): Promise<{ account?: Account; refusal?: Refusal }>

@@ -56,7 +56,7 @@ const FORMATS: Format[] = [
   },
 ]
 
-/** What is wrong with a hash that is to be imported, without repeating it. */
+/** The problem of a hash to be imported, without the hash itself. */
 export async function hashProblem(hash: string): Promise<string | undefined> {
   const format = FORMATS.find(({ pattern }) => pattern.test(hash))
   if (!format) return 'is no hash of a known kind: argon2, bcrypt, scrypt or PBKDF2'
@@ -71,7 +71,7 @@ export async function hashProblem(hash: string): Promise<string | undefined> {
 
 const parametersTried = new Map<string, Promise<boolean>>()
 
-/** Of thousands of hashes, nearly all have the same parameters, whose check takes time. */
+/** Whether a hash can be verified. Each set of parameters is tried once: most hashes of an import share one. */
 function triedOnce(hash: string): Promise<boolean> {
   const tried = parametersTried.get(hash) ?? canBeVerified(hash)
   parametersTried.set(hash, tried)

@@ -22,7 +22,7 @@ const { memoryCost, timeCost, parallelism } = PARAMETERS
 const OURS = `$argon2id$v=19$m=${memoryCost},t=${timeCost},p=${parallelism}$`
 const CURRENT = /^\$argon2id\$v=19\$m=(\d+),t=(\d+),p=\d+\$/
 
-/** What is wrong with a new password, as a key of the translations. */
+/** The problem of a new password, as a key of the translations. Undefined if there is none. */
 export function passwordProblem(
   password: string,
 ): 'too_short' | 'too_long' | 'too_common' | undefined {

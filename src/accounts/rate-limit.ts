@@ -14,7 +14,7 @@ export interface Limit {
 export type Counter = [name: string, limit: Limit]
 
 interface Count {
-  /** What has not expired of the attempts: not a whole number. */
+  /** Attempts that have not expired; a fraction, because they expire evenly. */
   count: number
   /** Epoch milliseconds of the latest attempt. */
   at: number
@@ -71,7 +71,7 @@ export function createRateLimit(records: Records) {
 
 const secondsSince = ({ at }: Count) => (Date.now() - at) / 1000
 
-/** What has not expired. */
+/** Attempts that have not expired; a fraction. */
 function leftOf(found: Count | undefined, { slowest }: Limit): number {
   return found ? Math.max(found.count - secondsSince(found) / slowest, 0) : 0
 }

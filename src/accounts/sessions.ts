@@ -7,7 +7,7 @@ import { createConsents } from './consents.ts'
 
 /** A browser in which somebody is signed in. */
 export interface SignedInBrowser {
-  /** What it is called outside: opens nothing, and is another one for every account. */
+  /** Public name of the session for one account. It gives no access. */
   handle: string
   /** Never shown. */
   uid: string

@@ -21,7 +21,7 @@ import { type Candidate, createDirectory, type Directory } from './directory.ts'
 import { isTooLong } from './password.ts'
 
 /** For each call of the module. */
-export const SOURCE_TIMEOUT_MS = 1000
+const SOURCE_TIMEOUT_MS = 1000
 /** A request asks several times about one account. */
 const FRESH_MS = 1000
 const NAME_TTL_SECONDS = 400 * 24 * 3600
@@ -70,7 +70,7 @@ export type Authenticate = (
   options: { signal: AbortSignal },
 ) => Promise<SourceAccount | null>
 
-/** What the module exports. */
+/** Exports of the accounts module. */
 export interface AccountsSource {
   find: Find
   authenticate: Authenticate
@@ -111,11 +111,7 @@ interface Outside {
   ended?: number
 }
 
-export function createSourceDirectory(
-  records: Records,
-  source: AccountsSource,
-  log?: Logger,
-): Directory {
+function createSourceDirectory(records: Records, source: AccountsSource, log?: Logger): Directory {
   const sessions = createSessions(records)
   const recent = new Map<string, { at: number; account: Promise<Account | undefined> }>()
   const outsideOf = async (id: string) => (await records.read<Outside>('Outside', id)).value

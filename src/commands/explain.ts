@@ -197,8 +197,8 @@ export function effectiveKeys({ usher, claims, settings }: Reading): Effective[]
 /** The keys of one client that are set or have a default. */
 export const effectiveClient = (client: FileResult<object>) => effective('client', client)
 
-/** Of one protected API. */
-export const effectiveResource = (resource: FileResult<object>) => effective('resource', resource)
+/** Effective settings of one protected API. */
+const effectiveResource = (resource: FileResult<object>) => effective('resource', resource)
 
 function effective(kind: string, file: FileResult<object>): Effective[] {
   const keys = keysOf(kind, file.written).map(key => inForce(key, file))

@@ -15,7 +15,7 @@ export const FIXED = [
   'secrets',
 ] as const
 
-/** What all workers have in common, whenever they start. Each reads the secrets for itself. */
+/** Settings that take effect only after a restart. Each worker reads the secrets itself. */
 export type Held = Pick<Settings, Exclude<(typeof FIXED)[number], 'secrets'>>
 
 export function heldOf({

@@ -19,7 +19,7 @@ import type { Feature } from '../provider/feature.ts'
 import { decisionOf } from '../provider/policy.ts'
 
 type Oidc = KoaContextWithOIDC['oidc']
-/** What a token is made of: a code, a refresh token. */
+/** The code or refresh token from which an access token is issued. */
 interface Source {
   rar?: Detail[]
 }

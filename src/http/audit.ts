@@ -56,7 +56,7 @@ export type FactName =
   | 'token_revoked'
   | 'tokens_issued'
 
-/** What anybody can cause as often as they like: in a flood it is counted, not told. */
+/** Events that strangers can cause at will. In a flood they are counted instead of logged. */
 export const isFailure = (event: FactName) =>
   /^(sign_in|device_code)_(failed|throttled)$/.test(event)
 

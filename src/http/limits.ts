@@ -31,20 +31,20 @@ export function longParameter(parameters: Record<string, unknown>): string | und
 
 const MINUTE_MS = 60_000
 const RETRY_AFTER_SECONDS = '60'
-/** A record repeats most of the request, and has names, times and an index entry of its own. */
+/** Bytes of a record beside the request: names, times, an index entry. */
 const RECORD_BYTES = 2 * 1024
 
 interface AnonymousLimits {
   /** Requests a minute of each network. */
   anonymous: number
-  /** What the records of all networks together may take. */
+  /** Megabytes of records for all networks together. */
   anonymous_megabytes: number
 }
 
 interface AnonymousRequests {
   /** Paths where a request of anybody is stored. */
   paths: string[]
-  /** Those of them where clients authenticate, unless they are public. */
+  /** The paths among them where confidential clients authenticate. */
   byClient: (string | undefined)[]
   /** How long the records live. */
   seconds: number

@@ -21,7 +21,7 @@ declare module 'koa' {
   }
 }
 
-/** Of what several processes write into one pipe, 4 KB at once stay together. */
+/** A write of at most 4 KB into a shared pipe is not interleaved with those of other processes. */
 const DESTINATION = { sync: false, minLength: 3072, maxWrite: 4096, periodicFlush: 100 }
 /** Lines a second for failed requests; and as many for failed sign-ins, whatever else fails. */
 const MAX_FAILURES = 100

@@ -102,7 +102,7 @@ export function createMetrics() {
   }
 }
 
-/** Of the primary process of several: the metrics of all workers added up, and its own. */
+/** Metrics of the primary process: the sum of all workers, and its own. */
 export function createClusterMetrics() {
   const workers = new AggregatorRegistry()
   const own = new Registry()

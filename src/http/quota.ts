@@ -1,15 +1,18 @@
-// So much in a time and no more: for what anybody can cause, and what must not fill a disk or a store.
+// Fixed-window rate limiter, per process.
 
 let processes = 1
 
-/** What a machine allows is shared by the processes that it runs (`workers`). */
+/** Limits of a machine are shared by the processes that it runs (`workers`). */
 export function shareAmong(workers: number) {
   processes = workers
 }
 
 export const shareOf = (most: number) => Math.ceil(most / processes)
 
-/** Answers whether there is room for one more; afterwards `tell` hears how many had none. */
+/**
+ * Returns a function that answers whether the quota has room for one more. `tell` gets the number of
+ * refusals after each window.
+ */
 export function createQuota(most: number, seconds: number, tell: (over: number) => void) {
   const ours = shareOf(most)
   let count = 0

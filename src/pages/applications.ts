@@ -64,7 +64,7 @@ export function createApplicationPages(parts: Parts, people: People) {
     }
   }
 
-  /** Of JWTs, which nobody can take back: people are told of them before, not after. */
+  /** JWT access tokens cannot be revoked: the page names their APIs before access is removed. */
   function lingering({ t, list }: Words, { scopes, details = [] }: Consent): string[] {
     const ofDetails = details.map(({ detail }) => settings.details[detail.type]?.resource)
     const ofScopes = scopes.map(key => readKey(key).resource)
@@ -129,7 +129,7 @@ export function createApplicationPages(parts: Parts, people: People) {
   }
 }
 
-/** What an unchecked application says of its home page proves nothing: users are sent to these hosts. */
+/** Hosts to which users are redirected. The home page of an unchecked application proves nothing. */
 function addressOf(client: Awaited<ReturnType<Parts['views']['client']>>) {
   const { client_uri, redirect_uris = [], isUnchecked } = client ?? {}
   const hosts = [...new Set(redirect_uris.map(hostOf))]

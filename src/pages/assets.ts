@@ -13,9 +13,7 @@ export type Asset = ReturnType<typeof asset>
 /** An SVG that is opened by itself is a document of our origin: nothing in it may run. */
 const PICTURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 
-export type Assets = ReturnType<typeof createAssets>
-
-/** What every page needs, and the looks of clients (`branding` of their files) by client_id. */
+/** Files of every page, and those of clients with `branding`, by client_id. */
 export function createAssets({
   branding,
   clients,

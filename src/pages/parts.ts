@@ -32,7 +32,7 @@ export interface Parts extends FeatureParts {
   sessions: AccountSessions
 }
 
-/** What features add to the pages of the core. */
+/** Functions that features add to the pages of the core. */
 interface FeatureParts {
   /** Authorization details, in words that the user understands. */
   detailWords(words: Words, detail: Detail): DetailInWords

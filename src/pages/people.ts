@@ -32,7 +32,7 @@ export interface Person {
   session: SignedIn
 }
 
-/** Who changes something must have signed in within this time. */
+/** Seconds since the sign-in within which a user may change the account. */
 const FRESH = 15 * 60
 /** Characters that an authorization request takes as its `state` (http/limits.ts). */
 const LONGEST_STATE = 1024

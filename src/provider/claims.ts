@@ -52,7 +52,7 @@ function requestedScopes({
   return [...requestParamOIDCScopes, ...ofResources]
 }
 
-/** Those that each scope gives. */
+/** Claims by scope. */
 export function claimsByScope(claims: Settings['claims']): Record<string, string[]> {
   const byScope: Record<string, string[]> = { openid: ['sub', 'amr'] }
   for (const [claim, { scope }] of Object.entries(claims)) {

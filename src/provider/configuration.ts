@@ -60,14 +60,14 @@ export function showsErrors(
     show(ctx, thrown instanceof errors.SessionNotFound ? { error: 'interaction_gone' } : out)
 }
 
-/** What the core needs of the pages. */
+/** Pages that the core shows. */
 interface LibraryPages {
   error: ShowError
   /** The languages they are in (BCP 47). */
   tags: string[]
 }
 
-/** What an Usher is made of. */
+/** Everything that an app is built from. */
 export interface Environment {
   settings: Settings
   /** At least one: the first signs, all verify. */

@@ -1,4 +1,4 @@
-// What a feature adds to the provider. `app.ts` imports the features and hands them to
+// The type of a feature. `app.ts` imports the features and hands them to
 // `configuration.ts`; nothing else below `app.ts` knows which features there are.
 
 import type { Context } from 'koa'

@@ -5,7 +5,7 @@ import { type Consent, readKey } from '../accounts/consents.ts'
 import { revokeGrant } from '../state/grants.ts'
 import type { Records } from '../storage/records.ts'
 
-/** What was consented to; not saved yet. */
+/** The consent, not saved yet. */
 export function grantOf(
   { Grant }: Pick<Provider, 'Grant'>,
   { accountId, client_id: clientId, scopes, declined }: Consent,

@@ -38,7 +38,7 @@ function keepOfflineAccess(ctx: KoaContextWithOIDC): void {
   params.scope = [...requestParamScopes.add(OFFLINE_ACCESS)].join(' ')
 }
 
-/** What stands beside a pushed request or a request object counts for nothing (RFC 9126 §4, RFC 9101 §6.3). */
+/** Parameters beside a pushed request or a request object are ignored (RFC 9126 §4, RFC 9101 §6.3). */
 function sentScope({ oidc, query }: KoaContextWithOIDC): unknown {
   const { PushedAuthorizationRequest: pushed } = oidc.entities
   const request = pushed?.request ?? oidc.body?.request ?? query.request

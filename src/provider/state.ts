@@ -1,4 +1,4 @@
-// What the library keeps, over the records: its adapter, refresh tokens, and what is used once.
+// The library's storage: its adapter, refresh tokens, and ids that are used once.
 
 import { setImmediate } from 'node:timers/promises'
 import { errors, Provider } from 'oidc-provider'

@@ -22,7 +22,7 @@ import { grantName, grantsOfAccount, isTokenWithoutGrant, revokeGrant } from './
 import type { RefreshTokens } from './refresh-tokens.ts'
 import { createSessions, type SessionRecord } from './sessions.ts'
 
-/** What the adapter needs of the library's side, for the request that it serves. */
+/** Facts about the current request that the adapter reads. */
 export interface Protocol {
   request(): Request | undefined
   /** Network and user agent, for the session to remember. */
@@ -63,9 +63,9 @@ interface Request {
 export interface Adapter {
   upsert(id: string, payload: Payload, expiresIn?: number): Promise<void>
   find(id: string): Promise<Payload | undefined>
-  /** Of sessions. */
+  /** Sessions only. */
   findByUid(uid: string): Promise<Payload | undefined>
-  /** Of device codes. */
+  /** Device codes only. */
   findByUserCode(userCode: string): Promise<Payload | undefined>
   consume(id: string): Promise<void>
   destroy(id: string): Promise<void>

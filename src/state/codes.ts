@@ -7,7 +7,7 @@ import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import { grantName, taggedId, tagOf } from './grants.ts'
 
-/** What the library keeps of a code or token. */
+/** The library's payload of a code or token. */
 export type Payload = Record<string, unknown> & {
   grantId?: string
   consumed?: unknown

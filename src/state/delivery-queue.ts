@@ -10,7 +10,7 @@ import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 
-/** What the queue keeps with a notification. */
+/** State of a notification in the queue. */
 export interface Delivery {
   /** 1 for the first. */
   attempt: number

@@ -1,5 +1,5 @@
-// What operators did beside the service, on their own command line: kept in the store until a node tells
-// it in the audit log. Each is told once, by the node that takes it out.
+// Audit events of the command line, kept in the store until a node writes them to the audit log. The node
+// that removes an event writes it, so that each is logged once.
 
 import { randomUUID } from 'node:crypto'
 import { userInfo } from 'node:os'
@@ -8,15 +8,14 @@ import type { Records } from '../storage/records.ts'
 
 const KIND = 'OperatorFact'
 const INDEX: [string, string] = ['operator facts', 'all']
-/** Seconds: should no node run for so long, nobody asks any more. */
-const KEPT = 90 * 24 * 3600
+const RETENTION_SECONDS = 90 * 24 * 3600
 
 type Kept = Fact & { id: string; at: string }
 
 export async function leaveFact(records: Records, event: FactName, about: object = {}) {
   const id = randomUUID()
   const fact = { id, event, at: new Date().toISOString(), by: operator(), ...about }
-  await records.save(KIND, id, fact, { ttl: KEPT, indexes: [INDEX] })
+  await records.save(KIND, id, fact, { ttl: RETENTION_SECONDS, indexes: [INDEX] })
 }
 
 export async function takeFacts(records: Records, tell: (fact: Fact) => void): Promise<void> {

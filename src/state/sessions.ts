@@ -57,7 +57,7 @@ interface Pointer {
   exp: number
 }
 
-/** What a request adds to the session beside the library's payload. */
+/** Members of a session beside the library's payload. */
 interface Additions {
   visitor?: Visitor
   /** As in `SessionRecord`. */
@@ -67,7 +67,7 @@ interface Additions {
 /** For requests on their way. */
 const FORMER_COOKIE_SECONDS = 60
 /** When an account has more, the one with the earliest sign-in ends. */
-export const MAX_SESSIONS = 100
+const MAX_SESSIONS = 100
 
 export function createSessions(records: Records) {
   /** The session to which a cookie value leads, also when it has ended and its end is not complete. */

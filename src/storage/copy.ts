@@ -41,7 +41,7 @@ export interface Copied {
 
 type Progress = (step: 'copied' | 'compared', done: number) => void
 
-/** What makes a store an installation. */
+/** Identity of an installation. */
 export async function readNamingKey(from: Store, name = '--from'): Promise<Entry> {
   const entry = await from.get(NAMING_KEY)
   if (!entry?.value) throw new CopyRefused(`${name} holds no installation.`)

@@ -14,10 +14,10 @@ import { createTransactions } from './transaction.ts'
 /** Seconds by which records outlive their `exp`: the library, which tolerates clock skew, checks that. */
 const SLACK_SECONDS = 60
 const MAX_TTL_SECONDS = 400 * 24 * 3600
-/** Of `update`; after ten attempts it waits a little, at random (milliseconds). */
+/** Attempts of `update`. After ten it waits for some milliseconds, at random. */
 const MAX_ATTEMPTS = 100
 
-/** What was read under an id. `value` is absent when nothing is there, or a tombstone. */
+/** A record that was read. `value` is absent if there is none, or a tombstone. */
 export interface Found<T> {
   value?: T
   version: number

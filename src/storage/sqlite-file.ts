@@ -9,7 +9,7 @@ import { DatabaseSync } from 'node:sqlite'
 import type { Check, Entry } from './store.ts'
 
 const LITTLE_SPACE_BYTES = 256 * 2 ** 20
-/** Of the tables, kept as `user_version` of the file; raise it when they change. */
+/** Version of the tables, kept as `user_version` of the file. Raise it when they change. */
 const FORMAT = 2
 
 const SCHEMA = `

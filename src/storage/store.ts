@@ -132,9 +132,9 @@ export interface Check {
   name: string
   /** `wrong`: nothing should be served from this store. */
   state: 'ok' | 'warning' | 'wrong'
-  /** What was found, for operators. */
+  /** The finding, for operators. */
   found: string
-  /** What the operator should do. */
+  /** The remedy, for operators. */
   mend?: string
 }
 

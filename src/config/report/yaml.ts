@@ -192,7 +192,7 @@ function bounds(doc: Document.Parsed, [from, to]: Span) {
 const nameOf = (key: unknown) => (isScalar(key) ? String(key.value) : '')
 
 /** Of a node of the document; [0, 0] for what is not written. */
-export function spanOf(node: unknown): Span {
+function spanOf(node: unknown): Span {
   const [start = 0, end = 0] = (node as { range?: Span } | null)?.range ?? []
   return [start, end]
 }

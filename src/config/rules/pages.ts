@@ -11,7 +11,7 @@ import { flatten, type Locales } from '../schema/locale.ts'
 import type { UsherFile } from '../schema/usher.ts'
 import { tagProblem } from '../schema/values.ts'
 
-/** Of a picture; a logo is sent with every first page. */
+/** Maximum size of a picture. A logo is sent with every first page. */
 const MAX_PICTURE_BYTES = 256 * 1024
 const PNG = Buffer.from('89504e470d0a1a0a', 'hex')
 export const THEME = 'theme.css'
@@ -209,7 +209,7 @@ export function readableIn(scheme: Scheme, colour: string): string {
   return mixes.find(mixed => contrastIn(scheme, mixed) >= ENOUGH) ?? towards
 }
 
-/** What text on the colour is written in. */
+/** The colour of text that is written on `colour`. */
 export const inkOn = (colour: string) =>
   INKS.toSorted((a, b) => contrast(b, colour) - contrast(a, colour))[0] ?? ''
 

@@ -9,7 +9,7 @@ import type { ResourceFile } from '../schema/resource.ts'
 import type { UsherFile } from '../schema/usher.ts'
 
 const MAX_ACCESS_TOKEN_SECONDS = 3600
-/** Of the secret that the shipped client `demo` has, which everybody knows. */
+/** Hash of the public secret of the shipped client `demo`. */
 const DEMO_SECRET = 'sha256:FoWR19LG3fXwJBV3R_vmwQGtKh4Q3swDuTWR06stEOI'
 /** Redis without a network: TLS has nothing to protect there. */
 const LOCAL_REDIS = /^rediss:|^redis\+unix:|(\/\/|@)(localhost|127\.|\[::1\])/

@@ -184,8 +184,8 @@ const RSA_BITS = 2048
 
 type Jwk = Record<string, unknown>
 
-/** What is wrong with a key beside those before it; never a word of what it is. */
-export function jwkProblem(jwk: Jwk, before: Jwk[]): string | undefined {
+/** The problem of a key beside those before it, without any part of the key. Undefined if there is none. */
+function jwkProblem(jwk: Jwk, before: Jwk[]): string | undefined {
   const { kty, crv, kid, n } = jwk
   if (kty === 'oct') return 'is a secret that is shared: give a public key, RSA, EC or OKP'
   if (PRIVATE.some(part => part in jwk)) {
@@ -204,7 +204,7 @@ export function jwkProblem(jwk: Jwk, before: Jwk[]): string | undefined {
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]'])
 const DANGEROUS = /^(javascript|data|file|vbscript|blob|about|wss?):$/
 
-/** What is wrong with it in every circumstance; undefined when nothing is. */
+/** The problem of a redirect URI for every kind of client. Undefined if there is none. */
 export function redirectUriProblem(uri: string): string | undefined {
   if (uri.includes('*'))
     return 'redirect URIs are compared exactly; there are no wildcards: register every address'

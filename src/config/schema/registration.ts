@@ -1,4 +1,4 @@
-// What a client may say of itself: dynamic registration (RFC 7591 §2), client ID metadata documents.
+// Metadata that a client may register: dynamic registration (RFC 7591 §2), client ID metadata documents.
 
 import { z } from 'zod'
 import { type ClientMetadata, clientSchema, requestedUri } from './client.ts'
@@ -51,7 +51,7 @@ const registered = clientSchema
  */
 export const registrationSchema = z.object(registered.shape)
 
-/** What an operator says of other clients, for one that registered itself. */
+/** Metadata that only an operator may set, for a client that registered itself. */
 export const withDefaults = (
   registered: z.output<typeof registrationSchema>,
   require_pkce = true,

@@ -221,7 +221,7 @@ const claim = z.strictObject({
 })
 
 // biome-ignore format: a table
-export const claimsSchema = z.strictObject({
+const claimsSchema = z.strictObject({
   claims: z.record(z.string().min(1), claim).default({}).describe('What applications can be told about people, by the name of the claim'),
   scopes: z
     .record(scopeName, z.strictObject({ description: wordsByLanguage(200).describe('Shown on the consent page; a text, or one by language: { en: …, de: … }') }))

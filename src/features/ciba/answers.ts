@@ -1,4 +1,4 @@
-// What the answer of a user to a CIBA request does: it records the consent, makes the grant and gives the
+// The answer of a user to a CIBA request: it records the consent, makes the grant and gives the
 // request its result.
 
 import { type Client, errors, type Provider } from 'oidc-provider'

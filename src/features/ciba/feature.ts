@@ -22,7 +22,7 @@ import type { Records } from '../../storage/records.ts'
 import { now } from '../../storage/store.ts'
 import { type AccessRequest, answerOnce, createAccessRequests } from './access-requests.ts'
 
-/** What the feature is made of. */
+/** Dependencies of the feature. */
 export interface Surroundings {
   settings: Settings
   records: Records

@@ -23,7 +23,7 @@ const OF_USER: Limit = { attempts: 5, slowest: 5 * 60 }
 /** Wrong codes of a network: more, so that no user blocks the others. */
 const OF_NETWORK: Limit = { attempts: 100, slowest: 6 }
 
-/** What is wrong with a code, by the library's name of the error. */
+/** Words for a problem with a user code, by the library's name of the error. */
 const PROBLEMS: Record<string, string | undefined> = {
   NoCodeError: 'unknown',
   NotFoundError: 'unknown',

@@ -75,7 +75,7 @@ function isTaken(name: string, { clients, branding }: Settings): boolean {
   return [branding.name, ...names].some(taken => lettersOf(taken) === lettersOf(name))
 }
 
-/** What a reader recognizes of a name: neither case nor accents, spaces or punctuation. */
+/** A name without case, accents, spaces and punctuation, for comparing what a reader sees. */
 function lettersOf(name: string): string {
   const plain = name.normalize('NFKD').toLowerCase()
   return plain.replace(/[^\p{L}\p{N}]/gu, '') || plain

@@ -43,7 +43,7 @@ export function resourceIndicators(
   const { resources, lifetimes, features } = settings
   checkResources(settings, keys)
 
-  /** What the API may be asked for by this client; throws for none. */
+  /** The API for this client, with the scopes that it may request. Throws if the client may request none. */
   function serverFor({ oidc }: KoaContextWithOIDC, name: string, client: Client): ResourceServer {
     const file = Object.hasOwn(resources, name) ? resources[name] : undefined
     const { clientId: client_id, scope } = client

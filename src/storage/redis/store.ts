@@ -155,7 +155,7 @@ export class RedisStore implements Store {
     return found.filter(entry => entry !== undefined)
   }
 
-  /** Those of the records that name the index. */
+  /** The records that name the index. */
   async #members(keys: string[], index: string): Promise<Entry[]> {
     const found = await this.#getEach(keys)
     // A caller who removes them all relies on the removed ones too: those may lack a replica still.

@@ -66,7 +66,7 @@ export class Traffic {
 }
 
 /** Of what waits behind other questions, too: those have as long each. */
-export function inTime<T>(answer: Promise<T>): Promise<T> {
+function inTime<T>(answer: Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     const late = () => reject(new StoreUnavailable('Redis: no answer in time'))
     const timer = setTimeout(late, PATIENCE)
