@@ -5,7 +5,7 @@ import { authorizationRequest } from '../support/journey.ts'
 import { CLIENTS, startUsher, type Usher } from '../support/usher.ts'
 import { type Reply, send, talk } from '../support/wire.ts'
 
-/** The same requests in every run; `FUZZ_SEED=… npx vitest run …` makes others. */
+/** The same requests in every run; `FUZZ_SEED=… npm test -- …` makes others. */
 const SEED = Number(process.env.FUZZ_SEED ?? 20_778)
 const REQUESTS = 4000
 const LONGEST = 12_000

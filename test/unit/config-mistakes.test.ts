@@ -1,6 +1,6 @@
 // The most likely mistakes, and what an operator reads of each. A folder of config-mistakes/ holds the
 // files that differ from those in `right`, variables in `environment`, and the expected report, which
-// `npx vitest run -u` writes: read it aloud, it must help.
+// `npm test -- -u` writes: read it aloud, it must help.
 
 import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

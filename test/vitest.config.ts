@@ -65,7 +65,7 @@ export default defineConfig({
     // A worker keeps the modules it has imported: importing them for each file took a third of the time.
     isolate: false,
     sequence: { sequencer: LongestFirst },
-    env: { NODE_COMPILE_CACHE: join(import.meta.dirname, 'node_modules/.cache/usher') },
+    env: { NODE_COMPILE_CACHE: join(import.meta.dirname, '../node_modules/.cache/usher') },
     projects: [
       project('fast', ['test/**/*.test.ts'], {}, [...ISOLATED, ...TIMED, ...SLOW, ...CLIENTS]),
       project('isolated', ISOLATED, { isolate: true }),
