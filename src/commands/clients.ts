@@ -84,7 +84,7 @@ export async function add() {
 For a browser or native application, add: token_endpoint_auth_method: none
 Otherwise make its secret:  npm run usher -- clients secret wiki
 Check the folder:           npm run usher -- config check
-A running service reads the file within two seconds. docs/clients has the other side, by library.
+A running service reads the file within two seconds. docs/applications has the other side, by library.
 `)
 }
 

@@ -1,4 +1,4 @@
-// docs/clients/sign-out.md, as it is written: the file of the application, its receiver, and what is said
+// docs/applications/sign-out.md, as it is written: the file of the application, its receiver, and what is said
 // of both; against the service as operators start it.
 
 import { execFile, execFileSync } from 'node:child_process'
@@ -23,7 +23,7 @@ import { type Service, startService } from '../support/service.ts'
 import { ADA, PASSWORD, SECRET, writeConfig } from '../support/usher.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const GUIDE = readFileSync(join(ROOT, 'docs/clients/sign-out.md'), 'utf8')
+const GUIDE = readFileSync(join(ROOT, 'docs/applications/sign-out.md'), 'utf8')
 const block = (name: string) =>
   new RegExp(`\`\`\`\\w+ ${name}\n(.*?)\`\`\``, 's').exec(GUIDE)?.[1] ?? ''
 

@@ -1,4 +1,4 @@
-// docs/clients/api.md, as it is written: an API that asks what a token is, and one that reads it.
+// docs/applications/api.md, as it is written: an API that asks what a token is, and one that reads it.
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -16,7 +16,7 @@ import { signedIn } from '../support/people.ts'
 import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const PAGE = readFileSync(join(ROOT, 'docs/clients/api.md'), 'utf8')
+const PAGE = readFileSync(join(ROOT, 'docs/applications/api.md'), 'utf8')
 const blockOf = (name: string) =>
   new RegExp(`\`\`\`\\w+ ${name}\\n(.*?)\`\`\``, 's').exec(PAGE)?.[1] ?? ''
 

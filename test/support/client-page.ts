@@ -1,4 +1,4 @@
-// A page of docs/clients as its reader follows it: the client's file and the code as they stand there,
+// A page of docs/applications as its reader follows it: the client's file and the code as they stand there,
 // but for the ports; the code in a process of its own.
 
 import { type ChildProcess, spawn } from 'node:child_process'
@@ -73,7 +73,7 @@ export async function stageClient(file: string, usherFile: object = {}) {
 
 /** What stands on a page between ```INFO and ```. */
 export function blockOf(page: string, info: string): string {
-  const text = readFileSync(join(ROOT, 'docs/clients', page), 'utf8')
+  const text = readFileSync(join(ROOT, 'docs/applications', page), 'utf8')
   const [, block] = text.split(`\n\`\`\`${info}\n`)
   if (block === undefined) throw new Error(`${page} has no block ${info}`)
   return block.slice(0, block.indexOf('\n```') + 1)

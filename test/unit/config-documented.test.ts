@@ -1,4 +1,4 @@
-// The files that docs/clients shows are right, and without warnings, in production.
+// The files that docs/applications shows are right, and without warnings, in production.
 
 import { globSync, readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
@@ -8,7 +8,7 @@ import { COMPLETE, PRODUCTION, withFolder } from '../support/config-folder.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const BLOCK = /^```yaml (?:client|wiki)\n(.*?)^```/gms
-const files = globSync('docs/clients/*.md', { cwd: ROOT }).flatMap(path =>
+const files = globSync('docs/applications/*.md', { cwd: ROOT }).flatMap(path =>
   [...readFileSync(join(ROOT, path), 'utf8').matchAll(BLOCK)].map(([, yaml = '']) => {
     return { name: basename(path, '.md'), yaml }
   }),
