@@ -17,7 +17,6 @@ import type { Records } from '../storage/records.ts'
 import { deriveKey } from '../storage/seal.ts'
 import { now } from '../storage/store.ts'
 import { algorithms, asLibraryKey } from './algorithms.ts'
-import { type BrowserBinding, createBrowserBinding } from './browser-binding.ts'
 import {
   ACR_VALUES,
   assertClaims,
@@ -38,6 +37,7 @@ import {
 } from './clients.ts'
 import { logEvents } from './events.ts'
 import type { Feature, LibraryFeatures } from './feature.ts'
+import { type BrowserBinding, createBrowserBinding } from './interactions.ts'
 import { createOverridden, nameTokens } from './library-overrides.ts'
 import { createGrantLoader, createPolicy } from './policy.ts'
 import { assertAssertion, assertRequestObject, checkRequest } from './requests.ts'
@@ -87,7 +87,7 @@ export async function createProvider(
 ): Promise<Provider> {
   const { settings, records, log, metrics } = environment
   const requestedClaims = createRequestedClaims(settings)
-  const binding = createBrowserBinding(settings.development)
+  const binding = createBrowserBinding(settings)
   const adapters = Object.assign({}, ...features.map(({ adapters }) => adapters))
   const state = createState(records, settings, binding, adapters)
   const parts = { environment, features, pages, requestedClaims, binding, adapter: state.adapter }

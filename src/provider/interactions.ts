@@ -1,27 +1,70 @@
-// The library's interactions and sessions, as the pages know them.
+// Interactions and sessions of the library, for the pages, and the browser that each interaction began in.
 
+import { createHash, randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
 import { errors, type Provider } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
-import { originCookie } from '../http/cookies.ts'
-import type { Interactions } from '../pages/interaction.ts'
-import type { BrowserSession } from '../pages/people.ts'
-import { createBrowserBinding } from './browser-binding.ts'
+import { cookieNames, originCookie } from '../http/cookies.ts'
 import { acrOf } from './claims.ts'
 import { memberOf } from './feature.ts'
-import { wantsAnother } from './policy.ts'
 
 type Deployment = Pick<Settings, 'development'>
+type Cookies = Pick<Context, 'cookies'>
 
-export function createInteractions(provider: Provider, { development }: Deployment): Interactions {
-  const { isBound } = createBrowserBinding(development)
+/** Tabs that open at once in a new browser overwrite each other's cookie: it must rarely be new. */
+const BROWSER_COOKIE_SECONDS = 400 * 24 * 3600
+
+export type BrowserBinding = ReturnType<typeof createBrowserBinding>
+
+/**
+ * Binds interactions to a browser. The library's interaction cookies have a path and cannot be `__Host-`
+ * cookies, so that another domain could plant those of its own sign-in (login CSRF). A `__Host-` cookie
+ * that must match prevents it.
+ */
+export function createBrowserBinding({ development }: Deployment) {
+  const { browser: name } = cookieNames(development)
+  const read = ({ cookies }: Cookies) => cookies.get(name, { signed: true })
+  const hashOf = (value: string) => createHash('sha256').update(value).digest('base64url')
+
   return {
-    async read(ctx) {
-      const { uid, prompt, params, session, lastSubmission, deviceCode } = await gone(ctx, () =>
+    /** Sets the cookie. Returns the part of an interaction's details that names the browser. */
+    bind(ctx: Cookies): { browser: string } {
+      const value = read(ctx) ?? randomBytes(24).toString('base64url')
+      const maxAge = BROWSER_COOKIE_SECONDS * 1000
+      ctx.cookies.set(name, value, { ...originCookie(development), maxAge })
+      return { browser: hashOf(value) }
+    },
+
+    /** Whether the interaction with these details began in the browser of the request. */
+    isBound(ctx: Cookies, details: unknown): boolean {
+      const value = read(ctx)
+      return value !== undefined && memberOf(details, 'browser') === hashOf(value)
+    },
+  }
+}
+
+/** The answer to a prompt: the library's fields that change here; the others pass through. */
+interface Outcome {
+  login?: { accountId: string; amr: string[]; ts: number }
+  error?: string
+}
+
+/** Whether the user answered `select_account` by asking for another account. */
+export const wantsAnother = (result: unknown) =>
+  memberOf(memberOf(result, 'select_account'), 'another') === true
+
+/** Interactions for the interaction pages. Both functions throw 400 `interaction_gone`. */
+export function createInteractions(provider: Provider, settings: Deployment) {
+  const { isBound } = createBrowserBinding(settings)
+  return {
+    /** Returns the interaction of the request; throws if it expired or belongs to another browser. */
+    async read(ctx: Context) {
+      const { uid, prompt, params, session, lastSubmission, deviceCode } = await orGone(ctx, () =>
         provider.interactionDetails(ctx.req, ctx.res),
       )
-      const isHere = isBound(provider.createContext(ctx.req, ctx.res), prompt.details)
-      if (uid !== ctx.params.uid || !isHere) ctx.throw(400, { error: 'interaction_gone' })
+      const isOfBrowser = isBound(provider.createContext(ctx.req, ctx.res), prompt.details)
+      if (uid !== ctx.params.uid || !isOfBrowser) ctx.throw(400, { error: 'interaction_gone' })
+      const { login_hint, ui_locales } = params
       return {
         uid,
         prompt: { name: prompt.name, details: prompt.details },
@@ -29,8 +72,8 @@ export function createInteractions(provider: Provider, { development }: Deployme
         ...(deviceCode
           ? { device: await readDevice(ctx, provider, deviceCode) }
           : { redirectUri: String(params.redirect_uri) }),
-        ...(typeof params.login_hint === 'string' && { loginHint: params.login_hint }),
-        ...(typeof params.ui_locales === 'string' && { uiLocales: params.ui_locales }),
+        ...(typeof login_hint === 'string' && { loginHint: login_hint }),
+        ...(typeof ui_locales === 'string' && { uiLocales: ui_locales }),
         ...(session && { accountId: session.accountId }),
         another: wantsAnother(lastSubmission),
         withdrawn:
@@ -40,15 +83,12 @@ export function createInteractions(provider: Provider, { development }: Deployme
       }
     },
 
-    finish: (ctx, { login, ...outcome }) =>
-      gone(ctx, () =>
-        provider.interactionResult(
-          ctx.req,
-          ctx.res,
-          { ...outcome, ...(login && { login: { ...login, acr: acrOf(login.amr) } }) },
-          { mergeWithLastSubmission: !outcome.error },
-        ),
-      ),
+    /** Saves the answer to the prompt. Returns the URL where the browser goes on. */
+    finish(ctx: Context, { login, ...outcome }: Outcome) {
+      const result = { ...outcome, ...(login && { login: { ...login, acr: acrOf(login.amr) } }) }
+      const options = { mergeWithLastSubmission: !outcome.error }
+      return orGone(ctx, () => provider.interactionResult(ctx.req, ctx.res, result, options))
+    },
   }
 }
 
@@ -59,8 +99,8 @@ async function readDevice(ctx: Context, { DeviceCode }: Provider, id: string) {
   return { code, network: String(deviceInfo?.network) }
 }
 
-/** Finished, expired, another browser's, or answered otherwise before: to people it is all one. */
-async function gone<T>(ctx: Context, read: () => Promise<T>): Promise<T> {
+/** One error for interactions that are finished, expired, or answered differently in another tab. */
+async function orGone<T>(ctx: Context, read: () => Promise<T>): Promise<T> {
   try {
     return await read()
   } catch (error) {
@@ -70,16 +110,14 @@ async function gone<T>(ctx: Context, read: () => Promise<T>): Promise<T> {
   }
 }
 
-/** Who is signed in in this browser. */
-export function createBrowserSession(
-  provider: Provider,
-  { development }: Deployment,
-): BrowserSession {
+/** The session of a browser, for the account pages. */
+export function createBrowserSession(provider: Provider, { development }: Deployment) {
   const name = provider.cookieName('session')
   // The library's context signs its cookies as the library does.
   const cookiesOf = ({ req, res }: Context) => provider.createContext(req, res).cookies
   return {
-    async read(ctx) {
+    /** Undefined when no user is signed in. `since`: epoch seconds of the sign-in. */
+    async read(ctx: Context) {
       const id = cookiesOf(ctx).get(name, { signed: true })
       const session = id ? await provider.Session.find(id) : undefined
       if (!session?.accountId || session.loginTs === undefined) return undefined
@@ -87,7 +125,8 @@ export function createBrowserSession(
       return { uid, accountId, since, amr }
     },
 
-    replace(ctx, { jti, exp }) {
+    /** Gives the browser the id of another session. `exp`: epoch seconds. */
+    replace(ctx: Context, { jti, exp }: { jti: string; exp: number }) {
       const expires = new Date(exp * 1000)
       cookiesOf(ctx).set(name, jti, { ...originCookie(development), expires })
     },

@@ -9,10 +9,10 @@ import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import { note } from '../http/audit.ts'
 import { newTag, tagOf } from '../state/grants.ts'
 import type { Found, Records } from '../storage/records.ts'
-import type { BrowserBinding } from './browser-binding.ts'
 import { ACR_VALUES, type RequestedClaims } from './claims.ts'
-import { type Feature, memberOf } from './feature.ts'
+import type { Feature } from './feature.ts'
 import { grantOf, holdGrant, keepGrant } from './grants.ts'
+import { type BrowserBinding, wantsAnother } from './interactions.ts'
 
 const { Check, Prompt, base } = interactionPolicy
 const DEVICE_ROUTES = ['code_verification', 'device_resume']
@@ -86,10 +86,6 @@ export function createPolicy(
   })
   return policy
 }
-
-/** Whether the answer to `select_account` was: somebody else. */
-export const wantsAnother = (result: unknown) =>
-  memberOf(memberOf(result, 'select_account'), 'another') === true
 
 /** The answer to the consent page, when the user who is signed in now gave it. */
 export function decisionOf({ result, session }: KoaContextWithOIDC['oidc']): Decision | undefined {
