@@ -126,7 +126,7 @@ export async function createApp(environment: Environment, readiness: Readiness):
     limitAnonymous(settings.limits, {
       ...anonymousWrites(routes),
       seconds: settings.lifetimes.interaction,
-      isSignedIn: async ctx => (await browserSession.read(ctx)) !== undefined,
+      isSignedIn: people.isSignedIn,
     }),
   )
   // Dozens of patterns that no endpoint fits.

@@ -4,7 +4,10 @@
 import type { Context } from 'koa'
 import type { Decision } from '../accounts/consents.ts'
 import { type Form, readForm } from '../http/forms.ts'
+import { memberOf } from '../provider/feature.ts'
+import { PLACES } from './page-data.ts'
 import type { Parts } from './parts.ts'
+import type { People } from './people.ts'
 
 /** What a person is told of the device that asks. */
 export interface Device {
@@ -61,6 +64,7 @@ export interface Screen {
 
 export function createInteractionPages(
   { views, csrf }: Parts,
+  { isSignedIn }: People,
   interactions: Interactions,
   screens: Screen[],
 ) {
@@ -75,10 +79,25 @@ export function createInteractionPages(
     return interaction
   }
 
+  /**
+   * The Back button after a sign-in leads to an interaction that is finished. Redirects a browser with a
+   * session to the home page of the client, or to the account. Throws `error` again without a session.
+   */
+  async function leadOn(ctx: Context, error: unknown) {
+    if (memberOf(error, 'error') !== 'interaction_gone' || !(await isSignedIn(ctx))) throw error
+    const client = views.ownClient(ctx, String(ctx.query.client_id))
+    ctx.status = 303
+    ctx.redirect(client?.client_uri ?? client?.initiate_login_uri ?? PLACES.home)
+  }
+
   return {
     async show(ctx: Context) {
-      const interaction = await read(ctx)
-      await screenOf(ctx, interaction).show(ctx, interaction)
+      try {
+        const interaction = await read(ctx)
+        await screenOf(ctx, interaction).show(ctx, interaction)
+      } catch (error) {
+        await leadOn(ctx, error)
+      }
     },
 
     async submit(ctx: Context) {

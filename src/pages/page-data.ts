@@ -217,8 +217,8 @@ export interface PageData {
     username: string
     /** They are signed in, and are asked for the password again. */
     again: boolean
-    /** The username or password was not right. */
-    failed: boolean
+    /** The request id of a failed sign-in: `usher config explain` gives its reason. */
+    failed?: string
   }
   'sign-out': { action: string; xsrf: string; client?: string }
   'signed-out': { client?: Client; stayed: boolean }

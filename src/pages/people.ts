@@ -87,6 +87,9 @@ export function createPeople(
       csrf.check(ctx, form, subject(ctx, person))
     },
 
+    /** Whether an account is signed in in this browser. */
+    isSignedIn: async (ctx: Context) => (await browserSession.read(ctx)) !== undefined,
+
     keepSignedIn: browserSession.replace,
 
     /** Back from signing in; `state` is ours, and leads nowhere else whoever wrote it. */

@@ -21,7 +21,7 @@ export function createPages(
   signOut: string,
 ): Router {
   const screens = [signInScreen(parts), consentScreen(parts), selectAccountScreen(parts)]
-  const interaction = createInteractionPages(parts, interactions, screens)
+  const interaction = createInteractionPages(parts, people, interactions, screens)
   const applications = createApplicationPages(parts, people)
   const sessions = createSessionPages(parts, people, signOut)
   const password = createPasswordPages(parts, people)

@@ -17,7 +17,7 @@ export function signInScreen({ views, csrf, directory, authentication }: Parts):
       client: client?.client_name ?? views.words(ctx).t('account.title'),
       uncheckedHost: client?.isUnchecked && redirectUri ? hostOf(redirectUri) : undefined,
       again: Boolean(current),
-      failed: Boolean(tried),
+      failed: tried && ctx.state.requestId,
       username: username.slice(0, 256),
     }
     views.page(ctx, 'sign-in', data, tried ? 400 : 200)

@@ -8,6 +8,7 @@ import {
   open,
   send,
   sessionsOf,
+  signedIn,
   textOf,
   words,
 } from '../support/people.ts'
@@ -54,7 +55,7 @@ test('two tabs of one browser both sign in, one after the other', async () => {
   expect(await sessionsOf(usher, ada)).toHaveLength(1)
 })
 
-test('who goes back after signing in finds a page with a way forward', async () => {
+test('the Back button after a sign-in leads to the application', async () => {
   const { browser } = await open(usher)
   const signIn = browser.page
   await browser.submit(credentials())
@@ -62,10 +63,29 @@ test('who goes back after signing in finds a page with a way forward', async () 
   await browser.submit({ decision: 'allow' })
   expect(browser.page.params.get('code')).toBeTruthy()
   for (const page of [signIn, consent]) {
-    await expectWayForward(await send(browser, page.url, { method: 'GET' }))
+    const answer = await send(browser, page.url, { method: 'GET' })
+    expect(answer.status).toBe(303)
+    expect(answer.headers.get('location')).toBe('https://app.example.org/')
     const form = fieldsOf(page, page === signIn ? credentials() : { decision: 'allow' })
     await expectWayForward(await send(browser, page.url, { form }))
   }
+})
+
+test('a finished sign-in page names its client only if the config folder has it', async () => {
+  const browser = await signedIn(usher)
+  for (const client_id of ['nobody', '__proto__', 'https://evil.example/']) {
+    const path = `/interaction/${'x'.repeat(21)}?${new URLSearchParams({ client_id })}`
+    const answer = await send(browser, path, { method: 'GET' })
+    expect(answer.headers.get('location')).toBe('/account')
+  }
+})
+
+test('a finished sign-in page has expired for a browser without a session', async () => {
+  const { browser } = await open(usher)
+  const page = browser.page
+  await browser.submit(credentials())
+  await usher.directory.endAccess(ada)
+  await expectWayForward(await send(new Browser(usher.issuer), page.url, { method: 'GET' }))
 })
 
 test('an address that leads on is good once, and then says so', async () => {

@@ -20,11 +20,12 @@ const CLIENT = {
 }
 const PERSON = 'ada'
 const CSRF = 'sample'
+const REQUEST_ID = '4kq2v9x0c7ah'
 const DAY = 86_400
 /** A morning in spring. */
 const TIME = 1_777_000_000
 
-const signIn = { csrf: CSRF, client: CLIENT.client_name, username: '', again: false, failed: false }
+const signIn = { csrf: CSRF, client: CLIENT.client_name, username: '', again: false }
 
 function consent(
   { t, number }: Words,
@@ -172,7 +173,7 @@ export const STATES: State[] = [
   state('sign-in', 'sign-in', () => signIn),
   state('sign-in-long-name', 'sign-in', () => ({ ...signIn, client: LONG, username: PERSON })),
   state('sign-in-unchecked', 'sign-in', () => ({ ...signIn, uncheckedHost: 'app.example.org' })),
-  state('sign-in-failed', 'sign-in', () => ({ ...signIn, username: PERSON, failed: true })),
+  state('sign-in-failed', 'sign-in', () => ({ ...signIn, username: PERSON, failed: REQUEST_ID })),
   state('sign-in-again', 'sign-in', () => ({ ...signIn, username: PERSON, again: true })),
   state('select-account', 'select-account', () => ({
     csrf: CSRF,
