@@ -1,16 +1,16 @@
 // The file of the embedded store: its tables, the statements on them, and whether it can be trusted.
 //
 //   records  key → value (NULL: tombstone), version, consumed, expires
-//   entries  name of an index, key → expires
+//   entries  name of an index, key of a record; deleted together with the record
 
 import { closeSync, mkdirSync, openSync, statfsSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import type { Check, Entry } from './store.ts'
 
-const LITTLE_SPACE_BYTES = 256 * 2 ** 20
+const MIN_FREE_BYTES = 256 * 2 ** 20
 /** Version of the tables, kept as `user_version` of the file. Raise it when they change. */
-const FORMAT = 2
+const FORMAT = 3
 
 const SCHEMA = `
   PRAGMA journal_mode = WAL;
@@ -20,13 +20,13 @@ const SCHEMA = `
   ) WITHOUT ROWID;
   CREATE INDEX IF NOT EXISTS records_expires ON records (expires) WHERE expires IS NOT NULL;
   CREATE TABLE IF NOT EXISTS entries (
-    name TEXT, key TEXT, expires INTEGER, PRIMARY KEY (name, key)
+    name TEXT, key TEXT REFERENCES records ON DELETE CASCADE, PRIMARY KEY (name, key)
   ) WITHOUT ROWID;
   CREATE INDEX IF NOT EXISTS entries_key ON entries (key);
-  CREATE INDEX IF NOT EXISTS entries_expires ON entries (expires) WHERE expires IS NOT NULL;
   PRAGMA user_version = ${FORMAT};
 `
 
+/** A row of `records`, with the names of its indexes. */
 export type Row = {
   key: string
   value: Uint8Array | null
@@ -36,7 +36,7 @@ export type Row = {
   indexes: string | null
 }
 
-/** `file` is a path, made with its folders when missing, or `:memory:`. Throws for another format. */
+/** Opens a path, made with its folders when missing, or `:memory:`. Throws for another format. */
 export function openFile(file: string, timeout: number): DatabaseSync {
   if (file !== ':memory:') {
     mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
@@ -45,6 +45,8 @@ export function openFile(file: string, timeout: number): DatabaseSync {
   const db = new DatabaseSync(file, { timeout })
   requireFormat(db)
   db.exec(SCHEMA)
+  // Writes wait without blocking the process (sqlite.ts).
+  db.exec('PRAGMA busy_timeout = 0')
   return db
 }
 
@@ -63,28 +65,24 @@ function requireFormat(db: DatabaseSync) {
 /** Every statement, prepared once. */
 export function prepare(db: DatabaseSync) {
   const live = '(r.expires IS NULL OR r.expires > ?)'
-  const select = `SELECT r.key, value, version, consumed, r.expires,
+  const select = `SELECT r.key, value, version, consumed, expires,
     (SELECT group_concat(name, ' ') FROM entries e WHERE e.key = r.key) indexes`
-  const listed = `${select} FROM entries i JOIN records r ON r.key = i.key
-    WHERE i.name = ? AND r.value IS NOT NULL AND ${live}`
-  const sweep = (table: string, key: string) =>
-    `DELETE FROM ${table} WHERE (${key}) IN (SELECT ${key} FROM ${table} WHERE expires <= ? LIMIT ?)`
   return {
     get: db.prepare(`${select} FROM records r WHERE key = ? AND ${live}`),
-    put: db.prepare(`INSERT OR REPLACE INTO records (key, value, version, consumed, expires)
-      VALUES (?, ?, ?, ?, ?)`),
+    put: db.prepare(`INSERT INTO records (key, value, version, consumed, expires)
+      VALUES (?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value,
+      version = excluded.version, consumed = excluded.consumed, expires = excluded.expires`),
     delete: db.prepare('DELETE FROM records WHERE key = ?'),
-    index: db.prepare('INSERT OR REPLACE INTO entries (name, key, expires) VALUES (?, ?, ?)'),
-    reindex: db.prepare('UPDATE entries SET expires = ? WHERE key = ?'),
-    unindex: db.prepare('DELETE FROM entries WHERE key = ?'),
-    list: db.prepare(listed),
-    walk: db.prepare(`${listed} AND r.key > ? ORDER BY r.key LIMIT ?`),
+    index: db.prepare('INSERT OR IGNORE INTO entries (name, key) VALUES (?, ?)'),
+    list: db.prepare(`${select} FROM entries i JOIN records r ON r.key = i.key
+      WHERE i.name = ? AND r.value IS NOT NULL AND ${live} AND r.key > ? ORDER BY r.key LIMIT ?`),
     scan: db.prepare(`${select} FROM records r WHERE ${live} AND key > ? ORDER BY key LIMIT ?`),
-    sweepEntries: db.prepare(sweep('entries', 'name, key')),
-    sweepRecords: db.prepare(sweep('records', 'key')),
+    sweep: db.prepare(`DELETE FROM records WHERE key IN
+      (SELECT key FROM records WHERE expires <= ? LIMIT ?)`),
   }
 }
 
+/** The entry in a row. */
 export function entryOf({ key, value, version, consumed, expires, indexes }: Row): Entry {
   return {
     key,
@@ -103,7 +101,7 @@ function freeSpace(file: string): Check {
   const { bavail, bsize } = statfsSync(file)
   const free = bavail * bsize
   const check = { name: 'disk', found: `${Math.floor(free / 2 ** 20)} MiB free` }
-  if (free > LITTLE_SPACE_BYTES) return { ...check, state: 'ok' }
+  if (free > MIN_FREE_BYTES) return { ...check, state: 'ok' }
   return { ...check, state: 'warning', mend: `make room on the disk of ${file}` }
 }
 

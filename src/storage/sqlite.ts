@@ -1,11 +1,11 @@
 // The embedded store: one SQLite file (WAL), which the server and the CLI may hold open together.
 //
-// Writes that arrive in one turn of the event loop are committed together, each promise resolving after
-// the commit: one fsync serves them all, and no answer is given that a power cut could take back
-// (synchronous=FULL). Reads run at once.
+// Writes that arrive in one turn of the event loop are committed together. Each promise resolves after
+// the commit: one fsync serves them all, and a power cut takes nothing back (synchronous=FULL).
+// Reads run at once.
 
 import type { DatabaseSync } from 'node:sqlite'
-import { setTimeout } from 'node:timers/promises'
+import { setImmediate, setTimeout } from 'node:timers/promises'
 import { checkFile, entryOf, openFile, prepare, type Row } from './sqlite-file.ts'
 import {
   type Change,
@@ -26,12 +26,16 @@ const SWEEP_EVERY_MS = 10_000
 /** Rows deleted in one step, while nothing else runs, and the pause until the next step. */
 const SWEEP_ROWS = 1_000
 const SWEEP_PAUSE_MS = 5
-const SCAN_ROWS = 500
+const PAGE_ROWS = 500
+const NO_LIMIT = -1
+/** The store in a file, or in memory. */
 export class SqliteStore implements Store {
   #file: string
   #db: DatabaseSync
   #sql: ReturnType<typeof prepare>
-  #batch: { run: () => unknown; settle: (error?: unknown, result?: unknown) => void }[] = []
+  /** The writes of the next commit, and the promise of their results. */
+  #writes: (() => unknown)[] = []
+  #committed?: Promise<unknown[]>
   #sweeper: NodeJS.Timeout
 
   /** `file` is a path, made with its folders when missing, or `:memory:`. Throws for another format. */
@@ -57,38 +61,31 @@ export class SqliteStore implements Store {
   }
 
   list(index: string) {
-    return this.#read(() => (this.#sql.list.all(index, now()) as Row[]).map(entryOf))
+    return this.#read(() => (this.#listed(index, '', NO_LIMIT) as Row[]).map(entryOf))
   }
 
   walk(index: string) {
-    return this.#pages(last => this.#sql.walk.all(index, now(), last, SCAN_ROWS))
+    return this.#pages(last => this.#listed(index, last, PAGE_ROWS))
   }
 
   scan() {
-    return this.#pages(last => this.#sql.scan.all(now(), last, SCAN_ROWS))
+    return this.#pages(last => this.#sql.scan.all(now(), last, PAGE_ROWS))
   }
 
   restore(entry: Entry) {
-    const { key, expires, indexes = [] } = entry
+    const { key, expires = Number.POSITIVE_INFINITY, indexes } = entry
     return this.#commit(() => {
-      this.#sql.unindex.run(key)
       this.#sql.delete.run(key)
-      if (expires !== undefined && expires <= now()) return
-      this.#put(entry)
-      for (const name of indexes) this.#sql.index.run(name, key, expires ?? null)
+      if (expires > now()) this.#put(entry, indexes)
     })
   }
 
-  /** Deletes everything that has expired, a few rows at a time; answers how many records. */
+  /** Deletes everything that has expired, a few rows at a time. Returns the number of records. */
   async sweep(): Promise<number> {
-    let total = 0
-    for (;;) {
-      const [entries, records] = await this.#commit(() => [
-        Number(this.#sql.sweepEntries.run(now(), SWEEP_ROWS).changes),
-        Number(this.#sql.sweepRecords.run(now(), SWEEP_ROWS).changes),
-      ])
-      total += records
-      if (entries < SWEEP_ROWS && records < SWEEP_ROWS) return total
+    for (let total = 0; ; ) {
+      const swept = await this.#commit(() => Number(this.#sql.sweep.run(now(), SWEEP_ROWS).changes))
+      total += swept
+      if (swept < SWEEP_ROWS) return total
       await setTimeout(SWEEP_PAUSE_MS, undefined, { ref: false })
     }
   }
@@ -99,7 +96,7 @@ export class SqliteStore implements Store {
 
   async close() {
     clearInterval(this.#sweeper)
-    while (this.#batch.length) await setTimeout(RETRY_MS)
+    await this.#committed?.catch(() => {})
     if (this.#db.isOpen) this.#db.close()
   }
 
@@ -107,9 +104,13 @@ export class SqliteStore implements Store {
     for (let last = ''; ; ) {
       const rows = (await this.#read(() => read(last))) as Row[]
       yield* rows.map(entryOf)
-      if (rows.length < SCAN_ROWS) return
+      if (rows.length < PAGE_ROWS) return
       last = rows.at(-1)?.key ?? ''
     }
+  }
+
+  #listed(index: string, last: string, limit: number) {
+    return this.#sql.list.all(index, now(), last, limit)
   }
 
   #entry(key: string): Entry | undefined {
@@ -128,21 +129,18 @@ export class SqliteStore implements Store {
   #change(change: Change, before?: Entry) {
     const { key } = change
     const version = (before?.version ?? 0) + 1
-    if ('tombstone' in change) {
-      this.#sql.unindex.run(key)
-      this.#put({ key, version, expires: change.tombstone })
-    } else if ('value' in change) {
-      if (before) this.#sql.reindex.run(change.expires ?? null, key)
-      else this.#sql.unindex.run(key)
-      for (const name of change.indexes ?? []) {
-        this.#sql.index.run(name, key, change.expires ?? null)
-      }
-      this.#put({ ...change, version, consumed: change.consumed ?? before?.consumed })
+    // An expired record and a removed one leave no indexes.
+    if (!before || 'tombstone' in change) this.#sql.delete.run(key)
+    if ('tombstone' in change) this.#put({ key, version, expires: change.tombstone })
+    else if ('value' in change) {
+      const consumed = change.consumed ?? before?.consumed
+      this.#put({ ...change, version, consumed }, change.indexes)
     } else if (before) this.#put({ ...before, version, consumed: change.consumed })
   }
 
-  #put({ key, value, version, consumed, expires }: Entry) {
+  #put({ key, value, version, consumed, expires }: Entry, indexes: string[] = []) {
     this.#sql.put.run(key, value ?? null, version, consumed ?? null, expires ?? null)
+    for (const name of indexes) this.#sql.index.run(name, key)
   }
 
   async #read<T>(run: () => T): Promise<T> {
@@ -153,53 +151,40 @@ export class SqliteStore implements Store {
     }
   }
 
-  /** Runs with all that arrives in this turn; resolves after the commit. */
-  #commit<T>(run: () => T): Promise<T> {
-    return new Promise<T>((resolve, reject) => {
-      if (this.#batch.length === 0) setImmediate(() => this.#commitInTurn())
-      this.#batch.push({
-        run,
-        settle: (error, result) => (error ? reject(error) : resolve(result as T)),
-      })
-    })
+  /** Runs with everything that arrives in this turn; resolves after the commit. */
+  async #commit<T>(run: () => T): Promise<T> {
+    const position = this.#writes.push(run) - 1
+    this.#committed ??= this.#commitAll()
+    const results = await this.#committed
+    return results[position] as T
   }
 
-  // While another process writes, this one goes on with other work, and its batch grows.
-  #commitInTurn(until = performance.now() + BUSY_TIMEOUT_MS) {
-    if (!this.#batch.length) return
-    const problem = this.#begin()
-    if (problem && isBusy(problem) && performance.now() < until) {
-      setTimeout(RETRY_MS).then(() => this.#commitInTurn(until))
-    } else this.#commitBatch(problem)
-  }
-
-  /** Waits for nobody; answers with the error, if any. */
-  #begin(): unknown {
+  /** While another process writes, this one does other work, and more writes join the commit. */
+  async #commitAll(): Promise<unknown[]> {
+    const until = performance.now() + BUSY_TIMEOUT_MS
     try {
-      this.#db.exec('PRAGMA busy_timeout = 0; BEGIN IMMEDIATE')
-    } catch (problem) {
-      return problem
+      await setImmediate()
+      while (!this.#begin(until)) await setTimeout(RETRY_MS)
+      const results = this.#writes.map(run => run())
+      this.#db.exec('COMMIT')
+      return results
+    } catch (cause) {
+      if (this.#db.isOpen && this.#db.isTransaction) this.#db.exec('ROLLBACK')
+      throw new StoreUnavailable('the SQLite file could not be written', { cause })
     } finally {
-      if (this.#db.isOpen) this.#db.exec(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`)
+      this.#writes = []
+      this.#committed = undefined
     }
   }
 
-  #commitBatch(problem?: unknown) {
-    const batch = this.#batch
-    this.#batch = []
+  /** False when another process writes; throws when it still does at `until`. */
+  #begin(until: number): boolean {
     try {
-      if (problem) throw problem
-      const results = batch.map(({ run }) => run())
-      this.#db.exec('COMMIT')
-      for (const [i, { settle }] of batch.entries()) settle(undefined, results[i])
-    } catch (cause) {
-      try {
-        if (this.#db.isOpen && this.#db.isTransaction) this.#db.exec('ROLLBACK')
-      } catch {
-        // The transaction is lost either way; its writers are answered below.
-      }
-      const error = new StoreUnavailable('the SQLite file could not be written', { cause })
-      for (const { settle } of batch) settle(error)
+      this.#db.exec('BEGIN IMMEDIATE')
+      return true
+    } catch (problem) {
+      if (isBusy(problem) && performance.now() < until) return false
+      throw problem
     }
   }
 }
