@@ -1,7 +1,6 @@
 // What a failover takes back: nothing that was answered, once a replica was seen (redis.durability).
 
-import calculateSlot from 'cluster-key-slot'
-import { Redis } from 'ioredis'
+import { Command, Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { REDIS_DEFAULTS } from '../../src/config/schema/usher.ts'
 import { openInstallation } from '../../src/storage/open.ts'
@@ -352,7 +351,7 @@ describe('a Cluster', () => {
         const info = await operatorOf(master.url).info('replication')
         const replica = serverAt(Number(/slave0:ip=[^,]+,port=(\d+)/.exec(info)?.[1]))
         const holds = (key: string) => {
-          const slot = calculateSlot(`usher:r:${key}`)
+          const slot = new Command('get', [`usher:r:${key}`]).getSlot()
           return first <= slot && slot <= last
         }
         return { master, replica, holds }

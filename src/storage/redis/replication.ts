@@ -5,12 +5,11 @@
 // that no replica confirms may have happened: it is refused as unavailable. From then on, until a
 // replica has caught up, nothing more is written.
 
-import calculateSlot from 'cluster-key-slot'
-import { Cluster, type Redis } from 'ioredis'
+import { Cluster, Command, type Redis } from 'ioredis'
 import type { Connection } from './connection.ts'
 
-/** Milliseconds for a replica to confirm. */
-const PATIENCE = 500
+/** How long a replica may take to confirm. */
+const CONFIRM_TIMEOUT_MS = 500
 
 export class ReplicatedWriter {
   readonly connection: Connection
@@ -45,7 +44,7 @@ export class ReplicatedWriter {
 }
 
 function nodeOf(cluster: Cluster, key: string): Redis | undefined {
-  const [name] = cluster.slots[calculateSlot(key)] ?? []
+  const [name] = cluster.slots[new Command('get', [key]).getSlot()] ?? []
   return cluster.nodes('master').find(({ options: { host, port } }) => `${host}:${port}` === name)
 }
 
@@ -54,7 +53,8 @@ class Link {
   #redis: Redis
   /** Rises with every lost connection: another knows nothing of what was written before. */
   #epoch = 0
-  #running?: Promise<void>
+  /** The WAIT under way; it never rejects. */
+  #running: Promise<void> = Promise.resolve()
   #next?: Promise<void>
   #isLagging = false
 
@@ -76,30 +76,19 @@ class Link {
     if (epoch !== this.#epoch) throw new Error('the connection was lost before a replica confirmed')
   }
 
-  /**
-   * The WAIT that is on its way may have been sent before our write; the next one was not. Should it
-   * fail, what came later is not confirmed either.
-   */
+  /** Joins the next WAIT: the one under way may have been sent before the write. */
   #join(): Promise<void> {
-    if (this.#next) return this.#next
-    if (!this.#running) return this.#start()
-    this.#next = this.#running
-      .finally(() => {
-        this.#next = undefined
-      })
-      .then(() => this.#start())
+    this.#next ??= this.#running.then(() => {
+      this.#next = undefined
+      const wait = this.#wait()
+      this.#running = wait.catch(() => {})
+      return wait
+    })
     return this.#next
   }
 
-  #start(): Promise<void> {
-    this.#running = this.#wait().finally(() => {
-      this.#running = undefined
-    })
-    return this.#running
-  }
-
   async #wait(): Promise<void> {
-    const confirmed = await this.#redis.wait(1, PATIENCE)
+    const confirmed = await this.#redis.wait(1, CONFIRM_TIMEOUT_MS)
     this.#isLagging = confirmed < 1
     if (this.#isLagging) throw new Error('no replica has confirmed the write')
   }
