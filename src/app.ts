@@ -1,21 +1,14 @@
-// The whole service on one screen: the features, the pages, and the Koa application that answers each
-// request with one of them or with the library.
+// The whole product: features, provider, pages, and the middleware of the Koa application in order.
 
 import type { RequestListener } from 'node:http'
 import type { RouterContext } from '@koa/router'
 import Koa from 'koa'
 import mount from 'koa-mount'
-import { pino } from 'pino'
-import type { Directory } from './accounts/directory.ts'
 import { openDirectory } from './accounts/source.ts'
-import type { Settings } from './config/load.ts'
-import { createAuthorizationDetails, detailWords } from './features/authorization-details.ts'
-import { createAccessRequests } from './features/ciba/access-requests.ts'
+import { createAuthorizationDetails } from './features/authorization-details.ts'
 import { ciba } from './features/ciba/feature.ts'
-import { createRequestPages } from './features/ciba/page.ts'
 import { clientDocuments } from './features/client-metadata-documents.ts'
 import { deviceFlow } from './features/device/feature.ts'
-import { guardDevicePage } from './features/device/page.ts'
 import { dpop } from './features/dpop.ts'
 import { fapi } from './features/fapi.ts'
 import { logout } from './features/logout/feature.ts'
@@ -28,22 +21,14 @@ import { errors } from './http/errors.ts'
 import { health, type Readiness } from './http/health.ts'
 import { limitAnonymous, limits } from './http/limits.ts'
 import { requestLog } from './http/log.ts'
-import { createMetrics } from './http/metrics.ts'
 import { securityHeaders } from './http/security-headers.ts'
-import { openSigningKeys } from './keys/signing-keys.ts'
 import { createErrorPages } from './pages/error.ts'
 import { checkOwnTemplates } from './pages/own-templates.ts'
-import { PLACES } from './pages/page-data.ts'
 import { createParts } from './pages/parts.ts'
 import { createPeople } from './pages/people.ts'
-import { createPages } from './pages/routes.ts'
-import { createViews, type Views } from './pages/views.ts'
-import {
-  createProvider,
-  type Environment,
-  type ShowError,
-  showsErrors,
-} from './provider/configuration.ts'
+import { createPages, type PageFeature } from './pages/routes.ts'
+import { createViews } from './pages/views.ts'
+import { createProvider, type Environment, showsErrors } from './provider/configuration.ts'
 import { createDeliver, type Deliver } from './provider/deliveries.ts'
 import {
   authorizeByPost,
@@ -53,37 +38,42 @@ import {
 } from './provider/endpoints.ts'
 import { logFaults } from './provider/events.ts'
 import { createFailureMemory } from './provider/failures.ts'
-import type { Feature } from './provider/feature.ts'
+import type { LibraryProvider } from './provider/feature.ts'
 import { createBrowserSession, createInteractions } from './provider/interactions.ts'
-import { anonymousWrites, type Routes, routesOf } from './provider/routes.ts'
-import { openInstallation } from './storage/open.ts'
-
-type Provider = Awaited<ReturnType<typeof createProvider>>
+import { anonymousWrites, routesOf } from './provider/routes.ts'
 
 export interface App {
-  provider: Provider
+  provider: LibraryProvider
   handle: RequestListener
   /** Sends the notifications of clients that are due in a queue. */
   deliver: Deliver
 }
 
-/** Throws a `ConfigError` for clients that the library, and templates that a page would refuse later. */
+/** Throws a `ConfigError` for a client or a template that would fail at its first use. */
 export async function createApp(environment: Environment, readiness: Readiness): Promise<App> {
   const { settings, records, log, metrics } = environment
   checkOwnTemplates(settings)
   const routes = routesOf(settings.features)
   const directory = await openDirectory(settings, records, log)
   const views = createViews(settings, { registered: id => describeClient(id) })
-  const requests = createAccessRequests(records, settings)
-  const parts = createParts(environment, directory, views, {
-    detailWords: (words, detail) => detailWords(words, settings, detail),
-    waiting: async ({ id, ended }) =>
-      settings.features.ciba ? (await requests.list(id, ended)).length : 0,
-  })
-  const errorPages = createErrorPages(parts)
+  const errorPages = createErrorPages(settings.issuer, views)
   const showError = showsErrors(errorPages.show)
-  const surroundings = { ...environment, directory }
-  const features = featuresOf(surroundings, routes, views, showError)
+  const surroundings = { ...environment, directory, views, showError }
+
+  const details = createAuthorizationDetails(settings)
+  const features: PageFeature[] = [
+    details.feature,
+    resourceIndicators(surroundings, details),
+    dpop(surroundings),
+    mutualTls(settings, routes.byCertificate),
+    fapi(),
+    responseModes(settings, views),
+    registration(settings, records),
+    clientDocuments(settings),
+    deviceFlow(surroundings),
+    ciba(surroundings),
+    logout(settings, records, views),
+  ]
   const provider = await createProvider(surroundings, features, {
     error: showError,
     tags: views.tags,
@@ -92,17 +82,13 @@ export async function createApp(environment: Environment, readiness: Readiness):
     const found = features.map(feature => feature.describeClient?.(provider, id))
     return (await Promise.all(found)).find(Boolean)
   }
+
+  const parts = createParts(environment, directory, views, features)
   const browserSession = createBrowserSession(provider, settings)
   const people = createPeople(parts, browserSession, routes.paths.authorization)
   const interactions = createInteractions(provider, settings)
   const pages = createPages(parts, people, interactions, routes.paths.end_session)
-  if (settings.features.ciba) {
-    const answers = createRequestPages(parts, people, provider, surroundings)
-    pages
-      .get(PLACES.requests, answers.list)
-      .get(PLACES.answer, answers.ask)
-      .post(PLACES.answer, answers.answer)
-  }
+  for (const feature of features) feature.addPages?.(pages, { parts, people, provider })
   pages.get('/errors', errorPages.explain)
   const showPage = pages.routes()
 
@@ -110,8 +96,7 @@ export async function createApp(environment: Environment, readiness: Readiness):
   app.on('error', logFaults(log))
   app.use(securityHeaders(settings.issuer))
   app.use(requestLog(log, metrics, createFailureMemory(records)))
-  // CIBA §13 has two members for an error.
-  app.use(errors(errorPages, [routes.paths.backchannel_authentication]))
+  app.use(errors(errorPages, routes.plainErrors))
   app.use(originForm(settings.issuer))
   app.use(health(readiness))
   app.use(edge(settings, Object.values(routes.byCertificate)))
@@ -129,10 +114,10 @@ export async function createApp(environment: Environment, readiness: Readiness):
       isSignedIn: people.isSignedIn,
     }),
   )
-  // Dozens of patterns that no endpoint fits.
+  // The router compares a path with dozens of patterns. No endpoint fits one.
   app.use((ctx: RouterContext, next) => (routes.methods[ctx.path] ? next() : showPage(ctx, next)))
   app.use(canonicalPaths(routes))
-  if (settings.features.device_flow) app.use(guardDevicePage(people, views, records))
+  for (const { guard } of features) if (guard) app.use(guard({ parts, people, provider }))
   app.use(authorizeByPost)
   app.use(limitBodies(routes))
   app.use(finishAnswers(views, routes, settings, features))
@@ -142,39 +127,4 @@ export async function createApp(environment: Environment, readiness: Readiness):
     handle: app.callback(),
     deliver: createDeliver(provider, features, environment),
   }
-}
-
-/** The features beside the core protocol. Settings turn each one on or off. */
-function featuresOf(
-  environment: Environment & { directory: Directory },
-  { byCertificate }: Routes,
-  views: Views,
-  showError: ShowError,
-): Feature[] {
-  const { settings, records, keys } = environment
-  const details = createAuthorizationDetails(settings)
-  return [
-    details.feature,
-    resourceIndicators(settings, keys, details),
-    dpop(settings, records),
-    mutualTls(settings, byCertificate),
-    fapi(),
-    responseModes(settings, views),
-    registration(settings, records),
-    clientDocuments(settings),
-    deviceFlow(settings, records, views, showError),
-    ciba(environment),
-    logout(settings, records, views),
-  ]
-}
-
-/** Builds an app that nobody uses. Throws a `ConfigError` with everything that would keep it from starting. */
-export async function checkSettings(settings: Settings): Promise<void> {
-  const { store, ...installation } = await openInstallation('sqlite::memory:', [])
-  const log = pino({ enabled: false })
-  const signingKeys = await openSigningKeys(installation.records, settings)
-  const keys = await signingKeys.load()
-  const environment = { settings, ...installation, keys, log, metrics: createMetrics() }
-  const readiness: Readiness = { state: 'ready', probe: async () => {}, checks: [] }
-  await createApp(environment, readiness).finally(() => store.close())
 }

@@ -2,11 +2,16 @@
 
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { checkSettings } from '../app.ts'
-import { configFolder, type Reading, readFolder } from '../config/load.ts'
+import { pino } from 'pino'
+import { createApp } from '../app.ts'
+import { configFolder, type Reading, readFolder, type Settings } from '../config/load.ts'
 import { ConfigError, describe, inOrder, toRecord } from '../config/report/finding.ts'
 import { jsonSchemas } from '../config/schema/usher.ts'
+import type { Readiness } from '../http/health.ts'
+import { createMetrics } from '../http/metrics.ts'
+import { openSigningKeys } from '../keys/signing-keys.ts'
 import { checkOwnTemplates } from '../pages/own-templates.ts'
+import { openInstallation } from '../storage/open.ts'
 import { Failure, hint, type Invocation, print } from './command.ts'
 
 /** Warnings are shown and fail nothing. */
@@ -44,4 +49,15 @@ export async function schema({ positionals: [folder = configFolder()] }: Invocat
     writeFileSync(join(target, `${name}.json`), `${JSON.stringify(schema, null, 2)}\n`)
   }
   hint(`Written to ${target}.`)
+}
+
+/** Builds an app that serves no requests. Throws a `ConfigError` with everything that would keep it from starting. */
+export async function checkSettings(settings: Settings): Promise<void> {
+  const { store, ...installation } = await openInstallation('sqlite::memory:', [])
+  const log = pino({ enabled: false })
+  const signingKeys = await openSigningKeys(installation.records, settings)
+  const keys = await signingKeys.load()
+  const environment = { settings, ...installation, keys, log, metrics: createMetrics() }
+  const readiness: Readiness = { state: 'ready', probe: async () => {}, checks: [] }
+  await createApp(environment, readiness).finally(() => store.close())
 }

@@ -2,7 +2,6 @@
 // nothing to the store.
 
 import { existsSync } from 'node:fs'
-import { checkSettings } from '../app.ts'
 import { describeSecrets } from '../config/client-secret.ts'
 import { readSettings, type Settings } from '../config/load.ts'
 import { ConfigError, placeOf } from '../config/report/finding.ts'
@@ -12,6 +11,7 @@ import { openStore, readSecret, secretFile, storeFile } from '../storage/open.ts
 import { openRecords } from '../storage/records.ts'
 import { type Check, reasonOf, type Store } from '../storage/store.ts'
 import { Failure, type Invocation, print, readStdin } from './command.ts'
+import { checkSettings } from './config.ts'
 import { checkService, checkSignIn } from './service-checks.ts'
 
 const MARKS = { ok: '✓', warning: '!', wrong: '✗' }

@@ -13,9 +13,9 @@ import {
 } from '../config/schema/details.ts'
 import { longParameter } from '../http/limits.ts'
 import type { DetailInWords } from '../pages/page-data.ts'
+import type { PageFeature } from '../pages/routes.ts'
 import { inWords } from '../pages/scope-words.ts'
 import type { Words } from '../pages/words.ts'
-import type { Feature } from '../provider/feature.ts'
 import { decisionOf } from '../provider/policy.ts'
 
 type Oidc = KoaContextWithOIDC['oidc']
@@ -28,7 +28,9 @@ const MAX_DETAILS = 10
 /** Endpoints of requests that a consent page follows, and the token endpoint, which adds nothing. */
 const ROUTES = ['authorization', 'pushed_authorization_request', 'device_authorization', 'token']
 
-export function createAuthorizationDetails({ details: types, features, clients }: Settings) {
+/** Returns the feature, and how resource indicators find the API of a detail. */
+export function createAuthorizationDetails(settings: Settings) {
+  const { details: types, features, clients } = settings
   const validators = new Map(
     Object.entries(types).map(([type, file]) => [type, createValidator(file)]),
   )
@@ -79,7 +81,8 @@ export function createAuthorizationDetails({ details: types, features, clients }
     return asked.length ? asked : granted
   }
 
-  const feature: Feature = {
+  const feature: PageFeature = {
+    detailWords: (words, detail) => detailWords(words, settings, detail),
     settings: {
       richAuthorizationRequests: {
         enabled: features.rich_authorization_requests,

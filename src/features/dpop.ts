@@ -2,12 +2,12 @@
 
 import { decodeJwt } from 'jose'
 import { errors, Provider } from 'oidc-provider'
-import type { Settings } from '../config/load.ts'
+import type { Environment } from '../provider/configuration.ts'
 import type { Feature } from '../provider/feature.ts'
-import type { Records } from '../storage/records.ts'
 import { deriveKey } from '../storage/seal.ts'
 
-export function dpop({ features }: Settings, records: Records): Feature {
+/** Returns the feature DPoP. */
+export function dpop({ settings: { features }, records }: Environment): Feature {
   return {
     settings: {
       dPoP: {

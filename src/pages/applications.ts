@@ -51,10 +51,9 @@ export function createApplicationPages(parts: Parts, people: People) {
       // A type that there is no longer is in no token, either.
       details: details
         .filter(({ detail, at }) => settings.details[detail.type] && at > oldest)
-        .map(({ detail, at }) => ({
-          ...detailWords(words, detail),
-          since: words.ago(at),
-        })),
+        .flatMap(({ detail, at }) =>
+          detailWords(words, detail).map(shown => ({ ...shown, since: words.ago(at) })),
+        ),
       since: words.ago(since),
       lastUsed: words.ago(lastUsed),
       inUse: inUse

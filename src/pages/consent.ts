@@ -52,7 +52,7 @@ export function createConsentPage({ settings, views, consents, detailWords }: Pa
           note: name === 'offline_access' ? offlineNote(words) : at,
         }
       }),
-      details: details.map(detail => detailWords(words, detail)),
+      details: details.flatMap(detail => detailWords(words, detail)),
       lifetime: scopes.includes('offline_access') ? undefined : words.t('consent.lifetime'),
     })
   }

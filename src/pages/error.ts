@@ -3,7 +3,7 @@
 import type { Context } from 'koa'
 import type { ErrorAnswer } from '../http/errors.ts'
 import type { PageData } from './page-data.ts'
-import type { Parts } from './parts.ts'
+import type { Views } from './views.ts'
 
 export const CODES = [
   'access_denied',
@@ -59,7 +59,8 @@ function wordsFor(status: number, { error }: ErrorAnswer): { title: string; text
   return { title: 'title', text: 'request_text' }
 }
 
-export function createErrorPages({ settings: { issuer }, views }: Parts) {
+/** Returns the pages for errors, and the address at which an error code is explained. */
+export function createErrorPages(issuer: string, views: Views) {
   const errorUri = (error: string) =>
     CODES.includes(error) ? `${issuer}/errors#${error}` : `${issuer}/errors`
 

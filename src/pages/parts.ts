@@ -20,7 +20,7 @@ import type { DetailInWords } from './page-data.ts'
 import type { Views } from './views.ts'
 import type { Words } from './words.ts'
 
-export interface Parts extends FeatureParts {
+export interface Parts {
   settings: Settings
   /** Those of the config folder, by `client_id`. */
   clients: Map<string, ClientMetadata>
@@ -30,21 +30,24 @@ export interface Parts extends FeatureParts {
   authentication: Authentication
   consents: Consents
   sessions: AccountSessions
+  /** Functions of features, those that have some. */
+  detailWords(words: Words, detail: Detail): DetailInWords[]
+  waiting(account: Account): Promise<number>
 }
 
 /** Functions that features add to the pages of the core. */
-interface FeatureParts {
+export interface PageExtensions {
   /** Authorization details, in words that the user understands. */
-  detailWords(words: Words, detail: Detail): DetailInWords
+  detailWords?(words: Words, detail: Detail): DetailInWords
   /** How many requests of clients wait for the user's answer. */
-  waiting(account: Account): Promise<number>
+  waiting?(account: Account): Promise<number>
 }
 
 export function createParts(
   { settings, secrets, records }: { settings: Settings; secrets: Uint8Array[]; records: Records },
   directory: Directory,
   views: Views,
-  ofFeatures: FeatureParts,
+  features: PageExtensions[],
 ): Parts {
   const signatures = (purpose: string) =>
     createSignatures(secrets.map(secret => deriveKey(secret, purpose)))
@@ -58,6 +61,11 @@ export function createParts(
     authentication: createAuthentication(records, directory, devices, settings.security),
     consents: createConsents(records),
     sessions: createAccountSessions(records),
-    ...ofFeatures,
+    detailWords: (words, detail) =>
+      features.flatMap(feature => feature.detailWords?.(words, detail) ?? []),
+    async waiting(account) {
+      const counts = await Promise.all(features.map(feature => feature.waiting?.(account) ?? 0))
+      return counts.reduce((sum, count) => sum + count, 0)
+    },
   }
 }

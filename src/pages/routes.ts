@@ -1,17 +1,34 @@
 // The pages of the core, by path.
 
 import Router from '@koa/router'
+import type { Middleware } from 'koa'
+import type { Feature, LibraryProvider } from '../provider/feature.ts'
 import { createAccountPage } from './account.ts'
 import { createApplicationPages } from './applications.ts'
 import { consentScreen } from './consent.ts'
 import { createInteractionPages, type Interactions } from './interaction.ts'
 import { PLACES } from './page-data.ts'
-import type { Parts } from './parts.ts'
+import type { PageExtensions, Parts } from './parts.ts'
 import { createPasswordPages } from './password.ts'
 import type { People } from './people.ts'
 import { selectAccountScreen } from './select-account.ts'
 import { createSessionPages } from './sessions.ts'
 import { signInScreen } from './sign-in.ts'
+
+/** Dependencies of the pages of a feature. */
+export interface Site {
+  parts: Parts
+  people: People
+  provider: LibraryProvider
+}
+
+/** A feature that may have pages. */
+export interface PageFeature extends Feature, PageExtensions {
+  /** Adds pages to the router. */
+  addPages?(pages: Router, site: Site): void
+  /** Runs before the provider, for each request that is not for a page of the router. */
+  guard?(site: Site): Middleware
+}
 
 /** `signOut`: the path of the end session endpoint. */
 export function createPages(

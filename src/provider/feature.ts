@@ -22,6 +22,9 @@ import type { Adapter, Protocol } from '../state/adapter.ts'
 import type { Queue } from '../state/delivery-queue.ts'
 import type { RouteName } from './routes.ts'
 
+/** The library's provider, for code that does not import the library. */
+export type LibraryProvider = Provider
+
 export type LibraryFeatures = NonNullable<Configuration['features']>
 
 /** A part of an adapter; it replaces methods of the plain one. */

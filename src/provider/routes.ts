@@ -78,6 +78,8 @@ export function routesOf(features: Features) {
     registered: endpoints.registration
       ? new RegExp(`^${endpoints.registration}/[\\w-]{1,64}$`)
       : undefined,
+    /** Endpoints whose errors have `error` and `error_description` only (CIBA §13). */
+    plainErrors: [paths.backchannel_authentication],
     /** Where people come back to from our pages. */
     resume: new RegExp(`^(${interrupted.join('|')})/[\\w-]{21,64}$`),
     /** Where the form of the sign-out page goes. */

@@ -86,7 +86,7 @@ async function state() {
 }
 
 test('the tables have every route there is', () => {
-  const app = ['app.ts', 'pages/routes.ts']
+  const app = ['app.ts', 'pages/routes.ts', 'features/ciba/feature.ts']
     .map(path => readFileSync(`${import.meta.dirname}/../../src/${path}`, 'utf8'))
     .join('')
   const routes = [

@@ -9,7 +9,7 @@ import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
 import { parse } from 'yaml'
-import { checkSettings } from '../../src/app.ts'
+import { checkSettings } from '../../src/commands/config.ts'
 import { readSettings } from '../../src/config/load.ts'
 import {
   asNobody,

@@ -1,7 +1,7 @@
 // What only the library can say of a configuration: it ends in the same report, before anything runs.
 
 import { expect, test } from 'vitest'
-import { checkSettings } from '../../src/app.ts'
+import { checkSettings } from '../../src/commands/config.ts'
 import { ConfigError, type Finding } from '../../src/config/report/finding.ts'
 import { COMPLETE, client, type Files, read } from '../support/config-folder.ts'
 

@@ -3,15 +3,24 @@
 
 import { type Client, errors, type Provider } from 'oidc-provider'
 import { type Consent, createConsents, type Decision } from '../../accounts/consents.ts'
+import type { Directory } from '../../accounts/directory.ts'
+import type { Settings } from '../../config/load.ts'
 import type { Person } from '../../pages/people.ts'
 import { acrOf, createRequestedClaims } from '../../provider/claims.ts'
 import { findClient } from '../../provider/clients.ts'
 import { grantOf, keepGrant } from '../../provider/grants.ts'
 import { newTag, revokeGrant, tagOf } from '../../state/grants.ts'
 import { createSessions } from '../../state/sessions.ts'
+import type { Records } from '../../storage/records.ts'
 import { now } from '../../storage/store.ts'
 import type { AccessRequest } from './access-requests.ts'
-import type { Surroundings } from './feature.ts'
+
+/** Dependencies of the feature. */
+export interface Surroundings {
+  settings: Settings
+  records: Records
+  directory: Directory
+}
 
 type Result = Parameters<Provider['backchannelResult']> extends [unknown, ...infer R] ? R : never
 

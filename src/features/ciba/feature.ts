@@ -7,27 +7,21 @@
 import { errors, type KoaContextWithOIDC } from 'oidc-provider'
 import { foldUsername } from '../../accounts/account.ts'
 import { createConsents } from '../../accounts/consents.ts'
-import type { Directory } from '../../accounts/directory.ts'
 import { createRateLimit, type Limit } from '../../accounts/rate-limit.ts'
-import type { Settings } from '../../config/load.ts'
 import { CIBA_GRANT } from '../../config/schema/client.ts'
 import { displayTextProblem } from '../../config/schema/values.ts'
 import { note } from '../../http/audit.ts'
+import { PLACES } from '../../pages/page-data.ts'
+import type { PageFeature } from '../../pages/routes.ts'
 import { createRequestedClaims } from '../../provider/claims.ts'
 import { findReceiver } from '../../provider/deliveries.ts'
-import type { Feature, LibraryFeatures } from '../../provider/feature.ts'
+import type { LibraryFeatures } from '../../provider/feature.ts'
 import { INTERVAL_SECONDS, slowDownAll } from '../../provider/polling.ts'
 import { createDeliveryQueue } from '../../state/delivery-queue.ts'
-import type { Records } from '../../storage/records.ts'
 import { now } from '../../storage/store.ts'
 import { type AccessRequest, answerOnce, createAccessRequests } from './access-requests.ts'
-
-/** Dependencies of the feature. */
-export interface Surroundings {
-  settings: Settings
-  records: Records
-  directory: Directory
-}
+import type { Surroundings } from './answers.ts'
+import { createRequestPages } from './page.ts'
 
 type Oidc = KoaContextWithOIDC['oidc']
 
@@ -50,8 +44,10 @@ const MAX_MESSAGE_CHARS = 100
 const isForAnybody = ({ route, params }: Oidc) =>
   route === 'backchannel_authentication' && params?.login_hint !== undefined
 
-export function ciba(surroundings: Surroundings): Feature {
-  const { records } = surroundings
+/** Returns the feature CIBA, with its account pages. */
+export function ciba(surroundings: Surroundings): PageFeature {
+  const { records, settings } = surroundings
+  const isOn = settings.features.ciba
   const pings = createDeliveryQueue<Ping>(records, {
     names: ['Ping', 'pings'],
     idOf: ({ id }) => id,
@@ -59,6 +55,14 @@ export function ciba(surroundings: Surroundings): Feature {
   })
   return {
     settings: { ciba: libraryFeature(surroundings) },
+    async waiting({ id, ended }) {
+      return isOn ? (await createAccessRequests(records, settings).list(id, ended)).length : 0
+    },
+    addPages(pages, site) {
+      if (!isOn) return
+      const { list, ask, answer } = createRequestPages(site, surroundings)
+      pages.get(PLACES.requests, list).get(PLACES.answer, ask).post(PLACES.answer, answer)
+    },
     adapters: {
       BackchannelAuthenticationRequest: (_plain, protocol) => ({
         upsert: answerOnce(records, protocol),

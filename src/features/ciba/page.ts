@@ -1,24 +1,18 @@
 // The account pages with CIBA requests: the list, and the page on which the user answers one.
 
 import type { Context } from 'koa'
-import type { Provider } from 'oidc-provider'
 import { note } from '../../http/audit.ts'
 import { readForm } from '../../http/forms.ts'
 import { createConsentPage, decisionIn } from '../../pages/consent.ts'
 import { PLACES } from '../../pages/page-data.ts'
-import type { Parts } from '../../pages/parts.ts'
-import type { People, Person } from '../../pages/people.ts'
+import type { Person } from '../../pages/people.ts'
+import type { Site } from '../../pages/routes.ts'
 import { now } from '../../storage/store.ts'
 import { type AccessRequest, createAccessRequests, type OpenRequest } from './access-requests.ts'
-import { createAnswers, type Outcome } from './answers.ts'
-import type { Surroundings } from './feature.ts'
+import { createAnswers, type Outcome, type Surroundings } from './answers.ts'
 
-export function createRequestPages(
-  parts: Parts,
-  people: People,
-  provider: Provider,
-  surroundings: Surroundings,
-) {
+/** Returns the handlers of the pages. */
+export function createRequestPages({ parts, people, provider }: Site, surroundings: Surroundings) {
   const requests = createAccessRequests(surroundings.records, surroundings.settings)
   const answer = createAnswers(provider, surroundings)
   const { views } = parts

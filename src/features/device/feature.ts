@@ -4,25 +4,30 @@ import type { Settings } from '../../config/load.ts'
 import { DEVICE_GRANT } from '../../config/schema/client.ts'
 import { note } from '../../http/audit.ts'
 import { visitorOf } from '../../http/visitor.ts'
+import type { PageFeature } from '../../pages/routes.ts'
 import type { Views } from '../../pages/views.ts'
 import type { ShowError } from '../../provider/configuration.ts'
-import type { Feature, Finisher } from '../../provider/feature.ts'
+import type { Finisher } from '../../provider/feature.ts'
 import { INTERVAL_SECONDS, slowDownPending } from '../../provider/polling.ts'
 import type { Records } from '../../storage/records.ts'
 import { deviceCodeAdapter } from './codes.ts'
-import { createDevicePages } from './page.ts'
+import { createDevicePages, guardDevicePage } from './page.ts'
 
-export function deviceFlow(
-  { features }: Settings,
-  records: Records,
-  views: Views,
-  showError: ShowError,
-): Feature {
+interface Surroundings {
+  settings: Settings
+  records: Records
+  views: Views
+  showError: ShowError
+}
+
+/** Returns the device flow, with its page for the user code. */
+export function deviceFlow({ settings, records, views, showError }: Surroundings): PageFeature {
+  const { device_flow: enabled } = settings.features
   const pages = createDevicePages(views)
   return {
     settings: {
       deviceFlow: {
-        enabled: features.device_flow,
+        enabled,
         deviceInfo: ctx => ({ ...visitorOf(ctx) }),
         userCodeInputSource(ctx, _form, out, thrown) {
           const { session } = ctx.oidc
@@ -44,6 +49,8 @@ export function deviceFlow(
     adapters: { DeviceCode: deviceCodeAdapter(records) },
     grantHandlers: { [DEVICE_GRANT]: handler => slowDownPending(records, handler) },
     answers: { device_authorization: finish },
+    guard: ({ people }) =>
+      enabled ? guardDevicePage(people, views, records) : (_ctx, next) => next(),
   }
 }
 

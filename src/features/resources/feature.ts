@@ -16,6 +16,7 @@ import type { Detail } from '../../config/schema/details.ts'
 import { audienceOf, isFor, lifetimeOf, scopesFor } from '../../config/schema/resource.ts'
 import type { SigningKey } from '../../keys/make.ts'
 import { canSign } from '../../provider/algorithms.ts'
+import type { Environment } from '../../provider/configuration.ts'
 import type { Feature } from '../../provider/feature.ts'
 
 type Oidc = KoaContextWithOIDC['oidc']
@@ -36,8 +37,7 @@ export interface ResourceDetails {
 
 /** Throws a `ConfigError` that names every API there is no key to sign for. */
 export function resourceIndicators(
-  settings: Settings,
-  keys: SigningKey[],
+  { settings, keys }: Pick<Environment, 'settings' | 'keys'>,
   details: ResourceDetails,
 ): Feature {
   const { resources, lifetimes, features } = settings
