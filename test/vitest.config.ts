@@ -19,7 +19,7 @@ const SLOW = [
   'test/operation/*.test.ts',
   'test/races/*.test.ts',
   ...['checks', 'durability', 'faults'].map(name => `test/store/redis-${name}.test.ts`),
-  ...['deploy', 'handbook', 'reload', 'secret-change', 'service', 'workers'].map(
+  ...['deploy', 'operator-commands', 'reload', 'secret-change', 'service', 'workers'].map(
     name => `test/flow/${name}.test.ts`,
   ),
   'test/pages/accessibility.chromium.test.ts',
@@ -32,7 +32,7 @@ const CLIENTS = ['test/clients/*.test.ts']
 const LONGEST = [
   'test/faults/faults.test.ts',
   'test/pages/accessibility.chromium.test.ts',
-  'test/flow/handbook.test.ts',
+  'test/flow/operator-commands.test.ts',
   'test/flow/interleavings.test.ts',
   'test/flow/token-races.test.ts',
 ]

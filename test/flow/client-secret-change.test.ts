@@ -9,7 +9,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { endingBy, hashSecret } from '../../src/config/client-secret.ts'
 import { readFolder } from '../../src/config/load.ts'
 import { matchesHash } from '../../src/provider/clients.ts'
-import { block } from '../support/handbook.ts'
+import { block } from '../support/documents.ts'
 import { type Service, startService } from '../support/service.ts'
 
 const ROOT = join(import.meta.dirname, '../..')

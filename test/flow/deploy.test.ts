@@ -185,7 +185,7 @@ test('the health check finds a service that speaks TLS itself', async () => {
 
 test('compose.yaml: the commands of the handbook make what Redis and Usher start with', async () => {
   const { services, secrets } = parse(read('docs/deploy/compose.yaml'))
-  const [, block = ''] = /```sh compose\n(.*?)docker compose/s.exec(read('config/README.md')) ?? []
+  const [, block = ''] = /```sh compose\n(.*?)docker compose/s.exec(read('docs/deploy.md')) ?? []
   const place = writeFolder({ 'docs/deploy/compose.yaml': '' })
   execFileSync('bash', ['-euo', 'pipefail', '-c', block], { cwd: place })
   const secret = (name: string) => join(place, 'docs/deploy', secrets[name].file)

@@ -9,7 +9,7 @@ import { Redis } from 'ioredis'
 import { afterAll, afterEach, expect, test } from 'vitest'
 import { createDirectory } from '../../src/accounts/directory.ts'
 import { openInstallation } from '../../src/storage/open.ts'
-import { block } from '../support/handbook.ts'
+import { block } from '../support/documents.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePort, startService } from '../support/service.ts'
 

@@ -1,8 +1,8 @@
-// What of the operator's handbook is made from the source: the keys of each file, the commands, the
-// metrics. `npm run handbook` writes it.
+// The pages of README.md, docs/ and config/: their blocks of commands, and the tables that are generated from
+// the source. `npm run reference` writes these.
 
 import { spawnSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
+import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { FIXED } from '../../src/config/diff.ts'
 import { overlays } from '../../src/config/environment.ts'
@@ -11,18 +11,27 @@ import { createClusterMetrics, createMetrics } from '../../src/http/metrics.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 
-/** The block of commands that is marked with this name, in the handbook's words. */
+/** The text of each Markdown page, by its path from the root of the repository. */
+export const pages = new Map(
+  globSync(['README.md', 'config/*.md', 'docs/**/*.md', 'test/*.md'], { cwd: ROOT })
+    .filter(path => !path.includes('node_modules'))
+    .sort()
+    .map(path => [path, readFileSync(join(ROOT, path), 'utf8')]),
+)
+
+/** The commands of the block ```sh NAME. A name stands on one page, once. */
 export function block(name: string): string {
-  const handbook = readFileSync(join(ROOT, 'config/README.md'), 'utf8')
-  const [, text] = new RegExp(`\`\`\`sh ${name}\\n(.*?)\`\`\``, 's').exec(handbook) ?? []
-  if (!text) throw new Error(`the handbook has no block ${name}`)
-  return text
+  const text = [...pages.values()].join('\n')
+  const found = [...text.matchAll(new RegExp(`\`\`\`sh ${name}\\n(.*?)\`\`\``, 'gs'))]
+  if (found.length !== 1) throw new Error(`${found.length} blocks of commands are named ${name}`)
+  return found[0]?.[1] ?? ''
 }
 
+/** One key of a configuration file. */
 export interface Key {
   path: string
   schema: Schema
-  /** The key it stands under, where that may be left out; null: it may be left out itself. */
+  /** The optional key that contains it; null if the key itself is optional. */
   requiredWith: string | null
 }
 
@@ -41,8 +50,8 @@ interface Schema {
   additionalProperties?: Schema | boolean
 }
 
-/** `handbook` with what is made from the source in its places. */
-export async function withGenerated(handbook: string): Promise<string> {
+/** `page` with its generated tables as the source has them now. */
+export async function withGenerated(page: string): Promise<string> {
   const parts: Record<string, string> = {
     usher: keyTable('usher'),
     claims: keyTable('claims'),
@@ -52,17 +61,18 @@ export async function withGenerated(handbook: string): Promise<string> {
     commands: commandTable(),
     metrics: await metricTable(),
   }
-  return handbook.replaceAll(
+  return page.replaceAll(
     /(<!-- generated: (\w+) -->\n).*?(?=<!-- end -->)/gs,
     (_, begin: string, name: string) => `${begin}\n${parts[name] ?? ''}\n\n`,
   )
 }
 
+/** The keys of a schema in config/schema/, in their order. */
 export function keysOf(file: string): Key[] {
   return walk(Object(jsonSchemas())[file])
 }
 
-/** Leaves, and whatever has a description of its own; `within` as `requiredWith`. */
+/** Leaves, and each object with a description; `within` as `requiredWith`. */
 function walk(schema: Schema, path = '', within: string | null = ''): Key[] {
   const { properties, additionalProperties, required, description } = schema
   const own = { path, schema, requiredWith: within }
@@ -89,10 +99,10 @@ function keyTable(file: string): string {
     typeOf(key.schema),
     defaultOf(file, key),
     key.schema.description ?? '',
-    ...(file === 'usher' ? [variableOf(key.path), takenIn(key.path)] : []),
+    ...(file === 'usher' ? [variableOf(key.path), takesEffect(key.path)] : []),
   ])
-  const titles = ['Key', 'Value', 'Default', 'What it is']
-  return table(file === 'usher' ? [...titles, 'Environment', 'Taken in'] : titles, rows)
+  const titles = ['Key', 'Value', 'Default', 'Meaning']
+  return table(file === 'usher' ? [...titles, 'Environment', 'Takes effect'] : titles, rows)
 }
 
 function typeOf({ type, const: only, enum: values, ...schema }: Schema): string {
@@ -132,10 +142,10 @@ function variableOf(path: string): string {
   return found ? `\`${found.name}\`` : ''
 }
 
-const takenIn = (path: string) =>
-  FIXED.some(key => path === key || path.startsWith(`${key}.`)) ? 'restart' : 'at once'
+const takesEffect = (path: string) =>
+  FIXED.some(key => path === key || path.startsWith(`${key}.`)) ? 'after a restart' : 'at once'
 
-/** As the commands' own help says it. */
+/** The help of `usher`, as a table. */
 function commandTable(): string {
   const { stdout } = spawnSync(process.execPath, ['src/cli.ts'], { cwd: ROOT, encoding: 'utf8' })
   const commands = stdout.matchAll(/^ {2}(\S.*)\n {6}(\S.*)$/gm)
@@ -147,7 +157,7 @@ async function metricTable(): Promise<string> {
   const texts = [await createMetrics().text(), await createClusterMetrics().text()]
   const lines = texts.join('').matchAll(/^# HELP (usher_\w+) (.*)$/gm)
   return table(
-    ['Metric', 'What it says'],
+    ['Metric', 'Meaning'],
     [...lines].map(([, name, help = '']) => [`\`${name}\``, help]),
   )
 }

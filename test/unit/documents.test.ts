@@ -1,0 +1,133 @@
+// The documents agree with the source, their links lead somewhere, and a test runs their commands.
+
+import { globSync, readFileSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path'
+import { expect, test } from 'vitest'
+import { parse } from 'yaml'
+import { createClusterMetrics, createMetrics } from '../../src/http/metrics.ts'
+import { keysOf, pages, withGenerated } from '../support/documents.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+const read = (path: string) => readFileSync(join(ROOT, path), 'utf8')
+const page = (path: string) => pages.get(path) ?? ''
+const all = [...pages.values()].join('\n')
+const reference = [...pages.keys()].filter(path => path.startsWith('docs/reference/'))
+
+test.each(reference)('the tables of %s are those of the source (npm run reference)', async path => {
+  await expect(await withGenerated(page(path))).toMatchFileSnapshot(join(ROOT, path))
+})
+
+test.each(['usher', 'claims', 'client', 'resource', 'detail'])(
+  'every key of %s has a description',
+  file => {
+    const keys = keysOf(file)
+    expect(keys.length).toBeGreaterThan(2)
+    const silent = keys.filter(({ schema }) => !schema.description)
+    expect(silent.map(({ path }) => path)).toEqual([])
+  },
+)
+
+test('every variable of the environment that is read is documented', () => {
+  const [, section = ''] = page('docs/reference/configuration.md').split('\n## Environment\n')
+  const source = read('src/config/environment.ts') + read('src/config/load.ts')
+  const names = [...source.matchAll(/\benv\.([A-Z_]+)\b|read\('([A-Z_]+)'\)|^ {2}([A-Z_]+): '/gm)]
+  const variables = new Set(names.map(([, plain, secret, key]) => plain ?? secret ?? key ?? ''))
+  expect(variables.size).toBeGreaterThan(5)
+  expect([...variables].filter(name => !section.includes(`\`${name}\``))).toEqual([])
+})
+
+test('every event of the log is documented, and no other', () => {
+  const source = globSync('src/**/*.ts', { cwd: ROOT }).map(read).join('\n')
+  const facts = /type FactName =\n(.*?)\n\n/s.exec(read('src/http/audit.ts'))?.[1] ?? ''
+  const written = [...source.matchAll(/\bevent: '(\w+)'/g), ...facts.matchAll(/'(\w+)'/g)]
+  const rows = [...page('docs/reference/audit-events.md').matchAll(/^\| (`.*?) \|/gm)]
+  const named = rows.flatMap(([, cell = '']) => [...cell.matchAll(/`(\w+)`/g)].map(m => m[1]))
+  expect(named.sort()).toEqual([...new Set(written.map(m => m[1]))].sort())
+})
+
+const table = [...page('docs/reference/commands.md').matchAll(/^\| `usher ([a-z]+(?: [a-z]+)?)/gm)]
+const commands = table.map(([, words = '']) => words)
+
+test('every command in the documents exists', () => {
+  const used = [...all.matchAll(/\busher(?: --)? ([a-z]+ ?[a-z]*)/g)].map(([, words = '']) =>
+    words.trim(),
+  )
+  const nouns = new Set(commands.map(words => words.split(' ')[0]))
+  const unknown = used.filter(words => nouns.has(words.split(' ')[0]) && !commands.includes(words))
+  expect(unknown.filter(words => !commands.includes(words.split(' ')[0] ?? ''))).toEqual([])
+})
+
+const tests = globSync('test/**/*.ts', { cwd: ROOT }).map(read).join('\n')
+
+/** Commands of a container engine, a cluster, systemd or a clean clone. */
+const ELSEWHERE = /docker|kubectl|systemctl|journalctl|^npm ci && npm (start|test)$/m
+
+test('a test runs each block of commands, except those that need another machine', () => {
+  const blocks = [...pages].flatMap(([path, text]) =>
+    [...text.matchAll(/```sh ?(\S*)\n(.*?)```/gs)].map(([, name = '', text = '']) => {
+      return { path, name, text }
+    }),
+  )
+  const isRun = ({ path, name, text }: (typeof blocks)[number]) =>
+    path === 'docs/quickstart.md' || name === 'compose'
+      ? name !== ''
+      : name
+        ? tests.includes(`block('${name}')`)
+        : ELSEWHERE.test(text)
+  expect(blocks.length).toBeGreaterThan(15)
+  expect(blocks.filter(block => !isRun(block))).toEqual([])
+})
+
+test('a test runs each command', () => {
+  const words = commands.map(command => command.split(' '))
+  const [, ...marked] = all.split(/```sh \w\S*\n/)
+  const run = `${tests}${marked.map(text => text.split('```')[0]).join('')}`
+  const isRun = (command: string[]) =>
+    run.includes(command.map(word => `'${word}'`).join(', ')) ||
+    new RegExp(`(usher |['"\`])${command.join(' ')}\\b`).test(run)
+  expect(words.length).toBeGreaterThan(15)
+  expect(words.filter(command => !isRun(command))).toEqual([])
+})
+
+/** Headings as anchors, the way hosting sites make them. */
+const anchors = (text: string) =>
+  [...text.replaceAll(/```.*?```/gs, '').matchAll(/^#+ (.*)$/gm)].map(([, head = '']) =>
+    head
+      .toLowerCase()
+      .replace(/[^\w -]/g, '')
+      .replaceAll(' ', '-'),
+  )
+
+/** Targets of the links of a page: path from the root, and anchor. */
+const linksOf = (path: string) =>
+  [...page(path).replaceAll(/```.*?```/gs, '').matchAll(/\]\(([^)\s]+)\)/g)]
+    .map(([, target = '']) => target)
+    .filter(target => !/^https?:/.test(target))
+    .map(target => {
+      const [file = '', anchor] = target.split('#')
+      return { target: file ? relative(ROOT, join(ROOT, dirname(path), file)) : path, anchor }
+    })
+
+test.each([...pages.keys()])('the links of %s lead somewhere', path => {
+  const isDead = ({ target, anchor }: { target: string; anchor: string | undefined }) =>
+    !globSync(join(ROOT, target)).length || (anchor && !anchors(page(target)).includes(anchor))
+  expect(linksOf(path).filter(isDead)).toEqual([])
+})
+
+test('alerts and dashboard use metrics that exist', async () => {
+  const text = (await createMetrics().text()) + (await createClusterMetrics().text())
+  const families = [...text.matchAll(/^# TYPE (\w+) (\w+)$/gm)]
+  const series = families.flatMap(([, name = '', type]) =>
+    type === 'histogram' ? ['_bucket', '_sum', '_count'].map(end => name + end) : [name],
+  )
+  const { groups } = parse(read('docs/alerts.yaml'))
+  const { panels } = JSON.parse(read('docs/grafana.json'))
+  const rules: { expr: string }[] = groups.flatMap(({ rules }: { rules: object[] }) => rules)
+  const targets: { expr: string }[] = panels.flatMap(({ targets = [] }) => targets)
+  expect(rules.length).toBeGreaterThan(0)
+  expect(targets.length).toBeGreaterThan(0)
+  const used = [...rules, ...targets].flatMap(
+    ({ expr }) => expr.match(/\b(usher|nodejs|process)_\w+/g) ?? [],
+  )
+  expect([...new Set(used)].filter(name => !series.includes(name))).toEqual([])
+})
