@@ -1,4 +1,4 @@
-// A client's secret is changed as the handbook says, while the application goes on with the old one.
+// A client's secret is changed as docs/operate.md says, while the application goes on with the old one.
 
 import { execFile } from 'node:child_process'
 import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'

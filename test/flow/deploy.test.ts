@@ -183,7 +183,7 @@ test('the health check finds a service that speaks TLS itself', async () => {
   expect(await container.stop()).toBe(0)
 })
 
-test('compose.yaml: the commands of the handbook make what Redis and Usher start with', async () => {
+test('compose.yaml: the commands of docs/deploy.md make what Redis and Usher start with', async () => {
   const { services, secrets } = parse(read('docs/deploy/compose.yaml'))
   const [, block = ''] = /```sh compose\n(.*?)docker compose/s.exec(read('docs/deploy.md')) ?? []
   const place = writeFolder({ 'docs/deploy/compose.yaml': '' })

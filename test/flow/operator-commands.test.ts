@@ -1,4 +1,4 @@
-// The commands of the operator's handbook, run as they are written there.
+// The commands of the pages for operators, run as they are written there.
 
 import { execFile } from 'node:child_process'
 import {
@@ -21,7 +21,7 @@ import { freePort, type Service, startService } from '../support/service.ts'
 const ROOT = join(import.meta.dirname, '../..')
 
 /** Looks like the project's folder, with a store and a secret of its own. */
-const folder = mkdtempSync(join(tmpdir(), 'usher-handbook-'))
+const folder = mkdtempSync(join(tmpdir(), 'usher-commands-'))
 const secretFile = join(folder, 'secret')
 const oldSecret = Buffer.alloc(32, 'old').toString('base64url')
 let service: Service

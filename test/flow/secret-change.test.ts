@@ -1,4 +1,4 @@
-// USHER_SECRET is changed as the handbook says, on two nodes behind a balancer, while clients go on.
+// USHER_SECRET is changed as docs/operate.md says, on two nodes behind a balancer, while clients go on.
 
 import { execFile } from 'node:child_process'
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'

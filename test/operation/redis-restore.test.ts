@@ -1,4 +1,4 @@
-// Backing up and restoring Redis by the commands of the handbook, and what goes wrong without them.
+// Backing up and restoring Redis by the commands of docs/operate.md, and what goes wrong without them.
 
 import { execFile } from 'node:child_process'
 import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -31,7 +31,7 @@ async function start(settings: string[] = []) {
   return { redis, port }
 }
 
-/** Commands of the handbook, for the Redis of this test. */
+/** Commands of the pages, for the Redis of this test. */
 async function run(
   commands: string,
   { port, redis }: Awaited<ReturnType<typeof start>>,
@@ -63,7 +63,7 @@ async function countKeys(url: string): Promise<number> {
   return await client.dbsize().finally(() => client.disconnect())
 }
 
-test('a copy that the handbook made is restored by its commands, and Usher starts with it', async () => {
+test('a copy made by docs/operate.md is restored by its commands, and Usher starts with it', async () => {
   const server = await start()
   const { redis } = server
   await addAccount(redis.url, 'ada')
@@ -97,7 +97,7 @@ test('a copy that is only put in place of dump.rdb is ignored: the store is empt
   expect(await countKeys(redis.url)).toBe(0)
 })
 
-test('the user that the handbook makes is there after a restart of Redis', async () => {
+test('the user that docs/redis.md creates is there after a restart of Redis', async () => {
   const users = join(folder, 'users.acl')
   writeFileSync(users, '')
   const server = await start(['--aclfile', users])
@@ -108,7 +108,7 @@ test('the user that the handbook makes is there after a restart of Redis', async
   expect(await addAccount(`redis://usher:engines@127.0.0.1:${port}`, 'ada')).toEqual(['ada'])
 })
 
-test('without aclfile Redis says so to the commands of the handbook, and the user is gone after a restart', async () => {
+test('without aclfile Redis says so to these commands, and the user is gone after a restart', async () => {
   const server = await start()
   const { redis, port } = server
   expect(await run(block('acl'), server, folder)).toContain('not configured to use an ACL file')

@@ -59,8 +59,9 @@ test('every command in the documents exists', () => {
 
 const tests = globSync('test/**/*.ts', { cwd: ROOT }).map(read).join('\n')
 
-/** Commands of a container engine, a cluster, systemd or a clean clone. */
-const ELSEWHERE = /docker|kubectl|systemctl|journalctl|^npm ci && npm (start|test)$/m
+/** Commands of a container engine, a cluster, systemd, a clean clone or the conformance suite. */
+const ELSEWHERE =
+  /npm run certification|docker|kubectl|systemctl|journalctl|^npm ci && npm (start|test)$/m
 
 test('a test runs each block of commands, except those that need another machine', () => {
   const blocks = [...pages].flatMap(([path, text]) =>
@@ -100,7 +101,11 @@ const anchors = (text: string) =>
 
 /** Targets of the links of a page: path from the root, and anchor. */
 const linksOf = (path: string) =>
-  [...page(path).replaceAll(/```.*?```/gs, '').matchAll(/\]\(([^)\s]+)\)/g)]
+  [
+    ...page(path)
+      .replaceAll(/```.*?```/gs, '')
+      .matchAll(/\]\(([^)\s]+)\)/g),
+  ]
     .map(([, target = '']) => target)
     .filter(target => !/^https?:/.test(target))
     .map(target => {
@@ -112,6 +117,32 @@ test.each([...pages.keys()])('the links of %s lead somewhere', path => {
   const isDead = ({ target, anchor }: { target: string; anchor: string | undefined }) =>
     !globSync(join(ROOT, target)).length || (anchor && !anchors(page(target)).includes(anchor))
   expect(linksOf(path).filter(isDead)).toEqual([])
+})
+
+/** Words of prose: without blocks of code and tables. */
+const prose = (text: string) => text.replaceAll(/```.*?```/gs, '').replaceAll(/^ *\|.*$/gm, '')
+const wordsIn = (text: string) => text.split(/\s+/).filter(Boolean).length
+
+test('the README has at most 1,000 words of prose', () => {
+  expect(wordsIn(prose(page('README.md')))).toBeLessThanOrEqual(1000)
+})
+
+test('no page of docs/ has more than 1,500 words, except the reference', () => {
+  const own = [...pages].filter(([path]) => /^(docs|config)\/(?!reference\/)/.test(path))
+  expect(own.filter(([, text]) => wordsIn(text) > 1500).map(([path]) => path)).toEqual([])
+})
+
+test('the index leads to every page, and from the words that engineers search for', () => {
+  const linked = new Set(
+    ['docs/README.md', 'docs/applications/README.md'].flatMap(path =>
+      linksOf(path).map(({ target }) => target),
+    ),
+  )
+  const missing = [...pages.keys()].filter(path => path.startsWith('docs/') && !linked.has(path))
+  expect(missing.filter(path => path !== 'docs/README.md')).toEqual([])
+  for (const word of ['MFA', 'LDAP', 'roles', 'rate limit', 'disaster recovery', '502', 'logout']) {
+    expect(page('docs/README.md')).toMatch(new RegExp(`^\\| [^|]*\\b${word}\\b.*\\]\\(`, 'm'))
+  }
 })
 
 test('alerts and dashboard use metrics that exist', async () => {
