@@ -159,6 +159,7 @@ export function createGrantLoader(
     const consent = found.value
     if (!consent || consent.appearance !== appearanceOf(required(oidc.client))) return undefined
 
+    nameSession(records, oidc, clientId)
     await consents.touch(accountId, clientId, found)
     const claims = requestedClaims.claimsOf(required(oidc.client), consent)
     const grant = grantOf(oidc.provider, consent, claims)
@@ -174,6 +175,16 @@ export function createGrantLoader(
     holdGrant(ctx, grant, () => keepGrant(records, grantId, consent, still))
     return grant
   }
+}
+
+/**
+ * Sets the `sid` of the client in this session to a keyed hash. The library would take a random one, and
+ * the ID tokens of two tabs that authorize a new client at once would differ in it.
+ */
+function nameSession(records: Records, { session }: KoaContextWithOIDC['oidc'], clientId: string) {
+  if (!session || session.sidFor(clientId)) return
+  const sid = records.prove('sid', `${session.uid} ${clientId}`)
+  session.sidFor(clientId, sid.toString('base64url'))
 }
 
 /**

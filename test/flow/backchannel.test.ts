@@ -1,8 +1,8 @@
 import { decodeJwt } from 'jose'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
-import { tokens } from '../support/journey.ts'
-import { open, sessionsOf } from '../support/people.ts'
+import { authorizationRequest, redeem, tokens } from '../support/journey.ts'
+import { newTab, open, sessionsOf } from '../support/people.ts'
 import { type Receiver, startReceiver } from '../support/receiver.ts'
 import { ADA, CLIENTS, GRACE, startUsher, type Usher } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
@@ -67,6 +67,29 @@ test('an application is told who signed out, of which of its sessions, by a toke
   expect(told.sid).toEqual(expect.any(String))
   expect(told.iat).toBeGreaterThanOrEqual(signedOut)
   expect((told.exp ?? 0) - (told.iat ?? 0)).toBeLessThanOrEqual(120)
+})
+
+test('two tabs that authorize a new client at once get the sid that the logout token names', async () => {
+  const { browser } = await signedInTo(chat)
+  const { client_id, redirect_uris } = wiki.client
+  const params = { client_id, redirect_uri: redirect_uris[0] }
+  const tabs = [newTab(browser), newTab(browser)].map(tab => ({
+    tab,
+    request: authorizationRequest(usher, params),
+  }))
+  // Both requests read the session before it has an entry of the client.
+  await Promise.all(tabs.map(({ tab, request }) => tab.open(request.url)))
+  await Promise.all(tabs.map(({ tab }) => tab.submit({ decision: 'allow' })))
+  const sids = await Promise.all(
+    tabs.map(async ({ tab, request }) => {
+      const { body } = await redeem(usher, tab.page.params.get('code') ?? '', request)
+      return decodeJwt(body.id_token ?? '').sid
+    }),
+  )
+  await signOut(browser)
+  await usher.tellSignOuts('new')
+  const { sid } = await wiki.told(usher.issuer)
+  expect(sids).toEqual([sid, sid])
 })
 
 test('every application of the session is told, and one that does not ask for sid gets none', async () => {
