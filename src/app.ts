@@ -96,7 +96,7 @@ export async function createApp(environment: Environment, readiness: Readiness):
   app.on('error', logFaults(log))
   app.use(securityHeaders(settings.issuer))
   app.use(requestLog(log, metrics, createFailureMemory(records)))
-  app.use(errors(errorPages, routes.plainErrors))
+  app.use(errors(errorPages, { bare: routes.plainErrors, development: settings.development }))
   app.use(originForm(settings.issuer))
   app.use(health(readiness))
   app.use(edge(settings, Object.values(routes.byCertificate)))

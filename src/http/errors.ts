@@ -3,6 +3,7 @@
 
 import { STATUS_CODES } from 'node:http'
 import type { Context, Middleware } from 'koa'
+import { among } from './network.ts'
 
 export interface ErrorAnswer {
   /** An error code of the RFCs, or one of ours. */
@@ -17,11 +18,18 @@ interface ErrorPages {
   errorUri(error: string): string
 }
 
+const isLoopback = among(['127.0.0.0/8', '::1'])
 /** Seconds, after a 503. */
 const RETRY_AFTER = '1'
 
-/** `bare`: paths whose error answers have the members of their specification alone. */
-export function errors(pages: ErrorPages, bare: string[] = []): Middleware {
+/**
+ * Turns what is thrown into an answer. `bare`: paths whose error answers have only the members of their
+ * specification. `development`: requests from a loopback address get the operator's `detail` as well.
+ */
+export function errors(
+  pages: ErrorPages,
+  { bare = [], development = false }: { bare?: string[]; development?: boolean } = {},
+): Middleware {
   return async (ctx, next) => {
     try {
       await next()
@@ -39,7 +47,13 @@ export function errors(pages: ErrorPages, bare: string[] = []): Middleware {
     if (isErrorBody(ctx.body)) {
       ctx.state.log.error ??= ctx.body.error
       const { requestId: request_id } = ctx.state
-      const help = { error_uri: pages.errorUri(ctx.body.error), request_id }
+      const { detail } = ctx.state.log
+      const isShown = development && isLoopback(ctx.ip) && detail !== ctx.body.error_description
+      const help = {
+        error_uri: pages.errorUri(ctx.body.error),
+        request_id,
+        ...(isShown && { detail }),
+      }
       if (!bare.includes(ctx.path)) ctx.body = { ...ctx.body, ...help }
     }
   }

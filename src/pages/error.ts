@@ -42,11 +42,6 @@ export const CODES = [
   'use_dpop_nonce',
 ]
 
-/** What the library says in words that help nobody. */
-const PLAIN: Record<string, string | undefined> = {
-  'client is invalid': 'there is no client with this client_id',
-}
-
 /** Title and text for people, by what happened. */
 function wordsFor(status: number, { error }: ErrorAnswer): { title: string; text: string } {
   if (error === 'interaction_gone') return { title: 'interaction', text: 'interaction_text' }
@@ -77,7 +72,7 @@ export function createErrorPages(issuer: string, views: Views) {
         title: t(`error.${title}`),
         text: t(`error.${text}`),
         error: answer.error,
-        description: PLAIN[answer.error_description ?? ''] ?? answer.error_description,
+        description: answer.error_description,
         errorUri: errorUri(answer.error),
         requestId: ctx.state.requestId,
         account: `${issuer}/account`,

@@ -35,12 +35,13 @@ import {
   rotates,
   toLibrary,
 } from './clients.ts'
+import { described } from './error-descriptions.ts'
 import { logEvents } from './events.ts'
 import type { Feature, LibraryFeatures } from './feature.ts'
 import { type BrowserBinding, createBrowserBinding } from './interactions.ts'
 import { createOverridden, nameTokens } from './library-overrides.ts'
 import { createGrantLoader, createPolicy } from './policy.ts'
-import { assertAssertion, assertRequestObject, checkRequest } from './requests.ts'
+import { assertAssertion, assertRequestObject, checkRequest, logIgnored } from './requests.ts'
 import { routesOf } from './routes.ts'
 import { createState } from './state.ts'
 import { lifetimes, mayIntrospect, mayRevoke } from './tokens.ts'
@@ -57,7 +58,12 @@ export function showsErrors(
   show: (ctx: KoaContextWithOIDC, out: Parameters<ShowError>[1]) => void,
 ): ShowError {
   return (ctx, out, thrown) =>
-    show(ctx, thrown instanceof errors.SessionNotFound ? { error: 'interaction_gone' } : out)
+    show(
+      ctx,
+      thrown instanceof errors.SessionNotFound
+        ? { error: 'interaction_gone' }
+        : described(ctx, out),
+    )
 }
 
 /** Pages that the core shows. */
@@ -162,8 +168,8 @@ function configuration({
     // each authorization request, pushed ones too, whether the parameter is there or not.
     extraParams: {
       audience(ctx, value) {
-        if (value !== undefined) ctx.state.log.ignored = 'audience'
         checkRequest(ctx, extensions)
+        logIgnored(ctx, value === undefined ? [] : ['audience'])
       },
     },
     scopes: Object.keys(scopes),

@@ -7,6 +7,7 @@ import type { Settings } from '../config/load.ts'
 import { note } from '../http/audit.ts'
 import { readForm } from '../http/forms.ts'
 import { LONGEST_URL, refuseLongUrl } from '../http/limits.ts'
+import { described } from './error-descriptions.ts'
 import { logError } from './events.ts'
 import { type Feature, type Finisher, memberOf } from './feature.ts'
 import { AUTHORIZATION, DISCOVERY, type RouteName, type Routes } from './routes.ts'
@@ -114,6 +115,7 @@ export function finishAnswers(
     const oidc: Oidc = ctx.oidc
     ctx.state.log.client_id = oidc?.client?.clientId
     if (ctx.status === 500) blameClient(ctx, oidc)
+    if (memberOf(ctx.body, 'error')) ctx.body = described(ctx, ctx.body)
     const finish = finishers[path] ?? dress
     finish(ctx, oidc)
   }

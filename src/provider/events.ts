@@ -8,6 +8,7 @@ import { GRANT_TYPES } from '../config/schema/client.ts'
 import { type FactName, note } from '../http/audit.ts'
 import { faultOf } from '../http/log.ts'
 import type { Metrics } from '../http/metrics.ts'
+import { logIgnored } from './requests.ts'
 
 // Listeners must not throw, and what they are handed holds raw tokens: only names go on from here.
 export function logEvents(provider: Provider, log: Logger, metrics: Metrics) {
@@ -15,6 +16,7 @@ export function logEvents(provider: Provider, log: Logger, metrics: Metrics) {
   for (const event of ERROR_EVENTS) emitter.on(event, logError)
   emitter.on('grant.success', (ctx: KoaContextWithOIDC) => {
     metrics.tokenRequest(grantTypeOf(ctx), 'ok')
+    logIgnored(ctx)
     note(ctx, 'tokens_issued', { ...partiesOf(ctx), grant_type: grantTypeOf(ctx) })
   })
   // A device is given nothing here.

@@ -13,6 +13,7 @@ import type { ClientMetadata } from '../config/schema/client.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import { matchesHash } from './clients.ts'
+import { described } from './error-descriptions.ts'
 import type { Feature, GrantHandler, ResponseMode } from './feature.ts'
 
 /** The library accepts a DPoP proof of a clock that is ahead by this, and does not remember it for longer. */
@@ -34,7 +35,11 @@ export function createOverridden(
   class Overridden extends Provider {
     override registerResponseMode(name: string, handler: ResponseMode) {
       const [ours] = features.flatMap(({ responseModes }) => responseModes?.(this)[name] ?? [])
-      if (ours !== 'none') super.registerResponseMode(name, ours ?? handler)
+      if (ours === 'none') return
+      const respond = ours ?? handler
+      super.registerResponseMode(name, (ctx, uri, answer) =>
+        respond.call(this, ctx, uri, described(ctx, answer)),
+      )
     }
 
     override registerGrantType<P extends object>(

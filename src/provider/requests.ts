@@ -5,6 +5,7 @@ import { decodeJwt } from 'jose'
 import { type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
 import { LONGEST_URL, longParameter } from '../http/limits.ts'
 import { now } from '../storage/store.ts'
+import { harmless } from './failures.ts'
 import type { Feature } from './feature.ts'
 
 const OFFLINE_ACCESS = 'offline_access'
@@ -36,6 +37,20 @@ function keepOfflineAccess(ctx: KoaContextWithOIDC): void {
     throw new errors.InvalidScope('requested scope is not allowed', OFFLINE_ACCESS)
   }
   params.scope = [...requestParamScopes.add(OFFLINE_ACCESS)].join(' ')
+}
+
+/**
+ * Logs what the specifications accept and this request does not get: unknown scopes, scopes of an API
+ * without its `resource` (RFC 6749 §3.3), and the other `parameters`.
+ */
+export function logIgnored(ctx: KoaContextWithOIDC, parameters: string[] = []): void {
+  const { requestParamOIDCScopes, resourceServers = {} } = ctx.oidc
+  const known = Object.values(resourceServers).map(({ scopes }) => scopes)
+  const isKnown = (scope: string) =>
+    [requestParamOIDCScopes, ...known].some(scopes => scopes.has(scope))
+  const scopes = scopesIn(sentScope(ctx)).filter(scope => !isKnown(scope))
+  const ignored = [...parameters, ...scopes.map(scope => `scope ${harmless(scope)}`)]
+  if (ignored.length) ctx.state.log.ignored = ignored.join(', ')
 }
 
 /** Parameters beside a pushed request or a request object are ignored (RFC 9126 §4, RFC 9101 §6.3). */

@@ -15,6 +15,7 @@ let usher: Usher
 let browser: Browser
 beforeAll(async () => {
   usher = await startUsher({
+    usher: { proxy: ['127.0.0.1'] },
     clients: {
       ...CLIENTS,
       two: {
@@ -162,9 +163,11 @@ describe('a client whose file names a method authenticates with that method', ()
   )
 })
 
+// From a loopback address the answer would have the operator's detail as well.
 test('an unknown client and a wrong secret are answered alike', async () => {
   const shape = async (client_id: string) => {
-    const { status, json, headers } = await ask({ headers: basic(client_id, 'wrong') })
+    const remote = { ...basic(client_id, 'wrong'), 'x-forwarded-for': '203.0.113.7' }
+    const { status, json, headers } = await ask({ headers: remote })
     return [status, { ...json, request_id: '' }, headers.get('www-authenticate')]
   }
   expect(await shape('nobody')).toEqual(await shape('web'))

@@ -1,0 +1,64 @@
+// Descriptions of protocol errors for client developers: the parameter, and what is expected. They replace
+// the library's where those name neither. The log keeps the library's text, which `config explain` reads.
+
+import type { Context } from 'koa'
+
+const CREDENTIALS = 'check client_id, its secret or assertion, and token_endpoint_auth_method'
+const BASIC = 'Authorization must be: Basic BASE64(client_id:client_secret)'
+const CODE =
+  'code is unknown, expired, already used or of another client; it is valid once, for a minute'
+const REFRESH_TOKEN =
+  'refresh_token is unknown, expired, revoked, already used or of another client; sign the user in again'
+const ACCESS_TOKEN =
+  'the access token is unknown, expired or revoked; get a new one at the token endpoint'
+const GRANT = 'the user or the provider ended this access; sign the user in again'
+
+/** By the library's `detail`, or its description where it has no detail. */
+// biome-ignore format: a table
+const DESCRIPTIONS: Record<string, string | undefined> = {
+  'client authentication failed': CREDENTIALS,
+  'a public client cannot introspect': 'client_id must be of a confidential client: a public client cannot introspect',
+  'client is invalid': 'client_id is unknown; it must be the client_id of a registered client',
+  'no client authentication mechanism provided': 'client_id is required; a confidential client also authenticates',
+  'client_id mismatch': 'client_id must be the same in Authorization, client_assertion and the body',
+  'client authentication must only be provided using one mechanism': 'send only one of Authorization, client_secret and client_assertion',
+  'invalid authorization header value format': BASIC,
+  'client_secret must be provided in the Authorization header': BASIC,
+  'requested response_mode is not allowed for this client or request': 'response_type must be present (code), and response_mode one that this client may use',
+  'unsupported response_type requested': 'response_type must be one of response_types_supported in discovery: code',
+  'unsupported response_mode requested': 'response_mode must be one that this client may use: query or form_post for a code',
+  'not supported value of code_challenge_method': 'code_challenge_method must be S256',
+  'code_challenge_method must be provided': 'code_challenge_method is required: S256',
+  'Authorization Server policy requires PKCE to be used for this request': 'code_challenge is required: this client must use PKCE with S256',
+  'unsupported prompt value requested': 'prompt must be none, or of login, consent and select_account',
+  'invalid max_age parameter value': 'max_age must be a number of seconds, 0 or more',
+  'resource indicator is missing, or unknown': 'resource must be an API that was named in the authorization request',
+  'unsupported grant_type requested': 'grant_type must be one of grant_types_supported in discovery',
+  'requested grant type is not allowed for this client': 'grant_type must be one of the grant_types that this client is registered for',
+  'authorization code not found': CODE,
+  'authorization code is expired': CODE,
+  'authorization code already consumed': CODE,
+  'already used': 'code or refresh_token was already used; it is valid once',
+  'client mismatch': 'the code or token was issued to another client than client_id',
+  'authorization code redirect_uri mismatch': 'redirect_uri must be the one of the authorization request',
+  'code_verifier must be provided': 'code_verifier is required: the authorization request had a code_challenge',
+  'code_verifier does not match code_challenge': 'code_verifier must be the one whose S256 hash was sent as code_challenge',
+  'refresh token not found': REFRESH_TOKEN,
+  'refresh token is expired': REFRESH_TOKEN,
+  'refresh token already used': REFRESH_TOKEN,
+  'grant not found': GRANT,
+  'grant is expired': GRANT,
+  'refresh token missing requested scope': 'scope must only have scopes that were granted with the refresh_token',
+  'refresh token missing requested scopes': 'scope must only have scopes that were granted with the refresh_token',
+  'no access token provided': 'an access token is required: Authorization: Bearer TOKEN',
+  'access token not found': ACCESS_TOKEN,
+  'could not validate id_token_hint': 'id_token_hint must be an ID token that this provider issued to this client',
+  'post_logout_redirect_uri not registered': 'post_logout_redirect_uri must be registered for this client, character by character',
+}
+
+/** Returns an error answer of the library with a description that names the parameter. */
+export function described<T extends { error_description?: string }>(ctx: Context, answer: T): T {
+  const texts = [ctx.state.log.detail, answer.error_description]
+  const error_description = texts.map(text => DESCRIPTIONS[String(text)]).find(Boolean)
+  return error_description && 'error' in answer ? { ...answer, error_description } : answer
+}

@@ -1,0 +1,184 @@
+// Mistakes of client developers: each answer names the parameter and what is expected.
+
+import { randomBytes } from 'node:crypto'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { APIS, FILES } from '../support/apis.ts'
+import { Browser } from '../support/browser.ts'
+import { authorizationRequest, authorize, tokens } from '../support/journey.ts'
+import { ADA, SECRET, startUsher, type Usher, WEB } from '../support/usher.ts'
+import { send } from '../support/wire.ts'
+
+const TOKEN = '/api/oauth/token'
+const BASIC = { authorization: `Basic ${Buffer.from(`web:${SECRET}`).toString('base64')}` }
+const basic = (text: string) => ({ authorization: `Basic ${Buffer.from(text).toString('base64')}` })
+
+let usher: Usher
+let browser: Browser
+beforeAll(async () => {
+  usher = await startUsher(APIS)
+  await usher.addAccount(ADA)
+  browser = new Browser(usher.issuer)
+  await authorize(usher, { browser })
+})
+afterAll(() => usher.close())
+
+// biome-ignore format: a table
+const AUTHORIZATION: [mistake: string, params: Record<string, string | undefined>, answer: RegExp][] = [
+  ['no response_type', { response_type: undefined }, /^response_type must be present/],
+  ['an unsupported response_type', { response_type: 'token' }, /^response_type must be one of/],
+  ['an unknown response_mode', { response_mode: 'nonsense' }, /^response_mode must be/],
+  ['no PKCE', { code_challenge: undefined, code_challenge_method: undefined }, /^code_challenge is required: this client must use PKCE with S256$/],
+  ['plain PKCE', { code_challenge_method: 'plain' }, /^code_challenge_method must be S256$/],
+  ['no code_challenge_method', { code_challenge_method: undefined }, /^code_challenge_method is required: S256$/],
+  ['a short code_challenge', { code_challenge: 'abc' }, /^code_challenge must be a string with a minimum length of 43/],
+  ['an unknown prompt', { prompt: 'signup' }, /^prompt must be none, or of login/],
+  ['a max_age that is no number', { max_age: 'x' }, /^max_age must be a number of seconds/],
+  ['an unknown resource', { resource: 'https://nothing.example' }, /resource/],
+  ['a resource without its scopes', { resource: FILES, scope: 'openid' }, /scope of the resource/],
+  ['an id_token_hint that is none', { id_token_hint: 'x' }, /^id_token_hint must be an ID token/],
+]
+
+test.each(AUTHORIZATION)('authorization request with %s', async (_, params, answer) => {
+  const { location } = await send(usher, authorizationRequest(usher, params).url)
+  const returned = new URLSearchParams(location?.search || location?.hash.slice(1))
+  expect(returned.get('error_description')).toMatch(answer)
+})
+
+test('a description reaches the client in a JSON answer and on the error page, too', async () => {
+  const body = { client_id: 'web', response_type: 'code', redirect_uri: WEB }
+  const { json } = await send(usher, '/api/oauth/par', {
+    headers: BASIC,
+    body: { ...body, response_mode: 'query' },
+  })
+  expect(json.error_description).toMatch(/^code_challenge is required/)
+  const { text } = await send(usher, authorizationRequest(usher, { client_id: 'nobody' }).url, {
+    headers: { accept: 'text/html' },
+  })
+  expect(text).toContain('client_id is unknown')
+})
+
+// biome-ignore format: a table
+const TOKENS: [mistake: string, headers: Record<string, string>, change: Record<string, string | undefined>, answer: RegExp][] = [
+  ['no client_id', {}, {}, /^client_id is required/],
+  ['an unknown client', {}, { client_id: 'nobody' }, /^check client_id/],
+  ['a wrong secret', basic('web:wrong'), {}, /^check client_id, its secret/],
+  ['the wrong method', basic(`post:${SECRET}`), {}, /token_endpoint_auth_method$/],
+  ['two methods', BASIC, { client_secret: 'x' }, /^send only one of Authorization, client_secret/],
+  ['a Bearer token', { authorization: 'Bearer x' }, {}, /^Authorization must be: Basic/],
+  ['an unencoded secret', { authorization: `Basic web:${SECRET}` }, {}, /^Authorization must be: Basic/],
+  ['two client_ids', BASIC, { client_id: 'spa' }, /^client_id must be the same/],
+  ['no grant_type', BASIC, { grant_type: undefined }, /'grant_type'/],
+  ['an unknown grant_type', BASIC, { grant_type: 'password' }, /^grant_type must be one of/],
+  ['no code', BASIC, { code: undefined }, /'code'/],
+  ['no redirect_uri', BASIC, { redirect_uri: undefined }, /'redirect_uri'/],
+  ['an unknown code', BASIC, { code: 'x' }, /^code is unknown, expired, already used/],
+  ['the code of another client', basic(`first:${SECRET}`), {}, /issued to another client/],
+  ['no code_verifier', BASIC, { code_verifier: undefined }, /^code_verifier is required/],
+  ['a short code_verifier', BASIC, { code_verifier: 'x' }, /^code_verifier must be a string/],
+  ['a wrong code_verifier', BASIC, { code_verifier: 'x'.repeat(43) }, /^code_verifier must be the one/],
+  ['another redirect_uri', BASIC, { redirect_uri: `${WEB}/` }, /^redirect_uri must be the one/],
+  ['a resource that was not named before', BASIC, { resource: FILES }, /^resource must be/],
+  ['no refresh_token', BASIC, { grant_type: 'refresh_token' }, /'refresh_token'/],
+  ['an unknown refresh_token', BASIC, { grant_type: 'refresh_token', refresh_token: 'x' }, /^refresh_token is unknown/],
+]
+
+test.each(TOKENS)('token request with %s', async (_, headers, change, answer) => {
+  const { code, request } = await authorize(usher, { browser })
+  const { code_verifier } = request
+  const form = {
+    grant_type: 'authorization_code',
+    code,
+    redirect_uri: WEB,
+    code_verifier,
+    ...change,
+  }
+  const body = Object.entries(form).filter(
+    (entry): entry is [string, string] => entry[1] !== undefined,
+  )
+  const { status, json } = await send(usher, TOKEN, { headers, body })
+  expect(status).toBeGreaterThanOrEqual(400)
+  expect(json.error_description).toMatch(answer)
+})
+
+test('a code that was used, other scopes at a refresh, and requests of another form', async () => {
+  const { code, request, refresh_token } = await tokens(usher, { browser })
+  const more = { grant_type: 'refresh_token', refresh_token, scope: 'openid files:read' }
+  const wider = await send(usher, TOKEN, { headers: BASIC, body: more })
+  expect(wider.json.error_description).toMatch(/^scope must only have scopes/)
+  const { code_verifier } = request
+  const body = { grant_type: 'authorization_code', code, redirect_uri: WEB, code_verifier }
+  const reused = await send(usher, TOKEN, { headers: BASIC, body })
+  expect(reused.json.error_description).toMatch(/already used|ended this access/)
+  const headers = { ...BASIC, 'content-type': 'application/json' }
+  const json = await send(usher, TOKEN, { headers, body: JSON.stringify(body) })
+  expect(json.json.error_description).toMatch(/application\/x-www-form-urlencoded/)
+  const get = await send(usher, TOKEN, { headers: BASIC, method: 'GET' })
+  expect(get.json.error_description).toBe('this endpoint takes POST')
+})
+
+test('UserInfo without a token, or with one that has expired', async () => {
+  const { json } = await send(usher, '/api/oauth/userinfo')
+  expect(json.error_description).toBe('an access token is required: Authorization: Bearer TOKEN')
+  const headers = { authorization: 'Bearer x' }
+  const wrong = await send(usher, '/api/oauth/userinfo', { headers })
+  expect(wrong.json.error_description).toMatch(/^the access token is unknown, expired or revoked/)
+})
+
+const loggedAfter = (line: number, text: string) =>
+  expect.poll(() => usher.output.slice(line).some(logged => logged.includes(text))).toBe(true)
+
+test.each([
+  ['an unknown scope', 'openid calendars', 'scope calendars'],
+  ['a scope of an API without its resource', 'openid files:read', 'scope files:read'],
+])('%s is accepted and ignored, and the log says so', async (_, scope, ignored) => {
+  const line = usher.output.length
+  const { location } = await send(usher, authorizationRequest(usher, { scope }).url)
+  expect(location?.pathname).toMatch(/^\/interaction\//)
+  await loggedAfter(line, `"ignored":"${ignored}"`)
+})
+
+test('so is the scope of an API at the token endpoint without its resource', async () => {
+  const line = usher.output.length
+  const body = { grant_type: 'client_credentials', scope: 'pay' }
+  const answer = await send(usher, TOKEN, { headers: basic(`service:${SECRET}`), body })
+  expect(answer.status).toBe(200)
+  await loggedAfter(line, '"ignored":"scope pay"')
+})
+
+describe('the detail for operators', () => {
+  const wrong = { headers: basic('web:wrong'), body: { grant_type: 'authorization_code' } }
+  const PROXY = { proxy: ['127.0.0.1'] }
+
+  test('is in the answer to a request from loopback to a loopback issuer', async () => {
+    const local = await startUsher({ usher: PROXY })
+    const { json } = await send(local, TOKEN, wrong)
+    expect(json.detail).toBe('invalid secret provided')
+    const forwarded = { ...wrong.headers, 'x-forwarded-for': '203.0.113.7' }
+    const remote = await send(local, TOKEN, { ...wrong, headers: forwarded })
+    expect(remote.json.error).toBe('invalid_client')
+    expect(remote.json).not.toHaveProperty('detail')
+    await local.close()
+  })
+
+  test('is in no answer of another issuer', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'usher-mistakes-'))
+    const env = {
+      USHER_ISSUER: 'https://id.example.org',
+      USHER_SECRET: randomBytes(32).toString('base64url'),
+    }
+    const remote = await startUsher({
+      env,
+      usher: PROXY,
+      store: `sqlite:${join(folder, 'usher.db')}`,
+    })
+    const headers = { ...wrong.headers, 'x-forwarded-proto': 'https' }
+    const { json } = await send(remote, TOKEN, { ...wrong, headers })
+    expect(json.error).toBe('invalid_client')
+    expect(json).not.toHaveProperty('detail')
+    await remote.close()
+    rmSync(folder, { recursive: true })
+  })
+})
