@@ -10,7 +10,7 @@ import { jsonSchemas } from '../config/schema/usher.ts'
 import type { Readiness } from '../http/health.ts'
 import { createMetrics } from '../http/metrics.ts'
 import { openSigningKeys } from '../keys/signing-keys.ts'
-import { checkOwnTemplates } from '../pages/own-templates.ts'
+import { checkOwnTemplates } from '../pages/templates.ts'
 import { openInstallation } from '../storage/open.ts'
 import { Failure, hint, type Invocation, print } from './command.ts'
 

@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { readSettings } from '../config/load.ts'
 import { didYouMean } from '../config/report/wording.ts'
-import { checkOwnTemplates } from '../pages/own-templates.ts'
+import { checkOwnTemplates } from '../pages/templates.ts'
 import { createViews, type Views } from '../pages/views.ts'
 import { Failure, hint, type Invocation } from './command.ts'
 

@@ -4,7 +4,7 @@ import type { Context } from 'koa'
 import type { Decision } from '../accounts/consents.ts'
 import type { Detail } from '../config/schema/details.ts'
 import type { Form } from '../http/forms.ts'
-import { csrfSubject, type Interaction, type Screen } from './interaction.ts'
+import { csrfSubject, type Interaction, type PromptPage } from './interaction.ts'
 import type { PageData } from './page-data.ts'
 import type { Parts } from './parts.ts'
 import { scopeWords } from './scope-words.ts'
@@ -70,7 +70,7 @@ export function decisionIn(
   return { scopes: scopes.filter(isAllowed), declined, details, appearance, version }
 }
 
-export function consentScreen(parts: Parts): Screen {
+export function consentPage(parts: Parts): PromptPage {
   const { csrf, directory } = parts
   const ask = createConsentPage(parts)
   return {

@@ -1,46 +1,16 @@
 // The page for everything that goes wrong, and the one that explains error codes to developers.
 
 import type { Context } from 'koa'
+import { ENGLISH, shippedWords } from '../config/schema/locale.ts'
 import type { ErrorAnswer } from '../http/errors.ts'
 import type { PageData } from './page-data.ts'
 import type { Views } from './views.ts'
 
-export const CODES = [
-  'access_denied',
-  'authorization_pending',
-  'consent_required',
-  'expired_token',
-  'insufficient_scope',
-  'interaction_gone',
-  'interaction_required',
-  'invalid_authorization_details',
-  'invalid_binding_message',
-  'invalid_client',
-  'invalid_client_metadata',
-  'invalid_dpop_proof',
-  'invalid_grant',
-  'invalid_redirect_uri',
-  'invalid_request',
-  'invalid_request_object',
-  'invalid_request_uri',
-  'invalid_scope',
-  'invalid_target',
-  'invalid_token',
-  'login_required',
-  'method_not_allowed',
-  'not_found',
-  'server_error',
-  'slow_down',
-  'temporarily_unavailable',
-  'unauthorized_client',
-  'unknown_user_id',
-  'unmet_authentication_requirements',
-  'unsupported_grant_type',
-  'unsupported_response_mode',
-  'unsupported_response_type',
-  'unsupported_token_type',
-  'use_dpop_nonce',
-]
+/** The error codes that the locales explain: `errors.CODE`. */
+export const CODES = Object.keys(shippedWords(ENGLISH)).flatMap(key => {
+  const [, code = ''] = /^errors\.(\w+)$/.exec(key) ?? []
+  return ['', 'title', 'intro'].includes(code) ? [] : [code]
+})
 
 /** Title and text for people, by what happened. */
 function wordsFor(status: number, { error }: ErrorAnswer): { title: string; text: string } {

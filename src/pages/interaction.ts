@@ -1,4 +1,4 @@
-// The detours of an authorization request through our pages. Each prompt has a screen; this file
+// The detours of an authorization request through our pages. Each prompt has a page; this file
 // finds the one that is due, and lets nothing through that was not asked by the page itself.
 
 import type { Context } from 'koa'
@@ -36,7 +36,7 @@ export interface Interaction {
   withdrawn: boolean
 }
 
-/** What a screen found out; `error` sends the person back to the application with it. */
+/** What a page found out; `error` sends the person back to the application with it. */
 interface Outcome {
   /** `ts`: when they signed in; it stays that, however many pages follow. */
   login?: { accountId: string; amr: string[]; ts: number }
@@ -54,7 +54,7 @@ export interface Interactions {
   finish(ctx: Context, outcome: Outcome): Promise<string>
 }
 
-export interface Screen {
+export interface PromptPage {
   /** Name of the prompt it answers. */
   prompt: string
   show(ctx: Context, interaction: Interaction): Promise<void>
@@ -66,10 +66,10 @@ export function createInteractionPages(
   { views, csrf }: Parts,
   { isSignedIn }: People,
   interactions: Interactions,
-  screens: Screen[],
+  promptPages: PromptPage[],
 ) {
-  const screenOf = (ctx: Context, { prompt }: Interaction) =>
-    screens.find(screen => screen.prompt === prompt.name) ??
+  const pageOf = (ctx: Context, { prompt }: Interaction) =>
+    promptPages.find(page => page.prompt === prompt.name) ??
     ctx.throw(400, { error: 'interaction_gone' })
 
   async function read(ctx: Context): Promise<Interaction> {
@@ -94,7 +94,7 @@ export function createInteractionPages(
     async show(ctx: Context) {
       try {
         const interaction = await read(ctx)
-        await screenOf(ctx, interaction).show(ctx, interaction)
+        await pageOf(ctx, interaction).show(ctx, interaction)
       } catch (error) {
         await leadOn(ctx, error)
       }
@@ -104,7 +104,7 @@ export function createInteractionPages(
       const form = await readForm(ctx)
       const interaction = await read(ctx)
       csrf.check(ctx, form, csrfSubject(interaction))
-      const outcome = await screenOf(ctx, interaction).submit(ctx, interaction, form)
+      const outcome = await pageOf(ctx, interaction).submit(ctx, interaction, form)
       if (outcome) views.navigate(ctx, await interactions.finish(ctx, outcome))
     },
   }

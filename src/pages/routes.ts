@@ -5,15 +5,14 @@ import type { Middleware } from 'koa'
 import type { Feature, LibraryProvider } from '../provider/feature.ts'
 import { createAccountPage } from './account.ts'
 import { createApplicationPages } from './applications.ts'
-import { consentScreen } from './consent.ts'
+import { consentPage } from './consent.ts'
 import { createInteractionPages, type Interactions } from './interaction.ts'
 import { PLACES } from './page-data.ts'
 import type { PageExtensions, Parts } from './parts.ts'
 import { createPasswordPages } from './password.ts'
 import type { People } from './people.ts'
-import { selectAccountScreen } from './select-account.ts'
 import { createSessionPages } from './sessions.ts'
-import { signInScreen } from './sign-in.ts'
+import { selectAccountPage, signInPage } from './sign-in.ts'
 
 /** Dependencies of the pages of a feature. */
 export interface Site {
@@ -37,8 +36,8 @@ export function createPages(
   interactions: Interactions,
   signOut: string,
 ): Router {
-  const screens = [signInScreen(parts), consentScreen(parts), selectAccountScreen(parts)]
-  const interaction = createInteractionPages(parts, people, interactions, screens)
+  const promptPages = [signInPage(parts), consentPage(parts), selectAccountPage(parts)]
+  const interaction = createInteractionPages(parts, people, interactions, promptPages)
   const applications = createApplicationPages(parts, people)
   const sessions = createSessionPages(parts, people, signOut)
   const password = createPasswordPages(parts, people)

@@ -1,14 +1,71 @@
-// Templates: ours, and the operator's in their place.
+// Templates: ours, and those of the operator in their place. Checks those of the operator before they take
+// effect: names that no page has, and code that the engine cannot compile.
 
-import { readFileSync } from 'node:fs'
-import { basename } from 'node:path'
-import { Eta } from 'eta'
+import { readdirSync, readFileSync } from 'node:fs'
+import { basename, join } from 'node:path'
+import { Script } from 'node:vm'
+import { Eta, EtaParseError } from 'eta'
+import type { Settings } from '../config/load.ts'
+import { ConfigError, type Finding } from '../config/report/finding.ts'
+import { didYouMean } from '../config/report/wording.ts'
 
-export const TEMPLATES = `${import.meta.dirname}/templates`
+const TEMPLATES = `${import.meta.dirname}/templates`
 
 /** `own`: texts by the name of the file. `debug` makes errors name file and line. */
 export function createTemplates(own: Record<string, string>, { debug = false } = {}): Eta {
   const eta = new Eta({ views: TEMPLATES, cache: true, autoEscape: true, autoTrim: false, debug })
   eta.readFile = path => own[basename(path)] ?? readFileSync(path, 'utf8')
   return eta
+}
+
+const UNSEEN = 'does not show it.details: users would allow what they have not seen'
+
+/** Throws a `ConfigError` that names every template and line. */
+export function checkOwnTemplates({ folder, pages, features }: Settings): void {
+  const known = readdirSync(TEMPLATES)
+  const own = Object.entries(pages).filter(([name]) => name.endsWith('.eta'))
+  const findings = own.flatMap(([name, text]): Finding[] => {
+    const finding = (rule: string, message: string, line = 1) => {
+      return [{ file: join(folder, 'pages', name), line, column: 1, rule, message }]
+    }
+    if (!known.includes(name)) {
+      return finding('stray-file', `nothing reads this${didYouMean(name, known)}`)
+    }
+    const broken = compileError(text)
+    if (broken) return finding('template', broken.message, broken.line)
+    const hides = features.rich_authorization_requests && !text.includes('it.details')
+    return name === 'consent.eta' && hides ? finding('template', UNSEEN) : []
+  })
+  if (findings.length) throw new ConfigError(findings)
+}
+
+function compileError(text: string): { message: string; line: number } | undefined {
+  const templates = createTemplates({}, { debug: true })
+  try {
+    templates.compile(text)
+    return undefined
+  } catch (error) {
+    if (!(error instanceof EtaParseError)) throw error
+    const [said = ''] = error.message.split('\n')
+    const [, message = said, line] = /^(.*) at line (\d+) col \d+:$/.exec(said) ?? []
+    return line ? { message, line: Number(line) } : brokenCode(templates.compileToString(text))
+  }
+}
+
+/** Only V8 knows where: its line is one of the code that the template became. */
+function brokenCode(code: string): { message: string; line: number } {
+  try {
+    new Script(`(() => {${code}\n})`, { filename: 'template' })
+    return { message: 'is no template', line: 1 }
+  } catch (error) {
+    const { stack = '', message } = error instanceof Error ? error : new Error(String(error))
+    const [, line] = /^template:(\d+)\n/.exec(stack) ?? []
+    const before = code.split('\n').slice(0, Number(line)).join('\n')
+    const [, mark] = [...before.matchAll(/^__eta\.line=(\d+)$/gm)].at(-1) ?? []
+    const isOpen = message.endsWith("'catch'")
+    return {
+      message: isOpen ? 'a { of the template is not closed' : message,
+      line: Number(mark ?? 1),
+    }
+  }
 }

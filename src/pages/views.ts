@@ -3,11 +3,10 @@
 
 import type { Context } from 'koa'
 import type { Settings } from '../config/load.ts'
-import type { ClientMetadata } from '../config/schema/client.ts'
+import { type ClientMetadata, READ_BY_PEOPLE } from '../config/schema/client.ts'
 import { allowFormAnywhere } from '../http/security-headers.ts'
 import { reasonOf } from '../storage/store.ts'
 import { createAssets } from './assets.ts'
-import { clientWords } from './client-words.ts'
 import { type Area, type PageData, PLACES, type Shared } from './page-data.ts'
 import { createTemplates } from './templates.ts'
 import { createLanguages, type Translate, type Words } from './words.ts'
@@ -190,4 +189,16 @@ function initials(name: string): string {
     .map(word => [...(word ?? '')][0] ?? '')
     .join('')
     .toUpperCase()
+}
+
+/** The client with its names and addresses in the language of these words (RFC 7591 §2.2). */
+function clientWords({ pick }: Words, client: ClientMetadata): ClientMetadata {
+  const written = Object.entries(client).map(([name, value]) => [name, String(value)])
+  const inLanguage = READ_BY_PEOPLE.flatMap(key => {
+    const tagged = written.filter(([name = '']) => name.startsWith(`${key}#`))
+    const texts = Object.fromEntries(tagged.map(([name = '', text]) => [name.split('#')[1], text]))
+    const text = pick(texts)
+    return text ? [[key, text]] : []
+  })
+  return { ...client, ...Object.fromEntries(inLanguage) }
 }

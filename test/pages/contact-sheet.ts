@@ -1,90 +1,133 @@
-// Writes docs/pages/: a picture of each group of pages in the light, in the dark and on a phone, and the
-// picture of the README. npm run contact-sheet -- [LANGUAGE FOLDER]
+// Writes docs/pages/: a picture of each group of pages in light, in dark and on a phone, and the picture
+// of the README. npm run contact-sheet -- [LANGUAGE FOLDER]
 
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Browser, BrowserContextOptions } from 'playwright-core'
+import type { BrowserContextOptions } from 'playwright-core'
 import { launchChromium } from '../support/chromium.ts'
-import { createPreview } from '../support/preview.ts'
-import { STATES } from './samples.ts'
+import { createPreview, type Preview } from '../support/preview.ts'
 
-const LIGHT = { colorScheme: 'light', viewport: { width: 900, height: 680 } } as const
+const LIGHT = { colorScheme: 'light', viewport: { width: 900, height: 640 } } as const
 const DARK = { ...LIGHT, colorScheme: 'dark' } as const
-const PHONE = { colorScheme: 'light', viewport: { width: 360, height: 680 } } as const
-const LOOKS = [LIGHT, DARK, PHONE]
+const PHONE = { colorScheme: 'light', viewport: { width: 360, height: 640 } } as const
 type Look = Pick<BrowserContextOptions, 'colorScheme'> & {
   viewport: { width: number; height: number }
 }
-/** Pictures keep their shape, and are this high at most: pixels. */
-const MAX_HEIGHT = 1400
+/** Pictures keep their shape, and are this high at most. */
+const MAX_HEIGHT_PX = 1200
+const WEBP_QUALITY = 80
 const STYLE = `
   body { display: grid; gap: 20px; width: max-content; margin: 0; padding: 20px; background: #c8ccd4; font: 600 15px system-ui, sans-serif; }
   figure { margin: 0; }
   div { display: flex; gap: 10px; align-items: start; margin-top: 6px; }
   img { border-radius: 6px; }
 `
+const LOGO = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 150 40"><circle cx="20" cy="20" r="18" fill="#14663a"/><text x="48" y="28" font-family="sans-serif" font-size="22" font-weight="700" fill="#14663a">Orchard</text></svg>`
+const branding = {
+  name: 'Orchard',
+  logo: 'logo.svg',
+  logo_dark: 'logo-dark.svg',
+  accent: '#14663a',
+  accent_dark: '#8fdcae',
+  background: '#eef5f0',
+  links: { forgot_password: 'https://example.org/', help: 'https://example.org/' },
+}
+const plain = createPreview()
+const branded = createPreview({
+  'usher.yaml': { branding },
+  'logo.svg': LOGO,
+  'logo-dark.svg': LOGO.replaceAll('#14663a', '#8fdcae'),
+})
 
-/** A page belongs to the group that its name begins with. */
-const GROUPS = [
-  'sign-in',
-  'select-account',
-  'consent',
-  'device',
-  'account',
-  'applications',
-  'remove',
-  'sessions',
-  'end',
-  'requests',
-  'password',
-  'sign',
-  'error',
-]
-const groupOf = (name: string) => GROUPS.find(group => name.startsWith(group)) ?? 'other'
+/** The states of each picture. */
+const SHEETS = {
+  'sign-in': [
+    plain,
+    ['sign-in', 'sign-in-failed', 'sign-in-unchecked', 'sign-in-again', 'select-account'],
+  ],
+  consent: [
+    plain,
+    [
+      'consent',
+      'consent-unchecked',
+      'consent-device',
+      'consent-details',
+      'device',
+      'device-unknown',
+    ],
+  ],
+  account: [
+    plain,
+    [
+      'account',
+      'applications-removed',
+      'applications-none',
+      'remove',
+      'sessions',
+      'password-wrong',
+      'requests',
+    ],
+  ],
+  errors: [
+    plain,
+    ['error-request', 'error-expired', 'error-unavailable', 'sign-out', 'signed-out'],
+  ],
+  branding: [branded, ['sign-in', 'consent', 'account']],
+} satisfies Record<string, [Preview, string[]]>
 
 const [tag = 'en', folder = join(import.meta.dirname, '../../docs/pages')] = process.argv.slice(2)
 const browser = await launchChromium()
-const preview = createPreview()
 mkdirSync(folder, { recursive: true })
 
 /** The picture of a page as the source of an image. */
-async function picture(browser: Browser, name: string, look: Look) {
+async function picture(preview: Preview, name: string, look: Look) {
   const context = await browser.newContext(look)
   await preview.answer(context)
   const page = await context.newPage()
   await preview.open(page, tag, name)
   const full = await page.evaluate<number>('document.documentElement.scrollHeight')
   const { width } = look.viewport
-  const clip = { x: 0, y: 0, width, height: Math.min(full, MAX_HEIGHT) }
+  const clip = { x: 0, y: 0, width, height: Math.min(full, MAX_HEIGHT_PX) }
   const taken = await page.screenshot({ fullPage: true, clip })
   await context.close()
   return `data:image/png;base64,${taken.toString('base64')}`
 }
 
 /** Writes HTML as one picture. */
-async function write(name: string, html: string) {
+async function write(name: string, html: string, format: 'webp' | 'png') {
   const sheet = await browser.newPage()
   await sheet.setContent(`<style>${STYLE}</style>${html}`)
-  writeFileSync(join(folder, `${name}.png`), await sheet.locator('body').screenshot())
+  const [width, height] = await sheet.evaluate<[number, number]>(
+    '[document.body.offsetWidth, document.body.offsetHeight]',
+  )
+  const session = await sheet.context().newCDPSession(sheet)
+  const { data } = await session.send('Page.captureScreenshot', {
+    format,
+    ...(format === 'webp' && { quality: WEBP_QUALITY }),
+    captureBeyondViewport: true,
+    clip: { x: 0, y: 0, width, height, scale: 1 },
+  })
+  writeFileSync(join(folder, `${name}.${format}`), Buffer.from(data, 'base64'))
   await sheet.close()
 }
 
-for (const [group, states] of Map.groupBy(STATES, ({ name }) => groupOf(name))) {
+for (const [sheet, [preview, names]] of Object.entries(SHEETS)) {
   const figures: string[] = []
-  for (const { name } of states) {
+  for (const name of names) {
     const images: string[] = []
-    for (const look of LOOKS) {
-      const source = await picture(browser, name, look)
-      images.push(`<img src="${source}" width="${look.viewport.width / 2}">`)
+    for (const look of [LIGHT, DARK, PHONE]) {
+      const source = await picture(preview, name, look)
+      const width = look === PHONE ? 270 : 600
+      images.push(`<img src="${source}" width="${width}">`)
     }
     figures.push(`<figure>${name}<div>${images.join('')}</div></figure>`)
   }
-  await write(group, figures.join(''))
+  await write(sheet, figures.join(''), 'webp')
 }
 const shown: string[] = []
 for (const name of ['sign-in', 'consent', 'applications-removed']) {
   const narrow = { ...LIGHT, viewport: { width: 520, height: 680 } }
-  shown.push(`<img src="${await picture(browser, name, narrow)}" width="400">`)
+  shown.push(`<img src="${await picture(plain, name, narrow)}" width="400">`)
 }
-await write('readme', `<div>${shown.join('')}</div>`)
+await write('readme', `<div>${shown.join('')}</div>`, 'png')
 await browser.close()

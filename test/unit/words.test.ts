@@ -4,6 +4,7 @@ import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { parse } from 'yaml'
+import { CODES } from '../../src/pages/error.ts'
 import { createLanguages } from '../../src/pages/words.ts'
 
 const PAGES = `${import.meta.dirname}/../../src/pages`
@@ -39,9 +40,7 @@ const keys = calls.flatMap(({ name, argument }) =>
   [...argument.matchAll(/'([a-z_]+\.[a-z_]+)'/g)].map(([, key = '']) => ({ name, key })),
 )
 const pageError = sources.find(({ name }) => name === 'error.ts')?.text ?? ''
-const codes = [
-  ...(/const CODES = \[([^\]]*)\]/.exec(pageError)?.[1]?.matchAll(/'(\w+)'/g) ?? []),
-].map(([, code = '']) => code)
+const codes = CODES
 /** The titles and texts that `wordsFor` picks. */
 const situations = [...pageError.matchAll(/(?:title|text): '(\w+)'/g)].map(([, key = '']) => key)
 

@@ -150,7 +150,7 @@ function readPages(
     const file = join(folder, 'pages', name)
     if (Object.keys(pictures).some(name => resolve(folder, name) === resolve(file))) continue
     const { text, problem } = readText(file)
-    // Which templates there are, the pages know (own-templates.ts).
+    // Which templates there are, the pages know (pages/templates.ts).
     if (name !== THEME && !name.endsWith('.eta')) {
       const message = `nothing reads this${didYouMean(name, [THEME])}`
       findings.push({ file, rule: 'stray-file', message })
