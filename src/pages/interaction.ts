@@ -83,7 +83,7 @@ export function createInteractionPages(
    * The Back button after a sign-in leads to an interaction that is finished. Redirects a browser with a
    * session to the home page of the client, or to the account. Throws `error` again without a session.
    */
-  async function leadOn(ctx: Context, error: unknown) {
+  async function leadOn(ctx: Context, error: unknown): Promise<undefined> {
     if (memberOf(error, 'error') !== 'interaction_gone' || !(await isSignedIn(ctx))) throw error
     const client = views.ownClient(ctx, String(ctx.query.client_id))
     ctx.status = 303
@@ -92,12 +92,8 @@ export function createInteractionPages(
 
   return {
     async show(ctx: Context) {
-      try {
-        const interaction = await read(ctx)
-        await pageOf(ctx, interaction).show(ctx, interaction)
-      } catch (error) {
-        await leadOn(ctx, error)
-      }
+      const interaction = await read(ctx).catch(error => leadOn(ctx, error))
+      if (interaction) await pageOf(ctx, interaction).show(ctx, interaction)
     },
 
     async submit(ctx: Context) {

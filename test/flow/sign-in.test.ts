@@ -34,7 +34,10 @@ async function attempt(browser: Browser, username: string, password: string) {
   const text = await response.text()
   const headers = Object.fromEntries(response.headers)
   for (const own of ['date', 'x-request-id', 'content-length']) delete headers[own]
-  const page = text.replace(`value="${username}"`, 'value="NAME"').replace('autofocus', '')
+  const page = text
+    .replace(`value="${username}"`, 'value="NAME"')
+    .replace('autofocus', '')
+    .replace(/<code>\w{16}<\/code>/, '')
   return { status: response.status, headers, page: page.replace(/\s+/g, ' ') }
 }
 
