@@ -31,7 +31,7 @@ test.each([
   const stored = () => page.evaluate<string>('JSON.stringify(sessionStorage)')
 
   await page.goto(stage.origin)
-  await output.filter({ hasText: 'Nobody' }).waitFor()
+  await output.filter({ hasText: 'Signed out' }).waitFor()
   await visit.button('Sign in').click()
   await visit.signIn()
   await visit.button('Allow').click()
@@ -49,7 +49,7 @@ test.each([
   expect(await visit.heading()).toBe('Sign out')
   await visit.button('Sign out').click()
   await page.waitForURL(`${stage.origin}/**`)
-  await output.filter({ hasText: 'Nobody' }).waitFor()
+  await output.filter({ hasText: 'Signed out' }).waitFor()
   expect(visit.complaints).toEqual(NO_COMPLAINTS)
 })
 

@@ -17,7 +17,7 @@ oauth.configure({
 })
 await oauth.loadDiscoveryDocumentAndTryLogin()
 
-document.querySelector('output').textContent = oauth.getIdentityClaims()?.name ?? 'Nobody'
+document.querySelector('output').textContent = oauth.getIdentityClaims()?.name ?? 'Signed out'
 document.querySelector('#sign-in').onclick = () => oauth.initCodeFlow()
 document.querySelector('#renew').onclick = () => oauth.refreshToken()
 document.querySelector('#sign-out').onclick = () => oauth.logOut()
