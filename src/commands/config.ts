@@ -17,7 +17,7 @@ import { Failure, hint, type Invocation, print } from './command.ts'
 /** Warnings are shown and fail nothing. */
 export async function check({ values, positionals: [folder] }: Invocation) {
   const { findings, warnings, reading } = await judge(folder)
-  const ids = reading?.clients.map(({ parts }) => parts.client_id).join(', ') || 'none'
+  const ids = reading?.clients.map(({ value }) => value?.client_id).join(', ') || 'none'
   const right = `Nothing is wrong: ${reading?.settings?.issuer}, clients: ${ids}.`
   const report = findings.length ? describe(findings, 'problem').trimEnd() : right
   const advice = warnings.length ? ['', describe(warnings, 'warning').trimEnd()] : []

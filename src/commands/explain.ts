@@ -34,9 +34,9 @@ export async function explain({ values, positionals: [name = ''] }: Invocation) 
     return print(values, { keys: found ? [found, ...below] : below }, [...about, ...list])
   }
   if (OTHER_VARIABLES[name]) return print(values, ...aboutVariable(name))
-  const ids = reading.clients.map(({ parts }) => parts.client_id ?? '')
+  const ids = reading.clients.map(({ value }) => value?.client_id ?? '')
   const client = reading.clients[ids.indexOf(name.replace(/^clients\./, ''))]
-  const uris = reading.resources.map(({ parts }) => parts.resource ?? '')
+  const uris = reading.resources.map(({ value }) => value?.resource ?? '')
   const resource = reading.resources[uris.indexOf(name)]
   if (!client && !resource) {
     const failure = name === '-' ? await readLoggedFailure() : await recallFailure(name)
@@ -85,7 +85,7 @@ function aboutVariable(name: string): [object, string[]] {
 
 function aboutClient(file: FileResult<ClientFile>, settings: Settings, keys: Effective[]) {
   const { issuer, scopes, claims, clients, resources, details } = settings
-  const client = clients.find(({ client_id }) => client_id === file.parts.client_id)
+  const client = clients.find(({ client_id }) => client_id === file.value?.client_id)
   const mayRenew = client?.grant_types.includes('refresh_token')
   const registered = client?.scope?.split(' ')
   const asked = (registered ?? Object.keys(scopes)).filter(

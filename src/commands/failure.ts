@@ -42,8 +42,8 @@ export function describeFailure(failure: FailedRequest, reading: Reading) {
   const explanation = explainFailure({
     failure,
     issuer,
-    client: reading.clients.find(({ parts }) => parts.client_id === client_id),
-    ids: reading.clients.map(({ parts }) => parts.client_id ?? ''),
+    client: reading.clients.find(({ value }) => value?.client_id === client_id),
+    ids: reading.clients.map(({ value }) => value?.client_id ?? ''),
     scopes: [scopes, ...Object.values(resources).map(api => api.scopes)].flatMap(Object.keys),
     resources: Object.keys(resources),
   })
@@ -95,7 +95,7 @@ const unknownClient: Reason = ({ failure: { client_id }, ids }) => ({
 function address(parameter: string, key: 'redirect_uris' | 'post_logout_redirect_uris'): Reason {
   return facts => {
     const sent = facts.failure.sent[parameter]
-    const registered = facts.client?.parts[key] ?? []
+    const registered = facts.client?.value?.[key] ?? []
     const known = registered.map(harmless)
     const isKnown = sent !== undefined && known.includes(sent)
     const none = `is none of those registered for ${nameOf(facts)}; they are compared byte for byte`
@@ -129,7 +129,7 @@ const PARTS = [
 ] as const
 
 const scope: Reason = facts => {
-  const own = facts.client?.parts.scope?.split(' ')
+  const own = facts.client?.value?.scope?.split(' ')
   const allowed = own ?? facts.scopes
   const asked = facts.failure.sent.scope?.split(' ') ?? []
   const refused = asked.filter(name => !allowed.includes(name)).join(', ')
@@ -152,7 +152,7 @@ const target: Reason = facts => ({
 const authentication: Reason = facts => {
   const { client, failure } = facts
   const methods =
-    client?.parts.token_endpoint_auth_method ?? 'client_secret_basic or client_secret_post'
+    client?.value?.token_endpoint_auth_method ?? 'client_secret_basic or client_secret_post'
   if (failure.authentication !== UNKNOWN && !methods.includes(failure.authentication)) {
     return {
       wrong: `${nameOf(facts)} does not authenticate in the way that is registered for it`,
@@ -161,7 +161,9 @@ const authentication: Reason = facts => {
       change: `${at(facts, 'token_endpoint_auth_method')}, or the method in the application`,
     }
   }
-  const secrets = describeSecrets(withoutSecret(client?.parts ?? {}).client_secret_hashes)
+  const secrets = describeSecrets(
+    withoutSecret<Partial<ClientFile>>(client?.value ?? {}).client_secret_hashes,
+  )
   return {
     wrong: `the secret is not one that ${nameOf(facts)} has`,
     registered: [`secrets: ${secrets ?? 'none'}`],
@@ -174,7 +176,7 @@ const compared = (parameter: string, key: 'grant_types' | 'response_types'): Rea
     return {
       wrong: `${nameOf(facts)} cannot use this ${parameter}`,
       sent: sentAs(facts, parameter),
-      registered: facts.client?.parts[key],
+      registered: facts.client?.value?.[key],
       change: `${at(facts, key)}, or the application`,
     }
   }

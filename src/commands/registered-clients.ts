@@ -53,7 +53,7 @@ export async function withRegistered(reading: Reading, id = ''): Promise<Reading
   const { metadata } = found
   const file = {
     file: story(found),
-    parts: metadata,
+    value: metadata,
     written: { ...metadata },
     findings: [],
     at: () => ({ file: '', rule: '', message: '' }),

@@ -1,7 +1,7 @@
-// Reads one file of the folder against its schema and says where each problem stands.
+// Reads one file of the folder, and validates it against its schema.
 
-import { z } from 'zod'
-import { allKeys, keysAt, placeOf } from './key-list.ts'
+import type { z } from 'zod'
+import { allKeys, isSecret, keysAt, placeOf } from './key-list.ts'
 import { type Finding, type Locate, wrongVariable } from './report/finding.ts'
 import { meant, plainWords, ruleOf, unknownKey } from './report/wording.ts'
 import { excerpt, openYaml, placeIn } from './report/yaml.ts'
@@ -9,31 +9,39 @@ import { inLanguages } from './schema/client.ts'
 import { SCHEMAS } from './schema/usher.ts'
 import { mapOf } from './schema/values.ts'
 
-/** What nobody reads on to. */
-const MOST_FINDINGS = 50
+/** Findings of one file in a report. */
+const MAX_FINDINGS = 50
 
-/** A value that replaces what the file says, named for the report. */
+/** A value that replaces a key of a file. `name` is its environment variable. */
 export interface Overlay {
   name: string
   path: string[]
   value: unknown
 }
 
+/** A file of the folder, as it was read. */
 export interface FileResult<T> {
   file: string
-  /** Absent when anything is wrong. */
+  /** The content with defaults. Absent if the file has findings. */
   value?: T
-  /** The keys at the top that are right by themselves; those left out among them, undefined. */
-  parts: Partial<T>
-  /** What stands there, before defaults. */
+  /** The content before defaults. */
   written: Record<string, unknown>
   findings: Finding[]
-  /** For rules that look across keys and files. */
+  /** Makes a finding in this file. */
   at: Locate
-  /** `file:line`, or the variable that replaces it; undefined for what is not written. */
+  /** Returns `file:line` of a key, or the variable that replaces it; undefined if it is not written. */
   origin(path: PropertyKey[]): string | undefined
 }
 
+/** A file without findings. */
+export interface ValidFile<T> extends FileResult<T> {
+  value: T
+}
+
+/** Whether a file has no findings. */
+export const isValid = <T>(file: FileResult<T>): file is ValidFile<T> => file.value !== undefined
+
+/** Reads a file of a kind. Never throws: a missing file is an empty one. */
 export function readFile<N extends keyof typeof SCHEMAS>(
   file: string,
   kind: N,
@@ -43,86 +51,63 @@ export function readFile<N extends keyof typeof SCHEMAS>(
 
   const variable = (path: PropertyKey[]) =>
     overlays.find(overlay => overlay.path.join('.') === path.join('.'))?.name
-  let told = 0
   const at: Locate = (path, rule, message) => {
     const name = variable(path)
     if (name) return wrongVariable(name, rule, message)
-    const { span, key } = placeIn(doc.contents, path)
-    const finding = { file, ...place(span[0]), key: path.join('.'), rule, message }
-    if (!key || ++told > MOST_FINDINGS) return finding
-    return { ...finding, excerpt: excerpt(doc, text, rule === 'unknown-key' ? key : span) }
+    const { offset, key, pair } = placeIn(doc, text, path)
+    const isHidden = rule === 'unknown-key' || isSecret(path.map(String))
+    const source = isHidden ? key : pair
+    const finding = { file, ...place(offset), key: path.join('.'), rule, message }
+    return source === undefined ? finding : { ...finding, excerpt: excerpt(source) }
   }
   const origin = (path: PropertyKey[]) => {
-    const { line } = place(placeIn(doc.contents, path).span[0])
+    const { line } = place(placeIn(doc, text, path).offset)
     return variable(path) ?? (doc.hasIn(path) ? `${file}:${line}` : undefined)
   }
 
-  const result = { file, parts: {}, written: {}, findings, at, origin }
+  const result = { file, written: {}, findings, at, origin }
   if (findings.length) return result
-  const whole = overlay(data, overlays)
-  return {
-    ...result,
-    ...judge(
-      kind === 'client' ? inLanguages(SCHEMAS[kind], whole) : SCHEMAS[kind],
-      kind,
-      whole,
-      at,
-    ),
-    written: mapOf(whole),
-  }
+  const written = overlay(data, overlays)
+  const schema = kind === 'client' ? inLanguages(SCHEMAS[kind], written) : SCHEMAS[kind]
+  return { ...result, ...validate(schema, kind, written, at), written: mapOf(written) }
 }
 
-/** Where else a key of this name may stand. */
+/** Returns the value, or one finding for each problem. */
+function validate<S extends z.ZodObject>(schema: S, kind: string, data: unknown, at: Locate) {
+  const { data: value, error } = schema.safeParse(data, { error: plainWords })
+  if (!error) return { value, findings: [] }
+  const issues = error.issues.flatMap(issue => {
+    const { path, message } = issue
+    if (issue.code !== 'unrecognized_keys') return [{ path, rule: ruleOf(issue), message }]
+    return issue.keys.map(key => ({ path: [...path, key], rule: 'unknown-key', message }))
+  })
+  const misspelt = new Set(
+    issues.flatMap(({ path, rule }) => {
+      const above = path.slice(0, -1)
+      const key = rule === 'unknown-key' && meant(String(path.at(-1)), keysAt(kind, above))
+      return key ? [[...above, key].join('.')] : []
+    }),
+  )
+  // A misspelt key is one mistake: the right key is not reported as missing.
+  const found = issues.filter(
+    ({ path, rule }) => rule !== 'missing' || !misspelt.has(path.join('.')),
+  )
+  const findings = found.slice(0, MAX_FINDINGS).map(({ path, rule, message }) => {
+    const key = String(path.at(-1))
+    const isUnknown = rule === 'unknown-key'
+    const known = keysAt(kind, path.slice(0, -1))
+    return at(path, rule, isUnknown ? unknownKey(key, known, placesOf(key)) : message)
+  })
+  const more = found.length - findings.length
+  if (more) findings.push(at([], 'more', `${more} more findings in this file`))
+  return { findings }
+}
+
+/** Returns the places where a key of this name is valid. */
 const placesOf = (name: string) =>
   allKeys()
     .filter(({ path, file }) => file !== 'locale' && path.split('.').at(-1) === name)
     .map(key => `${key.path} in ${placeOf(key)}`)
-
-interface Found {
-  path: PropertyKey[]
-  rule: string
-  /** None yet for a key that is unknown: to find what was meant takes its time. */
-  message: string
-}
-
-/** What is wrong with the keys, and which of those at the top are right. */
-export function judge<S extends z.ZodObject>(schema: S, kind: string, data: unknown, at: Locate) {
-  const { data: value, error } = schema.safeParse(data, { error: plainWords })
-  if (!error) return { value, parts: { ...nothing(schema), ...value }, findings: [] }
-  const slips = new Set(
-    error.issues.flatMap(issue => {
-      if (issue.code !== 'unrecognized_keys') return []
-      const known = keysAt(kind, issue.path)
-      return issue.keys.map(key => [...issue.path, meant(key, known)].join('.'))
-    }),
-  )
-  // Misspelt is not missing as well.
-  const found = error.issues.flatMap((issue): Found[] => {
-    const { code, path, message } = issue
-    if (code === 'unrecognized_keys') {
-      return issue.keys.map(key => ({ path: [...path, key], rule: 'unknown-key', message: '' }))
-    }
-    const rule = ruleOf(issue)
-    return rule === 'missing' && slips.has(path.join('.')) ? [] : [{ path, rule, message }]
-  })
-  const findings = found.slice(0, MOST_FINDINGS).map(({ path, rule, message }) => {
-    const key = String(path.at(-1))
-    const known = keysAt(kind, path.slice(0, -1))
-    return at(path, rule, message || unknownKey(key, known, placesOf(key)))
-  })
-  const more = found.length - findings.length
-  if (more) findings.push(at([], 'more', `${more} more findings in this file`))
-  const parts: Partial<z.output<S>> = {}
-  for (const [key, part] of Object.entries(schema.shape)) {
-    if (!isMap(data) || (slips.has(key) && !(key in data))) continue
-    const { success, data: value } = z.safeParse(part, data[key])
-    if (success) Object.assign(parts, { [key]: value })
-  }
-  return { parts, findings }
-}
-
-const nothing = ({ shape }: z.ZodObject) =>
-  Object.fromEntries(Object.keys(shape).map(key => [key, undefined]))
 
 const isMap = (data: unknown): data is Record<string, unknown> =>
   typeof data === 'object' && data !== null && !Array.isArray(data)
@@ -133,9 +118,9 @@ function overlay(data: unknown, overlays: Overlay[]): unknown {
     let target = data
     for (const key of path.slice(0, -1)) {
       target[key] ??= {}
-      target = target[key] as Record<string, unknown>
+      target = mapOf(target[key])
     }
-    if (typeof target === 'object') target[path.at(-1) ?? ''] = value
+    target[path.at(-1) ?? ''] = value
   }
   return data
 }

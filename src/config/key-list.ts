@@ -1,10 +1,10 @@
-// Every key that may stand in the folder, with what the schema says of it.
+// Every key that a file of the folder can have, as its JSON Schema describes it.
 
 import { basename } from 'node:path'
 import { jsonSchemas } from './schema/usher.ts'
 import { mapOf } from './schema/values.ts'
 
-/** JSON Schema, as far as it is read here. */
+/** A JSON Schema, as far as it is read here. */
 interface Node {
   properties?: Record<string, Node>
   additionalProperties?: Node | boolean
@@ -16,34 +16,27 @@ interface Node {
   enum?: unknown[]
 }
 
+/** A key of a kind of file. */
 export interface Key extends Node {
   /** `lifetimes.code` */
   path: string
   file: string
-  /** What stands there. */
+  /** Its value before defaults. */
   written: unknown
 }
 
-/** Made when a report or an explanation asks for it: most starts do not. */
-let made: { nodes: Record<string, Node>; keys: Key[]; paths: Set<string> } | undefined
+let made: Record<string, Node> | undefined
 
-function all() {
-  if (made) return made
-  const nodes = jsonSchemas() as Record<string, Node>
-  const keys = Object.keys(nodes).flatMap(file => keysIn(nodes[file], file))
-  made = { nodes, keys, paths: new Set(keys.map(({ path }) => path)) }
-  return made
-}
+/** Creates the schemas when a report or an explanation needs them: most starts do not. */
+const nodes = () => (made ??= jsonSchemas() as Record<string, Node>)
 
-/** Those of every file. */
-export const allKeys = () => all().keys
-
-/** The keys of a file; those that operators name are the written ones, without a file NAME. */
-export const keysOf = (file: string, written?: object) => keysIn(all().nodes[file], file, written)
+/** Returns the keys of every file. */
+export const allKeys = () => Object.keys(nodes()).flatMap(file => keysOf(file))
 
 const nodeOf = (node: Node | boolean | undefined) => (typeof node === 'object' ? node : undefined)
 
-function keysIn(root: Node | undefined, file: string, written?: object): Key[] {
+/** Returns the keys of a file. Those that operators name are the written ones, or `NAME` without a file. */
+export function keysOf(file: string, written?: object): Key[] {
   const walk = (node: Node, data: unknown, above: string): Key[] => {
     const { properties, additionalProperties: named } = node
     const given = written ? Object.keys(mapOf(data)) : ['NAME']
@@ -55,12 +48,12 @@ function keysIn(root: Node | undefined, file: string, written?: object): Key[] {
       return [{ ...key, written: below }, ...(isOpaque ? [] : walk(key, below, `${key.path}.`))]
     })
   }
-  return walk(root ?? {}, written, '')
+  return walk(nodes()[file] ?? {}, written, '')
 }
 
-/** The keys that may stand at a path; those of a record are anybody's. */
+/** Returns the names of the keys below a path. */
 export function keysAt(file: string, path: PropertyKey[]): string[] {
-  const root = all().nodes[file]
+  const root = nodes()[file]
   let node = root
   for (const name of path) {
     const { properties, additionalProperties, items } = node ?? {}
@@ -70,25 +63,12 @@ export function keysAt(file: string, path: PropertyKey[]): string[] {
   return Object.keys(node?.properties ?? {})
 }
 
-/** Where in the folder a key stands. */
+/** Returns the file of a key, relative to the folder. */
 export const placeOf = ({ file }: Pick<Key, 'file'>) =>
   `${['client', 'resource', 'detail'].includes(file) ? `${file}s/NAME` : file}.yaml`
 
-/** A store is a URL that may hold a password. */
-const SECRET = /^(client_secret.*|jwks|secrets|importedKeys|store|.*password.*)$/
+/** A store is a URL that may contain a password. */
+const SECRET = /^(.*secret.*|jwks|importedKeys|store|.*password.*)$/
 
-/** Whether what stands at a path is never shown. */
+/** Whether the value at a path is never shown. */
 export const isSecret = (path: string[]) => path.some(name => SECRET.test(name))
-
-/** Whether a path, without the places in lists, is one of a key in some file. */
-export function isKnown(path: string[]): boolean {
-  const [first = '', ...below] = path
-  // A JSON Schema has keys at every depth.
-  if (first === 'schema') return true
-  // `client_name#de` is known as `client_name`.
-  const [top = ''] = first.split('#')
-  return [
-    [top, ...below],
-    [top, 'NAME', ...below.slice(1)],
-  ].some(names => all().paths.has(names.join('.')))
-}

@@ -1,31 +1,31 @@
 // The config folder and the environment become settings, or one report of all that is wrong.
 // The only file that reads `process.env`.
 
-import { type Dirent, readdirSync, statSync } from 'node:fs'
+import { readdirSync, statSync } from 'node:fs'
 import { basename, dirname, join, parse, relative, sep } from 'node:path'
 import { withoutSecret } from './client-secret.ts'
 import { overlays, parseSecrets, secretsFromEnvironment } from './environment.ts'
-import { type FileResult, readFile } from './files.ts'
+import { type FileResult, isValid, readFile, type ValidFile } from './files.ts'
 import { ConfigError, type Finding, inOrder, type Locate } from './report/finding.ts'
 import { didYouMean } from './report/wording.ts'
-import { clientFindings } from './rules/client.ts'
-import { detailFindings } from './rules/details.ts'
-import { readClientAuthorities } from './rules/files.ts'
-import { type Picture, readLocales, readLook } from './rules/pages.ts'
+import { entriesOf } from './report/yaml.ts'
+import { clientFindings, clientNameFindings } from './rules/client.ts'
+import { type Picture, readLook } from './rules/pages.ts'
 import {
-  featureFindings,
+  checkIssuer,
   importKeys,
-  judgeIssuer,
   readAccounts,
+  readClientAuthorities,
   startFindings,
 } from './rules/provider.ts'
-import { resourceFindings } from './rules/resource.ts'
+import { detailFindings, resourceFindings } from './rules/resource.ts'
 import { clientWarnings, providerWarnings, resourceWarnings } from './rules/warnings.ts'
 import type { ClientMetadata } from './schema/client.ts'
 import type { DetailFile } from './schema/details.ts'
-import type { Locales } from './schema/locale.ts'
+import { flatten, type Locales } from './schema/locale.ts'
 import type { ResourceFile } from './schema/resource.ts'
 import type { ClaimsFile, UsherFile } from './schema/usher.ts'
+import { tagProblem } from './schema/values.ts'
 
 /** All of `usher.yaml` under its own keys, and what follows from it and the other files. */
 export interface Settings extends UsherFile {
@@ -94,50 +94,52 @@ export function readSettings(env?: NodeJS.ProcessEnv): Settings {
   return settings
 }
 
-/** Throws a `ConfigError` only when there is no folder to read. */
+/**
+ * Reads and checks the folder in two steps. First, each file by itself. If every file is valid, the
+ * rules that look at several keys and files follow. Throws a `ConfigError` only if there is no folder.
+ */
 export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = configFolder(env)) {
-  const { usher, issuer, development, secrets, accounts, findings } = readUsher(env, folder)
-  findings.push(...strayFindings(folder, accounts.module), ...featureFindings(usher))
+  const { usher, accounts, development, issuer, secrets, findings } = readUsher(env, folder)
+  const list = (name: string) => listYaml(join(folder, name), findings)
+  const claims = readFile(join(folder, 'claims.yaml'), 'claims')
+  const clients = list('clients').map(file => readFile(file, 'client'))
+  const resources = list('resources').map(file => readFile(file, 'resource'))
+  const types = list('details').map(file => readFile(file, 'detail'))
+  const words = list('locales').map(file => readFile(file, 'locale'))
+  for (const file of [claims, ...clients, ...resources, ...types, ...words]) {
+    findings.push(...file.findings)
+  }
+  findings.push(...strayFindings(folder, accounts.module), ...words.flatMap(languageFindings))
+  const reading = { settings: undefined, findings, warnings: [], usher, claims, clients, resources }
+  if (findings.length || !isValid(usher) || !isValid(claims)) return reading
+
+  const valid = {
+    clients: clients.filter(isValid),
+    resources: resources.filter(isValid),
+    types: types.filter(isValid),
+  }
+  const { features, compatibility, listen } = usher.value
   const importedKeys = importKeys(usher, findings)
   const clientAuthorities = readClientAuthorities(usher, findings)
-  const claims = readFile(join(folder, 'claims.yaml'), 'claims')
-  const listed = (name: string) => listYaml(join(folder, name), findings)
-  const clients = listed('clients').map(file => readFile(file, 'client'))
-  const look = readLook(usher, clients, folder, findings)
-  const resources = listed('resources').map(file => readFile(file, 'resource'))
-  const details = listed('details').map(file => readFile(file, 'detail'))
-  const files = [claims, ...clients, ...resources, ...details]
-  findings.push(...files.flatMap(({ findings }) => findings))
+  const look = readLook(usher, valid.clients, folder, findings)
   const scopes = scopesOf(claims, findings)
-  const loopbackIssuer = issuer === undefined ? undefined : development
-  const { features, compatibility } = usher.parts
-  const claimScopes = claims.value && scopes
+  const apiScopes = valid.resources.flatMap(({ value }) => Object.keys(value.scopes))
+  const surroundings = { features, compatibility, development, clientAuthorities }
   findings.push(
-    ...clientFindings(clients, {
-      scopes: withResources(claimScopes, resources),
-      loopbackIssuer,
-      features,
-      compatibility,
-      clientAuthorities,
-    }),
-    ...resourceFindings(resources, { clients, scopes: claimScopes, issuer, features }),
-    ...detailFindings(details, { clients, resources }),
+    ...clientNameFindings(valid.clients, [...Object.keys(scopes), ...apiScopes]),
+    ...valid.clients.flatMap(client => clientFindings(client, surroundings)),
+    ...resourceFindings({ ...valid, scopes, issuer, features }),
+    ...detailFindings(valid),
   )
-  const locales = readLocales(listYaml(join(folder, 'locales'), findings), findings)
   const warnings = inOrder([
     ...look.warnings,
-    ...(issuer ? providerWarnings(usher, development) : []),
-    ...(issuer ? clients.flatMap(client => clientWarnings(client, development)) : []),
-    ...resources.flatMap(resourceWarnings),
+    ...providerWarnings(usher, development),
+    ...valid.clients.flatMap(client => clientWarnings(client, development)),
+    ...valid.resources.flatMap(resourceWarnings),
   ])
-
-  const reading = { settings: undefined, findings, warnings, usher, claims, clients, resources }
-  if (findings.length || !usher.value || !claims.value || !issuer) return reading
-  const { listen } = usher.value
-  const clientIds = clients.flatMap(({ parts }) => parts.client_id ?? [])
+  if (findings.length) return { ...reading, warnings }
+  const clientIds = valid.clients.map(({ value }) => value.client_id)
   const settings: Settings = {
-    importedKeys,
-    clientAuthorities: clientAuthorities ?? '',
     ...usher.value,
     folder,
     issuer,
@@ -145,35 +147,31 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
     listen: { ...listen, host: listen.host ?? (development ? '127.0.0.1' : '0.0.0.0') },
     accounts,
     secrets,
+    importedKeys,
+    clientAuthorities,
     claims: claims.value.claims,
     scopes,
     pictures: look.pictures,
     pages: look.pages,
-    locales,
-    clients: clients.flatMap(({ value }) => (value ? [withoutSecret(value)] : [])),
-    clientFiles: new Map(clients.map(({ parts, at }) => [parts.client_id ?? '', at])),
+    locales: Object.fromEntries(words.map(({ file, value }) => [parse(file).name, flatten(value)])),
+    clients: valid.clients.map(({ value }) => withoutSecret(value)),
+    clientFiles: new Map(valid.clients.map(({ value, at }) => [value.client_id, at])),
     resources: Object.fromEntries(
-      resources.flatMap(({ value }) =>
-        // A client that registered itself has to be named.
-        value ? [[value.resource, { ...value, clients: value.clients ?? clientIds }]] : [],
-      ),
+      // A client that registered itself has to be named.
+      valid.resources.map(({ value }) => [value.resource, { clients: clientIds, ...value }]),
     ),
-    resourceFiles: new Map(resources.map(({ parts, at }) => [parts.resource ?? '', at])),
-    details: Object.fromEntries(
-      details.flatMap(({ value }) => (value ? [[value.type, value]] : [])),
-    ),
+    resourceFiles: new Map(valid.resources.map(({ value, at }) => [value.resource, at])),
+    details: Object.fromEntries(valid.types.map(({ value }) => [value.type, value])),
     warnings,
   }
-  return { ...reading, settings }
+  return { ...reading, settings, warnings }
 }
 
-/** `issuer` is absent when it is wrong. */
+/** Reads usher.yaml and the environment. The results are usable only without findings. */
 function readUsher(env: NodeJS.ProcessEnv, folder: string) {
   if (!statSync(folder, { throwIfNoEntry: false })?.isDirectory()) {
-    const message = `there is no such folder${didYouMean(
-      basename(folder),
-      entriesOf(dirname(folder)).map(({ name }) => name),
-    )}`
+    const siblings = entriesOf(dirname(folder)).map(({ name }) => name)
+    const message = `folder not found${didYouMean(basename(folder), siblings)}`
     throw new ConfigError([{ file: folder, rule: 'folder', message }])
   }
   const findings: Finding[] = []
@@ -181,23 +179,20 @@ function readUsher(env: NodeJS.ProcessEnv, folder: string) {
   const usher = readFile(join(folder, 'usher.yaml'), 'usher', overlays(env, store))
   findings.push(...usher.findings)
   const secrets = parseSecrets(secret, findings)
-  const accounts = readAccounts(usher, folder, findings)
-  const { parts } = usher
-  const isKnown = Object.hasOwn(parts, 'issuer')
-  const issuer = parts.issuer ?? `http://localhost:${parts.listen?.port ?? 3000}`
-  const { development, problem } = judgeIssuer(issuer)
-  if (isKnown && problem) findings.push(usher.at(['issuer'], 'issuer', problem))
-  const isRight = isKnown && !problem
-  if (isRight) findings.push(...startFindings(usher, secret, development))
-  const known = isRight ? issuer : undefined
-  return { usher, issuer: known, development, secrets, accounts, findings }
+  const issuer = usher.value?.issuer ?? `http://localhost:${usher.value?.listen.port}`
+  const { development, problem } = checkIssuer(issuer)
+  const result = { usher, issuer, development, secrets, findings }
+  if (!isValid(usher)) return { ...result, accounts: {} }
+  if (problem) findings.push(usher.at(['issuer'], 'issuer', problem))
+  else findings.push(...startFindings(usher, secret !== undefined, development))
+  return { ...result, accounts: readAccounts(usher, folder, findings) }
 }
 
-/** What lies in the folder and is read by nobody: most likely a misspelt name. */
+/** Returns a finding for each entry of the folder that nothing reads: its name is probably misspelt. */
 function strayFindings(folder: string, module = ''): Finding[] {
   const [ofModule] = relative(folder, module).split(sep)
   return entriesOf(folder).flatMap(entry => {
-    // A mounted ConfigMap keeps what it shows in a folder called ..2026_11_21_….
+    // A mounted ConfigMap keeps its files in a folder named ..2026_11_21_….
     const isOurs = [...KNOWN, ofModule].includes(entry.name) || entry.name.startsWith('.')
     if (isOurs || !(isData(entry.name) || entry.isDirectory())) return []
     const message = `nothing reads this${didYouMean(entry.name, KNOWN)}`
@@ -205,13 +200,9 @@ function strayFindings(folder: string, module = ''): Finding[] {
   })
 }
 
-/** None where it may not be read: its files will say so. */
-function entriesOf(folder: string): Dirent[] {
-  try {
-    return readdirSync(folder, { withFileTypes: true })
-  } catch {
-    return []
-  }
+function languageFindings({ file }: FileResult<unknown>): Finding[] {
+  const problem = tagProblem(parse(file).name)
+  return problem ? [{ file, rule: 'language', message: `the name ${problem}` }] : []
 }
 
 const KNOWN = 'usher.yaml claims.yaml clients resources details locales pages schema'.split(' ')
@@ -219,33 +210,26 @@ const isData = (name: string) => /\.(ya?ml|json)$/i.test(name)
 
 const NO_CLAIMS = 'offline_access carries no claims; give the claim a scope of its own'
 
-function scopesOf(claims: FileResult<ClaimsFile>, findings: Finding[]): Settings['scopes'] {
+function scopesOf({ value, at }: ValidFile<ClaimsFile>, findings: Finding[]): Settings['scopes'] {
   const scopes: Settings['scopes'] = { openid: {}, offline_access: {} }
-  for (const [name, { scope }] of Object.entries(claims.value?.claims ?? {})) {
+  for (const [name, { scope }] of Object.entries(value.claims)) {
     scopes[scope] ??= {}
+    const path = ['claims', name]
     if (PROTOCOL_CLAIMS.has(name)) {
-      findings.push(
-        claims.at(['claims', name], 'protocol-claim', 'is set by the protocol, not here'),
-      )
+      findings.push(at(path, 'protocol-claim', 'is set by the protocol, not here'))
     }
     if (scope === 'offline_access') {
-      findings.push(claims.at(['claims', name, 'scope'], 'claim-scope', NO_CLAIMS))
+      findings.push(at([...path, 'scope'], 'claim-scope', NO_CLAIMS))
     }
   }
-  for (const [scope, { description }] of Object.entries(claims.value?.scopes ?? {})) {
+  for (const [scope, { description }] of Object.entries(value.scopes)) {
     if (scopes[scope]) scopes[scope] = { description }
     else {
       const message = `no claim belongs to this scope${didYouMean(scope, Object.keys(scopes))}`
-      findings.push(claims.at(['scopes', scope], 'unknown-scope', message))
+      findings.push(at(['scopes', scope], 'unknown-scope', message))
     }
   }
   return scopes
-}
-
-/** All that a client can ask for; undefined while a file says wrong which there are. */
-function withResources(scopes: object | undefined, resources: FileResult<ResourceFile>[]) {
-  const theirs = resources.map(({ parts }) => parts.scopes)
-  return theirs.includes(undefined) ? undefined : scopes && Object.assign({ ...scopes }, ...theirs)
 }
 
 function listYaml(folder: string, findings: Finding[]): string[] {

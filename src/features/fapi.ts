@@ -1,5 +1,5 @@
 // The FAPI 2.0 Security Profile, for clients whose file has `profile: fapi2`. The rules of the
-// configuration refuse files that contradict the profile (config/rules/profile.ts).
+// configuration refuse files that contradict the profile (config/rules/client.ts).
 
 import { type Client, errors } from 'oidc-provider'
 import type { Feature } from '../provider/feature.ts'

@@ -4,7 +4,7 @@ import type { X509Certificate } from 'node:crypto'
 import { isIP } from 'node:net'
 import type { ClientAuthMethod } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
-import { certificatesIn } from '../config/rules/files.ts'
+import { certificatesIn } from '../config/rules/provider.ts'
 import type { Feature, LibraryFeatures } from '../provider/feature.ts'
 
 /** id-kp-clientAuth (RFC 5280 §4.2.1.12). */

@@ -35,7 +35,7 @@ export async function makeKey(alg: string): Promise<SigningKey> {
   return named((await make()).export({ format: 'jwk' }), alg)
 }
 
-/** From PEM; config/rules/files.ts has validated it. */
+/** From PEM; config/rules/provider.ts has validated it. */
 export function importKey(pem: string): Promise<SigningKey> {
   const key = createPrivateKey(pem)
   const algs: Record<string, string> = { rsa: 'RS256', ec: 'ES256', ed25519: 'EdDSA' }

@@ -7,7 +7,7 @@
 
 import { isDeepStrictEqual } from 'node:util'
 import type { Settings } from '../config/load.ts'
-import { LONGEST_JWT } from '../config/schema/resource.ts'
+import { MAX_JWT_SECONDS } from '../config/schema/resource.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import {
@@ -65,7 +65,7 @@ export async function openSigningKeys(records: Records, settings: Settings): Pro
     ...settings.keys,
     // The ID token of a session is accepted as a hint for as long as there may be that session, and
     // a JWT for an API has its time.
-    retain: Math.max(session + id_token, LONGEST_JWT),
+    retain: Math.max(session + id_token, MAX_JWT_SECONDS),
     wanted: [
       ...settings.clients.flatMap(client =>
         Object.entries(client).flatMap(([key, alg]) =>

@@ -186,7 +186,7 @@ test('backchannel_logout: discovery says so; off, it does not, and no client can
   await without.close()
   for (const key of Object.keys(supported)) expect(json).not.toHaveProperty(key)
   const start = startUsher({ clients: { wiki: wiki.client }, usher: off })
-  await expect(start).rejects.toThrow('needs what is off: `features.backchannel_logout`')
+  await expect(start).rejects.toThrow('needs a setting that is off: `features.backchannel_logout`')
 })
 
 test('what was told stands in the audit log and the metrics', async () => {

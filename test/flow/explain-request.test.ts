@@ -117,8 +117,8 @@ async function explained(answer: Response): Promise<Explanation> {
   const failure = await remembered(answer)
   if (!failure) throw new Error('nothing is remembered')
   const { clients } = readFolder({ USHER_SECRET }, usher.settings.folder)
-  const client = clients.find(({ parts }) => parts.client_id === failure.client_id)
-  const ids = clients.map(({ parts }) => parts.client_id ?? '')
+  const client = clients.find(({ value }) => value?.client_id === failure.client_id)
+  const ids = clients.map(({ value }) => value?.client_id ?? '')
   const scopes = Object.keys(usher.settings.scopes)
   const resources = Object.keys(usher.settings.resources)
   const { issuer } = usher

@@ -87,7 +87,9 @@ test('client_credentials: not for a client that is not registered for it, nor wh
   const clients = { ...CLIENTS, service: SERVICE }
   const features = { client_credentials: false }
   const start = startUsher({ clients, usher: { features } })
-  await expect(start).rejects.toThrow('client_credentials is off: `features.client_credentials`')
+  await expect(start).rejects.toThrow(
+    'grant_types: needs a setting that is off: `features.client_credentials`',
+  )
 })
 
 test('rp_initiated_logout: off, people sign out on their account page, and no application sends them there', async () => {

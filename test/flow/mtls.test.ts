@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import * as openid from 'openid-client'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { checkSettings } from '../../src/commands/config.ts'
 import { jwkOf, type Made, makeCertificate } from '../support/certificates.ts'
 import { type Files, read } from '../support/config-folder.ts'
 import { authorize } from '../support/journey.ts'
@@ -232,11 +233,16 @@ test.each<[string, object, object]>([
     { ...usherYaml, client_certificates: { header: HEADER } },
     SERVICES.dn,
   ],
-  ['token_endpoint_auth_method', usherYaml, { ...SERVICES.dn, ...SERVICES.dns }],
-  ['tls_client_auth_san_ip', usherYaml, { ...OWN, tls_client_auth_san_ip: '192.0.2.7' }],
   ['jwks', usherYaml, { ...OWN, jwks: { keys: [{ ...jwkOf(own), x5c: undefined }] } }],
 ])('what cannot work is a finding, at %s', (key, usher, client) => {
   const files: Files = Object.keys(client).length ? { 'clients/own.yaml': client } : {}
   const { findings } = read({ 'usher.yaml': usher, ...files })
   expect(findings.map(finding => finding.key)).toEqual([key])
+})
+
+test('the library refuses a client with two names for its certificate', async () => {
+  const both = { ...SERVICES.dn, ...SERVICES.dns }
+  const { settings } = read({ 'usher.yaml': usherYaml, 'clients/own.yaml': both })
+  if (!settings) throw new Error('the folder is valid')
+  await expect(checkSettings(settings)).rejects.toThrow(/own\.yaml.* only one tls_client_auth/)
 })

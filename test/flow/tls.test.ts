@@ -142,7 +142,11 @@ test('a new certificate is used without a restart; half a one changes nothing', 
 })
 
 test.each([
-  ['no such file', { cert: '/nowhere/cert.pem', key: '/nowhere/key.pem' }, 'its file is not there'],
+  [
+    'no such file',
+    { cert: '/nowhere/cert.pem', key: '/nowhere/key.pem' },
+    'its file was not found',
+  ],
   ['the key of another', 'another key', 'is not a certificate with its key'],
 ])('a certificate with %s is in the report, at its place', async (_, tls, expected) => {
   const folder = mkdtempSync(join(tmpdir(), 'usher-tls-config-'))

@@ -372,7 +372,7 @@ describe('usher doctor', () => {
       'a config folder that is not there',
       async () => ({ USHER_CONFIG: join(folder, 'nowhere') }),
       'config',
-      /there is no such folder/,
+      /folder not found/,
     ],
   ])('tells %s, for people and for programs', async (_, env, name, found) => {
     const given = await env()

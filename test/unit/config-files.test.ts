@@ -78,8 +78,6 @@ test('an empty client file is told what is missing, an empty claims.yaml gives n
   expect(places(reading)).toEqual([
     'clients/web.yaml:1:1 client_id',
     'clients/web.yaml:1:1 client_name',
-    'clients/web.yaml:1:1 client_secret_hashes',
-    'clients/web.yaml:1:1 redirect_uris',
   ])
 })
 

@@ -59,6 +59,26 @@ test.each([
   expect(text).not.toContain('canary')
 })
 
+test.each([
+  [{ redirect_uris: [] }, 'redirect_uris'],
+  [{ token_endpoint_auth_method: 'private_key_jwt' }, 'jwks'],
+  [
+    {
+      grant_types: ['urn:openid:params:grant-type:ciba'],
+      token_endpoint_auth_method: undefined,
+      client_secret: 'canary-1815',
+      backchannel_token_delivery_mode: 'ping',
+    },
+    'backchannel_client_notification_endpoint',
+  ],
+])('the library refuses the client %j at %s', async (changes, key) => {
+  const { findings } = await check({
+    'usher.yaml': { features: { ciba: true } },
+    'clients/web.yaml': client(changes),
+  })
+  expect(findings).toMatchObject([{ key, rule: 'library', line: 1 }])
+})
+
 test('all clients that the library refuses are in one report', async () => {
   const { findings } = await check({
     'clients/ada.yaml':
@@ -71,7 +91,7 @@ test('all clients that the library refuses are in one report', async () => {
     }),
   })
   expect(findings).toMatchObject([
-    { line: 5, column: 1, key: 'redirect_uris', excerpt: expect.stringContaining('^^^^') },
+    { line: 5, column: 1, key: 'redirect_uris', excerpt: expect.stringContaining('redirect_uris') },
     { line: 1, key: 'redirect_uris', rule: 'library' },
   ])
 })

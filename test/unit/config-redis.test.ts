@@ -29,7 +29,7 @@ test('every file that cannot be read is told, at its key', () => {
     'usher.yaml:6:5 redis.tls.cert',
     'usher.yaml:7:5 redis.tls.key',
   ])
-  expect(reading.text).toContain('redis.tls.ca: its file is not there')
+  expect(reading.text).toContain('redis.tls.ca: its file was not found')
   expect(read(files, { USHER_STORE: 'sqlite:usher.db' }).text).toBe('')
 })
 
@@ -47,7 +47,7 @@ test('TLS is refused where Redis is spoken to by a socket', () => {
   const reading = read(yaml('  tls: {}'), socket)
   expect(places(reading)).toEqual(['usher.yaml:2:3 redis.tls'])
   expect(reading.text).toContain(
-    'redis.tls: is for the network; the store is a socket of this machine',
+    'redis.tls: is for the network, and the store is a socket of this machine',
   )
   expect(read(yaml('  database: 3'), socket).text).toBe('')
 })
@@ -55,7 +55,7 @@ test('TLS is refused where Redis is spoken to by a socket', () => {
 test('a database of a Cluster is refused, unless it is the one it has', () => {
   const reading = read(yaml('  database: 3'), CLUSTER)
   expect(places(reading)).toEqual(['usher.yaml:2:3 redis.database'])
-  expect(reading.text).toContain('a Redis Cluster has no databases but 0')
+  expect(reading.text).toContain('a Redis Cluster has the database 0 only')
   expect(read(yaml('  database: 0'), CLUSTER).text).toBe('')
   expect(read(yaml('  database: 3'), REDIS).text).toBe('')
 })

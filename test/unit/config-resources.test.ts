@@ -108,12 +108,14 @@ test('features that are off are named where something needs them', () => {
   expect(off.text).toContain('features.resource_indicators')
   const asking = { token_format: 'opaque', introspected_by: ['api'] }
   const mute = withApi(asking, usher({ introspection: false }))
-  expect(mute.text).toContain('introspected_by: introspection is off: `features.introspection`')
+  expect(mute.text).toContain(
+    'introspected_by: needs a setting that is off: `features.introspection`',
+  )
   const alone = read(usher({ introspection: false, jwt_introspection: true }))
   expect(alone.text).toContain('features.jwt_introspection: needs `features.introspection`')
   const signed = client({ introspection_signed_response_alg: 'ES256' })
   const unsigned = read({ 'clients/web.yaml': signed })
-  expect(unsigned.text).toContain('JWT introspection is off: `features.jwt_introspection`')
+  expect(unsigned.text).toContain('needs a setting that is off: `features.jwt_introspection`')
 })
 
 test('an opaque token that nobody may ask about is a warning', () => {
@@ -146,7 +148,7 @@ test('an algorithm that the operator has brought no key for is a finding', async
     'token_signing_alg: there is no key for it; those of keys.import sign RS256, EdDSA',
   )
   expect(() => sign('EdDSA', ['ed25519'])).toThrow(
-    'keys.import: none of its keys is RSA, and clients expect RS256',
+    'keys.import: no key is RSA, and clients use RS256',
   )
   await expect(sign('RS256', ['rsa'], { id_token_signed_response_alg: 'ES256' })).rejects.toThrow(
     "id_token_signed_response_alg: must be 'RS256', what the keys of keys.import sign with",

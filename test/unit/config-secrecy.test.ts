@@ -1,4 +1,4 @@
-// CF1: a report underlines what is wrong, but nothing that may be a secret: no value of a key for
+// A report shows the key that is wrong with its value, but no secret: no value of a key for
 // secrets, of a key that is unknown, or of a file that is no YAML; and nothing that looks random.
 
 import { createHash } from 'node:crypto'
@@ -48,7 +48,7 @@ const shown = (files: Files, env: Record<string, string> = {}) => {
 }
 
 test.each(VALUES)('client_secret: %s is refused and not shown', value => {
-  const text = `client_id: web\nclient_secret: ${value}\nclient_name: Web\n`
+  const text = `client_id: web\nclient_secret: ${value}\nclient_name: Web\nextra: 1\n`
   expect(shown({ 'clients/web.yaml': text })).not.toContain(CANARY)
 })
 

@@ -105,7 +105,7 @@ test('an issuer of the file is reported at its line', () => {
 test('an https issuer without a secret is refused, and told which key to set', () => {
   const reading = read({}, { USHER_ISSUER: 'https://id.example.org' })
   expect(places(reading)).toEqual(['environment USHER_SECRET'])
-  expect(reading.text).toContain('is needed')
+  expect(reading.text).toContain('is required')
 })
 
 test('an https issuer with the memory store is refused where the store was chosen', () => {

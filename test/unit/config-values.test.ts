@@ -170,8 +170,11 @@ test('a scope of claims.yaml can be asked for by clients', () => {
 })
 
 test.each([
-  [{ announce: '59 s' }, 'is at least 1 min: nodes look for new keys every ten seconds'],
-  [{ announce: '2 h', rotate_every: '2 h' }, 'must be shorter than keys.rotate_every'],
+  [{ announce: '59 s' }, 'must be shorter than keys.rotate_every, and at least 1 min'],
+  [
+    { announce: '2 h', rotate_every: '2 h' },
+    'must be shorter than keys.rotate_every, and at least 1 min',
+  ],
   [{ announce: '1 min', rotate_every: '2 min' }, undefined],
 ])('keys: %j', (keys, message) => {
   const { findings } = read({ 'usher.yaml': { keys } })

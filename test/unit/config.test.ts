@@ -59,18 +59,20 @@ const BROKEN = {
 test('one report names every finding of every file by file, line and column', () => {
   const reading = read(BROKEN, { USHER_SECRET: 'too-short', PORT: '99999' })
   expect(places(reading)).toEqual([
-    'claims.yaml:2:3 claims.sub',
     'clients/ada.yaml:1:1 client_id',
-    'clients/ada.yaml:1:1 client_secret_hashes',
-    'clients/ada.yaml:1:1 redirect_uris',
     'clients/ada.yaml:2:1 client_name',
     'clients/grace.yaml:3:1',
-    'clients/web.yaml:22:1 scope',
     'environment PORT',
     'environment USHER_SECRET',
     'usher.yaml:4:3 lifetimes.code',
     'usher.yaml:5:1 extra',
   ])
+})
+
+test('rules across keys and files follow once every file is valid by itself', () => {
+  const { 'claims.yaml': claims, 'clients/web.yaml': web } = BROKEN
+  const reading = read({ 'claims.yaml': claims, 'clients/web.yaml': web })
+  expect(places(reading)).toEqual(['claims.yaml:2:3 claims.sub', 'clients/web.yaml:22:1 scope'])
 })
 
 test('a mistake in claims.yaml is not blamed on the clients that use its scopes', () => {
@@ -94,7 +96,7 @@ test('the report is sorted by file, and by line within a file', () => {
   const lines = [...text.matchAll(/^ {2}(\S+?)(?::(\d+):\d+)? {2}/gm)]
   const order = lines.map(([, file = '', line = '0']) => ({ file, line: Number(line) }))
   const sorted = order.toSorted((a, b) => a.file.localeCompare(b.file) || a.line - b.line)
-  expect(order.length).toBeGreaterThan(6)
+  expect(order.length).toBeGreaterThan(4)
   expect(order).toEqual(sorted)
 })
 

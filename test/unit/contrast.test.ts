@@ -3,7 +3,13 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { contrastIn, ENOUGH, inkOn, readableIn, SCHEMES } from '../../src/config/rules/pages.ts'
+import {
+  contrastIn,
+  inkOn,
+  MIN_TEXT_CONTRAST,
+  readableIn,
+  SCHEMES,
+} from '../../src/config/rules/pages.ts'
 
 const stylesheet = readFileSync(join(import.meta.dirname, '../../src/pages/style.css'), 'utf8')
 const [light = '', dark = ''] = stylesheet.split('prefers-color-scheme: dark')
@@ -19,14 +25,14 @@ test.each([
     expect(SCHEMES[scheme].backgrounds).toEqual(
       ['paper', 'ground'].map(name => variable(css, name)),
     )
-    expect(contrastIn(scheme, variable(css, 'accent'))).toBeGreaterThan(ENOUGH)
+    expect(contrastIn(scheme, variable(css, 'accent'))).toBeGreaterThan(MIN_TEXT_CONTRAST)
   },
 )
 
 test('black on the page is what everybody knows it is', () => {
   expect(contrastIn('light', '#000000')).toBeCloseTo(21 / 1.1, 0)
   // The first of the examples of WCAG that fails by little.
-  expect(contrastIn('light', '#777777')).toBeLessThan(ENOUGH)
+  expect(contrastIn('light', '#777777')).toBeLessThan(MIN_TEXT_CONTRAST)
 })
 
 test.each(['#ff9900', '#00ff00', '#FFFFFF', '#000000', '#1d4ed8', '#e6007e', '#777777'])(
@@ -34,7 +40,7 @@ test.each(['#ff9900', '#00ff00', '#FFFFFF', '#000000', '#1d4ed8', '#e6007e', '#7
   colour => {
     for (const scheme of ['light', 'dark'] as const) {
       const readable = readableIn(scheme, colour)
-      expect(contrastIn(scheme, readable)).toBeGreaterThanOrEqual(ENOUGH)
+      expect(contrastIn(scheme, readable)).toBeGreaterThanOrEqual(MIN_TEXT_CONTRAST)
       const ink = inkOn(readable)
       expect(ink).toBe(scheme === 'light' ? '#ffffff' : '#0d1526')
     }

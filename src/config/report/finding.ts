@@ -1,28 +1,41 @@
-// What is wrong with a configuration, or unwise: every finding at once, each with its place and rule.
-// A line of a file is only shown where it cannot tell a secret (yaml.ts).
+// Findings: everything that is wrong or unwise in a configuration, each with its place and its rule. A
+// finding shows a part of a file only if that part cannot be a secret (yaml.ts).
 
+import { basename } from 'node:path'
+
+/** A mistake or a warning, at its place. */
 export interface Finding {
   /** Path of the file, or `environment`. */
   file: string
   line?: number
   column?: number
-  /** The key it is about, as `a.b.0`. */
+  /** Path of the key, as `a.b.0`. */
   key?: string
-  /** Its name, the same in every version. */
+  /** Name of the rule. It is the same in every version. */
   rule: string
   message: string
-  /** The line of the file, and the offending part underlined. */
+  /** The key with its value, as the file has them. */
   excerpt?: string
 }
 
 /** Makes a finding at a key of one file. */
 export type Locate = (path: PropertyKey[], rule: string, message: string) => Finding
 
-/** A finding about an environment variable. */
+/**
+ * Returns a function that makes a finding if a condition holds, with the message of its rule. `NAME` in
+ * a message becomes the name of the file, as commands expect it.
+ */
+export const checkerOf =
+  <R extends string>({ file, at }: { file: string; at: Locate }, messages: Record<R, string>) =>
+  (condition: unknown, rule: R, ...path: PropertyKey[]): Finding[] =>
+    condition ? [at(path, rule, messages[rule].replace('NAME', basename(file, '.yaml')))] : []
+
+/** Makes a finding about an environment variable. */
 export function wrongVariable(key: string, rule: string, message: string): Finding {
   return { file: 'environment', key, rule, message }
 }
 
+/** Thrown for a configuration that cannot take effect. The message is the report. */
 export class ConfigError extends Error {
   override name = 'ConfigError'
   findings: Finding[]
@@ -33,23 +46,25 @@ export class ConfigError extends Error {
   }
 }
 
-/** The report as people read it. */
+/** Returns the report for operators, one block for each finding. */
 export function describe(findings: Finding[], noun: 'problem' | 'warning'): string {
-  const blocks = inOrder(findings).map(({ key, rule, message, excerpt, ...place }) => {
-    const head = `  ${placeOf(place)}  ${key ? `${key}: ` : ''}${message}  [${rule}]\n`
-    return excerpt ? `${head}${excerpt}\n` : head
+  const blocks = inOrder(findings).map(({ key, rule, message, excerpt, line, ...place }) => {
+    const head = `  ${placeOf({ ...place, line })}  ${key ? `${key}: ` : ''}${message}  [${rule}]\n`
+    return excerpt ? `${head}    ${line} | ${excerpt}\n` : head
   })
   const count = findings.length === 1 ? `1 ${noun}` : `${findings.length} ${noun}s`
   return `${count} in the configuration.\n\n${blocks.join('')}`
 }
 
-/** For programs and logs. */
+/** Returns a finding for programs and logs, without an excerpt. */
 export const toRecord = ({ excerpt: _, ...finding }: Finding) => finding
 
+/** Returns `file:line:column`, or the file alone. */
 export function placeOf({ file, line, column = 1 }: Pick<Finding, 'file' | 'line' | 'column'>) {
   return line === undefined ? file : `${file}:${line}:${column}`
 }
 
+/** Returns the findings sorted by their places. */
 export function inOrder(findings: Finding[]): Finding[] {
   return [...findings].sort(
     (a, b) =>

@@ -1,37 +1,36 @@
-// How findings are worded: for operators, with what to write instead, and without a word of what
-// stands in the file.
+// The words of findings: written for operators, with a suggestion, and without any value of the file.
 
 import { closest, distance } from 'fastest-levenshtein'
 import type { z } from 'zod'
 
-/** What to write instead of a key that is right elsewhere and not ours. */
+/** Suggestions for keys that other products or other files have. */
 // biome-ignore format: a table
 const HINTS: Record<string, string> = {
-  jwks_uri: 'nothing is fetched for a file: put the public keys into jwks',
-  secret: 'secrets stand in no file: USHER_SECRET, or a client’s client_secret_hashes',
-  clients: 'clients are files of their own: clients/NAME.yaml',
-  resources: 'APIs are files of their own: resources/NAME.yaml',
+  jwks_uri: 'client files contain the public keys themselves: put them into jwks',
+  secret: 'no file contains secrets: use USHER_SECRET, or client_secret_hashes of a client',
+  clients: 'each client has its own file: clients/NAME.yaml',
+  resources: 'each API has its own file: resources/NAME.yaml',
   id: 'unknown key; did you mean client_id?',
   name: 'unknown key; did you mean client_name or branding.name?',
 }
 
-/** With the key that was probably meant; `elsewhere` is where it would be right. */
+/** Returns the message for an unknown key; `elsewhere` lists the places where the key is valid. */
 export function unknownKey(key: string, known: string[], elsewhere: string[]): string {
   if (Object.hasOwn(HINTS, key)) return HINTS[key] ?? ''
   const near = meant(key, known)
   if (near) return `unknown key; did you mean ${near}?`
   if (elsewhere.length) return `unknown key here; there is ${elsewhere.slice(0, 2).join(' or ')}`
   const isShort = known.length > 0 && known.length < 12
-  return isShort ? `unknown key; what can stand here: ${known.join(', ')}` : 'unknown key'
+  return isShort ? `unknown key; the keys here are: ${known.join(', ')}` : 'unknown key'
 }
 
-/** Words to end a message with; none when it is like nothing known. */
+/** Returns the end of a message that suggests a known name; empty if none is similar. */
 export function didYouMean(written: string, known: string[]): string {
   const near = meant(written, known)
   return near ? `; did you mean ${near}?` : ''
 }
 
-/** One of `known`, when `written` is a slip of it. */
+/** Returns the known name that was probably misspelt. */
 export function meant(written: string, known: string[]): string | undefined {
   if (!known.length) return undefined
   const lower = known.map(name => name.toLowerCase())
@@ -41,7 +40,7 @@ export function meant(written: string, known: string[]): string | undefined {
   return isSlip && name !== written ? name : undefined
 }
 
-/** For the mistakes that zod describes in its own words. */
+/** The messages for issues that have no message in the schema. */
 export const plainWords: z.core.$ZodErrorMap = issue => {
   const { code, input } = issue
   if (code === 'invalid_value') {
@@ -50,8 +49,10 @@ export const plainWords: z.core.$ZodErrorMap = issue => {
     return `must be ${values.join(' or ')}${hint}`
   }
   if (code === 'invalid_format') return FORMATS[issue.format]
-  if (code === 'too_small') return `must ${VERBS[issue.origin] ?? 'be'} at least ${issue.minimum}`
-  if (code === 'too_big') return `must ${VERBS[issue.origin] ?? 'be'} at most ${issue.maximum}`
+  if (code === 'too_small' || code === 'too_big') {
+    const limit = code === 'too_small' ? `at least ${issue.minimum}` : `at most ${issue.maximum}`
+    return `must ${['string', 'array'].includes(issue.origin) ? 'have' : 'be'} ${limit}`
+  }
   if (code === 'invalid_key') return issue.issues[0]?.message
   if (code !== 'invalid_type') return undefined
   if (input === undefined) return 'is missing'
@@ -67,29 +68,27 @@ const TYPES: Record<string, string> = {
   string: 'text',
   boolean: 'true or false',
 }
-/** With a number of characters or items; a number itself is. */
-const VERBS: Record<string, string> = { string: 'have', array: 'have' }
 const FORMATS: Record<string, string> = {
-  url: 'must be a whole web address: https://app.example.org/',
+  url: 'must be a complete URL: https://app.example.org/',
   email: 'must be an e-mail address: ada@example.org',
 }
 
-/** What kind of mistake zod has found, as a name. */
+/** Returns the name of the rule for an issue of zod. */
 export function ruleOf({ code, message, ...issue }: z.core.$ZodIssue): string {
   if (message === 'is missing') return 'missing'
   if (code === 'custom') return 'params' in issue ? String(issue.params?.rule ?? 'value') : 'value'
   return code.replace('_', '-')
 }
 
-/** The YAML library's words, less what they quote, and what to do. */
-export function unquoted(code: string, message: string): string {
+/** Returns an error of the YAML parser without quotations from the file, and the fix. */
+export function plainYamlError(code: string, message: string): string {
   if (code === 'TAG_RESOLVE_FAILED') return 'no tags here: put the value in quotes'
   if (code === 'BAD_DIRECTIVE') return 'no directives here'
   if (/^Missing closing ["']/.test(message)) return 'Missing closing quote of a text further up'
   const said = (code === 'UNEXPECTED_TOKEN' ? message.split(': ')[0] : message.split('\n')[0]) ?? ''
-  return Object.hasOwn(MENDS, code) ? `${said}: ${MENDS[code]}` : said
+  return Object.hasOwn(FIXES, code) ? `${said}: ${FIXES[code]}` : said
 }
-const MENDS: Record<string, string> = {
+const FIXES: Record<string, string> = {
   TAB_AS_INDENT: 'indent with spaces',
   BAD_INDENT: 'keys of one map begin in one column',
   BAD_SCALAR_START: 'put the value in quotes',

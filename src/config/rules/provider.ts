@@ -1,23 +1,39 @@
-// Rules about usher.yaml that look beyond one key: at each other, the environment, the files it names.
+// Rules about usher.yaml that look at several keys, the environment, and the files that it names.
 
-import { createHash } from 'node:crypto'
+import { createHash, createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
+import { statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { createSecureContext } from 'node:tls'
 import { RANDOM } from '../environment.ts'
-import type { FileResult } from '../files.ts'
-import { type Finding, type Locate, wrongVariable } from '../report/finding.ts'
+import type { ValidFile } from '../files.ts'
+import { checkerOf, type Finding, type Locate, wrongVariable } from '../report/finding.ts'
 import { readBytes, readText } from '../report/yaml.ts'
 import { isLoopbackHost } from '../schema/client.ts'
-import type { Features } from '../schema/features.ts'
 import type { UsherFile } from '../schema/usher.ts'
-import { readImportedKey } from './files.ts'
 
-/** Seconds for a new key to be on every node, and then in every copy of the JWKS, before it signs. */
-const SOONEST = 60
-const NO_RSA =
-  'none of its keys is RSA, and clients expect RS256 where nothing else is said, our account pages too (OIDC Core §15.1): add one'
+type Usher = ValidFile<UsherFile>
 
-export function judgeIssuer(issuer: string): { development: boolean; problem?: string } {
+/** Every node has to have a new key, and then every copy of the JWKS, before the key signs. */
+const MIN_ANNOUNCE_SECONDS = 60
+/** Shorter RSA keys can verify, but must not sign. */
+const MIN_RSA_BITS = 2048
+
+const MESSAGES = {
+  tls: 'is for an https issuer',
+  'memory-store': 'the memory store loses everything at a restart: only for a loopback http issuer',
+  'memory-workers': 'several processes need a store that they share: the memory store is of one',
+  'redis-socket': 'is for the network, and the store is a socket of this machine',
+  'redis-database': 'a Redis Cluster has the database 0 only',
+  'key-times': 'must be shorter than keys.rotate_every, and at least 1 min',
+  'signing-key':
+    'no key is RSA, and clients use RS256 unless their file names another algorithm: add one (OIDC Core §15.1)',
+  'certificate-header': 'is accepted from a `proxy` only, and no proxy is named',
+  'certificate-source':
+    'no certificate can arrive: set client_certificates.header for a proxy, or listen.tls',
+}
+
+/** Returns whether an issuer is http on loopback, and what is wrong with it. */
+export function checkIssuer(issuer: string): { development: boolean; problem?: string } {
   const url = URL.parse(issuer)
   const development = url?.protocol === 'http:' && isLoopbackHost(url.hostname)
   if (!url || url.origin !== issuer) {
@@ -31,108 +47,172 @@ export function judgeIssuer(issuer: string): { development: boolean; problem?: s
   return { development }
 }
 
-/** `secret` is what was given, right or wrong. */
-export function startFindings(
-  usher: FileResult<UsherFile>,
-  secret: string | undefined,
-  development: boolean,
-): Finding[] {
-  const findings: Finding[] = []
-  const { store, listen } = usher.parts
-  const isLocal = store === undefined || store.startsWith('sqlite:')
-  if (secret === undefined && !(development && isLocal)) {
-    const message = development
-      ? 'is needed with Redis: every node has to have the same'
-      : `is needed: only a loopback http issuer gets a generated one. It ${RANDOM}`
-    findings.push(wrongVariable('USHER_SECRET', 'secret', message))
-  }
-  findings.push(...redisFindings(usher))
-  const tls = listen?.tls
-  const path = ['listen', 'tls']
-  if (tls && development) findings.push(usher.at(path, 'tls', 'is for an https issuer'))
-  else if (tls) findings.push(...certificateFindings(usher.at, path, tls))
-  if (!development && store === 'sqlite::memory:') {
-    const message =
-      'the memory store forgets everything at a restart: only for a loopback http issuer'
-    findings.push(usher.at(['store'], 'memory-store', message))
-  }
-  if (store === 'sqlite::memory:' && (usher.parts.workers ?? 1) > 1) {
-    const message = 'need a store that they share: each would have a memory of its own'
-    findings.push(usher.at(['workers'], 'memory-store', message))
-  }
-  return findings
+/** Returns what prevents a start. `hasSecret`: the environment has a USHER_SECRET, right or wrong. */
+export function startFindings(usher: Usher, hasSecret: boolean, development: boolean): Finding[] {
+  const { at, value } = usher
+  const { store, workers, redis, keys, features, client_certificates: mtls, proxy, listen } = value
+  const check = checkerOf(usher, MESSAGES)
+  const isLocal = store.startsWith('sqlite:')
+  const inMemory = store === 'sqlite::memory:'
+  const isSecretNeeded = !hasSecret && !(development && isLocal)
+  const reason = development
+    ? 'Redis needs one: every node has to have the same'
+    : `is required: only a loopback http issuer gets a generated one. It ${RANDOM}`
+  const { password_file, sentinel_password_file } = redis
+  const { announce, rotate_every } = keys
+  return [
+    ...(isSecretNeeded ? [wrongVariable('USHER_SECRET', 'secret', reason)] : []),
+    ...(isLocal ? [] : unreadable(at, ['redis'], { password_file, sentinel_password_file })),
+    ...(isLocal ? [] : certificateFindings(at, ['redis', 'tls'], redis.tls)),
+    ...check(redis.tls && store.startsWith('redis+unix:'), 'redis-socket', 'redis', 'tls'),
+    ...check(
+      redis.database && store.startsWith('redis+cluster:'),
+      'redis-database',
+      'redis',
+      'database',
+    ),
+    ...check(listen.tls && development, 'tls', 'listen', 'tls'),
+    ...(development ? [] : certificateFindings(at, ['listen', 'tls'], listen.tls)),
+    ...check(!development && inMemory, 'memory-store', 'store'),
+    ...check(workers > 1 && inMemory, 'memory-workers', 'workers'),
+    ...featureFindings(usher),
+    ...check(
+      announce >= rotate_every || announce < MIN_ANNOUNCE_SECONDS,
+      'key-times',
+      'keys',
+      'announce',
+    ),
+    ...check(mtls.header && !proxy.length, 'certificate-header', 'client_certificates', 'header'),
+    ...check(
+      features.mtls && !mtls.header && !listen.tls,
+      'certificate-source',
+      'features',
+      'mtls',
+    ),
+    ...originFindings(usher),
+  ]
 }
 
-const NEEDS: [feature: keyof Features, needed: keyof Features][] = [
+/** Features that need another one. */
+const NEEDS = [
   ['jwt_introspection', 'introspection'],
   ['rich_authorization_requests', 'resource_indicators'],
   ['rich_authorization_requests', 'pushed_authorization_requests'],
-]
+] as const
 
-/** A feature that is on needs those that it builds on. */
-export function featureFindings({ parts, at }: FileResult<UsherFile>): Finding[] {
-  return NEEDS.filter(
-    ([feature, needed]) => parts.features?.[feature] && !parts.features[needed],
-  ).map(([feature, needed]) =>
+function featureFindings({ value: { features }, at }: Usher): Finding[] {
+  const unmet = NEEDS.filter(([feature, needed]) => features[feature] && !features[needed])
+  return unmet.map(([feature, needed]) =>
     at(['features', feature], 'feature-off', `needs \`features.${needed}\`, which is off`),
   )
 }
 
-export function importKeys({ parts, at }: FileResult<UsherFile>, findings: Finding[]): string[] {
-  const { keys } = parts
-  if (keys && keys.announce >= keys.rotate_every) {
-    findings.push(at(['keys', 'announce'], 'key-times', 'must be shorter than keys.rotate_every'))
-  }
-  if (keys && keys.announce < SOONEST) {
-    const message = 'is at least 1 min: nodes look for new keys every ten seconds'
-    findings.push(at(['keys', 'announce'], 'key-times', message))
-  }
+/** Returns the keys of `keys.import` as PKCS #8 PEM. */
+export function importKeys(usher: Usher, findings: Finding[]): string[] {
   const pems: string[] = []
-  const brought = (keys?.import ?? []).map(readImportedKey)
-  for (const [i, { pem = '', problem }] of brought.entries()) {
+  const keys = (usher.value.keys.import ?? []).map(readPrivateKey)
+  for (const [i, { key, problem }] of keys.entries()) {
+    const pem = String(key?.export({ type: 'pkcs8', format: 'pem' }) ?? '')
     const wrong = pems.includes(pem) ? 'its key is that of a file before it' : problem
-    if (wrong) findings.push(at(['keys', 'import', i], 'signing-key', wrong))
+    if (wrong) findings.push(usher.at(['keys', 'import', i], 'signing-key', wrong))
     else pems.push(pem)
   }
-  if (brought.length && brought.every(({ isRsa, problem }) => !isRsa && !problem)) {
-    findings.push(at(['keys', 'import'], 'signing-key', NO_RSA))
-  }
+  const hasNoRsa = keys.every(({ key }) => key && key.asymmetricKeyType !== 'rsa')
+  const check = checkerOf(usher, MESSAGES)
+  findings.push(...check(keys.length && hasNoRsa, 'signing-key', 'keys', 'import'))
   return pems
 }
 
-/** `accounts` with the path of its module, and a digest that changes when the file does. */
+/** Returns the private key in a file, or what is wrong with the file, without any part of the key. */
+function readPrivateKey(file: string): { key?: KeyObject; problem?: string } {
+  const { text, problem } = readText(file)
+  if (text === undefined) return { problem: `its file ${problem}` }
+  if ((statSync(file).mode & 0o007) !== 0) {
+    return { problem: 'every user can read its file: chmod 640' }
+  }
+  const key = parseKey(text)
+  if (!key) return { problem: 'its file is not a private key, as PEM or JWK' }
+  const weakness = weaknessOf(key)
+  return weakness ? { problem: `its key ${weakness}` } : { key }
+}
+
+function parseKey(text: string): KeyObject | undefined {
+  try {
+    if (!text.trimStart().startsWith('{')) return createPrivateKey(text)
+    return createPrivateKey({ key: JSON.parse(text), format: 'jwk' })
+  } catch {
+    return undefined
+  }
+}
+
+function weaknessOf({ asymmetricKeyType: type, asymmetricKeyDetails: details }: KeyObject) {
+  if (type === 'ed25519') return undefined
+  if (type === 'ec') return details?.namedCurve === 'prime256v1' ? undefined : 'is not on P-256'
+  if (type !== 'rsa') return `has a type that cannot sign ID tokens (${type})`
+  const bits = details?.modulusLength ?? 0
+  return bits >= MIN_RSA_BITS ? undefined : `has ${bits} bits; RSA needs ${MIN_RSA_BITS}`
+}
+
+/** Returns the certificates of a PEM text. Throws if one cannot be parsed. */
+export const certificatesIn = (text: string) =>
+  (text.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? []).map(
+    pem => new X509Certificate(pem),
+  )
+
+/** Returns the PEM text of `client_certificates.ca`; empty without one. */
+export function readClientAuthorities({ value, at }: Usher, findings: Finding[]): string {
+  const { ca } = value.client_certificates
+  const { text = '', problem } = ca ? readText(ca) : {}
+  const isWrong = problem ?? (ca && !areAuthorities(text))
+  const wrong = problem ?? 'contains something else than certificates of authorities (CA:TRUE), PEM'
+  if (isWrong) findings.push(at(['client_certificates', 'ca'], 'mtls', `its file ${wrong}`))
+  return text
+}
+
+function areAuthorities(text: string): boolean {
+  try {
+    const certificates = certificatesIn(text)
+    return certificates.length > 0 && certificates.every(({ ca }) => ca)
+  } catch {
+    return false
+  }
+}
+
+/** Returns the port of a URL, 443 by default. */
+export const portOf = ({ port }: URL) => Number(port || 443)
+
+function originFindings({ value, at }: Usher): Finding[] {
+  const { client_certificates, issuer, listen } = value
+  const { origin } = client_certificates
+  if (!origin || !issuer) return []
+  const [other, own] = [new URL(origin), new URL(issuer)]
+  const refuse = (message: string) => [at(['client_certificates', 'origin'], 'mtls', message)]
+  if (other.origin !== origin || other.protocol !== own.protocol) {
+    return refuse(`must be an origin, as issuer is: ${own.protocol}//${other.host}`)
+  }
+  if (origin === issuer) return refuse('must differ from `issuer`')
+  const isTaken = listen.tls && portOf(other) === listen.port
+  return isTaken ? refuse('needs another port than `listen.port`') : []
+}
+
+/** Returns `accounts` with the path of its module, and a digest that changes when the file does. */
 export function readAccounts(
-  { parts, at }: FileResult<UsherFile>,
+  { value, at }: Usher,
   folder: string,
   findings: Finding[],
 ): { module?: string; digest?: string } {
-  if (!parts.accounts?.module) return {}
-  const module = resolve(folder, parts.accounts.module)
+  if (!value.accounts.module) return {}
+  const module = resolve(folder, value.accounts.module)
   const { bytes = '', problem } = readBytes(module)
   if (problem) findings.push(at(['accounts', 'module'], 'file', `its file ${problem}`))
   return { module, digest: createHash('sha256').update(bytes).digest('base64url') }
 }
 
-function redisFindings(usher: FileResult<UsherFile>): Finding[] {
-  const { redis, store } = usher.parts
-  if (!redis || !store?.startsWith('redis')) return []
-  const { password_file, sentinel_password_file, tls, database } = redis
-  const findings = unread(usher.at, ['redis'], { password_file, sentinel_password_file })
-  if (tls) findings.push(...certificateFindings(usher.at, ['redis', 'tls'], tls))
-  if (tls && store.startsWith('redis+unix:')) {
-    const message = 'is for the network; the store is a socket of this machine'
-    findings.push(usher.at(['redis', 'tls'], 'tls', message))
-  }
-  if (store.startsWith('redis+cluster:') && database) {
-    const message = 'a Redis Cluster has no databases but 0'
-    findings.push(usher.at(['redis', 'database'], 'redis-database', message))
-  }
-  return findings
-}
+type Files = Record<string, string | undefined>
 
-/** PEM files, at `path` or at the keys below. */
-function certificateFindings(at: Locate, path: string[], tls: Record<string, string | undefined>) {
-  const findings = unread(at, path, tls)
+/** Validates PEM files, each alone and all together. */
+function certificateFindings(at: Locate, path: string[], tls: Files = {}): Finding[] {
+  const findings = unreadable(at, path, tls)
   if (findings.length) return findings
   try {
     const files = Object.entries(tls).map(([name, file]) => [name, readText(file ?? '').text])
@@ -144,8 +224,8 @@ function certificateFindings(at: Locate, path: string[], tls: Record<string, str
   }
 }
 
-/** Paths are not repeated: somebody may have put in what belongs into the file. */
-function unread(at: Locate, above: string[], files: Record<string, string | undefined>): Finding[] {
+/** The message does not repeat the path: it may be the secret itself, in the wrong place. */
+function unreadable(at: Locate, above: string[], files: Files): Finding[] {
   return Object.entries(files).flatMap(([key, file]) => {
     const { problem } = file ? readText(file) : {}
     return problem ? [at([...above, key], 'file', `its file ${problem}`)] : []

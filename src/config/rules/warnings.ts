@@ -2,8 +2,8 @@
 // where that is written. A warning stops nothing.
 
 import { hashOf, isExpired, timeOf } from '../client-secret.ts'
-import type { FileResult } from '../files.ts'
-import type { Finding } from '../report/finding.ts'
+import type { ValidFile } from '../files.ts'
+import { checkerOf, type Finding } from '../report/finding.ts'
 import type { ClientFile } from '../schema/client.ts'
 import type { ResourceFile } from '../schema/resource.ts'
 import type { UsherFile } from '../schema/usher.ts'
@@ -35,44 +35,33 @@ const WHY = {
     'no API can validate these tokens: name the client_id of the API in introspected_by, or set token_format: jwt',
 }
 
-type Rule = keyof typeof WHY
-
-/** Makes a warning where `is` holds. */
-const warn = ({ at }: Pick<FileResult<unknown>, 'at'>) =>
-  function when(is: boolean | undefined, rule: Rule, key: PropertyKey[]): Finding[] {
-    return is ? [at(key, rule, WHY[rule])] : []
-  }
-
-/** About usher.yaml. A key that is wrong itself has no warning. */
-export function providerWarnings(usher: FileResult<UsherFile>, development: boolean): Finding[] {
-  const { proxy = [], listen, lifetimes, redis, store = 'sqlite:' } = usher.parts
-  const when = warn(usher)
-  const https = !development
+/** Returns the warnings about usher.yaml. */
+export function providerWarnings(usher: ValidFile<UsherFile>, development: boolean): Finding[] {
+  const { proxy, listen, lifetimes, redis, store } = usher.value
+  const check = checkerOf(usher, WHY)
   const isRedis = !store.startsWith('sqlite:')
   const everyone = proxy.findIndex(range => /\/[0-7]$/.test(range))
-  const isBare = usher.parts.proxy?.length === 0 && listen && !listen.tls
-  const isPlain = isRedis && redis && !redis.tls && !LOCAL_REDIS.test(store)
-  const isLong = lifetimes && lifetimes.access_token > MAX_ACCESS_TOKEN_SECONDS
+  const isBare = !development && !proxy.length && !listen.tls
+  const isPlain = !development && isRedis && !redis.tls && !LOCAL_REDIS.test(store)
+  const isLong = lifetimes.access_token > MAX_ACCESS_TOKEN_SECONDS
+  const isUnsafe = isRedis && redis.durability === 'primary'
   return [
-    ...when(everyone >= 0, 'proxy-everyone', ['proxy', everyone]),
-    ...when(https && isBare, 'no-tls', ['proxy']),
-    ...when(isLong, 'access-token-lifetime', ['lifetimes', 'access_token']),
-    ...when(isRedis && redis?.durability === 'primary', 'durability-primary', [
-      'redis',
-      'durability',
-    ]),
-    ...when(https && isPlain, 'redis-plaintext', ['store']),
+    ...check(everyone >= 0, 'proxy-everyone', 'proxy', everyone),
+    ...check(isBare, 'no-tls', 'proxy'),
+    ...check(isLong, 'access-token-lifetime', 'lifetimes', 'access_token'),
+    ...check(isUnsafe, 'durability-primary', 'redis', 'durability'),
+    ...check(isPlain, 'redis-plaintext', 'store'),
   ]
 }
 
-/** About the file of one client. */
-export function clientWarnings(client: FileResult<ClientFile>, development: boolean): Finding[] {
-  const { parts, at } = client
-  const when = warn(client)
-  const isPublic = parts.token_endpoint_auth_method === 'none'
-  const hashes = parts.client_secret_hashes ?? []
+/** Returns the warnings about a client. */
+export function clientWarnings(client: ValidFile<ClientFile>, development: boolean): Finding[] {
+  const { value, at } = client
+  const check = checkerOf(client, WHY)
+  const isPublic = value.token_endpoint_auth_method === 'none'
+  const hashes = value.client_secret_hashes ?? []
   const demo = hashes.findIndex(entry => hashOf(entry) === DEMO_SECRET)
-  const isLast = hashes.every(isExpired) && !parts.client_secret
+  const isLast = hashes.every(isExpired) && !value.client_secret
   const next = isLast
     ? 'the application has no other. Make one: npm run usher -- clients secret NAME'
     : 'delete it'
@@ -82,16 +71,16 @@ export function clientWarnings(client: FileResult<ClientFile>, development: bool
       : [],
   )
   return [
-    ...when(parts.require_pkce === false, 'pkce-exempt', ['require_pkce']),
-    ...when(parts.consent === 'implicit' && isPublic, 'implicit-consent-public', ['consent']),
-    ...when(!development && demo >= 0, 'demo-secret', ['client_secret_hashes', demo]),
+    ...check(!value.require_pkce, 'pkce-exempt', 'require_pkce'),
+    ...check(value.consent === 'implicit' && isPublic, 'implicit-consent-public', 'consent'),
+    ...check(!development && demo >= 0, 'demo-secret', 'client_secret_hashes', demo),
     ...expired,
   ]
 }
 
-/** About the file of one API. */
-export function resourceWarnings(resource: FileResult<ResourceFile>): Finding[] {
-  const { parts, written } = resource
-  const isUnread = parts.token_format === 'opaque' && !Object.hasOwn(written, 'introspected_by')
-  return warn(resource)(isUnread, 'resource-unread', ['token_format'])
+/** Returns the warnings about an API. */
+export function resourceWarnings(resource: ValidFile<ResourceFile>): Finding[] {
+  const { token_format, introspected_by } = resource.value
+  const isUnread = token_format === 'opaque' && !introspected_by
+  return checkerOf(resource, WHY)(isUnread, 'resource-unread', 'token_format')
 }

@@ -38,8 +38,8 @@ export const resourceSchema = z.strictObject({
 
 export type ResourceFile = z.output<typeof resourceSchema>
 
-/** Seconds. A JWT cannot be taken back: what was revoked works for that long. */
-export const LONGEST_JWT = 600
+/** A JWT cannot be revoked: it is accepted until it expires. */
+export const MAX_JWT_SECONDS = 600
 
 export const audienceOf = ({ resource, audience = resource }: ResourceFile) => audience
 
@@ -48,7 +48,9 @@ export function lifetimeOf(
   { token_format, token_lifetime }: ResourceFile,
   access_token: number,
 ): number {
-  return token_lifetime ?? Math.min(access_token, token_format === 'jwt' ? LONGEST_JWT : Infinity)
+  return (
+    token_lifetime ?? Math.min(access_token, token_format === 'jwt' ? MAX_JWT_SECONDS : Infinity)
+  )
 }
 
 export const isFor = ({ clients }: Pick<ResourceFile, 'clients'>, client_id: string) =>

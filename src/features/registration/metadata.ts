@@ -6,7 +6,7 @@ import type { Settings } from '../../config/load.ts'
 import type { Locate } from '../../config/report/finding.ts'
 import { plainWords } from '../../config/report/wording.ts'
 import { clientFindings } from '../../config/rules/client.ts'
-import { type ClientMetadata, clientSchema } from '../../config/schema/client.ts'
+import type { ClientMetadata } from '../../config/schema/client.ts'
 import { registrationSchema, withDefaults } from '../../config/schema/registration.ts'
 
 const MAX_METADATA_BYTES = 16 * 1024
@@ -45,10 +45,7 @@ export function readMetadata(
   const unknown = metadata.scope?.split(' ').some(name => !scopes.includes(name))
   if (unknown) throw refuse(`scope is of ${scopes.join(' ')}`)
   const at: Locate = (path, rule, message) => ({ file: '', key: path.join('.'), rule, message })
-  const absent = Object.fromEntries(Object.keys(clientSchema.shape).map(key => [key, undefined]))
-  const parts = { ...absent, ...metadata }
-  const file = { file: '', parts, written, findings: [], at, origin: () => undefined }
-  const findings = clientFindings([file], { ...settings, loopbackIssuer: settings.development })
+  const findings = clientFindings({ file: '', value: metadata, written, at }, settings)
   // The library makes the secret.
   const finding = findings.find(({ rule }) => rule !== 'secret-missing')
   if (finding) throw refuse(`${finding.key} ${finding.message}`)
