@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { hash } from '@node-rs/argon2'
 import pLimit, { type LimitFunction } from 'p-limit'
-import { shareOf } from '../http/quota.ts'
+import { shareOf } from '../http/limits.ts'
 import { verify } from './foreign-hash.ts'
 
 const MIN_PASSWORD_BYTES = 12

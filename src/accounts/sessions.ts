@@ -1,6 +1,6 @@
 // Where people are signed in, and with which applications, as they and operators see it.
 
-import type { Visitor } from '../http/visitor.ts'
+import type { ClientInfo } from '../http/client-info.ts'
 import { createSessions } from '../state/sessions.ts'
 import type { Records } from '../storage/records.ts'
 import { createConsents } from './consents.ts'
@@ -14,7 +14,7 @@ export interface SignedInBrowser {
   /** Epoch seconds: of the sign-in, and of the latest use. */
   since: number
   lastUsed: number
-  visitor?: Visitor
+  clientInfo?: ClientInfo
   /** The `client_id` of each application that was signed in to, and still has a consent. */
   clients: string[]
 }
@@ -33,12 +33,12 @@ export function createAccountSessions(records: Records) {
     const [all, allowed] = await Promise.all([sessions.list(accountId), consents.list(accountId)])
     const allowedClients = new Set(allowed.map(({ client_id }) => client_id))
     return all
-      .map(({ uid, loginTs: since = 0, lastUsed = since, visitor, authorizations = {} }) => ({
+      .map(({ uid, loginTs: since = 0, lastUsed = since, clientInfo, authorizations = {} }) => ({
         handle: handleOf(accountId, uid),
         uid,
         since,
         lastUsed,
-        visitor,
+        clientInfo,
         clients: Object.keys(authorizations).filter(id => allowedClients.has(id)),
       }))
       .sort((a, b) => b.lastUsed - a.lastUsed)

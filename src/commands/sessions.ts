@@ -43,8 +43,8 @@ export async function end(invocation: Invocation) {
 
 const visible = ({ uid: _, ...browser }: SignedInBrowser) => browser
 
-function inWords({ handle, since, lastUsed, visitor, clients }: SignedInBrowser): string[] {
-  const { browser, system, network } = visitor ?? {}
+function inWords({ handle, since, lastUsed, clientInfo, clients }: SignedInBrowser): string[] {
+  const { browser, system, network } = clientInfo ?? {}
   const where = [browser, system, network].filter(Boolean).join(', ')
   return [
     `${handle}  ${where}`.trimEnd(),

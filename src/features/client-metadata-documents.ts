@@ -5,7 +5,7 @@
 import { type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
-import { createQuota } from '../http/quota.ts'
+import { createQuota } from '../http/limits.ts'
 import type { Feature, LibraryFeatures } from '../provider/feature.ts'
 import { readMetadata } from './registration/metadata.ts'
 

@@ -1,13 +1,13 @@
-// Who sends a request, and to whom. The library builds every URL from the request's Host; here the
-// request is made to name the issuer, or it is refused. Nothing behind this needs to know of proxies
+// The edge: every request names the issuer or is refused, and every answer has the security headers. The
+// library builds URLs from the Host of a request. Code behind this needs no knowledge of proxies
 // (RFC 9700 §4.13).
 
 import { X509Certificate } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import { isIP } from 'node:net'
 import { TLSSocket } from 'node:tls'
-import type { Middleware } from 'koa'
-import { among } from './network.ts'
+import type { Context, Middleware } from 'koa'
+import { among } from './client-info.ts'
 
 declare module 'koa' {
   interface DefaultState {
@@ -145,4 +145,46 @@ function certificateInHeader({ headersDistinct }: IncomingMessage, name: string 
   } catch {
     return undefined
   }
+}
+
+const YEAR_SECONDS = 365 * 24 * 3600
+
+const HEADERS = {
+  // `script-src` is named, because the library adds the hash of its one script only where it finds it.
+  'Content-Security-Policy':
+    "default-src 'none';script-src 'self';style-src 'self';img-src 'self';form-action 'self';base-uri 'none';frame-ancestors 'none'",
+  // A page that opened a pop-up to sign in could lead it elsewhere while a password is typed into it.
+  // Client libraries work without it; `same-origin-allow-popups` concerns windows that the provider opens.
+  'Cross-Origin-Opener-Policy': 'same-origin',
+  'Cross-Origin-Resource-Policy': 'same-origin',
+  'Origin-Agent-Cluster': '?1',
+  // `no-referrer` would make browsers send `Origin: null` with the forms of the provider.
+  'Referrer-Policy': 'same-origin',
+  'X-Content-Type-Options': 'nosniff',
+  'X-DNS-Prefetch-Control': 'off',
+  'X-Frame-Options': 'DENY',
+  'X-Permitted-Cross-Domain-Policies': 'none',
+  'X-XSS-Protection': '0',
+}
+
+/** Sets the headers; an https issuer also tells browsers never to use http. */
+export function securityHeaders(issuer: string): Middleware {
+  const transport = issuer.startsWith('https:') && {
+    'Strict-Transport-Security': `max-age=${YEAR_SECONDS}; includeSubDomains`,
+  }
+  const headers = { ...HEADERS, ...transport }
+  return (ctx, next) => {
+    ctx.set(headers)
+    return next()
+  }
+}
+
+/**
+ * Removes `form-action` for the `form_post` page, whose form goes to a client. Browsers apply it to every
+ * redirect that follows, and no list has all of these.
+ */
+export function allowFormAnywhere(ctx: Context): void {
+  const policy = ctx.response.get('Content-Security-Policy')
+  const kept = policy.split(';').filter(directive => !directive.trim().startsWith('form-action'))
+  ctx.set('Content-Security-Policy', kept.join(';'))
 }

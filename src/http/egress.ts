@@ -8,7 +8,7 @@ import { once } from 'node:events'
 import { isIP, isIPv6 } from 'node:net'
 import { setTimeout } from 'node:timers/promises'
 import { Agent, buildConnector, request } from 'undici'
-import { among } from './network.ts'
+import { among } from './client-info.ts'
 
 /** The library gives a request 2.5 s. Every failure takes a little longer, so that its time tells nothing. */
 export const FAILURE_MS = 2_700

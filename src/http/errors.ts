@@ -1,10 +1,10 @@
-// The last resort: whatever is thrown further in becomes an answer, a page for people and JSON for
-// programs. What the log says of it, neither of them sees.
+// Errors become answers here: a page for users, JSON for clients. Details are in the log alone.
 
 import { STATUS_CODES } from 'node:http'
 import type { Context, Middleware } from 'koa'
-import { among } from './network.ts'
+import { among } from './client-info.ts'
 
+/** The members of an error answer (RFC 6749 §5.2). */
 export interface ErrorAnswer {
   /** An error code of the RFCs, or one of ours. */
   error: string
@@ -14,13 +14,12 @@ export interface ErrorAnswer {
 interface ErrorPages {
   /** Renders the page for people. */
   show(ctx: Context, answer: ErrorAnswer): void
-  /** Where an error code is explained to client developers. */
+  /** The URL that explains an error code to client developers. */
   errorUri(error: string): string
 }
 
 const isLoopback = among(['127.0.0.0/8', '::1'])
-/** Seconds, after a 503. */
-const RETRY_AFTER = '1'
+const RETRY_AFTER_SECONDS = '1'
 
 /**
  * Turns what is thrown into an answer. `bare`: paths whose error answers have only the members of their
@@ -35,13 +34,13 @@ export function errors(
       await next()
       if (ctx.status === 404 && ctx.body == null) answerWith(ctx, 404, notFound)
     } catch (thrown) {
-      const { status, answer } = judge(thrown)
+      const { status, answer } = answerOf(thrown)
       if (status >= 500) ctx.state.fault = thrown
       answerWith(ctx, status, answer)
     }
     if (ctx.status === 503) {
-      ctx.set('Retry-After', RETRY_AFTER)
-      // Clients would take it for a word about their token.
+      ctx.set('Retry-After', RETRY_AFTER_SECONDS)
+      // Clients would read this header as an error of their token.
       ctx.remove('WWW-Authenticate')
     }
     if (isErrorBody(ctx.body)) {
@@ -68,15 +67,22 @@ export function errors(
 
 const notFound: ErrorAnswer = { error: 'not_found', error_description: 'there is nothing here' }
 
-/** People's browsers ask for HTML before anything else; programs do not, or take all. */
+/** Browsers prefer HTML to anything else; programs do not, or accept all types. */
 function prefersPage(ctx: Context): boolean {
   return ctx.accepts('json', 'html') === 'html'
 }
 
-// Errors meant for the caller say so with `expose` (Koa's convention, and the library's).
-function judge(thrown: unknown): { status: number; answer: ErrorAnswer } {
-  const { status, expose, error, error_description, message } = Object(thrown)
-  if (!expose || !Number.isInteger(status)) {
+/** Koa and the library set `expose` on errors that are meant for the caller. */
+interface ExposedError extends Error, Partial<ErrorAnswer> {
+  status?: number
+  expose?: boolean
+}
+
+/** The status and body that an error is answered with: 500 without details unless it is exposed. */
+function answerOf(thrown: unknown): { status: number; answer: ErrorAnswer } {
+  const { status, expose, error, error_description, message }: Partial<ExposedError> =
+    thrown instanceof Error ? thrown : {}
+  if (!expose || status === undefined || !Number.isInteger(status)) {
     return { status: 500, answer: { error: 'server_error' } }
   }
   return {

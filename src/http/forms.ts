@@ -2,7 +2,7 @@
 
 import type { Context } from 'koa'
 import readBody from 'raw-body'
-import type { Signatures } from './signatures.ts'
+import type { Signatures } from './cookies.ts'
 
 /** Bytes. */
 const LONGEST = 16 * 1024

@@ -1,15 +1,20 @@
-// How large a request may be, and how often strangers may have records written.
+// Limits of requests: their size, their rate, and the records that anonymous requests may write.
 
 import type { Context, Middleware } from 'koa'
-import { shareOf } from './quota.ts'
-import { prefixOf } from './visitor.ts'
+import { prefixOf } from './client-info.ts'
 
 /** Bytes of path and query together. */
-export const LONGEST_URL = 8 * 1024
-/** Characters of single parameters, wherever they are sent. */
-const LONGEST = { state: 1024, nonce: 512, scope: 1024, claims: 2048, authorization_details: 4096 }
+export const MAX_URL_BYTES = 8 * 1024
+/** Characters of single parameters, in the query, the body or a request object. */
+const MAX_CHARACTERS = {
+  state: 1024,
+  nonce: 512,
+  scope: 1024,
+  claims: 2048,
+  authorization_details: 4096,
+}
 
-/** Before anyone reads the request. */
+/** Refuses a URL that is too long with 414, and a parameter that is too long with 400. */
 export const limits: Middleware = (ctx, next) => {
   refuseLongUrl(ctx, ctx.url)
   const error_description = ctx.querystring && longParameter(ctx.query)
@@ -17,14 +22,15 @@ export const limits: Middleware = (ctx, next) => {
   return next()
 }
 
+/** Throws 414 for a path and query of more than `MAX_URL_BYTES`. */
 export function refuseLongUrl(ctx: Context, url: string): void {
-  if (Buffer.byteLength(url) > LONGEST_URL) ctx.throw(414, `longer than ${LONGEST_URL} bytes`)
+  if (Buffer.byteLength(url) > MAX_URL_BYTES) ctx.throw(414, `longer than ${MAX_URL_BYTES} bytes`)
 }
 
-/** Says which parameter is too long, if one is. */
+/** The description of the first parameter that is too long; undefined if none is. */
 export function longParameter(parameters: Record<string, unknown>): string | undefined {
-  const found = Object.entries(LONGEST).find(([name, longest]) =>
-    [parameters[name]].flat().some(value => String(value ?? '').length > longest),
+  const found = Object.entries(MAX_CHARACTERS).find(([name, max]) =>
+    [parameters[name]].flat().some(value => String(value ?? '').length > max),
   )
   return found && `${found[0]} is longer than ${found[1]} characters`
 }
@@ -91,7 +97,7 @@ export function limitAnonymous(
       requests.add(network, -1)
       bytes.add(network, -size)
       // A short request that names a pushed one stores its parameters again.
-    } else if (!isClient && entities?.PushedAuthorizationRequest) bytes.add(network, LONGEST_URL)
+    } else if (!isClient && entities?.PushedAuthorizationRequest) bytes.add(network, MAX_URL_BYTES)
   }
 }
 
@@ -119,5 +125,33 @@ function createUsage(periodMs: number) {
     of: (network: string) => (current.sums.get(network) ?? 0) + (previous.sums.get(network) ?? 0),
     total: () => current.total + previous.total,
     networks: () => Math.max(current.sums.size, previous.sums.size),
+  }
+}
+
+let processes = 1
+
+/** Sets the number of processes that share the limits of this machine (`workers`). */
+export function shareAmong(workers: number) {
+  processes = workers
+}
+
+/** The share of this process in a limit of the machine. */
+export const shareOf = (limit: number) => Math.ceil(limit / processes)
+
+/**
+ * Fixed-window rate limiter, per process. Returns a function that is true while the window has room for
+ * one more. `onExceeded` gets the number of refusals after each window.
+ */
+export function createQuota(limit: number, seconds: number, onExceeded: (refused: number) => void) {
+  const ours = shareOf(limit)
+  let count = 0
+  const begin = () => {
+    const over = count - ours
+    count = 0
+    if (over > 0) onExceeded(over)
+  }
+  return (): boolean => {
+    if (count++ === 0) setTimeout(begin, seconds * 1000).unref()
+    return count <= ours
   }
 }

@@ -6,8 +6,8 @@ import { randomBytes } from 'node:crypto'
 import type { Context, Middleware } from 'koa'
 import { type Logger, pino } from 'pino'
 import { createAudit, isFailure } from './audit.ts'
+import { createQuota } from './limits.ts'
 import type { Metrics } from './metrics.ts'
-import { createQuota } from './quota.ts'
 
 declare module 'koa' {
   interface DefaultState {
@@ -71,11 +71,15 @@ export function requestLog(
   }
 }
 
-/** The part of an error that is logged. Errors carry more: the bytes of a request, a cause's keys. */
+interface Fault extends Error {
+  code?: unknown
+}
+
+/** The part of an error that is logged. Errors carry more: the bytes of a request, the keys of a cause. */
 export function faultOf(error: unknown) {
-  const { name, message, code, stack, cause } = Object(error)
-  const { message: because } = Object(cause)
-  return { name, message, code, stack, ...(because && { because }) }
+  if (!(error instanceof Error)) return { message: String(error) }
+  const { name, message, code, stack, cause }: Fault = error
+  return { name, message, code, stack, ...(cause instanceof Error && { because: cause.message }) }
 }
 
 /** The pattern that matched, as in `/interaction/:uid`; null when none did. */

@@ -3,8 +3,8 @@
 import type { Context } from 'koa'
 import type { SignedInBrowser } from '../accounts/sessions.ts'
 import { note } from '../http/audit.ts'
+import type { ClientInfo } from '../http/client-info.ts'
 import { readForm } from '../http/forms.ts'
-import type { Visitor } from '../http/visitor.ts'
 import { PLACES } from './page-data.ts'
 import type { Parts } from './parts.ts'
 import type { People, Person } from './people.ts'
@@ -36,13 +36,13 @@ export function createSessionPages({ views, sessions }: Parts, people: People, s
 
   async function describe(
     ctx: Context,
-    { handle, since, lastUsed, visitor, ...browser }: SignedInBrowser,
+    { handle, since, lastUsed, clientInfo, ...browser }: SignedInBrowser,
   ) {
     const words = views.words(ctx)
     const clients = browser.clients.map(id => views.nameOf(ctx, id))
     return {
-      name: nameOf(words, visitor),
-      isPhone: visitor?.system === 'iOS' || visitor?.system === 'Android',
+      name: nameOf(words, clientInfo),
+      isPhone: clientInfo?.system === 'iOS' || clientInfo?.system === 'Android',
       since: words.ago(since),
       lastUsed: words.ago(lastUsed),
       clients: (await Promise.all(clients)).toSorted((a, b) => a.localeCompare(b, words.lang)),
@@ -91,12 +91,12 @@ export function createSessionPages({ views, sessions }: Parts, people: People, s
     async askEnd(ctx: Context) {
       const person = await people.enterAnew(ctx)
       if (!person) return
-      const { uid, visitor, since } = await namedBy(ctx, person)
+      const { uid, clientInfo, since } = await namedBy(ctx, person)
       if (uid === person.session.uid) return ctx.redirect(signOut)
       const words = views.words(ctx)
       const date = words.date(since).words
       renderQuestion(ctx, person, {
-        title: words.t('sessions.question', { browser: nameOf(words, visitor) }),
+        title: words.t('sessions.question', { browser: nameOf(words, clientInfo) }),
         what: words.t('sessions.question_text', { date }),
         confirm: words.t('sessions.end'),
       })
@@ -136,7 +136,7 @@ export function createSessionPages({ views, sessions }: Parts, people: People, s
   }
 }
 
-function nameOf({ t }: Words, { browser, system }: Partial<Visitor> = {}): string {
+function nameOf({ t }: Words, { browser, system }: Partial<ClientInfo> = {}): string {
   if (browser && system) return t('sessions.browser', { browser, system })
   return browser ?? system ?? t('sessions.unknown')
 }

@@ -4,7 +4,7 @@
 import type { Context } from 'koa'
 import type { Settings } from '../config/load.ts'
 import { type ClientMetadata, READ_BY_PEOPLE } from '../config/schema/client.ts'
-import { allowFormAnywhere } from '../http/security-headers.ts'
+import { allowFormAnywhere } from '../http/edge.ts'
 import { reasonOf } from '../storage/store.ts'
 import { createAssets } from './assets.ts'
 import { type Area, type PageData, PLACES, type Shared } from './page-data.ts'

@@ -2,7 +2,7 @@
 // fetches them when none that it has fits, which anybody can bring about; how often it may is said here.
 
 import type { Configuration } from 'oidc-provider'
-import { createQuota } from '../http/quota.ts'
+import { createQuota } from '../http/limits.ts'
 import { now } from '../storage/store.ts'
 
 type Fetch = NonNullable<Configuration['fetch']>

@@ -6,7 +6,7 @@ import { errors, type KoaContextWithOIDC } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
 import { note } from '../http/audit.ts'
 import { readForm } from '../http/forms.ts'
-import { LONGEST_URL, refuseLongUrl } from '../http/limits.ts'
+import { MAX_URL_BYTES, refuseLongUrl } from '../http/limits.ts'
 import { described } from './error-descriptions.ts'
 import { logError } from './events.ts'
 import { type Feature, type Finisher, memberOf } from './feature.ts'
@@ -51,7 +51,7 @@ export const authorizeByPost: Middleware = (ctx, next) =>
   ctx.method === 'POST' && ctx.path === AUTHORIZATION.path ? authorizeByGet(ctx) : next()
 
 async function authorizeByGet(ctx: Context) {
-  const url = `${AUTHORIZATION.path}?${await readForm(ctx, LONGEST_URL)}`
+  const url = `${AUTHORIZATION.path}?${await readForm(ctx, MAX_URL_BYTES)}`
   refuseLongUrl(ctx, url)
   ctx.status = 303
   ctx.redirect(url)
@@ -67,7 +67,8 @@ export function limitBodies({ endpoints }: Routes): Middleware {
   return (ctx, next) => {
     if (!paths.includes(ctx.path)) return next()
     if (ctx.get('Transfer-Encoding')) ctx.throw(411)
-    if ((ctx.request.length ?? 0) > LONGEST_URL) ctx.throw(413, `longer than ${LONGEST_URL} bytes`)
+    if ((ctx.request.length ?? 0) > MAX_URL_BYTES)
+      ctx.throw(413, `longer than ${MAX_URL_BYTES} bytes`)
     return next()
   }
 }

@@ -2,7 +2,7 @@
 // what went wrong (commands/failure.ts). Of what was sent the names, and those values that open nothing.
 
 import type { Context } from 'koa'
-import { createQuota } from '../http/quota.ts'
+import { createQuota } from '../http/limits.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import { endpointOf } from './routes.ts'

@@ -3,7 +3,7 @@
 
 import { decodeJwt } from 'jose'
 import { type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
-import { LONGEST_URL, longParameter } from '../http/limits.ts'
+import { longParameter, MAX_URL_BYTES } from '../http/limits.ts'
 import { now } from '../storage/store.ts'
 import { harmless } from './failures.ts'
 import type { Feature } from './feature.ts'
@@ -17,8 +17,8 @@ export function checkRequest(ctx: KoaContextWithOIDC, features: Feature[]): void
   if (problem) throw new errors.InvalidRequest(problem)
   // As sent, and as stored: JSON escapes a control character with six bytes, a URL with three.
   const sent = new URLSearchParams(body as Record<string, string>).toString()
-  if ([sent, JSON.stringify({ ...oidc.params })].some(text => text.length > LONGEST_URL)) {
-    throw new errors.InvalidRequest(`the request is longer than ${LONGEST_URL} bytes`)
+  if ([sent, JSON.stringify({ ...oidc.params })].some(text => text.length > MAX_URL_BYTES)) {
+    throw new errors.InvalidRequest(`the request is longer than ${MAX_URL_BYTES} bytes`)
   }
   for (const feature of features) feature.checkRequest?.(ctx)
   keepOfflineAccess(ctx)

@@ -3,7 +3,7 @@
 import { setImmediate } from 'node:timers/promises'
 import { errors, Provider } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
-import { visitorOf } from '../http/visitor.ts'
+import { clientInfoOf } from '../http/client-info.ts'
 import { createAdapter } from '../state/adapter.ts'
 import { TAGGED } from '../state/codes.ts'
 import { newTag, taggedValue } from '../state/grants.ts'
@@ -40,7 +40,7 @@ export function createState(
     refreshTokens,
     alreadyUsed,
     request: currentRequest,
-    visitor: () => Provider.ctx && visitorOf(Provider.ctx),
+    clientInfo: () => Provider.ctx && clientInfoOf(Provider.ctx),
     // Outside the library's routes it is interactions.ts that asks.
     isOfBrowser: ({ prompt }) =>
       !Provider.ctx || binding.isBound(Provider.ctx, memberOf(prompt, 'details')),

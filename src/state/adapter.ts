@@ -15,7 +15,7 @@
 // request that loses the race must therefore get an error. The library also writes back what another
 // request has ended: a tombstone refuses that.
 
-import type { Visitor } from '../http/visitor.ts'
+import type { ClientInfo } from '../http/client-info.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { createTaggedAdapter, type Payload, TAGGED } from './codes.ts'
 import { grantName, grantsOfAccount, isTokenWithoutGrant, revokeGrant } from './grants.ts'
@@ -26,7 +26,7 @@ import { createSessions, type SessionRecord } from './sessions.ts'
 export interface Protocol {
   request(): Request | undefined
   /** Network and user agent, for the session to remember. */
-  visitor(): Visitor | undefined
+  clientInfo(): ClientInfo | undefined
   /** False for an interaction that was begun in another browser than the one of this request. */
   isOfBrowser(interaction: Payload): boolean
   /**
@@ -139,7 +139,7 @@ function createGrantAdapter(records: Records, { request, onCodeReuse }: Protocol
 /** `written`: the grants of the request, as a session lists them. */
 function createSessionAdapter(
   records: Records,
-  { request, visitor }: Protocol,
+  { request, clientInfo }: Protocol,
   written: () => Record<string, number>,
 ) {
   const sessions = createSessions(records)
@@ -155,7 +155,7 @@ function createSessionAdapter(
     findByUid: async (uid: string) => (await sessions.findByUid(uid)).value,
 
     upsert: (_id: string, payload: object, ttl = 1) =>
-      sessions.save(payload as SessionRecord, ttl, { visitor: visitor(), grants: written() }),
+      sessions.save(payload as SessionRecord, ttl, { clientInfo: clientInfo(), grants: written() }),
 
     // The library calls this for a cookie value that it replaces, and at sign-out.
     async destroy(id: string) {

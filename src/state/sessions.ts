@@ -18,7 +18,7 @@
 
 import { randomBytes } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
-import type { Visitor } from '../http/visitor.ts'
+import type { ClientInfo } from '../http/client-info.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import { enqueueSignOut } from './delivery-queue.ts'
@@ -38,7 +38,7 @@ export interface SessionRecord {
   /** Changes with each sign-in: cookie values from before it lead nowhere. */
   signInId?: string
   /** The browser that signed in. */
-  visitor?: Visitor
+  clientInfo?: ClientInfo
   /** Epoch seconds of the latest request of the library. */
   lastUsed?: number
   /**
@@ -59,7 +59,7 @@ interface Pointer {
 
 /** Members of a session beside the library's payload. */
 interface Additions {
-  visitor?: Visitor
+  clientInfo?: ClientInfo
   /** As in `SessionRecord`. */
   grants?: Record<string, number>
 }
@@ -85,7 +85,7 @@ export function createSessions(records: Records) {
   async function save(
     payload: SessionRecord,
     ttl: number,
-    { visitor, grants }: Additions = {},
+    { clientInfo, grants }: Additions = {},
   ): Promise<void> {
     // The library makes up these for itself.
     const { kind, iat, ...own } = payload
@@ -94,7 +94,7 @@ export function createSessions(records: Records) {
     const base = found?.value
     const isSignIn = own.loginTs !== base?.loginTs
     let signInId = isSignIn ? randomId() : base?.signInId
-    const mine = { ...own, lastUsed: now(), visitor: isSignIn ? visitor : base?.visitor }
+    const mine = { ...own, lastUsed: now(), clientInfo: isSignIn ? clientInfo : base?.clientInfo }
     let isReplaced = false
     const change = ({ value: theirs, version, consumed }: Found<SessionRecord>) => {
       if (consumed || (!theirs && version !== 0)) return undefined
@@ -150,7 +150,7 @@ export function createSessions(records: Records) {
   async function succeed(old: SessionRecord, loginTs: number, ttl: number) {
     const [uid, jti] = [randomId(), randomId()]
     const session = { ...old, uid, jti, loginTs, exp: now() + ttl, authorizations: {} }
-    await save(session, ttl, { visitor: old.visitor })
+    await save(session, ttl, { clientInfo: old.clientInfo })
     return session
   }
 

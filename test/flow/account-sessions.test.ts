@@ -79,7 +79,7 @@ test('a use is noted, what signed in stays what it was', async () => {
   await open(usher, { client_id: 'first' }, copyOf(other))
   const [after] = await usher.sessions.list(ada)
   expect((after?.lastUsed ?? 0) - (before?.lastUsed ?? 0)).toBeGreaterThan(29 * 24 * 3600)
-  expect(after).toMatchObject({ since: before?.since, visitor: { browser: 'Firefox' } })
+  expect(after).toMatchObject({ since: before?.since, clientInfo: { browser: 'Firefox' } })
   expect(after?.clients).toEqual(['first'])
 })
 

@@ -1,7 +1,7 @@
 // Guessing passwords: what is counted for whom, who has to wait, and who does not.
 
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
-import { networkOf } from '../../src/http/network.ts'
+import { networkOf } from '../../src/http/client-info.ts'
 import { Browser } from '../support/browser.ts'
 import { credentials, fieldsOf, open, send, signedIn, textOf, words } from '../support/people.ts'
 import { ADA, PASSWORD, startUsher, type Usher } from '../support/usher.ts'

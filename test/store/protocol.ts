@@ -54,7 +54,7 @@ export async function createLibrary(): Promise<Library> {
   const protocol: Protocol = {
     refreshTokens,
     request: () => current.getStore(),
-    visitor: () => undefined,
+    clientInfo: () => undefined,
     isOfBrowser: () => true,
     alreadyUsed: model => new AlreadyUsed(model),
     pushedRequestTtl: RETENTION,

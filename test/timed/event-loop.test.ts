@@ -3,7 +3,7 @@
 // processes do not count.
 
 import { expect, test } from 'vitest'
-import { visitorOf } from '../../src/http/visitor.ts'
+import { clientInfoOf } from '../../src/http/client-info.ts'
 import { harmless } from '../../src/provider/failures.ts'
 import { startUsher, type Usher } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
@@ -99,7 +99,7 @@ test.each(PLACES)(
 /** What reads text of strangers by patterns, often enough to be measured, and the longest it gets. */
 const READERS: [string, (text: string) => unknown, longest: number, times: number][] = [
   ['what is shown of a failed request', harmless, 56_000, 1],
-  ['client info', text => visitorOf({ ip: '::1', get: () => text }), 512, 500],
+  ['client info', text => clientInfoOf({ ip: '::1', get: () => text }), 512, 500],
 ]
 
 test.each(READERS)('%s is made in proportion to its length', async (_, read, longest, times) => {

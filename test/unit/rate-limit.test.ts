@@ -2,7 +2,7 @@
 
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest'
 import { createRateLimit } from '../../src/accounts/rate-limit.ts'
-import { networkOf } from '../../src/http/network.ts'
+import { networkOf } from '../../src/http/client-info.ts'
 import { type Installation, openInstallation } from '../../src/storage/open.ts'
 import { StoreUnavailable } from '../../src/storage/store.ts'
 

@@ -3,7 +3,7 @@
 import type { Settings } from '../../config/load.ts'
 import { DEVICE_GRANT } from '../../config/schema/client.ts'
 import { note } from '../../http/audit.ts'
-import { visitorOf } from '../../http/visitor.ts'
+import { clientInfoOf } from '../../http/client-info.ts'
 import type { PageFeature } from '../../pages/routes.ts'
 import type { Views } from '../../pages/views.ts'
 import type { ShowError } from '../../provider/configuration.ts'
@@ -28,7 +28,7 @@ export function deviceFlow({ settings, records, views, showError }: Surroundings
     settings: {
       deviceFlow: {
         enabled,
-        deviceInfo: ctx => ({ ...visitorOf(ctx) }),
+        deviceInfo: ctx => ({ ...clientInfoOf(ctx) }),
         userCodeInputSource(ctx, _form, out, thrown) {
           const { session } = ctx.oidc
           if (session?.accountId && pages.enter(ctx, thrown)) return

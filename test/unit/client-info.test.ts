@@ -1,7 +1,7 @@
 // What is remembered of who signs in: enough to know one's own browser again, and no more.
 
 import { expect, test } from 'vitest'
-import { prefixOf, visitorOf } from '../../src/http/visitor.ts'
+import { clientInfoOf, prefixOf } from '../../src/http/client-info.ts'
 
 const APPLE = 'AppleWebKit/605.1.15 (KHTML, like Gecko)'
 const CHROME = 'AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0'
@@ -53,11 +53,11 @@ test.each([
   ['', undefined, undefined],
 ])('%j is named', (agent, browser, system) => {
   const ctx = { ip: '203.0.113.77', get: () => agent }
-  expect(visitorOf(ctx)).toEqual({ network: '203.0.113.0/24', browser, system })
+  expect(clientInfoOf(ctx)).toEqual({ network: '203.0.113.0/24', browser, system })
 })
 
 test('of what a browser says of itself, only names that are known here are kept', () => {
   const agent = `<script>alert(1)</script> Chrome/${'9'.repeat(8000)} Windows`
-  const { browser, system } = visitorOf({ ip: '::1', get: () => agent })
+  const { browser, system } = clientInfoOf({ ip: '::1', get: () => agent })
   expect({ browser, system }).toEqual({ browser: 'Chrome', system: undefined })
 })

@@ -1,0 +1,70 @@
+// Client info: the IP network of a request, and the browser and system that its user agent names. Users
+// and attackers change addresses within a network freely; limits are therefore kept by network.
+
+import { BlockList, isIPv4, isIPv6 } from 'node:net'
+import type { Context } from 'koa'
+
+/** The network and user agent of a request. */
+export interface ClientInfo {
+  /** In CIDR notation, never the whole address. */
+  network: string
+  browser?: string
+  system?: string
+}
+
+type Signs = [sign: RegExp, name: string][]
+
+/** The first that fits: browsers also name those that they want to be taken for. */
+const BROWSERS: Signs = [
+  [/\bEdg(A|iOS)?\//, 'Microsoft Edge'],
+  [/\b(OPR|OPT)\//, 'Opera'],
+  [/\bVivaldi\//, 'Vivaldi'],
+  [/\bSamsungBrowser\//, 'Samsung Internet'],
+  [/\b(Firefox|FxiOS)\//, 'Firefox'],
+  [/\b(Headless)?Chrome\/|\bCriOS\//, 'Chrome'],
+  [/ Safari\//, 'Safari'],
+]
+const SYSTEMS: Signs = [
+  [/\b(iPhone|iPad)\b/, 'iOS'],
+  [/\bAndroid\b/, 'Android'],
+  [/\bWindows\b/, 'Windows'],
+  [/\bCrOS\b/, 'ChromeOS'],
+  [/\bMac OS X\b/, 'macOS'],
+  [/\bLinux\b/, 'Linux'],
+]
+
+/** The client info of a request, as sessions and device codes keep it. */
+export function clientInfoOf(ctx: Pick<Context, 'ip' | 'get'>): ClientInfo {
+  const said = ctx.get('User-Agent').slice(0, 512)
+  const named = (signs: Signs) => signs.find(([sign]) => sign.test(said))?.[1]
+  return { network: prefixOf(ctx.ip), browser: named(BROWSERS), system: named(SYSTEMS) }
+}
+
+/** The network of an office or a household in CIDR notation: a /24, or a /48 of IPv6. */
+export function prefixOf(address: string): string {
+  const network = networkOf(address)
+  if (isIPv4(address)) return `${network}.0/24`
+  const { hostname } = new URL(`http://[${network.split(':').slice(0, 3).join(':')}::]`)
+  return `${hostname.slice(1, -1)}/48`
+}
+
+/** `192.0.2` for a /24, `2001:db8:0:1` for a /64. */
+export function networkOf(ip: string): string {
+  if (!isIPv6(ip)) return ip.split('.').slice(0, 3).join('.')
+  const [head = [], tail = []] = ip.split('::').map(half => half.split(':').filter(Boolean))
+  const zeros = Array.from({ length: 8 - head.length - tail.length }, () => '0')
+  const groups = [...head, ...zeros, ...tail].slice(0, 4)
+  return groups.map(group => Number.parseInt(group, 16).toString(16)).join(':')
+}
+
+/** Returns a function that tests whether an address is one of `entries`, or in a range among them. */
+export function among(entries: string[]): (address: string) => boolean {
+  const list = new BlockList()
+  for (const entry of entries) {
+    const [address = '', bits] = entry.split('/')
+    const family = isIPv6(address) ? 'ipv6' : 'ipv4'
+    if (bits) list.addSubnet(address, Number(bits), family)
+    else list.addAddress(address, family)
+  }
+  return address => list.check(address, isIPv6(address) ? 'ipv6' : 'ipv4')
+}
