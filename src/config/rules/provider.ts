@@ -21,7 +21,7 @@ const MIN_RSA_BITS = 2048
 const MESSAGES = {
   tls: 'is for an https issuer',
   'memory-store': 'the memory store loses everything at a restart: only for a loopback http issuer',
-  'memory-workers': 'several processes need a store that they share: the memory store is of one',
+  'memory-workers': 'need a store that they share: each process would have its own memory store',
   'redis-socket': 'is for the network, and the store is a socket of this machine',
   'redis-database': 'a Redis Cluster has the database 0 only',
   'key-times': 'must be shorter than keys.rotate_every, and at least 1 min',
