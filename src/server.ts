@@ -108,11 +108,11 @@ async function watchStore(look: () => Promise<Check[]>, readiness: Readiness, au
     const before = readiness.checks
     const checks = await look()
     readiness.checks = checks
-    for (const { name, state, found, mend } of checks) {
+    for (const { name, state, found, fix } of checks) {
       if (state === (before.find(check => check.name === name)?.state ?? 'ok')) continue
       const wrong = name === 'identity' ? 'error' : 'warn'
       const level = state === 'ok' ? 'info' : wrong
-      audit[level]({ event: 'store_check', check: name, state, found, mend }, 'store')
+      audit[level]({ event: 'store_check', check: name, state, found, fix }, 'store')
     }
     if (isAway) audit.info({ event: 'store_back' }, 'the store answers again')
     isAway = false
@@ -120,7 +120,7 @@ async function watchStore(look: () => Promise<Check[]>, readiness: Readiness, au
   }
   const wrong = await check()
   if (wrong.length) {
-    const lines = wrong.map(({ name, found, mend }) => `\n  ${name}: ${found}\n    → ${mend}`)
+    const lines = wrong.map(({ name, found, fix }) => `\n  ${name}: ${found}\n    → ${fix}`)
     throw new Error(`its store cannot be trusted${lines.join('')}`)
   }
   // The requests that need the store log the reason.

@@ -45,15 +45,15 @@ async function examine({ client: id, account }: Invocation['values']): Promise<C
     return [...found, await checkSignIn(service.endpoint, client, person)]
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
-    const mend = 'npm run usher -- config check'
-    return [{ name: 'config', state: 'wrong', found: error.message.trim(), mend }]
+    const fix = 'npm run usher -- config check'
+    return [{ name: 'config', state: 'wrong', found: error.message.trim(), fix }]
   }
 }
 
 /** The checks of the store, and the key ids in it. */
 async function examineStore({ store: location, secrets, redis }: Settings) {
-  const check = (state: Check['state'], found: string, mend?: string): Check => {
-    return { name: 'store', state, found, ...(mend && { mend }) }
+  const check = (state: Check['state'], found: string, fix?: string): Check => {
+    return { name: 'store', state, found, ...(fix && { fix }) }
   }
   const file = storeFile(location)
   if (file && !existsSync(file)) {
@@ -61,7 +61,7 @@ async function examineStore({ store: location, secrets, redis }: Settings) {
     const found = isMemory ? 'is inside the service' : `${file} is made by the first start`
     return { checks: [check('warning', found)], kids: [] }
   }
-  let mend = STORE_MISSING
+  let fix = STORE_MISSING
   let store: Store | undefined
   try {
     store = await openStore(location, redis)
@@ -70,13 +70,13 @@ async function examineStore({ store: location, secrets, redis }: Settings) {
     if (!(await store.get(NAMING_KEY))?.value) {
       return { checks: [check('warning', 'is empty until the first start'), ...checks], kids: [] }
     }
-    mend = SECRET_WRONG
+    fix = SECRET_WRONG
     const known = file && !secrets.length ? [readSecret(secretFile(file))] : secrets
     const records = await openRecords(store, known)
     const opened = check('ok', 'is there, and the secret opens it')
     return { checks: [opened, ...checks], kids: await publishedKids(records) }
   } catch (error) {
-    return { checks: [check('wrong', reasonOf(error), mend)], kids: [] }
+    return { checks: [check('wrong', reasonOf(error), fix)], kids: [] }
   } finally {
     await store?.close()
   }
@@ -100,7 +100,7 @@ function describeSettings({ issuer, clients, warnings }: Settings): Check[] {
   ]
 }
 
-function describe({ name, state, found, mend }: Check): string[] {
+function describe({ name, state, found, fix }: Check): string[] {
   const line = `${MARKS[state]} ${name.padEnd(12)} ${found}`
-  return mend ? [line, `  ${''.padEnd(12)} → ${mend}`] : [line]
+  return fix ? [line, `  ${''.padEnd(12)} → ${fix}`] : [line]
 }

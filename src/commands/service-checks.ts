@@ -27,8 +27,8 @@ type Endpoints = Record<string, string>
 
 const ok = (name: string, found: string): Check => ({ name, state: 'ok', found })
 const warning = (name: string, found: string): Check => ({ name, state: 'warning', found })
-const wrong = (name: string, found: string, mend?: string): Check => {
-  return { name, state: 'wrong', found, ...(mend && { mend }) }
+const wrong = (name: string, found: string, fix?: string): Check => {
+  return { name, state: 'wrong', found, ...(fix && { fix }) }
 }
 
 /** `kids`: the ids of the keys in the store. `endpoint` is absent when the service cannot be used. */

@@ -38,7 +38,7 @@ export async function take(invocation: Invocation) {
 
   const { added, present, wrong } = counts
   hint(`${added} accounts are added; ${present} were there already and stay as they are.`)
-  if (wrong) throw new Failure(`${wrong} lines were not taken in: mend them, and run it again.`)
+  if (wrong) throw new Failure(`${wrong} lines were not taken in: fix them, and run it again.`)
 }
 
 export async function give() {

@@ -195,11 +195,10 @@ function createRecords(store: Store, seal: Seal, namingKey: Buffer) {
     const [checks, entry] = await Promise.all([store.check(), store.get(NAMING_KEY)])
     lostIdentity = identityProblem(seal, namingKey, entry)
     const found = lostIdentity ?? 'as at the start'
-    const mend =
-      'stop every node; restore the store from a backup, or start anew with what it holds'
+    const fix = 'stop every node; restore the store from a backup, or start anew with what it holds'
     return [
       ...checks,
-      { name: 'identity', found, ...(lostIdentity ? { state: 'wrong', mend } : { state: 'ok' }) },
+      { name: 'identity', found, ...(lostIdentity ? { state: 'wrong', fix } : { state: 'ok' }) },
     ]
   }
 

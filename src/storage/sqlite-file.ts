@@ -102,12 +102,12 @@ function freeSpace(file: string): Check {
   const free = bavail * bsize
   const check = { name: 'disk', found: `${Math.floor(free / 2 ** 20)} MiB free` }
   if (free > MIN_FREE_BYTES) return { ...check, state: 'ok' }
-  return { ...check, state: 'warning', mend: `make room on the disk of ${file}` }
+  return { ...check, state: 'warning', fix: `make room on the disk of ${file}` }
 }
 
 function permissions(file: string): Check {
   const mode = statSync(file).mode & 0o777
   const check = { name: 'permissions', found: mode.toString(8) }
   if ((mode & 0o077) === 0) return { ...check, state: 'ok' }
-  return { ...check, state: 'warning', mend: `chmod 600 ${file}` }
+  return { ...check, state: 'warning', fix: `chmod 600 ${file}` }
 }

@@ -135,7 +135,7 @@ export interface Check {
   /** The finding, for operators. */
   found: string
   /** The remedy, for operators. */
-  mend?: string
+  fix?: string
 }
 
 /** Called after each command to a store in another process. */

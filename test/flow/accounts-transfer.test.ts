@@ -111,7 +111,7 @@ test(
       'line 7: username: another account has it, or is just being given it',
       'line 8: e_mail: unknown key; did you mean email?',
       '1 accounts are added; 1 were there already and stay as they are.',
-      '6 lines were not taken in: mend them, and run it again.',
+      '6 lines were not taken in: fix them, and run it again.',
     ])
     expect(sorted((await usher('accounts export')).stdout)).toMatchObject([
       { username: 'ada' },

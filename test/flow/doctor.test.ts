@@ -63,7 +63,7 @@ interface Check {
   name: string
   state: string
   found: string
-  mend?: string
+  fix?: string
 }
 function foundIn(stdout: string) {
   const { checks } = JSON.parse(stdout) as { checks: Check[] }
@@ -105,7 +105,7 @@ test('it signs in with the client and the account that are named', async () => {
   expect(foundIn(wrong.stdout).get('account')?.found).toMatch(/does not accept this password/)
 })
 
-const USUAL: [what: string, name: string, says: RegExp, mend: RegExp, habits: Habits][] = [
+const USUAL: [what: string, name: string, says: RegExp, fix: RegExp, habits: Habits][] = [
   [
     'does not pass Host',
     'proxy',
@@ -134,11 +134,11 @@ const USUAL: [what: string, name: string, says: RegExp, mend: RegExp, habits: Ha
   ],
 ]
 test.each(USUAL)('a proxy that %s is found, with the line that fixes it', async (...row) => {
-  const [, name, says, mend, wrong] = row
+  const [, name, says, fix, wrong] = row
   const { found, code } = await doctor(wrong)
   expect(found.get(name)).toMatchObject({ state: 'wrong' })
   expect(found.get(name)?.found).toMatch(says)
-  expect(found.get(name)?.mend).toMatch(mend)
+  expect(found.get(name)?.fix).toMatch(fix)
   expect(code).toBe(1)
 })
 

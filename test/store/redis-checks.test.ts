@@ -68,7 +68,7 @@ describe('what is looked at', () => {
   test('is all fine on a Redis that runs as it ought to', async () => {
     const checks = await (await open(url)).check()
     expect(checks.map(({ name }) => name)).toEqual(NAMES)
-    expect(checks.filter(({ state, mend }) => state !== 'ok' || mend)).toEqual([])
+    expect(checks.filter(({ state, fix }) => state !== 'ok' || fix)).toEqual([])
   })
 
   test.each([
@@ -80,7 +80,7 @@ describe('what is looked at', () => {
     await operator.config('SET', setting, value)
     const check = await checkOf(store, name)
     expect(check).toMatchObject({ name, state })
-    type(check?.mend)
+    type(check?.fix)
     expect(await checkOf(store, name)).toMatchObject({ state: 'ok' })
   })
 
@@ -102,13 +102,13 @@ describe('what is looked at', () => {
     const store = await open(primary.url, { ...REDIS_DEFAULTS, durability: 'replicated' })
     const check = await checkOf(store, 'replicas')
     expect(check).toMatchObject({ state: 'wrong' })
-    expect(check?.mend).toContain('redis.durability: primary')
+    expect(check?.fix).toContain('redis.durability: primary')
     const replica = await startReplica(port)
     closing.push(() => replica.stop())
     expect(await checkOf(store, 'replicas')).toMatchObject({ state: 'ok', found: /^1; / })
     const lonely = await checkOf(store, 'min-replicas')
     expect(lonely).toMatchObject({ state: 'warning' })
-    type(lonely?.mend, ['-p', String(port)])
+    type(lonely?.fix, ['-p', String(port)])
     expect(await checkOf(store, 'min-replicas')).toMatchObject({ state: 'ok' })
   })
 
@@ -116,7 +116,7 @@ describe('what is looked at', () => {
     const server = await startRedis({ port: (await freePorts(1))[0] })
     closing.push(() => server.stop())
     const check = await checkOf(await open(server.url), 'access')
-    expect(check).toMatchObject({ state: 'warning', mend: expect.stringContaining('requirepass') })
+    expect(check).toMatchObject({ state: 'warning', fix: expect.stringContaining('requirepass') })
   })
 
   test.each([

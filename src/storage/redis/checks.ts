@@ -26,7 +26,7 @@ const replicasOf = (info: Info) =>
 export const hasReplica = (info: Info) => replicasOf(info).some(value => /offset=[1-9]/.test(value))
 
 /** What is said of one thing; without more, it is right. */
-type Verdict = Pick<Check, 'found' | 'mend'> & Partial<Pick<Check, 'state'>>
+type Verdict = Pick<Check, 'found' | 'fix'> & Partial<Pick<Check, 'state'>>
 
 /** Of one server; `durability` as it is in force. */
 export async function checkServer(redis: Redis, replicated: boolean): Promise<Check[]> {
@@ -60,7 +60,7 @@ export function merge(servers: Check[][]): Check[] {
 function role({ role }: Info): Verdict {
   if (role !== 'slave') return { found: 'primary' }
   const found = 'a replica: nothing can be written here'
-  return { state: 'wrong', found, mend: 'name the primary, or Sentinel (redis+sentinel://)' }
+  return { state: 'wrong', found, fix: 'name the primary, or Sentinel (redis+sentinel://)' }
 }
 
 function version({ redis_version = '0', valkey_version }: Info): Verdict {
@@ -68,13 +68,13 @@ function version({ redis_version = '0', valkey_version }: Info): Verdict {
   const [oldestMajor = 0, oldestMinor = 0] = OLDEST
   const isOld = major < oldestMajor || (major === oldestMajor && minor < oldestMinor)
   const found = valkey_version ? `Valkey ${valkey_version}` : `Redis ${redis_version}`
-  return isOld ? { state: 'wrong', found, mend: 'use Redis 6.2 or later, or Valkey' } : { found }
+  return isOld ? { state: 'wrong', found, fix: 'use Redis 6.2 or later, or Valkey' } : { found }
 }
 
 function eviction({ maxmemory_policy = 'noeviction' }: Info): Verdict {
   if (maxmemory_policy === 'noeviction') return { found: maxmemory_policy }
   const found = `${maxmemory_policy}: it throws tokens and accounts away when memory is short`
-  return { state: 'wrong', found, mend: 'redis-cli CONFIG SET maxmemory-policy noeviction' }
+  return { state: 'wrong', found, fix: 'redis-cli CONFIG SET maxmemory-policy noeviction' }
 }
 
 function persistence({
@@ -84,11 +84,11 @@ function persistence({
 }: Info): Verdict {
   if (aof_enabled !== '1') {
     const found = 'no append-only file: a restart may take back minutes, or everything'
-    return { state: 'warning', found, mend: 'redis-cli CONFIG SET appendonly yes' }
+    return { state: 'warning', found, fix: 'redis-cli CONFIG SET appendonly yes' }
   }
   if (aof_last_write_status === 'err' || rdb_last_bgsave_status === 'err') {
     const found = 'its last write to the disk failed'
-    return { state: 'warning', found, mend: 'look at its log and the space on its disk' }
+    return { state: 'warning', found, fix: 'look at its log and the space on its disk' }
   }
   return { found: 'append-only file' }
 }
@@ -97,7 +97,7 @@ function memory({ used_memory = '0', maxmemory = '0' }: Info): Verdict {
   const share = Number(maxmemory) && Number(used_memory) / Number(maxmemory)
   const found = share ? `${Math.round(share * 100)} % of maxmemory` : 'no maxmemory is set'
   if (share < 0.8) return { found }
-  return { state: 'warning', found, mend: 'raise maxmemory: when it is full, nobody signs in' }
+  return { state: 'warning', found, fix: 'raise maxmemory: when it is full, nobody signs in' }
 }
 
 function replicas(info: Info, replicated: boolean): Verdict {
@@ -105,7 +105,7 @@ function replicas(info: Info, replicated: boolean): Verdict {
   if (!replicated) return { found: `${count}; writes do not wait for them` }
   if (count) return { found: `${count}; a write counts once one has it` }
   const found = 'none is connected: every write is refused until one is'
-  return { state: 'wrong', found, mend: 'start a replica, or set redis.durability: primary' }
+  return { state: 'wrong', found, fix: 'start a replica, or set redis.durability: primary' }
 }
 
 /** INFO counts the good ones only where a number of them is asked for. */
@@ -113,15 +113,15 @@ function minReplicas(info: Info): Verdict {
   if (!replicasOf(info).length) return { found: 'there are no replicas' }
   if (info.min_slaves_good_slaves) return { found: 'no write without a replica' }
   const found = 'cut off from its replicas, it takes writes that the next failover takes back'
-  return { state: 'warning', found, mend: 'redis-cli CONFIG SET min-replicas-to-write 1' }
+  return { state: 'warning', found, fix: 'redis-cli CONFIG SET min-replicas-to-write 1' }
 }
 
 /** Whoever is let in without a password is the user `default`. */
 function access(password: string | null | undefined): Verdict {
   if (password) return { found: 'a password is needed' }
   const found = 'no password: whoever reaches it can read, change and delete everything'
-  const mend = 'redis-cli CONFIG SET requirepass PASSWORD, and a file with it: redis.password_file'
-  return { state: 'warning', found, mend }
+  const fix = 'redis-cli CONFIG SET requirepass PASSWORD, and a file with it: redis.password_file'
+  return { state: 'warning', found, fix }
 }
 
 function clock(difference: number): Verdict {
@@ -129,5 +129,5 @@ function clock(difference: number): Verdict {
   const found = `${apart.toFixed(1)} s apart from Redis`
   if (apart < CLOCK.warning) return { found }
   const state = apart < CLOCK.wrong ? 'warning' : 'wrong'
-  return { state, found, mend: 'keep the clocks of all machines right (chrony, systemd-timesyncd)' }
+  return { state, found, fix: 'keep the clocks of all machines right (chrony, systemd-timesyncd)' }
 }
