@@ -41,6 +41,7 @@ import type { LibraryProvider } from './provider/feature.ts'
 import { createBrowserSession, createInteractions } from './provider/interactions.ts'
 import { anonymousWrites, routesOf } from './provider/routes.ts'
 
+/** The application of one configuration. */
 export interface App {
   provider: LibraryProvider
   handle: RequestListener

@@ -76,7 +76,7 @@ export function createAuthorizationDetails(settings: Settings) {
     const granted = source?.rar ?? []
     const asked = sentDetails(oidc)
     if (asked.some(detail => !granted.some(other => isDeepStrictEqual(detail, other)))) {
-      refuse('the authorization details were not allowed by anybody')
+      refuse('authorization_details must be of those that the user allowed')
     }
     return asked.length ? asked : granted
   }
@@ -97,12 +97,12 @@ export function createAuthorizationDetails(settings: Settings) {
           rar.filter(detail => resourceOf(detail) !== undefined),
       },
     },
-    // Nothing was recorded when the access was removed while the page was open, and there is no grant
-    // then. Or somebody else answered.
+    // The consent page asks again without a recorded decision: the access was removed while the page was
+    // open, or another user answered.
     consentChecks: [
       new interactionPolicy.Check(
         'authorization_details',
-        'nobody has allowed the authorization details',
+        'the user has not allowed the authorization details',
         'consent_required',
         ({ oidc }) =>
           Boolean(oidc.params?.authorization_details) && !(oidc.grant?.jti && decisionOf(oidc)),

@@ -1,6 +1,6 @@
-// Clients whose client_id is the address of a document about them (OAuth Client ID Metadata Document, a
-// draft). The library fetches it through http/egress.ts, 5 KiB in 2.5 s without redirects, and caches it.
-// Such a client may be what a client may be that registers itself.
+// Clients whose client_id is the URL of a document about them (OAuth Client ID Metadata Document, a draft).
+// The library fetches it through http/egress.ts, 5 KiB in 2.5 s without redirects, and caches it. The
+// metadata rules are those of registered clients.
 
 import { type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
@@ -12,6 +12,7 @@ import { readMetadata } from './registration/metadata.ts'
 const MAX_FETCHES_PER_MINUTE = 120
 const CACHE_SECONDS = { min: 60, max: 3600 }
 
+/** Returns the feature client ID metadata documents. */
 export function clientDocuments(settings: Settings): Feature {
   const hasRoom = createQuota(MAX_FETCHES_PER_MINUTE, 60, () => {})
   const clientIdMetadataDocument: LibraryFeatures['clientIdMetadataDocument'] = {

@@ -10,6 +10,7 @@ const MAX_REQUEST_AGE_SECONDS = 3600
 
 const isFapi = (client: Client | undefined) => client?.profile === 'fapi2'
 
+/** Returns the feature FAPI 2.0. */
 export function fapi(): Feature {
   return {
     settings: {

@@ -7,6 +7,7 @@ import { flowOf } from '../config/schema/features.ts'
 import type { Views } from '../pages/views.ts'
 import type { Feature, ResponseMode } from '../provider/feature.ts'
 
+/** Returns the feature with our response modes and the response types of `compatibility`. */
 export function responseModes(
   { features, compatibility }: Settings,
   { formPost }: Pick<Views, 'formPost'>,
@@ -18,7 +19,7 @@ export function responseModes(
       return flow !== undefined && compatibility[flow]
     }),
 
-    // The library's form_post page has a script of its own and no words for people without JavaScript.
+    // The library's form_post page has a script of its own and no text for users without JavaScript.
     // A code in the fragment reaches scripts and history, in a JWT or not.
     responseModes: provider => ({
       form_post: formPost,

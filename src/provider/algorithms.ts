@@ -59,4 +59,5 @@ class PublishedKey extends ExternalSigningKey {
 
 /** The library refuses a JWK without private members. */
 export const asLibraryKey = (key: SigningKey) => (canSign(key) ? key : new PublishedKey(key))
+/** Whether the key has its private part. */
 export const canSign = ({ d }: SigningKey) => d !== undefined

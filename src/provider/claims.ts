@@ -1,15 +1,17 @@
-// Claims: the `claims` parameter (OIDC Core §5.5), `acr` (§2) and pairwise subjects (§8). What users allow
-// is scopes: a claim that is requested by its name is requested on the consent page as its scope.
+// Claims: the `claims` parameter (OIDC Core §5.5), `acr` (§2) and pairwise subjects (§8). Users allow
+// scopes: a claim that is requested by its name is requested on the consent page as its scope.
 
 import { type ClaimsParameter, type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
 import { type Consent, keyOf } from '../accounts/consents.ts'
 import type { Settings } from '../config/load.ts'
 import type { Records } from '../storage/records.ts'
 
-const DEEPEST = 6
+const MAX_CLAIMS_DEPTH = 6
 
+/** See `createRequestedClaims`. */
 export type RequestedClaims = ReturnType<typeof createRequestedClaims>
 
+/** Returns how claims that are requested by name become scopes, and scopes become claims of a grant. */
 export function createRequestedClaims({ claims, features }: Settings) {
   const scopeOf = new Map(
     features.claims_parameter
@@ -19,7 +21,7 @@ export function createRequestedClaims({ claims, features }: Settings) {
   const mayAskFor = ({ scope }: Client, name: string) => !scope || scope.split(' ').includes(name)
 
   return {
-    /** All scopes that are asked for: by name, or by a claim of theirs. */
+    /** All requested scopes: by name, or by one of their claims. */
     scopesOf(oidc: KoaContextWithOIDC['oidc']) {
       const { client } = oidc
       const byClaim = [...oidc.requestParamClaims].flatMap(claim => scopeOf.get(claim) ?? [])
@@ -27,7 +29,7 @@ export function createRequestedClaims({ claims, features }: Settings) {
       return [...new Set([...requestedScopes(oidc), ...allowed])]
     },
 
-    /** The claims that a grant of these scopes allows, and those that it has to refuse by name. */
+    /** The claims that a grant of these scopes allows, and the claims that it refuses by name. */
     claimsOf(client: Client, { scopes, declined }: Pick<Consent, 'scopes' | 'declined'>) {
       const isRefused = (scope: string) => !mayAskFor(client, scope) || declined.includes(scope)
       const ofScopes = (is: (scope: string) => boolean) =>
@@ -61,9 +63,10 @@ export function claimsByScope(claims: Settings['claims']): Record<string, string
   return byScope
 }
 
-/** Refuses what is malformed, and an essential `acr` that nobody here can sign in with (RFC 9470 §5). */
+/** Refuses malformed `claims`, and an essential `acr` that no sign-in has (RFC 9470 §5). */
 export function assertClaims(_ctx: KoaContextWithOIDC, claims: ClaimsParameter): void {
-  if (isDeeper(claims, DEEPEST)) throw new errors.InvalidRequest('claims is nested too deeply')
+  if (isDeeper(claims, MAX_CLAIMS_DEPTH))
+    throw new errors.InvalidRequest('claims is nested too deeply')
   const members = [claims.userinfo, claims.id_token].flatMap(part => Object.values(part ?? {}))
   if (members.some(member => member !== null && !isObject(member))) {
     throw new errors.InvalidRequest('the members of claims are null or objects')
@@ -77,7 +80,9 @@ export function assertClaims(_ctx: KoaContextWithOIDC, claims: ClaimsParameter):
     throw new errors.InvalidRequest('the values of a claim are a list')
   }
   if (essential && values && !values.some(acr => ACR_VALUES.includes(String(acr)))) {
-    throw new errors.UnmetAuthenticationRequirements('nobody signs in here as acr has it')
+    throw new errors.UnmetAuthenticationRequirements(
+      'acr must have one of acr_values_supported in discovery',
+    )
   }
 }
 
@@ -91,9 +96,10 @@ function isDeeper(value: unknown, levels: number): boolean {
 
 const PASSWORD = 'urn:oasis:names:tc:SAML:2.0:ac:classes:PasswordProtectedTransport'
 
+/** For `acr_values_supported` in discovery. */
 export const ACR_VALUES = [PASSWORD]
 
-/** For the APIs of a client that asks how strongly the person signed in (RFC 9470 §6). */
+/** Returns `acr` and `auth_time` for access tokens, if the client requested `acr` (RFC 9470 §6). */
 export function authenticationOf({ entities }: KoaContextWithOIDC['oidc']) {
   const source =
     entities.AuthorizationCode ?? entities.RefreshToken ?? entities.BackchannelAuthenticationRequest
@@ -101,12 +107,15 @@ export function authenticationOf({ entities }: KoaContextWithOIDC['oidc']) {
   return isAsked ? { acr: source.acr, auth_time: source.authTime } : undefined
 }
 
+/** Returns the `acr` of a sign-in with these methods (RFC 8176). */
 export function acrOf(amr: string[]): string | undefined {
   return amr.includes('pwd') ? PASSWORD : undefined
 }
 
-// Keyed with what the store has made for itself and keeps sealed: `USHER_SECRET` changes, and the
-// subjects must not.
+/**
+ * Returns the pairwise subjects: a keyed hash of sector and account. The key is stored sealed:
+ * `USHER_SECRET` changes, and the subjects must not.
+ */
 export function pairwiseSubjects(records: Records) {
   return (_ctx: KoaContextWithOIDC | undefined, accountId: string, client: Client): string => {
     const proof = records.prove('pairwise subject', `${client.sectorIdentifier} ${accountId}`)

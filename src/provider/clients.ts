@@ -1,4 +1,4 @@
-// Clients, as the library wants them: their metadata, their secrets, the origins they call from.
+// Clients, as the library reads them: their metadata, their secrets, the origins they call from.
 
 import { randomBytes, timingSafeEqual } from 'node:crypto'
 import {
@@ -18,7 +18,7 @@ import {
 } from '../config/schema/client.ts'
 import { flowOf } from '../config/schema/features.ts'
 
-/** Client metadata of ours beyond RFC 7591. */
+/** Our client metadata beyond RFC 7591. */
 export const OWN_METADATA = [
   'client_secret_hashes',
   'require_pkce',
@@ -30,24 +30,25 @@ export const OWN_METADATA = [
 /** Whether refresh tokens of the client are rotated. */
 export const rotates = (client: Client | undefined) => client?.rotate_refresh_tokens !== false
 
+/** Returns the metadata of a client file or a registered client for the library. */
 export function toLibrary(client: ClientMetadata): LibraryClientMetadata {
-  // One that registered itself before there were others says nothing of response types.
+  // Clients that registered before other response types existed have no response_types.
   const { backchannel_token_delivery_mode = 'poll', response_types = ['code'] } = client
   const isCodeOnly = response_types.every(type => !flowOf(type))
   return {
     ...client,
-    // `openid-client` 6 sends the secret in the body unless told otherwise.
+    // `openid-client` 6 sends the secret in the body by default.
     any_secret_method: client.token_endpoint_auth_method === undefined,
     ...(client.grant_types.includes(CIBA_GRANT) && { backchannel_token_delivery_mode }),
     response_types: client.grant_types.includes('authorization_code') ? response_types : [],
     // With `fragment` the library tells a wrong response type from a wrong mode; requests.ts refuses it.
     response_modes: isCodeOnly ? [...client.response_modes, 'fragment'] : client.response_modes,
-    // The library insists on a secret; this one is never compared (compareClientSecret in provider.ts).
+    // The library insists on a secret; this one is never compared (compareHashes in library-overrides.ts).
     ...(client.client_secret_hashes && { client_secret: randomBytes(32).toString('base64url') }),
   } as LibraryClientMetadata
 }
 
-/** Nobody redeems its codes: it exists to bring people through the sign-in page and back. */
+/** The client of the account pages: it leads through the sign-in page and back, and redeems no code. */
 export function accountClient(issuer: string): LibraryClientMetadata {
   return {
     client_id: ACCOUNT_CLIENT,
@@ -61,7 +62,7 @@ export function accountClient(issuer: string): LibraryClientMetadata {
   } as LibraryClientMetadata
 }
 
-/** What the library would find out at the first use of a client is found out now. */
+/** Throws a `ConfigError` for clients that the library would refuse at their first use. */
 export async function checkClients(
   provider: Provider,
   { clients, clientFiles }: Settings,
@@ -80,7 +81,7 @@ export async function checkClients(
   if (findings.length) throw new ConfigError(findings)
 }
 
-/** Undefined also for one that registered itself as what there is no more: a feature is off since. */
+/** Undefined also for a registered client that needs a feature which is now off. */
 export async function findClient(provider: Provider, id = ''): Promise<Client | undefined> {
   return provider.Client.find(id).catch(error => {
     if (error instanceof errors.InvalidClientMetadata) return undefined
@@ -88,19 +89,19 @@ export async function findClient(provider: Provider, id = ''): Promise<Client | 
   })
 }
 
-/** The library has no other word for which key it means. */
+/** Returns the metadata key that a message of the library names. */
 function keyNamedBy(message: string): string {
   const isNamed = (key: string) => new RegExp(`\\b${key}\\b`).test(message)
   return Object.keys(clientSchema.shape).find(isNamed) ?? 'client_id'
 }
 
-// Browser applications call the token endpoint and UserInfo from the origins they live at.
+/** Origins from which browser applications call the token endpoint and UserInfo. */
 export function corsOrigins(client: Client): Set<string> {
   const origins = (client.redirectUris ?? []).map(uri => new URL(uri).origin)
   return new Set(origins.filter(origin => origin !== 'null'))
 }
 
-/** Compares with every hash that counts now, in constant time for each. */
+/** Compares with every hash that has not expired, in constant time for each. */
 export function matchesHash(actual: string, hashes: ClientMetadata['client_secret_hashes']) {
   const offered = Buffer.from(hashSecret(actual))
   const valid = (hashes ?? []).filter(entry => !isExpired(entry))

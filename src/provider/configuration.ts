@@ -1,4 +1,4 @@
-// Everything we tell the library, one decision a line. What is not said here is its default, on
+// The library's configuration, one decision a line. Settings that are not here have their defaults, on
 // purpose; test/unit/library.test.ts pins the defaults we rely on.
 
 import { type Configuration, errors, type KoaContextWithOIDC, type Provider } from 'oidc-provider'
@@ -45,14 +45,14 @@ import { routesOf } from './routes.ts'
 import { createState } from './state.ts'
 import { lifetimes, mayIntrospect, mayRevoke } from './tokens.ts'
 
-/** Shows an error of the library to people. */
+/** Shows an error of the library to users. */
 export type ShowError = (
   ctx: KoaContextWithOIDC,
   out: { error: string; error_description?: string },
   thrown: Error,
 ) => void
 
-/** From the page for every error: an interaction that is over has words of its own there. */
+/** Returns the function that shows errors of the library. An interaction that ended has its own text. */
 export function showsErrors(
   show: (ctx: KoaContextWithOIDC, out: Parameters<ShowError>[1]) => void,
 ): ShowError {
@@ -97,7 +97,7 @@ export async function createProvider(
   const state = createState(records, settings, binding, adapters)
   const parts = { environment, features, pages, requestedClaims, binding, adapter: state.adapter }
   const provider = createOverridden(settings.issuer, configuration(parts), { records, features })
-  // What every request reads of scheme, host and address is what `http/edge.ts` put there.
+  // Scheme, host and address of a request are those that `http/edge.ts` set.
   provider.proxy = true
   nameTokens(provider, state.tokenIds)
   logEvents(provider, log, metrics)
@@ -163,8 +163,8 @@ function configuration({
     clientBasedCORS: (_ctx, origin, client) => corsOrigins(client).has(origin),
     enabledJWA: algorithms(keys),
 
-    // A parameter that other providers have and this one ignores. The library calls its validator for
-    // each authorization request, pushed ones too, whether the parameter is there or not.
+    // Other providers have `audience`; it is ignored here. The library calls its validator for each
+    // authorization request, pushed ones too, also without the parameter.
     extraParams: {
       audience(ctx, value) {
         checkRequest(ctx, extensions)
@@ -183,7 +183,7 @@ function configuration({
     },
     subjectTypes: features.pairwise_subjects ? ['public', 'pairwise'] : ['public'],
     pairwiseIdentifier: pairwiseSubjects(records),
-    // What an operator has written is not looked up anywhere, and others may not have it.
+    // The config folder is trusted without a fetch, and registered clients cannot have it.
     sectorIdentifierUriValidate: () => false,
     findAccount: async (ctx, id) => {
       const [known] = extensions.flatMap(({ findAccount }) => findAccount?.(ctx, id) ?? [])

@@ -17,6 +17,7 @@ export async function findReceiver(provider: Provider, id: string): Promise<Rece
 /** Sends everything that is due in a queue. */
 export type Deliver = (queue: Queue) => Promise<void>
 
+/** Returns the function that sends notifications, logs each attempt and counts it. */
 export function createDeliver(
   provider: Provider,
   features: Feature[],

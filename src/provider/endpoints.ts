@@ -12,8 +12,8 @@ import { logError } from './events.ts'
 import { type Feature, type Finisher, memberOf } from './feature.ts'
 import { AUTHORIZATION, DISCOVERY, type RouteName, type Routes } from './routes.ts'
 
-/** Seconds for which clients may keep what is published. */
-const LONGEST_AGE = 3600
+/** Discovery and JWKS: for how long clients may cache them. */
+const MAX_CACHE_SECONDS = 3600
 
 /** The library takes `/API/OAUTH/TOKEN/` for the token endpoint; a path here has one spelling. */
 export function canonicalPaths(routes: Routes): Middleware {
@@ -37,7 +37,7 @@ export function canonicalPaths(routes: Routes): Middleware {
   }
 }
 
-/** Those of our own pages at this path, which the router has passed over. */
+/** Methods of our own pages at this path, which the router has passed over. */
 function methodsOfPage({ matched }: Context): string {
   const routes: { methods: string[] }[] = matched ?? []
   return routes.flatMap(({ methods }) => methods).join(', ')
@@ -90,8 +90,8 @@ export function finishAnswers(
   settings: Settings,
   features: Feature[],
 ): Middleware {
-  // Whoever keeps the JWKS for as long as it says knows a key before it signs.
-  const jwksAge = Math.min(LONGEST_AGE, Math.floor(settings.keys.announce / 2))
+  // A client that caches the JWKS for this time has each key before it signs.
+  const jwksAge = Math.min(MAX_CACHE_SECONDS, Math.floor(settings.keys.announce / 2))
   const finishDiscovery = (ctx: Context) => discovery(ctx, endpoints, features)
   const dress: Finisher = (ctx, oidc) => dressUp(ctx, oidc, pages, confirm)
   const ofFeatures = features.flatMap(({ answers = {} }) =>
@@ -109,7 +109,7 @@ export function finishAnswers(
   return async (ctx, next) => {
     const { path } = ctx
     ctx.set('Cache-Control', 'no-store')
-    // Our own sign-out page takes no application's word for where to go on, or for whom.
+    // Our own sign-out page accepts no parameters: no client decides whom it signs out, or where it leads.
     if (!endpoints.end_session && path === paths.end_session) ctx.querystring = ''
     await next()
     // Absent where the library has no route for the method.
@@ -122,9 +122,9 @@ export function finishAnswers(
   }
 }
 
-// The library makes texts of what stands in a request object before it looks at the signature, and
-// `{"toString":1}` makes none; once it was read, it is among the parameters no more. Of an assertion it
-// makes a copy, which ends the stack when it is nested thousandfold.
+// The library converts the claims of a request object to text before it checks the signature; `{"toString":1}`
+// throws there. `params.request` is removed once it was read. The library copies an assertion, and one that
+// is nested a thousand levels deep ends the stack.
 function blameClient(ctx: Context, oidc: Oidc) {
   const { request, client_assertion } = oidc?.params ?? {}
   const unread = (what: string) => `could not read the ${what}`
@@ -148,9 +148,9 @@ function blame(ctx: Context, error: errors.OIDCProviderError): never {
 
 function discovery(ctx: Context, { end_session }: Routes['endpoints'], features: Feature[]) {
   if (ctx.status !== 200) return
-  cacheable(ctx, LONGEST_AGE)
+  cacheable(ctx, MAX_CACHE_SECONDS)
   const document = ctx.body as Record<string, unknown>
-  // Nothing is told by an empty list (RFC 8414 §3.2).
+  // Empty lists are left out (RFC 8414 §3.2).
   const isEmpty = (value: unknown) => Array.isArray(value) && value.length === 0
   ctx.body = {
     ...Object.fromEntries(Object.entries(document).filter(([, value]) => !isEmpty(value))),
@@ -163,12 +163,12 @@ function cacheable(ctx: Context, seconds: number) {
   if (ctx.status === 200) ctx.set('Cache-Control', `public, max-age=${seconds}`)
 }
 
-/** Whoever cannot prove who they are is told nothing (RFC 7662 §2.1), whether the token lives or not. */
+/** Refuses a public client, whether the token is active or not (RFC 7662 §2.1). */
 function introspection(ctx: Context, oidc: Oidc) {
   if (oidc?.client?.tokenEndpointAuthMethod === 'none') {
     throw new errors.InvalidClientAuth({ detail: 'a public client cannot introspect' })
   }
-  // Of a JWT nothing is known here; whoever presents one to an API must not break it (§2.2).
+  // JWTs are not stored. A caller that presents one to an API must not cause an error there (§2.2).
   if (memberOf(ctx.body, 'error') !== 'unsupported_token_type') return
   ctx.status = 200
   ctx.body = { active: false }
@@ -200,7 +200,7 @@ function navigateOn(ctx: Context, pages: AnswerPages) {
   pages.navigate(ctx, location)
 }
 
-// Where nobody is signed in, or another person than was asked for, the library signs out without a
+// Without a signed-in user, or with another user than the client named, the library signs out without a
 // question, by a bare page of its own.
 function dressUp(ctx: Context, oidc: Oidc, pages: AnswerPages, confirm: string) {
   const xsrf = oidc?.session?.state?.secret

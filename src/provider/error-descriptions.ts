@@ -1,5 +1,5 @@
 // Descriptions of protocol errors for client developers: the parameter, and what is expected. They replace
-// the library's where those name neither. The log keeps the library's text, which `config explain` reads.
+// the library's where those name neither. The log keeps the library's text, which `config explain` shows.
 
 import type { Context } from 'koa'
 

@@ -1,4 +1,4 @@
-// What the library tells of, as the log hears it.
+// Events of the library, as log lines and metrics.
 
 import type { EventEmitter } from 'node:events'
 import type { Context } from 'koa'
@@ -10,7 +10,7 @@ import { faultOf } from '../http/log.ts'
 import type { Metrics } from '../http/metrics.ts'
 import { logIgnored } from './requests.ts'
 
-// Listeners must not throw, and what they are handed holds raw tokens: only names go on from here.
+/** Logs and counts events. Listeners must not throw, and log names only: their arguments hold tokens. */
 export function logEvents(provider: Provider, log: Logger, metrics: Metrics) {
   const emitter: EventEmitter = provider
   for (const event of ERROR_EVENTS) emitter.on(event, logError)
@@ -19,7 +19,7 @@ export function logEvents(provider: Provider, log: Logger, metrics: Metrics) {
     logIgnored(ctx)
     note(ctx, 'tokens_issued', { ...partiesOf(ctx), grant_type: grantTypeOf(ctx) })
   })
-  // A device is given nothing here.
+  // The device flow issues nothing here.
   emitter.on('authorization.success', (ctx: KoaContextWithOIDC, answer = {}) => {
     if (!('access_token' in answer || 'id_token' in answer)) return
     note(ctx, 'tokens_issued', { ...partiesOf(ctx), grant_type: 'implicit' })
@@ -44,7 +44,7 @@ export function logFaults(log: Logger) {
   }
 }
 
-/** Why a request is refused, for its line in the log. */
+/** Notes why a request was refused, for its log line. */
 export function logError(ctx: Context, thrown: Partial<errors.OIDCProviderError>): void {
   const { error, error_detail, error_description } = thrown
   Object.assign(ctx.state.log, { error, detail: error_detail ?? error_description })
@@ -63,12 +63,12 @@ function noteToken(event: FactName, { clientId, accountId }: Token) {
   if (ctx) note(ctx, event, { client_id: clientId, account: accountId })
 }
 
-/** The account is named for whoever has to act. */
+/** Client and account of the request, for the operator. */
 function partiesOf({ oidc }: KoaContextWithOIDC) {
   return { client_id: oidc.client?.clientId, account: oidc.account?.accountId }
 }
 
-/** Anything may be sent; only what is known here is told. */
+/** A known grant type, or `other`: clients can send any text. */
 function grantTypeOf({ oidc }: KoaContextWithOIDC): string {
   const sent = String(oidc.params?.grant_type)
   return GRANT_TYPES.some(type => type === sent) ? sent : 'other'

@@ -1,5 +1,5 @@
-// Failed requests of the protocol's endpoints, remembered for a day, so that an operator can be told
-// what went wrong (commands/failure.ts). Of what was sent the names, and those values that open nothing.
+// Failed requests of the protocol's endpoints, kept for a day for `config explain REQUEST_ID`
+// (commands/failure.ts): names of parameters, and the values that give no access.
 
 import type { Context } from 'koa'
 import { createQuota } from '../http/limits.ts'
@@ -7,26 +7,27 @@ import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import { endpointOf } from './routes.ts'
 
+/** A failed request, as it is stored. */
 export interface FailedRequest {
   /** Epoch seconds. */
   at: number
-  /** As the library calls it. */
+  /** The library's name of the endpoint. */
   endpoint: string
   status: number
   error: string
   detail?: string
   client_id?: string
-  /** How the client said who it is. */
+  /** The methods of client authentication that the request used. */
   authentication: string
   sent: Record<string, string>
-  /** Of parameters whose values are not kept. */
+  /** Parameters whose values are not stored. */
   names: string[]
 }
 
 const KIND = 'Failure'
-const DAY = 24 * 3600
-/** A minute, of each node, of some 400 bytes: a flood fills no store, and the log has the others. */
-const MOST = 60
+const DAY_SECONDS = 24 * 3600
+/** Per process, about 400 bytes each: a flood does not fill the store. The log has all requests. */
+const MAX_SAVED_PER_MINUTE = 60
 const MAX_SHOWN_CHARACTERS = 200
 const MAX_READ_CHARACTERS = 1000
 
@@ -38,7 +39,7 @@ const NAMED =
   'state nonce code code_verifier code_challenge client_secret client_assertion refresh_token device_code user_code token request request_uri id_token_hint login_hint claims authorization_details acr_values registration access_token username password auth_req_id login_hint_token client_notification_token binding_message'.split(
     ' ',
   )
-/** Answers to a question rather than failures: an application asks them all the time. */
+/** Answers that are part of the protocol, not failures. */
 const ANSWERS = [
   'login_required',
   'consent_required',
@@ -49,9 +50,9 @@ const ANSWERS = [
   'slow_down',
 ]
 
-/** To be told of every request that failed. */
+/** Returns the function that saves failed requests; it is called after each request. */
 export function createFailureMemory(records: Records) {
-  const hasRoom = createQuota(MOST, 60, () => {})
+  const hasRoom = createQuota(MAX_SAVED_PER_MINUTE, 60, () => {})
   return (ctx: Context): void => {
     const { error } = ctx.state.log
     const endpoint = endpointOf(ctx.path)
@@ -61,11 +62,12 @@ export function createFailureMemory(records: Records) {
     const { sent, names, authentication } = failure
     // An empty request has nothing to explain; `usher doctor` sends one.
     if (![...Object.keys(sent), ...names].length && authentication === 'none') return
-    // Nobody waits for it, and who asks for it later is told that it is not there.
-    records.save(KIND, ctx.state.requestId, failure, { ttl: DAY }).catch(() => {})
+    // The request does not wait. If the store is unavailable, `config explain` does not find it.
+    records.save(KIND, ctx.state.requestId, failure, { ttl: DAY_SECONDS }).catch(() => {})
   }
 }
 
+/** Returns the failed request with this `request_id`; undefined after a day. */
 export async function findFailure(records: Records, id: string) {
   return (await records.read<FailedRequest>(KIND, id)).value
 }
@@ -85,7 +87,7 @@ function describe(ctx: Context) {
   }
 }
 
-/** What comes as JSON may be anything, and refuse to be made a text. */
+/** JSON bodies can hold values that cannot be converted to text. */
 const isText = (value: unknown) => [value].flat().every(part => typeof part === 'string')
 
 function unknownClient(ctx: Context, { client_id }: Record<string, unknown>): string | undefined {

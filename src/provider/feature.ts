@@ -25,6 +25,7 @@ import type { RouteName } from './routes.ts'
 /** The library's provider, for code that does not import the library. */
 export type LibraryProvider = Provider
 
+/** The library's `features` setting. */
 export type LibraryFeatures = NonNullable<Configuration['features']>
 
 /** A part of an adapter; it replaces methods of the plain one. */
@@ -33,6 +34,7 @@ export type AdapterPart = (plain: Adapter, protocol: Protocol) => Partial<Adapte
 /** Changes an answer of the library, after the library has made it. */
 export type Finisher = (ctx: Context, oidc: KoaContextWithOIDC['oidc'] | undefined) => void
 
+/** Sends the authorization response (OAuth 2.0 Multiple Response Types §2.1). */
 export type ResponseMode = Parameters<Provider['registerResponseMode']>[1]
 
 /** Answers a token request of one grant type; the client is authenticated. */
@@ -53,7 +55,7 @@ export interface ClientJwt {
   claims: Record<string, unknown>
 }
 
-/** Every member is optional: a feature has those that it needs. */
+/** Every member is optional: a feature has the members that it needs. */
 export interface Feature {
   /** Settings for the library's `features`, by its names. Settings of several features are merged. */
   settings?: Partial<LibraryFeatures>
@@ -94,7 +96,7 @@ export interface Feature {
   /** The error for a JWT id that was used before; undefined for the library's own error. */
   replayError?(jti: string): Error | undefined
 
-  // Storage, handlers and answers: what `library-overrides.ts` and `endpoints.ts` put in place
+  // Storage, handlers and answers, for `library-overrides.ts` and `endpoints.ts`
   /** By the library's model names. */
   adapters?: Record<string, AdapterPart>
   /** Wraps the library's handler of a grant type. */

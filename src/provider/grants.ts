@@ -1,11 +1,11 @@
-// The library's grants and our consents: what the one says of the other.
+// Grants of the library, made from consents.
 
 import { errors, type Grant, type KoaContextWithOIDC, Provider } from 'oidc-provider'
 import { type Consent, readKey } from '../accounts/consents.ts'
 import { revokeGrant } from '../state/grants.ts'
 import type { Records } from '../storage/records.ts'
 
-/** The consent, not saved yet. */
+/** Returns a grant with the scopes and claims of the consent. It is not saved yet. */
 export function grantOf(
   { Grant }: Pick<Provider, 'Grant'>,
   { accountId, client_id: clientId, scopes, declined }: Consent,
@@ -26,8 +26,8 @@ export function grantOf(
 }
 
 /**
- * Whether a grant that was just saved stays; it is revoked where the sign-in or the consent that it was
- * made from has ended. `still`: the consent as it is now, unless nobody is signed in any more.
+ * Whether a grant that was just saved stays. It is revoked if the sign-in or the consent behind it has
+ * ended. `still` reads the current consent; undefined if the sign-in has ended.
  */
 export async function keepGrant(
   records: Records,
@@ -35,8 +35,8 @@ export async function keepGrant(
   { scopes }: Consent,
   still: () => Promise<Consent | undefined>,
 ): Promise<boolean> {
-  // Whoever ends access says so first and then looks for grants: either they found this one, or this
-  // finds that it is over.
+  // Ending access first writes that it ended and then looks for grants: either it finds this grant, or this
+  // read finds that access has ended.
   const consent = await still()
   if (consent && scopes.every(name => consent.scopes.includes(name))) return true
   await revokeGrant(records, grantId)
@@ -45,7 +45,7 @@ export async function keepGrant(
 
 interface HeldGrant {
   grant: Grant
-  /** Throws, and revokes the grant, where what it was made from has ended. */
+  /** Throws and revokes the grant, if the consent or the sign-in has ended. */
   check: () => Promise<void>
 }
 const held = new WeakMap<object, HeldGrant>()

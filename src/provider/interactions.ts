@@ -14,6 +14,7 @@ type Cookies = Pick<Context, 'cookies'>
 /** Tabs that open at once in a new browser overwrite each other's cookie: it must rarely be new. */
 const BROWSER_COOKIE_SECONDS = 400 * 24 * 3600
 
+/** See `createBrowserBinding`. */
 export type BrowserBinding = ReturnType<typeof createBrowserBinding>
 
 /**

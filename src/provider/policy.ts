@@ -1,5 +1,4 @@
-// When people are asked to sign in or to consent, and what an application then has: a grant made
-// from the recorded consent.
+// Prompts: when users sign in or consent. A client then has a grant made from the recorded consent.
 
 import { hash } from 'node:crypto'
 import { type Client, type Grant, interactionPolicy, type KoaContextWithOIDC } from 'oidc-provider'
@@ -17,6 +16,7 @@ import { type BrowserBinding, wantsAnother } from './interactions.ts'
 const { Check, Prompt, base } = interactionPolicy
 const DEVICE_ROUTES = ['code_verification', 'device_resume']
 
+/** Returns the interaction policy: the library's prompts and checks, ours, and those of features. */
 export function createPolicy(
   consents: Consents,
   { bind }: BrowserBinding,
@@ -33,7 +33,7 @@ export function createPolicy(
     ),
     new Check(
       'acr_values',
-      'the person has not signed in as acr_values has it',
+      'the user has not signed in as acr_values has it',
       'login_required',
       ({ oidc }) => {
         const asked = String(oidc.params?.acr_values ?? '').split(' ')
@@ -43,7 +43,7 @@ export function createPolicy(
     ),
     new Check(
       'another_account',
-      'the person wants to use another account',
+      'the user wants to use another account',
       'login_required',
       ({ oidc }) => wantsAnother(oidc.result) && !oidc.result?.login,
     ),
@@ -54,7 +54,7 @@ export function createPolicy(
   consent.checks.add(
     new Check(
       'impersonation',
-      'nothing proves that the answer reaches the application it is meant for',
+      'nothing proves that the answer reaches the application that requested it',
       'interaction_required',
       ({ oidc }) => !decisionOf(oidc) && isImpersonable(oidc),
     ),
@@ -62,7 +62,7 @@ export function createPolicy(
   consent.checks.add(
     new Check(
       'device',
-      'whoever asks is somewhere else, and may be somebody else',
+      'the device flow was started elsewhere, perhaps by another user',
       'interaction_required',
       ({ oidc }) => isDevice(oidc) && !decisionOf(oidc),
     ),
@@ -96,14 +96,14 @@ export function decisionOf({ result, session }: KoaContextWithOIDC['oidc']): Dec
   return accountId === session?.accountId ? decision : undefined
 }
 
-/** Nobody is asked to choose where nobody is signed in, or who has just signed in. */
+/** Asks users to choose an account, unless they are signed out or have just signed in. */
 function selectAccount() {
   const prompt = new Prompt({ name: 'select_account', requestable: true })
   prompt.checks.clear()
   prompt.checks.add(
     new Check(
       'select_account_prompt',
-      'the person has to say which account to use',
+      'the user has to choose an account',
       'account_selection_required',
       ({ oidc }) =>
         oidc.prompts.has('select_account') &&
@@ -115,7 +115,8 @@ function selectAccount() {
 }
 
 // Anyone can pass for a client without secret whose redirect URI others can receive: ask each time
-// (RFC 8252 §8.6). An https redirect URI is proof enough, an operator's word for the client too.
+// (RFC 8252 §8.6). An https redirect URI is proof enough, and so is
+// `consent: implicit` in the client's file.
 function isImpersonable({ client, params }: KoaContextWithOIDC['oidc']): boolean {
   if (!client || client.consent === 'implicit') return false
   const secretless =
@@ -123,7 +124,7 @@ function isImpersonable({ client, params }: KoaContextWithOIDC['oidc']): boolean
   return secretless && !String(params?.redirect_uri).startsWith('https:')
 }
 
-/** Nothing but the person's word says that the device is theirs, whoever the client is (RFC 8628 §5.4). */
+/** Nothing proves that the device is the user's, for any client (RFC 8628 §5.4): ask each time. */
 const isDevice = ({ route }: KoaContextWithOIDC['oidc']) => DEVICE_ROUTES.includes(route)
 
 /** Makes the grant of an authorization from the recorded consent: each authorization has its own. */
@@ -141,8 +142,8 @@ export function createGrantLoader(
     if (isImplicit && !isDevice(oidc)) {
       await recordImplicit(consents, accountId, clientId, requestedClaims.scopesOf(oidc))
     }
-    // Decided on our page, and recorded here, where the answer is final. Nothing is recorded when
-    // the access was removed while that page was open: then the person is asked again.
+    // The consent page gave the decision; it is recorded here, where it is final. Nothing is recorded when
+    // the access was removed while that page was open: the user is then asked again.
     const decision = decisionOf(oidc)
     const isRecorded =
       decision && oidc.account && (await consents.decide(accountId, clientId, decision))
@@ -203,7 +204,7 @@ async function consentOf(
   clientId: string,
 ): Promise<Found<Consent>> {
   if (clientId !== ACCOUNT_CLIENT) return consents.read(accountId, clientId)
-  // It needs none, and nothing is kept of its use.
+  // It needs no consent, and its use is not stored.
   const always = { since: 0, lastUsed: Number.POSITIVE_INFINITY, scopes: ['openid'], declined: [] }
   return { value: { ...always, accountId, client_id: clientId }, version: 0 }
 }

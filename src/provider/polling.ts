@@ -1,11 +1,11 @@
-// How fast an application may ask whether its person is done, with a device code (RFC 8628) or a request
-// of its own (CIBA). All nodes look at one record of each; what comes too early writes nothing.
+// How often a client may poll the token endpoint, with a device code (RFC 8628) or an `auth_req_id` (CIBA).
+// All nodes read one record for each; an early request writes nothing.
 
 import { errors } from 'oidc-provider'
 import type { Records } from '../storage/records.ts'
 import type { GrantHandler } from './feature.ts'
 
-/** As the client is told. */
+/** The `interval` that clients are given. */
 export const INTERVAL_SECONDS = 5
 /** A request may arrive early by this: networks and timers are not exact. */
 const SLACK_SECONDS = 1
@@ -26,7 +26,7 @@ function isDue(records: Records, code: string): Promise<boolean> {
 const parameter = (params: object | undefined, name: string) =>
   String((params as Record<string, unknown> | undefined)?.[name])
 
-/** For device codes. Only for a code of this client: nobody fills the store with others. */
+/** For device codes. Writes a record for codes of this client only, so that others do not fill the store. */
 export function slowDownPending(records: Records, handler: GrantHandler): GrantHandler {
   return async ctx => {
     try {
@@ -40,8 +40,8 @@ export function slowDownPending(records: Records, handler: GrantHandler): GrantH
 }
 
 /**
- * For backchannel authentication requests. Not even an answer that is there comes early (CIBA §7.3). A
- * request that was used goes through, for it may be stolen.
+ * For backchannel authentication requests. An early poll is refused also when the answer is ready (CIBA §7.3).
+ * A used `auth_req_id` passes: the library then revokes its tokens.
  */
 export function slowDownAll(records: Records, handler: GrantHandler): GrantHandler {
   return async ctx => {

@@ -10,12 +10,13 @@ import type { Feature } from './feature.ts'
 
 const OFFLINE_ACCESS = 'offline_access'
 
+/** Refuses an authorization request that is too long or that a feature refuses. */
 export function checkRequest(ctx: KoaContextWithOIDC, features: Feature[]): void {
   const { oidc } = ctx
   const body = oidc.body ?? {}
   const problem = longParameter(body) ?? longParameter({ ...oidc.params })
   if (problem) throw new errors.InvalidRequest(problem)
-  // As sent, and as stored: JSON escapes a control character with six bytes, a URL with three.
+  // The length as sent, and as stored: JSON escapes a control character with six bytes, a URL with three.
   const sent = new URLSearchParams(body as Record<string, string>).toString()
   if ([sent, JSON.stringify({ ...oidc.params })].some(text => text.length > MAX_URL_BYTES)) {
     throw new errors.InvalidRequest(`the request is longer than ${MAX_URL_BYTES} bytes`)
@@ -31,7 +32,7 @@ function keepOfflineAccess(ctx: KoaContextWithOIDC): void {
   const { client, params, requestParamScopes } = ctx.oidc
   if (!client?.grantTypeAllowed('refresh_token') || !params) return
   if (!scopesIn(sentScope(ctx)).includes(OFFLINE_ACCESS)) return
-  // Without a code there is nothing to renew by (OIDC Core §11).
+  // Only a code leads to a refresh token (OIDC Core §11).
   if (params.response_type && !String(params.response_type).includes('code')) return
   if (client.scope && !scopesIn(client.scope).includes(OFFLINE_ACCESS)) {
     throw new errors.InvalidScope('requested scope is not allowed', OFFLINE_ACCESS)
@@ -40,8 +41,8 @@ function keepOfflineAccess(ctx: KoaContextWithOIDC): void {
 }
 
 /**
- * Logs what the specifications accept and this request does not get: unknown scopes, scopes of an API
- * without its `resource` (RFC 6749 §3.3), and the other `parameters`.
+ * Logs the parts of a request that are ignored: unknown scopes, scopes of an API without its `resource`
+ * (RFC 6749 §3.3), and `parameters`.
  */
 export function logIgnored(ctx: KoaContextWithOIDC, parameters: string[] = []): void {
   const { requestParamOIDCScopes, resourceServers = {} } = ctx.oidc
@@ -66,11 +67,11 @@ function scopesIn(scope: unknown): string[] {
 }
 
 const TYPES = ['jwt', 'oauth-authz-req+jwt', 'application/oauth-authz-req+jwt']
-/** Seconds from now. */
-const LONGEST = 600
+const MAX_JWT_LIFETIME_SECONDS = 600
 
 type Claims = Record<string, unknown>
 
+/** Returns the check of the claims and the header of a request object (RFC 9101). */
 export const assertRequestObject =
   (features: Feature[]) =>
   async (
@@ -81,9 +82,9 @@ export const assertRequestObject =
   ): Promise<void> => {
     const { exp, sub } = claims
     const { typ, crit, b64 } = header
-    // What was pushed stands in an envelope of the library's own, and was looked at when it came.
+    // The library wraps a pushed request in a JWT of its own; its contents were checked when it was pushed.
     if (ctx.oidc.entities.PushedAuthorizationRequest) return
-    // Another JWT of the client's is no request, nor can a request be taken for one (RFC 8725 §3.11).
+    // No other JWT of the client is accepted as a request object, or the reverse (RFC 8725 §3.11).
     if (typ !== undefined && !TYPES.includes(String(typ).toLowerCase()))
       refuse('typ is of another JWT')
     for (const { checkClientJwt } of features) {
@@ -92,7 +93,7 @@ export const assertRequestObject =
     if (sub === client.clientId) refuse('sub must not be the client (RFC 9101 §10.8)')
     if (crit !== undefined || b64 !== undefined) refuse('crit and b64 are not understood')
     if (typeof exp !== 'number') refuse('exp is needed')
-    else if (exp - now() > LONGEST) refuse('exp must be at most ten minutes ahead')
+    else if (exp - now() > MAX_JWT_LIFETIME_SECONDS) refuse('exp must be at most ten minutes ahead')
   }
 
 /** A list as `aud` would be valid at another server too (draft-ietf-oauth-rfc7523bis; CVE-2025-27370). */
@@ -105,7 +106,7 @@ export const assertAssertion =
     if (typeof claims.aud !== 'string') {
       throw new errors.InvalidClientAuth({ detail: 'aud must be a single string' })
     }
-    if (typeof claims.exp !== 'number' || claims.exp - now() > LONGEST) {
+    if (typeof claims.exp !== 'number' || claims.exp - now() > MAX_JWT_LIFETIME_SECONDS) {
       throw new errors.InvalidClientAuth({ detail: 'exp must be at most ten minutes ahead' })
     }
   }

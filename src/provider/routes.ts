@@ -1,7 +1,8 @@
-// The endpoints of the protocol: where they are, the methods each takes, and which of them there are.
+// The endpoints of the protocol: their paths, their methods and the features that they belong to.
 
 import type { Features } from '../config/schema/features.ts'
 
+/** Paths of the discovery document (OpenID Connect Discovery, RFC 8414). */
 export const DISCOVERY = [
   '/.well-known/openid-configuration',
   '/.well-known/oauth-authorization-server',
@@ -10,13 +11,13 @@ export const DISCOVERY = [
 interface Route {
   path: string
   methods: string
-  /** Clients come here, and may come with a certificate; elsewhere people do, or anybody. */
+  /** Clients can authenticate here by a certificate (mTLS). */
   certificate?: true
-  /** It is there when this is on; absent: always. */
+  /** The feature that enables it; absent: always enabled. */
   feature?: keyof Features
 }
 
-/** By the names the library has for them. */
+/** By the library's names. */
 // biome-ignore format: a table
 const ROUTES = {
   authorization:                { path: '/api/oauth/authorize',  methods: 'GET, POST' },
@@ -33,20 +34,23 @@ const ROUTES = {
   registration:                 { path: '/api/oauth/register',   methods: 'POST',      feature: 'dynamic_registration' },
 } satisfies Record<string, Route>
 
+/** The library's name of an endpoint. */
 export type RouteName = keyof typeof ROUTES
 export const { authorization: AUTHORIZATION } = ROUTES
 
-/** Of a path at or below an endpoint its name, whether it is on or not. */
+/** Returns the name of the endpoint at or above a path, whether it is enabled or not. */
 export function endpointOf(path: string): string | undefined {
   const isAt = ([, { path: at }]: [string, Route]) => path === at || path.startsWith(`${at}/`)
   return Object.entries(ROUTES).find(isAt)?.[0]
 }
 
-/** Without the feature people sign out on a page of ours that no application is told of. */
+/** The sign-out page without the feature; discovery does not list it. */
 const SIGN_OUT = '/account/sign-out'
 
+/** See `routesOf`. */
 export type Routes = ReturnType<typeof routesOf>
 
+/** Returns the paths and methods of the endpoints with these features. */
 export function routesOf(features: Features) {
   const all: [string, Route][] = Object.entries(ROUTES)
   const there = all.filter(([, { feature }]) => !feature || features[feature])
@@ -66,28 +70,28 @@ export function routesOf(features: Features) {
   }
   const interrupted = [paths.authorization, endpoints.code_verification].filter(Boolean)
   return {
-    /** For the library, which leaves out by itself what is off. */
+    /** All paths, for the library, which leaves out disabled endpoints. */
     paths,
-    /** Those that applications are told of. */
+    /** Paths of the enabled endpoints, which discovery lists. */
     endpoints,
-    /** Those where a client may prove who it is by a certificate. */
+    /** Endpoints where a client can authenticate by a certificate. */
     byCertificate: Object.fromEntries(proving.map(([name, { path }]) => [name, path])),
-    /** One spelling of each path, and the methods it takes. */
+    /** Methods by path; each path has one spelling. */
     methods,
-    /** Of a client that registered itself; absent while none do. */
+    /** Paths of registered clients (RFC 7592); undefined without registration. */
     registered: endpoints.registration
       ? new RegExp(`^${endpoints.registration}/[\\w-]{1,64}$`)
       : undefined,
     /** Endpoints whose errors have `error` and `error_description` only (CIBA §13). */
     plainErrors: [paths.backchannel_authentication],
-    /** Where people come back to from our pages. */
+    /** Where the browser returns from our pages. */
     resume: new RegExp(`^(${interrupted.join('|')})/[\\w-]{21,64}$`),
     /** Where the form of the sign-out page goes. */
     confirm,
   }
 }
 
-/** Paths where a request of anybody is stored; `byClient` are those where clients authenticate. */
+/** Paths where anonymous requests are stored. `byClient`: those where clients authenticate. */
 export function anonymousWrites({ paths, confirm }: Routes) {
   const byClient = [paths.pushed_authorization_request, paths.device_authorization]
   return {

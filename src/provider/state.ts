@@ -16,6 +16,7 @@ import type { BrowserBinding } from './interactions.ts'
 import type { TokenIds } from './library-overrides.ts'
 import { grantLifetimes } from './tokens.ts'
 
+/** Returns the library's adapter, and the ids of its codes and tokens. */
 export function createState(
   records: Records,
   settings: Settings,
@@ -41,7 +42,7 @@ export function createState(
     alreadyUsed,
     request: currentRequest,
     clientInfo: () => Provider.ctx && clientInfoOf(Provider.ctx),
-    // Outside the library's routes it is interactions.ts that asks.
+    // Outside the library's routes, interactions.ts checks the browser.
     isOfBrowser: ({ prompt }) =>
       !Provider.ctx || binding.isBound(Provider.ctx, memberOf(prompt, 'details')),
     adapters,
@@ -68,7 +69,7 @@ export function createState(
 }
 
 const tagged: TokenIds[string] = (token, generate) => {
-  // It decides on the format.
+  // `generate` decides on the format.
   const id = generate()
   return token.format === 'jwt' ? id : taggedValue(token.grantId ?? newTag())
 }

@@ -31,6 +31,7 @@ export function grantLifetimes({ lifetimes: set, resources }: Settings) {
   }
 }
 
+/** Returns the lifetimes of all records of the library, in seconds. */
 export function lifetimes(settings: Settings): NonNullable<Configuration['ttl']> {
   const set = settings.lifetimes
   const ofAccessToken = ({ resourceServer }: AccessToken | ClientCredentials) =>
@@ -52,7 +53,7 @@ export function lifetimes(settings: Settings): NonNullable<Configuration['ttl']>
             Math.min(set.refresh_token_idle, (token.iiat ?? now()) + set.refresh_token - now()),
           )
         : set.refresh_token,
-    // A session nobody signed in to is worth no more than the page that made it.
+    // A session without a sign-in expires with the page that made it.
     Session: (_ctx, session: Session) =>
       session.loginTs === undefined
         ? set.interaction

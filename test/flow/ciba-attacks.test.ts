@@ -89,7 +89,7 @@ test('a client does not learn whether an account exists or is disabled', async (
       REFUSED,
     )
   }
-  expect(usher.output.join('\n')).toContain('nobody has this login_hint')
+  expect(usher.output.join('\n')).toContain('no user has this login_hint')
   // What can be nobody's name is a mistake of the application's.
   for (const login_hint of ['two words', 'x'.repeat(300), 'a\u200bda']) {
     const { status, json } = await ask(usher, { login_hint })

@@ -11,6 +11,7 @@ import { taggedId } from '../../state/grants.ts'
 import type { Found, Records } from '../../storage/records.ts'
 import { now } from '../../storage/store.ts'
 
+/** A request for access that waits for its user. */
 export interface AccessRequest {
   /** The `auth_req_id`, which only the client knows. */
   id: string
@@ -32,8 +33,10 @@ export type OpenRequest = AccessRequest & { handle: string }
 
 type Counted = OpenRequest & { isDenied?: true }
 
+/** See `createAccessRequests`. */
 export type AccessRequests = ReturnType<typeof createAccessRequests>
 
+/** Returns the functions that add, list and close requests. */
 export function createAccessRequests(
   records: Records,
   { lifetimes, security }: Pick<Settings, 'lifetimes' | 'security'>,

@@ -27,6 +27,7 @@ type Result = Parameters<Provider['backchannelResult']> extends [unknown, ...inf
 /** `gone`: nothing was left to answer. `withdrawn`: the user removed the client after it had asked. */
 export type Outcome = 'allowed' | 'denied' | 'gone' | 'withdrawn'
 
+/** Returns the functions that allow and deny requests. */
 export function createAnswers(provider: Provider, { settings, records, directory }: Surroundings) {
   const consents = createConsents(records)
   const sessions = createSessions(records)

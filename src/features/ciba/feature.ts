@@ -1,5 +1,5 @@
-// Client-initiated backchannel authentication (OpenID Connect CIBA): which user a client means, what it may
-// tell that user, and how often it may ask.
+// Client-initiated backchannel authentication (OpenID Connect CIBA): finds the user of a request, validates its
+// message, and limits how many requests a client can send.
 //
 // A client does not learn whether an account exists: a request for an unknown user stays open until it
 // expires, like a request to a user who does not look. So there is nothing to guess.
@@ -41,7 +41,7 @@ const SUBJECT = /^usr_[0-9a-z]{26}$/
 const MAX_MESSAGE_CHARS = 100
 
 /** The request names the user by login_hint: the account need not exist. */
-const isForAnybody = ({ route, params }: Oidc) =>
+const isForUnverifiedUser = ({ route, params }: Oidc) =>
   route === 'backchannel_authentication' && params?.login_hint !== undefined
 
 /** Returns the feature CIBA, with its account pages. */
@@ -69,7 +69,7 @@ export function ciba(surroundings: Surroundings): PageFeature {
       }),
     },
     findAccount: ({ oidc }, id) =>
-      isForAnybody(oidc) ? { accountId: id, claims: () => ({ sub: id }) } : undefined,
+      isForUnverifiedUser(oidc) ? { accountId: id, claims: () => ({ sub: id }) } : undefined,
     // Our check of request objects replaces the library's, which has this rule (CIBA §7.1.1).
     checkClientJwt({ oidc }, _client, { kind, claims }) {
       if (kind === 'assertion' || oidc.route !== 'backchannel_authentication') return
@@ -83,7 +83,7 @@ export function ciba(surroundings: Surroundings): PageFeature {
         if (ctx.status === 200) ctx.body = { ...(ctx.body as object), interval: INTERVAL_SECONDS }
       },
     },
-    // Said of every provider with CIBA; nobody has such a code here.
+    // The library always lists it; user codes are not supported.
     discovery: () => ({ backchannel_user_code_parameter_supported: undefined }),
     onPing: ({ jti: id, clientId: client_id = '', accountId = '' }) =>
       pings.enqueue({ id, client_id, accountId }),
@@ -141,13 +141,13 @@ function libraryFeature({
       }
       const isSubject = SUBJECT.test(hint)
       const account = await (isSubject ? directory.find(hint) : directory.findByUsername(hint))
-      if (!account) ctx.state.log.detail = 'nobody has this login_hint'
+      if (!account) ctx.state.log.detail = 'no user has this login_hint'
       ended.set(ctx, account?.ended ?? 0)
       return account?.id ?? (isSubject ? hint : `name ${foldUsername(hint)}`)
     },
 
     verifyUserCode(_ctx, _account, code) {
-      if (code !== undefined) throw new errors.InvalidRequest('nobody has a user_code here')
+      if (code !== undefined) throw new errors.InvalidRequest('user_code is not supported')
     },
 
     async triggerAuthenticationDevice(ctx, request, { accountId }, { clientId: client_id }) {

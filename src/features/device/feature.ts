@@ -1,4 +1,4 @@
-// The device flow (RFC 8628), where the library leaves it open: its pages, and what is kept of the device.
+// The device flow (RFC 8628): its pages, its codes, and the client info of the device.
 
 import type { Settings } from '../../config/load.ts'
 import { DEVICE_GRANT } from '../../config/schema/client.ts'
@@ -32,11 +32,11 @@ export function deviceFlow({ settings, records, views, showError }: Surroundings
         userCodeInputSource(ctx, _form, out, thrown) {
           const { session } = ctx.oidc
           if (session?.accountId && pages.enter(ctx, thrown)) return
-          // What the error has written to a session that nobody began cannot be saved.
+          // The error changed a new session without a user, which cannot be saved.
           if (session && !session.accountId) Object.assign(session, { touched: false })
           if (out && thrown) return showError(ctx, out, thrown)
         },
-        // Our form confirms at once, for the consent page asks; another form is shown ours.
+        // Our form confirms at once, because the consent page asks. For other forms, our form is shown.
         userCodeConfirmSource: ctx => void pages.enter(ctx),
         successSource(ctx) {
           const { clientId, accountId, deviceInfo } = ctx.oidc.entities.DeviceCode ?? {}
@@ -54,8 +54,7 @@ export function deviceFlow({ settings, records, views, showError }: Surroundings
   }
 }
 
-// The library leaves `interval` out, and takes the address of a client with a certificate for that of
-// people.
+// The library leaves `interval` out, and gives the user the host name of a client's mTLS request.
 const finish: Finisher = (ctx, oidc) => {
   if (ctx.status !== 200) return
   const body = ctx.body as Record<string, string>

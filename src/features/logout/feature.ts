@@ -9,6 +9,7 @@ import type { Feature } from '../../provider/feature.ts'
 import { LAST_SIGN_OUT_ATTEMPT, signOutQueue } from '../../state/delivery-queue.ts'
 import type { Records } from '../../storage/records.ts'
 
+/** Returns the feature sign-out. */
 export function logout({ features }: Settings, records: Records, views: Views): Feature {
   const pages = createSignOutPages(views)
   return {
@@ -21,7 +22,7 @@ export function logout({ features }: Settings, records: Records, views: Views): 
           const xsrf = String(session?.state?.secret ?? '')
           await pages.signOut(ctx, { action: ctx.oidc.urlFor('end_session_confirm'), xsrf, client })
         },
-        // The way back is the same for those who chose to stay.
+        // Users who chose to stay signed in return to the client, too.
         postLogoutSuccessSource: async ctx => {
           const session = await ctx.oidc.provider.Session.get(ctx)
           const stayed = Boolean(session.accountId)

@@ -1,5 +1,5 @@
 // Dynamic client registration (RFC 7591) and its management (RFC 7592). The library serves the
-// protocol and makes secrets and tokens. A policy judges the metadata; an adapter bounds how many
+// protocol and makes secrets and tokens. A policy validates the metadata; an adapter limits how many
 // clients there are and how long an unused one is kept.
 
 import { type Client, errors, type KoaContextWithOIDC, Provider } from 'oidc-provider'
@@ -19,6 +19,7 @@ const SECRET_METHODS = ['client_secret_basic', 'client_secret_post']
 
 type Properties = Record<string, unknown>
 
+/** Returns the feature dynamic registration. */
 export function registration(settings: Settings, records: Records): Feature {
   const enabled = settings.features.dynamic_registration
   const clients = createRegisteredClients(records)
@@ -26,8 +27,8 @@ export function registration(settings: Settings, records: Records): Feature {
   /** The version of the client that a request has read: its update replaces that one only. */
   const versions = new WeakMap<object, number>()
 
-  /** Replaces what was sent by what may be registered. */
-  function judge({ oidc }: KoaContextWithOIDC, properties: Properties) {
+  /** Replaces the sent metadata by those that are registered. */
+  function validate({ oidc }: KoaContextWithOIDC, properties: Properties) {
     const { client_id, client_id_issued_at, client_secret, client_secret_expires_at } = properties
     const metadata = readMetadata({ ...oidc.body }, String(client_id), settings)
     if (oidc.client) keepSubjects(oidc.client, metadata)
@@ -109,17 +110,17 @@ export function registration(settings: Settings, records: Records): Feature {
       registration: {
         enabled,
         initialAccessToken: true,
-        policies: { [RULES]: judge, [WITHOUT_PKCE]: relaxPkce },
+        policies: { [RULES]: validate, [WITHOUT_PKCE]: relaxPkce },
         idFactory: newClientId,
       },
-      // One token for good: an update is one write, and loses nothing when its answer is lost.
+      // The token does not rotate: an update is one write, and a lost answer does no harm.
       registrationManagement: { enabled, rotateRegistrationAccessToken: false },
     },
     adapters: {
       Client: () => clientAdapter,
       RegistrationAccessToken: () => ({ upsert: clients.manageBy }),
     },
-    // A client that nobody signs in to expires.
+    // A client without sign-ins expires.
     onGrant: async clientId => void (enabled && (await clients.touch(clientId))),
     describeClient: async (_provider, id) =>
       enabled ? (await clients.find(id))?.metadata : undefined,

@@ -5,6 +5,7 @@ import { randomBytes } from 'node:crypto'
 import type { Found, Records } from '../../storage/records.ts'
 import { now } from '../../storage/store.ts'
 
+/** An initial access token, as it is stored. */
 export interface Invitation {
   handle: string
   /** The token. */
@@ -19,6 +20,7 @@ export interface Invitation {
   policies: string[]
 }
 
+/** The policy that validates metadata. */
 export const RULES = 'rules'
 /** The operator exempts confidential clients from PKCE. */
 export const WITHOUT_PKCE = 'without-pkce'
@@ -27,6 +29,7 @@ export const WITHOUT_PKCE = 'without-pkce'
 const KIND = 'InitialAccessToken'
 const INDEX: [string, string] = ['invitations', 'all']
 
+/** Returns the functions that make, list, use and revoke invitations. */
 export function createInvitations(records: Records) {
   async function make(terms: Pick<Invitation, 'exp' | 'most' | 'policies'>): Promise<Invitation> {
     const jti = randomBytes(32).toString('base64url')

@@ -1,5 +1,5 @@
 // The metadata that a client may register itself with (RFC 7591 §2), or publish in a client ID metadata
-// document: part of what a client file may have, judged by the same schema and rules.
+// document: part of what a client file may have, validated by the same schema and rules.
 
 import { errors } from 'oidc-provider'
 import type { Settings } from '../../config/load.ts'

@@ -7,6 +7,7 @@ import { registrationSchema, withDefaults } from '../../config/schema/registrati
 import type { Found, Records } from '../../storage/records.ts'
 import { now } from '../../storage/store.ts'
 
+/** A registered client, for commands and pages. */
 export interface RegisteredClient {
   metadata: ClientMetadata
   /** Epoch seconds. */
@@ -29,15 +30,18 @@ const CLIENT = 'Client'
 const TOKEN = 'RegistrationAccessToken'
 const INDEX: [string, string] = ['registered clients', 'all']
 const DAY_SECONDS = 24 * 3600
-/** A client that no user ever signed in to is kept so long, one that some did so long after the last. */
+/** Lifetime of a client without a sign-in. */
 export const UNUSED_SECONDS = DAY_SECONDS
+/** Lifetime of a client after its last sign-in. */
 const USED_SECONDS = 400 * DAY_SECONDS
 /** Longer than any request lasts: no update brings a removed client back. */
 const TOMBSTONE_SECONDS = 3600
+/** Registered clients, all together. */
 export const MAX_CLIENTS = 1000
 
-/** No other client has such an id: no other id is looked up. */
+/** Whether the id is of a registered client. Other ids are not looked up in the store. */
 export const isRegisteredId = (id: string) => /^app_[0-9a-f]{24}$/.test(id)
+/** Returns a random client id. */
 export const newClientId = () => `app_${randomBytes(12).toString('hex')}`
 
 const described = ({ client, since, lastUsed, invitation }: Kept): RegisteredClient => ({
@@ -45,11 +49,13 @@ const described = ({ client, since, lastUsed, invitation }: Kept): RegisteredCli
   ...{ since, lastUsed, invitation },
 })
 
+/** See `createRegisteredClients`. */
 export type RegisteredClients = ReturnType<typeof createRegisteredClients>
 
 const ttlOf = ({ since, lastUsed }: Kept) =>
   (lastUsed === undefined ? since + UNUSED_SECONDS : lastUsed + USED_SECONDS) - now()
 
+/** Returns the functions that read and write registered clients. */
 export function createRegisteredClients(records: Records) {
   async function read(id: string): Promise<Partial<Found<Kept>>> {
     return isRegisteredId(id) ? records.read<Kept>(CLIENT, id) : {}

@@ -1,5 +1,5 @@
-// Protected APIs, as the library asks about them: who may have a token for which of them, what is in
-// it (RFC 8707, RFC 9068), and who may ask about it (RFC 7662).
+// Protected APIs: which client can have a token for which API, what the token holds (RFC 8707, RFC 9068), and
+// which API can introspect it (RFC 7662).
 
 import {
   type AccessToken,
@@ -35,7 +35,7 @@ export interface ResourceDetails {
   areFor(resource: string, oidc: Oidc): boolean
 }
 
-/** Throws a `ConfigError` that names every API there is no key to sign for. */
+/** Returns the feature. Throws a `ConfigError` that names every API without a key for its tokens. */
 export function resourceIndicators(
   { settings, keys }: Pick<Environment, 'settings' | 'keys'>,
   details: ResourceDetails,
@@ -66,7 +66,7 @@ export function resourceIndicators(
     }
   }
 
-  /** The library finds out what is wrong when the token has been used up. */
+  /** Checks the API before the refresh token is used; the library would check it afterwards. */
   function checkRefresh(ctx: KoaContextWithOIDC, token: RefreshToken): void {
     const { params, client, requestParamScopes } = ctx.oidc
     const scopes = params?.scope ? requestParamScopes : token.scopes
@@ -113,7 +113,7 @@ function requireOneOf(scopes: string[], asked: string[]): void {
   throw new errors.InvalidScope('no scope of the resource is asked for', asked.join(' '))
 }
 
-/** A token for an API that says nothing of what it is for: nobody was asked about it, or said no. */
+/** Refuses a token for an API without scopes or details: the user allowed none, or none were requested. */
 function requireScope({ aud, scope, rar }: AccessToken | ClientCredentials): void {
   if (aud === undefined || scope || rar) return
   throw new errors.InvalidScope('no scope of the resource was asked for, or allowed', '')
