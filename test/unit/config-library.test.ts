@@ -55,7 +55,7 @@ test.each([
   },
 ])('a jwks with a private or symmetric key is refused, and not shown', async jwk => {
   const { text } = await check({ 'clients/web.yaml': client(keys(jwk)) })
-  expect(text).toMatch(/web\.yaml:1:\d+ {2}jwks\.keys\.0: is a (private key|secret)/)
+  expect(text).toMatch(/web\.yaml:1:\d+ {2}jwks\.keys\.0: is a (private key|shared secret)/)
   expect(text).not.toContain('canary')
 })
 

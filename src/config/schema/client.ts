@@ -1,4 +1,4 @@
-// What may stand in clients/NAME.yaml: keys are the RFC 7591 names, verbatim, and a few of our own.
+// Schema of clients/NAME.yaml. Keys are the names of RFC 7591 §2, and a few that Usher adds.
 
 import { z } from 'zod'
 import { isTime } from '../client-secret.ts'
@@ -9,6 +9,7 @@ const redirectUri = z.string().superRefine((uri, ctx) => {
   if (message) ctx.addIssue({ code: 'custom', message, params: { rule: 'redirect-uri' } })
 })
 
+/** An address that the provider sends requests to: a web URL without a fragment. */
 export const requestedUri = webUrl.refine(uri => !uri.includes('#'), 'has no fragment')
 
 const member = z.string().optional()
@@ -20,13 +21,13 @@ const PUBLIC_JWK = {
   x5u: member, x5c: members, x5t: member, 'x5t#S256': member,
 }
 
-/** Public keys. Other members are left out: a registered key may have them nested without end. */
+/** Public keys. Other members are dropped: a registered key may nest them without limit. */
 const jwks = z
   .strictObject({
     keys: z
       .array(z.looseObject(PUBLIC_JWK))
       .min(1)
-      .describe('Public keys, RSA, EC or OKP; several have a kid each'),
+      .describe('Public keys: RSA, EC or OKP. Several keys need a kid each'),
   })
   .superRefine(({ keys }, ctx) => {
     keys.forEach((jwk, i) => {
@@ -49,7 +50,7 @@ const secretHash = z.union(
   'a hash, or {hash, until}: make one with: npm run usher -- clients secret NAME',
 )
 
-/** The account pages sign people in as a client of their own, which needs no consent. */
+/** The client_id with which the account pages sign users in. It needs no consent. */
 export const ACCOUNT_CLIENT = 'usher-account'
 
 const clientId = z
@@ -67,8 +68,11 @@ const METHODS = [
   'tls_client_auth',
   'self_signed_tls_client_auth',
 ] as const
+/** Grant type of the device flow (RFC 8628 §3.4). */
 export const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code'
+/** Grant type of CIBA (OpenID Connect CIBA §10.1). */
 export const CIBA_GRANT = 'urn:openid:params:grant-type:ciba'
+/** Grant types that a client file can name. */
 export const GRANT_TYPES = [
   'authorization_code',
   'refresh_token',
@@ -76,9 +80,11 @@ export const GRANT_TYPES = [
   DEVICE_GRANT,
   CIBA_GRANT,
 ] as const
-/** Asymmetric alone: a client shares no key with us. */
+/** Signing algorithms. All are asymmetric: clients share no key with the provider. */
 export const SIGNING_ALGORITHMS = ['RS256', 'PS256', 'ES256', 'EdDSA'] as const
+/** Key management algorithms of encrypted JWTs. */
 export const ENCRYPTION_ALGORITHMS = ['RSA-OAEP-256', 'ECDH-ES'] as const
+/** Response types that a client file can name. */
 export const RESPONSE_TYPES = [
   'code',
   'id_token',
@@ -87,6 +93,7 @@ export const RESPONSE_TYPES = [
   'code token',
   'code id_token token',
 ] as const
+/** Response modes that a client file can name. */
 export const RESPONSE_MODES = [
   'query',
   'form_post',
@@ -95,77 +102,78 @@ export const RESPONSE_MODES = [
   'form_post.jwt',
   'fragment',
 ] as const
-/** Those that tokens travel by. */
+/** Response modes that can carry tokens. */
 export const TOKEN_MODES: string[] = ['form_post', 'form_post.jwt', 'fragment']
 const CONTENT_ENCRYPTION = ['A128CBC-HS256', 'A256CBC-HS512', 'A128GCM', 'A256GCM'] as const
-const SCOPES = 'scopes are one text, separated by spaces: openid profile'
+const SCOPES = 'must be one text with spaces between scopes: openid profile'
 
 const subject = z.string().min(1).optional()
 
+/** Schema of a client file. */
 // biome-ignore format: a table
 export const clientSchema = z.strictObject({
-  client_id: clientId.describe('What the application calls itself at every endpoint; it never changes'),
-  client_name: words(80).describe('What people read on the sign-in and consent pages'),
-  client_uri: webUrl.optional().describe('The home page of the application: the way back from our pages'),
-  policy_uri: webUrl.optional().describe('Its privacy policy, linked on the consent page'),
-  tos_uri: webUrl.optional().describe('Its terms of service, linked on the consent page'),
-  contacts: z.array(z.email()).optional().describe('E-mail addresses of the people who run it'),
-  application_type: z.enum(['web', 'native']).default('web').describe('native: an application on the device of the person, which may have loopback and custom-scheme `redirect_uris`'),
-  redirect_uris: z.array(redirectUri).default([]).describe('Where people may be sent back to with a code, compared byte for byte; the ports of native loopback addresses excepted. Browser applications may call the token endpoint from these origins'),
-  post_logout_redirect_uris: z.array(redirectUri).default([]).describe('Where people may be sent back to after they signed out, compared byte for byte'),
-  backchannel_logout_uri: requestedUri.optional().describe('An https address of the application that is told when a session ends by which it signed somebody in; what is not public has to stand in egress.allow of usher.yaml'),
-  backchannel_logout_session_required: z.boolean().optional().describe('true: it is told which session of the person has ended, and its ID tokens say which they are of (sid); otherwise only who signed out'),
-  backchannel_token_delivery_mode: z.enum(['poll', 'ping']).optional().describe('How it learns that a person has answered (features.ciba): poll, it asks every few seconds; ping, it is told at `backchannel_client_notification_endpoint`, and asks then. Absent: poll'),
-  backchannel_client_notification_endpoint: requestedUri.regex(/^https:/, 'must be https, on loopback too').optional().describe('An https address of the application that is told so; what is not public has to stand in egress.allow of usher.yaml'),
-  initiate_login_uri: httpsUrl.optional().describe('An https address of the application that begins a sign-in'),
-  token_endpoint_auth_method: z.enum(METHODS).optional().describe('How the client authenticates, exactly so; absent: with its secret, by client_secret_basic or client_secret_post. With a secret (`client_secret_hashes`), with a key of its own (private_key_jwt: `jwks`), with a certificate (tls_client_auth: one of the tls_client_auth_… below; self_signed_tls_client_auth: `jwks` with x5c), or not at all (none: browser and native applications)'),
-  client_secret: z.string().min(1).optional().describe('In plain, for a loopback issuer only; otherwise `client_secret_hashes`'),
-  client_secret_hashes: z.array(secretHash).optional().describe('Hashes of the secrets that are valid, several while one is replaced; one that stands here as {hash, until} counts until that time. usher clients secret NAME --until 7d adds one, and ends the others then'),
-  jwks: jwks.optional().describe('The public keys of the application: what it signs is verified with them (private_key_jwt), and what it has encrypted is encrypted to one of them'),
-  grant_types: z.array(z.enum(GRANT_TYPES)).default(['authorization_code', 'refresh_token']).describe('What the application may redeem; without refresh_token it is never given offline access. client_credentials: tokens of its own, for nobody; alone, it is a service that signs nobody in, and has no `redirect_uris`. urn:ietf:params:oauth:grant-type:device_code: the person enters a code in a browser of theirs (features.device_flow); it needs no `redirect_uris` either, nor does urn:openid:params:grant-type:ciba: the person is asked on /account/requests (features.ciba). []: nothing, an API that only introspects'),
-  response_types: z.array(z.enum(RESPONSE_TYPES, `is one of: ${RESPONSE_TYPES.join(', ')}`)).min(1).default(['code']).describe('What people are sent back with. All but code have tokens travel through the browser, and need compatibility of usher.yaml'),
-  response_modes: z.array(z.enum(RESPONSE_MODES)).min(1).default(['query', 'form_post']).describe('How the code may travel to `redirect_uris`; jwt (which is query.jwt), query.jwt and form_post.jwt: in a JWT of ours (JARM). Tokens of `response_types` travel by form_post, form_post.jwt or fragment, a code alone never by fragment'),
-  authorization_signed_response_alg: z.enum(SIGNING_ALGORITHMS).optional().describe('What that JWT is signed with; absent: RS256'),
-  request_object_signing_alg: z.enum(SIGNING_ALGORITHMS).optional().describe('What its request objects (RFC 9101) are signed with; absent: any of these'),
-  require_signed_request_object: z.boolean().optional().describe('true: its authorization requests come as signed request objects alone (RFC 9101)'),
-  scope: z.string(SCOPES).min(1).optional().describe('The scopes it may ask for, those of APIs (resources/) too, separated by spaces; absent: all there are, and all there will be'),
-  authorization_details_types: z.array(z.string()).min(1).optional().describe('The types of authorization details (details/) it may ask for; absent: none. Needs features.rich_authorization_requests'),
-  introspection_signed_response_alg: z.enum(SIGNING_ALGORITHMS).optional().describe('What the answers of introspection are signed with when it asks for them as JWTs (RFC 9701); absent: RS256'),
-  subject_type: z.enum(['public', 'pairwise']).default('public').describe('pairwise: the sub it is told is known to no application outside its sector, the host of its `redirect_uris`. To change it later makes strangers of all people. Needs features.pairwise_subjects'),
-  sector_identifier_uri: webUrl.optional().describe('An https address whose host is the sector in place of that: applications that share it are told the same sub. It is not fetched: what stands here is your word'),
-  id_token_signed_response_alg: z.enum(SIGNING_ALGORITHMS).default('RS256').describe('What its ID tokens are signed with'),
-  id_token_encrypted_response_alg: z.enum(ENCRYPTION_ALGORITHMS).optional().describe('Its ID tokens are encrypted, too, to a key in `jwks`: RSA-OAEP-256 an RSA key, ECDH-ES an EC key. Needs features.encryption'),
-  id_token_encrypted_response_enc: z.enum(CONTENT_ENCRYPTION).optional().describe('How the content is encrypted; absent: A128CBC-HS256'),
-  userinfo_signed_response_alg: z.enum(SIGNING_ALGORITHMS).optional().describe('UserInfo answers with a JWT that is signed with this; absent: with JSON'),
-  userinfo_encrypted_response_alg: z.enum(ENCRYPTION_ALGORITHMS).optional().describe('That JWT is encrypted, too, as `id_token_encrypted_response_alg` has it. Needs features.encryption'),
-  userinfo_encrypted_response_enc: z.enum(CONTENT_ENCRYPTION).optional().describe('How the content is encrypted; absent: A128CBC-HS256'),
-  default_max_age: z.int().min(0).optional().describe('People who entered their password longer ago, in seconds, enter it again'),
-  require_auth_time: z.boolean().optional().describe('Whether its ID tokens always say when the person entered their password'),
-  require_pushed_authorization_requests: z.boolean().optional().describe('true: its authorization requests come by the pushed authorization request endpoint alone (RFC 9126)'),
-  dpop_bound_access_tokens: z.boolean().optional().describe('true: it is given no tokens but those bound to a key of its own by DPoP (RFC 9449); otherwise it binds them when it likes to'),
-  tls_client_auth_subject_dn: subject.describe('The subject of its certificate (RFC 4514): openssl x509 -noout -subject -nameopt RFC2253 -in FILE'),
-  tls_client_auth_san_dns: subject.describe('A DNS name that its certificate is for, in its place'),
-  tls_client_auth_san_uri: subject.describe('A URI that its certificate is for, in its place'),
-  tls_client_auth_san_ip: subject.describe('An address that its certificate is for, in its place'),
-  tls_client_auth_san_email: subject.describe('An e-mail address that its certificate is for, in its place'),
-  tls_client_certificate_bound_access_tokens: z.boolean().optional().describe('true: its tokens are bound to the certificate that it asks for them with (RFC 8705 §3)'),
-  profile: z.enum(['fapi2']).optional().describe('fapi2: everything the FAPI 2.0 security profile asks for, in one: pushed requests, tokens bound to a key, assertions and ID tokens without RS256, refresh tokens that stay the same. The rest of this file must not contradict it'),
-  require_pkce: z.boolean().default(true).describe('false exempts a confidential client that cannot do PKCE'),
+  client_id: clientId.describe('The identifier of the client (RFC 6749 §2.2). It never changes'),
+  client_name: words(80).describe('The name that users see on the sign-in and consent pages'),
+  client_uri: webUrl.optional().describe('The home page of the application. Pages of the provider link to it'),
+  policy_uri: webUrl.optional().describe('The privacy policy of the application. The consent page links to it'),
+  tos_uri: webUrl.optional().describe('The terms of service of the application. The consent page links to them'),
+  contacts: z.array(z.email()).optional().describe('E-mail addresses of those responsible for the application'),
+  application_type: z.enum(['web', 'native']).default('web').describe('native: an application installed on the computer or phone of the user, whose `redirect_uris` may be loopback addresses or use a custom scheme'),
+  redirect_uris: z.array(redirectUri).default([]).describe('The addresses that users can be sent back to with a code, compared byte for byte, except for the port of loopback addresses of native applications. Browser applications may call the token endpoint from these origins'),
+  post_logout_redirect_uris: z.array(redirectUri).default([]).describe('The addresses that users can be sent back to after they signed out, compared byte for byte'),
+  backchannel_logout_uri: requestedUri.optional().describe('An https address that receives a logout token when a session ends that was used for this application. An address that is not public must be in egress.allow of usher.yaml'),
+  backchannel_logout_session_required: z.boolean().optional().describe('true: logout tokens and ID tokens name the session (sid). false: logout tokens name only the user (sub)'),
+  backchannel_token_delivery_mode: z.enum(['poll', 'ping']).optional().describe('How the client learns that the user answered (features.ciba). poll: it sends token requests every few seconds. ping: it is notified at `backchannel_client_notification_endpoint`, then sends a token request. Absent: poll'),
+  backchannel_client_notification_endpoint: requestedUri.regex(/^https:/, 'must be https, on loopback too').optional().describe('An https address that receives these notifications. An address that is not public must be in egress.allow of usher.yaml'),
+  initiate_login_uri: httpsUrl.optional().describe('An https address of the application that begins a sign-in (OIDC Core §4)'),
+  token_endpoint_auth_method: z.enum(METHODS).optional().describe('How the client authenticates; exactly this method is accepted. Absent: with its secret, by client_secret_basic or client_secret_post. client_secret_basic, client_secret_post: with a secret (`client_secret_hashes`). private_key_jwt: with a key of `jwks`. tls_client_auth: with a certificate that matches one of the tls_client_auth_… keys below. self_signed_tls_client_auth: with a certificate in `jwks` (x5c). none: not at all, for browser and native applications'),
+  client_secret: z.string().min(1).optional().describe('The secret in plain text, for a loopback issuer only. Otherwise use `client_secret_hashes`'),
+  client_secret_hashes: z.array(secretHash).optional().describe('Hashes of the secrets that are accepted; several while a secret is replaced. {hash, until} is accepted until that time. usher clients secret NAME --until 7d adds a hash, and sets that time for the others'),
+  jwks: jwks.optional().describe('The public keys of the application. They verify its signatures (private_key_jwt, request objects), and its tokens can be encrypted to them'),
+  grant_types: z.array(z.enum(GRANT_TYPES)).default(['authorization_code', 'refresh_token']).describe('The grant types that the client can use. Without refresh_token, the client gets no offline access. client_credentials: tokens for the client itself, without a user; a client with this type alone needs no `redirect_uris`. urn:ietf:params:oauth:grant-type:device_code: the user enters a code in another browser (features.device_flow). urn:openid:params:grant-type:ciba: the user answers on /account/requests (features.ciba). These two need no `redirect_uris` either. []: none, for an API that only introspects'),
+  response_types: z.array(z.enum(RESPONSE_TYPES, `is one of: ${RESPONSE_TYPES.join(', ')}`)).min(1).default(['code']).describe('The responses of the authorization endpoint that the client can request. All except code send tokens through the browser, and need compatibility of usher.yaml'),
+  response_modes: z.array(z.enum(RESPONSE_MODES)).min(1).default(['query', 'form_post']).describe('How the authorization response is sent to `redirect_uris`. query.jwt (short: jwt) and form_post.jwt are signed JWTs (JARM). Tokens of `response_types` are sent by form_post, form_post.jwt or fragment. A code alone is never sent by fragment'),
+  authorization_signed_response_alg: z.enum(SIGNING_ALGORITHMS).optional().describe('The signing algorithm of authorization responses that are JWTs; absent: RS256'),
+  request_object_signing_alg: z.enum(SIGNING_ALGORITHMS).optional().describe('The signing algorithm of request objects of this client (RFC 9101); absent: any of these'),
+  require_signed_request_object: z.boolean().optional().describe('true: authorization requests of this client must be signed request objects (RFC 9101)'),
+  scope: z.string(SCOPES).min(1).optional().describe('The scopes that the client may request, including those of APIs (resources/), separated by spaces. Absent: every scope, including scopes added later'),
+  authorization_details_types: z.array(z.string()).min(1).optional().describe('The types of authorization details (details/) that the client may request; absent: none. Needs features.rich_authorization_requests'),
+  introspection_signed_response_alg: z.enum(SIGNING_ALGORITHMS).optional().describe('The signing algorithm of introspection responses that the client requests as JWTs (RFC 9701); absent: RS256'),
+  subject_type: z.enum(['public', 'pairwise']).default('public').describe('pairwise: the client gets a sub that no application outside its sector knows. The sector is the host of `redirect_uris`. If you change this later, the application takes every user for a new one. Needs features.pairwise_subjects'),
+  sector_identifier_uri: webUrl.optional().describe('An https address whose host is the sector instead. Applications with the same sector get the same sub. The provider does not fetch this address: make sure that it lists these applications only'),
+  id_token_signed_response_alg: z.enum(SIGNING_ALGORITHMS).default('RS256').describe('The signing algorithm of ID tokens'),
+  id_token_encrypted_response_alg: z.enum(ENCRYPTION_ALGORITHMS).optional().describe('Encrypts ID tokens, after signing, to a key in `jwks`: RSA-OAEP-256 needs an RSA key, ECDH-ES an EC key. Needs features.encryption'),
+  id_token_encrypted_response_enc: z.enum(CONTENT_ENCRYPTION).optional().describe('The content encryption of ID tokens; absent: A128CBC-HS256'),
+  userinfo_signed_response_alg: z.enum(SIGNING_ALGORITHMS).optional().describe('The signing algorithm of UserInfo responses, which are then JWTs; absent: JSON without signature'),
+  userinfo_encrypted_response_alg: z.enum(ENCRYPTION_ALGORITHMS).optional().describe('Encrypts UserInfo responses, as `id_token_encrypted_response_alg` does for ID tokens. Needs features.encryption'),
+  userinfo_encrypted_response_enc: z.enum(CONTENT_ENCRYPTION).optional().describe('The content encryption of UserInfo responses; absent: A128CBC-HS256'),
+  default_max_age: z.int().min(0).optional().describe('Users enter their password again if they last did so more than this number of seconds ago (OIDC Registration §2)'),
+  require_auth_time: z.boolean().optional().describe('true: ID tokens always say when the user entered the password (auth_time)'),
+  require_pushed_authorization_requests: z.boolean().optional().describe('true: the client must send its authorization requests to the pushed authorization request endpoint (RFC 9126)'),
+  dpop_bound_access_tokens: z.boolean().optional().describe('true: the client gets only tokens bound to its key by DPoP (RFC 9449). Otherwise the client decides'),
+  tls_client_auth_subject_dn: subject.describe('The subject of the certificate of the client (RFC 4514): openssl x509 -noout -subject -nameopt RFC2253 -in FILE'),
+  tls_client_auth_san_dns: subject.describe('A DNS name in the certificate of the client, instead of its subject'),
+  tls_client_auth_san_uri: subject.describe('A URI in the certificate of the client, instead of its subject'),
+  tls_client_auth_san_ip: subject.describe('An IP address in the certificate of the client, instead of its subject'),
+  tls_client_auth_san_email: subject.describe('An e-mail address in the certificate of the client, instead of its subject'),
+  tls_client_certificate_bound_access_tokens: z.boolean().optional().describe('true: tokens are bound to the certificate that the client uses at the token endpoint (RFC 8705 §3)'),
+  profile: z.enum(['fapi2']).optional().describe('fapi2: all requirements of the FAPI 2.0 Security Profile: pushed authorization requests, tokens bound to a key, no RS256 in assertions and ID tokens, refresh tokens without rotation. No other key of this file may contradict it'),
+  require_pkce: z.boolean().default(true).describe('false: the client need not use PKCE. Only for confidential clients that do not support it'),
   branding: z
     .strictObject({
       logo: path.optional().describe('An SVG or PNG of at most 256 KiB, shown beside your logo. The path begins in the config folder'),
       accent: colour.optional().describe('The colour of buttons and links, as `branding.accent` of usher.yaml'),
-      accent_dark: colour.optional().describe('The same for users who prefer a dark screen'),
+      accent_dark: colour.optional().describe('The same for users who prefer a dark colour scheme'),
     })
     .optional()
     .describe('How the sign-in and consent pages of this application look'),
-  consent: z.enum(['explicit', 'implicit']).default('explicit').describe('implicit: an application of your own, people are not asked, but for authorization details'),
+  consent: z.enum(['explicit', 'implicit']).default('explicit').describe('implicit: users are not asked for consent, except for authorization details. For applications of your own organisation'),
 })
 
-/** What people read of it; RFC 7591 §2.2 has it once more for a language, as `client_name#de`. */
+/** Keys that users read. Each can be given for a language too: `client_name#de` (RFC 7591 §2.2). */
 export const READ_BY_PEOPLE = ['client_name', 'client_uri', 'policy_uri', 'tos_uri'] as const
 
-/** A schema with those of them that `data` has for a language. */
+/** Returns the schema with the keys that `data` has for a language. */
 export function inLanguages<S extends z.ZodObject>(schema: S, data: unknown): S {
   const tagged = Object.keys(mapOf(data)).flatMap(name => {
     const [, base, tag = ''] = /^(\w+)#(.+)$/.exec(name) ?? []
@@ -175,8 +183,9 @@ export function inLanguages<S extends z.ZodObject>(schema: S, data: unknown): S 
   return schema.extend(Object.fromEntries(tagged)) as S
 }
 
-/** `jwks_uri`: only of a client that registered itself (registration.ts). */
+/** A client file with defaults. Only clients that registered themselves have a `jwks_uri`. */
 export type ClientFile = z.output<typeof clientSchema> & { jwks_uri?: string }
+/** A client as the provider uses it: the secret exists only as a hash. */
 export type ClientMetadata = Omit<ClientFile, 'client_secret'>
 
 const PRIVATE = ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k', 'priv']
@@ -184,12 +193,12 @@ const RSA_BITS = 2048
 
 type Jwk = Record<string, unknown>
 
-/** The problem of a key beside those before it, without any part of the key. Undefined if there is none. */
+/** Returns what is wrong with a key, without any part of the key; undefined if it is valid. */
 function jwkProblem(jwk: Jwk, before: Jwk[]): string | undefined {
   const { kty, crv, kid, n } = jwk
-  if (kty === 'oct') return 'is a secret that is shared: give a public key, RSA, EC or OKP'
+  if (kty === 'oct') return 'is a shared secret: give a public key, RSA, EC or OKP'
   if (PRIVATE.some(part => part in jwk)) {
-    return 'is a private key, and known now to whoever reads this file: make a new one, and leave only its public part here'
+    return 'is a private key, which every reader of this file knows now: make a new key, and put only its public part here'
   }
   if (before.some(other => kid === undefined || other.kid === kid)) {
     return kid === undefined ? 'one of several keys needs a kid' : 'has the kid of another key'
@@ -204,7 +213,7 @@ function jwkProblem(jwk: Jwk, before: Jwk[]): string | undefined {
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]'])
 const DANGEROUS = /^(javascript|data|file|vbscript|blob|about|wss?):$/
 
-/** The problem of a redirect URI for every kind of client. Undefined if there is none. */
+/** Returns what is wrong with a redirect URI for every kind of client; undefined if it is valid. */
 export function redirectUriProblem(uri: string): string | undefined {
   if (uri.includes('*'))
     return 'redirect URIs are compared exactly; there are no wildcards: register every address'
@@ -228,7 +237,7 @@ export function redirectUriProblem(uri: string): string | undefined {
   return undefined
 }
 
-/** `http` is for loopback: native clients, and any client of a loopback issuer (development). */
+/** Returns what is wrong with the scheme. `http` is for loopback: native clients and development. */
 export function schemeProblem(
   uri: string,
   client: { native: boolean; loopbackIssuer: boolean },
@@ -243,4 +252,5 @@ export function schemeProblem(
   return 'must be https; http on loopback is only for application_type: native'
 }
 
+/** Whether a host name is a loopback address. */
 export const isLoopbackHost = (hostname: string) => LOOPBACK.has(hostname)

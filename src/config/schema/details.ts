@@ -87,6 +87,7 @@ const schema = property.refine(
   'is an object, without the property type, which every detail has',
 )
 
+/** Schema of a file in details/. */
 // biome-ignore format: a table
 export const detailSchema = z.strictObject({
   type: typeName.describe('The name by which clients request it; it never changes'),
@@ -96,6 +97,7 @@ export const detailSchema = z.strictObject({
   labels: z.record(z.string(), wordsByLanguage(100).describe('The words for this property or value')).default({}).describe('The words on the consent page for properties that `description` does not contain, by name (amount.currency), and for the values of an enum, by name and value (amount.currency.EUR). Without them, the page shows the title in `schema`, and the value itself'),
 })
 
+/** A file of details/ with defaults. */
 export type DetailFile = z.output<typeof detailSchema>
 
 /** Matches a property in a description. */

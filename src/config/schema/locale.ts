@@ -1,5 +1,5 @@
-// The words of the pages in the languages we ship. What English has words for is what there can be
-// words for: in an operator's locales/XX.yaml as well.
+// Texts of the pages, and the schema of an operator's locales/XX.yaml. The English texts define which
+// keys there are.
 
 import { readdirSync, readFileSync } from 'node:fs'
 import { join, parse } from 'node:path'
@@ -15,28 +15,29 @@ interface Tree {
   [key: string]: string | Tree
 }
 
-/** What has no words in another language is said in this one. */
+/** The language of texts that another language does not have. */
 export const ENGLISH = 'en'
 const FOLDER = join(import.meta.dirname, '../../pages/locales')
-const LONGEST = 2000
+const MAX_TEXT_CHARS = 2000
 
-/** Of CLDR: each language has its own of these for a number of things. */
+/** Plural categories (CLDR). Each language uses some of them. */
 const PLURALS = ['zero', 'one', 'two', 'few', 'many', 'other']
 const isPlural = (tree: Tree) => Object.keys(tree).every(key => PLURALS.includes(key))
 
+/** Returns the placeholders of a text, sorted, each once. */
 export const placesIn = (text: string) => [...new Set(text.match(/\{\w+\}/g))].toSorted()
 
-/** A text with places for the values that the English one has, at least for those that are needed. */
+/** A text with the placeholders of the English one. Those in `needed` must occur. */
 function textLike(english: string, needed = placesIn(english)) {
   const known = placesIn(english)
-  return words(LONGEST)
+  return words(MAX_TEXT_CHARS)
     .superRefine((text, ctx) => {
       const places = placesIn(text)
       const strange = places.find(place => !known.includes(place))
       const absent = needed.find(place => !places.includes(place))
       const message = strange
-        ? `nothing is put in for ${strange}${didYouMean(strange, known)}`
-        : absent && `has no ${absent}, which is put in here`
+        ? `there is no value for ${strange}${didYouMean(strange, known)}`
+        : absent && `must contain ${absent}`
       if (message) ctx.addIssue({ code: 'custom', message, params: { rule: 'places' } })
     })
     .describe(`In English: ${english}`)
@@ -56,9 +57,10 @@ const readOurs = (lang: string): Tree =>
 
 let made: z.ZodObject | undefined
 
-/** Of locales/XX.yaml; made when there is such a file to read. */
+/** Returns the schema of locales/XX.yaml, created at the first use. */
 export const localeSchema = () => (made ??= schemaOf(readOurs(ENGLISH)))
 
+/** Returns the texts of a tree by their paths, as `page.thing`. */
 export function flatten(tree: unknown, prefix = ''): Record<string, string> {
   const entries = Object.entries(mapOf(tree)).flatMap(([key, value]) =>
     typeof value === 'string'
@@ -68,7 +70,8 @@ export function flatten(tree: unknown, prefix = ''): Record<string, string> {
   return Object.fromEntries(entries)
 }
 
-/** A file of ours is a language. */
+/** Languages that Usher ships. */
 export const shippedTags = readdirSync(FOLDER).map(file => parse(file).name)
 
+/** Returns the texts of a language that Usher ships. */
 export const shippedWords = (lang: string) => flatten(readOurs(lang))

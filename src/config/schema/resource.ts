@@ -1,5 +1,5 @@
-// What may stand in resources/NAME.yaml: an API that tokens are made for. Keys are the names of
-// RFC 9728 where it has them.
+// Schema of resources/NAME.yaml: an API that tokens are issued for. Keys are the names of RFC 9728
+// where it defines them.
 
 import { z } from 'zod'
 import { SIGNING_ALGORITHMS } from './client.ts'
@@ -18,32 +18,32 @@ const scopes = z
     scopeName,
     z.strictObject({ description: wordsByLanguage(200).describe('Shown on the consent page') }),
   )
-  .refine(
-    scopes => Object.keys(scopes).length > 0,
-    'must have at least one: a token says what it is for',
-  )
+  .refine(scopes => Object.keys(scopes).length > 0, 'must have at least one')
 
+/** Schema of a resource file. */
 // biome-ignore format: a table
 export const resourceSchema = z.strictObject({
-  resource: identifier.describe('What clients call the API in the parameter resource, an absolute URI, compared byte for byte; it never changes'),
-  resource_name: words(80).describe('What people read on the consent page beside its `scopes`'),
-  audience: visible.optional().describe('The aud of its tokens; absent: `resource`. The API refuses every token with another'),
-  scopes: scopes.describe('What can be allowed at the API, by the name of the scope'),
-  token_format: z.enum(['opaque', 'jwt']).default('opaque').describe('opaque: the API asks what a token is (`introspected_by`), and one that is revoked is dead at once. jwt: it reads that from the token (RFC 9068), which nobody can take back before it expires'),
-  token_signing_alg: z.enum(SIGNING_ALGORITHMS).default('RS256').describe('What its tokens are signed with when `token_format` is jwt'),
-  token_lifetime: durationText('1 d').transform(seconds).optional().describe('How long its tokens work; at most 10 min when `token_format` is jwt. Absent: as lifetimes.access_token says, within that'),
-  clients: clientIds.optional().describe('The client_id of each client that may ask for its tokens, with any of its `scopes` that the scope of the client names. Absent: every client of clients/, and no other. An application that registered itself (app_…) or has a metadata document (https://…) has to be named here'),
-  introspected_by: clientIds.optional().describe('The client_id that the API itself has, or several: they may introspect the tokens that were made for it'),
+  resource: identifier.describe('The identifier of the API: an absolute URI, compared byte for byte with the parameter resource of clients (RFC 8707). It never changes'),
+  resource_name: words(80).describe('The name that users see on the consent page above the `scopes`'),
+  audience: visible.optional().describe('The aud of tokens for this API; absent: `resource`. The API must refuse tokens with any other aud'),
+  scopes: scopes.describe('The scopes of the API, by name'),
+  token_format: z.enum(['opaque', 'jwt']).default('opaque').describe('opaque: the API introspects the token (`introspected_by`), so revocation takes effect at once. jwt: the API verifies the token itself (RFC 9068); it stays valid until it expires'),
+  token_signing_alg: z.enum(SIGNING_ALGORITHMS).default('RS256').describe('The signing algorithm of tokens when `token_format` is jwt'),
+  token_lifetime: durationText('1 d').transform(seconds).optional().describe('Lifetime of tokens for this API; at most 10 min when `token_format` is jwt. Absent: lifetimes.access_token, within that limit'),
+  clients: clientIds.optional().describe('The client_id of each client that may request tokens for this API. The scope of the client limits the `scopes` further. Absent: every client of clients/, and no other. Applications that registered themselves (app_…) or have a metadata document (https://…) must be named here'),
+  introspected_by: clientIds.optional().describe('The client_id of the API itself, or several: they may introspect tokens for this API'),
 })
 
+/** A resource file with defaults. */
 export type ResourceFile = z.output<typeof resourceSchema>
 
 /** A JWT cannot be revoked: it is accepted until it expires. */
 export const MAX_JWT_SECONDS = 600
 
+/** Returns the aud of tokens for an API. */
 export const audienceOf = ({ resource, audience = resource }: ResourceFile) => audience
 
-/** Seconds for which its tokens work; `access_token`: those that are for no API. */
+/** Returns the lifetime of its tokens in seconds. `access_token`: the lifetime of other tokens. */
 export function lifetimeOf(
   { token_format, token_lifetime }: ResourceFile,
   access_token: number,
@@ -53,10 +53,11 @@ export function lifetimeOf(
   )
 }
 
+/** Whether a client may request tokens for an API. */
 export const isFor = ({ clients }: Pick<ResourceFile, 'clients'>, client_id: string) =>
   clients?.includes(client_id) ?? true
 
-/** What a client may ask for there; nothing: no token at all. */
+/** Returns the scopes that a client may request at an API; empty if it may not get a token. */
 export function scopesFor(
   file: ResourceFile,
   { client_id, scope }: { client_id: string; scope?: string },

@@ -1,8 +1,8 @@
-// Values that stand in more than one file.
+// Schemas of values that several files have.
 
 import { z } from 'zod'
 
-/** Nobody sees them, or they move what follows to another line or direction. U+FE0F is of emojis. */
+/** Invisible characters, and those that change line or direction. Emojis need U+FE0F. */
 const INVISIBLE = /[[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]--\uFE0F]/v
 
 /**
@@ -20,7 +20,7 @@ export function displayTextProblem(text: string, maxLength: number): string | un
   return /\p{M}{4}/u.test(text) ? 'has at most three combining marks in a row' : undefined
 }
 
-/** A map of what may be anything; empty for everything else. */
+/** Returns the value if it is a map, otherwise an empty map. */
 export const mapOf = (value: unknown): Record<string, unknown> =>
   typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
 
@@ -40,13 +40,15 @@ const isPlainUrl = (text: string) => {
   return !username && !password && /^[^\s\p{C}\\]+$/u.test(text)
 }
 
-/** An address that pages link to. What precedes an @ would pass for its host. */
+/** An address that pages link to. Without user name: users would take it for the host. */
 export const webUrl = z
   .url({ protocol: /^https?$/ })
   .refine(isPlainUrl, 'has no user name, password, spaces or backslashes')
 
+/** An https address. */
 export const httpsUrl = webUrl.refine(text => /^https:/i.test(text), 'must be https')
 
+/** The name of a scope (RFC 6749 §3.3). */
 export const scopeName = z
   .string()
   .regex(
@@ -57,7 +59,7 @@ export const scopeName = z
 
 const NAMES = new Intl.DisplayNames('en', { type: 'language', fallback: 'none' })
 
-/** Why a name is not that of a language, as it is written. */
+/** Returns what is wrong with a language tag (BCP 47); undefined if it is valid. */
 export function tagProblem(tag: string): string | undefined {
   const [canonical] = canonicalLocales(tag)
   if (!canonical || !NAMES.of(canonical)) return 'is no language tag, such as de or pt-BR'
@@ -76,27 +78,28 @@ const languageTag = z
   .string()
   .refine(tag => !tagProblem(tag), 'is no language tag, such as de or pt-BR')
 
-/** Text that pages show, in one language or by language. */
-export const wordsByLanguage = (longest: number) =>
+/** Text that pages show: one text, or one for each language. */
+export const wordsByLanguage = (maxLength: number) =>
   z.union(
-    [words(longest), z.record(languageTag, words(longest))],
-    `a text of at most ${longest} characters, or one for each language: { en: …, de: … }`,
+    [words(maxLength), z.record(languageTag, words(maxLength))],
+    `a text of at most ${maxLength} characters, or one for each language: { en: …, de: … }`,
   )
 
 const DURATION = 'a duration is a number and a unit: 60 s, 10 min, 12 h, 14 d'
 const UNITS = { s: 1, min: 60, h: 3600, d: 86_400 }
 const WRITTEN = /^[1-9]\d{0,5} ?(s|min|h|d)$/
 
-/** Seconds of `10 min`, `14 d`; undefined for what is no duration. */
+/** Returns the seconds of `10 min` or `14 d`; undefined if the text is no duration. */
 export const readDuration = (text: string) => (WRITTEN.test(text) ? seconds(text) : undefined)
 
-/** `10 min`, `14 d`: as it is written. */
+/** A duration such as `10 min` or `14 d`, as text. */
 export const durationText = (longest: string) =>
   z
     .string(DURATION)
     .regex(WRITTEN, { error: DURATION, abort: true })
     .refine(text => seconds(text) <= seconds(longest), `is at most ${longest}`)
 
+/** Returns the seconds of a valid duration. */
 export const seconds = (text: string) =>
   Number.parseInt(text, 10) * UNITS[text.replace(/[\d ]/g, '') as keyof typeof UNITS]
 
