@@ -11,17 +11,17 @@ export function newAccountId(): string {
   return `usr_${Array.from({ length: 26 }, () => ALPHABET[randomInt(36)]).join('')}`
 }
 
-/** Two spellings of one name fold to the same: compatibility forms, case, `ß` and `ss`. */
+/** Returns the same text for all spellings of a username: compatibility forms, case, `ß` and `ss`. */
 export function foldUsername(username: string): string {
   return username.normalize('NFKC').toLowerCase().toUpperCase().toLowerCase().normalize('NFKC')
 }
 
-/** False for what no account can be called, wherever accounts are kept: nothing is looked up by it. */
+/** Returns false for text that cannot be a username. Sign-in then looks up no account. */
 export function isUsername(text: string): boolean {
   return text.length <= 256 && /^[^\p{Cc}\p{Cs}]+$/u.test(text)
 }
 
-/** What an operator can say of an account. */
+/** Fields of an account that an operator sets. */
 export const profileSchema = z.strictObject({
   username: z
     .string()
@@ -34,21 +34,23 @@ export const profileSchema = z.strictObject({
   attributes: z.record(z.string(), z.json()).default({}),
 })
 
+/** Fields of an account that an operator sets, with defaults filled in. */
 export type Profile = z.output<typeof profileSchema>
 
+/** A user account. `id` is the `sub` of its tokens. */
 export interface Account extends Profile {
   id: string
   enabled: boolean
-  /** PHC string. Without it nobody can sign in with a password. */
+  /** PHC string. Without it the account has no password sign-in. */
   password?: string
   /** Epoch seconds. */
   created: number
-  /** Sign-ins up to then have ended. */
+  /** Epoch seconds. Sign-ins up to this time have ended. */
   ended?: number
   updated: number
 }
 
-/** Whether a sign-in at `signedIn` (epoch seconds) still stands; without it, whether one would. */
+/** Whether a sign-in at `signedIn` (epoch seconds) is still valid; without it, whether a new one would be. */
 export function isAdmitted({ enabled, ended = 0 }: Account, signedIn?: number): boolean {
   return enabled && (signedIn === undefined || signedIn > ended)
 }
@@ -57,7 +59,7 @@ const SOURCES: Record<string, (account: Account) => unknown> = {
   username: account => account.username,
   name: account => account.name,
   email: account => account.email,
-  // Says something about the address, and nothing without one (OIDC Core §5.1).
+  // The claim describes the address. It is left out without one (OIDC Core §5.1).
   email_verified: account => (account.email === undefined ? undefined : account.email_verified),
   updated_at: account => account.updated,
 }

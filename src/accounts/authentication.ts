@@ -1,5 +1,5 @@
-// The one way in which a password is checked, whichever page asks for it: the attempt is counted, then
-// the password is checked when it is its turn. Every failure gets the same answer after the same time.
+// Checks a password, for every page. The attempt is counted first, then the password is checked when a
+// hashing thread is free. Every failure gets the same answer after the same time.
 
 import { randomBytes } from 'node:crypto'
 import { setTimeout } from 'node:timers/promises'
@@ -17,28 +17,32 @@ import { areForeignHashes } from './foreign-hash.ts'
 import { admit, checkPassword } from './password.ts'
 import { type Counter, createRateLimit, type Limit } from './rate-limit.ts'
 
+/** A successful sign-in. */
 export interface SignIn {
   account: Account
   /** Epoch seconds. */
   since: number
 }
 
+/** Credentials as the user typed them. */
 export interface Credentials {
   username: string
   password: string
 }
 
-/** For the log; `interaction` is hashed before it gets there. */
+/** Fields of the log line. `interaction` is hashed first. */
 interface About {
   client_id?: string
   interaction?: string
 }
 
-/** An account takes at most one guess every quarter of an hour, in the long run. */
-const LONGEST_WAIT_SECONDS = { account: 15 * 60, network: 6 }
+/** In the long run, an account allows one guess every 15 minutes. */
+const MAX_WAIT_SECONDS = { account: 15 * 60, network: 6 }
 
+/** Password checks of this provider. */
 export type Authentication = ReturnType<typeof createAuthentication>
 
+/** Returns the password check. Its failures count against an account or browser, and a network. */
 export function createAuthentication(
   records: Records,
   directory: Directory,
@@ -47,10 +51,10 @@ export function createAuthentication(
 ) {
   const attempts = createRateLimit(records)
   const equaliser = createTimingEqualiser()
-  const perAccount: Limit = { attempts: account_attempts, slowest: LONGEST_WAIT_SECONDS.account }
-  const perNetwork: Limit = { attempts: network_attempts, slowest: LONGEST_WAIT_SECONDS.network }
+  const perAccount: Limit = { attempts: account_attempts, maxWaitSeconds: MAX_WAIT_SECONDS.account }
+  const perNetwork: Limit = { attempts: network_attempts, maxWaitSeconds: MAX_WAIT_SECONDS.network }
 
-  /** Undefined for every failure. `since` is from before the password was checked. */
+  /** Returns undefined for every failure. `since` is the time before the password was checked. */
   async function signIn(
     ctx: Context,
     credentials: Credentials,
@@ -65,7 +69,7 @@ export function createAuthentication(
     return { account, since }
   }
 
-  /** Whether a user who is signed in knows the password: before they change it, for example. */
+  /** Whether the password is that of this signed-in account. */
   async function check(
     ctx: Context,
     { id, username }: Account,
@@ -82,7 +86,7 @@ export function createAuthentication(
     about: About,
   ): Promise<Account | undefined> {
     const began = performance.now()
-    // Nobody is called ''.
+    // No account has the username ''.
     const username = isUsername(typed) ? typed : ''
     const { account, known, refusal } = await admit(() => attempt(ctx, username, password))
     if (account) return account
@@ -111,7 +115,7 @@ export function createAuthentication(
     return { account }
   }
 
-  /** The first one is the user's own. */
+  /** The first counter belongs to the account or browser. A successful sign-in resets it. */
   function countersFor(
     ctx: Context,
     known: Pick<Account, 'id' | 'ended'> | undefined,
@@ -119,7 +123,7 @@ export function createAuthentication(
   ): [Counter, ...Counter[]] {
     const browser = known && browsers.find(ctx, known)
     if (browser) return [[`device ${browser}`, perAccount]]
-    // However the name is spelled, it is one counter.
+    // All spellings of a name share one counter.
     const named = known ? `account ${known.id}` : `name ${foldUsername(username)}`
     return [
       [named, perAccount],
@@ -136,11 +140,11 @@ export function createAuthentication(
   return { signIn, check, remember: browsers.remember }
 }
 
-/** Failures whose duration is remembered, for those that check no password to take as long. */
+/** Durations of failures that are kept. Failures without a password check wait as long. */
 const MAX_SAMPLES = 50
-/** At random. A difference of less than a few of them cannot be measured. */
+/** Random delay. It hides differences of a few milliseconds. */
 const JITTER_MS = 20
-/** Longer than it takes to check any hash that can be imported. */
+/** Longer than the check of any hash that can be imported. */
 const ROUND_UP_MS = 1000
 
 /** Makes a failed sign-in take as long as any other. `began` is by `performance.now()`. */
@@ -158,14 +162,14 @@ function createTimingEqualiser() {
     await until(time)
   }
 
-  /** After a failure whose password was not. Returns false while there is no sample. */
+  /** After a failure without a password check. Returns false while there is no sample. */
   async function sample(began: number): Promise<boolean> {
     const time = samples[Math.floor(Math.random() * samples.length)]
     if (time !== undefined) await until(began + time)
     return time !== undefined
   }
 
-  /** While some passwords take another time to check than others. */
+  /** While imported hashes take another time to check than hashes made here. */
   async function roundUp(began: number): Promise<undefined> {
     const rounds = Math.ceil((performance.now() - began) / ROUND_UP_MS)
     await until(began + rounds * ROUND_UP_MS)
@@ -175,30 +179,31 @@ function createTimingEqualiser() {
 }
 
 /** Accounts of one browser. */
-const MAX_REMEMBERED = 4
+const MAX_REMEMBERED_ACCOUNTS = 4
 const REMEMBERED_SECONDS = 180 * 24 * 3600
 const MARK = /^([\w-]{12})\.(\d{1,12})\.([\w-]{43})$/
 
+/** Browsers in which an account has signed in before. */
 export type RememberedBrowsers = ReturnType<typeof createRememberedBrowsers>
 
 /**
- * Browsers in which a user has signed in before (OWASP: device cookies). There, attempts at that user's
- * password have a counter of their own, so that nobody else can make the user wait. The cookie gives no
- * access and names nobody: it holds `NONCE.SECONDS.SIGNATURE` for each of a few accounts.
+ * Browsers in which an account has signed in before (OWASP: device cookies). Attempts from such a browser
+ * have a counter of their own, so that an attacker elsewhere cannot make the user wait. The cookie gives
+ * no access and identifies no account: it holds `NONCE.SECONDS.SIGNATURE` for each of a few accounts.
  */
 export function createRememberedBrowsers({ sign, isSigned }: Signatures, development: boolean) {
   const { device: name } = cookieNames(development)
   const textOf = (id: string, nonce: string, since: string) => `${id} ${nonce} ${since}`
   const marks = (ctx: Context) => (ctx.cookies.get(name, { signed: false }) ?? '').split('~')
 
-  /** Ends with whatever ends all sessions of the account. */
+  /** A mark expires when all sessions of the account are ended. */
   function isOf({ id, ended = 0 }: Pick<Account, 'id' | 'ended'>, mark: string): boolean {
     const [, nonce = '', since = '', signature = ''] = MARK.exec(mark) ?? []
     const isCurrent = Number(since) > ended && Number(since) > now() - REMEMBERED_SECONDS
     return isCurrent && isSigned(textOf(id, nonce, since), signature)
   }
 
-  /** Returns what tells this browser from others that know the account. */
+  /** Returns the mark of this browser for the account, unique among its browsers. */
   function find(ctx: Context, account: Pick<Account, 'id' | 'ended'>): string | undefined {
     return marks(ctx).find(mark => isOf(account, mark))
   }
@@ -208,7 +213,7 @@ export function createRememberedBrowsers({ sign, isSigned }: Signatures, develop
     const nonce = randomBytes(9).toString('base64url')
     const mark = `${nonce}.${since}.${sign(textOf(account.id, nonce, String(since)))}`
     const others = marks(ctx).filter(other => MARK.test(other) && !isOf(account, other))
-    ctx.cookies.set(name, [mark, ...others].slice(0, MAX_REMEMBERED).join('~'), {
+    ctx.cookies.set(name, [mark, ...others].slice(0, MAX_REMEMBERED_ACCOUNTS).join('~'), {
       ...originCookie(development),
       maxAge: REMEMBERED_SECONDS * 1000,
       signed: false,

@@ -1,5 +1,5 @@
-// What a person has allowed an application. It outlives sessions and devices; the library's grants
-// are made from it, and withdrawing it ends them all.
+// Consents: the scopes that a user has allowed a client. A consent outlives sessions. The library's
+// grants are made from it, and withdrawing it revokes them all.
 
 import { isDeepStrictEqual } from 'node:util'
 import type { Detail } from '../config/schema/details.ts'
@@ -8,59 +8,63 @@ import type { Found, Id, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import type { Account } from './account.ts'
 
+/** The consent of one account for one client. */
 export interface Consent {
   accountId: string
   client_id: string
-  /** As `keyOf` names them. */
+  /** Keys from `keyOf`. */
   scopes: string[]
-  /** Asked for, and refused: not asked for again until the application is removed. */
+  /** Requested and refused. The consent page does not ask again until the application is removed. */
   declined: string[]
-  /** Authorization details that were allowed, the last one first; each was asked for by itself. */
+  /** Allowed authorization details (RFC 9396), the latest first, each with its time in epoch seconds. */
   details?: { detail: Detail; at: number }[]
-  /** The name and hosts that the user was shown, as provider/policy.ts hashes them. */
+  /** Hash of the client name and hosts that the user saw (provider/policy.ts). */
   appearance?: string
   /** Epoch seconds. */
   since: number
   lastUsed: number
 }
 
+/** The answer of a user to a consent page. */
 export interface Decision {
   scopes: string[]
   declined: string[]
   details?: Detail[]
   appearance?: string
-  /** Of the consent when it was asked for. */
+  /** Version of the consent record when the page was shown. */
   version: number
 }
 
-/** Scopes of claims.yaml stand for themselves, those of an API behind its identifier: `URI read`. */
+/** Returns the key of a scope in a consent: the scope itself, or for a scope of an API `URI read`. */
 export const keyOf = (scope: string, resource?: string) =>
   resource === undefined ? scope : `${resource} ${scope}`
 
-/** No scope has a space in it, and no URI. */
+/** Reverses `keyOf`. Neither a scope nor a URI contains a space. */
 export function readKey(key: string): { scope: string; resource?: string } {
   const [first = '', second] = key.split(' ')
   return second === undefined ? { scope: first } : { scope: second, resource: first }
 }
 
+/** Consents of all accounts. */
 export type Consents = ReturnType<typeof createConsents>
 
-/** Seconds between two notes of a use. */
-export const TOUCH = 60
-const YEAR = 365 * 24 * 3600
-/** Of those that were allowed, how many are remembered, for people to see. */
-const MOST_DETAILS = 20
+/** Minimum time between two updates of `lastUsed`. */
+export const TOUCH_INTERVAL_SECONDS = 60
+const CONSENT_TTL_SECONDS = 365 * 24 * 3600
+/** Allowed authorization details that the account page lists for one client. */
+const MAX_DETAILS = 20
 /** Longer than any page stays open. */
-const REMEMBER_REMOVAL = 24 * 3600
+const TOMBSTONE_TTL_SECONDS = 24 * 3600
 
-/** Where the record of an account is; its consents are in the same slot. */
+/** Returns the name of an account's record. Its consents share the slot. */
 export const accountName = (id: string): [kind: string, id: Id] => ['Account', { slot: id, id }]
 
-/** Where the record of a consent is. */
+/** Returns the name of a consent's record. */
 export function consentName(accountId: string, clientId: string): [kind: string, id: Id] {
   return ['Consent', { slot: accountId, id: `${accountId} ${clientId}` }]
 }
 
+/** Returns the consents in a store. */
 export function createConsents(records: Records) {
   const read = (accountId: string, clientId: string) =>
     records.read<Consent>(...consentName(accountId, clientId))
@@ -72,12 +76,12 @@ export function createConsents(records: Records) {
     found?: Found<Consent>,
   ) =>
     records.update<Consent>(...consentName(accountId, clientId), change, {
-      ttl: YEAR,
+      ttl: CONSENT_TTL_SECONDS,
       indexes: [['consents of account', accountId]],
       found,
     })
 
-  /** Reads an account and a consent in one command; the request remembers both until it writes. */
+  /** Prefetches an account and a consent in one command. The request keeps both until it writes. */
   async function readAhead(accountId: string, clientId: string): Promise<void> {
     await records.readMany<[Account, Consent]>([
       accountName(accountId),
@@ -89,7 +93,7 @@ export function createConsents(records: Records) {
     return (await read(accountId, clientId)).value
   }
 
-  /** Changes whenever the consent does: shown with a page, and given back with its answer. */
+  /** Version of the consent record: stored with a consent page, compared with its answer. */
   async function version(accountId: string, clientId: string): Promise<number> {
     return (await read(accountId, clientId)).version
   }
@@ -99,8 +103,8 @@ export function createConsents(records: Records) {
   }
 
   /**
-   * Adds what was decided; what is taken back is taken from every grant there is. False when the
-   * access was removed while the page was open: the removal wins, and the person is asked anew.
+   * Records a decision. Declining a scope that was allowed before revokes every grant. Returns false if
+   * access was removed while the page was open: the removal wins, and the user is asked again.
    */
   async function decide(
     accountId: string,
@@ -128,17 +132,19 @@ export function createConsents(records: Records) {
     return isRecorded
   }
 
-  /** Notes a use, at most once a minute; `found` is what was read a moment ago. */
+  /** Updates `lastUsed`, at most once a minute. `found` avoids a second read. */
   async function touch(accountId: string, clientId: string, found?: Found<Consent>): Promise<void> {
     const use = ({ value }: Found<Consent>) =>
-      value && now() - value.lastUsed >= TOUCH ? { ...value, lastUsed: now() } : undefined
+      value && now() - value.lastUsed >= TOUCH_INTERVAL_SECONDS
+        ? { ...value, lastUsed: now() }
+        : undefined
     await update(accountId, clientId, use, found)
   }
 
-  /** When it returns, no code or token of that client for that account works. */
+  /** When it returns, no code or token of that client for that account is valid. */
   async function withdraw(accountId: string, clientId: string): Promise<void> {
-    // First the consent, so that no new grant can be made from it; then those that were.
-    await records.remove(...consentName(accountId, clientId), REMEMBER_REMOVAL)
+    // The consent goes first, so that no new grant can be made from it while grants are revoked.
+    await records.remove(...consentName(accountId, clientId), TOMBSTONE_TTL_SECONDS)
     await revokeGrants(records, accountId, clientId)
   }
 
@@ -153,5 +159,5 @@ function remembered(allowed: Detail[], before: Consent['details'] = []): Consent
   const isNew = ({ detail }: { detail: Detail }) =>
     !allowed.some(other => isDeepStrictEqual(other, detail))
   const all = [...allowed.map(detail => ({ detail, at: now() })), ...before.filter(isNew)]
-  return all.length ? all.slice(0, MOST_DETAILS) : undefined
+  return all.length ? all.slice(0, MAX_DETAILS) : undefined
 }

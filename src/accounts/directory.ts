@@ -1,7 +1,7 @@
-// Accounts that are kept here: finding, adding and changing them.
+// Accounts in the provider's own store: finding, adding and changing them.
 //
 //   Account id → account        indexed under 'accounts'
-//   Username folded → { id }    claimed first, so that two cannot have one name
+//   Username folded → { id }    written first, so that two accounts cannot have one name
 
 import { randomBytes } from 'node:crypto'
 import { revokeGrants } from '../state/grants.ts'
@@ -14,37 +14,39 @@ import { noteForeignHashes } from './foreign-hash.ts'
 import { checkPassword, hashPassword, isOurs, needsRehash } from './password.ts'
 import type { Transfer } from './transfer.ts'
 
+/** The username belongs to another account. */
 export class UsernameTaken extends Error {
   override name = 'UsernameTaken'
   override message = 'this username is taken'
 }
 
+/** The id belongs to another account, or to one that was removed. */
 export class IdTaken extends Error {
   override name = 'IdTaken'
   override message = 'this id was taken or removed a moment ago'
 }
 
-/** Why credentials are not those of an account, for the log alone. */
+/** Reason for a refused sign-in, for the log only. */
 export type Refusal = 'disabled' | 'malformed' | 'no_password' | 'unknown' | 'wrong_password'
 
-/** The account that a sign-in names, before its password was checked. */
+/** The account that a sign-in names, before its password is checked. */
 export interface Candidate {
-  /** The account, if it is known without calling the source. Attempts are counted for it. */
+  /** The account, if it is known without a call of the source. Attempts count against it. */
   known?: Pick<Account, 'id' | 'ended'>
   /** Every refusal takes the same time. */
   authenticate(password: string): Promise<{ account?: Account; refusal?: Refusal }>
 }
 
-/** The accounts, kept here (below) or elsewhere (source.ts). */
+/** Accounts: in the provider's own store (below) or in an external source (source.ts). */
 export interface Directory {
   find(id: string): Promise<Account | undefined>
-  /** Undefined for a disabled account too, and for a sign-in (epoch seconds) that was ended since. */
+  /** Returns undefined also for a disabled account, and for a sign-in (epoch seconds) that has ended. */
   findEnabled(id: string, signedIn?: number): Promise<Account | undefined>
   findByUsername(username: string): Promise<Account | undefined>
   candidate(username: string): Promise<Candidate>
   /**
-   * Ends all access with it. The browser in whose session (`uid`) it was changed gets another one, for
-   * `ttl` seconds; undefined when that had ended already. Absent where passwords are kept by others.
+   * Sets the password and ends all access of the account. Returns a new session of `ttl` seconds for the
+   * browser of session `uid`, or undefined if that session has ended. Absent for external sources.
    */
   changePassword?(
     id: string,
@@ -53,7 +55,7 @@ export interface Directory {
   ): Promise<(SessionRecord & { loginTs: number }) | undefined>
 }
 
-/** Ours, which operators' commands change. */
+/** The provider's own accounts, with the changes that operators' commands make. */
 export type OwnDirectory = ReturnType<typeof createDirectory>
 
 const indexes: [string, string][] = [['accounts', 'all']]
@@ -62,9 +64,10 @@ interface Claim {
   id: string
   since: number
 }
-/** Seconds after which a name without an account was given up. */
-const ABANDONED = 60
+/** A username without an account is free again after this time. */
+const CLAIM_TIMEOUT_SECONDS = 60
 
+/** Returns the accounts in a store. */
 export function createDirectory(records: Records) {
   const consents = createConsents(records)
   const sessions = createSessions(records)
@@ -81,17 +84,17 @@ export function createDirectory(records: Records) {
   async function findByUsername(username: string): Promise<Account | undefined> {
     const folded = foldUsername(username)
     const { value } = await records.read<Claim>('Username', folded)
-    // A name that nobody has is looked up in as many steps.
+    // An unknown name takes as many reads as a known one.
     return findNamed(value ?? { id: '', since: 0 }, folded)
   }
 
-  /** A claim counts as long as its account bears the name. */
+  /** A claim is valid while its account has the name. */
   async function findNamed({ id }: Claim, folded: string): Promise<Account | undefined> {
     const account = await find(id)
     return account && foldUsername(account.username) === folded ? account : undefined
   }
 
-  /** Everyone, in no order. */
+  /** Every account, in no order. */
   function all(): AsyncIterable<Account> {
     return records.walk<Account>('accounts', 'all')
   }
@@ -101,12 +104,7 @@ export function createDirectory(records: Records) {
     return accounts.sort((a, b) => a.username.localeCompare(b.username))
   }
 
-  async function isEmpty(): Promise<boolean> {
-    for await (const _ of all()) return false
-    return true
-  }
-
-  /** Throws `UsernameTaken`, or a `ZodError` that says what is wrong with the profile. */
+  /** Throws `UsernameTaken`, or a `ZodError` for an invalid profile. */
   async function add(input: unknown, password?: string): Promise<Account> {
     const profile = profileSchema.parse(input)
     const id = newAccountId()
@@ -126,8 +124,8 @@ export function createDirectory(records: Records) {
   }
 
   /**
-   * Adds an account as another installation or system knows it. One that is here, by its id or, without
-   * one, by its username, stays as it is. Throws `UsernameTaken` or `IdTaken`.
+   * Imports an account. An existing account with its id (without an id: with its username) stays
+   * unchanged. Throws `UsernameTaken` or `IdTaken`.
    */
   async function transfer({ password_hash: password, ...said }: Transfer) {
     const { id = newAccountId(), username } = said
@@ -139,10 +137,10 @@ export function createDirectory(records: Records) {
     return 'added'
   }
 
-  /** Throws `UsernameTaken`. A claim that no account followed (a crash) may be taken over. */
+  /** Throws `UsernameTaken`. A claim without an account, left by a crash, may be taken over. */
   async function claim(folded: string, id: string): Promise<void> {
     const { value, version } = await records.read<Claim>('Username', folded)
-    const isAbandoned = value && (value.id === id || value.since < now() - ABANDONED)
+    const isAbandoned = value && (value.id === id || value.since < now() - CLAIM_TIMEOUT_SECONDS)
     const isFree = !value || (isAbandoned && !(await findNamed(value, folded)))
     const claim: Claim = { id, since: now() }
     const claimed = isFree && (await records.save('Username', folded, claim, { version }))
@@ -154,7 +152,7 @@ export function createDirectory(records: Records) {
     if (value?.id === id) await records.remove('Username', foldUsername(username), 1)
   }
 
-  /** Undefined when there is no such account. */
+  /** Returns undefined if the account does not exist. */
   async function change(id: string, edit: (account: Account) => Account) {
     let changed: Account | undefined
     const apply = ({ value }: Found<Account>) => {
@@ -180,7 +178,7 @@ export function createDirectory(records: Records) {
     return { known, authenticate: password => authenticate(known, password) }
   }
 
-  /** Replaces the hash of a right password when it is weaker than one made today. */
+  /** Replaces the hash of a correct password if it is weaker than today's. */
   async function authenticate(account: Account | undefined, password: string) {
     const matches = await checkPassword(password, account?.password)
     if (!account) return { refusal: 'unknown' } as const
@@ -199,11 +197,11 @@ export function createDirectory(records: Records) {
   }
 
   /**
-   * Signs the person out everywhere: every session, every grant, those with offline access too.
-   * Answers the time from which on a sign-in counts again (epoch seconds).
+   * Ends every session and every grant of the account, those with offline access too.
+   * Returns the earliest time of a valid new sign-in (epoch seconds).
    */
   async function endAccess(id: string, edit = (account: Account) => account): Promise<number> {
-    // First, so that a sign-in that is on its way counts for nothing when it arrives.
+    // `ended` is written first, so that a sign-in in flight is invalid when it arrives.
     const account = await change(id, current => ({
       ...edit(current),
       ended: Math.max(now(), (current.ended ?? 0) + 1),
@@ -237,7 +235,6 @@ export function createDirectory(records: Records) {
     findByUsername,
     all,
     list,
-    isEmpty,
     add,
     transfer,
     change,
@@ -251,15 +248,15 @@ export function createDirectory(records: Records) {
 
 const DEMO = {
   username: 'demo',
-  name: 'Demo Person',
+  name: 'Demo User',
   email: 'demo@example.org',
   email_verified: true,
 }
 
-/** Adds the demo account to an empty store. Returns how to sign in: its password is kept nowhere. */
+/** Adds the demo account to an empty store. Returns a sentence with its password, which is not stored. */
 export async function addDemoAccount(records: Records): Promise<string> {
   const directory = createDirectory(records)
-  if (!(await directory.isEmpty())) {
+  for await (const _ of directory.all()) {
     return 'Sign in with an account of yours; a new password: npm run usher -- accounts password NAME'
   }
   const password = randomBytes(12).toString('base64url')

@@ -1,4 +1,4 @@
-// Password hashes of other systems, as `accounts import` takes them. The first sign-in checks such a
+// Password hashes of other systems, as `accounts import` accepts them. The first sign-in checks such a
 // hash and replaces it.
 //
 //   argon2   $argon2id$v=19$m=65536,t=3,p=4$SALT$HASH      argon2i, argon2d
@@ -17,9 +17,9 @@ import type { Records } from '../storage/records.ts'
 type Fields = Record<string, string | undefined>
 
 interface Format {
-  /** With the groups `parameters` and `rest` (salt and hash), and one for each parameter. */
+  /** Has the groups `parameters` and `rest` (salt and hash), and one for each parameter. */
   pattern: RegExp
-  /** Parameters that take no time, to try a salt and hash with. */
+  /** The fastest parameters, to try a salt and hash with. */
   cheapest: string
   /** Whether a check takes at most half a second and 128 MiB. */
   isBearable(fields: Fields): boolean
@@ -56,7 +56,7 @@ const FORMATS: Format[] = [
   },
 ]
 
-/** The problem of a hash to be imported, without the hash itself. */
+/** Returns the problem of a hash to be imported, without the hash itself. Undefined if there is none. */
 export async function hashProblem(hash: string): Promise<string | undefined> {
   const format = FORMATS.find(({ pattern }) => pattern.test(hash))
   if (!format) return 'is no hash of a known kind: argon2, bcrypt, scrypt or PBKDF2'
@@ -84,7 +84,7 @@ const canBeVerified = (hash: string) =>
     () => false,
   )
 
-/** Whether the password is that of a hash, made here or elsewhere. Rejects for one that is not valid. */
+/** Whether the password matches a hash, made here or elsewhere. Rejects for an invalid hash. */
 export async function verify(hash: string, password: string): Promise<boolean> {
   if (hash.startsWith('$argon2')) return verifyArgon2(hash, password)
   if (hash.startsWith('$2')) return verifyBcrypt(password, hash)
@@ -107,12 +107,12 @@ function fieldsOf(hash: string): Fields {
 const isWithin = (text: string | undefined, least: number, most: number) =>
   Number(text) >= least && Number(text) <= most
 
-/** Checking these takes another time than checking one made here, which would tell who has one. */
+/** Records that imported hashes exist. Their check takes another time, which sign-in then hides. */
 export async function noteForeignHashes(records: Records): Promise<void> {
   if (!(await areForeignHashes(records))) await records.save('Passwords', 'foreign', {})
 }
 
-/** Whether there may be some. The note stays after the last one is replaced. */
+/** Whether imported hashes may exist. Stays true after the last one is replaced. */
 export async function areForeignHashes(records: Records): Promise<boolean> {
   return (await records.read('Passwords', 'foreign')).value !== undefined
 }

@@ -1,6 +1,5 @@
-// Passwords: argon2id as PHC strings (RFC 9106; OWASP's parameters), and how many are hashed at once, so
-// that a flood of sign-ins leaves every other request the time it needs. One hash is 20 ms of a core and
-// 19 MiB.
+// Passwords: argon2id as PHC strings (RFC 9106; OWASP's parameters). A limit of concurrent hashes keeps a
+// flood of sign-ins from delaying other requests. One hash takes 20 ms of a core and 19 MiB.
 
 import { randomBytes } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -11,9 +10,9 @@ import { shareOf } from '../http/limits.ts'
 import { verify } from './foreign-hash.ts'
 
 const MIN_PASSWORD_BYTES = 12
-/** Longer ones are refused when set, and fail like any wrong one when tried. */
+/** Longer passwords are refused when set, and fail like a wrong one at sign-in. */
 const MAX_PASSWORD_BYTES = 1024
-/** One core is left to requests, and one of the four threads of Node's pool to files and DNS. */
+/** Leaves one core to requests, and one of the four threads of Node's pool to files and DNS. */
 const MAX_CONCURRENT_HASHES = Math.max(1, Math.min(availableParallelism() - 1, 3))
 const MAX_WAITING_ATTEMPTS = 64
 
@@ -22,7 +21,7 @@ const { memoryCost, timeCost, parallelism } = PARAMETERS
 const OURS = `$argon2id$v=19$m=${memoryCost},t=${timeCost},p=${parallelism}$`
 const CURRENT = /^\$argon2id\$v=19\$m=(\d+),t=(\d+),p=\d+\$/
 
-/** The problem of a new password, as a key of the translations. Undefined if there is none. */
+/** Returns the problem of a new password, as a key of the translations. Undefined if there is none. */
 export function passwordProblem(
   password: string,
 ): 'too_short' | 'too_long' | 'too_common' | undefined {
@@ -33,7 +32,7 @@ export function passwordProblem(
 
 let common: Set<string> | undefined
 
-/** The list has those of at least `MIN_PASSWORD_BYTES`, in lower case. */
+/** The list has passwords of at least `MIN_PASSWORD_BYTES`, in lower case. */
 function isCommon(password: string): boolean {
   common ??= new Set(
     readFileSync(`${import.meta.dirname}/common-passwords.txt`, 'utf8').split('\n'),
@@ -41,28 +40,30 @@ function isCommon(password: string): boolean {
   return common.has(password.normalize('NFKC').toLowerCase())
 }
 
+/** Whether the password is longer than 1024 bytes. */
 export const isTooLong = (password: string) => Buffer.byteLength(password) > MAX_PASSWORD_BYTES
 
+/** Returns a PHC string. Waits for a free hashing thread. */
 export function hashPassword(password: string): Promise<string> {
   return hashInTurn(() => hash(password.normalize('NFC'), PARAMETERS))
 }
 
-/** A hash of no password, to check an unknown name against. */
 const random = (bytes: number) => randomBytes(bytes).toString('base64').replaceAll('=', '')
-const NOBODY = `${OURS}${random(16)}$${random(32)}`
+/** A hash without a password, to check unknown names against. */
+const DUMMY_HASH = `${OURS}${random(16)}$${random(32)}`
 
-/** Takes the same time without a hash as with a wrong password for a hash made here. */
+/** Whether the password matches. Takes as long without a hash as for a wrong password. */
 export async function checkPassword(password: string, phc: string | undefined): Promise<boolean> {
   const tooLong = isTooLong(password)
   const tried = tooLong ? '' : password.normalize('NFC')
-  const matches = await hashInTurn(() => verify(phc ?? NOBODY, tried))
+  const matches = await hashInTurn(() => verify(phc ?? DUMMY_HASH, tried))
   return matches && phc !== undefined && !tooLong
 }
 
-/** False for a hash that takes another time to check than those made here. */
+/** Returns false for a hash with other parameters than today's, whose check takes another time. */
 export const isOurs = (phc: string) => phc.startsWith(OURS)
 
-/** True for a hash made with weaker parameters than today's. The next sign-in replaces it. */
+/** Returns true for a hash with weaker parameters than today's. The next sign-in replaces it. */
 export function needsRehash(phc: string): boolean {
   const [, memory, time] = CURRENT.exec(phc) ?? []
   return Number(memory ?? 0) < memoryCost || Number(time ?? 0) < timeCost
@@ -76,7 +77,7 @@ function hashInTurn<T>(work: () => Promise<T>): Promise<T> {
   return limit(work)
 }
 
-/** Throws 503 when too many attempts wait already, before anything is read or counted for this one. */
+/** Runs an attempt. Throws 503 if too many wait already, before anything is read or counted. */
 export async function admit<T>(attempt: () => Promise<T>): Promise<T> {
   if (admitted >= shareOf(MAX_CONCURRENT_HASHES) + shareOf(MAX_WAITING_ATTEMPTS))
     throw new TooMany()

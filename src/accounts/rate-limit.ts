@@ -1,16 +1,18 @@
-// How often a password, or another secret, may be tried. All nodes count together, before the secret is
-// checked. An attempt that comes too early is not counted and writes nothing, so that a flood of them
-// causes no contention. Nothing is ever locked: the wait doubles, and counted attempts expire one by one.
+// Rate limit for attempts at a password or another secret. All nodes share the counters, and count before
+// the secret is checked. An attempt that comes too early is refused without a write, so that a flood
+// causes no contention. Accounts are never locked: the wait doubles, and attempts expire one by one.
 
 import type { Records } from '../storage/records.ts'
 
+/** The limit of one counter. */
 export interface Limit {
-  /** Without waiting. */
+  /** Attempts without a wait. */
   attempts: number
-  /** Seconds: the longest wait for the next attempt, and the time in which one expires. */
-  slowest: number
+  /** The longest wait for the next attempt, and the time in which one attempt expires. */
+  maxWaitSeconds: number
 }
 
+/** A counter in the store, with its limit. */
 export type Counter = [name: string, limit: Limit]
 
 interface Count {
@@ -20,18 +22,18 @@ interface Count {
   at: number
 }
 
-/** After the last attempt without waiting. Doubles with each further one. */
+/** The wait after the last attempt without one. Doubles with each further attempt. */
 const FIRST_WAIT_SECONDS = 5
 
-/** Counters by name, in the store. */
+/** Returns the rate limit, with counters by name in the store. */
 export function createRateLimit(records: Records) {
-  const inTurn = createTurns()
+  const inOrder = createSerializer()
 
   const update = (name: string, limit: Limit, change: (found?: Count) => Count | undefined) =>
-    inTurn(name, () =>
+    inOrder(name, () =>
       records.update<Count>('Attempts', name, ({ value }) => change(value), {
         // The longest wait bounds how far a count exceeds the limit.
-        ttl: 2 * (limit.attempts + 10) * limit.slowest,
+        ttl: 2 * (limit.attempts + 10) * limit.maxWaitSeconds,
       }),
     )
 
@@ -40,7 +42,7 @@ export function createRateLimit(records: Records) {
     return isDue(value, limit)
   }
 
-  /** Returns false, and counts nothing, when the attempt came too early for one of the counters. */
+  /** Counts an attempt. Returns false without counting if it is too early for one of the counters. */
   async function count(counters: Counter[]): Promise<boolean> {
     const free = await Promise.all(counters.map(isFree))
     if (free.includes(false)) return false
@@ -55,7 +57,7 @@ export function createRateLimit(records: Records) {
     })
   }
 
-  /** The attempt was no guess. */
+  /** Removes one attempt, after a correct password. */
   async function takeBack(counters: Counter[]): Promise<void> {
     const less = (found?: Count) => found && { ...found, count: Math.max(found.count - 1, 0) }
     await Promise.all(counters.map(([name, limit]) => update(name, limit, less)))
@@ -72,30 +74,30 @@ export function createRateLimit(records: Records) {
 const secondsSince = ({ at }: Count) => (Date.now() - at) / 1000
 
 /** Attempts that have not expired; a fraction. */
-function leftOf(found: Count | undefined, { slowest }: Limit): number {
-  return found ? Math.max(found.count - secondsSince(found) / slowest, 0) : 0
+function leftOf(found: Count | undefined, { maxWaitSeconds }: Limit): number {
+  return found ? Math.max(found.count - secondsSince(found) / maxWaitSeconds, 0) : 0
 }
 
 function isDue(found: Count | undefined, limit: Limit): boolean {
   if (!found || leftOf(found, limit) <= limit.attempts - 1) return true
   const wait = FIRST_WAIT_SECONDS * 2 ** Math.round(found.count - limit.attempts)
-  return secondsSince(found) >= Math.min(wait, limit.slowest)
+  return secondsSince(found) >= Math.min(wait, limit.maxWaitSeconds)
 }
 
 /**
- * Runs the updates of one name one after another, because only one of several could write what it read.
- * If one fails, those that wait behind it fail as well: nobody waits twice for an unavailable store.
+ * Runs updates of one name one after another: of concurrent updates, only one could write. If one fails,
+ * the updates that wait behind it fail too, so that no request waits twice for an unavailable store.
  */
-function createTurns() {
+function createSerializer() {
   const last = new Map<string, Promise<unknown>>()
 
   return <T>(name: string, work: () => Promise<T>): Promise<T> => {
-    const turn = (last.get(name) ?? Promise.resolve()).then(work)
-    const leave = () => {
-      if (last.get(name) === turn) last.delete(name)
+    const result = (last.get(name) ?? Promise.resolve()).then(work)
+    const remove = () => {
+      if (last.get(name) === result) last.delete(name)
     }
-    last.set(name, turn)
-    turn.then(leave, leave)
-    return turn
+    last.set(name, result)
+    result.then(remove, remove)
+    return result
   }
 }

@@ -1,26 +1,28 @@
-// Where people are signed in, and with which applications, as they and operators see it.
+// Signed-in browsers of an account and their applications, for the account page and for operators.
 
 import type { ClientInfo } from '../http/client-info.ts'
 import { createSessions } from '../state/sessions.ts'
 import type { Records } from '../storage/records.ts'
 import { createConsents } from './consents.ts'
 
-/** A browser in which somebody is signed in. */
+/** A browser in which an account is signed in. */
 export interface SignedInBrowser {
   /** Public name of the session for one account. It gives no access. */
   handle: string
   /** Never shown. */
   uid: string
-  /** Epoch seconds: of the sign-in, and of the latest use. */
+  /** Epoch seconds of the sign-in and, in `lastUsed`, of the latest use. */
   since: number
   lastUsed: number
   clientInfo?: ClientInfo
-  /** The `client_id` of each application that was signed in to, and still has a consent. */
+  /** The `client_id` of each client that the session signed in to and that still has a consent. */
   clients: string[]
 }
 
+/** Signed-in browsers of all accounts. */
 export type AccountSessions = ReturnType<typeof createAccountSessions>
 
+/** Returns the signed-in browsers in a store. */
 export function createAccountSessions(records: Records) {
   const sessions = createSessions(records)
   const consents = createConsents(records)
@@ -28,7 +30,7 @@ export function createAccountSessions(records: Records) {
   const handleOf = (accountId: string, uid: string) =>
     records.prove('session handle', `${accountId} ${uid}`).toString('hex')
 
-  /** Those used last come first. */
+  /** The browser used last comes first. */
   async function list(accountId: string): Promise<SignedInBrowser[]> {
     const [all, allowed] = await Promise.all([sessions.list(accountId), consents.list(accountId)])
     const allowedClients = new Set(allowed.map(({ client_id }) => client_id))
@@ -44,7 +46,7 @@ export function createAccountSessions(records: Records) {
       .sort((a, b) => b.lastUsed - a.lastUsed)
   }
 
-  /** Undefined for what is not the handle of a session of this account. */
+  /** Returns undefined unless the handle belongs to a session of this account. */
   async function find(accountId: string, handle: string): Promise<SignedInBrowser | undefined> {
     return (await list(accountId)).find(browser => browser.handle === handle)
   }

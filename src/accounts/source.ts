@@ -1,11 +1,11 @@
-// Accounts that are kept elsewhere: in a directory, a database, another service. `accounts.module` in
-// usher.yaml names a module of the operator's that looks them up. Usher keeps no password of theirs.
+// Accounts of an external source: a directory, a database, another service. `accounts.module` in
+// usher.yaml names a module of the operator that looks them up. Usher stores none of their passwords.
 //
-//   Subject id there → { id }                    claimed first, and never given to another account
-//   Outside usr_… → { external, since, ended }   what Usher knows about it
-//   OutsideName username folded → { id }         whose sign-ins to count before the module is called
+//   Subject id there → { id }                    written first, and never issued to another account
+//   Outside usr_… → { external, since, ended }   the fields that Usher stores
+//   OutsideName username folded → { id }         the account whose sign-ins are counted before the call
 //
-// Users who are disabled or gone there lose every session and token at the next use.
+// A user whom the source disables or removes loses every session and token at the next use.
 
 import { pathToFileURL } from 'node:url'
 import type { Logger } from 'pino'
@@ -20,9 +20,9 @@ import { type Account, foldUsername, isAdmitted, isUsername, newAccountId } from
 import { type Candidate, createDirectory, type Directory } from './directory.ts'
 import { isTooLong } from './password.ts'
 
-/** For each call of the module. */
+/** Timeout of each call of the module. */
 const SOURCE_TIMEOUT_MS = 1000
-/** A request asks several times about one account. */
+/** Lifetime of a looked-up account: one request needs it several times. */
 const FRESH_MS = 1000
 const NAME_TTL_SECONDS = 400 * 24 * 3600
 
@@ -43,7 +43,7 @@ const sourceAccountSchema = z.object({
 })
 
 /**
- * An account as the module returns it. `id` identifies the user for ever and is never given to another,
+ * An account as the module returns it. `id` identifies the user permanently and is never reused.
  * `updated` is in epoch seconds. Without `enabled: false` the user may sign in. Other keys are ignored.
  */
 export type SourceAccount = z.input<typeof sourceAccountSchema>
@@ -51,8 +51,8 @@ type KnownAccount = z.output<typeof sourceAccountSchema>
 
 /**
  * Returns an account by its `id`, at every use of a token and a session, or by its `username`. Returns
- * null where there is none: the access of that user ends. Throws where it cannot know (a timeout, a
- * refused connection, a 5xx): what needs the account is answered 503, and nobody loses a token.
+ * null if there is none: the access of that user ends. Throws if it cannot know (a timeout, a refused
+ * connection, a 5xx): requests that need the account are answered 503, and all tokens stay valid.
  * `signal` aborts after `SOURCE_TIMEOUT_MS`.
  */
 export type Find = (
@@ -62,7 +62,7 @@ export type Find = (
 
 /**
  * Returns the account of these credentials, or null for a wrong password and for an unknown name, after
- * the same time for both. Throws and is aborted as `Find` is. Usher limits the rate of calls.
+ * the same time for both. Throws and is aborted like `Find`. Usher limits the rate of calls.
  * `username` has 1 to 256 characters without control characters, `password` 1 to 1024 bytes.
  */
 export type Authenticate = (
@@ -76,14 +76,14 @@ export interface AccountsSource {
   authenticate: Authenticate
 }
 
-/** Is answered with 503, as an unavailable store is. */
+/** Answered with 503, like an unavailable store. */
 class SourceUnavailable extends StoreUnavailable {
   override name = 'SourceUnavailable'
   override error_description =
     'the provider cannot reach its accounts; nothing is wrong with the request'
 }
 
-/** The accounts that a configuration names. Throws a `ConfigError` for a module that cannot be used. */
+/** Returns the accounts of a configuration. Throws a `ConfigError` for a module that cannot be used. */
 export async function openDirectory(
   { accounts }: Pick<Settings, 'accounts'>,
   records: Records,
@@ -116,7 +116,7 @@ function createSourceDirectory(records: Records, source: AccountsSource, log?: L
   const recent = new Map<string, { at: number; account: Promise<Account | undefined> }>()
   const outsideOf = async (id: string) => (await records.read<Outside>('Outside', id)).value
 
-  /** 'malformed' concerns this account alone: nobody can use it, and nothing of it ends. */
+  /** 'malformed': the account cannot sign in or be used, and its sessions and tokens stay. */
   async function call(
     name: keyof AccountsSource,
     work: (options: { signal: AbortSignal }) => Promise<unknown>,
@@ -128,13 +128,13 @@ function createSourceDirectory(records: Records, source: AccountsSource, log?: L
     if (found === null || found === undefined) return undefined
     const { success, data, error } = sourceAccountSchema.safeParse(found)
     if (success) return data
-    // The values are not repeated.
-    const wrong = error.issues.map(({ path }) => path.join('.') || 'all of it')
+    // The log names the keys only, never the values.
+    const wrong = error.issues.map(({ path }) => path.join('.') || 'the whole value')
     log?.error({ event: 'account_malformed', wrong }, `${name} of accounts.module`)
     return 'malformed'
   }
 
-  /** If two calls come at once, the first one decides for both. */
+  /** Of two concurrent calls, the first one decides the id for both. */
   async function subjectOf(external: string): Promise<string> {
     const claimed = await records.read<{ id: string }>('Subject', external)
     if (claimed.value) return claimed.value.id
@@ -183,7 +183,7 @@ function createSourceDirectory(records: Records, source: AccountsSource, log?: L
     return found && found !== 'malformed' ? accountOf(await subjectOf(found.id), found) : undefined
   }
 
-  /** Reads the store alone: the module is called when the attempt has been counted. */
+  /** Reads the store only. The module is called after the attempt was counted. */
   async function candidate(username: string): Promise<Candidate> {
     const name = foldUsername(username)
     const known = (await records.read<{ id: string }>('OutsideName', name)).value
@@ -220,7 +220,7 @@ function createSourceDirectory(records: Records, source: AccountsSource, log?: L
   return { find, findEnabled, findByUsername, candidate }
 }
 
-/** Rejects after `SOURCE_TIMEOUT_MS`, also where the work ignores the signal. */
+/** Rejects after `SOURCE_TIMEOUT_MS`, also if the work ignores the signal. */
 async function withTimeout<T>(work: (options: { signal: AbortSignal }) => Promise<T>): Promise<T> {
   const signal = AbortSignal.timeout(SOURCE_TIMEOUT_MS)
   const late = new Promise<never>((_, reject) => {

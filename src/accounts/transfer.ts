@@ -29,19 +29,20 @@ const transferSchema = profileSchema.extend({
   updated: time,
 })
 
-/** An account, as far as the other system knows it. */
+/** An account from another system, which may lack fields. */
 export type Transfer = z.output<typeof transferSchema>
 
-/** The message never quotes the line: it may have a hash in it. */
+/** An invalid line. The message never quotes it, because it may contain a hash. */
 export class WrongLine extends Error {
   override name = 'WrongLine'
 }
 
+/** Returns an account as a line of JSON. */
 export function writeLine({ password: password_hash, ...account }: Account): string {
   return `${JSON.stringify({ ...account, password_hash })}\n`
 }
 
-/** Rejects with `WrongLine`. */
+/** Returns the account of a line. Rejects with `WrongLine` for an invalid one. */
 export async function readLine(line: string): Promise<Transfer> {
   if (line.includes('\uFFFD')) throw new WrongLine('is not UTF-8')
   const options = { error: plainWords }

@@ -4,7 +4,7 @@
 import { type Configuration, errors, type KoaContextWithOIDC, type Provider } from 'oidc-provider'
 import type { Logger } from 'pino'
 import { claimsOf } from '../accounts/account.ts'
-import { createConsents, TOUCH } from '../accounts/consents.ts'
+import { createConsents, TOUCH_INTERVAL_SECONDS } from '../accounts/consents.ts'
 import type { Directory } from '../accounts/directory.ts'
 import type { Settings } from '../config/load.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
@@ -216,7 +216,7 @@ function configuration({
       const { RefreshToken: token } = ctx.oidc.entities
       if (!token?.clientId) return true
       for (const { checkRefresh } of extensions) checkRefresh?.(ctx, token)
-      const isRecent = now() - (token.iat ?? 0) < TOUCH
+      const isRecent = now() - (token.iat ?? 0) < TOUCH_INTERVAL_SECONDS
       if (!isRecent) await consents.touch(token.accountId, token.clientId)
       return rotates(ctx.oidc.client)
     },

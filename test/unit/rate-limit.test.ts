@@ -6,7 +6,7 @@ import { networkOf } from '../../src/http/client-info.ts'
 import { type Installation, openInstallation } from '../../src/storage/open.ts'
 import { StoreUnavailable } from '../../src/storage/store.ts'
 
-const LIMIT = { attempts: 5, slowest: 900 }
+const LIMIT = { attempts: 5, maxWaitSeconds: 900 }
 
 let installation: Installation
 let attempts: ReturnType<typeof createRateLimit>

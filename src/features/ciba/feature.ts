@@ -35,7 +35,7 @@ interface Ping {
 /** After each attempt but the last: a request expires soon. */
 const PING_PAUSES_SECONDS = [10, 30, 60, 180]
 /** Requests of one client, for all users. */
-const OF_CLIENT: Limit = { attempts: 1000, slowest: 1 }
+const OF_CLIENT: Limit = { attempts: 1000, maxWaitSeconds: 1 }
 const MAX_HINT_CHARS = 256
 const SUBJECT = /^usr_[0-9a-z]{26}$/
 const MAX_MESSAGE_CHARS = 100

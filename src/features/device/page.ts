@@ -19,9 +19,9 @@ declare module 'koa' {
 }
 
 /** Wrong codes of a user in all sessions; there are 20⁸ codes (RFC 8628 §5.1). */
-const OF_USER: Limit = { attempts: 5, slowest: 5 * 60 }
+const OF_USER: Limit = { attempts: 5, maxWaitSeconds: 5 * 60 }
 /** Wrong codes of a network: more, so that no user blocks the others. */
-const OF_NETWORK: Limit = { attempts: 100, slowest: 6 }
+const OF_NETWORK: Limit = { attempts: 100, maxWaitSeconds: 6 }
 
 /** Words for a problem with a user code, by the library's name of the error. */
 const PROBLEMS: Record<string, string | undefined> = {
