@@ -1,4 +1,4 @@
-// Starts the service: one process, or several behind one listener (`workers` in usher.yaml).
+// Starts Usher: one process, or several behind one listener (`workers` in usher.yaml).
 //
 //   SIGHUP           reads the configuration again
 //   SIGTERM, SIGINT  drains: requests in flight finish, then the process exits with 0
@@ -18,23 +18,23 @@ import { createClusterMetrics, createMetrics, createMetricsListener } from './ht
 import { openServer } from './server.ts'
 import { reasonOf } from './storage/store.ts'
 
-/** Before a worker is replaced; doubles each time its replacement ends early too. */
-const RESTART_MS = { first: 250, longest: 30_000 }
-/** A worker that ran for longer did not end because of how it started. */
+/** The wait before a worker is replaced. Doubles while the replacements end early, too. */
+const RESTART_MS = { min: 250, max: 30_000 }
+/** After a longer run, the wait begins at its minimum again. */
 const STABLE_MS = 60_000
-/** For all workers to drain. */
-const END_MS = 13_000
+/** Time for all workers to drain. */
+const DRAIN_MS = 13_000
 const SIGNALS = ['SIGTERM', 'SIGINT'] as const
 
 async function main() {
   const settings = readSettings()
   if (cluster.isPrimary && settings.workers > 1) return supervise(settings)
-  // A worker that starts later keeps what the others cannot change while they run.
+  // A worker that starts later takes the settings that the others keep until a restart.
   const [held] = cluster.isWorker ? await once(process, 'message') : []
   await serve({ ...settings, ...held })
 }
 
-/** Serves in this process. Rejects with what has to be fixed. */
+/** Serves in this process. Rejects with an error for the operator. */
 async function serve(settings: Settings) {
   const worker = cluster.worker?.id
   const metrics = createMetrics()
@@ -66,11 +66,11 @@ async function supervise(settings: Settings) {
       if (state === 'starting') giveUp(signal)
       if (state === 'ending') return
       const isStable = performance.now() - started > STABLE_MS
-      const wait = isStable ? RESTART_MS.first : pause
+      const wait = isStable ? RESTART_MS.min : pause
       metrics.workerLost()
       log.error({ event: 'worker_lost', worker: worker.id, reason, wait }, 'a worker ended')
       await setTimeout(wait)
-      if (state === 'serving') start(Math.min(2 * wait, RESTART_MS.longest))
+      if (state === 'serving') start(Math.min(2 * wait, RESTART_MS.max))
     })
     return worker
   }
@@ -80,16 +80,16 @@ async function supervise(settings: Settings) {
     state = 'ending'
     const ended = workers().map(worker => once(worker, 'exit'))
     signalWorkers(signal)
-    await Promise.race([Promise.all(ended), setTimeout(END_MS)])
+    await Promise.race([Promise.all(ended), setTimeout(DRAIN_MS)])
     process.exit(0)
   }
 
   for (const signal of SIGNALS) process.on(signal, end)
   process.on('SIGHUP', signalWorkers)
   // The first worker starts alone, so that an error at the start is reported once.
-  await once(start(RESTART_MS.first), 'listening')
+  await once(start(RESTART_MS.min), 'listening')
   state = 'serving'
-  for (let i = 1; i < settings.workers; i++) start(RESTART_MS.first)
+  for (let i = 1; i < settings.workers; i++) start(RESTART_MS.min)
   await serveMetrics(settings, metrics.text)
 }
 
@@ -103,7 +103,7 @@ async function serveMetrics({ metrics }: Settings, text: () => Promise<string>) 
   if (metrics) await once(createMetricsListener(text).listen(metrics), 'listening')
 }
 
-/** A worker that exits by itself has written why. */
+/** Ends the primary process. A worker that exits by itself has written the reason to stderr. */
 function giveUp(signal: string | null): never {
   if (signal) process.stderr.write(`Usher cannot start: a worker ended by ${signal}\n`)
   process.exit(1)

@@ -1,6 +1,6 @@
-// The configuration and signing keys in force, built into an app.
-// A change is read, validated and built before it replaces them. Requests in flight finish in the app
-// where they began. A change with an error changes nothing.
+// The configuration and signing keys in force, and the app that is built from them. A change is read,
+// validated and built before it replaces them. Requests in flight finish in the app where they began. A
+// change with an error changes nothing.
 
 import type { RequestListener } from 'node:http'
 import { setTimeout } from 'node:timers/promises'
@@ -16,28 +16,28 @@ import { openSigningKeys } from './keys/signing-keys.ts'
 import type { Environment } from './provider/configuration.ts'
 import { StoreUnavailable } from './storage/store.ts'
 
-/** Between two looks at the schedule of the signing keys. */
+/** Interval of the checks of the signing keys. */
 const KEYS_EVERY_MS = 10_000
-/** Between two looks at the queue of logout notifications: new ones, and those to be sent again. */
+/** Intervals of the delivery queue: for new notifications, and for those that are due for a retry. */
 const NOTIFY_EVERY_MS = { new: 1_000, again: 20_000 }
 
-type Surroundings = Omit<Environment, 'settings' | 'keys'>
+type Context = Omit<Environment, 'settings' | 'keys'>
 
 interface Running {
   handle: RequestListener
-  /** Takes in what the folder says now. Never throws: findings are logged. */
+  /** Reads the configuration folder again. Never rejects: findings are logged. */
   reload(): Promise<void>
 }
 
-/** Throws a `ConfigError` for a configuration that cannot be in force. */
+/** Builds the app and keeps it up to date. Rejects with a `ConfigError` for an invalid configuration. */
 export async function run(
   first: Settings,
-  surroundings: Surroundings,
+  context: Context,
   readiness: Readiness,
 ): Promise<Running> {
-  const { log, metrics } = surroundings
+  const { log, metrics } = context
   const audit = createAudit(log)
-  let inForce = await build(first, surroundings, readiness)
+  let inForce = await build(first, context, readiness)
   let generation = 1
   let restartKeys = ''
   const logWarnings = createWarningLog(log)
@@ -50,7 +50,7 @@ export async function run(
     const next = keepFixed(inForce.settings, wanted)
     const changes = differences(inForce.settings, next)
     if (changes.length) {
-      inForce = await build(next, surroundings, readiness)
+      inForce = await build(next, context, readiness)
       generation++
     }
     logWarnings(wanted)
@@ -59,10 +59,13 @@ export async function run(
     audit.info({ event: 'config_loaded', generation, changes }, 'configuration in force')
   }
 
-  /** Logged once for the same keys. */
+  /** Logs the keys of settings that need a restart, once for the same keys. */
   function noteRestartKeys(keys: string[]) {
     if (keys.length && restartKeys !== keys.join())
-      log.warn({ event: 'config_needs_restart', keys }, 'these are taken in at the next start')
+      log.warn(
+        { event: 'config_needs_restart', keys },
+        'these settings take effect after a restart',
+      )
     restartKeys = keys.join()
   }
 
@@ -71,12 +74,15 @@ export async function run(
     metrics.configuration(generation, false)
     const isReport = error instanceof ConfigError
     const findings = isReport ? error.findings.map(toRecord) : [{ message: String(error) }]
-    log.error({ event: 'config_refused', generation, findings }, 'configuration not taken')
+    log.error(
+      { event: 'config_refused', generation, findings },
+      'the configuration has errors and is not in force',
+    )
   }
 
   async function checkKeys() {
     if (kidsOf(await inForce.signingKeys.load()) === kidsOf(inForce.keys)) return
-    inForce = await build(inForce.settings, surroundings, readiness)
+    inForce = await build(inForce.settings, context, readiness)
     const kids = inForce.keys.map(({ kid }) => kid)
     audit.info({ event: 'keys_changed', kids }, 'signing keys in force')
   }
@@ -87,12 +93,12 @@ export async function run(
     queue = queue.then(work)
     return queue
   }
-  // While the store is unavailable, the requests that need it say so.
+  // An unavailable store is logged by the requests that need it.
   const failed = (what: string) => (error: unknown) => {
     if (!(error instanceof StoreUnavailable)) log.error({ reason: String(error) }, what)
   }
-  const logKeys = failed('signing keys not taken')
-  const logNotify = failed('logout notifications not sent')
+  const logKeys = failed('signing keys were not read')
+  const logNotify = failed('notifications were not sent')
   repeat(KEYS_EVERY_MS, () => enqueue(() => checkKeys().catch(logKeys)))
   for (const kind of ['new', 'again'] as const) {
     repeat(NOTIFY_EVERY_MS[kind], () => inForce.deliver(kind).catch(logNotify))
@@ -103,16 +109,16 @@ export async function run(
   }
 }
 
-/** A configuration with everything that is made of it. */
-async function build(settings: Settings, surroundings: Surroundings, readiness: Readiness) {
-  const signingKeys = await openSigningKeys(surroundings.records, settings)
+/** A configuration, its signing keys and its app. */
+async function build(settings: Settings, context: Context, readiness: Readiness) {
+  const signingKeys = await openSigningKeys(context.records, settings)
   const keys = await signingKeys.load()
-  const app = await createApp({ ...surroundings, settings, keys }, readiness)
-  surroundings.metrics.signingKeys(await signingKeys.list())
+  const app = await createApp({ ...context, settings, keys }, readiness)
+  context.metrics.signingKeys(await signingKeys.list())
   return { settings, signingKeys, keys, ...app }
 }
 
-/** For as long as the process lives, and never twice at once. */
+/** Repeats work until the process ends. Each run starts after the one before has ended. */
 async function repeat(pauseMs: number, work: () => Promise<void>): Promise<never> {
   for (;;) {
     await setTimeout(pauseMs, undefined, { ref: false })
@@ -122,7 +128,7 @@ async function repeat(pauseMs: number, work: () => Promise<void>): Promise<never
 
 const kidsOf = (keys: SigningKey[]) => keys.map(({ kid }) => kid).join(' ')
 
-/** Logs each warning once, for as long as it stands. */
+/** Logs each warning of the configuration once, until it disappears. */
 function createWarningLog(log: Logger) {
   let logged = new Set<string>()
   return ({ warnings }: Settings) => {

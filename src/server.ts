@@ -1,4 +1,4 @@
-// One process of the service: store → app → listeners. Reports whether it is ready, and drains.
+// One process: opens the store, builds the app, listens, reports readiness, and drains at the end.
 
 import { once } from 'node:events'
 import type { RequestListener, Server } from 'node:http'
@@ -15,20 +15,19 @@ import { createListener } from './http/listener.ts'
 import { faultOf } from './http/log.ts'
 import type { Metrics } from './http/metrics.ts'
 import { run } from './reload.ts'
-import { takeFacts } from './state/operator-facts.ts'
+import { takeAuditEvents } from './state/operator-facts.ts'
 import { openStore, unlock } from './storage/open.ts'
 import type { Records } from './storage/records.ts'
 import type { Check } from './storage/store.ts'
 
-/** How long /readyz announces the end before connections are refused. Ctrl-C does not wait. */
+/** Time between the 503 of /readyz and the first refused connection. Ctrl-C does not wait. */
 const NOTICE_MS = { SIGTERM: 1_000, SIGINT: 0 }
 const DRAIN_MS = 10_000
 const CLOSE_IDLE_EVERY_MS = 100
 const CHECK_EVERY_MS = 5_000
-/** Rejected promises a second that have lines in the log. */
-const MAX_REJECTIONS = 10
+const MAX_REJECTION_LINES_PER_SECOND = 10
 
-/** Prepares everything but listening. Rejects with what has to be fixed. */
+/** Opens the store and builds the app, without listening. Rejects with an error for the operator. */
 export async function openServer(settings: Settings, log: Logger, metrics: Metrics) {
   shareAmong(settings.workers)
   logRejections(log)
@@ -47,7 +46,7 @@ export async function openServer(settings: Settings, log: Logger, metrics: Metri
   let drained: Promise<void> | undefined
 
   return {
-    /** Reads the configuration again; an error changes nothing and is logged. */
+    /** Reads the configuration again. An error is logged and changes nothing. */
     reload,
 
     async listen() {
@@ -55,7 +54,7 @@ export async function openServer(settings: Settings, log: Logger, metrics: Metri
         await once(server.listen({ host, port }), 'listening')
       }
       const report = () =>
-        takeFacts(records, fact => {
+        takeAuditEvents(records, fact => {
           metrics.fact(fact.event)
           audit.info(fact)
         }).catch(() => {})
@@ -63,7 +62,7 @@ export async function openServer(settings: Settings, log: Logger, metrics: Metri
       setInterval(report, CHECK_EVERY_MS).unref()
     },
 
-    /** Writes to stderr that it is ready, and what to try in development. */
+    /** Writes the issuer to stderr, and in development the demo account and command. */
     greet: () => greet(settings, records),
 
     /** Finishes the requests in flight and closes the store. A second call joins the first. */
@@ -74,13 +73,13 @@ export async function openServer(settings: Settings, log: Logger, metrics: Metri
   }
 
   async function drain(noticeMs: number) {
-    // Load balancers read /readyz and stop sending, while every request is still answered.
+    // Load balancers read /readyz and send no more requests. Until then every request is answered.
     readiness.state = 'draining'
     await setTimeout(noticeMs)
     const servers = listeners.map(({ server }) => server)
     readiness.state = 'closing'
     const stopped = Promise.all(servers.map(stopAccepting))
-    // A connection accepted just now has no request yet, and Node takes it for an idle one.
+    // To Node, a connection that was just accepted and has no request yet looks idle.
     await setTimeout(noticeMs / 2)
     const closeIdle = () => servers.map(server => server.closeIdleConnections())
     closeIdle()
@@ -91,22 +90,22 @@ export async function openServer(settings: Settings, log: Logger, metrics: Metri
   }
 }
 
-/** A rejection that nobody handles is a fault of Usher, but no reason to end every request. */
+/** Logs unhandled rejections. They are faults of Usher, but must not end the other requests. */
 function logRejections(log: Logger) {
-  const hasRoom = createQuota(MAX_REJECTIONS, 1, left_out =>
-    log.warn({ event: 'log_limited', left_out }, 'rejected promises have no line'),
+  const hasRoom = createQuota(MAX_REJECTION_LINES_PER_SECOND, 1, left_out =>
+    log.warn({ event: 'log_limited', left_out }, 'rejected promises were not logged'),
   )
   process.on('unhandledRejection', error => {
     if (hasRoom()) log.error({ fault: faultOf(error) }, 'promise rejected')
   })
 }
 
-/** Checks the store now and every few seconds. Throws when a check says that it cannot be trusted. */
-async function watchStore(look: () => Promise<Check[]>, readiness: Readiness, audit: Logger) {
-  let isAway = false
+/** Checks the store now and every few seconds. Rejects if the first checks find it `wrong`. */
+async function watchStore(runChecks: () => Promise<Check[]>, readiness: Readiness, audit: Logger) {
+  let isUnavailable = false
   const check = async () => {
     const before = readiness.checks
-    const checks = await look()
+    const checks = await runChecks()
     readiness.checks = checks
     for (const { name, state, found, fix } of checks) {
       if (state === (before.find(check => check.name === name)?.state ?? 'ok')) continue
@@ -114,24 +113,24 @@ async function watchStore(look: () => Promise<Check[]>, readiness: Readiness, au
       const level = state === 'ok' ? 'info' : wrong
       audit[level]({ event: 'store_check', check: name, state, found, fix }, 'store')
     }
-    if (isAway) audit.info({ event: 'store_back' }, 'the store answers again')
-    isAway = false
+    if (isUnavailable) audit.info({ event: 'store_back' }, 'the store answers again')
+    isUnavailable = false
     return checks.filter(({ state }) => state === 'wrong')
   }
   const wrong = await check()
   if (wrong.length) {
     const lines = wrong.map(({ name, found, fix }) => `\n  ${name}: ${found}\n    → ${fix}`)
-    throw new Error(`its store cannot be trusted${lines.join('')}`)
+    throw new Error(`the store cannot be trusted${lines.join('')}`)
   }
   // The requests that need the store log the reason.
-  const reportAway = () => {
-    if (!isAway) audit.warn({ event: 'store_away' }, 'the store does not answer')
-    isAway = true
+  const reportUnavailable = () => {
+    if (!isUnavailable) audit.warn({ event: 'store_away' }, 'the store does not answer')
+    isUnavailable = true
   }
-  setInterval(() => check().catch(reportAway), CHECK_EVERY_MS).unref()
+  setInterval(() => check().catch(reportUnavailable), CHECK_EVERY_MS).unref()
 }
 
-/** Clients with certificates may have a port of their own, so that nobody else is asked for one. */
+/** The main listener, and one for `client_certificates.origin`, so that browsers need no certificate. */
 function createListeners(settings: Settings, handle: RequestListener, log: Logger) {
   const { listen, features, client_certificates } = settings
   const { host, port, tls, keep_alive } = listen
@@ -145,7 +144,7 @@ function createListeners(settings: Settings, handle: RequestListener, log: Logge
   return origin ? [...listeners, listener(portOf(new URL(origin)), true)] : listeners
 }
 
-/** Unlike `server.close`, leaves idle connections open: a request may be on its way on one of them. */
+/** Unlike `server.close`, leaves idle connections open: a request may be in flight to one of them. */
 function stopAccepting(server: Server): Promise<void> {
   return new Promise(resolve => {
     NetServer.prototype.close.call(server, () => resolve())

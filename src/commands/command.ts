@@ -5,7 +5,7 @@ import { isTime } from '../config/client-secret.ts'
 import { readStoreSettings } from '../config/load.ts'
 import { readDuration } from '../config/schema/values.ts'
 import type { FactName } from '../http/audit.ts'
-import { leaveFact } from '../state/operator-facts.ts'
+import { queueAuditEvent } from '../state/operator-facts.ts'
 import { openInstallation } from '../storage/open.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
@@ -47,7 +47,7 @@ export async function withRecords<T>(
     settings.secrets,
     settings.redis,
   )
-  const leave: Leave = (event, about) => leaveFact(records, event, about)
+  const leave: Leave = (event, about) => queueAuditEvent(records, event, about)
   return work(records, leave).finally(() => store.close())
 }
 

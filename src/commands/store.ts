@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs'
 import { createDirectory } from '../accounts/directory.ts'
 import { readStoreSettings } from '../config/load.ts'
 import { usherSchema } from '../config/schema/usher.ts'
-import { leaveFact } from '../state/operator-facts.ts'
+import { queueAuditEvent } from '../state/operator-facts.ts'
 import {
   backUpStore,
   CopyRefused,
@@ -70,7 +70,7 @@ export async function reseal() {
   const store = await openStore(location, redis)
   const work = async () => {
     const count = await resealAll(store, secrets, done => sayProgress('looked at', done))
-    await leaveFact(await openRecords(store, secrets), 'store_resealed', { records: count })
+    await queueAuditEvent(await openRecords(store, secrets), 'store_resealed', { records: count })
     return count
   }
   const count = await work().finally(() => store.close())
@@ -155,7 +155,7 @@ async function openCopy(store: Store, { values }: Secret, copied: number): Promi
     const records = await openRecords(store, values)
     let accounts = 0
     for await (const _ of createDirectory(records).all()) accounts++
-    await leaveFact(records, 'store_copied', { records: copied })
+    await queueAuditEvent(records, 'store_copied', { records: copied })
     return `accounts among them: ${accounts}`
   } catch (error) {
     return `accounts could not be counted: ${reasonOf(error)}`

@@ -1,5 +1,5 @@
-// Facts of security: one line each, on a logger of their own, told when the request is over. They say
-// who did what from where, never by what secret.
+// Audit events: one log line each, on a logger of its own, written when the request is over. A line names
+// the account, the client and the address, and never contains a secret.
 
 import type { ParameterizedContext } from 'koa'
 import type { Logger } from 'pino'
@@ -10,9 +10,10 @@ declare module 'koa' {
   }
 }
 
+/** An audit event with its fields. */
 export type Fact = { event: FactName } & Record<string, unknown>
 
-/** All there are of people, applications and operators: what a fact is called does not change. */
+/** The name of an audit event. Log queries of operators contain these names, so they never change. */
 export type FactName =
   | 'access_refused'
   | 'access_removed'
@@ -56,19 +57,20 @@ export type FactName =
   | 'token_revoked'
   | 'tokens_issued'
 
-/** Events that strangers can cause at will. In a flood they are counted instead of logged. */
+/** True for events that anonymous requests can cause. In a flood they are counted instead of logged. */
 export const isFailure = (event: FactName) =>
   /^(sign_in|device_code)_(failed|throttled)$/.test(event)
 
-/** Remembers a fact of this request; the same one twice is told once. */
+/** Adds an audit event to this request. An event with the same fields is added once. */
 export function note(
   { state }: Pick<ParameterizedContext, 'state'>,
   event: FactName,
   about: Record<string, unknown>,
 ) {
   const fact = { event, ...about }
-  const isTold = state.facts.some((told: Fact) => JSON.stringify(told) === JSON.stringify(fact))
-  if (!isTold) state.facts.push(fact)
+  const isSame = (other: Fact) => JSON.stringify(other) === JSON.stringify(fact)
+  if (!state.facts.some(isSame)) state.facts.push(fact)
 }
 
+/** The logger of audit events. Its lines have `"log":"audit"`. */
 export const createAudit = (log: Logger) => log.child({ log: 'audit' })

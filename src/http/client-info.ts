@@ -14,7 +14,7 @@ export interface ClientInfo {
 
 type Signs = [sign: RegExp, name: string][]
 
-/** The first that fits: browsers also name those that they want to be taken for. */
+/** The first match is taken: browsers also name the browsers that they are compatible with. */
 const BROWSERS: Signs = [
   [/\bEdg(A|iOS)?\//, 'Microsoft Edge'],
   [/\b(OPR|OPT)\//, 'Opera'],
@@ -35,8 +35,8 @@ const SYSTEMS: Signs = [
 
 /** The client info of a request, as sessions and device codes keep it. */
 export function clientInfoOf(ctx: Pick<Context, 'ip' | 'get'>): ClientInfo {
-  const said = ctx.get('User-Agent').slice(0, 512)
-  const named = (signs: Signs) => signs.find(([sign]) => sign.test(said))?.[1]
+  const userAgent = ctx.get('User-Agent').slice(0, 512)
+  const named = (signs: Signs) => signs.find(([sign]) => sign.test(userAgent))?.[1]
   return { network: prefixOf(ctx.ip), browser: named(BROWSERS), system: named(SYSTEMS) }
 }
 

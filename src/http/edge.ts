@@ -1,6 +1,6 @@
-// The edge: every request names the issuer or is refused, and every answer has the security headers. The
-// library builds URLs from the Host of a request. Code behind this needs no knowledge of proxies
-// (RFC 9700 §4.13).
+// The edge: a request for another host than the issuer's is refused, and every response has the security
+// headers. The library builds URLs from the Host of a request. This file alone reads the headers of
+// proxies (RFC 9700 §4.13).
 
 import { X509Certificate } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
@@ -11,26 +11,29 @@ import { among } from './client-info.ts'
 
 declare module 'koa' {
   interface DefaultState {
-    /** Of the client, whose key it has proved to hold: on this connection, or on that of the proxy. */
+    /** The certificate of the client, from this TLS connection or from the header of a trusted proxy. */
     clientCertificate?: X509Certificate
   }
 }
 
-/** Headers that make claims about the client or the request; ours are set after these are removed. */
+/** Headers with claims about the client or the request. They are removed, and then set again. */
 const CLAIM = /^(forwarded|x-forwarded-.*|x-original-url|x-real-ip|x-rewrite-url)$/
 const MAX_SHOWN_HOST = 100
 
-interface Surroundings {
+interface EdgeSettings {
   issuer: string
-  /** Addresses and ranges of the proxies whose headers are believed. */
+  /** Addresses and ranges of the trusted proxies. */
   proxy: string[]
-  /** The header that has the certificate of a client, and the origin that clients with one use. */
+  /** The header with the client certificate, and the origin for clients that have one. */
   client_certificates: { header?: string; origin?: string }
 }
 
-/** Refuses with 421 what is not for the issuer. `byCertificate`: paths that the other origin has, too. */
+/**
+ * Refuses requests for another host or scheme than the issuer's with 421. `byCertificate`: paths that the
+ * origin for client certificates serves, too.
+ */
 export function edge(
-  { issuer, proxy, client_certificates }: Surroundings,
+  { issuer, proxy, client_certificates }: EdgeSettings,
   byCertificate: string[],
 ): Middleware {
   const { host, protocol } = new URL(issuer)
@@ -54,7 +57,7 @@ export function edge(
       : certificateOfPeer(req)
 
     const named = claimed.host.toLowerCase().replace(scheme === 'https' ? /:443$/ : /:80$/, '')
-    // No page is shown at the other origin: its cookies would be others than the issuer's.
+    // The other origin shows no pages: its cookies would differ from those of the issuer.
     const at = other && named === other && byCertificate.includes(ctx.path) ? other : host
 
     for (const name of Object.keys(req.headers)) {
@@ -65,24 +68,21 @@ export function edge(
     if (named !== at || hostHeaders(req) > 1) {
       const shown = printable(claimed.host)
       Object.assign(ctx.state.log, { refused: 'host', host: shown })
-      ctx.throw(421, `this service is at ${issuer}, and the request is for the host "${shown}"`)
+      ctx.throw(421, `the issuer is ${issuer}, and the request is for the host "${shown}"`)
     }
     if (claimed.scheme.toLowerCase() !== scheme) {
       ctx.state.log.refused = isForwarded ? 'scheme' : 'not from a proxy in usher.yaml'
-      ctx.throw(
-        421,
-        `this service is at ${issuer}; its proxy has to send X-Forwarded-Proto: ${scheme}`,
-      )
+      ctx.throw(421, `the issuer is ${issuer}; its proxy must send X-Forwarded-Proto: ${scheme}`)
     }
     return next()
   }
 }
 
-/** Comes first: nothing behind it understands another request line than a path. */
+/** Rewrites the absolute form of a request line to a path, and refuses other forms with 400. Comes first. */
 export function originForm(issuer: string): Middleware {
   return (ctx, next) => {
     const { req } = ctx
-    // The form that clients send to a proxy has to be understood by servers, too (RFC 9112 §3.2.2).
+    // A server must accept the absolute form, though clients send it to proxies only (RFC 9112 §3.2.2).
     if (req.url?.startsWith(`${issuer}/`)) req.url = req.url.slice(issuer.length)
     if (req.url?.startsWith('/')) return next()
     req.url = '/'
@@ -90,13 +90,13 @@ export function originForm(issuer: string): Middleware {
   }
 }
 
-/** The nearest address that is no proxy of ours: a client can have written everything left of it. */
+/** The last address in `X-Forwarded-For` that is no trusted proxy. A client can forge all before it. */
 function clientAddress(req: IncomingMessage, peer: string, isProxy: (ip: string) => boolean) {
   const hops = String(req.headers['x-forwarded-for'] ?? '').split(',')
   let nearest = peer
   for (const hop of hops.filter(hop => hop.trim()).reverse()) {
     const ip = ipOf(hop)
-    // `unknown`, or a name (RFC 7239 §6): whose address it stands for is not known.
+    // `unknown`, or an obfuscated name (RFC 7239 §6): the address is not known.
     if (!ip) return peer
     nearest = ip
     if (!isProxy(ip)) break
@@ -104,7 +104,7 @@ function clientAddress(req: IncomingMessage, peer: string, isProxy: (ip: string)
   return nearest
 }
 
-/** The IP address without port, brackets, zone and IPv4 prefix; undefined for what is none. */
+/** The IP address without port, brackets, zone and IPv4 prefix; undefined if the text is no address. */
 function ipOf(text = ''): string | undefined {
   const [bare = ''] = text
     .trim()
@@ -133,14 +133,14 @@ const certificateOfPeer = ({ socket }: IncomingMessage) =>
 /** PEM, as it is or URL-encoded, or base64 of DER, also between colons (RFC 9440). */
 function certificateInHeader({ headersDistinct }: IncomingMessage, name: string | undefined) {
   const values = (name && headersDistinct[name.toLowerCase()]) || []
-  // One of two may be what the client has sent itself: then there is none.
+  // With two headers, one may come from the client itself. Neither is used.
   const [value = ''] = values.length === 1 ? values : []
   try {
     const text = decodeURIComponent(value).replace(/-----(BEGIN|END) CERTIFICATE-----|[\s:]/g, '')
     if (!/^[\w+/]+=*$/.test(text)) return undefined
     const der = Buffer.from(text, 'base64')
     const certificate = new X509Certificate(der)
-    // Only the first of several would be read.
+    // Of several certificates Node reads the first. They are refused.
     return certificate.raw.length === der.length ? certificate : undefined
   } catch {
     return undefined

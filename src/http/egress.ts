@@ -10,7 +10,7 @@ import { setTimeout } from 'node:timers/promises'
 import { Agent, buildConnector, request } from 'undici'
 import { among } from './client-info.ts'
 
-/** The library gives a request 2.5 s. Every failure takes a little longer, so that its time tells nothing. */
+/** The library gives a request 2.5 s. Every failure takes longer, so that its duration reveals nothing. */
 export const FAILURE_MS = 2_700
 const CONNECT_TIMEOUT_MS = 2_500
 const DNS_TIMEOUT = { timeout: 1_000, tries: 2 }
@@ -27,13 +27,13 @@ const isRouted = among(['2000::/3'])
 const isPublic = (address: string) => !isSpecial(address) && (!isIPv6(address) || isRouted(address))
 
 interface EgressSettings {
-  /** Hosts, addresses and ranges that may be requested on any port, though they are not public. */
+  /** Hosts, addresses and ranges that are not public, and may be requested on any port. */
   allow: string[]
-  /** Ports of public addresses. */
+  /** Ports that may be requested at public addresses. */
   ports: number[]
 }
 
-/** A `fetch` for the library. Follows no redirect; an answer has at most `MAX_RESPONSE_BYTES`. */
+/** A `fetch` for the library. Follows no redirect; a response has at most `MAX_RESPONSE_BYTES`. */
 export function createFetch(settings: EgressSettings) {
   const findAddresses = createLookup(settings)
   const dispatcher = new Agent({
@@ -58,7 +58,7 @@ export function createFetch(settings: EgressSettings) {
     })
     const { statusCode: status } = answer
     const text = isRead && status === 200 ? await answer.body.text() : null
-    // Nobody reads the answer to a notification, which may have no end.
+    // The response to a notification is not read; it may have no end.
     if (text === null) answer.body.dump().catch(() => {})
     const fields = Object.entries(answer.headers).map(([name, value]) => [name, String(value)])
     return {
@@ -72,7 +72,7 @@ export function createFetch(settings: EgressSettings) {
     const waited = setTimeout(FAILURE_MS, undefined, { ref: false })
     try {
       const sent = send(String(input), options)
-      // While it connects, undici does not look at the signal.
+      // While it connects, undici ignores the signal.
       const { response, isFailure } = await (signal ? Promise.race([sent, timeout(signal)]) : sent)
       if (isFailure) await waited
       return response
@@ -95,7 +95,7 @@ function createLookup({ allow, ports }: EgressSettings) {
   const isAllowed = among(allow.filter(entry => !isHost(entry)))
 
   return async (host: string, port: number): Promise<LookupAddress[]> => {
-    // The operator's hosts may stand in /etc/hosts, too.
+    // Hosts in `egress.allow` are looked up in /etc/hosts, too.
     if (hosts.has(host)) return lookup(host, { all: true })
     const found = isIP(host) ? [host] : await resolve(host)
     const addresses = found.filter(
@@ -112,7 +112,7 @@ function createLookup({ allow, ports }: EgressSettings) {
   }
 }
 
-/** Asks the name servers directly: `lookup` would hold a thread for each that does not answer. */
+/** Queries the name servers directly: `lookup` would block a thread for each that does not answer. */
 async function resolve(host: string): Promise<string[]> {
   if (/(^|\.)localhost\.?$/.test(host)) return ['127.0.0.1', '::1']
   const resolver = new Resolver(DNS_TIMEOUT)
@@ -121,7 +121,7 @@ async function resolve(host: string): Promise<string[]> {
   return answers.flatMap(answer => (answer.status === 'fulfilled' ? answer.value : []))
 }
 
-/** No TLS session is kept: its ticket, chosen by one server, could be sent to another. */
+/** TLS sessions are not resumed: a ticket from one server could be sent to another. */
 const connectTo = (addresses: LookupAddress[]) =>
   buildConnector({
     allowH2: false,

@@ -1,18 +1,18 @@
-// Errors become answers here: a page for users, JSON for clients. Details are in the log alone.
+// Turns errors into responses: a page for users, JSON for clients. Only the log has the details.
 
 import { STATUS_CODES } from 'node:http'
 import type { Context, Middleware } from 'koa'
 import { among } from './client-info.ts'
 
-/** The members of an error answer (RFC 6749 §5.2). */
+/** The members of an error response (RFC 6749 §5.2). */
 export interface ErrorAnswer {
-  /** An error code of the RFCs, or one of ours. */
+  /** An error code of the RFCs, or of Usher. */
   error: string
   error_description?: string
 }
 
 interface ErrorPages {
-  /** Renders the page for people. */
+  /** Renders the error page. */
   show(ctx: Context, answer: ErrorAnswer): void
   /** The URL that explains an error code to client developers. */
   errorUri(error: string): string
@@ -22,7 +22,7 @@ const isLoopback = among(['127.0.0.0/8', '::1'])
 const RETRY_AFTER_SECONDS = '1'
 
 /**
- * Turns what is thrown into an answer. `bare`: paths whose error answers have only the members of their
+ * Turns thrown errors into responses. `bare`: paths whose error responses have only the members of their
  * specification. `development`: requests from a loopback address get the operator's `detail` as well.
  */
 export function errors(
@@ -65,9 +65,9 @@ export function errors(
   }
 }
 
-const notFound: ErrorAnswer = { error: 'not_found', error_description: 'there is nothing here' }
+const notFound: ErrorAnswer = { error: 'not_found', error_description: 'this path does not exist' }
 
-/** Browsers prefer HTML to anything else; programs do not, or accept all types. */
+/** True for browsers, which prefer HTML to other types. Programs accept JSON or all types. */
 function prefersPage(ctx: Context): boolean {
   return ctx.accepts('json', 'html') === 'html'
 }
@@ -78,7 +78,7 @@ interface ExposedError extends Error, Partial<ErrorAnswer> {
   expose?: boolean
 }
 
-/** The status and body that an error is answered with: 500 without details unless it is exposed. */
+/** The status and body for an error: 500 without details unless the error is exposed. */
 function answerOf(thrown: unknown): { status: number; answer: ErrorAnswer } {
   const { status, expose, error, error_description, message }: Partial<ExposedError> =
     thrown instanceof Error ? thrown : {}
@@ -89,7 +89,7 @@ function answerOf(thrown: unknown): { status: number; answer: ErrorAnswer } {
     status,
     answer: {
       error: error ?? STATUS_CODES[status]?.toLowerCase().replaceAll(/[^a-z]+/g, '_') ?? 'error',
-      // Koa's own message for a status says nothing that the status does not.
+      // The default message of Koa only repeats the status.
       error_description:
         error_description ?? (message === STATUS_CODES[status] ? undefined : message),
     },

@@ -1,14 +1,14 @@
-// Forms of our own pages: reading them, and knowing that they are ours.
+// Forms of the pages: reads them, and checks that they come from a page of this issuer (CSRF).
 
 import type { Context } from 'koa'
 import readBody from 'raw-body'
 import type { Signatures } from './cookies.ts'
 
-/** Bytes. */
-const LONGEST = 16 * 1024
+const MAX_FORM_BYTES = 16 * 1024
 
+/** The fields of a form. */
 export class Form extends URLSearchParams {
-  /** The one value of a field; empty when it is missing, 400 when it came twice. */
+  /** The value of a field; empty if it is missing. Throws 400 if it was sent twice. */
   value(name: string): string {
     const [value = '', another] = this.getAll(name)
     if (another === undefined) return value
@@ -16,30 +16,34 @@ export class Form extends URLSearchParams {
   }
 }
 
-/** The body of a POST; 415 when it is no form, 413 when it is longer than `limit` bytes. */
-export async function readForm(ctx: Context, limit = LONGEST): Promise<Form> {
-  if (!ctx.is('application/x-www-form-urlencoded')) ctx.throw(415, 'this takes a form')
+/** Reads the body of a POST. Throws 415 if it is no form, 413 if it has more than `limit` bytes. */
+export async function readForm(ctx: Context, limit = MAX_FORM_BYTES): Promise<Form> {
+  if (!ctx.is('application/x-www-form-urlencoded'))
+    ctx.throw(415, 'the body must be application/x-www-form-urlencoded')
   const length = ctx.request.length
   return new Form(await readBody(ctx.req, { limit, length, encoding: 'utf8' }))
 }
 
+/** Issues and checks CSRF tokens. */
 export type Csrf = ReturnType<typeof createCsrf>
 
+/** CSRF protection whose tokens are keyed hashes of a subject, such as a session id. */
 export function createCsrf({ sign, isSigned }: Signatures) {
-  /** For a hidden field `csrf`; good for this subject only, and as long as it. */
+  /** The value of the hidden field `csrf`. Valid for this subject only, for as long as it exists. */
   const token = (subject: string) => sign(subject)
 
-  /** Throws 403 unless the form was sent from our own page and carries the token. */
+  /** Throws 403 unless the form was sent from a page of this origin and has the token. */
   function check(ctx: Context, form: Form, subject: string) {
     const matches = isSigned(subject, form.value('csrf'))
-    if (!matches || !isOurs(ctx)) ctx.throw(403, 'this form was not sent from our page')
+    if (!matches || !isSameOrigin(ctx))
+      ctx.throw(403, 'this form was not sent from a page of the issuer')
   }
 
   return { token, check }
 }
 
-/** Browsers say where a request comes from: in `Sec-Fetch-Site`, older ones in `Origin`. */
-function isOurs(ctx: Context): boolean {
+/** Browsers name the origin of a request in `Sec-Fetch-Site`, older ones in `Origin`. */
+function isSameOrigin(ctx: Context): boolean {
   const site = ctx.get('Sec-Fetch-Site')
   if (site) return site === 'same-origin'
   const origin = ctx.get('Origin')

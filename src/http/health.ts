@@ -1,4 +1,4 @@
-// For whoever looks after the process: alive at all, and ready for requests.
+// Probes for load balancers and orchestrators: `/livez` and `/readyz`.
 
 import { setTimeout } from 'node:timers/promises'
 import type { Context, Middleware } from 'koa'
@@ -6,14 +6,15 @@ import type { Context, Middleware } from 'koa'
 const PROBE_TIMEOUT_MS = 800
 const PROBE_EVERY_MS = 1_000
 
+/** The state that `/readyz` reports. */
 export interface Readiness {
-  /** `closing`: draining, and no connection is accepted any more. */
+  /** `closing`: draining, and new connections are refused. */
   state: 'ready' | 'draining' | 'closing'
-  /** Touches the store; throws when it does not answer. */
+  /** Writes to the store; throws if the store is unavailable. */
   probe: () => Promise<unknown>
-  /** What was found out about the store, by itself or at the last look. */
+  /** Results of the latest checks of the store. */
   checks: { name: string; state: 'ok' | 'warning' | 'wrong' }[]
-  /** `warning`: the folder holds a configuration that could not be taken. */
+  /** `warning`: the folder has a configuration with an error, which is not in force. */
   config?: 'ok' | 'warning'
 }
 
@@ -21,7 +22,7 @@ export interface Readiness {
 export function health(readiness: Readiness): Middleware {
   let latest: Promise<string> | undefined
   let startedAt = 0
-  /** Anybody may ask: the store is asked once a second at most. */
+  /** Anonymous requests reach this: the store is probed once a second at most. */
   const probeOnce = () => {
     if (!latest || performance.now() - startedAt > PROBE_EVERY_MS) {
       startedAt = performance.now()
@@ -40,8 +41,8 @@ export function health(readiness: Readiness): Middleware {
   }
 
   return (ctx, next) => {
-    // Clients use another connection from now on, before this one is closed. Not earlier: a connection
-    // that waits to be accepted is lost when the listener closes, and with it a POST that nginx has sent.
+    // Clients open another connection before this one is closed. Earlier, they would open it here: a
+    // connection that waits to be accepted is lost when the listener closes, with a POST of nginx on it.
     if (readiness.state === 'closing') ctx.set('Connection', 'close')
     const { path, method } = ctx
     const isProbe = path === '/livez' || path === '/readyz'
@@ -49,13 +50,13 @@ export function health(readiness: Readiness): Middleware {
   }
 }
 
-/** By name only: what was found is for `usher doctor` and the log. */
+/** Names and states only. `usher doctor` and the log have the findings. */
 function notes({ checks, config = 'ok' }: Readiness) {
   const noted = [...checks, { name: 'config', state: config }].filter(({ state }) => state !== 'ok')
   return noted.length ? { checks: Object.fromEntries(noted.map(c => [c.name, c.state])) } : {}
 }
 
-/** Known without the store; undefined when it has to be asked. */
+/** The state that is known without the store; undefined if the store must be probed. */
 function stateOf({ state, checks }: Readiness): string | undefined {
   if (state !== 'ready') return 'draining'
   return checks.some(({ state }) => state === 'wrong') ? 'degraded' : undefined

@@ -48,19 +48,19 @@ interface AnonymousLimits {
 }
 
 interface AnonymousRequests {
-  /** Paths where a request of anybody is stored. */
+  /** Paths where anonymous requests are stored. */
   paths: string[]
   /** The paths among them where confidential clients authenticate. */
   byClient: (string | undefined)[]
-  /** How long the records live. */
+  /** Lifetime of the records. */
   seconds: number
   isSignedIn(ctx: Context): Promise<boolean>
 }
 
 /**
- * Refuses with 429 a network (/24, or /48 of IPv6) that has more requests stored than it may, before the
- * store is asked. Counts in memory, for each process. Signed-in browsers and clients that authenticate
- * are not counted. Whether a browser is signed in is read only when it would be refused.
+ * Refuses a network (/24, or /48 of IPv6) with 429 when it has stored more requests than its limit, before
+ * the store is read. Counts in memory, for each process. Signed-in browsers and clients that authenticate
+ * are not counted. The session is read only when a request would be refused.
  */
 export function limitAnonymous(
   { anonymous, anonymous_megabytes }: AnonymousLimits,
@@ -72,7 +72,7 @@ export function limitAnonymous(
 
   function isOver(network: string): boolean {
     if (requests.recent(network) >= maxRequests) return true
-    // Those that used most are refused first; a network with less than its share goes on.
+    // Networks that used more than the average are refused first.
     return bytes.total() >= maxBytes && bytes.of(network) >= bytes.total() / bytes.networks()
   }
 
@@ -101,7 +101,7 @@ export function limitAnonymous(
   }
 }
 
-/** Sums by network, which are forgotten after one to two periods. */
+/** Sums by network. They expire after one to two periods. */
 function createUsage(periodMs: number) {
   const begin = () => ({ sums: new Map<string, number>(), total: 0, at: performance.now() })
   let [current, previous] = [begin(), begin()]

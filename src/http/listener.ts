@@ -1,4 +1,4 @@
-// The socket: its time limits, and TLS where no proxy speaks it.
+// The listening socket: its time limits, and TLS where no proxy terminates it.
 
 import { readFileSync, watchFile } from 'node:fs'
 import { createServer as createHttpServer, type RequestListener, type Server } from 'node:http'
@@ -16,18 +16,18 @@ interface Listen {
 interface Tls {
   cert: string
   key: string
-  /** Whether clients are asked for a certificate. Any is accepted; whose it is, is judged later. */
+  /** Whether to request a client certificate. TLS accepts any; the provider validates it later. */
   requestCert: boolean
 }
 
 const LIMITS = {
   headersTimeout: 10_000,
   requestTimeout: 15_000,
-  // How often these are checked: Node's 30 s would be added to them.
+  // The interval of these checks. The default of 30 s would be added to each limit.
   connectionsCheckingInterval: 1_000,
   maxHeaderSize: 16 * 1024,
 }
-/** Fewer than a process may open, so that files and the store are still within reach. */
+/** Below the limit of open files of a process, so that files and the store can still be opened. */
 const MAX_CONNECTIONS = 5_000
 const CHECK_FILES_EVERY_MS = 1_000
 
@@ -46,12 +46,12 @@ export function createListener(
     ? createTlsServer(handler, limits, tls, log)
     : createHttpServer(limits, handler)
   server.maxConnections = MAX_CONNECTIONS
-  // Idle connections make room for new ones.
+  // At the limit, idle connections are closed to make room for new ones.
   server.on('drop', () => server.closeIdleConnections())
   return server
 }
 
-/** Reads the certificate again when its files change; files with an error change nothing. */
+/** Reads the certificate again when its files change. Files with an error change nothing. */
 function createTlsServer(
   handler: RequestListener,
   limits: typeof LIMITS,

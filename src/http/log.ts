@@ -1,6 +1,6 @@
-// The log: one JSON line each, on standard output. A request gets an id, which its answer carries, and
-// one line: its route, never a path, query or body, because those may open doors. Only so many failed
-// requests a second have lines: a flood fills no disk, and the metrics count all of them.
+// The log: JSON lines on standard output. Each request has one line and an id, which its response carries.
+// The line has the route, never a path, query or body, because these can contain secrets. The number of
+// lines for failed requests is limited, so that a flood fills no disk; the metrics count all of them.
 
 import { randomBytes } from 'node:crypto'
 import type { Context, Middleware } from 'koa'
@@ -12,28 +12,28 @@ import type { Metrics } from './metrics.ts'
 declare module 'koa' {
   interface DefaultState {
     requestId: string
-    /** True for a probe, which has no line. */
+    /** True for a probe, which is not logged. */
     isQuiet?: boolean
-    /** More for the log line: never a secret, never an id that opens anything. */
+    /** Further fields of the log line. Never a secret, and never an id that gives access. */
     log: Record<string, unknown>
     /** An error that is a fault of Usher or its store. */
     fault?: unknown
   }
 }
 
-/** A write of at most 4 KB into a shared pipe is not interleaved with those of other processes. */
+/** POSIX does not interleave writes of at most 4 KB into a pipe that several processes share. */
 const DESTINATION = { sync: false, minLength: 3072, maxWrite: 4096, periodicFlush: 100 }
-/** Lines a second for failed requests; and as many for failed sign-ins, whatever else fails. */
-const MAX_FAILURES = 100
+/** For failed requests, and separately for failed sign-ins. */
+const MAX_FAILURE_LINES_PER_SECOND = 100
 
-/** A log that `worker`, one of several processes, writes to; 0 is the one that started them. */
+/** The log of one process. `worker`: its number if there are several; 0 is the primary process. */
 export const createLog = (worker?: number) =>
   pino(
     { base: worker ? { worker } : null, timestamp: pino.stdTimeFunctions.isoTime },
     pino.destination(DESTINATION),
   )
 
-/** Logs and counts each request. `onFailure` is called for those that failed, before the answer leaves. */
+/** Logs and counts each request. Calls `onFailure` for a failed one, before its response is sent. */
 export function requestLog(
   log: Logger,
   metrics: Metrics,
@@ -41,8 +41,8 @@ export function requestLog(
 ): Middleware {
   const audit = createAudit(log)
   const quota = () =>
-    createQuota(MAX_FAILURES, 1, left_out =>
-      log.warn({ event: 'log_limited', left_out }, 'failed requests have no line'),
+    createQuota(MAX_FAILURE_LINES_PER_SECOND, 1, left_out =>
+      log.warn({ event: 'log_limited', left_out }, 'failed requests were not logged'),
     )
   const [hasRoom, hasRoomForSignIn] = [quota(), quota()]
 
@@ -75,14 +75,14 @@ interface Fault extends Error {
   code?: unknown
 }
 
-/** The part of an error that is logged. Errors carry more: the bytes of a request, the keys of a cause. */
+/** The fields of an error that are logged. Others can hold bytes of a request, or keys. */
 export function faultOf(error: unknown) {
   if (!(error instanceof Error)) return { message: String(error) }
   const { name, message, code, stack, cause }: Fault = error
   return { name, message, code, stack, ...(cause instanceof Error && { because: cause.message }) }
 }
 
-/** The pattern that matched, as in `/interaction/:uid`; null when none did. */
+/** The pattern of the route, such as `/interaction/:uid`; null if no route matched. */
 function routeOf(ctx: Context): string | null {
   return typeof ctx._matchedRoute === 'string' ? ctx._matchedRoute : null
 }

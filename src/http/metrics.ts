@@ -1,5 +1,5 @@
-// What is counted and timed, in the format of Prometheus, on a port of its own: names and outcomes,
-// never who.
+// Metrics in the format of Prometheus, on a port of their own. Labels are names and outcomes, never
+// accounts or clients.
 
 import { createServer, type Server } from 'node:http'
 import {
@@ -14,7 +14,7 @@ import type { FactName } from './audit.ts'
 
 const BUCKETS_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1]
 
-/** There from the start, so that the first one is seen to rise. */
+/** Counters that start at 0, so that alerts see the first increase. */
 const ALARMING: FactName[] = [
   'logout_given_up',
   'refresh_replay',
@@ -31,8 +31,10 @@ interface KeyState {
   until?: number
 }
 
+/** The metrics of one process. */
 export type Metrics = ReturnType<typeof createMetrics>
 
+/** Creates and registers the metrics of this process. */
 export function createMetrics() {
   const registry = new Registry()
   const registers = [registry]
@@ -118,11 +120,11 @@ export function createClusterMetrics() {
   }
 }
 
-/** Answers `GET /metrics` and nothing else. */
+/** A server that answers `GET /metrics` and nothing else. */
 export function createMetricsListener(text: () => Promise<string>): Server {
   return createServer(async ({ url, method }, res) => {
     const isKnown = url === '/metrics' && method === 'GET'
-    // Collecting from several processes fails while one of them does not answer.
+    // With several processes, this fails while a worker does not answer.
     const metrics = isKnown ? await text().catch(() => undefined) : undefined
     res.statusCode = metrics ? 200 : isKnown ? 503 : 404
     res.setHeader('Content-Type', 'text/plain; version=0.0.4; charset=utf-8')

@@ -12,16 +12,21 @@ const RETENTION_SECONDS = 90 * 24 * 3600
 
 type Kept = Fact & { id: string; at: string }
 
-export async function leaveFact(records: Records, event: FactName, about: object = {}) {
+/** Stores an audit event of the command line, until a node logs it. */
+export async function queueAuditEvent(records: Records, event: FactName, about: object = {}) {
   const id = randomUUID()
   const fact = { id, event, at: new Date().toISOString(), by: operator(), ...about }
   await records.save(KIND, id, fact, { ttl: RETENTION_SECONDS, indexes: [INDEX] })
 }
 
-export async function takeFacts(records: Records, tell: (fact: Fact) => void): Promise<void> {
+/** Removes the stored audit events and passes each to `write`, oldest first. */
+export async function takeAuditEvents(
+  records: Records,
+  write: (event: Fact) => void,
+): Promise<void> {
   const left = await records.list<Kept>(...INDEX)
   for (const { id, ...fact } of left.toSorted((a, b) => a.at.localeCompare(b.at))) {
-    if (await records.remove(KIND, id)) tell(fact)
+    if (await records.remove(KIND, id)) write(fact)
   }
 }
 

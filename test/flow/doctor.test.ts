@@ -109,7 +109,7 @@ const USUAL: [what: string, name: string, says: RegExp, fix: RegExp, habits: Hab
   [
     'does not pass Host',
     'proxy',
-    /this service is at http:\/\/localhost/,
+    /the issuer is http:\/\/localhost/,
     /pass Host/,
     { there: headers => Object.assign(headers, { host: 'usher.internal' }) },
   ],

@@ -110,7 +110,7 @@ test.each([
     const { status, json } = await ask()
     expect(status).toBe(421)
     expect(json.error_description).toBe(
-      `this service is at ${usher.issuer}, and the request is for the host "${shown}"`,
+      `the issuer is ${usher.issuer}, and the request is for the host "${shown}"`,
     )
     // Only so many failed requests a second have lines.
     const line = async () => {

@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Fact } from '../../src/http/audit.ts'
-import { leaveFact, takeFacts } from '../../src/state/operator-facts.ts'
+import { queueAuditEvent, takeAuditEvents } from '../../src/state/operator-facts.ts'
 import { openInstallation } from '../../src/storage/open.ts'
 import { type Service, startService } from '../support/service.ts'
 
@@ -70,9 +70,10 @@ test('what was done while no node ran is told by the next one', SLOW, async () =
 
 test('of nodes that look at once, one tells each', async () => {
   const { records, store: opened } = await openInstallation('sqlite::memory:', [])
-  for (let i = 0; i < 20; i++) await leaveFact(records, 'account_changed', { account: `usr_${i}` })
+  for (let i = 0; i < 20; i++)
+    await queueAuditEvent(records, 'account_changed', { account: `usr_${i}` })
   const told: Fact[] = []
-  const node = () => takeFacts(records, fact => told.push(fact))
+  const node = () => takeAuditEvents(records, fact => told.push(fact))
   await Promise.all([node(), node(), node()])
   await node()
   expect(told.map(({ account }) => account).toSorted()).toEqual(

@@ -2,7 +2,7 @@
 
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { invite } from '../../src/commands/registered-clients.ts'
-import { takeFacts } from '../../src/state/operator-facts.ts'
+import { takeAuditEvents } from '../../src/state/operator-facts.ts'
 import { type Operated, SLOW, startOperated } from '../support/operated.ts'
 import { METADATA, manage, ON, register, registered } from '../support/registration.ts'
 import type { Usher } from '../support/usher.ts'
@@ -68,7 +68,7 @@ test(
     expect((await manage(service, Object(json))).status).toBe(401)
     expect((await register(service, token)).status).toBe(401)
     const facts: string[] = []
-    await takeFacts(service.records, ({ event }) => facts.push(event))
+    await takeAuditEvents(service.records, ({ event }) => facts.push(event))
     expect(facts.toSorted()).toEqual(['client_invited', 'client_removed', 'invitation_revoked'])
   },
 )

@@ -187,7 +187,7 @@ describe('the start', () => {
     })
     expect(code).toBe(1)
     expect(took).toBeLessThan(5000)
-    expect(stderr).toMatch(/^Usher cannot start: its store cannot be trusted\n {2}eviction: allk/m)
+    expect(stderr).toMatch(/^Usher cannot start: the store cannot be trusted\n {2}eviction: allk/m)
     expect(stderr).toContain('→ redis-cli CONFIG SET maxmemory-policy noeviction')
     expect(stderr + stdout).not.toContain(PASSWORD)
     expect(stderr).not.toContain('    at ')
