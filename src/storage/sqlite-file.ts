@@ -12,9 +12,9 @@ const MIN_FREE_BYTES = 256 * 2 ** 20
 /** Version of the tables, kept as `user_version` of the file. Raise it when they change. */
 const FORMAT = 3
 
+/** In a transaction: a process that opens the file meanwhile finds all of it, or nothing. */
 const SCHEMA = `
-  PRAGMA journal_mode = WAL;
-  PRAGMA synchronous = FULL;
+  BEGIN IMMEDIATE;
   CREATE TABLE IF NOT EXISTS records (
     key TEXT PRIMARY KEY, value BLOB, version INTEGER NOT NULL, consumed INTEGER, expires INTEGER
   ) WITHOUT ROWID;
@@ -24,6 +24,7 @@ const SCHEMA = `
   ) WITHOUT ROWID;
   CREATE INDEX IF NOT EXISTS entries_key ON entries (key);
   PRAGMA user_version = ${FORMAT};
+  COMMIT;
 `
 
 /** A row of `records`, with the names of its indexes. */
@@ -43,18 +44,18 @@ export function openFile(file: string, timeout: number): DatabaseSync {
     closeSync(openSync(file, 'a', 0o600))
   }
   const db = new DatabaseSync(file, { timeout })
-  requireFormat(db)
-  db.exec(SCHEMA)
-  // Writes wait without blocking the process (sqlite.ts).
+  db.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL')
+  if (isNew(db)) db.exec(SCHEMA)
+  // From here on operations wait without blocking the process (sqlite.ts).
   db.exec('PRAGMA busy_timeout = 0')
   return db
 }
 
-/** Throws for a file with other tables. */
-function requireFormat(db: DatabaseSync) {
-  const isNew = !db.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'records'").get()
+/** Whether the file has no tables yet. Throws for a file with other tables. */
+function isNew(db: DatabaseSync): boolean {
+  if (!db.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'records'").get()) return true
   const { user_version } = db.prepare('PRAGMA user_version').get() ?? {}
-  if (isNew || user_version === FORMAT) return
+  if (user_version === FORMAT) return false
   db.close()
   throw new Error(
     'it was written by another version of Usher, in a format that this one does not read; ' +

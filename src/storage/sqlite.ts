@@ -17,10 +17,10 @@ import {
   type Written,
 } from './store.ts'
 
-/** How long a write waits for another process that holds the file, and how often it tries again. */
+/** How long an operation waits for another process that has locked the file, and the pause between tries. */
 const BUSY_TIMEOUT_MS = 800
 const RETRY_MS = 1
-/** The code of SQLite for a file that is locked. */
+/** The lower byte of all of SQLite's codes for a file that is locked. */
 const SQLITE_BUSY = 5
 const SWEEP_EVERY_MS = 10_000
 /** Rows deleted in one step, while nothing else runs, and the pause until the next step. */
@@ -28,6 +28,7 @@ const SWEEP_ROWS = 1_000
 const SWEEP_PAUSE_MS = 5
 const PAGE_ROWS = 500
 const NO_LIMIT = -1
+
 /** The store in a file, or in memory. */
 export class SqliteStore implements Store {
   #file: string
@@ -52,7 +53,8 @@ export class SqliteStore implements Store {
 
   getMany(keys: string[]) {
     requireOneSlot(keys)
-    return this.#read(() => keys.map(key => this.#entry(key)))
+    // In a transaction, so that no commit of another process comes in between.
+    return this.#read(() => this.#transaction('BEGIN', () => keys.map(key => this.#entry(key))))
   }
 
   write(changes: Change[]) {
@@ -145,7 +147,7 @@ export class SqliteStore implements Store {
 
   async #read<T>(run: () => T): Promise<T> {
     try {
-      return run()
+      return await unlessBusy(run)
     } catch (cause) {
       throw new StoreUnavailable('the SQLite file could not be read', { cause })
     }
@@ -161,15 +163,12 @@ export class SqliteStore implements Store {
 
   /** While another process writes, this one does other work, and more writes join the commit. */
   async #commitAll(): Promise<unknown[]> {
-    const until = performance.now() + BUSY_TIMEOUT_MS
     try {
       await setImmediate()
-      while (!this.#begin(until)) await setTimeout(RETRY_MS)
-      const results = this.#writes.map(run => run())
-      this.#db.exec('COMMIT')
-      return results
+      return await unlessBusy(() =>
+        this.#transaction('BEGIN IMMEDIATE', () => this.#writes.map(run => run())),
+      )
     } catch (cause) {
-      if (this.#db.isOpen && this.#db.isTransaction) this.#db.exec('ROLLBACK')
       throw new StoreUnavailable('the SQLite file could not be written', { cause })
     } finally {
       this.#writes = []
@@ -177,15 +176,29 @@ export class SqliteStore implements Store {
     }
   }
 
-  /** False when another process writes; throws when it still does at `until`. */
-  #begin(until: number): boolean {
+  #transaction<T>(begin: 'BEGIN' | 'BEGIN IMMEDIATE', run: () => T): T {
+    this.#db.exec(begin)
     try {
-      this.#db.exec('BEGIN IMMEDIATE')
-      return true
-    } catch (problem) {
-      if (isBusy(problem) && performance.now() < until) return false
-      throw problem
+      const result = run()
+      this.#db.exec('COMMIT')
+      return result
+    } finally {
+      // SQLite has ended it itself after some errors, as that of a full disk.
+      if (this.#db.isTransaction) this.#db.exec('ROLLBACK')
     }
+  }
+}
+
+/** Repeats work that finds the file locked, without blocking the process. */
+async function unlessBusy<T>(work: () => T): Promise<T> {
+  const until = performance.now() + BUSY_TIMEOUT_MS
+  for (;;) {
+    try {
+      return work()
+    } catch (problem) {
+      if (!isBusy(problem) || performance.now() >= until) throw problem
+    }
+    await setTimeout(RETRY_MS)
   }
 }
 
@@ -199,5 +212,7 @@ function isAllowed(change: Change, before?: Entry): boolean {
   return 'value' in change || isRecord
 }
 
-const isBusy = (problem: unknown) =>
-  problem instanceof Error && 'errcode' in problem && problem.errcode === SQLITE_BUSY
+function isBusy(problem: unknown): boolean {
+  const code = problem instanceof Error && 'errcode' in problem ? Number(problem.errcode) : 0
+  return (code & 0xff) === SQLITE_BUSY
+}

@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { DatabaseSync } from 'node:sqlite'
 import { setTimeout } from 'node:timers/promises'
+import { Worker } from 'node:worker_threads'
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest'
 import { openStore as openLocation } from '../../src/storage/open.ts'
 import { SqliteStore } from '../../src/storage/sqlite.ts'
@@ -70,6 +71,23 @@ test('a missing folder is made, for its owner alone', async () => {
   const folders = join(folder, 'made', 'for', 'it')
   await new SqliteStore(join(folders, 'usher.db')).close()
   expect(statSync(folders).mode & 0o777).toBe(0o700)
+})
+
+test('a new file that several open at once is opened by each of them', async () => {
+  const store = new URL('../../src/storage/sqlite.ts', import.meta.url).href
+  const open = `
+    const { workerData } = require('node:worker_threads')
+    import('${store}').then(({ SqliteStore }) => {
+      while (Date.now() < workerData.at);
+      return new SqliteStore(workerData.file).close()
+    })`
+  for (let round = 0; round < 10; round++) {
+    const workerData = { file: newFile(), at: Date.now() + 400 }
+    // `once` rejects with the error that a worker ends with.
+    await Promise.all(
+      Array.from({ length: 3 }, () => once(new Worker(open, { eval: true, workerData }), 'exit')),
+    )
+  }
 })
 
 describe('one file, opened twice', () => {
