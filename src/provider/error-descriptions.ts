@@ -2,13 +2,10 @@
 // the library's where those name neither. The log keeps the library's text, which `config explain` shows.
 
 import type { Context } from 'koa'
+import { CIBA_GRANT, DEVICE_GRANT } from '../config/schema/client.ts'
 
 const CREDENTIALS = 'check client_id, its secret or assertion, and token_endpoint_auth_method'
 const BASIC = 'Authorization must be: Basic BASE64(client_id:client_secret)'
-const CODE =
-  'code is unknown, expired, already used or of another client; it is valid once, for a minute'
-const REFRESH_TOKEN =
-  'refresh_token is unknown, expired, revoked, already used or of another client; sign the user in again'
 const ACCESS_TOKEN =
   'the access token is unknown, expired or revoked; get a new one at the token endpoint'
 const GRANT = 'the user or the provider ended this access; sign the user in again'
@@ -35,17 +32,9 @@ const DESCRIPTIONS: Record<string, string | undefined> = {
   'resource indicator is missing, or unknown': 'resource must be an API that was named in the authorization request',
   'unsupported grant_type requested': 'grant_type must be one of grant_types_supported in discovery',
   'requested grant type is not allowed for this client': 'grant_type must be one of the grant_types that this client is registered for',
-  'authorization code not found': CODE,
-  'authorization code is expired': CODE,
-  'authorization code already consumed': CODE,
-  'already used': 'code or refresh_token was already used; it is valid once',
-  'client mismatch': 'the code or token was issued to another client than client_id',
   'authorization code redirect_uri mismatch': 'redirect_uri must be the one of the authorization request',
   'code_verifier must be provided': 'code_verifier is required: the authorization request had a code_challenge',
   'code_verifier does not match code_challenge': 'code_verifier must be the one whose S256 hash was sent as code_challenge',
-  'refresh token not found': REFRESH_TOKEN,
-  'refresh token is expired': REFRESH_TOKEN,
-  'refresh token already used': REFRESH_TOKEN,
   'grant not found': GRANT,
   'grant is expired': GRANT,
   'refresh token missing requested scope': 'scope must only have scopes that were granted with the refresh_token',
@@ -56,9 +45,33 @@ const DESCRIPTIONS: Record<string, string | undefined> = {
   'post_logout_redirect_uri not registered': 'post_logout_redirect_uri must be registered for this client, character by character',
 }
 
+/** Details of a code or token that the token endpoint does not accept. */
+const INVALID_SOURCE =
+  /^(client mismatch|already used|(authorization code|refresh token|device code|backchannel authentication request) (not found|is expired|already (used|consumed)))$/
+
+/**
+ * By grant type. A code or token of another client has the description of an unknown one: a public
+ * client, which anyone can be, must not learn that it exists (RFC 6749 §5.2).
+ */
+const INVALID_SOURCES: Record<string, string | undefined> = {
+  authorization_code:
+    'code is unknown, expired, already used or of another client; it is valid once, for a minute',
+  refresh_token:
+    'refresh_token is unknown, expired, revoked, already used or of another client; sign the user in again',
+  [DEVICE_GRANT]: 'device_code is unknown, already used or of another client',
+  [CIBA_GRANT]: 'auth_req_id is unknown, already used or of another client',
+}
+
+function describe(text: unknown, grantType: unknown): string | undefined {
+  const description = DESCRIPTIONS[String(text)]
+  if (description || !INVALID_SOURCE.test(String(text))) return description
+  return INVALID_SOURCES[String(grantType)]
+}
+
 /** Returns an error answer of the library with a description that names the parameter. */
 export function described<T extends { error_description?: string }>(ctx: Context, answer: T): T {
   const texts = [ctx.state.log.detail, answer.error_description]
-  const error_description = texts.map(text => DESCRIPTIONS[String(text)]).find(Boolean)
+  const grantType = ctx.oidc?.params?.grant_type
+  const error_description = texts.map(text => describe(text, grantType)).find(Boolean)
   return error_description && 'error' in answer ? { ...answer, error_description } : answer
 }

@@ -75,7 +75,7 @@ const TOKENS: [mistake: string, headers: Record<string, string>, change: Record<
   ['no code', BASIC, { code: undefined }, /'code'/],
   ['no redirect_uri', BASIC, { redirect_uri: undefined }, /'redirect_uri'/],
   ['an unknown code', BASIC, { code: 'x' }, /^code is unknown, expired, already used/],
-  ['the code of another client', basic(`first:${SECRET}`), {}, /issued to another client/],
+  ['the code of another client', basic(`first:${SECRET}`), {}, /^code is unknown, expired, already used/],
   ['no code_verifier', BASIC, { code_verifier: undefined }, /^code_verifier is required/],
   ['a short code_verifier', BASIC, { code_verifier: 'x' }, /^code_verifier must be a string/],
   ['a wrong code_verifier', BASIC, { code_verifier: 'x'.repeat(43) }, /^code_verifier must be the one/],
@@ -101,6 +101,24 @@ test.each(TOKENS)('token request with %s', async (_, headers, change, answer) =>
   const { status, json } = await send(usher, TOKEN, { headers, body })
   expect(status).toBeGreaterThanOrEqual(400)
   expect(json.error_description).toMatch(answer)
+})
+
+// Anyone can send the client_id of a public client.
+test('a public client learns of a code or token of another client no more than of an unknown one', async () => {
+  const { code } = await authorize(usher, { browser })
+  const { refresh_token } = await tokens(usher, { browser })
+  const answer = async (body: Record<string, string>) => {
+    const { status, json } = await send(usher, TOKEN, { body: { client_id: 'spa', ...body } })
+    return { status, error: json.error, description: json.error_description }
+  }
+  const redeem = (sent: string) =>
+    answer({ grant_type: 'authorization_code', code: sent, redirect_uri: WEB })
+  const refresh = (sent: string) => answer({ grant_type: 'refresh_token', refresh_token: sent })
+  const [unknownCode, unknownToken] = [await redeem('x'), await refresh('x')]
+  expect(unknownCode).toMatchObject({ status: 400, error: 'invalid_grant' })
+  expect(unknownToken).toMatchObject({ status: 400, error: 'invalid_grant' })
+  expect(await redeem(code)).toEqual(unknownCode)
+  expect(await refresh(String(refresh_token))).toEqual(unknownToken)
 })
 
 test('a code that was used, other scopes at a refresh, and requests of another form', async () => {
