@@ -123,7 +123,10 @@ function createUsage(periodMs: number) {
       return current.sums.get(network) ?? 0
     },
     of: (network: string) => (current.sums.get(network) ?? 0) + (previous.sums.get(network) ?? 0),
-    total: () => current.total + previous.total,
+    total() {
+      turn()
+      return current.total + previous.total
+    },
     networks: () => Math.max(current.sums.size, previous.sums.size),
   }
 }
