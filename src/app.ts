@@ -40,6 +40,7 @@ import { createFailureMemory } from './provider/failures.ts'
 import type { LibraryProvider } from './provider/feature.ts'
 import { createBrowserSession, createInteractions } from './provider/interactions.ts'
 import { anonymousWrites, routesOf } from './provider/routes.ts'
+import { pushedRequestTtl } from './provider/tokens.ts'
 
 /** The application of one configuration. */
 export interface App {
@@ -110,7 +111,8 @@ export async function createApp(environment: Environment, readiness: Readiness):
   app.use(
     limitAnonymous(settings.limits, {
       ...anonymousWrites(routes),
-      seconds: settings.lifetimes.interaction,
+      // No anonymous request is stored for longer.
+      seconds: pushedRequestTtl(settings),
       isSignedIn: people.isSignedIn,
     }),
   )

@@ -14,7 +14,7 @@ import { type AdapterPart, memberOf } from './feature.ts'
 import { saveHeldGrant } from './grants.ts'
 import type { BrowserBinding } from './interactions.ts'
 import type { TokenIds } from './library-overrides.ts'
-import { grantLifetimes } from './tokens.ts'
+import { grantLifetimes, pushedRequestTtl } from './tokens.ts'
 
 /** Returns the library's adapter, and the ids of its codes and tokens. */
 export function createState(
@@ -50,7 +50,7 @@ export function createState(
     onCodeReuse: reuseEvents.onCodeReuse,
     assertClientConnected,
     assertNotAbandonedRetry,
-    pushedRequestTtl: 2 * lifetimes.interaction + 60,
+    pushedRequestTtl: pushedRequestTtl(settings),
   })
 
   /** The value of a refresh token that is about to be saved: of a new family, or of the one in use. */

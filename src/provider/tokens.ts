@@ -31,6 +31,13 @@ export function grantLifetimes({ lifetimes: set, resources }: Settings) {
   }
 }
 
+/**
+ * Seconds for which a pushed request is stored: longer than its URI is valid, so that an interaction begun
+ * with it can be finished, and a used one is recognized.
+ */
+export const pushedRequestTtl = ({ lifetimes }: Settings) =>
+  2 * lifetimes.interaction + CLOCK_SECONDS
+
 /** Returns the lifetimes of all records of the library, in seconds. */
 export function lifetimes(settings: Settings): NonNullable<Configuration['ttl']> {
   const set = settings.lifetimes

@@ -1,6 +1,6 @@
 // How much strangers may have stored: each network has its share, and nobody else is kept waiting.
 
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { authorizationRequest } from '../support/journey.ts'
 import { signedIn } from '../support/people.ts'
 import { ADA, SECRET, startUsher, type Usher } from '../support/usher.ts'
@@ -101,6 +101,31 @@ test('when the budget is used up, the network that used most is refused first', 
   expect(await ask('198.51.100.1')).toBe(303)
   expect(await ask('203.0.113.8')).toBe(429)
   expect(await ask('198.51.100.2')).toBe(303)
+  await small.close()
+})
+
+test('the budget remembers a request for as long as a pushed one is stored', async () => {
+  const small = await startUsher({
+    usher: {
+      proxy: ['127.0.0.1'],
+      limits: { anonymous: 10_000, anonymous_megabytes: 1 },
+      lifetimes: { interaction: '10 min' },
+    },
+  })
+  const ask = async () => {
+    const { url } = authorizationRequest(small, { state: 'x'.repeat(1000) })
+    return (await send(small, url, { headers: from('203.0.113.7') })).status
+  }
+  const clock = performance.now.bind(performance)
+  const after = (minutes: number) =>
+    vi.spyOn(performance, 'now').mockImplementation(() => clock() + minutes * 60_000)
+  let stored = 0
+  while (stored < 1000 && (await ask()) === 303) stored++
+  after(20)
+  expect(await ask()).toBe(429)
+  after(2 * 21)
+  expect(await ask()).toBe(303)
+  vi.restoreAllMocks()
   await small.close()
 })
 
