@@ -1,5 +1,5 @@
-// The few files that pages need, under names that change with their content: ours, and the operator's
-// logos and colours.
+// Static files of the pages, with a hash of the content in their names: Usher's own files, and the logos and
+// colours of the operator.
 
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -8,12 +8,13 @@ import type { Context } from 'koa'
 import type { Settings } from '../config/load.ts'
 import { inkOn, readableIn, THEME } from '../config/rules/pages.ts'
 
+/** A static file, with its path and the handler that sends it. */
 export type Asset = ReturnType<typeof asset>
 
-/** An SVG that is opened by itself is a document of our origin: nothing in it may run. */
+/** An SVG opened by itself is a document of the issuer's origin. Its scripts must not run. */
 const PICTURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 
-/** Files of every page, and those of clients with `branding`, by client_id. */
+/** Returns the files of every page, and the files of clients with `branding` by `client_id`. */
 export function createAssets({
   branding,
   clients,
@@ -30,9 +31,9 @@ export function createAssets({
     stylesheet: asset('style.css'),
     /** After the stylesheet: the operator's colours and rules. */
     theme: theme ? asset(THEME, theme) : undefined,
-    /** Sends the one form that goes on by itself. */
+    /** Submits the form of hand-over.eta. */
     submit: asset('submit.js'),
-    /** Shows what was typed into a password field. */
+    /** Shows and hides the text of a password field. */
     reveal: asset('reveal.js'),
     icon: picture('icon', branding.favicon) ?? logo ?? asset('icon.svg'),
     logo,
@@ -61,7 +62,7 @@ function colours({ accent, accent_dark = accent, background, background_dark }: 
   const inks = (colour = '') => colour && `--accent: ${colour}; --on-accent: ${inkOn(colour)}; `
   const ground = (colour = '') => colour && `--background: ${colour}; `
   const rule = (text: string) => text && `:root { ${text}}`
-  // A light background must not stay in the dark.
+  // A light background must not appear in the dark scheme.
   const darkGround = background_dark ?? (background && 'var(--ground)')
   const dark = rule(inks(accent_dark && readableIn('dark', accent_dark)) + ground(darkGround))
   return [
@@ -72,9 +73,9 @@ function colours({ accent, accent_dark = accent, background, background_dark }: 
     .join('\n')
 }
 
-const ours = (name: string) => readFileSync(join(import.meta.dirname, name))
+const readOwn = (name: string) => readFileSync(join(import.meta.dirname, name))
 
-function asset(name: string, content: string | Buffer = ours(name)) {
+function asset(name: string, content: string | Buffer = readOwn(name)) {
   const version = createHash('sha256').update(content).digest('hex').slice(0, 12)
   const extension = extname(name)
   return {

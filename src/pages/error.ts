@@ -1,4 +1,4 @@
-// The page for everything that goes wrong, and the one that explains error codes to developers.
+// The error page for users, and the page that explains error codes to developers.
 
 import type { Context } from 'koa'
 import { ENGLISH, shippedWords } from '../config/schema/locale.ts'
@@ -12,7 +12,7 @@ export const CODES = Object.keys(shippedWords(ENGLISH)).flatMap(key => {
   return ['', 'title', 'intro'].includes(code) ? [] : [code]
 })
 
-/** Title and text for people, by what happened. */
+/** Title and text for users, by status and error. */
 function wordsFor(status: number, { error }: ErrorAnswer): { title: string; text: string } {
   if (error === 'interaction_gone') return { title: 'interaction', text: 'interaction_text' }
   if (error === 'access_denied') return { title: 'denied', text: 'denied_text' }
@@ -34,7 +34,7 @@ export function createErrorPages(issuer: string, views: Views) {
 
     show(ctx: Context, answer: ErrorAnswer) {
       const { status } = ctx
-      // Whoever wrote the address: it leads only to where a client of the config folder lives.
+      // An attacker may write the address. It can lead only to a client of the config folder.
       const client = views.ownClient(ctx, String(ctx.query.client_id))
       const { title, text } = wordsFor(status, answer)
       const { t } = views.words(ctx)

@@ -1,5 +1,5 @@
-// Templates: ours, and those of the operator in their place. Checks those of the operator before they take
-// effect: names that no page has, and code that the engine cannot compile.
+// Templates: Usher's own, and the operator's in their place. Checks the operator's templates before they
+// take effect: names that no page has, and code that the engine cannot compile.
 
 import { readdirSync, readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
@@ -11,7 +11,7 @@ import { didYouMean } from '../config/report/wording.ts'
 
 const TEMPLATES = `${import.meta.dirname}/templates`
 
-/** `own`: texts by the name of the file. `debug` makes errors name file and line. */
+/** Returns the template engine. `own`: the operator's texts by file name. `debug`: errors name file and line. */
 export function createTemplates(own: Record<string, string>, { debug = false } = {}): Eta {
   const eta = new Eta({ views: TEMPLATES, cache: true, autoEscape: true, autoTrim: false, debug })
   eta.readFile = path => own[basename(path)] ?? readFileSync(path, 'utf8')
@@ -52,7 +52,7 @@ function compileError(text: string): { message: string; line: number } | undefin
   }
 }
 
-/** Only V8 knows where: its line is one of the code that the template became. */
+/** Finds the line of a syntax error: V8 gives the line of the compiled code, which has marks. */
 function brokenCode(code: string): { message: string; line: number } {
   try {
     new Script(`(() => {${code}\n})`, { filename: 'template' })

@@ -1,5 +1,5 @@
-// Pages from templates and words. Everything a template prints is escaped; `it.t(key)` gives words in
-// the language of the person who asks.
+// Renders pages from templates and texts. Everything that a template prints is escaped; `it.t(key)` is a
+// text in the language of the user.
 
 import type { Context } from 'koa'
 import type { Settings } from '../config/load.ts'
@@ -13,16 +13,17 @@ import { createLanguages, type Translate, type Words } from './words.ts'
 
 declare module 'koa' {
   interface DefaultState {
-    /** What the application said of the person's languages: tags, the preferred first. */
+    /** `ui_locales` of the authorization request: language tags, the preferred first. */
     uiLocales?: string
     words?: Words
-    /** Whether the account that is signed in has a password that can be changed here. */
+    /** Whether the signed-in account has a password that can be changed here. */
     hasPassword?: boolean
     /** The client whose sign-in or consent page this is. */
     clientId?: string
   }
 }
 
+/** Settings of the look of all pages. */
 export type Look = Pick<
   Settings,
   'branding' | 'pictures' | 'pages' | 'locales' | 'clients' | 'features'
@@ -36,16 +37,18 @@ const AREAS: Area[] = [
   { path: PLACES.password, icon: 'key' },
   { path: PLACES.requests, icon: 'bell' },
 ]
-/** The files of a client's own look. */
+/** Assets of a client with `branding`. */
 type ClientLook = Pick<Shared['assets'], 'clientLogo' | 'clientTheme'>
 
+/** Renders the pages. */
 export type Views = ReturnType<typeof createViews>
 
 interface Options {
-  /** Of a client that registered itself; absent: there are none. */
+  /** Returns a client that registered itself. Absent: there are none. */
   registered?(id: string): Promise<ClientMetadata | undefined>
 }
 
+/** Returns the renderer of the pages. */
 export function createViews(settings: Look, { registered }: Options = {}) {
   const { branding, locales } = settings
   const eta = createTemplates(settings.pages)
@@ -53,7 +56,7 @@ export function createViews(settings: Look, { registered }: Options = {}) {
   const languages = createLanguages(locales)
   const { site, looks } = createAssets(settings)
 
-  /** Those the application names (`ui_locales`) come before those of the browser. */
+  /** Languages of the request (`ui_locales`) come before those of the browser. */
   function words(ctx: Context): Words {
     const named = ctx.state.uiLocales ?? String(ctx.query.ui_locales ?? '')
     const choose = () =>
@@ -64,13 +67,13 @@ export function createViews(settings: Look, { registered }: Options = {}) {
     return ctx.state.words
   }
 
-  /** A client of the config folder, as it is called in the language of the person. */
+  /** A client of the config folder, with its names in the language of the user. */
   function ownClient(ctx: Context, id: string) {
     const found = settings.clients.find(({ client_id }) => client_id === id)
     return found && { ...clientWords(words(ctx), found), isUnchecked: false }
   }
 
-  /** Any client; what one says of itself that has registered itself, nobody has looked at. */
+  /** Any client. `isUnchecked`: it registered itself, and its metadata is unverified. */
   async function client(ctx: Context, id: string) {
     const own = ownClient(ctx, id)
     if (own) return own
@@ -78,12 +81,12 @@ export function createViews(settings: Look, { registered }: Options = {}) {
     return found && { ...found, isUnchecked: true }
   }
 
-  /** What it calls itself; its id where there is none any more. */
+  /** The name of a client, or its id if the client no longer exists. */
   async function nameOf(ctx: Context, id: string): Promise<string> {
     return (await client(ctx, id))?.client_name ?? id
   }
 
-  /** Words as HTML, with the values in bold. */
+  /** Returns texts as HTML, with the values in bold. */
   function strongly(t: Translate): Translate {
     return (key, values = {}) => {
       const marked = Object.entries(values).map(([name, value]) => [name, `\x01${value}\x02`])
@@ -135,7 +138,7 @@ export function createViews(settings: Look, { registered }: Options = {}) {
     try {
       ctx.body = render(words(ctx), template, data, areas, look)
     } catch (error) {
-      // A template of the operator that fails must not keep users from signing in.
+      // A template of the operator that fails must not prevent sign-in.
       ctx.state.log.fault = `pages/${template}.eta: ${reasonOf(error)}`
       ctx.body = render(words(ctx), template, data, areas, look, shipped)
     }
@@ -150,12 +153,12 @@ export function createViews(settings: Look, { registered }: Options = {}) {
     page(ctx, 'navigate', { url })
   }
 
-  /** Answers with a form that goes on by itself, or at a button. */
+  /** Answers with a form that submits itself, or at a button without JavaScript. */
   function handOver(ctx: Context, action: string, fields: Record<string, unknown>) {
     page(ctx, 'hand-over', { action, fields }, 'error' in fields ? 400 : 200)
   }
 
-  /** The same, to an application: `response_mode=form_post`. */
+  /** Like `handOver`, to a client: `response_mode=form_post`. */
   function formPost(ctx: Context, redirectUri: string, fields: Record<string, unknown>) {
     allowFormAnywhere(ctx)
     handOver(ctx, redirectUri, fields)
@@ -170,7 +173,7 @@ export function createViews(settings: Look, { registered }: Options = {}) {
     english,
     find,
     tags: languages.tags,
-    /** Every file that a page may name. */
+    /** All static files. */
     assets: [
       ...Object.values(site),
       ...[...looks.values()].flatMap(look => Object.values(look)),
@@ -191,7 +194,7 @@ function initials(name: string): string {
     .toUpperCase()
 }
 
-/** The client with its names and addresses in the language of these words (RFC 7591 §2.2). */
+/** Returns the client with its names and addresses in this language (RFC 7591 §2.2). */
 function clientWords({ pick }: Words, client: ClientMetadata): ClientMetadata {
   const written = Object.entries(client).map(([name, value]) => [name, String(value)])
   const inLanguage = READ_BY_PEOPLE.flatMap(key => {

@@ -1,54 +1,55 @@
-// The words people read, by language; keys are `page.thing`. A file of `locales/` is a language, and
-// so is one of the operator's.
+// The texts of the pages, by language; keys are `page.thing`. Each file of `locales/`, here and in the
+// operator's folder, is a language.
 
 import { ENGLISH, type Locales, shippedTags, shippedWords } from '../config/schema/locale.ts'
 
-/** `{name}` in the words is replaced by the value of that name. */
+/** Returns the text of a key. `{name}` in the text is replaced by the value of that name. */
 export type Translate = (key: string, values?: Record<string, string>) => string
 
+/** The texts and formats of one language. */
 export interface Words {
   /** BCP 47. */
   lang: string
   dir: 'ltr' | 'rtl'
-  /** Empty where there are no words: for keys that are made from data. */
+  /** Returns an empty text for an unknown key, which may come from data. */
   t: Translate
-  /** The words of `key.one`, `key.other` or another form that the language has for this `{count}`. */
+  /** The text of `key.one`, `key.other` or another plural form of the language, with `{count}`. */
   plural(key: string, count: number): string
-  /** The day of a time in epoch seconds (UTC), for programs and for people. */
+  /** The day (UTC) of a time in epoch seconds, as ISO 8601 and as text. */
   date(seconds: number): { iso: string; words: string }
-  /** The same; of the last day, how long ago it was: the hour is another one where the person is. */
+  /** Like `date`. For the last 24 hours, the text says how long ago: the user's time zone is unknown. */
   ago(seconds: number): { iso: string; words: string }
-  /** Of a time to come, in how many minutes it is. */
+  /** Like `date`. The text says in how many minutes the time is. */
   ahead(seconds: number): { iso: string; words: string }
   number(value: number): string
-  /** Of texts by language tag, the one in this language. */
+  /** Returns the text in this language, from texts by language tag. */
   pick(texts: Record<string, string>): string | undefined
-  /** One, two and three. */
+  /** Joins items: one, two and three. */
   list(items: string[]): string
 }
 
+/** The languages of the pages. */
 export type Languages = ReturnType<typeof createLanguages>
 
-/** Read when somebody speaks it: each is a few hundredths of a second at the start, and a megabyte. */
+/** Locale files, read on first use: each costs some 20 ms and a megabyte. */
 const shipped: Locales = {}
 function shippedIn(tag: string): Locales[string] {
   shipped[tag] ??= shippedTags.includes(tag) ? shippedWords(tag) : {}
   return shipped[tag]
 }
 
-/** The tag and those it is a variety of, lower case, the most special first (RFC 4647 §3.4). */
+/** The tag and its prefixes, lower case, the longest first (RFC 4647 §3.4). */
 const wider = (tag: string) => {
   const parts = tag.toLowerCase().split('-', 4)
   return parts.map((_, i) => parts.slice(0, parts.length - i).join('-'))
 }
 
-/** Minutes. */
-const DAY = 24 * 60
+const DAY_MINUTES = 24 * 60
 
 /** Scripts that are written from right to left. */
 const RTL = /[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u
 
-/** `own`: the operator's words, which go before ours. */
+/** Returns the languages. `own`: the operator's texts, which replace Usher's. */
 export function createLanguages(own: Locales = {}) {
   const others = [...shippedTags, ...Object.keys(own)].toSorted()
   const tags = [...new Set([ENGLISH, ...others])]
@@ -71,7 +72,7 @@ export function createLanguages(own: Locales = {}) {
 
   return {
     tags,
-    /** The language of this tag, or the one it is a variety of: `de` for `de-CH`. */
+    /** The language of this tag or of a prefix: `de` for `de-CH`. */
     find,
     english: speak(ENGLISH),
   }
@@ -84,7 +85,7 @@ function createWords(lang: string, words: Record<string, string>): Words {
   const lists = new Intl.ListFormat(lang)
   const rules = new Intl.PluralRules(lang)
   const dir = new Intl.Locale(lang).getTextInfo().direction === 'rtl' ? 'rtl' : 'ltr'
-  // A name that is written the other way round takes none of the sentence along.
+  // Isolates a value of the other direction, so that it does not reorder the sentence.
   const isolated = (value = '') =>
     value && RTL.test(value) !== (dir === 'rtl') ? `\u2068${value}\u2069` : value
   const t: Translate = (key, values = {}) => {
@@ -106,7 +107,7 @@ function createWords(lang: string, words: Record<string, string>): Words {
     date,
     ago(seconds) {
       const minutes = Math.max(0, Math.floor((Date.now() / 1000 - seconds) / 60))
-      if (minutes >= DAY) return date(seconds)
+      if (minutes >= DAY_MINUTES) return date(seconds)
       const hours = Math.floor(minutes / 60)
       const words = hours ? recent.format(-hours, 'hour') : recent.format(-minutes, 'minute')
       return { ...date(seconds), words }
