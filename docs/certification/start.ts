@@ -25,8 +25,14 @@ const ROOT = join(HERE, '../..')
 
 const plans = globSync('*/usher.yaml', { cwd: HERE }).map(path => path.split('/')[0] ?? '')
 const [plan = ''] = process.argv.slice(2)
+if (plan === 'run') {
+  await import('./run.ts')
+  process.exit()
+}
 if (!plans.includes(plan)) {
-  console.error(`npm run certification -- PLAN, one of: ${plans.sort().join(', ')}`)
+  console.error(
+    `npm run certification -- PLAN | run --suite URL, PLAN is one of: ${plans.sort().join(', ')}`,
+  )
   process.exit(1)
 }
 

@@ -1,0 +1,268 @@
+// Runs plans of the conformance suite against Usher, by the REST API of a suite that is running:
+//
+//   npm run certification -- run --suite https://localhost.emobix.co.uk:8443 [PLAN…]
+//
+// Starts Usher for each plan, opens each address that a module names in Chromium and fills in the pages.
+// Prints a table; keeps the log and the screenshots of every module that did not pass in --out.
+
+import { type ChildProcess, spawn } from 'node:child_process'
+import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { parseArgs } from 'node:util'
+import type { BrowserContext, Page } from 'playwright-core'
+import { Agent, fetch } from 'undici'
+import { launchChromium } from '../../test/support/chromium.ts'
+
+const HERE = import.meta.dirname
+const MODULE_TIMEOUT_MS = 120_000
+const ACCOUNT = { username: 'certification', password: 'the password of certification runs' }
+
+const OF_OPENID = { client_registration: 'static_client', server_metadata: 'discovery' }
+const OF_LOGOUT = { client_registration: 'static_client', response_type: 'code' }
+const OF_FAPI = {
+  client_auth_type: 'private_key_jwt',
+  sender_constrain: 'dpop',
+  openid: 'openid_connect',
+  fapi_profile: 'plain_fapi',
+  authorization_request_type: 'simple',
+}
+
+/** The suite's plan for each folder beside this file, and the variant it is run in. */
+const PLANS: Record<string, { folder?: string; plan: string; variant: Record<string, string> }> = {
+  config: { plan: 'oidcc-config-certification-test-plan', variant: {} },
+  basic: { plan: 'oidcc-basic-certification-test-plan', variant: OF_OPENID },
+  'form-post': { plan: 'oidcc-formpost-basic-certification-test-plan', variant: OF_OPENID },
+  'rp-initiated-logout': {
+    plan: 'oidcc-rp-initiated-logout-certification-test-plan',
+    variant: OF_LOGOUT,
+  },
+  'back-channel-logout': {
+    plan: 'oidcc-backchannel-rp-initiated-logout-certification-test-plan',
+    variant: OF_LOGOUT,
+  },
+  dynamic: { plan: 'oidcc-dynamic-certification-test-plan', variant: { response_type: 'code' } },
+  hybrid: { plan: 'oidcc-hybrid-certification-test-plan', variant: OF_OPENID },
+  implicit: { plan: 'oidcc-implicit-certification-test-plan', variant: OF_OPENID },
+  fapi2: { plan: 'fapi2-security-profile-final-test-plan', variant: OF_FAPI },
+  'fapi2-ps256': {
+    folder: 'fapi2',
+    plan: 'fapi2-security-profile-final-test-plan',
+    variant: OF_FAPI,
+  },
+}
+
+interface Module {
+  testModule: string
+  variant?: Record<string, string>
+}
+interface Outcome {
+  name: string
+  result: string
+}
+
+const dispatcher = new Agent({ connect: { rejectUnauthorized: false } })
+
+/** The suite's REST API; `path` is below /api/. Throws what the suite answers when it refuses. */
+function connectSuite(suite: string) {
+  return async <T>(method: 'GET' | 'POST', path: string, body?: string): Promise<T> => {
+    const headers = { 'content-type': 'application/json' }
+    const response = await fetch(`${suite}/api/${path}`, { method, headers, body, dispatcher })
+    const text = await response.text()
+    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text.slice(0, 300)}`)
+    return (text ? JSON.parse(text) : undefined) as T
+  }
+}
+type Suite = ReturnType<typeof connectSuite>
+
+/** Starts Usher for a plan. Resolves when it is ready, with the initial access token that it printed. */
+async function startUsher(folder: string, issuer: string, suite: string) {
+  const env = { ...process.env, ISSUER: issuer, SUITE: `${suite}/test/a/usher/` }
+  const start = join(HERE, 'start.ts')
+  const usher = spawn(process.execPath, [start, folder], {
+    env,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  let output = ''
+  usher.stdout.on('data', chunk => {
+    output += chunk
+  })
+  for (let tries = 0; tries < 120; tries += 1) {
+    const ready = await fetch(`${issuer}/readyz`, { dispatcher }).catch(() => undefined)
+    if (ready?.ok) return { usher, token: /^[\w-]{20,}$/m.exec(output)?.[0] ?? '' }
+    if (usher.exitCode !== null) break
+    await sleep(500)
+  }
+  usher.kill()
+  throw new Error(`Usher did not start for ${folder}:\n${output}`)
+}
+
+async function stopUsher(usher: ChildProcess) {
+  if (usher.exitCode !== null) return
+  const gone = new Promise(resolve => usher.once('exit', resolve))
+  usher.kill('SIGTERM')
+  await gone
+}
+
+const BUTTONS = [
+  'button[name=decision][value=continue]',
+  'button[name=decision][value=allow]',
+  'button[name=logout][value=yes]',
+]
+
+/**
+ * Opens an address in a browser and goes through Usher's pages until the browser is back at the suite,
+ * or at a page that leads no further. Returns a picture of the last page of Usher's.
+ */
+async function visit(context: BrowserContext, url: string, suite: string, rejects: boolean) {
+  const page = await context.newPage()
+  let picture: Buffer | undefined
+  await page.goto(url, { waitUntil: 'load' }).catch(() => undefined)
+  for (let steps = 0; steps < 10 && !page.url().startsWith(suite); steps += 1) {
+    // Chromium takes no picture of a page that is being replaced.
+    picture = (await page.screenshot().catch(() => undefined)) ?? picture
+    if (!(await proceed(page, rejects))) break
+  }
+  await page.waitForLoadState('networkidle').catch(() => undefined)
+  await page.close()
+  return picture
+}
+
+/** Fills in the page and submits it; false where there is nothing to submit. */
+async function proceed(page: Page, rejects: boolean): Promise<boolean> {
+  const cancel = page.locator('[name=decision][value=cancel], [name=decision][value=deny]').first()
+  const names = page.locator('input[name=username]:not([readonly])')
+  if (await names.count()) await names.fill(ACCOUNT.username)
+  const passwords = page.locator('input[name=password]')
+  if (await passwords.count()) await passwords.fill(ACCOUNT.password)
+  if (rejects && (await cancel.count())) {
+    await Promise.all([page.waitForEvent('load'), cancel.click()])
+    return true
+  }
+  for (const selector of BUTTONS) {
+    const button = page.locator(selector).first()
+    if (!(await button.count())) continue
+    const loaded = page.waitForEvent('load').catch(() => undefined)
+    await button.click()
+    await loaded
+    return true
+  }
+  return false
+}
+
+/** Runs one module to its end; keeps its log and pictures in `out` unless it passed. */
+async function runModule(
+  suite: Suite,
+  address: string,
+  plan: string,
+  { testModule, variant }: Module,
+  context: BrowserContext,
+  out: string,
+): Promise<Outcome> {
+  const query = new URLSearchParams({ test: testModule, plan })
+  if (variant) query.set('variant', JSON.stringify(variant))
+  const { id } = await suite<{ id: string }>('POST', `runner?${query}`)
+  const pictures: Buffer[] = []
+  const deadline = Date.now() + MODULE_TIMEOUT_MS
+  let info = { status: '', result: '' }
+  for (let started = false; Date.now() < deadline; await sleep(300)) {
+    info = await suite('GET', `info/${id}`)
+    if (['FINISHED', 'INTERRUPTED'].includes(info.status)) break
+    if (info.status === 'CONFIGURED' && !started) {
+      started = true
+      await suite('POST', `runner/${id}`)
+    }
+    if (info.status !== 'WAITING') continue
+    const { urls } = await suite<{ urls: string[] }>('GET', `runner/browser/${id}`)
+    for (const url of urls) {
+      await suite('POST', `runner/browser/${id}/visit?url=${encodeURIComponent(url)}`)
+      const picture = await visit(context, url, address, /user-rejects/.test(testModule))
+      if (picture) pictures.push(picture)
+    }
+    if (urls.length === 0) await uploadPictures(suite, id, pictures)
+  }
+  const result = info.status === 'FINISHED' ? info.result : 'INTERRUPTED'
+  if (result !== 'PASSED') {
+    const log = await suite('GET', `log/${id}`)
+    writeFileSync(join(out, `${testModule}.json`), JSON.stringify(log, undefined, 2))
+    for (const [index, picture] of pictures.entries()) {
+      writeFileSync(join(out, `${testModule}-${index + 1}.png`), picture)
+    }
+  }
+  return { name: testModule, result }
+}
+
+/** Gives the last picture to each place of the log that waits for one. */
+async function uploadPictures(suite: Suite, id: string, pictures: Buffer[]) {
+  const picture = pictures.at(-1)
+  if (!picture) return
+  const images = await suite<{ upload?: string; img?: string }[]>('GET', `log/${id}/images`)
+  const body = `data:image/png;base64,${picture.toString('base64')}`
+  for (const { upload, img } of images) {
+    if (upload && !img) await suite('POST', `log/${id}/images/${upload}`, body)
+  }
+}
+
+const { values, positionals } = parseArgs({
+  args: process.argv.slice(3),
+  allowPositionals: true,
+  options: {
+    suite: { type: 'string' },
+    issuer: { type: 'string', default: 'https://localhost:3443' },
+    only: { type: 'string', default: '' },
+    out: { type: 'string' },
+  },
+})
+const unknown = positionals.filter(name => !PLANS[name])
+if (!values.suite || unknown.length > 0) {
+  console.error(
+    `npm run certification -- run --suite URL [--issuer URL] [--only MODULE] [--out FOLDER] [PLAN…]
+PLAN: ${Object.keys(PLANS).join(', ')}${unknown.length > 0 ? `\nunknown: ${unknown.join(', ')}` : ''}`,
+  )
+  process.exit(1)
+}
+const address = values.suite.replace(/\/$/, '')
+const suite = connectSuite(address)
+const out = values.out ?? mkdtempSync(join(tmpdir(), 'usher-certification-'))
+const browser = await launchChromium()
+const rows: string[] = []
+for (const name of positionals.length > 0 ? positionals : Object.keys(PLANS)) {
+  const { folder = name, plan, variant } = PLANS[name] ?? { plan: '', variant: {} }
+  const kept = join(out, name)
+  mkdirSync(kept, { recursive: true })
+  const { usher, token } = await startUsher(folder, values.issuer, address)
+  try {
+    const config = readFileSync(join(HERE, 'suite', `${name}.json`), 'utf8')
+      .replaceAll('https://host.docker.internal:3443', values.issuer)
+      .replaceAll('THE-TOKEN-THAT-THE-START-HAS-PRINTED', token)
+    const query = new URLSearchParams({ planName: plan, variant: JSON.stringify(variant) })
+    const { id, modules } = await suite<{ id: string; modules: Module[] }>(
+      'POST',
+      `plan?${query}`,
+      config,
+    )
+    const outcomes: Outcome[] = []
+    for (const module of modules.filter(one => one.testModule.includes(values.only))) {
+      const context = await browser.newContext({ ignoreHTTPSErrors: true })
+      const outcome = await runModule(suite, address, id, module, context, kept)
+      await context.close()
+      console.log(`${name}  ${outcome.result.padEnd(11)}  ${outcome.name}`)
+      outcomes.push(outcome)
+    }
+    const count = (...results: string[]) =>
+      outcomes.filter(outcome => results.includes(outcome.result)).length
+    rows.push(
+      `| ${name} | ${outcomes.length} | ${count('PASSED')} | ${count('WARNING')} | ${count('REVIEW')} | ${count('SKIPPED')} | ${count('FAILED')} | ${count('INTERRUPTED')} |`,
+    )
+  } finally {
+    await stopUsher(usher)
+  }
+}
+await browser.close()
+console.log(`
+| plan | modules | passed | warning | review | skipped | failed | interrupted |
+|---|---|---|---|---|---|---|---|
+${rows.join('\n')}
+
+Logs and screenshots of the modules that did not pass: ${out}`)
