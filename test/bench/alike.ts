@@ -1,4 +1,4 @@
-// LG1: whether the time of a failed sign-in tells why it failed.
+// Timing: whether the duration of a failed sign-in reveals its reason.
 
 import { type Deployment, deploy, ON_SQLITE, type Shape } from '../races/deployment.ts'
 import { PASSWORD } from '../support/usher.ts'

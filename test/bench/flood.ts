@@ -1,4 +1,4 @@
-// LG7: how long tokens take while 200 sign-ins a second arrive.
+// Flood: the duration of token requests while 200 sign-ins a second arrive.
 
 import { once } from 'node:events'
 import { setTimeout } from 'node:timers/promises'

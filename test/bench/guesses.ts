@@ -1,4 +1,4 @@
-// LG4, LG5: how many of many guesses are looked at, and whether the owner still gets in.
+// Guesses: how many of many guesses are checked, and whether the user can still sign in.
 
 import { type Deployment, deploy, type Shape } from '../races/deployment.ts'
 import { signIn } from '../races/person.ts'

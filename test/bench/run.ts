@@ -15,8 +15,8 @@ const { values } = parseArgs({
   },
 })
 
-/** What has to hold: milliseconds, area under the curve, and times as slow. */
-const MOST = { difference: 3, auc: 0.55, slower: 2 }
+/** Limits: milliseconds, area under the curve, and times as slow. */
+const LIMITS = { difference: 3, auc: 0.55, slower: 2 }
 
 let failed = false
 const row = (isFine: boolean, ...cells: (string | number)[]) => {
@@ -27,21 +27,21 @@ const head = (...cells: string[]) =>
   process.stdout.write(
     `\n| ${[...cells, 'holds'].join(' | ')} |\n|${'---|'.repeat(cells.length + 1)}\n`,
   )
-const chosen = (id: string) => values.only === '' || values.only.split(',').includes(id)
+const chosen = (name: string) => values.only === '' || values.only.split(',').includes(name)
 
 // The processes end with this one, whichever way that goes.
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(1))
 
-for (const shape of chosen('LG1') ? [ON_SQLITE, ON_REDIS] : []) {
-  head(`LG1, ${shape.name}`, 'median ms', 'from wrong password', 'AUC')
+for (const shape of chosen('timing') ? [ON_SQLITE, ON_REDIS] : []) {
+  head(`timing, ${shape.name}`, 'median ms', 'from wrong password', 'AUC')
   for (const { kind, median, difference, auc } of await measureAlike(Number(values.n), shape)) {
-    const isFine = Math.abs(difference) < MOST.difference && auc < MOST.auc
+    const isFine = Math.abs(difference) < LIMITS.difference && auc < LIMITS.auc
     row(isFine, kind, median.toFixed(1), difference.toFixed(2), auc.toFixed(3))
   }
 }
 
-if (chosen('LG4')) {
-  head('LG4, LG5', 'guesses at once', 'looked at', 's', 'sign-ins of the owner meanwhile', 'got in')
+if (chosen('guesses')) {
+  head('guesses', 'at once', 'checked', 's', 'sign-ins of the owner meanwhile', 'got in')
   for (const shape of [ON_SQLITE, ON_REDIS, THREE_ON_REDIS]) {
     const result = await measureGuesses(shape)
     const { deployment, guesses, looked, allowed, seconds, tried, in: got } = result
@@ -50,13 +50,13 @@ if (chosen('LG4')) {
   }
 }
 
-for (const shape of chosen('LG7') ? [ON_SQLITE, ON_REDIS] : []) {
+for (const shape of chosen('flood') ? [ON_SQLITE, ON_REDIS] : []) {
   const columns = ['/token p50 ms, calm', 'flooded', 'p99 ms, calm', 'flooded', 'answers']
-  head(`LG7, ${shape.name}: 200 sign-ins a second`, ...columns)
+  head(`flood, ${shape.name}: 200 sign-ins a second`, ...columns)
   for (const { aim, calm, flooded, answers } of await measureFlood(shape, Number(values.seconds))) {
     const told = Object.entries(answers).map(([answer, count]) => `${count} × ${answer}`)
     const times = [calm.p50, flooded.p50, calm.p99, flooded.p99].map(time => time.toFixed(1))
-    row(flooded.p99 <= calm.p99 * MOST.slower, aim, ...times, told.join(', '))
+    row(flooded.p99 <= calm.p99 * LIMITS.slower, aim, ...times, told.join(', '))
   }
 }
 

@@ -1,5 +1,5 @@
-// The faults of the requirements, one by one: what is done to a Redis that is alone, to the way to it,
-// and to the nodes.
+// Faults, one by one: of a single Redis, of the network to it,
+// and of the nodes.
 
 import { deepEqual } from 'node:assert/strict'
 import { mkdtempSync, rmdirSync } from 'node:fs'

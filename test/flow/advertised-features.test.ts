@@ -1,4 +1,4 @@
-// Discovery against what happens, with everything on that is off by default (requirements §5.4): what it
+// Discovery against what happens, with everything on that is off by default: what it
 // says beyond the defaults works, and nothing else does. advertised.test.ts walks the defaults. A feature
 // that brings a key of discovery needs its row here.
 

@@ -1,4 +1,4 @@
-// Discovery against what happens (requirements §5.4): of all values that anyone could ask for, exactly
+// Discovery against what happens: of all values that anyone could ask for, exactly
 // those that are advertised work. A key that discovery has newly needs its row here.
 
 import { decodeJwt, decodeProtectedHeader } from 'jose'

@@ -70,7 +70,7 @@ const facts = () =>
     .filter(({ event = '', client_id }) => event.startsWith('logout_') && client_id === 'wiki')
     .map(({ event, attempt, reason }) => [event, attempt, reason].filter(Boolean).join(' '))
 
-test('LO4, F26: an application that hangs holds up neither the person nor the others', async () => {
+test('a client that does not answer delays neither the sign-out nor the other clients', async () => {
   wiki.answerWith(() => {})
   expect(await signOut()).toBeLessThan(2000)
   expect(wiki.tokens).toHaveLength(0)

@@ -148,7 +148,7 @@ test('PKCE, a nonce, and the response modes of the file stay what is asked for',
   for (const response_mode of ['fragment', undefined]) {
     expect(await refusal(usher, { ...form, response_mode })).toBe('invalid_request')
   }
-  // AZ7: a code alone stays out of the fragment.
+  // A code alone is never sent in the fragment (RFC 9700 §4.2).
   expect(await refusal(usher, { response_mode: 'fragment' })).toBe('unsupported_response_mode')
 })
 

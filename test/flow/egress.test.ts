@@ -1,5 +1,4 @@
-// Where requests go out to: nowhere that is not public, but for what the operator names (requirements
-// §4, row 17; CF5).
+// Outgoing requests reach public addresses, and those that `egress.allow` names.
 
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { tokens } from '../support/journey.ts'

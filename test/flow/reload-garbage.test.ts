@@ -1,4 +1,4 @@
-// F22: a file that the service runs by becomes garbage, and then good again.
+// A file of the configuration becomes garbage, and later valid again.
 
 import { generateKeyPairSync, randomBytes } from 'node:crypto'
 import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -66,7 +66,7 @@ test.each([
   ['usher.yaml', join(config, 'usher.yaml'), 'usher.yaml'],
   ['a client', join(config, 'clients/web.yaml'), 'web.yaml'],
 ])(
-  'KY4, F22: %s becomes garbage: all goes on, and it is told; then good: it is taken',
+  'while %s is garbage, the old configuration stays in force; a valid file is loaded',
   async (_, file, named) => {
     const before = join(folder, 'before')
     copyFileSync(file, before)
@@ -87,7 +87,7 @@ test.each([
   },
 )
 
-test('F22: and a key that comes after it is announced', async () => {
+test('a key that is added afterwards is published', async () => {
   writeFileSync(join(config, 'usher.yaml'), JSON.stringify({ keys: { import: KEYS } }))
   expect(await reload()).toContain('config_loaded')
   expect(await published()).toBe(2)

@@ -143,7 +143,7 @@ test('who is not signed in is sent on by the same rules', async () => {
   expect(browser.page.url.href).toBe(`${BYE}?state=${state}`)
 })
 
-test('no spelling of a registered address but its own is taken (§4, row 21)', async () => {
+test('no spelling of a registered address but its own is taken', async () => {
   const cookie = await session.browser.cookies()
   const accept = 'text/html'
   const mutants = mutantsOf(BYE)
@@ -157,7 +157,7 @@ test('no spelling of a registered address but its own is taken (§4, row 21)', a
   expect(taken).toEqual([])
 })
 
-test('nothing that another site can send ends a session (§4, row 22)', async () => {
+test('nothing that another site can send ends a session', async () => {
   const { browser, id_token, access_token } = session
   const cookie = await browser.cookies()
   const elsewhere = { origin: 'https://evil.example', 'sec-fetch-site': 'cross-site' }

@@ -52,7 +52,7 @@ export async function reloads(count = COUNT): Promise<string[]> {
 type Ground = Parameters<Fault['inject']>[0]
 
 const step = (name: string, inject: Fault['inject']): Fault => {
-  return { id: 'KY4', name, stage: 'alone', inject }
+  return { id: 'reload', name, stage: 'alone', inject }
 }
 
 const show = (list: Memory[]) =>

@@ -23,7 +23,7 @@ const ASK_WEB = { client_id: 'web', scope: OFFLINE, prompt: 'consent' }
 
 const pushed: Race = {
   artefact: 'pushed request (request_uri)',
-  proves: 'AZ15',
+  proves: 'a request_uri works once',
   grace: '30 s',
   winners: 'one',
   losers: /^\d+ invalid_request_uri$/,
@@ -44,7 +44,7 @@ const pushed: Race = {
 
 const resume: Race = {
   artefact: 'interaction, resumed',
-  proves: 'AZ15',
+  proves: 'an interaction leads to one code',
   grace: '30 s',
   winners: 'one',
   losers: GONE,
@@ -58,7 +58,7 @@ const resume: Race = {
 
 const sameConsent: Race = {
   artefact: 'consent, the same answer',
-  proves: 'CN3',
+  proves: 'a consent sent again has the same result',
   grace: '30 s',
   winners: 'all',
   losers: /^$/,
@@ -75,7 +75,7 @@ const sameConsent: Race = {
 
 const otherConsent: Race = {
   artefact: 'consent, two answers',
-  proves: 'CN3',
+  proves: 'the first answer to the consent page decides',
   grace: '30 s',
   winners: 'one',
   losers: GONE,
@@ -94,7 +94,7 @@ const otherConsent: Race = {
 
 const sameSignIn: Race = {
   artefact: 'sign-in, the same answer',
-  proves: 'LG9',
+  proves: 'a sign-in sent again has the same result',
   grace: '30 s',
   winners: 'all',
   losers: /^$/,
@@ -113,7 +113,7 @@ const PEOPLE = ['ada', 'grace']
 
 const otherSignIn: Race = {
   artefact: 'sign-in, two people',
-  proves: 'SE7',
+  proves: 'an interaction signs in one account',
   grace: '30 s',
   winners: 'one',
   losers: GONE,

@@ -9,7 +9,7 @@ import { allowWeb, signIn } from './person.ts'
 
 export interface Race {
   artefact: string
-  /** The requirement. */
+  /** The behaviour, as a sentence. */
   proves: string
   /** As in usher.yaml. */
   grace: '0 s' | '30 s'

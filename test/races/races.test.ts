@@ -18,7 +18,7 @@ describe.each(['30 s', '0 s'])('with a grace of %s', grace => {
   afterAll(() => deployment.stop())
 
   test.each(races.filter(race => race.grace === grace))(
-    '$proves: $artefact, raced for',
+    '$proves: concurrent requests, $artefact',
     async race => {
       for (const [n, rounds] of [
         [8, 3],

@@ -13,7 +13,7 @@ beforeAll(async () => {
 })
 afterAll(() => deployment.stop())
 
-test.each(RETRIES)('$proves: $artefact, and sent again', async race => {
+test.each(RETRIES)('$proves: $artefact', async race => {
   const n = CLIENTS_AT_ONCE.get(race) ?? 1
   const { violations } = await playRounds(race, deployment, n, Math.ceil(ROUNDS / n))
   expect(violations).toEqual([])

@@ -44,7 +44,7 @@ async function recover(round: Round, nodes: Node[], token: string, seen: Reply[]
 
 const lostAnswer: Race = {
   artefact: 'refresh, HTTP answer lost',
-  proves: 'TK7',
+  proves: 'a refresh can be retried',
   grace: '30 s',
   winners: 'one',
   losers: /^(gave up|200)$/,
@@ -96,7 +96,7 @@ async function giveUp(
 
 const lostReply: Race = {
   artefact: 'refresh, Redis reply lost',
-  proves: 'TK7',
+  proves: 'a refresh can be retried',
   grace: '30 s',
   winners: 'one',
   losers: /^(200|503 temporarily_unavailable)$/,
@@ -125,7 +125,7 @@ const HUNG = 1_200
 /** Of many clients at once, so that Redis stops at every point of a refresh. */
 const hungRedis: Race = {
   artefact: 'refresh, Redis hung',
-  proves: 'TK7',
+  proves: 'a refresh can be retried',
   grace: '30 s',
   winners: 'all',
   losers: /^(200|503 temporarily_unavailable)$/,
@@ -155,7 +155,7 @@ const hungRedis: Race = {
 /** Nobody waits any more for what a process does when it goes on. */
 const hungProcess: Race = {
   artefact: 'refresh, process hung',
-  proves: 'TK7',
+  proves: 'a refresh can be retried',
   grace: '30 s',
   winners: 'one',
   losers: /^gave up$/,
@@ -183,7 +183,7 @@ const hungProcess: Race = {
 
 const doubleSubmit: Race = {
   artefact: 'refresh, sent twice',
-  proves: 'TK7',
+  proves: 'a refresh can be retried',
   grace: '30 s',
   winners: 'one',
   losers: /^200$/,

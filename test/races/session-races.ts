@@ -64,14 +64,18 @@ const againstAuthorize = (what: string, proves: string, prepare: Ending): Race =
   },
 })
 
-const signingOut = againstAuthorize('sign-out', 'LO3', async ({ node }, browser, turn) => {
-  const form = await signOutForm(node(turn), browser)
-  return () => signOut(node(turn), browser, form)
-})
+const signingOut = againstAuthorize(
+  'sign-out',
+  'an ended session has no tokens',
+  async ({ node }, browser, turn) => {
+    const form = await signOutForm(node(turn), browser)
+    return () => signOut(node(turn), browser, form)
+  },
+)
 
 const endingOthers = againstAuthorize(
   'sign-out from elsewhere',
-  'AC3',
+  'an ended session has no tokens',
   async (deployment, _, turn) => {
     const elsewhere = await signIn(deployment)
     const form = await formAt(deployment.node(turn), elsewhere, '/account/sessions/end-others')
@@ -93,7 +97,7 @@ async function authorizeAndRedeem({ node }: Deployment, tab: Browser, i: number)
 /** Each for a client of its own. */
 const crowd: Race = {
   artefact: 'clients in one session',
-  proves: 'SE8',
+  proves: 'parallel authorizations of a session succeed',
   grace: '30 s',
   winners: 'all',
   losers: /^$/,

@@ -32,7 +32,7 @@ async function mustBeDead(
 
 const code: Race = {
   artefact: 'authorization code',
-  proves: 'AZ10',
+  proves: 'reuse of a code revokes its tokens',
   grace: '30 s',
   winners: 'one',
   losers: INVALID_GRANT,
@@ -50,7 +50,7 @@ const code: Race = {
 
 const strictRefresh: Race = {
   artefact: 'refresh token, grace 0',
-  proves: 'TK7',
+  proves: 'reuse of a refresh token revokes its family',
   grace: '0 s',
   winners: 'one',
   losers: INVALID_GRANT,
@@ -70,7 +70,7 @@ const strictRefresh: Race = {
 
 const gracefulRefresh: Race = {
   artefact: 'refresh token, grace 30 s',
-  proves: 'TK7',
+  proves: 'within the grace, retries get the same token',
   grace: '30 s',
   winners: 'all',
   losers: /^$/,
@@ -99,7 +99,7 @@ const gracefulRefresh: Race = {
 
 const assertion: Race = {
   artefact: 'client assertion (jti)',
-  proves: 'TK4',
+  proves: 'a client assertion works once',
   grace: '30 s',
   winners: 'one',
   losers: /^401 invalid_client$/,
@@ -153,34 +153,46 @@ const againstRefresh = (what: string, proves: string, prepare: Ending): Race => 
   },
 })
 
-const withdrawal = againstRefresh('withdrawal', 'AC5', async ({ node }, ada, turn) => {
-  const form = await formAt(node(turn), ada, removalOf())
-  return async () => isOk(await submit(node(turn), ada, form))
-})
+const withdrawal = againstRefresh(
+  'withdrawal',
+  'withdrawal ends every token',
+  async ({ node }, ada, turn) => {
+    const form = await formAt(node(turn), ada, removalOf())
+    return async () => isOk(await submit(node(turn), ada, form))
+  },
+)
 
-const passwordChange = againstRefresh('password change', 'SE6', async (deployment, ada, turn) => {
-  const { node, directory } = deployment
-  const form = await formAt(node(turn), ada, '/account/password')
-  const before = await directory.findByUsername('ada')
-  const fields = { current: PASSWORD, password: ANOTHER, repeat: ANOTHER }
-  return async () => {
-    const changed = await submit(node(turn), ada, form, fields)
-    const isKept = await isSignedIn(node(turn + 1), ada)
-    // For the next round.
-    await directory.change(before?.id ?? '', now => ({ ...now, password: before?.password }))
-    return isOk(changed) && isKept
-  }
-})
+const passwordChange = againstRefresh(
+  'password change',
+  'a new password ends every token',
+  async (deployment, ada, turn) => {
+    const { node, directory } = deployment
+    const form = await formAt(node(turn), ada, '/account/password')
+    const before = await directory.findByUsername('ada')
+    const fields = { current: PASSWORD, password: ANOTHER, repeat: ANOTHER }
+    return async () => {
+      const changed = await submit(node(turn), ada, form, fields)
+      const isKept = await isSignedIn(node(turn + 1), ada)
+      // For the next round.
+      await directory.change(before?.id ?? '', now => ({ ...now, password: before?.password }))
+      return isOk(changed) && isKept
+    }
+  },
+)
 
-const disabling = againstRefresh('disabling the account', 'SE6', async ({ directory }) => {
-  const { id = '' } = (await directory.findByUsername('ada')) ?? {}
-  return async () => {
-    await directory.change(id, account => ({ ...account, enabled: false }))
-    await directory.endAccess(id)
-    await directory.change(id, account => ({ ...account, enabled: true }))
-    return true
-  }
-})
+const disabling = againstRefresh(
+  'disabling the account',
+  'a disabled account has no tokens',
+  async ({ directory }) => {
+    const { id = '' } = (await directory.findByUsername('ada')) ?? {}
+    return async () => {
+      await directory.change(id, account => ({ ...account, enabled: false }))
+      await directory.endAccess(id)
+      await directory.change(id, account => ({ ...account, enabled: true }))
+      return true
+    }
+  },
+)
 
 const ANOTHER = 'another battery, another staple'
 

@@ -34,7 +34,7 @@ const KINDS: ((key: string) => Promise<unknown>)[] = [
 const ask = (count: number) =>
   Array.from({ length: count }, (_, i) => KINDS[i % KINDS.length]?.(fresh()))
 
-test('F11: of 5,000 operations on a hung Redis, the surplus is refused at once, the rest in a second', async () => {
+test('of 5,000 operations on a hung Redis, the surplus is refused at once, the rest in a second', async () => {
   await Promise.all(ask(100))
   told.length = 0
   const memory = () => process.memoryUsage().rss / 2 ** 20

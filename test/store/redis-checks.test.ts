@@ -1,4 +1,4 @@
-// CF4: a Redis that cannot be trusted is told from one that can, with the line that mends it.
+// A Redis that cannot be trusted is found, with the command that fixes it.
 
 import { execFileSync } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'

@@ -204,7 +204,7 @@ describe.each(KINDS)('a user of Redis, %s', kind => {
     )
   })
 
-  test('F17: a password that is changed on the server and in its file is taken up', async () => {
+  test('a password that is changed on the server and in its file is taken up', async () => {
     const password_file = fileWith(PASSWORD)
     const store = await open(urlWith(''), { ...settings, username: 'usher', password_file })
     await works(store)

@@ -91,7 +91,7 @@ describe('a primary and its replica', () => {
     ],
     ['the way to the replica hangs', () => pair.link.hang(), () => pair.link.open()],
   ]
-  test.each(HANGING)('F4: while %s nothing is written, and all is read', async (_, stop, goOn) => {
+  test.each(HANGING)('while %s nothing is written, and all is read', async (_, stop, goOn) => {
     const store = await open(pair.primary.url)
     const operator = operatorOf(pair.primary.url)
     const { written, kinds } = await kindsOfWrite(store)
@@ -171,7 +171,7 @@ describe('a primary and its replica', () => {
     }
   })
 
-  test('F10: a write that is sent again, its reply lost, is not taken for confirmed', async () => {
+  test('a write that is sent again, its reply lost, is not taken for confirmed', async () => {
     const link = await flakyLink(portOf(pair.primary.url))
     closing.push(() => link.close())
     const store = await open(link.url)
@@ -317,7 +317,7 @@ async function failover(settings?: typeof REDIS_DEFAULTS) {
   return { acknowledged: acknowledged.length, missing: await missing(promoted, acknowledged) }
 }
 
-test('F4: of 500 writes, a failover takes back none that was acknowledged', async () => {
+test('of 500 writes, a failover takes back none that was acknowledged', async () => {
   const outcome = await failover()
   expect(outcome).toEqual({ acknowledged: COUNT / 2, missing: 0 })
 })
@@ -389,7 +389,7 @@ describe('a Cluster', () => {
     await expect.poll(back, { timeout: 5000 }).toBe(true)
   })
 
-  test('F5: a replica that takes over has all that was acknowledged', async () => {
+  test('a replica that takes over has all that was acknowledged', async () => {
     const store = await open(cluster.url)
     const acknowledged = await mixedWrites(store, () => {})
     expect(acknowledged).toHaveLength(COUNT)
@@ -413,7 +413,7 @@ describe('behind Sentinel', () => {
   })
   afterAll(() => group?.stop())
 
-  test('F4: the replica that takes over has all that was acknowledged', async () => {
+  test('the replica that takes over has all that was acknowledged', async () => {
     const store = await open(group.url)
     const operator = operatorOf(group.servers[0]?.url ?? '')
     expect(await calls(operator, 'wait')).toBe(0)

@@ -53,7 +53,7 @@ async function recovered(key: string) {
   return performance.now() - started
 }
 
-describe('F1: killed', () => {
+describe('killed', () => {
   test('every operation is unavailable within a second, and back within five', async () => {
     const key = fresh()
     await put(store, key, bytes('kept'), { expires: now() + 600 })
@@ -65,7 +65,7 @@ describe('F1: killed', () => {
   })
 })
 
-describe('F2: hung', () => {
+describe('hung', () => {
   test('every operation is unavailable within a second, and back when it goes on', async () => {
     const key = fresh()
     await put(store, key, bytes('kept'), { expires: now() + 600 })
@@ -77,7 +77,7 @@ describe('F2: hung', () => {
   })
 })
 
-describe('F10: the reply is lost, and the command sent again', () => {
+describe('the reply is lost, and the command sent again', () => {
   let link: FlakyLink
   let flaky: RedisStore
   beforeAll(async () => {
@@ -124,7 +124,7 @@ describe('F10: the reply is lost, and the command sent again', () => {
   })
 })
 
-describe('F14: the scripts are forgotten', () => {
+describe('the scripts are forgotten', () => {
   test('they are sent again', async () => {
     const { Redis } = await import('ioredis')
     const operator = new Redis(server.url)
@@ -136,7 +136,7 @@ describe('F14: the scripts are forgotten', () => {
   })
 })
 
-describe('F11: out of memory', () => {
+describe('out of memory', () => {
   test('what is removed is removed, and nothing new is taken', async () => {
     const { Redis } = await import('ioredis')
     const operator = new Redis(server.url)

@@ -208,7 +208,7 @@ describe('what is left for later', () => {
   })
 })
 
-test('F2: a request that the store has failed once does not wait for it again; another tries', async () => {
+test('a request that the store has failed once does not wait for it again; another tries', async () => {
   const get = vi.spyOn(store, 'get').mockRejectedValueOnce(new StoreUnavailable('hung'))
   const asks = [
     () => records.read('Hung', 'a'),

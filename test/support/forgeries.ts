@@ -1,4 +1,4 @@
-// JWTs that nobody may take for the honest one they are made from (requirements §4, rows 13 and 14).
+// JWTs that nobody may take for the honest one they are made from.
 
 import {
   createHmac,

@@ -1,5 +1,5 @@
 // What attackers make of a registered redirect URI: spellings that some parser, somewhere, takes for
-// the same address, or for one that belongs to it (requirements §4, row 1).
+// the same address, or for one that belongs to it.
 
 /** Put in at every position. */
 const INSERTS = [

@@ -1,6 +1,5 @@
-// CF2 by the hundred (requirements §5.4): folders that are wrong in every way we can make, none of them
-// taken, none a crash, none slow; every finding has its file, its place where there is one, and its
-// rule, and shows no secret. Beside them folders that are right, all of them taken.
+// Hundreds of invalid configuration folders. Each is refused, quickly and without a crash. Every finding
+// has its file, its position and its rule, and shows no secret. Valid folders beside them are accepted.
 
 import { execFile, execFileSync } from 'node:child_process'
 import { generateKeyPairSync } from 'node:crypto'
@@ -208,7 +207,7 @@ const oddFolders: Case[] = [
   })),
 ]
 
-/** AZ3: what no client may register. */
+/** Redirect URIs that every client is refused (RFC 9700 §4.1, RFC 8252 §7.1). */
 const REDIRECTS = [
   'https://*.example.org/callback',
   'https://app.example.org/*',
