@@ -79,7 +79,7 @@ test('client_credentials: not for a client that is not registered for it, nor wh
   const body = { grant_type: 'client_credentials' }
   const refused = await send(on, '/api/oauth/token', { body, headers: basic('web', SECRET) })
   expect(refused).toMatchObject({ status: 400, json: { error: 'invalid_request' } })
-  expect(refused.json.error_description).toContain('grant type')
+  expect(refused.json.error_description).toContain('grant_type must be one of the grant_types')
   const { json } = await send(off, DISCOVERY)
   expect(json.grant_types_supported).not.toContain('client_credentials')
   const unknown = await send(off, '/api/oauth/token', { body, headers: basic('web', SECRET) })
