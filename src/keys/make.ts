@@ -1,4 +1,4 @@
-// Making signing keys, and taking in those that an operator brings.
+// Creates signing keys, and imports keys of the operator.
 
 import {
   createPrivateKey,
@@ -10,38 +10,42 @@ import {
 import { promisify } from 'node:util'
 import { calculateJwkThumbprint } from 'jose'
 
+/** A signing key as a JWK: the private key, or the public part. */
 export type SigningKey = JsonWebKey & { kid: string; alg: string; use: 'sig' }
 
 const generate = promisify(generateKeyPair)
 
-// Keys rotate every 90 days: a longer one buys nothing, and costs 1.6 ms a signature (SP 800-57).
+// 2048 bits are enough for 90 days (SP 800-57). A longer key costs 1.6 ms more for each signature.
 const makeRsaKey = async () => (await generate('rsa', { modulusLength: 2048 })).privateKey
 
-/** RS256 first: it is what every client library expects without being told (OIDC Core §3.1.3.7). */
+/** RS256 is first: client libraries expect it by default (OIDC Core §3.1.3.7). */
 const MAKERS: Record<string, () => Promise<KeyObject>> = {
   RS256: makeRsaKey,
   ES256: async () => (await generate('ec', { namedCurve: 'P-256' })).privateKey,
   EdDSA: async () => (await generate('ed25519')).privateKey,
-  // Of its own: one key is not used for two schemes of padding (RFC 8017 §6).
+  // Not the key of RS256: a key is used with one padding scheme only (RFC 8017 §6).
   PS256: makeRsaKey,
 }
+/** Algorithms that keys can be created for. */
 export const ALL_ALGORITHMS = Object.keys(MAKERS)
-/** That there are keys for in any case; for the others when a client wants them. */
+/** Algorithms that always have a key. The others get one when a client or an API names them. */
 export const ALGORITHMS = ALL_ALGORITHMS.filter(alg => alg !== 'PS256')
 
+/** Creates a private key. Throws for an unknown algorithm. */
 export async function makeKey(alg: string): Promise<SigningKey> {
   const make = MAKERS[alg]
-  if (!make) throw new Error(`there is no way to make a key for ${alg}`)
+  if (!make) throw new Error(`no key can be created for ${alg}`)
   return named((await make()).export({ format: 'jwk' }), alg)
 }
 
-/** From PEM; config/rules/provider.ts has validated it. */
+/** Returns the private key of a PEM text that config/rules/provider.ts has validated. */
 export function importKey(pem: string): Promise<SigningKey> {
   const key = createPrivateKey(pem)
   const algs: Record<string, string> = { rsa: 'RS256', ec: 'ES256', ed25519: 'EdDSA' }
   return named(key.export({ format: 'jwk' }), algs[key.asymmetricKeyType ?? ''] ?? '')
 }
 
+/** Returns the public part of a key. */
 export function publicPart({ kid, alg, use, ...jwk }: SigningKey): SigningKey {
   const key = createPublicKey({ key: jwk, format: 'jwk' })
   return { ...key.export({ format: 'jwk' }), kid, alg, use }

@@ -1,9 +1,9 @@
-// The keys that sign ID tokens: a schedule kept in the store, sealed, the same on every node. What a
-// key is at a moment follows from the schedule alone, so that nodes agree without talking:
+// The keys that sign ID tokens. The store keeps one encrypted schedule for all nodes. The state of a
+// key follows from the schedule and the time, so that all nodes agree:
 //
-//   next      from its making: in the JWKS, so that clients know it before it is used
-//   current   the latest of its algorithm whose time has come: it signs
-//   retired   once another is current, until nothing that it signed counts any more
+//   next      published in the JWKS, so that clients know it before it signs
+//   current   the latest key of its algorithm that has begun to sign
+//   retired   after another key became current, until everything that it signed has expired
 
 import { isDeepStrictEqual } from 'node:util'
 import type { Settings } from '../config/load.ts'
@@ -20,51 +20,51 @@ import {
 } from './make.ts'
 
 interface Scheduled {
-  /** Of an imported one the public part: the private one stays in its file. */
+  /** The public part of an imported key: the private key stays in its file. */
   key: SigningKey
   /** Epoch seconds at which it begins to sign. */
   from: number
   imported?: boolean
 }
 
-/** The first version kept keys without a schedule: those are due. */
-interface Kept {
-  keys: (Scheduled | SigningKey)[]
+/** The record in the store. */
+interface Schedule {
+  keys: Scheduled[]
 }
-const asScheduled = (entry: Scheduled | SigningKey): Scheduled =>
-  'kid' in entry ? { key: entry as SigningKey, from: 0 } : (entry as Scheduled)
 
-/** Seconds. */
+/** Rules for the schedule. All times are in seconds. */
 export interface KeyRules {
   rotate_every: number
   announce: number
-  /** How long what a key has signed counts: as a token, and as `id_token_hint`. */
+  /** Longest lifetime of anything signed: as a token, or as `id_token_hint`. */
   retain: number
-  /** Algorithms that clients are registered for. */
+  /** Algorithms that clients and APIs name. */
   wanted: string[]
-  /** In place of keys of our own. */
+  /** Keys of the operator, which replace generated keys. */
   imported: SigningKey[]
 }
 
+/** A key in the schedule, for operators. */
 export interface KeyStatus {
   kid: string
   alg: string
   state: 'next' | 'current' | 'retired'
-  /** Epoch seconds: of `next` when it will sign, of the others since when it did. */
+  /** Epoch seconds at which it begins, or began, to sign. */
   from: number
-  /** Epoch seconds; of `retired` only, once another has its place: when it leaves the JWKS. */
+  /** Epoch seconds at which a retired key leaves the JWKS. Absent while it has no successor. */
   until?: number
 }
 
+/** The signing keys of an installation. */
 export type SigningKeys = ReturnType<typeof createSigningKeys>
 
-/** Those of this installation, as its configuration has them. */
+/** Returns the signing keys of this installation, with the rules of its configuration. */
 export async function openSigningKeys(records: Records, settings: Settings): Promise<SigningKeys> {
   const { session, id_token } = settings.lifetimes
   return createSigningKeys(records, {
     ...settings.keys,
-    // The ID token of a session is accepted as a hint for as long as there may be that session, and
-    // a JWT for an API has its time.
+    // An ID token is accepted as a hint for the lifetime of its session. JWT access tokens have a
+    // lifetime of their own.
     retain: Math.max(session + id_token, MAX_JWT_SECONDS),
     wanted: [
       ...settings.clients.flatMap(client =>
@@ -78,29 +78,30 @@ export async function openSigningKeys(records: Records, settings: Settings): Pro
   })
 }
 
-/** The ids of the keys in the store; no key is made for it. */
+/** Returns the key ids in the store. Creates no keys. */
 export async function publishedKids(records: Records): Promise<string[]> {
-  const { value } = await records.read<Kept>('SigningKeys', 'current')
-  return (value?.keys ?? []).map(entry => asScheduled(entry).key.kid)
+  const { value } = await records.read<Schedule>('SigningKeys', 'current')
+  return (value?.keys ?? []).map(({ key }) => key.kid)
 }
 
+/** Returns the signing keys in the store. */
 export function createSigningKeys(records: Records, rules: KeyRules) {
   const imported = new Map(rules.imported.map(key => [key.kid, key]))
   const isMade = (alg: string) => ALGORITHMS.includes(alg) || rules.wanted.includes(alg)
   const canSign = ({ key, imported: isImported }: Scheduled) => !isImported || imported.has(key.kid)
 
-  /** Answers the schedule as it is then. */
+  /** Changes the schedule in one transaction, and returns it. */
   async function amend(change: (schedule: Scheduled[]) => Promise<Scheduled[]>) {
     let after: Scheduled[] = []
-    await records.update<Kept>('SigningKeys', 'current', async ({ value }) => {
-      const before = value?.keys.map(asScheduled) ?? []
+    await records.update<Schedule>('SigningKeys', 'current', async ({ value }) => {
+      const before = value?.keys ?? []
       after = await change(before)
       return isDeepStrictEqual(after, before) ? undefined : { keys: after }
     })
     return after
   }
 
-  /** What has to be done by now: the first keys, the next ones, those whose time is over. */
+  /** Returns the schedule with new keys where they are due, and without expired ones. */
   async function plan(before: Scheduled[]): Promise<Scheduled[]> {
     const time = now()
     const schedule = before.filter(entry => {
@@ -109,7 +110,7 @@ export function createSigningKeys(records: Records, rules: KeyRules) {
     })
     const isScheduled = ({ kid }: SigningKey) => schedule.some(({ key }) => key.kid === kid)
     for (const [i, key] of rules.imported.entries()) {
-      // One before another that has its place had its own: it does not begin again.
+      // A key before a scheduled one has been used already. It is not scheduled again.
       if (rules.imported.slice(i).some(isScheduled)) continue
       const from = signersOf(schedule, key.alg).length ? time + rules.announce : time
       schedule.push({ key: publicPart(key), from, imported: true })
@@ -125,11 +126,11 @@ export function createSigningKeys(records: Records, rules: KeyRules) {
     return schedule
   }
 
-  /** Those that keys are made for; one that nobody wants any more is not left without a successor. */
+  /** Algorithms that get keys. One with a key keeps getting successors, even if no client names it. */
   const algorithmsOf = (schedule: Scheduled[]) =>
     ALL_ALGORITHMS.filter(alg => isMade(alg) || signersOf(schedule, alg).length)
 
-  /** Of one algorithm, in the order in which they sign. */
+  /** Returns the keys of an algorithm in the order in which they sign. */
   const signersOf = (schedule: Scheduled[], alg: string) =>
     schedule
       .filter(entry => entry.key.alg === alg && canSign(entry))
@@ -142,7 +143,7 @@ export function createSigningKeys(records: Records, rules: KeyRules) {
     const current = signers.findLast(other => other.from <= now())
     if (entry === current) return { kid, alg, state: 'current', from }
     if (from > now()) return { kid, alg, state: 'next', from }
-    // One whose file was taken away has signed until now: it stays until another has its place.
+    // An imported key whose file was removed is published until it has a successor.
     const successor = signers.find(other => other.from > from)
     const until = successor && successor.from + rules.retain
     return { kid, alg, state: 'retired', from, ...(until && { until }) }
@@ -160,18 +161,19 @@ export function createSigningKeys(records: Records, rules: KeyRules) {
       )
   }
 
-  /** All that are published, the one that signs first of its algorithm; with what it takes to sign. */
+  /** Returns all published keys. The first one of each algorithm signs, and has its private part. */
   async function load(): Promise<SigningKey[]> {
     const schedule = await amend(plan)
     const keys = new Map([...schedule.map(({ key }) => [key.kid, key] as const), ...imported])
     return inOrder(schedule).flatMap(({ kid }) => keys.get(kid) ?? [])
   }
 
+  /** Returns the states of all published keys, in the order of `load`. */
   async function list(): Promise<KeyStatus[]> {
     return inOrder(await amend(plan))
   }
 
-  /** New keys, announced first; or at once, where the current ones are not to be trusted. */
+  /** Creates new keys that sign after `announce` seconds; 0 if the current keys may have leaked. */
   async function rotate(announce = rules.announce): Promise<KeyStatus[]> {
     const from = now() + announce
     return inOrder(
@@ -179,13 +181,13 @@ export function createSigningKeys(records: Records, rules: KeyRules) {
         const made = await Promise.all(
           algorithmsOf(schedule).map(async alg => ({ key: await makeKey(alg), from })),
         )
-        // Those that were waiting for a later turn give theirs up.
+        // The new keys replace those that have not begun to sign.
         return [...schedule.filter(entry => entry.from <= now()), ...made]
       }),
     )
   }
 
-  /** Takes a key out of the JWKS now: nothing that it signed is accepted any more. */
+  /** Removes a key from the JWKS. Nothing that it signed is accepted afterwards. */
   async function retire(kid: string): Promise<'retired' | 'unknown' | 'signs'> {
     let outcome: 'retired' | 'unknown' | 'signs' = 'unknown'
     await amend(async schedule => {

@@ -241,13 +241,6 @@ describe('as time passes', () => {
     expect(JSON.stringify(value)).toContain(imported[0]?.x)
     expect(JSON.stringify(value)).not.toContain(imported[0]?.d)
   })
-
-  test('keys of the first version, which had no schedule, sign on and are due', async () => {
-    const keys = await Promise.all(['RS256', 'ES256', 'EdDSA'].map(makeKey))
-    await records.save('SigningKeys', 'current', { keys }, { version: 0 })
-    expect((await open().load()).slice(0, 3)).toEqual(keys)
-    expect(await states()).toEqual([...ALL('current'), ...ALL('next')])
-  })
 })
 
 const ALL = (state: string) => ['RS256', 'ES256', 'EdDSA'].map(alg => `${state} ${alg}`)
