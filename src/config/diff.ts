@@ -1,9 +1,9 @@
-// What differs between two configurations, as lines for a log. Values of secrets are never in it.
+// Differences between two configurations, as lines for the log, without values of secrets.
 
 import { isSecret } from './key-list.ts'
 import type { Settings } from './load.ts'
 
-/** What a running process keeps until it is restarted. */
+/** Settings that take effect only after a restart. */
 export const FIXED = [
   'issuer',
   'listen',
@@ -15,26 +15,34 @@ export const FIXED = [
   'secrets',
 ] as const
 
-/** Settings that take effect only after a restart. Each worker reads the secrets itself. */
-export type Held = Pick<Settings, Exclude<(typeof FIXED)[number], 'secrets'>>
-
-export function heldOf({
-  issuer,
-  listen,
-  workers,
-  store,
-  redis,
-  metrics,
-  accounts,
-}: Settings): Held {
-  return { issuer, listen, workers, store, redis, metrics, accounts }
+/** Returns the values of `FIXED` that all workers share. Each worker reads the secrets itself. */
+export function heldOf(settings: Settings) {
+  const { secrets: _, ...held } = fixedOf(settings)
+  return held
 }
 
-/** `lifetimes.code: 60 → 30`, `+ clients.wiki`, `- clients.wiki.contacts.0`. */
+const fixedOf = (settings: Settings): Partial<Settings> =>
+  Object.fromEntries(FIXED.map(key => [key, settings[key]]))
+
+/** Returns `after` with the values of `FIXED` from `before`. */
+export const keepFixed = (before: Settings, after: Settings): Settings => {
+  return { ...after, ...fixedOf(before) }
+}
+
+/** Returns the keys of `FIXED` that differ. */
+export function fixedDifferences(before: Settings, after: Settings): string[] {
+  return FIXED.filter(key => JSON.stringify(before[key]) !== JSON.stringify(after[key]))
+}
+
+/** Returns lines such as `lifetimes.code: 60 → 30`, `+ clients.wiki`, `- clients.wiki.contacts.0`. */
 export function differences(before: Settings, after: Settings): string[] {
-  const [had, has] = [namedIn(before), namedIn(after)]
-  const stayed = had.intersection(has)
-  const [old, now] = [flatten(comparable(before, stayed)), flatten(comparable(after, stayed))]
+  const [had, has] = [filesOf(before), filesOf(after)]
+  const added = [...has.keys()].filter(name => !had.has(name))
+  const removed = [...had.keys()].filter(name => !has.has(name))
+  // A file that was added or removed is one line, without its keys.
+  for (const name of added) has.delete(name)
+  for (const name of removed) had.delete(name)
+  const [old, now] = [valuesOf(before, had), valuesOf(after, has)]
   const paths = [...new Set([...old.keys(), ...now.keys()])].sort()
   const lines = paths.flatMap(path => {
     const [was, is] = [old.get(path), now.get(path)]
@@ -43,49 +51,20 @@ export function differences(before: Settings, after: Settings): string[] {
     if (is === undefined) return [`- ${path}`]
     return [`${path}: ${shown(path, was)} → ${shown(path, is)}`]
   })
-  const [came, went] = [[...has.difference(had)], [...had.difference(has)]]
-  return [...came.map(name => `+ ${name}`), ...went.map(name => `- ${name}`), ...lines]
+  return [...added.map(name => `+ ${name}`), ...removed.map(name => `- ${name}`), ...lines]
 }
 
-/** What has a file of its own. */
-const namedIn = ({ clients, resources, details }: Settings) =>
-  new Set([
-    ...clients.map(({ client_id }) => `clients.${client_id}`),
-    ...Object.keys(resources).map(resource => `resources.${resource}`),
-    ...Object.keys(details).map(type => `details.${type}`),
+/** Returns clients, APIs and types of authorization details by the names that lines have for them. */
+const filesOf = ({ clients, resources, details }: Settings) =>
+  new Map<string, object>([
+    ...clients.map(client => [`clients.${client.client_id}`, client] as const),
+    ...Object.entries(resources).map(([name, api]) => [`resources.${name}`, api] as const),
+    ...Object.entries(details).map(([name, type]) => [`details.${name}`, type] as const),
   ])
 
-/** `after`, with what a running process keeps from `before`. */
-export function keepFixed(before: Settings, after: Settings): Settings {
-  return { ...after, ...Object.fromEntries(FIXED.map(key => [key, before[key]])) }
-}
-
-/** Those of `FIXED` that differ. */
-export function fixedDifferences(before: Settings, after: Settings): string[] {
-  return FIXED.filter(key => JSON.stringify(before[key]) !== JSON.stringify(after[key]))
-}
-
-/** Clients by their names instead of their places; without what is said about the files. */
-function comparable(
-  {
-    clients,
-    resources,
-    details,
-    clientFiles: _,
-    resourceFiles: __,
-    warnings: ___,
-    ...settings
-  }: Settings,
-  stayed: Set<string>,
-) {
-  const named = [
-    ...clients.map(client => [`clients.${client.client_id}`, client] as const),
-    ...Object.entries(resources).map(
-      ([name, resource]) => [`resources.${name}`, resource] as const,
-    ),
-    ...Object.entries(details).map(([type, detail]) => [`details.${type}`, detail] as const),
-  ]
-  return { ...settings, ...Object.fromEntries(named.filter(([name]) => stayed.has(name))) }
+function valuesOf(settings: Settings, files: Map<string, object>) {
+  const { clients: _, resources: __, details: ___, warnings: ____, ...rest } = settings
+  return flatten({ ...rest, ...Object.fromEntries(files) })
 }
 
 function flatten(value: unknown, path = '', into = new Map<string, string>()) {
@@ -99,10 +78,11 @@ function flatten(value: unknown, path = '', into = new Map<string, string>()) {
   return into
 }
 
+/** Maximum length of a value: a whole template would fill the log. */
+const MAX_VALUE_CHARS = 80
+
 function shown(path: string, value = ''): string {
   if (isSecret(path.split('.'))) return '(not shown)'
   if (/^pictures\..*\.base64$/.test(path)) return '(an image)'
-  return value.length > LONGEST ? `${value.slice(0, LONGEST)}…` : value
+  return value.length > MAX_VALUE_CHARS ? `${value.slice(0, MAX_VALUE_CHARS)}…` : value
 }
-/** A whole template would fill the log. */
-const LONGEST = 80

@@ -1,10 +1,11 @@
-// What the environment says, which wins over the files.
+// Environment variables. They replace keys of the files.
 
 import type { Overlay } from './files.ts'
 import { type Finding, wrongVariable } from './report/finding.ts'
 import { readText } from './report/yaml.ts'
 
-export const SHORTEST_SECRET = 32
+const MIN_SECRET_BYTES = 32
+/** The requirement on secrets, with the command that fulfils it. */
 export const RANDOM = `must be at least 32 random bytes as base64url: openssl rand -base64 32 | tr '+/' '-_' | tr -d =`
 
 /** The keys that variables replace. */
@@ -16,16 +17,16 @@ export const VARIABLES: Record<string, string> = {
   USHER_STORE: 'store',
 }
 
-/** Those that replace no key. */
 // biome-ignore format: a table
+/** Variables that replace no key, with their descriptions. */
 export const OTHER_VARIABLES: Record<string, string> = {
-  USHER_CONFIG: 'The folder; absent: config',
-  USHER_STORE_FILE: 'A file that holds USHER_STORE',
-  USHER_SECRET: 'What the store is sealed with: at least 32 random bytes as base64url. Several, with a space between: the first seals, all open. Absent, a loopback issuer on SQLite makes one and keeps it beside the store',
-  USHER_SECRET_FILE: 'A file that holds USHER_SECRET',
+  USHER_CONFIG: 'The config folder; absent: config',
+  USHER_STORE_FILE: 'A file that contains USHER_STORE',
+  USHER_SECRET: 'The key that encrypts the store: at least 32 random bytes as base64url. Several, separated by spaces: the first encrypts, all decrypt. Absent: a loopback issuer with SQLite generates one, and keeps it beside the store',
+  USHER_SECRET_FILE: 'A file that contains USHER_SECRET',
 }
 
-/** An empty variable is not given. */
+/** Returns the variables that replace keys. An empty variable is ignored. */
 export function overlays(env: NodeJS.ProcessEnv, store: string | undefined): Overlay[] {
   return Object.entries(VARIABLES).flatMap(([name, key]) => {
     const text = name === 'USHER_STORE' ? store : env[name]
@@ -34,7 +35,7 @@ export function overlays(env: NodeJS.ProcessEnv, store: string | undefined): Ove
   })
 }
 
-/** Each may come from a file instead, named by its `…_FILE` twin. */
+/** Returns the secrets of the environment, or of the files that `…_FILE` variables name. */
 export function secretsFromEnvironment(env: NodeJS.ProcessEnv, findings: Finding[]) {
   const read = (name: string) => {
     const file = env[`${name}_FILE`]
@@ -48,7 +49,7 @@ export function secretsFromEnvironment(env: NodeJS.ProcessEnv, findings: Finding
   return { store: read('USHER_STORE'), secret: read('USHER_SECRET') }
 }
 
-/** base64url values, separated by commas or white space; what they are is never repeated. */
+/** Returns the bytes of secrets in base64url, separated by commas or spaces. Findings never quote them. */
 export function parseSecrets(text: string | undefined, findings: Finding[]): Uint8Array[] {
   const parts = text?.split(/[\s,]+/).filter(Boolean) ?? []
   if (text !== undefined && !parts.length) {
@@ -56,7 +57,7 @@ export function parseSecrets(text: string | undefined, findings: Finding[]): Uin
   }
   return parts.flatMap((part, i) => {
     const bytes = Buffer.from(part, 'base64url')
-    if (/^[\w-]+=*$/.test(part) && bytes.length >= SHORTEST_SECRET) return [bytes]
+    if (/^[\w-]+=*$/.test(part) && bytes.length >= MIN_SECRET_BYTES) return [bytes]
     const which = parts.length > 1 ? `number ${i + 1} ` : ''
     findings.push(wrongVariable('USHER_SECRET', 'secret', `${which}${RANDOM}`))
     return []

@@ -1,5 +1,5 @@
-// The config folder and the environment become settings, or one report of all that is wrong.
-// The only file that reads `process.env`.
+// Reads the config folder and the environment. Returns settings, or one report of all findings. No
+// other file reads `process.env`.
 
 import { readdirSync, statSync } from 'node:fs'
 import { basename, dirname, join, parse, relative, sep } from 'node:path'
@@ -27,31 +27,31 @@ import type { ResourceFile } from './schema/resource.ts'
 import type { ClaimsFile, UsherFile } from './schema/usher.ts'
 import { tagProblem } from './schema/values.ts'
 
-/** All of `usher.yaml` under its own keys, and what follows from it and the other files. */
+/** All keys of `usher.yaml`, and values from the environment and the other files. */
 export interface Settings extends UsherFile {
   folder: string
-  /** An origin, byte for byte what clients compare with. */
+  /** An origin. Clients compare it byte for byte. */
   issuer: string
   /** A loopback http issuer: generated secrets, the demo account and http redirects are allowed. */
   development: boolean
   listen: UsherFile['listen'] & { host: string }
-  /** `module` is an absolute path; `digest` changes with its file. */
+  /** `module` is an absolute path. `digest` changes when the file does. */
   accounts: UsherFile['accounts'] & { digest?: string }
-  /** The first signs and seals, all verify and open; empty: to be made (development only). */
+  /** The first encrypts and signs, all decrypt and verify. Empty: generate one (development only). */
   secrets: Uint8Array[]
-  /** Private keys of the operator's, as PKCS #8 PEM. */
+  /** Private keys of the operator, as PKCS #8 PEM. */
   importedKeys: string[]
-  /** Those of clients, PEM; empty: none. */
+  /** Authorities of client certificates, PEM; empty if there are none. */
   clientAuthorities: string
   claims: ClaimsFile['claims']
-  /** All scopes a client can ask for, with the operator's words for those that have some. */
+  /** All scopes except those of APIs, with descriptions by the operator. */
   scopes: Record<string, { description?: string | Record<string, string> }>
   clients: ClientMetadata[]
-  /** The pictures that the files name, by the path that they name. */
+  /** Pictures by their paths in the files. */
   pictures: Record<string, Picture>
-  /** The files of pages/, by their names. */
+  /** Contents of the files in pages/, by name. */
   pages: Record<string, string>
-  /** The operator's words for the pages. */
+  /** Texts of the pages by the operator. */
   locales: Locales
   /** Makes a finding in the file of a client, by its client_id. */
   clientFiles: Map<string, Locate>
@@ -61,11 +61,11 @@ export interface Settings extends UsherFile {
   resourceFiles: Map<string, Locate>
   /** The types of authorization details, by their names. */
   details: Record<string, DetailFile>
-  /** What is allowed and unwise. */
+  /** Settings that are valid but unsafe. */
   warnings: Finding[]
 }
 
-/** The folder as it is, right or wrong: `settings` is absent when there are findings. */
+/** Result of reading the folder. `settings` is absent if there are findings. */
 export type Reading = ReturnType<typeof readFolder>
 
 /** Claims that the protocol itself sets (OIDC Core §2, §5.1; RFC 7519 §4.1). */
@@ -73,13 +73,17 @@ const PROTOCOL_CLAIMS = new Set(
   'sub iss aud exp iat nbf jti nonce auth_time acr amr azp sid at_hash c_hash s_hash'.split(' '),
 )
 
+/** Returns the path of the config folder. */
 export const configFolder = (env: NodeJS.ProcessEnv = process.env) => env.USHER_CONFIG || 'config'
 
-/** As it is given; an empty one is not. */
+/** Returns an environment variable; undefined if it is empty. */
 export const variable = (name: string, env: NodeJS.ProcessEnv = process.env) =>
   env[name] || undefined
 
-/** What it takes to open the store: an operator's commands work while a client file is wrong. */
+/**
+ * Returns the settings that open the store. Commands for operators work while a client file is wrong.
+ * Throws a `ConfigError` for findings in usher.yaml or the environment.
+ */
 export function readStoreSettings(): Pick<Settings, 'store' | 'secrets' | 'redis' | 'accounts'> {
   const { usher, secrets, accounts, findings } = readUsher(process.env, configFolder())
   if (findings.length || !usher.value) throw new ConfigError(findings)

@@ -1,13 +1,12 @@
-// Looks at the folder, so that what is saved is taken in. Looking works where notifications do not:
-// mounts, links.
+// Polls the config folder for changes. Unlike file notifications, this works for mounts and links.
 
 import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** Milliseconds for which nothing may change before what was saved is taken in. */
-const SETTLE = 1000
+/** Changes are reported when nothing else changed for this long. */
+const SETTLE_MS = 1000
 
-/** Calls `changed` once for what was saved together. */
+/** Calls `changed` once for all files that are saved together. */
 export function watchFolder(folder: string, changed: () => void): void {
   let inForce = fingerprint(folder)
   let last = inForce
@@ -18,10 +17,10 @@ export function watchFolder(folder: string, changed: () => void): void {
     if (!isSettled || seen === inForce) return
     inForce = seen
     changed()
-  }, SETTLE).unref()
+  }, SETTLE_MS).unref()
 }
 
-/** Changes whenever a file does that is read: none lies deeper, or is called `.…` (editors, git). */
+/** Returns a text that changes with every file that is read. Hidden files (editors, git) are not read. */
 function fingerprint(path: string, depth = 2): string {
   try {
     const stat = statSync(path)
@@ -31,7 +30,7 @@ function fingerprint(path: string, depth = 2): string {
       .map(name => fingerprint(join(path, name), depth - 1))
     return [path, stat.ino, stat.size, stat.mtimeMs, ...below].join()
   } catch {
-    // What cannot be looked at is told by whoever reads it.
+    // The reader of the file reports the problem.
     return path
   }
 }

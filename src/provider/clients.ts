@@ -89,10 +89,10 @@ export async function findClient(provider: Provider, id = ''): Promise<Client | 
   })
 }
 
-/** Returns the metadata key that a message of the library names. */
+/** Returns the metadata key that a message of the library names. Without one, it is about authentication. */
 function keyNamedBy(message: string): string {
   const isNamed = (key: string) => new RegExp(`\\b${key}\\b`).test(message)
-  return Object.keys(clientSchema.shape).find(isNamed) ?? 'client_id'
+  return Object.keys(clientSchema.shape).find(isNamed) ?? 'token_endpoint_auth_method'
 }
 
 /** Origins from which browser applications call the token endpoint and UserInfo. */

@@ -1,5 +1,5 @@
-// What is allowed and dangerous: the ten warnings that matter most. Each says why, what to do instead, and
-// where that is written. A warning stops nothing.
+// Warnings about settings that are valid but unsafe. Each names the risk, the fix, and the clause of
+// the specification. A warning does not prevent a start.
 
 import { hashOf, isExpired, timeOf } from '../client-secret.ts'
 import type { ValidFile } from '../files.ts'
@@ -16,21 +16,21 @@ const LOCAL_REDIS = /^rediss:|^redis\+unix:|(\/\/|@)(localhost|127\.|\[::1\])/
 
 const WHY = {
   'proxy-everyone':
-    'almost every sender is believed: whoever sends X-Forwarded-For chooses the address that is logged. Name the addresses of your proxies alone (RFC 9700 §4.13)',
+    'almost every sender is trusted: any client can choose its logged address by X-Forwarded-For. Name only the addresses of your proxies (RFC 9700 §4.13)',
   'no-tls':
-    'every request will be refused (421): an https issuer needs either proxy, the addresses of what speaks TLS in front, or listen.tls',
+    'every request will be refused (421): an https issuer needs the addresses of the TLS proxy in front in proxy, or listen.tls',
   'access-token-lifetime':
-    'a stolen access token works for this long. Stay at an hour or less, clients renew it without a question: 10 min (RFC 6750 §5.3)',
+    'a stolen access token is valid for this long. Set an hour or less, such as 10 min; clients renew it without asking the user (RFC 6750 §5.3)',
   'durability-primary':
-    'a failover may bring back a code that was used or a token that was revoked. With a replica, let answers wait for it: auto (RFC 6749 §4.1.2, RFC 7009 §2)',
+    'after a failover, a used code or a revoked token may be valid again. If there is a replica, set auto (RFC 6749 §4.1.2, RFC 7009 §2)',
   'redis-plaintext':
-    'the password of Redis and all commands travel in the clear. Use rediss:// or redis.tls, unless the network is yours alone (OWASP ASVS 12.3.1)',
+    'the password and all commands for Redis are sent without encryption. Use rediss:// or redis.tls, except in a private network (OWASP ASVS 12.3.1)',
   'pkce-exempt':
-    'a code that is stolen or slipped in can be redeemed: nothing ties it to who requested it. Use a client library that sends code_challenge, and delete this line (RFC 9700 §2.1.1)',
+    'a stolen or injected code can be redeemed. Use a client library that sends code_challenge, and delete this line (RFC 9700 §2.1.1)',
   'implicit-consent-public':
-    'anybody can pass for an application without a secret, and would get tokens without a question. Leave it explicit (RFC 8252 §8.6, RFC 6749 §10.2)',
+    'any program can impersonate a client without a secret, and would get tokens without consent. Set explicit (RFC 8252 §8.6, RFC 6749 §10.2)',
   'demo-secret':
-    'everybody knows the secret of the demo application. Make one: npm run usher -- clients secret NAME, and delete this line',
+    'the secret of the demo application is public. Make a new one: npm run usher -- clients secret NAME, and delete this line',
   'resource-unread':
     'no API can validate these tokens: name the client_id of the API in introspected_by, or set token_format: jwt',
 }

@@ -109,8 +109,8 @@ const SCOPES = 'must be one text with spaces between scopes: openid profile'
 
 const subject = z.string().min(1).optional()
 
-/** Schema of a client file. */
 // biome-ignore format: a table
+/** Schema of a client file. */
 export const clientSchema = z.strictObject({
   client_id: clientId.describe('The identifier of the client (RFC 6749 §2.2). It never changes'),
   client_name: words(80).describe('The name that users see on the sign-in and consent pages'),

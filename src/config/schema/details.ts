@@ -87,8 +87,8 @@ const schema = property.refine(
   'is an object, without the property type, which every detail has',
 )
 
-/** Schema of a file in details/. */
 // biome-ignore format: a table
+/** Schema of a file in details/. */
 export const detailSchema = z.strictObject({
   type: typeName.describe('The name by which clients request it; it never changes'),
   resource: z.string().describe('The `resource` of the API in resources/ that it is for. Only tokens for this API carry such details'),

@@ -6,8 +6,8 @@ import { z } from 'zod'
 const on = z.boolean().default(true)
 const off = z.boolean().default(false)
 
-/** Schema of `features`. */
 // biome-ignore format: a table
+/** Schema of `features`. */
 export const featuresSchema = z.strictObject({
   introspection: on.describe('Introspection (RFC 7662): clients can query the state of their own tokens, and APIs the state of tokens issued for them'),
   jwt_introspection: off.describe('Introspection responses as signed JWTs, for clients that request one (RFC 9701). Needs `features.introspection`'),
@@ -35,8 +35,8 @@ export const featuresSchema = z.strictObject({
 /** `features` with defaults. */
 export type Features = z.output<typeof featuresSchema>
 
-/** Schema of `compatibility`. */
 // biome-ignore format: a table
+/** Schema of `compatibility`. */
 export const compatibilitySchema = z.strictObject({
   implicit: off.describe('Clients can get tokens from the authorization endpoint without a code, if their response_types allow it: id_token, id_token token'),
   hybrid: off.describe('Clients can get tokens beside a code, if their response_types allow it: code id_token, code token, code id_token token'),

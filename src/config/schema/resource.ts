@@ -20,8 +20,8 @@ const scopes = z
   )
   .refine(scopes => Object.keys(scopes).length > 0, 'must have at least one')
 
-/** Schema of a resource file. */
 // biome-ignore format: a table
+/** Schema of a resource file. */
 export const resourceSchema = z.strictObject({
   resource: identifier.describe('The identifier of the API: an absolute URI, compared byte for byte with the parameter resource of clients (RFC 8707). It never changes'),
   resource_name: words(80).describe('The name that users see on the consent page above the `scopes`'),

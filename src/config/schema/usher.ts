@@ -176,8 +176,8 @@ const limits = {
   anonymous_megabytes: count(256).describe('Approximate size of these records in the store, for all networks. Above it, networks that use more than an equal share are answered with 429'),
 }
 
-/** Schema of usher.yaml. */
 // biome-ignore format: a table
+/** Schema of usher.yaml. */
 export const usherSchema = z.strictObject({
   issuer: origin.optional().describe('The address of the provider as clients know it: an origin, https except on loopback. Clients compare it byte for byte, so a change breaks all of them'),
   listen: z.strictObject(listen).prefault({}).describe('Where the provider listens'),
