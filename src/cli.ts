@@ -1,7 +1,7 @@
 // The operator's commands, as a table: what it lists is what there is, and its help.
 
 import { type ParseArgsConfig, parseArgs } from 'node:util'
-import { type Command, Failure, type Invocation } from './commands/command.ts'
+import { type Command, Failure, type Invocation, readArguments } from './commands/command.ts'
 import { ConfigError } from './config/report/finding.ts'
 import { reasonOf } from './storage/store.ts'
 
@@ -50,8 +50,8 @@ const COMMANDS: Command[] = [
   { name: 'accounts enable',   usage: 'ACCOUNT',      about: 'let them sign in again',                        options: {}, run: accounts('enable') },
   { name: 'accounts password', usage: 'ACCOUNT [--password-stdin]', about: 'set a password (a generated one without --password-stdin); ends every session and token', options: STDIN, run: accounts('password') },
   { name: 'accounts remove',   usage: 'ACCOUNT --yes', about: 'remove a person and everything kept about them', options: { yes: { type: 'boolean' } }, run: accounts('remove') },
-  { name: 'accounts import',   usage: '[FILE]',       about: 'add people from JSON Lines (standard input without FILE), with the hashes of their passwords; who is there already stays as they are', options: {}, run: transfer('take') },
-  { name: 'accounts export',   usage: '',             about: 'everyone as JSON Lines, with the hashes of their passwords', options: {}, run: transfer('give') },
+  { name: 'accounts import',   usage: '[FILE]',       about: 'add people from JSON Lines (standard input without FILE), with the hashes of their passwords; who is there already stays as they are', options: {}, run: transfer('importAccounts') },
+  { name: 'accounts export',   usage: '',             about: 'everyone as JSON Lines, with the hashes of their passwords', options: {}, run: transfer('exportAccounts') },
   { name: 'clients add',       usage: '',             about: 'how to add a client: write a file, make its secret, check the folder', options: {}, run: clients('add') },
   { name: 'clients list',      usage: '[--json]',     about: 'the applications of config/clients, and those that registered themselves', options: JSON_OUT, run: clients('list') },
   { name: 'clients show',      usage: 'CLIENT_ID [--json]', about: 'one application, with every default filled in', options: JSON_OUT, run: clients('show') },
@@ -71,7 +71,7 @@ const COMMANDS: Command[] = [
   { name: 'keys retire',       usage: 'KID',          about: 'take a key out of the JWKS now: nothing that it signed counts any more', options: {}, run: keys('retire') },
   { name: 'sessions list',     usage: 'ACCOUNT [--json]', about: 'the browsers in which a person is signed in', options: JSON_OUT, run: sessions('list') },
   { name: 'sessions end',      usage: 'ACCOUNT [SESSION]', about: 'sign a person out in one browser, by the handle that sessions list shows, or in all of them', options: {}, run: sessions('end') },
-  { name: 'pages preview',     usage: '[FOLDER] [--lang TAG,…]', about: 'write every page in every state and language to a folder, to look at in a browser', options: { lang: { type: 'string' } }, run: pages('show') },
+  { name: 'pages preview',     usage: '[FOLDER] [--lang TAG,…]', about: 'write every page in every state and language to a folder, to look at in a browser', options: { lang: { type: 'string' } }, run: pages('preview') },
   { name: 'store copy',         usage: '--from STORE --to STORE', about: 'move everything to another store (sqlite:PATH, redis://…), and compare; stop every node first', options: { from: { type: 'string' }, to: { type: 'string' } }, run: store('copy') },
   { name: 'store backup',       usage: 'FILE',         about: 'write a backup to a file, while the service runs', options: {}, run: store('backup') },
   { name: 'store restore',      usage: 'FILE',         about: 'fill an empty store from a backup; stop every node first', options: {}, run: store('restore') },
@@ -89,7 +89,7 @@ async function main(argv: string[]): Promise<number> {
       allowPositionals: true,
       allowNegative: true,
     })
-    await command.run({ values, positionals })
+    await command.run({ values, args: readArguments(command, positionals) })
     return 0
   } catch (error) {
     process.stderr.write(`${inWords(error, command)}\n`)

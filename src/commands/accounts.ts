@@ -1,121 +1,134 @@
-// The people who can sign in, from the operator's side. Works beside a running server.
+// `usher accounts`: adds, shows and changes accounts, beside a running service.
 
 import { randomBytes } from 'node:crypto'
 import { type Account, type Profile, profileSchema } from '../accounts/account.ts'
 import { UsernameTaken } from '../accounts/directory.ts'
 import { hashPassword, passwordProblem } from '../accounts/password.ts'
 import { plainWords } from '../config/report/wording.ts'
-import { Failure, hint, type Invocation, moment, print, readStdin } from './command.ts'
+import { Failure, hint, type Invocation, print, printList, readStdin, timeOf } from './command.ts'
 import { withAccount, withDirectory, withOwnAccount } from './directory.ts'
 
+/** `accounts add --username U …`: prints the id of the account alone on the first line. */
 export async function add({ values }: Invocation) {
   const profile = readProfile(values, profileSchema)
-  const password = values['password-stdin'] ? await readPassword() : undefined
-  await withDirectory(async (directory, leave) => {
+  const password = await readPassword(values)
+  await withDirectory(async (directory, audit) => {
     const { id } = await unlessTaken(directory.add(profile, password))
     process.stdout.write(`${id}\n`)
-    await leave('account_added', { account: id })
+    await audit('account_added', { account: id })
     if (password === undefined) {
-      hint(`They cannot sign in yet: npm run usher -- accounts password ${profile.username}`)
+      const next = `npm run usher -- accounts password ${profile.username}`
+      hint(`The account has no password, and cannot sign in yet: ${next}`)
     }
   })
 }
 
+/** `accounts list`. */
 export async function list({ values }: Invocation) {
   await withDirectory(async directory => {
     const all = await directory.list()
     const width = Math.max(0, ...all.map(({ username }) => username.length))
-    const lines = all.map(
-      ({ id, username, name = '', enabled }) =>
-        `${id}  ${username.padEnd(width)}  ${enabled ? '' : '(disabled) '}${name}`,
-    )
-    print(values, all.map(visible), lines.length ? lines : ['There are no accounts yet.'])
+    const describe = ({ id, username, name = '', enabled }: Visible) =>
+      `${id}  ${username.padEnd(width)}  ${enabled ? '' : '(disabled) '}${name}`
+    printList(values, all.map(visible), describe, 'There are no accounts yet.')
   })
 }
 
-export async function show(invocation: Invocation) {
-  await withAccount(invocation, async account => {
+const TIMES = ['created', 'updated', 'ended']
+
+/** `accounts show ACCOUNT`. */
+export async function show({ values, args: [name = ''] }: Invocation) {
+  await withAccount(name, async account => {
     const shown = visible(account)
     const lines = Object.entries(shown).map(([key, value]) => {
-      const isTime = ['created', 'updated', 'ended'].includes(key) && typeof value === 'number'
+      const isTime = TIMES.includes(key) && typeof value === 'number'
       const text = typeof value === 'object' ? JSON.stringify(value) : String(value)
-      return `${`${key}:`.padEnd(16)}${isTime ? `${moment(value)} UTC` : text}`
+      return `${`${key}:`.padEnd(16)}${isTime ? timeOf(value) : text}`
     })
-    print(invocation.values, shown, lines)
+    print(values, shown, lines)
   })
 }
 
-export async function set(invocation: Invocation) {
-  const { username, ...changes } = readProfile(invocation.values, changesSchema)
-  if (!username && !Object.keys(changes).length) throw new Failure('Say what to change: --name …')
-  await withOwnAccount(invocation, async (directory, account, leave) => {
+/** `accounts set ACCOUNT …`: changes what is named, and nothing else. */
+export async function set({ values, args: [name = ''] }: Invocation) {
+  const { username, ...changes } = readProfile(values, changesSchema)
+  if (!username && !Object.keys(changes).length) {
+    throw new Failure('Nothing to change: name an option, as --name "Ada Lovelace".')
+  }
+  await withOwnAccount(name, async (account, directory, audit) => {
     if (username !== undefined) await unlessTaken(directory.rename(account, username))
     await directory.change(account.id, current => ({
       ...current,
       ...changes,
-      // Another address has not been confirmed by anyone, unless the operator says so now.
+      // A new address is not verified, unless the operator says that it is.
       ...(changes.email !== undefined &&
         changes.email !== current.email && { email_verified: changes.email_verified ?? false }),
     }))
-    await leave('account_changed', { account: account.id })
-    hint(`Changed ${username ?? account.username}.`)
+    await audit('account_changed', { account: account.id })
+    hint(`${username ?? account.username} is changed.`)
   })
 }
 
-export async function disable(invocation: Invocation) {
-  await withOwnAccount(invocation, async (directory, account, leave) => {
-    await directory.endAccess(account.id, current => ({ ...current, enabled: false }))
-    await leave('account_disabled', { account: account.id })
-    hint(`${account.username} is disabled; every session and token of theirs has ended.`)
+/** `accounts disable ACCOUNT`: ends every session and token. */
+export async function disable({ args: [name = ''] }: Invocation) {
+  await withOwnAccount(name, async ({ id, username }, directory, audit) => {
+    await directory.endAccess(id, current => ({ ...current, enabled: false }))
+    await audit('account_disabled', { account: id })
+    hint(`${username} is disabled; all sessions and tokens have ended.`)
   })
 }
 
-export async function enable(invocation: Invocation) {
-  await withOwnAccount(invocation, async (directory, account, leave) => {
-    await directory.change(account.id, current => ({ ...current, enabled: true }))
-    await leave('account_enabled', { account: account.id })
-    hint(`${account.username} can sign in again.`)
+/** `accounts enable ACCOUNT`. */
+export async function enable({ args: [name = ''] }: Invocation) {
+  await withOwnAccount(name, async ({ id, username }, directory, audit) => {
+    await directory.change(id, current => ({ ...current, enabled: true }))
+    await audit('account_enabled', { account: id })
+    hint(`${username} can sign in again.`)
   })
 }
 
-export async function password(invocation: Invocation) {
-  const generated = randomBytes(15).toString('base64url')
-  const secret = invocation.values['password-stdin'] ? await readPassword() : undefined
-  await withOwnAccount(invocation, async (directory, account, leave) => {
-    const hash = await hashPassword(secret ?? generated)
-    await directory.endAccess(account.id, current => ({ ...current, password: hash }))
-    if (secret === undefined) process.stdout.write(`${generated}\n`)
-    await leave('password_set', { account: account.id })
-    hint(`The password of ${account.username} is changed; every session and token has ended.`)
+/** `accounts password ACCOUNT`: ends every session and token. Prints a password that it generates. */
+export async function password({ values, args: [name = ''] }: Invocation) {
+  const given = await readPassword(values)
+  const password = given ?? randomBytes(15).toString('base64url')
+  await withOwnAccount(name, async ({ id, username }, directory, audit) => {
+    const hash = await hashPassword(password)
+    await directory.endAccess(id, current => ({ ...current, password: hash }))
+    if (given === undefined) process.stdout.write(`${password}\n`)
+    await audit('password_set', { account: id })
+    hint(`The password of ${username} is changed; all sessions and tokens have ended.`)
   })
 }
 
-export async function remove(invocation: Invocation) {
-  await withOwnAccount(invocation, async (directory, account, leave) => {
-    if (!invocation.values.yes) {
+/** `accounts remove ACCOUNT --yes`. */
+export async function remove({ values, args: [name = ''] }: Invocation) {
+  await withOwnAccount(name, async (account, directory, audit) => {
+    const { id, username } = account
+    if (!values.yes) {
       throw new Failure(
-        `This removes ${account.username} (${account.id}) for good: applications will never see that ` +
-          'subject again.\nRun it again with --yes, or keep the account with accounts disable.',
+        `This removes ${username} (${id}) for good: no other account ever gets this id.\n` +
+          `Add --yes, or keep the account: npm run usher -- accounts disable ${username}`,
       )
     }
     await directory.remove(account)
-    await leave('account_removed', { account: account.id })
-    hint(`${account.username} is removed.`)
+    await audit('account_removed', { account: id })
+    hint(`${username} is removed.`)
   })
 }
 
+type Visible = ReturnType<typeof visible>
 function visible({ password, ...account }: Account) {
   return { ...account, has_password: password !== undefined }
 }
 
-/** What was said of a person on the command line, and nothing else: no defaults. */
+/** Reads what the options name, without the defaults of the schema. */
 function readProfile(values: Invocation['values'], schema: ProfileSchema): Partial<Profile> {
   const { username, name, email, 'email-verified': email_verified } = values
   const attributes = parseJson(values.attributes)
-  const said: Record<string, unknown> = { username, name, email, email_verified, attributes }
-  const { success, data, error } = schema.safeParse(said, { error: plainWords })
-  const isSaid = ([key]: [string, unknown]) => said[key] !== undefined
-  if (success) return Object.fromEntries(Object.entries(data).filter(isSaid))
+  const given: Record<string, unknown> = { username, name, email, email_verified, attributes }
+  const { success, data, error } = schema.safeParse(given, { error: plainWords })
+  const isGiven = ([key]: [string, unknown]) => given[key] !== undefined
+  if (success) return Object.fromEntries(Object.entries(data).filter(isGiven))
   const lines = error.issues.map(({ path, message }) => `--${path.join('.')}: ${message}`)
   throw new Failure(lines.join('\n').replaceAll('email_verified', 'email-verified'))
 }
@@ -131,14 +144,18 @@ function parseJson(text: unknown): unknown {
   }
 }
 
-async function readPassword(): Promise<string> {
+const PASSWORD_PROBLEMS = {
+  too_short: 'A password has at least 12 bytes.',
+  too_long: 'A password has at most 1024 bytes.',
+  too_common: 'This is one of the most common passwords: choose another.',
+}
+
+/** The password on standard input; undefined without `--password-stdin`. */
+async function readPassword(values: Invocation['values']): Promise<string | undefined> {
+  if (!values['password-stdin']) return undefined
   const password = await readStdin()
   const problem = passwordProblem(password)
-  if (problem === 'too_short') throw new Failure('A password has at least 12 bytes.')
-  if (problem === 'too_long') throw new Failure('A password has at most 1024 bytes.')
-  if (problem === 'too_common') {
-    throw new Failure('This is one of the passwords that people choose most: take another.')
-  }
+  if (problem) throw new Failure(PASSWORD_PROBLEMS[problem])
   return password
 }
 

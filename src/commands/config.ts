@@ -1,4 +1,4 @@
-// The config folder: is it right, and the schemas that help to write it.
+// `usher config check` and `usher config schema`.
 
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -14,9 +14,9 @@ import { checkOwnTemplates } from '../pages/templates.ts'
 import { openInstallation } from '../storage/open.ts'
 import { Failure, hint, type Invocation, print } from './command.ts'
 
-/** Warnings are shown and fail nothing. */
-export async function check({ values, positionals: [folder] }: Invocation) {
-  const { findings, warnings, reading } = await judge(folder)
+/** `config check [FOLDER]`: fails when there is a finding; warnings are only shown. */
+export async function check({ values, args: [folder] }: Invocation) {
+  const { findings, warnings, reading } = await validate(folder)
   const ids = reading?.clients.map(({ value }) => value?.client_id).join(', ') || 'none'
   const right = `Nothing is wrong: ${reading?.settings?.issuer}, clients: ${ids}.`
   const report = findings.length ? describe(findings, 'problem').trimEnd() : right
@@ -26,8 +26,8 @@ export async function check({ values, positionals: [folder] }: Invocation) {
   if (findings.length) throw new Failure(`Findings: ${findings.length}.`)
 }
 
-/** By the rules of the folder; where those find nothing wrong, on the pages and by the library's. */
-export async function judge(folder?: string, env?: NodeJS.ProcessEnv) {
+/** Returns the findings of the folder; of its pages and of the library only where there is none. */
+export async function validate(folder?: string, env?: NodeJS.ProcessEnv) {
   let reading: Reading | undefined
   try {
     reading = readFolder(env, folder)
@@ -42,7 +42,8 @@ export async function judge(folder?: string, env?: NodeJS.ProcessEnv) {
   }
 }
 
-export async function schema({ positionals: [folder = configFolder()] }: Invocation) {
+/** `config schema [FOLDER]`: writes the JSON Schemas for editors. */
+export async function schema({ args: [folder = configFolder()] }: Invocation) {
   const target = join(folder, 'schema')
   mkdirSync(target, { recursive: true })
   for (const [name, schema] of Object.entries(jsonSchemas())) {
@@ -51,7 +52,7 @@ export async function schema({ positionals: [folder = configFolder()] }: Invocat
   hint(`Written to ${target}.`)
 }
 
-/** Builds an app that serves no requests. Throws a `ConfigError` with everything that would keep it from starting. */
+/** Builds an app that serves no requests. Throws a `ConfigError` with all that keeps it from starting. */
 export async function checkSettings(settings: Settings): Promise<void> {
   const { store, ...installation } = await openInstallation('sqlite::memory:', [])
   const log = pino({ enabled: false })

@@ -1,51 +1,52 @@
-// What commands about people begin with: the directory, and one account in it.
+// Accounts for the commands that work on them: the directory, and one account in it.
 
-import { type Account, foldUsername } from '../accounts/account.ts'
+import type { Account } from '../accounts/account.ts'
 import { createDirectory, type Directory, type OwnDirectory } from '../accounts/directory.ts'
 import { openDirectory } from '../accounts/source.ts'
 import { readStoreSettings } from '../config/load.ts'
 import type { Records } from '../storage/records.ts'
-import { argument, Failure, type Invocation, type Leave, withRecords } from './command.ts'
+import { type Audit, Failure, notFound, withRecords } from './command.ts'
 
-/** For what is only done to people who are kept here. */
+/** Opens the accounts of Usher. Throws a `Failure` where `accounts.module` keeps them. */
 export function withDirectory(
-  work: (directory: OwnDirectory, leave: Leave) => Promise<void>,
+  work: (directory: OwnDirectory, audit: Audit) => Promise<void>,
 ): Promise<void> {
-  const { accounts } = readStoreSettings()
-  if (accounts.module) {
+  if (readStoreSettings().accounts.module) {
     throw new Failure(
-      'The accounts are kept elsewhere (accounts.module in usher.yaml): do it there.\n' +
-        'Here there are: accounts show, sessions list|end, grants list|withdraw.',
+      'accounts.module in usher.yaml keeps the accounts: change them there.\n' +
+        'These commands work here: accounts show, accounts why, sessions, grants.',
     )
   }
-  return withRecords((records, leave) => work(createDirectory(records), leave))
+  return withRecords((records, audit) => work(createDirectory(records), audit))
 }
 
-/** By `usr_…` or by username. */
+/** Finds an account of Usher by its id (`usr_…`) or username. Throws a `Failure` without one. */
 export function withOwnAccount(
-  invocation: Invocation,
-  work: (directory: OwnDirectory, account: Account, leave: Leave) => Promise<void>,
+  name: string,
+  work: (account: Account, directory: OwnDirectory, audit: Audit) => Promise<void>,
 ): Promise<void> {
-  const name = argument(invocation, 'ACCOUNT')
-  return withDirectory(async (directory, leave) =>
-    work(directory, await findAccount(directory, name), leave),
+  return withDirectory(async (directory, audit) =>
+    work(await requireAccount(directory, name), directory, audit),
   )
 }
 
-/** Wherever people are kept. */
+/** Finds an account as `withOwnAccount` does, also one of `accounts.module`. */
 export function withAccount(
-  invocation: Invocation,
-  work: (account: Account, records: Records, leave: Leave) => Promise<void>,
+  name: string,
+  work: (account: Account, records: Records, audit: Audit) => Promise<void>,
 ): Promise<void> {
-  const name = argument(invocation, 'ACCOUNT')
-  return withRecords(async (records, leave) => {
+  return withRecords(async (records, audit) => {
     const directory = await openDirectory(readStoreSettings(), records)
-    await work(await findAccount(directory, name), records, leave)
+    await work(await requireAccount(directory, name), records, audit)
   })
 }
 
-async function findAccount(directory: Directory, name: string): Promise<Account> {
-  const account = (await directory.find(name)) ?? (await directory.findByUsername(name))
-  if (!account) throw new Failure(`There is no account ${foldUsername(name)}.`)
-  return account
+/** Finds an account by its id or username. */
+export const findAccount = async (directory: Directory, name: string) =>
+  (await directory.find(name)) ?? directory.findByUsername(name)
+
+async function requireAccount(directory: Directory, name: string): Promise<Account> {
+  const account = await findAccount(directory, name)
+  if (account) return account
+  throw notFound('Account', name, [], ' List the accounts: npm run usher -- accounts list')
 }

@@ -1,70 +1,50 @@
-// Why a request failed: compares what was sent with what is registered, and says what to change. A row
-// of the table is found by the error code; where a code has several causes, by the library's detail.
+// Explains why a request failed: compares what was sent with what is configured, and says what to change.
+// A row of the table is found by the error code; where a code has several causes, by the detail of the library.
 
 import { closest } from 'fastest-levenshtein'
 import { describeSecrets, withoutSecret } from '../config/client-secret.ts'
 import type { FileResult } from '../config/files.ts'
-import type { Reading } from '../config/load.ts'
+import type { Settings } from '../config/load.ts'
 import { didYouMean } from '../config/report/wording.ts'
 import type { ClientFile } from '../config/schema/client.ts'
 import { type FailedRequest, harmless } from '../provider/failures.ts'
-import { UNKNOWN } from './failed-request.ts'
+import { IGNORED, UNKNOWN } from './failed-request.ts'
 
-/** A failed request, and the folder as it is now. */
+/** A client: its file, or its registration. */
+export type ClientSource = Pick<FileResult<ClientFile>, 'file' | 'value' | 'origin'>
+
+/** A failed request, and the configuration as it is now; `settings` is absent while it has errors. */
 export interface Facts {
   failure: FailedRequest
-  client?: FileResult<ClientFile>
-  /** The client_id of every client. */
-  ids: string[]
-  scopes: string[]
-  /** Identifiers of the APIs. */
-  resources: string[]
-  issuer?: string
+  client?: ClientSource
+  settings?: Settings
 }
 
+/** An explanation, as `config explain` prints it. */
 export interface Explanation {
   wrong: string
   sent?: string
+  /** Values of the configuration that the sent value is compared with. */
   registered?: string[]
-  /** What differs between what was sent and the nearest that is registered. */
+  /** Difference between the sent value and the nearest one that is registered. */
   difference?: string
   change: string
 }
 type Reason = (facts: Facts) => Explanation
 
-/** The library's default for `clockTolerance`; a test pins it. */
+/** The default of the library for `clockTolerance`; a test pins it. */
 export const CLOCK_TOLERANCE_SECONDS = 15
 
-/** The explanation, with the request as it is remembered. */
-export function describeFailure(failure: FailedRequest, reading: Reading) {
-  const { at, endpoint, status, error, detail, client_id, authentication, sent, names } = failure
-  const { scopes = {}, resources = {}, issuer } = reading.settings ?? {}
-  const explanation = explainFailure({
-    failure,
-    issuer,
-    client: reading.clients.find(({ value }) => value?.client_id === client_id),
-    ids: reading.clients.map(({ value }) => value?.client_id ?? ''),
-    scopes: [scopes, ...Object.values(resources).map(api => api.scopes)].flatMap(Object.keys),
-    resources: Object.keys(resources),
-  })
-  const request = {
-    at: new Date(at * 1000).toISOString(),
-    endpoint,
-    answer: `${status} ${error}`,
-    detail,
-    client_id,
-    ...(!/^(authorization|end_session)$/.test(endpoint) && { authentication }),
-    ...sent,
-    'sent as well': names,
-  }
-  return { ...explanation, request }
-}
-
+/** Returns the explanation; for an error that is not in the table, the detail of the library. */
 export function explainFailure(facts: Facts): Explanation {
   const { error, detail = '', sent, names } = facts.failure
-  const page = facts.issuer && `; ${facts.issuer}/errors#${error} says what ${error} means`
   const row = REASONS.find(([code, pattern]) => code === error && pattern.test(detail))
-  if (row) return row[2](facts)
+  const [, , reason, change = ''] = row ?? []
+  if (typeof reason === 'string') {
+    return { wrong: reason, change: change.replace('ACCOUNT', sent.account ?? 'NAME') }
+  }
+  if (reason) return reason(facts)
+  const page = facts.settings && `; ${facts.settings.issuer}/errors#${error} explains ${error}`
   return {
     wrong: detail || error,
     sent: [...Object.keys(sent), ...names].join(', ') || 'no parameter',
@@ -72,27 +52,25 @@ export function explainFailure(facts: Facts): Explanation {
   }
 }
 
-/** Where a key of the client stands, or its file. */
+/** The place of a key of the client: its line, or its file. */
 const at = ({ client }: Facts, key: string) =>
   `${key} in ${client?.origin([key]) ?? client?.file ?? 'config/clients'}`
 const nameOf = ({ failure }: Facts) => failure.client_id ?? 'the client'
 const sentAs = ({ failure }: Facts, name: string) =>
   failure.sent[name] ?? (failure.authentication === UNKNOWN ? UNKNOWN : 'none')
 
-/** Nothing in the folder can be changed for it. */
-const say =
-  (wrong: string, change: string): Reason =>
-  () => ({ wrong, change })
+const unknownClient: Reason = ({ failure: { client_id }, settings }) => {
+  const ids = settings?.clients.map(client => client.client_id) ?? []
+  return {
+    wrong: `no client has this client_id${didYouMean(client_id ?? '', ids)}`,
+    sent: client_id ?? UNKNOWN,
+    registered: ids,
+    change: 'the client_id in the application, or a file for it in config/clients',
+  }
+}
 
-const unknownClient: Reason = ({ failure: { client_id }, ids }) => ({
-  wrong: `no client has this client_id${didYouMean(client_id ?? '', ids)}`,
-  sent: client_id ?? UNKNOWN,
-  registered: ids,
-  change: 'the client_id in the application, or a file for it in config/clients',
-})
-
-/** `key` holds the addresses that `parameter` has to be one of. */
-function address(parameter: string, key: 'redirect_uris' | 'post_logout_redirect_uris'): Reason {
+/** `key` holds the registered values of `parameter`. */
+function uri(parameter: string, key: 'redirect_uris' | 'post_logout_redirect_uris'): Reason {
   return facts => {
     const sent = facts.failure.sent[parameter]
     const registered = facts.client?.value?.[key] ?? []
@@ -105,22 +83,12 @@ function address(parameter: string, key: 'redirect_uris' | 'post_logout_redirect
       registered,
       difference:
         sent && known.length && !isKnown ? differenceOf(sent, closest(sent, known)) : undefined,
-      change: `${at(facts, key)}, or the address in the application`,
+      change: `${at(facts, key)}, or the URI in the application`,
     }
   }
 }
 
-function differenceOf(sent: string, near: string): string {
-  const [one, other] = [URL.parse(sent), URL.parse(near)]
-  if (!one || !other) return `${near} is nearest, and what was sent is no whole address`
-  const isSlash = `${sent}/` === near || sent === `${near}/`
-  const parts = PARTS.filter(([part]) => one[part] !== other[part]).map(
-    ([part, name]) => `the ${name}: ${one[part] || 'none'} for ${other[part] || 'none'}`,
-  )
-  const named = parts.join(', ') || 'the spelling'
-  return `${near} is nearest; ${isSlash ? 'the / at the end' : named} differs`
-}
-const PARTS = [
+const URI_PARTS = [
   ['protocol', 'scheme'],
   ['hostname', 'host'],
   ['port', 'port'],
@@ -128,46 +96,58 @@ const PARTS = [
   ['search', 'query'],
 ] as const
 
+function differenceOf(sent: string, near: string): string {
+  const [one, other] = [URL.parse(sent), URL.parse(near)]
+  if (!one || !other) return `${near} is nearest, and the sent value is not an absolute URI`
+  const isSlash = `${sent}/` === near || sent === `${near}/`
+  const parts = URI_PARTS.filter(([part]) => one[part] !== other[part]).map(
+    ([part, name]) => `the ${name}: ${one[part] || 'none'} for ${other[part] || 'none'}`,
+  )
+  const named = parts.join(', ') || 'the spelling'
+  return `${near} is nearest; ${isSlash ? 'the / at the end' : named} differs`
+}
+
 const scope: Reason = facts => {
   const own = facts.client?.value?.scope?.split(' ')
-  const allowed = own ?? facts.scopes
-  const asked = facts.failure.sent.scope?.split(' ') ?? []
-  const refused = asked.filter(name => !allowed.includes(name)).join(', ')
+  const { scopes = {}, resources = {} } = facts.settings ?? {}
+  const all = [scopes, ...Object.values(resources).map(api => api.scopes)].flatMap(Object.keys)
+  const allowed = own ?? all
+  const requested = facts.failure.sent.scope?.split(' ') ?? []
+  const refused = requested.filter(name => !allowed.includes(name)).join(', ')
   return {
     wrong: `${nameOf(facts)} may not request ${refused || 'one of these scopes'}`,
-    sent: asked.join(' ') || undefined,
+    sent: requested.join(' ') || undefined,
     registered: [allowed.join(' ')],
-    change: own ? `${at(facts, 'scope')}, or what the application requests` : 'claims.yaml',
+    change: own ? `${at(facts, 'scope')}, or the request of the application` : 'claims.yaml',
   }
 }
 
 const target: Reason = facts => ({
   wrong: `${nameOf(facts)} may not use this resource here, or not beside another`,
   sent: sentAs(facts, 'resource'),
-  registered: facts.resources,
+  registered: Object.keys(facts.settings?.resources ?? {}),
   change: `the resource in the application; clients in the API's file; ${at(facts, 'scope')}`,
 })
 
-/** Without a method in its file, a client may send its secret either way. */
+/** A client file without a method accepts the secret by Basic and in the body. */
 const authentication: Reason = facts => {
   const { client, failure } = facts
   const methods =
     client?.value?.token_endpoint_auth_method ?? 'client_secret_basic or client_secret_post'
   if (failure.authentication !== UNKNOWN && !methods.includes(failure.authentication)) {
     return {
-      wrong: `${nameOf(facts)} does not authenticate in the way that is registered for it`,
+      wrong: `${nameOf(facts)} does not authenticate by the method that is registered for it`,
       sent: failure.authentication,
       registered: [methods],
       change: `${at(facts, 'token_endpoint_auth_method')}, or the method in the application`,
     }
   }
-  const secrets = describeSecrets(
-    withoutSecret<Partial<ClientFile>>(client?.value ?? {}).client_secret_hashes,
-  )
+  const { client_secret, client_secret_hashes } = client?.value ?? {}
+  const secrets = withoutSecret({ client_secret, client_secret_hashes })
   return {
     wrong: `the secret is not one that ${nameOf(facts)} has`,
-    registered: [`secrets: ${secrets ?? 'none'}`],
-    change: 'the secret in the application; a new one: usher clients secret NAME',
+    registered: [`secrets: ${describeSecrets(secrets.client_secret_hashes) ?? 'none'}`],
+    change: 'the secret in the application; a new one: npm run usher -- clients secret NAME',
   }
 }
 
@@ -200,67 +180,85 @@ const clock: Reason = ({ failure: { detail } }) => ({
   change: 'the clocks of both sides (NTP); exp is a minute ahead, a new assertion each time',
 })
 
-const fetched = (what: string): Reason =>
+const fetched = (document: string): Reason =>
   function explain({ failure: { client_id, detail } }) {
     return {
-      wrong: `there is no ${what} ${client_id} (${detail})`,
-      change: 'that address; one that is not public stands in egress.allow of usher.yaml',
+      wrong: `there is no ${document} ${client_id} (${detail})`,
+      change: 'that URL; a host that is not public needs egress.allow in usher.yaml',
     }
   }
 
-const AGAIN = 'the application sends the user to sign in again'
-const audience = say(
-  'the client_assertion is not for this provider',
-  'aud is one text: the issuer, the token endpoint or the endpoint called; for fapi2 the issuer',
-)
-const reuse = say(
-  'it was used before, and works once. What the first use gave is revoked',
-  'the application: two processes, or a retry, use the same one',
-)
-const codeExpired = say(
-  'the code expired (lifetimes.code), or was never issued',
-  'the application redeems it at once',
-)
-const refreshExpired = say(
-  'it expired (lifetimes.refresh_token, refresh_token_idle), was revoked, or was never issued',
-  AGAIN,
-)
-const ended = say('the access was revoked, withdrawn by the user, or ended by sign-out', AGAIN)
-const noScope = say(
-  'no scope of the resource was requested, or the user allowed none',
-  'the application requests a scope of the API',
-)
-const tokenExpired = say(
-  'the access token expired (lifetimes.access_token), was revoked, or was never issued',
-  'the application renews it',
-)
-const way = address('redirect_uri', 'redirect_uris')
-const back = address('post_logout_redirect_uri', 'post_logout_redirect_uris')
-const responseType = compared('response_type', 'response_types')
-const grantType = compared('grant_type', 'grant_types')
-const ANY = /(?:)/
+/** The request succeeded; the log names the parameters and scopes that had no effect. */
+const ignored: Reason = ({ failure: { detail = '' }, settings }) => {
+  const apis = Object.values(settings?.resources ?? {})
+  const reasons = detail.split(', ').map(part => {
+    const [, name = ''] = /^scope (.+)$/.exec(part) ?? []
+    const api = apis.find(({ scopes }) => Object.hasOwn(scopes, name))
+    if (api) return `${part} belongs to an API: send resource=${api.resource} with it`
+    const near = didYouMean(name, Object.keys(settings?.scopes ?? {}))
+    if (name) return `${part} is in no file of the folder${near}`
+    return `${part} is not supported${part === 'audience' ? ': send resource (RFC 8707)' : ''}`
+  })
+  return {
+    wrong: 'the request succeeded, and a part of it was ignored',
+    sent: detail,
+    difference: reasons.join('; '),
+    change:
+      'the request of the application; scopes: claims.yaml, and scopes of resources/NAME.yaml',
+  }
+}
 
-const REASONS: [error: string, detail: RegExp, reason: Reason][] = [
+const ANY = /(?:)/
+const AGAIN = 'the application sends the user to sign in again'
+
+/** The first row that fits is used. The last column of a row without a function is what to change. */
+// biome-ignore format: a table
+const REASONS: ([error: string, detail: RegExp, Reason] | [string, RegExp, wrong: string, change: string])[] = [
   ['invalid_client', /client not found|client is invalid/, unknownClient],
   ['invalid_client', /^fetch failed|unexpected response|too large|JSON/, fetched('document at')],
   ['invalid_client', /jwks_uri|invalid_client_metadata/, fetched('JWKS at the jwks_uri of')],
   ['invalid_client', /registered client auth|invalid secret/, authentication],
   ['invalid_client', /expired|not active|in the future/, clock],
-  ['invalid_client', /\baud\b|audience/, audience],
-  ['invalid_redirect_uri', ANY, way],
-  ['invalid_request', /post_logout/, back],
+  ['invalid_client', /\baud\b|audience/, 'the client_assertion is not for this provider',
+    'aud is one text: the issuer, the token endpoint or the endpoint called; for fapi2 the issuer'],
+  ['invalid_redirect_uri', ANY, uri('redirect_uri', 'redirect_uris')],
+  ['invalid_request', /post_logout/, uri('post_logout_redirect_uri', 'post_logout_redirect_uris')],
   ['invalid_request', /PKCE|code_challenge/, pkce],
-  ['invalid_request', /response_type is not/, responseType],
+  ['invalid_request', /response_type is not/, compared('response_type', 'response_types')],
   ['invalid_grant', /code_verifier|PKCE/, verifier],
-  ['invalid_grant', /already/, reuse],
-  ['invalid_grant', /code (not|is)/, codeExpired],
-  ['invalid_grant', /token (not|is)/, refreshExpired],
-  ['invalid_grant', /grant (not|is)/, ended],
-  ['invalid_scope', /resource/, noScope],
+  ['invalid_grant', /already/,
+    'it was used before, and works once. The tokens of the first use are revoked',
+    'the application: two processes, or a retry, use the same one'],
+  ['invalid_grant', /code (not|is)/,
+    'the code expired (lifetimes.code), was revoked, or was never issued',
+    'the application redeems it at once'],
+  ['invalid_grant', /token (not|is)/,
+    'it expired (lifetimes.refresh_token, refresh_token_idle), was revoked, or was never issued', AGAIN],
+  ['invalid_grant', /grant (not|is)/,
+    'the access was revoked, withdrawn by the user, or ended by sign-out', AGAIN],
+  ['invalid_scope', /resource/,
+    'no scope of the resource was requested, or the user allowed none',
+    'the application requests a scope of the API'],
   ['invalid_scope', ANY, scope],
   ['invalid_target', ANY, target],
-  ['invalid_token', /not found/, tokenExpired],
-  ['unsupported_response_type', ANY, responseType],
-  ['unsupported_grant_type', ANY, grantType],
-  ['unauthorized_client', ANY, grantType],
+  ['invalid_token', /not found/,
+    'the access token expired (lifetimes.access_token), was revoked, or was never issued',
+    'the application uses its refresh token'],
+  ['unsupported_response_type', ANY, compared('response_type', 'response_types')],
+  ['unsupported_grant_type', ANY, compared('grant_type', 'grant_types')],
+  ['unauthorized_client', ANY, compared('grant_type', 'grant_types')],
+  [IGNORED, ANY, ignored],
+  ['sign_in_throttled', ANY,
+    'too many attempts for this account, or from its network; the password was not checked',
+    'wait, because the limit expires by itself. Until when: npm run usher -- accounts why ACCOUNT'],
+  ['sign_in_failed', /^unknown$/, 'no account has this username',
+    'the spelling of the username; the accounts: npm run usher -- accounts list'],
+  ['sign_in_failed', /^disabled$/, 'the account is disabled',
+    'npm run usher -- accounts enable ACCOUNT'],
+  ['sign_in_failed', /^no_password$/, 'the account has no password',
+    'npm run usher -- accounts password ACCOUNT'],
+  ['sign_in_failed', /^wrong_password$/, 'the password is wrong',
+    'the user types it again; a new one: npm run usher -- accounts password ACCOUNT'],
+  ['sign_in_failed', /^malformed$/, 'accounts.module returned an account that is not valid',
+    'the module: account_malformed in the log names the fields'],
 ]

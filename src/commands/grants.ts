@@ -1,35 +1,31 @@
-// What a person has allowed applications.
+// `usher grants`: the access that a user has allowed applications.
 
 import { type Consent, createConsents } from '../accounts/consents.ts'
-import { didYouMean } from '../config/report/wording.ts'
-import { argument, Failure, firstWord, hint, type Invocation, moment, print } from './command.ts'
+import { hint, type Invocation, notFound, printList, timeOf } from './command.ts'
 import { withAccount } from './directory.ts'
 
-export async function list(invocation: Invocation) {
-  await withAccount(invocation, async ({ id, username }, records) => {
+/** `grants list ACCOUNT`. */
+export async function list({ values, args: [name = ''] }: Invocation) {
+  await withAccount(name, async ({ id, username }, records) => {
     const consents = await createConsents(records).list(id)
-    const none = [`${username} has allowed no application anything.`]
-    print(invocation.values, consents, consents.length ? consents.map(inWords) : none)
+    printList(values, consents, describe, `${username} has allowed no application access.`)
   })
 }
 
-/** The same as *Remove access* of the account pages. */
-export async function withdraw(invocation: Invocation) {
-  const { first, rest } = firstWord(invocation)
-  const clientId = argument(rest, 'CLIENT_ID')
-  await withAccount(first, async ({ id, username }, records, leave) => {
+/** `grants withdraw ACCOUNT CLIENT_ID`: does the same as *Remove access* of the account pages. */
+export async function withdraw({ args: [name = '', clientId = ''] }: Invocation) {
+  await withAccount(name, async ({ id, username }, records, audit) => {
     const consents = createConsents(records)
     const allowed = (await consents.list(id)).map(({ client_id }) => client_id)
-    // Also when nothing is listed: an earlier try may have been cut off in the middle.
+    // Also when nothing is listed: an earlier attempt may have been interrupted.
     await consents.withdraw(id, clientId)
-    if (!allowed.includes(clientId)) {
-      const slip = didYouMean(clientId, allowed)
-      throw new Failure(`${username} has allowed ${clientId} nothing${slip}`)
-    }
-    await leave('access_removed', { client_id: clientId, account: id })
-    hint(`${clientId} has no access for ${username} any more; every token of it is dead.`)
+    if (!allowed.includes(clientId)) throw notFound(`Access of ${username} for`, clientId, allowed)
+    await audit('access_removed', { client_id: clientId, account: id })
+    hint(`${clientId} has no access to the account of ${username}; its tokens are revoked.`)
   })
 }
 
-const inWords = ({ client_id, scopes, details = [], since, lastUsed }: Consent) =>
-  `${client_id}  ${[...scopes, ...details.map(({ detail }) => detail.type)].join(', ')}\n    since ${moment(since)}, last used ${moment(lastUsed)} UTC`
+function describe({ client_id, scopes, details = [], since, lastUsed }: Consent): string {
+  const allowed = [...scopes, ...details.map(({ detail }) => detail.type)].join(', ')
+  return `${client_id}  ${allowed}\n    since ${timeOf(since)}, last used ${timeOf(lastUsed)}`
+}

@@ -1,64 +1,65 @@
-// Signing keys: which there are, and what to do when one cannot be trusted any more.
+// `usher keys`: the signing keys.
 
 import { readSettings, type Settings } from '../config/load.ts'
 import { type KeyStatus, openSigningKeys, type SigningKeys } from '../keys/signing-keys.ts'
 import {
-  argument,
+  type Audit,
   Failure,
   hint,
   type Invocation,
-  type Leave,
-  moment,
   print,
+  timeOf,
   withRecords,
 } from './command.ts'
 
+/** `keys list`. */
 export async function list({ values }: Invocation) {
   await withKeys(async keys => show(values, await keys.list()))
 }
 
+/** `keys rotate [--now]`. */
 export async function rotate({ values }: Invocation) {
-  await withKeys(async (keys, { importedKeys }, leave) => {
+  await withKeys(async (keys, audit, { importedKeys }) => {
     if (importedKeys.length) {
-      throw new Failure('The keys are imported: put a new file into keys.import in usher.yaml.')
+      throw new Failure('The keys are imported: add a new file to keys.import in usher.yaml.')
     }
     const schedule = await keys.rotate(values.now ? 0 : undefined)
-    await leave('keys_rotated', { at_once: Boolean(values.now) })
+    await audit('keys_rotated', { at_once: Boolean(values.now) })
     show(values, schedule)
     hint(
       values.now
-        ? 'The new keys sign at once. Those before still verify; where one has leaked: keys retire KID.'
+        ? 'The new keys sign now. The former keys still verify: retire a leaked one with keys retire KID.'
         : 'The new keys are published now, and sign from the time that is shown.',
     )
   })
 }
 
-export async function retire(invocation: Invocation) {
-  const kid = argument(invocation, 'KID')
-  await withKeys(async (keys, _settings, leave) => {
+/** `keys retire KID`. */
+export async function retire({ args: [kid = ''] }: Invocation) {
+  await withKeys(async (keys, audit) => {
     const outcome = await keys.retire(kid)
-    if (outcome === 'unknown') throw new Failure('There is no such key: keys list shows them.')
-    if (outcome === 'signs') {
-      throw new Failure('This key signs. First make another: npm run usher -- keys rotate --now')
+    if (outcome === 'unknown') {
+      throw new Failure('KID not found. List the keys: npm run usher -- keys list')
     }
-    await leave('key_retired', { kid })
-    hint('It leaves the JWKS within ten seconds on every node: nothing that it signed counts.')
+    if (outcome === 'signs') {
+      throw new Failure('This key signs. Make another first: npm run usher -- keys rotate --now')
+    }
+    await audit('key_retired', { kid })
+    hint('Every node removes the key from the JWKS within ten seconds; its signatures are invalid.')
   })
 }
 
-function withKeys(
-  work: (keys: SigningKeys, settings: Settings, leave: Leave) => Promise<void>,
-): Promise<void> {
+function withKeys(work: (keys: SigningKeys, audit: Audit, settings: Settings) => Promise<void>) {
   const settings = readSettings()
-  return withRecords(async (records, leave) =>
-    work(await openSigningKeys(records, settings), settings, leave),
+  return withRecords(async (records, audit) =>
+    work(await openSigningKeys(records, settings), audit, settings),
   )
 }
 
-function show(values: Invocation['values'], keys: KeyStatus[]) {
+function show(values: Invocation['values'], keys: KeyStatus[]): void {
   const lines = keys.map(({ kid, alg, state, from, until }) => {
-    const span = until === undefined ? `from ${moment(from)}` : `until ${moment(until)}`
-    return `${state.padEnd(8)} ${alg.padEnd(6)} ${span} UTC  ${kid}`
+    const span = until === undefined ? `from ${timeOf(from)}` : `until ${timeOf(until)}`
+    return `${state.padEnd(8)} ${alg.padEnd(6)} ${span}  ${kid}`
   })
   print(values, { keys }, lines)
 }

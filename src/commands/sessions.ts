@@ -1,54 +1,42 @@
-// Where a person is signed in.
+// `usher sessions`: the browsers in which a user is signed in.
 
 import { createAccountSessions, type SignedInBrowser } from '../accounts/sessions.ts'
-import {
-  Failure,
-  firstWord,
-  hint,
-  type Invocation,
-  moment,
-  optionalArgument,
-  print,
-} from './command.ts'
+import { hint, type Invocation, notFound, printList, timeOf } from './command.ts'
 import { withAccount } from './directory.ts'
 
-export async function list(invocation: Invocation) {
-  await withAccount(invocation, async ({ id, username }, records) => {
+/** `sessions list ACCOUNT`. */
+export async function list({ values, args: [name = ''] }: Invocation) {
+  await withAccount(name, async ({ id, username }, records) => {
     const browsers = await createAccountSessions(records).list(id)
-    const lines = browsers.length ? browsers.flatMap(inWords) : [`${username} is not signed in.`]
-    print(invocation.values, browsers.map(visible), lines)
+    const shown = browsers.map(({ uid: _, ...browser }) => browser)
+    printList(values, shown, describe, `${username} is not signed in.`)
   })
 }
 
-/** As if the person had signed out there: offline access goes on. */
-export async function end(invocation: Invocation) {
-  const { first, rest } = firstWord(invocation)
-  const handle = optionalArgument(rest, 'SESSION')
-  await withAccount(first, async ({ id, username }, records, leave) => {
+/** `sessions end ACCOUNT [SESSION]`: signs the user out. Refresh tokens stay valid. */
+export async function end({ args: [name = '', handle] }: Invocation) {
+  await withAccount(name, async ({ id, username }, records, audit) => {
     const sessions = createAccountSessions(records)
-    const open = await sessions.list(id)
-    const ending = open.filter(browser => handle === undefined || browser.handle === handle)
+    const all = await sessions.list(id)
+    const ending = all.filter(browser => handle === undefined || browser.handle === handle)
     if (handle !== undefined && !ending.length) {
-      throw new Failure(`There is no such session: npm run usher -- sessions list ${username}`)
+      const advice = ` List the sessions: npm run usher -- sessions list ${username}`
+      throw notFound('Session', handle, [], advice)
     }
     for (const { uid } of ending) await sessions.end(uid)
-    if (ending.length) await leave('signed_out', { account: id, sessions: ending.length })
-    const count = ending.length === 1 ? '1 session' : `${ending.length} sessions`
+    if (ending.length) await audit('signed_out', { account: id, sessions: ending.length })
     hint(
-      `${count} of ${username} ended. Applications with offline access go on: ` +
+      `${ending.length} ${ending.length === 1 ? 'session' : 'sessions'} of ${username} ended. ` +
+        'Applications with offline access keep it: ' +
         `npm run usher -- grants list ${username}`,
     )
   })
 }
 
-const visible = ({ uid: _, ...browser }: SignedInBrowser) => browser
-
-function inWords({ handle, since, lastUsed, clientInfo, clients }: SignedInBrowser): string[] {
+type Shown = Omit<SignedInBrowser, 'uid'>
+function describe({ handle, since, lastUsed, clientInfo, clients }: Shown): string {
   const { browser, system, network } = clientInfo ?? {}
   const where = [browser, system, network].filter(Boolean).join(', ')
-  return [
-    `${handle}  ${where}`.trimEnd(),
-    `    since ${moment(since)}, last used ${moment(lastUsed)} UTC; ` +
-      `applications: ${clients.join(', ') || 'none'}`,
-  ]
+  const times = `since ${timeOf(since)}, last used ${timeOf(lastUsed)}`
+  return `${handle}  ${where}\n    ${times}; applications: ${clients.join(', ') || 'none'}`
 }

@@ -58,13 +58,13 @@ test(
     await here.usher('accounts add --username grace --name Grace\u2028Hopper --email g@example.org')
     await here.usher('accounts disable grace')
     const given = await here.usher('accounts export')
-    expect(given.stderr).toContain('hashes of passwords')
+    expect(given.stderr).toContain('password hashes')
     expect(read(given.stdout)).toHaveLength(2)
     expect(given.stdout).toContain(id.trim())
     expect(given.stdout).toContain('$argon2id$')
     const taken = await there.usher('accounts import', given.stdout)
     expect(taken).toMatchObject({ code: 0, stdout: '' })
-    expect(taken.stderr).toContain('2 accounts are added; 0 were there already')
+    expect(taken.stderr).toContain('2 accounts are added; 0 existed already')
     expect(sorted((await there.usher('accounts export')).stdout)).toEqual(sorted(given.stdout))
   },
 )
@@ -76,7 +76,7 @@ test('importing twice changes nothing, by id or else by username', SLOW, async (
   const before = (await usher('accounts export')).stdout
   const again = await usher('accounts import', lines({ ...ada, name: 'Eve' }, { username: 'ALAN' }))
   expect(again).toMatchObject({ code: 0 })
-  expect(again.stderr).toContain('0 accounts are added; 2 were there already and stay as they are')
+  expect(again.stderr).toContain('0 accounts are added; 2 existed already and stay as they are')
   expect((await usher('accounts export')).stdout).toBe(before)
 })
 
@@ -108,10 +108,10 @@ test(
       'line 4: password_hash: is no hash of a known kind: argon2, bcrypt, scrypt or PBKDF2',
       'line 5: password: unknown key; a hash stands in password_hash',
       'line 6: password_hash: takes too long to check, or too much memory',
-      'line 7: username: another account has it, or is just being given it',
+      'line 7: username: another account has it',
       'line 8: e_mail: unknown key; did you mean email?',
-      '1 accounts are added; 1 were there already and stay as they are.',
-      '6 lines were not taken in: fix them, and run it again.',
+      '1 accounts are added; 1 existed already and stay as they are.',
+      '6 lines were not imported: fix them, and run it again.',
     ])
     expect(sorted((await usher('accounts export')).stdout)).toMatchObject([
       { username: 'ada' },
@@ -124,12 +124,12 @@ test('a file that is not there, two files, and one without lines are refused', S
   const { usher } = installation()
   expect(await usher('accounts import no.jsonl')).toMatchObject({
     code: 1,
-    stderr: 'There is no file no.jsonl.\n',
+    stderr: 'File no.jsonl not found.\n',
   })
   expect((await usher('accounts import a b')).stderr).toContain('b is too much')
   const endless = await usher('accounts import', '['.repeat(2 ** 21))
   expect(endless).toMatchObject({ code: 1 })
-  expect(endless.stderr).toContain('this has no lines')
+  expect(endless.stderr).toContain('write one JSON object a line')
 })
 
 test(

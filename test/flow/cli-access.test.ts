@@ -35,7 +35,7 @@ test(
     const cookies = await browser.cookies()
     expect(cookies).not.toContain(String(session?.handle))
     expect((await usher('sessions list ada')).stdout).toMatch(
-      /^[0-9a-f]{32} .*\n {4}since \d{4}-\d\d-\d\d \d\d:\d\d, last used .* UTC; applications: web\n$/,
+      /^[0-9a-f]{32} .*\n {4}since \d{4}-\d\d-\d\d \d\d:\d\d UTC, last used .* UTC; applications: web\n$/,
     )
   },
 )
@@ -45,14 +45,14 @@ test('sessions end ends one, or all, and says what goes on', SLOW, async () => {
   const before = await read('sessions list ada')
   const wrong = await usher(`sessions end ada ${'0'.repeat(32)}`)
   expect(wrong).toMatchObject({ code: 1 })
-  expect(wrong.stderr).toContain('There is no such session')
+  expect(wrong.stderr).toContain('not found. List the sessions: npm run usher -- sessions list ada')
   expect(await read('sessions list ada')).toHaveLength(before.length)
   await usher(`sessions end ada ${before[0]?.handle}`)
   expect(await read('sessions list ada')).toHaveLength(before.length - 1)
   expect([await isSignedIn(one), await isSignedIn(other)].filter(Boolean)).toHaveLength(1)
   const { stderr, code } = await usher('sessions end ada')
   expect(code).toBe(0)
-  expect(stderr).toMatch(/^2 sessions of ada ended\. Applications with offline access go on/)
+  expect(stderr).toMatch(/^2 sessions of ada ended\. Applications with offline access keep it/)
   expect(await isSignedIn(one)).toBe(false)
   expect(await isSignedIn(other)).toBe(false)
 })
@@ -65,11 +65,13 @@ test('grants withdraw does what Remove access does', SLOW, async () => {
   const slip = await usher('grants withdraw ada wbe')
   expect(slip).toMatchObject({
     code: 1,
-    stderr: 'ada has allowed wbe nothing; did you mean web?\n',
+    stderr: 'Access of ada for wbe not found; did you mean web?\n',
   })
-  expect((await usher('grants withdraw ada web')).stderr).toContain('every token of it is dead')
+  expect((await usher('grants withdraw ada web')).stderr).toContain('its tokens are revoked')
   expect((await refresh(service, refresh_token)).body.error).toBe('invalid_grant')
-  expect((await usher('grants list ada')).stdout).toBe('ada has allowed no application anything.\n')
+  expect((await usher('grants list ada')).stdout).toBe('ada has allowed no application access.\n')
   expect((await usher('grants withdraw ada')).stderr).toContain('CLIENT_ID is missing')
-  expect((await usher('grants list nobody')).stderr).toBe('There is no account nobody.\n')
+  expect((await usher('grants list nobody')).stderr).toBe(
+    'Account nobody not found. List the accounts: npm run usher -- accounts list\n',
+  )
 })

@@ -73,7 +73,9 @@ test('a short password, a bad address and bad JSON are refused with the reason',
   })
   const json = await usher(['accounts', 'add', '--username', 'alan', '--attributes', '{'])
   expect(json.stderr).toContain('--attributes takes a JSON object')
-  expect((await usher(['accounts', 'show', 'alan'])).stderr).toBe('There is no account alan.\n')
+  expect((await usher(['accounts', 'show', 'alan'])).stderr).toBe(
+    'Account alan not found. List the accounts: npm run usher -- accounts list\n',
+  )
 })
 
 test('accounts set changes what is said, and a new address is not verified until it is', async () => {
@@ -182,7 +184,7 @@ test('config explain knows the variables that are no keys, and does not show the
   const folder = await usher(['config', 'explain', 'USHER_CONFIG', '--json'])
   expect(JSON.parse(folder.stdout)).toMatchObject({ value: env.USHER_CONFIG })
   const slip = await usher(['config', 'explain', 'USHER_SECERT'])
-  expect(slip.stderr).toContain('USHER_SECERT; did you mean USHER_SECRET?')
+  expect(slip.stderr).toContain('USHER_SECERT not found; did you mean USHER_SECRET?')
 })
 
 test('the JSON Schemas in config/schema are those of the source', async () => {
@@ -199,7 +201,7 @@ test('the JSON Schemas in config/schema are those of the source', async () => {
 test.each(['-', '--'])('a key whose kid begins with %s is named as any other', async start => {
   const { stderr, code } = await usher(['keys', 'retire', start.padEnd(43, 'x')])
   expect({ stderr, code }).toEqual({
-    stderr: 'There is no such key: keys list shows them.\n',
+    stderr: 'KID not found. List the keys: npm run usher -- keys list\n',
     code: 1,
   })
 })

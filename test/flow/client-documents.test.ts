@@ -215,7 +215,7 @@ test('config explain says that it was the document', async () => {
     await expect.poll(read).toBeTruthy()
     const failure = await read()
     if (!failure) throw new Error('nothing is remembered')
-    const { wrong } = explainFailure({ failure, ids: [], scopes: [], resources: [] })
+    const { wrong } = explainFailure({ failure })
     expect(wrong).toContain(`there is no document at ${site}${path} (`)
   }
 })

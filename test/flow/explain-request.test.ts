@@ -14,9 +14,12 @@ import {
 import { readFolder } from '../../src/config/load.ts'
 import { type FailedRequest, findFailure } from '../../src/provider/failures.ts'
 import { APIS, FILES } from '../support/apis.ts'
+import { Browser } from '../support/browser.ts'
+import { run } from '../support/command.ts'
 import { BANKING, PAYMENT } from '../support/details.ts'
 import { block } from '../support/documents.ts'
 import { authorizationRequest, authorize, redeem, tokens } from '../support/journey.ts'
+import { credentials } from '../support/people.ts'
 import { claimsFor, PUBLIC_JWKS, signed } from '../support/signers.ts'
 import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'
 
@@ -118,11 +121,7 @@ async function explained(answer: Response): Promise<Explanation> {
   if (!failure) throw new Error('nothing is remembered')
   const { clients } = readFolder({ USHER_SECRET }, usher.settings.folder)
   const client = clients.find(({ value }) => value?.client_id === failure.client_id)
-  const ids = clients.map(({ value }) => value?.client_id ?? '')
-  const scopes = Object.keys(usher.settings.scopes)
-  const resources = Object.keys(usher.settings.resources)
-  const { issuer } = usher
-  return explainFailure({ failure, client, ids, scopes, resources, issuer })
+  return explainFailure({ failure, client, settings: usher.settings })
 }
 
 const callback = 'https://app.example.org/callback'
@@ -337,6 +336,51 @@ test('the command explains it by its id, and by its line of the log', async () =
   expect(await sh(`echo '${quoted}' | usher config explain -`)).toMatch(
     /^wrong .*\nsent +not known\nregistered .*callback\n/,
   )
+})
+
+/** Runs `config explain -` with these lines of a log. */
+async function explainLog(...lines: object[]): Promise<string> {
+  const env = { USHER_CONFIG: usher.settings.folder, USHER_STORE: store, USHER_SECRET }
+  const input = lines.map(line => JSON.stringify(line)).join('\n')
+  return (await run(['src/cli.ts', 'config', 'explain', '-'], env, input)).stdout
+}
+/** The lines of the log about a request. */
+const logOf = (id: string) =>
+  usher.output.filter(text => text.includes(`"${id}"`)).map(text => JSON.parse(text))
+
+test('a failed sign-in is explained by the lines of the log', async () => {
+  const ada = await usher.directory.findByUsername(ADA.username)
+  const browser = new Browser(usher.issuer)
+  await browser.open('/account')
+  await browser.submit(credentials(ADA.username, 'not her password'))
+  const id = browser.page.headers.get('x-request-id') ?? ''
+  await expect.poll(() => logOf(id)).toHaveLength(2)
+  const wrong = await explainLog(...logOf(id))
+  expect(wrong).toMatch(/^wrong +the password is wrong\n/)
+  expect(wrong).toContain(`accounts password ${ada?.id}\n`)
+  const [request, audit] = logOf(id)
+  const reasons: [object, string, string][] = [
+    [{ reason: 'unknown', account: undefined }, 'no account has this username', 'accounts list'],
+    [{ reason: 'disabled' }, 'the account is disabled', `accounts enable ${ada?.id}`],
+    [{ reason: 'no_password' }, 'the account has no password', `accounts password ${ada?.id}`],
+    [{ event: 'sign_in_throttled' }, 'too many attempts', `accounts why ${ada?.id}`],
+  ]
+  for (const [changes, why, change] of reasons) {
+    const text = await explainLog({ ...audit, ...changes }, request)
+    expect(text).toContain(why)
+    expect(text).toContain(change)
+  }
+})
+
+test('parts of a request that were ignored are explained by its line of the log', async () => {
+  const answer = await asking({ scope: 'openid profle files:read', audience: 'x' })
+  const id = answer.headers.get('x-request-id') ?? ''
+  await expect.poll(() => logOf(id)).toHaveLength(1)
+  const text = await explainLog(...logOf(id))
+  expect(text).toMatch(/^wrong +the request succeeded, and a part of it was ignored\n/)
+  expect(text).toContain('audience is not supported: send resource (RFC 8707)')
+  expect(text).toContain('scope profle is in no file of the folder; did you mean profile?')
+  expect(text).toContain(`scope files:read belongs to an API: send resource=${FILES} with it`)
 })
 
 test('a flood is remembered sixty times a minute, and no more', async () => {

@@ -79,5 +79,5 @@ test.each([
   ['--most', { most: '0' }],
   ['--policy', { policy: 'none' }],
 ])('what %s cannot be is said', async (name, values) => {
-  await expect(invite({ values, positionals: [] })).rejects.toThrow(name)
+  await expect(invite({ values, args: [] })).rejects.toThrow(name)
 })

@@ -97,7 +97,7 @@ test('a redirect is not followed, and config explain says which address it was',
   await expect.poll(read).toBeTruthy()
   const failure = await read()
   if (!failure) throw new Error('nothing is remembered')
-  const { wrong } = explainFailure({ failure, ids: [], scopes: [], resources: [] })
+  const { wrong } = explainFailure({ failure })
   expect(wrong).toContain(`there is no JWKS at the jwks_uri of ${client_id} (`)
 })
 

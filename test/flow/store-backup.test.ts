@@ -119,7 +119,7 @@ describe('a restore is refused, with nothing written,', () => {
 
   test('of a file that is not there, and with another secret', async () => {
     const missing = newFile()
-    expect((await refusal(missing)).stderr).toBe(`There is no file ${missing}.\n`)
+    expect((await refusal(missing)).stderr).toBe(`File ${missing} not found.\n`)
     const other = { USHER_SECRET: Buffer.alloc(32, 'other').toString('base64url') }
     const { code, stderr } = await refusal(file, undefined, other)
     expect(code).toBe(1)

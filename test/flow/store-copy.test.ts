@@ -135,9 +135,9 @@ describe('an operator', { timeout: 60_000 }, () => {
     expect(there).toEqual({
       stdout: '',
       stderr:
-        '5 records are copied and compared; accounts among them: 2.\n' +
-        `Next: start every node with USHER_STORE as --to was and USHER_SECRET_FILE=${secret}; ` +
-        'none may run on --from again.\n',
+        '5 records are copied and compared.\n' +
+        `Next: start every node with USHER_STORE as --to was and USHER_SECRET_FILE=${secret}, ` +
+        'and none on --from.\n',
       code: 0,
     })
     const env = { USHER_SECRET_FILE: secret }
@@ -148,9 +148,9 @@ describe('an operator', { timeout: 60_000 }, () => {
     const back = await copyBetween(database(2), to, env)
     expect(back.stderr).toBe(
       // That it was copied once is a fact that nobody was there to tell.
-      '6 records are copied and compared; accounts among them: 2.\n' +
-        `Next: start every node with USHER_STORE=${to} and the same USHER_SECRET; ` +
-        'none may run on --from again.\n',
+      '6 records are copied and compared.\n' +
+        `Next: start every node with USHER_STORE=${to} and the same USHER_SECRET, ` +
+        'and none on --from.\n',
     )
     const again = await usher(['accounts', 'list'], { ...env, USHER_STORE: to })
     expect(again).toEqual(list)
@@ -160,11 +160,13 @@ describe('an operator', { timeout: 60_000 }, () => {
     const from = await installation(['ada'], SECRETS)
     const blind = await copyBetween(from, newFile('blind.db'))
     expect(blind).toMatchObject({ code: 0 })
-    expect(blind.stderr).toContain('3 records are copied and compared; accounts are counted only')
+    expect(blind.stderr).toContain('3 records are copied and compared; set USHER_SECRET')
     const other = { USHER_SECRET: Buffer.alloc(32, 'other').toString('base64url') }
     const wrong = await copyBetween(from, newFile('wrong.db'), other)
     expect(wrong).toMatchObject({ code: 0 })
-    expect(wrong.stderr).toContain('could not be counted: the store was sealed with another secret')
+    expect(wrong.stderr).toContain(
+      'USHER_SECRET does not open them: the store was sealed with another secret',
+    )
   })
 
   test('is refused in words, and nothing is made', async () => {
@@ -176,7 +178,7 @@ describe('an operator', { timeout: 60_000 }, () => {
       [copy, '--from is missing: sqlite:PATH or redis://…\n'],
       [[...copy, '--from', from], '--to is missing: sqlite:PATH or redis://…\n'],
       [[...copy, '--from', from, '--to', from], '--from and --to name the same store.\n'],
-      [[...copy, '--from', nowhere, '--to', empty], `--from: there is no file ${missing}.\n`],
+      [[...copy, '--from', nowhere, '--to', empty], `--from: file ${missing} not found.\n`],
       [[...copy, '--from', database(9), '--to', empty], '--from holds no installation.\n'],
       [
         [...copy, '--from', from, '--to', `sqlite:${file?.replace('/usher', '/./usher')}`],
@@ -184,7 +186,7 @@ describe('an operator', { timeout: 60_000 }, () => {
       ],
       [
         [...copy, '--from', from, '--to', 'sqlite::memory:'],
-        '--to: the memory store lives inside the running server: nothing else can reach it.\n',
+        '--to: sqlite::memory: is inside the running service.\n',
       ],
     ]
     const answers = await Promise.all(cases.map(([args]) => usher(args)))
@@ -250,7 +252,7 @@ describe('an operator', { timeout: 60_000 }, () => {
     }
     await exited
     expect(child.exitCode).toBe(1)
-    expect(stderr).toMatch(/The copy is unfinished: Redis: .*\nRun it again, the same way\.\n$/)
+    expect(stderr).toMatch(/Not finished: Redis: .*\nRun it again, the same way\.\n$/)
     await other.stop()
   })
 })

@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { judge } from '../../src/commands/config.ts'
+import { validate } from '../../src/commands/config.ts'
 import { differences } from '../../src/config/diff.ts'
 import { createValidator } from '../../src/config/schema/details.ts'
 import { detailWords } from '../../src/features/authorization-details.ts'
@@ -191,7 +191,7 @@ test('a consent page of the operator has to show the details', async () => {
   )
   const check = (template: string) =>
     withFolder({ 'usher.yaml': ON, 'pages/consent.eta': template }, async folder =>
-      (await judge(folder, {})).findings.map(({ message }) => message),
+      (await validate(folder, {})).findings.map(({ message }) => message),
     )
   expect(await check(ours)).toEqual([])
   expect(await check(ours.replaceAll('it.details', '[]'))).toEqual([

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseEnv } from 'node:util'
 import { expect, test } from 'vitest'
-import { judge } from '../../src/commands/config.ts'
+import { validate } from '../../src/commands/config.ts'
 import { describe as report } from '../../src/config/report/finding.ts'
 import { PRODUCTION } from '../support/config-folder.ts'
 
@@ -24,7 +24,7 @@ async function check(name: string) {
     }
     const file = join(folder, 'environment')
     const env = { USHER_SECRET, ...(existsSync(file) && parseEnv(readFileSync(file, 'utf8'))) }
-    const { findings, warnings } = await judge(folder, env)
+    const { findings, warnings } = await validate(folder, env)
     const text = [
       ...(findings.length ? [report(findings, 'problem')] : []),
       ...(warnings.length ? [report(warnings, 'warning')] : []),

@@ -4,7 +4,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { judge } from '../../src/commands/config.ts'
+import { validate } from '../../src/commands/config.ts'
 import { readSettings } from '../../src/config/load.ts'
 import { createViews } from '../../src/pages/views.ts'
 import { STATES } from '../pages/samples.ts'
@@ -16,7 +16,7 @@ const ours = (name: string) => readFileSync(join(OURS, name), 'utf8')
 /** What `config check` finds, as `file:line message`. */
 const check = (files: Files) =>
   withFolder(files, async folder => {
-    const { findings } = await judge(folder, {})
+    const { findings } = await validate(folder, {})
     return findings.map(
       ({ file, line, message }) => `${file.replace(`${folder}/`, '')}:${line} ${message}`,
     )
