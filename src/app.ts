@@ -11,10 +11,10 @@ import { clientDocuments } from './features/client-metadata-documents.ts'
 import { deviceFlow } from './features/device/feature.ts'
 import { dpop } from './features/dpop.ts'
 import { fapi } from './features/fapi.ts'
-import { logout } from './features/logout/feature.ts'
+import { logout } from './features/logout.ts'
 import { mutualTls } from './features/mtls.ts'
 import { registration } from './features/registration/feature.ts'
-import { resourceIndicators } from './features/resources/feature.ts'
+import { resourceIndicators } from './features/resources.ts'
 import { responseModes } from './features/response-modes.ts'
 import { edge, originForm, securityHeaders } from './http/edge.ts'
 import { errors } from './http/errors.ts'
@@ -28,14 +28,13 @@ import { createPages, type PageFeature } from './pages/routes.ts'
 import { checkOwnTemplates } from './pages/templates.ts'
 import { createViews } from './pages/views.ts'
 import { createProvider, type Environment, showsErrors } from './provider/configuration.ts'
-import { createDeliver, type Deliver } from './provider/deliveries.ts'
 import {
   authorizeByPost,
   canonicalPaths,
   finishAnswers,
   limitBodies,
 } from './provider/endpoints.ts'
-import { logFaults } from './provider/events.ts'
+import { createDeliver, type Deliver, logFaults } from './provider/events.ts'
 import { createFailureMemory } from './provider/failures.ts'
 import type { LibraryProvider } from './provider/feature.ts'
 import { createBrowserSession, createInteractions } from './provider/interactions.ts'

@@ -15,7 +15,6 @@ import type { SigningKey } from '../keys/make.ts'
 import type { Records } from '../storage/records.ts'
 import { deriveKey } from '../storage/seal.ts'
 import { now } from '../storage/store.ts'
-import { algorithms, asLibraryKey } from './algorithms.ts'
 import {
   ACR_VALUES,
   assertClaims,
@@ -23,9 +22,7 @@ import {
   claimsByScope,
   createRequestedClaims,
   pairwiseSubjects,
-  type RequestedClaims,
 } from './claims.ts'
-import { sparingly } from './client-keys.ts'
 import {
   accountClient,
   checkClients,
@@ -37,7 +34,8 @@ import {
 import { described } from './error-descriptions.ts'
 import { logEvents } from './events.ts'
 import type { Feature, LibraryFeatures } from './feature.ts'
-import { type BrowserBinding, createBrowserBinding } from './interactions.ts'
+import { createBrowserBinding } from './interactions.ts'
+import { algorithms, asLibraryKey, sparingly } from './keys.ts'
 import { createOverridden, nameTokens } from './library-overrides.ts'
 import { createGrantLoader, createPolicy } from './policy.ts'
 import { assertAssertion, assertRequestObject, checkRequest, logIgnored } from './requests.ts'
@@ -91,12 +89,10 @@ export async function createProvider(
   pages: LibraryPages,
 ): Promise<Provider> {
   const { settings, records, log, metrics } = environment
-  const requestedClaims = createRequestedClaims(settings)
-  const binding = createBrowserBinding(settings)
   const adapters = Object.assign({}, ...features.map(({ adapters }) => adapters))
-  const state = createState(records, settings, binding, adapters)
-  const parts = { environment, features, pages, requestedClaims, binding, adapter: state.adapter }
-  const provider = createOverridden(settings.issuer, configuration(parts), { records, features })
+  const state = createState(records, settings, adapters)
+  const setup = configuration(environment, features, pages, state.adapter)
+  const provider = createOverridden(settings.issuer, setup, { records, features })
   // Scheme, host and address of a request are those that `http/edge.ts` set.
   provider.proxy = true
   nameTokens(provider, state.tokenIds)
@@ -105,27 +101,17 @@ export async function createProvider(
   return provider
 }
 
-interface Parts {
-  environment: Environment & { directory: Directory }
-  features: Feature[]
-  pages: LibraryPages
-  requestedClaims: RequestedClaims
-  binding: BrowserBinding
-  adapter: Configuration['adapter']
-}
-
 /** The library's configuration, one decision a line. */
-function configuration({
-  environment,
-  features: extensions,
-  pages,
-  requestedClaims,
-  binding,
-  adapter,
-}: Parts): Configuration {
+function configuration(
+  environment: Environment & { directory: Directory },
+  extensions: Feature[],
+  pages: LibraryPages,
+  adapter: Configuration['adapter'],
+): Configuration {
   const { settings, secrets, records, directory, keys } = environment
   const { issuer, claims, scopes, development, features } = settings
   const consents = createConsents(records)
+  const requestedClaims = createRequestedClaims(settings)
   const loadGrant = createGrantLoader(records, directory, consents, requestedClaims)
   const toClient = (client: ClientMetadata) => ({
     ...toLibrary(client),
@@ -199,7 +185,7 @@ function configuration({
       // The client is named for the way back, should the page have expired: nothing trusts it.
       url: (_ctx, { uid, params }) =>
         `/interaction/${uid}?client_id=${encodeURIComponent(String(params.client_id))}`,
-      policy: createPolicy(consents, binding, requestedClaims, extensions),
+      policy: createPolicy(consents, createBrowserBinding(settings), requestedClaims, extensions),
     },
     loadExistingGrant: async ctx => {
       const grant = await loadGrant(ctx)

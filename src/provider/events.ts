@@ -1,14 +1,29 @@
-// Events of the library, as log lines and metrics.
+// Events of the library and notifications of clients (back-channel logout, CIBA pings), as log lines and
+// metrics.
 
 import type { EventEmitter } from 'node:events'
 import type { Context } from 'koa'
 import { type errors, type KoaContextWithOIDC, Provider } from 'oidc-provider'
 import type { Logger } from 'pino'
 import { GRANT_TYPES } from '../config/schema/client.ts'
-import { type FactName, note } from '../http/audit.ts'
+import { createAudit, type FactName, note } from '../http/audit.ts'
 import { faultOf } from '../http/log.ts'
 import type { Metrics } from '../http/metrics.ts'
+import type { Queue } from '../state/delivery-queue.ts'
+import { findClient } from './clients.ts'
+import type { Attempt, Feature } from './feature.ts'
+import type { Receiver } from './library-overrides.ts'
 import { logIgnored } from './requests.ts'
+
+// biome-ignore format: a table
+const ERROR_EVENTS = [
+  'authorization.error', 'backchannel_authentication.error', 'code_verification.error',
+  'device_authorization.error', 'device_resume.error', 'end_session.error',
+  'end_session_confirm.error', 'grant.error', 'introspection.error',
+  'pushed_authorization_request.error', 'registration_create.error', 'registration_delete.error',
+  'registration_read.error', 'registration_update.error', 'revocation.error',
+  'userinfo.error',
+]
 
 /** Logs and counts events. Listeners must not throw, and log names only: their arguments hold tokens. */
 export function logEvents(provider: Provider, log: Logger, metrics: Metrics) {
@@ -74,21 +89,46 @@ function grantTypeOf({ oidc }: KoaContextWithOIDC): string {
   return GRANT_TYPES.some(type => type === sent) ? sent : 'other'
 }
 
-const ERROR_EVENTS = [
-  'authorization.error',
-  'backchannel_authentication.error',
-  'code_verification.error',
-  'device_authorization.error',
-  'device_resume.error',
-  'end_session.error',
-  'end_session_confirm.error',
-  'grant.error',
-  'introspection.error',
-  'pushed_authorization_request.error',
-  'registration_create.error',
-  'registration_delete.error',
-  'registration_read.error',
-  'registration_update.error',
-  'revocation.error',
-  'userinfo.error',
-]
+/** A client that can be notified; undefined when there is none any more. */
+export async function findReceiver(provider: Provider, id: string): Promise<Receiver | undefined> {
+  return (await findClient(provider, id)) as Receiver | undefined
+}
+
+/** Sends everything that is due in a queue. */
+export type Deliver = (queue: Queue) => Promise<void>
+
+/** Returns the function that sends notifications, logs each attempt and counts it. */
+export function createDeliver(
+  provider: Provider,
+  features: Feature[],
+  { log, metrics }: { log: Logger; metrics: Metrics },
+): Deliver {
+  const audit = createAudit(log)
+  const attempt: Attempt = async (kind, about, isLast, sent) => {
+    const failure = await sent.then(() => undefined, failureOf)
+    const isOver = failure?.isFinal || isLast
+    const outcome = failure ? (isOver ? 'given_up' : 'failed') : 'delivered'
+    const event = `${kind}_${outcome}` as const
+    metrics.fact(event)
+    audit.info({ event, ...about, reason: failure?.reason })
+    return outcome === 'failed'
+  }
+  return async queue => {
+    await Promise.all(features.map(({ deliver }) => deliver?.(provider, queue, attempt)))
+  }
+}
+
+interface DeliveryError {
+  name?: string
+  message?: string
+  code?: string
+  response?: { status: number }
+}
+
+/** For operators: without the URL, whose query may hold a secret. */
+function failureOf({ name, message, code, response }: DeliveryError) {
+  // 400: the client will never accept this one (Back-Channel Logout §2.8); other answers may change.
+  if (response) return { isFinal: response.status === 400, reason: `answered ${response.status}` }
+  if (name === 'TimeoutError') return { isFinal: false, reason: 'no answer in time' }
+  return { isFinal: false, reason: String(message || code) }
+}

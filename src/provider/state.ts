@@ -12,7 +12,7 @@ import type { Records } from '../storage/records.ts'
 import { reuseEvents } from './events.ts'
 import { type AdapterPart, memberOf } from './feature.ts'
 import { saveHeldGrant } from './grants.ts'
-import type { BrowserBinding } from './interactions.ts'
+import { createBrowserBinding } from './interactions.ts'
 import type { TokenIds } from './library-overrides.ts'
 import { grantLifetimes, pushedRequestTtl } from './tokens.ts'
 
@@ -20,10 +20,10 @@ import { grantLifetimes, pushedRequestTtl } from './tokens.ts'
 export function createState(
   records: Records,
   settings: Settings,
-  binding: BrowserBinding,
   adapters: Record<string, AdapterPart>,
 ) {
   const { lifetimes } = settings
+  const binding = createBrowserBinding(settings)
   const refreshTokens = createRefreshTokens(records, {
     grace: lifetimes.refresh_token_grace,
     grantTtl: grantLifetimes(settings).withRefreshToken,

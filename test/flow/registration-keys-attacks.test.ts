@@ -2,8 +2,8 @@
 
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest'
 import { explainFailure } from '../../src/commands/failure.ts'
-import { sparingly } from '../../src/provider/client-keys.ts'
 import { findFailure } from '../../src/provider/failures.ts'
+import { sparingly } from '../../src/provider/keys.ts'
 import {
   ASKING,
   askWith,

@@ -6,13 +6,13 @@ import { type Client, errors, type KoaContextWithOIDC, Provider } from 'oidc-pro
 import type { Settings } from '../../config/load.ts'
 import type { ClientMetadata } from '../../config/schema/client.ts'
 import { note } from '../../http/audit.ts'
-import { keysPeriod } from '../../provider/client-keys.ts'
 import type { Feature } from '../../provider/feature.ts'
+import { keysPeriod } from '../../provider/keys.ts'
 import type { Adapter } from '../../state/adapter.ts'
 import type { Records } from '../../storage/records.ts'
 import { now } from '../../storage/store.ts'
+import { readMetadata, scopesOf } from '../client-metadata.ts'
 import { createInvitations, RULES, WITHOUT_PKCE } from './invitations.ts'
-import { readMetadata, scopesOf } from './metadata.ts'
 import { createRegisteredClients, newClientId } from './registered-clients.ts'
 
 const SECRET_METHODS = ['client_secret_basic', 'client_secret_post']

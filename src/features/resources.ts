@@ -10,14 +10,14 @@ import {
   type RefreshToken,
   type ResourceServer,
 } from 'oidc-provider'
-import type { Settings } from '../../config/load.ts'
-import { ConfigError } from '../../config/report/finding.ts'
-import type { Detail } from '../../config/schema/details.ts'
-import { audienceOf, isFor, lifetimeOf, scopesFor } from '../../config/schema/resource.ts'
-import type { SigningKey } from '../../keys/make.ts'
-import { canSign } from '../../provider/algorithms.ts'
-import type { Environment } from '../../provider/configuration.ts'
-import type { Feature } from '../../provider/feature.ts'
+import type { Settings } from '../config/load.ts'
+import { ConfigError } from '../config/report/finding.ts'
+import type { Detail } from '../config/schema/details.ts'
+import { audienceOf, isFor, lifetimeOf, scopesFor } from '../config/schema/resource.ts'
+import type { SigningKey } from '../keys/make.ts'
+import type { Environment } from '../provider/configuration.ts'
+import type { Feature } from '../provider/feature.ts'
+import { canSign } from '../provider/keys.ts'
 
 type Oidc = KoaContextWithOIDC['oidc']
 

@@ -1,13 +1,13 @@
 // Sign-out: the question and its outcome (OpenID Connect RP-Initiated Logout), and the notification of
 // the other clients of the session (Back-Channel Logout).
 
-import type { Settings } from '../../config/load.ts'
-import { createSignOutPages } from '../../pages/sign-out.ts'
-import type { Views } from '../../pages/views.ts'
-import { findReceiver } from '../../provider/deliveries.ts'
-import type { Feature } from '../../provider/feature.ts'
-import { LAST_SIGN_OUT_ATTEMPT, signOutQueue } from '../../state/delivery-queue.ts'
-import type { Records } from '../../storage/records.ts'
+import type { Settings } from '../config/load.ts'
+import { createSignOutPages } from '../pages/sign-out.ts'
+import type { Views } from '../pages/views.ts'
+import { findReceiver } from '../provider/events.ts'
+import type { Feature } from '../provider/feature.ts'
+import { LAST_SIGN_OUT_ATTEMPT, signOutQueue } from '../state/delivery-queue.ts'
+import type { Records } from '../storage/records.ts'
 
 /** Returns the feature sign-out. */
 export function logout({ features }: Settings, records: Records, views: Views): Feature {

@@ -2,12 +2,12 @@
 // document: part of what a client file may have, validated by the same schema and rules.
 
 import { errors } from 'oidc-provider'
-import type { Settings } from '../../config/load.ts'
-import type { Locate } from '../../config/report/finding.ts'
-import { plainWords } from '../../config/report/wording.ts'
-import { clientFindings } from '../../config/rules/client.ts'
-import type { ClientMetadata } from '../../config/schema/client.ts'
-import { registrationSchema, withDefaults } from '../../config/schema/registration.ts'
+import type { Settings } from '../config/load.ts'
+import type { Locate } from '../config/report/finding.ts'
+import { plainWords } from '../config/report/wording.ts'
+import { clientFindings } from '../config/rules/client.ts'
+import type { ClientMetadata } from '../config/schema/client.ts'
+import { registrationSchema, withDefaults } from '../config/schema/registration.ts'
 
 const MAX_METADATA_BYTES = 16 * 1024
 const MAX_NAME_LENGTH = 80

@@ -1,0 +1,111 @@
+// Keys: the provider's own, as the library reads them, the algorithms that are accepted, and the key sets of
+// clients.
+
+import { createPublicKey, type KeyObject } from 'node:crypto'
+import { type Configuration, ExternalSigningKey } from 'oidc-provider'
+import { ENCRYPTION_ALGORITHMS, SIGNING_ALGORITHMS } from '../config/schema/client.ts'
+import { createQuota } from '../http/limits.ts'
+import type { SigningKey } from '../keys/make.ts'
+import { now } from '../storage/store.ts'
+
+/**
+ * Returns the accepted algorithms (RFC 8725 §3.1): never `none`, a shared secret (HS256, `dir`, A*KW) or
+ * RSA-OAEP with SHA-1. The provider signs with the algorithms of its keys.
+ */
+export function algorithms(keys: SigningKey[]): Configuration['enabledJWA'] {
+  const ours = [...new Set(keys.filter(canSign).map(({ alg }) => alg as 'RS256'))]
+  return {
+    idTokenSigningAlgValues: ours,
+    userinfoSigningAlgValues: ours,
+    introspectionSigningAlgValues: ours,
+    authorizationSigningAlgValues: ours,
+    // Ed25519 is what EdDSA is called since RFC 9864.
+    clientAuthSigningAlgValues: [...SIGNING_ALGORITHMS, 'Ed25519'],
+    requestObjectSigningAlgValues: [...SIGNING_ALGORITHMS, 'Ed25519'],
+    dPoPSigningAlgValues: ['PS256', 'ES256', 'Ed25519', 'EdDSA'],
+    idTokenEncryptionAlgValues: ENCRYPTION_ALGORITHMS,
+    userinfoEncryptionAlgValues: ENCRYPTION_ALGORITHMS,
+    // Nothing else is encrypted, and nothing that comes in is decrypted.
+    introspectionEncryptionAlgValues: [],
+    introspectionEncryptionEncValues: [],
+    authorizationEncryptionAlgValues: [],
+    authorizationEncryptionEncValues: [],
+    requestObjectEncryptionAlgValues: [],
+    requestObjectEncryptionEncValues: [],
+  }
+}
+
+class PublishedKey extends ExternalSigningKey {
+  readonly #jwk: SigningKey
+  readonly #key: KeyObject
+
+  constructor(jwk: SigningKey) {
+    super()
+    this.#jwk = jwk
+    this.#key = createPublicKey({ key: jwk, format: 'jwk' })
+  }
+
+  override get kid() {
+    return this.#jwk.kid
+  }
+
+  override get alg() {
+    return this.#jwk.alg
+  }
+
+  override keyObject() {
+    return this.#key
+  }
+
+  override sign(): never {
+    throw new Error('the private part of this key is not here')
+  }
+}
+
+/** The library refuses a JWK without private members. */
+export const asLibraryKey = (key: SigningKey) => (canSign(key) ? key : new PublishedKey(key))
+/** Whether the key has its private part. */
+export const canSign = ({ d }: SigningKey) => d !== undefined
+
+type Fetch = NonNullable<Configuration['fetch']>
+
+/** For all addresses together, per process. */
+const MAX_FETCHES_PER_MINUTE = 120
+/** The answer of an address, also an error, is cached for this time. */
+const CACHE_SECONDS = 30
+const KEYS_PERIOD_SECONDS = 300
+
+/**
+ * Returns the number of the current period, for the metadata of clients with `jwks_uri`. The library caches
+ * clients by their metadata: with each period it reads the keys again, and removed keys end.
+ */
+export const keysPeriod = () => Math.floor(now() / KEYS_PERIOD_SECONDS)
+
+/**
+ * Returns a `fetch` for the library. The library reads `jwks_uri` when no key of a client fits, which any
+ * request can cause: key sets are cached and their number is limited. Other requests pass.
+ */
+export function sparingly(fetch: Fetch): Fetch {
+  const hasRoom = createQuota(MAX_FETCHES_PER_MINUTE, 60, () => {})
+  const answers = new Map<string, { until: number; text: Promise<string> }>()
+
+  async function read(address: string, options: RequestInit): Promise<string> {
+    const response = await fetch(address, { ...options, redirect: 'manual' })
+    if (response.status === 200) return response.text()
+    await response.body?.cancel()
+    throw new Error(`answered ${response.status}`)
+  }
+
+  return async (input, options = {}) => {
+    // The library follows redirects for key sets only.
+    if (options.method !== 'GET' || options.redirect) return fetch(input, options)
+    const address = String(input)
+    for (const [asked, { until }] of answers) if (until <= now()) answers.delete(asked)
+    const kept = answers.get(address)
+    if (kept) return new Response(await kept.text)
+    if (!hasRoom()) throw new Error('too many key sets are requested')
+    const text = read(address, options)
+    answers.set(address, { until: now() + CACHE_SECONDS, text })
+    return new Response(await text)
+  }
+}
