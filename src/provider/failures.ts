@@ -35,10 +35,9 @@ const SHOWN =
   'client_id redirect_uri post_logout_redirect_uri response_type response_mode scope grant_type prompt max_age code_challenge_method resource token_type_hint client_assertion_type ui_locales'.split(
     ' ',
   )
-const NAMED =
-  'state nonce code code_verifier code_challenge client_secret client_assertion refresh_token device_code user_code token request request_uri id_token_hint login_hint claims authorization_details acr_values registration access_token username password auth_req_id login_hint_token client_notification_token binding_message'.split(
-    ' ',
-  )
+/** Other parameters are stored by name only: each name is harmless on a terminal. */
+const PARAMETER_NAME = /^[a-z_]{1,40}$/
+const MAX_NAMES = 20
 /** Answers that are part of the protocol, not failures. */
 const ANSWERS = [
   'login_required',
@@ -77,13 +76,15 @@ function describe(ctx: Context) {
   const all: Record<string, unknown> = { ...(ctx.oidc?.params ?? ctx.oidc?.body ?? ctx.query) }
   const params = Object.fromEntries(Object.entries(all).filter(([, value]) => isText(value)))
   const isSent = (name: string) => params[name] !== undefined
+  const isNamed = (name: string) =>
+    isSent(name) && !SHOWN.includes(name) && PARAMETER_NAME.test(name)
   const sent = SHOWN.filter(isSent).map(name => [name, harmless(String(params[name]))])
   return {
     ...(typeof detail === 'string' && { detail: harmless(detail) }),
     client_id: typeof client_id === 'string' ? client_id : unknownClient(ctx, params),
     authentication: authenticationOf(ctx, params),
     sent: Object.fromEntries(sent),
-    names: NAMED.filter(isSent),
+    names: Object.keys(params).filter(isNamed).slice(0, MAX_NAMES),
   }
 }
 
