@@ -111,18 +111,27 @@ const BUTTONS = [
   'button[name=logout][value=yes]',
 ]
 
+/** What the tester does at Usher's pages: sign in and allow, press Cancel, or only open the page. */
+type Action = 'allow' | 'cancel' | 'look'
+
+/** The two exceptions are in the descriptions of these modules. */
+function actionOf(testModule: string, visits: number): Action {
+  if (testModule.includes('user-rejects')) return 'cancel'
+  return testModule.includes('prior-to-auth-completion') && visits === 0 ? 'look' : 'allow'
+}
+
 /**
  * Opens an address in a browser and goes through Usher's pages until the browser is back at the suite,
  * or at a page that leads no further. Returns a picture of the last page of Usher's.
  */
-async function visit(context: BrowserContext, url: string, suite: string, rejects: boolean) {
+async function visit(context: BrowserContext, url: string, suite: string, action: Action) {
   const page = await context.newPage()
   let picture: Buffer | undefined
   await page.goto(url, { waitUntil: 'load' }).catch(() => undefined)
   for (let steps = 0; steps < 10 && !page.url().startsWith(suite); steps += 1) {
     // Chromium takes no picture of a page that is being replaced.
     picture = (await page.screenshot().catch(() => undefined)) ?? picture
-    if (!(await proceed(page, rejects))) break
+    if (action === 'look' || !(await proceed(page, action))) break
   }
   await page.waitForLoadState('networkidle').catch(() => undefined)
   await page.close()
@@ -130,13 +139,13 @@ async function visit(context: BrowserContext, url: string, suite: string, reject
 }
 
 /** Fills in the page and submits it; false where there is nothing to submit. */
-async function proceed(page: Page, rejects: boolean): Promise<boolean> {
+async function proceed(page: Page, action: Action): Promise<boolean> {
   const cancel = page.locator('[name=decision][value=cancel], [name=decision][value=deny]').first()
   const names = page.locator('input[name=username]:not([readonly])')
   if (await names.count()) await names.fill(ACCOUNT.username)
   const passwords = page.locator('input[name=password]')
   if (await passwords.count()) await passwords.fill(ACCOUNT.password)
-  if (rejects && (await cancel.count())) {
+  if (action === 'cancel' && (await cancel.count())) {
     await Promise.all([page.waitForEvent('load'), cancel.click()])
     return true
   }
@@ -177,7 +186,8 @@ async function runModule(
     const { urls } = await suite<{ urls: string[] }>('GET', `runner/browser/${id}`)
     for (const url of urls) {
       await suite('POST', `runner/browser/${id}/visit?url=${encodeURIComponent(url)}`)
-      const picture = await visit(context, url, address, /user-rejects/.test(testModule))
+      const action = actionOf(testModule, pictures.length)
+      const picture = await visit(context, url, address, action)
       if (picture) pictures.push(picture)
     }
     if (urls.length === 0) await uploadPictures(suite, id, pictures)
