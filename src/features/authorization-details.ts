@@ -1,5 +1,5 @@
 // Authorization details (RFC 9396): which a client may request and where, what the user allowed, and
-// which of them a token carries. The user is asked each time (provider/policy.ts).
+// which of them a token carries. The user is asked each time (provider/grants.ts).
 
 import { isDeepStrictEqual } from 'node:util'
 import { type Client, errors, interactionPolicy, type KoaContextWithOIDC } from 'oidc-provider'
@@ -16,7 +16,7 @@ import type { DetailInWords } from '../pages/page-data.ts'
 import type { PageFeature } from '../pages/routes.ts'
 import { inWords } from '../pages/scope-words.ts'
 import type { Words } from '../pages/words.ts'
-import { decisionOf } from '../provider/policy.ts'
+import { decisionOf } from '../provider/grants.ts'
 
 type Oidc = KoaContextWithOIDC['oidc']
 /** The code or refresh token from which an access token is issued. */
