@@ -2,7 +2,7 @@
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { expect, test } from 'vitest'
-import { deviceCodeAdapter } from '../../src/features/device/codes.ts'
+import { deviceCodeAdapter } from '../../src/features/device/feature.ts'
 import { onEveryStore } from './every-store.ts'
 import { fresh } from './store-suite.ts'
 

@@ -9,8 +9,10 @@ import type { Views } from '../../pages/views.ts'
 import type { ShowError } from '../../provider/configuration.ts'
 import type { Finisher } from '../../provider/feature.ts'
 import { INTERVAL_SECONDS, slowDownPending } from '../../provider/polling.ts'
+import type { Adapter } from '../../state/adapter.ts'
+import { taggedId } from '../../state/grants.ts'
 import type { Records } from '../../storage/records.ts'
-import { deviceCodeAdapter } from './codes.ts'
+import { StoreUnavailable } from '../../storage/store.ts'
 import { createDevicePages, guardDevicePage } from './page.ts'
 
 interface Surroundings {
@@ -63,4 +65,73 @@ const finish: Finisher = (ctx, oidc) => {
     return [name, `${oidc?.issuer}${pathname}${search}`]
   })
   ctx.body = { ...body, interval: INTERVAL_SECONDS, ...Object.fromEntries(forPeople) }
+}
+
+interface DeviceCode {
+  userCode?: unknown
+  /** A user has entered the code. */
+  inFlight?: unknown
+  /** The session of that user. */
+  sessionUid?: unknown
+  accountId?: unknown
+  error?: unknown
+  [key: string]: unknown
+}
+
+/** The members of `Protocol` in state/adapter.ts that device codes need. */
+interface Protocol {
+  request(): { session?: { uid: string } } | undefined
+  alreadyUsed(model: string): Error
+}
+
+/**
+ * Returns the methods for device codes; the plain adapter has the others. The session that enters the user
+ * code holds it: no other session can allow or deny it, and the first decision is final. The library reads
+ * a code and writes it later, so that the store decides.
+ */
+export function deviceCodeAdapter(records: Records) {
+  return ({ find }: Pick<Adapter, 'find'>, { request, alreadyUsed }: Protocol) => {
+    const ownUid = () => request()?.session?.uid
+    const isHeld = ({ inFlight, sessionUid }: DeviceCode) => inFlight && sessionUid !== ownUid()
+
+    return {
+      async upsert(id: string, payload: DeviceCode, ttl?: number) {
+        const { userCode, inFlight, error } = payload
+        // Only the user decides: another error is none.
+        if (error && error !== 'access_denied') return
+        if (typeof userCode === 'string') await claimUserCode(records, userCode, id, ttl)
+        const isSaved = await records.update<DeviceCode>(
+          'DeviceCode',
+          taggedId(id),
+          ({ value, version }) => {
+            const isOver = value ? value.accountId || value.error || isHeld(value) : version > 0
+            return isOver
+              ? undefined
+              : { ...payload, ...(inFlight === true && { sessionUid: ownUid() }) }
+          },
+          { ttl },
+        )
+        if (!isSaved) throw alreadyUsed('DeviceCode')
+      },
+
+      // The session that holds it may enter it again: a tab was closed, or a page expired.
+      async findByUserCode(userCode: string) {
+        const { value } = await records.read<{ id: string }>('UserCode', userCode)
+        const found = value && (await find(value.id))
+        return found && { ...found, inFlight: isHeld(found) }
+      },
+    }
+  }
+}
+
+/** A user code leads to one device code. A device that gets the code of another asks again. */
+async function claimUserCode(records: Records, userCode: string, id: string, ttl?: number) {
+  const claim = (value?: { id: string }) => (value && value.id !== id ? undefined : { id })
+  const isClaimed = await records.update<{ id: string }>(
+    'UserCode',
+    userCode,
+    ({ value }) => claim(value),
+    { ttl },
+  )
+  if (!isClaimed) throw new StoreUnavailable('this user code is in use')
 }
