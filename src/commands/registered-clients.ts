@@ -4,15 +4,13 @@
 import { type Reading, readSettings, type Settings } from '../config/load.ts'
 import {
   createInvitations,
-  type Invitation,
-  RULES,
-  WITHOUT_PKCE,
-} from '../features/registration/invitations.ts'
-import {
   createRegisteredClients,
+  type Invitation,
   isRegisteredId,
   type RegisteredClient,
+  RULES,
   UNUSED_SECONDS,
+  WITHOUT_PKCE,
 } from '../features/registration/registered-clients.ts'
 import { now } from '../storage/store.ts'
 import {

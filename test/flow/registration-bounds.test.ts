@@ -5,8 +5,10 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, expect, onTestFinished, test, vi } from 'vitest'
-import { createInvitations } from '../../src/features/registration/invitations.ts'
-import { MAX_CLIENTS } from '../../src/features/registration/registered-clients.ts'
+import {
+  createInvitations,
+  MAX_CLIENTS,
+} from '../../src/features/registration/registered-clients.ts'
 import { enqueueSignOut } from '../../src/state/delivery-queue.ts'
 import { copyStore } from '../../src/storage/copy.ts'
 import { resealAll } from '../../src/storage/identity.ts'

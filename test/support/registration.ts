@@ -1,7 +1,10 @@
 // Applications that register themselves, as they do it over the wire.
 
-import { createInvitations, RULES } from '../../src/features/registration/invitations.ts'
-import { createRegisteredClients } from '../../src/features/registration/registered-clients.ts'
+import {
+  createInvitations,
+  createRegisteredClients,
+  RULES,
+} from '../../src/features/registration/registered-clients.ts'
 import type { Records } from '../../src/storage/records.ts'
 import { now } from '../../src/storage/store.ts'
 import { type Reply, send } from './wire.ts'

@@ -12,8 +12,13 @@ import type { Adapter } from '../../state/adapter.ts'
 import type { Records } from '../../storage/records.ts'
 import { now } from '../../storage/store.ts'
 import { readMetadata, scopesOf } from '../client-metadata.ts'
-import { createInvitations, RULES, WITHOUT_PKCE } from './invitations.ts'
-import { createRegisteredClients, newClientId } from './registered-clients.ts'
+import {
+  createInvitations,
+  createRegisteredClients,
+  newClientId,
+  RULES,
+  WITHOUT_PKCE,
+} from './registered-clients.ts'
 
 const SECRET_METHODS = ['client_secret_basic', 'client_secret_post']
 

@@ -1,5 +1,6 @@
 // Clients that registered themselves (RFC 7591), and how long they are kept. The token that manages a
-// client (RFC 7592) is kept as long as the client is.
+// client (RFC 7592) is kept as long as the client is. Clients
+// register with invitations: initial access tokens (RFC 7591 §3) with a limit and an expiry.
 
 import { randomBytes } from 'node:crypto'
 import type { ClientMetadata } from '../../config/schema/client.ts'
@@ -28,7 +29,7 @@ interface Kept extends Omit<RegisteredClient, 'metadata'> {
 /** Models of the library. */
 const CLIENT = 'Client'
 const TOKEN = 'RegistrationAccessToken'
-const INDEX: [string, string] = ['registered clients', 'all']
+const CLIENTS: [string, string] = ['registered clients', 'all']
 const DAY_SECONDS = 24 * 3600
 /** Lifetime of a client without a sign-in. */
 export const UNUSED_SECONDS = DAY_SECONDS
@@ -67,24 +68,24 @@ export function createRegisteredClients(records: Records) {
   }
 
   async function list(): Promise<RegisteredClient[]> {
-    return (await records.list<Kept>(...INDEX)).map(described)
+    return (await records.list<Kept>(...CLIENTS)).map(described)
   }
 
   async function isFull(): Promise<boolean> {
     let count = 0
-    for await (const _ of records.walk(...INDEX)) if (++count >= MAX_CLIENTS) return true
+    for await (const _ of records.walk(...CLIENTS)) if (++count >= MAX_CLIENTS) return true
     return false
   }
 
   /** Returns false if there is or was a client of this id. */
   function add(client: Kept): Promise<boolean> {
-    const options = { ttl: UNUSED_SECONDS, version: 0, indexes: [INDEX] }
+    const options = { ttl: UNUSED_SECONDS, version: 0, indexes: [CLIENTS] }
     return records.save(CLIENT, String(client.client.client_id), client, options)
   }
 
   /** Returns false if `by` returned nothing to write. */
   function change(id: string, by: (found: Found<Kept>) => Kept | undefined): Promise<boolean> {
-    return records.update(CLIENT, id, by, { ttl: ttlOf, indexes: [INDEX] })
+    return records.update(CLIENT, id, by, { ttl: ttlOf, indexes: [CLIENTS] })
   }
 
   /** Keeps the token that manages a client. */
@@ -108,4 +109,64 @@ export function createRegisteredClients(records: Records) {
   }
 
   return { read, find, list, isFull, add, change, manageBy, touch, remove }
+}
+
+/** An initial access token, as it is stored. Operators see its handle; the library finds it by the token. */
+export interface Invitation {
+  handle: string
+  /** The token. */
+  jti: string
+  /** Epoch seconds. */
+  iat: number
+  exp: number
+  /** How many clients may register with it, and have. */
+  most: number
+  used: number
+  /** Names of the library's policies (feature.ts); the first is RULES. */
+  policies: string[]
+}
+
+/** The policy that validates metadata. */
+export const RULES = 'rules'
+/** The operator exempts confidential clients from PKCE. */
+export const WITHOUT_PKCE = 'without-pkce'
+
+/** A model of the library. */
+const INVITATION = 'InitialAccessToken'
+const INVITATIONS: [string, string] = ['invitations', 'all']
+
+/** Returns the functions that make, list, use and revoke invitations. */
+export function createInvitations(records: Records) {
+  async function make(terms: Pick<Invitation, 'exp' | 'most' | 'policies'>): Promise<Invitation> {
+    const jti = randomBytes(32).toString('base64url')
+    const handle = randomBytes(4).toString('hex')
+    const invitation = { kind: INVITATION, handle, jti, iat: now(), used: 0, ...terms }
+    await records.save(INVITATION, jti, invitation, {
+      ttl: terms.exp - now(),
+      indexes: [INVITATIONS],
+    })
+    return invitation
+  }
+
+  async function list(): Promise<Invitation[]> {
+    const all = await records.list<Invitation>(...INVITATIONS)
+    return all.filter(({ exp }) => exp > now()).sort((a, b) => a.iat - b.iat)
+  }
+
+  /** Counts one client. Returns undefined if the invitation is used up or revoked. */
+  async function use(token: string): Promise<Invitation | undefined> {
+    let used: Invitation | undefined
+    const count = ({ value }: Found<Invitation>) => {
+      used = value && value.used < value.most ? { ...value, used: value.used + 1 } : undefined
+      return used
+    }
+    const ttl = ({ exp }: Invitation) => exp - now()
+    await records.update<Invitation>(INVITATION, token, count, { ttl, indexes: [INVITATIONS] })
+    return used
+  }
+
+  /** Clients that registered with it stay. */
+  const revoke = ({ jti }: Invitation) => records.remove(INVITATION, jti)
+
+  return { make, list, use, revoke }
 }
