@@ -3,7 +3,7 @@
 
 import type { Context } from 'koa'
 import type { Settings } from '../config/load.ts'
-import { type ClientMetadata, READ_BY_PEOPLE } from '../config/schema/client.ts'
+import { type ClientMetadata, READ_BY_USERS } from '../config/schema/client.ts'
 import { allowFormAnywhere } from '../http/edge.ts'
 import { reasonOf } from '../storage/store.ts'
 import { createAssets } from './assets.ts'
@@ -197,7 +197,7 @@ function initials(name: string): string {
 /** Returns the client with its names and addresses in this language (RFC 7591 §2.2). */
 function clientWords({ pick }: Words, client: ClientMetadata): ClientMetadata {
   const written = Object.entries(client).map(([name, value]) => [name, String(value)])
-  const inLanguage = READ_BY_PEOPLE.flatMap(key => {
+  const inLanguage = READ_BY_USERS.flatMap(key => {
     const tagged = written.filter(([name = '']) => name.startsWith(`${key}#`))
     const texts = Object.fromEntries(tagged.map(([name = '', text]) => [name.split('#')[1], text]))
     const text = pick(texts)

@@ -37,7 +37,7 @@ export function appendToList(
     const amended = amend(item)
     if (amended === item) continue
     const { comment, commentBefore } = mapOf(node)
-    // One line each: a list of maps in one line is hard to read.
+    // Items get a line each: a list of maps in one line is hard to read.
     if (isSeq(list)) list.flow = false
     doc.setIn([key, i], Object.assign(doc.createNode(amended), { comment, commentBefore }))
   }
@@ -76,7 +76,7 @@ export function openYaml(file: string) {
 }
 
 type Problem = Pick<Finding, 'rule' | 'message'> & { offset: number }
-const DUPLICATE = 'this key stands further up already: delete one of them'
+const DUPLICATE = 'the same key is in this map above: delete one of them'
 
 /** Checks for duplicate keys itself: the parser compares each key with each, which takes minutes. */
 function toPlain(doc: Document.Parsed) {
@@ -135,11 +135,11 @@ export function placeIn(doc: Document.Parsed, text: string, path: PropertyKey[])
   return place
 }
 
-/** What looks random, and the parts of a URL beside the address. A colour is neither. */
+/** Random text, and parts of a URL that may be secret. Colours are excluded. */
 const SUSPECT =
   /(?=[\w-]*\d)(?=[\w-]*[A-Z])[\w-]{20,}|(?=[\w+/=-]*[A-Z])[\w+/=-]{40,}|[0-9a-f]{32,}|(?<=:\/\/)[^/\s]*@|[?#](?!(?<=#)[\da-fA-F]{6}\b)[^\s,'"\]]+/g
 
-/** Returns the first line of a source text, without what may be a secret. */
+/** Returns the first line of a source text. Text that may be a secret is replaced by dots. */
 export function excerpt(source: string): string {
   const [line = ''] = source.trim().split(/\r?\n/, 1)
   const shown = line.replace(SUSPECT, found => '•'.repeat(found.length)).replaceAll(/\p{C}/gu, ' ')

@@ -171,13 +171,13 @@ export const clientSchema = z.strictObject({
 })
 
 /** Keys that users read. Each can be given for a language too: `client_name#de` (RFC 7591 §2.2). */
-export const READ_BY_PEOPLE = ['client_name', 'client_uri', 'policy_uri', 'tos_uri'] as const
+export const READ_BY_USERS = ['client_name', 'client_uri', 'policy_uri', 'tos_uri'] as const
 
 /** Returns the schema with the keys that `data` has for a language. */
 export function inLanguages<S extends z.ZodObject>(schema: S, data: unknown): S {
   const tagged = Object.keys(mapOf(data)).flatMap(name => {
     const [, base, tag = ''] = /^(\w+)#(.+)$/.exec(name) ?? []
-    const key = READ_BY_PEOPLE.find(key => key === base)
+    const key = READ_BY_USERS.find(key => key === base)
     return key && !tagProblem(tag) ? [[name, schema.shape[key]]] : []
   })
   return schema.extend(Object.fromEntries(tagged)) as S

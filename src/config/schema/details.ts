@@ -164,6 +164,6 @@ function unreadableIn(detail: Detail): string | undefined {
 function unreadable(value: unknown): string | undefined {
   if (typeof value === 'string') return displayTextProblem(value, MAX_TEXT_CHARS)
   if (typeof value === 'object') return 'is empty'
-  // As in 1e21 and 1e-7.
+  // Such numbers are written as 1e21 or 1e-7.
   return /\de/.test(String(value)) ? 'has too many digits' : undefined
 }

@@ -3,7 +3,7 @@
 
 import { availableParallelism } from 'node:os'
 import { z } from 'zod'
-import { clientSchema, READ_BY_PEOPLE } from './client.ts'
+import { clientSchema, READ_BY_USERS } from './client.ts'
 import { detailSchema } from './details.ts'
 import { compatibilitySchema, featuresSchema } from './features.ts'
 import { localeSchema } from './locale.ts'
@@ -254,7 +254,7 @@ export const SCHEMAS = {
 export function jsonSchemas() {
   const written = (schema: z.ZodType) => z.toJSONSchema(schema, { io: 'input' })
   const schemas = Object.entries(SCHEMAS).map(([name, schema]) => [name, written(schema)])
-  const inLanguages = { [`^(${READ_BY_PEOPLE.join('|')})#.+$`]: { type: 'string' } }
+  const inLanguages = { [`^(${READ_BY_USERS.join('|')})#.+$`]: { type: 'string' } }
   const client = { ...written(clientSchema), patternProperties: inLanguages }
   return { ...Object.fromEntries(schemas), client }
 }

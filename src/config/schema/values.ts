@@ -32,7 +32,7 @@ export const words = (maxLength: number) =>
       const message = displayTextProblem(text, maxLength)
       if (message) ctx.addIssue({ code: 'custom', message })
     })
-    // For editors.
+    // The JSON Schema for editors has these.
     .meta({ maxLength, pattern: '^\\P{C}+$' })
 
 const isPlainUrl = (text: string) => {
