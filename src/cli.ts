@@ -45,6 +45,7 @@ const COMMANDS: Command[] = [
   { name: 'accounts add',      usage: ADD,            about: 'add a person; prints the new usr_… alone on the first line', options: { ...USERNAME, ...PROFILE, ...STDIN }, run: accounts('add') },
   { name: 'accounts list',     usage: '[--json]',     about: 'everyone who can sign in',                      options: JSON_OUT, run: accounts('list') },
   { name: 'accounts show',     usage: 'ACCOUNT [--json]', about: 'one account: by its username or usr_…',     options: JSON_OUT, run: accounts('show') },
+  { name: 'accounts why',      usage: 'ACCOUNT [--ip ADDRESS] [--json]', about: 'why an account cannot sign in at the moment; with --ip, from an address as the log has it', options: { ...JSON_OUT, ip: { type: 'string' } }, run: accounts('why') },
   { name: 'accounts set',      usage: SET,            about: 'change what is said about a person',            options: { ...USERNAME, ...PROFILE }, run: accounts('set') },
   { name: 'accounts disable',  usage: 'ACCOUNT',      about: 'end every session and token, and let them do nothing', options: {}, run: accounts('disable') },
   { name: 'accounts enable',   usage: 'ACCOUNT',      about: 'let them sign in again',                        options: {}, run: accounts('enable') },

@@ -42,17 +42,28 @@ const MAX_WAIT_SECONDS = { account: 15 * 60, network: 6 }
 /** Password checks of this provider. */
 export type Authentication = ReturnType<typeof createAuthentication>
 
+/** The limits of an account and of a network, as `security` in usher.yaml sets them. */
+export function signInLimits({ account_attempts, network_attempts }: UsherFile['security']) {
+  const perAccount: Limit = { attempts: account_attempts, maxWaitSeconds: MAX_WAIT_SECONDS.account }
+  const perNetwork: Limit = { attempts: network_attempts, maxWaitSeconds: MAX_WAIT_SECONDS.network }
+  return { perAccount, perNetwork }
+}
+
+/** Name of the counter of an account. */
+export const accountCounter = (id: string) => `account ${id}`
+/** Name of the counter of the network of an address. */
+export const networkCounter = (ip: string) => `network ${networkOf(ip)}`
+
 /** Returns the password check. Its failures count against an account or browser, and a network. */
 export function createAuthentication(
   records: Records,
   directory: Directory,
   browsers: RememberedBrowsers,
-  { account_attempts, network_attempts }: UsherFile['security'],
+  security: UsherFile['security'],
 ) {
   const attempts = createRateLimit(records)
   const equaliser = createTimingEqualiser()
-  const perAccount: Limit = { attempts: account_attempts, maxWaitSeconds: MAX_WAIT_SECONDS.account }
-  const perNetwork: Limit = { attempts: network_attempts, maxWaitSeconds: MAX_WAIT_SECONDS.network }
+  const { perAccount, perNetwork } = signInLimits(security)
 
   /** Returns undefined for every failure. `since` is the time before the password was checked. */
   async function signIn(
@@ -124,10 +135,10 @@ export function createAuthentication(
     const browser = known && browsers.find(ctx, known)
     if (browser) return [[`device ${browser}`, perAccount]]
     // All spellings of a name share one counter.
-    const named = known ? `account ${known.id}` : `name ${foldUsername(username)}`
+    const named = known ? accountCounter(known.id) : `name ${foldUsername(username)}`
     return [
       [named, perAccount],
-      [`network ${networkOf(ctx.ip)}`, perNetwork],
+      [networkCounter(ctx.ip), perNetwork],
     ]
   }
 

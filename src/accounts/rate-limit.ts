@@ -37,22 +37,23 @@ export function createRateLimit(records: Records) {
       }),
     )
 
-  async function isFree([name, limit]: Counter): Promise<boolean> {
+  /** Returns the time from which the next attempt is accepted (epoch milliseconds), possibly past. */
+  async function dueTime([name, limit]: Counter): Promise<number> {
     const { value } = await records.read<Count>('Attempts', name)
-    return isDue(value, limit)
+    return dueTimeOf(value, limit)
   }
 
   /** Counts an attempt. Returns false without counting if it is too early for one of the counters. */
   async function count(counters: Counter[]): Promise<boolean> {
-    const free = await Promise.all(counters.map(isFree))
-    if (free.includes(false)) return false
+    const due = await Promise.all(counters.map(dueTime))
+    if (Math.max(...due) > Date.now()) return false
     const counted = await Promise.all(counters.map(countOne))
     return !counted.includes(false)
   }
 
   function countOne([name, limit]: Counter): Promise<boolean> {
     return update(name, limit, found => {
-      if (!isDue(found, limit)) return undefined
+      if (dueTimeOf(found, limit) > Date.now()) return undefined
       return { count: leftOf(found, limit) + 1, at: Date.now() }
     })
   }
@@ -68,7 +69,7 @@ export function createRateLimit(records: Records) {
     await records.remove('Attempts', name, 1)
   }
 
-  return { count, takeBack, forget }
+  return { count, takeBack, forget, dueTime }
 }
 
 const secondsSince = ({ at }: Count) => (Date.now() - at) / 1000
@@ -78,10 +79,12 @@ function leftOf(found: Count | undefined, { maxWaitSeconds }: Limit): number {
   return found ? Math.max(found.count - secondsSince(found) / maxWaitSeconds, 0) : 0
 }
 
-function isDue(found: Count | undefined, limit: Limit): boolean {
-  if (!found || leftOf(found, limit) <= limit.attempts - 1) return true
-  const wait = FIRST_WAIT_SECONDS * 2 ** Math.round(found.count - limit.attempts)
-  return secondsSince(found) >= Math.min(wait, limit.maxWaitSeconds)
+/** After the wait, or when enough attempts have expired. */
+function dueTimeOf(found: Count | undefined, { attempts, maxWaitSeconds }: Limit): number {
+  if (!found) return 0
+  const wait = FIRST_WAIT_SECONDS * 2 ** Math.round(found.count - attempts)
+  const expiry = (found.count - attempts + 1) * maxWaitSeconds
+  return found.at + 1000 * Math.min(wait, expiry, maxWaitSeconds)
 }
 
 /**

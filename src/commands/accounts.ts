@@ -1,12 +1,27 @@
 // `usher accounts`: adds, shows and changes accounts, beside a running service.
 
 import { randomBytes } from 'node:crypto'
-import { type Account, type Profile, profileSchema } from '../accounts/account.ts'
+import { isIP } from 'node:net'
+import { type Account, foldUsername, type Profile, profileSchema } from '../accounts/account.ts'
+import { accountCounter, networkCounter, signInLimits } from '../accounts/authentication.ts'
 import { UsernameTaken } from '../accounts/directory.ts'
 import { hashPassword, passwordProblem } from '../accounts/password.ts'
+import { type Counter, createRateLimit } from '../accounts/rate-limit.ts'
+import { openDirectory } from '../accounts/source.ts'
+import { readSettings } from '../config/load.ts'
 import { plainWords } from '../config/report/wording.ts'
-import { Failure, hint, type Invocation, print, printList, readStdin, timeOf } from './command.ts'
-import { withAccount, withDirectory, withOwnAccount } from './directory.ts'
+import { now } from '../storage/store.ts'
+import {
+  Failure,
+  hint,
+  type Invocation,
+  print,
+  printList,
+  readStdin,
+  timeOf,
+  withRecords,
+} from './command.ts'
+import { findAccount, withAccount, withDirectory, withOwnAccount } from './directory.ts'
 
 /** `accounts add --username U …`: prints the id of the account alone on the first line. */
 export async function add({ values }: Invocation) {
@@ -32,6 +47,78 @@ export async function list({ values }: Invocation) {
       `${id}  ${username.padEnd(width)}  ${enabled ? '' : '(disabled) '}${name}`
     printList(values, all.map(visible), describe, 'There are no accounts yet.')
   })
+}
+
+/** `accounts why ACCOUNT [--ip ADDRESS]`: reads what prevents a sign-in, and changes nothing. */
+export async function why({ values, args: [name = ''] }: Invocation) {
+  const settings = readSettings()
+  const { ip } = values
+  if (ip !== undefined && !isIP(String(ip))) {
+    throw new Failure('--ip takes an IP address, as `ip` in the log: 192.0.2.7')
+  }
+  await withRecords(async records => {
+    const directory = await openDirectory(settings, records)
+    const account = await findAccount(directory, name)
+    const { dueTime } = createRateLimit(records)
+    const { perAccount, perNetwork } = signInLimits(settings.security)
+    const counter = account ? accountCounter(account.id) : `name ${foldUsername(name)}`
+    const waits: [what: string, counter: Counter][] = [
+      [
+        'every network, except in browsers in which the user signed in before',
+        [counter, perAccount],
+      ],
+    ]
+    if (ip) waits.push([`the network of ${ip}`, [networkCounter(String(ip)), perNetwork]])
+    const reasons = account ? reasonsOf(account, settings.accounts.module) : [UNKNOWN_ACCOUNT]
+    for (const [what, counter] of waits) {
+      const until = Math.ceil((await dueTime(counter)) / 1000)
+      if (until <= now()) continue
+      const wrong = `throttled from ${what}, until ${secondOf(until)}`
+      reasons.push({
+        reason: 'throttled',
+        wrong,
+        change: 'wait; the limit expires by itself',
+        until,
+      })
+    }
+    const lines = reasons.flatMap(({ wrong, change }) => [wrong, `  → ${change}`])
+    print(values, { account: account?.id, reasons }, lines.length ? lines : [NOTHING])
+  })
+}
+
+interface Obstacle {
+  reason: 'unknown' | 'disabled' | 'no_password' | 'throttled'
+  wrong: string
+  change: string
+  /** Epoch seconds. */
+  until?: number
+}
+
+const NOTHING = 'Nothing prevents a sign-in with the right password.'
+const UNKNOWN_ACCOUNT: Obstacle = {
+  reason: 'unknown',
+  wrong: 'no account has this username or id',
+  change: 'the spelling; the accounts: npm run usher -- accounts list',
+}
+const secondOf = (time: number) => `${new Date(time * 1000).toISOString().slice(0, 19)}Z`
+
+/** `module` keeps the passwords of its accounts. */
+function reasonsOf({ id, enabled, password }: Account, module?: string): Obstacle[] {
+  const reasons: Obstacle[] = []
+  const command = (verb: string) =>
+    module ? `change it where ${module} reads it` : `npm run usher -- accounts ${verb} ${id}`
+  if (!enabled) {
+    reasons.push({
+      reason: 'disabled',
+      wrong: 'the account is disabled',
+      change: command('enable'),
+    })
+  }
+  if (!module && !password) {
+    const wrong = 'the account has no password'
+    reasons.push({ reason: 'no_password', wrong, change: command('password') })
+  }
+  return reasons
 }
 
 const TIMES = ['created', 'updated', 'ended']

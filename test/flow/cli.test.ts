@@ -180,7 +180,9 @@ test('config explain knows the variables that are no keys, and does not show the
   const { stdout } = await usher(['config', 'explain', 'USHER_SECRET'], '', {
     USHER_SECRET: secret,
   })
-  expect(stdout).toMatch(/^USHER_SECRET\n {2}value +\(not shown\)\n {2}description +What the store/)
+  expect(stdout).toMatch(
+    /^USHER_SECRET\n {2}value +\(not shown\)\n {2}description +The key that encrypts/,
+  )
   const folder = await usher(['config', 'explain', 'USHER_CONFIG', '--json'])
   expect(JSON.parse(folder.stdout)).toMatchObject({ value: env.USHER_CONFIG })
   const slip = await usher(['config', 'explain', 'USHER_SECERT'])

@@ -1,0 +1,60 @@
+// `accounts why` says what prevents an account from signing in at the moment.
+
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { accountCounter, networkCounter } from '../../src/accounts/authentication.ts'
+import { Browser } from '../support/browser.ts'
+import { type Operated, SLOW, startOperated } from '../support/operated.ts'
+import { credentials } from '../support/people.ts'
+import { ADA } from '../support/usher.ts'
+
+let operated: Operated
+beforeAll(async () => {
+  operated = await startOperated()
+  await operated.service.addAccount(ADA)
+  await operated.usher('accounts add --username grace')
+})
+afterAll(() => operated.close())
+
+const why = async (words: string) => (await operated.usher(`accounts why ${words}`)).stdout
+
+test('it names what is wrong with the account, and the command that changes it', SLOW, async () => {
+  expect(await why('ada')).toBe('Nothing prevents a sign-in with the right password.\n')
+  expect(await why('nobody')).toContain('no account has this username or id\n  → the spelling')
+  await operated.usher('accounts disable grace')
+  const text = await why('grace')
+  expect(text).toMatch(/^the account is disabled\n {2}→ .* accounts enable usr_\w+\n/)
+  expect(text).toMatch(/\nthe account has no password\n {2}→ .* accounts password usr_\w+\n$/)
+  const { reasons } = JSON.parse(await why('grace --json'))
+  expect(reasons).toMatchObject([{ reason: 'disabled' }, { reason: 'no_password' }])
+})
+
+/** As many attempts as make the next one wait for minutes. */
+const attempts = (counter: string) =>
+  operated.service.records.save('Attempts', counter, { count: 40, at: Date.now() })
+
+test('it says until when an account is throttled, and counts nothing', SLOW, async () => {
+  const ada = await operated.service.directory.findByUsername(ADA.username)
+  await attempts(accountCounter(ada?.id ?? ''))
+  const before = JSON.parse(await why('ada --json'))
+  expect(before.reasons).toMatchObject([{ reason: 'throttled', until: expect.any(Number) }])
+  expect(before.reasons[0].until).toBeGreaterThan(Date.now() / 1000)
+  expect(await why('ada')).toMatch(
+    /^throttled from every network, except .*, until \S+Z\n {2}→ wait/,
+  )
+  expect(JSON.parse(await why('ada --json'))).toEqual(before)
+  const browser = new Browser(operated.service.issuer)
+  await browser.open('/account')
+  await browser.submit(credentials(ADA.username))
+  expect(browser.heading).toBe('Sign in')
+})
+
+test('with an address it says whether that network is throttled', SLOW, async () => {
+  const counter = { count: 500, at: Date.now() + 60_000 }
+  await operated.service.records.save('Attempts', networkCounter('192.0.2.7'), counter)
+  expect(await why('ada --ip 192.0.2.9')).toContain(
+    'throttled from the network of 192.0.2.9, until',
+  )
+  expect(await why('ada --ip 198.51.100.7')).not.toContain('the network of')
+  const wrong = await operated.usher('accounts why ada --ip nowhere')
+  expect(wrong).toMatchObject({ code: 1, stderr: expect.stringContaining('--ip takes an IP') })
+})
