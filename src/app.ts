@@ -21,9 +21,9 @@ import { errors } from './http/errors.ts'
 import { health, type Readiness } from './http/health.ts'
 import { limitAnonymous, limits } from './http/limits.ts'
 import { requestLog } from './http/log.ts'
+import { createAccountAccess } from './pages/account-access.ts'
 import { createErrorPages } from './pages/error.ts'
 import { createParts } from './pages/parts.ts'
-import { createPeople } from './pages/people.ts'
 import { createPages, type PageFeature } from './pages/routes.ts'
 import { checkOwnTemplates } from './pages/templates.ts'
 import { createViews } from './pages/views.ts'
@@ -85,10 +85,10 @@ export async function createApp(environment: Environment, readiness: Readiness):
 
   const parts = createParts(environment, directory, views, features)
   const browserSession = createBrowserSession(provider, settings)
-  const people = createPeople(parts, browserSession, routes.paths.authorization)
+  const access = createAccountAccess(parts, browserSession, routes.paths.authorization)
   const interactions = createInteractions(provider, settings)
-  const pages = createPages(parts, people, interactions, routes.paths.end_session)
-  for (const feature of features) feature.addPages?.(pages, { parts, people, provider })
+  const pages = createPages(parts, access, interactions, routes.paths.end_session)
+  for (const feature of features) feature.addPages?.(pages, { parts, access, provider })
   pages.get('/errors', errorPages.explain)
   const showPage = pages.routes()
 
@@ -112,13 +112,13 @@ export async function createApp(environment: Environment, readiness: Readiness):
       ...anonymousWrites(routes),
       // No anonymous request is stored for longer.
       seconds: pushedRequestTtl(settings),
-      isSignedIn: people.isSignedIn,
+      isSignedIn: access.isSignedIn,
     }),
   )
   // The router compares a path with dozens of patterns. No endpoint fits one.
   app.use((ctx: RouterContext, next) => (routes.methods[ctx.path] ? next() : showPage(ctx, next)))
   app.use(canonicalPaths(routes))
-  for (const { guard } of features) if (guard) app.use(guard({ parts, people, provider }))
+  for (const { guard } of features) if (guard) app.use(guard({ parts, access, provider }))
   app.use(authorizeByPost)
   app.use(limitBodies(routes))
   app.use(finishAnswers(views, routes, settings, features))

@@ -12,9 +12,9 @@ import {
   valuesIn,
 } from '../config/schema/details.ts'
 import { longParameter } from '../http/limits.ts'
+import { inWords } from '../pages/consent.ts'
 import type { DetailInWords } from '../pages/page-data.ts'
 import type { PageFeature } from '../pages/routes.ts'
-import { inWords } from '../pages/scope-words.ts'
 import type { Words } from '../pages/words.ts'
 import { decisionOf } from '../provider/grants.ts'
 

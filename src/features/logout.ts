@@ -1,8 +1,8 @@
 // Sign-out: the question and its outcome (OpenID Connect RP-Initiated Logout), and the notification of
 // the other clients of the session (Back-Channel Logout).
 
+import type { Context } from 'koa'
 import type { Settings } from '../config/load.ts'
-import { createSignOutPages } from '../pages/sign-out.ts'
 import type { Views } from '../pages/views.ts'
 import { findReceiver } from '../provider/events.ts'
 import type { Feature } from '../provider/feature.ts'
@@ -11,7 +11,8 @@ import type { Records } from '../storage/records.ts'
 
 /** Returns the feature sign-out. */
 export function logout({ features }: Settings, records: Records, views: Views): Feature {
-  const pages = createSignOutPages(views)
+  const clientOf = async (ctx: Context, client?: { clientId: string }) =>
+    client && (await views.client(ctx, client.clientId))
   return {
     settings: {
       backchannelLogout: { enabled: features.backchannel_logout },
@@ -20,13 +21,15 @@ export function logout({ features }: Settings, records: Records, views: Views): 
         logoutSource: async ctx => {
           const { session, client } = ctx.oidc
           const xsrf = String(session?.state?.secret ?? '')
-          await pages.signOut(ctx, { action: ctx.oidc.urlFor('end_session_confirm'), xsrf, client })
+          const action = ctx.oidc.urlFor('end_session_confirm')
+          const { client_name } = (await clientOf(ctx, client)) ?? {}
+          views.page(ctx, 'sign-out', { action, xsrf, client: client_name })
         },
         // Users who chose to stay signed in return to the client, too.
         postLogoutSuccessSource: async ctx => {
           const session = await ctx.oidc.provider.Session.get(ctx)
-          const stayed = Boolean(session.accountId)
-          await pages.signedOut(ctx, { client: ctx.oidc.client, stayed })
+          const client = await clientOf(ctx, ctx.oidc.client)
+          views.page(ctx, 'signed-out', { client, stayed: Boolean(session.accountId) })
         },
       },
     },

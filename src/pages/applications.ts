@@ -1,30 +1,28 @@
-// Connected applications: what each may see, where it is used, and how to take its access away.
+// Connected applications: the scopes of each, its use, and the removal of its access.
 
 import type { Context } from 'koa'
 import { type Consent, readKey } from '../accounts/consents.ts'
 import type { SignedInBrowser } from '../accounts/sessions.ts'
 import { lifetimeOf } from '../config/schema/resource.ts'
 import { note } from '../http/audit.ts'
-import { readForm } from '../http/forms.ts'
 import { now } from '../storage/store.ts'
-import { hostOf } from './consent.ts'
+import type { AccountAccess, SignedIn } from './account-access.ts'
+import { hostOf, scopeWords } from './consent.ts'
 import { PLACES } from './page-data.ts'
 import type { Parts } from './parts.ts'
-import type { People, Person } from './people.ts'
-import { scopeWords } from './scope-words.ts'
 import type { Words } from './words.ts'
 
-export function createApplicationPages(parts: Parts, people: People) {
+/** Returns the handlers of the application pages. */
+export function createApplicationPages(parts: Parts, access: AccountAccess) {
   const { settings, clients, views, consents, sessions, detailWords } = parts
 
-  async function renderList(ctx: Context, { account }: Person, removed?: string) {
+  async function renderList(ctx: Context, { account }: SignedIn, removed?: string) {
     const [list, browsers] = await Promise.all([
       consents.list(account.id),
       sessions.list(account.id),
     ])
     const inOrder = list.toSorted((a, b) => b.lastUsed - a.lastUsed)
     views.page(ctx, 'applications', {
-      person: account.username,
       applications: await Promise.all(inOrder.map(consent => describe(ctx, consent, browsers))),
       places: PLACES,
       removed,
@@ -35,7 +33,7 @@ export function createApplicationPages(parts: Parts, people: People) {
     const words = views.words(ctx)
     const { client_id, scopes, details = [], since, lastUsed } = consent
     const client = await views.client(ctx, client_id)
-    // No token that they are in can be older.
+    // Older authorization details are in no valid token.
     const oldest = now() - settings.lifetimes.refresh_token
     const inUse = browsers.filter(browser => browser.clients.includes(client_id)).length
     return {
@@ -48,7 +46,7 @@ export function createApplicationPages(parts: Parts, people: People) {
         const { words: text, icon, at } = scopeWords(words, settings, scope)
         return { words: at === undefined ? text : `${text} (${at})`, icon }
       }),
-      // A type that there is no longer is in no token, either.
+      // A type that the operator removed is in no token either.
       details: details
         .filter(({ detail, at }) => settings.details[detail.type] && at > oldest)
         .flatMap(({ detail, at }) =>
@@ -82,23 +80,21 @@ export function createApplicationPages(parts: Parts, people: People) {
 
   return {
     async list(ctx: Context) {
-      const person = await people.enter(ctx)
-      if (person) await renderList(ctx, person)
+      const signedIn = await access.enter(ctx)
+      if (signedIn) await renderList(ctx, signedIn)
     },
 
     async askRemoval(ctx: Context) {
-      const person = await people.enterAnew(ctx)
-      if (!person) return
+      const signedIn = await access.enterRecently(ctx)
+      if (!signedIn) return
       const clientId = String(ctx.query.client_id)
-      const consent = await consents.find(person.account.id, clientId)
+      const consent = await consents.find(signedIn.account.id, clientId)
       if (!consent) ctx.throw(404)
       const words = views.words(ctx)
       const { t } = words
       const client = await views.nameOf(ctx, clientId)
       const isImplicit = clients.get(clientId)?.consent === 'implicit'
-      views.page(ctx, 'confirm', {
-        person: person.account.username,
-        csrf: people.token(ctx, person),
+      access.confirm(ctx, signedIn, {
         title: t('applications.question', { client }),
         effects: [
           t('applications.effect'),
@@ -113,22 +109,20 @@ export function createApplicationPages(parts: Parts, people: People) {
     },
 
     async remove(ctx: Context) {
-      const form = await readForm(ctx)
-      const person = await people.enterAnew(ctx)
-      if (!person) return
-      people.check(ctx, form, person)
-      const { id: account } = person.account
+      const submitted = await access.submitted(ctx, access.enterRecently)
+      if (!submitted) return
+      const { id: account } = submitted.account
       const client_id = String(ctx.query.client_id)
       const had = await consents.find(account, client_id)
-      // Also when nothing is listed any more: twice removed is removed.
+      // A second removal succeeds too.
       await consents.withdraw(account, client_id)
       if (had) note(ctx, 'access_removed', { client_id, account })
-      await renderList(ctx, person, await views.nameOf(ctx, client_id))
+      await renderList(ctx, submitted, await views.nameOf(ctx, client_id))
     },
   }
 }
 
-/** Hosts to which users are redirected. The home page of an unchecked application proves nothing. */
+/** Returns the hosts to which users are redirected. An unchecked application may name any home page. */
 function addressOf(client: Awaited<ReturnType<Parts['views']['client']>>) {
   const { client_uri, redirect_uris = [], isUnchecked } = client ?? {}
   const hosts = [...new Set(redirect_uris.map(hostOf))]

@@ -1,46 +1,46 @@
-// Consent: what an application asks for, in words, and the person's answer to it.
+// The consent page: the scopes and authorization details that a client requests, and the user's answer.
 
 import type { Context } from 'koa'
-import type { Decision } from '../accounts/consents.ts'
+import { type Decision, readKey } from '../accounts/consents.ts'
+import type { Settings } from '../config/load.ts'
 import type { Detail } from '../config/schema/details.ts'
 import type { Form } from '../http/forms.ts'
 import { csrfSubject, type Interaction, type PromptPage } from './interaction.ts'
 import type { PageData } from './page-data.ts'
 import type { Parts } from './parts.ts'
-import { scopeWords } from './scope-words.ts'
 import type { Words } from './words.ts'
 
-/** Without it there is no sign-in; everything else can be left out. */
+/** The scope that sign-in needs. Users can decline every other scope. */
 const REQUIRED = 'openid'
-const DAY = 24 * 3600
+const DAY_SECONDS = 24 * 3600
 
-/** Who asks whom for what. */
+/** A request for consent. */
 interface Asked {
   clientId: string
   accountId: string
-  person?: string
-  /** As a consent names them. */
+  /** Keys from `keyOf`. */
   scopes: string[]
   details?: Detail[]
 }
 type About = Pick<PageData['consent'], 'csrf' | 'host' | 'device' | 'request' | 'withdrawn'>
 
-/** Answers with the page that asks; for what `decisionIn` reads. */
+/** Returns the function that shows the consent page. `decisionIn` reads its form. */
 export function createConsentPage({ settings, views, consents, detailWords }: Parts) {
   const offlineNote = ({ t, number }: Words) =>
-    t('consent.offline_note', { days: number(Math.ceil(settings.lifetimes.refresh_token / DAY)) })
+    t('consent.offline_note', {
+      days: number(Math.ceil(settings.lifetimes.refresh_token / DAY_SECONDS)),
+    })
 
   return async (ctx: Context, asked: Asked, about: About) => {
     const words = views.words(ctx)
-    const { clientId, accountId, person, scopes, details = [] } = asked
-    // Taken out of the folder since, or the account pages, which ask for nothing.
+    const { clientId, accountId, scopes, details = [] } = asked
+    // Undefined for a client that was removed, and for the account pages, which need no consent.
     const client =
       (await views.client(ctx, clientId)) ?? ctx.throw(400, { error: 'interaction_gone' })
     const before = await consents.find(accountId, clientId)
     views.page(ctx, 'consent', {
       ...about,
       client,
-      person,
       scopes: scopes.map(name => {
         const { words: text, icon, at } = scopeWords(words, settings, name)
         return {
@@ -58,7 +58,7 @@ export function createConsentPage({ settings, views, consents, detailWords }: Pa
   }
 }
 
-/** Undefined for no. What was asked is remembered here; the form only says which of it is wanted. */
+/** Returns undefined if the user denied. The form can only select from the requested scopes. */
 export function decisionIn(
   form: Form,
   { scopes, details, appearance, version }: Omit<Requested, 'details'> & Partial<Requested>,
@@ -70,19 +70,19 @@ export function decisionIn(
   return { scopes: scopes.filter(isAllowed), declined, details, appearance, version }
 }
 
+/** Returns the page of the consent prompt. */
 export function consentPage(parts: Parts): PromptPage {
-  const { csrf, directory } = parts
+  const { csrf } = parts
   const ask = createConsentPage(parts)
   return {
     prompt: 'consent',
 
     async show(ctx, interaction) {
       const { accountId = '', clientId, redirectUri, device, withdrawn } = interaction
-      const person = (await directory.find(accountId))?.username
       const { scopes, details } = requestOf(interaction)
       await ask(
         ctx,
-        { clientId, accountId, person, scopes, details },
+        { clientId, accountId, scopes, details },
         {
           csrf: csrf.token(csrfSubject(interaction)),
           host: redirectUri && hostOf(redirectUri),
@@ -112,7 +112,7 @@ function requestOf({ prompt }: Interaction): Requested {
   const { appearance } = prompt.details
   const isThere = Array.isArray(requestedScopes) && Array.isArray(details)
   if (!isThere || typeof consentVersion !== 'number') {
-    throw new Error('the consent prompt says nothing of what is asked')
+    throw new Error('the consent prompt does not have the requested scopes')
   }
   return {
     scopes: requestedScopes.map(String),
@@ -122,8 +122,45 @@ function requestOf({ prompt }: Interaction): Requested {
   }
 }
 
-/** Where the answer goes, as people can read it: the host, or a native application's own scheme. */
+/** Returns the host of a redirect URI, or the scheme of a native application. */
 export function hostOf(redirectUri: string): string {
   const { host, protocol } = new URL(redirectUri)
   return host || protocol.slice(0, -1)
+}
+
+type Description = string | Record<string, string>
+
+/** Returns an operator's text in this language or in English; empty if neither exists. */
+export const inWords = ({ pick }: Pick<Words, 'pick'>, text: Description = '') =>
+  typeof text === 'string' ? text : pick(text) || text.en || ''
+
+/** Icons of icon.eta for the scopes of OpenID Connect; others get the shield. */
+export const SCOPE_ICONS: Record<string, string> = {
+  openid: 'key',
+  profile: 'person',
+  email: 'mail',
+  phone: 'phone',
+  address: 'pin',
+  offline_access: 'clock',
+}
+
+/** Returns text and icon of a scope, by its key in a consent. `at`: the API of the scope, if any. */
+export function scopeWords(
+  languages: Words,
+  { scopes, claims, resources }: Pick<Settings, 'scopes' | 'claims' | 'resources'>,
+  key: string,
+): { words: string; icon: string; at?: string } {
+  const { t, list } = languages
+  const { scope: name, resource } = readKey(key)
+  if (resource !== undefined) {
+    const file = resources[resource]
+    const description = inWords(languages, file?.scopes[name]?.description)
+    return { words: description || name, icon: 'unlock', at: file?.resource_name ?? resource }
+  }
+  const given = Object.keys(claims).filter(claim => claims[claim]?.scope === name)
+  const text =
+    inWords(languages, scopes[name]?.description) ||
+    t(`scope.${name}`) ||
+    t('scope.other', { claims: list(given.map(claim => claim.replaceAll('_', ' '))) || name })
+  return { words: text, icon: SCOPE_ICONS[name] ?? 'shield' }
 }

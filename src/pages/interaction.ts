@@ -1,70 +1,74 @@
-// The detours of an authorization request through our pages. Each prompt has a page; this file
-// finds the one that is due, and lets nothing through that was not asked by the page itself.
+// Interactions: the pages of an authorization request. Each prompt has a page. This file finds the page of
+// the current prompt, and accepts only forms that the page itself sent.
 
 import type { Context } from 'koa'
 import type { Decision } from '../accounts/consents.ts'
 import { type Form, readForm } from '../http/forms.ts'
 import { memberOf } from '../provider/feature.ts'
+import type { AccountAccess } from './account-access.ts'
 import { PLACES } from './page-data.ts'
 import type { Parts } from './parts.ts'
-import type { People } from './people.ts'
+import { setUser } from './views.ts'
 
-/** What a person is told of the device that asks. */
+/** The requesting device, as the user sees it. */
 export interface Device {
-  /** The one they entered, as the device shows it. */
+  /** The user code that the user entered. */
   code: string
   /** In CIDR notation. */
   network: string
 }
 
-/** A pending detour, as the protocol's side knows it; nothing in it comes from the browser. */
+/** A pending interaction, from the provider. Nothing in it comes from the browser. */
 export interface Interaction {
   uid: string
   prompt: { name: string; details: Record<string, unknown> }
   clientId: string
-  /** Absent for a device, which waits elsewhere. */
+  /** Absent for a device, which polls the token endpoint. */
   redirectUri?: string
   device?: Device
   loginHint?: string
   /** Language tags, the preferred first. */
   uiLocales?: string
-  /** Who is signed in in this browser. */
+  /** The account that is signed in in this browser. */
   accountId?: string
-  /** They have just said that they want to use another account. */
+  /** The user has just chosen to use another account. */
   another: boolean
-  /** The person has just allowed it, and removed it again before that counted. */
+  /** The user removed the client's access while the consent page was open. */
   withdrawn: boolean
 }
 
-/** What a page found out; `error` sends the person back to the application with it. */
+/** The result of a page. `error` returns the user to the client with this error. */
 interface Outcome {
-  /** `ts`: when they signed in; it stays that, however many pages follow. */
+  /** `ts`: epoch seconds of the sign-in, also if further pages follow. */
   login?: { accountId: string; amr: string[]; ts: number }
-  /** `accountId`: whose decision it is. */
+  /** `accountId`: the account that decided. */
   consent?: { decision: Decision; accountId?: string }
   select_account?: { another: boolean }
   error?: string
   error_description?: string
 }
 
+/** Interactions of the provider. */
 export interface Interactions {
-  /** Throws 400 when it is over, expired, or belongs to another browser or person. */
+  /** Throws 400 if it is finished or expired, or belongs to another browser or account. */
   read(ctx: Context): Promise<Interaction>
-  /** Where to send the person next. */
+  /** Returns the URL to which the browser goes next. */
   finish(ctx: Context, outcome: Outcome): Promise<string>
 }
 
+/** The page of a prompt. */
 export interface PromptPage {
-  /** Name of the prompt it answers. */
+  /** Name of the prompt. */
   prompt: string
   show(ctx: Context, interaction: Interaction): Promise<void>
-  /** Undefined when it answered with a page of its own, to be tried again. */
+  /** Returns undefined if it answered with the page again. */
   submit(ctx: Context, interaction: Interaction, form: Form): Promise<Outcome | undefined>
 }
 
+/** Returns the handlers of the interaction URL. */
 export function createInteractionPages(
-  { views, csrf }: Parts,
-  { isSignedIn }: People,
+  { views, csrf, directory }: Parts,
+  { isSignedIn }: AccountAccess,
   interactions: Interactions,
   promptPages: PromptPage[],
 ) {
@@ -76,6 +80,7 @@ export function createInteractionPages(
     const interaction = await interactions.read(ctx)
     ctx.state.uiLocales = interaction.uiLocales
     ctx.state.clientId = interaction.clientId
+    if (interaction.accountId) setUser(ctx, await directory.find(interaction.accountId))
     return interaction
   }
 
@@ -106,4 +111,5 @@ export function createInteractionPages(
   }
 }
 
+/** Returns the subject of the CSRF token of an interaction's forms. */
 export const csrfSubject = ({ uid }: Interaction) => `interaction ${uid}`

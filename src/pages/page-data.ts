@@ -1,22 +1,23 @@
-// What each template knows as `it`, besides the words: what pages give, what samples show, and what an
-// operator's template in the place of ours can rely on.
+// Data of the templates, which read it as `it`. An operator's template in place of Usher's gets the same.
 
 import type { Settings } from '../config/load.ts'
 import type { Asset } from './assets.ts'
 import type { Translate } from './words.ts'
 
-/** On every page; `layout` has the title and the `body` of the page as well. */
+/** Data of every page. `layout` also has the title and the `body` of the page. */
 export interface Shared {
-  /** Words by their key, with values for their places: `it.t('sign_in.to_continue', { client })`. */
+  /** Returns the text of a key, with values for its placeholders: `it.t('sign_in.to_continue', { client })`. */
   t: Translate
-  /** The same as HTML with the values in bold, to be printed as it is: `<%~ it.strong(…) %>`. */
+  /** Like `t`, as HTML with the values in bold: `<%~ it.strong(…) %>`. */
   strong: Translate
   lang: string
   dir: 'ltr' | 'rtl'
   /** `branding.name` */
   brand: string
-  /** The account navigation; a page of it says with `area` which entry is current. */
+  /** The account navigation. A page gives its current entry as `area`. */
   areas: Area[]
+  /** The signed-in user. Present on account pages; on others if a user is signed in. */
+  user?: User
   /** The first letters of the first and the last word of a name, at most two. */
   initials(name: string): string
   links: Settings['branding']['links']
@@ -25,7 +26,13 @@ export interface Shared {
     Partial<Record<'theme' | 'logo' | 'logoDark' | 'clientLogo' | 'clientTheme', Asset>>
 }
 
-/** A time, for programs and for people. */
+/** The user whom a page names. */
+export interface User {
+  username: string
+  name?: string
+}
+
+/** A time, as ISO 8601 and as text. */
 interface When {
   iso: string
   words: string
@@ -43,16 +50,12 @@ export const PLACES = {
   removal: '/account/applications/remove',
   sessions: '/account/sessions',
   end: '/account/sessions/end',
-  endOthers: '/account/sessions/end-others',
   password: '/account/password',
   requests: '/account/requests',
   answer: '/account/requests/answer',
   device: '/device',
 }
-type Places = Pick<
-  typeof PLACES,
-  'home' | 'applications' | 'sessions' | 'endOthers' | 'password' | 'requests'
->
+type Places = Pick<typeof PLACES, 'home' | 'applications' | 'sessions' | 'password' | 'requests'>
 
 /** A page of the account navigation, with an icon of icon.eta. */
 export interface Area {
@@ -60,7 +63,7 @@ export interface Area {
   icon: string
 }
 
-/** Authorization details in words: a sentence with the values in it, and what it does not say. */
+/** Authorization details as text: a sentence with values, and the fields that it does not contain. */
 export interface DetailInWords {
   sentence: { text: string; isValue: boolean }[]
   facts: { label: string; value: string }[]
@@ -68,52 +71,48 @@ export interface DetailInWords {
   at: string
 }
 
-/** By the name of the template. `person` is the username of who is signed in. */
+/** Data of each page, by the name of the template. */
 export interface PageData {
   account: {
-    person: string
-    name?: string
     facts: { label: string; value?: string }[]
     places: Places
-    /** Says how many applications wait for an answer; absent: none does. */
+    /** The number of requests that wait for an answer, as text. Absent if there are none. */
     waiting?: string
-    /** Not where passwords are kept elsewhere. */
+    /** False for accounts of an external source. */
     canChangePassword: boolean
     signOut: string
   }
   applications: {
-    person: string
     applications: {
       name: string
       client_uri?: string
       host?: string
-      /** Whether there is still such a client. */
+      /** Whether the client still exists. */
       registered: boolean
-      /** It registered itself, and nobody has looked at what it says. */
+      /** The client registered itself, and its metadata is unverified. */
       isUnchecked: boolean
-      /** People are not asked for it. */
+      /** Users are not asked for consent. */
       implicit: boolean
       scopes: { words: string; icon: string }[]
-      /** Allowed one by one, the last one first. */
+      /** Allowed authorization details, the latest first. */
       details: (DetailInWords & { since: When })[]
       since: When
       lastUsed: When
       inUse: string
-      /** Where its access can be removed. */
+      /** Path of the page that removes its access. */
       removal: string
     }[]
     places: Places
-    /** The name of the application that was removed just now. */
+    /** Name of the application that was just removed. */
     removed?: string
   }
-  /** Before access is removed, or a browser signed out. */
+  /** The question before access is removed, or a browser is signed out. */
   confirm: {
-    person: string
     csrf: string
     title: string
-    /** What will happen, a sentence each. */
+    /** Effects of the change, a sentence each. */
     effects: string[]
-    /** What will not, and where that can be ended. */
+    /** Access that stays; `applications` is the page that ends it. */
     kept?: string
     applications?: string
     confirm: string
@@ -121,15 +120,14 @@ export interface PageData {
   }
   consent: {
     csrf: string
-    /** `isUnchecked`: nobody has checked what it says of itself, such as its name. */
+    /** `isUnchecked`: the client registered itself, and its metadata is unverified. */
     client: { client_name: string; policy_uri?: string; tos_uri?: string; isUnchecked: boolean }
-    /** Where the person is sent next; a device waits elsewhere. */
+    /** The host to which the user returns. Absent for a device. */
     host?: string
-    /** The device that asks: the code it shows, and the network it is in. */
+    /** The requesting device: its user code and its network. */
     device?: { code: string; network: string }
-    /** Of an application that asks from elsewhere. */
+    /** A CIBA request. */
     request?: { message?: string; since: When; until: When }
-    person?: string
     scopes: {
       name: string
       words: string
@@ -138,19 +136,18 @@ export interface PageData {
       checked: boolean
       note?: string
     }[]
-    /** Asked for this once, to be allowed or refused as a whole. */
+    /** Requested for this authorization, and allowed or denied as a whole. */
     details: DetailInWords[]
-    /** How long the access lasts, where no scope says so. */
+    /** The lifetime of the access, as text, if no scope has it in its note. */
     lifetime?: string
-    /** They removed the application while the page was open. */
+    /** The user removed the client's access while the page was open. */
     withdrawn: boolean
   }
   device: {
-    person: string
     xsrf: string
-    /** As it was entered, or came with the address. */
+    /** The code that the user entered, or that the URL contains. */
     user_code: string
-    /** What is wrong with it. */
+    /** The problem of the code. */
     problem?: string
   }
   'device-done': { title: string; text: string; again: boolean }
@@ -163,59 +160,55 @@ export interface PageData {
     requestId: string
     account: string
     client?: Client
-    /** Whether it makes sense to try the same again. */
+    /** Whether the user can try the same request again. */
     again: boolean
   }
   errors: { codes: string[] }
   'hand-over': { action: string; fields: Record<string, unknown> }
   navigate: { url: string }
   password: {
-    person: string
     csrf: string
-    /** What is wrong with what was typed, by field. */
+    /** Problems by field. */
     problems: { current?: string; password?: string; repeat?: string }
     back: string
   }
-  'password-changed': { person: string; places: Places }
+  'password-changed': { places: Places }
   requests: {
-    person: string
     requests: { name: string; message?: string; since: When; until: When; answer: string }[]
     places: Places
-    /** What happened just now. */
+    /** The result of the last change. */
     done?: string
   }
   sessions: {
-    person: string
     browsers: {
       name: string
       isPhone: boolean
       since: When
       lastUsed: When
-      /** Names of the applications that were signed in to there. */
+      /** Names of the applications that the user signed in to there. */
       clients: string[]
-      /** Where it can be signed out. */
+      /** Path of the page that signs it out. */
       end: string
       isHere: boolean
     }[]
     places: Places
+    /** Path of the page that signs out all other browsers. */
+    endOthers: string
     signOut: string
-    /** What happened just now. */
+    /** The result of the last change. */
     done?: string
   }
   'select-account': {
     csrf: string
     client: string
-    /** The username of who is signed in; absent: nobody any more. */
-    person?: string
-    name?: string
   }
   'sign-in': {
     csrf: string
     client: string
-    /** The host that an application is at which nobody has checked; absent for any other. */
+    /** Host of a client that registered itself. Absent for any other client. */
     uncheckedHost?: string
     username: string
-    /** They are signed in, and are asked for the password again. */
+    /** The user is signed in and has to enter the password again. */
     again: boolean
     /** The request id of a failed sign-in: `usher config explain` gives its reason. */
     failed?: string

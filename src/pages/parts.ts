@@ -1,4 +1,4 @@
-// What pages are made of.
+// Dependencies of the pages.
 
 import type { Account } from '../accounts/account.ts'
 import {
@@ -20,9 +20,10 @@ import type { DetailInWords } from './page-data.ts'
 import type { Views } from './views.ts'
 import type { Words } from './words.ts'
 
+/** Dependencies of the pages. */
 export interface Parts {
   settings: Settings
-  /** Those of the config folder, by `client_id`. */
+  /** Clients of the config folder, by `client_id`. */
   clients: Map<string, ClientMetadata>
   views: Views
   csrf: Csrf
@@ -30,7 +31,7 @@ export interface Parts {
   authentication: Authentication
   consents: Consents
   sessions: AccountSessions
-  /** Functions of features, those that have some. */
+  /** Combined functions of the features (`PageExtensions`). */
   detailWords(words: Words, detail: Detail): DetailInWords[]
   waiting(account: Account): Promise<number>
 }
@@ -43,6 +44,7 @@ export interface PageExtensions {
   waiting?(account: Account): Promise<number>
 }
 
+/** Returns the dependencies of the pages. */
 export function createParts(
   { settings, secrets, records }: { settings: Settings; secrets: Uint8Array[]; records: Records },
   directory: Directory,
@@ -51,14 +53,14 @@ export function createParts(
 ): Parts {
   const signatures = (purpose: string) =>
     createSignatures(secrets.map(secret => deriveKey(secret, purpose)))
-  const devices = createRememberedBrowsers(signatures('devices'), settings.development)
+  const browsers = createRememberedBrowsers(signatures('devices'), settings.development)
   return {
     settings,
     clients: new Map(settings.clients.map(client => [client.client_id, client])),
     views,
     csrf: createCsrf(signatures('csrf')),
     directory,
-    authentication: createAuthentication(records, directory, devices, settings.security),
+    authentication: createAuthentication(records, directory, browsers, settings.security),
     consents: createConsents(records),
     sessions: createAccountSessions(records),
     detailWords: (words, detail) =>

@@ -3,21 +3,20 @@
 import Router from '@koa/router'
 import type { Middleware } from 'koa'
 import type { Feature, LibraryProvider } from '../provider/feature.ts'
-import { createAccountPage } from './account.ts'
+import { createAccountPages } from './account.ts'
+import type { AccountAccess } from './account-access.ts'
 import { createApplicationPages } from './applications.ts'
 import { consentPage } from './consent.ts'
 import { createInteractionPages, type Interactions } from './interaction.ts'
 import { PLACES } from './page-data.ts'
 import type { PageExtensions, Parts } from './parts.ts'
-import { createPasswordPages } from './password.ts'
-import type { People } from './people.ts'
 import { createSessionPages } from './sessions.ts'
 import { selectAccountPage, signInPage } from './sign-in.ts'
 
 /** Dependencies of the pages of a feature. */
 export interface Site {
   parts: Parts
-  people: People
+  access: AccountAccess
   provider: LibraryProvider
 }
 
@@ -29,34 +28,32 @@ export interface PageFeature extends Feature, PageExtensions {
   guard?(site: Site): Middleware
 }
 
-/** `signOut`: the path of the end session endpoint. */
+/** Returns the router of the pages. `signOut`: path of the end session endpoint. */
 export function createPages(
   parts: Parts,
-  people: People,
+  access: AccountAccess,
   interactions: Interactions,
   signOut: string,
 ): Router {
   const promptPages = [signInPage(parts), consentPage(parts), selectAccountPage(parts)]
-  const interaction = createInteractionPages(parts, people, interactions, promptPages)
-  const applications = createApplicationPages(parts, people)
-  const sessions = createSessionPages(parts, people, signOut)
-  const password = createPasswordPages(parts, people)
+  const interaction = createInteractionPages(parts, access, interactions, promptPages)
+  const applications = createApplicationPages(parts, access)
+  const sessions = createSessionPages(parts, access, signOut)
+  const account = createAccountPages(parts, access, signOut)
   const pages = new Router({ sensitive: true, strict: true })
     .get('/', ctx => ctx.redirect('/account'))
     .get('/interaction/:uid', interaction.show)
     .post('/interaction/:uid', interaction.submit)
-    .get(PLACES.home, createAccountPage(parts, people, signOut))
+    .get(PLACES.home, account.home)
     .get(PLACES.applications, applications.list)
     .get(PLACES.removal, applications.askRemoval)
     .post(PLACES.removal, applications.remove)
     .get(PLACES.sessions, sessions.list)
     .get(PLACES.end, sessions.askEnd)
     .post(PLACES.end, sessions.end)
-    .get(PLACES.endOthers, sessions.askEndOthers)
-    .post(PLACES.endOthers, sessions.endOthers)
-    .get(PLACES.password, password.show)
-    .post(PLACES.password, password.change)
-    .get('/account/signed-in', people.comeBack)
+    .get(PLACES.password, account.password)
+    .post(PLACES.password, account.changePassword)
+    .get('/account/signed-in', access.comeBack)
   for (const { path, send } of parts.views.assets) pages.get(path, send)
   return pages
 }

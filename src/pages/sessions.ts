@@ -1,23 +1,24 @@
-// Where you are signed in: each browser, and how to sign out of the others from here.
+// Signed-in browsers of the account. The user can sign out of each of them, or of all others at once.
 
 import type { Context } from 'koa'
 import type { SignedInBrowser } from '../accounts/sessions.ts'
 import { note } from '../http/audit.ts'
 import type { ClientInfo } from '../http/client-info.ts'
-import { readForm } from '../http/forms.ts'
+import type { AccountAccess, SignedIn } from './account-access.ts'
 import { PLACES } from './page-data.ts'
 import type { Parts } from './parts.ts'
-import type { People, Person } from './people.ts'
 import type { Words } from './words.ts'
 
-interface Question {
-  title: string
-  what: string
-  confirm: string
-}
+/** Names all other browsers in place of a handle, which is hexadecimal. */
+const OTHERS = 'others'
 
-export function createSessionPages({ views, sessions }: Parts, people: People, signOut: string) {
-  async function renderList(ctx: Context, { account, session }: Person, done?: string) {
+/** Returns the handlers of the session pages. `signOut`: path of the end session endpoint. */
+export function createSessionPages(
+  { views, sessions }: Parts,
+  access: AccountAccess,
+  signOut: string,
+) {
+  async function renderList(ctx: Context, { account, session }: SignedIn, done?: string) {
     const list = await sessions.list(account.id)
     const isHere = ({ uid }: SignedInBrowser) => uid === session.uid
     const inOrder = [...list.filter(isHere), ...list.filter(browser => !isHere(browser))]
@@ -26,9 +27,9 @@ export function createSessionPages({ views, sessions }: Parts, people: People, s
       isHere: isHere(browser),
     }))
     views.page(ctx, 'sessions', {
-      person: account.username,
       browsers: await Promise.all(browsers),
       places: PLACES,
+      endOthers: `${PLACES.end}?session=${OTHERS}`,
       signOut,
       done,
     })
@@ -50,88 +51,58 @@ export function createSessionPages({ views, sessions }: Parts, people: People, s
     }
   }
 
-  /** One of this person's; 404 for whatever else is named. */
-  async function namedBy(ctx: Context, { account }: Person): Promise<SignedInBrowser> {
-    const found = await sessions.find(account.id, String(ctx.query.session))
-    return found ?? ctx.throw(404)
-  }
-
-  async function others({ account, session }: Person): Promise<SignedInBrowser[]> {
+  /** The browsers that the URL names: one by its handle, or all others of the account. */
+  async function named({ query }: Context, { account, session }: SignedIn) {
     const all = await sessions.list(account.id)
-    return all.filter(({ uid }) => uid !== session.uid)
-  }
-
-  function renderQuestion(ctx: Context, person: Person, question: Question) {
-    const { t } = views.words(ctx)
-    views.page(ctx, 'confirm', {
-      person: person.account.username,
-      csrf: people.token(ctx, person),
-      title: question.title,
-      effects: [question.what, t('sessions.effect')],
-      kept: t('sessions.kept'),
-      applications: PLACES.applications,
-      confirm: question.confirm,
-      back: PLACES.sessions,
-    })
-  }
-
-  async function end(ctx: Context, { account }: Person, browsers: SignedInBrowser[]) {
-    await Promise.all(browsers.map(({ uid }) => sessions.end(uid)))
-    for (const { handle: session } of browsers) {
-      note(ctx, 'session_ended', { account: account.id, session })
-    }
+    return query.session === OTHERS
+      ? all.filter(({ uid }) => uid !== session.uid)
+      : all.filter(({ handle }) => handle === query.session)
   }
 
   return {
     async list(ctx: Context) {
-      const person = await people.enter(ctx)
-      if (person) await renderList(ctx, person)
+      const signedIn = await access.enter(ctx)
+      if (signedIn) await renderList(ctx, signedIn)
     },
 
     async askEnd(ctx: Context) {
-      const person = await people.enterAnew(ctx)
-      if (!person) return
-      const { uid, clientInfo, since } = await namedBy(ctx, person)
-      if (uid === person.session.uid) return ctx.redirect(signOut)
+      const signedIn = await access.enterRecently(ctx)
+      if (!signedIn) return
+      const browsers = await named(ctx, signedIn)
       const words = views.words(ctx)
-      const date = words.date(since).words
-      renderQuestion(ctx, person, {
-        title: words.t('sessions.question', { browser: nameOf(words, clientInfo) }),
-        what: words.t('sessions.question_text', { date }),
-        confirm: words.t('sessions.end'),
-      })
-    },
-
-    async end(ctx: Context) {
-      const form = await readForm(ctx)
-      const person = await people.enterAnew(ctx)
-      if (!person) return
-      // The page gave its token away for what it named: what is not there any more has ended already.
-      people.check(ctx, form, person)
-      const named = await sessions.find(person.account.id, String(ctx.query.session))
-      await end(ctx, person, named ? [named] : [])
-      await renderList(ctx, person, views.words(ctx).t('sessions.ended'))
-    },
-
-    async askEndOthers(ctx: Context) {
-      const person = await people.enterAnew(ctx)
-      if (!person) return
-      const { length } = await others(person)
-      const { t, plural } = views.words(ctx)
-      renderQuestion(ctx, person, {
+      const { t, plural, date } = words
+      const question = {
         title: t('sessions.question_others'),
-        what: plural('sessions.others', length),
+        effects: [plural('sessions.others', browsers.length), t('sessions.effect')],
+        kept: t('sessions.kept'),
+        applications: PLACES.applications,
         confirm: t('sessions.end_others'),
+        back: PLACES.sessions,
+      }
+      if (ctx.query.session === OTHERS) return access.confirm(ctx, signedIn, question)
+      const { uid, clientInfo, since } = browsers[0] ?? ctx.throw(404)
+      if (uid === signedIn.session.uid) return ctx.redirect(signOut)
+      const text = t('sessions.question_text', { date: date(since).words })
+      access.confirm(ctx, signedIn, {
+        ...question,
+        title: t('sessions.question', { browser: nameOf(words, clientInfo) }),
+        effects: [text, t('sessions.effect')],
+        confirm: t('sessions.sign_out'),
       })
     },
 
-    async endOthers(ctx: Context) {
-      const form = await readForm(ctx)
-      const person = await people.enterAnew(ctx)
-      if (!person) return
-      people.check(ctx, form, person)
-      await end(ctx, person, await others(person))
-      await renderList(ctx, person, views.words(ctx).t('sessions.ended_others'))
+    /** A browser that the form names may have ended already. */
+    async end(ctx: Context) {
+      const submitted = await access.submitted(ctx, access.enterRecently)
+      if (!submitted) return
+      const browsers = await named(ctx, submitted)
+      await Promise.all(browsers.map(({ uid }) => sessions.end(uid)))
+      for (const { handle: session } of browsers) {
+        note(ctx, 'session_ended', { account: submitted.account.id, session })
+      }
+      const { t } = views.words(ctx)
+      const isOne = ctx.query.session !== OTHERS
+      await renderList(ctx, submitted, isOne ? t('sessions.ended') : t('sessions.ended_others'))
     },
   }
 }

@@ -1,16 +1,17 @@
-// Sign-in with a password. A second factor would be one more prompt (provider/policy.ts) and one more
-// page beside this one, which adds to `amr` (RFC 8176) what it has seen.
+// Sign-in with a password. A second factor would be another prompt (provider/policy.ts) with its own page,
+// which adds its method to `amr` (RFC 8176).
 
 import type { Context } from 'koa'
 import { hostOf } from './consent.ts'
 import { csrfSubject, type Interaction, type PromptPage } from './interaction.ts'
 import type { Parts } from './parts.ts'
 
-export function signInPage({ views, csrf, directory, authentication }: Parts): PromptPage {
+/** Returns the page of the login prompt. */
+export function signInPage({ views, csrf, authentication }: Parts): PromptPage {
   async function render(ctx: Context, interaction: Interaction, tried?: { username: string }) {
-    const { accountId, another, redirectUri } = interaction
-    const current = accountId && !another && (await directory.find(accountId))
-    const username = tried?.username ?? interaction.loginHint ?? (current ? current.username : '')
+    const { another, redirectUri, loginHint } = interaction
+    const current = another ? undefined : ctx.state.user
+    const username = tried?.username ?? loginHint ?? current?.username ?? ''
     const client = await views.client(ctx, interaction.clientId)
     const data = {
       csrf: csrf.token(csrfSubject(interaction)),
@@ -41,20 +42,16 @@ export function signInPage({ views, csrf, directory, authentication }: Parts): P
   }
 }
 
-/** The page that asks which account to use, after `prompt=select_account`. */
-export function selectAccountPage({ views, csrf, directory }: Parts): PromptPage {
+/** Returns the page of the select_account prompt. */
+export function selectAccountPage({ views, csrf }: Parts): PromptPage {
   return {
     prompt: 'select_account',
 
     async show(ctx: Context, interaction: Interaction) {
-      const { accountId = '', clientId } = interaction
-      const person = await directory.find(accountId)
-      const client = await views.client(ctx, clientId)
+      const client = await views.client(ctx, interaction.clientId)
       views.page(ctx, 'select-account', {
         csrf: csrf.token(csrfSubject(interaction)),
         client: client?.client_name ?? views.words(ctx).t('account.title'),
-        person: person?.username,
-        name: person?.name ?? person?.username,
       })
     },
 

@@ -1,13 +1,15 @@
 // Renders pages from templates and texts. Everything that a template prints is escaped; `it.t(key)` is a
 // text in the language of the user.
 
+import type { Eta } from 'eta'
 import type { Context } from 'koa'
+import type { Account } from '../accounts/account.ts'
 import type { Settings } from '../config/load.ts'
 import { type ClientMetadata, READ_BY_USERS } from '../config/schema/client.ts'
 import { allowFormAnywhere } from '../http/edge.ts'
 import { reasonOf } from '../storage/store.ts'
 import { createAssets } from './assets.ts'
-import { type Area, type PageData, PLACES, type Shared } from './page-data.ts'
+import { type Area, type PageData, PLACES, type Shared, type User } from './page-data.ts'
 import { createTemplates } from './templates.ts'
 import { createLanguages, type Translate, type Words } from './words.ts'
 
@@ -16,6 +18,8 @@ declare module 'koa' {
     /** `ui_locales` of the authorization request: language tags, the preferred first. */
     uiLocales?: string
     words?: Words
+    /** The user whom the page names. */
+    user?: User
     /** Whether the signed-in account has a password that can be changed here. */
     hasPassword?: boolean
     /** The client whose sign-in or consent page this is. */
@@ -46,6 +50,19 @@ export type Views = ReturnType<typeof createViews>
 interface Options {
   /** Returns a client that registered itself. Absent: there are none. */
   registered?(id: string): Promise<ClientMetadata | undefined>
+}
+
+/** Sets the user whom the page names. Templates get no other field of the account. */
+export function setUser(ctx: Context, account?: Account) {
+  ctx.state.user = account && { username: account.username, name: account.name }
+  ctx.state.hasPassword = account?.password !== undefined
+}
+
+interface Appearance {
+  areas?: Area[]
+  user?: User
+  look?: ClientLook
+  engine?: Eta
 }
 
 /** Returns the renderer of the pages. */
@@ -95,14 +112,12 @@ export function createViews(settings: Look, { registered }: Options = {}) {
     }
   }
 
-  /** A page as HTML. `data` is what the template knows as `it`, besides what is shared. */
+  /** Returns a page as HTML. The template reads `data` and the shared data as `it`. */
   function render<T extends keyof PageData>(
     { t, lang, dir }: Words,
     template: T,
     data: PageData[T],
-    areas = AREAS,
-    look: ClientLook = {},
-    engine = eta,
+    { areas = AREAS, user, look, engine = eta }: Appearance = {},
   ) {
     const { name: brand, links } = branding
     const shared: Shared = {
@@ -114,6 +129,7 @@ export function createViews(settings: Look, { registered }: Options = {}) {
       links,
       assets: { ...site, ...look },
       areas,
+      user,
       initials,
     }
     return engine.render(template, { ...shared, ...data })
@@ -133,14 +149,17 @@ export function createViews(settings: Look, { registered }: Options = {}) {
       ...(ctx.state.hasPassword === false ? [PLACES.password] : []),
       ...(settings.features.ciba ? [] : [PLACES.requests]),
     ]
-    const look = looks.get(ctx.state.clientId ?? '')
-    const areas = AREAS.filter(({ path }) => !absent.includes(path))
+    const appearance = {
+      areas: AREAS.filter(({ path }) => !absent.includes(path)),
+      user: ctx.state.user,
+      look: looks.get(ctx.state.clientId ?? ''),
+    }
     try {
-      ctx.body = render(words(ctx), template, data, areas, look)
+      ctx.body = render(words(ctx), template, data, appearance)
     } catch (error) {
       // A template of the operator that fails must not prevent sign-in.
       ctx.state.log.fault = `pages/${template}.eta: ${reasonOf(error)}`
-      ctx.body = render(words(ctx), template, data, areas, look, shipped)
+      ctx.body = render(words(ctx), template, data, { ...appearance, engine: shipped })
     }
     ctx.state.isPage = true
   }

@@ -175,7 +175,7 @@ test('the old password is proof enough, however long ago the sign-in was', async
   await ageSessions(usher, ada, 3600)
   await change(browser)
   expect(textOf(browser.page.text)).toContain(words('password.changed'))
-  await browser.open('/account/sessions/end-others')
+  await browser.open('/account/sessions/end?session=others')
   expect(browser.heading).toBe(words('sessions.question_others'))
 })
 

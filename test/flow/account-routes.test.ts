@@ -54,7 +54,6 @@ const PAGES = [
 const CHANGES: Record<string, Change> = {
   '/account/applications/remove': { address: async () => removalOf() },
   '/account/sessions/end': { address: () => endOf(browser) },
-  '/account/sessions/end-others': { address: async () => '/account/sessions/end-others' },
   '/account/requests/answer': {
     async address() {
       const [known] = await waiting(browser)
@@ -118,7 +117,7 @@ test.each(Object.entries(CHANGES))(
     const [path, { address, fields }] = row
     const url = await address()
     const other =
-      path === '/account/password' ? '/account/sessions/end-others' : '/account/password'
+      path === '/account/password' ? '/account/sessions/end?session=others' : '/account/password'
     const tokenAt = async (visitor: Browser, place: string | URL) =>
       fieldsOf(await visitor.open(place)).csrf ?? ''
     const old = await tokenAt(browser, url)

@@ -90,7 +90,7 @@ test('what is ended from elsewhere ends at once, with what it gave out', async (
   const browser = await signedIn(usher)
   await browser.open(SESSIONS)
   expect(cardsOn(browser)).toHaveLength(3)
-  await browser.open('/account/sessions/end-others')
+  await browser.open('/account/sessions/end?session=others')
   expect(textOf(browser.page.text)).toContain('2 other browsers')
   expect(textOf(browser.page.text)).toContain(words('sessions.kept'))
   await browser.submit()

@@ -110,7 +110,7 @@ test('the list says in how many browsers an application is in use', async () => 
   await first.browser.open('/api/oauth/logout')
   await first.browser.submit({ logout: 'yes' })
   expect(await inUse()).toBe('in 1 browser')
-  await browser.open('/account/sessions/end-others')
+  await browser.open('/account/sessions/end?session=others')
   await browser.submit()
   expect(await inUse()).toBe(words('applications.not_in_use'))
 })

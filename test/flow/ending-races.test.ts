@@ -71,7 +71,7 @@ const ENDINGS: Record<string, Ending> = {
     prepare: ({ browser }) => form(browser, '/api/oauth/logout', { logout: 'yes' }),
   },
   'the end of a session from another browser': {
-    prepare: async user => form(await other(user), '/account/sessions/end-others'),
+    prepare: async user => form(await other(user), '/account/sessions/end?session=others'),
   },
   'the removal of an application': {
     prepare: ({ browser }) => form(browser, removalOf('web')),

@@ -10,7 +10,7 @@ export const deviceAsks = {
   device: { code: CODE, network: '192.0.2.0/24' },
 }
 
-const form = { person: 'ada', xsrf: 'sample', user_code: CODE }
+const form = { xsrf: 'sample', user_code: CODE }
 
 export const deviceStates = [
   state('device', 'device', () => ({ ...form, user_code: '' })),

@@ -20,7 +20,7 @@ export function requestStates(account: (words: Words) => PageData['account']) {
     const wiki = { name: 'Wiki', message: MESSAGE, ...times(words), answer: '#' }
     const other = { ...wiki, name: LONG, message: LONG.repeat(2).slice(0, 100) }
     const bare = { ...wiki, message: undefined }
-    return { person: 'ada', requests: done ? [] : [wiki, other, bare], places: PLACES, done }
+    return { requests: done ? [] : [wiki, other, bare], places: PLACES, done }
   }
   return [
     ...[1, 2].map(count =>

@@ -4,6 +4,9 @@ import type { PageData } from '../../src/pages/page-data.ts'
 import type { Views } from '../../src/pages/views.ts'
 import type { Words } from '../../src/pages/words.ts'
 
+/** The signed-in user of all samples. */
+export const USER = { username: 'ada', name: 'Ada Lovelace' }
+
 export interface State {
   name: string
   template: keyof PageData
@@ -15,7 +18,11 @@ export function state<T extends keyof PageData>(
   template: T,
   data: (words: Words) => PageData[T],
 ): State {
-  return { name, template, render: (views, words) => views.render(words, template, data(words)) }
+  return {
+    name,
+    template,
+    render: (views, words) => views.render(words, template, data(words), { user: USER }),
+  }
 }
 
 /** As long as may be, without a place to break it. */

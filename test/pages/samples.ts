@@ -1,15 +1,15 @@
 // Every page in every state, with people and applications that there are not: for looking at, and for
 // trying an operator's templates. A test says when a text of the pages is on none of these.
 
+import { SCOPE_ICONS } from '../../src/pages/consent.ts'
 import { CODES } from '../../src/pages/error.ts'
 import { type PageData, PLACES } from '../../src/pages/page-data.ts'
-import { SCOPE_ICONS } from '../../src/pages/scope-words.ts'
 import type { Words } from '../../src/pages/words.ts'
 import { allowed, payment } from './detail-samples.ts'
 import { deviceAsks, deviceStates } from './device-samples.ts'
 import { errorStates } from './error-samples.ts'
 import { requestAsks, requestStates } from './request-samples.ts'
-import { LONG, type State, state } from './sample.ts'
+import { LONG, type State, state, USER } from './sample.ts'
 
 const CLIENT = {
   client_name: 'Wiki',
@@ -18,7 +18,6 @@ const CLIENT = {
   tos_uri: 'https://wiki.example.org/terms',
   isUnchecked: false,
 }
-const PERSON = 'ada'
 const CSRF = 'sample'
 const REQUEST_ID = '4kq2v9x0c7ah'
 const DAY = 86_400
@@ -44,7 +43,6 @@ function consent(
     csrf: CSRF,
     client: CLIENT,
     host: 'wiki.example.org',
-    person: PERSON,
     scopes: [
       ...['openid', 'profile', 'email', 'phone', 'address'].map(name => scope(name)),
       offline,
@@ -56,7 +54,7 @@ function consent(
   }
 }
 
-const applications = { person: PERSON, places: PLACES }
+const applications = { places: PLACES }
 
 function application({ t, date, plural }: Words): PageData['applications']['applications'][0] {
   return {
@@ -103,7 +101,7 @@ const gone = (words: Words) => ({
   inUse: words.t('applications.not_in_use'),
 })
 
-const question = { person: PERSON, csrf: CSRF, applications: PLACES.applications }
+const question = { csrf: CSRF, applications: PLACES.applications }
 
 function removal({ t }: Words, after: string): PageData['confirm'] {
   return {
@@ -121,7 +119,7 @@ function signOutThere({ t }: Words, title: string, what: string): PageData['conf
     title,
     effects: [what, t('sessions.effect')],
     kept: t('sessions.kept'),
-    confirm: t('sessions.end'),
+    confirm: t('sessions.sign_out'),
     back: PLACES.sessions,
   }
 }
@@ -141,11 +139,10 @@ function sessions(words: Words, done?: string): PageData['sessions'] {
   }
   const there = { ...here, name: t('sessions.unknown'), clients: [], isHere: false }
   const browsers = done ? [here] : [here, { ...there, isPhone: true }]
-  return { person: PERSON, browsers, places: PLACES, signOut: '#', done }
+  return { browsers, places: PLACES, signOut: '#', endOthers: '#', done }
 }
 
 const password = (problems: PageData['password']['problems'] = {}) => ({
-  person: PERSON,
   csrf: CSRF,
   problems,
   back: PLACES.home,
@@ -153,12 +150,10 @@ const password = (problems: PageData['password']['problems'] = {}) => ({
 
 function account({ t }: Words): PageData['account'] {
   const facts = [
-    { label: t('account.username'), value: PERSON },
+    { label: t('account.username'), value: USER.username },
     { label: t('account.email'), value: `ada@example.org (${t('account.unverified')})` },
   ]
   return {
-    person: PERSON,
-    name: 'Ada Lovelace',
     facts,
     places: PLACES,
     canChangePassword: true,
@@ -171,15 +166,21 @@ const PASSWORD_PROBLEMS = ['too_short', 'too_long', 'too_common', 'unchanged']
 
 export const STATES: State[] = [
   state('sign-in', 'sign-in', () => signIn),
-  state('sign-in-long-name', 'sign-in', () => ({ ...signIn, client: LONG, username: PERSON })),
+  state('sign-in-long-name', 'sign-in', () => ({
+    ...signIn,
+    client: LONG,
+    username: USER.username,
+  })),
   state('sign-in-unchecked', 'sign-in', () => ({ ...signIn, uncheckedHost: 'app.example.org' })),
-  state('sign-in-failed', 'sign-in', () => ({ ...signIn, username: PERSON, failed: REQUEST_ID })),
-  state('sign-in-again', 'sign-in', () => ({ ...signIn, username: PERSON, again: true })),
+  state('sign-in-failed', 'sign-in', () => ({
+    ...signIn,
+    username: USER.username,
+    failed: REQUEST_ID,
+  })),
+  state('sign-in-again', 'sign-in', () => ({ ...signIn, username: USER.username, again: true })),
   state('select-account', 'select-account', () => ({
     csrf: CSRF,
     client: CLIENT.client_name,
-    person: PERSON,
-    name: 'Ada Lovelace',
   })),
   state('consent', 'consent', words => consent(words)),
   state('consent-short', 'consent', words =>
@@ -252,7 +253,7 @@ export const STATES: State[] = [
       password({ password: t(`password.${key}`) }),
     ),
   ),
-  state('password-changed', 'password-changed', () => ({ person: PERSON, places: PLACES })),
+  state('password-changed', 'password-changed', () => ({ places: PLACES })),
   state('sign-out', 'sign-out', () => ({ action: '#', xsrf: CSRF })),
   state('sign-out-asked', 'sign-out', () => ({
     action: '#',

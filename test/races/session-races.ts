@@ -78,7 +78,11 @@ const endingOthers = againstAuthorize(
   'an ended session has no tokens',
   async (deployment, _, turn) => {
     const elsewhere = await signIn(deployment)
-    const form = await formAt(deployment.node(turn), elsewhere, '/account/sessions/end-others')
+    const form = await formAt(
+      deployment.node(turn),
+      elsewhere,
+      '/account/sessions/end?session=others',
+    )
     return () => submit(deployment.node(turn), elsewhere, form)
   },
 )

@@ -33,7 +33,6 @@ const PATHS = [
   '/account/applications/remove',
   '/account/sessions',
   '/account/sessions/end',
-  '/account/sessions/end-others',
   '/account/password',
   '/account/requests',
   '/account/requests/answer',

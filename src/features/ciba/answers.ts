@@ -5,7 +5,7 @@ import { type Client, errors, type Provider } from 'oidc-provider'
 import { type Consent, createConsents, type Decision } from '../../accounts/consents.ts'
 import type { Directory } from '../../accounts/directory.ts'
 import type { Settings } from '../../config/load.ts'
-import type { Person } from '../../pages/people.ts'
+import type { SignedIn } from '../../pages/account-access.ts'
 import { acrOf, createRequestedClaims } from '../../provider/claims.ts'
 import { findClient } from '../../provider/clients.ts'
 import { grantOf, keepGrant } from '../../provider/grants.ts'
@@ -51,7 +51,7 @@ export function createAnswers(provider: Provider, { settings, records, directory
 
   /** Makes a grant that ends with the session; undefined when session or consent have ended meanwhile. */
   async function grantFor(
-    { account, session }: Person,
+    { account, session }: SignedIn,
     { id }: AccessRequest,
     client: Client,
     consent: Consent,
@@ -68,8 +68,8 @@ export function createAnswers(provider: Provider, { settings, records, directory
   }
 
   /** Without a decision the user denies the request. */
-  return async (person: Person, request: AccessRequest, decision?: Decision): Promise<Outcome> => {
-    const { account, session } = person
+  return async (user: SignedIn, request: AccessRequest, decision?: Decision): Promise<Outcome> => {
+    const { account, session } = user
     const { id, client_id } = request
     const client = await findClient(provider, client_id)
     const open = await provider.BackchannelAuthenticationRequest.find(id)
@@ -79,7 +79,7 @@ export function createAnswers(provider: Provider, { settings, records, directory
       return refuse(request, 'withdrawn')
     }
     const consent = await consents.find(account.id, client_id)
-    const grantId = consent && (await grantFor(person, request, client, consent))
+    const grantId = consent && (await grantFor(user, request, client, consent))
     if (!grantId) return 'gone'
     const { since: authTime, amr = [] } = session
     if (await finish(request, grantId, { acr: acrOf(amr), amr, authTime })) return 'allowed'

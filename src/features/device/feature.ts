@@ -51,8 +51,8 @@ export function deviceFlow({ settings, records, views, showError }: Surroundings
     adapters: { DeviceCode: deviceCodeAdapter(records) },
     grantHandlers: { [DEVICE_GRANT]: handler => slowDownPending(records, handler) },
     answers: { device_authorization: finish },
-    guard: ({ people }) =>
-      enabled ? guardDevicePage(people, views, records) : (_ctx, next) => next(),
+    guard: ({ access }) =>
+      enabled ? guardDevicePage(access, views, records) : (_ctx, next) => next(),
   }
 }
 

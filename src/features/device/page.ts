@@ -6,15 +6,15 @@ import type { KoaContextWithOIDC } from 'oidc-provider'
 import { type Counter, createRateLimit, type Limit } from '../../accounts/rate-limit.ts'
 import { note } from '../../http/audit.ts'
 import { networkOf } from '../../http/client-info.ts'
+import type { AccountAccess } from '../../pages/account-access.ts'
 import { PLACES } from '../../pages/page-data.ts'
-import type { People } from '../../pages/people.ts'
 import type { Views } from '../../pages/views.ts'
 import type { Records } from '../../storage/records.ts'
 
 declare module 'koa' {
   interface DefaultState {
-    /** What came with the address of the device page, and the person at it. */
-    device?: { user_code: string; person: string }
+    /** The user code in the URL of the device page. */
+    userCode?: string
   }
 }
 
@@ -51,11 +51,9 @@ export function createDevicePages(views: Views) {
     }
     const problem = thrown && PROBLEMS[thrown.name]
     if (thrown && !problem) return false
-    const { user_code = '', person = '' } = ctx.state.device ?? {}
     const data = {
-      person,
       xsrf: String(ctx.oidc.session?.state?.secret),
-      user_code: String(ctx.oidc.params?.user_code ?? user_code).slice(0, 64),
+      user_code: String(ctx.oidc.params?.user_code ?? ctx.state.userCode ?? '').slice(0, 64),
       problem: problem && views.words(ctx).t(`device.${problem}`),
     }
     views.page(ctx, 'device', data, problem ? 400 : 200)
@@ -66,15 +64,15 @@ export function createDevicePages(views: Views) {
 }
 
 /** Runs before the library's page: only signed-in users enter codes, and not many wrong ones. */
-export function guardDevicePage(people: People, views: Views, records: Records): Middleware {
+export function guardDevicePage(access: AccountAccess, views: Views, records: Records): Middleware {
   const attempts = createRateLimit(records)
   const { end } = createDevicePages(views)
   return async (ctx, next) => {
     if (ctx.path !== PLACES.device) return next()
-    const person = await people.enter(ctx)
-    if (!person) return
-    const { account } = person
-    ctx.state.device = { user_code: String(ctx.query.user_code ?? ''), person: account.username }
+    const signedIn = await access.enter(ctx)
+    if (!signedIn) return
+    const { account } = signedIn
+    ctx.state.userCode = String(ctx.query.user_code ?? '')
     // The library would submit a code in the address at once; users compare it first (RFC 8628 §3.3.1).
     ctx.querystring = ''
     if (ctx.method !== 'POST') return next()
