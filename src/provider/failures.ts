@@ -31,10 +31,13 @@ const MAX_SAVED_PER_MINUTE = 60
 const MAX_SHOWN_CHARACTERS = 200
 const MAX_READ_CHARACTERS = 1000
 
-const SHOWN =
-  'client_id redirect_uri post_logout_redirect_uri response_type response_mode scope grant_type prompt max_age code_challenge_method resource token_type_hint client_assertion_type ui_locales'.split(
-    ' ',
-  )
+/** Parameters that are stored with their values. */
+// biome-ignore format: a table
+const SHOWN = [
+  'client_id', 'redirect_uri', 'post_logout_redirect_uri', 'response_type', 'response_mode', 'scope',
+  'grant_type', 'prompt', 'max_age', 'code_challenge_method', 'resource', 'token_type_hint',
+  'client_assertion_type', 'ui_locales',
+]
 /** Other parameters are stored by name only: each name is harmless on a terminal. */
 const PARAMETER_NAME = /^[a-z_]{1,40}$/
 const MAX_NAMES = 20
