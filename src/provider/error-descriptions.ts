@@ -45,9 +45,8 @@ const DESCRIPTIONS: Record<string, string | undefined> = {
   'post_logout_redirect_uri not registered': 'post_logout_redirect_uri must be registered for this client, character by character',
 }
 
-/** Details of a code or token that the token endpoint does not accept. */
-const INVALID_SOURCE =
-  /^(client mismatch|already used|(authorization code|refresh token|device code|backchannel authentication request) (not found|is expired|already (used|consumed)))$/
+/** The end of the library's `detail` when it does not accept a code or token (`invalid_grant`). */
+const INVALID_SOURCE = /(client mismatch|not found|is expired|already (used|consumed))$/
 
 /**
  * By grant type. A code or token of another client has the description of an unknown one: a public
@@ -58,20 +57,17 @@ const INVALID_SOURCES: Record<string, string | undefined> = {
     'code is unknown, expired, already used or of another client; it is valid once, for a minute',
   refresh_token:
     'refresh_token is unknown, expired, revoked, already used or of another client; sign the user in again',
-  [DEVICE_GRANT]: 'device_code is unknown, already used or of another client',
-  [CIBA_GRANT]: 'auth_req_id is unknown, already used or of another client',
-}
-
-function describe(text: unknown, grantType: unknown): string | undefined {
-  const description = DESCRIPTIONS[String(text)]
-  if (description || !INVALID_SOURCE.test(String(text))) return description
-  return INVALID_SOURCES[String(grantType)]
+  [DEVICE_GRANT]: 'device_code is unknown, already used or of another client; start again',
+  [CIBA_GRANT]: 'auth_req_id is unknown, already used or of another client; start again',
 }
 
 /** Returns an error answer of the library with a description that names the parameter. */
 export function described<T extends { error_description?: string }>(ctx: Context, answer: T): T {
-  const texts = [ctx.state.log.detail, answer.error_description]
-  const grantType = ctx.oidc?.params?.grant_type
-  const error_description = texts.map(text => describe(text, grantType)).find(Boolean)
-  return error_description && 'error' in answer ? { ...answer, error_description } : answer
+  const error = 'error' in answer ? answer.error : undefined
+  const texts = [ctx.state.log.detail, answer.error_description].map(String)
+  const source = INVALID_SOURCES[String(ctx.oidc?.params?.grant_type)]
+  const isInvalidSource = error === 'invalid_grant' && texts.some(text => INVALID_SOURCE.test(text))
+  const error_description =
+    texts.map(text => DESCRIPTIONS[text]).find(Boolean) ?? (isInvalidSource ? source : undefined)
+  return error && error_description ? { ...answer, error_description } : answer
 }
