@@ -86,11 +86,6 @@ test('a key that is put together begins with one of six prefixes', () => {
   expect(dynamic.length).toBeGreaterThanOrEqual(4)
 })
 
-test('every error code that is explained has words, and no other', () => {
-  const explained = words.filter(key => /^errors\.(?!title$|intro$)/.test(key))
-  expect(explained.toSorted()).toEqual(codes.map(code => `errors.${code}`).toSorted())
-})
-
 test('every situation of the error page has a title and a text', () => {
   for (const key of situations) expect(words).toContain(`error.${key}`)
 })
