@@ -26,8 +26,11 @@ beforeEach(async () => {
 })
 
 let networks = 0
-/** Each from another network, as a proxy says. */
-const somewhere = () => ({ 'x-forwarded-for': `198.51.${++networks}.7` })
+/** An address in another network at each call, in the header of the proxy. */
+const somewhere = () => {
+  networks++
+  return { 'x-forwarded-for': `198.${18 + (networks >> 8)}.${networks & 255}.7` }
+}
 
 /** A browser at the sign-in page, and what it sends from there. */
 async function visitor(headers = somewhere()) {
