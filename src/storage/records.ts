@@ -159,9 +159,35 @@ function createRecords(store: Store, seal: Seal, namingKey: Buffer) {
     }
   }
 
+  /** For each record that was contested in this process, the last update that waits. */
+  const queues = new Map<string, Promise<void>>()
+
+  /** Runs work on one key after the work that was queued before it. */
+  function inOrder<T>(key: string, work: () => Promise<T>): Promise<T> {
+    const result = (queues.get(key) ?? Promise.resolve()).then(work)
+    // An unavailable store fails everything that waits. Another error concerns one caller.
+    const end = result
+      .then(
+        () => {},
+        error => {
+          if (error instanceof StoreUnavailable) throw error
+        },
+      )
+      .finally(() => {
+        if (queues.get(key) === end) queues.delete(key)
+      })
+    end.catch(() => {})
+    queues.set(key, end)
+    return result
+  }
+
   /**
-   * Reads, lets `change` decide, and writes if nobody else has written in between; otherwise again.
-   * False when `change` answered undefined: then nothing is written.
+   * Reads, lets `change` decide, and writes unless another writer came in between; then repeats this.
+   * Returns false when `change` returned undefined: then nothing is written. Throws StoreUnavailable
+   * after MAX_ATTEMPTS.
+   *
+   * An update that was overtaken makes all later ones of this process wait, first come first served. Thus
+   * an operation that ends access competes with one writer of each other process, however many there are.
    */
   async function update<T extends object>(
     kind: string,
@@ -169,14 +195,26 @@ function createRecords(store: Store, seal: Seal, namingKey: Buffer) {
     change: (found: Found<T>) => T | undefined | Promise<T | undefined>,
     { found: known, ttl, indexes }: UpdateOptions<T> = {},
   ): Promise<boolean> {
-    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-      if (attempt > 10) await setTimeout(Math.random() * attempt)
-      const found = (attempt === 0 && known) || (await read<T>(kind, id))
+    const attempt = async (found: Found<T>): Promise<'written' | 'unchanged' | 'overtaken'> => {
       const next = await change(found)
-      if (next === undefined) return false
+      if (next === undefined) return 'unchanged'
       const seconds = typeof ttl === 'function' ? ttl(next) : ttl
-      if (await save(kind, id, next, { ttl: seconds, indexes, version: found.version })) return true
+      const options = { ttl: seconds, indexes, version: found.version }
+      return (await save(kind, id, next, options)) ? 'written' : 'overtaken'
     }
+    const repeat = async (): ReturnType<typeof attempt> => {
+      for (let i = 1; i < MAX_ATTEMPTS; i++) {
+        if (i > 10) await setTimeout(Math.random() * i)
+        const outcome = await attempt(await read<T>(kind, id))
+        if (outcome !== 'overtaken') return outcome
+      }
+      return 'overtaken'
+    }
+    const key = keyOf(kind, id)
+    const isContested = queues.has(key)
+    let outcome = isContested ? 'overtaken' : await attempt(known ?? (await read<T>(kind, id)))
+    if (outcome === 'overtaken') outcome = await inOrder(key, repeat)
+    if (outcome !== 'overtaken') return outcome === 'written'
     throw new StoreUnavailable(`a ${kind} is written to by too many requests at once`)
   }
 

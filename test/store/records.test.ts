@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
+import { setTimeout } from 'node:timers/promises'
 import { afterAll, afterEach, describe, expect, test } from 'vitest'
 import { resealAll } from '../../src/storage/identity.ts'
 import { openRecords, type Records } from '../../src/storage/records.ts'
@@ -95,6 +96,36 @@ describe('update', () => {
     await records.save('Counter', 'x', { n: 1 })
     expect(await records.update('Counter', 'x', () => undefined)).toBe(false)
     expect(await records.read('Counter', 'x')).toMatchObject({ value: { n: 1 }, version: 1 })
+  })
+
+  test('fails for one caller alone when its change throws', async () => {
+    const records = await open(newFile())
+    const fail = () =>
+      records.update('Counter', 'x', ({ version }) => {
+        if (version > 0) throw new Error('mine')
+        return { n: 0 }
+      })
+    const results = await Promise.allSettled([increment(records), fail(), increment(records)])
+    expect(results.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled'])
+    expect((await records.read('Counter', 'x')).value).toEqual({ n: 2 })
+  })
+
+  test('succeeds against 24 that write without a pause, though it takes longer than they do', async () => {
+    const records = await open(newFile())
+    let isOver = false
+    const writing = Array.from({ length: 24 }, async () => {
+      while (!isOver) await increment(records)
+    })
+    const slow = records.update<{ n: number }>('Counter', 'x', async () => {
+      await setTimeout(10)
+      return { n: -1e6 }
+    })
+    const isWritten = await slow.finally(() => {
+      isOver = true
+    })
+    await Promise.all(writing)
+    expect(isWritten).toBe(true)
+    expect((await records.read<{ n: number }>('Counter', 'x')).value?.n).toBeLessThan(0)
   })
 
   test('gives up rather than lose, when it is overtaken every time', async () => {
