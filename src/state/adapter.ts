@@ -38,7 +38,7 @@ export interface Protocol {
   alreadyUsed(model: string): Error
   /** A code was presented again, and its grant was revoked. */
   onCodeReuse(code: Payload): void
-  /** Throws when the client has disconnected: a code is not used up for an answer that nobody gets. */
+  /** Throws when the client has disconnected: a code is not used up for a response that no client receives. */
   assertClientConnected(): void
   /** The same, after everything that the client has sent was read: before reuse revokes a grant. */
   assertNotAbandonedRetry(): Promise<void>
@@ -60,6 +60,7 @@ interface Request {
   endsSession: boolean
 }
 
+/** The library's interface of an adapter, as far as it calls it. */
 export interface Adapter {
   upsert(id: string, payload: Payload, expiresIn?: number): Promise<void>
   find(id: string): Promise<Payload | undefined>

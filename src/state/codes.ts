@@ -34,6 +34,7 @@ export const TAGGED = [
   'AccessToken',
 ]
 
+/** Returns the methods of the library's adapter for a model of TAGGED. */
 export function createTaggedAdapter(model: string, records: Records, protocol: Protocol) {
   /** Reads the grant as well, which the library reads next: the request remembers it. */
   async function read(id: string): Promise<Found<Payload>> {

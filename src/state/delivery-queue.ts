@@ -37,6 +37,7 @@ const RECORD_TTL_SECONDS = 2 * 3600
 const MAX_CONCURRENT_DELIVERIES = 50
 const MAX_DELIVERIES_A_ROUND = 200
 
+/** Returns a queue of notifications of one kind. */
 export function createDeliveryQueue<T extends object>(
   records: Records,
   { names: [kind, index], idOf, pauses }: Kind<T>,
@@ -98,8 +99,10 @@ export interface SignOut {
 
 /** Seconds between the five attempts: within an hour or so. */
 const SIGN_OUT_PAUSES = [60, 300, 900, 2400]
+/** The attempt after which a sign-out is not repeated. */
 export const LAST_SIGN_OUT_ATTEMPT = SIGN_OUT_PAUSES.length + 1
 
+/** The queue of back-channel logout (OpenID Connect Back-Channel Logout 1.0). */
 export const signOutQueue = (records: Records) =>
   createDeliveryQueue<SignOut>(records, {
     names: ['SignOut', 'sign-outs'],

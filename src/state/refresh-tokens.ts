@@ -27,6 +27,7 @@ interface Family {
   since: number
 }
 
+/** Settings, and functions of the current request, that refresh tokens depend on. */
 export interface RefreshTokenRules {
   /** Seconds in which a used token may be used again; 0: never. */
   grace: number
@@ -52,8 +53,10 @@ const MAC_BYTES = 16
 const GENERATION_AT = TAG_BYTES + FAMILY_BYTES
 const HEAD_BYTES = GENERATION_AT + GENERATION_BYTES
 
+/** See `createRefreshTokens`. */
 export type RefreshTokens = ReturnType<typeof createRefreshTokens>
 
+/** Returns the functions that create, find, rotate and revoke refresh tokens. */
 export function createRefreshTokens(records: Records, rules: RefreshTokenRules) {
   function tokenOf(tagAndFamily: Buffer, generation: number): string {
     const head = Buffer.alloc(HEAD_BYTES, tagAndFamily)

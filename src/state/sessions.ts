@@ -64,11 +64,12 @@ interface Additions {
   grants?: Record<string, number>
 }
 
-/** For requests on their way. */
+/** Lifetime of a replaced cookie value, for requests on their way. */
 const FORMER_COOKIE_SECONDS = 60
 /** When an account has more, the one with the earliest sign-in ends. */
 const MAX_SESSIONS = 100
 
+/** Returns the functions that find, save, list and end sessions. */
 export function createSessions(records: Records) {
   /** The session to which a cookie value leads, also when it has ended and its end is not complete. */
   async function find(cookie: string) {
@@ -87,7 +88,7 @@ export function createSessions(records: Records) {
     ttl: number,
     { clientInfo, grants }: Additions = {},
   ): Promise<void> {
-    // The library makes up these for itself.
+    // The library sets these itself.
     const { kind, iat, ...own } = payload
     const { uid, jti, accountId } = own
     const found = records.lastRead<SessionRecord>('Session', uid)

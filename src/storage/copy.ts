@@ -27,33 +27,34 @@ const MAX_ATTEMPTS = 20
 const PAUSE_MS = 250
 const BACKUP_FORMAT = 1
 
-/** Nothing is wrong with the stores or the file, but these cannot be copied. */
+/** The stores or the file are in order, but cannot be copied to each other. */
 export class CopyRefused extends Error {
   override name = 'CopyRefused'
 }
 
+/** Result of a copy. */
 export interface Copied {
-  /** Without tombstones. */
+  /** Number of records, without tombstones. */
   records: number
-  /** Not in the target as in the source; unless it is 0, the target is no installation. */
+  /** Number of records that differ in the target. Unless it is 0, the target is no installation. */
   differing: number
 }
 
 type Progress = (step: 'copied' | 'compared', done: number) => void
 
-/** Identity of an installation. */
+/** Returns the entry of the naming key. Throws `CopyRefused` for a store without one. */
 export async function readNamingKey(from: Store, name = '--from'): Promise<Entry> {
   const entry = await from.get(NAMING_KEY)
   if (!entry?.value) throw new CopyRefused(`${name} holds no installation.`)
   return entry
 }
 
-/** Nobody may write to either store meanwhile. An unfinished copy is begun again. */
+/** Copies a store; no other process may write to either one. Repeats an unfinished copy from the start. */
 export async function copyStore(from: Store, to: Store, progress: Progress): Promise<Copied> {
   return fill(to, '--to', await readNamingKey(from), () => from.scan(), progress)
 }
 
-/** Writes what the store holds to a file, while the service runs; answers how many records. */
+/** Writes the records of a store to a file, while the service runs. Returns their number. */
 export async function backUpStore(
   from: Store,
   secrets: Uint8Array[],
@@ -203,7 +204,7 @@ async function inChunks(
   if (chunk.length) await finish()
 }
 
-/** Work that may be done twice. */
+/** Repeats work that is safe to repeat, while the store is unavailable. */
 async function patiently<T>(work: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {

@@ -1,4 +1,4 @@
-// Opens the store a configuration names, with the secrets that open what is in it.
+// Opens the store that a configuration names, with the secrets that decrypt its records.
 
 import { randomBytes } from 'node:crypto'
 import { existsSync, linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs'
@@ -8,13 +8,14 @@ import { openRecords, type Records } from './records.ts'
 import { SqliteStore } from './sqlite.ts'
 import type { Observer, Store } from './store.ts'
 
+/** A store, its records, and the secrets that decrypt them; the first one encrypts. */
 export interface Installation {
   store: Store
   secrets: Uint8Array[]
   records: Records
 }
 
-/** A store and what is in it. */
+/** Opens the store at a location, and its records. */
 export async function openInstallation(
   location: string,
   secrets: Uint8Array[],
@@ -50,7 +51,7 @@ export function storeFile(location: string): string | undefined {
   return location.startsWith(SQLITE) ? location.slice(SQLITE.length) : undefined
 }
 
-/** Beside an embedded store: where the secret is kept that is made for it. */
+/** The file of the secret that is generated for an embedded store. */
 export const secretFile = (storeFile: string) => join(dirname(storeFile), 'usher.secret')
 
 /** A Redis URL may hold a password, and is not repeated. */
@@ -73,17 +74,19 @@ export async function openStore(
   }
 }
 
-/** Bytes of a secret. */
-const LENGTH = 32
+const SECRET_BYTES = 32
 
 /** Processes that start together agree on the file that one of them makes. */
 function generatedSecret(storeFile: string): Uint8Array {
-  if (storeFile === ':memory:') return randomBytes(LENGTH)
+  if (storeFile === ':memory:') return randomBytes(SECRET_BYTES)
   const file = secretFile(storeFile)
   if (!existsSync(file)) {
-    // Linked when it is whole: nobody ever reads half a secret.
+    // The file is linked when it is complete: no process ever reads half a secret.
     const made = `${file}.${randomBytes(6).toString('hex')}`
-    writeFileSync(made, randomBytes(LENGTH).toString('base64url'), { mode: 0o600, flag: 'wx' })
+    writeFileSync(made, randomBytes(SECRET_BYTES).toString('base64url'), {
+      mode: 0o600,
+      flag: 'wx',
+    })
     try {
       linkSync(made, file)
     } catch (error) {
@@ -95,8 +98,9 @@ function generatedSecret(storeFile: string): Uint8Array {
   return readSecret(file)
 }
 
+/** Returns the secret in a file. Throws when it has fewer than 32 bytes. */
 export function readSecret(file: string): Uint8Array {
   const secret = Buffer.from(readFileSync(file, 'utf8'), 'base64url')
-  if (secret.length < LENGTH) throw new Error(`${file} does not hold a secret of ${LENGTH} bytes`)
-  return secret
+  if (secret.length >= SECRET_BYTES) return secret
+  throw new Error(`${file} does not hold a secret of ${SECRET_BYTES} bytes`)
 }

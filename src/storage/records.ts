@@ -1,4 +1,4 @@
-// JSON records over the store: names hashed, contents encrypted. Everything Usher keeps goes through here.
+// JSON records over the store: names hashed, contents encrypted. All state of Usher is kept by this module.
 //
 // Names are hashed with the naming key, which is the identity of an installation (identity.ts).
 //
@@ -43,11 +43,12 @@ interface UpdateOptions<T> extends Pick<SaveOptions, 'indexes'> {
 }
 
 /**
- * What a record of a kind is called. Records whose ids name the same `slot` are in one slot of a Redis
+ * The id of a record of a kind. Records whose ids name the same `slot` are in one slot of a Redis
  * Cluster: they can be read in one command and written in one atomic batch. A text is a slot of its own.
  */
 export type Id = string | { slot: string; id: string }
 
+/** Operations on records; see the functions below. */
 export type Records = ReturnType<typeof createRecords>
 
 /** Opens the records of a store; throws when no secret fits, or when the store has another format. */
@@ -93,7 +94,7 @@ function createRecords(store: Store, seal: Seal, namingKey: Buffer) {
     return entries.map(foundIn) as { [I in keyof T]: Found<T[I]> }
   }
 
-  /** What this request has read last under an id; undefined where it found nothing, or did not read. */
+  /** Returns the record that this request read last; undefined if there was none, or none was read. */
   function lastRead<T>(kind: string, id: Id): Found<T> | undefined {
     const entry = transactions.lastRead(keyOf(kind, id))
     return entry && foundIn<T>(entry)
@@ -152,7 +153,7 @@ function createRecords(store: Store, seal: Seal, namingKey: Buffer) {
     return entries.flatMap(({ key, value }) => (value ? [unseal<T>(key, value)] : []))
   }
 
-  /** What `list` answers, a few at a time. A record that is written meanwhile may be missing, or come twice. */
+  /** Yields the records of `list` in pages. A record that is written meanwhile may be missing, or come twice. */
   async function* walk<T>(kind: string, name: string): AsyncIterable<T> {
     for await (const { key, value } of store.walk(indexOf(kind, name))) {
       if (value) yield unseal<T>(key, value)

@@ -1,5 +1,5 @@
-// What makes a copy of the store worthless without the secret: AES-256-GCM for contents, HMAC-SHA256
-// for names. A sealed value is `key id (4) ‖ nonce (12) ‖ ciphertext ‖ tag (16)`, bound to the name
+// Encryption of the store: AES-256-GCM for contents, HMAC-SHA256 for names. Without the secret, a copy of
+// the store is worthless. A sealed value is `key id (4) ‖ nonce (12) ‖ ciphertext ‖ tag (16)`, bound to the name
 // it stands under, so that a value moved to another place does not open.
 
 import {
@@ -23,9 +23,10 @@ export function deriveKey(secret: Uint8Array, purpose: string): Buffer {
   return Buffer.from(hkdfSync('sha256', secret, 'usher', purpose, 32))
 }
 
+/** Encrypts and decrypts values. */
 export type Seal = ReturnType<typeof createSeal>
 
-/** The first secret seals, all of them open. */
+/** Creates a seal. The first secret encrypts, all of them decrypt. */
 export function createSeal(secrets: Uint8Array[]) {
   const keys = secrets.map(secret => {
     const key = deriveKey(secret, 'seal')

@@ -1,34 +1,45 @@
 // The contract of a store: versioned values with expiry and indexes, written in atomic batches.
 //
-// A store knows nothing of OpenID Connect, and sees neither ids nor contents: keys and index names are
-// keyed hashes, values are encrypted (records.ts). There are two: sqlite.ts and redis/store.ts. This file
-// and test/store/store-suite.ts with race-suite.ts are all that another one needs, on PostgreSQL say.
+// A store knows nothing of OpenID Connect. It sees neither ids nor contents: keys and index names are keyed
+// hashes, values are encrypted (records.ts). sqlite.ts and redis/store.ts implement the contract. Another
+// implementation, on PostgreSQL for example, needs this file, and passes storeSuite and raceSuite of
+// test/store. open.ts chooses the implementation by the URL in USHER_STORE.
 //
 // Records
-//   A key has a record, a tombstone, or nothing. A record has a value. A tombstone is what a removal
-//   leaves: it keeps late writers from bringing the record back. Either has a version, which rises by
-//   one with every write and removal of the key; for nothing, the version is 0.
-//   A record or tombstone that has expired is nothing, to every operation. Its space is freed later.
-//   A record may be marked as consumed, once. The mark stays when the record is written again.
+//   A key has a record, a tombstone, or nothing. A record has a value. A removal leaves a tombstone, which
+//   refuses late writes of the removed record. Records and tombstones have a version. It rises by one with
+//   every change of the key: a write, a consumption or a removal. The version of nothing is 0.
+//   An expired record or tombstone is nothing, to every operation. The store frees its space later.
+//   A record can be marked as consumed once. The mark stays when the record is written again. A record
+//   that is written over a tombstone has no mark, and no indexes of the former record.
 //
 // Keys
-//   A key is up to 100 ASCII characters without spaces. `{SLOT}REST` names its slot; other keys are a slot
-//   each (slotOf). `write` and `getMany` take keys of one slot only, so that a store may put each slot on a
-//   server of its own, as Redis Cluster does. Anything else may span slots.
+//   A key has up to 100 ASCII characters without spaces. The slot of `{SLOT}REST` is SLOT; the slot of any
+//   other key is the key itself (slotOf). `write` and `getMany` receive keys of one slot. Thus a store can
+//   put each slot on a server of its own, as Redis Cluster does. Other operations may span slots.
 //
 // Indexes
 //   A write may name indexes. `list` and `walk` find the record under them until it expires or is removed.
-//   A later write keeps the indexes that stand, and adds those it names.
+//   A later write keeps the indexes of the record, and adds those it names.
+//
+// Which changes are refused (X), depending on the state of the key
+//                                nothing   record              tombstone
+//   Put without version                                        X
+//   Put with version             unless 0  unless its version  unless its version
+//   Put with consumed, besides             if consumed before
+//   Consumption                  X         if consumed before  X
+//   Removal                      X         unless its version  X
 //
 // Guarantees
 //   Atomic: `write` and `getMany` happen in one step, for every process that shares the store.
-//   Durable: when `write` or `restore` resolves, a crash takes nothing of it back.
+//   Durable: after `write` or `restore` has resolved, a crash does not lose the change.
 //   Current: a read sees every write that resolved before the read began.
-//   Repeatable: a client that sends a write again because the reply was lost gets the first answer.
-//   Never empty by mistake: a store that fails rejects with StoreUnavailable, within about a second. It
-//   never answers "nothing is there": the library would take that for an unknown token, and clients
-//   would throw theirs away. What was being written may have happened.
-//   Always removable: a store that has no room for more still takes batches that only remove.
+//   Repeatable: when the client of the database sends a write again because a reply was lost, `write`
+//   returns the first result. A change is never applied twice.
+//   Unavailable, not empty: an operation that fails rejects with StoreUnavailable, within about a second.
+//   It never returns undefined instead: the library would take that for an unknown token, and clients would
+//   discard theirs. A write that was rejected may have happened.
+//   Removable: a full store still accepts batches that only remove.
 
 /** The current time in epoch seconds, rounded down. */
 export const now = () => Math.floor(Date.now() / 1000)
@@ -36,101 +47,105 @@ export const now = () => Math.floor(Date.now() / 1000)
 /** A record or a tombstone. */
 export interface Entry {
   key: string
-  /** Present exactly when this is a record. The reader may change it: nobody else holds these bytes. */
+  /** Present exactly when this is a record. The caller owns these bytes and may change them. */
   value?: Uint8Array
   version: number
-  /** Epoch seconds that the change which marked the record as consumed gave. */
+  /** Epoch seconds, as given by the change that marked the record as consumed. */
   consumed?: number
-  /** Epoch seconds after which nothing is here; absent: kept until removed. */
+  /** Epoch seconds at which the entry expires; absent: kept until removed. */
   expires?: number
-  /** Those under which `list` finds the record, in no order; absent when there are none. */
+  /** Indexes under which `list` finds the record, in no order; absent when there are none. */
   indexes?: string[]
 }
 
-/** Writes a record. Without `version`, a tombstone refuses it. */
+/** Writes a record. */
 export interface Put {
   key: string
   value: Uint8Array
-  /** The version that must stand: no other, and 0 only where there is nothing. */
+  /** The required version of the key; 0: there must be nothing. Absent: any but that of a tombstone. */
   version?: number
-  /** Epoch seconds after which the record is gone; absent: kept until removed. */
+  /** Epoch seconds at which the record expires; absent: kept until removed. */
   expires?: number
-  /** Indexes that find the record, beside those that find it already. */
+  /** Indexes to add to those of the record. */
   indexes?: string[]
-  /** Epoch seconds. Also marks the record as consumed; refused where it was marked before. */
+  /** Epoch seconds: also marks the record as consumed. Refused if it is marked already. */
   consumed?: number
 }
 
-/** Marks a record as consumed and leaves all else; refused where there is none, or it was marked before. */
+/** Marks a record as consumed, and changes nothing else. Refused without a record, or if it is marked. */
 export interface Consumption {
   key: string
   /** Epoch seconds. */
   consumed: number
 }
 
-/** Replaces a record by a tombstone; refused where there is no record. */
+/** Replaces a record by a tombstone. Refused without a record. */
 export interface Removal {
   key: string
-  /** Epoch seconds until which the tombstone stands. */
+  /** Epoch seconds at which the tombstone expires. */
   tombstone: number
-  /** The version that must stand. */
+  /** The required version of the record; absent: any. */
   version?: number
 }
 
+/** One change of a batch. */
 export type Change = Put | Consumption | Removal
 
+/** The result of a batch. */
 export interface Written {
-  /** Position of the first change that was refused; then nothing of the batch was written. */
+  /** Position of the first change that was refused; then no change of the batch was made. */
   failed?: number
 }
 
+/** The operations of a store. */
 export interface Store {
-  /** The record or tombstone under `key`. */
+  /** Returns the record or tombstone of a key. */
   get(key: string): Promise<Entry | undefined>
 
-  /** The same for several keys of one slot, in their order, as they stand at one moment. */
+  /** Returns the entries of several keys of one slot, in their order, from one moment. */
   getMany(keys: string[]): Promise<(Entry | undefined)[]>
 
   /**
-   * Makes all of these changes, or none of them where one is refused. Their keys are of one slot, and
-   * each key comes once.
+   * Makes all of these changes, or none of them if one is refused. Their keys are of one slot, and each
+   * key comes once.
    */
   write(changes: Change[]): Promise<Written>
 
-  /** The records under an index, in no order. */
+  /** Returns the records under an index, in no order. */
   list(index: string): Promise<Entry[]>
 
-  /** The same, a few at a time. A record that is written meanwhile may be missing, or come twice. */
+  /** Yields the records of `list` in pages. A record that is written meanwhile may be missing, or come twice. */
   walk(index: string): AsyncIterable<Entry>
 
-  /** All records and tombstones, in no order. One that is written meanwhile may be missing, or come twice. */
+  /** Yields all records and tombstones, in no order, with the same limit. */
   scan(): AsyncIterable<Entry>
 
   /**
-   * Makes exactly this of a key, with its version, whatever is there; one that has expired leaves
-   * nothing. Only for a store that nobody else writes to: it is not atomic.
+   * Replaces the entry of a key by exactly this one, with its version. An expired entry removes the key.
+   * Not atomic: only for a store without other writers.
    */
   restore(entry: Entry): Promise<void>
 
-  /** Whether the store can be trusted with an installation. */
+  /** Checks whether the store is safe for an installation: its settings, disk, clock, replicas. */
   check(): Promise<Check[]>
 
-  /** Completes what is on its way. Every operation after it is rejected; closing again does nothing. */
+  /** Completes operations in flight. Rejects later ones with StoreUnavailable. May be called again. */
   close(): Promise<void>
 
-  /** The latest time in which the store took no writes, as far as this process knows. */
+  /** The latest outage of writes that this process has seen. */
   readonly outage?: Outage
 }
 
-/** Epoch seconds; `to` is now while the outage lasts. */
+/** A time without successful writes, in epoch seconds; `to` is now while it lasts. */
 export interface Outage {
   from: number
   to: number
 }
 
+/** One finding of `check`. */
 export interface Check {
   name: string
-  /** `wrong`: nothing should be served from this store. */
+  /** `wrong`: the node must not serve requests from this store. */
   state: 'ok' | 'warning' | 'wrong'
   /** The finding, for operators. */
   found: string
@@ -144,7 +159,7 @@ export type Observer = (command: string, seconds: number, failed: boolean) => vo
 /** The slot of a key: the text between the first braces, or else the whole key, as Redis Cluster has it. */
 export const slotOf = (key: string) => /\{([^}]+)\}/.exec(key)?.[1] ?? key
 
-/** Throws when keys of several slots would meet in one step: some stores could not do that. */
+/** Throws for keys of several slots. */
 export function requireOneSlot(keys: string[]): void {
   if (new Set(keys.map(slotOf)).size > 1) throw new Error('these keys are in several slots')
 }

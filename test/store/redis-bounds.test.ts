@@ -51,7 +51,7 @@ test('of 5,000 operations on a hung Redis, the surplus is refused at once, the r
       await Promise.all(ask(5000).map(one => one?.then(() => reasons.push('answered'), refuse)))
       // At once: before any of those that wait for Redis.
       const surplus = reasons.slice(0, 5000 - BOUND)
-      expect(new Set(surplus)).toEqual(new Set(['Redis: too much is asked at once']))
+      expect(new Set(surplus)).toEqual(new Set(['Redis: too many operations']))
       expect(reasons).toHaveLength(5000)
       expect(reasons).not.toContain('answered')
       expect(performance.now() - started).toBeLessThan(3000)
@@ -70,7 +70,7 @@ test('nothing is left counted: afterwards as many as before are answered at once
   const outcomes = await Promise.allSettled(ask(BOUND + 1))
   const refused = outcomes.filter(({ status }) => status === 'rejected')
   expect(refused).toHaveLength(1)
-  expect(refused).toMatchObject([{ reason: { error_detail: 'Redis: too much is asked at once' } }])
+  expect(refused).toMatchObject([{ reason: { error_detail: 'Redis: too many operations' } }])
 })
 
 test('the observer is told of each command once, with how it went and how long it took', async () => {

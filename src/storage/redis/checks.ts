@@ -1,5 +1,5 @@
-// Whether a Redis is one that can be trusted with an installation: what its INFO says, in the
-// operator's words, each with the line that mends it.
+// Checks whether a Redis server is safe for an installation. Each finding from its INFO names the command
+// that fixes it.
 
 import type { Redis } from 'ioredis'
 import type { Check } from '../store.ts'
@@ -10,25 +10,26 @@ const OLDEST = [6, 2]
 
 type Info = Record<string, string>
 
+/** Returns the lines of INFO, by name. */
 export async function readInfo(redis: Redis): Promise<Info> {
   const text = await redis.info()
   const lines = text.split('\r\n').map(line => line.split(/:(.*)/))
   return Object.fromEntries(lines.filter(([name, value]) => name && value !== undefined))
 }
 
-/** As its INFO describes each that is connected and has its first copy. */
+/** The lines of INFO about replicas that are connected and have their first copy. */
 const replicasOf = (info: Info) =>
   Object.entries(info)
     .filter(([name, value]) => /^slave\d+$/.test(name) && /state=online/.test(value))
     .map(([, value]) => value)
 
-/** Whether one has confirmed anything yet: it is online while it still loads its first copy. */
+/** Whether a replica has confirmed a write. A replica is online while it still loads its first copy. */
 export const hasReplica = (info: Info) => replicasOf(info).some(value => /offset=[1-9]/.test(value))
 
-/** What is said of one thing; without more, it is right. */
+/** The result of one check; its state is `ok` unless it names another. */
 type Verdict = Pick<Check, 'found' | 'fix'> & Partial<Pick<Check, 'state'>>
 
-/** Of one server; `durability` as it is in force. */
+/** Checks one server. `replicated`: writes wait for a replica. */
 export async function checkServer(redis: Redis, replicated: boolean): Promise<Check[]> {
   const asked = Date.now()
   const [seconds = 0, microseconds = 0] = (await redis.time()).map(Number)
@@ -48,7 +49,7 @@ export async function checkServer(redis: Redis, replicated: boolean): Promise<Ch
   return Object.entries(verdicts).map(([name, verdict]) => ({ name, state: 'ok', ...verdict }))
 }
 
-/** One of each name: the worst of all servers. */
+/** Returns one check of each name: the worst of all servers. */
 export function merge(servers: Check[][]): Check[] {
   const byName = Map.groupBy(servers.flat(), ({ name }) => name)
   const order = ['wrong', 'warning', 'ok']
@@ -97,13 +98,13 @@ function memory({ used_memory = '0', maxmemory = '0' }: Info): Verdict {
   const share = Number(maxmemory) && Number(used_memory) / Number(maxmemory)
   const found = share ? `${Math.round(share * 100)} % of maxmemory` : 'no maxmemory is set'
   if (share < 0.8) return { found }
-  return { state: 'warning', found, fix: 'raise maxmemory: when it is full, nobody signs in' }
+  return { state: 'warning', found, fix: 'raise maxmemory: when it is full, no user can sign in' }
 }
 
 function replicas(info: Info, replicated: boolean): Verdict {
   const count = replicasOf(info).length
   if (!replicated) return { found: `${count}; writes do not wait for them` }
-  if (count) return { found: `${count}; a write counts once one has it` }
+  if (count) return { found: `${count}; a write succeeds when one of them has it` }
   const found = 'none is connected: every write is refused until one is'
   return { state: 'wrong', found, fix: 'start a replica, or set redis.durability: primary' }
 }
@@ -116,10 +117,10 @@ function minReplicas(info: Info): Verdict {
   return { state: 'warning', found, fix: 'redis-cli CONFIG SET min-replicas-to-write 1' }
 }
 
-/** Whoever is let in without a password is the user `default`. */
+/** A client that connects without a password is the user `default`. */
 function access(password: string | null | undefined): Verdict {
   if (password) return { found: 'a password is needed' }
-  const found = 'no password: whoever reaches it can read, change and delete everything'
+  const found = 'no password: every client that reaches it can read, change and delete everything'
   const fix = 'redis-cli CONFIG SET requirepass PASSWORD, and a file with it: redis.password_file'
   return { state: 'warning', found, fix }
 }

@@ -1,5 +1,5 @@
-// How a connection to Redis is made: alone, by a socket's path, through Sentinel, as a Cluster; with what
-// timeouts and secrets. Commands of ours are scripts (scripts/*.lua).
+// Creates connections to Redis: a single server, a socket's path, Sentinel or a Cluster, with their
+// timeouts and secrets. Scripts (scripts/*.lua) are commands of a connection.
 
 import { readFileSync } from 'node:fs'
 import { createSecureContext, type SecureContextOptions } from 'node:tls'
@@ -26,9 +26,11 @@ const script = (name: string) => ({
   lua: readFileSync(`${import.meta.dirname}/scripts/${name}.lua`, 'utf8'),
 })
 const SCRIPTS = { usherWrite: script('write'), usherNote: script('note') }
+/** An argument of a script. */
 export type Argument = string | number | Uint8Array
 /** Takes the number of keys, the keys, and arguments. */
 type Script<T> = (keys: number, ...args: Argument[]) => Promise<T>
+/** A connection with the commands of scripts/*.lua. */
 export type Connection = (Redis | Cluster) & {
   usherWrite: Script<[outcome: string, position?: number, indexes?: string]>
   usherNote: Script<number>

@@ -1,14 +1,14 @@
-// How scripts/write.lua is told of changes, and how records are kept in Redis.
+// The arguments of scripts/write.lua, and the format of records in Redis.
 
 import { randomBytes } from 'node:crypto'
 import { type Change, type Entry, type Put, type Removal, StoreUnavailable } from '../store.ts'
 import type { Argument } from './connection.ts'
 
-/** A change as the script is told of it. */
+/** A change, with the indexes that the script needs. */
 export interface Write {
   change: Change
   indexes: string[]
-  /** Epoch seconds until which the record is noted in all of `indexes`; absent: it has to be found out. */
+  /** Epoch seconds until which the record is noted in all of `indexes`; absent: unknown. */
   noted?: number
 }
 
@@ -23,10 +23,10 @@ interface Head {
   t?: 1
 }
 
-/** By it a write that is sent again is recognised. */
+/** Returns a new id, by which the script recognises a write that is sent again. */
 export const operationId = () => randomBytes(6).toString('base64url')
 
-/** In the order of scripts/write.lua. */
+/** Returns the arguments for a change, in the order of scripts/write.lua. */
 export function argumentsOf({ change, indexes, noted }: Write): Argument[] {
   const given: Partial<Put & Removal> = change
   const { value, version, expires, consumed, tombstone } = given
@@ -36,7 +36,7 @@ export function argumentsOf({ change, indexes, noted }: Write): Argument[] {
   return [action, ...all.map(argument => argument ?? '')]
 }
 
-/** `noted`: epoch seconds until which it is noted in its indexes. */
+/** Returns the bytes of a record. `noted`: epoch seconds until which it is noted in its indexes. */
 export function packedOf(entry: Entry, noted: number): Buffer {
   const { value, version, consumed, expires, indexes } = entry
   const head: Head = {
@@ -50,7 +50,7 @@ export function packedOf(entry: Entry, noted: number): Buffer {
   return Buffer.concat([Buffer.from(`${JSON.stringify(head)}\n`), value ?? Buffer.alloc(0)])
 }
 
-/** Throws for what Usher does not write: an earlier version of it did, or somebody else. */
+/** Throws for a value that another version of Usher, or another program, has written. */
 export function entryOf(key: string, packed: Buffer | null | undefined): Entry | undefined {
   if (!packed) return undefined
   const lineEnd = packed.indexOf('\n')

@@ -1,6 +1,6 @@
-// Writes that count only when a replica has them too, so that a failover takes nothing back.
+// Writes that succeed only when a replica has them too. Thus a failover loses none of them.
 //
-// WAIT holds up the connection it is sent on, and speaks of what was written there; so writes have a
+// WAIT blocks its connection, and confirms writes of this connection only. Writes therefore have a
 // connection of their own, and one WAIT serves all that were answered before it was sent. A write
 // that no replica confirms may have happened: it is refused as unavailable. From then on, until a
 // replica has caught up, nothing more is written.
@@ -11,6 +11,7 @@ import type { Connection } from './connection.ts'
 /** How long a replica may take to confirm. */
 const CONFIRM_TIMEOUT_MS = 500
 
+/** Runs commands on a connection, each of which resolves when a replica has confirmed it. */
 export class ReplicatedWriter {
   readonly connection: Connection
   #links = new WeakMap<Redis, Link>()
@@ -20,13 +21,13 @@ export class ReplicatedWriter {
     this.connection = connection
   }
 
-  /** Not seen: a write that went elsewhere by ASK, while its slot is on the move. */
+  /** Runs a command and waits for a replica. A write that ASK redirects, while its slot moves, is not seen. */
   async run<T>(key: string, command: (connection: Connection) => Promise<T>): Promise<T> {
     const before = this.#linkOf(key)
     await before?.catchUp()
     const answer = await command(this.connection)
     const link = this.#linkOf(key)
-    // After a failover another node answers; in between, nobody knows which one did.
+    // After a failover another node answers. In between, the node that answered is unknown.
     if (!link || (before && link !== before)) throw new Error('the slot has moved meanwhile')
     await link.confirm()
     return answer

@@ -9,17 +9,18 @@ import { checkServer, hasReplica, merge, readInfo } from './checks.ts'
 import { type Connection, createConnection } from './connection.ts'
 import { ReplicatedWriter } from './replication.ts'
 
-/** Milliseconds to connect in: sentinels that nobody answers at are tried for ever. */
-const PATIENCE = 3000
-/** Milliseconds until a connection that has ended is made anew. */
-const AGAIN = 200
+/** ioredis itself tries unreachable sentinels for ever. */
+const CONNECT_TIMEOUT_MS = 3000
+/** Pause before a connection that has ended is made anew. */
+const RECONNECT_PAUSE_MS = 200
 
+/** The servers of one URL. */
 export class Servers {
   /** To read from. */
   readonly connection: Connection
   #connect: () => Connection
   #durability: RedisSettings['durability']
-  /** Present once replicas are seen: from then on a write they do not have does not count. */
+  /** Present once replicas are seen: from then on a write fails unless one of them has it. */
   #writer?: ReplicatedWriter
   #isClosed = false
 
@@ -78,15 +79,15 @@ export class Servers {
     await this.#connectTo(connection)
     if (this.#writer || this.#isClosed) return connection.disconnect()
     this.#writer = new ReplicatedWriter(connection)
-    // It is the writer that is told when its server is no longer the primary.
+    // Only the writer notices that its server is no longer the primary.
     connection.on('close', () => this.#isClosed || this.#reconnect())
   }
 
-  /** What ioredis gives up later on, as it may while Sentinel fails over, is begun again. */
+  /** Connects again when ioredis gives up, as it may while Sentinel fails over. */
   async #connectTo(connection: Connection): Promise<void> {
     await ready(connection)
     connection.on('end', async () => {
-      await setTimeout(AGAIN, undefined, { ref: false })
+      await setTimeout(RECONNECT_PAUSE_MS, undefined, { ref: false })
       if (!this.#isClosed) await connection.connect().catch(() => {})
     })
   }
@@ -104,13 +105,13 @@ export class Servers {
   }
 }
 
-/** What is on its way is answered first. Only then: quitting leaves the connections to Sentinels open. */
+/** Waits for replies, then disconnects: quitting alone leaves connections to Sentinels open. */
 async function leave(connection: Connection): Promise<void> {
   await connection.quit().catch(() => {})
   connection.disconnect()
 }
 
-/** Connects; what fails later on is told by the command that fails. */
+/** Connects. A later failure is reported by the command that fails. */
 async function ready(connection: Connection): Promise<void> {
   let reason: unknown
   connection.on('error', error => {
@@ -120,8 +121,8 @@ async function ready(connection: Connection): Promise<void> {
   connection.on('sentinelError', error => {
     reason = error
   })
-  const late = setTimeout(PATIENCE, undefined, { ref: false }).then(() => {
-    throw new Error(`there was no answer in ${PATIENCE} ms`)
+  const late = setTimeout(CONNECT_TIMEOUT_MS, undefined, { ref: false }).then(() => {
+    throw new Error(`there was no answer in ${CONNECT_TIMEOUT_MS} ms`)
   })
   try {
     await Promise.race([connection.connect(), late])

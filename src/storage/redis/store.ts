@@ -7,8 +7,8 @@
 //
 // The slot of a key is the text between braces, so records of one slot are on one server and one script
 // writes them. An index is in a slot of its own: a record is noted there first, by a script of its own.
-// A record that is written over and over is noted for longer than it lives now, so that not every write
-// needs two commands.
+// A record that is written repeatedly is noted for longer than its lifetime. Thus most writes need one
+// command.
 
 import { REDIS_DEFAULTS } from '../../config/schema/usher.ts'
 import {
@@ -28,11 +28,12 @@ import { Traffic } from './traffic.ts'
 
 /** Records of an index, or of a scan, that are read at once. */
 const BATCH = 200
-/** To note a record in its indexes: each repeat means that another writer came in between. */
+/** Attempts to note a record in its indexes. A repeat means that another writer came in between. */
 const MAX_ATTEMPTS = 10
-/** Epoch seconds: until then a record is noted that does not expire. */
+/** Epoch seconds until which a record that does not expire is noted. */
 const FOREVER = 1e12
 
+/** The store on Redis servers. */
 export class RedisStore implements Store {
   #servers: Servers
   #traffic: Traffic

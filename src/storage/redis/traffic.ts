@@ -1,13 +1,14 @@
-// What is on its way to Redis: bounded, counted, timed; and whether it takes writes.
+// Operations in flight to Redis: bounded, counted and timed; and whether Redis accepts writes.
 
 import { now, type Observer, type Outage, StoreUnavailable } from '../store.ts'
 
-/** Operations at once; one more is refused, so that a slow Redis does not fill our memory. */
-const IN_FLIGHT = 2000
+/** One more is refused, so that a slow Redis does not fill the memory of this process. */
+const MAX_IN_FLIGHT = 2000
 
-/** Milliseconds until whoever asks is told that there is no answer. */
-const PATIENCE = 900
+/** A command without a reply is rejected after this time. */
+const REPLY_TIMEOUT_MS = 900
 
+/** Limits and observes operations. */
 export class Traffic {
   #observe: Observer
   #inFlight = 0
@@ -20,7 +21,7 @@ export class Traffic {
 
   /** One operation, of as many commands as it takes. */
   async admit<T>(operate: () => Promise<T>): Promise<T> {
-    if (this.#inFlight >= IN_FLIGHT) throw new StoreUnavailable('Redis: too much is asked at once')
+    if (this.#inFlight >= MAX_IN_FLIGHT) throw new StoreUnavailable('Redis: too many operations')
     this.#inFlight++
     try {
       return await operate()
@@ -29,7 +30,7 @@ export class Traffic {
     }
   }
 
-  /** Whatever Redis or the way to it says: nobody is told that something is not there. */
+  /** Sends a command. Every error becomes StoreUnavailable: a caller must not take it for a missing record. */
   async send<T>(command: string, ask: () => Promise<T>): Promise<T> {
     const started = performance.now()
     let failed = true
@@ -65,11 +66,11 @@ export class Traffic {
   }
 }
 
-/** Of what waits behind other questions, too: those have as long each. */
+/** Rejects after the time limit, also for a command that waits behind others on its connection. */
 function inTime<T>(answer: Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     const late = () => reject(new StoreUnavailable('Redis: no answer in time'))
-    const timer = setTimeout(late, PATIENCE)
+    const timer = setTimeout(late, REPLY_TIMEOUT_MS)
     answer.then(resolve, reject).finally(() => clearTimeout(timer))
   })
 }

@@ -79,7 +79,7 @@ end
 for i, change in ipairs(changes) do
   local head = change.head
   if not isAllowed(change, head) then
-    -- Whoever removed it may have been refused, for want of a replica.
+    -- The caller that removed it may have failed, because no replica confirmed the removal.
     if change.action == 'remove' and head.t then touch(change.key) end
     return { 'failed', i }
   end
