@@ -256,7 +256,9 @@ test('the commands that make sense work; the others say where accounts are kept'
     run(['src/cli.ts', ...words.split(' ')], { USHER_CONFIG: config, USHER_STORE: store })
   const refused = await command('accounts disable ada')
   expect(refused).toMatchObject({ code: 1 })
-  expect(refused.stderr).toContain('accounts.module in usher.yaml): do it there')
+  expect(refused.stderr).toContain(
+    'accounts.module in usher.yaml keeps the accounts: change them there',
+  )
   const { stdout } = await command('accounts show ada --json')
   expect(JSON.parse(stdout)).toMatchObject({ username: 'ada', enabled: true })
   await command('sessions end ada')
