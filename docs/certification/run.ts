@@ -5,7 +5,7 @@
 // Starts Usher for each plan, opens each address that a module names in Chromium and fills in the pages.
 // Prints a table; keeps the log and the screenshots of every module that did not pass in --out.
 
-import { type ChildProcess, spawn } from 'node:child_process'
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -90,12 +90,27 @@ async function startUsher(folder: string, issuer: string, suite: string) {
   })
   for (let tries = 0; tries < 120; tries += 1) {
     const ready = await fetch(`${issuer}/readyz`, { dispatcher }).catch(() => undefined)
-    if (ready?.ok) return { usher, token: /^[\w-]{20,}$/m.exec(output)?.[0] ?? '' }
+    if (ready?.ok) {
+      const token = /^[\w-]{20,}$/m.exec(output)?.[0] ?? ''
+      const env = Object.fromEntries(
+        output.matchAll(/\b(USHER_[A-Z]+)=(\S+)/g).map(m => m.slice(1)),
+      )
+      return { usher, token, rotateKeys: () => rotateKeys(issuer, env) }
+    }
     if (usher.exitCode !== null) break
     await sleep(500)
   }
   usher.kill()
   throw new Error(`Usher did not start for ${folder}:\n${output}`)
+}
+
+/** Rotates the signing keys, and waits until the JWKS has the new ones. */
+async function rotateKeys(issuer: string, env: NodeJS.ProcessEnv) {
+  const readJwks = async () => (await fetch(`${issuer}/api/oauth/jwks`, { dispatcher })).text()
+  const before = await readJwks()
+  const options = { cwd: join(HERE, '../..'), env: { ...process.env, ...env } }
+  execFileSync(process.execPath, ['src/cli.ts', 'keys', 'rotate'], options)
+  for (let tries = 0; tries < 120 && (await readJwks()) === before; tries += 1) await sleep(500)
 }
 
 async function stopUsher(usher: ChildProcess) {
@@ -168,6 +183,7 @@ async function runModule(
   { testModule, variant }: Module,
   context: BrowserContext,
   out: string,
+  rotate: () => Promise<void>,
 ): Promise<Outcome> {
   const query = new URLSearchParams({ test: testModule, plan })
   if (variant) query.set('variant', JSON.stringify(variant))
@@ -180,6 +196,7 @@ async function runModule(
     if (['FINISHED', 'INTERRUPTED'].includes(info.status)) break
     if (info.status === 'CONFIGURED' && !started) {
       started = true
+      if (testModule.includes('rotate-keys')) await rotate()
       await suite('POST', `runner/${id}`)
     }
     if (info.status !== 'WAITING') continue
@@ -241,7 +258,7 @@ for (const name of positionals.length > 0 ? positionals : Object.keys(PLANS)) {
   const { folder = name, plan, variant } = PLANS[name] ?? { plan: '', variant: {} }
   const kept = join(out, name)
   mkdirSync(kept, { recursive: true })
-  const { usher, token } = await startUsher(folder, values.issuer, address)
+  const { usher, token, rotateKeys: rotate } = await startUsher(folder, values.issuer, address)
   try {
     const config = readFileSync(join(HERE, 'suite', `${name}.json`), 'utf8')
       .replaceAll('https://host.docker.internal:3443', values.issuer)
@@ -255,7 +272,7 @@ for (const name of positionals.length > 0 ? positionals : Object.keys(PLANS)) {
     const outcomes: Outcome[] = []
     for (const module of modules.filter(one => one.testModule.includes(values.only))) {
       const context = await browser.newContext({ ignoreHTTPSErrors: true })
-      const outcome = await runModule(suite, address, id, module, context, kept)
+      const outcome = await runModule(suite, address, id, module, context, kept, rotate)
       await context.close()
       console.log(`${name}  ${outcome.result.padEnd(11)}  ${outcome.name}`)
       outcomes.push(outcome)

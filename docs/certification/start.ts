@@ -63,6 +63,9 @@ const env = {
   PORT: process.env.PORT ?? (port || '443'),
 }
 const options = { cwd: ROOT, env, stdio: 'inherit' } as const
+const names = ['USHER_CONFIG', 'USHER_ISSUER', 'USHER_STORE', 'USHER_SECRET'] as const
+console.log('To rotate keys while the plan runs, in another terminal:')
+console.log(`${names.map(name => `${name}=${env[name]}`).join(' ')} npm run usher -- keys rotate`)
 const accounts = join(HERE, 'accounts.jsonl')
 execFileSync(process.execPath, ['src/cli.ts', 'accounts', 'import', accounts], options)
 // Each module registers a client or two; the plan has some twenty, and is run more than once.
