@@ -46,12 +46,12 @@ test('sign in, choose, allow, and remove the access again with Tab, Space and En
   expect(claims).not.toHaveProperty('email')
 
   await page.goto(`${stage.usher.issuer}/account`)
-  const areas = ['Overview', 'Connected applications', 'Where you are signed in', 'Password']
+  const areas = ['Overview', 'Applications', 'Sessions', 'Password']
   const reached = await tabTo(page, 'Sign out')
   expect(reached.slice(0, areas.length)).toEqual(visible(...areas))
   expect(reached).toHaveLength(areas.length + 4)
   expect(reached.every(({ isFocusVisible }) => isFocusVisible)).toBe(true)
-  await tabTo(page, 'Connected applications')
+  await tabTo(page, 'Applications')
   await keyboard.press('Enter')
   await page.waitForURL('**/account/applications')
   const remove = 'Remove access'

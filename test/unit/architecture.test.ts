@@ -63,7 +63,7 @@ const HOMES: Record<string, RegExp> = {
 }
 
 /** Of code: without blank lines and comments. */
-const LINES = 14_000
+const LINES = 13_760
 const LONGEST_FILE = 270
 const linesOf = (text: string) => text.split('\n').length - 1
 const codeLinesOf = (text: string) =>
