@@ -151,7 +151,7 @@ describe.each<[string, () => Promise<RedisGroup>]>([
     const unwise = checks.filter(({ state }) => state !== 'ok').map(({ name }) => name)
     expect(unwise.sort()).toEqual(['access', 'min-replicas'])
     expect(checks.find(({ name }) => name === 'replicas')?.found).toMatch(
-      name === 'Sentinel' ? /^2; a write counts/ : /^1; a write counts/,
+      name === 'Sentinel' ? /^2; a write succeeds/ : /^1; a write succeeds/,
     )
     const last = group.servers[name === 'Sentinel' ? 0 : 2]
     const operator = new Redis(last?.url ?? '')
@@ -320,7 +320,7 @@ describe('usher doctor', () => {
     // Folder, store and what was found of it; nothing runs here yet.
     expect(stdout.trim().split('\n')).toHaveLength(2 + NAMES.length + 1)
     expect(stdout).toMatch(/^! service {6}.* does not answer here: ECONNREFUSED$/m)
-    expect(stdout).toMatch(/^✓ store {8}is there, and the secret opens it$/m)
+    expect(stdout).toMatch(/^✓ store {8}is there, and the secret decrypts it$/m)
     const json = await doctor({}, '--json')
     expect(json.code).toBe(0)
     expect(statesOf(json.stdout)).toEqual({ ...ALL_OK, service: 'warning' })
