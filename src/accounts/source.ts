@@ -134,7 +134,7 @@ function createSourceDirectory(records: Records, source: AccountsSource, log?: L
     return 'malformed'
   }
 
-  /** Of two concurrent calls, the first one decides the id for both. */
+  /** The first of two concurrent calls decides the id for both. */
   async function subjectOf(external: string): Promise<string> {
     const claimed = await records.read<{ id: string }>('Subject', external)
     if (claimed.value) return claimed.value.id

@@ -11,7 +11,7 @@ import { openInstallation } from '../storage/open.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 
-/** What was typed after the name of a command. */
+/** Options and arguments of a command. */
 export interface Invocation {
   /** Options. */
   values: Record<string, unknown>

@@ -20,7 +20,7 @@ const MARKS = { ok: '✓', warning: '!', wrong: '✗' }
 const REQUEST_TIMEOUT_MS = 5_000
 const MAX_CLOCK_DIFFERENCE_SECONDS = 5
 
-/** What to do about a check that is wrong. */
+/** The remedy for each check that fails. */
 // biome-ignore format: a table
 const FIXES = {
   config:  'npm run usher -- config check',

@@ -206,7 +206,7 @@ function inForce(key: Key, file?: FileResult<object>) {
   return {
     key: path,
     description: key.description,
-    /** As it is written; undefined for a key that is not set, and for a map of keys. */
+    /** The value as written; undefined for a key that is not set, and for a map of keys. */
     value: visible(steps, written ?? fallback),
     /** `file:line`, a variable, or `default`. */
     from: file?.origin(steps) ?? 'default',

@@ -140,7 +140,7 @@ function certificateInHeader({ headersDistinct }: IncomingMessage, name: string 
     if (!/^[\w+/]+=*$/.test(text)) return undefined
     const der = Buffer.from(text, 'base64')
     const certificate = new X509Certificate(der)
-    // Of several certificates Node reads the first. They are refused.
+    // Node reads only the first of several certificates. More than one is refused.
     return certificate.raw.length === der.length ? certificate : undefined
   } catch {
     return undefined
