@@ -3,6 +3,7 @@
 // causes no contention. Accounts are never locked: the wait doubles, and attempts expire one by one.
 
 import type { Records } from '../storage/records.ts'
+import { createSerializer } from '../storage/serializer.ts'
 
 /** The limit of one counter. */
 export interface Limit {
@@ -27,7 +28,8 @@ const FIRST_WAIT_SECONDS = 5
 
 /** Returns the rate limit, with counters by name in the store. */
 export function createRateLimit(records: Records) {
-  const inOrder = createSerializer()
+  // Of concurrent updates of one counter, only one could write.
+  const { inOrder } = createSerializer()
 
   const update = (name: string, limit: Limit, change: (found?: Count) => Count | undefined) =>
     inOrder(name, () =>
@@ -85,22 +87,4 @@ function dueTimeOf(found: Count | undefined, { attempts, maxWaitSeconds }: Limit
   const wait = FIRST_WAIT_SECONDS * 2 ** Math.round(found.count - attempts)
   const expiry = (found.count - attempts + 1) * maxWaitSeconds
   return found.at + 1000 * Math.min(wait, expiry, maxWaitSeconds)
-}
-
-/**
- * Runs updates of one name one after another: of concurrent updates, only one could write. If one fails,
- * the updates that wait behind it fail too, so that no request waits twice for an unavailable store.
- */
-function createSerializer() {
-  const last = new Map<string, Promise<unknown>>()
-
-  return <T>(name: string, work: () => Promise<T>): Promise<T> => {
-    const result = (last.get(name) ?? Promise.resolve()).then(work)
-    const remove = () => {
-      if (last.get(name) === result) last.delete(name)
-    }
-    last.set(name, result)
-    result.then(remove, remove)
-    return result
-  }
 }

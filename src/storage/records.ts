@@ -8,6 +8,7 @@
 import { setTimeout } from 'node:timers/promises'
 import { identityProblem, NAMING_KEY, openNamingKey } from './identity.ts'
 import { createNames, createSeal, type Seal } from './seal.ts'
+import { createSerializer } from './serializer.ts'
 import { type Check, type Entry, now, type Put, type Store, StoreUnavailable } from './store.ts'
 import { createTransactions } from './transaction.ts'
 
@@ -160,27 +161,7 @@ function createRecords(store: Store, seal: Seal, namingKey: Buffer) {
     }
   }
 
-  /** For each record that was contested in this process, the last update that waits. */
-  const queues = new Map<string, Promise<void>>()
-
-  /** Runs work on one key after the work that was queued before it. */
-  function inOrder<T>(key: string, work: () => Promise<T>): Promise<T> {
-    const result = (queues.get(key) ?? Promise.resolve()).then(work)
-    // An unavailable store fails everything that waits. Another error concerns one caller.
-    const end = result
-      .then(
-        () => {},
-        error => {
-          if (error instanceof StoreUnavailable) throw error
-        },
-      )
-      .finally(() => {
-        if (queues.get(key) === end) queues.delete(key)
-      })
-    end.catch(() => {})
-    queues.set(key, end)
-    return result
-  }
+  const contested = createSerializer()
 
   /**
    * Reads, lets `change` decide, and writes unless another writer came in between; then repeats this.
@@ -212,9 +193,9 @@ function createRecords(store: Store, seal: Seal, namingKey: Buffer) {
       return 'overtaken'
     }
     const key = keyOf(kind, id)
-    const isContested = queues.has(key)
+    const isContested = contested.isQueued(key)
     let outcome = isContested ? 'overtaken' : await attempt(known ?? (await read<T>(kind, id)))
-    if (outcome === 'overtaken') outcome = await inOrder(key, repeat)
+    if (outcome === 'overtaken') outcome = await contested.inOrder(key, repeat)
     if (outcome !== 'overtaken') return outcome === 'written'
     throw new StoreUnavailable(`a ${kind} is written to by too many requests at once`)
   }
