@@ -70,6 +70,8 @@ export function prepare(db: DatabaseSync) {
     (SELECT group_concat(name, ' ') FROM entries e WHERE e.key = r.key) indexes`
   return {
     get: db.prepare(`${select} FROM records r WHERE key = ? AND ${live}`),
+    getMany: db.prepare(`${select} FROM records r
+      WHERE key IN (SELECT value FROM json_each(?)) AND ${live}`),
     put: db.prepare(`INSERT INTO records (key, value, version, consumed, expires)
       VALUES (?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value,
       version = excluded.version, consumed = excluded.consumed, expires = excluded.expires`),

@@ -53,8 +53,12 @@ export class SqliteStore implements Store {
 
   getMany(keys: string[]) {
     requireOneSlot(keys)
-    // In a transaction, so that no commit of another process comes in between.
-    return this.#read(() => this.#transaction('BEGIN', () => keys.map(key => this.#entry(key))))
+    // In one statement, so that no commit of another process comes in between.
+    return this.#read(() => {
+      const rows = this.#sql.getMany.all(JSON.stringify(keys), now()) as Row[]
+      const entries = new Map(rows.map(row => [row.key, entryOf(row)]))
+      return keys.map(key => entries.get(key))
+    })
   }
 
   write(changes: Change[]) {
@@ -165,9 +169,7 @@ export class SqliteStore implements Store {
   async #commitAll(): Promise<unknown[]> {
     try {
       await setImmediate()
-      return await unlessBusy(() =>
-        this.#transaction('BEGIN IMMEDIATE', () => this.#writes.map(run => run())),
-      )
+      return await unlessBusy(() => this.#transaction(() => this.#writes.map(run => run())))
     } catch (cause) {
       throw new StoreUnavailable('the SQLite file could not be written', { cause })
     } finally {
@@ -176,8 +178,8 @@ export class SqliteStore implements Store {
     }
   }
 
-  #transaction<T>(begin: 'BEGIN' | 'BEGIN IMMEDIATE', run: () => T): T {
-    this.#db.exec(begin)
+  #transaction<T>(run: () => T): T {
+    this.#db.exec('BEGIN IMMEDIATE')
     try {
       const result = run()
       this.#db.exec('COMMIT')
