@@ -5,7 +5,7 @@ import { createPublicKey, type KeyObject } from 'node:crypto'
 import { type Configuration, ExternalSigningKey } from 'oidc-provider'
 import { ENCRYPTION_ALGORITHMS, SIGNING_ALGORITHMS } from '../config/schema/client.ts'
 import { createQuota } from '../http/limits.ts'
-import type { SigningKey } from '../keys/make.ts'
+import type { SigningKey } from '../keys/signing-keys.ts'
 import { now } from '../storage/store.ts'
 
 /**

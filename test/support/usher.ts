@@ -15,8 +15,12 @@ import { hashSecret } from '../../src/config/client-secret.ts'
 import { readSettings, type Settings } from '../../src/config/load.ts'
 import type { Readiness } from '../../src/http/health.ts'
 import { createMetrics } from '../../src/http/metrics.ts'
-import { ALGORITHMS, makeKey, type SigningKey } from '../../src/keys/make.ts'
-import { openSigningKeys } from '../../src/keys/signing-keys.ts'
+import {
+  ALGORITHMS,
+  makeKey,
+  openSigningKeys,
+  type SigningKey,
+} from '../../src/keys/signing-keys.ts'
 import { openInstallation } from '../../src/storage/open.ts'
 import { now } from '../../src/storage/store.ts'
 

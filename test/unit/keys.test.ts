@@ -6,8 +6,12 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { calculateJwkThumbprint } from 'jose'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
-import { makeKey, type SigningKey } from '../../src/keys/make.ts'
-import { createSigningKeys, type KeyRules } from '../../src/keys/signing-keys.ts'
+import {
+  createSigningKeys,
+  type KeyRules,
+  makeKey,
+  type SigningKey,
+} from '../../src/keys/signing-keys.ts'
 import { type Installation, openInstallation } from '../../src/storage/open.ts'
 import type { Records } from '../../src/storage/records.ts'
 import { startUsher, type Usher } from '../support/usher.ts'
