@@ -125,7 +125,7 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
   const { features, compatibility, listen } = usher.value
   const importedKeys = importKeys(usher, findings)
   const clientAuthorities = readClientAuthorities(usher, findings)
-  const look = readLook(usher, valid.clients, folder, findings)
+  const look = readLook([usher, ...valid.clients], folder, findings)
   const scopes = scopesOf(claims, findings)
   const apiScopes = valid.resources.flatMap(({ value }) => Object.keys(value.scopes))
   const surroundings = { features, compatibility, development, clientAuthorities }
@@ -136,7 +136,6 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
     ...detailFindings(valid),
   )
   const warnings = inOrder([
-    ...look.warnings,
     ...providerWarnings(usher, development),
     ...valid.clients.flatMap(client => clientWarnings(client, development)),
     ...valid.resources.flatMap(resourceWarnings),

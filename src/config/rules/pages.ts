@@ -5,7 +5,6 @@ import type { ValidFile } from '../files.ts'
 import type { Finding } from '../report/finding.ts'
 import { didYouMean } from '../report/wording.ts'
 import { entriesOf, readBytes, readText } from '../report/yaml.ts'
-import type { ClientFile } from '../schema/client.ts'
 import type { UsherFile } from '../schema/usher.ts'
 
 /** Maximum size of a picture. A logo is sent with every first page. */
@@ -20,122 +19,72 @@ export interface Picture {
   base64: string
 }
 
-type Branded = Pick<ValidFile<unknown>, 'at'> & { branding?: Branding }
-interface Branding {
-  logo?: string
-  logo_dark?: string
-  favicon?: string
-  accent?: string
-  accent_dark?: string
-  background?: string
-  background_dark?: string
-}
+type Branded = Pick<ValidFile<{ branding?: Partial<UsherFile['branding']> }>, 'at' | 'value'>
 
-/** Returns the pictures, templates and styles of the folder, and the warnings about logos. */
-export function readLook(
-  usher: ValidFile<UsherFile>,
-  clients: ValidFile<ClientFile>[],
-  folder: string,
-  findings: Finding[],
-) {
-  const branded: Branded[] = [usher, ...clients].map(({ at, value: { branding } }) => {
-    return { at, branding }
-  })
-  findings.push(...branded.flatMap(colourFindings))
+/** Returns the pictures, the templates and the stylesheet of the folder. */
+export function readLook(branded: Branded[], folder: string, findings: Finding[]) {
   const pictures: Record<string, Picture> = {}
-  for (const { at, branding } of branded) {
+  for (const file of branded) {
+    findings.push(...colourFindings(file))
     for (const key of ['logo', 'logo_dark', 'favicon'] as const) {
-      const name = branding?.[key]
+      const name = file.value.branding?.[key]
       if (!name) continue
-      const { bytes, problem = pictureProblem(name, bytes) } = readBytes(resolve(folder, name))
-      if (problem) findings.push(at(['branding', key], 'file', `its file ${problem}`))
-      else if (bytes)
-        pictures[name] = { extension: extname(name), base64: bytes.toString('base64') }
+      const { bytes = Buffer.alloc(0), problem } = readBytes(resolve(folder, name))
+      const wrong = problem ?? pictureProblem(name, bytes)
+      if (wrong) findings.push(file.at(['branding', key], 'file', `its file ${wrong}`))
+      else pictures[name] = { extension: extname(name), base64: bytes.toString('base64') }
     }
   }
-  const pages = readPages(folder, pictures, findings)
-  return { pictures, pages, warnings: logoWarnings(usher, pictures) }
+  return { pictures, pages: readPages(folder, Object.keys(pictures), findings) }
 }
+
+const COLOURS = [
+  ['accent', 'light'],
+  ['accent_dark', 'dark'],
+  ['background', 'light'],
+  ['background_dark', 'dark'],
+] as const
 
 /** Returns findings for colours that are hard to read, or hard to read on: WCAG 2.2, 1.4.3. */
-function colourFindings({ at, branding }: Branded): Finding[] {
-  return (['light', 'dark'] as const).flatMap(scheme => {
-    const suffix = scheme === 'dark' ? '_dark' : ''
-    const [accentKey, groundKey] = [`accent${suffix}`, `background${suffix}`] as const
-    const { [accentKey]: accent, [groundKey]: ground } = branding ?? {}
-    const check = (key: string, ratio: number, message: string) => {
-      if (ratio >= MIN_TEXT_CONTRAST) return []
-      // Rounded down: 4.499 is not enough.
-      const measured = `${(Math.floor(ratio * 100) / 100).toFixed(2)}:1`
-      const needed = `contrast ${measured}, where text needs ${MIN_TEXT_CONTRAST}:1 (WCAG 2.2, 1.4.3)`
-      return [at(['branding', key], 'contrast', `${message}: ${needed}`)]
-    }
-    const near = accent && `hard to read on the ${scheme} page, use '${readableIn(scheme, accent)}'`
-    return [
-      ...(accent && near ? check(accentKey, contrastIn(scheme, accent), near) : []),
-      ...(ground
-        ? check(
-            groundKey,
-            contrastIn(scheme, SCHEMES[scheme].text, [ground]),
-            'text is hard to read on it',
-          )
-        : []),
-    ]
+function colourFindings({ at, value: { branding = {} } }: Branded): Finding[] {
+  return COLOURS.flatMap(([key, scheme]) => {
+    const { [key]: colour } = branding
+    if (!colour) return []
+    const isText = key.startsWith('accent')
+    const ratio = isText ? contrastIn(scheme, colour) : contrast(SCHEMES[scheme].text, colour)
+    if (ratio >= MIN_TEXT_CONTRAST) return []
+    // Rounded down: 4.499 is not enough.
+    const measured = `${(Math.floor(ratio * 100) / 100).toFixed(2)}:1`
+    const needed = `contrast ${measured}, where text needs ${MIN_TEXT_CONTRAST}:1 (WCAG 2.2, 1.4.3)`
+    const problem = isText
+      ? `hard to read on the ${scheme} page, use '${readableIn(scheme, colour)}'`
+      : 'text is hard to read on it'
+    return [at(['branding', key], 'contrast', `${problem}: ${needed}`)]
   })
 }
 
-/** Returns warnings for SVG logos that are hard to see on the light or the dark page: WCAG 2.2, 1.4.11. */
-function logoWarnings(
-  { value: { branding }, at }: ValidFile<UsherFile>,
-  pictures: Record<string, Picture>,
-): Finding[] {
-  const darkKey = branding.logo_dark ? 'logo_dark' : 'logo'
-  const isFaint = (name: string | undefined, scheme: Scheme) => {
-    const { extension, base64 = '' } = pictures[name ?? ''] ?? {}
-    const text = Buffer.from(base64, 'base64').toString()
-    if (extension !== '.svg' || /prefers-color-scheme|currentColor/.test(text)) return false
-    const colours = [...text.matchAll(/(?:fill|stroke)\s*[=:]\s*["']?\s*(#[0-9a-f]{6})\b/gi)]
-    const page = SCHEMES[scheme].backgrounds.slice(0, 1)
-    const isSeen = ([, colour = '']: string[]) =>
-      contrastIn(scheme, colour, page) >= MIN_GRAPHICS_CONTRAST
-    return colours.length > 0 && !colours.some(isSeen)
-  }
-  const messages = {
-    light: 'is hard to see on the light page',
-    dark: 'is hard to see on the dark page: name a lighter one in branding.logo_dark',
-  }
-  const warn = (key: 'logo' | 'logo_dark', scheme: Scheme) =>
-    isFaint(branding[key], scheme) ? [at(['branding', key], 'logo-contrast', messages[scheme])] : []
-  return [...warn('logo', 'light'), ...warn(darkKey, 'dark')]
-}
-
-function pictureProblem(name: string, bytes: Buffer = Buffer.alloc(0)): string | undefined {
-  const isPng = bytes.subarray(0, PNG.length).equals(PNG)
-  const isSvg = /<svg[\s>]/.test(bytes.toString('latin1'))
+function pictureProblem(name: string, bytes: Buffer): string | undefined {
   if (bytes.length > MAX_PICTURE_BYTES) return 'is larger than 256 KiB'
-  if (name.endsWith('.svg')) return isSvg ? undefined : 'is no SVG'
-  if (name.endsWith('.png')) return isPng ? undefined : 'is no PNG'
+  if (name.endsWith('.svg'))
+    return /<svg[\s>]/.test(bytes.toString('latin1')) ? undefined : 'is no SVG'
+  if (name.endsWith('.png')) return bytes.indexOf(PNG) === 0 ? undefined : 'is no PNG'
   return 'has to be NAME.svg or NAME.png'
 }
 
 /** Returns the files of pages/ by their names: theme.css, and the operator's templates. */
-function readPages(
-  folder: string,
-  pictures: Record<string, Picture>,
-  findings: Finding[],
-): Record<string, string> {
+function readPages(folder: string, pictures: string[], findings: Finding[]) {
   const pages: Record<string, string> = {}
-  const paths = Object.keys(pictures).map(name => resolve(folder, name))
+  const paths = pictures.map(name => resolve(folder, name))
   for (const { name } of entriesOf(join(folder, 'pages'))) {
     const file = join(folder, 'pages', name)
     if (name.startsWith('.') || paths.includes(resolve(file))) continue
-    const { text, problem } = readText(file)
+    const { text = '', problem } = readText(file)
     // pages/templates.ts knows the names of the templates.
     if (name !== THEME && !name.endsWith('.eta')) {
       const message = `nothing reads this${didYouMean(name, [THEME])}`
       findings.push({ file, rule: 'stray-file', message })
     } else if (problem) findings.push({ file, rule: 'file', message: problem })
-    else pages[name] = text ?? ''
+    else pages[name] = text
   }
   return pages
 }
@@ -150,8 +99,6 @@ export type Scheme = keyof typeof SCHEMES
 
 /** WCAG 2.2, 1.4.3. */
 export const MIN_TEXT_CONTRAST = 4.5
-/** WCAG 2.2, 1.4.11. */
-const MIN_GRAPHICS_CONTRAST = 3
 const INKS = ['#ffffff', '#0d1526']
 
 const channels = (colour: string) =>
@@ -170,12 +117,9 @@ function contrast(one: string, other: string): number {
   return (lighter + 0.05) / (darker + 0.05)
 }
 
-/** Returns the lowest contrast of a colour against the backgrounds. */
-export const contrastIn = (
-  scheme: Scheme,
-  colour: string,
-  backgrounds = SCHEMES[scheme].backgrounds,
-) => Math.min(...backgrounds.map(background => contrast(colour, background)))
+/** Returns the lowest contrast of a colour against the backgrounds of a scheme. */
+export const contrastIn = (scheme: Scheme, colour: string) =>
+  Math.min(...SCHEMES[scheme].backgrounds.map(background => contrast(colour, background)))
 
 /** Returns the nearest colour that is readable as text: the colour itself, a darker or a lighter one. */
 export function readableIn(scheme: Scheme, colour: string): string {
