@@ -28,19 +28,15 @@ const MAX_DETAILS = 10
 /** Endpoints of requests that a consent page follows, and the token endpoint, which adds nothing. */
 const ROUTES = ['authorization', 'pushed_authorization_request', 'device_authorization', 'token']
 
+/** See `createAuthorizationDetails`. */
+export type AuthorizationDetails = ReturnType<typeof createAuthorizationDetails>
+
 /** Returns the feature, and how resource indicators find the API of a detail. */
 export function createAuthorizationDetails(settings: Settings) {
-  const { details: types, features, clients } = settings
+  const { details: types, features } = settings
   const validators = new Map(
     Object.entries(types).map(([type, file]) => [type, createValidator(file)]),
   )
-  const allowed = new Map(
-    clients.map(client => [client.client_id, client.authorization_details_types]),
-  )
-  // Only the operator's file allows a type, not what a client registers about itself.
-  const mayUse = (client: Client | undefined, type: string) =>
-    allowed.get(client?.clientId ?? '')?.includes(type) ?? false
-
   const resourceOf = ({ type }: Detail) =>
     Object.hasOwn(types, type) ? types[type]?.resource : undefined
 
@@ -109,7 +105,6 @@ export function createAuthorizationDetails(settings: Settings) {
       ),
     ],
     consentDetails: ({ oidc }) => ({ requestedDetails: sentDetails(oidc) }),
-    checkRefresh: (ctx, token) => void wanted(ctx, token),
   }
 
   return {
@@ -139,6 +134,10 @@ export function createAuthorizationDetails(settings: Settings) {
     },
   }
 }
+
+/** The file of a client in the config folder allows a type. Other clients have no `consent`, and no types. */
+const mayUse = (client: Client | undefined, type: string) =>
+  Boolean(client?.consent && client.authorizationDetailsTypes?.includes(type))
 
 /** Returns the details of the request, whose JSON the library has checked. */
 const sentDetails = ({ params }: Oidc): Detail[] =>

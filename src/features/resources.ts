@@ -7,38 +7,21 @@ import {
   type ClientCredentials,
   errors,
   type KoaContextWithOIDC,
-  type RefreshToken,
   type ResourceServer,
 } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
-import type { Detail } from '../config/schema/details.ts'
 import { audienceOf, isFor, lifetimeOf, scopesFor } from '../config/schema/resource.ts'
 import type { SigningKey } from '../keys/signing-keys.ts'
 import type { Environment } from '../provider/configuration.ts'
 import type { Feature } from '../provider/feature.ts'
 import { canSign } from '../provider/keys.ts'
-
-type Oidc = KoaContextWithOIDC['oidc']
-
-/** How authorization details name an API. */
-export interface ResourceDetails {
-  defaultResource(
-    ctx: KoaContextWithOIDC,
-    client: Client,
-    oneOf?: readonly string[],
-  ): string | readonly string[] | undefined
-  /** Whether the token is for the API whose details were allowed, when `scope` is absent. */
-  isForApi(ctx: KoaContextWithOIDC, source: { rar?: Detail[] }): boolean
-  mayBeAskedFor(resource: string, client: Client): boolean
-  /** Whether the request is about details of the API. */
-  areFor(resource: string, oidc: Oidc): boolean
-}
+import type { AuthorizationDetails } from './authorization-details.ts'
 
 /** Returns the feature. Throws a `ConfigError` that names every API without a key for its tokens. */
 export function resourceIndicators(
   { settings, keys }: Pick<Environment, 'settings' | 'keys'>,
-  details: ResourceDetails,
+  details: AuthorizationDetails,
 ): Feature {
   const { resources, lifetimes, features } = settings
   checkResources(settings, keys)
@@ -54,8 +37,13 @@ export function resourceIndicators(
     }
     if (oidc.params?.scope) {
       const asked = String(oidc.params.scope).split(' ')
-      refuseOthers(scopes, Object.keys(file.scopes), asked)
-      if (!details.areFor(name, oidc)) requireOneOf(scopes, asked)
+      const isRefused = (scope: string) =>
+        Object.hasOwn(file.scopes, scope) && !scopes.includes(scope)
+      const refused = asked.find(isRefused)
+      if (refused) throw new errors.InvalidScope('requested scope is not allowed', refused)
+      if (!scopes.some(scope => asked.includes(scope)) && !details.areFor(name, oidc)) {
+        throw new errors.InvalidScope('no scope of the resource is asked for', asked.join(' '))
+      }
     }
     return {
       scope: scopes.join(' '),
@@ -64,20 +52,6 @@ export function resourceIndicators(
       accessTokenTTL: lifetimeOf(file, lifetimes.access_token),
       ...(file.token_format === 'jwt' && { jwt: { sign: { alg: file.token_signing_alg } } }),
     }
-  }
-
-  /** Checks the API before the refresh token is used; the library would check it afterwards. */
-  function checkRefresh(ctx: KoaContextWithOIDC, token: RefreshToken): void {
-    const { params, client, requestParamScopes } = ctx.oidc
-    const scopes = params?.scope ? requestParamScopes : token.scopes
-    const isForUserInfo = scopes.has('openid') && !details.isForApi(ctx, token)
-    const resource = params?.resource ?? (isForUserInfo ? undefined : token.resource)
-    if (resource === undefined || !client) return
-    if (typeof resource !== 'string') {
-      throw new errors.InvalidTarget('an access token is for one resource')
-    }
-    if (!token.resourceIndicators.has(resource)) throw new errors.InvalidTarget()
-    serverFor(ctx, resource, client)
   }
 
   /** An API sees the access tokens that were made for it. */
@@ -97,20 +71,9 @@ export function resourceIndicators(
         useGrantedResource: details.isForApi,
       },
     },
-    checkRefresh,
     checkAccessToken: requireScope,
     mayIntrospect: mayRead,
   }
-}
-
-function refuseOthers(scopes: string[], all: string[], asked: string[]): void {
-  const refused = asked.find(scope => all.includes(scope) && !scopes.includes(scope))
-  if (refused) throw new errors.InvalidScope('requested scope is not allowed', refused)
-}
-
-function requireOneOf(scopes: string[], asked: string[]): void {
-  if (scopes.some(scope => asked.includes(scope))) return
-  throw new errors.InvalidScope('no scope of the resource is asked for', asked.join(' '))
 }
 
 /** Refuses a token for an API without scopes or details: the user allowed none, or none were requested. */

@@ -202,7 +202,6 @@ function configuration(
     rotateRefreshToken: async ctx => {
       const { RefreshToken: token } = ctx.oidc.entities
       if (!token?.clientId) return true
-      for (const { checkRefresh } of extensions) checkRefresh?.(ctx, token)
       const isRecent = now() - (token.iat ?? 0) < TOUCH_INTERVAL_SECONDS
       if (!isRecent) await consents.touch(token.accountId, token.clientId)
       return rotates(ctx.oidc.client)

@@ -13,7 +13,6 @@ import type {
   interactionPolicy,
   KoaContextWithOIDC,
   Provider,
-  RefreshToken,
   ResponseType,
   TokenEndpointGrantContext,
 } from 'oidc-provider'
@@ -87,8 +86,6 @@ export interface Feature {
   findAccount?(ctx: KoaContextWithOIDC, id: string): Account | undefined
 
   // Tokens
-  /** Throws to refuse a refresh before the refresh token is consumed. */
-  checkRefresh?(ctx: KoaContextWithOIDC, token: RefreshToken): void
   /** Throws to refuse an access token that is about to be issued. */
   checkAccessToken?(token: AccessToken | ClientCredentials): void
   /** Whether the client may introspect a token that was issued to another client. */
