@@ -15,125 +15,100 @@ import {
   Failure,
   hint,
   type Invocation,
+  openState,
   print,
   printList,
   readStdin,
+  secondOf,
   timeOf,
-  withRecords,
 } from './command.ts'
-import { findAccount, withAccount, withDirectory, withOwnAccount } from './directory.ts'
+import { findAccount, openAccount, openOwnAccount, openOwnDirectory } from './directory.ts'
+import { SIGN_IN } from './failure.ts'
 
 /** `accounts add --username U …`: prints the id of the account alone on the first line. */
 export async function add({ values }: Invocation) {
   const profile = readProfile(values, profileSchema)
   const password = await readPassword(values)
-  await withDirectory(async (directory, audit) => {
-    const { id } = await unlessTaken(directory.add(profile, password))
-    process.stdout.write(`${id}\n`)
-    await audit('account_added', { account: id })
-    if (password === undefined) {
-      const next = `npm run usher -- accounts password ${profile.username}`
-      hint(`The account has no password, and cannot sign in yet: ${next}`)
-    }
-  })
+  const { directory, audit } = await openOwnDirectory()
+  const { id } = await unlessTaken(directory.add(profile, password))
+  process.stdout.write(`${id}\n`)
+  await audit('account_added', { account: id })
+  if (password === undefined) {
+    const next = `npm run usher -- accounts password ${profile.username}`
+    hint(`The account has no password, and cannot sign in yet: ${next}`)
+  }
 }
 
 /** `accounts list`. */
 export async function list({ values }: Invocation) {
-  await withDirectory(async directory => {
-    const all = await directory.list()
-    const width = Math.max(0, ...all.map(({ username }) => username.length))
-    const describe = ({ id, username, name = '', enabled }: Visible) =>
-      `${id}  ${username.padEnd(width)}  ${enabled ? '' : '(disabled) '}${name}`
-    printList(values, all.map(visible), describe, 'There are no accounts yet.')
-  })
+  const { directory } = await openOwnDirectory()
+  const all = (await directory.list()).map(visible)
+  const width = Math.max(0, ...all.map(({ username }) => username.length))
+  const describe = ({ id, username, name = '', enabled }: Visible) =>
+    `${id}  ${username.padEnd(width)}  ${enabled ? '' : '(disabled) '}${name}`
+  printList(values, all, describe, 'There are no accounts yet.')
 }
+
+const EVERYWHERE = 'every network, except in browsers in which the user signed in before'
 
 /** `accounts why ACCOUNT [--ip ADDRESS]`: reads what prevents a sign-in, and changes nothing. */
 export async function why({ values, args: [name = ''] }: Invocation) {
-  const settings = readSettings()
-  const { ip } = values
-  if (ip !== undefined && !isIP(String(ip))) {
+  const ip = String(values.ip ?? '')
+  if (values.ip !== undefined && !isIP(ip)) {
     throw new Failure('--ip takes an IP address, as `ip` in the log: 192.0.2.7')
   }
-  await withRecords(async records => {
-    const directory = await openDirectory(settings, records)
-    const account = await findAccount(directory, name)
-    const { dueTime } = createRateLimit(records)
-    const { perAccount, perNetwork } = signInLimits(settings.security)
-    const counter = account ? accountCounter(account.id) : `name ${foldUsername(name)}`
-    const waits: [what: string, counter: Counter][] = [
-      [
-        'every network, except in browsers in which the user signed in before',
-        [counter, perAccount],
-      ],
-    ]
-    if (ip) waits.push([`the network of ${ip}`, [networkCounter(String(ip)), perNetwork]])
-    const reasons = account ? reasonsOf(account, settings.accounts.module) : [UNKNOWN_ACCOUNT]
-    for (const [what, counter] of waits) {
-      const until = Math.ceil((await dueTime(counter)) / 1000)
-      if (until <= now()) continue
-      const wrong = `throttled from ${what}, until ${secondOf(until)}`
-      reasons.push({
-        reason: 'throttled',
-        wrong,
-        change: 'wait; the limit expires by itself',
-        until,
-      })
-    }
-    const lines = reasons.flatMap(({ wrong, change }) => [wrong, `  → ${change}`])
-    print(values, { account: account?.id, reasons }, lines.length ? lines : [NOTHING])
-  })
+  const settings = readSettings()
+  const { records } = await openState()
+  const account = await findAccount(await openDirectory(settings, records), name)
+  const { perAccount, perNetwork } = signInLimits(settings.security)
+  const counter = account ? accountCounter(account.id) : `name ${foldUsername(name)}`
+  const limits: [where: string, counter: Counter][] = [[EVERYWHERE, [counter, perAccount]]]
+  if (ip) limits.push([`the network of ${ip}`, [networkCounter(ip), perNetwork]])
+  const reasons = obstaclesOf(account, settings.accounts.module)
+  for (const [where, counter] of limits) {
+    const until = Math.ceil((await createRateLimit(records).dueTime(counter)) / 1000)
+    const wrong = `throttled from ${where}, until ${secondOf(until)}`
+    const change = 'wait; the limit expires by itself'
+    if (until > now()) reasons.push({ reason: 'throttled', wrong, change, until })
+  }
+  const lines = reasons.flatMap(({ wrong, change }) => [wrong, `  → ${change}`])
+  const none = 'Nothing prevents a sign-in with the right password.'
+  print(values, { account: account?.id, reasons }, lines.length ? lines : [none])
 }
 
 interface Obstacle {
-  reason: 'unknown' | 'disabled' | 'no_password' | 'throttled'
+  reason: keyof typeof SIGN_IN | 'throttled'
   wrong: string
   change: string
   /** Epoch seconds. */
   until?: number
 }
 
-const NOTHING = 'Nothing prevents a sign-in with the right password.'
-const UNKNOWN_ACCOUNT: Obstacle = {
-  reason: 'unknown',
-  wrong: 'no account has this username or id',
-  change: 'the spelling; the accounts: npm run usher -- accounts list',
-}
-const secondOf = (time: number) => `${new Date(time * 1000).toISOString().slice(0, 19)}Z`
-
 /** `module` keeps the passwords of its accounts. */
-function reasonsOf({ id, enabled, password }: Account, module?: string): Obstacle[] {
-  const reasons: Obstacle[] = []
-  const command = (verb: string) =>
-    module ? `change it where ${module} reads it` : `npm run usher -- accounts ${verb} ${id}`
-  if (!enabled) {
-    reasons.push({
-      reason: 'disabled',
-      wrong: 'the account is disabled',
-      change: command('enable'),
-    })
+function obstaclesOf(account: Account | undefined, module?: string): Obstacle[] {
+  const obstacle = (reason: keyof typeof SIGN_IN) => {
+    const [wrong, change] = SIGN_IN[reason]
+    const elsewhere = account && module && `change it where ${module} reads it`
+    return { reason, wrong, change: elsewhere || change.replace('ACCOUNT', account?.id ?? '') }
   }
-  if (!module && !password) {
-    const wrong = 'the account has no password'
-    reasons.push({ reason: 'no_password', wrong, change: command('password') })
-  }
-  return reasons
+  if (!account) return [obstacle('unknown')]
+  return [
+    ...(account.enabled ? [] : [obstacle('disabled')]),
+    ...(module || account.password ? [] : [obstacle('no_password')]),
+  ]
 }
 
 const TIMES = ['created', 'updated', 'ended']
 
 /** `accounts show ACCOUNT`. */
 export async function show({ values, args: [name = ''] }: Invocation) {
-  await withAccount(name, async account => {
-    const shown = visible(account)
-    const lines = Object.entries(shown).map(([key, value]) => {
-      const isTime = TIMES.includes(key) && typeof value === 'number'
-      const text = typeof value === 'object' ? JSON.stringify(value) : String(value)
-      return `${`${key}:`.padEnd(16)}${isTime ? timeOf(value) : text}`
-    })
-    print(values, shown, lines)
+  const shown = visible((await openAccount(name)).account)
+  const lines = Object.entries(shown).map(([key, value]) => {
+    const isTime = TIMES.includes(key) && typeof value === 'number'
+    const text = typeof value === 'object' ? JSON.stringify(value) : String(value)
+    return `${`${key}:`.padEnd(16)}${isTime ? timeOf(value) : text}`
   })
+  print(values, shown, lines)
 }
 
 /** `accounts set ACCOUNT …`: changes what is named, and nothing else. */
@@ -142,65 +117,60 @@ export async function set({ values, args: [name = ''] }: Invocation) {
   if (!username && !Object.keys(changes).length) {
     throw new Failure('Nothing to change: name an option, as --name "Ada Lovelace".')
   }
-  await withOwnAccount(name, async (account, directory, audit) => {
-    if (username !== undefined) await unlessTaken(directory.rename(account, username))
-    await directory.change(account.id, current => ({
-      ...current,
-      ...changes,
-      // A new address is not verified, unless the operator says that it is.
-      ...(changes.email !== undefined &&
-        changes.email !== current.email && { email_verified: changes.email_verified ?? false }),
-    }))
-    await audit('account_changed', { account: account.id })
-    hint(`${username ?? account.username} is changed.`)
-  })
+  const { account, directory, audit } = await openOwnAccount(name)
+  if (username !== undefined) await unlessTaken(directory.rename(account, username))
+  await directory.change(account.id, current => ({
+    ...current,
+    ...changes,
+    // A new address is not verified, unless the operator says that it is.
+    ...(changes.email !== undefined &&
+      changes.email !== current.email && { email_verified: changes.email_verified ?? false }),
+  }))
+  await audit('account_changed', { account: account.id })
+  hint(`${username ?? account.username} is changed.`)
 }
 
 /** `accounts disable ACCOUNT`: ends every session and token. */
 export async function disable({ args: [name = ''] }: Invocation) {
-  await withOwnAccount(name, async ({ id, username }, directory, audit) => {
-    await directory.endAccess(id, current => ({ ...current, enabled: false }))
-    await audit('account_disabled', { account: id })
-    hint(`${username} is disabled; all sessions and tokens have ended.`)
-  })
+  const { id, username, directory, audit } = await openOwnAccount(name)
+  await directory.endAccess(id, current => ({ ...current, enabled: false }))
+  await audit('account_disabled', { account: id })
+  hint(`${username} is disabled; all sessions and tokens have ended.`)
 }
 
 /** `accounts enable ACCOUNT`. */
 export async function enable({ args: [name = ''] }: Invocation) {
-  await withOwnAccount(name, async ({ id, username }, directory, audit) => {
-    await directory.change(id, current => ({ ...current, enabled: true }))
-    await audit('account_enabled', { account: id })
-    hint(`${username} can sign in again.`)
-  })
+  const { id, username, directory, audit } = await openOwnAccount(name)
+  await directory.change(id, current => ({ ...current, enabled: true }))
+  await audit('account_enabled', { account: id })
+  hint(`${username} can sign in again.`)
 }
 
 /** `accounts password ACCOUNT`: ends every session and token. Prints a password that it generates. */
 export async function password({ values, args: [name = ''] }: Invocation) {
   const given = await readPassword(values)
   const password = given ?? randomBytes(15).toString('base64url')
-  await withOwnAccount(name, async ({ id, username }, directory, audit) => {
-    const hash = await hashPassword(password)
-    await directory.endAccess(id, current => ({ ...current, password: hash }))
-    if (given === undefined) process.stdout.write(`${password}\n`)
-    await audit('password_set', { account: id })
-    hint(`The password of ${username} is changed; all sessions and tokens have ended.`)
-  })
+  const { id, username, directory, audit } = await openOwnAccount(name)
+  const hash = await hashPassword(password)
+  await directory.endAccess(id, current => ({ ...current, password: hash }))
+  if (given === undefined) process.stdout.write(`${password}\n`)
+  await audit('password_set', { account: id })
+  hint(`The password of ${username} is changed; all sessions and tokens have ended.`)
 }
 
 /** `accounts remove ACCOUNT --yes`. */
 export async function remove({ values, args: [name = ''] }: Invocation) {
-  await withOwnAccount(name, async (account, directory, audit) => {
-    const { id, username } = account
-    if (!values.yes) {
-      throw new Failure(
-        `This removes ${username} (${id}) for good: no other account ever gets this id.\n` +
-          `Add --yes, or keep the account: npm run usher -- accounts disable ${username}`,
-      )
-    }
-    await directory.remove(account)
-    await audit('account_removed', { account: id })
-    hint(`${username} is removed.`)
-  })
+  const { account, directory, audit } = await openOwnAccount(name)
+  const { id, username } = account
+  if (!values.yes) {
+    throw new Failure(
+      `This removes ${username} (${id}) for good: no other account ever gets this id.\n` +
+        `Add --yes, or keep the account: npm run usher -- accounts disable ${username}`,
+    )
+  }
+  await directory.remove(account)
+  await audit('account_removed', { account: id })
+  hint(`${username} is removed.`)
 }
 
 type Visible = ReturnType<typeof visible>

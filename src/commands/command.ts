@@ -1,4 +1,4 @@
-// The frame of every command: arguments, output for users and for programs, and the store.
+// The frame of every command: its invocation, the store, and output for users and for programs.
 
 import { text } from 'node:stream/consumers'
 import { isTime } from '../config/client-secret.ts'
@@ -8,26 +8,14 @@ import { readDuration } from '../config/schema/values.ts'
 import type { FactName } from '../http/audit.ts'
 import { queueAuditEvent } from '../state/operator-facts.ts'
 import { openInstallation } from '../storage/open.ts'
-import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 
-/** Options and arguments of a command. */
+/** What the user wrote behind the name of a command. */
 export interface Invocation {
   /** Options. */
   values: Record<string, unknown>
-  /** Arguments, in the order of `usage`. Those that `usage` requires are present. */
+  /** Arguments, in the order of the usage text. Those that it requires are present. */
   args: string[]
-}
-
-/** A row of the command table in cli.ts. */
-export interface Command {
-  /** `noun verb`. */
-  name: string
-  /** Arguments, then options: `ACCOUNT [SESSION] [--json]`. */
-  usage: string
-  about: string
-  options: Record<string, { type: 'string' | 'boolean' }>
-  run(invocation: Invocation): Promise<void>
 }
 
 /** An error that the operator can fix. Its message is all that is shown. */
@@ -35,24 +23,11 @@ export class Failure extends Error {
   override name = 'Failure'
 }
 
-/** Records an audit event, which a running node writes to its log. */
-export type Audit = (event: FactName, about?: object) => Promise<void>
+/** The stores that a command opened. They are closed when it ends. */
+export const opened = new AsyncDisposableStack()
 
-/** Returns the arguments. Throws a `Failure` when one is missing, or is not in `usage`. */
-export function readArguments({ name, usage }: Command, args: string[]): string[] {
-  const [described = ''] = usage.split(/\[?--/)
-  const all = described.match(/\[[^\]]+\]|\S+/g) ?? []
-  const missing = all.filter(argument => !argument.startsWith('['))[args.length]
-  const surplus = args.slice(all.length).join(' ')
-  if (!missing && !surplus) return args
-  const problem = missing ? `${missing} is missing.` : `${surplus} is too much.`
-  throw new Failure(`${problem}\n\nusage: npm run usher -- ${name} ${usage}`)
-}
-
-/** Opens the store of the configuration, beside a running service, and closes it after `work`. */
-export async function withRecords<T>(
-  work: (records: Records, audit: Audit) => Promise<T>,
-): Promise<T> {
+/** Opens the store of the configuration, beside a running service. */
+export async function openState() {
   const { store: location, secrets, redis } = readStoreSettings()
   if (location === 'sqlite::memory:') {
     throw new Failure(
@@ -61,8 +36,10 @@ export async function withRecords<T>(
     )
   }
   const { store, records } = await openInstallation(location, secrets, redis)
-  const audit: Audit = (event, about) => queueAuditEvent(records, event, about)
-  return work(records, audit).finally(() => store.close())
+  opened.defer(() => store.close())
+  /** Records an audit event, which a running node writes to its log. */
+  const audit = (event: FactName, about?: object) => queueAuditEvent(records, event, about)
+  return { records, audit }
 }
 
 /** Prints `lines`, or with `--json` the data. */
@@ -117,3 +94,7 @@ export function readUntil(given: unknown, advice = ''): number | undefined {
 /** Epoch seconds as `2026-12-01 12:00 UTC`. */
 export const timeOf = (seconds: number) =>
   `${new Date(seconds * 1000).toISOString().slice(0, 16).replace('T', ' ')} UTC`
+
+/** Epoch seconds as `2026-12-01T12:00:00Z`. */
+export const secondOf = (seconds: number) =>
+  `${new Date(seconds * 1000).toISOString().slice(0, 19)}Z`

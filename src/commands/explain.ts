@@ -11,10 +11,11 @@ import { ConfigError } from '../config/report/finding.ts'
 import type { ClientFile } from '../config/schema/client.ts'
 import { type DetailFile, describedIn } from '../config/schema/details.ts'
 import { scopesFor } from '../config/schema/resource.ts'
+import type { FailedRequest } from '../provider/failures.ts'
 import { DISCOVERY, routesOf } from '../provider/routes.ts'
 import { type Invocation, notFound, print } from './command.ts'
 import { readLoggedFailure, recallFailure } from './failed-request.ts'
-import { type ClientSource, explainFailure, type Facts } from './failure.ts'
+import { type ClientSource, explainFailure } from './failure.ts'
 import { findClient } from './registered-clients.ts'
 
 /** `config explain [KEY | CLIENT_ID | REQUEST_ID | -]`: `clients.ID` is a client, also where ID is a key. */
@@ -23,24 +24,28 @@ export async function explain({ values, args: [name = ''] }: Invocation) {
   const keys = effectiveKeys(reading)
   const path = VARIABLES[name] ?? name
   const found = keys.find(({ key }) => key === path)
+  if (name && !found) {
+    const explained = await explainNamed(name, reading, keys)
+    return print(values, explained, outline(explained))
+  }
   const below = keys.filter(
     ({ key, isMap, stands_in }) =>
-      !isMap &&
-      (!path || (key.startsWith(`${path}.`) && (!found || stands_in === found.stands_in))),
+      !isMap && (!found || (key.startsWith(`${path}.`) && stands_in === found.stands_in)),
   )
-  if (found || !name) {
-    const about = found ? outline({ [found.key]: aboutKey(found) }) : []
-    const list = below.map(({ key, value, from }) => `${key}: ${shown(value)}  (${from})`)
-    return print(values, { keys: found ? [found, ...below] : below }, [...about, ...list])
-  }
-  if (OTHER_VARIABLES[name]) return print(values, ...aboutVariable(name))
-  const explained = await explainNamed(name, reading, keys)
-  print(values, explained, outline(explained))
+  const about = found ? outline({ [found.key]: aboutKey(found) }) : []
+  const list = below.map(({ key, value, from }) => `${key}: ${shown(value)}  (${from})`)
+  print(values, { keys: found ? [found, ...below] : below }, [...about, ...list])
 }
 
-/** Explains a client, or a failed request. */
+/** Explains a variable that replaces no key, a client, or a failed request. */
 async function explainNamed(name: string, reading: Reading, keys: Effective[]): Promise<object> {
   const { settings, clients } = reading
+  const description = OTHER_VARIABLES[name]
+  if (description) {
+    const given = variable(name) ?? 'not set'
+    const value = name === 'USHER_SECRET' && variable(name) ? '(not shown)' : given
+    return { [name]: { value, description, a_change: RESTART } }
+  }
   const client = await findClient(reading, name.replace(/^clients\./, ''))
   if (client) {
     if (!settings || !client.value) throw new ConfigError(reading.findings)
@@ -49,29 +54,29 @@ async function explainNamed(name: string, reading: Reading, keys: Effective[]): 
   const failure = name === '-' ? await readLoggedFailure() : await recallFailure(name)
   if (failure) {
     const sender = await findClient(reading, failure.client_id)
-    return describeFailure({ failure, client: sender, settings })
+    const explanation = explainFailure({ failure, client: sender, settings })
+    return { ...explanation, request: aboutRequest(failure) }
   }
   const ids = clients.flatMap(({ value }) => value?.client_id ?? [])
-  const known = [...ids, ...Object.keys({ ...VARIABLES, ...OTHER_VARIABLES })]
-  const what = 'Key, variable, client or failed request'
-  throw notFound(what, name, [...known, ...keys.map(({ key }) => key)], FORGOTTEN)
+  const variables = Object.keys({ ...VARIABLES, ...OTHER_VARIABLES })
+  const known = [...ids, ...variables, ...keys.map(({ key }) => key)]
+  throw notFound('Key, variable, client or failed request', name, known, FORGOTTEN)
 }
 
-/** Returns the explanation, and the request as it was remembered. */
-function describeFailure(facts: Facts) {
-  const { at, endpoint, status, error, detail, client_id, authentication, sent, names } =
-    facts.failure
-  const request = {
+/** The request as it was remembered. */
+function aboutRequest({ at, endpoint, status, error, sent, names, ...failure }: FailedRequest) {
+  const { detail, client_id, authentication } = failure
+  const isByBrowser = /^(authorization|end_session|sign-in)$/.test(endpoint)
+  return {
     at: new Date(at * 1000).toISOString(),
     endpoint,
     answer: `${status} ${error}`,
     detail,
     client_id,
-    ...(!/^(authorization|end_session|sign-in)$/.test(endpoint) && { authentication }),
+    authentication: isByBrowser ? undefined : authentication,
     ...sent,
     'sent as well': names,
   }
-  return { ...explainFailure(facts), request }
 }
 
 const FORGOTTEN = `
@@ -83,18 +88,6 @@ function aboutKey({ key: _, isMap, value, from, default: fallback, ...about }: E
   return isMap ? about : { value: { value, from }, default: fallback ?? 'none', ...about }
 }
 
-/** A variable that replaces no key. */
-function aboutVariable(name: string): [object, string[]] {
-  const given = variable(name)
-  const explained = {
-    value: given && name === 'USHER_SECRET' ? '(not shown)' : given,
-    description: OTHER_VARIABLES[name],
-    a_change: RESTART,
-  }
-  const lines = outline({ [name]: { ...explained, value: explained.value ?? 'not set' } })
-  return [{ variable: name, ...explained }, lines]
-}
-
 function aboutClient(
   source: ClientSource,
   client: ClientFile,
@@ -102,44 +95,39 @@ function aboutClient(
   keys: Effective[],
 ) {
   const { client_id, scope, authorization_details_types: types = [], grant_types } = client
-  const requested = scope?.split(' ') ?? Object.keys(scopes)
-  const claimScopes = requested.filter(
+  const requested = (scope?.split(' ') ?? Object.keys(scopes)).filter(
     name =>
       Object.hasOwn(scopes, name) &&
       (name !== 'offline_access' || grant_types.includes('refresh_token')),
   )
-  const claimsOf = (name: string) => {
-    if (name === 'offline_access') return ['a refresh token']
-    const given = Object.keys(claims).filter(claim => claims[claim]?.scope === name)
-    return name === 'openid' ? ['sub', ...given] : given
-  }
+  const extra: Record<string, string[]> = { openid: ['sub'], offline_access: ['a refresh token'] }
+  const claimsOf = (name: string) => [
+    ...(extra[name] ?? []),
+    ...Object.keys(claims).filter(claim => claims[claim]?.scope === name),
+  ]
   const apis = Object.values(resources).map(
     api => [api.resource, scopesFor(api, withoutSecret(client))] as const,
   )
-  const endpoints = { discovery: DISCOVERY[0], ...routesOf(features).endpoints }
+  const endpoints = Object.entries({ discovery: DISCOVERY[0], ...routesOf(features).endpoints })
   const lifetimes = keys.filter(({ key }) => /^lifetimes\.(code|\w+_token\w*)$/.test(key))
-  const map = <T>(names: string[], of: (name: string) => T) =>
-    Object.fromEntries(names.map(name => [name, of(name)]))
   return {
     client_id,
     file: source.file,
     metadata: clientMetadata(source),
-    endpoints: Object.fromEntries(
-      Object.entries(endpoints).map(([name, path]) => [name, `${issuer}${path}`]),
-    ),
-    scopes: map(claimScopes, claimsOf),
+    endpoints: Object.fromEntries(endpoints.map(([name, path]) => [name, `${issuer}${path}`])),
+    scopes: Object.fromEntries(requested.map(name => [name, claimsOf(name)])),
     resources: Object.fromEntries(apis.filter(([, names]) => names.length)),
-    authorization_details: map(types, type => aboutType(details[type])),
+    authorization_details: Object.fromEntries(types.map(type => [type, aboutType(details[type])])),
     lifetimes: Object.fromEntries(lifetimes.map(({ key, value }) => [key.split('.')[1], value])),
   }
 }
 
 /** Every key of a client that is set or has a default, with its place. */
-export function clientMetadata({ value, origin }: Pick<ClientSource, 'value' | 'origin'>) {
-  const keys = Object.entries(value ?? {}).filter(([, value]) => value !== undefined)
+export function clientMetadata({ value = {}, origin }: Partial<FileResult<object>>) {
+  const keys = Object.entries(value).filter(([, value]) => value !== undefined)
   return Object.fromEntries(
     keys.map(([key, value]) => {
-      return [key, { value: visible([key], value), from: origin([key]) ?? 'default' }]
+      return [key, { value: visible([key], value), from: origin?.([key]) ?? 'default' }]
     }),
   )
 }
@@ -176,18 +164,16 @@ type Effective = ReturnType<typeof inForce>
 
 /** Returns all keys of usher.yaml and claims.yaml, and those of other files as they are by default. */
 export function effectiveKeys({ usher, claims, settings }: Reading): Effective[] {
-  const derived = new Map([
-    ['issuer', settings?.issuer],
-    ['listen.host', settings?.listen.host],
-  ])
+  const derived: Record<string, unknown> = {
+    issuer: settings?.issuer,
+    'listen.host': settings?.listen.host,
+  }
   return [
     ...keysOf('usher', usher.written).map(key =>
-      inForce({ default: derived.get(key.path), ...key }, usher),
+      inForce({ default: derived[key.path], ...key }, usher),
     ),
     ...keysOf('claims', claims.written).map(key => inForce(key, claims)),
-    ...keysOf('client').map(key => inForce(key)),
-    ...keysOf('resource').map(key => inForce(key)),
-    ...keysOf('detail').map(key => inForce(key)),
+    ...['client', 'resource', 'detail'].flatMap(file => keysOf(file).map(key => inForce(key))),
   ]
 }
 

@@ -3,7 +3,7 @@
 import { mapOf } from '../config/schema/values.ts'
 import { type FailedRequest, findFailure, harmless } from '../provider/failures.ts'
 import { endpointOf } from '../provider/routes.ts'
-import { Failure, readStdin, withRecords } from './command.ts'
+import { Failure, openState, readStdin } from './command.ts'
 
 /** A value that is not in the log. */
 export const UNKNOWN = 'not known'
@@ -13,7 +13,8 @@ export const IGNORED = 'ignored'
 /** Returns the failed request of this id, or undefined when the store has none. */
 export async function recallFailure(id: string): Promise<FailedRequest | undefined> {
   if (!/^[0-9a-f]{16}$/.test(id)) return undefined
-  return withRecords(records => findFailure(records, id))
+  const { records } = await openState()
+  return findFailure(records, id)
 }
 
 /** Reads the last request of the log on standard input. Throws a `Failure` if it did not fail. */
@@ -26,9 +27,9 @@ export async function readLoggedFailure(): Promise<FailedRequest> {
   const isSignIn = ({ event }: Line) => /^sign_in_(failed|throttled)$/.test(String(event))
   const signIn = lines.find(other => other.id === line.id && isSignIn(other))
   if (signIn) {
-    const { event, reason, account = 'unknown', ip } = signIn
+    const { reason, account = 'unknown', ip } = signIn
     const sent = { account: harmless(String(account)), ip: harmless(String(ip)) }
-    return { ...logged({ ...line, error: event, detail: reason }), endpoint: 'sign-in', sent }
+    return { ...logged({ ...line, error: 'sign_in', detail: reason }), endpoint: 'sign-in', sent }
   }
   if (line.error) return logged(line)
   if (line.ignored) return logged({ ...line, error: IGNORED, detail: line.ignored })
@@ -38,13 +39,14 @@ export async function readLoggedFailure(): Promise<FailedRequest> {
 type Line = Record<string, unknown>
 
 function logged({ time, route, status, error, detail, client_id }: Line): FailedRequest {
+  const text = (value: unknown) => (value === undefined ? undefined : harmless(String(value)))
   return {
     at: Math.floor(Date.parse(String(time)) / 1000) || 0,
     endpoint: endpointOf(String(route)) ?? String(route ?? 'none'),
     status: Number(status),
     error: harmless(String(error)),
-    ...(detail !== undefined && { detail: harmless(String(detail)) }),
-    ...(client_id !== undefined && { client_id: harmless(String(client_id)) }),
+    detail: text(detail),
+    client_id: text(client_id),
     authentication: UNKNOWN,
     sent: {},
     names: [],

@@ -1,7 +1,7 @@
 // Explains why a request failed: compares what was sent with what is configured, and says what to change.
-// A row of the table is found by the error code; where a code has several causes, by the detail of the library.
 
 import { closest } from 'fastest-levenshtein'
+import type { Refusal } from '../accounts/directory.ts'
 import { describeSecrets, withoutSecret } from '../config/client-secret.ts'
 import type { FileResult } from '../config/files.ts'
 import type { Settings } from '../config/load.ts'
@@ -35,15 +35,19 @@ type Reason = (facts: Facts) => Explanation
 /** The default of the library for `clockTolerance`; a test pins it. */
 export const CLOCK_TOLERANCE_SECONDS = 15
 
+/** The methods of a client file without `token_endpoint_auth_method`. */
+export const ANY_SECRET = 'client_secret_basic or client_secret_post'
+
 /** Returns the explanation; for an error that is not in the table, the detail of the library. */
 export function explainFailure(facts: Facts): Explanation {
   const { error, detail = '', sent, names } = facts.failure
   const row = REASONS.find(([code, pattern]) => code === error && pattern.test(detail))
   const [, , reason, change = ''] = row ?? []
-  if (typeof reason === 'string') {
-    return { wrong: reason, change: change.replace('ACCOUNT', sent.account ?? 'NAME') }
+  if (typeof reason === 'function') return reason(facts)
+  if (reason) {
+    const wrong = reason.replace('CLIENT', nameOf(facts)).replace('DETAIL', detail)
+    return { wrong, change: change.replace('ACCOUNT', sent.account ?? 'NAME') }
   }
-  if (reason) return reason(facts)
   const page = facts.settings && `; ${facts.settings.issuer}/errors#${error} explains ${error}`
   return {
     wrong: detail || error,
@@ -52,10 +56,10 @@ export function explainFailure(facts: Facts): Explanation {
   }
 }
 
-/** The place of a key of the client: its line, or its file. */
-const at = ({ client }: Facts, key: string) =>
-  `${key} in ${client?.origin([key]) ?? client?.file ?? 'config/clients'}`
 const nameOf = ({ failure }: Facts) => failure.client_id ?? 'the client'
+/** The place of a key of the client: its line, or its file. */
+const placeOf = ({ client }: Facts, key: string) =>
+  `${key} in ${client?.origin([key]) ?? client?.file ?? 'config/clients'}`
 const sentAs = ({ failure }: Facts, name: string) =>
   failure.sent[name] ?? (failure.authentication === UNKNOWN ? UNKNOWN : 'none')
 
@@ -69,24 +73,44 @@ const unknownClient: Reason = ({ failure: { client_id }, settings }) => {
   }
 }
 
-/** `key` holds the registered values of `parameter`. */
-function uri(parameter: string, key: 'redirect_uris' | 'post_logout_redirect_uris'): Reason {
+type Key =
+  | 'redirect_uris'
+  | 'post_logout_redirect_uris'
+  | 'response_types'
+  | 'grant_types'
+  | 'scope'
+
+/** The parameter has a value that the client does not have under `key`. */
+function unregistered(parameter: string, key: Key): Reason {
+  const isUri = key.endsWith('uris')
   return facts => {
-    const sent = facts.failure.sent[parameter]
-    const registered = facts.client?.value?.[key] ?? []
-    const known = registered.map(harmless)
-    const isKnown = sent !== undefined && known.includes(sent)
-    const none = `is none of those registered for ${nameOf(facts)}; they are compared byte for byte`
+    const registered = [
+      facts.client?.value?.[key] ?? (key === 'scope' ? allScopes(facts) : []),
+    ].flat()
+    const known = registered.flatMap(value => harmless(value).split(' '))
+    const refused = facts.failure.sent[parameter]
+      ?.split(' ')
+      .filter(value => !known.includes(value))
+    const [uri] = isUri && known.length ? (refused ?? []) : []
+    let wrong = `${nameOf(facts)} may not use the ${parameter} ${refused?.join(' ') ?? 'it sent'}`
+    if (isUri) {
+      wrong = `the ${parameter} is none of those registered for ${nameOf(facts)}; they are compared byte for byte`
+    }
+    if (refused?.length === 0) wrong = `the ${parameter} is registered now, and was not then`
     return {
-      wrong: `the ${parameter} ${isKnown ? 'is registered now, and was not then' : none}`,
+      wrong,
       sent: sentAs(facts, parameter),
       registered,
-      difference:
-        sent && known.length && !isKnown ? differenceOf(sent, closest(sent, known)) : undefined,
-      change: `${at(facts, key)}, or the URI in the application`,
+      difference: uri && differenceOf(uri, closest(uri, known)),
+      change: `${placeOf(facts, key)}, or the ${isUri ? 'URI' : parameter} in the application`,
     }
   }
 }
+
+const allScopes = ({ settings }: Facts) =>
+  [settings, ...Object.values(settings?.resources ?? {})]
+    .flatMap(place => Object.keys(place?.scopes ?? {}))
+    .join(' ')
 
 const URI_PARTS = [
   ['protocol', 'scheme'],
@@ -103,129 +127,103 @@ function differenceOf(sent: string, near: string): string {
   const parts = URI_PARTS.filter(([part]) => one[part] !== other[part]).map(
     ([part, name]) => `the ${name}: ${one[part] || 'none'} for ${other[part] || 'none'}`,
   )
-  const named = parts.join(', ') || 'the spelling'
-  return `${near} is nearest; ${isSlash ? 'the / at the end' : named} differs`
-}
-
-const scope: Reason = facts => {
-  const own = facts.client?.value?.scope?.split(' ')
-  const { scopes = {}, resources = {} } = facts.settings ?? {}
-  const all = [scopes, ...Object.values(resources).map(api => api.scopes)].flatMap(Object.keys)
-  const allowed = own ?? all
-  const requested = facts.failure.sent.scope?.split(' ') ?? []
-  const refused = requested.filter(name => !allowed.includes(name)).join(', ')
-  return {
-    wrong: `${nameOf(facts)} may not request ${refused || 'one of these scopes'}`,
-    sent: requested.join(' ') || undefined,
-    registered: [allowed.join(' ')],
-    change: own ? `${at(facts, 'scope')}, or the request of the application` : 'claims.yaml',
-  }
+  const named = isSlash ? 'the / at the end' : parts.join(', ') || 'the spelling'
+  return `${near} is nearest; ${named} differs`
 }
 
 const target: Reason = facts => ({
   wrong: `${nameOf(facts)} may not use this resource here, or not beside another`,
   sent: sentAs(facts, 'resource'),
   registered: Object.keys(facts.settings?.resources ?? {}),
-  change: `the resource in the application; clients in the API's file; ${at(facts, 'scope')}`,
+  change: `the resource in the application; clients in the API's file; ${placeOf(facts, 'scope')}`,
 })
 
 /** A client file without a method accepts the secret by Basic and in the body. */
 const authentication: Reason = facts => {
-  const { client, failure } = facts
-  const methods =
-    client?.value?.token_endpoint_auth_method ?? 'client_secret_basic or client_secret_post'
-  if (failure.authentication !== UNKNOWN && !methods.includes(failure.authentication)) {
+  const sent = facts.failure.authentication
+  const { value: client } = facts.client ?? {}
+  const method = client?.token_endpoint_auth_method ?? ANY_SECRET
+  if (sent !== UNKNOWN && !method.includes(sent)) {
     return {
       wrong: `${nameOf(facts)} does not authenticate by the method that is registered for it`,
-      sent: failure.authentication,
-      registered: [methods],
-      change: `${at(facts, 'token_endpoint_auth_method')}, or the method in the application`,
+      sent,
+      registered: [method],
+      change: `${placeOf(facts, 'token_endpoint_auth_method')}, or the method in the application`,
     }
   }
-  const { client_secret, client_secret_hashes } = client?.value ?? {}
-  const secrets = withoutSecret({ client_secret, client_secret_hashes })
+  const secrets = client && describeSecrets(withoutSecret(client).client_secret_hashes)
   return {
     wrong: `the secret is not one that ${nameOf(facts)} has`,
-    registered: [`secrets: ${describeSecrets(secrets.client_secret_hashes) ?? 'none'}`],
+    registered: [`secrets: ${secrets ?? 'none'}`],
     change: 'the secret in the application; a new one: npm run usher -- clients secret NAME',
   }
 }
 
-const compared = (parameter: string, key: 'grant_types' | 'response_types'): Reason =>
-  function compare(facts) {
-    return {
-      wrong: `${nameOf(facts)} cannot use this ${parameter}`,
-      sent: sentAs(facts, parameter),
-      registered: facts.client?.value?.[key],
-      change: `${at(facts, key)}, or the application`,
-    }
-  }
-
-const pkce: Reason = facts => ({
-  wrong: 'there is no code_challenge with the method S256: every client uses PKCE',
-  sent: sentAs(facts, 'code_challenge_method'),
-  registered: ['S256'],
-  change: `the application; ${at(facts, 'require_pkce')} exempts a confidential client`,
-})
-
-const verifier: Reason = ({ failure: { names } }) => ({
-  wrong: names.includes('code_verifier')
-    ? 'the code_verifier does not belong to the code_challenge of this code'
-    : 'the code was requested with PKCE, and there is no code_verifier',
-  change: 'the application keeps one code_verifier for each sign-in',
-})
-
-const clock: Reason = ({ failure: { detail } }) => ({
-  wrong: `${detail}: the client_assertion. Clocks may differ by ${CLOCK_TOLERANCE_SECONDS} s`,
-  change: 'the clocks of both sides (NTP); exp is a minute ahead, a new assertion each time',
-})
-
-const fetched = (document: string): Reason =>
-  function explain({ failure: { client_id, detail } }) {
-    return {
-      wrong: `there is no ${document} ${client_id} (${detail})`,
-      change: 'that URL; a host that is not public needs egress.allow in usher.yaml',
-    }
-  }
-
 /** The request succeeded; the log names the parameters and scopes that had no effect. */
 const ignored: Reason = ({ failure: { detail = '' }, settings }) => {
-  const apis = Object.values(settings?.resources ?? {})
+  const { scopes = {}, resources = {} } = settings ?? {}
   const reasons = detail.split(', ').map(part => {
-    const [, name = ''] = /^scope (.+)$/.exec(part) ?? []
-    const api = apis.find(({ scopes }) => Object.hasOwn(scopes, name))
+    const [, scope] = /^scope (.+)$/.exec(part) ?? []
+    if (part === 'audience') return 'audience is not supported: send resource (RFC 8707)'
+    if (!scope) return `${part} is not supported`
+    const api = Object.values(resources).find(({ scopes }) => Object.hasOwn(scopes, scope))
     if (api) return `${part} belongs to an API: send resource=${api.resource} with it`
-    const near = didYouMean(name, Object.keys(settings?.scopes ?? {}))
-    if (name) return `${part} is in no file of the folder${near}`
-    return `${part} is not supported${part === 'audience' ? ': send resource (RFC 8707)' : ''}`
+    return `${part} is in no file of the folder${didYouMean(scope, Object.keys(scopes))}`
   })
   return {
     wrong: 'the request succeeded, and a part of it was ignored',
     sent: detail,
     difference: reasons.join('; '),
-    change:
-      'the request of the application; scopes: claims.yaml, and scopes of resources/NAME.yaml',
+    change: 'the request of the application; claims.yaml, and scopes of resources/NAME.yaml',
   }
+}
+
+/** What is wrong, and what to change. */
+type Said = [wrong: string, change: string]
+
+/** Why a sign-in was refused, by the reason in the log. */
+// biome-ignore format: a table
+export const SIGN_IN: Record<Refusal | 'throttled', Said> = {
+  unknown: ['no account has this username or id',
+    'the spelling; the accounts: npm run usher -- accounts list'],
+  disabled: ['the account is disabled', 'npm run usher -- accounts enable ACCOUNT'],
+  no_password: ['the account has no password', 'npm run usher -- accounts password ACCOUNT'],
+  wrong_password: ['the password is wrong',
+    'the user types it again; a new one: npm run usher -- accounts password ACCOUNT'],
+  malformed: ['accounts.module returned an account that is not valid',
+    'the module: account_malformed in the log names the fields'],
+  throttled: ['too many attempts for this account, or from its network; the password was not checked',
+    'wait, because the limit expires by itself. Until when: npm run usher -- accounts why ACCOUNT'],
 }
 
 const ANY = /(?:)/
 const AGAIN = 'the application sends the user to sign in again'
+const FETCH = 'that URL; a host that is not public needs egress.allow in usher.yaml'
 
-/** The first row that fits is used. The last column of a row without a function is what to change. */
+/** The first row that fits is used. */
 // biome-ignore format: a table
-const REASONS: ([error: string, detail: RegExp, Reason] | [string, RegExp, wrong: string, change: string])[] = [
+const REASONS: [error: string, detail: RegExp, ...reason: [Reason] | Said][] = [
   ['invalid_client', /client not found|client is invalid/, unknownClient],
-  ['invalid_client', /^fetch failed|unexpected response|too large|JSON/, fetched('document at')],
-  ['invalid_client', /jwks_uri|invalid_client_metadata/, fetched('JWKS at the jwks_uri of')],
+  ['invalid_client', /^fetch failed|unexpected response|too large|JSON/,
+    'there is no document at CLIENT (DETAIL)', FETCH],
+  ['invalid_client', /jwks_uri|invalid_client_metadata/,
+    'there is no JWKS at the jwks_uri of CLIENT (DETAIL)', FETCH],
   ['invalid_client', /registered client auth|invalid secret/, authentication],
-  ['invalid_client', /expired|not active|in the future/, clock],
+  ['invalid_client', /expired|not active|in the future/,
+    `DETAIL: the client_assertion. Clocks may differ by ${CLOCK_TOLERANCE_SECONDS} s`,
+    'the clocks of both sides (NTP); exp is a minute ahead, a new assertion each time'],
   ['invalid_client', /\baud\b|audience/, 'the client_assertion is not for this provider',
     'aud is one text: the issuer, the token endpoint or the endpoint called; for fapi2 the issuer'],
-  ['invalid_redirect_uri', ANY, uri('redirect_uri', 'redirect_uris')],
-  ['invalid_request', /post_logout/, uri('post_logout_redirect_uri', 'post_logout_redirect_uris')],
-  ['invalid_request', /PKCE|code_challenge/, pkce],
-  ['invalid_request', /response_type is not/, compared('response_type', 'response_types')],
-  ['invalid_grant', /code_verifier|PKCE/, verifier],
+  ['invalid_redirect_uri', ANY, unregistered('redirect_uri', 'redirect_uris')],
+  ['invalid_request', /post_logout/,
+    unregistered('post_logout_redirect_uri', 'post_logout_redirect_uris')],
+  ['invalid_request', /PKCE|code_challenge/,
+    'there is no code_challenge with the method S256: every client uses PKCE',
+    'the application; require_pkce: false in the file exempts a confidential client'],
+  ['invalid_request', /response_type is not/, unregistered('response_type', 'response_types')],
+  ['invalid_grant', /code_verifier|PKCE/,
+    'the code_verifier does not belong to the code_challenge of this code, or only one was sent',
+    'the application keeps one code_verifier for each sign-in'],
   ['invalid_grant', /already/,
     'it was used before, and works once. The tokens of the first use are revoked',
     'the application: two processes, or a retry, use the same one'],
@@ -236,29 +234,17 @@ const REASONS: ([error: string, detail: RegExp, Reason] | [string, RegExp, wrong
     'it expired (lifetimes.refresh_token, refresh_token_idle), was revoked, or was never issued', AGAIN],
   ['invalid_grant', /grant (not|is)/,
     'the access was revoked, withdrawn by the user, or ended by sign-out', AGAIN],
-  ['invalid_scope', /resource/,
-    'no scope of the resource was requested, or the user allowed none',
+  ['invalid_scope', /resource/, 'no scope of the resource was requested, or the user allowed none',
     'the application requests a scope of the API'],
-  ['invalid_scope', ANY, scope],
+  ['invalid_scope', ANY, unregistered('scope', 'scope')],
   ['invalid_target', ANY, target],
   ['invalid_token', /not found/,
     'the access token expired (lifetimes.access_token), was revoked, or was never issued',
     'the application uses its refresh token'],
-  ['unsupported_response_type', ANY, compared('response_type', 'response_types')],
-  ['unsupported_grant_type', ANY, compared('grant_type', 'grant_types')],
-  ['unauthorized_client', ANY, compared('grant_type', 'grant_types')],
+  ['unsupported_response_type', ANY, unregistered('response_type', 'response_types')],
+  ['unsupported_grant_type', ANY, unregistered('grant_type', 'grant_types')],
+  ['unauthorized_client', ANY, unregistered('grant_type', 'grant_types')],
   [IGNORED, ANY, ignored],
-  ['sign_in_throttled', ANY,
-    'too many attempts for this account, or from its network; the password was not checked',
-    'wait, because the limit expires by itself. Until when: npm run usher -- accounts why ACCOUNT'],
-  ['sign_in_failed', /^unknown$/, 'no account has this username',
-    'the spelling of the username; the accounts: npm run usher -- accounts list'],
-  ['sign_in_failed', /^disabled$/, 'the account is disabled',
-    'npm run usher -- accounts enable ACCOUNT'],
-  ['sign_in_failed', /^no_password$/, 'the account has no password',
-    'npm run usher -- accounts password ACCOUNT'],
-  ['sign_in_failed', /^wrong_password$/, 'the password is wrong',
-    'the user types it again; a new one: npm run usher -- accounts password ACCOUNT'],
-  ['sign_in_failed', /^malformed$/, 'accounts.module returned an account that is not valid',
-    'the module: account_malformed in the log names the fields'],
+  ...Object.entries(SIGN_IN).map(([reason, said]): [string, RegExp, ...Said] =>
+    ['sign_in', new RegExp(`^${reason}$`), ...said]),
 ]

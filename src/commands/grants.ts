@@ -2,27 +2,25 @@
 
 import { type Consent, createConsents } from '../accounts/consents.ts'
 import { hint, type Invocation, notFound, printList, timeOf } from './command.ts'
-import { withAccount } from './directory.ts'
+import { openAccount } from './directory.ts'
 
 /** `grants list ACCOUNT`. */
 export async function list({ values, args: [name = ''] }: Invocation) {
-  await withAccount(name, async ({ id, username }, records) => {
-    const consents = await createConsents(records).list(id)
-    printList(values, consents, describe, `${username} has allowed no application access.`)
-  })
+  const { id, username, records } = await openAccount(name)
+  const consents = await createConsents(records).list(id)
+  printList(values, consents, describe, `${username} has allowed no application access.`)
 }
 
 /** `grants withdraw ACCOUNT CLIENT_ID`: does the same as *Remove access* of the account pages. */
 export async function withdraw({ args: [name = '', clientId = ''] }: Invocation) {
-  await withAccount(name, async ({ id, username }, records, audit) => {
-    const consents = createConsents(records)
-    const allowed = (await consents.list(id)).map(({ client_id }) => client_id)
-    // Also when nothing is listed: an earlier attempt may have been interrupted.
-    await consents.withdraw(id, clientId)
-    if (!allowed.includes(clientId)) throw notFound(`Access of ${username} for`, clientId, allowed)
-    await audit('access_removed', { client_id: clientId, account: id })
-    hint(`${clientId} has no access to the account of ${username}; its tokens are revoked.`)
-  })
+  const { id, username, records, audit } = await openAccount(name)
+  const consents = createConsents(records)
+  const allowed = (await consents.list(id)).map(({ client_id }) => client_id)
+  // Also when nothing is listed: an earlier attempt may have been interrupted.
+  await consents.withdraw(id, clientId)
+  if (!allowed.includes(clientId)) throw notFound(`Access of ${username} for`, clientId, allowed)
+  await audit('access_removed', { client_id: clientId, account: id })
+  hint(`${clientId} has no access to the account of ${username}; its tokens are revoked.`)
 }
 
 function describe({ client_id, scopes, details = [], since, lastUsed }: Consent): string {

@@ -1,59 +1,50 @@
 // `usher keys`: the signing keys.
 
-import { readSettings, type Settings } from '../config/load.ts'
-import { type KeyStatus, openSigningKeys, type SigningKeys } from '../keys/signing-keys.ts'
-import {
-  type Audit,
-  Failure,
-  hint,
-  type Invocation,
-  print,
-  timeOf,
-  withRecords,
-} from './command.ts'
+import { readSettings } from '../config/load.ts'
+import { type KeyStatus, openSigningKeys } from '../keys/signing-keys.ts'
+import { Failure, hint, type Invocation, openState, print, timeOf } from './command.ts'
 
 /** `keys list`. */
 export async function list({ values }: Invocation) {
-  await withKeys(async keys => show(values, await keys.list()))
+  const { keys } = await openKeys()
+  show(values, await keys.list())
 }
 
 /** `keys rotate [--now]`. */
 export async function rotate({ values }: Invocation) {
-  await withKeys(async (keys, audit, { importedKeys }) => {
-    if (importedKeys.length) {
-      throw new Failure('The keys are imported: add a new file to keys.import in usher.yaml.')
-    }
-    const schedule = await keys.rotate(values.now ? 0 : undefined)
-    await audit('keys_rotated', { at_once: Boolean(values.now) })
-    show(values, schedule)
-    hint(
-      values.now
-        ? 'The new keys sign now. The former keys still verify: retire a leaked one with keys retire KID.'
-        : 'The new keys are published now, and sign from the time that is shown.',
-    )
-  })
+  const { keys, audit, isImported } = await openKeys()
+  if (isImported) {
+    throw new Failure('The keys are imported: add a new file to keys.import in usher.yaml.')
+  }
+  const schedule = await keys.rotate(values.now ? 0 : undefined)
+  await audit('keys_rotated', { at_once: Boolean(values.now) })
+  show(values, schedule)
+  hint(
+    values.now
+      ? 'The new keys sign now. The former keys still verify: retire a leaked one with keys retire KID.'
+      : 'The new keys are published now, and sign from the time that is shown.',
+  )
 }
 
 /** `keys retire KID`. */
 export async function retire({ args: [kid = ''] }: Invocation) {
-  await withKeys(async (keys, audit) => {
-    const outcome = await keys.retire(kid)
-    if (outcome === 'unknown') {
-      throw new Failure('KID not found. List the keys: npm run usher -- keys list')
-    }
-    if (outcome === 'signs') {
-      throw new Failure('This key signs. Make another first: npm run usher -- keys rotate --now')
-    }
-    await audit('key_retired', { kid })
-    hint('Every node removes the key from the JWKS within ten seconds; its signatures are invalid.')
-  })
+  const { keys, audit } = await openKeys()
+  const outcome = await keys.retire(kid)
+  if (outcome === 'unknown') {
+    throw new Failure('KID not found. List the keys: npm run usher -- keys list')
+  }
+  if (outcome === 'signs') {
+    throw new Failure('This key signs. Make another first: npm run usher -- keys rotate --now')
+  }
+  await audit('key_retired', { kid })
+  hint('Every node removes the key from the JWKS within ten seconds; its signatures are invalid.')
 }
 
-function withKeys(work: (keys: SigningKeys, audit: Audit, settings: Settings) => Promise<void>) {
+async function openKeys() {
   const settings = readSettings()
-  return withRecords(async (records, audit) =>
-    work(await openSigningKeys(records, settings), audit, settings),
-  )
+  const { records, audit } = await openState()
+  const keys = await openSigningKeys(records, settings)
+  return { keys, audit, isImported: settings.importedKeys.length > 0 }
 }
 
 function show(values: Invocation['values'], keys: KeyStatus[]): void {

@@ -18,11 +18,11 @@ import {
   hint,
   type Invocation,
   notFound,
+  openState,
   print,
   printList,
   readUntil,
   timeOf,
-  withRecords,
 } from './command.ts'
 import type { ClientSource } from './failure.ts'
 
@@ -36,7 +36,8 @@ const MAX_TTL_SECONDS = 400 * 24 * 3600
  */
 export async function readRegistered({ features, store }: Settings): Promise<RegisteredClient[]> {
   if (!features.dynamic_registration || store === 'sqlite::memory:') return []
-  const found = await withRecords(records => createRegisteredClients(records).list())
+  const { records } = await openState()
+  const found = await createRegisteredClients(records).list()
   return found.sort((a, b) => a.since - b.since)
 }
 
@@ -82,46 +83,37 @@ export async function invite({ values }: Invocation) {
   }
   const policies = policy ? [RULES, WITHOUT_PKCE] : [RULES]
   const { features } = readSettings()
-  await withRecords(async (records, audit) => {
-    const invitation = await createInvitations(records).make({ exp, most, policies })
-    const { handle, jti } = invitation
-    await audit('client_invited', { invitation: handle, most, until: timeOf(exp), policies })
-    print(values, { initial_access_token: jti, ...visible(invitation) }, [jti])
-    hint(
-      `An initial access token for ${most} ${most === 1 ? 'application' : 'applications'}, until ` +
-        `${timeOf(exp)}. It is not shown again. To revoke it: npm run usher -- clients uninvite ${handle}`,
-    )
-    if (!features.dynamic_registration) {
-      hint('It cannot be used yet: `features.dynamic_registration` in usher.yaml is off.')
-    }
-  })
+  const { records, audit } = await openState()
+  const invitation = await createInvitations(records).make({ exp, most, policies })
+  const { handle, jti } = invitation
+  await audit('client_invited', { invitation: handle, most, until: timeOf(exp), policies })
+  print(values, { initial_access_token: jti, ...visible(invitation) }, [jti])
+  hint(
+    `An initial access token for ${most} ${most === 1 ? 'application' : 'applications'}, until ` +
+      `${timeOf(exp)}. It is not shown again. To revoke it: npm run usher -- clients uninvite ${handle}`,
+  )
+  if (!features.dynamic_registration) {
+    hint('It cannot be used yet: `features.dynamic_registration` in usher.yaml is off.')
+  }
 }
 
 /** `clients invitations`. */
 export async function invitations({ values }: Invocation) {
-  await withRecords(async records => {
-    const all = await createInvitations(records).list()
-    const none = 'There are no invitations: npm run usher -- clients invite'
-    printList(values, all.map(visible), describe, none)
-  })
+  const { records } = await openState()
+  const all = (await createInvitations(records).list()).map(visible)
+  printList(values, all, describe, 'There are no invitations: npm run usher -- clients invite')
 }
 
 /** `clients uninvite INVITATION`. */
 export async function uninvite({ args: [handle = ''] }: Invocation) {
-  await withRecords(async (records, audit) => {
-    const invitations = createInvitations(records)
-    const all = await invitations.list()
-    const found = all.find(invitation => invitation.handle === handle)
-    if (!found)
-      throw notFound(
-        'Invitation',
-        handle,
-        all.map(invitation => invitation.handle),
-      )
-    await invitations.revoke(found)
-    await audit('invitation_revoked', { invitation: handle })
-    hint(`It is revoked. Applications that registered with it (${found.used}) stay: clients list`)
-  })
+  const { records, audit } = await openState()
+  const invitations = createInvitations(records)
+  const all = new Map((await invitations.list()).map(one => [one.handle, one]))
+  const found = all.get(handle)
+  if (!found) throw notFound('Invitation', handle, [...all.keys()])
+  await invitations.revoke(found)
+  await audit('invitation_revoked', { invitation: handle })
+  hint(`It is revoked. Applications that registered with it (${found.used}) stay: clients list`)
 }
 
 /** `clients remove CLIENT_ID --yes`: ends every token of the client, because each use reads it. */
@@ -129,15 +121,14 @@ export async function remove({ values, args: [id = ''] }: Invocation) {
   if (readSettings().clients.some(({ client_id }) => client_id === id)) {
     throw new Failure(`${id} has a file in config/clients: delete that.`)
   }
-  await withRecords(async (records, audit) => {
-    const clients = createRegisteredClients(records)
-    const ids = (await clients.list()).map(({ metadata }) => metadata.client_id)
-    if (!ids.includes(id)) throw notFound('Registered client', id, ids)
-    if (!values.yes) throw new Failure(`This ends every token of ${id} for good. Add --yes.`)
-    await clients.remove(id)
-    await audit('client_removed', { client_id: id })
-    hint(`${id} is removed, and its tokens are no longer valid.`)
-  })
+  const { records, audit } = await openState()
+  const clients = createRegisteredClients(records)
+  const ids = (await clients.list()).map(({ metadata }) => metadata.client_id)
+  if (!ids.includes(id)) throw notFound('Registered client', id, ids)
+  if (!values.yes) throw new Failure(`This ends every token of ${id} for good. Add --yes.`)
+  await clients.remove(id)
+  await audit('client_removed', { client_id: id })
+  hint(`${id} is removed, and its tokens are no longer valid.`)
 }
 
 type Visible = ReturnType<typeof visible>

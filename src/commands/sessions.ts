@@ -2,41 +2,39 @@
 
 import { createAccountSessions, type SignedInBrowser } from '../accounts/sessions.ts'
 import { hint, type Invocation, notFound, printList, timeOf } from './command.ts'
-import { withAccount } from './directory.ts'
+import { openAccount } from './directory.ts'
 
 /** `sessions list ACCOUNT`. */
 export async function list({ values, args: [name = ''] }: Invocation) {
-  await withAccount(name, async ({ id, username }, records) => {
-    const browsers = await createAccountSessions(records).list(id)
-    const shown = browsers.map(({ uid: _, ...browser }) => browser)
-    printList(values, shown, describe, `${username} is not signed in.`)
-  })
+  const { id, username, records } = await openAccount(name)
+  const browsers = await createAccountSessions(records).list(id)
+  const shown = browsers.map(({ uid: _, ...browser }) => browser)
+  printList(values, shown, describe, `${username} is not signed in.`)
 }
 
 /** `sessions end ACCOUNT [SESSION]`: signs the user out. Refresh tokens stay valid. */
 export async function end({ args: [name = '', handle] }: Invocation) {
-  await withAccount(name, async ({ id, username }, records, audit) => {
-    const sessions = createAccountSessions(records)
-    const all = await sessions.list(id)
-    const ending = all.filter(browser => handle === undefined || browser.handle === handle)
-    if (handle !== undefined && !ending.length) {
-      const advice = ` List the sessions: npm run usher -- sessions list ${username}`
-      throw notFound('Session', handle, [], advice)
-    }
-    for (const { uid } of ending) await sessions.end(uid)
-    if (ending.length) await audit('signed_out', { account: id, sessions: ending.length })
-    hint(
-      `${ending.length} ${ending.length === 1 ? 'session' : 'sessions'} of ${username} ended. ` +
-        'Applications with offline access keep it: ' +
-        `npm run usher -- grants list ${username}`,
-    )
-  })
+  const { id, username, records, audit } = await openAccount(name)
+  const sessions = createAccountSessions(records)
+  const all = await sessions.list(id)
+  const ending = handle === undefined ? all : all.filter(browser => browser.handle === handle)
+  if (handle !== undefined && !ending.length) {
+    const advice = ` List the sessions: npm run usher -- sessions list ${username}`
+    throw notFound('Session', handle, [], advice)
+  }
+  for (const { uid } of ending) await sessions.end(uid)
+  if (ending.length) await audit('signed_out', { account: id, sessions: ending.length })
+  const ended = `${ending.length} ${ending.length === 1 ? 'session' : 'sessions'}`
+  hint(
+    `${ended} of ${username} ended. Applications with offline access keep it: ` +
+      `npm run usher -- grants list ${username}`,
+  )
 }
 
-type Shown = Omit<SignedInBrowser, 'uid'>
-function describe({ handle, since, lastUsed, clientInfo, clients }: Shown): string {
-  const { browser, system, network } = clientInfo ?? {}
-  const where = [browser, system, network].filter(Boolean).join(', ')
+function describe(browser: Omit<SignedInBrowser, 'uid'>): string {
+  const { handle, since, lastUsed, clientInfo, clients } = browser
+  const { browser: name, system, network } = clientInfo ?? {}
+  const where = [name, system, network].filter(Boolean).join(', ')
   const times = `since ${timeOf(since)}, last used ${timeOf(lastUsed)}`
   return `${handle}  ${where}\n    ${times}; applications: ${clients.join(', ') || 'none'}`
 }

@@ -7,7 +7,7 @@ import { IdTaken, type OwnDirectory, UsernameTaken } from '../accounts/directory
 import { readLine, WrongLine, writeLine } from '../accounts/transfer.ts'
 import { reasonOf } from '../storage/store.ts'
 import { Failure, hint, type Invocation, reportProgress } from './command.ts'
-import { withDirectory } from './directory.ts'
+import { openOwnDirectory } from './directory.ts'
 
 /** Lines that are imported at the same time: the store commits them together. */
 const CONCURRENCY = 100
@@ -15,30 +15,27 @@ const MAX_LINE_CHARACTERS = 2 ** 20
 
 /** `accounts import [FILE]`: a wrong line is reported, and does not stop the others. */
 export async function importAccounts({ args: [file] }: Invocation) {
+  const lines = Readable.from(linesOf(open(file)))
+  const { directory, audit } = await openOwnDirectory()
   const counts = { added: 0, present: 0, wrong: 0, empty: 0 }
   let done = 0
-
-  await withDirectory(async (directory, audit) => {
-    const options = { concurrency: CONCURRENCY }
-    const outcomes = Readable.from(linesOf(open(file))).map(line => add(directory, line), options)
-    try {
-      for await (const { outcome, reason } of outcomes as AsyncIterable<Outcome>) {
-        counts[outcome]++
-        done++
-        if (reason) hint(`line ${done}: ${reason}`)
-        reportProgress('lines read', done)
-      }
-    } catch (error) {
-      if (error instanceof Failure) throw error
-      throw new Failure(
-        `The import stopped after line ${done}: ${reasonOf(error)}.\n` +
-          'Run it again, the same way: accounts that exist stay as they are.',
-      )
+  try {
+    const outcomes = lines.map(line => add(directory, line), { concurrency: CONCURRENCY })
+    for await (const { outcome, reason } of outcomes as AsyncIterable<Outcome>) {
+      counts[outcome]++
+      done++
+      if (reason) hint(`line ${done}: ${reason}`)
+      reportProgress('lines read', done)
     }
-    if (counts.added) await audit('accounts_imported', { added: counts.added })
-  })
-
+  } catch (error) {
+    if (error instanceof Failure) throw error
+    throw new Failure(
+      `The import stopped after line ${done}: ${reasonOf(error)}.\n` +
+        'Run it again, the same way: accounts that exist stay as they are.',
+    )
+  }
   const { added, present, wrong } = counts
+  if (added) await audit('accounts_imported', { added })
   hint(`${added} accounts are added; ${present} existed already and stay as they are.`)
   if (wrong) throw new Failure(`${wrong} lines were not imported: fix them, and run it again.`)
 }
@@ -46,11 +43,10 @@ export async function importAccounts({ args: [file] }: Invocation) {
 /** `accounts export`. */
 export async function exportAccounts() {
   hint('The output contains password hashes: keep it like a secret.')
-  await withDirectory(async (directory, audit) => {
-    await audit('accounts_exported')
-    const lines = Readable.from(directory.all()).map(writeLine)
-    await pipeline(lines, process.stdout, { end: false }).catch(unlessClosed)
-  })
+  const { directory, audit } = await openOwnDirectory()
+  await audit('accounts_exported')
+  const lines = Readable.from(directory.all()).map(writeLine)
+  await pipeline(lines, process.stdout, { end: false }).catch(unlessClosed)
 }
 
 /** A reader such as `head` closes the pipe when it has read enough. */

@@ -184,7 +184,7 @@ test('config explain knows the variables that are no keys, and does not show the
     /^USHER_SECRET\n {2}value +\(not shown\)\n {2}description +The key that encrypts/,
   )
   const folder = await usher(['config', 'explain', 'USHER_CONFIG', '--json'])
-  expect(JSON.parse(folder.stdout)).toMatchObject({ value: env.USHER_CONFIG })
+  expect(JSON.parse(folder.stdout).USHER_CONFIG).toMatchObject({ value: env.USHER_CONFIG })
   const slip = await usher(['config', 'explain', 'USHER_SECERT'])
   expect(slip.stderr).toContain('USHER_SECERT not found; did you mean USHER_SECRET?')
 })

@@ -150,7 +150,7 @@ const CASES: Record<string, [() => Promise<Response>, Partial<Explanation>]> = {
   ],
   'a scope that is not registered': [
     () => asking({ client_id: 'narrow', scope: 'openid email', redirect_uri: callback }),
-    { wrong: 'narrow may not request email', registered: ['openid profile'] },
+    { wrong: 'narrow may not use the scope email', registered: ['openid profile'] },
   ],
   'a resource that is none': [
     () => asking({ scope: 'openid files:read', resource: `${FILES}/` }),
@@ -199,7 +199,10 @@ const CASES: Record<string, [() => Promise<Response>, Partial<Explanation>]> = {
     () => asking({ code_challenge: undefined, code_challenge_method: undefined }),
     { wrong: expect.stringContaining('no code_challenge') },
   ],
-  'PKCE in plain': [() => asking({ code_challenge_method: 'plain' }), { registered: ['S256'] }],
+  'PKCE in plain': [
+    () => asking({ code_challenge_method: 'plain' }),
+    { wrong: expect.stringContaining('S256') },
+  ],
   'a request that has to be pushed': [
     () => asking({ client_id: 'pushing', redirect_uri: callback }),
     { wrong: expect.stringContaining('Pushed Authorization Request') },
@@ -363,7 +366,7 @@ test('a failed sign-in is explained by the lines of the log', async () => {
     [{ reason: 'unknown', account: undefined }, 'no account has this username', 'accounts list'],
     [{ reason: 'disabled' }, 'the account is disabled', `accounts enable ${ada?.id}`],
     [{ reason: 'no_password' }, 'the account has no password', `accounts password ${ada?.id}`],
-    [{ event: 'sign_in_throttled' }, 'too many attempts', `accounts why ${ada?.id}`],
+    [{ reason: 'throttled' }, 'too many attempts', `accounts why ${ada?.id}`],
   ]
   for (const [changes, why, change] of reasons) {
     const text = await explainLog({ ...audit, ...changes }, request)
