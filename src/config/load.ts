@@ -6,67 +6,23 @@ import { basename, dirname, join, parse, relative, sep } from 'node:path'
 import { withoutSecret } from './client-secret.ts'
 import { overlays, parseSecrets, secretsFromEnvironment } from './environment.ts'
 import { type FileResult, isValid, readFile, type ValidFile } from './files.ts'
-import { ConfigError, type Finding, inOrder, type Locate } from './report/finding.ts'
+import { ConfigError, type Finding, inOrder } from './report/finding.ts'
 import { didYouMean } from './report/wording.ts'
 import { entriesOf } from './report/yaml.ts'
-import { clientFindings, clientNameFindings } from './rules/client.ts'
-import { type Picture, readLook } from './rules/pages.ts'
-import {
-  checkIssuer,
-  importKeys,
-  readAccounts,
-  readClientAuthorities,
-  startFindings,
-} from './rules/provider.ts'
-import { detailFindings, resourceFindings } from './rules/resource.ts'
-import { clientWarnings, providerWarnings, resourceWarnings } from './rules/warnings.ts'
-import type { ClientMetadata } from './schema/client.ts'
-import type { DetailFile } from './schema/details.ts'
-import { flatten, type Locales } from './schema/locale.ts'
-import type { ResourceFile } from './schema/resource.ts'
-import type { ClaimsFile, UsherFile } from './schema/usher.ts'
+import { clientFindings, clientNameFindings, clientWarnings } from './rules/client.ts'
+import { readLook } from './rules/pages.ts'
+import * as provider from './rules/provider.ts'
+import { detailFindings, resourceFindings, resourceWarnings } from './rules/resource.ts'
+import { type ClientMetadata, isLoopbackHost } from './schema/client.ts'
+import { flatten } from './schema/locale.ts'
+import type { ClaimsFile } from './schema/usher.ts'
 import { tagProblem } from './schema/values.ts'
-
-/** All keys of `usher.yaml`, and values from the environment and the other files. */
-export interface Settings extends UsherFile {
-  folder: string
-  /** An origin. Clients compare it byte for byte. */
-  issuer: string
-  /** A loopback http issuer: generated secrets, the demo account and http redirects are allowed. */
-  development: boolean
-  listen: UsherFile['listen'] & { host: string }
-  /** `module` is an absolute path. `digest` changes when the file does. */
-  accounts: UsherFile['accounts'] & { digest?: string }
-  /** The first encrypts and signs, all decrypt and verify. Empty: generate one (development only). */
-  secrets: Uint8Array[]
-  /** Private keys of the operator, as PKCS #8 PEM. */
-  importedKeys: string[]
-  /** Authorities of client certificates, PEM; empty if there are none. */
-  clientAuthorities: string
-  claims: ClaimsFile['claims']
-  /** All scopes except those of APIs, with descriptions by the operator. */
-  scopes: Record<string, { description?: string | Record<string, string> }>
-  clients: ClientMetadata[]
-  /** Pictures by their paths in the files. */
-  pictures: Record<string, Picture>
-  /** Contents of the files in pages/, by name. */
-  pages: Record<string, string>
-  /** Texts of the pages by the operator. */
-  locales: Locales
-  /** Makes a finding in the file of a client, by its client_id. */
-  clientFiles: Map<string, Locate>
-  /** The protected APIs, by identifier. */
-  resources: Record<string, ResourceFile>
-  /** Makes a finding in the file of a resource, by its identifier. */
-  resourceFiles: Map<string, Locate>
-  /** The types of authorization details, by their names. */
-  details: Record<string, DetailFile>
-  /** Settings that are valid but unsafe. */
-  warnings: Finding[]
-}
 
 /** Result of reading the folder. `settings` is absent if there are findings. */
 export type Reading = ReturnType<typeof readFolder>
+
+/** All keys of `usher.yaml`, and values from the environment and the other files. */
+export type Settings = NonNullable<Reading['settings']>
 
 /** Claims that the protocol itself sets (OIDC Core §2, §5.1; RFC 7519 §4.1). */
 const PROTOCOL_CLAIMS = new Set(
@@ -117,57 +73,63 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
   const reading = { settings: undefined, findings, warnings: [], usher, claims, clients, resources }
   if (findings.length || !isValid(usher) || !isValid(claims)) return reading
 
-  const valid = {
-    clients: clients.filter(isValid),
-    resources: resources.filter(isValid),
-    types: types.filter(isValid),
-  }
-  const { features, compatibility, listen } = usher.value
-  const importedKeys = importKeys(usher, findings)
-  const clientAuthorities = readClientAuthorities(usher, findings)
-  const look = readLook([usher, ...valid.clients], folder, findings)
-  const scopes = scopesOf(claims, findings)
-  const apiScopes = valid.resources.flatMap(({ value }) => Object.keys(value.scopes))
-  const surroundings = { features, compatibility, development, clientAuthorities }
-  findings.push(
-    ...clientNameFindings(valid.clients, [...Object.keys(scopes), ...apiScopes]),
-    ...valid.clients.flatMap(client => clientFindings(client, surroundings)),
-    ...resourceFindings({ ...valid, scopes, issuer, features }),
-    ...detailFindings(valid),
-  )
-  const warnings = inOrder([
-    ...providerWarnings(usher, development),
-    ...valid.clients.flatMap(client => clientWarnings(client, development)),
-    ...valid.resources.flatMap(resourceWarnings),
-  ])
-  if (findings.length) return { ...reading, warnings }
-  const clientIds = valid.clients.map(({ value }) => value.client_id)
-  const settings: Settings = {
+  const [clientFiles, apis, details] = [
+    clients.filter(isValid),
+    resources.filter(isValid),
+    types.filter(isValid),
+  ]
+  const { listen } = usher.value
+  const clientIds = clientFiles.map(({ value }) => value.client_id)
+  const settings = {
     ...usher.value,
     folder,
+    /** An origin. Clients compare it byte for byte. */
     issuer,
+    /** A loopback http issuer: generated secrets, the demo account and http redirects are allowed. */
     development,
     listen: { ...listen, host: listen.host ?? (development ? '127.0.0.1' : '0.0.0.0') },
+    /** `module` is an absolute path. `digest` changes when the file does. */
     accounts,
+    /** The first encrypts and signs, all decrypt and verify. Empty: generate one (development only). */
     secrets,
-    importedKeys,
-    clientAuthorities,
+    /** Private keys of the operator, as PKCS #8 PEM. */
+    importedKeys: provider.importKeys(usher, findings),
+    /** Authorities of client certificates, PEM; empty if there are none. */
+    clientAuthorities: provider.readClientAuthorities(usher, findings),
     claims: claims.value.claims,
-    scopes,
-    pictures: look.pictures,
-    pages: look.pages,
+    /** All scopes except those of APIs, with descriptions by the operator. */
+    scopes: scopesOf(claims, findings),
+    /** `pictures` by their paths in the files. `pages`: contents of the files in pages/, by name. */
+    ...readLook([usher, ...clientFiles], folder, findings),
+    /** Texts of the pages by the operator. */
     locales: Object.fromEntries(words.map(({ file, value }) => [parse(file).name, flatten(value)])),
-    clients: valid.clients.map(({ value }) => withoutSecret(value)),
-    clientFiles: new Map(valid.clients.map(({ value, at }) => [value.client_id, at])),
+    clients: clientFiles.map(({ value }): ClientMetadata => withoutSecret(value)),
+    /** Makes a finding in the file of a client, by its client_id. */
+    clientFiles: new Map(clientFiles.map(({ value, at }) => [value.client_id, at])),
+    /** The protected APIs, by identifier. A client that registered itself has to be named. */
     resources: Object.fromEntries(
-      // A client that registered itself has to be named.
-      valid.resources.map(({ value }) => [value.resource, { clients: clientIds, ...value }]),
+      apis.map(({ value }) => [value.resource, { clients: clientIds, ...value }]),
     ),
-    resourceFiles: new Map(valid.resources.map(({ value, at }) => [value.resource, at])),
-    details: Object.fromEntries(valid.types.map(({ value }) => [value.type, value])),
-    warnings,
+    /** Makes a finding in the file of a resource, by its identifier. */
+    resourceFiles: new Map(apis.map(({ value, at }) => [value.resource, at])),
+    /** The types of authorization details, by their names. */
+    details: Object.fromEntries(details.map(({ value }) => [value.type, value])),
+    /** Settings that are valid but unsafe. */
+    warnings: inOrder([
+      ...provider.providerWarnings(usher, development),
+      ...clientFiles.flatMap(client => clientWarnings(client, development)),
+      ...apis.flatMap(resourceWarnings),
+    ]),
   }
-  return { ...reading, settings, warnings }
+  const { scopes, warnings } = settings
+  const allScopes = [scopes, ...apis.map(({ value }) => value.scopes)].flatMap(Object.keys)
+  findings.push(
+    ...clientNameFindings(clientFiles, allScopes),
+    ...clientFiles.flatMap(client => clientFindings(client, settings)),
+    ...resourceFindings(apis, clientFiles, settings),
+    ...detailFindings(details, clientFiles, apis),
+  )
+  return { ...reading, warnings, settings: findings.length ? undefined : settings }
 }
 
 /** Reads usher.yaml and the environment. The results are usable only without findings. */
@@ -182,13 +144,15 @@ function readUsher(env: NodeJS.ProcessEnv, folder: string) {
   const usher = readFile(join(folder, 'usher.yaml'), 'usher', overlays(env, store))
   findings.push(...usher.findings)
   const secrets = parseSecrets(secret, findings)
-  const issuer = usher.value?.issuer ?? `http://localhost:${usher.value?.listen.port}`
-  const { development, problem } = checkIssuer(issuer)
-  const result = { usher, issuer, development, secrets, findings }
-  if (!isValid(usher)) return { ...result, accounts: {} }
-  if (problem) findings.push(usher.at(['issuer'], 'issuer', problem))
-  else findings.push(...startFindings(usher, secret !== undefined, development))
-  return { ...result, accounts: readAccounts(usher, folder, findings) }
+  const issuer = usher.value?.issuer ?? `http://localhost:${usher.value?.listen.port ?? ''}`
+  const { protocol, hostname } = new URL(issuer)
+  const development = protocol === 'http:' && isLoopbackHost(hostname)
+  let accounts: ReturnType<typeof provider.readAccounts> = {}
+  if (isValid(usher)) {
+    findings.push(...provider.startFindings(usher, secret !== undefined, development))
+    accounts = provider.readAccounts(usher, folder, findings)
+  }
+  return { usher, issuer, development, secrets, findings, accounts }
 }
 
 /** Returns a finding for each entry of the folder that nothing reads: its name is probably misspelt. */
@@ -213,8 +177,11 @@ const isData = (name: string) => /\.(ya?ml|json)$/i.test(name)
 
 const NO_CLAIMS = 'offline_access carries no claims; give the claim a scope of its own'
 
-function scopesOf({ value, at }: ValidFile<ClaimsFile>, findings: Finding[]): Settings['scopes'] {
-  const scopes: Settings['scopes'] = { openid: {}, offline_access: {} }
+function scopesOf({ value, at }: ValidFile<ClaimsFile>, findings: Finding[]) {
+  const scopes: Record<string, Partial<ClaimsFile['scopes'][string]>> = {
+    openid: {},
+    offline_access: {},
+  }
   for (const [name, { scope }] of Object.entries(value.claims)) {
     scopes[scope] ??= {}
     const path = ['claims', name]

@@ -21,14 +21,23 @@ export interface Finding {
 /** Makes a finding at a key of one file. */
 export type Locate = (path: PropertyKey[], rule: string, message: string) => Finding
 
+/** Whether a rule is broken, its name, and the key that the finding is about, as `a.b.0`. */
+type Check<R> = readonly [isBroken: unknown, rule: R, key: string]
+
 /**
- * Returns a function that makes a finding if a condition holds, with the message of its rule. `NAME` in
- * a message becomes the name of the file, as commands expect it.
+ * Returns a finding for each broken rule, with its message. `NAME` in a message becomes the name of the
+ * file, as commands expect it.
  */
-export const checkerOf =
-  <R extends string>({ file, at }: { file: string; at: Locate }, messages: Record<R, string>) =>
-  (condition: unknown, rule: R, ...path: PropertyKey[]): Finding[] =>
-    condition ? [at(path, rule, messages[rule].replace('NAME', basename(file, '.yaml')))] : []
+export function findingsOf<R extends string>(
+  { file, at }: { file: string; at: Locate },
+  messages: Record<R, string>,
+  checks: Check<R>[],
+): Finding[] {
+  const broken = checks.filter(([isBroken]) => isBroken)
+  return broken.map(([, rule, key]) =>
+    at(key.split('.'), rule, messages[rule].replace('NAME', basename(file, '.yaml'))),
+  )
+}
 
 /** Makes a finding about an environment variable. */
 export function wrongVariable(key: string, rule: string, message: string): Finding {

@@ -1,8 +1,9 @@
 // Rules about clients that look at several keys or files, where the library checks nothing. What the
 // library refuses itself is reported with its words (provider/clients.ts).
 
+import { hashOf, isExpired, timeOf } from '../client-secret.ts'
 import type { ValidFile } from '../files.ts'
-import { checkerOf, type Finding } from '../report/finding.ts'
+import { type Finding, findingsOf } from '../report/finding.ts'
 import { didYouMean } from '../report/wording.ts'
 import {
   CIBA_GRANT,
@@ -11,12 +12,10 @@ import {
   isLoopbackHost,
   schemeProblem,
 } from '../schema/client.ts'
-import type { Compatibility, Features } from '../schema/features.ts'
+import type { UsherFile } from '../schema/usher.ts'
 
 /** Settings that a client is checked against. */
-interface Surroundings {
-  features: Features
-  compatibility: Compatibility
+interface Provider extends Pick<UsherFile, 'features' | 'compatibility'> {
   /** The issuer is http on loopback. */
   development: boolean
   /** PEM; empty for none. */
@@ -45,64 +44,88 @@ const MESSAGES = {
   'certificate-missing': 'self_signed_tls_client_auth needs a key with its certificate (x5c)',
 }
 
+/** Risk, fix and clause of the specification of what is valid, but unsafe. */
+const WARNINGS = {
+  'pkce-exempt':
+    'a stolen or injected code can be redeemed. Use a client library that sends code_challenge, and delete this line (RFC 9700 §2.1.1)',
+  'implicit-consent-public':
+    'any program can impersonate a client without a secret, and would get tokens without consent. Set explicit (RFC 8252 §8.6, RFC 6749 §10.2)',
+  'demo-secret':
+    'the secret of the demo application is public. Make a new one: npm run usher -- clients secret NAME, and delete this line',
+}
+/** Hash of the public secret of the shipped client `demo`. */
+const DEMO_SECRET = 'sha256:FoWR19LG3fXwJBV3R_vmwQGtKh4Q3swDuTWR06stEOI'
+
 /** Returns the findings about one client. */
-export function clientFindings(client: Client, surroundings: Surroundings): Finding[] {
+export function clientFindings(client: Client, provider: Provider): Finding[] {
   const { value } = client
-  const { development, clientAuthorities, features } = surroundings
-  const { token_endpoint_auth_method: method, subject_type } = value
-  const { client_secret, client_secret_hashes: hashes, jwks, redirect_uris } = value
-  const check = checkerOf(client, MESSAGES)
+  const { development, clientAuthorities, features } = provider
+  const { token_endpoint_auth_method: method, profile, jwks, redirect_uris } = value
+  const { client_secret, client_secret_hashes: hashes } = value
   const isPublic = method === 'none'
   const usesSecret = method === undefined || method.startsWith('client_secret_')
-  const isPairwise = subject_type === 'pairwise'
-  const hasGrant = (...grants: string[]) => value.grant_types.some(type => grants.includes(type))
   const hasSecret = client_secret !== undefined || Boolean(hashes?.length)
   const secretKey = client_secret === undefined ? 'client_secret_hashes' : 'client_secret'
+  const isPairwise = value.subject_type === 'pairwise'
   const hasSector =
     value.sector_identifier_uri || !redirect_uris.length || haveOneHost(redirect_uris)
-  const hasCertificates = jwks?.keys.every(({ x5c }) => x5c?.length) ?? true
+  const hasGrant = (...grants: string[]) => value.grant_types.some(type => grants.includes(type))
+  const hasTokens = value.response_types.some(type => type !== 'code')
+  const isIssued = method === 'tls_client_auth' && features.mtls
+  const isSelfSigned = method === 'self_signed_tls_client_auth'
+  const isBound = features.dpop || value.tls_client_certificate_bound_access_tokens
   const isPlain = (uri = 'https://localhost') => {
     const { protocol, hostname } = new URL(uri)
     return protocol === 'http:' && !(development && isLoopbackHost(hostname))
   }
-  const hasTokens = value.response_types.some(type => type !== 'code')
-  const hasStrayFragment = value.response_modes.includes('fragment') && !hasTokens
   const lacksKey = (alg?: string) => alg && !value.jwks_uri && !hasKeyFor(jwks, alg)
-  const encryptionKeys = [
-    'id_token_encrypted_response_alg',
-    'userinfo_encrypted_response_alg',
-  ] as const
   return [
-    ...check(usesSecret && !hasSecret, 'secret-missing', 'client_secret_hashes'),
-    ...check(!usesSecret && hasSecret, 'secret-unused', secretKey),
-    ...check(client_secret && !development, 'secret-in-plain', 'client_secret'),
-    ...check(isPublic && !value.require_pkce, 'pkce-exempt-public', 'require_pkce'),
-    ...check(isPublic && hasGrant('client_credentials', CIBA_GRANT), 'grant-public', 'grant_types'),
-    ...check(isPairwise && hasGrant(DEVICE_GRANT, CIBA_GRANT), 'grant-pairwise', 'subject_type'),
-    ...check(isPairwise && !hasSector, 'sector-missing', 'sector_identifier_uri'),
-    ...check(hasStrayFragment, 'response-modes', 'response_modes'),
-    ...check(isPlain(value.backchannel_logout_uri), 'plain-http', 'backchannel_logout_uri'),
-    ...check(isPlain(value.jwks_uri), 'plain-http', 'jwks_uri'),
-    ...encryptionKeys.flatMap(key => check(lacksKey(value[key]), 'client-key-missing', key)),
-    ...check(
-      method === 'tls_client_auth' && features.mtls && !clientAuthorities,
-      'certificate',
-      'token_endpoint_auth_method',
-    ),
-    ...check(
-      method === 'self_signed_tls_client_auth' && !hasCertificates,
-      'certificate-missing',
-      'jwks',
-    ),
-    ...check(
-      value.profile && !features.dpop && !value.tls_client_certificate_bound_access_tokens,
-      'fapi-dpop',
-      'profile',
-    ),
-    ...check(value.profile && !features.pushed_authorization_requests, 'fapi-par', 'profile'),
+    ...findingsOf(client, MESSAGES, [
+      [usesSecret && !hasSecret, 'secret-missing', 'client_secret_hashes'],
+      [!usesSecret && hasSecret, 'secret-unused', secretKey],
+      [client_secret && !development, 'secret-in-plain', 'client_secret'],
+      [isPublic && !value.require_pkce, 'pkce-exempt-public', 'require_pkce'],
+      [isPublic && hasGrant('client_credentials', CIBA_GRANT), 'grant-public', 'grant_types'],
+      [isPairwise && hasGrant(DEVICE_GRANT, CIBA_GRANT), 'grant-pairwise', 'subject_type'],
+      [isPairwise && !hasSector, 'sector-missing', 'sector_identifier_uri'],
+      [value.response_modes.includes('fragment') && !hasTokens, 'response-modes', 'response_modes'],
+      [isPlain(value.backchannel_logout_uri), 'plain-http', 'backchannel_logout_uri'],
+      [isPlain(value.jwks_uri), 'plain-http', 'jwks_uri'],
+      ...ENCRYPTION.map(key => [lacksKey(value[key]), 'client-key-missing', key] as const),
+      [isIssued && !clientAuthorities, 'certificate', 'token_endpoint_auth_method'],
+      [isSelfSigned && !jwks?.keys.every(({ x5c }) => x5c?.length), 'certificate-missing', 'jwks'],
+      [profile && !isBound, 'fapi-dpop', 'profile'],
+      [profile && !features.pushed_authorization_requests, 'fapi-par', 'profile'],
+    ]),
     ...schemeFindings(client, development),
-    ...featureFindings(client, surroundings),
+    ...featureFindings(client, provider),
     ...fapiFindings(client),
+  ]
+}
+
+const ENCRYPTION = ['id_token_encrypted_response_alg', 'userinfo_encrypted_response_alg'] as const
+
+/** Returns the warnings about a client. */
+export function clientWarnings(client: Client, development: boolean): Finding[] {
+  const { value, at } = client
+  const isPublic = value.token_endpoint_auth_method === 'none'
+  const hashes = value.client_secret_hashes ?? []
+  const demo = hashes.findIndex(entry => hashOf(entry) === DEMO_SECRET)
+  const isLast = hashes.every(isExpired) && !value.client_secret
+  const next = isLast
+    ? 'the application has no other. Make one: npm run usher -- clients secret NAME'
+    : 'delete it'
+  return [
+    ...findingsOf(client, WARNINGS, [
+      [!value.require_pkce, 'pkce-exempt', 'require_pkce'],
+      [value.consent === 'implicit' && isPublic, 'implicit-consent-public', 'consent'],
+      [!development && demo >= 0, 'demo-secret', `client_secret_hashes.${demo}`],
+    ]),
+    ...hashes.flatMap((entry, i) => {
+      if (!isExpired(entry)) return []
+      const message = `expired at ${timeOf(entry)}: ${next}`
+      return [at(['client_secret_hashes', i], 'secret-expired', message)]
+    }),
   ]
 }
 
@@ -159,7 +182,7 @@ const NEEDS: [key: keyof ClientFile, needed: string, values?: RegExp][] = [
 ]
 
 /** Returns a finding for each key that needs a setting that is off. */
-function featureFindings({ value, at }: Client, { features, compatibility }: Surroundings) {
+function featureFindings({ value, at }: Client, { features, compatibility }: Provider) {
   const settings = new Map<string, unknown>([
     ...Object.entries(features).map(([name, on]) => [`features.${name}`, on] as const),
     ...Object.entries(compatibility).map(([name, on]) => [`compatibility.${name}`, on] as const),

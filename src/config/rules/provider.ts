@@ -6,9 +6,8 @@ import { resolve } from 'node:path'
 import { createSecureContext } from 'node:tls'
 import { RANDOM } from '../environment.ts'
 import type { ValidFile } from '../files.ts'
-import { checkerOf, type Finding, type Locate, wrongVariable } from '../report/finding.ts'
+import { type Finding, findingsOf, type Locate, wrongVariable } from '../report/finding.ts'
 import { readBytes, readText } from '../report/yaml.ts'
-import { isLoopbackHost } from '../schema/client.ts'
 import type { UsherFile } from '../schema/usher.ts'
 
 type Usher = ValidFile<UsherFile>
@@ -17,80 +16,38 @@ type Usher = ValidFile<UsherFile>
 const MIN_ANNOUNCE_SECONDS = 60
 /** Shorter RSA keys can verify, but must not sign. */
 const MIN_RSA_BITS = 2048
+const MAX_ACCESS_TOKEN_SECONDS = 3600
+/** Redis without a network: TLS has nothing to protect there. */
+const LOCAL_REDIS = /^rediss:|^redis\+unix:|(\/\/|@)(localhost|127\.|\[::1\])/
 
 const MESSAGES = {
+  issuer: 'must be https; http is only for loopback addresses',
   tls: 'is for an https issuer',
   'memory-store': 'the memory store loses everything at a restart: only for a loopback http issuer',
   'memory-workers': 'need a store that they share: each process would have its own memory store',
   'redis-socket': 'is for the network, and the store is a socket of this machine',
   'redis-database': 'a Redis Cluster has the database 0 only',
   'key-times': 'must be shorter than keys.rotate_every, and at least 1 min',
-  'signing-key':
-    'no key is RSA, and clients use RS256 unless their file names another algorithm: add one (OIDC Core §15.1)',
   'certificate-header': 'is accepted from a `proxy` only, and no proxy is named',
   'certificate-source':
     'no certificate can arrive: set client_certificates.header for a proxy, or listen.tls',
 }
 
-/** Returns whether an issuer is http on loopback, and what is wrong with it. */
-export function checkIssuer(issuer: string): { development: boolean; problem?: string } {
-  const url = URL.parse(issuer)
-  const development = url?.protocol === 'http:' && isLoopbackHost(url.hostname)
-  if (!url || url.origin !== issuer) {
-    const written = url?.origin ?? 'https://id.example.org'
-    const problem = `must be an origin, without path, query or trailing slash: ${written}`
-    return { development, problem }
-  }
-  if (url.protocol === 'http:' && !development) {
-    return { development, problem: 'must be https; http is only for loopback addresses' }
-  }
-  return { development }
-}
+const NO_RSA =
+  'no key is RSA, and clients use RS256 unless their file names another algorithm: add one (OIDC Core §15.1)'
 
-/** Returns what prevents a start. `hasSecret`: the environment has a USHER_SECRET, right or wrong. */
-export function startFindings(usher: Usher, hasSecret: boolean, development: boolean): Finding[] {
-  const { at, value } = usher
-  const { store, workers, redis, keys, features, client_certificates: mtls, proxy, listen } = value
-  const check = checkerOf(usher, MESSAGES)
-  const isLocal = store.startsWith('sqlite:')
-  const inMemory = store === 'sqlite::memory:'
-  const isSecretNeeded = !hasSecret && !(development && isLocal)
-  const reason = development
-    ? 'Redis needs one: every node has to have the same'
-    : `is required: only a loopback http issuer gets a generated one. It ${RANDOM}`
-  const { password_file, sentinel_password_file } = redis
-  const { announce, rotate_every } = keys
-  return [
-    ...(isSecretNeeded ? [wrongVariable('USHER_SECRET', 'secret', reason)] : []),
-    ...(isLocal ? [] : unreadable(at, ['redis'], { password_file, sentinel_password_file })),
-    ...(isLocal ? [] : certificateFindings(at, ['redis', 'tls'], redis.tls)),
-    ...check(redis.tls && store.startsWith('redis+unix:'), 'redis-socket', 'redis', 'tls'),
-    ...check(
-      redis.database && store.startsWith('redis+cluster:'),
-      'redis-database',
-      'redis',
-      'database',
-    ),
-    ...check(listen.tls && development, 'tls', 'listen', 'tls'),
-    ...(development ? [] : certificateFindings(at, ['listen', 'tls'], listen.tls)),
-    ...check(!development && inMemory, 'memory-store', 'store'),
-    ...check(workers > 1 && inMemory, 'memory-workers', 'workers'),
-    ...featureFindings(usher),
-    ...check(
-      announce >= rotate_every || announce < MIN_ANNOUNCE_SECONDS,
-      'key-times',
-      'keys',
-      'announce',
-    ),
-    ...check(mtls.header && !proxy.length, 'certificate-header', 'client_certificates', 'header'),
-    ...check(
-      features.mtls && !mtls.header && !listen.tls,
-      'certificate-source',
-      'features',
-      'mtls',
-    ),
-    ...originFindings(usher),
-  ]
+/** Risk, fix and clause of the specification of what is valid, but unsafe. */
+const WARNINGS = {
+  'proxy-everyone':
+    'almost every sender is trusted: any client can choose its logged address by X-Forwarded-For. Name only the addresses of your proxies (RFC 9700 §4.13)',
+  'no-tls':
+    'every request will be refused (421): an https issuer needs the addresses of the TLS proxy in front in proxy, or listen.tls',
+  'access-token-lifetime':
+    'a stolen access token is valid for this long. Set an hour or less, such as 10 min; clients renew it without asking the user (RFC 6750 §5.3)',
+  'durability-primary':
+    'after a failover, a used code or a revoked token may be valid again. If there is a replica, set auto (RFC 6749 §4.1.2, RFC 7009 §2)',
+  'redis-plaintext':
+    'the password and all commands for Redis are sent without encryption. Use rediss:// or redis.tls, except in a private network (OWASP ASVS 12.3.1)',
 }
 
 /** Features that need another one. */
@@ -100,11 +57,58 @@ const NEEDS = [
   ['rich_authorization_requests', 'pushed_authorization_requests'],
 ] as const
 
-function featureFindings({ value: { features }, at }: Usher): Finding[] {
+/** Returns what prevents a start. `hasSecret`: the environment has a USHER_SECRET, right or wrong. */
+export function startFindings(usher: Usher, hasSecret: boolean, development: boolean): Finding[] {
+  const { at, value } = usher
+  const { store, workers, redis, keys, features, client_certificates: mtls, proxy, listen } = value
+  const isPlain = value.issuer?.startsWith('http:') && !development
+  const isLocal = store.startsWith('sqlite:')
+  const inMemory = store === 'sqlite::memory:'
+  const isSecretNeeded = !hasSecret && !(development && isLocal)
+  const reason = development
+    ? 'Redis needs one: every node has to have the same'
+    : `is required: only a loopback http issuer gets a generated one. It ${RANDOM}`
+  const { password_file, sentinel_password_file } = redis
+  const { announce, rotate_every } = keys
+  const isEarly = announce >= rotate_every || announce < MIN_ANNOUNCE_SECONDS
   const unmet = NEEDS.filter(([feature, needed]) => features[feature] && !features[needed])
-  return unmet.map(([feature, needed]) =>
-    at(['features', feature], 'feature-off', `needs \`features.${needed}\`, which is off`),
-  )
+  return [
+    ...(isSecretNeeded ? [wrongVariable('USHER_SECRET', 'secret', reason)] : []),
+    ...(isLocal ? [] : unreadable(at, ['redis'], { password_file, sentinel_password_file })),
+    ...(isLocal ? [] : certificateFindings(at, ['redis', 'tls'], redis.tls)),
+    ...(development ? [] : certificateFindings(at, ['listen', 'tls'], listen.tls)),
+    ...findingsOf(usher, MESSAGES, [
+      [isPlain, 'issuer', 'issuer'],
+      [redis.tls && store.startsWith('redis+unix:'), 'redis-socket', 'redis.tls'],
+      [redis.database && store.startsWith('redis+cluster:'), 'redis-database', 'redis.database'],
+      [listen.tls && development, 'tls', 'listen.tls'],
+      [!development && inMemory, 'memory-store', 'store'],
+      [workers > 1 && inMemory, 'memory-workers', 'workers'],
+      [isEarly, 'key-times', 'keys.announce'],
+      [mtls.header && !proxy.length, 'certificate-header', 'client_certificates.header'],
+      [features.mtls && !mtls.header && !listen.tls, 'certificate-source', 'features.mtls'],
+    ]),
+    ...unmet.map(([feature, needed]) =>
+      at(['features', feature], 'feature-off', `needs \`features.${needed}\`, which is off`),
+    ),
+    ...originFindings(usher),
+  ]
+}
+
+/** Returns the warnings about usher.yaml. */
+export function providerWarnings(usher: Usher, development: boolean): Finding[] {
+  const { proxy, listen, lifetimes, redis, store } = usher.value
+  const isRedis = !store.startsWith('sqlite:')
+  const everyone = proxy.findIndex(range => /\/[0-7]$/.test(range))
+  const isPlain = !development && isRedis && !redis.tls && !LOCAL_REDIS.test(store)
+  const isLong = lifetimes.access_token > MAX_ACCESS_TOKEN_SECONDS
+  return findingsOf(usher, WARNINGS, [
+    [everyone >= 0, 'proxy-everyone', `proxy.${everyone}`],
+    [!development && !proxy.length && !listen.tls, 'no-tls', 'proxy'],
+    [isLong, 'access-token-lifetime', 'lifetimes.access_token'],
+    [isRedis && redis.durability === 'primary', 'durability-primary', 'redis.durability'],
+    [isPlain, 'redis-plaintext', 'store'],
+  ])
 }
 
 /** Returns the keys of `keys.import` as PKCS #8 PEM. */
@@ -118,8 +122,7 @@ export function importKeys(usher: Usher, findings: Finding[]): string[] {
     else pems.push(pem)
   }
   const hasNoRsa = keys.every(({ key }) => key && key.asymmetricKeyType !== 'rsa')
-  const check = checkerOf(usher, MESSAGES)
-  findings.push(...check(keys.length && hasNoRsa, 'signing-key', 'keys', 'import'))
+  if (keys.length && hasNoRsa) findings.push(usher.at(['keys', 'import'], 'signing-key', NO_RSA))
   return pems
 }
 
@@ -130,18 +133,13 @@ function readPrivateKey(file: string): { key?: KeyObject; problem?: string } {
   if ((statSync(file).mode & 0o007) !== 0) {
     return { problem: 'every user can read its file: chmod 640' }
   }
-  const key = parseKey(text)
-  if (!key) return { problem: 'its file is not a private key, as PEM or JWK' }
-  const weakness = weaknessOf(key)
-  return weakness ? { problem: `its key ${weakness}` } : { key }
-}
-
-function parseKey(text: string): KeyObject | undefined {
   try {
-    if (!text.trimStart().startsWith('{')) return createPrivateKey(text)
-    return createPrivateKey({ key: JSON.parse(text), format: 'jwk' })
+    const isJwk = text.trimStart().startsWith('{')
+    const key = createPrivateKey(isJwk ? { key: JSON.parse(text), format: 'jwk' } : text)
+    const weakness = weaknessOf(key)
+    return weakness ? { problem: `its key ${weakness}` } : { key }
   } catch {
-    return undefined
+    return { problem: 'its file is not a private key, as PEM or JWK' }
   }
 }
 
@@ -162,19 +160,19 @@ export const certificatesIn = (text: string) =>
 /** Returns the PEM text of `client_certificates.ca`; empty without one. */
 export function readClientAuthorities({ value, at }: Usher, findings: Finding[]): string {
   const { ca } = value.client_certificates
-  const { text = '', problem } = ca ? readText(ca) : {}
-  const isWrong = problem ?? (ca && !areAuthorities(text))
-  const wrong = problem ?? 'contains something else than certificates of authorities (CA:TRUE), PEM'
-  if (isWrong) findings.push(at(['client_certificates', 'ca'], 'mtls', `its file ${wrong}`))
+  if (!ca) return ''
+  const { text = '', problem = authoritiesProblem(text) } = readText(ca)
+  if (problem) findings.push(at(['client_certificates', 'ca'], 'mtls', `its file ${problem}`))
   return text
 }
 
-function areAuthorities(text: string): boolean {
+function authoritiesProblem(text: string): string | undefined {
+  const problem = 'contains something else than certificates of authorities (CA:TRUE), PEM'
   try {
     const certificates = certificatesIn(text)
-    return certificates.length > 0 && certificates.every(({ ca }) => ca)
+    return certificates.length && certificates.every(({ ca }) => ca) ? undefined : problem
   } catch {
-    return false
+    return problem
   }
 }
 
@@ -182,14 +180,15 @@ function areAuthorities(text: string): boolean {
 export const portOf = ({ port }: URL) => Number(port || 443)
 
 function originFindings({ value, at }: Usher): Finding[] {
-  const { client_certificates, issuer, listen } = value
-  const { origin } = client_certificates
+  const {
+    client_certificates: { origin },
+    issuer,
+    listen,
+  } = value
   if (!origin || !issuer) return []
   const [other, own] = [new URL(origin), new URL(issuer)]
   const refuse = (message: string) => [at(['client_certificates', 'origin'], 'mtls', message)]
-  if (other.origin !== origin || other.protocol !== own.protocol) {
-    return refuse(`must be an origin, as issuer is: ${own.protocol}//${other.host}`)
-  }
+  if (other.protocol !== own.protocol) return refuse(`must be ${own.protocol}//, as issuer is`)
   if (origin === issuer) return refuse('must differ from `issuer`')
   const isTaken = listen.tls && portOf(other) === listen.port
   return isTaken ? refuse('needs another port than `listen.port`') : []

@@ -1,28 +1,14 @@
 // Rules about APIs and their types of authorization details that look at several keys or files.
 
 import type { ValidFile } from '../files.ts'
-import { checkerOf, type Finding } from '../report/finding.ts'
+import { type Finding, findingsOf } from '../report/finding.ts'
 import { didYouMean } from '../report/wording.ts'
 import type { ClientFile } from '../schema/client.ts'
 import { type DetailFile, describedIn, PLACE } from '../schema/details.ts'
-import type { Features } from '../schema/features.ts'
 import { isFor, MAX_JWT_SECONDS, type ResourceFile } from '../schema/resource.ts'
+import type { UsherFile } from '../schema/usher.ts'
 
-/** The files that are checked against each other. */
-interface Files {
-  clients: ValidFile<ClientFile>[]
-  resources: Resource[]
-  types: Type[]
-}
-
-/** Settings that APIs are checked against. */
-interface Surroundings {
-  /** Scopes of claims.yaml. */
-  scopes: object
-  issuer: string
-  features: Features
-}
-
+type Client = ValidFile<ClientFile>
 type Resource = ValidFile<ResourceFile>
 type Type = ValidFile<DetailFile>
 
@@ -31,118 +17,131 @@ const MESSAGES = {
   'feature-off': 'needs a setting that is off: `features.resource_indicators` in usher.yaml',
   'introspection-off': 'needs a setting that is off: `features.introspection` in usher.yaml',
 }
+const WARNINGS = {
+  'resource-unread':
+    'no API can validate these tokens: name the client_id of the API in introspected_by, or set token_format: jwt',
+}
 
-/** Returns the findings about the files of config/resources/. */
-export function resourceFindings(surroundings: Files & Surroundings): Finding[] {
-  const { clients, resources, issuer, scopes, features } = surroundings
+/** Returns the findings about the files of config/resources/. `scopes`: those of claims.yaml. */
+export function* resourceFindings(
+  resources: Resource[],
+  clients: Client[],
+  { issuer, scopes, features }: Pick<UsherFile, 'features'> & { issuer: string; scopes: object },
+): Generator<Finding> {
   // A token for one audience must not be accepted by another, nor as an ID token or an assertion.
   const audiences = new Map([[issuer, 'this provider']])
   for (const { value, file } of clients) audiences.set(value.client_id, `the client of ${file}`)
   const names = new Map<string, string>()
-  return resources.flatMap(api => {
+  for (const api of resources) {
     const { file, value, at } = api
-    const { resource, audience = resource, token_format, token_lifetime = 0 } = value
-    const check = checkerOf(api, MESSAGES)
+    const { resource, audience = resource, introspected_by, token_format } = value
     const namesake = names.get(resource)
     const other = audiences.get(audience)
     names.set(resource, file)
     audiences.set(audience, file)
-    const taken = `is already the resource of ${namesake}; each API has its own`
-    const shared = `the tokens of ${other} have this audience already`
-    const isLong = token_format === 'jwt' && token_lifetime > MAX_JWT_SECONDS
-    return [
-      ...(namesake ? [at(['resource'], 'same-resource', taken)] : []),
-      ...(other && !namesake
-        ? [at([value.audience === undefined ? 'resource' : 'audience'], 'same-audience', shared)]
-        : []),
-      ...Object.keys(value.scopes)
-        .filter(scope => Object.hasOwn(scopes, scope))
-        .map(scope => at(['scopes', scope], 'same-scope', 'is already a scope of claims.yaml')),
-      ...memberFindings(api, clients),
-      ...check(isLong, 'jwt-lifetime', 'token_lifetime'),
-      ...check(!features.resource_indicators, 'feature-off', 'resource'),
-      ...check(
-        value.introspected_by && !features.introspection,
-        'introspection-off',
-        'introspected_by',
-      ),
-    ]
-  })
+    if (namesake) {
+      yield at(
+        ['resource'],
+        'same-resource',
+        `is already the resource of ${namesake}; each API has its own`,
+      )
+    } else if (other) {
+      const key = value.audience === undefined ? 'resource' : 'audience'
+      yield at([key], 'same-audience', `the tokens of ${other} have this audience already`)
+    }
+    for (const scope of Object.keys(value.scopes).filter(name => Object.hasOwn(scopes, name))) {
+      yield at(['scopes', scope], 'same-scope', 'is already a scope of claims.yaml')
+    }
+    const isLong = token_format === 'jwt' && Number(value.token_lifetime) > MAX_JWT_SECONDS
+    yield* findingsOf(api, MESSAGES, [
+      [isLong, 'jwt-lifetime', 'token_lifetime'],
+      [!features.resource_indicators, 'feature-off', 'resource'],
+      [introspected_by && !features.introspection, 'introspection-off', 'introspected_by'],
+    ])
+    yield* memberFindings(api, clients)
+  }
 }
 
 /** Returns the findings about the clients that an API names. */
-function memberFindings({ value, at }: Resource, clients: ValidFile<ClientFile>[]): Finding[] {
-  const ids = clients.map(({ value }) => value.client_id)
-  const unknown = (['clients', 'introspected_by'] as const).flatMap(key =>
-    (value[key] ?? []).flatMap((id, i) => {
+function* memberFindings({ value, at }: Resource, clients: Client[]): Generator<Finding> {
+  const byId = new Map(clients.map(({ value }) => [value.client_id, value]))
+  for (const key of ['clients', 'introspected_by'] as const) {
+    for (const [i, id] of (value[key] ?? []).entries()) {
+      const client = byId.get(id)
+      const isPublic = client?.token_endpoint_auth_method === 'none'
       // A client that registered itself has no file.
       const isRegistered = key === 'clients' && /^(app_[0-9a-f]{24}$|https:)/.test(id)
-      if (ids.includes(id) || isRegistered) return []
-      const message = `there is no client ${JSON.stringify(id)}${didYouMean(id, ids)}`
-      return [at([key, i], 'unknown-client', message)]
-    }),
-  )
-  const open = (value.introspected_by ?? []).flatMap((id, i) => {
-    const client = clients.find(({ value }) => value.client_id === id)?.value
-    const message = 'a client without authentication cannot introspect'
-    const isPublic = client?.token_endpoint_auth_method === 'none'
-    return isPublic ? [at(['introspected_by', i], 'client-public', message)] : []
-  })
-  return [...unknown, ...open]
+      if (!client && !isRegistered) {
+        const message = `there is no client ${JSON.stringify(id)}${didYouMean(id, [...byId.keys()])}`
+        yield at([key, i], 'unknown-client', message)
+      } else if (isPublic && key === 'introspected_by') {
+        yield at([key, i], 'client-public', 'a client without authentication cannot introspect')
+      }
+    }
+  }
+}
+
+/** Returns the warnings about an API. */
+export function resourceWarnings(resource: Resource): Finding[] {
+  const { token_format, introspected_by } = resource.value
+  const isUnread = token_format === 'opaque' && !introspected_by
+  return findingsOf(resource, WARNINGS, [[isUnread, 'resource-unread', 'token_format']])
 }
 
 /** Returns the findings about the files of config/details/, and about clients that name a type. */
-export function detailFindings({ types, clients, resources }: Files): Finding[] {
-  const apis = resources.map(({ value }) => value.resource)
-  const known = types.map(({ value }) => value.type)
-  return [
-    ...types.flatMap((type, i) => {
-      const { value, at } = type
-      const namesake = types[known.indexOf(value.type)]
-      const taken = `is already the type of ${namesake?.file}`
-      const unknown = `no file in resources/ has this resource${didYouMean(value.resource, apis)}`
-      return [
-        ...(known.indexOf(value.type) < i ? [at(['type'], 'same-type', taken)] : []),
-        ...(apis.includes(value.resource) ? [] : [at(['resource'], 'unknown-resource', unknown)]),
-        ...wordFindings(type),
-      ]
-    }),
-    ...clients.flatMap(({ value, at }) =>
-      (value.authorization_details_types ?? []).flatMap((name, i) => {
-        const path = ['authorization_details_types', i]
-        const type = types.find(({ value }) => value.type === name)
-        const unknown = `no file in details/ has this type${didYouMean(name, known)}`
-        if (!type) return [at(path, 'unknown-type', unknown)]
-        const api = resources.find(({ value }) => value.resource === type.value.resource)
-        if (!api || isFor(api.value, value.client_id)) return []
-        const message = `its API is not for this client: clients in ${api.file}`
-        return [at(path, 'unknown-client', message)]
-      }),
-    ),
-  ]
+export function* detailFindings(
+  types: Type[],
+  clients: Client[],
+  resources: Resource[],
+): Generator<Finding> {
+  const apis = new Map(resources.map(api => [api.value.resource, api]))
+  const known = new Map<string, Type>()
+  for (const type of types) {
+    const { value, at } = type
+    const namesake = known.get(value.type)
+    if (namesake) yield at(['type'], 'same-type', `is already the type of ${namesake.file}`)
+    else known.set(value.type, type)
+    if (!apis.has(value.resource)) {
+      const hint = didYouMean(value.resource, [...apis.keys()])
+      yield at(['resource'], 'unknown-resource', `no file in resources/ has this resource${hint}`)
+    }
+    yield* wordFindings(type)
+  }
+  for (const { value, at } of clients) {
+    for (const [i, name] of (value.authorization_details_types ?? []).entries()) {
+      const path = ['authorization_details_types', i]
+      const type = known.get(name)
+      const hint = didYouMean(name, [...known.keys()])
+      if (!type) yield at(path, 'unknown-type', `no file in details/ has this type${hint}`)
+      const api = apis.get(type?.value.resource ?? '')
+      if (!api || isFor(api.value, value.client_id)) continue
+      yield at(path, 'unknown-client', `its API is not for this client: clients in ${api.file}`)
+    }
+  }
 }
 
 /** A sentence can name required properties; a label is for a property or a value of an enum. */
-function wordFindings({ value: { schema, description, labels }, at }: Type): Finding[] {
+function* wordFindings({ value: { schema, description, labels }, at }: Type): Generator<Finding> {
   const described = describedIn(schema)
   const paths = described.map(({ path }) => path)
+  const required = described.filter(({ isRequired }) => isRequired).map(({ path }) => path)
   const values = described.flatMap(({ path, items, enum: values = items?.enum ?? [] }) =>
     values.map(value => `${path}.${value}`),
   )
-  const required = described.filter(({ isRequired }) => isRequired).map(({ path }) => path)
-  const sentences = typeof description === 'string' ? { '': description } : description
-  const places = Object.entries(sentences).flatMap(([language, sentence]) =>
-    [...sentence.matchAll(new RegExp(PLACE, 'g'))].map(([, path = '']) => {
-      return { path, key: ['description', language].filter(Boolean), known: required }
-    }),
-  )
-  const labelled = Object.keys(labels).map(path => {
-    return { path, key: ['labels', path], known: [...paths, ...values] }
-  })
-  return [...places, ...labelled].flatMap(({ path, key, known }) => {
-    if (known.includes(path)) return []
+  const check = function* (key: string[], path: string, known: string[]) {
     const unknown = `the schema has no property ${path}${didYouMean(path, known)}`
     const optional = `${path} may be missing: make it required, or delete it here`
-    return [at(key, 'unknown-property', paths.includes(path) ? optional : unknown)]
-  })
+    const message = paths.includes(path) ? optional : unknown
+    if (!known.includes(path)) yield at(key, 'unknown-property', message)
+  }
+  const sentences = typeof description === 'string' ? { '': description } : description
+  for (const [language, sentence] of Object.entries(sentences)) {
+    const key = ['description', language].filter(Boolean)
+    for (const [, path = ''] of sentence.matchAll(new RegExp(PLACE, 'g'))) {
+      yield* check(key, path, required)
+    }
+  }
+  for (const path of Object.keys(labels)) {
+    yield* check(['labels', path], path, [...paths, ...values])
+  }
 }

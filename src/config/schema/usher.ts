@@ -32,10 +32,17 @@ const grace = z
   .default('30 s')
   .transform(text => seconds(text))
 
-const origin = z.url({
-  protocol: /^https?$/,
-  error: 'must be an origin, without path, query or trailing slash: https://id.example.org',
-})
+const origin = z
+  .string()
+  .superRefine((text, ctx) => {
+    const { origin, protocol = '' } = URL.parse(text) ?? {}
+    const isWeb = /^https?:$/.test(protocol)
+    if (isWeb && origin === text) return
+    const right = isWeb ? origin : 'https://id.example.org'
+    const message = `must be an origin, without path, query or trailing slash: ${right}`
+    ctx.addIssue({ code: 'custom', message, params: { rule: 'issuer' } })
+  })
+  .meta({ format: 'uri' })
 const port = z.int(PORTS).min(1, PORTS).max(65_535, PORTS)
 const address = z.union(
   [z.ipv4(), z.ipv6(), z.cidrv4(), z.cidrv6()],
