@@ -6,9 +6,9 @@ import Koa from 'koa'
 import mount from 'koa-mount'
 import { openDirectory } from './accounts/source.ts'
 import { createAuthorizationDetails } from './features/authorization-details.ts'
-import { ciba } from './features/ciba/feature.ts'
+import { ciba } from './features/ciba.ts'
 import { clientDocuments } from './features/client-metadata-documents.ts'
-import { deviceFlow } from './features/device/feature.ts'
+import { deviceFlow } from './features/device.ts'
 import { dpop } from './features/dpop.ts'
 import { fapi } from './features/fapi.ts'
 import { logout } from './features/logout.ts'
@@ -58,23 +58,23 @@ export async function createApp(environment: Environment, readiness: Readiness):
   const views = createViews(settings, { registered: id => describeClient(id) })
   const errorPages = createErrorPages(settings.issuer, views)
   const showError = showsErrors(errorPages.show)
-  const surroundings = { ...environment, directory, views, showError }
+  const dependencies = { ...environment, directory }
 
   const details = createAuthorizationDetails(settings)
   const features: PageFeature[] = [
     details.feature,
-    resourceIndicators(surroundings, details),
-    dpop(surroundings),
+    resourceIndicators(dependencies, details),
+    dpop(dependencies),
     mutualTls(settings, routes.byCertificate),
     fapi(),
     responseModes(settings, views),
     registration(settings, records),
     clientDocuments(settings),
-    deviceFlow(surroundings),
-    ciba(surroundings),
+    deviceFlow(dependencies, views, showError),
+    ciba(dependencies),
     logout(settings, records, views),
   ]
-  const provider = await createProvider(surroundings, features, {
+  const provider = await createProvider(dependencies, features, {
     error: showError,
     tags: views.tags,
   })

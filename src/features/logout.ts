@@ -4,7 +4,7 @@
 import type { Context } from 'koa'
 import type { Settings } from '../config/load.ts'
 import type { Views } from '../pages/views.ts'
-import { findReceiver } from '../provider/events.ts'
+import { findClient } from '../provider/clients.ts'
 import type { Feature } from '../provider/feature.ts'
 import { LAST_SIGN_OUT_ATTEMPT, signOutQueue } from '../state/delivery-queue.ts'
 import type { Records } from '../storage/records.ts'
@@ -39,7 +39,7 @@ export function logout({ features }: Settings, records: Records, views: Views): 
         const { accountId: account, clients, attempt: number } = signOut
         const isAgain = await Promise.all(
           clients.map(async ([client_id, sid]) => {
-            const client = await findReceiver(provider, client_id)
+            const client = await findClient(provider, client_id)
             if (!client?.backchannelLogoutUri) return false
             const about = { client_id, account, attempt: number }
             const sent = client.sendLogoutToken(account, sid)

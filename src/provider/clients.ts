@@ -2,6 +2,7 @@
 
 import { randomBytes, timingSafeEqual } from 'node:crypto'
 import {
+  type BackchannelAuthenticationRequest,
   type Client,
   errors,
   type ClientMetadata as LibraryClientMetadata,
@@ -81,12 +82,20 @@ export async function checkClients(
   if (findings.length) throw new ConfigError(findings)
 }
 
+/** A client with the library's own deliveries, which a queue makes (deliverLater in library-overrides.ts). */
+export interface Receiver extends Client {
+  /** With a new `jti` each time: a client that remembers them accepts a repeated delivery. */
+  sendLogoutToken(sub: string, sid: string): Promise<void>
+  sendPing(request: BackchannelAuthenticationRequest): Promise<void>
+}
+
 /** Undefined also for a registered client that needs a feature which is now off. */
-export async function findClient(provider: Provider, id = ''): Promise<Client | undefined> {
-  return provider.Client.find(id).catch(error => {
+export async function findClient(provider: Provider, id = ''): Promise<Receiver | undefined> {
+  const found = await provider.Client.find(id).catch(error => {
     if (error instanceof errors.InvalidClientMetadata) return undefined
     throw error
   })
+  return found as Receiver | undefined
 }
 
 /** Returns the metadata key that a message of the library names. Without one, it is about authentication. */

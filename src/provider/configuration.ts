@@ -83,9 +83,14 @@ export interface Environment {
   metrics: Metrics
 }
 
+/** What the provider and its features are built from. */
+export interface Dependencies extends Environment {
+  directory: Directory
+}
+
 /** Throws a `ConfigError` that names every client the library would refuse. */
 export async function createProvider(
-  environment: Environment & { directory: Directory },
+  environment: Dependencies,
   features: Feature[],
   pages: LibraryPages,
 ): Promise<Provider> {
@@ -104,7 +109,7 @@ export async function createProvider(
 
 /** The library's configuration, one decision a line. */
 function configuration(
-  environment: Environment & { directory: Directory },
+  environment: Dependencies,
   extensions: Feature[],
   pages: LibraryPages,
   adapter: Configuration['adapter'],
@@ -173,8 +178,10 @@ function configuration(
     // The config folder is trusted without a fetch, and registered clients cannot have it.
     sectorIdentifierUriValidate: () => false,
     findAccount: async (ctx, id) => {
-      const [known] = extensions.flatMap(({ findAccount }) => findAccount?.(ctx, id) ?? [])
-      if (known) return known
+      for (const { findAccount } of extensions) {
+        const known = await findAccount?.(ctx, id)
+        if (known) return known
+      }
       const { session, client } = ctx.oidc
       // A grant will be made from this consent.
       if (session && client) await consents.readAhead(id, client.clientId)

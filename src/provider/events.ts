@@ -10,9 +10,7 @@ import { createAudit, type FactName, note } from '../http/audit.ts'
 import { faultOf } from '../http/log.ts'
 import type { Metrics } from '../http/metrics.ts'
 import type { Queue } from '../state/delivery-queue.ts'
-import { findClient } from './clients.ts'
 import type { Attempt, Feature } from './feature.ts'
-import type { Receiver } from './library-overrides.ts'
 import { logIgnored } from './requests.ts'
 
 // biome-ignore format: a table
@@ -87,11 +85,6 @@ function partiesOf({ oidc }: KoaContextWithOIDC) {
 function grantTypeOf({ oidc }: KoaContextWithOIDC): string {
   const sent = String(oidc.params?.grant_type)
   return GRANT_TYPES.some(type => type === sent) ? sent : 'other'
-}
-
-/** A client that can be notified; undefined when there is none any more. */
-export async function findReceiver(provider: Provider, id: string): Promise<Receiver | undefined> {
-  return (await findClient(provider, id)) as Receiver | undefined
 }
 
 /** Sends everything that is due in a queue. */

@@ -83,7 +83,7 @@ export interface Feature {
   /** Called after a grant was made or used for this client. */
   onGrant?(clientId: string): Promise<void>
   /** The account with this id, when the feature knows better than the directory. */
-  findAccount?(ctx: KoaContextWithOIDC, id: string): Account | undefined
+  findAccount?(ctx: KoaContextWithOIDC, id: string): Promise<Account | undefined>
 
   // Tokens
   /** Throws to refuse an access token that is about to be issued. */

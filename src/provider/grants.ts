@@ -33,44 +33,36 @@ export function createGrantLoader(
 ) {
   return async (ctx: KoaContextWithOIDC): Promise<Grant | undefined> => {
     const { oidc } = ctx
-    const accountId = accountIdOf(oidc)
-    const clientId = clientIdOf(oidc)
-    const isImplicit = oidc.client?.consent === 'implicit' && clientId !== ACCOUNT_CLIENT
+    const [accountId, clientId] = [accountIdOf(oidc), clientIdOf(oidc)]
+    const client = required(oidc.client)
+    const isImplicit = client.consent === 'implicit' && clientId !== ACCOUNT_CLIENT
     if (isImplicit && !isDevice(oidc)) {
       await recordImplicit(consents, accountId, clientId, requestedClaims.scopesOf(oidc))
     }
     // The consent page gave the decision; it is recorded here, where it is final. Nothing is recorded when
     // the access was removed while that page was open: the user is then asked again.
     const decision = decisionOf(oidc)
-    const isRecorded =
-      decision && oidc.account && (await consents.decide(accountId, clientId, decision))
-    if (isRecorded) {
-      const { scopes, declined, details = [] } = decision
+    if (decision && oidc.account && (await consents.decide(accountId, clientId, decision))) {
+      const { scopes, declined, details } = decision
+      const authorization_details = details?.length ? details.map(({ type }) => type) : undefined
       const about = { client_id: clientId, account: accountId, scopes, declined }
-      const types = details.map(({ type }) => type)
-      note(ctx, 'consent_given', {
-        ...about,
-        ...(types.length && { authorization_details: types }),
-      })
+      note(ctx, 'consent_given', { ...about, authorization_details })
     }
     const found = await consentOf(consents, accountId, clientId)
     const consent = found.value
-    if (!consent || consent.appearance !== appearanceOf(required(oidc.client))) return undefined
+    if (!consent || consent.appearance !== appearanceOf(client)) return undefined
 
     nameSession(records, oidc, clientId)
     await consents.touch(accountId, clientId, found)
-    const claims = requestedClaims.claimsOf(required(oidc.client), consent)
-    const grant = grantOf(oidc.provider, consent, claims)
+    const grant = grantOf(oidc.provider, consent, requestedClaims.claimsOf(client, consent))
     grant.jti = tagOf(oidc.entities.DeviceCode?.jti ?? '') ?? newTag()
-    const { jti: grantId } = grant
-    const still = async () => {
-      await consents.readAhead(accountId, clientId)
-      return (
-        (await directory.findEnabled(accountId, oidc.session?.loginTs)) &&
-        (await consentOf(consents, accountId, clientId)).value
-      )
+    const { jti } = grant
+    const check = async () => {
+      if (await isStillAllowed(directory, consents, consent, oidc.session?.loginTs)) return
+      await revokeGrant(records, jti)
+      throw new errors.AccessDenied(undefined, 'the consent or the sign-in ended meanwhile')
     }
-    holdGrant(ctx, grant, () => keepGrant(records, grantId, consent, still))
+    held.set(ctx, { grant, check })
     return grant
   }
 }
@@ -158,21 +150,20 @@ export function grantOf(
 }
 
 /**
- * Whether a grant that was just saved stays. It is revoked if the sign-in or the consent behind it has
- * ended. `still` reads the current consent; undefined if the sign-in has ended.
+ * Whether the consent and the sign-in (epoch seconds) that a saved grant was made from still stand. Ending
+ * access first writes that it ended and then looks for grants: either it finds the grant, or this function
+ * finds that access has ended.
  */
-export async function keepGrant(
-  records: Records,
-  grantId: string,
-  { scopes }: Consent,
-  still: () => Promise<Consent | undefined>,
+export async function isStillAllowed(
+  directory: Directory,
+  consents: Consents,
+  { accountId, client_id, scopes }: Consent,
+  signedIn?: number,
 ): Promise<boolean> {
-  // Ending access first writes that it ended and then looks for grants: either it finds this grant, or this
-  // read finds that access has ended.
-  const consent = await still()
-  if (consent && scopes.every(name => consent.scopes.includes(name))) return true
-  await revokeGrant(records, grantId)
-  return false
+  await consents.readAhead(accountId, client_id)
+  const account = await directory.findEnabled(accountId, signedIn)
+  const { value } = await consentOf(consents, accountId, client_id)
+  return Boolean(account && value && scopes.every(name => value.scopes.includes(name)))
 }
 
 interface HeldGrant {
@@ -180,16 +171,8 @@ interface HeldGrant {
   /** Throws and revokes the grant, if the consent or the sign-in has ended. */
   check: () => Promise<void>
 }
+/** Grants of authorization requests, until their code is saved. A request may end without one. */
 const held = new WeakMap<object, HeldGrant>()
-
-/** Keeps the grant of an authorization request until its code is saved; a request may end without one. */
-export function holdGrant(ctx: KoaContextWithOIDC, grant: Grant, isKept: () => Promise<boolean>) {
-  const check = async () => {
-    if (await isKept()) return
-    throw new errors.AccessDenied(undefined, 'the consent or the sign-in ended meanwhile')
-  }
-  held.set(ctx, { grant, check })
-}
 
 /** Saves the held grant with the next write; returns its check. */
 export async function saveHeldGrant(grantId: string): Promise<HeldGrant['check'] | undefined> {

@@ -4,7 +4,6 @@
 import { createHash } from 'node:crypto'
 import {
   type BackchannelAuthenticationRequest,
-  type Client,
   type Configuration,
   Provider,
   type TokenEndpointGrantContext,
@@ -75,13 +74,6 @@ function compareHashes({ Client: { prototype } }: Provider): void {
     const hashes = this.client_secret_hashes as ClientMetadata['client_secret_hashes']
     return hashes ? matchesHash(actual, hashes) : compareClientSecret.call(this, actual)
   }
-}
-
-/** A client with the library's own deliveries, which are made outside of a request. */
-export interface Receiver extends Client {
-  /** With a new `jti` each time: a client that remembers them accepts a repeated delivery. */
-  sendLogoutToken(sub: string, sid: string): Promise<void>
-  sendPing(request: BackchannelAuthenticationRequest): Promise<void>
 }
 
 /**

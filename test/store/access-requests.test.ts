@@ -3,7 +3,7 @@
 
 import { expect, test } from 'vitest'
 import { usherSchema } from '../../src/config/schema/usher.ts'
-import { answerOnce, createAccessRequests } from '../../src/features/ciba/access-requests.ts'
+import { answerOnce, createAccessRequests } from '../../src/features/ciba-requests.ts'
 import { now } from '../../src/storage/store.ts'
 import { onEveryStore } from './every-store.ts'
 import { fresh } from './store-suite.ts'
@@ -17,7 +17,7 @@ class Taken extends Error {}
 onEveryStore(records => {
   const request = (client_id = 'till') => {
     const [id, since] = [fresh(), now()]
-    return { id, client_id, scopes: ['openid'], since, until: since + TTL, version: 0 }
+    return { id, handle: id, client_id, scopes: ['openid'], since, until: since + TTL, version: 0 }
   }
 
   test('of thirty requests of two clients at once, on two nodes, three of each are open', async () => {

@@ -2,31 +2,37 @@
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { expect, test } from 'vitest'
-import { deviceCodeAdapter } from '../../src/features/device/feature.ts'
+import { deviceCodeAdapter } from '../../src/features/device.ts'
 import { onEveryStore } from './every-store.ts'
 import { fresh } from './store-suite.ts'
 
 const TTL = 60
+
+const REQUEST = { key: {}, isRevocation: false, endsSession: false }
 
 class Taken extends Error {}
 
 onEveryStore(records => {
   /** A node, asked by the session that `as` says. */
   function node() {
-    const session = new AsyncLocalStorage<{ uid: string }>()
+    const session = new AsyncLocalStorage<{ uid: string; jti: string }>()
     const find = async (id: string) =>
       (await records().read<Record<string, unknown>>('DeviceCode', id)).value
     const codes = deviceCodeAdapter(records())(
       { find },
-      { request: () => ({ session: session.getStore() }), alreadyUsed: () => new Taken() },
+      {
+        request: () => ({ ...REQUEST, session: session.getStore() }),
+        alreadyUsed: () => new Taken(),
+      },
     )
     return {
       find,
       save: codes.upsert,
       as: (uid: string) => ({
         save: (id: string, payload: object) =>
-          session.run({ uid }, () => codes.upsert(id, { ...payload }, TTL)),
-        enter: (userCode: string) => session.run({ uid }, () => codes.findByUserCode(userCode)),
+          session.run({ uid, jti: '' }, () => codes.upsert(id, { ...payload }, TTL)),
+        enter: (userCode: string) =>
+          session.run({ uid, jti: '' }, () => codes.findByUserCode(userCode)),
       }),
     }
   }

@@ -3,7 +3,7 @@
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { randomBytes } from 'node:crypto'
-import { deviceCodeAdapter } from '../../src/features/device/feature.ts'
+import { deviceCodeAdapter } from '../../src/features/device.ts'
 import { type Adapter, createAdapter, type Protocol } from '../../src/state/adapter.ts'
 import { createRefreshTokens, type RefreshTokens } from '../../src/state/refresh-tokens.ts'
 import type { SessionRecord } from '../../src/state/sessions.ts'

@@ -2,8 +2,8 @@
 // All nodes read one record for each; an early request writes nothing.
 
 import { errors } from 'oidc-provider'
+import type { GrantHandler } from '../provider/feature.ts'
 import type { Records } from '../storage/records.ts'
-import type { GrantHandler } from './feature.ts'
 
 /** The `interval` that clients are given. */
 export const INTERVAL_SECONDS = 5

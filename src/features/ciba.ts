@@ -4,26 +4,29 @@
 // A client does not learn whether an account exists: a request for an unknown user stays open until it
 // expires, like a request to a user who does not look. So there is nothing to guess.
 
-import { errors, type KoaContextWithOIDC } from 'oidc-provider'
-import { foldUsername } from '../../accounts/account.ts'
-import { createConsents } from '../../accounts/consents.ts'
-import { createRateLimit, type Limit } from '../../accounts/rate-limit.ts'
-import { CIBA_GRANT } from '../../config/schema/client.ts'
-import { displayTextProblem } from '../../config/schema/values.ts'
-import { note } from '../../http/audit.ts'
-import { PLACES } from '../../pages/page-data.ts'
-import type { PageFeature } from '../../pages/routes.ts'
-import { createRequestedClaims } from '../../provider/claims.ts'
-import { findReceiver } from '../../provider/events.ts'
-import type { LibraryFeatures } from '../../provider/feature.ts'
-import { INTERVAL_SECONDS, slowDownAll } from '../../provider/polling.ts'
-import { createDeliveryQueue } from '../../state/delivery-queue.ts'
-import { now } from '../../storage/store.ts'
-import { type AccessRequest, answerOnce, createAccessRequests } from './access-requests.ts'
-import type { Surroundings } from './answers.ts'
-import { createRequestPages } from './page.ts'
-
-type Oidc = KoaContextWithOIDC['oidc']
+import { randomUUID } from 'node:crypto'
+import { type Account, errors, type KoaContextWithOIDC } from 'oidc-provider'
+import { foldUsername } from '../accounts/account.ts'
+import { createConsents } from '../accounts/consents.ts'
+import { createRateLimit, type Limit } from '../accounts/rate-limit.ts'
+import { CIBA_GRANT } from '../config/schema/client.ts'
+import { displayTextProblem } from '../config/schema/values.ts'
+import { note } from '../http/audit.ts'
+import { PLACES } from '../pages/page-data.ts'
+import type { PageFeature } from '../pages/routes.ts'
+import { createRequestedClaims } from '../provider/claims.ts'
+import { findClient } from '../provider/clients.ts'
+import type { Dependencies } from '../provider/configuration.ts'
+import type { LibraryFeatures } from '../provider/feature.ts'
+import { createDeliveryQueue } from '../state/delivery-queue.ts'
+import { now } from '../storage/store.ts'
+import {
+  type AccessRequests,
+  answerOnce,
+  createAccessRequests,
+  createRequestPages,
+} from './ciba-requests.ts'
+import { INTERVAL_SECONDS, slowDownAll } from './polling.ts'
 
 interface Ping {
   /** The `auth_req_id`. */
@@ -40,27 +43,22 @@ const MAX_HINT_CHARS = 256
 const SUBJECT = /^usr_[0-9a-z]{26}$/
 const MAX_MESSAGE_CHARS = 100
 
-/** The request names the user by login_hint: the account need not exist. */
-const isForUnverifiedUser = ({ route, params }: Oidc) =>
-  route === 'backchannel_authentication' && params?.login_hint !== undefined
-
 /** Returns the feature CIBA, with its account pages. */
-export function ciba(surroundings: Surroundings): PageFeature {
-  const { records, settings } = surroundings
+export function ciba(dependencies: Dependencies): PageFeature {
+  const { records, settings, directory } = dependencies
   const isOn = settings.features.ciba
+  const requests = createAccessRequests(records, settings)
   const pings = createDeliveryQueue<Ping>(records, {
     names: ['Ping', 'pings'],
     idOf: ({ id }) => id,
     pauses: PING_PAUSES_SECONDS,
   })
   return {
-    settings: { ciba: libraryFeature(surroundings) },
-    async waiting({ id, ended }) {
-      return isOn ? (await createAccessRequests(records, settings).list(id, ended)).length : 0
-    },
+    settings: { ciba: libraryFeature(dependencies, requests) },
+    waiting: async ({ id, ended }) => (isOn ? (await requests.list(id, ended)).length : 0),
     addPages(pages, site) {
       if (!isOn) return
-      const { list, ask, answer } = createRequestPages(site, surroundings)
+      const { list, ask, answer } = createRequestPages(site, dependencies, requests)
       pages.get(PLACES.requests, list).get(PLACES.answer, ask).post(PLACES.answer, answer)
     },
     adapters: {
@@ -68,8 +66,17 @@ export function ciba(surroundings: Surroundings): PageFeature {
         upsert: answerOnce(records, protocol),
       }),
     },
-    findAccount: ({ oidc }, id) =>
-      isForUnverifiedUser(oidc) ? { accountId: id, claims: () => ({ sub: id }) } : undefined,
+    // The user of a login_hint need not exist.
+    async findAccount(ctx, hint): Promise<HintedAccount | undefined> {
+      const { route, params } = ctx.oidc
+      if (route !== 'backchannel_authentication' || params?.login_hint === undefined)
+        return undefined
+      const isSubject = SUBJECT.test(hint)
+      const account = await (isSubject ? directory.find(hint) : directory.findByUsername(hint))
+      if (!account) ctx.state.log.detail = 'no user has this login_hint'
+      const accountId = account?.id ?? (isSubject ? hint : `name ${foldUsername(hint)}`)
+      return { accountId, ended: account?.ended ?? 0, claims: () => ({ sub: accountId }) }
+    },
     // Our check of request objects replaces the library's, which has this rule (CIBA §7.1.1).
     checkClientJwt({ oidc }, _client, { kind, claims }) {
       if (kind === 'assertion' || oidc.route !== 'backchannel_authentication') return
@@ -90,7 +97,7 @@ export function ciba(surroundings: Surroundings): PageFeature {
     deliver: (provider, queue, attempt) =>
       pings.deliverDue(queue, async ping => {
         const { id, client_id, accountId: account, attempt: number } = ping
-        const client = await findReceiver(provider, client_id)
+        const client = await findClient(provider, client_id)
         const request = await provider.BackchannelAuthenticationRequest.find(id)
         // It has expired, or the client has polled.
         if (!client || !request || request.consumed) return undefined
@@ -102,21 +109,18 @@ export function ciba(surroundings: Surroundings): PageFeature {
   }
 }
 
-function libraryFeature({
-  settings,
-  records,
-  directory,
-}: Surroundings): NonNullable<LibraryFeatures['ciba']> {
-  const { features } = settings
+/** `ended`: as of an `Account`; absent for the user of an id_token_hint. */
+type HintedAccount = Account & { ended?: number }
+
+function libraryFeature(
+  { settings, records, directory }: Dependencies,
+  requests: AccessRequests,
+): NonNullable<LibraryFeatures['ciba']> {
   const consents = createConsents(records)
   const requestedClaims = createRequestedClaims(settings)
-  const requests = createAccessRequests(records, settings)
   const attempts = createRateLimit(records)
-  /** `account.ended` of users found by name: a second lookup would tell them from unknown users by its time. */
-  const ended = new WeakMap<KoaContextWithOIDC, number>()
-
   return {
-    enabled: features.ciba,
+    enabled: settings.features.ciba,
     deliveryModes: ['poll', 'ping'],
 
     /** Runs before any account is looked up. */
@@ -126,8 +130,7 @@ function libraryFeature({
     },
 
     validateBindingMessage(_ctx, message) {
-      const problem =
-        message === undefined ? undefined : displayTextProblem(message, MAX_MESSAGE_CHARS)
+      const problem = message !== undefined && displayTextProblem(message, MAX_MESSAGE_CHARS)
       if (problem) throw new errors.InvalidBindingMessage(`binding_message ${problem}`)
     },
 
@@ -135,38 +138,33 @@ function libraryFeature({
       throw new errors.InvalidRequest('login_hint_token is not taken: login_hint, or id_token_hint')
     },
 
-    async processLoginHint(ctx, hint = '') {
-      if (hint.length > MAX_HINT_CHARS || /[\s\p{C}]/u.test(hint)) {
-        throw new errors.UnknownUserId('a login_hint is a username, or a sub')
-      }
-      const isSubject = SUBJECT.test(hint)
-      const account = await (isSubject ? directory.find(hint) : directory.findByUsername(hint))
-      if (!account) ctx.state.log.detail = 'no user has this login_hint'
-      ended.set(ctx, account?.ended ?? 0)
-      return account?.id ?? (isSubject ? hint : `name ${foldUsername(hint)}`)
+    processLoginHint(_ctx, hint = '') {
+      if (hint.length <= MAX_HINT_CHARS && !/[\s\p{C}]/u.test(hint)) return hint
+      throw new errors.UnknownUserId('a login_hint is a username, or a sub')
     },
 
     verifyUserCode(_ctx, _account, code) {
       if (code !== undefined) throw new errors.InvalidRequest('user_code is not supported')
     },
 
-    async triggerAuthenticationDevice(ctx, request, { accountId }, { clientId: client_id }) {
-      const { oidc } = ctx
+    async triggerAuthenticationDevice({ oidc, state }, request, account: HintedAccount, client) {
+      const { accountId, ended = (await directory.find(accountId))?.ended ?? 0 } = account
+      const { clientId: client_id } = client
       const message = oidc.params?.binding_message
-      const last = ended.get(ctx) ?? (await directory.find(accountId))?.ended ?? 0
-      const asked: AccessRequest = {
+      const isAsked = await requests.ask(accountId, {
         id: request.jti,
+        handle: randomUUID(),
         client_id,
         scopes: requestedClaims.scopesOf(oidc),
         ...(typeof message === 'string' && { message }),
-        since: Math.max(now(), last + 1),
+        since: Math.max(now(), ended + 1),
         until: now() + request.expiration,
         signedIn: earliestSignIn(oidc),
         version: await consents.version(accountId, client_id),
-      }
-      if (await requests.ask(accountId, asked)) {
+      })
+      if (isAsked) {
         const account = SUBJECT.test(accountId) ? accountId : undefined
-        return note(ctx, 'access_requested', { client_id, account })
+        return note({ state }, 'access_requested', { client_id, account })
       }
       await request.destroy()
       throw refused('too many requests of this client to this user are open, or were denied')
@@ -179,7 +177,7 @@ const refused = (description: string) =>
   Object.assign(new errors.AccessDenied(description), { status: 403, statusCode: 403 })
 
 /** Epoch seconds after which the user must have signed in, by `prompt=login` or `max_age`. */
-function earliestSignIn({ params, prompts }: Oidc): number | undefined {
+function earliestSignIn({ params, prompts }: KoaContextWithOIDC['oidc']): number | undefined {
   if (prompts.has('login')) return now()
   return params?.max_age === undefined ? undefined : now() - Number(params.max_age)
 }

@@ -1,0 +1,247 @@
+// CIBA requests that wait for a user, the account pages on which the user answers them, and the answers. One
+// record lists the requests of each user:
+//
+//   AccessRequests accountId → [request]    open ones, and denied ones that still count
+//
+// A request that was not allowed counts for as long as one can be open, however soon it ended: no client
+// can flood a user with questions. The record of the library says what was decided.
+
+import type { Context } from 'koa'
+import { errors, type Provider } from 'oidc-provider'
+import { createConsents, type Decision } from '../accounts/consents.ts'
+import type { Settings } from '../config/load.ts'
+import { note } from '../http/audit.ts'
+import type { SignedIn } from '../pages/account-access.ts'
+import { createConsentPage, decisionIn } from '../pages/consent.ts'
+import { PLACES } from '../pages/page-data.ts'
+import type { Site } from '../pages/routes.ts'
+import { acrOf, createRequestedClaims } from '../provider/claims.ts'
+import { findClient } from '../provider/clients.ts'
+import type { Dependencies } from '../provider/configuration.ts'
+import { grantOf, isStillAllowed } from '../provider/grants.ts'
+import { newTag, revokeGrant, taggedId, tagOf } from '../state/grants.ts'
+import { createSessions } from '../state/sessions.ts'
+import type { Found, Records } from '../storage/records.ts'
+import { now } from '../storage/store.ts'
+
+/** A request for access that waits for its user. */
+export interface AccessRequest {
+  /** The `auth_req_id`, which only the client knows. */
+  id: string
+  /** Its name in the addresses of pages, which gives no access. */
+  handle: string
+  client_id: string
+  /** As a consent names them. */
+  scopes: string[]
+  message?: string
+  /** Epoch seconds. */
+  since: number
+  until: number
+  /** The user must have signed in after this time (epoch seconds). */
+  signedIn?: number
+  /** The version of the consent that the answer builds on. */
+  version: number
+  isDenied?: true
+}
+
+/** See `createAccessRequests`. */
+export type AccessRequests = ReturnType<typeof createAccessRequests>
+
+/** Returns the functions that add, list and close requests. */
+export function createAccessRequests(
+  records: Records,
+  { lifetimes, security }: Pick<Settings, 'lifetimes' | 'security'>,
+) {
+  type Requests = AccessRequest[]
+  const kind = 'AccessRequests'
+  const ttl = lifetimes.interaction
+  const update = (accountId: string, change: (counted: Requests) => Requests | undefined) =>
+    records.update<Requests>(kind, accountId, ({ value = [] }) => change(value), { ttl })
+
+  return {
+    /** Adds a request. Returns false when too many requests of this client count. */
+    ask: (accountId: string, request: AccessRequest): Promise<boolean> =>
+      update(accountId, before => {
+        const counted = before.filter(({ since }) => since + ttl > now())
+        const ofClient = counted.filter(({ client_id }) => client_id === request.client_id)
+        return ofClient.length < security.ciba_requests ? [...counted, request] : undefined
+      }),
+
+    /** Returns open requests; `ended`: epoch seconds up to which all access of this account has ended. */
+    async list(accountId: string, ended = 0): Promise<Requests> {
+      const { value = [] } = await records.read<Requests>(kind, accountId)
+      const isOpen = ({ since, until }: AccessRequest) => until > now() && since > ended
+      return value.filter(request => !request.isDenied && isOpen(request))
+    },
+
+    /** Removes a request that was allowed; one that was denied still counts. */
+    close: (accountId: string, id: string, outcome: 'allowed' | 'denied') =>
+      update(accountId, counted =>
+        counted.flatMap(request => {
+          if (request.id !== id) return [request]
+          return outcome === 'allowed' ? [] : [{ ...request, isDenied: true }]
+        }),
+      ),
+  }
+}
+
+interface Answerable {
+  grantId?: string
+  error?: unknown
+  [key: string]: unknown
+}
+
+const ANSWERED = 'BackchannelAuthenticationRequest'
+
+/** Returns an upsert for the library's record that accepts the first answer of the user only. */
+export function answerOnce(
+  records: Records,
+  { alreadyUsed }: { alreadyUsed(model: string): Error },
+) {
+  return async (id: string, payload: Answerable, ttl?: number): Promise<void> => {
+    const change = ({ value, version }: Found<Answerable>) => {
+      const isOpen = value ? !(value.grantId || value.error) : version === 0
+      return isOpen ? payload : undefined
+    }
+    if (!(await records.update(ANSWERED, taggedId(id), change, { ttl })))
+      throw alreadyUsed(ANSWERED)
+  }
+}
+
+/** `gone`: nothing was left to answer. `withdrawn`: the user removed the client after it had asked. */
+type Outcome = 'allowed' | 'denied' | 'gone' | 'withdrawn'
+
+/** Returns the handlers of the pages. */
+export function createRequestPages(
+  { parts, access, provider }: Site,
+  dependencies: Dependencies,
+  requests: AccessRequests,
+) {
+  const answer = createAnswers(provider, dependencies)
+  const { views } = parts
+  const ask = createConsentPage(parts)
+
+  function times(ctx: Context, { since, until }: AccessRequest) {
+    const { ago, ahead } = views.words(ctx)
+    return { since: ago(since), until: ahead(until) }
+  }
+
+  const describe = async (ctx: Context, request: AccessRequest) => ({
+    ...times(ctx, request),
+    name: await views.nameOf(ctx, request.client_id),
+    message: request.message,
+    answer: `${PLACES.answer}?${new URLSearchParams({ request: request.handle })}`,
+  })
+
+  async function renderList(ctx: Context, { account }: SignedIn, outcome?: Outcome, client = '') {
+    const open = await requests.list(account.id, account.ended)
+    views.page(ctx, 'requests', {
+      requests: await Promise.all(open.map(request => describe(ctx, request))),
+      places: PLACES,
+      done: outcome && views.words(ctx).t(`requests.${outcome}`, { client }),
+    })
+  }
+
+  /** Returns the open request, once the user has signed in as recently as the client demands. */
+  async function requestFor(ctx: Context, user: SignedIn): Promise<AccessRequest | undefined> {
+    const { id, ended } = user.account
+    const open = await requests.list(id, ended)
+    const request = open.find(({ handle }) => handle === ctx.query.request)
+    if (!request) return void (await renderList(ctx, user, 'gone'))
+    const { signedIn = 0 } = request
+    const isRecent = user.session.since >= signedIn || (await access.enter(ctx, now() - signedIn))
+    return isRecent ? request : undefined
+  }
+
+  return {
+    async list(ctx: Context) {
+      const user = await access.enter(ctx)
+      if (user) await renderList(ctx, user)
+    },
+
+    async ask(ctx: Context) {
+      const user = await access.enterRecently(ctx)
+      const request = user && (await requestFor(ctx, user))
+      if (!request) return
+      const { client_id: clientId, scopes, message } = request
+      const asked = { clientId, accountId: user.account.id, scopes }
+      const csrf = access.token(ctx, user)
+      await ask(ctx, asked, {
+        csrf,
+        request: { message, ...times(ctx, request) },
+        withdrawn: false,
+      })
+    },
+
+    async answer(ctx: Context) {
+      const user = await access.submitted(ctx, access.enterRecently)
+      const request = user && (await requestFor(ctx, user))
+      if (!request) return
+      const { id: account } = user.account
+      const { id, client_id } = request
+      const decision = decisionIn(user.form, request)
+      const outcome = await answer(user, request, decision)
+      if (decision && outcome === 'allowed') {
+        const { scopes, declined } = decision
+        note(ctx, 'consent_given', { client_id, account, scopes, declined })
+      }
+      if (outcome === 'denied') note(ctx, 'access_refused', { client_id, account })
+      await requests.close(account, id, outcome === 'allowed' ? 'allowed' : 'denied')
+      await renderList(ctx, user, outcome, await views.nameOf(ctx, client_id))
+    },
+  }
+}
+
+/** Returns the function that gives a request its result. */
+function createAnswers(provider: Provider, { settings, records, directory }: Dependencies) {
+  const consents = createConsents(records)
+  const sessions = createSessions(records)
+  const requestedClaims = createRequestedClaims(settings)
+  const { BackchannelAuthenticationRequest: Requests } = provider
+
+  /** Returns false when the request has a result already, from another tab or node. */
+  async function finish(...result: Parameters<Provider['backchannelResult']>): Promise<boolean> {
+    try {
+      await provider.backchannelResult(...result)
+      return true
+    } catch (error) {
+      if (error instanceof errors.InvalidGrant) return false
+      throw error
+    }
+  }
+
+  /** Makes a grant that ends with the session; undefined when session or consent have ended meanwhile. */
+  async function grantFor({ account, session }: SignedIn, { id, client_id }: AccessRequest) {
+    const client = await findClient(provider, client_id)
+    const consent = await consents.find(account.id, client_id)
+    if (!client || !consent) return undefined
+    const grant = grantOf(provider, consent, requestedClaims.claimsOf(client, consent))
+    grant.jti = tagOf(id) ?? newTag()
+    const grantId = await grant.save()
+    const isOfSession = await sessions.adopt(session.uid, { [grantId]: now() + grant.expiration })
+    const isAllowed =
+      isOfSession && (await isStillAllowed(directory, consents, consent, session.since))
+    if (isAllowed) return grantId
+    await revokeGrant(records, grantId)
+  }
+
+  /** Without a decision the user denies the request. */
+  return async (user: SignedIn, request: AccessRequest, decision?: Decision): Promise<Outcome> => {
+    const { id, client_id } = request
+    const open = await Requests.find(id)
+    if (!open || open.grantId || open.error || !(await findClient(provider, client_id)))
+      return 'gone'
+    if (!decision || !(await consents.decide(user.account.id, client_id, decision))) {
+      const isDenied = await finish(id, new errors.AccessDenied('the user did not allow it'))
+      return isDenied ? (decision ? 'withdrawn' : 'denied') : 'gone'
+    }
+    const grantId = await grantFor(user, request)
+    if (!grantId) return 'gone'
+    const { since: authTime, amr = [] } = user.session
+    if (await finish(id, grantId, { acr: acrOf(amr), amr, authTime })) return 'allowed'
+    // Allowed in another tab, the request has the same grant.
+    const answered = await Requests.find(id)
+    if (!answered?.grantId) await revokeGrant(records, grantId)
+    return 'gone'
+  }
+}

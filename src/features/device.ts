@@ -1,0 +1,191 @@
+// The device flow (RFC 8628): the page where a user enters the code that a device shows (§3.3), and the codes.
+// The library reads the form and goes on to consent. Sign-in and a limit of wrong codes come first.
+
+import type { Context, Middleware } from 'koa'
+import type { KoaContextWithOIDC } from 'oidc-provider'
+import { type Counter, createRateLimit, type Limit } from '../accounts/rate-limit.ts'
+import { DEVICE_GRANT } from '../config/schema/client.ts'
+import { note } from '../http/audit.ts'
+import { clientInfoOf, networkOf } from '../http/client-info.ts'
+import type { AccountAccess } from '../pages/account-access.ts'
+import { PLACES } from '../pages/page-data.ts'
+import type { PageFeature } from '../pages/routes.ts'
+import type { Views } from '../pages/views.ts'
+import type { Dependencies, ShowError } from '../provider/configuration.ts'
+import type { Finisher } from '../provider/feature.ts'
+import type { Adapter, Protocol } from '../state/adapter.ts'
+import type { Payload } from '../state/codes.ts'
+import { taggedId } from '../state/grants.ts'
+import type { Found, Records } from '../storage/records.ts'
+import { StoreUnavailable } from '../storage/store.ts'
+import { INTERVAL_SECONDS, slowDownPending } from './polling.ts'
+
+declare module 'koa' {
+  interface DefaultState {
+    /** The user code in the URL of the device page. */
+    userCode?: string
+  }
+}
+
+/** Wrong codes of a user in all sessions; there are 20⁸ codes (RFC 8628 §5.1). */
+const OF_USER: Limit = { attempts: 5, maxWaitSeconds: 5 * 60 }
+/** Wrong codes of a network: more, so that no user blocks the others. */
+const OF_NETWORK: Limit = { attempts: 100, maxWaitSeconds: 6 }
+
+/** Words for a problem with a user code, by the library's name of the error. */
+const PROBLEMS: Record<string, string | undefined> = {
+  NoCodeError: 'unknown',
+  NotFoundError: 'unknown',
+  ExpiredError: 'expired',
+  AlreadyUsedError: 'used',
+  InvalidGrant: 'used',
+  // The form is older than another page of this browser.
+  InvalidRequest: 'form',
+}
+
+/** Returns the device flow, with its page for the user code. */
+export function deviceFlow(
+  { settings, records }: Dependencies,
+  views: Views,
+  showError: ShowError,
+): PageFeature {
+  const { device_flow: enabled } = settings.features
+  const { enter, end } = createDevicePages(views)
+  return {
+    settings: {
+      deviceFlow: {
+        enabled,
+        deviceInfo: ctx => ({ ...clientInfoOf(ctx) }),
+        userCodeInputSource(ctx, _form, out, thrown) {
+          const { session } = ctx.oidc
+          if (session?.accountId && enter(ctx, thrown)) return
+          // The error changed a new session without a user, which cannot be saved.
+          if (session && !session.accountId) Object.assign(session, { touched: false })
+          if (out && thrown) return showError(ctx, out, thrown)
+        },
+        // Our form confirms at once, because the consent page asks. For other forms, our form is shown.
+        userCodeConfirmSource: ctx => void enter(ctx),
+        successSource(ctx) {
+          const { clientId, accountId, deviceInfo } = ctx.oidc.entities.DeviceCode ?? {}
+          const about = { client_id: clientId, account: accountId, network: deviceInfo?.network }
+          note(ctx, 'device_connected', about)
+          end(ctx, 'done')
+        },
+      },
+    },
+    adapters: { DeviceCode: deviceCodeAdapter(records) },
+    grantHandlers: { [DEVICE_GRANT]: handler => slowDownPending(records, handler) },
+    answers: { device_authorization: finish },
+    guard: ({ access }) =>
+      enabled ? guardDevicePage(access, end, records) : (_ctx, next) => next(),
+  }
+}
+
+type Pages = ReturnType<typeof createDevicePages>
+
+/** The pages that the library shows. */
+function createDevicePages(views: Views) {
+  function end(ctx: Context, outcome: string, status = 200) {
+    const { t } = views.words(ctx)
+    const title = t(`device.${outcome}_title`)
+    const again = outcome !== 'done'
+    views.page(ctx, 'device-done', { title, text: t(`device.${outcome}`), again }, status)
+  }
+
+  /** Shows the form. Returns false for an error that is not about the code. */
+  function enter(ctx: KoaContextWithOIDC, thrown?: Error): boolean {
+    const problem = thrown && PROBLEMS[thrown.name]
+    if (thrown?.name === 'AbortedError') end(ctx, 'denied')
+    else if (thrown && !problem) return false
+    else {
+      const data = {
+        xsrf: String(ctx.oidc.session?.state?.secret),
+        user_code: String(ctx.oidc.params?.user_code ?? ctx.state.userCode ?? '').slice(0, 64),
+        problem: problem && views.words(ctx).t(`device.${problem}`),
+      }
+      views.page(ctx, 'device', data, problem ? 400 : 200)
+    }
+    return true
+  }
+
+  return { enter, end }
+}
+
+/** Runs before the library's page: only signed-in users enter codes, and not many wrong ones. */
+function guardDevicePage(access: AccountAccess, end: Pages['end'], records: Records): Middleware {
+  const attempts = createRateLimit(records)
+  return async (ctx, next) => {
+    if (ctx.path !== PLACES.device) return next()
+    const signedIn = await access.enter(ctx)
+    if (!signedIn) return
+    const { id: account } = signedIn.account
+    ctx.state.userCode = String(ctx.query.user_code ?? '')
+    // The library would submit a code in the address at once; users compare it first (RFC 8628 §3.3.1).
+    ctx.querystring = ''
+    if (ctx.method !== 'POST') return next()
+    const counts: Counter[] = [
+      [`device code ${account}`, OF_USER],
+      [`device code network ${networkOf(ctx.ip)}`, OF_NETWORK],
+    ]
+    if (!(await attempts.count(counts))) {
+      note(ctx, 'device_code_throttled', { account })
+      return end(ctx, 'throttled', 429)
+    }
+    await next()
+    if (ctx.oidc?.entities.DeviceCode) await attempts.takeBack(counts)
+    else if (ctx.status < 500) note(ctx, 'device_code_failed', { account })
+  }
+}
+
+// The library leaves `interval` out, and gives the user the host name of a client's mTLS request.
+const finish: Finisher = (ctx, oidc) => {
+  if (ctx.status !== 200) return
+  const body = ctx.body as Record<string, string>
+  const forPeople = ['verification_uri', 'verification_uri_complete'].map(name => {
+    const { pathname, search } = new URL(body[name] ?? '', oidc?.issuer)
+    return [name, `${oidc?.issuer}${pathname}${search}`]
+  })
+  ctx.body = { ...body, interval: INTERVAL_SECONDS, ...Object.fromEntries(forPeople) }
+}
+
+/**
+ * Returns the methods for device codes; the plain adapter has the others. The session that enters the user
+ * code holds it: no other session can allow or deny it, and the first decision is final. The library reads
+ * a code and writes it later, so that the store decides.
+ */
+export function deviceCodeAdapter(records: Records) {
+  return (
+    { find }: Pick<Adapter, 'find'>,
+    { request, alreadyUsed }: Pick<Protocol, 'request' | 'alreadyUsed'>,
+  ) => {
+    const ownUid = () => request()?.session?.uid
+    const isHeld = ({ inFlight, sessionUid }: Payload) => inFlight && sessionUid !== ownUid()
+
+    return {
+      async upsert(id: string, payload: Payload, ttl?: number) {
+        const { userCode = id, inFlight, error } = payload
+        // Only the user decides: another error is none.
+        if (error && error !== 'access_denied') return
+        // A user code leads to one device code. A device that gets the code of another asks again.
+        const claim = ({ value = { id } }: Found<{ id: string }>) =>
+          value.id === id ? value : undefined
+        const isClaimed = await records.update('UserCode', String(userCode), claim, { ttl })
+        if (!isClaimed) throw new StoreUnavailable('this user code is in use')
+        const next = { ...payload, ...(inFlight === true && { sessionUid: ownUid() }) }
+        const change = ({ value, version }: Found<Payload>) => {
+          const isOver = value ? value.accountId || value.error || isHeld(value) : version > 0
+          return isOver ? undefined : next
+        }
+        const isSaved = await records.update('DeviceCode', taggedId(id), change, { ttl })
+        if (!isSaved) throw alreadyUsed('DeviceCode')
+      },
+
+      // The session that holds it may enter it again: a tab was closed, or a page expired.
+      async findByUserCode(userCode: string) {
+        const { value } = await records.read<{ id: string }>('UserCode', userCode)
+        const found = value && (await find(value.id))
+        return found && { ...found, inFlight: isHeld(found) }
+      },
+    }
+  }
+}
