@@ -1,22 +1,14 @@
 // What was on its way when somebody's access was ended, and what sign-in times are worth.
 
 import { decodeJwt } from 'jose'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { ada, alan, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, redeem, signInAndAllow } from '../support/journey.ts'
 import { open, signedIn } from '../support/people.ts'
-import { ADA, ALAN, GRACE, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, ALAN, GRACE, PASSWORD } from '../support/usher.ts'
 
-let usher: Usher
-let ada: string
-let alan: string
-beforeAll(async () => {
-  usher = await startUsher()
-  ada = (await usher.addAccount(ADA)).id
-  alan = (await usher.addAccount(ALAN)).id
-  await usher.addAccount(GRACE)
-})
-afterAll(() => usher.close())
+const test = usherTest({ accounts: [ADA, ALAN, GRACE] })
 
 const SCOPE = 'openid offline_access'
 

@@ -1,7 +1,8 @@
 // Changing one's password: who may, what is wrong is said where it is wrong, and what ends with it.
 
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { ada, test, usher } from '../support/fixtures.ts'
 import { refresh, tokens, userinfo } from '../support/journey.ts'
 import {
   ageSessions,
@@ -16,17 +17,13 @@ import {
   textOf,
   words,
 } from '../support/people.ts'
-import { ADA, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
+import { PASSWORD } from '../support/usher.ts'
 
-let usher: Usher
-let ada: string
 let password: string | undefined
-beforeAll(async () => {
-  usher = await startUsher()
-  ;({ id: ada, password } = await usher.addAccount(ADA))
+test.beforeAll(async () => {
+  password = (await usher.directory.find(ada))?.password
 })
-afterAll(() => usher.close())
-beforeEach(async () => {
+test.beforeEach(async () => {
   await usher.directory.endAccess(ada, account => ({ ...account, password }))
   await usher.consents.removeAll(ada)
 })

@@ -1,5 +1,6 @@
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import type { Browser } from '../support/browser.ts'
+import { ada, test, usher } from '../support/fixtures.ts'
 import { post, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
 import {
   fieldsOf,
@@ -13,16 +14,9 @@ import {
   textOf,
   words,
 } from '../support/people.ts'
-import { ADA, CLIENTS, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, CLIENTS, startUsher } from '../support/usher.ts'
 
-let usher: Usher
-let ada: string
-beforeAll(async () => {
-  usher = await startUsher()
-  ada = (await usher.addAccount(ADA)).id
-})
-afterAll(() => usher.close())
-beforeEach(() => usher.consents.removeAll(ada))
+test.beforeEach(() => usher.consents.removeAll(ada))
 
 const APPLICATIONS = '/account/applications'
 

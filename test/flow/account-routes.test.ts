@@ -2,10 +2,11 @@
 // sends a form from elsewhere, who only looks.
 
 import { readFileSync } from 'node:fs'
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { PLACES } from '../../src/pages/page-data.ts'
 import { asked, asker, forgetRequests, waiting } from '../support/asking.ts'
 import { Browser } from '../support/browser.ts'
+import { ada, usher, usherTest } from '../support/fixtures.ts'
 import {
   endOf,
   fieldsOf,
@@ -15,21 +16,20 @@ import {
   sessionsOf,
   signedIn,
 } from '../support/people.ts'
-import { ADA, CLIENTS, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
+import { CLIENTS, PASSWORD } from '../support/usher.ts'
 
-let usher: Usher
-let ada: string
 let password: string | undefined
 /** Ada, who changes something, and her other browser, from which an application has access. */
 let browser: Browser
 let elsewhere: Browser
-beforeAll(async () => {
-  const clients = { ...CLIENTS, till: asker('till') }
-  usher = await startUsher({ clients, usher: { features: { ciba: true } } })
-  ;({ id: ada, password } = await usher.addAccount(ADA))
+const test = usherTest({
+  clients: { ...CLIENTS, till: asker('till') },
+  usher: { features: { ciba: true } },
 })
-afterAll(() => usher.close())
-beforeEach(async () => {
+test.beforeAll(async () => {
+  password = (await usher.directory.find(ada))?.password
+})
+test.beforeEach(async () => {
   await usher.directory.endAccess(ada, account => ({ ...account, password }))
   await usher.consents.removeAll(ada)
   await forgetRequests(usher, ada)

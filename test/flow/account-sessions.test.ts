@@ -1,7 +1,8 @@
 // Where you are signed in: what is listed, and what ends when a session is ended from elsewhere.
 
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { ada, test, usher } from '../support/fixtures.ts'
 import { redeem, refresh, tokens, userinfo } from '../support/journey.ts'
 import {
   ageSessions,
@@ -17,16 +18,8 @@ import {
   textOf,
   words,
 } from '../support/people.ts'
-import { ADA, startUsher, type Usher } from '../support/usher.ts'
 
-let usher: Usher
-let ada: string
-beforeAll(async () => {
-  usher = await startUsher()
-  ada = (await usher.addAccount(ADA)).id
-})
-afterAll(() => usher.close())
-beforeEach(async () => {
+test.beforeEach(async () => {
   await usher.directory.endAccess(ada)
   await usher.consents.removeAll(ada)
 })

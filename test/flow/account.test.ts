@@ -1,6 +1,7 @@
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { consentName } from '../../src/accounts/consents.ts'
 import { Browser } from '../support/browser.ts'
+import { ada, grace, usher, usherTest } from '../support/fixtures.ts'
 import { userinfo } from '../support/journey.ts'
 import {
   ageSessions,
@@ -12,18 +13,10 @@ import {
   textOf,
   words,
 } from '../support/people.ts'
-import { ADA, GRACE, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, GRACE } from '../support/usher.ts'
 
-let usher: Usher
-let ada: string
-let grace: string
-beforeAll(async () => {
-  usher = await startUsher()
-  ada = (await usher.addAccount(ADA)).id
-  grace = (await usher.addAccount(GRACE)).id
-})
-afterAll(() => usher.close())
-beforeEach(async () => {
+const test = usherTest({ accounts: [ADA, GRACE] })
+test.beforeEach(async () => {
   for (const id of [ada, grace]) {
     await usher.directory.endAccess(id)
     await usher.consents.removeAll(id)

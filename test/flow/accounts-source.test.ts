@@ -3,15 +3,16 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import type { AccountsSource, SourceAccount } from '../../src/accounts/source.ts'
 import { fixedDifferences } from '../../src/config/diff.ts'
 import { readSettings } from '../../src/config/load.ts'
 import { Browser } from '../support/browser.ts'
 import { run } from '../support/command.ts'
+import { usher, usherTest } from '../support/fixtures.ts'
 import { refresh, tokens, userinfo } from '../support/journey.ts'
 import { credentials, isSignedIn, signedIn } from '../support/people.ts'
-import { ADA, GRACE, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, GRACE, PASSWORD, startUsher } from '../support/usher.ts'
 
 declare global {
   var testSource: AccountsSource
@@ -27,26 +28,22 @@ const ada = { id: '17', ...ADA }
 const grace = { id: '18', ...GRACE }
 let people: SourceAccount[]
 let calls: string[]
-let usher: Usher
 const folder = mkdtempSync(join(tmpdir(), 'usher-source-'))
 const store = `sqlite:${join(folder, 'usher.db')}`
 
-beforeAll(async () => {
-  usher = await startUsher({
-    store,
-    usher: {
-      accounts: { module: './accounts-source.ts' },
-      proxy: ['127.0.0.1'],
-      security: { network_attempts: 20 },
-    },
-    files: { 'accounts-source.ts': MODULE },
-  })
+const test = usherTest({
+  store,
+  usher: {
+    accounts: { module: './accounts-source.ts' },
+    proxy: ['127.0.0.1'],
+    security: { network_attempts: 20 },
+  },
+  files: { 'accounts-source.ts': MODULE },
 })
-afterAll(async () => {
-  await usher.close()
+test.afterAll(async () => {
   rmSync(folder, { recursive: true })
 })
-beforeEach(() => {
+test.beforeEach(() => {
   people = [ada, grace]
   calls = []
   globalThis.testSource = {

@@ -2,8 +2,9 @@
 // those that are advertised work. A key that discovery has newly needs its row here.
 
 import { decodeJwt, decodeProtectedHeader } from 'jose'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { usher, usherTest } from '../support/fixtures.ts'
 import {
   authorizationRequest,
   authorize,
@@ -31,19 +32,17 @@ const KEYED = {
   jwks: PUBLIC_JWKS,
 }
 
-let usher: Usher
 let browser: Browser
 let metadata: Record<string, unknown>
-beforeAll(async () => {
+const test = usherTest(() => {
   const web = { ...CLIENTS.web, ...BACKCHANNEL, require_auth_time: true }
-  // There is a key for PS256, and it is advertised, where a client wants it.
   const ps256 = { ...CLIENTS.spa, client_id: 'ps256', id_token_signed_response_alg: 'PS256' }
-  usher = await startUsher({ clients: { ...CLIENTS, web, ps256, keyed: KEYED } })
-  await usher.addAccount(ADA)
+  return { clients: { ...CLIENTS, web, ps256, keyed: KEYED } }
+})
+test.beforeAll(async () => {
   metadata = (await send(usher, '/.well-known/openid-configuration')).json
   browser = (await tokens(usher)).browser
 })
-afterAll(() => usher.close())
 
 /** What an Usher of its own does whose client `web` is like this; false when it may not be. */
 async function wouldWork(

@@ -1,28 +1,24 @@
 // How much strangers may have stored: each network has its share, and nobody else is kept waiting.
 
-import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { expect, vi } from 'vitest'
+import { usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest } from '../support/journey.ts'
 import { signedIn } from '../support/people.ts'
-import { ADA, SECRET, startUsher, type Usher } from '../support/usher.ts'
+import { SECRET, startUsher } from '../support/usher.ts'
 import { basic, send, sendAs } from '../support/wire.ts'
 
 const MOST = 20
-let usher: Usher
-beforeAll(async () => {
-  usher = await startUsher({
-    usher: {
-      proxy: ['127.0.0.1'],
-      limits: { anonymous: MOST, anonymous_megabytes: 1 },
-      features: {
-        pushed_authorization_requests: true,
-        device_flow: true,
-        dynamic_registration: true,
-      },
+const test = usherTest({
+  usher: {
+    proxy: ['127.0.0.1'],
+    limits: { anonymous: MOST, anonymous_megabytes: 1 },
+    features: {
+      pushed_authorization_requests: true,
+      device_flow: true,
+      dynamic_registration: true,
     },
-  })
-  await usher.addAccount(ADA)
+  },
 })
-afterAll(() => usher.close())
 
 const from = (address: string) => ({ 'x-forwarded-for': address })
 const SPA = { client_id: 'spa', redirect_uri: 'https://spa.example.org/callback' }

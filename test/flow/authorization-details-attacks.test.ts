@@ -3,9 +3,8 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { FILES } from '../support/apis.ts'
-import type { Browser } from '../support/browser.ts'
 import { GOOD_SECRET } from '../support/config-folder.ts'
 import {
   asking,
@@ -20,24 +19,17 @@ import {
   refusal,
   STATEMENT,
 } from '../support/details.ts'
+import { ada, browser, usher, usherTest } from '../support/fixtures.ts'
 import { post, redeem, signInAndAllow } from '../support/journey.ts'
 import { ageSessions, credentials, signedIn } from '../support/people.ts'
-import { ADA, GRACE, SECRET, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, GRACE, SECRET, startUsher } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
 const MORE = { ...PAYMENT, amount: { value: '99999.00', currency: 'EUR' } }
 const OFFLINE = { scope: 'openid offline_access' }
 const WRONG = 'invalid_authorization_details'
 
-let usher: Usher
-let ada: string
-let browser: Browser
-beforeAll(async () => {
-  usher = await startUsher(BANKING)
-  ada = (await usher.addAccount(ADA)).id
-  browser = await signedIn(usher)
-})
-afterAll(() => usher.close())
+const test = usherTest({ ...BANKING, browser: signedIn })
 
 test('a client that can authenticate pushes authorization details, and cannot send others beside them', async () => {
   await browser.open(asking(usher, [PAYMENT]).url)

@@ -1,18 +1,17 @@
 // Authorization details that are none: what is refused, and what a developer reads of it.
 
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { asker } from '../support/asking.ts'
 import { BANKING, PAYMENT, push, refusal, STATEMENT } from '../support/details.ts'
-import { SECRET, startUsher, type Usher } from '../support/usher.ts'
+import { usher, usherTest } from '../support/fixtures.ts'
+import { SECRET } from '../support/usher.ts'
 import { basic } from '../support/wire.ts'
 
-let usher: Usher
-beforeAll(async () => {
+const test = usherTest(() => {
   const features = { ...BANKING.usher.features, ciba: true }
   const clients = { ...BANKING.clients, till: asker('till') }
-  usher = await startUsher({ ...BANKING, clients, usher: { features } })
+  return { ...BANKING, clients, usher: { features } }
 })
-afterAll(() => usher.close())
 
 const payment = (changes: object) => [{ ...PAYMENT, ...changes }]
 const amount = (value: unknown, more: object = {}) =>

@@ -2,9 +2,8 @@
 
 import { decodeJwt } from 'jose'
 import * as openid from 'openid-client'
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { configOf } from '../support/apis.ts'
-import type { Browser } from '../support/browser.ts'
 import { configurationOf } from '../support/client-library.ts'
 import {
   asking,
@@ -18,25 +17,18 @@ import {
   refreshWith,
   STATEMENT,
 } from '../support/details.ts'
+import { ada, browser, usher, usherTest } from '../support/fixtures.ts'
 import { redeem, signInAndAllow, userinfo } from '../support/journey.ts'
 import { removalOf, signedIn, textOf } from '../support/people.ts'
-import { ADA, startUsher, type Usher, WEB } from '../support/usher.ts'
+import { ADA, startUsher, WEB } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
 /** No scope, not even openid. */
 const ALONE = { scope: undefined, nonce: undefined }
 const OFFLINE = { scope: 'openid offline_access' }
 
-let usher: Usher
-let ada: string
-let browser: Browser
-beforeAll(async () => {
-  usher = await startUsher(BANKING)
-  ada = (await usher.addAccount(ADA)).id
-  browser = await signedIn(usher)
-})
-afterAll(() => usher.close())
-beforeEach(() => usher.consents.withdraw(ada, 'web'))
+const test = usherTest({ ...BANKING, browser: signedIn })
+test.beforeEach(() => usher.consents.withdraw(ada, 'web'))
 
 /** The details on the page as people read them. */
 const shown = () =>

@@ -1,8 +1,9 @@
 import { exportJWK, generateKeyPair } from 'jose'
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { type Attempt, anonymousRequest, createRandom } from '../support/anonymous.ts'
+import { usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest } from '../support/journey.ts'
-import { CLIENTS, startUsher, type Usher } from '../support/usher.ts'
+import { CLIENTS } from '../support/usher.ts'
 import { type Reply, send, talk } from '../support/wire.ts'
 
 /** The same requests in every run; `FUZZ_SEED=… npm test -- …` makes others. */
@@ -11,10 +12,9 @@ const REQUESTS = 4000
 const LONGEST = 12_000
 const AT_ONCE = 8
 
-let usher: Usher
-beforeAll(async () => {
+const test = usherTest(async () => {
   const { publicKey } = await generateKeyPair('ES256')
-  usher = await startUsher({
+  return {
     clients: {
       ...CLIENTS,
       keyed: {
@@ -25,9 +25,8 @@ beforeAll(async () => {
         jwks: { keys: [{ ...(await exportJWK(publicKey)), alg: 'ES256' }] },
       },
     },
-  })
+  }
 })
-afterAll(() => usher.close())
 
 const MAX_MS = 20_000
 /** What an answer must never be, whatever was asked. */
@@ -62,7 +61,7 @@ async function attempt({ path, ...options }: Attempt): Promise<string | undefine
 
 /** Where the log stood when the test began. */
 let mark = 0
-beforeEach(() => {
+test.beforeEach(() => {
   mark = usher.output.length
 })
 const FAULT = /"stack"|"level":[56]0|\\n\s+at /

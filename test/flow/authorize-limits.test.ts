@@ -1,20 +1,14 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { Browser } from '../support/browser.ts'
+import { describe, expect } from 'vitest'
+import { browser, test, usher } from '../support/fixtures.ts'
 import { authorizationRequest, authorize } from '../support/journey.ts'
-import { ADA, SECRET, startUsher, type Usher, WEB } from '../support/usher.ts'
+import { SECRET, WEB } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
 const PATH = '/api/oauth/authorize'
 
-let usher: Usher
-let browser: Browser
-beforeAll(async () => {
-  usher = await startUsher()
-  await usher.addAccount(ADA)
-  browser = new Browser(usher.issuer)
+test.beforeAll(async () => {
   await authorize(usher, { browser })
 })
-afterAll(() => usher.close())
 
 const LIMITS = { state: 1024, nonce: 512, scope: 1024, claims: 2048 }
 

@@ -1,5 +1,6 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { usher, usherTest } from '../support/fixtures.ts'
 import {
   authorizationRequest,
   authorize,
@@ -7,33 +8,28 @@ import {
   refresh,
   signInAndAllow,
 } from '../support/journey.ts'
-import { ADA, CLIENTS, startUsher, type Usher } from '../support/usher.ts'
+import { CLIENTS } from '../support/usher.ts'
 
 const ONCE = 'https://once.example.org/callback'
 const NARROW = 'https://narrow.example.org/callback'
 
-let usher: Usher
-beforeAll(async () => {
-  usher = await startUsher({
-    clients: {
-      ...CLIENTS,
-      once: {
-        ...CLIENTS.web,
-        client_id: 'once',
-        redirect_uris: [ONCE],
-        grant_types: ['authorization_code'],
-      },
-      narrow: {
-        ...CLIENTS.web,
-        client_id: 'narrow',
-        redirect_uris: [NARROW],
-        scope: 'openid profile',
-      },
+const test = usherTest({
+  clients: {
+    ...CLIENTS,
+    once: {
+      ...CLIENTS.web,
+      client_id: 'once',
+      redirect_uris: [ONCE],
+      grant_types: ['authorization_code'],
     },
-  })
-  await usher.addAccount(ADA)
+    narrow: {
+      ...CLIENTS.web,
+      client_id: 'narrow',
+      redirect_uris: [NARROW],
+      scope: 'openid profile',
+    },
+  },
 })
-afterAll(() => usher.close())
 
 const OFFLINE = 'openid profile offline_access'
 

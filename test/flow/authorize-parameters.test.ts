@@ -1,8 +1,8 @@
 import { createHash, randomBytes } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { Browser } from '../support/browser.ts'
+import { describe, expect } from 'vitest'
+import { browser, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, authorize, post } from '../support/journey.ts'
-import { ADA, CLIENTS, startUsher, type Usher, WEB } from '../support/usher.ts'
+import { CLIENTS, startUsher, WEB } from '../support/usher.ts'
 import { type Reply, send } from '../support/wire.ts'
 
 const LEGACY = 'https://legacy.example.org/callback'
@@ -13,20 +13,15 @@ const LEGACY_CLIENT = {
   require_pkce: false,
 }
 
-let usher: Usher
-let browser: Browser
-beforeAll(async () => {
-  usher = await startUsher({
-    clients: {
-      ...CLIENTS,
-      legacy: LEGACY_CLIENT,
-    },
-  })
-  await usher.addAccount(ADA)
-  browser = new Browser(usher.issuer)
+const test = usherTest({
+  clients: {
+    ...CLIENTS,
+    legacy: LEGACY_CLIENT,
+  },
+})
+test.beforeAll(async () => {
   await authorize(usher, { browser })
 })
-afterAll(() => usher.close())
 
 type Params = Record<string, string | undefined>
 const ask = (params: Params = {}) => send(usher, authorizationRequest(usher, params).url)

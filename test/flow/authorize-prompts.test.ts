@@ -1,31 +1,27 @@
 import { decodeJwt } from 'jose'
-import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { expect, vi } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { browser, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, authorize, redeem, signInAndAllow } from '../support/journey.ts'
-import { ADA, CLIENTS, GRACE, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, CLIENTS, GRACE } from '../support/usher.ts'
 
 const TIMED = 'https://timed.example.org/callback'
 
-let usher: Usher
-let browser: Browser
-beforeAll(async () => {
-  usher = await startUsher({
-    clients: {
-      ...CLIENTS,
-      timed: {
-        ...CLIENTS.web,
-        client_id: 'timed',
-        redirect_uris: [TIMED],
-        require_auth_time: true,
-      },
+const test = usherTest({
+  clients: {
+    ...CLIENTS,
+    timed: {
+      ...CLIENTS.web,
+      client_id: 'timed',
+      redirect_uris: [TIMED],
+      require_auth_time: true,
     },
-  })
-  await usher.addAccount(ADA)
-  await usher.addAccount(GRACE)
-  browser = new Browser(usher.issuer)
+  },
+  accounts: [ADA, GRACE],
+})
+test.beforeAll(async () => {
   await authorize(usher, { browser, client_id: 'timed', redirect_uri: TIMED })
 })
-afterAll(() => usher.close())
 
 type Params = Record<string, string | undefined>
 

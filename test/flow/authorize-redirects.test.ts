@@ -1,7 +1,8 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect } from 'vitest'
+import { usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest } from '../support/journey.ts'
 import { mutantsOf } from '../support/redirect-uris.ts'
-import { CLIENTS, startUsher, type Usher, WEB } from '../support/usher.ts'
+import { CLIENTS, startUsher, WEB } from '../support/usher.ts'
 import { type Reply, send } from '../support/wire.ts'
 
 const QUERY = 'https://app.example.org/callback?tenant=1&step=2'
@@ -9,17 +10,13 @@ const LOOPBACK = 'http://127.0.0.1/callback'
 const LOOPBACK_6 = 'http://[::1]:4711/callback'
 const CUSTOM = 'com.example.app:/callback'
 
-let usher: Usher
-beforeAll(async () => {
-  usher = await startUsher({
-    clients: {
-      ...CLIENTS,
-      query: { ...CLIENTS.web, client_id: 'query', redirect_uris: [QUERY] },
-      native: { ...CLIENTS.native, redirect_uris: [LOOPBACK, LOOPBACK_6, CUSTOM] },
-    },
-  })
+const test = usherTest({
+  clients: {
+    ...CLIENTS,
+    query: { ...CLIENTS.web, client_id: 'query', redirect_uris: [QUERY] },
+    native: { ...CLIENTS.native, redirect_uris: [LOOPBACK, LOOPBACK_6, CUSTOM] },
+  },
 })
-afterAll(() => usher.close())
 
 function authorize(params: Record<string, string | undefined>): Promise<Reply> {
   return send(usher, authorizationRequest(usher, params).url)

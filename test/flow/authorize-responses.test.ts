@@ -1,30 +1,25 @@
 import { decodeJwt } from 'jose'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect } from 'vitest'
 import { clientSchema } from '../../src/config/schema/client.ts'
-import { Browser } from '../support/browser.ts'
+import { browser, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, authorize, redeem } from '../support/journey.ts'
-import { ADA, CLIENTS, startUsher, type Usher } from '../support/usher.ts'
+import { CLIENTS } from '../support/usher.ts'
 import { type Reply, send } from '../support/wire.ts'
 
-let usher: Usher
-let browser: Browser
-beforeAll(async () => {
-  usher = await startUsher({
-    clients: {
-      ...CLIENTS,
-      strict: {
-        ...CLIENTS.web,
-        client_id: 'strict',
-        redirect_uris: ['https://strict.example.org/callback'],
-        response_modes: ['form_post'],
-      },
+const test = usherTest({
+  clients: {
+    ...CLIENTS,
+    strict: {
+      ...CLIENTS.web,
+      client_id: 'strict',
+      redirect_uris: ['https://strict.example.org/callback'],
+      response_modes: ['form_post'],
     },
-  })
-  await usher.addAccount(ADA)
-  browser = new Browser(usher.issuer)
+  },
+})
+test.beforeAll(async () => {
   await authorize(usher, { browser })
 })
-afterAll(() => usher.close())
 
 type Params = Record<string, string | undefined>
 const ask = (params: Params = {}) => send(usher, authorizationRequest(usher, params).url)

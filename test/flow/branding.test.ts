@@ -1,10 +1,11 @@
 // An operator's name, logo, colours and links, on every page.
 
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { browser, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest } from '../support/journey.ts'
 import { credentials } from '../support/people.ts'
-import { ADA, CLIENTS, startUsher, type Usher, WEB } from '../support/usher.ts'
+import { CLIENTS, startUsher, WEB } from '../support/usher.ts'
 
 const LOGO =
   '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><script>alert(1)</script></svg>'
@@ -17,9 +18,7 @@ const LINKS = {
   privacy: 'https://example.org/privacy',
 }
 
-let usher: Usher
-let browser: Browser
-beforeAll(async () => {
+const test = usherTest(() => {
   const logo = 'pages/logo.svg'
   const branding = {
     name: 'Example & Sons',
@@ -40,12 +39,11 @@ beforeAll(async () => {
     client_id: 'wiki',
     branding: { logo: 'clients/wiki.svg', accent: '#006622' },
   }
-  usher = await startUsher({ usher: { branding }, files, clients: { ...CLIENTS, wiki } })
-  await usher.addAccount(ADA)
-  browser = new Browser(usher.issuer)
+  return { usher: { branding }, files, clients: { ...CLIENTS, wiki } }
+})
+test.beforeAll(async () => {
   await browser.open('/errors')
 })
-afterAll(() => usher.close())
 
 const get = (selector: string, attribute: string) =>
   browser.page.html.querySelector(selector)?.getAttribute(attribute) ?? ''

@@ -1,7 +1,7 @@
 // CIBA: an application asks a person from elsewhere, who answers on their account page.
 
 import * as openid from 'openid-client'
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { APIS, FILES } from '../support/apis.ts'
 import {
   answer,
@@ -18,33 +18,30 @@ import {
 } from '../support/asking.ts'
 import { Browser } from '../support/browser.ts'
 import { configurationOf } from '../support/client-library.ts'
+import { ada, usher, usherTest } from '../support/fixtures.ts'
 import { ASSERTION, jwk, KEYED, privateKey, signAssertion } from '../support/keyed.ts'
 import { ageSessions, credentials, signedIn, textOf, words } from '../support/people.ts'
-import { ADA, GRACE, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, GRACE, startUsher } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
 const FAPI = { ...KEYED, profile: 'fapi2', grant_types: [CIBA_GRANT], redirect_uris: undefined }
 const SIGNER = { ...FAPI, profile: undefined, client_id: 'signer' }
 const OWN = asker('own', { consent: 'implicit' })
 
-let usher: Usher
-let ada: string
 let config: openid.Configuration
 /** In which Ada is signed in. */
 let browser: Browser
-beforeAll(async () => {
-  usher = await startUsher({
-    clients: { ...APIS.clients, till: asker('till'), own: OWN, keyed: FAPI, signer: SIGNER },
-    resources: APIS.resources,
-    usher: { features: { ciba: true } },
-  })
-  ada = (await usher.addAccount(ADA)).id
-  await usher.addAccount(GRACE)
+const test = usherTest({
+  clients: { ...APIS.clients, till: asker('till'), own: OWN, keyed: FAPI, signer: SIGNER },
+  resources: APIS.resources,
+  usher: { features: { ciba: true } },
+  accounts: [ADA, GRACE],
+})
+test.beforeAll(async () => {
   config = await configurationOf(usher, 'till')
   browser = await signedIn(usher)
 })
-afterAll(() => usher.close())
-beforeEach(async () => {
+test.beforeEach(async () => {
   await forgetRequests(usher, ada)
   await usher.consents.removeAll(ada)
 })

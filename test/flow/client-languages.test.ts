@@ -1,11 +1,12 @@
 // What people read of an application and of what it asks for, in their language (RFC 7591 §2.2).
 
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { places, read } from '../support/config-folder.ts'
+import { usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest } from '../support/journey.ts'
 import { credentials } from '../support/people.ts'
-import { ADA, CLIENTS, startUsher, type Usher } from '../support/usher.ts'
+import { CLIENTS } from '../support/usher.ts'
 
 const web = {
   ...CLIENTS.web,
@@ -26,12 +27,7 @@ const claims = {
   },
 }
 
-let usher: Usher
-beforeAll(async () => {
-  usher = await startUsher({ clients: { web }, claims })
-  await usher.addAccount(ADA)
-})
-afterAll(() => usher.close())
+const test = usherTest({ clients: { web }, claims })
 
 async function consentIn(ui_locales: string) {
   const browser = new Browser(usher.issuer)

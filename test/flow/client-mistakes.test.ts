@@ -4,26 +4,21 @@ import { randomBytes } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect } from 'vitest'
 import { APIS, FILES } from '../support/apis.ts'
-import { Browser } from '../support/browser.ts'
+import { browser, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, authorize, tokens } from '../support/journey.ts'
-import { ADA, SECRET, startUsher, type Usher, WEB } from '../support/usher.ts'
+import { SECRET, startUsher, WEB } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
 const TOKEN = '/api/oauth/token'
 const BASIC = { authorization: `Basic ${Buffer.from(`web:${SECRET}`).toString('base64')}` }
 const basic = (text: string) => ({ authorization: `Basic ${Buffer.from(text).toString('base64')}` })
 
-let usher: Usher
-let browser: Browser
-beforeAll(async () => {
-  usher = await startUsher(APIS)
-  await usher.addAccount(ADA)
-  browser = new Browser(usher.issuer)
+const test = usherTest(APIS)
+test.beforeAll(async () => {
   await authorize(usher, { browser })
 })
-afterAll(() => usher.close())
 
 // biome-ignore format: a table
 const AUTHORIZATION: [mistake: string, params: Record<string, string | undefined>, answer: RegExp][] = [

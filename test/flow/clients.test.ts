@@ -2,17 +2,11 @@
 
 import * as oauth from 'oauth4webapi'
 import * as client from 'openid-client'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { test, usher } from '../support/fixtures.ts'
 import { signInAndAllow } from '../support/journey.ts'
-import { ADA, SECRET, startUsher, type Usher, WEB } from '../support/usher.ts'
-
-let usher: Usher
-beforeAll(async () => {
-  usher = await startUsher()
-  await usher.addAccount(ADA)
-})
-afterAll(() => usher.close())
+import { SECRET, WEB } from '../support/usher.ts'
 
 const SCOPE = 'openid profile email offline_access'
 const INFO = {

@@ -1,5 +1,6 @@
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { ada, browser, grace, usher, usherTest } from '../support/fixtures.ts'
 import { redeem } from '../support/journey.ts'
 import {
   ageSessions,
@@ -14,20 +15,10 @@ import {
   textOf,
   words,
 } from '../support/people.ts'
-import { ADA, GRACE, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, GRACE } from '../support/usher.ts'
 
-let usher: Usher
-let ada: string
-let grace: string
-let browser: Browser
-beforeAll(async () => {
-  usher = await startUsher()
-  ada = (await usher.addAccount(ADA)).id
-  grace = (await usher.addAccount(GRACE)).id
-  browser = await signedIn(usher)
-})
-afterAll(() => usher.close())
-beforeEach(async () => {
+const test = usherTest({ accounts: [ADA, GRACE], browser: signedIn })
+test.beforeEach(async () => {
   await usher.consents.removeAll(ada)
   expect(await grantsOf(usher, ada, 'web')).toEqual([])
 })

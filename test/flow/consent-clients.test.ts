@@ -1,7 +1,7 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import type { Browser } from '../support/browser.ts'
+import { expect } from 'vitest'
+import { ada, browser, usher, usherTest } from '../support/fixtures.ts'
 import { open, removalOf, signedIn, silently, textOf, words } from '../support/people.ts'
-import { ADA, CLIENTS, startUsher, type Usher } from '../support/usher.ts'
+import { CLIENTS } from '../support/usher.ts'
 
 const DEVELOPED = {
   client_id: 'developed',
@@ -10,15 +10,7 @@ const DEVELOPED = {
   token_endpoint_auth_method: 'none',
 }
 
-let usher: Usher
-let browser: Browser
-let ada: string
-beforeAll(async () => {
-  usher = await startUsher({ clients: { ...CLIENTS, developed: DEVELOPED } })
-  ada = (await usher.addAccount(ADA)).id
-  browser = await signedIn(usher)
-})
-afterAll(() => usher.close())
+const test = usherTest({ clients: { ...CLIENTS, developed: DEVELOPED }, browser: signedIn })
 
 const EACH_TIME: [client_id: string, redirect_uri: string][] = [
   ['native', 'http://127.0.0.1:4711/callback'],

@@ -1,20 +1,11 @@
 import { decodeJwt } from 'jose'
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
-import type { Browser } from '../support/browser.ts'
+import { expect } from 'vitest'
+import { ada, browser, usher, usherTest } from '../support/fixtures.ts'
 import { redeem, refresh, userinfo } from '../support/journey.ts'
 import { open, signedIn } from '../support/people.ts'
-import { ADA, startUsher, type Usher } from '../support/usher.ts'
 
-let usher: Usher
-let ada: string
-let browser: Browser
-beforeAll(async () => {
-  usher = await startUsher()
-  ada = (await usher.addAccount(ADA)).id
-  browser = await signedIn(usher)
-})
-afterAll(() => usher.close())
-beforeEach(() => usher.consents.withdraw(ada, 'web'))
+const test = usherTest({ browser: signedIn })
+test.beforeEach(() => usher.consents.withdraw(ada, 'web'))
 
 const ALL = 'openid profile email offline_access'
 

@@ -1,7 +1,7 @@
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
-import type { Browser } from '../support/browser.ts'
+import { expect } from 'vitest'
+import { ada, browser, usher, usherTest } from '../support/fixtures.ts'
 import { open, signedIn, textOf, words } from '../support/people.ts'
-import { ADA, CLIENTS, startUsher, type Usher } from '../support/usher.ts'
+import { CLIENTS } from '../support/usher.ts'
 
 const NAME = `<script>alert(1)</script>"'><b>&amp; {brand}`
 const NASTY_URI = 'https://nasty.example/callback?a="onmouseover="alert(1)'
@@ -13,27 +13,20 @@ const NASTY = {
   token_endpoint_auth_method: 'none',
 }
 
-let usher: Usher
-let browser: Browser
-let ada: string
-beforeAll(async () => {
-  usher = await startUsher({
-    clients: { ...CLIENTS, nasty: NASTY },
+const test = usherTest({
+  clients: { ...CLIENTS, nasty: NASTY },
+  claims: {
     claims: {
-      claims: {
-        name: { scope: 'profile', from: 'name' },
-        email: { scope: 'email', from: 'email' },
-        shoe_size: { scope: 'shoes', from: 'attributes.shoe_size' },
-        team: { scope: 'work', from: 'attributes.team' },
-      },
-      scopes: { work: { description: 'See the team you work in <here>' } },
+      name: { scope: 'profile', from: 'name' },
+      email: { scope: 'email', from: 'email' },
+      shoe_size: { scope: 'shoes', from: 'attributes.shoe_size' },
+      team: { scope: 'work', from: 'attributes.team' },
     },
-  })
-  ada = (await usher.addAccount(ADA)).id
-  browser = await signedIn(usher)
+    scopes: { work: { description: 'See the team you work in <here>' } },
+  },
+  browser: signedIn,
 })
-afterAll(() => usher.close())
-beforeEach(() => usher.consents.removeAll(ada))
+test.beforeEach(() => usher.consents.removeAll(ada))
 
 async function consentText(params: Record<string, string>): Promise<string> {
   await open(usher, params, browser)

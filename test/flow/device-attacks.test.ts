@@ -1,8 +1,9 @@
 // The device flow under attack: guesses, forms from elsewhere, and codes that somebody else has.
 
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { StoreUnavailable } from '../../src/storage/store.ts'
 import { Browser } from '../support/browser.ts'
+import { ada, alan, grace, usher, usherTest } from '../support/fixtures.ts'
 import {
   copyOf,
   credentials,
@@ -13,7 +14,7 @@ import {
   signedIn,
   words,
 } from '../support/people.ts'
-import { ADA, ALAN, CLIENTS, GRACE, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, ALAN, CLIENTS, GRACE } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
 const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code'
@@ -25,19 +26,14 @@ const TV = {
 }
 const PENDING = { error: 'authorization_pending' }
 
-let usher: Usher
-let people: string[]
-beforeAll(async () => {
-  const clients = { ...CLIENTS, tv: TV }
-  const proxy = ['127.0.0.1']
-  usher = await startUsher({ clients, usher: { proxy, features: { device_flow: true } } })
-  const accounts = await Promise.all([ADA, GRACE, ALAN].map(person => usher.addAccount(person)))
-  people = accounts.map(({ id }) => id)
+const test = usherTest({
+  clients: { ...CLIENTS, tv: TV },
+  usher: { proxy: ['127.0.0.1'], features: { device_flow: true } },
+  accounts: [ADA, GRACE, ALAN],
 })
-afterAll(() => usher.close())
 // As if nobody had entered a wrong code before.
-beforeEach(async () => {
-  const counts = [...people, ...['127.0.0', '198.51.0'].map(net => `network ${net}`)]
+test.beforeEach(async () => {
+  const counts = [ada, grace, alan, ...['127.0.0', '198.51.0'].map(net => `network ${net}`)]
   await Promise.all(counts.map(name => usher.records.remove('Attempts', `device code ${name}`, 1)))
 })
 
@@ -118,7 +114,7 @@ test('an answer on a page that another user opened allows nothing', async () => 
     if (next) await tab.open(next)
   }
   expect(await poll(device_code)).toMatchObject(PENDING)
-  expect(await usher.consents.find(people[1] ?? '', 'tv')).toBeUndefined()
+  expect(await usher.consents.find(grace, 'tv')).toBeUndefined()
 })
 
 test('forms of other sites are refused, and no site can frame the page', async () => {
@@ -172,20 +168,19 @@ test('after five wrong codes a user waits, in every network; other users of that
       form,
     })
   }
-  const ada = await signedIn(usher)
+  const browser = await signedIn(usher)
   const tries = []
-  for (let i = 0; i < 5; i++) tries.push(await from(ada, '198.51.0.1', `BBBB-BBB${'BCDFG'[i]}`))
-  tries.push(await from(ada, '198.51.5.1', 'BBBB-BBBH'))
+  for (let i = 0; i < 5; i++) tries.push(await from(browser, '198.51.0.1', `BBBB-BBB${'BCDFG'[i]}`))
+  tries.push(await from(browser, '198.51.5.1', 'BBBB-BBBH'))
   expect(tries.map(({ status }) => status)).toEqual([400, 400, 400, 400, 400, 429])
   expect(tries[5]?.text).toContain(words('device.throttled'))
-  const [account] = people
   const events = usher.output.map(line => JSON.parse(line)).filter(line => line.event)
   expect(events.slice(-6).map(({ event }) => event)).toEqual([
     ...Array.from({ length: 5 }, () => 'device_code_failed'),
     'device_code_throttled',
   ])
-  expect(events.at(-1)).toMatchObject({ account, ip: '198.51.5.1' })
-  expect((await from(ada, '203.0.113.1', user_code)).status).toBe(429)
+  expect(events.at(-1)).toMatchObject({ account: ada, ip: '198.51.5.1' })
+  expect((await from(browser, '203.0.113.1', user_code)).status).toBe(429)
   const other = await signedIn(usher, 'grace')
   for (const ip of ['198.51.0.200', '198.51.0.200', '198.51.0.201']) {
     expect((await from(other, ip, 'BBBB-BBBB')).status).toBe(400)

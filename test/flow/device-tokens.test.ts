@@ -2,12 +2,12 @@
 
 import { decodeJwt } from 'jose'
 import * as openid from 'openid-client'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { APIS, CALENDAR } from '../support/apis.ts'
 import type { Browser } from '../support/browser.ts'
 import { configurationOf } from '../support/client-library.ts'
+import { ada, usher, usherTest } from '../support/fixtures.ts'
 import { copyOf, credentials, signedIn, textOf, words } from '../support/people.ts'
-import { ADA, startUsher, type Usher } from '../support/usher.ts'
 
 const TV = {
   client_id: 'tv',
@@ -16,18 +16,17 @@ const TV = {
   grant_types: ['urn:ietf:params:oauth:grant-type:device_code', 'refresh_token'],
 }
 
-let usher: Usher
-let ada: string
 let config: openid.Configuration
 let browser: Browser
-beforeAll(async () => {
-  const clients = { ...APIS.clients, tv: TV }
-  usher = await startUsher({ ...APIS, clients, usher: { features: { device_flow: true } } })
-  ada = (await usher.addAccount(ADA)).id
+const test = usherTest({
+  ...APIS,
+  clients: { ...APIS.clients, tv: TV },
+  usher: { features: { device_flow: true } },
+})
+test.beforeAll(async () => {
   config = await configurationOf(usher, 'tv', {}, openid.None())
   browser = await signedIn(usher)
 })
-afterAll(() => usher.close())
 
 async function connect(
   params: { scope: string; resource?: string },

@@ -1,9 +1,10 @@
 // The device flow (RFC 8628): a program shows a code, a person enters it in a browser and allows it.
 
 import * as openid from 'openid-client'
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { configurationOf } from '../support/client-library.ts'
+import { ada, usher, usherTest } from '../support/fixtures.ts'
 import { credentials, signedIn, textOf, words } from '../support/people.ts'
 import { ADA, CLIENTS, GRACE, startUsher, type Usher } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
@@ -17,20 +18,16 @@ const TV = {
 }
 const OWN = { ...TV, client_id: 'own', client_name: 'Our own television', consent: 'implicit' }
 
-let usher: Usher
-let ada: string
 let config: openid.Configuration
-beforeAll(async () => {
-  usher = await startUsher({
-    clients: { ...CLIENTS, tv: TV, own: OWN },
-    usher: { features: { device_flow: true } },
-  })
-  ada = (await usher.addAccount(ADA)).id
-  await usher.addAccount(GRACE)
+const test = usherTest({
+  clients: { ...CLIENTS, tv: TV, own: OWN },
+  usher: { features: { device_flow: true } },
+  accounts: [ADA, GRACE],
+})
+test.beforeAll(async () => {
   config = await configurationOf(usher, 'tv', {}, openid.None())
 })
-afterAll(() => usher.close())
-beforeEach(() => usher.consents.withdraw(ada, 'tv'))
+test.beforeEach(() => usher.consents.withdraw(ada, 'tv'))
 
 const begin = (scope = 'openid profile') => openid.initiateDeviceAuthorization(config, { scope })
 

@@ -1,17 +1,14 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { startUsher, type Usher } from '../support/usher.ts'
+import { expect } from 'vitest'
+import { test, usher } from '../support/fixtures.ts'
 import { send } from '../support/wire.ts'
 
 const OPENID = '/.well-known/openid-configuration'
 const OAUTH = '/.well-known/oauth-authorization-server'
 
-let usher: Usher
 let metadata: Record<string, unknown>
-beforeAll(async () => {
-  usher = await startUsher()
+test.beforeAll(async () => {
   metadata = (await send(usher, OPENID)).json
 })
-afterAll(() => usher.close())
 
 test('both documents say the same', async () => {
   expect((await send(usher, OAUTH)).json).toEqual(metadata)

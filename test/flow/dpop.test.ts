@@ -2,11 +2,11 @@
 
 import * as oauth from 'oauth4webapi'
 import * as openid from 'openid-client'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { Browser } from '../support/browser.ts'
+import { describe, expect } from 'vitest'
+import { browser, usher, usherTest } from '../support/fixtures.ts'
 import { authorize } from '../support/journey.ts'
 import { createProver, type ProofChange, type Prover } from '../support/proofs.ts'
-import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, CLIENTS, SECRET, startUsher } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
 const TOKEN = '/api/oauth/token'
@@ -14,18 +14,13 @@ const USERINFO = '/api/oauth/userinfo'
 const SCOPE = 'openid profile email offline_access'
 const BOUND = { ...CLIENTS.web, client_id: 'bound', dpop_bound_access_tokens: true }
 
-let usher: Usher
-let browser: Browser
 let key: Prover
 let other: Prover
-beforeAll(async () => {
-  usher = await startUsher({ clients: { ...CLIENTS, bound: BOUND } })
-  await usher.addAccount(ADA)
-  browser = new Browser(usher.issuer)
+const test = usherTest({ clients: { ...CLIENTS, bound: BOUND } })
+test.beforeAll(async () => {
   key = await createProver()
   other = await createProver()
 })
-afterAll(() => usher.close())
 
 /** At the token endpoint of the Usher, with this proof. */
 async function ask(body: Record<string, string>, proof?: string, client_id = 'spa') {

@@ -2,17 +2,13 @@
 // no address is never a fault of the server.
 
 import { setTimeout } from 'node:timers/promises'
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { startUsher, type Usher } from '../support/usher.ts'
+import { expect } from 'vitest'
+import { usher, usherTest } from '../support/fixtures.ts'
 import { send } from '../support/wire.ts'
 
-let usher: Usher
-beforeAll(async () => {
-  usher = await startUsher({
-    usher: { proxy: ['127.0.0.1', '10.0.0.0/8'], features: { device_flow: true } },
-  })
+const test = usherTest({
+  usher: { proxy: ['127.0.0.1', '10.0.0.0/8'], features: { device_flow: true } },
 })
-afterAll(() => usher.close())
 
 const CLIENT = '203.0.113.7'
 const CLIENT6 = '2001:db8::7'

@@ -1,16 +1,14 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect } from 'vitest'
+import { test, usher } from '../support/fixtures.ts'
 import { authorizationRequest } from '../support/journey.ts'
-import { startUsher, type Usher } from '../support/usher.ts'
 import { type Reply, send, talk } from '../support/wire.ts'
 
 const CANARY = 'canary.example'
 const DISCOVERY = '/.well-known/openid-configuration'
 
-let usher: Usher
 let host: string
 let paths: string[]
-beforeAll(async () => {
-  usher = await startUsher()
+test.beforeAll(async () => {
   host = new URL(usher.issuer).host
   const { url } = authorizationRequest(usher)
   paths = [
@@ -25,7 +23,6 @@ beforeAll(async () => {
     '/nowhere',
   ]
 })
-afterAll(() => usher.close())
 
 function expectNoCanary({ headers, text }: Reply) {
   expect(text).not.toContain('canary')

@@ -1,12 +1,7 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { SECRET, startUsher, type Usher } from '../support/usher.ts'
+import { describe, expect } from 'vitest'
+import { test, usher } from '../support/fixtures.ts'
+import { SECRET } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
-
-let usher: Usher
-beforeAll(async () => {
-  usher = await startUsher()
-})
-afterAll(() => usher.close())
 
 /** Path, method, and the status that its handler gives to a bare request. */
 const HANDLERS: [string, string, number][] = [

@@ -3,10 +3,11 @@
 import { createPrivateKey } from 'node:crypto'
 import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 import * as openid from 'openid-client'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { configurationOf, follow, newRequest } from '../support/client-library.ts'
 import { client, read } from '../support/config-folder.ts'
+import { usher, usherTest } from '../support/fixtures.ts'
 import {
   ASSERTION,
   assertionClaims,
@@ -16,7 +17,7 @@ import {
   signAssertion,
 } from '../support/keyed.ts'
 import { createProver } from '../support/proofs.ts'
-import { ADA, CLIENTS, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, CLIENTS } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
 const FAPI = { ...KEYED, profile: 'fapi2' }
@@ -26,13 +27,10 @@ const PAR = '/api/oauth/par'
 
 const rsa = await generateKeyPair('RS256', { extractable: true })
 
-let usher: Usher
-beforeAll(async () => {
+const test = usherTest(async () => {
   const keys = [jwk, { ...(await exportJWK(rsa.publicKey)), kid: 'rsa' }]
-  usher = await startUsher({ clients: { ...CLIENTS, keyed: { ...FAPI, jwks: { keys } } } })
-  await usher.addAccount(ADA)
+  return { clients: { ...CLIENTS, keyed: { ...FAPI, jwks: { keys } } } }
 })
-afterAll(() => usher.close())
 
 /** openid-client as the profile wants it: its key, its assertions for the issuer, its proofs. */
 async function connect() {

@@ -1,18 +1,11 @@
 // Each authorization has its own grant: what ends with it, and what does not.
 
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { expect } from 'vitest'
+import { ada, test, usher } from '../support/fixtures.ts'
 import { authorize, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
 import { ageSessions, isSignedIn, onlineTokens, sessionsOf, signedIn } from '../support/people.ts'
-import { ADA, startUsher, type Usher } from '../support/usher.ts'
 
-let usher: Usher
-let ada: string
-beforeAll(async () => {
-  usher = await startUsher()
-  ada = (await usher.addAccount(ADA)).id
-})
-afterAll(() => usher.close())
-beforeEach(() => usher.directory.endAccess(ada))
+test.beforeEach(() => usher.directory.endAccess(ada))
 
 test('the reuse of a code revokes its own tokens, and not those of an earlier sign-in', async () => {
   const earlier = await tokens(usher)

@@ -1,18 +1,11 @@
 import { createHash } from 'node:crypto'
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { ada, test, usher } from '../support/fixtures.ts'
 import { redeem } from '../support/journey.ts'
 import { credentials, onlineTokens, open } from '../support/people.ts'
-import { ADA, startUsher, type Usher } from '../support/usher.ts'
 
-let usher: Usher
-let ada: string
-beforeAll(async () => {
-  usher = await startUsher()
-  ada = (await usher.addAccount(ADA)).id
-})
-afterAll(() => usher.close())
-beforeEach(() => usher.consents.removeAll(ada))
+test.beforeEach(() => usher.consents.removeAll(ada))
 
 /** The walker throws at a hop that `form-action` forbids: it has to have seen the directive. */
 function expectStrictForms(browser: Browser) {

@@ -1,16 +1,10 @@
 import { createHash } from 'node:crypto'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { test, usher } from '../support/fixtures.ts'
 import { authorizationRequest, tokens } from '../support/journey.ts'
 import { credentials, open, raw, removalOf, send, signedIn } from '../support/people.ts'
-import { ADA, SECRET, startUsher, type Usher } from '../support/usher.ts'
-
-let usher: Usher
-beforeAll(async () => {
-  usher = await startUsher()
-  await usher.addAccount(ADA)
-})
-afterAll(() => usher.close())
+import { SECRET } from '../support/usher.ts'
 
 interface Shown {
   what: string

@@ -5,10 +5,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createRemoteJWKSet, decodeProtectedHeader, jwtVerify } from 'jose'
 import * as openid from 'openid-client'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { APIS, configOf, FILES, tokensFor } from '../support/apis.ts'
+import { usher, usherTest } from '../support/fixtures.ts'
 import { signedIn } from '../support/people.ts'
-import { ADA, SECRET, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, SECRET, startUsher } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
 const DISCOVERY = '/.well-known/openid-configuration'
@@ -17,18 +18,15 @@ const ASKED = { scope: 'openid files:read', resources: [FILES] }
 const SIGNED = { introspection_signed_response_alg: 'ES256' }
 
 const folder = mkdtempSync(join(tmpdir(), 'usher-nodes-'))
-let usher: Usher
-beforeAll(async () => {
+const test = usherTest(() => {
   const api = { ...APIS.clients['files-api'], ...SIGNED }
-  usher = await startUsher({
+  return {
     clients: { ...APIS.clients, 'files-api': api },
     resources: APIS.resources,
     usher: { features: { jwt_introspection: true } },
-  })
-  await usher.addAccount(ADA)
+  }
 })
-afterAll(async () => {
-  await usher.close()
+test.afterAll(async () => {
   rmSync(folder, { recursive: true })
 })
 

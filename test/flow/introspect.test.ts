@@ -1,21 +1,12 @@
 import { decodeJwt } from 'jose'
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
-import { Browser } from '../support/browser.ts'
+import { describe, expect, vi } from 'vitest'
+import { browser, test, usher } from '../support/fixtures.ts'
 import { authorize, post, refresh, tokens } from '../support/journey.ts'
-import { ADA, ALAN, GRACE, SECRET, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, ALAN, GRACE, SECRET, startUsher } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
 const INTROSPECT = '/api/oauth/introspect'
 const INACTIVE = { active: false }
-
-let usher: Usher
-let browser: Browser
-beforeAll(async () => {
-  usher = await startUsher()
-  await usher.addAccount(ADA)
-  browser = new Browser(usher.issuer)
-})
-afterAll(() => usher.close())
 
 const introspect = (token: string, more: Record<string, string> = {}) =>
   post(usher, INTROSPECT, { token, ...more })

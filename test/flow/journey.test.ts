@@ -1,14 +1,7 @@
 import { decodeJwt } from 'jose'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
+import { test, usher } from '../support/fixtures.ts'
 import { authorize, post, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
-import { ADA, startUsher, type Usher } from '../support/usher.ts'
-
-let usher: Usher
-beforeAll(async () => {
-  usher = await startUsher()
-  await usher.addAccount(ADA)
-})
-afterAll(() => usher.close())
 
 test('a person signs in, allows, and the client learns who they are', async () => {
   const { code, request, page } = await authorize(usher)

@@ -1,22 +1,17 @@
 // Whose language a page is in: the application's word comes first, then the browser's.
 
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest } from '../support/journey.ts'
 import { credentials } from '../support/people.ts'
-import { ADA, startUsher, type Usher } from '../support/usher.ts'
 
-let usher: Usher
-beforeAll(async () => {
-  usher = await startUsher({
-    files: {
-      'locales/de.yaml': 'error: { not_found: Hier ist nichts }',
-      'locales/ar.yaml': 'errors: { title: رموز الأخطاء }',
-    },
-  })
-  await usher.addAccount(ADA)
+const test = usherTest({
+  files: {
+    'locales/de.yaml': 'error: { not_found: Hier ist nichts }',
+    'locales/ar.yaml': 'errors: { title: رموز الأخطاء }',
+  },
 })
-afterAll(() => usher.close())
 
 async function headingOf(path: string, language: string) {
   const browser = new Browser(usher.issuer)

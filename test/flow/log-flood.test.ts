@@ -1,21 +1,14 @@
 // A flood of failures fills no disk, and nothing that goes wrong in the background ends the service.
 
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
+import { test, usher } from '../support/fixtures.ts'
 import { credentials, open } from '../support/people.ts'
 import { type Service, startService } from '../support/service.ts'
-import { ADA, startUsher, type Usher } from '../support/usher.ts'
 
 const MOST = 100
 const FLOOD = 400
 /** So many that some of them fall into a second whose lines are used up. */
 const SIGN_INS = 10
-
-let usher: Usher
-beforeAll(async () => {
-  usher = await startUsher()
-  await usher.addAccount(ADA)
-})
-afterAll(() => usher.close())
 
 const linesSince = (start: number) => usher.output.slice(start).map(line => JSON.parse(line))
 const ask = (path: string) => fetch(new URL(path, usher.issuer)).then(answer => answer.text())

@@ -5,12 +5,13 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import * as openid from 'openid-client'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect } from 'vitest'
 import { checkSettings } from '../../src/commands/config.ts'
 import { jwkOf, type Made, makeCertificate } from '../support/certificates.ts'
 import { type Files, read } from '../support/config-folder.ts'
+import { usher, usherTest } from '../support/fixtures.ts'
 import { authorize } from '../support/journey.ts'
-import { ADA, CLIENTS, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, CLIENTS, startUsher } from '../support/usher.ts'
 import { send, talk } from '../support/wire.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'usher-mtls-'))
@@ -59,13 +60,8 @@ const usherYaml = {
 }
 const clients = { ...CLIENTS, spa: { ...CLIENTS.spa, ...BOUND }, ...SERVICES, own: OWN }
 
-let usher: Usher
-beforeAll(async () => {
-  usher = await startUsher({ clients, usher: usherYaml })
-  await usher.addAccount(ADA)
-})
-afterAll(async () => {
-  await usher.close()
+const test = usherTest({ clients, usher: usherYaml })
+test.afterAll(async () => {
   rmSync(folder, { recursive: true })
 })
 

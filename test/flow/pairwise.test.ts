@@ -5,9 +5,10 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { decodeJwt } from 'jose'
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { expect, onTestFinished } from 'vitest'
 import { resealAll } from '../../src/storage/identity.ts'
 import { Browser } from '../support/browser.ts'
+import { ada, browser, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, authorize, post, redeem, userinfo } from '../support/journey.ts'
 import { CALLBACK, METADATA, manage, registerNew } from '../support/registration.ts'
 import { ADA, CLIENTS, startUsher, type Usher } from '../support/usher.ts'
@@ -31,15 +32,7 @@ const clients: Record<string, object> = {
 }
 const usher_yaml = { features: { pairwise_subjects: true } }
 
-let usher: Usher
-let ada: string
-let browser: Browser
-beforeAll(async () => {
-  usher = await startUsher({ clients, usher: usher_yaml })
-  ada = (await usher.addAccount(ADA)).id
-  browser = new Browser(usher.issuer)
-})
-afterAll(() => usher.close())
+const test = usherTest({ clients, usher: usher_yaml })
 
 async function tokensOf(client_id: string, at = usher, by = browser) {
   const { redirect_uris } = clients[client_id] as { redirect_uris: string[] }

@@ -1,8 +1,9 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { UnsecuredJWT } from 'jose'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { browser, usher, usherTest } from '../support/fixtures.ts'
 import {
   authorizationRequest,
   authorize,
@@ -10,32 +11,27 @@ import {
   refresh,
   signInAndAllow,
 } from '../support/journey.ts'
-import { ADA, CLIENTS, SECRET, startUsher, type Usher, WEB } from '../support/usher.ts'
+import { CLIENTS, SECRET, WEB } from '../support/usher.ts'
 import { basic, type Reply, send, sendAs } from '../support/wire.ts'
 
 const PAR = '/api/oauth/par'
 const ONLY = 'https://only.example.org/callback'
 const OFFLINE = 'openid profile offline_access'
 
-let usher: Usher
-let browser: Browser
-beforeAll(async () => {
-  usher = await startUsher({
-    clients: {
-      ...CLIENTS,
-      only: {
-        ...CLIENTS.web,
-        client_id: 'only',
-        redirect_uris: [ONLY],
-        require_pushed_authorization_requests: true,
-      },
+const test = usherTest({
+  clients: {
+    ...CLIENTS,
+    only: {
+      ...CLIENTS.web,
+      client_id: 'only',
+      redirect_uris: [ONLY],
+      require_pushed_authorization_requests: true,
     },
-  })
-  await usher.addAccount(ADA)
-  browser = new Browser(usher.issuer)
+  },
+})
+test.beforeAll(async () => {
   await authorize(usher, { browser })
 })
-afterAll(() => usher.close())
 
 type Params = Record<string, string | undefined>
 

@@ -6,24 +6,19 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pino } from 'pino'
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { describe, expect, vi } from 'vitest'
 import { readSettings } from '../../src/config/load.ts'
 import { createMetrics } from '../../src/http/metrics.ts'
 import { openSigningKeys } from '../../src/keys/signing-keys.ts'
 import { run } from '../../src/reload.ts'
 import { openInstallation } from '../../src/storage/open.ts'
-import { startUsher, type Usher, writeConfig } from '../support/usher.ts'
+import { test, usher } from '../support/fixtures.ts'
+import { startUsher, writeConfig } from '../support/usher.ts'
 import { type Reply, send } from '../support/wire.ts'
 
 const DISCOVERY = '/.well-known/openid-configuration'
 const JWKS = '/api/oauth/jwks'
 const PUBLISHED = [DISCOVERY, '/.well-known/oauth-authorization-server', JWKS]
-
-let usher: Usher
-beforeAll(async () => {
-  usher = await startUsher()
-})
-afterAll(() => usher.close())
 
 /** Without what is another each time. */
 const headersOf = ({ headers }: Reply) =>

@@ -1,8 +1,9 @@
 // A client that is gone, by its own wish or an operator's: every token of it is dead, of whatever kind.
 
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { hashSecret } from '../../src/config/client-secret.ts'
 import { Browser } from '../support/browser.ts'
+import { usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
 import { words } from '../support/people.ts'
 import {
@@ -14,15 +15,14 @@ import {
   registered,
   registerNew,
 } from '../support/registration.ts'
-import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'
+import { CLIENTS, SECRET } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
 const FILES = 'https://files.example.org'
 const API = { client_id: 'api', client_name: 'Files', grant_types: [] }
 const SCOPE = 'openid profile offline_access'
 
-let usher: Usher
-beforeAll(async () => {
+const test = usherTest(() => {
   const api = { ...API, client_secret_hashes: [hashSecret(SECRET)] }
   const files = {
     resource: FILES,
@@ -30,10 +30,8 @@ beforeAll(async () => {
     scopes: { 'files:read': { description: 'Read files' } },
     introspected_by: ['api'],
   }
-  usher = await startUsher({ ...ON, clients: { ...CLIENTS, api }, resources: { files } })
-  await usher.addAccount(ADA)
+  return { ...ON, clients: { ...CLIENTS, api }, resources: { files } }
 })
-afterAll(() => usher.close())
 
 const TOKEN = '/api/oauth/token'
 

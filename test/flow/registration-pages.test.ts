@@ -1,7 +1,8 @@
 // What people read of an application that registered itself: that nobody has checked what it says.
 
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
 import { credentials, textOf, words } from '../support/people.ts'
 import {
@@ -13,7 +14,6 @@ import {
   register,
   registerNew,
 } from '../support/registration.ts'
-import { ADA, startUsher, type Usher } from '../support/usher.ts'
 
 const NAME = 'Usher <b>Security</b>'
 const LINKS = {
@@ -21,15 +21,12 @@ const LINKS = {
   policy_uri: 'https://stranger.example.net/privacy',
 }
 
-let usher: Usher
 let client_id: string
-beforeAll(async () => {
-  usher = await startUsher(ON)
-  await usher.addAccount(ADA)
+const test = usherTest(ON)
+test.beforeAll(async () => {
   const client = await registerNew(usher, { ...METADATA, ...LINKS, client_name: NAME })
   client_id = client.client_id
 })
-afterAll(() => usher.close())
 
 const request = (params: Record<string, string> = {}) =>
   authorizationRequest(usher, { client_id, redirect_uri: CALLBACK, ...params }).url

@@ -3,9 +3,10 @@
 import { once } from 'node:events'
 import { request } from 'node:http'
 import * as openid from 'openid-client'
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { expect, onTestFinished } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { signInWith } from '../support/client-library.ts'
+import { usher, usherTest } from '../support/fixtures.ts'
 import {
   CALLBACK,
   invite,
@@ -16,18 +17,13 @@ import {
   register,
   registerNew,
 } from '../support/registration.ts'
-import { ADA, CLIENTS, startUsher, type Usher } from '../support/usher.ts'
+import { CLIENTS, startUsher } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
 const DISCOVERY = '/.well-known/openid-configuration'
 const SCOPE = 'openid profile offline_access'
 
-let usher: Usher
-beforeAll(async () => {
-  usher = await startUsher(ON)
-  await usher.addAccount(ADA)
-})
-afterAll(() => usher.close())
+const test = usherTest(ON)
 
 /** As `openid-client` registers, and goes on with what it was given. */
 async function registerWith(metadata: Partial<openid.ClientMetadata>) {

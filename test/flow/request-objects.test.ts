@@ -2,11 +2,12 @@
 
 import { decodeJwt, exportJWK, generateKeyPair } from 'jose'
 import * as openid from 'openid-client'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { configurationOf, follow, newRequest } from '../support/client-library.ts'
+import { usher, usherTest } from '../support/fixtures.ts'
 import { signInAndAllow } from '../support/journey.ts'
-import { ADA, CLIENTS, SECRET, startUsher, type Usher, WEB } from '../support/usher.ts'
+import { CLIENTS, SECRET, startUsher, WEB } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
 const { publicKey, privateKey } = await generateKeyPair('ES256', { extractable: true })
@@ -24,14 +25,11 @@ const clients = {
   },
 }
 
-let usher: Usher
 let jar: openid.Configuration
-beforeAll(async () => {
-  usher = await startUsher({ clients })
-  await usher.addAccount(ADA)
+const test = usherTest({ clients })
+test.beforeAll(async () => {
   jar = await configurationOf(usher, 'jar')
 })
-afterAll(() => usher.close())
 
 const KEY = { key: privateKey, kid: 'one' }
 const now = () => Math.floor(Date.now() / 1000)

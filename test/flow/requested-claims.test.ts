@@ -1,11 +1,11 @@
 // Single claims that an application asks for (OIDC Core §5.5): given within what the person allowed.
 
 import { decodeJwt } from 'jose'
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import type { Browser } from '../support/browser.ts'
+import { describe, expect } from 'vitest'
+import { ada, browser, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, redeem, refresh, userinfo } from '../support/journey.ts'
 import { open, signedIn } from '../support/people.ts'
-import { ADA, CLIENTS, GRACE, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, CLIENTS, GRACE, startUsher } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
 const FIRST = 'https://first.example.org/callback'
@@ -14,17 +14,13 @@ const clients = {
   narrow: { ...CLIENTS.web, client_id: 'narrow', scope: 'openid profile' },
 }
 
-let usher: Usher
-let ada: string
-let browser: Browser
-beforeAll(async () => {
-  usher = await startUsher({ clients, usher: { id_token: { claims: 'minimal' } } })
-  ada = (await usher.addAccount(ADA)).id
-  await usher.addAccount(GRACE)
-  browser = await signedIn(usher)
+const test = usherTest({
+  clients,
+  usher: { id_token: { claims: 'minimal' } },
+  accounts: [ADA, GRACE],
+  browser: signedIn,
 })
-afterAll(() => usher.close())
-beforeEach(async () => {
+test.beforeEach(async () => {
   for (const client of ['web', 'narrow']) await usher.consents.withdraw(ada, client)
 })
 

@@ -1,25 +1,16 @@
 // What people are asked about protected APIs, and what becomes of their answer.
 
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { APIS, ask, CALENDAR, FILES, tokensFor } from '../support/apis.ts'
-import type { Browser } from '../support/browser.ts'
+import { ada, browser, usher, usherTest } from '../support/fixtures.ts'
 import { post, redeem } from '../support/journey.ts'
 import { signedIn } from '../support/people.ts'
-import { ADA, startUsher, type Usher } from '../support/usher.ts'
 
 const SHARED = { scope: 'openid share', resources: [FILES, CALENDAR] }
 const READ = { scope: 'openid files:read', resources: [FILES] }
 
-let usher: Usher
-let ada: string
-let browser: Browser
-beforeAll(async () => {
-  usher = await startUsher(APIS)
-  ada = (await usher.addAccount(ADA)).id
-  browser = await signedIn(usher)
-})
-afterAll(() => usher.close())
-beforeEach(() => usher.consents.withdraw(ada, 'web'))
+const test = usherTest({ ...APIS, browser: signedIn })
+test.beforeEach(() => usher.consents.withdraw(ada, 'web'))
 
 /** Each scope of the page with what stands beside it. */
 const asked = () =>

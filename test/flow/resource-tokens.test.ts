@@ -2,12 +2,12 @@
 
 import { createRemoteJWKSet, jwtVerify } from 'jose'
 import * as openid from 'openid-client'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { APIS, CALENDAR, configOf, FILES, PAYROLL, tokensFor } from '../support/apis.ts'
-import type { Browser } from '../support/browser.ts'
+import { ada, browser, usher, usherTest } from '../support/fixtures.ts'
 import { post, userinfo } from '../support/journey.ts'
 import { signedIn } from '../support/people.ts'
-import { ADA, SECRET, startUsher, type Usher } from '../support/usher.ts'
+import { SECRET } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
 const BOTH = {
@@ -15,15 +15,7 @@ const BOTH = {
   resources: [FILES, CALENDAR],
 }
 
-let usher: Usher
-let ada: string
-let browser: Browser
-beforeAll(async () => {
-  usher = await startUsher(APIS)
-  ada = (await usher.addAccount(ADA)).id
-  browser = await signedIn(usher)
-})
-afterAll(() => usher.close())
+const test = usherTest({ ...APIS, browser: signedIn })
 
 const introspect = (token: string, client_id: string) =>
   post(usher, '/api/oauth/introspect', { token, client_id })

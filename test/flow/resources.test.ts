@@ -2,7 +2,7 @@
 
 import { createRemoteJWKSet, decodeProtectedHeader, jwtVerify } from 'jose'
 import * as openid from 'openid-client'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import {
   APIS,
   ask,
@@ -13,24 +13,16 @@ import {
   refreshFor,
   tokensFor,
 } from '../support/apis.ts'
-import type { Browser } from '../support/browser.ts'
+import { ada, browser, usher, usherTest } from '../support/fixtures.ts'
 import { post, redeem, signInAndAllow, userinfo } from '../support/journey.ts'
 import { signedIn } from '../support/people.ts'
-import { ADA, SECRET, startUsher, type Usher } from '../support/usher.ts'
+import { SECRET } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
 const SCOPE = 'openid profile offline_access files:read calendar:read'
 const BOTH = { scope: SCOPE, resources: [FILES, CALENDAR] }
 
-let usher: Usher
-let ada: string
-let browser: Browser
-beforeAll(async () => {
-  usher = await startUsher(APIS)
-  ada = (await usher.addAccount(ADA)).id
-  browser = await signedIn(usher)
-})
-afterAll(() => usher.close())
+const test = usherTest({ ...APIS, browser: signedIn })
 
 const introspect = (token: string, client_id: string) =>
   post(usher, '/api/oauth/introspect', { token, client_id })

@@ -1,20 +1,11 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { Browser } from '../support/browser.ts'
+import { expect } from 'vitest'
+import { browser, test, usher } from '../support/fixtures.ts'
 import { authorize, post, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
-import { ADA, SECRET, startUsher, type Usher } from '../support/usher.ts'
+import { SECRET } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
 const REVOKE = '/api/oauth/revoke'
 const INVALID_GRANT = { status: 400, body: { error: 'invalid_grant' } }
-
-let usher: Usher
-let browser: Browser
-beforeAll(async () => {
-  usher = await startUsher()
-  await usher.addAccount(ADA)
-  browser = new Browser(usher.issuer)
-})
-afterAll(() => usher.close())
 
 const revoke = (token: string, more: Record<string, string> = {}) =>
   post(usher, REVOKE, { token, ...more })

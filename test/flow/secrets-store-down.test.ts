@@ -1,5 +1,6 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import type { Browser } from '../support/browser.ts'
+import { test, usher } from '../support/fixtures.ts'
 import { tokens } from '../support/journey.ts'
 import {
   credentials,
@@ -12,9 +13,8 @@ import {
   textOf,
   words,
 } from '../support/people.ts'
-import { ADA, SECRET, startUsher, type Usher } from '../support/usher.ts'
+import { SECRET } from '../support/usher.ts'
 
-let usher: Usher
 let had: Awaited<ReturnType<typeof tokens>>
 let signingIn: Browser
 let consenting: Browser
@@ -22,9 +22,7 @@ let removing: Browser
 let code: string
 
 // Everything is under way when the store goes, and it does not come back.
-beforeAll(async () => {
-  usher = await startUsher()
-  await usher.addAccount(ADA)
+test.beforeAll(async () => {
   had = await tokens(usher)
   signingIn = (await open(usher)).browser
   consenting = (await open(usher, { client_id: 'post' }, await signedIn(usher))).browser
@@ -34,7 +32,6 @@ beforeAll(async () => {
   code = unredeemed.browser.page.params.get('code') ?? ''
   await usher.store.close()
 })
-afterAll(() => usher.close())
 
 async function timed(answer: Promise<Response>) {
   const started = performance.now()

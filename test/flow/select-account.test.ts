@@ -1,25 +1,18 @@
 // prompt=select_account: a page that names who is signed in; they go on, or somebody else signs in.
 
 import { decodeJwt } from 'jose'
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { ada, grace, usher, usherTest } from '../support/fixtures.ts'
 import { authorize, redeem, signInAndAllow } from '../support/journey.ts'
 import { credentials, open } from '../support/people.ts'
-import { ADA, GRACE, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, GRACE } from '../support/usher.ts'
 
 const CHOOSE = 'Choose an account'
 
-let usher: Usher
-let ada: string
-let grace: string
 let browser: Browser
-beforeAll(async () => {
-  usher = await startUsher()
-  ada = (await usher.addAccount(ADA)).id
-  grace = (await usher.addAccount(GRACE)).id
-})
-afterAll(() => usher.close())
-beforeEach(async () => {
+const test = usherTest({ accounts: [ADA, GRACE] })
+test.beforeEach(async () => {
   browser = new Browser(usher.issuer)
   await authorize(usher, { browser })
 })

@@ -1,4 +1,5 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
+import { test, usher } from '../support/fixtures.ts'
 import { post, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
 import {
   copyOf,
@@ -10,13 +11,7 @@ import {
   textOf,
   words,
 } from '../support/people.ts'
-import { ADA, startUsher, type Usher } from '../support/usher.ts'
-
-let usher: Usher
-beforeAll(async () => {
-  usher = await startUsher()
-})
-afterAll(() => usher.close())
+import { ADA } from '../support/usher.ts'
 
 let people = 0
 /** A person with a session, tokens, a code and a consent page open. */

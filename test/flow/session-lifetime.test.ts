@@ -1,16 +1,10 @@
 // How long somebody stays signed in: as long as they come back soon enough, and then no longer.
 
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
+import { ada, usher, usherTest } from '../support/fixtures.ts'
 import { ageSessions, isSignedIn, open, sessionsOf, signedIn, silently } from '../support/people.ts'
-import { ADA, startUsher, type Usher } from '../support/usher.ts'
 
-let usher: Usher
-let ada: string
-beforeAll(async () => {
-  usher = await startUsher({ usher: { lifetimes: { session_idle: '2 h', session: '24 h' } } })
-  ada = (await usher.addAccount(ADA)).id
-})
-afterAll(() => usher.close())
+const test = usherTest({ usher: { lifetimes: { session_idle: '2 h', session: '24 h' } } })
 
 const HOUR = 3600
 const now = () => Date.now() / 1000

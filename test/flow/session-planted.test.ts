@@ -1,18 +1,13 @@
 // Cookies that a neighbouring domain has planted: it can set whatever has no `__Host-` prefix, with
 // values that are ours, for it may have begun a sign-in itself.
 
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { usher, usherTest } from '../support/fixtures.ts'
 import { credentials, fieldsOf, isSignedIn, open, send, signedIn } from '../support/people.ts'
-import { ADA, GRACE, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, GRACE } from '../support/usher.ts'
 
-let usher: Usher
-beforeAll(async () => {
-  usher = await startUsher()
-  await usher.addAccount(ADA)
-  await usher.addAccount(GRACE)
-})
-afterAll(() => usher.close())
+const test = usherTest({ accounts: [ADA, GRACE] })
 
 /** Those that are `__Host-` cookies where there is https. */
 const OF_HOST = /^usher_(session|browser|device)(\.sig)?$/

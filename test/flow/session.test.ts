@@ -1,5 +1,6 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { ada, usher, usherTest } from '../support/fixtures.ts'
 import { redeem, refresh, tokens, userinfo } from '../support/journey.ts'
 import {
   credentials,
@@ -11,16 +12,9 @@ import {
   signedIn,
   silently,
 } from '../support/people.ts'
-import { ADA, GRACE, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, GRACE } from '../support/usher.ts'
 
-let usher: Usher
-let ada: string
-beforeAll(async () => {
-  usher = await startUsher()
-  ada = (await usher.addAccount(ADA)).id
-  await usher.addAccount(GRACE)
-})
-afterAll(() => usher.close())
+const test = usherTest({ accounts: [ADA, GRACE] })
 
 const SESSION = ['usher_session', 'usher_session.sig']
 

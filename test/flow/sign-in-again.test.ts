@@ -1,5 +1,6 @@
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { Browser, type Page } from '../support/browser.ts'
+import { ada, test, usher } from '../support/fixtures.ts'
 import { redeem } from '../support/journey.ts'
 import {
   credentials,
@@ -12,16 +13,8 @@ import {
   textOf,
   words,
 } from '../support/people.ts'
-import { ADA, startUsher, type Usher } from '../support/usher.ts'
 
-let usher: Usher
-let ada: string
-beforeAll(async () => {
-  usher = await startUsher()
-  ada = (await usher.addAccount(ADA)).id
-})
-afterAll(() => usher.close())
-beforeEach(async () => {
+test.beforeEach(async () => {
   await usher.directory.endAccess(ada)
   await usher.consents.removeAll(ada)
 })

@@ -1,18 +1,13 @@
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { ada, grace, usher, usherTest } from '../support/fixtures.ts'
 import { credentials, fieldsOf, open, send, sessionsOf, textOf, words } from '../support/people.ts'
-import { ADA, GRACE, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, GRACE } from '../support/usher.ts'
 
-let usher: Usher
-let ada: string
-let grace: string
-beforeAll(async () => {
-  usher = await startUsher()
-  ada = (await usher.addAccount(ADA)).id
-  grace = (await usher.addAccount(GRACE)).id
-})
-afterAll(() => usher.close())
-beforeEach(() => Promise.all([usher.directory.endAccess(ada), usher.directory.endAccess(grace)]))
+const test = usherTest({ accounts: [ADA, GRACE] })
+test.beforeEach(() =>
+  Promise.all([usher.directory.endAccess(ada), usher.directory.endAccess(grace)]),
+)
 
 async function expectNobody() {
   expect(await sessionsOf(usher, ada)).toEqual([])

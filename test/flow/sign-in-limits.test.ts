@@ -1,26 +1,23 @@
 // Guessing passwords: what is counted for whom, who has to wait, and who does not.
 
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { networkOf } from '../../src/http/client-info.ts'
 import { Browser } from '../support/browser.ts'
+import { usher, usherTest } from '../support/fixtures.ts'
 import { credentials, fieldsOf, open, send, signedIn, textOf, words } from '../support/people.ts'
-import { ADA, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, PASSWORD } from '../support/usher.ts'
 
 const WRONG = 'not the password of anyone here'
 const FREE = 5
 
-let usher: Usher
 let ada: string
-beforeAll(async () => {
-  usher = await startUsher({
-    usher: { proxy: ['127.0.0.1'], security: { network_attempts: 20 } },
-  })
+const test = usherTest({
+  usher: { proxy: ['127.0.0.1'], security: { network_attempts: 20 } },
 })
-afterAll(() => usher.close())
 
 let people = 0
 let username = ''
-beforeEach(async () => {
+test.beforeEach(async () => {
   username = `ada-${++people}`
   ada = (await usher.addAccount({ ...ADA, username })).id
 })

@@ -1,13 +1,8 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { test, usher } from '../support/fixtures.ts'
 import { credentials } from '../support/people.ts'
-import { ADA, startUsher, type Usher } from '../support/usher.ts'
-
-let usher: Usher
-beforeAll(async () => {
-  usher = await startUsher()
-})
-afterAll(() => usher.close())
+import { ADA } from '../support/usher.ts'
 
 let people = 0
 async function somebodyWith(password: string): Promise<string> {

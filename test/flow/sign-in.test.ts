@@ -1,20 +1,16 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { checkPassword } from '../../src/accounts/password.ts'
 import { Browser } from '../support/browser.ts'
+import { grace, usher, usherTest } from '../support/fixtures.ts'
 import { credentials, fieldsOf, isSignedIn, open, send, textOf, words } from '../support/people.ts'
-import { ADA, ALAN, GRACE, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, ALAN, GRACE, PASSWORD, startUsher } from '../support/usher.ts'
 
-let usher: Usher
-beforeAll(async () => {
-  usher = await startUsher({ usher: { security: { account_attempts: 20 } } })
-  const [, grace] = await Promise.all([
-    usher.addAccount(ADA),
-    usher.addAccount(GRACE),
-    usher.directory.add(ALAN),
-  ])
-  await usher.directory.change(grace.id, account => ({ ...account, enabled: false }))
+const usher_yaml = { security: { account_attempts: 20 } }
+const test = usherTest({ usher: usher_yaml, accounts: [ADA, GRACE] })
+test.beforeAll(async () => {
+  await usher.directory.add(ALAN)
+  await usher.directory.change(grace, account => ({ ...account, enabled: false }))
 })
-afterAll(() => usher.close())
 
 const WRONG = 'not the password of anyone here'
 const ATTEMPTS: [what: string, username: string, password: string][] = [

@@ -1,23 +1,17 @@
 // The eleven modules of the conformance suite's plan for RP-Initiated Logout, by their names, and what
 // they leave out: hints that have expired, are another person's, or another application's.
 
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import type { Browser } from '../support/browser.ts'
+import { ada, usher, usherTest } from '../support/fixtures.ts'
 import { isSignedIn, onlineTokens } from '../support/people.ts'
 import { mutantsOf } from '../support/redirect-uris.ts'
-import { ADA, GRACE, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, GRACE } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
-let usher: Usher
-let ada: string
 let session: Awaited<ReturnType<typeof onlineTokens>>
-beforeAll(async () => {
-  usher = await startUsher()
-  ada = (await usher.addAccount(ADA)).id
-  await usher.addAccount(GRACE)
-})
-afterAll(() => usher.close())
-beforeEach(async () => {
+const test = usherTest({ accounts: [ADA, GRACE] })
+test.beforeEach(async () => {
   await usher.consents.removeAll(ada)
   session = await onlineTokens(usher)
 })

@@ -1,5 +1,6 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import type { Browser } from '../support/browser.ts'
+import { ada, test, usher } from '../support/fixtures.ts'
 import { redeem, userinfo } from '../support/journey.ts'
 import {
   copyOf,
@@ -10,16 +11,10 @@ import {
   silently,
   slowDown,
 } from '../support/people.ts'
-import { ADA, startUsher, type Usher } from '../support/usher.ts'
 
-let usher: Usher
-let ada: string
-beforeAll(async () => {
-  usher = await startUsher()
-  ada = (await usher.addAccount(ADA)).id
+test.beforeAll(async () => {
   slowDown(usher)
 })
-afterAll(() => usher.close())
 
 const CLIENTS = ['web', 'post', 'spa', 'first']
 

@@ -1,17 +1,10 @@
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { ada, test, usher } from '../support/fixtures.ts'
 import { signInAndAllow, tokens, userinfo } from '../support/journey.ts'
 import { isSignedIn, onlineTokens, open, silently } from '../support/people.ts'
-import { ADA, startUsher, type Usher } from '../support/usher.ts'
 
-let usher: Usher
-let ada: string
-beforeAll(async () => {
-  usher = await startUsher()
-  ada = (await usher.addAccount(ADA)).id
-})
-afterAll(() => usher.close())
-beforeEach(() => usher.consents.removeAll(ada))
+test.beforeEach(() => usher.consents.removeAll(ada))
 
 test('who stays signed in is told so, and stays signed in, when an application asked', async () => {
   const { browser } = await onlineTokens(usher)

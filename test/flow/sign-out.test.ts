@@ -1,5 +1,6 @@
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import type { Browser } from '../support/browser.ts'
+import { ada, usher, usherTest } from '../support/fixtures.ts'
 import { redeem, refresh, tokens, userinfo } from '../support/journey.ts'
 import {
   copyOf,
@@ -12,17 +13,10 @@ import {
   textOf,
   words,
 } from '../support/people.ts'
-import { ADA, GRACE, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, GRACE } from '../support/usher.ts'
 
-let usher: Usher
-let ada: string
-beforeAll(async () => {
-  usher = await startUsher()
-  ada = (await usher.addAccount(ADA)).id
-  await usher.addAccount(GRACE)
-})
-afterAll(() => usher.close())
-beforeEach(() => usher.consents.removeAll(ada))
+const test = usherTest({ accounts: [ADA, GRACE] })
+test.beforeEach(() => usher.consents.removeAll(ada))
 
 const LOGOUT = '/api/oauth/logout'
 const BYE = 'https://app.example.org/bye'

@@ -2,9 +2,10 @@
 
 import { decodeProtectedHeader, exportJWK, generateKeyPair, jwtVerify } from 'jose'
 import * as openid from 'openid-client'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { configurationOf, signInWith } from '../support/client-library.ts'
-import { ADA, CLIENTS, startUsher, type Usher, WEB } from '../support/usher.ts'
+import { usher, usherTest } from '../support/fixtures.ts'
+import { CLIENTS, startUsher, WEB } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
 const rsa = await generateKeyPair('RSA-OAEP-256', { extractable: true })
@@ -35,12 +36,7 @@ const clients = {
 }
 const usher_yaml = { features: { encryption: true } }
 
-let usher: Usher
-beforeAll(async () => {
-  usher = await startUsher({ clients, usher: usher_yaml })
-  await usher.addAccount(ADA)
-})
-afterAll(() => usher.close())
+const test = usherTest({ clients, usher: usher_yaml })
 
 test.each(SIGNED)('%s: ID token and UserInfo are signed with it', async alg => {
   const metadata = { id_token_signed_response_alg: alg, userinfo_signed_response_alg: alg }

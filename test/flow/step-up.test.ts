@@ -1,23 +1,16 @@
 // How strongly people sign in: what an application asks for (acr_values, RFC 9470), and what it is told.
 
 import { decodeJwt } from 'jose'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { browser, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, authorize, post, redeem } from '../support/journey.ts'
-import { ADA, GRACE, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, GRACE } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
 const PASSWORD = 'urn:oasis:names:tc:SAML:2.0:ac:classes:PasswordProtectedTransport'
 
-let usher: Usher
-let browser: Browser
-beforeAll(async () => {
-  usher = await startUsher()
-  await usher.addAccount(ADA)
-  await usher.addAccount(GRACE)
-  browser = new Browser(usher.issuer)
-})
-afterAll(() => usher.close())
+const test = usherTest({ accounts: [ADA, GRACE] })
 
 async function idToken(params: Record<string, string>) {
   const { code, request } = await authorize(usher, { browser, ...params })

@@ -6,7 +6,8 @@ import {
   SignJWT,
   UnsecuredJWT,
 } from 'jose'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect } from 'vitest'
+import { usher, usherTest } from '../support/fixtures.ts'
 import {
   ASSERTION,
   assertionClaims,
@@ -15,7 +16,6 @@ import {
   privateKey,
   signAssertion,
 } from '../support/keyed.ts'
-import { startUsher, type Usher } from '../support/usher.ts'
 import { type Reply, send } from '../support/wire.ts'
 
 const TOKEN = '/api/oauth/token'
@@ -28,13 +28,9 @@ const ED = {
   jwks: { keys: [{ ...(await exportJWK(edKey.publicKey)), kid: 'ed' }] },
 }
 
-let usher: Usher
-beforeAll(async () => {
-  usher = await startUsher({
-    clients: { keyed: KEYED, ed: ED },
-  })
+const test = usherTest({
+  clients: { keyed: KEYED, ed: ED },
 })
-afterAll(() => usher.close())
 
 const now = () => Math.floor(Date.now() / 1000)
 const claims = () => assertionClaims(usher.issuer)

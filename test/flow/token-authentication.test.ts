@@ -1,40 +1,33 @@
 import * as openid from 'openid-client'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect } from 'vitest'
 import { hashSecret } from '../../src/config/client-secret.ts'
-import { Browser } from '../support/browser.ts'
 import { signInWith } from '../support/client-library.ts'
+import { browser, usher, usherTest } from '../support/fixtures.ts'
 import { authorize, post, redeem } from '../support/journey.ts'
-import { ADA, CLIENTS, SECRET, startUsher, type Usher, WEB } from '../support/usher.ts'
+import { CLIENTS, SECRET, WEB } from '../support/usher.ts'
 import { basic, send, type WireOptions } from '../support/wire.ts'
 
 const TOKEN = '/api/oauth/token'
 const NEXT_SECRET = 'another-secret-of-at-least-thirty-two'
 const ODD_SECRET = 'a secret: with 100% of the+odd&characters='
 
-let usher: Usher
-let browser: Browser
-beforeAll(async () => {
-  usher = await startUsher({
-    usher: { proxy: ['127.0.0.1'] },
-    clients: {
-      ...CLIENTS,
-      two: {
-        ...CLIENTS.web,
-        client_id: 'two',
-        client_secret_hashes: [hashSecret(SECRET), hashSecret(NEXT_SECRET)],
-      },
-      named: {
-        ...CLIENTS.web,
-        client_id: 'named',
-        token_endpoint_auth_method: 'client_secret_basic',
-      },
-      odd: { ...CLIENTS.web, client_id: 'odd:1', client_secret_hashes: [hashSecret(ODD_SECRET)] },
+const test = usherTest({
+  usher: { proxy: ['127.0.0.1'] },
+  clients: {
+    ...CLIENTS,
+    two: {
+      ...CLIENTS.web,
+      client_id: 'two',
+      client_secret_hashes: [hashSecret(SECRET), hashSecret(NEXT_SECRET)],
     },
-  })
-  await usher.addAccount(ADA)
-  browser = new Browser(usher.issuer)
+    named: {
+      ...CLIENTS.web,
+      client_id: 'named',
+      token_endpoint_auth_method: 'client_secret_basic',
+    },
+    odd: { ...CLIENTS.web, client_id: 'odd:1', client_secret_hashes: [hashSecret(ODD_SECRET)] },
+  },
 })
-afterAll(() => usher.close())
 
 async function codeForm(client_id = 'web') {
   const { redirect_uris } = CLIENTS[client_id] as { redirect_uris: string[] }

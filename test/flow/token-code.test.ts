@@ -1,5 +1,5 @@
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
-import { Browser } from '../support/browser.ts'
+import { describe, expect, vi } from 'vitest'
+import { browser, usher, usherTest } from '../support/fixtures.ts'
 import {
   type Answer,
   authorizationRequest,
@@ -10,31 +10,26 @@ import {
   tokens,
   userinfo,
 } from '../support/journey.ts'
-import { ADA, CLIENTS, startUsher, type Usher, WEB } from '../support/usher.ts'
+import { ADA, CLIENTS, startUsher, WEB } from '../support/usher.ts'
 
 const TOKEN = '/api/oauth/token'
 const LEGACY = 'https://legacy.example.org/callback'
 const INVALID_GRANT = { status: 400, body: { error: 'invalid_grant' } }
 
-let usher: Usher
-let browser: Browser
-beforeAll(async () => {
-  usher = await startUsher({
-    clients: {
-      ...CLIENTS,
-      legacy: {
-        ...CLIENTS.web,
-        client_id: 'legacy',
-        redirect_uris: [LEGACY],
-        require_pkce: false,
-      },
+const test = usherTest({
+  clients: {
+    ...CLIENTS,
+    legacy: {
+      ...CLIENTS.web,
+      client_id: 'legacy',
+      redirect_uris: [LEGACY],
+      require_pkce: false,
     },
-  })
-  await usher.addAccount(ADA)
-  browser = new Browser(usher.issuer)
+  },
+})
+test.beforeAll(async () => {
   await tokens(usher, { browser })
 })
-afterAll(() => usher.close())
 
 /** Redeems a fresh code with other parameters than it ought to be; `undefined` leaves one out. */
 async function redeemWith(

@@ -1,20 +1,11 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { Browser } from '../support/browser.ts'
+import { describe, expect } from 'vitest'
+import { browser, test, usher } from '../support/fixtures.ts'
 import { authorize } from '../support/journey.ts'
-import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'
+import { SECRET } from '../support/usher.ts'
 import { basic, type Reply, send } from '../support/wire.ts'
 
 const TOKEN = '/api/oauth/token'
 const OWN = 'https://spa.example.org'
-
-let usher: Usher
-let browser: Browser
-beforeAll(async () => {
-  usher = await startUsher({ clients: { ...CLIENTS } })
-  await usher.addAccount(ADA)
-  browser = new Browser(usher.issuer)
-})
-afterAll(() => usher.close())
 
 const STRANGERS = [
   'https://evil.example',

@@ -1,5 +1,6 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { browser, test, usher } from '../support/fixtures.ts'
 import {
   type Answer,
   authorizationRequest,
@@ -9,21 +10,15 @@ import {
   tokens,
   userinfo,
 } from '../support/journey.ts'
-import { ADA, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, PASSWORD, startUsher } from '../support/usher.ts'
 import { sendAs } from '../support/wire.ts'
 
 const ROUNDS = 20
 const AT_ONCE = 50
 
-let usher: Usher
-let browser: Browser
-beforeAll(async () => {
-  usher = await startUsher()
-  await usher.addAccount(ADA)
-  browser = new Browser(usher.issuer)
+test.beforeAll(async () => {
   await tokens(usher, { browser })
 })
-afterAll(() => usher.close())
 
 const atOnce = <T>(act: () => Promise<T>, count = AT_ONCE) =>
   Promise.all(Array.from({ length: count }, act))

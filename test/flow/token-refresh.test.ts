@@ -1,20 +1,11 @@
 import { decodeJwt } from 'jose'
-import { afterAll, beforeAll, expect, test, vi } from 'vitest'
-import { Browser } from '../support/browser.ts'
+import { expect, vi } from 'vitest'
+import { browser, test, usher } from '../support/fixtures.ts'
 import { post, refresh, tokens, userinfo } from '../support/journey.ts'
 import { ADA, startUsher, type Usher, type UsherOptions } from '../support/usher.ts'
 
 const TOKEN = '/api/oauth/token'
 const INVALID_GRANT = { status: 400, body: { error: 'invalid_grant' } }
-
-let usher: Usher
-let browser: Browser
-beforeAll(async () => {
-  usher = await startUsher()
-  await usher.addAccount(ADA)
-  browser = new Browser(usher.issuer)
-})
-afterAll(() => usher.close())
 
 const narrow = (refresh_token: string, scope: string) =>
   post(usher, TOKEN, { grant_type: 'refresh_token', refresh_token, scope })

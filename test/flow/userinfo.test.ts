@@ -1,22 +1,16 @@
 import { decodeJwt } from 'jose'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { Browser } from '../support/browser.ts'
+import { describe, expect } from 'vitest'
+import { browser, test, usher } from '../support/fixtures.ts'
 import { authorize, post, redeem, tokens, userinfo } from '../support/journey.ts'
-import { ADA, ALAN, GRACE, startUsher, type Usher } from '../support/usher.ts'
+import { ALAN, GRACE } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
 const USERINFO = '/api/oauth/userinfo'
 
-let usher: Usher
-let browser: Browser
 let token: string
-beforeAll(async () => {
-  usher = await startUsher()
-  await usher.addAccount(ADA)
-  browser = new Browser(usher.issuer)
+test.beforeAll(async () => {
   token = (await tokens(usher, { browser })).access_token
 })
-afterAll(() => usher.close())
 
 const ask = (authorization: string) => send(usher, USERINFO, { headers: { authorization } })
 
