@@ -6,7 +6,6 @@ import type { Detail } from '../config/schema/details.ts'
 import { revokeGrants } from '../state/grants.ts'
 import type { Found, Id, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
-import type { Account } from './account.ts'
 
 /** The consent of one account for one client. */
 export interface Consent {
@@ -83,10 +82,7 @@ export function createConsents(records: Records) {
 
   /** Prefetches an account and a consent in one command. The request keeps both until it writes. */
   async function readAhead(accountId: string, clientId: string): Promise<void> {
-    await records.readMany<[Account, Consent]>([
-      accountName(accountId),
-      consentName(accountId, clientId),
-    ])
+    await records.read(...accountName(accountId), consentName(accountId, clientId))
   }
 
   async function find(accountId: string, clientId: string): Promise<Consent | undefined> {

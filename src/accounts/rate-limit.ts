@@ -3,7 +3,6 @@
 // causes no contention. Accounts are never locked: the wait doubles, and attempts expire one by one.
 
 import type { Records } from '../storage/records.ts'
-import { createSerializer } from '../storage/serializer.ts'
 
 /** The limit of one counter. */
 export interface Limit {
@@ -28,16 +27,11 @@ const FIRST_WAIT_SECONDS = 5
 
 /** Returns the rate limit, with counters by name in the store. */
 export function createRateLimit(records: Records) {
-  // Of concurrent updates of one counter, only one could write.
-  const { inOrder } = createSerializer()
-
   const update = (name: string, limit: Limit, change: (found?: Count) => Count | undefined) =>
-    inOrder(name, () =>
-      records.update<Count>('Attempts', name, ({ value }) => change(value), {
-        // The longest wait bounds how far a count exceeds the limit.
-        ttl: 2 * (limit.attempts + 10) * limit.maxWaitSeconds,
-      }),
-    )
+    records.update<Count>('Attempts', name, ({ value }) => change(value), {
+      // The longest wait bounds how far a count exceeds the limit.
+      ttl: 2 * (limit.attempts + 10) * limit.maxWaitSeconds,
+    })
 
   /** Returns the time from which the next attempt is accepted (epoch milliseconds), possibly past. */
   async function dueTime([name, limit]: Counter): Promise<number> {

@@ -40,10 +40,7 @@ export function createTaggedAdapter(model: string, records: Records, protocol: P
   async function read(id: string): Promise<Found<Payload>> {
     const grantId = tagOf(id)
     if (!grantId) return { version: 0 }
-    const [found] = await records.readMany<[Payload, object]>([
-      [model, taggedId(id)],
-      grantName(grantId),
-    ])
+    const found = await records.read<Payload>(model, taggedId(id), grantName(grantId))
     const isForeign = found.value?.grantId !== undefined && found.value.grantId !== grantId
     return isForeign ? { version: 0 } : found
   }

@@ -103,7 +103,7 @@ export function createRefreshTokens(records: Records, rules: RefreshTokenRules) 
     const { tag, generation } = parsed
     const id = idOf(parsed)
     // The library reads the grant next: the request remembers it.
-    const [found] = await records.readMany<[Family, object]>([[KIND, id], grantName(tag)])
+    const found = await records.read<Family>(KIND, id, grantName(tag))
     const request = rules.request()
     const latest = found.value
     if (!latest && found.version && request?.isRevocation) await records.remove(KIND, id)

@@ -8,7 +8,6 @@
 import { setTimeout } from 'node:timers/promises'
 import { identityProblem, NAMING_KEY, openNamingKey } from './identity.ts'
 import { createNames, createSeal, type Seal } from './seal.ts'
-import { createSerializer } from './serializer.ts'
 import { type Check, type Entry, now, type Put, type Store, StoreUnavailable } from './store.ts'
 import { createTransactions } from './transaction.ts'
 
@@ -73,170 +72,156 @@ function createRecords(store: Store, seal: Seal, namingKey: Buffer) {
     if (lostIdentity) throw new StoreUnavailable(lostIdentity)
   })
 
-  function unseal<T>(key: string, value: Uint8Array): T {
-    const plain = seal.open(key, value)
-    return JSON.parse(plain.toString('utf8', plain.indexOf('\n') + 1))
-  }
-
   function foundIn<T>({ key = '', value, version = 0, consumed }: Partial<Entry> = {}): Found<T> {
-    return { version, consumed, ...(value && { value: unseal<T>(key, value) }) }
+    if (!value) return { version, consumed }
+    const plain = seal.open(key, value)
+    return { version, consumed, value: JSON.parse(plain.toString('utf8', plain.indexOf('\n') + 1)) }
   }
 
-  async function read<T>(kind: string, id: Id): Promise<Found<T>> {
-    const [entry] = await transactions.getMany([keyOf(kind, id)])
+  /** Reads `others`, of the same slot, in the same command, for later reads of this request. */
+  async function read<T>(kind: string, id: Id, ...others: [string, Id][]): Promise<Found<T>> {
+    const names: typeof others = [[kind, id], ...others]
+    const [entry] = await transactions.getMany(names.map(name => keyOf(...name)))
     return foundIn<T>(entry)
   }
 
-  /** Reads records of one slot in one command, in this order. */
-  async function readMany<T extends unknown[]>(
-    names: { [I in keyof T]: [kind: string, id: Id] },
-  ): Promise<{ [I in keyof T]: Found<T[I]> }> {
-    const entries = await transactions.getMany(names.map(([kind, id]) => keyOf(kind, id)))
-    return entries.map(foundIn) as { [I in keyof T]: Found<T[I]> }
-  }
-
-  /** Returns the record that this request read last; undefined if there was none, or none was read. */
-  function lastRead<T>(kind: string, id: Id): Found<T> | undefined {
-    const entry = transactions.lastRead(keyOf(kind, id))
-    return entry && foundIn<T>(entry)
-  }
-
   function putOf(kind: string, id: Id, value: object, options: SaveOptions): Put {
-    const { ttl, version, consumed, indexes } = options
+    const { ttl, indexes, ...rest } = options
     const key = keyOf(kind, id)
     return {
+      ...rest,
       key,
       value: seal.seal(key, Buffer.from(`${kind}\n${JSON.stringify(value)}`)),
-      version,
-      consumed,
       ...(ttl !== undefined && { expires: now() + clamp(ttl) + SLACK_SECONDS }),
-      indexes: indexes?.map(([kind, name]) => indexOf(kind, name)),
+      indexes: indexes?.map(index => indexOf(...index)),
     }
   }
 
   /** False where `version` differs or, without one, on a tombstone. */
-  function save(kind: string, id: Id, value: object, options: SaveOptions = {}): Promise<boolean> {
-    return transactions.write(putOf(kind, id, value, options))
-  }
+  const save = (kind: string, id: Id, value: object, options: SaveOptions = {}) =>
+    transactions.write(putOf(kind, id, value, options))
 
-  /**
-   * The same, with the next write of this request or at its end. `refused` is called where `save` would
-   * answer false; when it throws, what was left after this is not written.
-   */
-  function saveLater(
-    kind: string,
-    id: Id,
-    value: object,
-    options: SaveOptions,
-    refused?: () => Promise<void>,
-  ): Promise<void> {
-    return transactions.writeLater(putOf(kind, id, value, options), refused)
-  }
+  /** Updates that were overtaken: the end of the last one of each key. */
+  const queues = new Map<string, Promise<unknown>>()
 
-  /** True for exactly one caller in the life of a record. */
-  function consume(kind: string, id: Id): Promise<boolean> {
-    return transactions.writeAlone({ key: keyOf(kind, id), consumed: now() })
-  }
-
-  /** True for exactly one caller, and of `version` alone. Plain writes stay refused for `tombstone` seconds. */
-  function remove(
-    kind: string,
-    id: Id,
-    tombstone = SLACK_SECONDS,
-    version?: number,
-  ): Promise<boolean> {
-    const until = now() + clamp(tombstone)
-    return transactions.writeAlone({ key: keyOf(kind, id), tombstone: until, version })
-  }
-
-  async function list<T>(kind: string, name: string): Promise<T[]> {
-    const entries = await transactions.call(store => store.list(indexOf(kind, name)))
-    return entries.flatMap(({ key, value }) => (value ? [unseal<T>(key, value)] : []))
-  }
-
-  /** Yields the records of `list` in pages. A record that is written meanwhile may be missing, or come twice. */
-  async function* walk<T>(kind: string, name: string): AsyncIterable<T> {
-    for await (const { key, value } of store.walk(indexOf(kind, name))) {
-      if (value) yield unseal<T>(key, value)
-    }
-  }
-
-  const contested = createSerializer()
-
-  /**
-   * Reads, lets `change` decide, and writes unless another writer came in between; then repeats this.
-   * Returns false when `change` returned undefined: then nothing is written. Throws StoreUnavailable
-   * after MAX_ATTEMPTS.
-   *
-   * An update that was overtaken makes all later ones of this process wait, first come first served. Thus
-   * an operation that ends access competes with one writer of each other process, however many there are.
-   */
-  async function update<T extends object>(
-    kind: string,
-    id: Id,
-    change: (found: Found<T>) => T | undefined | Promise<T | undefined>,
-    { found: known, ttl, indexes }: UpdateOptions<T> = {},
-  ): Promise<boolean> {
-    const attempt = async (found: Found<T>): Promise<'written' | 'unchanged' | 'overtaken'> => {
-      const next = await change(found)
-      if (next === undefined) return 'unchanged'
-      const seconds = typeof ttl === 'function' ? ttl(next) : ttl
-      const options = { ttl: seconds, indexes, version: found.version }
-      return (await save(kind, id, next, options)) ? 'written' : 'overtaken'
-    }
-    const repeat = async (): ReturnType<typeof attempt> => {
-      for (let i = 1; i < MAX_ATTEMPTS; i++) {
-        if (i > 10) await setTimeout(Math.random() * i)
-        const outcome = await attempt(await read<T>(kind, id))
-        if (outcome !== 'overtaken') return outcome
-      }
-      return 'overtaken'
-    }
-    const key = keyOf(kind, id)
-    const isContested = contested.isQueued(key)
-    let outcome = isContested ? 'overtaken' : await attempt(known ?? (await read<T>(kind, id)))
-    if (outcome === 'overtaken') outcome = await contested.inOrder(key, repeat)
-    if (outcome !== 'overtaken') return outcome === 'written'
-    throw new StoreUnavailable(`a ${kind} is written to by too many requests at once`)
-  }
-
-  /** A keyed hash that only the nodes of this installation can make: 16 bytes. */
-  const prove = (purpose: string, text: string) =>
-    Buffer.from(keyOf(`proof:${purpose}`, text), 'base64url')
-
-  /** The latest time in which the store took no writes, as far as this process knows. */
-  const outage = () => store.outage
-
-  /**
-   * Checks the store, and whether it still holds this installation. While it does not, every other
-   * operation is rejected: two identities must never be in use at once.
-   */
-  async function check(): Promise<Check[]> {
-    const [checks, entry] = await Promise.all([store.check(), store.get(NAMING_KEY)])
-    lostIdentity = identityProblem(seal, namingKey, entry)
-    const found = lostIdentity ?? 'as at the start'
-    const fix = 'stop every node; restore the store from a backup, or start anew with what it holds'
-    return [
-      ...checks,
-      { name: 'identity', found, ...(lostIdentity ? { state: 'wrong', fix } : { state: 'ok' }) },
-    ]
+  /** Runs work on a key after the work that waits for it, in order. */
+  function inOrder<T>(key: string, work: () => Promise<T>): Promise<T> {
+    const result = (queues.get(key) ?? Promise.resolve()).then(work)
+    // An unavailable store fails everything that waits. Another error concerns one caller.
+    const end = result
+      .catch(error => {
+        if (error instanceof StoreUnavailable) throw error
+      })
+      .finally(() => queues.get(key) === end && queues.delete(key))
+    end.catch(() => {})
+    queues.set(key, end)
+    return result
   }
 
   return {
     read,
-    readMany,
-    lastRead,
     save,
-    saveLater,
-    consume,
-    remove,
-    list,
-    walk,
-    update,
+
+    /**
+     * The same, with the next write of this request or at its end. `refused` is called where `save`
+     * would answer false; when it throws, what was left after this is not written.
+     */
+    saveLater: (
+      kind: string,
+      id: Id,
+      value: object,
+      options: SaveOptions,
+      refused?: () => Promise<void>,
+    ) => transactions.writeLater(putOf(kind, id, value, options), refused),
+
+    /** Returns the record that this request read last; undefined if there was none, or none was read. */
+    lastRead<T>(kind: string, id: Id): Found<T> | undefined {
+      const entry = transactions.lastRead(keyOf(kind, id))
+      return entry && foundIn<T>(entry)
+    },
+
+    /** True for exactly one caller in the life of a record. */
+    consume: (kind: string, id: Id) =>
+      transactions.writeAlone({ key: keyOf(kind, id), consumed: now() }),
+
+    /** True for exactly one caller, and of `version` alone. Plain writes stay refused for `seconds`. */
+    remove: (kind: string, id: Id, seconds = SLACK_SECONDS, version?: number) =>
+      transactions.writeAlone({ key: keyOf(kind, id), tombstone: now() + clamp(seconds), version }),
+
+    async list<T>(kind: string, name: string): Promise<T[]> {
+      const entries = await transactions.call(() => store.list(indexOf(kind, name)))
+      return entries.flatMap(entry => foundIn<T>(entry).value ?? [])
+    },
+
+    /** Yields the records of `list` in pages. A record that is written meanwhile may be missing, or come twice. */
+    async *walk<T>(kind: string, name: string): AsyncIterable<T> {
+      for await (const entry of store.walk(indexOf(kind, name))) {
+        const { value } = foundIn<T>(entry)
+        if (value) yield value
+      }
+    },
+
+    /**
+     * Reads, lets `change` decide, and writes unless another writer came in between; then repeats this.
+     * Returns false when `change` returned undefined: then nothing is written. Throws StoreUnavailable
+     * after MAX_ATTEMPTS.
+     *
+     * An update that was overtaken makes all later ones of this process wait, first come first served.
+     * Thus an operation that ends access competes with one writer of each other process, however many
+     * there are.
+     */
+    async update<T extends object>(
+      kind: string,
+      id: Id,
+      change: (found: Found<T>) => T | undefined | Promise<T | undefined>,
+      { found: known, ttl, indexes }: UpdateOptions<T> = {},
+    ): Promise<boolean> {
+      /** Undefined when another writer came in between. */
+      const attempt = async (found: Found<T>): Promise<boolean | undefined> => {
+        const next = await change(found)
+        if (next === undefined) return false
+        const seconds = typeof ttl === 'function' ? ttl(next) : ttl
+        const options = { ttl: seconds, indexes, version: found.version }
+        return (await save(kind, id, next, options)) || undefined
+      }
+      const repeat = async () => {
+        for (let i = 1; i < MAX_ATTEMPTS; i++) {
+          if (i > 10) await setTimeout(Math.random() * i)
+          const outcome = await attempt(await read<T>(kind, id))
+          if (outcome !== undefined) return outcome
+        }
+      }
+      const key = keyOf(kind, id)
+      const first = queues.has(key) ? undefined : await attempt(known ?? (await read<T>(kind, id)))
+      const outcome = first ?? (await inOrder(key, repeat))
+      if (outcome !== undefined) return outcome
+      throw new StoreUnavailable(`a ${kind} is written to by too many requests at once`)
+    },
+
     during: transactions.during,
     together: transactions.together,
-    prove,
-    outage,
-    check,
+
+    /** A keyed hash that only the nodes of this installation can make: 16 bytes. */
+    prove: (purpose: string, text: string) =>
+      Buffer.from(keyOf(`proof:${purpose}`, text), 'base64url'),
+
+    /** The latest time in which the store took no writes, as far as this process knows. */
+    outage: () => store.outage,
+
+    /**
+     * Checks the store, and whether it still holds this installation. While it does not, every other
+     * operation is rejected: two identities must never be in use at once.
+     */
+    async check(): Promise<Check[]> {
+      const [checks, entry] = await Promise.all([store.check(), store.get(NAMING_KEY)])
+      lostIdentity = identityProblem(seal, namingKey, entry)
+      const found = lostIdentity ?? 'as at the start'
+      const fix =
+        'stop every node; restore the store from a backup, or start anew with what it holds'
+      return [
+        ...checks,
+        { name: 'identity', found, ...(lostIdentity ? { state: 'wrong', fix } : { state: 'ok' }) },
+      ]
+    },
   }
 }

@@ -27,25 +27,28 @@ class Transaction {
   read = new Map<string, Entry | undefined>()
   later: Later[] = []
   failure?: StoreUnavailable
-  /** Work that goes on in the background does not belong to the request. */
-  isOver = false
+  isOpen: boolean
+
+  constructor(isOpen: boolean) {
+    this.isOpen = isOpen
+  }
 }
 
 /** `guard` throws while the store must not be used. */
 export function createTransactions(store: Store, guard: () => void) {
   const storage = new AsyncLocalStorage<Transaction>()
-  /** Outside of a request nothing is remembered, and nothing waits. */
+  /** Outside of a request, and in work that outlives it, nothing is remembered and nothing waits. */
   function transaction(): Transaction {
     const current = storage.getStore()
-    return current && !current.isOver ? current : new Transaction()
+    return current?.isOpen ? current : new Transaction(false)
   }
 
   /** Calls the store, unless it has failed this request before. */
-  async function call<T>(work: (store: Store) => Promise<T>): Promise<T> {
+  async function call<T>(work: () => Promise<T>): Promise<T> {
     const current = transaction()
     if (current.failure) throw current.failure
     guard()
-    return work(store).catch(error => {
+    return work().catch(error => {
       if (error instanceof StoreUnavailable) current.failure = error
       throw error
     })
@@ -54,10 +57,7 @@ export function createTransactions(store: Store, guard: () => void) {
   async function getMany(keys: string[]): Promise<(Entry | undefined)[]> {
     const { current, read } = transaction()
     if (!keys.every(key => current.has(key))) {
-      const [first = '', ...others] = keys
-      const entries = await call<(Entry | undefined)[]>(store =>
-        others.length ? store.getMany(keys) : store.get(first).then(entry => [entry]),
-      )
+      const entries = await call(() => store.getMany(keys))
       for (const [i, key] of keys.entries()) {
         for (const memory of [current, read]) memory.set(key, entries[i])
       }
@@ -75,9 +75,9 @@ export function createTransactions(store: Store, guard: () => void) {
 
   /** Outside of a request the change is written at once. */
   async function writeLater(change: Change, refused?: () => Promise<void>): Promise<void> {
-    const { later } = transaction()
+    const { later, isOpen } = transaction()
     later.push({ change, refused })
-    if (!storage.getStore() || storage.getStore()?.isOver) await send(later)
+    if (!isOpen) await send(later)
   }
 
   /** One atomic write for each slot, in the order in which they first appear. True if the last change is written. */
@@ -87,36 +87,30 @@ export function createTransactions(store: Store, guard: () => void) {
     const forget = () => {
       current.current = new Map()
     }
-    const written = new Set<Later>()
+    let isWritten = true
     forget()
     try {
       for (const slot of Map.groupBy(changes, ({ change }) => slotOf(change.key)).values()) {
-        for (const one of await sendSlot(slot)) written.add(one)
+        while (slot.length) {
+          const { failed } = await call(() => store.write(slot.map(({ change }) => change)))
+          if (failed === undefined) break
+          const [refused] = slot.splice(failed, 1)
+          if (refused === changes.at(-1)) isWritten = false
+          await refused?.refused?.()
+        }
       }
     } finally {
       forget()
     }
-    return changes.slice(-1).every(last => written.has(last))
-  }
-
-  /** Answers those that were written. */
-  async function sendSlot(changes: Later[]): Promise<Later[]> {
-    const rest = [...changes]
-    while (rest.length) {
-      const { failed } = await call(store => store.write(rest.map(({ change }) => change)))
-      if (failed === undefined) break
-      const [refused] = rest.splice(failed, 1)
-      await refused?.refused?.()
-    }
-    return rest
+    return isWritten
   }
 
   /** Runs a request from beginning to end. */
   function during<T>(work: () => Promise<T>): Promise<T> {
-    const current = new Transaction()
+    const current = new Transaction(true)
     return storage.run(current, () =>
       together(work).finally(() => {
-        current.isOver = true
+        current.isOpen = false
       }),
     )
   }

@@ -209,8 +209,8 @@ test('while the store is away everything here is 503, and as before afterwards',
   const usher = await start()
   const token = await invite(usher)
   const client = await registerNew(usher)
-  const { get } = usher.store
-  usher.store.get = async () => {
+  const { getMany } = usher.store
+  usher.store.getMany = async () => {
     throw new StoreUnavailable('away')
   }
   const { client_id } = client
@@ -222,7 +222,7 @@ test('while the store is away everything here is 503, and as before afterwards',
   ]
   const told = answers.map(({ status, json }) => [status, json.error])
   expect(told).toEqual(answers.map(() => [503, 'temporarily_unavailable']))
-  usher.store.get = get
+  usher.store.getMany = getMany
   expect((await manage(usher, client)).status).toBe(200)
   expect((await register(usher, token)).status).toBe(201)
 })

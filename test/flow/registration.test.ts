@@ -135,15 +135,15 @@ test('of two concurrent updates the first stays, and the second is told', async 
     client_id: mine.client_id,
     client_name,
   })
-  const get = usher.store.get.bind(usher.store)
+  const getMany = usher.store.getMany.bind(usher.store)
   let reads = 0
-  usher.store.get = async key => {
-    const found = await get(key)
+  usher.store.getMany = async keys => {
+    const found = await getMany(keys)
     reads++
     return found
   }
   onTestFinished(() => {
-    usher.store.get = get
+    usher.store.getMany = getMany
   })
   // The token and the client are read before the body arrives.
   const slow = request(`${usher.address}${REGISTER}/${mine.client_id}`, {
