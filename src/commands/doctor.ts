@@ -12,7 +12,7 @@ import { DISCOVERY } from '../provider/routes.ts'
 import { NAMING_KEY } from '../storage/identity.ts'
 import { openStore, readSecret, secretFile, storeFile } from '../storage/open.ts'
 import { openRecords } from '../storage/records.ts'
-import { type Check, reasonOf, type Store } from '../storage/store.ts'
+import { type Check, ok, reasonOf, type Store, warning, wrong } from '../storage/store.ts'
 import { Failure, type Invocation, print, readStdin } from './command.ts'
 import { checkSettings } from './config.ts'
 
@@ -35,11 +35,6 @@ const FIXES = {
 }
 
 type Endpoints = Record<string, string>
-const ok = (name: string, found: string): Check => ({ name, state: 'ok', found })
-const warning = (name: string, found: string): Check => ({ name, state: 'warning', found })
-const wrong = (name: string, found: string, fix: string): Check => {
-  return { name, state: 'wrong', found, fix }
-}
 
 /** `doctor [--client CLIENT_ID --account USERNAME]`: fails when a check is wrong. */
 export async function doctor({ values }: Invocation): Promise<void> {

@@ -153,6 +153,19 @@ export interface Check {
   fix?: string
 }
 
+/** A finding that is in order. */
+export const ok = (name: string, found: string): Check => ({ name, state: 'ok', found })
+
+/** A finding that the operator should look at. */
+export const warning = (name: string, found: string, fix?: string): Check => {
+  return { name, state: 'warning', found, fix }
+}
+
+/** A finding that keeps a node from serving. */
+export const wrong = (name: string, found: string, fix: string): Check => {
+  return { name, state: 'wrong', found, fix }
+}
+
 /** Called after each command to a store in another process. */
 export type Observer = (command: string, seconds: number, failed: boolean) => void
 

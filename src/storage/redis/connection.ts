@@ -2,10 +2,13 @@
 // timeouts and secrets. Scripts (scripts/*.lua) are commands of a connection.
 
 import { readFileSync } from 'node:fs'
+import { setTimeout } from 'node:timers/promises'
 import { createSecureContext, type SecureContextOptions } from 'node:tls'
 import { Cluster, Redis, type RedisOptions } from 'ioredis'
 import type { RedisSettings } from '../../config/schema/usher.ts'
 
+/** ioredis itself tries unreachable sentinels for ever. */
+const CONNECT_TIMEOUT_MS = 3000
 const DEMOTED = /READONLY|^(LOADING|MASTERDOWN|NOAUTH|ERR WAIT cannot be used)/
 
 /** Milliseconds; a dead or hung Redis is an answer within a second. */
@@ -26,10 +29,8 @@ const script = (name: string) => ({
   lua: readFileSync(`${import.meta.dirname}/scripts/${name}.lua`, 'utf8'),
 })
 const SCRIPTS = { usherWrite: script('write'), usherNote: script('note') }
-/** An argument of a script. */
-export type Argument = string | number | Uint8Array
 /** Takes the number of keys, the keys, and arguments. */
-type Script<T> = (keys: number, ...args: Argument[]) => Promise<T>
+type Script<T> = (keys: number, ...args: (string | number | Uint8Array)[]) => Promise<T>
 /** A connection with the commands of scripts/*.lua. */
 export type Connection = (Redis | Cluster) & {
   usherWrite: Script<[outcome: string, position?: number, indexes?: string]>
@@ -72,6 +73,27 @@ export function createConnection(url: string, settings: RedisSettings): Connecti
   const redis = kind ? new Redis({ ...all, ...named }) : new Redis(url, all)
   Object.defineProperties(Object.assign(redis.options, chosen), secrets)
   return redis as Connection
+}
+
+/** Connects, or rejects with the reason. A later failure is reported by the command that fails. */
+export async function connect(connection: Connection): Promise<void> {
+  let reason: unknown
+  connection.on('error', error => {
+    const { lastNodeError: last } = error
+    reason ??= last ? new Error(`none of its nodes lets us in: ${last.message}`) : error
+  })
+  connection.on('sentinelError', error => {
+    reason = error
+  })
+  const late = setTimeout(CONNECT_TIMEOUT_MS, undefined, { ref: false }).then(() => {
+    throw new Error(`there was no answer in ${CONNECT_TIMEOUT_MS} ms`)
+  })
+  try {
+    await Promise.race([connection.connect(), late])
+  } catch (error) {
+    connection.disconnect()
+    throw reason ?? error
+  }
 }
 
 function parseUrl(url: string) {

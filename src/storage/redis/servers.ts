@@ -1,133 +1,165 @@
-// The Redis servers behind a URL: one connection to read from and, once replicas are seen, one more to
-// write on and wait for them; which server is the primary, and whether they can be trusted.
+// The Redis servers behind a URL: a connection to read from, and one to write on. Commands are timed and
+// bounded; writes wait for a replica once there is one (replication.ts).
 
-import { setTimeout } from 'node:timers/promises'
+import { setTimeout as pause } from 'node:timers/promises'
 import { Cluster, type Redis } from 'ioredis'
 import type { RedisSettings } from '../../config/schema/usher.ts'
-import { type Check, StoreUnavailable } from '../store.ts'
-import { checkServer, hasReplica, merge, readInfo } from './checks.ts'
-import { type Connection, createConnection } from './connection.ts'
-import { ReplicatedWriter } from './replication.ts'
+import { type Check, now, type Observer, type Outage, StoreUnavailable } from '../store.ts'
+import { checkServers, hasReplica, readInfo } from './checks.ts'
+import { type Connection, connect, createConnection } from './connection.ts'
+import { Replication } from './replication.ts'
 
-/** ioredis itself tries unreachable sentinels for ever. */
-const CONNECT_TIMEOUT_MS = 3000
+/** One more operation is refused, so that a slow Redis does not fill the memory of this process. */
+const MAX_IN_FLIGHT = 2000
+/** A command without a reply is rejected after this time. */
+const REPLY_TIMEOUT_MS = 900
 /** Pause before a connection that has ended is made anew. */
 const RECONNECT_PAUSE_MS = 200
 
 /** The servers of one URL. */
 export class Servers {
-  /** To read from. */
-  readonly connection: Connection
-  #connect: () => Connection
+  /** Whether replicas were seen: from then on a write fails unless one of them has it. */
+  isReplicated = false
+  #reader: Connection
+  #writer: Connection
+  #replication: Replication
   #durability: RedisSettings['durability']
-  /** Present once replicas are seen: from then on a write fails unless one of them has it. */
-  #writer?: ReplicatedWriter
+  #observe: Observer
   #isClosed = false
+  #inFlight = 0
+  #failingSince?: number
+  #lastOutage?: Outage
 
-  private constructor(url: string, settings: RedisSettings) {
-    this.#connect = () => createConnection(url, settings)
+  private constructor(url: string, settings: RedisSettings, observe: Observer) {
+    this.#reader = createConnection(url, settings)
+    this.#writer = createConnection(url, settings)
+    this.#replication = new Replication(this.#writer)
     this.#durability = settings.durability
-    this.connection = this.#connect()
+    this.#observe = observe
   }
 
   /** Resolves when they are ready; rejects when there is nothing to reach. */
-  static async open(url: string, settings: RedisSettings): Promise<Servers> {
-    const servers = new Servers(url, settings)
+  static async open(url: string, settings: RedisSettings, observe: Observer): Promise<Servers> {
+    const servers = new Servers(url, settings, observe)
     try {
-      await servers.#connectTo(servers.connection)
-      await servers.#lookForReplicas()
-      return servers
+      for (const connection of [servers.#reader, servers.#writer])
+        await servers.#connect(connection)
+      await servers.#readInfo()
     } catch (error) {
       await servers.close()
       throw error
     }
-  }
-
-  get isReplicated(): boolean {
-    return this.#writer !== undefined
-  }
-
-  /** Runs a command that writes in the slot of `key`; resolves when the write is durable. */
-  write<T>(key: string, command: (connection: Connection) => Promise<T>): Promise<T> {
-    return this.#writer?.run(key, command) ?? command(this.connection)
+    // Only the writer notices that its server is no longer the primary.
+    servers.#writer.on('close', () => servers.isReplicated && servers.#reconnect())
+    return servers
   }
 
   get masters(): Redis[] {
-    return this.connection instanceof Cluster ? this.connection.nodes('master') : [this.connection]
+    return this.#reader instanceof Cluster ? this.#reader.nodes('master') : [this.#reader]
+  }
+
+  get outage(): Outage | undefined {
+    return this.#failingSince ? { from: this.#failingSince, to: now() } : this.#lastOutage
+  }
+
+  /** Counts one operation, of as many commands as it takes. */
+  async admit<T>(operate: () => Promise<T>): Promise<T> {
+    if (this.#inFlight >= MAX_IN_FLIGHT) throw new StoreUnavailable('Redis: too many operations')
+    this.#inFlight++
+    return operate().finally(() => this.#inFlight--)
+  }
+
+  /** Sends a command. Every error becomes StoreUnavailable: a caller must not take it for a missing record. */
+  async send<T>(command: string, ask: () => Promise<T>): Promise<T> {
+    const started = performance.now()
+    let failed = true
+    try {
+      const answer = await inTime(ask())
+      failed = false
+      return answer
+    } catch (error) {
+      if (error instanceof StoreUnavailable) throw error
+      // An error of ioredis has the command in it that failed: what was written, or a password.
+      const cause = Object.assign(error as Error, { command: undefined })
+      throw new StoreUnavailable(`Redis: ${cause.message}`, { cause })
+    } finally {
+      this.#observe(command, (performance.now() - started) / 1000, failed)
+    }
+  }
+
+  read<T>(command: string, ask: (connection: Connection) => Promise<T>): Promise<T> {
+    return this.send(command, () => ask(this.#reader))
+  }
+
+  /** Sends a command that writes in the slot of `key`; resolves when the write is durable. */
+  async write<T>(
+    command: string,
+    key: string,
+    ask: (connection: Connection) => Promise<T>,
+  ): Promise<T> {
+    const work = () => ask(this.#writer)
+    try {
+      const answer = await this.send(command, () =>
+        this.isReplicated ? this.#replication.run(key, work) : work(),
+      )
+      this.#lastOutage = this.outage
+      this.#failingSince = undefined
+      return answer
+    } catch (error) {
+      this.#failingSince ??= now()
+      throw error
+    }
+  }
+
+  check(): Promise<Check[]> {
+    return this.send('info', async () => {
+      const { masters } = this
+      if (!masters.length) throw new StoreUnavailable('Redis: no node of the cluster is known')
+      const worst = await checkServers(masters, await this.#readInfo(), this.isReplicated)
+      // Reads would stay with a server that was demoted: the address leads to another by now.
+      if (worst.some(({ name, state }) => name === 'role' && state === 'wrong')) this.#reconnect()
+      return worst
+    })
+  }
+
+  /** Waits for replies, then disconnects: quitting alone leaves connections to Sentinels open. */
+  async close(): Promise<void> {
+    this.#isClosed = true
+    for (const connection of [this.#reader, this.#writer]) {
+      if (connection.status === 'ready') await connection.quit().catch(() => {})
+      connection.disconnect()
+    }
   }
 
   /** Also looks for replicas that have come since. */
-  async check(): Promise<Check[]> {
-    if (!this.masters.length) throw new StoreUnavailable('Redis: no node of the cluster is known')
-    this.#lookForReplicas().catch(() => {})
-    const checks = await Promise.all(this.masters.map(node => checkServer(node, this.isReplicated)))
-    const worst = merge(checks)
-    // Reads would stay with a server that was demoted: the address leads to another by now.
-    if (worst.some(({ name, state }) => name === 'role' && state === 'wrong')) this.#reconnect()
-    return worst
+  async #readInfo() {
+    const infos = await Promise.all(this.masters.map(readInfo))
+    const isSeen = this.#durability === 'auto' && infos.some(hasReplica)
+    this.isReplicated ||= isSeen || this.#durability === 'replicated'
+    return infos
   }
 
-  async close(): Promise<void> {
-    this.#isClosed = true
-    await Promise.all([leave(this.connection), this.#writer && leave(this.#writer.connection)])
-  }
-
-  async #lookForReplicas() {
-    if (this.#writer || this.#durability === 'primary') return
-    if (this.#durability === 'auto' && !(await this.#hasReplicas())) return
-    const connection = this.#connect()
-    await this.#connectTo(connection)
-    if (this.#writer || this.#isClosed) return connection.disconnect()
-    this.#writer = new ReplicatedWriter(connection)
-    // Only the writer notices that its server is no longer the primary.
-    connection.on('close', () => this.#isClosed || this.#reconnect())
-  }
-
-  /** Connects again when ioredis gives up, as it may while Sentinel fails over. */
-  async #connectTo(connection: Connection): Promise<void> {
-    await ready(connection)
+  /** Connects, and again when ioredis gives up, as it may while Sentinel fails over. */
+  async #connect(connection: Connection): Promise<void> {
+    await connect(connection)
     connection.on('end', async () => {
-      await setTimeout(RECONNECT_PAUSE_MS, undefined, { ref: false })
+      await pause(RECONNECT_PAUSE_MS, undefined, { ref: false })
       if (!this.#isClosed) await connection.connect().catch(() => {})
     })
   }
 
-  async #hasReplicas(): Promise<boolean> {
-    const infos = await Promise.all(this.masters.map(readInfo))
-    return infos.some(hasReplica)
-  }
-
   /** Only a connection that stands: one that is being made through Sentinel would end for good. */
   #reconnect() {
-    const { connection } = this
-    const stands = !(connection instanceof Cluster) && connection.status === 'ready'
-    if (stands) connection.disconnect(true)
+    const stands = !(this.#reader instanceof Cluster) && this.#reader.status === 'ready'
+    if (stands && !this.#isClosed) this.#reader.disconnect(true)
   }
 }
 
-/** Waits for replies, then disconnects: quitting alone leaves connections to Sentinels open. */
-async function leave(connection: Connection): Promise<void> {
-  await connection.quit().catch(() => {})
-  connection.disconnect()
-}
-
-/** Connects. A later failure is reported by the command that fails. */
-async function ready(connection: Connection): Promise<void> {
-  let reason: unknown
-  connection.on('error', error => {
-    const { lastNodeError: last } = error
-    reason ??= last ? new Error(`none of its nodes lets us in: ${last.message}`) : error
+/** Rejects after the time limit, also for a command that waits behind others on its connection. */
+function inTime<T>(answer: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const late = () => reject(new StoreUnavailable('Redis: no answer in time'))
+    const timer = setTimeout(late, REPLY_TIMEOUT_MS)
+    answer.then(resolve, reject).finally(() => clearTimeout(timer))
   })
-  connection.on('sentinelError', error => {
-    reason = error
-  })
-  const late = setTimeout(CONNECT_TIMEOUT_MS, undefined, { ref: false }).then(() => {
-    throw new Error(`there was no answer in ${CONNECT_TIMEOUT_MS} ms`)
-  })
-  try {
-    await Promise.race([connection.connect(), late])
-  } catch (error) {
-    connection.disconnect()
-    throw reason ?? error
-  }
 }

@@ -10,21 +10,21 @@
 // A record that is written repeatedly is noted for longer than its lifetime. Thus most writes need one
 // command.
 
+import { randomBytes } from 'node:crypto'
 import { REDIS_DEFAULTS } from '../../config/schema/usher.ts'
 import {
   type Change,
   type Entry,
   now,
   type Observer,
+  type Put,
+  type Removal,
   requireOneSlot,
   type Store,
   StoreUnavailable,
   type Written,
 } from '../store.ts'
-import type { Connection } from './connection.ts'
-import { argumentsOf, entryOf, operationId, packedOf, type Write } from './record.ts'
 import { Servers } from './servers.ts'
-import { Traffic } from './traffic.ts'
 
 /** Records of an index, or of a scan, that are read at once. */
 const BATCH = 200
@@ -33,15 +33,16 @@ const MAX_ATTEMPTS = 10
 /** Epoch seconds until which a record that does not expire is noted. */
 const FOREVER = 1e12
 
+/** A change with, once it is noted in all of `indexes`, the epoch seconds until which it is. */
+type Write = Partial<Put & Removal> & { key: string; noted?: number }
+
 /** The store on Redis servers. */
 export class RedisStore implements Store {
   #servers: Servers
-  #traffic: Traffic
   #prefix: string
 
-  private constructor(servers: Servers, traffic: Traffic, prefix: string) {
+  private constructor(servers: Servers, prefix: string) {
     this.#servers = servers
-    this.#traffic = traffic
     this.#prefix = prefix
   }
 
@@ -51,89 +52,81 @@ export class RedisStore implements Store {
     settings = REDIS_DEFAULTS,
     observe: Observer = () => {},
   ): Promise<RedisStore> {
-    const servers = await Servers.open(url, settings)
-    return new RedisStore(servers, new Traffic(observe), settings.key_prefix)
+    return new RedisStore(await Servers.open(url, settings, observe), settings.key_prefix)
   }
 
-  get(key: string) {
-    return this.#traffic.admit(() => this.#get(key))
+  async get(key: string) {
+    const [entry] = await this.#servers.admit(() => this.#read([key]))
+    return entry
   }
 
-  getMany(keys: string[]) {
+  async getMany(keys: string[]) {
     requireOneSlot(keys)
-    return this.#traffic.admit(async () => {
-      const names = keys.map(this.#recordKey)
-      const all = await this.#read('mget', connection => connection.mgetBuffer(...names))
-      return keys.map((key, i) => entryOf(key, all[i]))
-    })
+    return this.#servers.admit(() => this.#read(keys))
   }
 
   write(changes: Change[]): Promise<Written> {
     requireOneSlot(changes.map(({ key }) => key))
-    return this.#traffic.admit(() => this.#writeAll(changes))
+    return this.#servers.admit(() => this.#writeAll(changes))
   }
 
   list(index: string) {
-    return this.#traffic.admit(async () => {
-      const name = this.#indexKey(index)
-      const after = `(${now()}`
-      const keys = await this.#read('zrangebyscore', redis =>
-        redis.zrangebyscore(name, after, '+inf'),
+    const name = this.#indexKey(index)
+    return this.#servers.admit(async () => {
+      const keys = await this.#servers.read('zrangebyscore', redis =>
+        redis.zrangebyscore(name, `(${now()}`, '+inf'),
       )
       return this.#members(keys, index)
     })
   }
 
   async *walk(index: string) {
-    for (let cursor = '0'; ; ) {
-      const [next, found] = await this.#read('zscan', redis =>
-        redis.zscan(this.#indexKey(index), cursor, 'COUNT', BATCH),
-      )
+    const name = this.#indexKey(index)
+    const pages = pagesOf(cursor =>
+      this.#servers.read('zscan', redis => redis.zscan(name, cursor, 'COUNT', BATCH)),
+    )
+    for await (const found of pages) {
       // Members and scores take turns.
       const keys = found.filter((_, i) => i % 2 === 0)
       yield* await this.#members(keys, index)
-      cursor = next
-      if (cursor === '0') return
     }
   }
 
   async *scan() {
     const pattern = this.#recordKey('*')
     for (const node of this.#servers.masters) {
-      for (let cursor = '0'; ; ) {
-        const [next, names] = await this.#traffic.send('scan', () =>
-          node.scan(cursor, 'MATCH', pattern, 'COUNT', BATCH),
-        )
-        yield* await this.#getEach(names.map(name => name.slice(pattern.length - 1)))
-        cursor = next
-        if (cursor === '0') break
+      const pages = pagesOf(cursor =>
+        this.#servers.send('scan', () => node.scan(cursor, 'MATCH', pattern, 'COUNT', BATCH)),
+      )
+      for await (const names of pages) {
+        yield* await this.#readEach(names.map(name => name.slice(pattern.length - 1)))
       }
     }
   }
 
   async restore(entry: Entry) {
-    const { key, expires, indexes } = entry
+    const { key, version, consumed, expires, indexes, value } = entry
     const name = this.#recordKey(key)
     if (expires !== undefined && expires <= now()) {
-      await this.#write('unlink', name, connection => connection.unlink(name))
+      await this.#servers.write('unlink', name, redis => redis.unlink(name))
       return
     }
-    const noted = expires ?? FOREVER
-    if (indexes) await this.#note(key, indexes, noted)
-    const packed = packedOf(entry, noted)
-    await this.#write('set', name, connection =>
-      expires === undefined
-        ? connection.set(name, packed)
-        : connection.set(name, packed, 'EXAT', expires),
+    const write: Write = { ...entry }
+    if (indexes) await this.#note(write)
+    const head = { v: version, e: expires, c: consumed, n: write.noted, t: value ? undefined : 1 }
+    const line = `${JSON.stringify({ ...head, i: indexes?.join(' ') })}\n`
+    const packed = Buffer.concat([Buffer.from(line), value ?? Buffer.alloc(0)])
+    await this.#servers.write('set', name, redis =>
+      expires === undefined ? redis.set(name, packed) : redis.set(name, packed, 'EXAT', expires),
     )
   }
 
   check() {
-    return this.#traffic.send('info', () => this.#servers.check())
+    return this.#servers.check()
   }
 
   get outage() {
-    return this.#traffic.outage
+    return this.#servers.outage
   }
 
   close() {
@@ -143,22 +136,25 @@ export class RedisStore implements Store {
   #recordKey = (key: string) => `${this.#prefix}r:${key}`
   #indexKey = (name: string) => `${this.#prefix}i:${name}`
 
-  async #get(key: string): Promise<Entry | undefined> {
-    const name = this.#recordKey(key)
-    return entryOf(key, await this.#read('get', connection => connection.getBuffer(name)))
+  async #read(keys: string[]): Promise<(Entry | undefined)[]> {
+    const names = keys.map(this.#recordKey)
+    const all = await this.#servers.read('mget', redis => redis.mgetBuffer(...names))
+    return keys.map((key, i) => entryOf(key, all[i]))
   }
 
-  async #getEach(keys: string[]): Promise<Entry[]> {
-    const found: (Entry | undefined)[] = []
+  /** The entries of keys of any slots. */
+  async #readEach(keys: string[]): Promise<Entry[]> {
+    const found: (Entry | undefined)[][] = []
     for (let i = 0; i < keys.length; i += BATCH) {
-      found.push(...(await Promise.all(keys.slice(i, i + BATCH).map(key => this.#get(key)))))
+      const batch = keys.slice(i, i + BATCH)
+      found.push(...(await Promise.all(batch.map(key => this.#read([key])))))
     }
-    return found.filter(entry => entry !== undefined)
+    return found.flat().filter(entry => entry !== undefined)
   }
 
   /** The records that name the index. */
   async #members(keys: string[], index: string): Promise<Entry[]> {
-    const found = await this.#getEach(keys)
+    const found = await this.#readEach(keys)
     // A caller who removes them all relies on the removed ones too: those may lack a replica still.
     const removed = found.filter(({ value }) => !value)
     if (this.#servers.isReplicated) {
@@ -168,51 +164,79 @@ export class RedisStore implements Store {
   }
 
   async #writeAll(changes: Change[]): Promise<Written> {
-    const operation = operationId()
+    // By this id the script recognises a write that is sent again.
+    const operation = randomBytes(6).toString('base64url')
     const keys = changes.map(({ key }) => this.#recordKey(key))
-    const writes = changes.map((change): Write => {
-      return { change, indexes: ('indexes' in change && change.indexes) || [] }
-    })
+    const writes = changes.map((change): Write => ({ ...change }))
     for (const write of writes) {
       // A record that is written over most likely stands in its indexes already.
-      const isFirst = !('version' in write.change && write.change.version)
-      if (isFirst && write.indexes.length) await this.#noteWrite(write)
+      if (write.indexes?.length && !write.version) await this.#note(write)
     }
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const args = writes.flatMap(argumentsOf)
-      const [outcome, position = 0, names = ''] = await this.#write('write', keys[0], connection =>
-        connection.usherWrite(keys.length, ...keys, operation, ...args),
+      const [outcome, position = 0, names = ''] = await this.#servers.write(
+        'write',
+        keys[0] ?? '',
+        redis => redis.usherWrite(keys.length, ...keys, operation, ...args),
       )
       if (outcome === 'written') return {}
       if (outcome === 'failed') return { failed: position - 1 }
       const unnoted = writes[position - 1]
-      if (unnoted) await this.#noteWrite(Object.assign(unnoted, { indexes: names.split(' ') }))
+      if (unnoted) await this.#note(Object.assign(unnoted, { indexes: names.split(' ') }))
     }
     throw new StoreUnavailable('Redis: a record is written to by too many requests at once')
   }
 
-  async #noteWrite(write: Write): Promise<void> {
-    const { change, indexes } = write
-    const { expires, version } = change as Extract<Change, { value: Uint8Array }>
+  /** Notes a record in its indexes, for twice as long as it lives when it was written over another. */
+  async #note(write: Write): Promise<void> {
+    const { key, indexes = [], expires, version } = write
     const margin = version === undefined ? 0 : Math.max((expires ?? 0) - now(), 0)
-    write.noted = expires === undefined ? FOREVER : expires + margin
-    await this.#note(change.key, indexes, write.noted)
+    const until = expires === undefined ? FOREVER : expires + margin
+    const notes = indexes
+      .map(this.#indexKey)
+      .map(name => this.#servers.write('note', name, redis => redis.usherNote(1, name, key, until)))
+    await Promise.all(notes)
+    write.noted = until
   }
+}
 
-  async #note(key: string, indexes: string[], until: number): Promise<void> {
-    const names = indexes.map(this.#indexKey)
-    await Promise.all(
-      names.map(name =>
-        this.#write('note', name, connection => connection.usherNote(1, name, key, until)),
-      ),
+/** Follows the cursor of SCAN or ZSCAN. */
+async function* pagesOf(ask: (cursor: string) => Promise<[next: string, page: string[]]>) {
+  let cursor = '0'
+  do {
+    const [next, page] = await ask(cursor)
+    yield page
+    cursor = next
+  } while (cursor !== '0')
+}
+
+/** The arguments for a change, in the order of scripts/write.lua. */
+function argumentsOf({ value, version, tombstone, expires, consumed, indexes, noted }: Write) {
+  const action = value ? 'put' : tombstone === undefined ? 'consume' : 'remove'
+  const bytes = value && Buffer.from(value)
+  const all = [bytes, version, tombstone ?? expires, consumed, indexes?.join(' '), noted]
+  return [action, ...all.map(argument => argument ?? '')]
+}
+
+/** Throws for a value that another version of Usher, or another program, has written. */
+function entryOf(key: string, packed: Buffer | null | undefined): Entry | undefined {
+  if (!packed) return undefined
+  const lineEnd = packed.indexOf('\n')
+  try {
+    const { v, c, e, i, t } = JSON.parse(packed.toString('utf8', 0, lineEnd))
+    const value = t ? undefined : packed.subarray(lineEnd + 1)
+    return {
+      key,
+      value,
+      version: v,
+      consumed: c,
+      expires: e,
+      indexes: i ? i.split(' ') : undefined,
+    }
+  } catch {
+    throw new StoreUnavailable(
+      'Redis: a key holds no record of this version of Usher; ' +
+        'start with an empty store (another database or redis.key_prefix)',
     )
-  }
-
-  #read<T>(command: string, ask: (connection: Connection) => Promise<T>): Promise<T> {
-    return this.#traffic.send(command, () => ask(this.#servers.connection))
-  }
-
-  #write<T>(command: string, key = '', ask: (connection: Connection) => Promise<T>): Promise<T> {
-    return this.#traffic.write(command, () => this.#servers.write(key, ask))
   }
 }
