@@ -6,7 +6,7 @@
 import { closeSync, mkdirSync, openSync, statfsSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import type { Check, Entry } from './store.ts'
+import { type Check, type Entry, ok, warning } from './store.ts'
 
 const MIN_FREE_BYTES = 256 * 2 ** 20
 /** Version of the tables, kept as `user_version` of the file. Raise it when they change. */
@@ -28,12 +28,9 @@ const SCHEMA = `
 `
 
 /** A row of `records`, with the names of its indexes. */
-export type Row = {
+export type Row = { [name in Exclude<keyof Entry, 'key' | 'version'>]: Entry[name] | null } & {
   key: string
-  value: Uint8Array | null
   version: number
-  consumed: number | null
-  expires: number | null
   indexes: string | null
 }
 
@@ -69,8 +66,7 @@ export function prepare(db: DatabaseSync) {
   const select = `SELECT r.key, value, version, consumed, expires,
     (SELECT group_concat(name, ' ') FROM entries e WHERE e.key = r.key) indexes`
   return {
-    get: db.prepare(`${select} FROM records r WHERE key = ? AND ${live}`),
-    getMany: db.prepare(`${select} FROM records r
+    get: db.prepare(`${select} FROM records r
       WHERE key IN (SELECT value FROM json_each(?)) AND ${live}`),
     put: db.prepare(`INSERT INTO records (key, value, version, consumed, expires)
       VALUES (?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value,
@@ -98,19 +94,16 @@ export function entryOf({ key, value, version, consumed, expires, indexes }: Row
 }
 
 /** Checks free space and permissions. */
-export const checkFile = (file: string) => [freeSpace(file), permissions(file)]
-
-function freeSpace(file: string): Check {
+export function checkFile(file: string): Check[] {
   const { bavail, bsize } = statfsSync(file)
-  const free = bavail * bsize
-  const check = { name: 'disk', found: `${Math.floor(free / 2 ** 20)} MiB free` }
-  if (free > MIN_FREE_BYTES) return { ...check, state: 'ok' }
-  return { ...check, state: 'warning', fix: `make room on the disk of ${file}` }
-}
-
-function permissions(file: string): Check {
   const mode = statSync(file).mode & 0o777
-  const check = { name: 'permissions', found: mode.toString(8) }
-  if ((mode & 0o077) === 0) return { ...check, state: 'ok' }
-  return { ...check, state: 'warning', fix: `chmod 600 ${file}` }
+  const [free, space] = [bavail * bsize, `${Math.floor((bavail * bsize) / 2 ** 20)} MiB free`]
+  return [
+    free > MIN_FREE_BYTES
+      ? ok('disk', space)
+      : warning('disk', space, `make room on the disk of ${file}`),
+    mode & 0o077
+      ? warning('permissions', mode.toString(8), `chmod 600 ${file}`)
+      : ok('permissions', mode.toString(8)),
+  ]
 }

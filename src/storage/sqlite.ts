@@ -27,7 +27,6 @@ const SWEEP_EVERY_MS = 10_000
 const SWEEP_ROWS = 1_000
 const SWEEP_PAUSE_MS = 5
 const PAGE_ROWS = 500
-const NO_LIMIT = -1
 
 /** The store in a file, or in memory. */
 export class SqliteStore implements Store {
@@ -47,31 +46,27 @@ export class SqliteStore implements Store {
     this.#sweeper = setInterval(() => this.sweep().catch(() => {}), SWEEP_EVERY_MS).unref()
   }
 
-  get(key: string) {
-    return this.#read(() => this.#entry(key))
+  async get(key: string) {
+    const [entry] = await this.#read(() => this.#entries([key]))
+    return entry
   }
 
-  getMany(keys: string[]) {
+  async getMany(keys: string[]) {
     requireOneSlot(keys)
-    // In one statement, so that no commit of another process comes in between.
-    return this.#read(() => {
-      const rows = this.#sql.getMany.all(JSON.stringify(keys), now()) as Row[]
-      const entries = new Map(rows.map(row => [row.key, entryOf(row)]))
-      return keys.map(key => entries.get(key))
-    })
+    return this.#read(() => this.#entries(keys))
   }
 
-  write(changes: Change[]) {
+  async write(changes: Change[]) {
     requireOneSlot(changes.map(({ key }) => key))
     return this.#commit(() => this.#apply(changes))
   }
 
   list(index: string) {
-    return this.#read(() => (this.#listed(index, '', NO_LIMIT) as Row[]).map(entryOf))
+    return Array.fromAsync(this.walk(index))
   }
 
   walk(index: string) {
-    return this.#pages(last => this.#listed(index, last, PAGE_ROWS))
+    return this.#pages(last => this.#sql.list.all(index, now(), last, PAGE_ROWS))
   }
 
   scan() {
@@ -115,17 +110,15 @@ export class SqliteStore implements Store {
     }
   }
 
-  #listed(index: string, last: string, limit: number) {
-    return this.#sql.list.all(index, now(), last, limit)
-  }
-
-  #entry(key: string): Entry | undefined {
-    const row = this.#sql.get.get(key, now()) as Row | undefined
-    return row && entryOf(row)
+  /** In one statement, so that no commit of another process comes in between. */
+  #entries(keys: string[]): (Entry | undefined)[] {
+    const rows = this.#sql.get.all(JSON.stringify(keys), now()) as Row[]
+    const entries = new Map(rows.map(row => [row.key, entryOf(row)]))
+    return keys.map(key => entries.get(key))
   }
 
   #apply(changes: Change[]): Written {
-    const standing = changes.map(({ key }) => this.#entry(key))
+    const standing = this.#entries(changes.map(({ key }) => key))
     const failed = changes.findIndex((change, i) => !isAllowed(change, standing[i]))
     if (failed !== -1) return { failed }
     for (const [i, change] of changes.entries()) this.#change(change, standing[i])
@@ -169,24 +162,22 @@ export class SqliteStore implements Store {
   async #commitAll(): Promise<unknown[]> {
     try {
       await setImmediate()
-      return await unlessBusy(() => this.#transaction(() => this.#writes.map(run => run())))
+      return await unlessBusy(() => {
+        this.#db.exec('BEGIN IMMEDIATE')
+        try {
+          const results = this.#writes.map(run => run())
+          this.#db.exec('COMMIT')
+          return results
+        } finally {
+          // SQLite has ended it itself after some errors, as that of a full disk.
+          if (this.#db.isTransaction) this.#db.exec('ROLLBACK')
+        }
+      })
     } catch (cause) {
       throw new StoreUnavailable('the SQLite file could not be written', { cause })
     } finally {
       this.#writes = []
       this.#committed = undefined
-    }
-  }
-
-  #transaction<T>(run: () => T): T {
-    this.#db.exec('BEGIN IMMEDIATE')
-    try {
-      const result = run()
-      this.#db.exec('COMMIT')
-      return result
-    } finally {
-      // SQLite has ended it itself after some errors, as that of a full disk.
-      if (this.#db.isTransaction) this.#db.exec('ROLLBACK')
     }
   }
 }
@@ -198,7 +189,8 @@ async function unlessBusy<T>(work: () => T): Promise<T> {
     try {
       return work()
     } catch (problem) {
-      if (!isBusy(problem) || performance.now() >= until) throw problem
+      const { errcode = 0 } = problem as { errcode?: number }
+      if ((errcode & 0xff) !== SQLITE_BUSY || performance.now() >= until) throw problem
     }
     await setTimeout(RETRY_MS)
   }
@@ -212,9 +204,4 @@ function isAllowed(change: Change, before?: Entry): boolean {
   if ('tombstone' in change) return isRecord
   if (change.consumed !== undefined && before?.consumed !== undefined) return false
   return 'value' in change || isRecord
-}
-
-function isBusy(problem: unknown): boolean {
-  const code = problem instanceof Error && 'errcode' in problem ? Number(problem.errcode) : 0
-  return (code & 0xff) === SQLITE_BUSY
 }
