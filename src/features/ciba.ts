@@ -39,6 +39,10 @@ interface Ping {
 const PING_PAUSES_SECONDS = [10, 30, 60, 180]
 /** Requests of one client, for all users. */
 const OF_CLIENT: Limit = { attempts: 1000, maxWaitSeconds: 1 }
+/** FAPI 1.0 Advanced §5.2.2, for FAPI-CIBA. */
+const MAX_REQUEST_AGE_SECONDS = 3600
+const INTERACTION_ID = 'x-fapi-interaction-id'
+const UUID = /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/i
 const MAX_HINT_CHARS = 256
 const SUBJECT = /^usr_[0-9a-z]{26}$/
 const MAX_MESSAGE_CHARS = 100
@@ -82,12 +86,20 @@ export function ciba(dependencies: Dependencies): PageFeature {
       if (kind === 'assertion' || oidc.route !== 'backchannel_authentication') return
       const missing = ['iat', 'nbf', 'jti'].find(name => claims[name] === undefined)
       if (missing) throw new errors.InvalidRequestObject(`the request object: ${missing} is needed`)
+      if (Number(claims.nbf) < now() - MAX_REQUEST_AGE_SECONDS) {
+        throw new errors.InvalidRequestObject('the request object: nbf is over 60 minutes old')
+      }
     },
     grantHandlers: { [CIBA_GRANT]: handler => slowDownAll(records, handler) },
     answers: {
       // The library leaves it out, and clients then assume 5 (CIBA §7.3).
       backchannel_authentication(ctx) {
         if (ctx.status === 200) ctx.body = { ...(ctx.body as object), interval: INTERVAL_SECONDS }
+      },
+      // FAPI-CIBA applies FAPI 1.0 to the API, which UserInfo is (Baseline §6.2.1).
+      userinfo(ctx) {
+        const id = ctx.get(INTERACTION_ID)
+        if (isOn) ctx.set(INTERACTION_ID, UUID.test(id) ? id : randomUUID())
       },
     },
     // The library always lists it; user codes are not supported.

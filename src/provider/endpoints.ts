@@ -97,6 +97,7 @@ export function finishAnswers(
   const ofFeatures = features.flatMap(({ answers = {} }) =>
     Object.entries(answers).map(([name, finish]) => [paths[name as RouteName], finish] as const),
   )
+  const featureFinishers: Record<string, Finisher> = Object.fromEntries(ofFeatures)
   const finishers: Record<string, Finisher> = {
     ...Object.fromEntries(DISCOVERY.map(path => [path, finishDiscovery])),
     [paths.jwks]: ctx => cacheable(ctx, jwksAge),
@@ -104,7 +105,6 @@ export function finishAnswers(
     [paths.userinfo]: userinfo,
     [paths.revocation]: revocation,
     [confirm]: ctx => navigateOn(ctx, pages),
-    ...Object.fromEntries(ofFeatures),
   }
   return async (ctx, next) => {
     const { path } = ctx
@@ -119,6 +119,7 @@ export function finishAnswers(
     if (memberOf(ctx.body, 'error')) ctx.body = described(ctx, ctx.body)
     const finish = finishers[path] ?? dress
     finish(ctx, oidc)
+    featureFinishers[path]?.(ctx, oidc)
   }
 }
 

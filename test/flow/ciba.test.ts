@@ -275,6 +275,28 @@ test('a signed request has iat, nbf and jti', async () => {
   }
 })
 
+test('a signed request is refused when its nbf is over 60 minutes old', async () => {
+  const now = Math.floor(Date.now() / 1000)
+  expect((await askSigned({ nbf: now - 3500 })).status).toBe(200)
+  const { status, json } = await askSigned({ nbf: now - 4200 })
+  expect([status, json.error]).toEqual([400, 'invalid_request'])
+  expect(json.error_description).toContain('nbf')
+})
+
+test('UserInfo returns the x-fapi-interaction-id of the client, or one of its own', async () => {
+  const interactionId = async (sent: string) => {
+    const headers = { 'x-fapi-interaction-id': sent }
+    return (await send(usher, '/api/oauth/userinfo', { headers })).headers.get(
+      'x-fapi-interaction-id',
+    )
+  }
+  const uuid = 'f955C71f-bbc8-4158-aaf2-e8bcfb7a371e'
+  expect(await interactionId(uuid)).toBe(uuid)
+  for (const sent of ['', 'not-a-uuid', `${uuid}0`]) {
+    expect(await interactionId(sent)).toMatch(/^[\da-f-]{36}$/)
+  }
+})
+
 test('the audience of a client assertion may be the endpoint', async () => {
   expect((await askSigned({}, usher.issuer + ENDPOINT)).status).toBe(200)
 })
