@@ -7,51 +7,21 @@
 
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
-import type { BrowserContext, Page } from 'playwright-core'
+import type { Browser, BrowserContext, Page } from 'playwright-core'
 import { Agent, fetch } from 'undici'
 import { launchChromium } from '../../test/support/chromium.ts'
+import { PLANS } from './plans.ts'
 
 const HERE = import.meta.dirname
-const MODULE_TIMEOUT_MS = 120_000
+const MODULE_TIMEOUT_MS = 300_000
+/** The port of `automated_ciba_approval_url` in suite/. */
+const CIBA_PORT = 3445
 const ACCOUNT = { username: 'certification', password: 'the password of certification runs' }
-
-const OF_OPENID = { client_registration: 'static_client', server_metadata: 'discovery' }
-const OF_LOGOUT = { client_registration: 'static_client', response_type: 'code' }
-const OF_FAPI = {
-  client_auth_type: 'private_key_jwt',
-  sender_constrain: 'dpop',
-  openid: 'openid_connect',
-  fapi_profile: 'plain_fapi',
-  authorization_request_type: 'simple',
-}
-
-/** The suite's plan for each folder beside this file, and the variant it is run in. */
-const PLANS: Record<string, { folder?: string; plan: string; variant: Record<string, string> }> = {
-  config: { plan: 'oidcc-config-certification-test-plan', variant: {} },
-  basic: { plan: 'oidcc-basic-certification-test-plan', variant: OF_OPENID },
-  'form-post': { plan: 'oidcc-formpost-basic-certification-test-plan', variant: OF_OPENID },
-  'rp-initiated-logout': {
-    plan: 'oidcc-rp-initiated-logout-certification-test-plan',
-    variant: OF_LOGOUT,
-  },
-  'back-channel-logout': {
-    plan: 'oidcc-backchannel-rp-initiated-logout-certification-test-plan',
-    variant: OF_LOGOUT,
-  },
-  dynamic: { plan: 'oidcc-dynamic-certification-test-plan', variant: { response_type: 'code' } },
-  hybrid: { plan: 'oidcc-hybrid-certification-test-plan', variant: OF_OPENID },
-  implicit: { plan: 'oidcc-implicit-certification-test-plan', variant: OF_OPENID },
-  fapi2: { plan: 'fapi2-security-profile-final-test-plan', variant: OF_FAPI },
-  'fapi2-ps256': {
-    folder: 'fapi2',
-    plan: 'fapi2-security-profile-final-test-plan',
-    variant: OF_FAPI,
-  },
-}
 
 interface Module {
   testModule: string
@@ -77,10 +47,10 @@ function connectSuite(suite: string) {
 type Suite = ReturnType<typeof connectSuite>
 
 /** Starts Usher for a plan. Resolves when it is ready, with the initial access token that it printed. */
-async function startUsher(folder: string, issuer: string, suite: string) {
+async function startUsher(name: string, issuer: string, suite: string) {
   const env = { ...process.env, ISSUER: issuer, SUITE: `${suite}/test/a/usher/` }
   const start = join(HERE, 'start.ts')
-  const usher = spawn(process.execPath, [start, folder], {
+  const usher = spawn(process.execPath, [start, name], {
     env,
     stdio: ['ignore', 'pipe', 'inherit'],
   })
@@ -101,7 +71,7 @@ async function startUsher(folder: string, issuer: string, suite: string) {
     await sleep(500)
   }
   usher.kill()
-  throw new Error(`Usher did not start for ${folder}:\n${output}`)
+  throw new Error(`Usher did not start for ${name}:\n${output}`)
 }
 
 /** Rotates the signing keys, and waits until the JWKS has the new ones. */
@@ -137,20 +107,29 @@ function actionOf(testModule: string, visits: number): Action {
 
 /**
  * Opens an address in a browser and goes through Usher's pages until the browser is back at the suite,
- * or at a page that leads no further. Returns a picture of the last page of Usher's.
+ * or at a page that leads no further. Returns a picture of the last page of Usher's that a user can read.
  */
 async function visit(context: BrowserContext, url: string, suite: string, action: Action) {
   const page = await context.newPage()
   let picture: Buffer | undefined
   await page.goto(url, { waitUntil: 'load' }).catch(() => undefined)
   for (let steps = 0; steps < 10 && !page.url().startsWith(suite); steps += 1) {
-    // Chromium takes no picture of a page that is being replaced.
-    picture = (await page.screenshot().catch(() => undefined)) ?? picture
+    picture = (await takePicture(page)) ?? picture
     if (action === 'look' || !(await proceed(page, action))) break
   }
   await page.waitForLoadState('networkidle').catch(() => undefined)
   await page.close()
   return picture
+}
+
+/** Returns a picture, unless the page only leads to the next one. */
+async function takePicture(page: Page): Promise<Buffer | undefined> {
+  const url = page.url()
+  const leadsOn = page.locator('meta[http-equiv=refresh]').count()
+  if (await leadsOn.catch(() => 1)) return undefined
+  // Chromium takes no picture of a page that is being replaced.
+  const picture = await page.screenshot().catch(() => undefined)
+  return page.url() === url ? picture : undefined
 }
 
 /** Fills in the page and submits it; false where there is nothing to submit. */
@@ -173,6 +152,29 @@ async function proceed(page: Page, action: Action): Promise<boolean> {
     return true
   }
   return false
+}
+
+/** Answers the newest CIBA request at the account page. */
+async function answerRequest(context: BrowserContext, issuer: string, action: Action) {
+  const page = await context.newPage()
+  await page.goto(`${issuer}/account/requests`)
+  await proceed(page, 'allow')
+  await page.locator('a[id^=answer-]').last().click()
+  await page.waitForLoadState()
+  await proceed(page, action)
+}
+
+/** Listens where the suite says how the user answers (`automated_ciba_approval_url` in suite/). */
+function listenForAnswers(browser: Browser, issuer: string) {
+  const server = createServer(async (req, res) => {
+    const context = await browser.newContext({ ignoreHTTPSErrors: true })
+    const action = req.url === '/deny' ? 'cancel' : 'allow'
+    const answered = await answerRequest(context, issuer, action).catch(error => String(error))
+    await context.close()
+    res.writeHead(answered ? 500 : 200, { 'content-type': 'application/json' })
+    res.end(JSON.stringify({ answered: answered ?? action }))
+  })
+  return server.listen(CIBA_PORT, '127.0.0.1')
 }
 
 /** Runs one module to its end; keeps its log and pictures in `out` unless it passed. */
@@ -253,21 +255,22 @@ const address = values.suite.replace(/\/$/, '')
 const suite = connectSuite(address)
 const out = values.out ?? mkdtempSync(join(tmpdir(), 'usher-certification-'))
 const browser = await launchChromium()
+const answers = listenForAnswers(browser, values.issuer)
 const rows: string[] = []
 for (const name of positionals.length > 0 ? positionals : Object.keys(PLANS)) {
-  const { folder = name, plan, variant } = PLANS[name] ?? { plan: '', variant: {} }
+  const { config = name, plan, variant } = PLANS[name] ?? { plan: '', variant: {} }
   const kept = join(out, name)
   mkdirSync(kept, { recursive: true })
-  const { usher, token, rotateKeys: rotate } = await startUsher(folder, values.issuer, address)
+  const { usher, token, rotateKeys: rotate } = await startUsher(name, values.issuer, address)
   try {
-    const config = readFileSync(join(HERE, 'suite', `${name}.json`), 'utf8')
+    const json = readFileSync(join(HERE, 'suite', `${config}.json`), 'utf8')
       .replaceAll('https://host.docker.internal:3443', values.issuer)
       .replaceAll('THE-TOKEN-THAT-THE-START-HAS-PRINTED', token)
     const query = new URLSearchParams({ planName: plan, variant: JSON.stringify(variant) })
     const { id, modules } = await suite<{ id: string; modules: Module[] }>(
       'POST',
       `plan?${query}`,
-      config,
+      json,
     )
     const outcomes: Outcome[] = []
     for (const module of modules.filter(one => one.testModule.includes(values.only))) {
@@ -287,6 +290,7 @@ for (const name of positionals.length > 0 ? positionals : Object.keys(PLANS)) {
   }
 }
 await browser.close()
+answers.close()
 console.log(`
 | plan | modules | passed | warning | review | skipped | failed | interrupted |
 |---|---|---|---|---|---|---|---|

@@ -1,5 +1,5 @@
 // Starts an Usher that is ready for a plan of the OpenID Foundation's conformance suite: an empty store,
-// the folder of the plan, the account of accounts.jsonl, a certificate of its own. README.md beside it.
+// the configuration of the plan, the account of accounts.jsonl, a certificate of its own. README.md beside it.
 //
 //   ISSUER  https://localhost:3443, by which the suite reaches it
 //   SUITE   https://localhost.emobix.co.uk:8443/test/a/usher/, where the suite waits for what comes back
@@ -9,6 +9,7 @@ import { randomBytes } from 'node:crypto'
 import {
   appendFileSync,
   cpSync,
+  existsSync,
   globSync,
   mkdtempSync,
   readFileSync,
@@ -17,28 +18,29 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { PLANS } from './plans.ts'
+import { startResource } from './resource.ts'
 
 const THEIRS = 'https://localhost.emobix.co.uk:8443/test/a/usher/'
 const { ISSUER = 'https://localhost:3443', SUITE = THEIRS } = process.env
 const { dirname: HERE } = import.meta
 const ROOT = join(HERE, '../..')
 
-const plans = globSync('*/usher.yaml', { cwd: HERE }).map(path => path.split('/')[0] ?? '')
-const [plan = ''] = process.argv.slice(2)
-if (plan === 'run') {
+const [name = ''] = process.argv.slice(2)
+if (name === 'run') {
   await import('./run.ts')
   process.exit()
 }
-if (!plans.includes(plan)) {
-  console.error(
-    `npm run certification -- PLAN | run --suite URL, PLAN is one of: ${plans.sort().join(', ')}`,
-  )
+const plan = PLANS[name]
+if (!plan) {
+  const names = Object.keys(PLANS).join(', ')
+  console.error(`npm run certification -- PLAN | run --suite URL, PLAN is one of: ${names}`)
   process.exit(1)
 }
 
-const place = mkdtempSync(join(tmpdir(), `usher-${plan}-`))
+const place = mkdtempSync(join(tmpdir(), `usher-${name}-`))
 const config = join(place, 'config')
-cpSync(join(HERE, plan), config, { recursive: true, dereference: true })
+cpSync(join(HERE, plan.folder ?? name), config, { recursive: true, dereference: true })
 for (const file of globSync('clients/*.yaml', { cwd: config })) {
   const path = join(config, file)
   writeFileSync(path, readFileSync(path, 'utf8').replaceAll(THEIRS, SUITE))
@@ -52,6 +54,9 @@ if (protocol === 'https:') {
     stdio: 'ignore',
   })
   appendFileSync(join(config, 'usher.yaml'), `\nlisten: { tls: { cert: ${cert}, key: ${key} } }\n`)
+  if (existsSync(join(config, 'resources'))) {
+    startResource(ISSUER, { cert: readFileSync(cert), key: readFileSync(key) })
+  }
 }
 
 const env = {
