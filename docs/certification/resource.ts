@@ -8,12 +8,15 @@ import { Agent, fetch } from 'undici'
 /** `resource` in fapi2/resources/resource.yaml. */
 const AUDIENCE = 'https://resource.example.org'
 
-/** Starts the API on the port after that of `issuer`. `cert` and `key` are also those of the issuer. */
+const PORT = 3444
+/** Those of TLS 1.2 that BCP 195 recommends; the plan tries others. */
+const CIPHERS = 'ECDHE+AESGCM'
+
+/** Starts the API on the host of `issuer`. `cert` and `key` are also those of the issuer. */
 export function startResource(issuer: string, { cert, key }: ServerOptions): void {
   const dispatcher = new Agent({ connect: { rejectUnauthorized: false } })
   const provider = { issuer, jwks_uri: `${issuer}/api/oauth/jwks` }
-  const { hostname, port } = new URL(issuer)
-  const origin = `https://${hostname}:${Number(port) + 1}`
+  const origin = `https://${new URL(issuer).hostname}:${PORT}`
   const usedProofs = new Set<unknown>()
 
   async function validate(request: Request) {
@@ -27,7 +30,7 @@ export function startResource(issuer: string, { cert, key }: ServerOptions): voi
     return claims
   }
 
-  const server = createServer({ cert, key }, async (req, res) => {
+  const server = createServer({ cert, key, ciphers: CIPHERS }, async (req, res) => {
     const headers = Object.entries(req.headersDistinct).flatMap(([name, values = []]) =>
       values.map((value): [string, string] => [name, value]),
     )
@@ -41,5 +44,5 @@ export function startResource(issuer: string, { cert, key }: ServerOptions): voi
       res.end(JSON.stringify({ error: 'invalid_token', error_description: String(error) }))
     }
   })
-  server.listen(Number(port) + 1)
+  server.listen(PORT)
 }

@@ -265,6 +265,7 @@ for (const name of positionals.length > 0 ? positionals : Object.keys(PLANS)) {
   try {
     const json = readFileSync(join(HERE, 'suite', `${config}.json`), 'utf8')
       .replaceAll('https://host.docker.internal:3443', values.issuer)
+      .replaceAll('host.docker.internal', new URL(values.issuer).hostname)
       .replaceAll('THE-TOKEN-THAT-THE-START-HAS-PRINTED', token)
     const query = new URLSearchParams({ planName: plan, variant: JSON.stringify(variant) })
     const { id, modules } = await suite<{ id: string; modules: Module[] }>(
