@@ -2,6 +2,7 @@
 
 import { isSecret } from './key-list.ts'
 import type { Settings } from './load.ts'
+import { mapOf } from './schema/values.ts'
 
 /** Settings that take effect only after a restart. */
 export const FIXED = [
@@ -15,14 +16,14 @@ export const FIXED = [
   'secrets',
 ] as const
 
+const fixedOf = (settings: Settings): Partial<Settings> =>
+  Object.fromEntries(FIXED.map(key => [key, settings[key]]))
+
 /** Returns the values of `FIXED` that all workers share. Each worker reads the secrets itself. */
 export function heldOf(settings: Settings) {
   const { secrets: _, ...held } = fixedOf(settings)
   return held
 }
-
-const fixedOf = (settings: Settings): Partial<Settings> =>
-  Object.fromEntries(FIXED.map(key => [key, settings[key]]))
 
 /** Returns `after` with the values of `FIXED` from `before`. */
 export const keepFixed = (before: Settings, after: Settings): Settings => {
@@ -35,54 +36,43 @@ export function fixedDifferences(before: Settings, after: Settings): string[] {
 }
 
 /** Returns lines such as `lifetimes.code: 60 → 30`, `+ clients.wiki`, `- clients.wiki.contacts.0`. */
-export function differences(before: Settings, after: Settings): string[] {
-  const [had, has] = [filesOf(before), filesOf(after)]
-  const added = [...has.keys()].filter(name => !had.has(name))
-  const removed = [...had.keys()].filter(name => !has.has(name))
-  // A file that was added or removed is one line, without its keys.
-  for (const name of added) has.delete(name)
-  for (const name of removed) had.delete(name)
-  const [old, now] = [valuesOf(before, had), valuesOf(after, has)]
-  const paths = [...new Set([...old.keys(), ...now.keys()])].sort()
-  const lines = paths.flatMap(path => {
-    const [was, is] = [old.get(path), now.get(path)]
-    if (was === is) return []
-    if (was === undefined) return [`+ ${path}: ${shown(path, is)}`]
-    if (is === undefined) return [`- ${path}`]
-    return [`${path}: ${shown(path, was)} → ${shown(path, is)}`]
-  })
-  return [...added.map(name => `+ ${name}`), ...removed.map(name => `- ${name}`), ...lines]
+export const differences = (before: Settings, after: Settings): string[] =>
+  compare([], byClientId(before), byClientId(after))
+
+const byClientId = ({ clients, warnings: _, ...rest }: Settings) => {
+  return { ...rest, clients: Object.fromEntries(clients.map(one => [one.client_id, one])) }
 }
 
-/** Returns clients, APIs and types of authorization details by the names that lines have for them. */
-const filesOf = ({ clients, resources, details }: Settings) =>
-  new Map<string, object>([
-    ...clients.map(client => [`clients.${client.client_id}`, client] as const),
-    ...Object.entries(resources).map(([name, api]) => [`resources.${name}`, api] as const),
-    ...Object.entries(details).map(([name, type]) => [`details.${name}`, type] as const),
-  ])
+/** A file that was added or removed is one line, without its keys. */
+const isFile = ([folder = '', ...names]: string[]) =>
+  ['clients', 'resources', 'details'].includes(folder) && names.length === 1
 
-function valuesOf(settings: Settings, files: Map<string, object>) {
-  const { clients: _, resources: __, details: ___, warnings: ____, ...rest } = settings
-  return flatten({ ...rest, ...Object.fromEntries(files) })
-}
+const isTree = (value: unknown) =>
+  typeof value === 'object' && value !== null && !(value instanceof Uint8Array)
 
-function flatten(value: unknown, path = '', into = new Map<string, string>()) {
-  if (typeof value !== 'object' || value === null || value instanceof Uint8Array) {
-    if (value !== undefined) into.set(path, JSON.stringify(value))
-    return into
+function compare(path: string[], was: unknown, is: unknown): string[] {
+  const name = path.join('.')
+  const isWhole = isFile(path) && (was === undefined || is === undefined)
+  if (isWhole) return [is === undefined ? `- ${name}` : `+ ${name}`]
+  const isReplaced = was !== undefined && is !== undefined && isTree(was) !== isTree(is)
+  if (isReplaced) return [...compare(path, was, undefined), ...compare(path, undefined, is)]
+  if (isTree(was) || isTree(is)) {
+    const [old, now] = [mapOf(was), mapOf(is)]
+    const keys = [...new Set([...Object.keys(old), ...Object.keys(now)])].sort()
+    return keys.flatMap(key => compare([...path, key], old[key], now[key]))
   }
-  for (const [key, part] of Object.entries(value)) {
-    flatten(part, path ? `${path}.${key}` : key, into)
-  }
-  return into
+  if (JSON.stringify(was) === JSON.stringify(is)) return []
+  if (was === undefined) return [`+ ${name}: ${shown(path, is)}`]
+  if (is === undefined) return [`- ${name}`]
+  return [`${name}: ${shown(path, was)} → ${shown(path, is)}`]
 }
 
 /** Maximum length of a value: a whole template would fill the log. */
 const MAX_VALUE_CHARS = 80
 
-function shown(path: string, value = ''): string {
-  if (isSecret(path.split('.'))) return '(not shown)'
-  if (/^pictures\..*\.base64$/.test(path)) return '(an image)'
-  return value.length > MAX_VALUE_CHARS ? `${value.slice(0, MAX_VALUE_CHARS)}…` : value
+function shown(path: string[], value: unknown): string {
+  if (isSecret(path)) return '(not shown)'
+  if (path[0] === 'pictures' && path.at(-1) === 'base64') return '(an image)'
+  const text = JSON.stringify(value)
+  return text.length > MAX_VALUE_CHARS ? `${text.slice(0, MAX_VALUE_CHARS)}…` : text
 }

@@ -1,10 +1,10 @@
 // Reads one file of the folder, and validates it against its schema.
 
 import type { z } from 'zod'
-import { allKeys, isSecret, keysAt, placeOf } from './key-list.ts'
+import { isSecret, keysAt, placesOf } from './key-list.ts'
 import { type Finding, type Locate, wrongVariable } from './report/finding.ts'
 import { meant, plainWords, ruleOf, unknownKey } from './report/wording.ts'
-import { excerpt, openYaml, placeIn } from './report/yaml.ts'
+import { excerpt, openYaml } from './report/yaml.ts'
 import { inLanguages } from './schema/client.ts'
 import { SCHEMAS } from './schema/usher.ts'
 import { mapOf } from './schema/values.ts'
@@ -47,27 +47,25 @@ export function readFile<N extends keyof typeof SCHEMAS>(
   kind: N,
   overlays: Overlay[] = [],
 ): FileResult<z.output<(typeof SCHEMAS)[N]>> {
-  const { doc, text, data, findings, place } = openYaml(file)
+  const { data, findings, locate } = openYaml(file)
 
   const variable = (path: PropertyKey[]) =>
     overlays.find(overlay => overlay.path.join('.') === path.join('.'))?.name
   const at: Locate = (path, rule, message) => {
     const name = variable(path)
     if (name) return wrongVariable(name, rule, message)
-    const { offset, key, pair } = placeIn(doc, text, path)
-    const isHidden = rule === 'unknown-key' || isSecret(path.map(String))
-    const source = isHidden ? key : pair
-    const finding = { file, ...place(offset), key: path.join('.'), rule, message }
-    return source === undefined ? finding : { ...finding, excerpt: excerpt(source) }
+    const { line, column, key, pair } = locate(path)
+    const source = rule === 'unknown-key' || isSecret(path.map(String)) ? key : pair
+    return { file, line, column, key: path.join('.'), rule, message, excerpt: excerpt(source) }
   }
   const origin = (path: PropertyKey[]) => {
-    const { line } = place(placeIn(doc, text, path).offset)
-    return variable(path) ?? (doc.hasIn(path) ? `${file}:${line}` : undefined)
+    const { line, isWritten } = locate(path)
+    return variable(path) ?? (isWritten ? `${file}:${line}` : undefined)
   }
 
   const result = { file, written: {}, findings, at, origin }
   if (findings.length) return result
-  const written = overlay(data, overlays)
+  const written = overlay(data ?? {}, overlays)
   const schema = kind === 'client' ? inLanguages(SCHEMAS[kind], written) : SCHEMAS[kind]
   return { ...result, ...validate(schema, kind, written, at), written: mapOf(written) }
 }
@@ -79,43 +77,28 @@ function validate<S extends z.ZodObject>(schema: S, kind: string, data: unknown,
   const issues = error.issues.flatMap(issue => {
     const { path, message } = issue
     if (issue.code !== 'unrecognized_keys') return [{ path, rule: ruleOf(issue), message }]
-    return issue.keys.map(key => ({ path: [...path, key], rule: 'unknown-key', message }))
+    const known = keysAt(kind, path)
+    return issue.keys.map(key => {
+      const message = unknownKey(key, known, placesOf(key))
+      const right = [...path, meant(key, known)].join('.')
+      return { path: [...path, key], rule: 'unknown-key', message, right }
+    })
   })
-  const misspelt = new Set(
-    issues.flatMap(({ path, rule }) => {
-      const above = path.slice(0, -1)
-      const key = rule === 'unknown-key' && meant(String(path.at(-1)), keysAt(kind, above))
-      return key ? [[...above, key].join('.')] : []
-    }),
-  )
   // A misspelt key is one mistake: the right key is not reported as missing.
+  const misspelt = new Set(issues.map(issue => 'right' in issue && issue.right))
   const found = issues.filter(
     ({ path, rule }) => rule !== 'missing' || !misspelt.has(path.join('.')),
   )
-  const findings = found.slice(0, MAX_FINDINGS).map(({ path, rule, message }) => {
-    const key = String(path.at(-1))
-    const isUnknown = rule === 'unknown-key'
-    const known = keysAt(kind, path.slice(0, -1))
-    return at(path, rule, isUnknown ? unknownKey(key, known, placesOf(key)) : message)
-  })
+  const shown = found.slice(0, MAX_FINDINGS)
+  const findings = shown.map(({ path, rule, message }) => at(path, rule, message))
   const more = found.length - findings.length
   if (more) findings.push(at([], 'more', `${more} more findings in this file`))
   return { findings }
 }
 
-/** Returns the places where a key of this name is valid. */
-const placesOf = (name: string) =>
-  allKeys()
-    .filter(({ path, file }) => file !== 'locale' && path.split('.').at(-1) === name)
-    .map(key => `${key.path} in ${placeOf(key)}`)
-
-const isMap = (data: unknown): data is Record<string, unknown> =>
-  typeof data === 'object' && data !== null && !Array.isArray(data)
-
 function overlay(data: unknown, overlays: Overlay[]): unknown {
-  if (!isMap(data)) return data
   for (const { path, value } of overlays) {
-    let target = data
+    let target = mapOf(data)
     for (const key of path.slice(0, -1)) {
       target[key] ??= {}
       target = mapOf(target[key])

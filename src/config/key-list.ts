@@ -1,20 +1,11 @@
 // Every key that a file of the folder can have, as its JSON Schema describes it.
 
 import { basename } from 'node:path'
+import type { z } from 'zod'
 import { jsonSchemas } from './schema/usher.ts'
 import { mapOf } from './schema/values.ts'
 
-/** A JSON Schema, as far as it is read here. */
-interface Node {
-  properties?: Record<string, Node>
-  additionalProperties?: Node | boolean
-  items?: Node
-  $ref?: string
-  $defs?: Record<string, Node>
-  description?: string
-  default?: unknown
-  enum?: unknown[]
-}
+type Node = z.core.JSONSchema.JSONSchema
 
 /** A key of a kind of file. */
 export interface Key extends Node {
@@ -26,26 +17,25 @@ export interface Key extends Node {
 }
 
 let made: Record<string, Node> | undefined
-
 /** Creates the schemas when a report or an explanation needs them: most starts do not. */
-const nodes = () => (made ??= jsonSchemas() as Record<string, Node>)
+const nodes = () => (made ??= jsonSchemas())
 
 /** Returns the keys of every file. */
 export const allKeys = () => Object.keys(nodes()).flatMap(file => keysOf(file))
 
-const nodeOf = (node: Node | boolean | undefined) => (typeof node === 'object' ? node : undefined)
+const nodeOf = (node: unknown): Node => mapOf(node)
 
 /** Returns the keys of a file. Those that operators name are the written ones, or `NAME` without a file. */
 export function keysOf(file: string, written?: object): Key[] {
   const walk = (node: Node, data: unknown, above: string): Key[] => {
-    const { properties, additionalProperties: named } = node
+    const { properties = {}, additionalProperties: named } = node
     const given = written ? Object.keys(mapOf(data)) : ['NAME']
-    const names = typeof named === 'object' ? given : Object.keys(properties ?? {})
+    const names = typeof named === 'object' ? given : Object.keys(properties)
     return names.flatMap(name => {
-      const key = { ...(properties?.[name] ?? nodeOf(named)), file, path: above + name }
-      const below = mapOf(data)[name]
+      const written = mapOf(data)[name]
+      const key = { ...nodeOf(properties[name] ?? named), file, path: above + name, written }
       const isOpaque = name === 'jwks' || name === 'schema'
-      return [{ ...key, written: below }, ...(isOpaque ? [] : walk(key, below, `${key.path}.`))]
+      return isOpaque ? [key] : [key, ...walk(key, written, `${key.path}.`)]
     })
   }
   return walk(nodes()[file] ?? {}, written, '')
@@ -53,19 +43,27 @@ export function keysOf(file: string, written?: object): Key[] {
 
 /** Returns the names of the keys below a path. */
 export function keysAt(file: string, path: PropertyKey[]): string[] {
-  const root = nodes()[file]
+  const root = nodeOf(nodes()[file])
   let node = root
   for (const name of path) {
-    const { properties, additionalProperties, items } = node ?? {}
-    const next = properties?.[String(name)] ?? nodeOf(additionalProperties) ?? items ?? {}
-    node = root?.$defs?.[basename(next.$ref ?? '')] ?? next
+    const { properties, additionalProperties, items } = node
+    const next = nodeOf(properties?.[String(name)] ?? additionalProperties ?? items)
+    node = root.$defs?.[basename(next.$ref ?? '')] ?? next
   }
-  return Object.keys(node?.properties ?? {})
+  return Object.keys(node.properties ?? {})
 }
 
 /** Returns the file of a key, relative to the folder. */
 export const placeOf = ({ file }: Pick<Key, 'file'>) =>
   `${['client', 'resource', 'detail'].includes(file) ? `${file}s/NAME` : file}.yaml`
+
+let named: Map<string, Key[]> | undefined
+/** Returns the places where a key of this name is valid. */
+export function placesOf(name: string): string[] {
+  named ??= Map.groupBy(allKeys(), ({ path }) => path.split('.').at(-1) ?? '')
+  const keys = (named.get(name) ?? []).filter(({ file }) => file !== 'locale')
+  return keys.map(key => `${key.path} in ${placeOf(key)}`)
+}
 
 /** A store is a URL that may contain a password. */
 const SECRET = /^(.*secret.*|jwks|importedKeys|store|.*password.*)$/

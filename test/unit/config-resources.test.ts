@@ -160,7 +160,7 @@ test('what differs between two configurations is told by the identifier of the A
   const other = { 'resources/other.yaml': resource({ resource: 'urn:other' }) }
   const { settings: after } = withApi({ token_lifetime: '5 min' }, other)
   expect(before && after && differences(before, { ...after, folder: before.folder })).toEqual([
-    '+ resources.urn:other',
     '+ resources.https://files.example.org.token_lifetime: 300',
+    '+ resources.urn:other',
   ])
 })

@@ -30,21 +30,21 @@ export function appendToList(
   amend: (item: unknown) => unknown,
 ): unknown[] {
   const doc = parseDocument(readFileSync(file, 'utf8'))
-  if (!isSeq(doc.get(key))) doc.set(key, doc.createNode([]))
-  const list = doc.get(key)
-  for (const [i, node] of (isSeq(list) ? list.items : []).entries()) {
+  const found = doc.get(key)
+  const list = isSeq(found) ? found : doc.createNode([])
+  list.items = list.items.map(node => {
     const item = isNode(node) ? node.toJS(doc) : node
     const amended = amend(item)
-    if (amended === item) continue
-    const { comment, commentBefore } = mapOf(node)
+    if (amended === item) return node
     // Items get a line each: a list of maps in one line is hard to read.
-    if (isSeq(list)) list.flow = false
-    doc.setIn([key, i], Object.assign(doc.createNode(amended), { comment, commentBefore }))
-  }
-  doc.addIn([key], value)
+    list.flow = false
+    const { comment, commentBefore } = mapOf(node)
+    return Object.assign(doc.createNode(amended), { comment, commentBefore })
+  })
+  list.add(doc.createNode(value))
+  doc.set(key, list)
   writeFileSync(file, doc.toString({ lineWidth: 0, flowCollectionPadding: false }))
-  const whole = mapOf(doc.toJS())[key]
-  return Array.isArray(whole) ? whole : []
+  return list.toJS(doc)
 }
 
 /** Returns one text of a file, which may be wrong in other places. */
@@ -63,71 +63,65 @@ export function openYaml(file: string) {
     const { line, col } = lineCounter.linePos(offset)
     return { line: Math.max(line, 1), column: Math.max(col, 1) }
   }
-  const result = { doc, text, place, data: {} }
-  if (problem && problem !== NOT_FOUND) {
-    const findings: Finding[] = [{ file, rule: 'file', message: problem }]
-    return { ...result, findings }
+  const locate = (path: PropertyKey[]) => {
+    const { offset, ...source } = placeIn(doc, text, path)
+    return { ...place(offset), ...source, isWritten: doc.hasIn(path) }
   }
-  const { data, problems } = toPlain(doc)
-  const findings = problems.map(({ offset, ...rest }) => ({ file, ...place(offset), ...rest }))
-  // Further errors of a line mostly follow from its first.
-  const isFirst = ({ line }: Finding, i: number) => i === 0 || findings[i - 1]?.line !== line
-  return { ...result, data, findings: findings.filter(isFirst).slice(0, MAX_SYNTAX_ERRORS) }
+  const findings: Finding[] = []
+  const add: Add = (offset, rule, message) => {
+    // Further errors of a line mostly follow from its first.
+    const isNew = findings.at(-1)?.line !== place(offset).line
+    if (isNew && findings.length < MAX_SYNTAX_ERRORS)
+      findings.push({ file, ...place(offset), rule, message })
+  }
+  if (problem && problem !== NOT_FOUND) findings.push({ file, rule: 'file', message: problem })
+  return { data: toPlain(doc, findings, add), findings, locate }
 }
 
-type Problem = Pick<Finding, 'rule' | 'message'> & { offset: number }
+type Add = (offset: number, rule: string, message: string) => void
 const DUPLICATE = 'the same key is in this map above: delete one of them'
 
 /** Checks for duplicate keys itself: the parser compares each key with each, which takes minutes. */
-function toPlain(doc: Document.Parsed) {
-  const problems: Problem[] = [...doc.errors, ...doc.warnings].map(
-    ({ pos: [offset], code, message }) => {
-      return { offset, rule: 'yaml', message: plainYamlError(code, message) }
-    },
-  )
+function toPlain(doc: Document.Parsed, findings: Finding[], add: Add): unknown {
+  for (const { pos, code, message } of [...doc.errors, ...doc.warnings]) {
+    add(pos[0], 'yaml', plainYamlError(code, message))
+  }
   visit(doc, {
     Map(_, { items }) {
       const seen = new Set<unknown>()
       for (const { key: node } of items) {
         const key = isScalar(node) ? node.value : node
         const [offset] = spanOf(node)
-        if (seen.has(key)) problems.push({ offset, rule: 'duplicate-key', message: DUPLICATE })
-        if (key === '__proto__')
-          problems.push({ offset, rule: 'unknown-key', message: 'unknown key' })
+        if (seen.has(key)) add(offset, 'duplicate-key', DUPLICATE)
+        if (key === '__proto__') add(offset, 'unknown-key', 'unknown key')
         seen.add(key)
       }
     },
   })
-  if (problems.length) return { data: {}, problems }
   try {
-    return { data: doc.toJS({ maxAliasCount: 20 }) ?? {}, problems }
+    return findings.length ? {} : doc.toJS({ maxAliasCount: 20 })
   } catch (error) {
     const isUnresolved = /^Unresolved/.test((error as Error).message)
-    const message = isUnresolved ? 'an alias names no anchor before it' : 'too many aliases'
-    return { data: {}, problems: [{ offset: 0, rule: 'yaml', message }] }
+    add(0, 'yaml', isUnresolved ? 'an alias names no anchor before it' : 'too many aliases')
+    return {}
   }
 }
 
-/** A key or an item of a list: where it begins, its source without and with its value. */
-interface Place {
-  offset: number
-  key?: string
-  pair?: string
-}
-
-/** Returns the place of a key or item, or of the nearest one above it that the file has. */
-export function placeIn(doc: Document.Parsed, text: string, path: PropertyKey[]): Place {
+/**
+ * Returns where a key or item begins, and its source without and with its value; of the nearest one above
+ * it if the file does not have it.
+ */
+function placeIn(doc: Document.Parsed, text: string, path: PropertyKey[]) {
   let node: unknown = doc.contents
-  let place: Place = { offset: spanOf(node)[0] }
+  let place = { offset: spanOf(node)[0], key: '', pair: '' }
   for (const name of path) {
-    const source = isMap(node)
-      ? node.items.find(({ key }) => isScalar(key) && String(key.value) === String(name))
-      : undefined
+    const pairs = isMap(node) ? node.items : []
+    const pair = pairs.find(({ key }) => isScalar(key) && String(key.value) === String(name))
     const item = isSeq(node) ? node.items[Number(name)] : undefined
-    node = source ? source.value : item
-    if (!source && !item) break
-    const [start, end] = spanOf(source?.key ?? item)
-    const key = source ? text.slice(start, end) : undefined
+    if (!pair && !item) break
+    node = pair ? pair.value : item
+    const [start, end] = spanOf(pair?.key ?? item)
+    const key = pair ? text.slice(start, end) : ''
     const isPlain = isScalar(node) || (isSeq(node) && node.items.every(isScalar))
     const last = Math.max(end, spanOf(node)[1])
     place = { offset: start, key, pair: isPlain ? text.slice(start, last) : key }
