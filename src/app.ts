@@ -21,10 +21,9 @@ import { errors } from './http/errors.ts'
 import { health, type Readiness } from './http/health.ts'
 import { limitAnonymous, limits } from './http/limits.ts'
 import { requestLog } from './http/log.ts'
-import { createAccountAccess } from './pages/account-access.ts'
 import { createErrorPages } from './pages/error.ts'
-import { createParts } from './pages/parts.ts'
 import { createPages, type PageFeature } from './pages/routes.ts'
+import { createSite } from './pages/site.ts'
 import { checkOwnTemplates } from './pages/templates.ts'
 import { createViews } from './pages/views.ts'
 import { createProvider, type Environment, showsErrors } from './provider/configuration.ts'
@@ -37,7 +36,6 @@ import {
 import { createDeliver, type Deliver, logFaults } from './provider/events.ts'
 import { createFailureMemory } from './provider/failures.ts'
 import type { LibraryProvider } from './provider/feature.ts'
-import { createBrowserSession, createInteractions } from './provider/interactions.ts'
 import { anonymousWrites, routesOf } from './provider/routes.ts'
 import { pushedRequestTtl } from './provider/tokens.ts'
 
@@ -55,7 +53,7 @@ export async function createApp(environment: Environment, readiness: Readiness):
   checkOwnTemplates(settings)
   const routes = routesOf(settings.features)
   const directory = await openDirectory(settings, records, log)
-  const views = createViews(settings, { registered: id => describeClient(id) })
+  const views = createViews(settings, id => describeClient(id))
   const errorPages = createErrorPages(settings.issuer, views)
   const showError = showsErrors(errorPages.show)
   const dependencies = { ...environment, directory }
@@ -83,12 +81,9 @@ export async function createApp(environment: Environment, readiness: Readiness):
     return (await Promise.all(found)).find(Boolean)
   }
 
-  const parts = createParts(environment, directory, views, features)
-  const browserSession = createBrowserSession(provider, settings)
-  const access = createAccountAccess(parts, browserSession, routes.paths.authorization)
-  const interactions = createInteractions(provider, settings)
-  const pages = createPages(parts, access, interactions, routes.paths.end_session)
-  for (const feature of features) feature.addPages?.(pages, { parts, access, provider })
+  const site = createSite(dependencies, views, provider, features)
+  const pages = createPages(site)
+  for (const feature of features) feature.addPages?.(pages, site)
   pages.get('/errors', errorPages.explain)
   const showPage = pages.routes()
 
@@ -112,13 +107,13 @@ export async function createApp(environment: Environment, readiness: Readiness):
       ...anonymousWrites(routes),
       // No anonymous request is stored for longer.
       seconds: pushedRequestTtl(settings),
-      isSignedIn: access.isSignedIn,
+      isSignedIn: site.isSignedIn,
     }),
   )
   // The router compares a path with dozens of patterns. No endpoint fits one.
   app.use((ctx: RouterContext, next) => (routes.methods[ctx.path] ? next() : showPage(ctx, next)))
   app.use(canonicalPaths(routes))
-  for (const { guard } of features) if (guard) app.use(guard({ parts, access, provider }))
+  for (const { guard } of features) if (guard) app.use(guard(site))
   app.use(authorizeByPost)
   app.use(limitBodies(routes))
   app.use(finishAnswers(views, routes, settings, features))

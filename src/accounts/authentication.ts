@@ -4,7 +4,7 @@
 import { randomBytes } from 'node:crypto'
 import { setTimeout } from 'node:timers/promises'
 import type { Context } from 'koa'
-import type { UsherFile } from '../config/schema/usher.ts'
+import type { Settings } from '../config/load.ts'
 import { note } from '../http/audit.ts'
 import { networkOf } from '../http/client-info.ts'
 import type { Signatures } from '../http/cookies.ts'
@@ -39,11 +39,8 @@ interface About {
 /** In the long run, an account allows one guess every 15 minutes. */
 const MAX_WAIT_SECONDS = { account: 15 * 60, network: 6 }
 
-/** Password checks of this provider. */
-export type Authentication = ReturnType<typeof createAuthentication>
-
 /** The limits of an account and of a network, as `security` in usher.yaml sets them. */
-export function signInLimits({ account_attempts, network_attempts }: UsherFile['security']) {
+export function signInLimits({ account_attempts, network_attempts }: Settings['security']) {
   const perAccount: Limit = { attempts: account_attempts, maxWaitSeconds: MAX_WAIT_SECONDS.account }
   const perNetwork: Limit = { attempts: network_attempts, maxWaitSeconds: MAX_WAIT_SECONDS.network }
   return { perAccount, perNetwork }
@@ -58,9 +55,10 @@ export const networkCounter = (ip: string) => `network ${networkOf(ip)}`
 export function createAuthentication(
   records: Records,
   directory: Directory,
-  browsers: RememberedBrowsers,
-  security: UsherFile['security'],
+  signatures: Signatures,
+  { security, development }: Pick<Settings, 'security' | 'development'>,
 ) {
+  const browsers = createRememberedBrowsers(signatures, development)
   const attempts = createRateLimit(records)
   const equaliser = createTimingEqualiser()
   const { perAccount, perNetwork } = signInLimits(security)
@@ -194,15 +192,12 @@ const MAX_REMEMBERED_ACCOUNTS = 4
 const REMEMBERED_SECONDS = 180 * 24 * 3600
 const MARK = /^([\w-]{12})\.(\d{1,12})\.([\w-]{43})$/
 
-/** Browsers in which an account has signed in before. */
-export type RememberedBrowsers = ReturnType<typeof createRememberedBrowsers>
-
 /**
  * Browsers in which an account has signed in before (OWASP: device cookies). Attempts from such a browser
  * have a counter of their own, so that an attacker elsewhere cannot make the user wait. The cookie gives
  * no access and identifies no account: it holds `NONCE.SECONDS.SIGNATURE` for each of a few accounts.
  */
-export function createRememberedBrowsers({ sign, isSigned }: Signatures, development: boolean) {
+function createRememberedBrowsers({ sign, isSigned }: Signatures, development: boolean) {
   const { device: name } = cookieNames(development)
   const textOf = (id: string, nonce: string, since: string) => `${id} ${nonce} ${since}`
   const marks = (ctx: Context) => (ctx.cookies.get(name, { signed: false }) ?? '').split('~')

@@ -104,7 +104,7 @@ export function createAuthorizationDetails(settings: Settings) {
           Boolean(oidc.params?.authorization_details) && !(oidc.grant?.jti && decisionOf(oidc)),
       ),
     ],
-    consentDetails: ({ oidc }) => ({ requestedDetails: sentDetails(oidc) }),
+    consentDetails: ({ oidc }) => ({ details: sentDetails(oidc) }),
   }
 
   return {

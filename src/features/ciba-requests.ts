@@ -8,16 +8,14 @@
 
 import type { Context } from 'koa'
 import { errors, type Provider } from 'oidc-provider'
-import { createConsents, type Decision } from '../accounts/consents.ts'
+import type { Decision } from '../accounts/consents.ts'
 import type { Settings } from '../config/load.ts'
 import { note } from '../http/audit.ts'
-import type { SignedIn } from '../pages/account-access.ts'
 import { createConsentPage, decisionIn } from '../pages/consent.ts'
 import { PLACES } from '../pages/page-data.ts'
-import type { Site } from '../pages/routes.ts'
+import type { SignedIn, Site, Submitted } from '../pages/site.ts'
 import { acrOf, createRequestedClaims } from '../provider/claims.ts'
 import { findClient } from '../provider/clients.ts'
-import type { Dependencies } from '../provider/configuration.ts'
 import { grantOf, isStillAllowed } from '../provider/grants.ts'
 import { newTag, revokeGrant, taggedId, tagOf } from '../state/grants.ts'
 import { createSessions } from '../state/sessions.ts'
@@ -112,14 +110,10 @@ export function answerOnce(
 type Outcome = 'allowed' | 'denied' | 'gone' | 'withdrawn'
 
 /** Returns the handlers of the pages. */
-export function createRequestPages(
-  { parts, access, provider }: Site,
-  dependencies: Dependencies,
-  requests: AccessRequests,
-) {
-  const answer = createAnswers(provider, dependencies)
-  const { views } = parts
-  const ask = createConsentPage(parts)
+export function createRequestPages(site: Site, requests: AccessRequests) {
+  const { views, enter } = site
+  const answer = createAnswers(site)
+  const ask = createConsentPage(site)
 
   function times(ctx: Context, { since, until }: AccessRequest) {
     const { ago, ahead } = views.words(ctx)
@@ -133,11 +127,10 @@ export function createRequestPages(
     answer: `${PLACES.answer}?${new URLSearchParams({ request: request.handle })}`,
   })
 
-  async function renderList(ctx: Context, { account }: SignedIn, outcome?: Outcome, client = '') {
+  async function list(ctx: Context, { account }: SignedIn, outcome?: Outcome, client = '') {
     const open = await requests.list(account.id, account.ended)
     views.page(ctx, 'requests', {
       requests: await Promise.all(open.map(request => describe(ctx, request))),
-      places: PLACES,
       done: outcome && views.words(ctx).t(`requests.${outcome}`, { client }),
     })
   }
@@ -147,35 +140,25 @@ export function createRequestPages(
     const { id, ended } = user.account
     const open = await requests.list(id, ended)
     const request = open.find(({ handle }) => handle === ctx.query.request)
-    if (!request) return void (await renderList(ctx, user, 'gone'))
+    if (!request) return void (await list(ctx, user, 'gone'))
     const { signedIn = 0 } = request
-    const isRecent = user.session.since >= signedIn || (await access.enter(ctx, now() - signedIn))
+    const isRecent = user.session.since >= signedIn || (await enter(ctx, now() - signedIn))
     return isRecent ? request : undefined
   }
 
   return {
-    async list(ctx: Context) {
-      const user = await access.enter(ctx)
-      if (user) await renderList(ctx, user)
-    },
+    list,
 
-    async ask(ctx: Context) {
-      const user = await access.enterRecently(ctx)
-      const request = user && (await requestFor(ctx, user))
+    async ask(ctx: Context, user: SignedIn) {
+      const request = await requestFor(ctx, user)
       if (!request) return
-      const { client_id: clientId, scopes, message } = request
-      const asked = { clientId, accountId: user.account.id, scopes }
-      const csrf = access.token(ctx, user)
-      await ask(ctx, asked, {
-        csrf,
-        request: { message, ...times(ctx, request) },
-        withdrawn: false,
-      })
+      const { client_id: clientId, message } = request
+      const about = { request: { message, ...times(ctx, request) } }
+      await ask(ctx, { clientId, accountId: user.account.id }, request, about)
     },
 
-    async answer(ctx: Context) {
-      const user = await access.submitted(ctx, access.enterRecently)
-      const request = user && (await requestFor(ctx, user))
+    async answer(ctx: Context, user: Submitted) {
+      const request = await requestFor(ctx, user)
       if (!request) return
       const { id: account } = user.account
       const { id, client_id } = request
@@ -187,14 +170,13 @@ export function createRequestPages(
       }
       if (outcome === 'denied') note(ctx, 'access_refused', { client_id, account })
       await requests.close(account, id, outcome === 'allowed' ? 'allowed' : 'denied')
-      await renderList(ctx, user, outcome, await views.nameOf(ctx, client_id))
+      await list(ctx, user, outcome, await views.nameOf(ctx, client_id))
     },
   }
 }
 
 /** Returns the function that gives a request its result. */
-function createAnswers(provider: Provider, { settings, records, directory }: Dependencies) {
-  const consents = createConsents(records)
+function createAnswers({ provider, settings, records, directory, consents }: Site) {
   const sessions = createSessions(records)
   const requestedClaims = createRequestedClaims(settings)
   const { BackchannelAuthenticationRequest: Requests } = provider

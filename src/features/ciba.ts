@@ -14,6 +14,7 @@ import { displayTextProblem } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
 import { PLACES } from '../pages/page-data.ts'
 import type { PageFeature } from '../pages/routes.ts'
+import { RECENT_SECONDS } from '../pages/site.ts'
 import { createRequestedClaims } from '../provider/claims.ts'
 import { findClient } from '../provider/clients.ts'
 import type { Dependencies } from '../provider/configuration.ts'
@@ -62,8 +63,11 @@ export function ciba(dependencies: Dependencies): PageFeature {
     waiting: async ({ id, ended }) => (isOn ? (await requests.list(id, ended)).length : 0),
     addPages(pages, site) {
       if (!isOn) return
-      const { list, ask, answer } = createRequestPages(site, dependencies, requests)
-      pages.get(PLACES.requests, list).get(PLACES.answer, ask).post(PLACES.answer, answer)
+      const { list, ask, answer } = createRequestPages(site, requests)
+      pages
+        .get(PLACES.requests, site.signedIn(list))
+        .get(PLACES.answer, site.signedIn(ask, RECENT_SECONDS))
+        .post(PLACES.answer, site.submitted(answer, RECENT_SECONDS))
     },
     adapters: {
       BackchannelAuthenticationRequest: (_plain, protocol) => ({

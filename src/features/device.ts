@@ -7,9 +7,9 @@ import { type Counter, createRateLimit, type Limit } from '../accounts/rate-limi
 import { DEVICE_GRANT } from '../config/schema/client.ts'
 import { note } from '../http/audit.ts'
 import { clientInfoOf, networkOf } from '../http/client-info.ts'
-import type { AccountAccess } from '../pages/account-access.ts'
 import { PLACES } from '../pages/page-data.ts'
 import type { PageFeature } from '../pages/routes.ts'
+import type { Site } from '../pages/site.ts'
 import type { Views } from '../pages/views.ts'
 import type { Dependencies, ShowError } from '../provider/configuration.ts'
 import type { Finisher } from '../provider/feature.ts'
@@ -76,8 +76,7 @@ export function deviceFlow(
     adapters: { DeviceCode: deviceCodeAdapter(records) },
     grantHandlers: { [DEVICE_GRANT]: handler => slowDownPending(records, handler) },
     answers: { device_authorization: finish },
-    guard: ({ access }) =>
-      enabled ? guardDevicePage(access, end, records) : (_ctx, next) => next(),
+    guard: site => (enabled ? guardDevicePage(site, end) : (_ctx, next) => next()),
   }
 }
 
@@ -112,11 +111,11 @@ function createDevicePages(views: Views) {
 }
 
 /** Runs before the library's page: only signed-in users enter codes, and not many wrong ones. */
-function guardDevicePage(access: AccountAccess, end: Pages['end'], records: Records): Middleware {
+function guardDevicePage({ enter, records }: Site, end: Pages['end']): Middleware {
   const attempts = createRateLimit(records)
   return async (ctx, next) => {
     if (ctx.path !== PLACES.device) return next()
-    const signedIn = await access.enter(ctx)
+    const signedIn = await enter(ctx)
     if (!signedIn) return
     const { id: account } = signedIn.account
     ctx.state.userCode = String(ctx.query.user_code ?? '')

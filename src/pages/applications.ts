@@ -6,27 +6,23 @@ import type { SignedInBrowser } from '../accounts/sessions.ts'
 import { lifetimeOf } from '../config/schema/resource.ts'
 import { note } from '../http/audit.ts'
 import { now } from '../storage/store.ts'
-import type { AccountAccess, SignedIn } from './account-access.ts'
 import { hostOf, scopeWords } from './consent.ts'
 import { PLACES } from './page-data.ts'
-import type { Parts } from './parts.ts'
+import type { SignedIn, Site } from './site.ts'
 import type { Words } from './words.ts'
 
 /** Returns the handlers of the application pages. */
-export function createApplicationPages(parts: Parts, access: AccountAccess) {
-  const { settings, clients, views, consents, sessions, detailWords } = parts
+export function createApplicationPages(site: Site) {
+  const { settings, views, consents, sessions, detailWords } = site
 
-  async function renderList(ctx: Context, { account }: SignedIn, removed?: string) {
-    const [list, browsers] = await Promise.all([
+  async function list(ctx: Context, { account }: SignedIn, removed?: string) {
+    const [all, browsers] = await Promise.all([
       consents.list(account.id),
       sessions.list(account.id),
     ])
-    const inOrder = list.toSorted((a, b) => b.lastUsed - a.lastUsed)
-    views.page(ctx, 'applications', {
-      applications: await Promise.all(inOrder.map(consent => describe(ctx, consent, browsers))),
-      places: PLACES,
-      removed,
-    })
+    const inOrder = all.toSorted((a, b) => b.lastUsed - a.lastUsed)
+    const applications = inOrder.map(consent => describe(ctx, consent, browsers))
+    views.page(ctx, 'applications', { applications: await Promise.all(applications), removed })
   }
 
   async function describe(ctx: Context, consent: Consent, browsers: SignedInBrowser[]) {
@@ -65,11 +61,9 @@ export function createApplicationPages(parts: Parts, access: AccountAccess) {
   function lingering({ t, list }: Words, { scopes, details = [] }: Consent): string[] {
     const ofDetails = details.map(({ detail }) => settings.details[detail.type]?.resource)
     const ofScopes = scopes.map(key => readKey(key).resource)
-    const names = new Set([...ofScopes, ...ofDetails].map(name => name ?? ''))
-    const apis = [...names].flatMap(name => {
-      const api = settings.resources[name]
-      return api?.token_format === 'jwt' ? [api] : []
-    })
+    const apis = [...new Set([...ofScopes, ...ofDetails])]
+      .flatMap(name => settings.resources[name ?? ''] ?? [])
+      .filter(api => api.token_format === 'jwt')
     if (!apis.length) return []
     const { access_token } = settings.lifetimes
     const longest = Math.max(...apis.map(api => lifetimeOf(api, access_token)))
@@ -79,27 +73,20 @@ export function createApplicationPages(parts: Parts, access: AccountAccess) {
   }
 
   return {
-    async list(ctx: Context) {
-      const signedIn = await access.enter(ctx)
-      if (signedIn) await renderList(ctx, signedIn)
-    },
+    list,
 
-    async askRemoval(ctx: Context) {
-      const signedIn = await access.enterRecently(ctx)
-      if (!signedIn) return
+    async askRemoval(ctx: Context, { account }: SignedIn) {
       const clientId = String(ctx.query.client_id)
-      const consent = await consents.find(signedIn.account.id, clientId)
-      if (!consent) ctx.throw(404)
+      const consent = (await consents.find(account.id, clientId)) ?? ctx.throw(404)
       const words = views.words(ctx)
       const { t } = words
-      const client = await views.nameOf(ctx, clientId)
-      const isImplicit = clients.get(clientId)?.consent === 'implicit'
-      access.confirm(ctx, signedIn, {
-        title: t('applications.question', { client }),
+      const client = await views.client(ctx, clientId)
+      views.page(ctx, 'confirm', {
+        title: t('applications.question', { client: client?.client_name ?? clientId }),
         effects: [
           t('applications.effect'),
           ...lingering(words, consent),
-          isImplicit
+          client?.consent === 'implicit'
             ? t('applications.implicit_again', { brand: settings.branding.name })
             : t('applications.again'),
         ],
@@ -108,22 +95,20 @@ export function createApplicationPages(parts: Parts, access: AccountAccess) {
       })
     },
 
-    async remove(ctx: Context) {
-      const submitted = await access.submitted(ctx, access.enterRecently)
-      if (!submitted) return
-      const { id: account } = submitted.account
+    async remove(ctx: Context, user: SignedIn) {
+      const { id: account } = user.account
       const client_id = String(ctx.query.client_id)
       const had = await consents.find(account, client_id)
       // A second removal succeeds too.
       await consents.withdraw(account, client_id)
       if (had) note(ctx, 'access_removed', { client_id, account })
-      await renderList(ctx, submitted, await views.nameOf(ctx, client_id))
+      await list(ctx, user, await views.nameOf(ctx, client_id))
     },
   }
 }
 
 /** Returns the hosts to which users are redirected. An unchecked application may name any home page. */
-function addressOf(client: Awaited<ReturnType<Parts['views']['client']>>) {
+function addressOf(client: Awaited<ReturnType<Site['views']['client']>>) {
   const { client_uri, redirect_uris = [], isUnchecked } = client ?? {}
   const hosts = [...new Set(redirect_uris.map(hostOf))]
   if (isUnchecked) return { host: hosts.join(', ') }

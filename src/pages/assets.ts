@@ -15,12 +15,7 @@ export type Asset = ReturnType<typeof asset>
 const PICTURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 
 /** Returns the files of every page, and the files of clients with `branding` by `client_id`. */
-export function createAssets({
-  branding,
-  clients,
-  pictures,
-  pages,
-}: Pick<Settings, 'branding' | 'clients' | 'pictures' | 'pages'>) {
+export function createAssets({ branding, clients, pictures, pages }: Settings) {
   const picture = (kind: string, name = '') => {
     const found = pictures[name]
     return found && asset(`${kind}${found.extension}`, Buffer.from(found.base64, 'base64'))
@@ -40,37 +35,34 @@ export function createAssets({
     logoDark: picture('logo-dark', branding.logo_dark),
   }
   const looks = clients.flatMap(({ client_id, branding }) => {
-    if (!branding) return []
-    const own = colours(branding)
+    const own = branding && colours(branding)
     const look = {
-      clientLogo: picture('client', branding.logo),
+      clientLogo: picture('client', branding?.logo),
       clientTheme: own ? asset('client.css', own) : undefined,
     }
-    return [[client_id, look] as const]
+    return branding ? [[client_id, look] as const] : []
   })
   return { site, looks: new Map(looks) }
 }
 
-interface Colours {
-  accent?: string
-  accent_dark?: string
-  background?: string
-  background_dark?: string
-}
+type Colours = Partial<Settings['branding']>
 
-function colours({ accent, accent_dark = accent, background, background_dark }: Colours): string {
+/** Returns the colours as CSS. A light background must not appear in the dark scheme. */
+function colours({
+  accent,
+  accent_dark = accent,
+  background,
+  background_dark = background && 'var(--ground)',
+}: Colours): string {
   const inks = (colour = '') => colour && `--accent: ${colour}; --on-accent: ${inkOn(colour)}; `
   const ground = (colour = '') => colour && `--background: ${colour}; `
   const rule = (text: string) => text && `:root { ${text}}`
-  // A light background must not appear in the dark scheme.
-  const darkGround = background_dark ?? (background && 'var(--ground)')
-  const dark = rule(inks(accent_dark && readableIn('dark', accent_dark)) + ground(darkGround))
-  return [
+  const dark = inks(accent_dark && readableIn('dark', accent_dark)) + ground(background_dark)
+  const rules = [
     rule(inks(accent) + ground(background)),
-    dark && `@media (prefers-color-scheme: dark) { ${dark} }`,
+    dark && `@media (prefers-color-scheme: dark) { ${rule(dark)} }`,
   ]
-    .filter(Boolean)
-    .join('\n')
+  return rules.filter(Boolean).join('\n')
 }
 
 const readOwn = (name: string) => readFileSync(join(import.meta.dirname, name))

@@ -5,51 +5,50 @@ import { type Decision, readKey } from '../accounts/consents.ts'
 import type { Settings } from '../config/load.ts'
 import type { Detail } from '../config/schema/details.ts'
 import type { Form } from '../http/forms.ts'
-import { csrfSubject, type Interaction, type PromptPage } from './interaction.ts'
+import type { Interaction } from '../provider/interactions.ts'
 import type { PageData } from './page-data.ts'
-import type { Parts } from './parts.ts'
+import type { Site } from './site.ts'
 import type { Words } from './words.ts'
 
 /** The scope that sign-in needs. Users can decline every other scope. */
 const REQUIRED = 'openid'
 const DAY_SECONDS = 24 * 3600
 
-/** A request for consent. */
-interface Asked {
-  clientId: string
-  accountId: string
-  /** Keys from `keyOf`. */
+/** A request for consent. Scopes are keys from `keyOf`. */
+type Requested = {
   scopes: string[]
   details?: Detail[]
+  appearance?: string
+  version: number
 }
-type About = Pick<PageData['consent'], 'csrf' | 'host' | 'device' | 'request' | 'withdrawn'>
+type About = Pick<PageData['consent'], 'host' | 'device' | 'request'> & { withdrawn?: boolean }
 
 /** Returns the function that shows the consent page. `decisionIn` reads its form. */
-export function createConsentPage({ settings, views, consents, detailWords }: Parts) {
-  const offlineNote = ({ t, number }: Words) =>
-    t('consent.offline_note', {
-      days: number(Math.ceil(settings.lifetimes.refresh_token / DAY_SECONDS)),
-    })
-
-  return async (ctx: Context, asked: Asked, about: About) => {
+export function createConsentPage({ settings, views, consents, detailWords }: Site) {
+  return async (
+    ctx: Context,
+    { clientId, accountId = '' }: { clientId: string; accountId?: string },
+    { scopes, details = [] }: Pick<Requested, 'scopes' | 'details'>,
+    { withdrawn = false, ...about }: About,
+  ) => {
     const words = views.words(ctx)
-    const { clientId, accountId, scopes, details = [] } = asked
+    const days = words.number(Math.ceil(settings.lifetimes.refresh_token / DAY_SECONDS))
     // Undefined for a client that was removed, and for the account pages, which need no consent.
     const client =
       (await views.client(ctx, clientId)) ?? ctx.throw(400, { error: 'interaction_gone' })
     const before = await consents.find(accountId, clientId)
     views.page(ctx, 'consent', {
       ...about,
+      withdrawn,
       client,
       scopes: scopes.map(name => {
-        const { words: text, icon, at } = scopeWords(words, settings, name)
+        const { at, ...shown } = scopeWords(words, settings, name)
         return {
+          ...shown,
           name,
-          words: text,
-          icon,
           required: name === REQUIRED,
           checked: !before?.declined.includes(name),
-          note: name === 'offline_access' ? offlineNote(words) : at,
+          note: name === 'offline_access' ? words.t('consent.offline_note', { days }) : at,
         }
       }),
       details: details.flatMap(detail => detailWords(words, detail)),
@@ -61,7 +60,7 @@ export function createConsentPage({ settings, views, consents, detailWords }: Pa
 /** Returns undefined if the user denied. The form can only select from the requested scopes. */
 export function decisionIn(
   form: Form,
-  { scopes, details, appearance, version }: Omit<Requested, 'details'> & Partial<Requested>,
+  { scopes, details, appearance, version }: Requested,
 ): Decision | undefined {
   if (form.value('decision') !== 'allow') return undefined
   const wanted = form.getAll('scope')
@@ -71,28 +70,16 @@ export function decisionIn(
 }
 
 /** Returns the page of the consent prompt. */
-export function consentPage(parts: Parts): PromptPage {
-  const { csrf } = parts
-  const ask = createConsentPage(parts)
+export function consentPage(site: Site) {
+  const ask = createConsentPage(site)
   return {
-    prompt: 'consent',
-
-    async show(ctx, interaction) {
-      const { accountId = '', clientId, redirectUri, device, withdrawn } = interaction
-      const { scopes, details } = requestOf(interaction)
-      await ask(
-        ctx,
-        { clientId, accountId, scopes, details },
-        {
-          csrf: csrf.token(csrfSubject(interaction)),
-          host: redirectUri && hostOf(redirectUri),
-          device,
-          withdrawn,
-        },
-      )
+    show(ctx: Context, interaction: Interaction) {
+      const { redirectUri, device, withdrawn } = interaction
+      const host = redirectUri === undefined ? undefined : hostOf(redirectUri)
+      return ask(ctx, interaction, requestOf(interaction), { host, device, withdrawn })
     },
 
-    async submit(_ctx, interaction, form) {
+    async submit(_ctx: Context, interaction: Interaction, form: Form) {
       const decision = decisionIn(form, requestOf(interaction))
       const { accountId } = interaction
       return decision ? { consent: { decision, accountId } } : { error: 'access_denied' }
@@ -100,27 +87,8 @@ export function consentPage(parts: Parts): PromptPage {
   }
 }
 
-interface Requested {
-  scopes: string[]
-  details: Detail[]
-  appearance?: string
-  version: number
-}
-
-function requestOf({ prompt }: Interaction): Requested {
-  const { requestedScopes, requestedDetails: details = [], consentVersion } = prompt.details
-  const { appearance } = prompt.details
-  const isThere = Array.isArray(requestedScopes) && Array.isArray(details)
-  if (!isThere || typeof consentVersion !== 'number') {
-    throw new Error('the consent prompt does not have the requested scopes')
-  }
-  return {
-    scopes: requestedScopes.map(String),
-    details,
-    ...(typeof appearance === 'string' && { appearance }),
-    version: consentVersion,
-  }
-}
+/** Returns what provider/policy.ts stored with the prompt. */
+const requestOf = ({ prompt }: Interaction) => prompt.details as Requested
 
 /** Returns the host of a redirect URI, or the scheme of a native application. */
 export function hostOf(redirectUri: string): string {

@@ -3,7 +3,6 @@
 import type { Context } from 'koa'
 import { ENGLISH, shippedWords } from '../config/schema/locale.ts'
 import type { ErrorAnswer } from '../http/errors.ts'
-import type { PageData } from './page-data.ts'
 import type { Views } from './views.ts'
 
 /** The error codes that the locales explain: `errors.CODE`. */
@@ -12,16 +11,14 @@ export const CODES = Object.keys(shippedWords(ENGLISH)).flatMap(key => {
   return ['', 'title', 'intro'].includes(code) ? [] : [code]
 })
 
-/** Title and text for users, by status and error. */
-function wordsFor(status: number, { error }: ErrorAnswer): { title: string; text: string } {
-  if (error === 'interaction_gone') return { title: 'interaction', text: 'interaction_text' }
-  if (error === 'access_denied') return { title: 'denied', text: 'denied_text' }
-  if (status === 403) return { title: 'form', text: 'form_text' }
-  if (status === 404) return { title: 'not_found', text: 'not_found_text' }
-  if (status === 421) return { title: 'misdirected', text: 'request_text' }
-  if (status === 503) return { title: 'unavailable', text: 'unavailable_text' }
-  if (status >= 500) return { title: 'title', text: 'server_error_text' }
-  return { title: 'title', text: 'request_text' }
+/** Keys of titles for users: of an error, or else of a status. The key of the text ends in `_text`. */
+export const TITLES: Record<string, string> = {
+  interaction_gone: 'interaction',
+  access_denied: 'denied',
+  403: 'form',
+  404: 'not_found',
+  421: 'misdirected',
+  503: 'unavailable',
 }
 
 /** Returns the pages for errors, and the address at which an error code is explained. */
@@ -32,24 +29,25 @@ export function createErrorPages(issuer: string, views: Views) {
   return {
     errorUri,
 
-    show(ctx: Context, answer: ErrorAnswer) {
+    show(ctx: Context, { error, error_description }: ErrorAnswer) {
       const { status } = ctx
       // An attacker may write the address. It can lead only to a client of the config folder.
       const client = views.ownClient(ctx, String(ctx.query.client_id))
-      const { title, text } = wordsFor(status, answer)
       const { t } = views.words(ctx)
-      const data: PageData['error'] = {
-        title: t(`error.${title}`),
-        text: t(`error.${text}`),
-        error: answer.error,
-        description: answer.error_description,
-        errorUri: errorUri(answer.error),
+      const key = TITLES[error] ?? TITLES[status] ?? 'title'
+      const other = status >= 500 ? 'server_error' : 'request'
+      const data = {
+        title: t(`error.${key}`),
+        text: t(`error.${key}_text`) || t(`error.${other}_text`),
+        error,
+        description: error_description,
+        errorUri: errorUri(error),
         requestId: ctx.state.requestId,
         account: `${issuer}/account`,
         client: client?.client_uri ? client : undefined,
         again: status >= 500 && ctx.method === 'GET',
       }
-      ctx.state.log.error = answer.error
+      ctx.state.log.error = error
       views.page(ctx, 'error', data, status)
     },
 

@@ -2,85 +2,40 @@
 // the current prompt, and accepts only forms that the page itself sent.
 
 import type { Context } from 'koa'
-import type { Decision } from '../accounts/consents.ts'
 import { type Form, readForm } from '../http/forms.ts'
 import { memberOf } from '../provider/feature.ts'
-import type { AccountAccess } from './account-access.ts'
+import type { Interaction, Outcome } from '../provider/interactions.ts'
+import { consentPage } from './consent.ts'
 import { PLACES } from './page-data.ts'
-import type { Parts } from './parts.ts'
-import { setUser } from './views.ts'
-
-/** The requesting device, as the user sees it. */
-export interface Device {
-  /** The user code that the user entered. */
-  code: string
-  /** In CIDR notation. */
-  network: string
-}
-
-/** A pending interaction, from the provider. Nothing in it comes from the browser. */
-export interface Interaction {
-  uid: string
-  prompt: { name: string; details: Record<string, unknown> }
-  clientId: string
-  /** Absent for a device, which polls the token endpoint. */
-  redirectUri?: string
-  device?: Device
-  loginHint?: string
-  /** Language tags, the preferred first. */
-  uiLocales?: string
-  /** The account that is signed in in this browser. */
-  accountId?: string
-  /** The user has just chosen to use another account. */
-  another: boolean
-  /** The user removed the client's access while the consent page was open. */
-  withdrawn: boolean
-}
-
-/** The result of a page. `error` returns the user to the client with this error. */
-interface Outcome {
-  /** `ts`: epoch seconds of the sign-in, also if further pages follow. */
-  login?: { accountId: string; amr: string[]; ts: number }
-  /** `accountId`: the account that decided. */
-  consent?: { decision: Decision; accountId?: string }
-  select_account?: { another: boolean }
-  error?: string
-  error_description?: string
-}
-
-/** Interactions of the provider. */
-export interface Interactions {
-  /** Throws 400 if it is finished or expired, or belongs to another browser or account. */
-  read(ctx: Context): Promise<Interaction>
-  /** Returns the URL to which the browser goes next. */
-  finish(ctx: Context, outcome: Outcome): Promise<string>
-}
+import { selectAccountPage, signInPage } from './sign-in.ts'
+import type { Site } from './site.ts'
 
 /** The page of a prompt. */
-export interface PromptPage {
-  /** Name of the prompt. */
-  prompt: string
+interface PromptPage {
   show(ctx: Context, interaction: Interaction): Promise<void>
   /** Returns undefined if it answered with the page again. */
   submit(ctx: Context, interaction: Interaction, form: Form): Promise<Outcome | undefined>
 }
 
 /** Returns the handlers of the interaction URL. */
-export function createInteractionPages(
-  { views, csrf, directory }: Parts,
-  { isSignedIn }: AccountAccess,
-  interactions: Interactions,
-  promptPages: PromptPage[],
-) {
+export function createInteractionPages(site: Site) {
+  const { views, csrf, directory, interactions, isSignedIn } = site
+  const pages: Record<string, PromptPage> = {
+    login: signInPage(site),
+    consent: consentPage(site),
+    select_account: selectAccountPage(site),
+  }
   const pageOf = (ctx: Context, { prompt }: Interaction) =>
-    promptPages.find(page => page.prompt === prompt.name) ??
-    ctx.throw(400, { error: 'interaction_gone' })
+    pages[prompt.name] ?? ctx.throw(400, { error: 'interaction_gone' })
+
+  const subject = ({ uid }: Interaction) => `interaction ${uid}`
 
   async function read(ctx: Context): Promise<Interaction> {
     const interaction = await interactions.read(ctx)
     ctx.state.uiLocales = interaction.uiLocales
     ctx.state.clientId = interaction.clientId
-    if (interaction.accountId) setUser(ctx, await directory.find(interaction.accountId))
+    ctx.state.csrf = csrf.token(subject(interaction))
+    if (interaction.accountId) ctx.state.account = await directory.find(interaction.accountId)
     return interaction
   }
 
@@ -104,12 +59,9 @@ export function createInteractionPages(
     async submit(ctx: Context) {
       const form = await readForm(ctx)
       const interaction = await read(ctx)
-      csrf.check(ctx, form, csrfSubject(interaction))
+      csrf.check(ctx, form, subject(interaction))
       const outcome = await pageOf(ctx, interaction).submit(ctx, interaction, form)
       if (outcome) views.navigate(ctx, await interactions.finish(ctx, outcome))
     },
   }
 }
-
-/** Returns the subject of the CSRF token of an interaction's forms. */
-export const csrfSubject = ({ uid }: Interaction) => `interaction ${uid}`

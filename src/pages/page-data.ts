@@ -1,8 +1,9 @@
 // Data of the templates, which read it as `it`. An operator's template in place of Usher's gets the same.
 
 import type { Settings } from '../config/load.ts'
+import type { ClientMetadata } from '../config/schema/client.ts'
 import type { Asset } from './assets.ts'
-import type { Translate } from './words.ts'
+import type { Translate, Words } from './words.ts'
 
 /** Data of every page. `layout` also has the title and the `body` of the page. */
 export interface Shared {
@@ -14,10 +15,15 @@ export interface Shared {
   dir: 'ltr' | 'rtl'
   /** `branding.name` */
   brand: string
-  /** The account navigation. A page gives its current entry as `area`. */
-  areas: Area[]
+  /** The account navigation, with icons of icon.eta. A page gives its current entry as `area`. */
+  areas: { path: string; icon: string }[]
+  places: typeof PLACES
+  /** Path of the sign-out page. */
+  signOut: string
+  /** The token of the page's form. Forms of the library have `xsrf`. */
+  csrf?: string
   /** The signed-in user. Present on account pages; on others if a user is signed in. */
-  user?: User
+  user?: { username: string; name?: string }
   /** The first letters of the first and the last word of a name, at most two. */
   initials(name: string): string
   links: Settings['branding']['links']
@@ -26,22 +32,9 @@ export interface Shared {
     Partial<Record<'theme' | 'logo' | 'logoDark' | 'clientLogo' | 'clientTheme', Asset>>
 }
 
-/** The user whom a page names. */
-export interface User {
-  username: string
-  name?: string
-}
-
 /** A time, as ISO 8601 and as text. */
-interface When {
-  iso: string
-  words: string
-}
-
-interface Client {
-  client_name?: string
-  client_uri?: string
-}
+type When = ReturnType<Words['date']>
+type Client = Pick<ClientMetadata, 'client_name' | 'client_uri'>
 
 /** Paths of the account pages and of the page for a user code. A sign-in may return to these only. */
 export const PLACES = {
@@ -54,13 +47,6 @@ export const PLACES = {
   requests: '/account/requests',
   answer: '/account/requests/answer',
   device: '/device',
-}
-type Places = Pick<typeof PLACES, 'home' | 'applications' | 'sessions' | 'password' | 'requests'>
-
-/** A page of the account navigation, with an icon of icon.eta. */
-export interface Area {
-  path: string
-  icon: string
 }
 
 /** Authorization details as text: a sentence with values, and the fields that it does not contain. */
@@ -75,12 +61,10 @@ export interface DetailInWords {
 export interface PageData {
   account: {
     facts: { label: string; value?: string }[]
-    places: Places
     /** The number of requests that wait for an answer, as text. Absent if there are none. */
     waiting?: string
     /** False for accounts of an external source. */
     canChangePassword: boolean
-    signOut: string
   }
   applications: {
     applications: {
@@ -102,24 +86,20 @@ export interface PageData {
       /** Path of the page that removes its access. */
       removal: string
     }[]
-    places: Places
     /** Name of the application that was just removed. */
     removed?: string
   }
   /** The question before access is removed, or a browser is signed out. */
   confirm: {
-    csrf: string
     title: string
     /** Effects of the change, a sentence each. */
     effects: string[]
-    /** Access that stays; `applications` is the page that ends it. */
+    /** Access that stays, and ends on the page of the applications. */
     kept?: string
-    applications?: string
     confirm: string
     back: string
   }
   consent: {
-    csrf: string
     /** `isUnchecked`: the client registered itself, and its metadata is unverified. */
     client: { client_name: string; policy_uri?: string; tos_uri?: string; isUnchecked: boolean }
     /** The host to which the user returns. Absent for a device. */
@@ -166,16 +146,11 @@ export interface PageData {
   errors: { codes: string[] }
   'hand-over': { action: string; fields: Record<string, unknown> }
   navigate: { url: string }
-  password: {
-    csrf: string
-    /** Problems by field. */
-    problems: { current?: string; password?: string; repeat?: string }
-    back: string
-  }
-  'password-changed': { places: Places }
+  /** Problems by field. */
+  password: { problems: { current?: string; password?: string; repeat?: string } }
+  'password-changed': object
   requests: {
     requests: { name: string; message?: string; since: When; until: When; answer: string }[]
-    places: Places
     /** The result of the last change. */
     done?: string
   }
@@ -191,19 +166,13 @@ export interface PageData {
       end: string
       isHere: boolean
     }[]
-    places: Places
     /** Path of the page that signs out all other browsers. */
     endOthers: string
-    signOut: string
     /** The result of the last change. */
     done?: string
   }
-  'select-account': {
-    csrf: string
-    client: string
-  }
+  'select-account': { client: string }
   'sign-in': {
-    csrf: string
     client: string
     /** Host of a client that registered itself. Absent for any other client. */
     uncheckedHost?: string

@@ -2,23 +2,13 @@
 
 import Router from '@koa/router'
 import type { Middleware } from 'koa'
-import type { Feature, LibraryProvider } from '../provider/feature.ts'
+import type { Feature } from '../provider/feature.ts'
 import { createAccountPages } from './account.ts'
-import type { AccountAccess } from './account-access.ts'
 import { createApplicationPages } from './applications.ts'
-import { consentPage } from './consent.ts'
-import { createInteractionPages, type Interactions } from './interaction.ts'
+import { createInteractionPages } from './interaction.ts'
 import { PLACES } from './page-data.ts'
-import type { PageExtensions, Parts } from './parts.ts'
 import { createSessionPages } from './sessions.ts'
-import { selectAccountPage, signInPage } from './sign-in.ts'
-
-/** Dependencies of the pages of a feature. */
-export interface Site {
-  parts: Parts
-  access: AccountAccess
-  provider: LibraryProvider
-}
+import { type PageExtensions, RECENT_SECONDS, type Site } from './site.ts'
 
 /** A feature that may have pages. */
 export interface PageFeature extends Feature, PageExtensions {
@@ -28,32 +18,27 @@ export interface PageFeature extends Feature, PageExtensions {
   guard?(site: Site): Middleware
 }
 
-/** Returns the router of the pages. `signOut`: path of the end session endpoint. */
-export function createPages(
-  parts: Parts,
-  access: AccountAccess,
-  interactions: Interactions,
-  signOut: string,
-): Router {
-  const promptPages = [signInPage(parts), consentPage(parts), selectAccountPage(parts)]
-  const interaction = createInteractionPages(parts, access, interactions, promptPages)
-  const applications = createApplicationPages(parts, access)
-  const sessions = createSessionPages(parts, access, signOut)
-  const account = createAccountPages(parts, access, signOut)
+/** Returns the router of the pages. */
+export function createPages(site: Site): Router {
+  const { signedIn, submitted } = site
+  const interaction = createInteractionPages(site)
+  const applications = createApplicationPages(site)
+  const sessions = createSessionPages(site)
+  const account = createAccountPages(site)
   const pages = new Router({ sensitive: true, strict: true })
     .get('/', ctx => ctx.redirect('/account'))
     .get('/interaction/:uid', interaction.show)
     .post('/interaction/:uid', interaction.submit)
-    .get(PLACES.home, account.home)
-    .get(PLACES.applications, applications.list)
-    .get(PLACES.removal, applications.askRemoval)
-    .post(PLACES.removal, applications.remove)
-    .get(PLACES.sessions, sessions.list)
-    .get(PLACES.end, sessions.askEnd)
-    .post(PLACES.end, sessions.end)
-    .get(PLACES.password, account.password)
-    .post(PLACES.password, account.changePassword)
-    .get('/account/signed-in', access.comeBack)
-  for (const { path, send } of parts.views.assets) pages.get(path, send)
+    .get(PLACES.home, signedIn(account.home))
+    .get(PLACES.applications, signedIn(applications.list))
+    .get(PLACES.removal, signedIn(applications.askRemoval, RECENT_SECONDS))
+    .post(PLACES.removal, submitted(applications.remove, RECENT_SECONDS))
+    .get(PLACES.sessions, signedIn(sessions.list))
+    .get(PLACES.end, signedIn(sessions.askEnd, RECENT_SECONDS))
+    .post(PLACES.end, submitted(sessions.end, RECENT_SECONDS))
+    .get(PLACES.password, signedIn(account.password))
+    .post(PLACES.password, submitted(account.changePassword))
+    .get('/account/signed-in', site.comeBack)
+  for (const { path, send } of site.views.assets) pages.get(path, send)
   return pages
 }

@@ -4,7 +4,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { Script } from 'node:vm'
-import { Eta, EtaParseError } from 'eta'
+import { Eta } from 'eta'
 import type { Settings } from '../config/load.ts'
 import { ConfigError, type Finding } from '../config/report/finding.ts'
 import { didYouMean } from '../config/report/wording.ts'
@@ -39,33 +39,21 @@ export function checkOwnTemplates({ folder, pages, features }: Settings): void {
   if (findings.length) throw new ConfigError(findings)
 }
 
+/** V8 gives the line of the compiled code, which has marks with the lines of the template. */
 function compileError(text: string): { message: string; line: number } | undefined {
   const templates = createTemplates({}, { debug: true })
+  let code = ''
   try {
-    templates.compile(text)
-    return undefined
-  } catch (error) {
-    if (!(error instanceof EtaParseError)) throw error
-    const [said = ''] = error.message.split('\n')
-    const [, message = said, line] = /^(.*) at line (\d+) col \d+:$/.exec(said) ?? []
-    return line ? { message, line: Number(line) } : brokenCode(templates.compileToString(text))
-  }
-}
-
-/** Finds the line of a syntax error: V8 gives the line of the compiled code, which has marks. */
-function brokenCode(code: string): { message: string; line: number } {
-  try {
+    code = templates.compileToString(text)
     new Script(`(() => {${code}\n})`, { filename: 'template' })
-    return { message: 'is no template', line: 1 }
   } catch (error) {
-    const { stack = '', message } = error instanceof Error ? error : new Error(String(error))
+    const { message, stack = '' } = error instanceof Error ? error : new Error(String(error))
+    const [, inTemplate, at] = /^(.*) at line (\d+) col \d+:$/m.exec(message) ?? []
+    if (inTemplate) return { message: inTemplate, line: Number(at) }
     const [, line] = /^template:(\d+)\n/.exec(stack) ?? []
     const before = code.split('\n').slice(0, Number(line)).join('\n')
-    const [, mark] = [...before.matchAll(/^__eta\.line=(\d+)$/gm)].at(-1) ?? []
+    const [, mark = 1] = [...before.matchAll(/^__eta\.line=(\d+)$/gm)].at(-1) ?? []
     const isOpen = message.endsWith("'catch'")
-    return {
-      message: isOpen ? 'a { of the template is not closed' : message,
-      line: Number(mark ?? 1),
-    }
+    return { message: isOpen ? 'a { of the template is not closed' : message, line: Number(mark) }
   }
 }

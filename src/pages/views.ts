@@ -1,15 +1,15 @@
 // Renders pages from templates and texts. Everything that a template prints is escaped; `it.t(key)` is a
 // text in the language of the user.
 
-import type { Eta } from 'eta'
 import type { Context } from 'koa'
 import type { Account } from '../accounts/account.ts'
 import type { Settings } from '../config/load.ts'
 import { type ClientMetadata, READ_BY_USERS } from '../config/schema/client.ts'
 import { allowFormAnywhere } from '../http/edge.ts'
+import { routesOf } from '../provider/routes.ts'
 import { reasonOf } from '../storage/store.ts'
 import { createAssets } from './assets.ts'
-import { type Area, type PageData, PLACES, type Shared, type User } from './page-data.ts'
+import { type PageData, PLACES, type Shared } from './page-data.ts'
 import { createTemplates } from './templates.ts'
 import { createLanguages, type Translate, type Words } from './words.ts'
 
@@ -18,60 +18,38 @@ declare module 'koa' {
     /** `ui_locales` of the authorization request: language tags, the preferred first. */
     uiLocales?: string
     words?: Words
-    /** The user whom the page names. */
-    user?: User
-    /** Whether the signed-in account has a password that can be changed here. */
-    hasPassword?: boolean
+    /** The account that the page names. */
+    account?: Account
+    /** The token of the form on the page. */
+    csrf?: string
     /** The client whose sign-in or consent page this is. */
     clientId?: string
   }
 }
 
-/** Settings of the look of all pages. */
-export type Look = Pick<
-  Settings,
-  'branding' | 'pictures' | 'pages' | 'locales' | 'clients' | 'features'
->
-
 /** The account navigation, in order. */
-const AREAS: Area[] = [
+const AREAS = [
   { path: PLACES.home, icon: 'home' },
   { path: PLACES.applications, icon: 'applications' },
   { path: PLACES.sessions, icon: 'monitor' },
   { path: PLACES.password, icon: 'key' },
   { path: PLACES.requests, icon: 'bell' },
 ]
-/** Assets of a client with `branding`. */
-type ClientLook = Pick<Shared['assets'], 'clientLogo' | 'clientTheme'>
 
 /** Renders the pages. */
 export type Views = ReturnType<typeof createViews>
 
-interface Options {
-  /** Returns a client that registered itself. Absent: there are none. */
-  registered?(id: string): Promise<ClientMetadata | undefined>
-}
-
-/** Sets the user whom the page names. Templates get no other field of the account. */
-export function setUser(ctx: Context, account?: Account) {
-  ctx.state.user = account && { username: account.username, name: account.name }
-  ctx.state.hasPassword = account?.password !== undefined
-}
-
-interface Appearance {
-  areas?: Area[]
-  user?: User
-  look?: ClientLook
-  engine?: Eta
-}
+/** Finds a client that registered itself. */
+type FindRegistered = (id: string) => Promise<ClientMetadata | undefined>
 
 /** Returns the renderer of the pages. */
-export function createViews(settings: Look, { registered }: Options = {}) {
-  const { branding, locales } = settings
+export function createViews(settings: Settings, registered?: FindRegistered) {
+  const { name: brand, links } = settings.branding
   const eta = createTemplates(settings.pages)
   const shipped = createTemplates({})
-  const languages = createLanguages(locales)
+  const languages = createLanguages(settings.locales)
   const { site, looks } = createAssets(settings)
+  const signOut = routesOf(settings.features).paths.end_session
 
   /** Languages of the request (`ui_locales`) come before those of the browser. */
   function words(ctx: Context): Words {
@@ -117,9 +95,9 @@ export function createViews(settings: Look, { registered }: Options = {}) {
     { t, lang, dir }: Words,
     template: T,
     data: PageData[T],
-    { areas = AREAS, user, look, engine = eta }: Appearance = {},
+    shown: Partial<Shared> = {},
+    engine = eta,
   ) {
-    const { name: brand, links } = branding
     const shared: Shared = {
       t,
       strong: strongly(t),
@@ -127,12 +105,13 @@ export function createViews(settings: Look, { registered }: Options = {}) {
       dir,
       brand,
       links,
-      assets: { ...site, ...look },
-      areas,
-      user,
+      assets: site,
+      areas: AREAS,
+      places: PLACES,
+      signOut,
       initials,
     }
-    return engine.render(template, { ...shared, ...data })
+    return engine.render(template, { ...shared, ...shown, ...data })
   }
 
   /** Answers with a page. */
@@ -142,24 +121,26 @@ export function createViews(settings: Look, { registered }: Options = {}) {
     data: PageData[T],
     status = 200,
   ) {
+    const { account, csrf, clientId = '', log } = ctx.state
     ctx.status = status
     ctx.type = 'html'
     ctx.set('Cache-Control', 'no-store')
     const absent = [
-      ...(ctx.state.hasPassword === false ? [PLACES.password] : []),
-      ...(settings.features.ciba ? [] : [PLACES.requests]),
+      account && account.password === undefined && PLACES.password,
+      !settings.features.ciba && PLACES.requests,
     ]
-    const appearance = {
+    const shown = {
       areas: AREAS.filter(({ path }) => !absent.includes(path)),
-      user: ctx.state.user,
-      look: looks.get(ctx.state.clientId ?? ''),
+      user: account && { username: account.username, name: account.name },
+      csrf,
+      assets: { ...site, ...looks.get(clientId) },
     }
     try {
-      ctx.body = render(words(ctx), template, data, appearance)
+      ctx.body = render(words(ctx), template, data, shown)
     } catch (error) {
       // A template of the operator that fails must not prevent sign-in.
-      ctx.state.log.fault = `pages/${template}.eta: ${reasonOf(error)}`
-      ctx.body = render(words(ctx), template, data, { ...appearance, engine: shipped })
+      log.fault = `pages/${template}.eta: ${reasonOf(error)}`
+      ctx.body = render(words(ctx), template, data, shown, shipped)
     }
     ctx.state.isPage = true
   }
@@ -183,20 +164,17 @@ export function createViews(settings: Look, { registered }: Options = {}) {
     handOver(ctx, redirectUri, fields)
   }
 
-  const { english, find } = languages
   return {
+    ...languages,
     words,
     client,
     ownClient,
     nameOf,
-    english,
-    find,
-    tags: languages.tags,
+    signOut,
     /** All static files. */
-    assets: [
-      ...Object.values(site),
-      ...[...looks.values()].flatMap(look => Object.values(look)),
-    ].filter(asset => asset !== undefined),
+    assets: [site, ...looks.values()]
+      .flatMap(files => Object.values(files))
+      .filter(file => file !== undefined),
     render,
     page,
     navigate,
@@ -206,20 +184,17 @@ export function createViews(settings: Look, { registered }: Options = {}) {
 }
 
 function initials(name: string): string {
-  const words = name.split(' ').filter(Boolean)
-  return [words[0], words.length > 1 ? words.at(-1) : '']
-    .map(word => [...(word ?? '')][0] ?? '')
-    .join('')
-    .toUpperCase()
+  const [first = '', ...others] = name.split(' ').filter(Boolean)
+  const letters = [first, others.at(-1) ?? ''].map(([letter = '']) => letter)
+  return letters.join('').toUpperCase()
 }
 
 /** Returns the client with its names and addresses in this language (RFC 7591 §2.2). */
 function clientWords({ pick }: Words, client: ClientMetadata): ClientMetadata {
-  const written = Object.entries(client).map(([name, value]) => [name, String(value)])
   const inLanguage = READ_BY_USERS.flatMap(key => {
-    const tagged = written.filter(([name = '']) => name.startsWith(`${key}#`))
-    const texts = Object.fromEntries(tagged.map(([name = '', text]) => [name.split('#')[1], text]))
-    const text = pick(texts)
+    const tagged = Object.entries(client).filter(([name]) => name.startsWith(`${key}#`))
+    const texts = tagged.map(([name, text]) => [name.slice(key.length + 1), String(text)])
+    const text = pick(Object.fromEntries(texts))
     return text ? [[key, text]] : []
   })
   return { ...client, ...Object.fromEntries(inLanguage) }

@@ -7,29 +7,7 @@ import { ENGLISH, type Locales, shippedTags, shippedWords } from '../config/sche
 export type Translate = (key: string, values?: Record<string, string>) => string
 
 /** The texts and formats of one language. */
-export interface Words {
-  /** BCP 47. */
-  lang: string
-  dir: 'ltr' | 'rtl'
-  /** Returns an empty text for an unknown key, which may come from data. */
-  t: Translate
-  /** The text of `key.one`, `key.other` or another plural form of the language, with `{count}`. */
-  plural(key: string, count: number): string
-  /** The day (UTC) of a time in epoch seconds, as ISO 8601 and as text. */
-  date(seconds: number): { iso: string; words: string }
-  /** Like `date`. For the last 24 hours, the text says how long ago: the user's time zone is unknown. */
-  ago(seconds: number): { iso: string; words: string }
-  /** Like `date`. The text says in how many minutes the time is. */
-  ahead(seconds: number): { iso: string; words: string }
-  number(value: number): string
-  /** Returns the text in this language, from texts by language tag. */
-  pick(texts: Record<string, string>): string | undefined
-  /** Joins items: one, two and three. */
-  list(items: string[]): string
-}
-
-/** The languages of the pages. */
-export type Languages = ReturnType<typeof createLanguages>
+export type Words = ReturnType<typeof createWords>
 
 /** Locale files, read on first use: each costs some 20 ms and a megabyte. */
 const shipped: Locales = {}
@@ -55,36 +33,35 @@ export function createLanguages(own: Locales = {}) {
   const tags = [...new Set([ENGLISH, ...others])]
   const written = new Map(tags.map(tag => [tag.toLowerCase(), tag]))
   const spoken = new Map<string, Words>()
-  const layersOf = (tag: string) =>
-    [...wider(tag), ENGLISH].flatMap(name => written.get(name) ?? []).toReversed()
-  const speak = (tag: string): Words => {
-    const known = spoken.get(tag)
-    if (known) return known
-    const layers = layersOf(tag).flatMap(layer => [shippedIn(layer), own[layer] ?? {}])
-    const words = createWords(tag, Object.assign({}, ...layers))
+  const textsOf = (tag: string) => {
+    const layers = [ENGLISH, ...wider(tag).toReversed()].flatMap(name => written.get(name) ?? [])
+    return Object.assign({}, ...layers.flatMap(layer => [shippedIn(layer), own[layer]]))
+  }
+  const speak = (tag: string) => {
+    const words = spoken.get(tag) ?? createWords(tag, textsOf(tag))
     spoken.set(tag, words)
     return words
-  }
-  const find = (tag: string): Words | undefined => {
-    const name = wider(tag).find(name => written.has(name))
-    return name === undefined ? undefined : speak(written.get(name) ?? name)
   }
 
   return {
     tags,
     /** The language of this tag or of a prefix: `de` for `de-CH`. */
-    find,
+    find(tag: string) {
+      const known = wider(tag).flatMap(name => written.get(name) ?? [])
+      return known[0] === undefined ? undefined : speak(known[0])
+    },
     english: speak(ENGLISH),
   }
 }
 
-function createWords(lang: string, words: Record<string, string>): Words {
+function createWords(lang: string, words: Record<string, string>) {
   const dates = new Intl.DateTimeFormat(lang, { dateStyle: 'long', timeZone: 'UTC' })
   const recent = new Intl.RelativeTimeFormat(lang, { numeric: 'auto' })
   const numbers = new Intl.NumberFormat(lang, { maximumFractionDigits: 20 })
   const lists = new Intl.ListFormat(lang)
   const rules = new Intl.PluralRules(lang)
-  const dir = new Intl.Locale(lang).getTextInfo().direction === 'rtl' ? 'rtl' : 'ltr'
+  const dir =
+    new Intl.Locale(lang).getTextInfo().direction === 'rtl' ? ('rtl' as const) : ('ltr' as const)
   // Isolates a value of the other direction, so that it does not reorder the sentence.
   const isolated = (value = '') =>
     value && RTL.test(value) !== (dir === 'rtl') ? `\u2068${value}\u2069` : value
@@ -97,32 +74,47 @@ function createWords(lang: string, words: Record<string, string>): Words {
     return { iso: time.toISOString(), words: dates.format(time) }
   }
   return {
+    /** BCP 47. */
     lang,
     dir,
+    /** Returns an empty text for an unknown key, which may come from data. */
     t,
-    plural(key, number) {
+
+    /** The text of `key.one`, `key.other` or another plural form of the language, with `{count}`. */
+    plural(key: string, number: number) {
       const count = numbers.format(number)
       return t(`${key}.${rules.select(number)}`, { count }) || t(`${key}.other`, { count })
     },
+
+    /** The day (UTC) of a time in epoch seconds, as ISO 8601 and as text. */
     date,
-    ago(seconds) {
+
+    /** Like `date`. For the last 24 hours, the text says how long ago: the user's time zone is unknown. */
+    ago(seconds: number) {
       const minutes = Math.max(0, Math.floor((Date.now() / 1000 - seconds) / 60))
       if (minutes >= DAY_MINUTES) return date(seconds)
       const hours = Math.floor(minutes / 60)
       const words = hours ? recent.format(-hours, 'hour') : recent.format(-minutes, 'minute')
       return { ...date(seconds), words }
     },
-    ahead(seconds) {
+
+    /** Like `date`. The text says in how many minutes the time is. */
+    ahead(seconds: number) {
       const minutes = Math.max(0, Math.ceil((seconds - Date.now() / 1000) / 60))
       return { ...date(seconds), words: recent.format(minutes, 'minute') }
     },
-    pick(texts) {
+
+    /** Returns the text in this language, from texts by language tag. */
+    pick(texts: Record<string, string>) {
       const byTag = new Map(Object.entries(texts).map(([tag, text]) => [tag.toLowerCase(), text]))
       return wider(lang)
         .map(tag => byTag.get(tag))
         .find(Boolean)
     },
-    number: value => numbers.format(value),
-    list: items => lists.format(items),
+
+    number: (value: number) => numbers.format(value),
+
+    /** Joins items: one, two and three. */
+    list: (items: string[]) => lists.format(items),
   }
 }

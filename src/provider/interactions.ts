@@ -3,6 +3,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
 import { errors, type Provider } from 'oidc-provider'
+import type { Decision } from '../accounts/consents.ts'
 import type { Settings } from '../config/load.ts'
 import { cookieNames, originCookie } from '../http/cookies.ts'
 import { acrOf } from './claims.ts'
@@ -44,15 +45,22 @@ export function createBrowserBinding({ development }: Deployment) {
   }
 }
 
-/** The answer to a prompt: the library's fields that change here; the others pass through. */
-interface Outcome {
+/** The answer to a prompt. `error` returns the user to the client with this error. */
+export interface Outcome {
+  /** `ts`: epoch seconds of the sign-in, also if further pages follow. */
   login?: { accountId: string; amr: string[]; ts: number }
+  /** `accountId`: the account that decided. */
+  consent?: { decision: Decision; accountId?: string }
+  select_account?: { another: boolean }
   error?: string
 }
 
 /** Whether the user answered `select_account` by asking for another account. */
 export const wantsAnother = (result: unknown) =>
   memberOf(memberOf(result, 'select_account'), 'another') === true
+
+/** A pending interaction. Nothing in it comes from the browser. */
+export type Interaction = Awaited<ReturnType<ReturnType<typeof createInteractions>['read']>>
 
 /** Interactions for the interaction pages. Both functions throw 400 `interaction_gone`. */
 export function createInteractions(provider: Provider, settings: Deployment) {
@@ -70,13 +78,17 @@ export function createInteractions(provider: Provider, settings: Deployment) {
         uid,
         prompt: { name: prompt.name, details: prompt.details },
         clientId: String(params.client_id),
-        ...(deviceCode
-          ? { device: await readDevice(ctx, provider, deviceCode) }
-          : { redirectUri: String(params.redirect_uri) }),
+        device: deviceCode ? await readDevice(ctx, provider, deviceCode) : undefined,
+        // A device polls the token endpoint.
+        redirectUri: deviceCode ? undefined : String(params.redirect_uri),
         ...(typeof login_hint === 'string' && { loginHint: login_hint }),
+        /** Language tags, the preferred first. */
         ...(typeof ui_locales === 'string' && { uiLocales: ui_locales }),
-        ...(session && { accountId: session.accountId }),
+        /** The account that is signed in in this browser. */
+        accountId: session?.accountId,
+        /** The user has just chosen to use another account. */
         another: wantsAnother(lastSubmission),
+        /** The user removed the client's access while the consent page was open. */
         withdrawn:
           prompt.name === 'consent' &&
           lastSubmission?.consent !== undefined &&
@@ -93,6 +105,7 @@ export function createInteractions(provider: Provider, settings: Deployment) {
   }
 }
 
+/** Returns the user code as the user entered it, and the network of the device in CIDR notation. */
 async function readDevice(ctx: Context, { DeviceCode }: Provider, id: string) {
   const { userCode, deviceInfo } =
     (await DeviceCode.find(id)) ?? ctx.throw(400, { error: 'interaction_gone' })
@@ -110,6 +123,11 @@ async function orGone<T>(ctx: Context, read: () => Promise<T>): Promise<T> {
     return ctx.throw(400, { error: 'interaction_gone' })
   }
 }
+
+/** The session of a signed-in user. */
+export type Session = NonNullable<
+  Awaited<ReturnType<ReturnType<typeof createBrowserSession>['read']>>
+>
 
 /** The session of a browser, for the account pages. */
 export function createBrowserSession(provider: Provider, { development }: Deployment) {

@@ -72,8 +72,8 @@ export function createPolicy(
   // For the consent page: everything that is requested, and the consent that its answer builds on.
   consent.details = async ctx => ({
     ...bind(ctx),
-    consentVersion: await consents.version(accountIdOf(ctx.oidc), clientIdOf(ctx.oidc)),
-    requestedScopes: requestedClaims.scopesOf(ctx.oidc),
+    version: await consents.version(accountIdOf(ctx.oidc), clientIdOf(ctx.oidc)),
+    scopes: requestedClaims.scopesOf(ctx.oidc),
     appearance: appearanceOf(required(ctx.oidc.client)),
     ...Object.assign({}, ...features.map(({ consentDetails }) => consentDetails?.(ctx))),
   })

@@ -1,6 +1,6 @@
 // The pages of requests that come from elsewhere, in every state.
 
-import { type PageData, PLACES } from '../../src/pages/page-data.ts'
+import type { PageData } from '../../src/pages/page-data.ts'
 import type { Words } from '../../src/pages/words.ts'
 import { LONG, state } from './sample.ts'
 
@@ -20,7 +20,7 @@ export function requestStates(account: (words: Words) => PageData['account']) {
     const wiki = { name: 'Wiki', message: MESSAGE, ...times(words), answer: '#' }
     const other = { ...wiki, name: LONG, message: LONG.repeat(2).slice(0, 100) }
     const bare = { ...wiki, message: undefined }
-    return { requests: done ? [] : [wiki, other, bare], places: PLACES, done }
+    return { requests: done ? [] : [wiki, other, bare], done }
   }
   return [
     ...[1, 2].map(count =>

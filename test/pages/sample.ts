@@ -7,6 +7,8 @@ import type { Words } from '../../src/pages/words.ts'
 /** The signed-in user of all samples. */
 export const USER = { username: 'ada', name: 'Ada Lovelace' }
 
+const SHOWN = { user: USER, csrf: 'sample', signOut: '#' }
+
 export interface State {
   name: string
   template: keyof PageData
@@ -21,7 +23,7 @@ export function state<T extends keyof PageData>(
   return {
     name,
     template,
-    render: (views, words) => views.render(words, template, data(words), { user: USER }),
+    render: (views, words) => views.render(words, template, data(words), SHOWN),
   }
 }
 

@@ -18,13 +18,12 @@ const CLIENT = {
   tos_uri: 'https://wiki.example.org/terms',
   isUnchecked: false,
 }
-const CSRF = 'sample'
 const REQUEST_ID = '4kq2v9x0c7ah'
 const DAY = 86_400
 /** A morning in spring. */
 const TIME = 1_777_000_000
 
-const signIn = { csrf: CSRF, client: CLIENT.client_name, username: '', again: false }
+const signIn = { client: CLIENT.client_name, username: '', again: false }
 
 function consent(
   { t, number }: Words,
@@ -40,7 +39,6 @@ function consent(
   })
   const offline = scope('offline_access', t('consent.offline_note', { days: number(90) }))
   return {
-    csrf: CSRF,
     client: CLIENT,
     host: 'wiki.example.org',
     scopes: [
@@ -53,8 +51,6 @@ function consent(
     ...more,
   }
 }
-
-const applications = { places: PLACES }
 
 function application({ t, date, plural }: Words): PageData['applications']['applications'][0] {
   return {
@@ -101,11 +97,8 @@ const gone = (words: Words) => ({
   inUse: words.t('applications.not_in_use'),
 })
 
-const question = { csrf: CSRF, applications: PLACES.applications }
-
 function removal({ t }: Words, after: string): PageData['confirm'] {
   return {
-    ...question,
     title: t('applications.question', { client: CLIENT.client_name }),
     effects: [t('applications.effect'), after],
     confirm: t('applications.remove'),
@@ -115,7 +108,6 @@ function removal({ t }: Words, after: string): PageData['confirm'] {
 
 function signOutThere({ t }: Words, title: string, what: string): PageData['confirm'] {
   return {
-    ...question,
     title,
     effects: [what, t('sessions.effect')],
     kept: t('sessions.kept'),
@@ -139,13 +131,11 @@ function sessions(words: Words, done?: string): PageData['sessions'] {
   }
   const there = { ...here, name: t('sessions.unknown'), clients: [], isHere: false }
   const browsers = done ? [here] : [here, { ...there, isPhone: true }]
-  return { browsers, places: PLACES, signOut: '#', endOthers: '#', done }
+  return { browsers, endOthers: '#', done }
 }
 
 const password = (problems: PageData['password']['problems'] = {}) => ({
-  csrf: CSRF,
   problems,
-  back: PLACES.home,
 })
 
 function account({ t }: Words): PageData['account'] {
@@ -155,9 +145,7 @@ function account({ t }: Words): PageData['account'] {
   ]
   return {
     facts,
-    places: PLACES,
     canChangePassword: true,
-    signOut: '#',
   }
 }
 
@@ -179,7 +167,6 @@ export const STATES: State[] = [
   })),
   state('sign-in-again', 'sign-in', () => ({ ...signIn, username: USER.username, again: true })),
   state('select-account', 'select-account', () => ({
-    csrf: CSRF,
     client: CLIENT.client_name,
   })),
   state('consent', 'consent', words => consent(words)),
@@ -209,15 +196,13 @@ export const STATES: State[] = [
   state('hand-over', 'hand-over', () => ({ action: '#', fields: { code: 'sample' } })),
   state('account', 'account', account),
   state('applications', 'applications', words => ({
-    ...applications,
     applications: [paying(words), implicit(words), unchecked(words), gone(words)],
   })),
   state('applications-removed', 'applications', words => ({
-    ...applications,
     applications: [implicit(words)],
     removed: CLIENT.client_name,
   })),
-  state('applications-none', 'applications', () => ({ ...applications, applications: [] })),
+  state('applications-none', 'applications', () => ({ applications: [] })),
   state('remove', 'confirm', words => removal(words, words.t('applications.again'))),
   state('remove-implicit', 'confirm', words =>
     removal(words, words.t('applications.implicit_again', { brand: 'Usher' })),
@@ -253,11 +238,11 @@ export const STATES: State[] = [
       password({ password: t(`password.${key}`) }),
     ),
   ),
-  state('password-changed', 'password-changed', () => ({ places: PLACES })),
-  state('sign-out', 'sign-out', () => ({ action: '#', xsrf: CSRF })),
+  state('password-changed', 'password-changed', () => ({})),
+  state('sign-out', 'sign-out', () => ({ action: '#', xsrf: 'sample' })),
   state('sign-out-asked', 'sign-out', () => ({
     action: '#',
-    xsrf: CSRF,
+    xsrf: 'sample',
     client: CLIENT.client_name,
   })),
   state('signed-out', 'signed-out', () => ({ client: CLIENT, stayed: false })),

@@ -70,7 +70,7 @@ test('one that is right is on its page, inside our layout, and escapes what it p
   const views = withFolder({ 'pages/sign-in.eta': text }, folder =>
     createViews(readSettings({ USHER_CONFIG: folder })),
   )
-  const data = { csrf: '', username: '', again: false, client: '<script>' }
+  const data = { username: '', again: false, client: '<script>' }
   const html = views.render(views.english, 'sign-in', data)
   expect(html).toContain('<h1>Hello</h1>')
   expect(html).toContain('<p>For &lt;script&gt;</p>')

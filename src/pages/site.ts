@@ -1,0 +1,150 @@
+// What all pages are built from, and the guard of the account pages: they need a signed-in user, and a
+// change needs a recent sign-in. Otherwise the browser goes to sign-in first, and comes back afterwards.
+
+import { randomBytes } from 'node:crypto'
+import type { Context } from 'koa'
+import type { Account } from '../accounts/account.ts'
+import { createAuthentication } from '../accounts/authentication.ts'
+import { createConsents } from '../accounts/consents.ts'
+import { createAccountSessions } from '../accounts/sessions.ts'
+import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
+import type { Detail } from '../config/schema/details.ts'
+import { createSignatures } from '../http/cookies.ts'
+import { createCsrf, type Form, readForm } from '../http/forms.ts'
+import type { Dependencies } from '../provider/configuration.ts'
+import type { LibraryProvider } from '../provider/feature.ts'
+import { createBrowserSession, createInteractions, type Session } from '../provider/interactions.ts'
+import { AUTHORIZATION } from '../provider/routes.ts'
+import { deriveKey } from '../storage/seal.ts'
+import { now } from '../storage/store.ts'
+import { type DetailInWords, PLACES } from './page-data.ts'
+import type { Views } from './views.ts'
+import type { Words } from './words.ts'
+
+/** Functions that features add to the pages of the core. */
+export interface PageExtensions {
+  /** Authorization details, in words that the user understands. */
+  detailWords?(words: Words, detail: Detail): DetailInWords
+  /** How many requests of clients wait for the user's answer. */
+  waiting?(account: Account): Promise<number>
+}
+
+/** The signed-in account, and the session of this browser. */
+export interface SignedIn {
+  account: Account
+  session: Session
+}
+
+/** The user who submitted a form. */
+export interface Submitted extends SignedIn {
+  form: Form
+}
+
+/** Maximum age of the sign-in for a change of the account. */
+export const RECENT_SECONDS = 15 * 60
+/** Maximum length of `state` in an authorization request (http/limits.ts). */
+const MAX_STATE_CHARS = 1024
+
+/** Dependencies of the pages, and the guards of their handlers. */
+export type Site = ReturnType<typeof createSite>
+
+/** Returns the dependencies of the pages. */
+export function createSite(
+  { settings, secrets, records, directory }: Dependencies,
+  views: Views,
+  provider: LibraryProvider,
+  features: PageExtensions[],
+) {
+  const signatures = (purpose: string) =>
+    createSignatures(secrets.map(secret => deriveKey(secret, purpose)))
+  const csrf = createCsrf(signatures('csrf'))
+  const browserSession = createBrowserSession(provider, settings)
+
+  /** `maxAge`: seconds since the sign-in. Returns undefined after a redirect to sign-in. */
+  async function enter(ctx: Context, maxAge?: number): Promise<SignedIn | undefined> {
+    const session = await browserSession.read(ctx)
+    const account = session && (await directory.findEnabled(session.accountId, session.since))
+    const isFresh = session && (maxAge === undefined || now() - session.since <= maxAge)
+    ctx.state.account = account
+    ctx.state.csrf = session && csrf.token(subject(ctx, session))
+    if (account && isFresh) return { account, session }
+    const url = signInUrl(ctx.url.length <= MAX_STATE_CHARS ? ctx.url : ctx.path, maxAge)
+    if (ctx.method === 'GET' || ctx.method === 'HEAD') ctx.redirect(url)
+    else views.navigate(ctx, url)
+  }
+
+  function signInUrl(state: string, maxAge?: number): string {
+    const query = new URLSearchParams({
+      client_id: ACCOUNT_CLIENT,
+      response_type: 'code',
+      scope: 'openid',
+      redirect_uri: `${settings.issuer}/account/signed-in`,
+      state,
+      // The code is never redeemed, so the verifier is not kept.
+      code_challenge: randomBytes(32).toString('base64url'),
+      code_challenge_method: 'S256',
+      ...(maxAge !== undefined && { max_age: String(maxAge) }),
+    })
+    return `${AUTHORIZATION.path}?${query}`
+  }
+
+  // The subject contains the URL: a token is valid only for the change that its page shows.
+  const subject = ({ url }: Context, { uid }: Session) => `account ${uid} ${url}`
+
+  return {
+    settings,
+    records,
+    directory,
+    views,
+    provider,
+    csrf,
+    authentication: createAuthentication(records, directory, signatures('devices'), settings),
+    consents: createConsents(records),
+    sessions: createAccountSessions(records),
+    interactions: createInteractions(provider, settings),
+
+    /** Returns authorization details in words. */
+    detailWords: (words: Words, detail: Detail) =>
+      features.flatMap(feature => feature.detailWords?.(words, detail) ?? []),
+
+    /** Returns the number of requests that wait for the user's answer. */
+    async waiting(account: Account) {
+      const counts = await Promise.all(features.map(feature => feature.waiting?.(account) ?? 0))
+      return counts.reduce((sum, count) => sum + count, 0)
+    },
+
+    enter,
+
+    /** Returns a handler for a page of the signed-in user. */
+    signedIn:
+      (show: (ctx: Context, user: SignedIn) => unknown, maxAge?: number) =>
+      async (ctx: Context) => {
+        const user = await enter(ctx, maxAge)
+        if (user) await show(ctx, user)
+      },
+
+    /** Returns a handler for a form. It throws 403 unless the page of this URL sent the form. */
+    submitted:
+      (change: (ctx: Context, user: Submitted) => unknown, maxAge?: number) =>
+      async (ctx: Context) => {
+        const form = await readForm(ctx)
+        const user = await enter(ctx, maxAge)
+        if (!user) return
+        csrf.check(ctx, form, subject(ctx, user.session))
+        await change(ctx, { ...user, form })
+      },
+
+    /** Whether a user is signed in in this browser. */
+    isSignedIn: async (ctx: Context) => (await browserSession.read(ctx)) !== undefined,
+
+    keepSignedIn: browserSession.replace,
+
+    /** Returns from sign-in to the page in `state`. An attacker may set it: only known pages are accepted. */
+    comeBack(ctx: Context) {
+      if (ctx.query.error) ctx.throw(403, { error: 'access_denied', expose: true })
+      const place = URL.parse(String(ctx.query.state), settings.issuer)
+      const isKnown = place && Object.values(PLACES).includes(place.pathname)
+      ctx.redirect(isKnown ? place.pathname + place.search : PLACES.home)
+    },
+  }
+}
