@@ -19,6 +19,8 @@ import { PLANS } from './plans.ts'
 
 const HERE = import.meta.dirname
 const MODULE_TIMEOUT_MS = 300_000
+/** A module that waits for nothing but a picture stays WAITING for longer. */
+const PICTURE_PAUSE_MS = 10_000
 /** The port of `automated_ciba_approval_url` in suite/. */
 const CIBA_PORT = 3445
 const ACCOUNT = { username: 'certification', password: 'the password of certification runs' }
@@ -193,6 +195,7 @@ async function runModule(
   const pictures: Buffer[] = []
   const deadline = Date.now() + MODULE_TIMEOUT_MS
   let info = { status: '', result: '' }
+  let waitsSince = Date.now()
   for (let started = false; Date.now() < deadline; await sleep(300)) {
     info = await suite('GET', `info/${id}`)
     if (['FINISHED', 'INTERRUPTED'].includes(info.status)) break
@@ -201,6 +204,7 @@ async function runModule(
       if (testModule.includes('rotate-keys')) await rotate()
       await suite('POST', `runner/${id}`)
     }
+    if (info.status !== 'WAITING') waitsSince = Date.now()
     if (info.status !== 'WAITING') continue
     const { urls } = await suite<{ urls: string[] }>('GET', `runner/browser/${id}`)
     for (const url of urls) {
@@ -208,18 +212,20 @@ async function runModule(
       const action = actionOf(testModule, pictures.length)
       const picture = await visit(context, url, address, action)
       if (picture) pictures.push(picture)
+      waitsSince = Date.now()
     }
-    if (urls.length === 0) await uploadPictures(suite, id, pictures)
+    if (Date.now() - waitsSince > PICTURE_PAUSE_MS) await uploadPictures(suite, id, pictures)
   }
   const result = info.status === 'FINISHED' ? info.result : 'INTERRUPTED'
+  const name = [testModule, variant?.response_type ?? []].flat().join('-').replaceAll(' ', '-')
   if (result !== 'PASSED') {
     const log = await suite('GET', `log/${id}`)
-    writeFileSync(join(out, `${testModule}.json`), JSON.stringify(log, undefined, 2))
+    writeFileSync(join(out, `${name}.json`), JSON.stringify(log, undefined, 2))
     for (const [index, picture] of pictures.entries()) {
-      writeFileSync(join(out, `${testModule}-${index + 1}.png`), picture)
+      writeFileSync(join(out, `${name}-${index + 1}.png`), picture)
     }
   }
-  return { name: testModule, result }
+  return { name, result }
 }
 
 /** Gives the last picture to each place of the log that waits for one. */
