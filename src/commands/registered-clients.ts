@@ -11,7 +11,7 @@ import {
   RULES,
   UNUSED_SECONDS,
   WITHOUT_PKCE,
-} from '../features/registration/registered-clients.ts'
+} from '../features/registered-clients.ts'
 import { now } from '../storage/store.ts'
 import {
   Failure,

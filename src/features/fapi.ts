@@ -1,12 +1,9 @@
 // The FAPI 2.0 Security Profile, for clients whose file has `profile: fapi2`. The rules of the
-// configuration refuse files that contradict the profile (config/rules/client.ts).
+// configuration refuse files that contradict the profile (config/rules/client.ts); provider/requests.ts checks
+// the JWTs of the clients.
 
-import { type Client, errors } from 'oidc-provider'
+import type { Client } from 'oidc-provider'
 import type { Feature } from '../provider/feature.ts'
-import { now } from '../storage/store.ts'
-
-/** FAPI 2.0 Message Signing §5.3.1. */
-const MAX_REQUEST_AGE_SECONDS = 3600
 
 const isFapi = (client: Client | undefined) => client?.profile === 'fapi2'
 
@@ -30,20 +27,6 @@ export function fapi(): Feature {
         id_token_signed_response_alg: alg === 'RS256' ? 'ES256' : alg,
         // A token that is bound to a key needs no rotation (FAPI 2.0 §5.3.2.1).
         rotate_refresh_tokens: false,
-      }
-    },
-
-    checkClientJwt({ oidc }, client, { kind, header, claims }) {
-      if (!isFapi(client)) return
-      const refuse = (detail: string): never => {
-        if (kind === 'assertion') throw new errors.InvalidClientAuth({ detail })
-        throw new errors.InvalidRequestObject(`the request object: ${detail}`)
-      }
-      if (header.alg === 'RS256') refuse('FAPI 2.0 has no RS256')
-      if (kind === 'assertion') {
-        if (claims.aud !== oidc.issuer) refuse('aud must be the issuer')
-      } else if (!(Number(claims.nbf) >= now() - MAX_REQUEST_AGE_SECONDS)) {
-        refuse('nbf is needed, and must be at most 60 minutes old')
       }
     },
   }

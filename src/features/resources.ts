@@ -13,14 +13,22 @@ import type { Settings } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
 import { audienceOf, isFor, lifetimeOf, scopesFor } from '../config/schema/resource.ts'
 import type { SigningKey } from '../keys/signing-keys.ts'
-import type { Environment } from '../provider/configuration.ts'
+import { findClient } from '../provider/clients.ts'
+import type { Dependencies } from '../provider/configuration.ts'
 import type { Feature } from '../provider/feature.ts'
 import { canSign } from '../provider/keys.ts'
 import type { AuthorizationDetails } from './authorization-details.ts'
 
+interface Token {
+  kind: string
+  clientId?: string
+  accountId?: string
+  aud?: unknown
+}
+
 /** Returns the feature. Throws a `ConfigError` that names every API without a key for its tokens. */
 export function resourceIndicators(
-  { settings, keys }: Pick<Environment, 'settings' | 'keys'>,
+  { settings, keys, directory }: Dependencies,
   details: AuthorizationDetails,
 ): Feature {
   const { resources, lifetimes, features } = settings
@@ -54,11 +62,22 @@ export function resourceIndicators(
     }
   }
 
-  /** An API sees the access tokens that were made for it. */
-  function mayRead(client: Client, { kind, aud }: { kind: string; aud?: unknown }): boolean {
+  /** An API introspects the access tokens that were made for it. */
+  function isMadeFor({ clientId }: Client, { kind, aud }: Token): boolean {
     if (kind === 'RefreshToken' || aud === undefined) return false
     const file = Object.values(resources).find(file => audienceOf(file) === aud)
-    return file?.introspected_by?.includes(client.clientId) ?? false
+    return file?.introspected_by?.includes(clientId) ?? false
+  }
+
+  /**
+   * Whether the client may introspect a token: its own or one for an API that it is, of an account and a
+   * client that still exist. endpoints.ts refuses public clients.
+   */
+  async function mayIntrospect({ oidc }: KoaContextWithOIDC, client: Client, token: Token) {
+    const isOwn = token.clientId === client.clientId
+    if (!isOwn && !isMadeFor(client, token)) return false
+    if (!isOwn && !(await findClient(oidc.provider, token.clientId))) return false
+    return !token.accountId || (await directory.findEnabled(token.accountId)) !== undefined
   }
 
   return {
@@ -70,9 +89,9 @@ export function resourceIndicators(
         defaultResource: details.defaultResource,
         useGrantedResource: details.isForApi,
       },
+      introspection: { allowedPolicy: mayIntrospect },
     },
     checkAccessToken: requireScope,
-    mayIntrospect: mayRead,
   }
 }
 

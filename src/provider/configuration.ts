@@ -42,7 +42,7 @@ import { createPolicy } from './policy.ts'
 import { assertAssertion, assertRequestObject, checkRequest, logIgnored } from './requests.ts'
 import { routesOf } from './routes.ts'
 import { createState } from './state.ts'
-import { lifetimes, mayIntrospect, mayRevoke } from './tokens.ts'
+import { lifetimes, mayRevoke } from './tokens.ts'
 
 /** Shows an error of the library to users. */
 export type ShowError = (
@@ -151,7 +151,7 @@ function configuration(
       ],
     },
     allowOmittingSingleRegisteredRedirectUri: false,
-    assertJwtClientAuthClaimsAndHeader: assertAssertion(extensions),
+    assertJwtClientAuthClaimsAndHeader: assertAssertion,
     clientBasedCORS: (_ctx, origin, client) => corsOrigins(client).has(origin),
     enabledJWA: algorithms(keys),
 
@@ -228,15 +228,12 @@ function configuration(
       claimsParameter: { enabled: features.claims_parameter, assertClaimsParameter: assertClaims },
       requestObjects: {
         enabled: features.request_objects,
-        assertJwtClaimsAndHeader: assertRequestObject(extensions),
+        assertJwtClaimsAndHeader: assertRequestObject,
       },
       jwtUserinfo: { enabled: features.signed_userinfo },
       encryption: { enabled: features.encryption },
       jwtIntrospection: { enabled: features.jwt_introspection },
-      introspection: {
-        enabled: features.introspection,
-        allowedPolicy: mayIntrospect(extensions, directory),
-      },
+      introspection: { enabled: features.introspection },
     }),
   }
 }

@@ -94,10 +94,6 @@ export function finishAnswers(
   const jwksAge = Math.min(MAX_CACHE_SECONDS, Math.floor(settings.keys.announce / 2))
   const finishDiscovery = (ctx: Context) => discovery(ctx, endpoints, features)
   const dress: Finisher = (ctx, oidc) => dressUp(ctx, oidc, pages, confirm)
-  const ofFeatures = features.flatMap(({ answers = {} }) =>
-    Object.entries(answers).map(([name, finish]) => [paths[name as RouteName], finish] as const),
-  )
-  const featureFinishers: Record<string, Finisher> = Object.fromEntries(ofFeatures)
   const finishers: Record<string, Finisher> = {
     ...Object.fromEntries(DISCOVERY.map(path => [path, finishDiscovery])),
     [paths.jwks]: ctx => cacheable(ctx, jwksAge),
@@ -119,7 +115,7 @@ export function finishAnswers(
     if (memberOf(ctx.body, 'error')) ctx.body = described(ctx, ctx.body)
     const finish = finishers[path] ?? dress
     finish(ctx, oidc)
-    featureFinishers[path]?.(ctx, oidc)
+    for (const { answers = {} } of features) answers[oidc?.route as RouteName]?.(ctx, oidc)
   }
 }
 

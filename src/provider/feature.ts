@@ -6,7 +6,6 @@ import type {
   AccessToken,
   Account,
   BackchannelAuthenticationRequest,
-  Client,
   ClientAuthMethod,
   ClientCredentials,
   Configuration,
@@ -47,13 +46,6 @@ export type Attempt = (
   sent: Promise<void>,
 ) => Promise<boolean>
 
-/** A JWT that a client has signed: a client assertion (RFC 7523) or a request object (RFC 9101). */
-export interface ClientJwt {
-  kind: 'assertion' | 'request object'
-  header: Record<string, unknown>
-  claims: Record<string, unknown>
-}
-
 /** Every member is optional: a feature has the members that it needs. */
 export interface Feature {
   /** Settings for the library's `features`, by its names. Settings of several features are merged. */
@@ -70,8 +62,6 @@ export interface Feature {
   clientDefaults?(client: ClientMetadata): object
   /** Metadata of a client that is not in the config folder, for pages. Undefined when it has none. */
   describeClient?(provider: Provider, id: string): Promise<ClientMetadata | undefined>
-  /** Throws an error of the library to refuse a JWT of the client. */
-  checkClientJwt?(ctx: KoaContextWithOIDC, client: Client, jwt: ClientJwt): void
 
   // Authorization
   /** Called for each authorization request, pushed ones too. Throws to refuse it. */
@@ -88,8 +78,6 @@ export interface Feature {
   // Tokens
   /** Throws to refuse an access token that is about to be issued. */
   checkAccessToken?(token: AccessToken | ClientCredentials): void
-  /** Whether the client may introspect a token that was issued to another client. */
-  mayIntrospect?(client: Client, token: { kind: string; aud?: unknown }): boolean
   /** The error for a JWT id that was used before; undefined for the library's own error. */
   replayError?(jti: string): Error | undefined
 

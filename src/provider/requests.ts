@@ -6,7 +6,7 @@ import { type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
 import { longParameter, MAX_URL_BYTES } from '../http/limits.ts'
 import { now } from '../storage/store.ts'
 import { harmless } from './failures.ts'
-import type { Feature } from './feature.ts'
+import { type Feature, memberOf } from './feature.ts'
 
 const OFFLINE_ACCESS = 'offline_access'
 
@@ -68,49 +68,56 @@ function scopesIn(scope: unknown): string[] {
 
 const TYPES = ['jwt', 'oauth-authz-req+jwt', 'application/oauth-authz-req+jwt']
 const MAX_JWT_LIFETIME_SECONDS = 600
+/** FAPI 2.0 Message Signing §5.3.1; FAPI 1.0 Advanced §5.2.2, for FAPI-CIBA. */
+const MAX_FAPI_REQUEST_AGE_SECONDS = 3600
 
 type Claims = Record<string, unknown>
 
-/** Returns the check of the claims and the header of a request object (RFC 9101). */
-export const assertRequestObject =
-  (features: Feature[]) =>
-  async (
-    ctx: KoaContextWithOIDC,
-    claims: Claims,
-    header: Record<string, unknown>,
-    client: Client,
-  ): Promise<void> => {
-    const { exp, sub } = claims
-    const { typ, crit, b64 } = header
-    // The library wraps a pushed request in a JWT of its own; its contents were checked when it was pushed.
-    if (ctx.oidc.entities.PushedAuthorizationRequest) return
-    // No other JWT of the client is accepted as a request object, or the reverse (RFC 8725 §3.11).
-    if (typ !== undefined && !TYPES.includes(String(typ).toLowerCase()))
-      refuse('typ is of another JWT')
-    for (const { checkClientJwt } of features) {
-      checkClientJwt?.(ctx, client, { kind: 'request object', header, claims })
-    }
-    if (sub === client.clientId) refuse('sub must not be the client (RFC 9101 §10.8)')
-    if (crit !== undefined || b64 !== undefined) refuse('crit and b64 are not understood')
-    if (typeof exp !== 'number') refuse('exp is needed')
-    else if (exp - now() > MAX_JWT_LIFETIME_SECONDS) refuse('exp must be at most ten minutes ahead')
+/** Checks the claims and the header of a request object (RFC 9101). */
+export function assertRequestObject(
+  { oidc }: KoaContextWithOIDC,
+  claims: Claims,
+  { alg, typ, crit, b64 }: Claims,
+  client: Client,
+): void {
+  // The library wraps a pushed request in a JWT of its own; its contents were checked when it was pushed.
+  if (oidc.entities.PushedAuthorizationRequest) return
+  const refuse = (problem: string) => {
+    throw new errors.InvalidRequestObject(`the request object: ${problem}`)
   }
-
-/** A list as `aud` would be valid at another server too (draft-ietf-oauth-rfc7523bis; CVE-2025-27370). */
-export const assertAssertion =
-  (features: Feature[]) =>
-  (ctx: KoaContextWithOIDC, claims: Claims, header: object, client: Client) => {
-    for (const { checkClientJwt } of features) {
-      checkClientJwt?.(ctx, client, { kind: 'assertion', header: { ...header }, claims })
-    }
-    if (typeof claims.aud !== 'string') {
-      throw new errors.InvalidClientAuth({ detail: 'aud must be a single string' })
-    }
-    if (typeof claims.exp !== 'number' || claims.exp - now() > MAX_JWT_LIFETIME_SECONDS) {
-      throw new errors.InvalidClientAuth({ detail: 'exp must be at most ten minutes ahead' })
-    }
-  }
-
-function refuse(problem: string): never {
-  throw new errors.InvalidRequestObject(`the request object: ${problem}`)
+  // No other JWT of the client is accepted as a request object, or the reverse (RFC 8725 §3.11).
+  if (typ !== undefined && !TYPES.includes(String(typ).toLowerCase()))
+    refuse('typ is of another JWT')
+  if (claims.sub === client.clientId) refuse('sub must not be the client (RFC 9101 §10.8)')
+  if (crit !== undefined || b64 !== undefined) refuse('crit and b64 are not understood')
+  // This check replaces the library's, which has the rules of CIBA (§7.1.1) and FAPI 2.0 as well.
+  const isFapi = oidc.isFapi('2.0')
+  const isCiba = oidc.route === 'backchannel_authentication'
+  const required = [['exp'], isFapi || isCiba ? ['nbf'] : [], isCiba ? ['iat', 'jti'] : []].flat()
+  const missing = required.find(name => claims[name] === undefined)
+  if (missing) refuse(`${missing} is needed`)
+  if (isTooLong(claims)) refuse('exp must be at most ten minutes ahead')
+  const isRecent = Number(claims.nbf) >= now() - MAX_FAPI_REQUEST_AGE_SECONDS
+  if (required.includes('nbf') && !isRecent) refuse('nbf is over 60 minutes old')
+  if (isFapi && alg === 'RS256') refuse(NO_RS256)
 }
+
+/** Checks the claims and the header of a client assertion (RFC 7523), in place of the library. */
+export function assertAssertion(
+  { oidc }: KoaContextWithOIDC,
+  claims: Claims,
+  header: object,
+): void {
+  const refuse = (detail: string) => {
+    throw new errors.InvalidClientAuth({ detail })
+  }
+  // A list would be valid at another server too (draft-ietf-oauth-rfc7523bis; CVE-2025-27370).
+  if (typeof claims.aud !== 'string') refuse('aud must be a single string')
+  if (isTooLong(claims)) refuse('exp must be at most ten minutes ahead')
+  if (!oidc.isFapi('2.0')) return
+  if (memberOf(header, 'alg') === 'RS256') refuse(NO_RS256)
+  if (claims.aud !== oidc.issuer) refuse('aud must be the issuer')
+}
+
+const NO_RS256 = 'FAPI 2.0 has no RS256'
+const isTooLong = ({ exp }: Claims) => !(Number(exp) - now() <= MAX_JWT_LIFETIME_SECONDS)

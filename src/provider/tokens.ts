@@ -1,4 +1,4 @@
-// Tokens: how long they and other records last, and who may introspect and revoke them.
+// Tokens: how long they and other records last, and who may revoke them.
 
 import {
   type AccessToken,
@@ -11,12 +11,10 @@ import {
   type RefreshToken,
   type Session,
 } from 'oidc-provider'
-import type { Directory } from '../accounts/directory.ts'
 import type { Settings } from '../config/load.ts'
 import { lifetimeOf } from '../config/schema/resource.ts'
 import { now } from '../storage/store.ts'
-import { findClient, rotates } from './clients.ts'
-import type { Feature } from './feature.ts'
+import { rotates } from './clients.ts'
 
 /** Clocks of the nodes differ by less. */
 const CLOCK_SECONDS = 60
@@ -71,27 +69,6 @@ export function lifetimes(settings: Settings): NonNullable<Configuration['ttl']>
 }
 
 const positive = (seconds: number) => Math.max(1, seconds)
-
-interface Token {
-  kind: string
-  clientId?: string
-  aud?: unknown
-}
-
-/**
- * A client's own tokens and those for an API that it is, of accounts and clients that still exist;
- * endpoints.ts refuses public ones.
- */
-export function mayIntrospect(features: Feature[], directory: Directory) {
-  return async ({ oidc: { provider } }: KoaContextWithOIDC, client: Client, token: Token) => {
-    if (token.clientId !== client.clientId) {
-      if (!features.some(feature => feature.mayIntrospect?.(client, token))) return false
-      if (!(await findClient(provider, token.clientId))) return false
-    }
-    if (!('accountId' in token)) return true
-    return Boolean(await directory.findEnabled(String(token.accountId)))
-  }
-}
 
 /** RFC 7009 §2.1: another client's token is refused; a public client learns nothing of it. */
 export function mayRevoke(_ctx: KoaContextWithOIDC, client: Client, token: { clientId?: string }) {

@@ -5,10 +5,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, expect, onTestFinished, test, vi } from 'vitest'
-import {
-  createInvitations,
-  MAX_CLIENTS,
-} from '../../src/features/registration/registered-clients.ts'
+import { createInvitations, MAX_CLIENTS } from '../../src/features/registered-clients.ts'
 import { enqueueSignOut } from '../../src/state/delivery-queue.ts'
 import { copyStore } from '../../src/storage/copy.ts'
 import { resealAll } from '../../src/storage/identity.ts'
@@ -61,7 +58,7 @@ test('there are never more than a thousand', async () => {
   const usher = await start()
   const clients = registered(usher)
   const { client_id } = await registerNew(usher)
-  const { value: kept } = await clients.read(client_id)
+  const kept = await clients.read(client_id)
   for (let i = 1; i < MAX_CLIENTS; i++) {
     const client = { ...kept?.client, client_id: `app_${i.toString(16).padStart(24, '0')}` }
     await clients.add({ client, since: 0, invitation: 'x' })

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { registrationSchema } from '../../src/config/schema/registration.ts'
-import { createInvitations } from '../../src/features/registration/registered-clients.ts'
+import { createInvitations } from '../../src/features/registered-clients.ts'
 import {
   CALLBACK,
   invite,

@@ -4,7 +4,7 @@ import {
   createInvitations,
   createRegisteredClients,
   RULES,
-} from '../../src/features/registration/registered-clients.ts'
+} from '../../src/features/registered-clients.ts'
 import type { Records } from '../../src/storage/records.ts'
 import { now } from '../../src/storage/store.ts'
 import { type Reply, send } from './wire.ts'

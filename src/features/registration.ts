@@ -3,22 +3,16 @@
 // clients there are and how long an unused one is kept.
 
 import { type Client, errors, type KoaContextWithOIDC, Provider } from 'oidc-provider'
-import type { Settings } from '../../config/load.ts'
-import type { ClientMetadata } from '../../config/schema/client.ts'
-import { note } from '../../http/audit.ts'
-import type { Feature } from '../../provider/feature.ts'
-import { keysPeriod } from '../../provider/keys.ts'
-import type { Adapter } from '../../state/adapter.ts'
-import type { Records } from '../../storage/records.ts'
-import { now } from '../../storage/store.ts'
-import { readMetadata, scopesOf } from '../client-metadata.ts'
-import {
-  createInvitations,
-  createRegisteredClients,
-  newClientId,
-  RULES,
-  WITHOUT_PKCE,
-} from './registered-clients.ts'
+import type { Settings } from '../config/load.ts'
+import type { ClientMetadata } from '../config/schema/client.ts'
+import { note } from '../http/audit.ts'
+import type { Feature } from '../provider/feature.ts'
+import { keysPeriod } from '../provider/keys.ts'
+import type { Adapter } from '../state/adapter.ts'
+import type { Records } from '../storage/records.ts'
+import { now } from '../storage/store.ts'
+import { readMetadata, scopesOf } from './client-metadata.ts'
+import * as registered from './registered-clients.ts'
 
 const SECRET_METHODS = ['client_secret_basic', 'client_secret_post']
 
@@ -27,20 +21,18 @@ type Properties = Record<string, unknown>
 /** Returns the feature dynamic registration. */
 export function registration(settings: Settings, records: Records): Feature {
   const enabled = settings.features.dynamic_registration
-  const clients = createRegisteredClients(records)
-  const invitations = createInvitations(records)
-  /** The version of the client that a request has read: its update replaces that one only. */
-  const versions = new WeakMap<object, number>()
+  const clients = registered.createRegisteredClients(records)
+  const invitations = registered.createInvitations(records)
 
   /** Replaces the sent metadata by those that are registered. */
   function validate({ oidc }: KoaContextWithOIDC, properties: Properties) {
     const { client_id, client_id_issued_at, client_secret, client_secret_expires_at } = properties
-    const metadata = readMetadata({ ...oidc.body }, String(client_id), settings)
-    if (oidc.client) keepSubjects(oidc.client, metadata)
-    const { consent: _, require_pkce: __, ...registered } = metadata
+    const sent = readMetadata({ ...oidc.body }, String(client_id), settings)
+    if (oidc.client) keepSubjects(oidc.client, sent)
+    const { consent, require_pkce, ...metadata } = sent
     const hasSecret = SECRET_METHODS.includes(String(metadata.token_endpoint_auth_method))
     for (const key of Object.keys(properties)) delete properties[key]
-    Object.assign(properties, registered, { client_id_issued_at })
+    Object.assign(properties, metadata, { client_id_issued_at })
     if (hasSecret) Object.assign(properties, { client_secret, client_secret_expires_at })
   }
 
@@ -57,44 +49,34 @@ export function registration(settings: Settings, records: Records): Feature {
       const error_description = 'this initial access token is used up, or was taken back'
       throw Object.assign(new errors.InvalidToken(error_description), { error_description })
     }
-    await clients.add({ client, since: now(), invitation: invitation.handle })
-    return invitation.handle
-  }
-
-  /** The first of concurrent updates wins. A client that was removed stays removed. */
-  async function update(ctx: KoaContextWithOIDC, id: string, client: Properties) {
-    const isUpdated = await clients.change(id, ({ value, version }) =>
-      value && version === versions.get(ctx) ? { ...value, client } : undefined,
-    )
-    if (isUpdated) return
-    throw new errors.InvalidRequest('the client was changed or removed at the same time', 409)
+    await clients.add({ client, since: now(), invitation })
+    return invitation
   }
 
   const clientAdapter: Partial<Adapter> = {
     async find(id) {
-      const { value, version } = enabled ? await clients.read(id) : {}
-      if (!value) return undefined
-      if (Provider.ctx && version) versions.set(Provider.ctx, version)
-      const { scope, jwks_uri } = value.client
+      const client = enabled ? (await clients.read(id))?.client : undefined
+      if (!client) return undefined
+      const { scope, jwks_uri } = client
       return {
-        ...value.client,
+        ...client,
         ...(typeof scope === 'string' && { scope: stillKnown(scope) }),
         ...(jwks_uri !== undefined && { keys_of: keysPeriod() }),
       }
     },
 
-    async upsert(id, client) {
+    async upsert(client_id, client) {
       const { ctx } = Provider
       if (!ctx) throw new Error('clients are registered by requests only')
       const { InitialAccessToken: token } = ctx.oidc.entities
-      const about = { client_id: id }
       if (token) {
         const invitation = await register(client, token)
-        note(ctx, 'client_registered', { ...about, invitation })
-      } else {
-        await update(ctx, id, client)
-        note(ctx, 'client_updated', about)
+        return note(ctx, 'client_registered', { client_id, invitation })
       }
+      if (!(await clients.replace(client_id, client))) {
+        throw new errors.InvalidRequest('the client was changed or removed at the same time', 409)
+      }
+      note(ctx, 'client_updated', { client_id })
     },
 
     async destroy(client_id) {
@@ -115,8 +97,8 @@ export function registration(settings: Settings, records: Records): Feature {
       registration: {
         enabled,
         initialAccessToken: true,
-        policies: { [RULES]: validate, [WITHOUT_PKCE]: relaxPkce },
-        idFactory: newClientId,
+        policies: { [registered.RULES]: validate, [registered.WITHOUT_PKCE]: relaxPkce },
+        idFactory: registered.newClientId,
       },
       // The token does not rotate: an update is one write, and a lost answer does no harm.
       registrationManagement: { enabled, rotateRegistrationAccessToken: false },

@@ -3,10 +3,10 @@
 // register with invitations: initial access tokens (RFC 7591 §3) with a limit and an expiry.
 
 import { randomBytes } from 'node:crypto'
-import type { ClientMetadata } from '../../config/schema/client.ts'
-import { registrationSchema, withDefaults } from '../../config/schema/registration.ts'
-import type { Found, Records } from '../../storage/records.ts'
-import { now } from '../../storage/store.ts'
+import type { ClientMetadata } from '../config/schema/client.ts'
+import { registrationSchema, withDefaults } from '../config/schema/registration.ts'
+import type { Found, Records } from '../storage/records.ts'
+import { now } from '../storage/store.ts'
 
 /** A registered client, for commands and pages. */
 export interface RegisteredClient {
@@ -58,18 +58,19 @@ const ttlOf = ({ since, lastUsed }: Kept) =>
 
 /** Returns the functions that read and write registered clients. */
 export function createRegisteredClients(records: Records) {
-  async function read(id: string): Promise<Partial<Found<Kept>>> {
-    return isRegisteredId(id) ? records.read<Kept>(CLIENT, id) : {}
-  }
+  const indexes = [CLIENTS]
+  const change = (id: string, by: (found: Found<Kept>) => Kept | undefined) =>
+    records.update(CLIENT, id, by, { ttl: ttlOf, indexes })
+
+  const read = async (id: string) =>
+    isRegisteredId(id) ? (await records.read<Kept>(CLIENT, id)).value : undefined
 
   async function find(id: string): Promise<RegisteredClient | undefined> {
-    const { value } = await read(id)
-    return value && described(value)
+    const client = await read(id)
+    return client && described(client)
   }
 
-  async function list(): Promise<RegisteredClient[]> {
-    return (await records.list<Kept>(...CLIENTS)).map(described)
-  }
+  const list = async () => (await records.list<Kept>(...CLIENTS)).map(described)
 
   async function isFull(): Promise<boolean> {
     let count = 0
@@ -78,14 +79,18 @@ export function createRegisteredClients(records: Records) {
   }
 
   /** Returns false if there is or was a client of this id. */
-  function add(client: Kept): Promise<boolean> {
-    const options = { ttl: UNUSED_SECONDS, version: 0, indexes: [CLIENTS] }
-    return records.save(CLIENT, String(client.client.client_id), client, options)
+  function add(kept: Kept): Promise<boolean> {
+    const id = String(kept.client.client_id)
+    return records.save(CLIENT, id, kept, { ttl: UNUSED_SECONDS, version: 0, indexes })
   }
 
-  /** Returns false if `by` returned nothing to write. */
-  function change(id: string, by: (found: Found<Kept>) => Kept | undefined): Promise<boolean> {
-    return records.update(CLIENT, id, by, { ttl: ttlOf, indexes: [CLIENTS] })
+  /** Returns false if the client has changed since this request read it, or was removed. */
+  function replace(id: string, client: Kept['client']): Promise<boolean> {
+    const before = records.lastRead<Kept>(CLIENT, id)
+    const isSame = ({ version }: Found<Kept>) => version === before?.version
+    return change(id, found =>
+      found.value && isSame(found) ? { ...found.value, client } : undefined,
+    )
   }
 
   /** Keeps the token that manages a client. */
@@ -96,7 +101,7 @@ export function createRegisteredClients(records: Records) {
 
   /** Notes that a user signed in, at most once a day. */
   async function touch(id: string): Promise<void> {
-    const { value: client } = await read(id)
+    const client = await read(id)
     if (!client || now() - (client.lastUsed ?? 0) < DAY_SECONDS) return
     await change(id, ({ value }) => value && { ...value, lastUsed: now() })
     const same = ({ value }: Found<object>) => value
@@ -104,11 +109,9 @@ export function createRegisteredClients(records: Records) {
   }
 
   /** Ends every token of the client: each use reads the client. Returns false if there was none. */
-  function remove(id: string): Promise<boolean> {
-    return records.remove(CLIENT, id, TOMBSTONE_SECONDS)
-  }
+  const remove = (id: string) => records.remove(CLIENT, id, TOMBSTONE_SECONDS)
 
-  return { read, find, list, isFull, add, change, manageBy, touch, remove }
+  return { read, find, list, isFull, add, replace, manageBy, touch, remove }
 }
 
 /** An initial access token, as it is stored. Operators see its handle; the library finds it by the token. */
@@ -141,10 +144,8 @@ export function createInvitations(records: Records) {
     const jti = randomBytes(32).toString('base64url')
     const handle = randomBytes(4).toString('hex')
     const invitation = { kind: INVITATION, handle, jti, iat: now(), used: 0, ...terms }
-    await records.save(INVITATION, jti, invitation, {
-      ttl: terms.exp - now(),
-      indexes: [INVITATIONS],
-    })
+    const ttl = terms.exp - now()
+    await records.save(INVITATION, jti, invitation, { ttl, indexes: [INVITATIONS] })
     return invitation
   }
 
@@ -153,16 +154,20 @@ export function createInvitations(records: Records) {
     return all.filter(({ exp }) => exp > now()).sort((a, b) => a.iat - b.iat)
   }
 
-  /** Counts one client. Returns undefined if the invitation is used up or revoked. */
-  async function use(token: string): Promise<Invitation | undefined> {
-    let used: Invitation | undefined
+  /** Counts one client. Returns the handle; undefined if the invitation is used up or revoked. */
+  async function use(token: string): Promise<string | undefined> {
+    let handle: string | undefined
     const count = ({ value }: Found<Invitation>) => {
-      used = value && value.used < value.most ? { ...value, used: value.used + 1 } : undefined
-      return used
+      if (!value || value.used >= value.most) return undefined
+      handle = value.handle
+      return { ...value, used: value.used + 1 }
     }
     const ttl = ({ exp }: Invitation) => exp - now()
-    await records.update<Invitation>(INVITATION, token, count, { ttl, indexes: [INVITATIONS] })
-    return used
+    const isCounted = await records.update(INVITATION, token, count, {
+      ttl,
+      indexes: [INVITATIONS],
+    })
+    return isCounted ? handle : undefined
   }
 
   /** Clients that registered with it stay. */
