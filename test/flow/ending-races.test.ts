@@ -1,16 +1,24 @@
 // What ends access always succeeds, however many requests of the same user are in flight.
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { Browser } from '../support/browser.ts'
-import { authorizationRequest, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
+import type { Browser } from '../support/browser.ts'
+import {
+  authorizationRequest,
+  type Request,
+  redeem,
+  refresh,
+  tokens,
+  userinfo,
+} from '../support/journey.ts'
 import {
   copyOf,
-  credentials,
   fieldsOf,
   isSignedIn,
+  open,
   removalOf,
   send,
   sessionsOf,
+  signedIn,
 } from '../support/people.ts'
 import { startRedis } from '../support/redis.ts'
 import { freePorts } from '../support/redis-together.ts'
@@ -29,13 +37,11 @@ interface User {
 }
 
 let users = 0
-async function signedIn(): Promise<User> {
+async function newUser(scope = SCOPE): Promise<User> {
   const username = `ada${users++}`
   const { id } = await usher.addAccount({ username })
-  const browser = new Browser(usher.issuer)
-  await browser.open('/account')
-  await browser.submit(credentials(username))
-  await tokens(usher, { browser, username, scope: SCOPE })
+  const browser = await signedIn(usher, username)
+  await tokens(usher, { browser, username, scope })
   return { id, username, browser }
 }
 
@@ -59,12 +65,7 @@ async function form(browser: Browser, path: string, fields: Record<string, strin
 }
 
 /** Another browser of the same user, which ends the session of the first. */
-async function other({ username }: User) {
-  const browser = new Browser(usher.issuer)
-  await browser.open('/account')
-  await browser.submit(credentials(username))
-  return browser
-}
+const other = ({ username }: User) => signedIn(usher, username)
 
 const ENDINGS: Record<string, Ending> = {
   'sign-out': {
@@ -106,6 +107,7 @@ const ENDINGS: Record<string, Ending> = {
 }
 
 interface Issued {
+  scope?: string
   access_token?: string
   refresh_token?: string
 }
@@ -132,6 +134,51 @@ async function write(
   return issued
 }
 
+const ALL = 'openid profile email offline_access'
+
+/** Redeems the code of a page. There is none when a consent or a session ended meanwhile. */
+async function redeemed({ page }: Browser, request: Request): Promise<Issued> {
+  expect(page.status).toBeLessThan(500)
+  const code = page.params.get('code')
+  if (!code) return {}
+  const { status, body } = await redeem(usher, code, request)
+  expect(status).toBeLessThan(500)
+  return body
+}
+
+/** Opens the consent page. The function it returns allows only these scopes, and returns the tokens. */
+async function narrow({ browser }: User, scope: string[]): Promise<() => Promise<Issued>> {
+  const params = { scope: ALL, prompt: 'consent' }
+  const { browser: tab, request } = await open(usher, params, copyOf(browser))
+  return async () => {
+    await tab.submit({ decision: 'allow', scope })
+    return redeemed(tab, request)
+  }
+}
+
+/** Requests that write the consent, the sessions and the grants of a user. */
+const WRITES: ((user: User) => Promise<Issued[]>)[] = [
+  async function refreshToken({ browser }) {
+    const { browser: tab, request } = await open(usher, { scope: ALL }, copyOf(browser))
+    const first = await redeemed(tab, request)
+    const second = await refresh(usher, first.refresh_token ?? '')
+    expect(second.status).toBeLessThan(500)
+    return [first, second.body]
+  },
+  async function signOut(user) {
+    const browser = await other(user)
+    const { request } = await open(usher, { scope: ALL }, browser)
+    const issued = await redeemed(browser, request)
+    await browser.open('/api/oauth/logout')
+    await browser.submit({ logout: 'yes' })
+    expect(browser.heading).toBe('Signed out')
+    return [issued]
+  },
+  async function narrowToNothing(user) {
+    return [await (await narrow(user, ['offline_access']))()]
+  },
+]
+
 describe.each([
   ['SQLite', async () => ({ url: 'sqlite::memory:', stop: async () => {} })],
   ['Redis', async () => startRedis({ port: (await freePorts(1))[0] })],
@@ -149,7 +196,7 @@ describe.each([
 
   describe.each(Object.entries(ENDINGS))('%s', (name, { prepare, staysSignedIn }) => {
     test.each(WRITERS)('succeeds against %i requests at a time', async writers => {
-      const user = await signedIn()
+      const user = await newUser()
       const end = await prepare(user)
       let isOver = false
       const begun = Promise.withResolvers<void>()
@@ -176,4 +223,35 @@ describe.each([
       }
     })
   })
+
+  test.each(WRITERS)(
+    'a narrower consent ends what was declined, against %i writers',
+    async writers => {
+      const user = await newUser(ALL)
+      const end = await narrow(user, ['profile', 'offline_access'])
+      let isOver = false
+      const begun = Promise.withResolvers<void>()
+      const writing = Array.from({ length: writers }, async (_, i) => {
+        const issued: Issued[] = []
+        while (!isOver) {
+          issued.push(...((await WRITES[i % WRITES.length]?.(user)) ?? []))
+          begun.resolve()
+        }
+        return issued
+      })
+      await Promise.race([begun.promise, ...writing])
+      const own = await end()
+      isOver = true
+      const issued = (await Promise.all(writing)).flat()
+      expect(own.scope ?? '').not.toContain('email')
+      expect(await usher.consents.find(user.id, 'web')).toMatchObject({
+        scopes: expect.not.arrayContaining(['email']),
+        declined: expect.arrayContaining(['email']),
+      })
+      for (const { access_token = '', refresh_token = '' } of issued) {
+        expect((await userinfo(usher, access_token)).body).not.toHaveProperty('email')
+        expect((await refresh(usher, refresh_token)).body.scope ?? '').not.toContain('email')
+      }
+    },
+  )
 })
