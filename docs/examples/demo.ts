@@ -1,5 +1,5 @@
-// A small relying party on `openid-client`, with nothing of Usher in it: run it beside a provider to
-// see sign-in, claims, refresh, revocation and sign-out. Sessions live in memory.
+// A small relying party that uses only `openid-client`. It shows sign-in, claims, refresh, revocation and
+// sign-out with any provider. Sessions are in memory.
 //
 //   ISSUER         http://localhost:3000
 //   CLIENT_ID      demo
@@ -22,7 +22,7 @@ interface Session {
   tokens?: client.TokenEndpointResponse & client.TokenEndpointResponseHelpers
   refresh_token?: string
   id_token?: string
-  /** What the last button did. */
+  /** The result of the last button. */
   came_back?: { what: string; answer: unknown }
 }
 
@@ -31,7 +31,7 @@ const issuer = new URL(ISSUER)
 const insecure = issuer.protocol === 'http:' ? { execute: [client.allowInsecureRequests] } : {}
 let discovered: Promise<client.Configuration> | undefined
 
-/** Asked at the first request, and again until the provider answers. */
+/** Reads discovery at the first request, and again until the provider answers. */
 function configuration(): Promise<client.Configuration> {
   discovered ??= client
     .discovery(issuer, CLIENT_ID, CLIENT_SECRET, client.ClientSecretBasic(CLIENT_SECRET), insecure)
@@ -113,7 +113,7 @@ function cameBack(session: Session, what: string, answer: unknown): Page {
   return { location: '/' }
 }
 
-/** Asked anew for every page, so that a revoked or removed access shows at once. */
+/** Requests UserInfo for every page, so that a revoked access is visible at once. */
 async function userInfo({ tokens }: Session): Promise<unknown> {
   if (!tokens) return undefined
   const sub = tokens.claims()?.sub ?? client.skipSubjectCheck

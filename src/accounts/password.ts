@@ -93,7 +93,7 @@ class TooMany extends Error {
   override name = 'TooMany'
   override message = 'too many passwords are waiting to be checked'
   error = 'temporarily_unavailable'
-  error_description = 'too many people are signing in at this moment'
+  error_description = 'too many users are signing in at this moment'
   status = 503
   expose = true
 }

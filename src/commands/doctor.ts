@@ -41,7 +41,7 @@ export async function doctor({ values }: Invocation): Promise<void> {
   const checks = await runChecks(values)
   print(values, { checks }, checks.flatMap(describe))
   const failed = checks.filter(({ state }) => state === 'wrong').map(({ name }) => name)
-  if (failed.length) throw new Failure(`Not as it should be: ${failed.join(', ')}.`)
+  if (failed.length) throw new Failure(`Failed checks: ${failed.join(', ')}.`)
 }
 
 function describe({ name, state, found, fix }: Check): string[] {
@@ -105,7 +105,7 @@ async function checkStore({ store: location, secrets, redis }: Settings) {
     fix = FIXES.secret
     const known = file && !secrets.length ? [readSecret(secretFile(file))] : secrets
     const kids = await publishedKids(await openRecords(store, known))
-    return { checks: [ok('store', 'is there, and the secret decrypts it'), ...checks], kids }
+    return { checks: [ok('store', 'found; USHER_SECRET decrypts it'), ...checks], kids }
   } catch (error) {
     return { checks: [wrong('store', reasonOf(error), fix)], kids: [] }
   } finally {
@@ -132,7 +132,7 @@ async function checkService(issuer: string, kids: string[]) {
   } catch (error) {
     const { message, cause } = error as Error & { cause?: NodeJS.ErrnoException }
     const reason = cause?.code ?? cause?.message ?? message
-    const found = `${issuer} does not answer here: ${reason}`
+    const found = `${issuer} does not answer: ${reason}`
     // A service that was not started yet is no error.
     const isDown = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN)$/.test(reason)
     return { checks: [isDown ? warning('service', found) : wrong('service', found, FIXES.tls)] }
@@ -141,7 +141,7 @@ async function checkService(issuer: string, kids: string[]) {
 
 function checkClock({ headers }: Response): Check {
   const skew = Math.abs(Date.now() - Date.parse(headers.get('date') ?? '')) / 1000
-  if (skew <= MAX_CLOCK_DIFFERENCE_SECONDS) return ok('clock', 'is the same here and there')
+  if (skew <= MAX_CLOCK_DIFFERENCE_SECONDS) return ok('clock', 'the service and this machine agree')
   return warning('clock', `differs by ${Math.round(skew)} s from this machine: run NTP on both`)
 }
 
@@ -166,7 +166,7 @@ async function checkPages(endpoints: Endpoints): Promise<Check> {
   }
   const missing = browser.missingAttributes()
   if (missing) return wrong('cookies', `arrive without ${missing}`, FIXES.cookies)
-  return ok('sign-in', 'the authorization endpoint, the pages and their cookies are right')
+  return ok('sign-in', 'the authorization endpoint, the sign-in page and its cookies are correct')
 }
 
 /** An empty request is refused, and is not stored. */

@@ -181,8 +181,8 @@ const ignored: Reason = ({ failure: { detail = '' }, settings }) => {
 /** What is wrong, and what to change. */
 type Said = [wrong: string, change: string]
 
-/** Why a sign-in was refused, by the reason in the log. */
 // biome-ignore format: a table
+/** Why a sign-in was refused, by the reason in the log. */
 export const SIGN_IN: Record<Refusal | 'throttled', Said> = {
   unknown: ['no account has this username or id',
     'the spelling; the accounts: npm run usher -- accounts list'],

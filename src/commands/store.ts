@@ -113,7 +113,7 @@ async function withStore(name: string, location: string, work: (store: Store) =>
   } catch (error) {
     if (error instanceof CopyRefused) throw new Failure(error.message)
     if (!(error instanceof StoreUnavailable)) throw error
-    throw new Failure(`Not finished: ${error.error_detail}.\nRun it again, the same way.`)
+    throw new Failure(`Not finished: ${error.error_detail}.\nFix it and run the command again.`)
   } finally {
     await store.close()
   }
@@ -145,6 +145,6 @@ async function noteCopy(store: Store, secrets: Uint8Array[], count: number): Pro
     await queueAuditEvent(await openRecords(store, secrets), 'store_copied', { records: count })
     return ''
   } catch (error) {
-    return `, but USHER_SECRET does not open them: ${reasonOf(error)}`
+    return `, but ${reasonOf(error)}`
   }
 }

@@ -31,7 +31,7 @@ export async function importAccounts({ args: [file] }: Invocation) {
     if (error instanceof Failure) throw error
     throw new Failure(
       `The import stopped after line ${done}: ${reasonOf(error)}.\n` +
-        'Run it again, the same way: accounts that exist stay as they are.',
+        'Fix it and run the command again: accounts that exist stay as they are.',
     )
   }
   const { added, present, wrong } = counts

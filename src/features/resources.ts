@@ -41,7 +41,7 @@ export function resourceIndicators(
     const scopes = file ? scopesFor(file, { client_id, scope }) : []
     const hasDetails = file && isFor(file, client_id) && details.mayBeAskedFor(name, client)
     if (!file || !(scopes.length || hasDetails)) {
-      throw new errors.InvalidTarget('there is no such resource for this client')
+      throw new errors.InvalidTarget('resource is unknown or not allowed for this client')
     }
     if (oidc.params?.scope) {
       const asked = String(oidc.params.scope).split(' ')

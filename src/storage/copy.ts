@@ -164,11 +164,10 @@ async function fill(
 
 async function requireVacancy(to: Store, name: string, namingKey: Entry): Promise<void> {
   if (!(await to.get(NAMING_KEY))) return
+  const which = (await holds(to, namingKey)) ? 'this' : 'another'
   throw new CopyRefused(
-    (await holds(to, namingKey))
-      ? `${name} holds this installation already: it was copied, or is --from itself.`
-      : `${name} already holds an installation; copy into an empty store ` +
-          '(another file, database or redis.key_prefix).',
+    `${name} already holds ${which} installation; choose an empty store ` +
+      '(another file, database or redis.key_prefix).',
   )
 }
 

@@ -48,7 +48,7 @@ export function createSeal(secrets: Uint8Array[]) {
   /** Throws when no secret opens it: the wrong `USHER_SECRET`, or a value that was tampered with. */
   const open = (name: string, sealed: Uint8Array): Buffer => {
     const found = keyOf(sealed)
-    if (!found) throw new Error('the store was sealed with another secret (USHER_SECRET)')
+    if (!found) throw new Error('USHER_SECRET cannot decrypt this store or backup')
     const nonce = sealed.subarray(KEY_ID, KEY_ID + NONCE)
     const decipher = createDecipheriv('aes-256-gcm', found.key, nonce, { authTagLength: TAG })
     decipher.setAAD(Buffer.from(name)).setAuthTag(sealed.subarray(-TAG))

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { type Stage, stagePage, Visitor } from '../support/client-page.ts'
 
 let stage: Stage
@@ -20,4 +20,11 @@ test('express-openid-connect: Ada signs in, her tokens are renewed, she signs ou
   const home = await ada.open(url.href)
   expect(home.url.href).toBe(`${stage.origin}/`)
   expect(home.json()).toEqual({ signedIn: false })
+})
+
+test('the application of the README signs Ada in', async () => {
+  const readme = await stagePage('../../README.md')
+  onTestFinished(() => readme.close())
+  const home = await new Visitor(readme.usher).open(`${readme.origin}/`)
+  expect(home.text).toBe('Hello Ada Lovelace')
 })

@@ -148,7 +148,7 @@ test('a service with another store is found', async () => {
   habits = {}
   const { stdout, stderr, code } = await run(['src/cli.ts', 'doctor'], other)
   expect(stdout).toMatch(/✗ jwks .*\n.*→ .*the same store/)
-  expect({ stderr, code }).toEqual({ stderr: 'Not as it should be: jwks.\n', code: 1 })
+  expect({ stderr, code }).toEqual({ stderr: 'Failed checks: jwks.\n', code: 1 })
 })
 
 test('before the first start it makes no store, and is no reason against starting', async () => {
@@ -159,6 +159,6 @@ test('before the first start it makes no store, and is no reason against startin
   }
   const { stdout, code } = await run(['src/cli.ts', 'doctor'], { ...env, ...nobody })
   expect(stdout).toMatch(/! store .*is made by the first start/)
-  expect(stdout).toMatch(/! service .*does not answer here: ECONNREFUSED/)
+  expect(stdout).toMatch(/! service .*does not answer: ECONNREFUSED/)
   expect({ code, made: existsSync(store) }).toEqual({ code: 0, made: false })
 })

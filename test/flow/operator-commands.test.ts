@@ -74,7 +74,7 @@ test('a backup that is restored holds what there was, and nothing since', SLOW, 
 test('people are given out as lines, and taken in again', SLOW, async () => {
   const before = await usernames()
   await run(block('transfer'))
-  expect(readFileSync(join(folder, 'people.jsonl'), 'utf8')).toMatch(/"username":"ada"/)
+  expect(readFileSync(join(folder, 'accounts.jsonl'), 'utf8')).toMatch(/"username":"ada"/)
   expect(await usernames()).toBe(before)
 })
 
@@ -82,8 +82,8 @@ test('every page is written to a folder, in the languages that are asked for', S
   await run(block('preview'))
   const index = (name: string) => readFileSync(join(folder, name, 'index.html'), 'utf8')
   expect(index('preview')).toMatch(/fr\//)
-  expect(index('looked-at')).toMatch(/de\//)
-  expect(index('looked-at')).not.toMatch(/fr\//)
+  expect(index('folder')).toMatch(/de\//)
+  expect(index('folder')).not.toMatch(/fr\//)
 })
 
 test('signing keys are rotated, and one that has leaked leaves the JWKS', SLOW, async () => {

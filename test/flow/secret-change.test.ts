@@ -92,5 +92,5 @@ test('no request fails while it is changed, and afterwards the old one opens not
   expect(answered).toBeGreaterThan(100)
   expect((await run('usher accounts list')).stdout).toMatch(/ada/)
   const withOld = run('usher accounts list', { USHER_SECRET: OLD })
-  await expect(withOld).rejects.toThrow('sealed with another secret')
+  await expect(withOld).rejects.toThrow('USHER_SECRET cannot decrypt this store')
 })

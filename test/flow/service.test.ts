@@ -106,10 +106,10 @@ test('a wrong configuration starts nothing, and says everything that is wrong wi
   expect(report).toContain(`${join(config, 'usher.yaml')}:3:3  listen.prot: unknown key`)
 })
 
-test('a store that was sealed with another secret is not opened', async () => {
+test('a store that was encrypted with another secret is not opened', async () => {
   const USHER_SECRET = Buffer.alloc(32, 7).toString('base64url')
   const report = await startService({ USHER_STORE, USHER_SECRET }).catch(String)
-  expect(report).toContain('Usher cannot start: the store was sealed with another secret')
+  expect(report).toContain('Usher cannot start: USHER_SECRET cannot decrypt this store or backup')
   expect(report).not.toContain(USHER_SECRET)
 })
 

@@ -164,9 +164,7 @@ describe('an operator', { timeout: 60_000 }, () => {
     const other = { USHER_SECRET: Buffer.alloc(32, 'other').toString('base64url') }
     const wrong = await copyBetween(from, newFile('wrong.db'), other)
     expect(wrong).toMatchObject({ code: 0 })
-    expect(wrong.stderr).toContain(
-      'USHER_SECRET does not open them: the store was sealed with another secret',
-    )
+    expect(wrong.stderr).toContain('but USHER_SECRET cannot decrypt this store or backup')
   })
 
   test('is refused in words, and nothing is made', async () => {
@@ -182,7 +180,7 @@ describe('an operator', { timeout: 60_000 }, () => {
       [[...copy, '--from', database(9), '--to', empty], '--from holds no installation.\n'],
       [
         [...copy, '--from', from, '--to', `sqlite:${file?.replace('/usher', '/./usher')}`],
-        '--to holds this installation already: it was copied, or is --from itself.\n',
+        '--to already holds this installation; choose an empty store (another file, database or redis.key_prefix).\n',
       ],
       [
         [...copy, '--from', from, '--to', 'sqlite::memory:'],
@@ -197,7 +195,9 @@ describe('an operator', { timeout: 60_000 }, () => {
     const taken = await installation(['grace'])
     const refusal = await copyBetween(from, taken)
     expect(refusal).toMatchObject({ code: 1, stdout: '' })
-    expect(refusal.stderr).toMatch(/^--to already holds an installation; copy into an empty store/)
+    expect(refusal.stderr).toMatch(
+      /^--to already holds another installation; choose an empty store/,
+    )
     const { stdout } = await usher(['accounts', 'list'], { USHER_STORE: taken })
     expect(stdout).toMatch(/^usr_\w+ {2}grace +\n$/)
   })
@@ -252,7 +252,7 @@ describe('an operator', { timeout: 60_000 }, () => {
     }
     await exited
     expect(child.exitCode).toBe(1)
-    expect(stderr).toMatch(/Not finished: Redis: .*\nRun it again, the same way\.\n$/)
+    expect(stderr).toMatch(/Not finished: Redis: .*\nFix it and run the command again\.\n$/)
     await other.stop()
   })
 })

@@ -204,7 +204,9 @@ describe('at the start', () => {
   test('a store that does not open is said once, and nothing is started', async () => {
     const other = Buffer.alloc(32, 'other').toString('base64url')
     const report = await refusal({ USHER_SECRET: other })
-    expect(report).toMatch(/^Usher cannot start: the store was sealed with another secret.*\n$/)
+    expect(report).toMatch(
+      /^Usher cannot start: USHER_SECRET cannot decrypt this store or backup.*\n$/,
+    )
   })
 
   test('a wrong folder is reported once; workers need a store that they can share', async () => {

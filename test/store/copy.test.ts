@@ -169,17 +169,17 @@ describe('refused, with nothing written', () => {
     await records.save('Account', 'grace', { name: 'Grace' })
     const before = await contents(to)
     await expect(copy(from, to)).rejects.toThrow(
-      '--to already holds an installation; copy into an empty store',
+      '--to already holds another installation; choose an empty store',
     )
     expect(await contents(to)).toEqual(before)
   })
 
   test('the same store, and one that was copied before', async () => {
     const [from, to] = [await openFilled(), await open()]
-    await expect(copy(from, from)).rejects.toThrow('--to holds this installation already')
+    await expect(copy(from, from)).rejects.toThrow('--to already holds this installation')
     await copy(from, to)
     const before = await contents(to)
-    await expect(copy(from, to)).rejects.toThrow('--to holds this installation already')
+    await expect(copy(from, to)).rejects.toThrow('--to already holds this installation')
     expect(await contents(to)).toEqual(before)
   })
 

@@ -319,8 +319,8 @@ describe('usher doctor', () => {
     expect({ stderr, code }).toEqual({ stderr: '', code: 0 })
     // Folder, store and what was found of it; nothing runs here yet.
     expect(stdout.trim().split('\n')).toHaveLength(2 + NAMES.length + 1)
-    expect(stdout).toMatch(/^! service {6}.* does not answer here: ECONNREFUSED$/m)
-    expect(stdout).toMatch(/^✓ store {8}is there, and the secret decrypts it$/m)
+    expect(stdout).toMatch(/^! service {6}.* does not answer: ECONNREFUSED$/m)
+    expect(stdout).toMatch(/^✓ store {8}found; USHER_SECRET decrypts it$/m)
     const json = await doctor({}, '--json')
     expect(json.code).toBe(0)
     expect(statesOf(json.stdout)).toEqual({ ...ALL_OK, service: 'warning' })
@@ -330,7 +330,7 @@ describe('usher doctor', () => {
     await operator.config('SET', 'maxmemory-policy', 'allkeys-lru')
     await operator.config('SET', 'appendonly', 'no')
     const { stdout, stderr, code } = await doctor()
-    expect({ stderr, code }).toEqual({ stderr: 'Not as it should be: eviction.\n', code: 1 })
+    expect({ stderr, code }).toEqual({ stderr: 'Failed checks: eviction.\n', code: 1 })
     expect(stdout).toMatch(/^✗ eviction {5}allkeys-lru: .*\n {15}→ redis-cli CONFIG SET maxm/m)
     expect(stdout).toMatch(/^! persistence {2}no append-only file/m)
     const json = await doctor({}, '--json')
@@ -354,7 +354,7 @@ describe('usher doctor', () => {
       'a secret that does not fit',
       async () => ({ USHER_SECRET: Buffer.alloc(32, 'another').toString('base64url') }),
       'store',
-      /sealed with another secret/,
+      /USHER_SECRET cannot decrypt this store/,
     ],
     [
       'a replica that is missing',
@@ -381,7 +381,7 @@ describe('usher doctor', () => {
     expect(people.stdout).toMatch(new RegExp(`^✗ ${name} `, 'm'))
     expect(people.stdout).toMatch(found)
     expect(people.stdout).toMatch(/^ +→ \S/m)
-    expect(people.stderr).toBe(`Not as it should be: ${name}.\n`)
+    expect(people.stderr).toBe(`Failed checks: ${name}.\n`)
     const programs = await doctor(given, '--json')
     expect(programs.code).toBe(1)
     expect(statesOf(programs.stdout)[name]).toBe('wrong')

@@ -1,8 +1,8 @@
-// Accounts that an HTTP service keeps: `accounts.module` in usher.yaml names a copy of this file.
-// directory.ts beside it is such a service. Every question is signed, so that nobody else can ask.
+// Reads accounts from an HTTP service. `accounts.module` in usher.yaml names a copy of this file.
+// directory.ts is such a service. Requests are signed, so that only Usher can send them.
 //
-//   DIRECTORY_URL          where questions are sent; https, or http on loopback
-//   DIRECTORY_SECRET_FILE  at least 32 random characters, which the directory has as well
+//   DIRECTORY_URL          the address of the service: https, or http on loopback
+//   DIRECTORY_SECRET_FILE  a file with at least 32 random characters, shared with the service
 
 import { createHmac, randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -15,7 +15,7 @@ export const find: Find = (query, { signal }) => ask({ find: query }, signal)
 export const authenticate: Authenticate = (credentials, { signal }) =>
   ask({ authenticate: credentials }, signal)
 
-/** Throws for everything but an account and null: Usher then answers 503, and nobody loses a token. */
+/** Returns an account or null. Throws otherwise: Usher then answers 503, and all tokens stay valid. */
 async function ask(question: object, signal: AbortSignal) {
   const response = await fetch(DIRECTORY_URL, {
     method: 'POST',
@@ -30,7 +30,7 @@ async function ask(question: object, signal: AbortSignal) {
   return account
 }
 
-/** A JWT (RFC 7519) with HS256. The secret is read each time, so that it can be changed. */
+/** Returns a JWT (RFC 7519) with HS256. Reads the secret each time, so that it can be changed. */
 function sign(question: object): string {
   const iat = Math.floor(Date.now() / 1000)
   const claims = { ...question, aud: DIRECTORY_URL, iat, exp: iat + 60, jti: randomUUID() }

@@ -1,11 +1,10 @@
-// A directory of users, small enough to be copied, for accounts-source.ts beside it. The users stand in
-// PEOPLE, a JSON file. A question is a POST whose body is a JWT (HS256), signed with a secret that both
-// sides know. Its claims are one of:
+// A small directory of users for accounts-source.ts. The users are in the JSON file PEOPLE. A request is a
+// POST whose body is a JWT (HS256), signed with the shared secret. Its claims are one of:
 //
 //   { "find": { "username": "ada" } }   { "find": { "id": "17" } }
 //   { "authenticate": { "username": "ada", "password": "…" } }
 //
-// The answer is {"account": {…}}, or {"account": null} for an unknown user and for a wrong password.
+// The response is {"account": {…}}, or {"account": null} for an unknown user and for a wrong password.
 //
 //   PEOPLE       people.json: [{ "id", "username", "name", …, "scrypt": "SALT:HASH" (hex) }]
 //   DIRECTORY_SECRET_FILE, DIRECTORY_URL: as for accounts-source.ts
@@ -31,7 +30,7 @@ interface Question {
   authenticate?: { username: string; password: string }
 }
 
-/** Throws for a question that Usher did not sign for this directory within the last minute. */
+/** Throws unless Usher signed the request for this directory within the last minute. */
 async function readQuestion(request: IncomingMessage): Promise<Question> {
   if (Number(request.headers['content-length'] ?? MAX_BODY_BYTES) >= MAX_BODY_BYTES)
     throw new Error('too long')
@@ -44,7 +43,7 @@ async function answer({ find, authenticate }: Question) {
   const people: Person[] = JSON.parse(readFileSync(PEOPLE, 'utf8'))
   const { id, username }: { id?: string; username?: string } = find ?? authenticate ?? {}
   const person = people.find(one => one.id === id || one.username === username?.toLowerCase())
-  // Also for an unknown name, which must not be answered sooner than a wrong password.
+  // The hash is computed for an unknown name too, so that it takes as long as a wrong password.
   const isRight = !authenticate || (await matches(authenticate.password, person?.scrypt))
   if (!person || !isRight) return { account: null }
   const { scrypt: _, ...account } = person

@@ -1,14 +1,14 @@
-// Accounts of an LDAP directory: OpenLDAP, 389 Directory Server, Active Directory. Copy this folder
-// into the config folder, run `npm ci` in it, and name it in usher.yaml:
+// Reads accounts from an LDAP directory: OpenLDAP, 389 Directory Server, Active Directory. Copy this folder
+// into the config folder, run `npm ci` in it, and add to usher.yaml:
 //
 //   accounts:
 //     module: ./ldap/accounts-source.ts
 //
 //   LDAP_URL            ldaps://ldap.example.org; ldap:// sends passwords in the clear
-//   LDAP_BASE           where users are searched: ou=people,dc=example,dc=org
-//   LDAP_BIND_DN        a user that may search there, and its password in LDAP_BIND_PASSWORD_FILE
-//   LDAP_USER_FILTER    which entries are users; Active Directory: (objectClass=user)
-//   LDAP_USERNAME       the attribute that users type as their name; Active Directory: sAMAccountName
+//   LDAP_BASE           the subtree with the users: ou=people,dc=example,dc=org
+//   LDAP_BIND_DN        a user that may search there; its password is in LDAP_BIND_PASSWORD_FILE
+//   LDAP_USER_FILTER    selects the entries that are users; Active Directory: (objectClass=user)
+//   LDAP_USERNAME       the attribute that is the username; Active Directory: sAMAccountName
 //   LDAP_ID             an attribute that never changes: entryUUID; Active Directory: objectGUID
 
 import { readFileSync } from 'node:fs'
@@ -25,7 +25,7 @@ const {
   LDAP_ID = 'entryUUID',
 } = process.env
 
-/** Less than Usher waits, so that connections are closed. */
+/** Shorter than Usher's limit of 1000 ms, so that connections are closed. */
 const TIMEOUT_MS = 900
 const ATTRIBUTES = [LDAP_ID, LDAP_USERNAME, 'cn', 'mail', 'departmentNumber']
 
@@ -39,11 +39,11 @@ export const authenticate: Authenticate = ({ username, password }) =>
   connected(async client => {
     const entry = await search(client, { username })
     // A bind is made for an unknown name too, so that it takes as long as a wrong password.
-    const isRight = await canBind(client, entry?.dn ?? `cn=nobody,${LDAP_BASE}`, password)
+    const isRight = await canBind(client, entry?.dn ?? `cn=unknown,${LDAP_BASE}`, password)
     return entry && isRight ? accountOf(entry) : null
   })
 
-/** Every call has a connection of its own, which ends with it. */
+/** Runs `work` with a new connection, and closes it. */
 async function connected<T>(work: (client: Client) => Promise<T>): Promise<T> {
   const client = new Client({ url: LDAP_URL, timeout: TIMEOUT_MS, connectTimeout: TIMEOUT_MS })
   try {
@@ -57,7 +57,7 @@ async function connected<T>(work: (client: Client) => Promise<T>): Promise<T> {
 type Entry = Awaited<ReturnType<Client['search']>>['searchEntries'][number]
 
 async function search(client: Client, query: { id: string } | { username: string }) {
-  // A filter object escapes its value: nothing that a user types becomes a part of the filter.
+  // A filter object escapes its value, so that a username cannot change the filter.
   const [attribute, value] = 'id' in query ? [LDAP_ID, query.id] : [LDAP_USERNAME, query.username]
   const filter = new AndFilter({
     filters: [FilterParser.parseString(LDAP_USER_FILTER), new EqualityFilter({ attribute, value })],
