@@ -3,7 +3,8 @@
 import { parseArgs } from 'node:util'
 import { Failure, type Invocation, opened } from './commands/command.ts'
 import { ConfigError } from './config/report/finding.ts'
-import { reasonOf } from './storage/store.ts'
+import { CopyRefused } from './storage/copy.ts'
+import { reasonOf, StoreUnavailable } from './storage/store.ts'
 
 type Run = (invocation: Invocation) => Promise<void>
 
@@ -20,7 +21,6 @@ const grants = from(() => import('./commands/grants.ts'))
 const keys = from(() => import('./commands/keys.ts'))
 const pages = from(() => import('./commands/pages.ts'))
 const sessions = from(() => import('./commands/sessions.ts'))
-const registered = from(() => import('./commands/registered-clients.ts'))
 const store = from(() => import('./commands/store.ts'))
 const transfer = from(() => import('./commands/transfer.ts'))
 const doctor = from(() => import('./commands/doctor.ts'))
@@ -46,10 +46,10 @@ const TABLE: [run: Run, usage: string, about: string][] = [
   [clients('list'), 'clients list [--json]', 'the clients of config/clients, and the registered clients'],
   [clients('show'), 'clients show CLIENT_ID [--json]', 'one client, with all defaults'],
   [clients('secret'), 'clients secret NAME [--until DURATION | TIME] [--secret-stdin]', 'make a secret, print it once, and write its hash to clients/NAME.yaml; other secrets expire at --until, or never'],
-  [registered('invite'), 'clients invite [--until DURATION | TIME] [--most N] [--policy without-pkce] [--json]', 'print an initial access token for dynamic registration, once; by default for 10 clients within 7 days'],
-  [registered('invitations'), 'clients invitations [--json]', 'the initial access tokens: how many clients registered with each, and when it expires'],
-  [registered('uninvite'), 'clients uninvite INVITATION', 'revoke an initial access token, by the handle in clients invitations; registered clients stay'],
-  [registered('remove'), 'clients remove CLIENT_ID --yes', 'remove a registered client and revoke all its tokens'],
+  [clients('invite'), 'clients invite [--until DURATION | TIME] [--most N] [--policy without-pkce] [--json]', 'print an initial access token for dynamic registration, once; by default for 10 clients within 7 days'],
+  [clients('invitations'), 'clients invitations [--json]', 'the initial access tokens: how many clients registered with each, and when it expires'],
+  [clients('uninvite'), 'clients uninvite INVITATION', 'revoke an initial access token, by the handle in clients invitations; registered clients stay'],
+  [clients('remove'), 'clients remove CLIENT_ID --yes', 'remove a registered client and revoke all its tokens'],
   [config('check'), 'config check [FOLDER] [--json]', 'all errors and warnings in the config folder'],
   [explain('explain'), 'config explain [KEY | CLIENT_ID | REQUEST_ID | -] [--json]', 'the setting in force, its file and its effect; why a request failed, by its id or its log line'],
   [config('schema'), 'config schema [FOLDER]', 'write the JSON Schemas for completion in editors'],
@@ -82,8 +82,7 @@ async function main(argv: string[]): Promise<number> {
     await command.run(readInvocation(command, words))
     return 0
   } catch (error) {
-    const isPlain = error instanceof ConfigError || error instanceof Failure
-    process.stderr.write(`${isPlain ? '' : 'The command failed: '}${reasonOf(error)}\n`)
+    process.stderr.write(`${inWords(error)}\n`)
     return 1
   } finally {
     await opened.disposeAsync()
@@ -127,6 +126,13 @@ function help(command: Command | undefined, noun: string, verb: string): number 
   if (isKnown) process.stdout.write(text)
   else process.stderr.write(`Unknown command: ${`${noun} ${verb}`.trim()}.\n\n${text}`)
   return isKnown ? 0 : 2
+}
+
+function inWords(error: unknown): string {
+  const isPlain = [ConfigError, CopyRefused, Failure].some(type => error instanceof type)
+  if (isPlain) return reasonOf(error)
+  if (!(error instanceof StoreUnavailable)) return `The command failed: ${reasonOf(error)}`
+  return `Not finished: ${reasonOf(error)}.\nFix it and run the command again.`
 }
 
 process.exitCode = await main(process.argv.slice(2))

@@ -1,4 +1,5 @@
-// `usher clients`: the clients of the config folder, and those that registered themselves.
+// `usher clients`: the clients of the config folder, those that registered themselves, and invitations:
+// the initial access tokens that they register with.
 
 import { randomBytes } from 'node:crypto'
 import { existsSync, readdirSync } from 'node:fs'
@@ -10,62 +11,106 @@ import {
   isTime,
   type SecretHash,
 } from '../config/client-secret.ts'
-import { configFolder, readSettings } from '../config/load.ts'
+import { configFolder, type Reading, readSettings, type Settings } from '../config/load.ts'
 import { appendToList, readKey } from '../config/report/yaml.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import { mapOf } from '../config/schema/values.ts'
+import {
+  createInvitations,
+  createRegisteredClients,
+  type Invitation,
+  isRegisteredId,
+  RULES,
+  UNUSED_SECONDS,
+  WITHOUT_PKCE,
+} from '../features/registered-clients.ts'
+import { now } from '../storage/store.ts'
 import {
   Failure,
   hint,
   type Invocation,
   notFound,
+  openState,
   print,
   printList,
   readStdin,
   readUntil,
+  secondOf,
+  timeOf,
 } from './command.ts'
-import { describeRegistration, readRegistered } from './registered-clients.ts'
+import { ANY_SECRET, type ClientSource } from './failure.ts'
 
 const MIN_SECRET_CHARACTERS = 32
-/** A client file without `token_endpoint_auth_method` accepts either. */
-const ANY_SECRET = 'client_secret_basic or client_secret_post'
+const DEFAULT_CLIENTS = 10
+const DEFAULT_TTL_SECONDS = 7 * 24 * 3600
+const MAX_TTL_SECONDS = 400 * 24 * 3600
 
-type Shown = ClientMetadata & { registered?: { since: number; last_used?: number } }
+/** A client, as `clients list --json` has it. */
+type Client = ClientMetadata & { registered?: Registration }
+interface Registration {
+  /** Epoch seconds. */
+  since: number
+  last_used?: number
+  invitation: string
+}
 
-/** The clients of the folder, then those that registered themselves. */
-async function readClients(): Promise<Shown[]> {
-  const settings = readSettings()
-  const registered = await readRegistered(settings)
+/**
+ * Returns the clients of the folder, then those that registered themselves, the oldest first. The latter
+ * are left out where registration is off, or where only the running service reaches the store.
+ */
+async function readClients({ clients, features, store }: Settings): Promise<Client[]> {
+  if (!features.dynamic_registration || store === 'sqlite::memory:') return clients
+  const { records } = await openState()
+  const registered = await createRegisteredClients(records).list()
   return [
-    ...settings.clients,
-    ...registered.map(({ metadata, since, lastUsed, invitation }) => {
-      return { ...metadata, registered: { since, last_used: lastUsed, invitation } }
-    }),
+    ...clients,
+    ...registered
+      .toSorted((a, b) => a.since - b.since)
+      .map(({ metadata, since, lastUsed: last_used, invitation }) => {
+        return { ...metadata, registered: { since, last_used, invitation } }
+      }),
   ]
+}
+
+/** Returns the client of this id: from its file, or as it registered itself. */
+export async function findClient(reading: Reading, id = ''): Promise<ClientSource | undefined> {
+  const file = reading.clients.find(({ value }) => value?.client_id === id)
+  if (file || !reading.settings || !isRegisteredId(id)) return file
+  const all = await readClients(reading.settings)
+  const found = all.find(({ client_id }) => client_id === id)
+  if (!found?.registered) return undefined
+  const { registered, ...value } = found
+  return { file: describeRegistration(registered), value, origin: () => 'its registration' }
+}
+
+function describeRegistration({ since, last_used, invitation }: Registration): string {
+  const use = last_used
+    ? `last used ${timeOf(last_used)}`
+    : `never used, expires ${timeOf(since + UNUSED_SECONDS)}`
+  return `registered itself ${timeOf(since)} (invitation ${invitation}), ${use}`
 }
 
 /** `clients list`. */
 export async function list({ values }: Invocation) {
   const none = 'There are no clients: npm run usher -- clients add'
-  printList(values, await readClients(), describe, none)
+  printList(values, await readClients(readSettings()), describe, none)
 }
 
-function describe({ client_id, client_name, registered, ...client }: Shown): string {
+function describe({ client_id, client_name, registered, ...client }: Client): string {
   const secrets = describeSecrets(client.client_secret_hashes)
   const method = client.token_endpoint_auth_method ?? ANY_SECRET
-  const line = [client_id, client_name, method, secrets && `secrets: ${secrets}`]
-    .join('  ')
-    .trimEnd()
+  const parts = [client_id, client_name, method, secrets && `secrets: ${secrets}`]
+  const line = parts.join('  ').trimEnd()
   return registered ? `${line}\n    ${describeRegistration(registered)}` : line
 }
 
 /** `clients show CLIENT_ID`. */
 export async function show({ values, args: [id = ''] }: Invocation) {
-  const all = await readClients()
-  const client = all.find(({ client_id }) => client_id === id)
+  const all = new Map((await readClients(readSettings())).map(one => [one.client_id, one]))
+  const client = all.get(id)
   if (!client) {
-    const ids = all.map(({ client_id }) => client_id)
-    throw notFound('Client', id, ids, ' List the clients: npm run usher -- clients list')
+    const advice = ' List the clients: npm run usher -- clients list'
+    throw notFound('Client', id, [...all.keys()], advice)
   }
   const lines = Object.entries(client).map(
     ([key, value]) => `${key}: ${typeof value === 'string' ? value : JSON.stringify(value)}`,
@@ -104,7 +149,7 @@ export async function secret({ values, args: [name = ''] }: Invocation) {
     throw new Failure(`${file}: a client that authenticates by ${method} has no secret.`)
   }
   const end = readUntil(values.until, ' To end a secret now, delete its line.')
-  const until = end && `${new Date(end * 1000).toISOString().slice(0, 19)}Z`
+  const until = end && secondOf(end)
   const given = values['secret-stdin'] ? await readStdin() : undefined
   if (given !== undefined && given.length < MIN_SECRET_CHARACTERS) {
     throw new Failure(`A secret has at least ${MIN_SECRET_CHARACTERS} random characters.`)
@@ -125,3 +170,85 @@ export async function secret({ values, args: [name = ''] }: Invocation) {
 const isEntry = (item: unknown): item is SecretHash =>
   typeof item === 'string' ||
   (typeof mapOf(item).hash === 'string' && isTime(String(mapOf(item).until)))
+
+/** `clients invite`: prints an initial access token, alone on the first line. */
+export async function invite({ values }: Invocation) {
+  const exp = readUntil(values.until) ?? now() + DEFAULT_TTL_SECONDS
+  if (exp > now() + MAX_TTL_SECONDS) throw new Failure('--until: at most 400 d from now.')
+  const most = Number(values.most ?? DEFAULT_CLIENTS)
+  if (!(Number.isInteger(most) && most > 0 && most < 10_000)) {
+    throw new Failure('--most takes a number from 1 to 9999.')
+  }
+  const { policy } = values
+  if (policy !== undefined && policy !== WITHOUT_PKCE) {
+    throw new Failure(`--policy takes ${WITHOUT_PKCE}.`)
+  }
+  const policies = policy ? [RULES, WITHOUT_PKCE] : [RULES]
+  const { features } = readSettings()
+  const { records, audit } = await openState()
+  const invitation = await createInvitations(records).make({ exp, most, policies })
+  const { handle, jti } = invitation
+  await audit('client_invited', { invitation: handle, most, until: timeOf(exp), policies })
+  print(values, { initial_access_token: jti, ...visible(invitation) }, [jti])
+  hint(
+    `An initial access token for ${most} ${most === 1 ? 'application' : 'applications'}, until ` +
+      `${timeOf(exp)}. It is not shown again. To revoke it: npm run usher -- clients uninvite ${handle}`,
+  )
+  if (!features.dynamic_registration) {
+    hint('It cannot be used yet: `features.dynamic_registration` in usher.yaml is off.')
+  }
+}
+
+/** `clients invitations`. */
+export async function invitations({ values }: Invocation) {
+  const { records } = await openState()
+  const all = (await createInvitations(records).list()).map(visible)
+  printList(
+    values,
+    all,
+    describeInvitation,
+    'There are no invitations: npm run usher -- clients invite',
+  )
+}
+
+/** `clients uninvite INVITATION`. */
+export async function uninvite({ args: [handle = ''] }: Invocation) {
+  const { records, audit } = await openState()
+  const invitations = createInvitations(records)
+  const all = new Map((await invitations.list()).map(one => [one.handle, one]))
+  const found = all.get(handle)
+  if (!found) throw notFound('Invitation', handle, [...all.keys()])
+  await invitations.revoke(found)
+  await audit('invitation_revoked', { invitation: handle })
+  hint(`It is revoked. Applications that registered with it (${found.used}) stay: clients list`)
+}
+
+/** `clients remove CLIENT_ID --yes`: ends every token of the client, because each use reads it. */
+export async function remove({ values, args: [id = ''] }: Invocation) {
+  if (readSettings().clients.some(({ client_id }) => client_id === id)) {
+    throw new Failure(`${id} has a file in config/clients: delete that.`)
+  }
+  const { records, audit } = await openState()
+  const clients = createRegisteredClients(records)
+  const ids = (await clients.list()).map(({ metadata }) => metadata.client_id)
+  if (!ids.includes(id)) throw notFound('Registered client', id, ids)
+  if (!values.yes) throw new Failure(`This ends every token of ${id} for good. Add --yes.`)
+  await clients.remove(id)
+  await audit('client_removed', { client_id: id })
+  hint(`${id} is removed, and its tokens are no longer valid.`)
+}
+
+type Visible = ReturnType<typeof visible>
+const visible = ({ handle, iat, exp, most, used, policies }: Invitation) => ({
+  invitation: handle,
+  made: iat,
+  until: exp,
+  most,
+  used,
+  policies: policies.filter(policy => policy !== RULES),
+})
+
+function describeInvitation({ invitation, made, until, most, used, policies }: Visible): string {
+  const times = `made ${timeOf(made)}, until ${timeOf(until)}`
+  return `${invitation}  ${[`${used} of ${most} registered`, times, ...policies].join(', ')}`
+}

@@ -29,17 +29,18 @@ export const opened = new AsyncDisposableStack()
 /** Opens the store of the configuration, beside a running service. */
 export async function openState() {
   const { store: location, secrets, redis } = readStoreSettings()
-  if (location === 'sqlite::memory:') {
-    throw new Failure(
-      'The store (sqlite::memory:) is inside the running service, and commands cannot reach it: ' +
-        'set `store` in usher.yaml, or USHER_STORE, to a file or a Redis.',
-    )
-  }
+  refuseMemory('USHER_STORE', location)
   const { store, records } = await openInstallation(location, secrets, redis)
   opened.defer(() => store.close())
   /** Records an audit event, which a running node writes to its log. */
   const audit = (event: FactName, about?: object) => queueAuditEvent(records, event, about)
   return { records, audit }
+}
+
+/** `name`: how the operator named the store. */
+export function refuseMemory(name: string, location: string): void {
+  if (location !== 'sqlite::memory:') return
+  throw new Failure(`${name}: ${location} is inside the running service. Name a file or a Redis.`)
 }
 
 /** Prints `lines`, or with `--json` the data. */

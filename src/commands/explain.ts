@@ -13,10 +13,10 @@ import { type DetailFile, describedIn } from '../config/schema/details.ts'
 import { scopesFor } from '../config/schema/resource.ts'
 import type { FailedRequest } from '../provider/failures.ts'
 import { DISCOVERY, routesOf } from '../provider/routes.ts'
+import { findClient } from './clients.ts'
 import { type Invocation, notFound, print } from './command.ts'
 import { readLoggedFailure, recallFailure } from './failed-request.ts'
 import { type ClientSource, explainFailure } from './failure.ts'
-import { findClient } from './registered-clients.ts'
 
 /** `config explain [KEY | CLIENT_ID | REQUEST_ID | -]`: `clients.ID` is a client, also where ID is a key. */
 export async function explain({ values, args: [name = ''] }: Invocation) {

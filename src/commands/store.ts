@@ -7,7 +7,6 @@ import { queueAuditEvent } from '../state/operator-facts.ts'
 import {
   backUpStore,
   type Copied,
-  CopyRefused,
   copyStore,
   readNamingKey,
   restoreStore,
@@ -15,10 +14,8 @@ import {
 import { resealAll } from '../storage/identity.ts'
 import { openStore, readSecret, secretFile, storeFile } from '../storage/open.ts'
 import { openRecords } from '../storage/records.ts'
-import { reasonOf, type Store, StoreUnavailable } from '../storage/store.ts'
-import { Failure, hint, type Invocation, reportProgress } from './command.ts'
-
-const MEMORY = 'sqlite::memory:'
+import { reasonOf, type Store } from '../storage/store.ts'
+import { Failure, hint, type Invocation, opened, refuseMemory, reportProgress } from './command.ts'
 
 /**
  * Kinds of records that a backup leaves out. An old copy would make a used code, an ended session or a
@@ -37,30 +34,28 @@ const WITHOUT =
 
 /** `store backup FILE`: works while the service runs. */
 export async function backup({ args: [file = ''] }: Invocation) {
-  await withOwnStore(async (store, secrets) => {
-    const count = await backUpStore(store, secrets, file, LEFT_OUT)
-    hint(`${count} records are in ${file}, encrypted with USHER_SECRET: keep that too.\n${WITHOUT}`)
-  })
+  const { store, secrets } = await openOwnStore()
+  const count = await backUpStore(store, secrets, file, LEFT_OUT)
+  hint(`${count} records are in ${file}, encrypted with USHER_SECRET: keep that too.\n${WITHOUT}`)
 }
 
 /** `store restore FILE`: fills an empty store, while no node runs on it. */
 export async function restore({ args: [file = ''] }: Invocation) {
   if (!existsSync(file)) throw new Failure(`File ${file} not found.`)
-  await withOwnStore(async (store, secrets) => {
-    const copied = await restoreStore(file, secrets, store, reportProgress)
-    hint(`${requireEqual(copied)} records are restored and compared.\n${WITHOUT}`)
-  })
+  const { store, secrets } = await openOwnStore()
+  const copied = await restoreStore(file, secrets, store, reportProgress)
+  hint(`${requireEqual(copied)} records are restored and compared.\n${WITHOUT}`)
 }
 
 /** `store reseal`: encrypts every record with the first of USHER_SECRET. */
 export async function reseal() {
-  const { store: location, secrets } = readStoreSettings()
-  if (!secrets.length) throw new Failure('Set USHER_SECRET to the new secret and the former one.')
-  await withStore('USHER_STORE', location, async store => {
-    const count = await resealAll(store, secrets, done => reportProgress('records read', done))
-    await queueAuditEvent(await openRecords(store, secrets), 'store_resealed', { records: count })
-    hint(`${count} records are encrypted again; USHER_SECRET needs only its first value now.`)
-  })
+  if (!readStoreSettings().secrets.length) {
+    throw new Failure('Set USHER_SECRET to the new secret and the former one.')
+  }
+  const { store, secrets } = await openOwnStore()
+  const count = await resealAll(store, secrets, done => reportProgress('records read', done))
+  await queueAuditEvent(await openRecords(store, secrets), 'store_resealed', { records: count })
+  hint(`${count} records are encrypted again; USHER_SECRET needs only its first value now.`)
 }
 
 /** `store copy --from STORE --to STORE`: while no node runs on either store. */
@@ -69,18 +64,16 @@ export async function copy({ values }: Invocation) {
   if (from === to) throw new Failure('--from and --to name the same store.')
   const file = storeFile(from)
   if (file && !existsSync(file)) throw new Failure(`--from: file ${file} not found.`)
-  await withStore('--from', from, async source => {
-    // A source without an installation is refused before the file of the target is made.
-    await readNamingKey(source)
-    await withStore('--to', to, async target => {
-      const count = requireEqual(await copyStore(source, target, reportProgress))
-      const { secrets, variable } = findSecret(file)
-      hint(`${count} records are copied and compared${await noteCopy(target, secrets, count)}.`)
-      // A Redis URL may contain a password, and is not printed.
-      const store = storeFile(to) === undefined ? 'USHER_STORE as --to was' : `USHER_STORE=${to}`
-      hint(`Next: start every node with ${store} and ${variable}, and none on --from.`)
-    })
-  })
+  const source = await open('--from', from)
+  // A source without an installation is refused before the file of the target is made.
+  await readNamingKey(source)
+  const target = await open('--to', to)
+  const count = requireEqual(await copyStore(source, target, reportProgress))
+  const { secrets, variable } = findSecret(file)
+  hint(`${count} records are copied and compared${await noteCopy(target, secrets, count)}.`)
+  // A Redis URL may contain a password, and is not printed.
+  const store = storeFile(to) === undefined ? 'USHER_STORE as --to was' : `USHER_STORE=${to}`
+  hint(`Next: start every node with ${store} and ${variable}, and none on --from.`)
 }
 
 function readLocation(values: Invocation['values'], option: string): string {
@@ -88,35 +81,26 @@ function readLocation(values: Invocation['values'], option: string): string {
   if (value === undefined) throw new Failure(`--${option} is missing: sqlite:PATH or redis://…`)
   const { success, data, error } = usherSchema.shape.store.safeParse(value)
   if (!success) throw new Failure(`--${option}: ${error.issues[0]?.message}`)
-  if (data === MEMORY) throw new Failure(`--${option}: ${MEMORY} is inside the running service.`)
+  refuseMemory(`--${option}`, data)
   return data
 }
 
 /** The store of the configuration, which may be empty. */
-async function withOwnStore(work: (store: Store, secrets: Uint8Array[]) => Promise<void>) {
+async function openOwnStore() {
   const { store: location } = readStoreSettings()
-  if (location === MEMORY)
-    throw new Failure(`USHER_STORE: ${MEMORY} is inside the running service.`)
+  refuseMemory('USHER_STORE', location)
   const { secrets } = findSecret(storeFile(location))
   if (!secrets.length) throw new Failure('Set USHER_SECRET to the secret of the store.')
-  await withStore('USHER_STORE', location, store => work(store, secrets))
+  return { store: await open('USHER_STORE', location), secrets }
 }
 
 /** `name`: how the operator named the store. A Redis is opened as `redis` in usher.yaml says. */
-async function withStore(name: string, location: string, work: (store: Store) => Promise<void>) {
-  const { redis } = readStoreSettings()
-  const store = await openStore(location, redis).catch(({ message }: Error) => {
+async function open(name: string, location: string): Promise<Store> {
+  const store = await openStore(location, readStoreSettings().redis).catch(({ message }: Error) => {
     throw new Failure(`${name}: ${message}`)
   })
-  try {
-    await work(store)
-  } catch (error) {
-    if (error instanceof CopyRefused) throw new Failure(error.message)
-    if (!(error instanceof StoreUnavailable)) throw error
-    throw new Failure(`Not finished: ${error.error_detail}.\nFix it and run the command again.`)
-  } finally {
-    await store.close()
-  }
+  opened.defer(() => store.close())
+  return store
 }
 
 /** Returns the number of records. Throws a `Failure` when some of them differ. */

@@ -1,7 +1,7 @@
 // Applications that register themselves, from the operator's side.
 
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { invite } from '../../src/commands/registered-clients.ts'
+import { invite } from '../../src/commands/clients.ts'
 import { takeAuditEvents } from '../../src/state/operator-facts.ts'
 import { type Operated, SLOW, startOperated } from '../support/operated.ts'
 import { METADATA, manage, ON, register, registered } from '../support/registration.ts'

@@ -184,7 +184,7 @@ describe('an operator', { timeout: 60_000 }, () => {
       ],
       [
         [...copy, '--from', from, '--to', 'sqlite::memory:'],
-        '--to: sqlite::memory: is inside the running service.\n',
+        '--to: sqlite::memory: is inside the running service. Name a file or a Redis.\n',
       ],
     ]
     const answers = await Promise.all(cases.map(([args]) => usher(args)))
