@@ -1,6 +1,5 @@
 // The whole product: features, provider, pages, and the middleware of the Koa application in order.
 
-import type { RequestListener } from 'node:http'
 import type { RouterContext } from '@koa/router'
 import Koa from 'koa'
 import mount from 'koa-mount'
@@ -33,22 +32,16 @@ import {
   finishAnswers,
   limitBodies,
 } from './provider/endpoints.ts'
-import { createDeliver, type Deliver, logFaults } from './provider/events.ts'
+import { createDeliver, logFaults } from './provider/events.ts'
 import { createFailureMemory } from './provider/failures.ts'
-import type { LibraryProvider } from './provider/feature.ts'
 import { anonymousWrites, routesOf } from './provider/routes.ts'
 import { pushedRequestTtl } from './provider/tokens.ts'
 
-/** The application of one configuration. */
-export interface App {
-  provider: LibraryProvider
-  handle: RequestListener
-  /** Sends the notifications of clients that are due in a queue. */
-  deliver: Deliver
-}
-
-/** Throws a `ConfigError` for a client or a template that would fail at its first use. */
-export async function createApp(environment: Environment, readiness: Readiness): Promise<App> {
+/**
+ * Returns the application of one configuration. Throws a `ConfigError` for a client or a template that
+ * would fail at its first use.
+ */
+export async function createApp(environment: Environment, readiness: Readiness) {
   const { settings, records, log, metrics } = environment
   checkOwnTemplates(settings)
   const routes = routesOf(settings.features)
@@ -118,9 +111,7 @@ export async function createApp(environment: Environment, readiness: Readiness):
   app.use(limitBodies(routes))
   app.use(finishAnswers(views, routes, settings, features))
   app.use(mount(provider))
-  return {
-    provider,
-    handle: app.callback(),
-    deliver: createDeliver(provider, features, environment),
-  }
+  /** Sends the notifications of clients that are due in a queue. */
+  const deliver = createDeliver(provider, features, environment)
+  return { provider, handle: app.callback(), deliver }
 }

@@ -12,10 +12,9 @@ import { setTimeout } from 'node:timers/promises'
 import { heldOf } from './config/diff.ts'
 import { readSettings, type Settings } from './config/load.ts'
 import { ConfigError } from './config/report/finding.ts'
-import { watchFolder } from './config/watch.ts'
 import { createLog } from './http/log.ts'
-import { createClusterMetrics, createMetrics, createMetricsListener } from './http/metrics.ts'
-import { openServer } from './server.ts'
+import { createClusterMetrics } from './http/metrics.ts'
+import { SIGNALS, serve, serveMetrics } from './server.ts'
 import { reasonOf } from './storage/store.ts'
 
 /** The wait before a worker is replaced. Doubles while the replacements end early, too. */
@@ -24,7 +23,6 @@ const RESTART_MS = { min: 250, max: 30_000 }
 const STABLE_MS = 60_000
 /** Time for all workers to drain. */
 const DRAIN_MS = 13_000
-const SIGNALS = ['SIGTERM', 'SIGINT'] as const
 
 async function main() {
   const settings = readSettings()
@@ -34,45 +32,28 @@ async function main() {
   await serve({ ...settings, ...held })
 }
 
-/** Serves in this process. Rejects with an error for the operator. */
-async function serve(settings: Settings) {
-  const worker = cluster.worker?.id
-  const metrics = createMetrics()
-  const server = await openServer(settings, createLog(worker), metrics)
-  process.on('SIGHUP', server.reload)
-  watchFolder(settings.folder, server.reload)
-  for (const signal of SIGNALS) {
-    process.on(signal, () => server.drain(signal).finally(() => process.exit(0)))
-  }
-  if (worker) metrics.answerPrimary()
-  else await serveMetrics(settings, metrics.text)
-  await server.listen()
-  // The first worker reports for all.
-  if (!worker || worker === 1) await server.greet()
-}
-
 /** Serves in several processes. Resolves when the first of them serves and the others were started. */
 async function supervise(settings: Settings) {
   const log = createLog(0)
   const metrics = createClusterMetrics()
   let state: 'starting' | 'serving' | 'ending' = 'starting'
 
-  function start(pause: number) {
-    const started = performance.now()
-    const worker = cluster.fork()
-    worker.send(heldOf(settings))
-    worker.once('exit', async (code, signal) => {
-      const reason = signal ?? `exit ${code}`
+  /** Starts a worker, and another one when it ends. */
+  async function keepWorker() {
+    for (let wait = RESTART_MS.min; ; wait = Math.min(2 * wait, RESTART_MS.max)) {
+      const started = performance.now()
+      const worker = cluster.fork()
+      worker.send(heldOf(settings))
+      const [code, signal] = await once(worker, 'exit')
       if (state === 'starting') giveUp(signal)
       if (state === 'ending') return
-      const isStable = performance.now() - started > STABLE_MS
-      const wait = isStable ? RESTART_MS.min : pause
+      if (performance.now() - started > STABLE_MS) wait = RESTART_MS.min
+      const reason = signal ?? `exit ${code}`
       metrics.workerLost()
       log.error({ event: 'worker_lost', worker: worker.id, reason, wait }, 'a worker ended')
       await setTimeout(wait)
-      if (state === 'serving') start(Math.min(2 * wait, RESTART_MS.max))
-    })
-    return worker
+      if (state !== 'serving') return
+    }
   }
 
   async function end(signal: NodeJS.Signals) {
@@ -87,9 +68,10 @@ async function supervise(settings: Settings) {
   for (const signal of SIGNALS) process.on(signal, end)
   process.on('SIGHUP', signalWorkers)
   // The first worker starts alone, so that an error at the start is reported once.
-  await once(start(RESTART_MS.min), 'listening')
+  keepWorker()
+  await once(cluster, 'listening')
   state = 'serving'
-  for (let i = 1; i < settings.workers; i++) start(RESTART_MS.min)
+  for (let i = 1; i < settings.workers; i++) keepWorker()
   await serveMetrics(settings, metrics.text)
 }
 
@@ -97,10 +79,6 @@ const workers = () => Object.values(cluster.workers ?? {}).filter(worker => work
 
 function signalWorkers(signal: NodeJS.Signals) {
   for (const worker of workers()) worker.process.kill(signal)
-}
-
-async function serveMetrics({ metrics }: Settings, text: () => Promise<string>) {
-  if (metrics) await once(createMetricsListener(text).listen(metrics), 'listening')
 }
 
 /** Ends the primary process. A worker that exits by itself has written the reason to stderr. */

@@ -4,7 +4,7 @@
 
 import type { RequestListener } from 'node:http'
 import { setTimeout } from 'node:timers/promises'
-import type { Logger } from 'pino'
+import pLimit from 'p-limit'
 import { createApp } from './app.ts'
 import { differences, fixedDifferences, keepFixed } from './config/diff.ts'
 import { readSettings, type Settings } from './config/load.ts'
@@ -23,61 +23,56 @@ const NOTIFY_EVERY_MS = { new: 1_000, again: 20_000 }
 
 type Context = Omit<Environment, 'settings' | 'keys'>
 
-interface Running {
-  handle: RequestListener
-  /** Reads the configuration folder again. Never rejects: findings are logged. */
-  reload(): Promise<void>
-}
-
 /** Builds the app and keeps it up to date. Rejects with a `ConfigError` for an invalid configuration. */
-export async function run(
-  first: Settings,
-  context: Context,
-  readiness: Readiness,
-): Promise<Running> {
+export async function run(first: Settings, context: Context, readiness: Readiness) {
   const { log, metrics } = context
   const audit = createAudit(log)
   let inForce = await build(first, context, readiness)
   let generation = 1
   let restartKeys = ''
-  const logWarnings = createWarningLog(log)
+  let warned = new Set<string>()
   metrics.configuration(generation, true)
-  logWarnings(first)
+  logOnce(first)
 
   async function reload() {
     const wanted = readSettings()
-    noteRestartKeys(fixedDifferences(inForce.settings, wanted))
     const next = keepFixed(inForce.settings, wanted)
     const changes = differences(inForce.settings, next)
     if (changes.length) {
       inForce = await build(next, context, readiness)
       generation++
     }
-    logWarnings(wanted)
+    logOnce(wanted)
     readiness.config = 'ok'
     metrics.configuration(generation, true)
     audit.info({ event: 'config_loaded', generation, changes }, 'configuration in force')
   }
 
-  /** Logs the keys of settings that need a restart, once for the same keys. */
-  function noteRestartKeys(keys: string[]) {
-    if (keys.length && restartKeys !== keys.join())
-      log.warn(
-        { event: 'config_needs_restart', keys },
-        'these settings take effect after a restart',
-      )
+  /** Logs warnings, and the keys of settings that need a restart, once until they change. */
+  function logOnce(wanted: Settings) {
+    const warnings = new Map(
+      wanted.warnings.map(one => [[one.rule, one.file, one.key].join(), one]),
+    )
+    for (const [name, warning] of warnings) {
+      const { message, ...fields } = toRecord(warning)
+      if (!warned.has(name)) log.warn({ event: 'config_warning', ...fields }, message)
+    }
+    warned = new Set(warnings.keys())
+    const keys = fixedDifferences(inForce.settings, wanted)
+    if (keys.length && restartKeys !== keys.join()) {
+      const message = 'these settings take effect after a restart'
+      log.warn({ event: 'config_needs_restart', keys }, message)
+    }
     restartKeys = keys.join()
   }
 
-  function refused(error: unknown) {
+  function refuse(error: unknown) {
     readiness.config = 'warning'
     metrics.configuration(generation, false)
     const isReport = error instanceof ConfigError
     const findings = isReport ? error.findings.map(toRecord) : [{ message: String(error) }]
-    log.error(
-      { event: 'config_refused', generation, findings },
-      'the configuration has errors and is not in force',
-    )
+    const message = 'the configuration has errors and is not in force'
+    log.error({ event: 'config_refused', generation, findings }, message)
   }
 
   async function checkKeys() {
@@ -88,24 +83,20 @@ export async function run(
   }
 
   // One at a time: each builds on the result of the one before.
-  let queue = Promise.resolve()
-  const enqueue = (work: () => Promise<void>) => {
-    queue = queue.then(work)
-    return queue
-  }
+  const inOrder = pLimit(1)
   // An unavailable store is logged by the requests that need it.
   const failed = (what: string) => (error: unknown) => {
     if (!(error instanceof StoreUnavailable)) log.error({ reason: String(error) }, what)
   }
-  const logKeys = failed('signing keys were not read')
-  const logNotify = failed('notifications were not sent')
-  repeat(KEYS_EVERY_MS, () => enqueue(() => checkKeys().catch(logKeys)))
+  repeat(KEYS_EVERY_MS, () => inOrder(checkKeys).catch(failed('signing keys were not read')))
   for (const kind of ['new', 'again'] as const) {
-    repeat(NOTIFY_EVERY_MS[kind], () => inForce.deliver(kind).catch(logNotify))
+    const deliver = () => inForce.deliver(kind).catch(failed('notifications were not sent'))
+    repeat(NOTIFY_EVERY_MS[kind], deliver)
   }
   return {
-    handle: (req, res) => inForce.handle(req, res),
-    reload: () => enqueue(() => reload().catch(refused)),
+    handle: (...request: Parameters<RequestListener>) => inForce.handle(...request),
+    /** Reads the configuration folder again. Never rejects: findings are logged. */
+    reload: () => inOrder(reload).catch(refuse),
   }
 }
 
@@ -127,16 +118,3 @@ async function repeat(pauseMs: number, work: () => Promise<void>): Promise<never
 }
 
 const kidsOf = (keys: SigningKey[]) => keys.map(({ kid }) => kid).join(' ')
-
-/** Logs each warning of the configuration once, until it disappears. */
-function createWarningLog(log: Logger) {
-  let logged = new Set<string>()
-  return ({ warnings }: Settings) => {
-    const named = new Map(warnings.map(one => [[one.rule, one.file, one.key].join(), one]))
-    for (const [name, warning] of named) {
-      const { message, ...fields } = toRecord(warning)
-      if (!logged.has(name)) log.warn({ event: 'config_warning', ...fields }, message)
-    }
-    logged = new Set(named.keys())
-  }
-}

@@ -1,5 +1,6 @@
 // One process: opens the store, builds the app, listens, reports readiness, and drains at the end.
 
+import cluster from 'node:cluster'
 import { once } from 'node:events'
 import type { RequestListener, Server } from 'node:http'
 import { Server as NetServer } from 'node:net'
@@ -8,18 +9,21 @@ import type { Logger } from 'pino'
 import { addDemoAccount } from './accounts/directory.ts'
 import type { Settings } from './config/load.ts'
 import { portOf } from './config/rules/provider.ts'
-import { createAudit } from './http/audit.ts'
+import { watchFolder } from './config/watch.ts'
+import { createAudit, type Fact } from './http/audit.ts'
 import type { Readiness } from './http/health.ts'
 import { createQuota, shareAmong } from './http/limits.ts'
 import { createListener } from './http/listener.ts'
-import { faultOf } from './http/log.ts'
-import type { Metrics } from './http/metrics.ts'
+import { createLog, faultOf } from './http/log.ts'
+import { createMetrics, createMetricsListener, type Metrics } from './http/metrics.ts'
 import { run } from './reload.ts'
 import { takeAuditEvents } from './state/operator-facts.ts'
 import { openStore, unlock } from './storage/open.ts'
 import type { Records } from './storage/records.ts'
 import type { Check } from './storage/store.ts'
 
+/** The signals that end the service. */
+export const SIGNALS = ['SIGTERM', 'SIGINT'] as const
 /** Time between the 503 of /readyz and the first refused connection. Ctrl-C does not wait. */
 const NOTICE_MS = { SIGTERM: 1_000, SIGINT: 0 }
 const DRAIN_MS = 10_000
@@ -27,67 +31,64 @@ const CLOSE_IDLE_EVERY_MS = 100
 const CHECK_EVERY_MS = 5_000
 const MAX_REJECTION_LINES_PER_SECOND = 10
 
-/** Opens the store and builds the app, without listening. Rejects with an error for the operator. */
-export async function openServer(settings: Settings, log: Logger, metrics: Metrics) {
+/** Serves in this process. Rejects with an error for the operator. */
+export async function serve(settings: Settings) {
+  const worker = cluster.worker?.id
+  const log = createLog(worker)
+  const audit = createAudit(log)
+  const metrics = createMetrics()
   shareAmong(settings.workers)
   logRejections(log)
-  const audit = createAudit(log)
+
   const { store: location, secrets, redis } = settings
   const store = await openStore(location, redis, metrics.storeCommand)
-  const probe = () => records.save('Probe', 'ready', {}, { ttl: 60 })
-  const readiness: Readiness = { state: 'ready', probe, checks: [] }
-  let check = () => store.check()
-  await watchStore(() => check(), readiness, audit)
+  const readiness: Readiness = { state: 'ready', probe: async () => {}, checks: [] }
+  requireTrust(await noteChecks(store.check(), readiness, audit))
   const installation = await unlock(store, location, secrets)
   const { records } = installation
-  check = records.check
+  readiness.probe = () => records.save('Probe', 'ready', {}, { ttl: 60 })
   const { handle, reload } = await run(settings, { ...installation, log, metrics }, readiness)
   const listeners = createListeners(settings, handle, log)
+  const servers = listeners.map(({ server }) => server)
+
+  process.on('SIGHUP', reload)
+  watchFolder(settings.folder, reload)
   let drained: Promise<void> | undefined
-
-  return {
-    /** Reads the configuration again. An error is logged and changes nothing. */
-    reload,
-
-    async listen() {
-      for (const { server, host, port } of listeners) {
-        await once(server.listen({ host, port }), 'listening')
-      }
-      const report = () =>
-        takeAuditEvents(records, fact => {
-          metrics.fact(fact.event)
-          audit.info(fact)
-        }).catch(() => {})
-      report()
-      setInterval(report, CHECK_EVERY_MS).unref()
-    },
-
-    /** Writes the issuer to stderr, and in development the demo account and command. */
-    greet: () => greet(settings, records),
-
-    /** Finishes the requests in flight and closes the store. A second call joins the first. */
-    drain(signal: keyof typeof NOTICE_MS) {
-      drained ??= drain(NOTICE_MS[signal])
-      return drained
-    },
+  for (const signal of SIGNALS) {
+    process.on(signal, async () => {
+      // A second signal joins the first.
+      drained ??= drain(servers, readiness, NOTICE_MS[signal]).then(() => store.close())
+      await drained.finally(() => process.exit(0))
+    })
   }
-
-  async function drain(noticeMs: number) {
-    // Load balancers read /readyz and send no more requests. Until then every request is answered.
-    readiness.state = 'draining'
-    await setTimeout(noticeMs)
-    const servers = listeners.map(({ server }) => server)
-    readiness.state = 'closing'
-    const stopped = Promise.all(servers.map(stopAccepting))
-    // To Node, a connection that was just accepted and has no request yet looks idle.
-    await setTimeout(noticeMs / 2)
-    const closeIdle = () => servers.map(server => server.closeIdleConnections())
-    closeIdle()
-    const closing = setInterval(closeIdle, CLOSE_IDLE_EVERY_MS)
-    await Promise.race([stopped, setTimeout(DRAIN_MS)])
-    clearInterval(closing)
-    await store.close()
+  if (worker) metrics.answerPrimary()
+  else await serveMetrics(settings, metrics.text)
+  for (const { server, host, port } of listeners) {
+    await once(server.listen({ host, port }), 'listening')
   }
+  watchStore(records, readiness, audit, metrics)
+  // The first worker reports for all.
+  if (!worker || worker === 1) await greet(settings, records)
+}
+
+/** Serves the metrics on their own port, if `metrics` in usher.yaml says so. */
+export async function serveMetrics({ metrics }: Settings, text: () => Promise<string>) {
+  if (metrics) await once(createMetricsListener(text).listen(metrics), 'listening')
+}
+
+/** Finishes the requests in flight. */
+async function drain(servers: Server[], readiness: Readiness, noticeMs: number) {
+  // Load balancers read /readyz and send no more requests. Until then every request is answered.
+  readiness.state = 'draining'
+  await setTimeout(noticeMs)
+  readiness.state = 'closing'
+  const stopped = Promise.all(servers.map(stopAccepting))
+  // To Node, a connection that was just accepted and has no request yet looks idle.
+  await setTimeout(noticeMs / 2)
+  const closeIdle = () => servers.map(server => server.closeIdleConnections())
+  closeIdle()
+  setInterval(closeIdle, CLOSE_IDLE_EVERY_MS).unref()
+  await Promise.race([stopped, setTimeout(DRAIN_MS)])
 }
 
 /** Logs unhandled rejections. They are faults of Usher, but must not end the other requests. */
@@ -100,34 +101,47 @@ function logRejections(log: Logger) {
   })
 }
 
-/** Checks the store now and every few seconds. Rejects if the first checks find it `wrong`. */
-async function watchStore(runChecks: () => Promise<Check[]>, readiness: Readiness, audit: Logger) {
-  let isUnavailable = false
-  const check = async () => {
-    const before = readiness.checks
-    const checks = await runChecks()
-    readiness.checks = checks
-    for (const { name, state, found, fix } of checks) {
-      if (state === (before.find(check => check.name === name)?.state ?? 'ok')) continue
-      const wrong = name === 'identity' ? 'error' : 'warn'
-      const level = state === 'ok' ? 'info' : wrong
+/** Checks the store, and logs audit events of the command line, now and every few seconds. */
+function watchStore(records: Records, readiness: Readiness, audit: Logger, metrics: Metrics) {
+  let isAway = false
+  const look = async () => {
+    try {
+      await noteChecks(records.check(), readiness, audit)
+      if (isAway) audit.info({ event: 'store_back' }, 'the store answers again')
+      isAway = false
+    } catch {
+      // The requests that need the store log the reason.
+      if (!isAway) audit.warn({ event: 'store_away' }, 'the store does not answer')
+      isAway = true
+    }
+    const write = (fact: Fact) => {
+      metrics.fact(fact.event)
+      audit.info(fact)
+    }
+    await takeAuditEvents(records, write).catch(() => {})
+  }
+  look()
+  setInterval(look, CHECK_EVERY_MS).unref()
+}
+
+/** Keeps the results of checks of the store for `/readyz`, and logs those that differ from before. */
+async function noteChecks(checking: Promise<Check[]>, readiness: Readiness, audit: Logger) {
+  const checks = await checking
+  for (const { name, state, found, fix } of checks) {
+    const before = readiness.checks.find(check => check.name === name)?.state ?? 'ok'
+    const level = state === 'ok' ? 'info' : name === 'identity' ? 'error' : 'warn'
+    if (state !== before) {
       audit[level]({ event: 'store_check', check: name, state, found, fix }, 'store')
     }
-    if (isUnavailable) audit.info({ event: 'store_back' }, 'the store answers again')
-    isUnavailable = false
-    return checks.filter(({ state }) => state === 'wrong')
   }
-  const wrong = await check()
-  if (wrong.length) {
-    const lines = wrong.map(({ name, found, fix }) => `\n  ${name}: ${found}\n    → ${fix}`)
-    throw new Error(`the store cannot be trusted${lines.join('')}`)
-  }
-  // The requests that need the store log the reason.
-  const reportUnavailable = () => {
-    if (!isUnavailable) audit.warn({ event: 'store_away' }, 'the store does not answer')
-    isUnavailable = true
-  }
-  setInterval(() => check().catch(reportUnavailable), CHECK_EVERY_MS).unref()
+  readiness.checks = checks
+  return checks
+}
+
+function requireTrust(checks: Check[]) {
+  const wrong = checks.filter(({ state }) => state === 'wrong')
+  const lines = wrong.map(({ name, found, fix }) => `\n  ${name}: ${found}\n    → ${fix}`)
+  if (wrong.length) throw new Error(`the store cannot be trusted${lines.join('')}`)
 }
 
 /** The main listener, and one for `client_certificates.origin`, so that browsers need no certificate. */
