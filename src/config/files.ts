@@ -41,6 +41,16 @@ export interface ValidFile<T> extends FileResult<T> {
 /** Whether a file has no findings. */
 export const isValid = <T>(file: FileResult<T>): file is ValidFile<T> => file.value !== undefined
 
+/** Returns a finding for each file whose name, the value of `key`, an earlier file has. */
+export function namesakes(files: ValidFile<object>[], key: string, noun: string): Finding[] {
+  const nameOf = ({ value }: ValidFile<object>) => mapOf(value)[key]
+  return files.flatMap((file, i) => {
+    const other = files.slice(0, i).find(earlier => nameOf(earlier) === nameOf(file))
+    const message = `is already the ${key} of ${other?.file}; each ${noun} has its own`
+    return other ? [file.at([key], `same-${noun}`, message)] : []
+  })
+}
+
 /** Reads a file of a kind. Never throws: a missing file is an empty one. */
 export function readFile<N extends keyof typeof SCHEMAS>(
   file: string,

@@ -5,11 +5,11 @@ import { readdirSync, statSync } from 'node:fs'
 import { basename, dirname, join, parse, relative, sep } from 'node:path'
 import { withoutSecret } from './client-secret.ts'
 import { overlays, parseSecrets, secretsFromEnvironment } from './environment.ts'
-import { type FileResult, isValid, readFile, type ValidFile } from './files.ts'
+import { type FileResult, isValid, namesakes, readFile, type ValidFile } from './files.ts'
 import { ConfigError, type Finding, inOrder } from './report/finding.ts'
 import { didYouMean } from './report/wording.ts'
 import { entriesOf } from './report/yaml.ts'
-import { clientFindings, clientNameFindings, clientWarnings } from './rules/client.ts'
+import { clientFindings, clientWarnings, scopeFindings } from './rules/client.ts'
 import { readLook } from './rules/pages.ts'
 import * as provider from './rules/provider.ts'
 import { detailFindings, resourceFindings, resourceWarnings } from './rules/resource.ts'
@@ -73,11 +73,9 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
   const reading = { settings: undefined, findings, warnings: [], usher, claims, clients, resources }
   if (findings.length || !isValid(usher) || !isValid(claims)) return reading
 
-  const [clientFiles, apis, details] = [
-    clients.filter(isValid),
-    resources.filter(isValid),
-    types.filter(isValid),
-  ]
+  const clientFiles = clients.filter(isValid)
+  const apis = resources.filter(isValid)
+  const details = types.filter(isValid)
   const { listen } = usher.value
   const clientIds = clientFiles.map(({ value }) => value.client_id)
   const settings = {
@@ -97,7 +95,6 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
     /** Authorities of client certificates, PEM; empty if there are none. */
     clientAuthorities: provider.readClientAuthorities(usher, findings),
     claims: claims.value.claims,
-    /** All scopes except those of APIs, with descriptions by the operator. */
     scopes: scopesOf(claims, findings),
     /** `pictures` by their paths in the files. `pages`: contents of the files in pages/, by name. */
     ...readLook([usher, ...clientFiles], folder, findings),
@@ -124,7 +121,10 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
   const { scopes, warnings } = settings
   const allScopes = [scopes, ...apis.map(({ value }) => value.scopes)].flatMap(Object.keys)
   findings.push(
-    ...clientNameFindings(clientFiles, allScopes),
+    ...namesakes(clientFiles, 'client_id', 'client'),
+    ...namesakes(apis, 'resource', 'resource'),
+    ...namesakes(details, 'type', 'type'),
+    ...scopeFindings(clientFiles, allScopes),
     ...clientFiles.flatMap(client => clientFindings(client, settings)),
     ...resourceFindings(apis, clientFiles, settings),
     ...detailFindings(details, clientFiles, apis),
@@ -177,29 +177,21 @@ const isData = (name: string) => /\.(ya?ml|json)$/i.test(name)
 
 const NO_CLAIMS = 'offline_access carries no claims; give the claim a scope of its own'
 
-function scopesOf({ value, at }: ValidFile<ClaimsFile>, findings: Finding[]) {
-  const scopes: Record<string, Partial<ClaimsFile['scopes'][string]>> = {
-    openid: {},
-    offline_access: {},
-  }
-  for (const [name, { scope }] of Object.entries(value.claims)) {
-    scopes[scope] ??= {}
+/** Returns all scopes except those of APIs, with descriptions by the operator. */
+function scopesOf({ value: { claims, scopes }, at }: ValidFile<ClaimsFile>, findings: Finding[]) {
+  const names = ['openid', 'offline_access', ...Object.values(claims).map(({ scope }) => scope)]
+  for (const [name, { scope }] of Object.entries(claims)) {
     const path = ['claims', name]
     if (PROTOCOL_CLAIMS.has(name)) {
       findings.push(at(path, 'protocol-claim', 'is set by the protocol, not here'))
     }
-    if (scope === 'offline_access') {
-      findings.push(at([...path, 'scope'], 'claim-scope', NO_CLAIMS))
-    }
+    if (scope === 'offline_access') findings.push(at([...path, 'scope'], 'claim-scope', NO_CLAIMS))
   }
-  for (const [scope, { description }] of Object.entries(value.scopes)) {
-    if (scopes[scope]) scopes[scope] = { description }
-    else {
-      const message = `no claim belongs to this scope${didYouMean(scope, Object.keys(scopes))}`
-      findings.push(at(['scopes', scope], 'unknown-scope', message))
-    }
+  for (const name of Object.keys(scopes).filter(name => !names.includes(name))) {
+    const message = `no claim belongs to this scope${didYouMean(name, names)}`
+    findings.push(at(['scopes', name], 'unknown-scope', message))
   }
-  return scopes
+  return Object.fromEntries(names.map(name => [name, { ...scopes[name] }]))
 }
 
 function listYaml(folder: string, findings: Finding[]): string[] {

@@ -13,6 +13,7 @@ import {
   schemeProblem,
 } from '../schema/client.ts'
 import type { UsherFile } from '../schema/usher.ts'
+import { mapOf } from '../schema/values.ts'
 
 /** Settings that a client is checked against. */
 interface Provider extends Pick<UsherFile, 'features' | 'compatibility'> {
@@ -129,21 +130,14 @@ export function clientWarnings(client: Client, development: boolean): Finding[] 
   ]
 }
 
-/** Returns the findings about clients that contradict each other, and about unknown scopes. */
-export function clientNameFindings(clients: ValidFile<ClientFile>[], scopes: string[]): Finding[] {
-  return clients.flatMap(({ value: { client_id, scope }, at }, i) => {
-    const other = clients.slice(0, i).find(({ value }) => value.client_id === client_id)
-    const taken = `is already the client_id of ${other?.file}; each client has its own`
-    const named = new Set(scope?.split(' '))
-    return [
-      ...(other ? [at(['client_id'], 'same-client', taken)] : []),
-      ...[...named.difference(new Set(scopes))].map(name => {
-        const hint = didYouMean(name, scopes)
-        const message = `there is no scope ${JSON.stringify(name)} in claims.yaml or resources/${hint}`
-        return at(['scope'], 'unknown-scope', message)
-      }),
-    ]
-  })
+/** Returns the findings about scopes of clients that are none of `scopes`. */
+export function scopeFindings(clients: ValidFile<ClientFile>[], scopes: string[]): Finding[] {
+  return clients.flatMap(({ value: { scope }, at }) =>
+    [...new Set(scope?.split(' ')).difference(new Set(scopes))].map(name => {
+      const unknown = `there is no scope ${JSON.stringify(name)} in claims.yaml or resources/`
+      return at(['scope'], 'unknown-scope', `${unknown}${didYouMean(name, scopes)}`)
+    }),
+  )
 }
 
 function schemeFindings({ value, at }: Client, development: boolean): Finding[] {
@@ -182,15 +176,13 @@ const NEEDS: [key: keyof ClientFile, needed: string, values?: RegExp][] = [
 ]
 
 /** Returns a finding for each key that needs a setting that is off. */
-function featureFindings({ value, at }: Client, { features, compatibility }: Provider) {
-  const settings = new Map<string, unknown>([
-    ...Object.entries(features).map(([name, on]) => [`features.${name}`, on] as const),
-    ...Object.entries(compatibility).map(([name, on]) => [`compatibility.${name}`, on] as const),
-  ])
+function featureFindings({ value, at }: Client, provider: Provider): Finding[] {
   return NEEDS.flatMap(([key, needed, values = /^/]) => {
     const isUsed = [value[key]].flat().some(one => one !== undefined && values.test(String(one)))
+    const [section = '', name = ''] = needed.split('.')
+    const isOn = mapOf(mapOf(provider)[section])[name]
     const message = `needs a setting that is off: \`${needed}\` in usher.yaml`
-    return isUsed && !settings.get(needed) ? [at([key], 'feature-off', message)] : []
+    return isUsed && !isOn ? [at([key], 'feature-off', message)] : []
   })
 }
 

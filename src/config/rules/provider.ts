@@ -1,6 +1,6 @@
 // Rules about usher.yaml that look at several keys, the environment, and the files that it names.
 
-import { createHash, createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
+import { createPrivateKey, hash, type KeyObject, X509Certificate } from 'node:crypto'
 import { statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { createSecureContext } from 'node:tls'
@@ -31,6 +31,7 @@ const MESSAGES = {
   'certificate-header': 'is accepted from a `proxy` only, and no proxy is named',
   'certificate-source':
     'no certificate can arrive: set client_certificates.header for a proxy, or listen.tls',
+  mtls: 'must have the scheme of `issuer`, and another host or port than `issuer` and `listen.port`',
 }
 
 const NO_RSA =
@@ -71,6 +72,13 @@ export function startFindings(usher: Usher, hasSecret: boolean, development: boo
   const { password_file, sentinel_password_file } = redis
   const { announce, rotate_every } = keys
   const isEarly = announce >= rotate_every || announce < MIN_ANNOUNCE_SECONDS
+  const [issuer, origin] = [value.issuer, mtls.origin].map(text => URL.parse(text ?? ''))
+  const isTaken =
+    issuer &&
+    origin &&
+    (origin.protocol !== issuer.protocol ||
+      origin.host === issuer.host ||
+      (listen.tls && portOf(origin) === listen.port))
   const unmet = NEEDS.filter(([feature, needed]) => features[feature] && !features[needed])
   return [
     ...(isSecretNeeded ? [wrongVariable('USHER_SECRET', 'secret', reason)] : []),
@@ -87,11 +95,11 @@ export function startFindings(usher: Usher, hasSecret: boolean, development: boo
       [isEarly, 'key-times', 'keys.announce'],
       [mtls.header && !proxy.length, 'certificate-header', 'client_certificates.header'],
       [features.mtls && !mtls.header && !listen.tls, 'certificate-source', 'features.mtls'],
+      [isTaken, 'mtls', 'client_certificates.origin'],
     ]),
     ...unmet.map(([feature, needed]) =>
       at(['features', feature], 'feature-off', `needs \`features.${needed}\`, which is off`),
     ),
-    ...originFindings(usher),
   ]
 }
 
@@ -179,21 +187,6 @@ function authoritiesProblem(text: string): string | undefined {
 /** Returns the port of a URL, 443 by default. */
 export const portOf = ({ port }: URL) => Number(port || 443)
 
-function originFindings({ value, at }: Usher): Finding[] {
-  const {
-    client_certificates: { origin },
-    issuer,
-    listen,
-  } = value
-  if (!origin || !issuer) return []
-  const [other, own] = [new URL(origin), new URL(issuer)]
-  const refuse = (message: string) => [at(['client_certificates', 'origin'], 'mtls', message)]
-  if (other.protocol !== own.protocol) return refuse(`must be ${own.protocol}//, as issuer is`)
-  if (origin === issuer) return refuse('must differ from `issuer`')
-  const isTaken = listen.tls && portOf(other) === listen.port
-  return isTaken ? refuse('needs another port than `listen.port`') : []
-}
-
 /** Returns `accounts` with the path of its module, and a digest that changes when the file does. */
 export function readAccounts(
   { value, at }: Usher,
@@ -204,7 +197,7 @@ export function readAccounts(
   const module = resolve(folder, value.accounts.module)
   const { bytes = '', problem } = readBytes(module)
   if (problem) findings.push(at(['accounts', 'module'], 'file', `its file ${problem}`))
-  return { module, digest: createHash('sha256').update(bytes).digest('base64url') }
+  return { module, digest: hash('sha256', bytes, 'base64url') }
 }
 
 type Files = Record<string, string | undefined>

@@ -29,26 +29,18 @@ export function* resourceFindings(
   { issuer, scopes, features }: Pick<UsherFile, 'features'> & { issuer: string; scopes: object },
 ): Generator<Finding> {
   // A token for one audience must not be accepted by another, nor as an ID token or an assertion.
-  const audiences = new Map([[issuer, 'this provider']])
-  for (const { value, file } of clients) audiences.set(value.client_id, `the client of ${file}`)
-  const names = new Map<string, string>()
+  const owners = new Map([[issuer, 'this provider']])
+  for (const { value, file } of clients) owners.set(value.client_id, `the client of ${file}`)
   for (const api of resources) {
     const { file, value, at } = api
     const { resource, audience = resource, introspected_by, token_format } = value
-    const namesake = names.get(resource)
-    const other = audiences.get(audience)
-    names.set(resource, file)
-    audiences.set(audience, file)
-    if (namesake) {
-      yield at(
-        ['resource'],
-        'same-resource',
-        `is already the resource of ${namesake}; each API has its own`,
-      )
-    } else if (other) {
-      const key = value.audience === undefined ? 'resource' : 'audience'
-      yield at([key], 'same-audience', `the tokens of ${other} have this audience already`)
-    }
+    const owner = owners.get(audience)
+    const shared = `the tokens of ${owner} have this audience already`
+    // A file with the same resource is a finding of its own.
+    const isFirst = resources.find(({ value }) => value.resource === resource) === api
+    if (owner && isFirst)
+      yield at([value.audience ? 'audience' : 'resource'], 'same-audience', shared)
+    owners.set(audience, file)
     for (const scope of Object.keys(value.scopes).filter(name => Object.hasOwn(scopes, name))) {
       yield at(['scopes', scope], 'same-scope', 'is already a scope of claims.yaml')
     }
@@ -95,16 +87,11 @@ export function* detailFindings(
   resources: Resource[],
 ): Generator<Finding> {
   const apis = new Map(resources.map(api => [api.value.resource, api]))
-  const known = new Map<string, Type>()
+  const known = new Map(types.map(type => [type.value.type, type]))
   for (const type of types) {
-    const { value, at } = type
-    const namesake = known.get(value.type)
-    if (namesake) yield at(['type'], 'same-type', `is already the type of ${namesake.file}`)
-    else known.set(value.type, type)
-    if (!apis.has(value.resource)) {
-      const hint = didYouMean(value.resource, [...apis.keys()])
-      yield at(['resource'], 'unknown-resource', `no file in resources/ has this resource${hint}`)
-    }
+    const { resource } = type.value
+    const unknown = `no file in resources/ has this resource${didYouMean(resource, [...apis.keys()])}`
+    if (!apis.has(resource)) yield type.at(['resource'], 'unknown-resource', unknown)
     yield* wordFindings(type)
   }
   for (const { value, at } of clients) {

@@ -2,12 +2,19 @@
 
 import { z } from 'zod'
 import { isTime } from '../client-secret.ts'
-import { colour, httpsUrl, mapOf, path, tagProblem, webUrl, words } from './values.ts'
+import {
+  colour,
+  httpsUrl,
+  mapOf,
+  nameLike,
+  path,
+  refusing,
+  tagProblem,
+  webUrl,
+  words,
+} from './values.ts'
 
-const redirectUri = z.string().superRefine((uri, ctx) => {
-  const message = redirectUriProblem(uri)
-  if (message) ctx.addIssue({ code: 'custom', message, params: { rule: 'redirect-uri' } })
-})
+const redirectUri = z.string().superRefine(refusing(redirectUriProblem, 'redirect-uri'))
 
 /** An address that the provider sends requests to: a web URL without a fragment. */
 export const requestedUri = webUrl.refine(uri => !uri.includes('#'), 'has no fragment')
@@ -21,22 +28,20 @@ const PUBLIC_JWK = {
   x5u: member, x5c: members, x5t: member, 'x5t#S256': member,
 }
 
-/** Public keys. Other members are dropped: a registered key may nest them without limit. */
-const jwks = z
-  .strictObject({
-    keys: z
-      .array(z.looseObject(PUBLIC_JWK))
-      .min(1)
-      .describe('Public keys: RSA, EC or OKP. Several keys need a kid each'),
-  })
-  .superRefine(({ keys }, ctx) => {
-    keys.forEach((jwk, i) => {
-      const message = jwkProblem(jwk, keys.slice(0, i))
-      const params = { rule: 'client-key' }
-      if (message) ctx.addIssue({ code: 'custom', message, path: ['keys', i], params })
-    })
-  })
-  .transform(({ keys }) => ({ keys: keys.map(jwk => z.object(PUBLIC_JWK).parse(jwk)) }))
+/** A public key. Other members are dropped: a registered key may nest them without limit. */
+const publicJwk = z
+  .looseObject(PUBLIC_JWK)
+  .superRefine(refusing(jwkProblem, 'client-key'))
+  .transform(jwk => z.object(PUBLIC_JWK).parse(jwk))
+const haveOwnKids = (keys: { kid?: string }[]) =>
+  keys.length === 1 || new Set(keys.flatMap(({ kid }) => kid ?? [])).size === keys.length
+const jwks = z.strictObject({
+  keys: z
+    .array(publicJwk)
+    .min(1)
+    .refine(haveOwnKids, 'each of several keys needs a kid of its own')
+    .describe('Public keys: RSA, EC or OKP. Several keys need a kid each'),
+})
 
 const hash = z
   .string()
@@ -53,54 +58,41 @@ const secretHash = z.union(
 /** The client_id with which the account pages sign users in. It needs no consent. */
 export const ACCOUNT_CLIENT = 'usher-account'
 
-const clientId = z
-  .string()
-  .regex(/^[\x21-\x7E]{1,255}$/, 'a client_id is 1 to 255 visible ASCII characters')
-  .refine(id => !(id in Object.prototype), 'is a name that JavaScript keeps for itself')
+const clientId = nameLike(
+  /^[\x21-\x7E]{1,255}$/,
+  'a client_id is 1 to 255 visible ASCII characters',
+)
   .refine(id => !/^usr_/.test(id), 'usr_ is how subjects begin; a client must not look like one')
   .refine(id => id !== ACCOUNT_CLIENT, `${ACCOUNT_CLIENT} is the client of the account pages`)
 
+// biome-ignore format: a table
 const METHODS = [
-  'none',
-  'client_secret_basic',
-  'client_secret_post',
-  'private_key_jwt',
-  'tls_client_auth',
-  'self_signed_tls_client_auth',
+  'none', 'client_secret_basic', 'client_secret_post',
+  'private_key_jwt', 'tls_client_auth', 'self_signed_tls_client_auth',
 ] as const
 /** Grant type of the device flow (RFC 8628 §3.4). */
 export const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code'
 /** Grant type of CIBA (OpenID Connect CIBA §10.1). */
 export const CIBA_GRANT = 'urn:openid:params:grant-type:ciba'
+// biome-ignore format: a table
 /** Grant types that a client file can name. */
 export const GRANT_TYPES = [
-  'authorization_code',
-  'refresh_token',
-  'client_credentials',
-  DEVICE_GRANT,
-  CIBA_GRANT,
+  'authorization_code', 'refresh_token', 'client_credentials', DEVICE_GRANT, CIBA_GRANT,
 ] as const
 /** Signing algorithms. All are asymmetric: clients share no key with the provider. */
 export const SIGNING_ALGORITHMS = ['RS256', 'PS256', 'ES256', 'EdDSA'] as const
 /** Key management algorithms of encrypted JWTs. */
 export const ENCRYPTION_ALGORITHMS = ['RSA-OAEP-256', 'ECDH-ES'] as const
+// biome-ignore format: a table
 /** Response types that a client file can name. */
 export const RESPONSE_TYPES = [
-  'code',
-  'id_token',
-  'id_token token',
-  'code id_token',
-  'code token',
-  'code id_token token',
+  'code', 'id_token', 'id_token token',
+  'code id_token', 'code token', 'code id_token token',
 ] as const
+// biome-ignore format: a table
 /** Response modes that a client file can name. */
 export const RESPONSE_MODES = [
-  'query',
-  'form_post',
-  'jwt',
-  'query.jwt',
-  'form_post.jwt',
-  'fragment',
+  'query', 'form_post', 'jwt', 'query.jwt', 'form_post.jwt', 'fragment',
 ] as const
 /** Response modes that can carry tokens. */
 export const TOKEN_MODES: string[] = ['form_post', 'form_post.jwt', 'fragment']
@@ -159,14 +151,11 @@ export const clientSchema = z.strictObject({
   tls_client_certificate_bound_access_tokens: z.boolean().optional().describe('true: tokens are bound to the certificate that the client uses at the token endpoint (RFC 8705 §3)'),
   profile: z.enum(['fapi2']).optional().describe('fapi2: all requirements of the FAPI 2.0 Security Profile: pushed authorization requests, tokens bound to a key, no RS256 in assertions and ID tokens, refresh tokens without rotation. No other key of this file may contradict it'),
   require_pkce: z.boolean().default(true).describe('false: the client need not use PKCE. Only for confidential clients that do not support it'),
-  branding: z
-    .strictObject({
-      logo: path.optional().describe('An SVG or PNG of at most 256 KiB, shown beside your logo. The path begins in the config folder'),
-      accent: colour.optional().describe('The colour of buttons and links, as `branding.accent` of usher.yaml'),
-      accent_dark: colour.optional().describe('The same for users who prefer a dark colour scheme'),
-    })
-    .optional()
-    .describe('How the sign-in and consent pages of this application look'),
+  branding: z.strictObject({
+    logo: path.optional().describe('An SVG or PNG of at most 256 KiB, shown beside your logo. The path begins in the config folder'),
+    accent: colour.optional().describe('The colour of buttons and links, as `branding.accent` of usher.yaml'),
+    accent_dark: colour.optional().describe('The same for users who prefer a dark colour scheme'),
+  }).optional().describe('How the sign-in and consent pages of this application look'),
   consent: z.enum(['explicit', 'implicit']).default('explicit').describe('implicit: users are not asked for consent, except for authorization details. For applications of your own organisation'),
 })
 
@@ -191,23 +180,18 @@ export type ClientMetadata = Omit<ClientFile, 'client_secret'>
 const PRIVATE = ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k', 'priv']
 const RSA_BITS = 2048
 
-type Jwk = Record<string, unknown>
-
 /** Returns what is wrong with a key, without any part of the key; undefined if it is valid. */
-function jwkProblem(jwk: Jwk, before: Jwk[]): string | undefined {
-  const { kty, crv, kid, n } = jwk
+function jwkProblem(jwk: Record<string, unknown>): string | undefined {
+  const { kty, crv, n = '' } = jwk
   if (kty === 'oct') return 'is a shared secret: give a public key, RSA, EC or OKP'
   if (PRIVATE.some(part => part in jwk)) {
     return 'is a private key, which every reader of this file knows now: make a new key, and put only its public part here'
   }
-  if (before.some(other => kid === undefined || other.kid === kid)) {
-    return kid === undefined ? 'one of several keys needs a kid' : 'has the kid of another key'
-  }
   if (kty === 'EC' && crv !== 'P-256') return 'is not on the curve P-256 (ES256)'
   if (kty === 'OKP' && crv !== 'Ed25519') return 'is not on the curve Ed25519 (EdDSA)'
   if (!['RSA', 'EC', 'OKP'].includes(String(kty))) return 'kty must be RSA, EC or OKP'
-  const bits = typeof n === 'string' ? n.length * 6 : 0
-  return kty === 'RSA' && bits < RSA_BITS ? `RSA needs ${RSA_BITS} bits or more` : undefined
+  const isShort = kty === 'RSA' && String(n).length * 6 < RSA_BITS
+  return isShort ? `RSA needs ${RSA_BITS} bits or more` : undefined
 }
 
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]'])

@@ -4,21 +4,21 @@
 
 import { z } from 'zod'
 import { plainWords } from '../report/wording.ts'
-import { displayTextProblem, words, wordsByLanguage } from './values.ts'
+import { displayTextProblem, nameLike, words, wordsByLanguage } from './values.ts'
 
 const MAX_TEXT_CHARS = 500
 
 /** An authorization detail as a client sends it (RFC 9396 §2). */
 export type Detail = { type: string; [property: string]: unknown }
 
-const typeName = z
-  .string()
-  .regex(/^[\x21\x23-\x5B\x5D-\x7E]{1,100}$/, 'a type is 1 to 100 visible ASCII characters')
-  .refine(name => !(name in Object.prototype), 'is a name that JavaScript keeps for itself')
-const propertyName = z
-  .string()
-  .regex(/^[A-Za-z_][\w-]*$/, 'a property is named by letters, digits, _ and -')
-  .refine(name => !(name in Object.prototype), 'is a name that JavaScript keeps for itself')
+const typeName = nameLike(
+  /^[\x21\x23-\x5B\x5D-\x7E]{1,100}$/,
+  'a type is 1 to 100 visible ASCII characters',
+)
+const propertyName = nameLike(
+  /^[A-Za-z_][\w-]*$/,
+  'a property is named by letters, digits, _ and -',
+)
 
 const ATOM = String.raw`(?:\\[dDwWsS]|\\[^\w\s]|\[(?:\\[dDwWsS]|\\[^\w\s]|[^\\[\]])+\]|[^\\^$*+?()[\]{}|])`
 const FIXED = `(?:${ATOM}(?:\\{\\d{1,3}\\})?)*`

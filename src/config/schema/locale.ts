@@ -6,7 +6,7 @@ import { join, parse } from 'node:path'
 import { parse as parseYaml } from 'yaml'
 import { z } from 'zod'
 import { didYouMean } from '../report/wording.ts'
-import { mapOf, words } from './values.ts'
+import { mapOf, refusing, words } from './values.ts'
 
 /** Texts by `page.thing`, by language tag (BCP 47). */
 export type Locales = Record<string, Record<string, string>>
@@ -30,17 +30,15 @@ export const placesIn = (text: string) => [...new Set(text.match(/\{\w+\}/g))].t
 /** A text with the placeholders of the English one. Those in `needed` must occur. */
 function textLike(english: string, needed = placesIn(english)) {
   const known = placesIn(english)
-  return words(MAX_TEXT_CHARS)
-    .superRefine((text, ctx) => {
-      const places = placesIn(text)
-      const strange = places.find(place => !known.includes(place))
-      const absent = needed.find(place => !places.includes(place))
-      const message = strange
-        ? `there is no value for ${strange}${didYouMean(strange, known)}`
-        : absent && `must contain ${absent}`
-      if (message) ctx.addIssue({ code: 'custom', message, params: { rule: 'places' } })
-    })
-    .describe(`In English: ${english}`)
+  const problemOf = (text: string) => {
+    const places = placesIn(text)
+    const strange = places.find(place => !known.includes(place))
+    if (strange) return `there is no value for ${strange}${didYouMean(strange, known)}`
+    const absent = needed.find(place => !places.includes(place))
+    return absent && `must contain ${absent}`
+  }
+  const text = words(MAX_TEXT_CHARS).superRefine(refusing(problemOf, 'places'))
+  return text.describe(`In English: ${english}`)
 }
 
 function schemaOf(tree: Tree): z.ZodObject {

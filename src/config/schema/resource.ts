@@ -44,14 +44,9 @@ export const MAX_JWT_SECONDS = 600
 export const audienceOf = ({ resource, audience = resource }: ResourceFile) => audience
 
 /** Returns the lifetime of its tokens in seconds. `access_token`: the lifetime of other tokens. */
-export function lifetimeOf(
-  { token_format, token_lifetime }: ResourceFile,
-  access_token: number,
-): number {
-  return (
-    token_lifetime ?? Math.min(access_token, token_format === 'jwt' ? MAX_JWT_SECONDS : Infinity)
-  )
-}
+export const lifetimeOf = ({ token_format, token_lifetime }: ResourceFile, access_token: number) =>
+  token_lifetime ??
+  (token_format === 'jwt' ? Math.min(access_token, MAX_JWT_SECONDS) : access_token)
 
 /** Whether a client may request tokens for an API. */
 export const isFor = ({ clients }: Pick<ResourceFile, 'clients'>, client_id: string) =>

@@ -24,15 +24,26 @@ export function displayTextProblem(text: string, maxLength: number): string | un
 export const mapOf = (value: unknown): Record<string, unknown> =>
   typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
 
-/** Text that pages show. */
+/** Returns a refinement from a function that returns what is wrong with a value. */
+export const refusing =
+  <T>(problemOf: (value: T) => string | undefined, rule = 'value') =>
+  (value: T, ctx: z.core.$RefinementCtx) => {
+    const message = problemOf(value)
+    if (message) ctx.addIssue({ code: 'custom', message, params: { rule } })
+  }
+
+/** A name that can be the key of an object. */
+export const nameLike = (pattern: RegExp, message: string) =>
+  z
+    .string()
+    .regex(pattern, message)
+    .refine(name => !(name in Object.prototype), 'is a name that JavaScript keeps for itself')
+
+/** Text that pages show. The JSON Schema for editors has the members of `meta`. */
 export const words = (maxLength: number) =>
   z
     .string()
-    .superRefine((text, ctx) => {
-      const message = displayTextProblem(text, maxLength)
-      if (message) ctx.addIssue({ code: 'custom', message })
-    })
-    // The JSON Schema for editors has these.
+    .superRefine(refusing(text => displayTextProblem(text, maxLength)))
     .meta({ maxLength, pattern: '^\\P{C}+$' })
 
 const isPlainUrl = (text: string) => {
@@ -49,34 +60,25 @@ export const webUrl = z
 export const httpsUrl = webUrl.refine(text => /^https:/i.test(text), 'must be https')
 
 /** The name of a scope (RFC 6749 §3.3). */
-export const scopeName = z
-  .string()
-  .regex(
-    /^[\x21\x23-\x5B\x5D-\x7E]+$/,
-    'a scope has no spaces, quotes or backslashes (RFC 6749 §3.3)',
-  )
-  .refine(name => !(name in Object.prototype), 'is a name that JavaScript keeps for itself')
+export const scopeName = nameLike(
+  /^[\x21\x23-\x5B\x5D-\x7E]+$/,
+  'a scope has no spaces, quotes or backslashes (RFC 6749 §3.3)',
+)
 
 const NAMES = new Intl.DisplayNames('en', { type: 'language', fallback: 'none' })
 
 /** Returns what is wrong with a language tag (BCP 47); undefined if it is valid. */
 export function tagProblem(tag: string): string | undefined {
-  const [canonical] = canonicalLocales(tag)
-  if (!canonical || !NAMES.of(canonical)) return 'is no language tag, such as de or pt-BR'
-  return canonical === tag ? undefined : `is written ${canonical}`
-}
-
-function canonicalLocales(tag: string): string[] {
   try {
-    return Intl.getCanonicalLocales(tag)
+    const [canonical = ''] = Intl.getCanonicalLocales(tag)
+    if (NAMES.of(canonical)) return canonical === tag ? undefined : `is written ${canonical}`
   } catch {
-    return []
+    // The tag has no valid syntax.
   }
+  return 'is no language tag, such as de or pt-BR'
 }
 
-const languageTag = z
-  .string()
-  .refine(tag => !tagProblem(tag), 'is no language tag, such as de or pt-BR')
+const languageTag = z.string().superRefine(refusing(tagProblem))
 
 /** Text that pages show: one text, or one for each language. */
 export const wordsByLanguage = (maxLength: number) =>
