@@ -109,29 +109,39 @@ function actionOf(testModule: string, visits: number): Action {
 
 /**
  * Opens an address in a browser and goes through Usher's pages until the browser is back at the suite,
- * or at a page that leads no further. Returns a picture of the last page of Usher's that a user can read.
+ * or at a page that leads no further. Returns a picture of each page.
  */
 async function visit(context: BrowserContext, url: string, suite: string, action: Action) {
   const page = await context.newPage()
-  let picture: Buffer | undefined
+  const pictures: Buffer[] = []
   await page.goto(url, { waitUntil: 'load' }).catch(() => undefined)
   for (let steps = 0; steps < 10 && !page.url().startsWith(suite); steps += 1) {
-    picture = (await takePicture(page)) ?? picture
+    if (await isLeaving(page)) continue
+    // Chromium takes no picture of a page that is being replaced.
+    const picture = await takePicture(page).catch(() => undefined)
+    if (picture) pictures.push(picture)
     if (action === 'look' || !(await proceed(page, action))) break
   }
   await page.waitForLoadState('networkidle').catch(() => undefined)
   await page.close()
-  return picture
+  return pictures
 }
 
-/** Returns a picture, unless the page only leads to the next one. */
-async function takePicture(page: Page): Promise<Buffer | undefined> {
+/** Returns a picture with the details of an error. */
+async function takePicture(page: Page): Promise<Buffer> {
+  await page.locator('details').evaluateAll(all => {
+    for (const details of all) details.setAttribute('open', '')
+  })
+  return page.screenshot()
+}
+
+/** Returns whether the page only led to the next one, which is loaded then. */
+async function isLeaving(page: Page): Promise<boolean> {
   const url = page.url()
-  const leadsOn = page.locator('meta[http-equiv=refresh]').count()
-  if (await leadsOn.catch(() => 1)) return undefined
-  // Chromium takes no picture of a page that is being replaced.
-  const picture = await page.screenshot().catch(() => undefined)
-  return page.url() === url ? picture : undefined
+  const links = page.locator('meta[http-equiv=refresh]').count()
+  if ((await links.catch(() => 1)) === 0) return false
+  await page.waitForURL(next => next.href !== url, { timeout: 5_000 }).catch(() => undefined)
+  return true
 }
 
 /** Fills in the page and submits it; false where there is nothing to submit. */
@@ -195,6 +205,7 @@ async function runModule(
   const pictures: Buffer[] = []
   const deadline = Date.now() + MODULE_TIMEOUT_MS
   let info = { status: '', result: '' }
+  let visits = 0
   let waitsSince = Date.now()
   for (let started = false; Date.now() < deadline; await sleep(300)) {
     info = await suite('GET', `info/${id}`)
@@ -209,9 +220,8 @@ async function runModule(
     const { urls } = await suite<{ urls: string[] }>('GET', `runner/browser/${id}`)
     for (const url of urls) {
       await suite('POST', `runner/browser/${id}/visit?url=${encodeURIComponent(url)}`)
-      const action = actionOf(testModule, pictures.length)
-      const picture = await visit(context, url, address, action)
-      if (picture) pictures.push(picture)
+      pictures.push(...(await visit(context, url, address, actionOf(testModule, visits))))
+      visits += 1
       waitsSince = Date.now()
     }
     if (Date.now() - waitsSince > PICTURE_PAUSE_MS) await uploadPictures(suite, id, pictures)
