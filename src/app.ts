@@ -25,16 +25,17 @@ import { createPages, type PageFeature } from './pages/routes.ts'
 import { createSite } from './pages/site.ts'
 import { checkOwnTemplates } from './pages/templates.ts'
 import { createViews } from './pages/views.ts'
-import { createProvider, type Environment, showsErrors } from './provider/configuration.ts'
+import { createProvider, type Environment, type ShowError } from './provider/configuration.ts'
 import {
   authorizeByPost,
   canonicalPaths,
   finishAnswers,
   limitBodies,
 } from './provider/endpoints.ts'
+import { described } from './provider/error-descriptions.ts'
 import { createDeliver, logFaults } from './provider/events.ts'
 import { createFailureMemory } from './provider/failures.ts'
-import { anonymousWrites, routesOf } from './provider/routes.ts'
+import { anonymousWrites, PLAIN_ERRORS, routesOf } from './provider/routes.ts'
 import { pushedRequestTtl } from './provider/tokens.ts'
 
 /**
@@ -48,7 +49,12 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   const directory = await openDirectory(settings, records, log)
   const views = createViews(settings, id => describeClient(id))
   const errorPages = createErrorPages(settings.issuer, views)
-  const showError = showsErrors(errorPages.show)
+  // An interaction that ended has its own text.
+  const showError: ShowError = (ctx, out, { name }) =>
+    errorPages.show(
+      ctx,
+      name === 'SessionNotFound' ? { error: 'interaction_gone' } : described(ctx, out),
+    )
   const dependencies = { ...environment, directory }
 
   const details = createAuthorizationDetails(settings)
@@ -65,10 +71,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
     ciba(dependencies),
     logout(settings, records, views),
   ]
-  const provider = await createProvider(dependencies, features, {
-    error: showError,
-    tags: views.tags,
-  })
+  const provider = await createProvider(dependencies, features, { showError, tags: views.tags })
   const describeClient = async (id: string) => {
     const found = features.map(feature => feature.describeClient?.(provider, id))
     return (await Promise.all(found)).find(Boolean)
@@ -84,7 +87,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   app.on('error', logFaults(log))
   app.use(securityHeaders(settings.issuer))
   app.use(requestLog(log, metrics, createFailureMemory(records)))
-  app.use(errors(errorPages, { bare: routes.plainErrors, development: settings.development }))
+  app.use(errors(errorPages, { bare: PLAIN_ERRORS, development: settings.development }))
   app.use(originForm(settings.issuer))
   app.use(health(readiness))
   app.use(edge(settings, Object.values(routes.byCertificate)))
@@ -104,7 +107,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
     }),
   )
   // The router compares a path with dozens of patterns. No endpoint fits one.
-  app.use((ctx: RouterContext, next) => (routes.methods[ctx.path] ? next() : showPage(ctx, next)))
+  app.use((ctx: RouterContext, next) => (routes.methodsAt(ctx.path) ? next() : showPage(ctx, next)))
   app.use(canonicalPaths(routes))
   for (const { guard } of features) if (guard) app.use(guard(site))
   app.use(authorizeByPost)

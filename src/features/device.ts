@@ -137,12 +137,12 @@ function guardDevicePage({ enter, records }: Site, end: Pages['end']): Middlewar
 }
 
 // The library leaves `interval` out, and gives the user the host name of a client's mTLS request.
-const finish: Finisher = (ctx, oidc) => {
+const finish: Finisher = (ctx, { issuer }) => {
   if (ctx.status !== 200) return
   const body = ctx.body as Record<string, string>
   const forPeople = ['verification_uri', 'verification_uri_complete'].map(name => {
-    const { pathname, search } = new URL(body[name] ?? '', oidc?.issuer)
-    return [name, `${oidc?.issuer}${pathname}${search}`]
+    const { pathname, search } = new URL(body[name] ?? '', issuer)
+    return [name, `${issuer}${pathname}${search}`]
   })
   ctx.body = { ...body, interval: INTERVAL_SECONDS, ...Object.fromEntries(forPeople) }
 }

@@ -14,7 +14,6 @@ export function fapi(): Feature {
       fapi: { enabled: true, profile: (_ctx, client) => (isFapi(client) ? '2.0' : undefined) },
       dPoP: { requireNonce: ({ oidc }) => isFapi(oidc.client) },
     },
-    clientMetadata: ['profile'],
 
     clientDefaults(client) {
       if (client.profile !== 'fapi2') return {}

@@ -26,6 +26,7 @@ export const OWN_METADATA = [
   'consent',
   'rotate_refresh_tokens',
   'any_secret_method',
+  'profile',
 ]
 
 /** Whether refresh tokens of the client are rotated. */
@@ -72,10 +73,12 @@ export async function checkClients(
   for (const { client_id } of clients) {
     await provider.Client.find(client_id).catch(error => {
       const { error_description: message = String(error) } = error
-      const key = keyNamedBy(message)
-      const at = clientFiles.get(client_id)
+      // Without a key in its message, the error is about authentication.
+      const isNamed = (key: string) => new RegExp(`\\b${key}\\b`).test(message)
+      const key = Object.keys(clientSchema.shape).find(isNamed) ?? 'token_endpoint_auth_method'
       const isSigned = key.endsWith('_signed_response_alg')
       const why = isSigned ? ', what the keys of keys.import sign with' : ''
+      const at = clientFiles.get(client_id)
       if (at) findings.push(at([key], 'library', `${message.replace(`${key} `, '')}${why}`))
     })
   }
@@ -98,12 +101,6 @@ export async function findClient(provider: Provider, id = ''): Promise<Receiver 
   return found as Receiver | undefined
 }
 
-/** Returns the metadata key that a message of the library names. Without one, it is about authentication. */
-function keyNamedBy(message: string): string {
-  const isNamed = (key: string) => new RegExp(`\\b${key}\\b`).test(message)
-  return Object.keys(clientSchema.shape).find(isNamed) ?? 'token_endpoint_auth_method'
-}
-
 /** Origins from which browser applications call the token endpoint and UserInfo. */
 export function corsOrigins(client: Client): Set<string> {
   const origins = (client.redirectUris ?? []).map(uri => new URL(uri).origin)
@@ -111,10 +108,9 @@ export function corsOrigins(client: Client): Set<string> {
 }
 
 /** Compares with every hash that has not expired, in constant time for each. */
-export function matchesHash(actual: string, hashes: ClientMetadata['client_secret_hashes']) {
+export function matchesHash(actual: string, hashes: ClientMetadata['client_secret_hashes'] = []) {
   const offered = Buffer.from(hashSecret(actual))
-  const valid = (hashes ?? []).filter(entry => !isExpired(entry))
-  const known = valid.map(entry => Buffer.from(hashOf(entry)))
+  const known = hashes.filter(entry => !isExpired(entry)).map(entry => Buffer.from(hashOf(entry)))
   const isMatch = (hash: Buffer) => hash.length === offered.length && timingSafeEqual(hash, offered)
   return known.filter(isMatch).length > 0
 }

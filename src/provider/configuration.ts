@@ -1,7 +1,7 @@
 // The library's configuration, one decision a line. Settings that are not here have their defaults, on
 // purpose; test/unit/library.test.ts pins the defaults we rely on.
 
-import { type Configuration, errors, type KoaContextWithOIDC, type Provider } from 'oidc-provider'
+import type { Configuration, Provider } from 'oidc-provider'
 import type { Logger } from 'pino'
 import { claimsOf } from '../accounts/account.ts'
 import { createConsents, TOUCH_INTERVAL_SECONDS } from '../accounts/consents.ts'
@@ -31,7 +31,6 @@ import {
   rotates,
   toLibrary,
 } from './clients.ts'
-import { described } from './error-descriptions.ts'
 import { logEvents } from './events.ts'
 import type { Feature, LibraryFeatures } from './feature.ts'
 import { createGrantLoader } from './grants.ts'
@@ -39,37 +38,13 @@ import { createBrowserBinding } from './interactions.ts'
 import { algorithms, asLibraryKey, sparingly } from './keys.ts'
 import { createOverridden, nameTokens } from './library-overrides.ts'
 import { createPolicy } from './policy.ts'
-import { assertAssertion, assertRequestObject, checkRequest, logIgnored } from './requests.ts'
+import { assertAssertion, assertRequestObject, checkRequest } from './requests.ts'
 import { routesOf } from './routes.ts'
 import { createState } from './state.ts'
 import { lifetimes, mayRevoke } from './tokens.ts'
 
 /** Shows an error of the library to users. */
-export type ShowError = (
-  ctx: KoaContextWithOIDC,
-  out: { error: string; error_description?: string },
-  thrown: Error,
-) => void
-
-/** Returns the function that shows errors of the library. An interaction that ended has its own text. */
-export function showsErrors(
-  show: (ctx: KoaContextWithOIDC, out: Parameters<ShowError>[1]) => void,
-): ShowError {
-  return (ctx, out, thrown) =>
-    show(
-      ctx,
-      thrown instanceof errors.SessionNotFound
-        ? { error: 'interaction_gone' }
-        : described(ctx, out),
-    )
-}
-
-/** Pages that the core shows. */
-interface LibraryPages {
-  error: ShowError
-  /** The languages they are in (BCP 47). */
-  tags: string[]
-}
+export type ShowError = NonNullable<Configuration['renderError']>
 
 /** Everything that an app is built from. */
 export interface Environment {
@@ -83,6 +58,12 @@ export interface Environment {
   metrics: Metrics
 }
 
+interface LibraryPages {
+  showError: ShowError
+  /** The languages of the pages (BCP 47). */
+  tags: string[]
+}
+
 /** What the provider and its features are built from. */
 export interface Dependencies extends Environment {
   directory: Directory
@@ -90,15 +71,14 @@ export interface Dependencies extends Environment {
 
 /** Throws a `ConfigError` that names every client the library would refuse. */
 export async function createProvider(
-  environment: Dependencies,
+  dependencies: Dependencies,
   features: Feature[],
   pages: LibraryPages,
 ): Promise<Provider> {
-  const { settings, records, log, metrics } = environment
-  const adapters = Object.assign({}, ...features.map(({ adapters }) => adapters))
-  const state = createState(records, settings, adapters)
-  const setup = configuration(environment, features, pages, state.adapter)
-  const provider = createOverridden(settings.issuer, setup, { records, features })
+  const { settings, records, log, metrics } = dependencies
+  const state = createState(records, settings, features)
+  const setup = configuration(dependencies, features, pages, state.adapter)
+  const provider = createOverridden(settings.issuer, setup, records, features)
   // Scheme, host and address of a request are those that `http/edge.ts` set.
   provider.proxy = true
   nameTokens(provider, state.tokenIds)
@@ -109,12 +89,11 @@ export async function createProvider(
 
 /** The library's configuration, one decision a line. */
 function configuration(
-  environment: Dependencies,
+  { settings, secrets, records, directory, keys }: Dependencies,
   extensions: Feature[],
   pages: LibraryPages,
   adapter: Configuration['adapter'],
 ): Configuration {
-  const { settings, secrets, records, directory, keys } = environment
   const { issuer, claims, scopes, development, features } = settings
   const consents = createConsents(records)
   const requestedClaims = createRequestedClaims(settings)
@@ -123,6 +102,8 @@ function configuration(
     ...toLibrary(client),
     ...Object.assign({}, ...extensions.map(({ clientDefaults }) => clientDefaults?.(client))),
   })
+  const methods = ['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'] as const
+  const certificateMethods = extensions.flatMap(({ clientAuthMethods = [] }) => clientAuthMethods)
 
   return {
     adapter,
@@ -139,17 +120,9 @@ function configuration(
 
     responseTypes: ['code', ...extensions.flatMap(({ responseTypes = [] }) => responseTypes)],
     pkce: { required: (_ctx, client) => client.require_pkce !== false },
-    clientAuthMethods: [
-      ...(['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'] as const),
-      ...extensions.flatMap(({ clientAuthMethods = [] }) => clientAuthMethods),
-    ],
+    clientAuthMethods: [...methods, ...certificateMethods],
     clientDefaults: { grant_types: ['authorization_code', 'refresh_token'] },
-    extraClientMetadata: {
-      properties: [
-        ...OWN_METADATA,
-        ...extensions.flatMap(({ clientMetadata = [] }) => clientMetadata),
-      ],
-    },
+    extraClientMetadata: { properties: OWN_METADATA },
     allowOmittingSingleRegisteredRedirectUri: false,
     assertJwtClientAuthClaimsAndHeader: assertAssertion,
     clientBasedCORS: (_ctx, origin, client) => corsOrigins(client).has(origin),
@@ -157,12 +130,7 @@ function configuration(
 
     // Other providers have `audience`; it is ignored here. The library calls its validator for each
     // authorization request, pushed ones too, also without the parameter.
-    extraParams: {
-      audience(ctx, value) {
-        checkRequest(ctx, extensions)
-        logIgnored(ctx, value === undefined ? [] : ['audience'])
-      },
-    },
+    extraParams: { audience: ctx => checkRequest(ctx, extensions) },
     scopes: Object.keys(scopes),
     acrValues: ACR_VALUES,
     claims: claimsByScope(claims),
@@ -215,7 +183,7 @@ function configuration(
     },
 
     fetch: sparingly(createFetch(settings.egress)),
-    renderError: pages.error,
+    renderError: pages.showError,
     features: merged(extensions, {
       devInteractions: { enabled: false },
       externalSigningSupport: { enabled: true, ack: 'experimental-01' },

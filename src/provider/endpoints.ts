@@ -2,28 +2,25 @@
 
 import { errors as jose } from 'jose'
 import type { Context, Middleware } from 'koa'
-import { errors, type KoaContextWithOIDC } from 'oidc-provider'
+import { errors } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
 import { note } from '../http/audit.ts'
 import { readForm } from '../http/forms.ts'
 import { MAX_URL_BYTES, refuseLongUrl } from '../http/limits.ts'
 import { described } from './error-descriptions.ts'
 import { logError } from './events.ts'
-import { type Feature, type Finisher, memberOf } from './feature.ts'
-import { AUTHORIZATION, DISCOVERY, type RouteName, type Routes } from './routes.ts'
+import { type Feature, type Finisher, memberOf, type Oidc } from './feature.ts'
+import { AUTHORIZATION, DISCOVERY, type Routes } from './routes.ts'
 
 /** Discovery and JWKS: for how long clients may cache them. */
 const MAX_CACHE_SECONDS = 3600
 
 /** The library takes `/API/OAUTH/TOKEN/` for the token endpoint; a path here has one spelling. */
-export function canonicalPaths(routes: Routes): Middleware {
+export function canonicalPaths({ methodsAt }: Routes): Middleware {
   return async (ctx, next) => {
-    const { path } = ctx
-    const methods =
-      routes.methods[path] ||
-      (routes.registered?.test(path) && 'GET, PUT, DELETE') ||
-      (routes.resume.test(path) && 'GET') ||
-      methodsOfPage(ctx)
+    // The router has passed over our own pages at this path.
+    const ofPages: { methods: string[] }[] = ctx.matched ?? []
+    const methods = methodsAt(ctx.path) ?? ofPages.flatMap(({ methods }) => methods).join(', ')
     if (!methods) {
       const error_description = `there is no endpoint at this path; they are listed in ${DISCOVERY[0]}`
       return ctx.throw(404, { error: 'not_found', error_description })
@@ -37,20 +34,12 @@ export function canonicalPaths(routes: Routes): Middleware {
   }
 }
 
-/** Methods of our own pages at this path, which the router has passed over. */
-function methodsOfPage({ matched }: Context): string {
-  const routes: { methods: string[] }[] = matched ?? []
-  return routes.flatMap(({ methods }) => methods).join(', ')
-}
-
 /**
  * The same request as GET (OIDC Core §3.1.2.1): a cookie that came with a cross-site POST would have
  * to be `SameSite=None`.
  */
-export const authorizeByPost: Middleware = (ctx, next) =>
-  ctx.method === 'POST' && ctx.path === AUTHORIZATION.path ? authorizeByGet(ctx) : next()
-
-async function authorizeByGet(ctx: Context) {
+export const authorizeByPost: Middleware = async (ctx, next) => {
+  if (ctx.method !== 'POST' || ctx.path !== AUTHORIZATION.path) return next()
   const url = `${AUTHORIZATION.path}?${await readForm(ctx, MAX_URL_BYTES)}`
   refuseLongUrl(ctx, url)
   ctx.status = 303
@@ -73,8 +62,6 @@ export function limitBodies({ endpoints }: Routes): Middleware {
   }
 }
 
-type Oidc = KoaContextWithOIDC['oidc'] | undefined
-
 /** Pages in place of answers of the library. */
 interface AnswerPages {
   /** A page that navigates on. */
@@ -83,56 +70,70 @@ interface AnswerPages {
   handOver(ctx: Context, action: string, fields: Record<string, unknown>): void
 }
 
-/** How answers of the library leave, by path. */
+/** How answers of the library leave. */
 export function finishAnswers(
-  pages: AnswerPages,
+  { navigate, handOver }: AnswerPages,
   { paths, endpoints, confirm }: Routes,
   settings: Settings,
   features: Feature[],
 ): Middleware {
   // A client that caches the JWKS for this time has each key before it signs.
   const jwksAge = Math.min(MAX_CACHE_SECONDS, Math.floor(settings.keys.announce / 2))
-  const finishDiscovery = (ctx: Context) => discovery(ctx, endpoints, features)
-  const dress: Finisher = (ctx, oidc) => dressUp(ctx, oidc, pages, confirm)
+  /** By the library's names of the endpoints. */
   const finishers: Record<string, Finisher> = {
-    ...Object.fromEntries(DISCOVERY.map(path => [path, finishDiscovery])),
-    [paths.jwks]: ctx => cacheable(ctx, jwksAge),
-    [paths.introspection]: introspection,
-    [paths.userinfo]: userinfo,
-    [paths.revocation]: revocation,
-    [confirm]: ctx => navigateOn(ctx, pages),
+    discovery: ctx => discovery(ctx, endpoints, features),
+    jwks: ctx => cacheable(ctx, jwksAge),
+    introspection,
+    userinfo,
+    revocation,
+    // Without a signed-in user, or with another user than the client named, the library signs out without a
+    // question, by a bare page of its own.
+    end_session(ctx, { session }) {
+      const xsrf = session?.state?.secret
+      const isBare = ctx.status === 200 && ctx.type === 'text/html' && !ctx.state.isPage
+      if (isBare && xsrf) handOver(ctx, confirm, { xsrf, logout: 'yes' })
+    },
+    // Signing out leads to the application, where the form may not go by a redirect.
+    end_session_confirm(ctx) {
+      const location = ctx.response.get('Location')
+      if (ctx.status !== 303 || !location) return
+      ctx.remove('Location')
+      navigate(ctx, location)
+    },
   }
   return async (ctx, next) => {
-    const { path } = ctx
     ctx.set('Cache-Control', 'no-store')
     // Our own sign-out page accepts no parameters: no client decides whom it signs out, or where it leads.
-    if (!endpoints.end_session && path === paths.end_session) ctx.querystring = ''
+    if (!endpoints.end_session && ctx.path === paths.end_session) ctx.querystring = ''
     await next()
     // Absent where the library has no route for the method.
-    const oidc: Oidc = ctx.oidc
-    ctx.state.log.client_id = oidc?.client?.clientId
+    const oidc: Oidc | undefined = ctx.oidc
+    if (!oidc) return
+    ctx.state.log.client_id = oidc.client?.clientId
     if (ctx.status === 500) blameClient(ctx, oidc)
     if (memberOf(ctx.body, 'error')) ctx.body = described(ctx, ctx.body)
-    const finish = finishers[path] ?? dress
-    finish(ctx, oidc)
-    for (const { answers = {} } of features) answers[oidc?.route as RouteName]?.(ctx, oidc)
+    for (const answers of [finishers, ...features.map(feature => feature.answers)]) {
+      answers?.[oidc.route]?.(ctx, oidc)
+    }
   }
 }
 
 // The library converts the claims of a request object to text before it checks the signature; `{"toString":1}`
 // throws there. `params.request` is removed once it was read. The library copies an assertion, and one that
 // is nested a thousand levels deep ends the stack.
-function blameClient(ctx: Context, oidc: Oidc) {
-  const { request, client_assertion } = oidc?.params ?? {}
-  const unread = (what: string) => `could not read the ${what}`
-  if (request !== undefined) blame(ctx, new errors.InvalidRequestObject(unread('request object')))
-  const isDeep = client_assertion !== undefined && ctx.state.fault instanceof RangeError
-  if (isDeep) blame(ctx, new errors.InvalidClientAuth({ detail: unread('client assertion') }))
-  // A key that looks right may be none to encrypt to.
-  const { idTokenEncryptedResponseAlg: id, userinfoEncryptedResponseAlg: info } = oidc?.client ?? {}
+function blameClient(ctx: Context, { params = {}, client }: Oidc) {
   const { fault } = ctx.state
+  const unread = (what: string) => `could not read the ${what}`
+  if (params.request !== undefined) {
+    blame(ctx, new errors.InvalidRequestObject(unread('request object')))
+  }
+  if (params.client_assertion !== undefined && fault instanceof RangeError) {
+    blame(ctx, new errors.InvalidClientAuth({ detail: unread('client assertion') }))
+  }
+  // A key that looks right may be none to encrypt to.
+  const isEncrypted = client?.idTokenEncryptedResponseAlg ?? client?.userinfoEncryptedResponseAlg
   const isOfKey = [jose.JOSEError, DOMException, TypeError].some(kind => fault instanceof kind)
-  if ((id ?? info) && isOfKey) {
+  if (isEncrypted && isOfKey) {
     blame(ctx, new errors.InvalidClientMetadata('nothing can be encrypted to the key in its jwks'))
   }
 }
@@ -161,8 +162,8 @@ function cacheable(ctx: Context, seconds: number) {
 }
 
 /** Refuses a public client, whether the token is active or not (RFC 7662 §2.1). */
-function introspection(ctx: Context, oidc: Oidc) {
-  if (oidc?.client?.tokenEndpointAuthMethod === 'none') {
+function introspection(ctx: Context, { client }: Oidc) {
+  if (client?.tokenEndpointAuthMethod === 'none') {
     throw new errors.InvalidClientAuth({ detail: 'a public client cannot introspect' })
   }
   // JWTs are not stored. A caller that presents one to an API must not cause an error there (§2.2).
@@ -172,35 +173,18 @@ function introspection(ctx: Context, oidc: Oidc) {
 }
 
 /** A token for an API is none here (RFC 6750 §3.1); the library looks at its scopes first. */
-function userinfo(ctx: Context, oidc: Oidc) {
-  if (ctx.status !== 403 || oidc?.entities.AccessToken?.aud === undefined) return
-  ctx.set('WWW-Authenticate', `Bearer realm="${oidc.issuer}", error="invalid_token"`)
+function userinfo(ctx: Context, { issuer, entities }: Oidc) {
+  if (ctx.status !== 403 || entities.AccessToken?.aud === undefined) return
+  ctx.set('WWW-Authenticate', `Bearer realm="${issuer}", error="invalid_token"`)
   blame(ctx, new errors.InvalidToken('the token is for another resource'))
 }
 
-function revocation(ctx: Context, oidc: Oidc) {
-  if (ctx.status !== 200 || ctx.method !== 'POST') return
+function revocation(ctx: Context, { entities: { RefreshToken, AccessToken } }: Oidc) {
+  if (ctx.status !== 200) return
   // Some clients insist on JSON where RFC 7009 asks for nothing.
   ctx.body = {}
-  const { RefreshToken, AccessToken } = oidc?.entities ?? {}
   const token = RefreshToken ?? AccessToken
   if (!token) return
   const about = { client_id: token.clientId, account: token.accountId }
   note(ctx, 'token_revoked', { ...about, token: RefreshToken ? 'refresh' : 'access' })
-}
-
-// Signing out leads to the application, where the form may not go by a redirect.
-function navigateOn(ctx: Context, pages: AnswerPages) {
-  const location = ctx.response.get('Location')
-  if (ctx.status !== 303 || !location) return
-  ctx.remove('Location')
-  pages.navigate(ctx, location)
-}
-
-// Without a signed-in user, or with another user than the client named, the library signs out without a
-// question, by a bare page of its own.
-function dressUp(ctx: Context, oidc: Oidc, pages: AnswerPages, confirm: string) {
-  const xsrf = oidc?.session?.state?.secret
-  const isBare = ctx.status === 200 && ctx.type === 'text/html' && !ctx.state.isPage
-  if (isBare && xsrf) pages.handOver(ctx, confirm, { xsrf, logout: 'yes' })
 }

@@ -18,7 +18,6 @@ import type {
 import type { ClientMetadata } from '../config/schema/client.ts'
 import type { Adapter, Protocol } from '../state/adapter.ts'
 import type { Queue } from '../state/delivery-queue.ts'
-import type { RouteName } from './routes.ts'
 
 /** The library's provider, for code that does not import the library. */
 export type LibraryProvider = Provider
@@ -29,8 +28,11 @@ export type LibraryFeatures = NonNullable<Configuration['features']>
 /** A part of an adapter; it replaces methods of the plain one. */
 export type AdapterPart = (plain: Adapter, protocol: Protocol) => Partial<Adapter>
 
+/** The library's state of a request. */
+export type Oidc = KoaContextWithOIDC['oidc']
+
 /** Changes an answer of the library, after the library has made it. */
-export type Finisher = (ctx: Context, oidc: KoaContextWithOIDC['oidc'] | undefined) => void
+export type Finisher = (ctx: Context, oidc: Oidc) => void
 
 /** Sends the authorization response (OAuth 2.0 Multiple Response Types §2.1). */
 export type ResponseMode = Parameters<Provider['registerResponseMode']>[1]
@@ -56,8 +58,6 @@ export interface Feature {
   responseTypes?: ResponseType[]
 
   // Clients
-  /** Properties of client metadata beyond RFC 7591. */
-  clientMetadata?: string[]
   /** Metadata of a client of the config folder that follow from the rest of its file. */
   clientDefaults?(client: ClientMetadata): object
   /** Metadata of a client that is not in the config folder, for pages. Undefined when it has none. */
@@ -91,7 +91,7 @@ export interface Feature {
   /** Takes a CIBA ping instead of sending it while the user waits. */
   onPing?(request: BackchannelAuthenticationRequest): Promise<void>
   /** By the library's names of the endpoints. */
-  answers?: Partial<Record<RouteName, Finisher>>
+  answers?: Record<string, Finisher>
   /** Members of the discovery document that the feature adds, changes or removes (`undefined`). */
   discovery?(document: Record<string, unknown>): Record<string, unknown>
   /** Sends notifications that are due in a queue. */

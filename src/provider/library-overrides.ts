@@ -18,16 +18,12 @@ import type { Feature, GrantHandler, ResponseMode } from './feature.ts'
 /** The library accepts a DPoP proof of a clock that is ahead by this, and does not remember it for longer. */
 const CLOCK_SKEW_SECONDS = 300
 
-interface Overrides {
-  records: Records
-  features: Feature[]
-}
-
 /** A provider with all overrides but token ids. */
 export function createOverridden(
   issuer: string,
   configuration: Configuration,
-  { records, features }: Overrides,
+  records: Records,
+  features: Feature[],
 ): Provider {
   // Grant handlers and response modes are registered while the library is constructed, and there is no
   // way to wrap those that it brings. Removed by: options for both.

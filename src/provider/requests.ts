@@ -23,6 +23,7 @@ export function checkRequest(ctx: KoaContextWithOIDC, features: Feature[]): void
   }
   for (const feature of features) feature.checkRequest?.(ctx)
   keepOfflineAccess(ctx)
+  logIgnored(ctx)
 }
 
 // The library has just dropped `offline_access`, unless `prompt` has `consent`. OIDC Core §11 lets
@@ -42,15 +43,16 @@ function keepOfflineAccess(ctx: KoaContextWithOIDC): void {
 
 /**
  * Logs the parts of a request that are ignored: unknown scopes, scopes of an API without its `resource`
- * (RFC 6749 §3.3), and `parameters`.
+ * (RFC 6749 §3.3), and `audience`.
  */
-export function logIgnored(ctx: KoaContextWithOIDC, parameters: string[] = []): void {
-  const { requestParamOIDCScopes, resourceServers = {} } = ctx.oidc
+export function logIgnored(ctx: KoaContextWithOIDC): void {
+  const { requestParamOIDCScopes, resourceServers = {}, params } = ctx.oidc
   const known = Object.values(resourceServers).map(({ scopes }) => scopes)
   const isKnown = (scope: string) =>
     [requestParamOIDCScopes, ...known].some(scopes => scopes.has(scope))
   const scopes = scopesIn(sentScope(ctx)).filter(scope => !isKnown(scope))
-  const ignored = [...parameters, ...scopes.map(scope => `scope ${harmless(scope)}`)]
+  const ignored = scopes.map(scope => `scope ${harmless(scope)}`)
+  if (params?.audience !== undefined) ignored.unshift('audience')
   if (ignored.length) ctx.state.log.ignored = ignored.join(', ')
 }
 

@@ -59,37 +59,37 @@ export function routesOf(features: Features) {
 
   const endpoints: Partial<Record<RouteName, string>> = pathsOf(there)
   const paths = { ...pathsOf(all), end_session: endpoints.end_session ?? SIGN_OUT }
-  const proving = there.filter(([, { certificate }]) => features.mtls && certificate)
   const confirm = `${paths.end_session}/confirm`
-  const methods: Record<string, string> = {
-    ...Object.fromEntries(DISCOVERY.map(path => [path, 'GET'])),
-    ...Object.fromEntries(there.map(([, { path, methods }]) => [path, methods])),
-    [paths.end_session]: 'GET',
-    [`${paths.end_session}/success`]: 'GET',
-    [confirm]: 'POST',
-  }
+  const methods = new Map([
+    ...DISCOVERY.map(path => [path, 'GET'] as const),
+    ...there.map(([, { path, methods }]) => [path, methods] as const),
+    [paths.end_session, 'GET'],
+    [`${paths.end_session}/success`, 'GET'],
+    [confirm, 'POST'],
+  ])
   const interrupted = [paths.authorization, endpoints.code_verification].filter(Boolean)
+  // Where the browser returns from our pages, and registered clients (RFC 7592).
+  const resume = new RegExp(`^(${interrupted.join('|')})/[\\w-]{21,64}$`)
+  const registered = new RegExp(`^${endpoints.registration}/[\\w-]{1,64}$`)
   return {
     /** All paths, for the library, which leaves out disabled endpoints. */
     paths,
     /** Paths of the enabled endpoints, which discovery lists. */
     endpoints,
     /** Endpoints where a client can authenticate by a certificate. */
-    byCertificate: Object.fromEntries(proving.map(([name, { path }]) => [name, path])),
-    /** Methods by path; each path has one spelling. */
-    methods,
-    /** Paths of registered clients (RFC 7592); undefined without registration. */
-    registered: endpoints.registration
-      ? new RegExp(`^${endpoints.registration}/[\\w-]{1,64}$`)
-      : undefined,
-    /** Endpoints whose errors have `error` and `error_description` only (CIBA §13). */
-    plainErrors: [paths.backchannel_authentication],
-    /** Where the browser returns from our pages. */
-    resume: new RegExp(`^(${interrupted.join('|')})/[\\w-]{21,64}$`),
+    byCertificate: pathsOf(there.filter(([, { certificate }]) => features.mtls && certificate)),
+    /** Returns the methods of an endpoint; each path has one spelling. */
+    methodsAt(path: string): string | undefined {
+      if (resume.test(path)) return 'GET'
+      return registered.test(path) ? 'GET, PUT, DELETE' : methods.get(path)
+    },
     /** Where the form of the sign-out page goes. */
     confirm,
   }
 }
+
+/** Endpoints whose errors have `error` and `error_description` only (CIBA §13). */
+export const PLAIN_ERRORS = [ROUTES.backchannel_authentication.path]
 
 /** Paths where anonymous requests are stored. `byClient`: those where clients authenticate. */
 export function anonymousWrites({ paths, confirm }: Routes) {

@@ -10,18 +10,14 @@ import { newTag, taggedValue } from '../state/grants.ts'
 import { createRefreshTokens } from '../state/refresh-tokens.ts'
 import type { Records } from '../storage/records.ts'
 import { reuseEvents } from './events.ts'
-import { type AdapterPart, memberOf } from './feature.ts'
+import { type Feature, memberOf } from './feature.ts'
 import { saveHeldGrant } from './grants.ts'
 import { createBrowserBinding } from './interactions.ts'
 import type { TokenIds } from './library-overrides.ts'
 import { grantLifetimes, pushedRequestTtl } from './tokens.ts'
 
 /** Returns the library's adapter, and the ids of its codes and tokens. */
-export function createState(
-  records: Records,
-  settings: Settings,
-  adapters: Record<string, AdapterPart>,
-) {
+export function createState(records: Records, settings: Settings, features: Feature[]) {
   const { lifetimes } = settings
   const binding = createBrowserBinding(settings)
   const refreshTokens = createRefreshTokens(records, {
@@ -45,7 +41,7 @@ export function createState(
     // Outside the library's routes, interactions.ts checks the browser.
     isOfBrowser: ({ prompt }) =>
       !Provider.ctx || binding.isBound(Provider.ctx, memberOf(prompt, 'details')),
-    adapters,
+    adapters: Object.assign({}, ...features.map(({ adapters }) => adapters)),
     saveGrant: saveHeldGrant,
     onCodeReuse: reuseEvents.onCodeReuse,
     assertClientConnected,
@@ -53,16 +49,14 @@ export function createState(
     pushedRequestTtl: pushedRequestTtl(settings),
   })
 
-  /** The value of a refresh token that is about to be saved: of a new family, or of the one in use. */
-  function nextRefreshToken(grantId: string): string {
-    const { RotatedRefreshToken: used } = Provider.ctx?.oidc.entities ?? {}
-    return used ? refreshTokens.successor(used.jti) : refreshTokens.first(grantId)
-  }
-
   /** Values of codes and tokens that have a grant begin with its tag (state/grants.ts). */
   const tokenIds: TokenIds = {
     ...Object.fromEntries(TAGGED.map(model => [model, tagged])),
-    RefreshToken: ({ grantId = '' }) => nextRefreshToken(grantId),
+    // Of a new family, or of the one in use.
+    RefreshToken({ grantId = '' }) {
+      const { RotatedRefreshToken: used } = Provider.ctx?.oidc.entities ?? {}
+      return used ? refreshTokens.successor(used.jti) : refreshTokens.first(grantId)
+    },
   }
 
   return { adapter, tokenIds }
@@ -75,17 +69,15 @@ const tagged: TokenIds[string] = (token, generate) => {
 }
 
 function currentRequest() {
-  const ctx = Provider.ctx
+  const { ctx } = Provider
   if (!ctx?.oidc) return undefined
-  const { oidc } = ctx
-  const isRevocation = oidc.route === 'revocation'
-  const endsSession = oidc.route === 'end_session_confirm'
+  const { session, route } = ctx.oidc
   return {
     key: ctx,
-    session: oidc.session,
-    isRefresh: oidc.route === 'token',
-    isRevocation,
-    endsSession,
+    session,
+    isRefresh: route === 'token',
+    isRevocation: route === 'revocation',
+    endsSession: route === 'end_session_confirm',
   }
 }
 
