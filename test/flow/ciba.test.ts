@@ -69,7 +69,7 @@ test('a user sees which client requests what, allows it, and the client gets its
     expect(shown).toContain(words(key))
   }
   await browser.submit({ decision: 'allow', scope: ['profile', 'offline_access'] })
-  expect(textOf(browser.page.text)).toContain('Application till has what you allowed')
+  expect(textOf(browser.page.text)).toContain('You allowed the request. Application till continues')
 
   const given = await openid.pollBackchannelAuthenticationGrant(config, {
     ...request,
@@ -99,7 +99,7 @@ test('a user sees which client requests what, allows it, and the client gets its
 test('a user denies a request, and the client gets access_denied', async () => {
   const id = await asked(usher, { login_hint: ada })
   await answer(browser, 'deny')
-  expect(browser.page.text).toContain('You did not allow it')
+  expect(browser.page.text).toContain('You denied the request')
   expect(await poll(usher, id)).toMatchObject({ error: 'access_denied' })
   expect(await poll(usher, id)).toMatchObject({ error: 'invalid_grant' })
   expect(await usher.consents.find(ada, 'till')).toBeUndefined()

@@ -107,7 +107,7 @@ test('who removes an application is told for how long it may use what cannot be 
   const asked = { browser, scope: 'openid calendar:read', resources: [CALENDAR] }
   await tokensFor(usher, asked, CALENDAR)
   const { text } = await browser.open('/account/applications/remove?client_id=web')
-  expect(text).toContain('At Calendar its access can last up to 5 min longer')
+  expect(text).toContain('At Calendar, its access can last up to 5 min longer')
 })
 
 test('an API that is gone from the folder is named as it was', async () => {
