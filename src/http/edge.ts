@@ -3,10 +3,10 @@
 // proxies (RFC 9700 §4.13).
 
 import { X509Certificate } from 'node:crypto'
-import type { IncomingMessage } from 'node:http'
 import { isIP } from 'node:net'
 import { TLSSocket } from 'node:tls'
 import type { Context, Middleware } from 'koa'
+import type { Settings } from '../config/load.ts'
 import { among } from './client-info.ts'
 
 declare module 'koa' {
@@ -20,57 +20,49 @@ declare module 'koa' {
 const CLAIM = /^(forwarded|x-forwarded-.*|x-original-url|x-real-ip|x-rewrite-url)$/
 const MAX_SHOWN_HOST = 100
 
-interface EdgeSettings {
-  issuer: string
-  /** Addresses and ranges of the trusted proxies. */
-  proxy: string[]
-  /** The header with the client certificate, and the origin for clients that have one. */
-  client_certificates: { header?: string; origin?: string }
-}
-
 /**
  * Refuses requests for another host or scheme than the issuer's with 421. `byCertificate`: paths that the
  * origin for client certificates serves, too.
  */
 export function edge(
-  { issuer, proxy, client_certificates }: EdgeSettings,
+  { issuer, proxy, client_certificates }: Settings,
   byCertificate: string[],
 ): Middleware {
   const { host, protocol } = new URL(issuer)
   const scheme = protocol.slice(0, -1)
+  const defaultPort = scheme === 'https' ? /:443$/ : /:80$/
   const isProxy = among(proxy)
   const { header, origin } = client_certificates
   const other = origin && new URL(origin).host
 
   return (ctx, next) => {
-    const { req } = ctx
-    const peer = ipOf(req.socket.remoteAddress) ?? ''
+    const { headers, headersDistinct, socket } = ctx.req
+    const peer = ipOf(socket.remoteAddress) ?? ''
     const isForwarded = isProxy(peer)
-    const isTls = req.socket instanceof TLSSocket
-    const claimed = {
-      host: (isForwarded && last(req.headers['x-forwarded-host'])) || req.headers.host || '',
-      scheme: (isForwarded && last(req.headers['x-forwarded-proto'])) || (isTls ? 'https' : 'http'),
-    }
-    const ip = isForwarded ? clientAddress(req, peer, isProxy) : peer
-    ctx.state.clientCertificate = isForwarded
-      ? certificateInHeader(req, header)
-      : certificateOfPeer(req)
+    const isTls = socket instanceof TLSSocket
+    const claim = (name: string) =>
+      isForwarded ? String(headers[`x-forwarded-${name}`] ?? '') : ''
+    const claimedHost = last(claim('host')) || headers.host || ''
+    const claimedScheme = last(claim('proto')) || (isTls ? 'https' : 'http')
+    const ip = nearestOf(claim('for'), peer, isProxy)
+    if (isForwarded) ctx.state.clientCertificate = certificateIn(headersDistinct, header)
+    else if (isTls) ctx.state.clientCertificate = socket.getPeerX509Certificate()
 
-    const named = claimed.host.toLowerCase().replace(scheme === 'https' ? /:443$/ : /:80$/, '')
+    const named = claimedHost.toLowerCase().replace(defaultPort, '')
     // The other origin shows no pages: its cookies would differ from those of the issuer.
     const at = other && named === other && byCertificate.includes(ctx.path) ? other : host
 
-    for (const name of Object.keys(req.headers)) {
-      if (CLAIM.test(name) || name === header?.toLowerCase()) delete req.headers[name]
+    for (const name of Object.keys(headers)) {
+      if (CLAIM.test(name) || name === header?.toLowerCase()) delete headers[name]
     }
-    Object.assign(req.headers, { host: at, 'x-forwarded-proto': scheme, 'x-forwarded-for': ip })
+    Object.assign(headers, { host: at, 'x-forwarded-proto': scheme, 'x-forwarded-for': ip })
 
-    if (named !== at || hostHeaders(req) > 1) {
-      const shown = printable(claimed.host)
+    if (named !== at || (headersDistinct.host?.length ?? 0) > 1) {
+      const shown = printable(claimedHost)
       Object.assign(ctx.state.log, { refused: 'host', host: shown })
       ctx.throw(421, `the issuer is ${issuer}, and the request is for the host "${shown}"`)
     }
-    if (claimed.scheme.toLowerCase() !== scheme) {
+    if (claimedScheme.toLowerCase() !== scheme) {
       ctx.state.log.refused = isForwarded ? 'scheme' : 'not from a proxy in usher.yaml'
       ctx.throw(421, `the issuer is ${issuer}; its proxy must send X-Forwarded-Proto: ${scheme}`)
     }
@@ -91,10 +83,10 @@ export function originForm(issuer: string): Middleware {
 }
 
 /** The last address in `X-Forwarded-For` that is no trusted proxy. A client can forge all before it. */
-function clientAddress(req: IncomingMessage, peer: string, isProxy: (ip: string) => boolean) {
-  const hops = String(req.headers['x-forwarded-for'] ?? '').split(',')
+function nearestOf(forwardedFor: string, peer: string, isProxy: (ip: string) => boolean) {
   let nearest = peer
-  for (const hop of hops.filter(hop => hop.trim()).reverse()) {
+  for (const hop of forwardedFor.split(',').reverse()) {
+    if (!hop.trim()) continue
     const ip = ipOf(hop)
     // `unknown`, or an obfuscated name (RFC 7239 §6): the address is not known.
     if (!ip) return peer
@@ -118,21 +110,11 @@ function ipOf(text = ''): string | undefined {
 const printable = (text: string) =>
   text.slice(0, MAX_SHOWN_HOST).replace(/[^\x21-\x7E]|["<>\\]/g, '?')
 
-const last = (header: string | string[] | undefined) =>
-  String(header ?? '')
-    .split(',')
-    .at(-1)
-    ?.trim()
-
-const hostHeaders = (req: IncomingMessage) =>
-  req.rawHeaders.filter((name, i) => i % 2 === 0 && name.toLowerCase() === 'host').length
-
-const certificateOfPeer = ({ socket }: IncomingMessage) =>
-  socket instanceof TLSSocket ? socket.getPeerX509Certificate() : undefined
+const last = (list: string) => list.split(',').at(-1)?.trim()
 
 /** PEM, as it is or URL-encoded, or base64 of DER, also between colons (RFC 9440). */
-function certificateInHeader({ headersDistinct }: IncomingMessage, name: string | undefined) {
-  const values = (name && headersDistinct[name.toLowerCase()]) || []
+function certificateIn(headers: NodeJS.Dict<string[]>, name = '') {
+  const values = headers[name.toLowerCase()] ?? []
   // With two headers, one may come from the client itself. Neither is used.
   const [value = ''] = values.length === 1 ? values : []
   try {
@@ -148,7 +130,6 @@ function certificateInHeader({ headersDistinct }: IncomingMessage, name: string 
 }
 
 const YEAR_SECONDS = 365 * 24 * 3600
-
 const HEADERS = {
   // `script-src` is named, because the library adds the hash of its one script only where it finds it.
   'Content-Security-Policy':
@@ -169,10 +150,8 @@ const HEADERS = {
 
 /** Sets the headers; an https issuer also tells browsers never to use http. */
 export function securityHeaders(issuer: string): Middleware {
-  const transport = issuer.startsWith('https:') && {
-    'Strict-Transport-Security': `max-age=${YEAR_SECONDS}; includeSubDomains`,
-  }
-  const headers = { ...HEADERS, ...transport }
+  const strict = { 'Strict-Transport-Security': `max-age=${YEAR_SECONDS}; includeSubDomains` }
+  const headers = { ...HEADERS, ...(issuer.startsWith('https:') && strict) }
   return (ctx, next) => {
     ctx.set(headers)
     return next()

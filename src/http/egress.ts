@@ -8,6 +8,7 @@ import { once } from 'node:events'
 import { isIP, isIPv6 } from 'node:net'
 import { setTimeout } from 'node:timers/promises'
 import { Agent, buildConnector, request } from 'undici'
+import type { Settings } from '../config/load.ts'
 import { among } from './client-info.ts'
 
 /** The library gives a request 2.5 s. Every failure takes longer, so that its duration reveals nothing. */
@@ -26,15 +27,8 @@ const isSpecial = among([
 const isRouted = among(['2000::/3'])
 const isPublic = (address: string) => !isSpecial(address) && (!isIPv6(address) || isRouted(address))
 
-interface EgressSettings {
-  /** Hosts, addresses and ranges that are not public, and may be requested on any port. */
-  allow: string[]
-  /** Ports that may be requested at public addresses. */
-  ports: number[]
-}
-
 /** A `fetch` for the library. Follows no redirect; a response has at most `MAX_RESPONSE_BYTES`. */
-export function createFetch(settings: EgressSettings) {
+export function createFetch(settings: Settings['egress']) {
   const findAddresses = createLookup(settings)
   const dispatcher = new Agent({
     maxResponseSize: MAX_RESPONSE_BYTES,
@@ -89,7 +83,7 @@ async function timeout(signal: AbortSignal): Promise<never> {
 }
 
 /** Finds addresses of a host that may be connected to; throws an error for the operator if none may. */
-function createLookup({ allow, ports }: EgressSettings) {
+function createLookup({ allow, ports }: Settings['egress']) {
   const isHost = (entry: string) => !isIP(entry.replace(/\/.*/, ''))
   const hosts = new Set(allow.filter(isHost))
   const isAllowed = among(allow.filter(entry => !isHost(entry)))
@@ -103,9 +97,8 @@ function createLookup({ allow, ports }: EgressSettings) {
     )
     if (addresses.length) return addresses.map(address => ({ address, family: isIP(address) }))
     if (!found.length) throw new Error('the host has no address in DNS')
-    const isPort = found.some(isPublic)
     throw new Error(
-      isPort
+      found.some(isPublic)
         ? `port ${port} is not one of egress.ports in usher.yaml`
         : 'the host has no public address, and is not in egress.allow in usher.yaml',
     )

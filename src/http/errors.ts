@@ -29,47 +29,44 @@ export function errors(
   pages: ErrorPages,
   { bare = [], development = false }: { bare?: string[]; development?: boolean } = {},
 ): Middleware {
+  function answerWith(ctx: Context, { status, ...answer }: ErrorAnswer & { status: number }) {
+    ctx.status = status
+    ctx.set('Cache-Control', 'no-store')
+    // Browsers prefer HTML to other types. Programs accept JSON or all types.
+    if (ctx.accepts('json', 'html') === 'html') pages.show(ctx, answer)
+    else ctx.body = answer
+  }
+
   return async (ctx, next) => {
     try {
       await next()
-      if (ctx.status === 404 && ctx.body == null) answerWith(ctx, 404, notFound)
+      if (ctx.status === 404 && ctx.body == null) answerWith(ctx, NOT_FOUND)
     } catch (thrown) {
-      const { status, answer } = answerOf(thrown)
-      if (status >= 500) ctx.state.fault = thrown
-      answerWith(ctx, status, answer)
+      const answer = answerOf(thrown)
+      if (answer.status >= 500) ctx.state.fault = thrown
+      answerWith(ctx, answer)
     }
     if (ctx.status === 503) {
       ctx.set('Retry-After', RETRY_AFTER_SECONDS)
       // Clients would read this header as an error of their token.
       ctx.remove('WWW-Authenticate')
     }
-    if (isErrorBody(ctx.body)) {
-      ctx.state.log.error ??= ctx.body.error
-      const { requestId: request_id } = ctx.state
-      const { detail } = ctx.state.log
-      const isShown = development && isLoopback(ctx.ip) && detail !== ctx.body.error_description
-      const help = {
-        error_uri: pages.errorUri(ctx.body.error),
-        request_id,
-        ...(isShown && { detail }),
-      }
-      if (!bare.includes(ctx.path)) ctx.body = { ...ctx.body, ...help }
-    }
-  }
-
-  function answerWith(ctx: Context, status: number, answer: ErrorAnswer) {
-    ctx.status = status
-    ctx.set('Cache-Control', 'no-store')
-    if (prefersPage(ctx)) pages.show(ctx, answer)
-    else ctx.body = answer
+    if (!isErrorBody(ctx.body)) return
+    const { error, error_description } = ctx.body
+    const { requestId: request_id, log } = ctx.state
+    log.error ??= error
+    if (bare.includes(ctx.path)) return
+    const { detail } = log
+    const isShown = development && isLoopback(ctx.ip) && detail !== error_description
+    const error_uri = pages.errorUri(error)
+    ctx.body = { ...ctx.body, error_uri, request_id, ...(isShown && { detail }) }
   }
 }
 
-const notFound: ErrorAnswer = { error: 'not_found', error_description: 'this path does not exist' }
-
-/** True for browsers, which prefer HTML to other types. Programs accept JSON or all types. */
-function prefersPage(ctx: Context): boolean {
-  return ctx.accepts('json', 'html') === 'html'
+const NOT_FOUND = {
+  status: 404,
+  error: 'not_found',
+  error_description: 'this path does not exist',
 }
 
 /** Koa and the library set `expose` on errors that are meant for the caller. */
@@ -79,28 +76,22 @@ interface ExposedError extends Error, Partial<ErrorAnswer> {
 }
 
 /** The status and body for an error: 500 without details unless the error is exposed. */
-function answerOf(thrown: unknown): { status: number; answer: ErrorAnswer } {
+function answerOf(thrown: unknown): ErrorAnswer & { status: number } {
   const { status, expose, error, error_description, message }: Partial<ExposedError> =
     thrown instanceof Error ? thrown : {}
   if (!expose || status === undefined || !Number.isInteger(status)) {
-    return { status: 500, answer: { error: 'server_error' } }
+    return { status: 500, error: 'server_error' }
   }
+  const reason = STATUS_CODES[status]
   return {
     status,
-    answer: {
-      error: error ?? STATUS_CODES[status]?.toLowerCase().replaceAll(/[^a-z]+/g, '_') ?? 'error',
-      // The default message of Koa only repeats the status.
-      error_description:
-        error_description ?? (message === STATUS_CODES[status] ? undefined : message),
-    },
+    error: error ?? reason?.toLowerCase().replaceAll(/[^a-z]+/g, '_') ?? 'error',
+    // The default message of Koa only repeats the status.
+    error_description: error_description ?? (message === reason ? undefined : message),
   }
 }
 
 function isErrorBody(body: unknown): body is ErrorAnswer {
-  return (
-    typeof body === 'object' &&
-    body !== null &&
-    Object.getPrototypeOf(body) === Object.prototype &&
-    typeof (body as ErrorAnswer).error === 'string'
-  )
+  const isObject = typeof body === 'object' && body !== null
+  return isObject && 'error' in body && typeof body.error === 'string'
 }

@@ -24,23 +24,17 @@ export async function readForm(ctx: Context, limit = MAX_FORM_BYTES): Promise<Fo
   return new Form(await readBody(ctx.req, { limit, length, encoding: 'utf8' }))
 }
 
-/** Issues and checks CSRF tokens. */
-export type Csrf = ReturnType<typeof createCsrf>
-
 /** CSRF protection whose tokens are keyed hashes of a subject, such as a session id. */
-export function createCsrf({ sign, isSigned }: Signatures) {
-  /** The value of the hidden field `csrf`. Valid for this subject only, for as long as it exists. */
-  const token = (subject: string) => sign(subject)
+export const createCsrf = ({ sign, isSigned }: Signatures) => ({
+  /** Returns the value of the hidden field `csrf`. Valid for this subject only, for as long as it exists. */
+  token: sign,
 
   /** Throws 403 unless the form was sent from a page of this origin and has the token. */
-  function check(ctx: Context, form: Form, subject: string) {
-    const matches = isSigned(subject, form.value('csrf'))
-    if (!matches || !isSameOrigin(ctx))
-      ctx.throw(403, 'this form was not sent from a page of the issuer')
-  }
-
-  return { token, check }
-}
+  check(ctx: Context, form: Form, subject: string) {
+    if (isSigned(subject, form.value('csrf')) && isSameOrigin(ctx)) return
+    ctx.throw(403, 'this form was not sent from a page of the issuer')
+  },
+})
 
 /** Browsers name the origin of a request in `Sec-Fetch-Site`, older ones in `Origin`. */
 function isSameOrigin(ctx: Context): boolean {

@@ -1,7 +1,7 @@
 // Probes for load balancers and orchestrators: `/livez` and `/readyz`.
 
 import { setTimeout } from 'node:timers/promises'
-import type { Context, Middleware } from 'koa'
+import type { Middleware } from 'koa'
 
 const PROBE_TIMEOUT_MS = 800
 const PROBE_EVERY_MS = 1_000
@@ -24,29 +24,24 @@ export function health(readiness: Readiness): Middleware {
   let startedAt = 0
   /** Anonymous requests reach this: the store is probed once a second at most. */
   const probeOnce = () => {
-    if (!latest || performance.now() - startedAt > PROBE_EVERY_MS) {
-      startedAt = performance.now()
-      latest = probe(readiness)
-    }
+    if (latest && performance.now() - startedAt <= PROBE_EVERY_MS) return latest
+    startedAt = performance.now()
+    latest = probe(readiness)
     return latest
   }
 
-  async function answer(ctx: Context) {
-    ctx.state.isQuiet = true
-    ctx.set('Cache-Control', 'no-store')
-    const isReady = ctx.path === '/readyz'
-    const status = isReady ? (stateOf(readiness) ?? (await probeOnce())) : 'alive'
-    ctx.status = status === 'alive' || status === 'ready' ? 200 : 503
-    ctx.body = isReady ? { status, ...notes(readiness) } : { status }
-  }
-
-  return (ctx, next) => {
+  return async (ctx, next) => {
     // Clients open another connection before this one is closed. Earlier, they would open it here: a
     // connection that waits to be accepted is lost when the listener closes, with a POST of nginx on it.
     if (readiness.state === 'closing') ctx.set('Connection', 'close')
     const { path, method } = ctx
-    const isProbe = path === '/livez' || path === '/readyz'
-    return isProbe && (method === 'GET' || method === 'HEAD') ? answer(ctx) : next()
+    const isReady = path === '/readyz'
+    if (!(isReady || path === '/livez') || !['GET', 'HEAD'].includes(method)) return next()
+    ctx.state.isQuiet = true
+    ctx.set('Cache-Control', 'no-store')
+    const status = isReady ? (stateOf(readiness) ?? (await probeOnce())) : 'alive'
+    ctx.status = ['alive', 'ready'].includes(status) ? 200 : 503
+    ctx.body = { status, ...(isReady && notes(readiness)) }
   }
 }
 

@@ -1,6 +1,7 @@
 // Limits of requests: their size, their rate, and the records that anonymous requests may write.
 
 import type { Context, Middleware } from 'koa'
+import type { Settings } from '../config/load.ts'
 import { prefixOf } from './client-info.ts'
 
 /** Bytes of path and query together. */
@@ -17,7 +18,7 @@ const MAX_CHARACTERS = {
 /** Refuses a URL that is too long with 414, and a parameter that is too long with 400. */
 export const limits: Middleware = (ctx, next) => {
   refuseLongUrl(ctx, ctx.url)
-  const error_description = ctx.querystring && longParameter(ctx.query)
+  const error_description = longParameter(ctx.query)
   if (error_description) ctx.throw(400, { error: 'invalid_request', error_description })
   return next()
 }
@@ -40,13 +41,6 @@ const RETRY_AFTER_SECONDS = '60'
 /** Bytes of a record beside the request: names, times, an index entry. */
 const RECORD_BYTES = 2 * 1024
 
-interface AnonymousLimits {
-  /** Requests a minute of each network. */
-  anonymous: number
-  /** Megabytes of records for all networks together. */
-  anonymous_megabytes: number
-}
-
 interface AnonymousRequests {
   /** Paths where anonymous requests are stored. */
   paths: string[]
@@ -63,7 +57,7 @@ interface AnonymousRequests {
  * are not counted. The session is read only when a request would be refused.
  */
 export function limitAnonymous(
-  { anonymous, anonymous_megabytes }: AnonymousLimits,
+  { anonymous, anonymous_megabytes }: Settings['limits'],
   { paths, byClient, seconds, isSignedIn }: AnonymousRequests,
 ): Middleware {
   const requests = createUsage(MINUTE_MS)
@@ -71,9 +65,10 @@ export function limitAnonymous(
   const [maxRequests, maxBytes] = [shareOf(anonymous), shareOf(anonymous_megabytes * 2 ** 20)]
 
   function isOver(network: string): boolean {
-    if (requests.recent(network) >= maxRequests) return true
+    if (requests.of(network).current >= maxRequests) return true
     // Networks that used more than the average are refused first.
-    return bytes.total() >= maxBytes && bytes.of(network) >= bytes.total() / bytes.networks()
+    const { sum, total, average } = bytes.of(network)
+    return total >= maxBytes && sum >= average
   }
 
   return async (ctx, next) => {
@@ -104,11 +99,11 @@ export function limitAnonymous(
 /** Sums by network. They expire after one to two periods. */
 function createUsage(periodMs: number) {
   const begin = () => ({ sums: new Map<string, number>(), total: 0, at: performance.now() })
-  let [current, previous] = [begin(), begin()]
+  let [current, before] = [begin(), begin()]
   const turn = () => {
     const age = performance.now() - current.at
     if (age < periodMs) return
-    previous = age < 2 * periodMs ? current : begin()
+    before = age < 2 * periodMs ? current : begin()
     current = begin()
   }
   return {
@@ -117,17 +112,14 @@ function createUsage(periodMs: number) {
       current.sums.set(network, (current.sums.get(network) ?? 0) + amount)
       current.total += amount
     },
-    /** In the current period only. */
-    recent(network: string) {
+    /** `current`: in the current period only. `total` and `average`: of all networks. */
+    of(network: string) {
       turn()
-      return current.sums.get(network) ?? 0
+      const [now, earlier] = [current, before].map(({ sums }) => sums.get(network) ?? 0)
+      const total = current.total + before.total
+      const average = total / Math.max(current.sums.size, before.sums.size)
+      return { current: now ?? 0, sum: (now ?? 0) + (earlier ?? 0), total, average }
     },
-    of: (network: string) => (current.sums.get(network) ?? 0) + (previous.sums.get(network) ?? 0),
-    total() {
-      turn()
-      return current.total + previous.total
-    },
-    networks: () => Math.max(current.sums.size, previous.sums.size),
   }
 }
 

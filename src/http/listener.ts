@@ -1,24 +1,15 @@
 // The listening socket: its time limits, and TLS where no proxy terminates it.
 
 import { readFileSync, watchFile } from 'node:fs'
-import { createServer as createHttpServer, type RequestListener, type Server } from 'node:http'
-import { createServer as createHttpsServer } from 'node:https'
+import { createServer, type RequestListener, type Server } from 'node:http'
+import https from 'node:https'
 import type { Logger } from 'pino'
+import type { Settings } from '../config/load.ts'
 import { faultOf } from './log.ts'
 
-interface Listen {
-  /** Seconds that an idle connection stays open. */
-  keep_alive: number
-  tls?: Tls
-}
-
-/** Paths of PEM files. */
-interface Tls {
-  cert: string
-  key: string
-  /** Whether to request a client certificate. TLS accepts any; the provider validates it later. */
-  requestCert: boolean
-}
+type Listen = Pick<Settings['listen'], 'keep_alive'> & { tls?: Tls }
+/** `requestCert`: request a client certificate. TLS accepts any; the provider validates it later. */
+type Tls = NonNullable<Settings['listen']['tls']> & { requestCert: boolean }
 
 const LIMITS = {
   headersTimeout: 10_000,
@@ -42,9 +33,7 @@ export function createListener(
   log: Logger,
 ): Server {
   const limits = { ...LIMITS, keepAliveTimeout: keep_alive * 1000 }
-  const server = tls
-    ? createTlsServer(handler, limits, tls, log)
-    : createHttpServer(limits, handler)
+  const server = tls ? createTlsServer(handler, limits, tls, log) : createServer(limits, handler)
   server.maxConnections = MAX_CONNECTIONS
   // At the limit, idle connections are closed to make room for new ones.
   server.on('drop', () => server.closeIdleConnections())
@@ -64,9 +53,16 @@ function createTlsServer(
     ciphers: CIPHERS,
     minVersion: 'TLSv1.2' as const,
   })
-  const asking = { requestCert, rejectUnauthorized: false }
-  const options = { ...limits, ...asking, handshakeTimeout: limits.headersTimeout, ...read() }
-  const server = createHttpsServer(options, handler)
+  const server = https.createServer(
+    {
+      ...limits,
+      ...read(),
+      requestCert,
+      rejectUnauthorized: false,
+      handshakeTimeout: limits.headersTimeout,
+    },
+    handler,
+  )
   const renew = () => {
     try {
       server.setSecureContext(read())

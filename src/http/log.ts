@@ -57,7 +57,9 @@ export function requestLog(
     const { facts, fault } = ctx.state
     const isFailed = status >= 400 || ctx.state.log.error !== undefined
     if (isFailed) onFailure(ctx)
-    const [route, ms] = [routeOf(ctx), performance.now() - started]
+    // The pattern of the route, such as `/interaction/:uid`; null if no route matched.
+    const route: string | null = ctx._matchedRoute?.toString() ?? null
+    const ms = performance.now() - started
     metrics.request(route ?? 'none', status, ms / 1000)
     const isSignIn = facts.some(({ event }) => isFailure(event))
     const isLogged = !isFailed || (isSignIn ? hasRoomForSignIn() : hasRoom())
@@ -80,9 +82,4 @@ export function faultOf(error: unknown) {
   if (!(error instanceof Error)) return { message: String(error) }
   const { name, message, code, stack, cause }: Fault = error
   return { name, message, code, stack, ...(cause instanceof Error && { because: cause.message }) }
-}
-
-/** The pattern of the route, such as `/interaction/:uid`; null if no route matched. */
-function routeOf(ctx: Context): string | null {
-  return typeof ctx._matchedRoute === 'string' ? ctx._matchedRoute : null
 }

@@ -2,14 +2,7 @@
 // accounts or clients.
 
 import { createServer, type Server } from 'node:http'
-import {
-  AggregatorRegistry,
-  Counter,
-  collectDefaultMetrics,
-  Gauge,
-  Histogram,
-  Registry,
-} from 'prom-client'
+import prom from 'prom-client'
 import type { FactName } from './audit.ts'
 
 const BUCKETS_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1]
@@ -23,27 +16,19 @@ const ALARMING: FactName[] = [
   'sign_in_throttled',
 ]
 
-/** Epoch seconds. */
-interface KeyState {
-  alg: string
-  state: string
-  from: number
-  until?: number
-}
-
 /** The metrics of one process. */
 export type Metrics = ReturnType<typeof createMetrics>
 
 /** Creates and registers the metrics of this process. */
 export function createMetrics() {
-  const registry = new Registry()
+  const registry = new prom.Registry()
   const registers = [registry]
   const timer = (name: string, help: string, ...labelNames: string[]) =>
-    new Histogram({ name, help, labelNames, buckets: BUCKETS_SECONDS, registers })
+    new prom.Histogram({ name, help, labelNames, buckets: BUCKETS_SECONDS, registers })
   const counter = (name: string, help: string, ...labelNames: string[]) =>
-    new Counter({ name, help, labelNames, registers })
+    new prom.Counter({ name, help, labelNames, registers })
   const gauge = (aggregator: 'min' | 'max', name: string, help: string, ...labelNames: string[]) =>
-    new Gauge({ name, help, labelNames, aggregator, registers })
+    new prom.Gauge({ name, help, labelNames, aggregator, registers })
 
   const commands = timer('usher_store_command_seconds', 'Redis commands', 'command', 'outcome')
   const requests = timer('usher_request_seconds', 'Requests, without probes', 'route', 'status')
@@ -75,14 +60,14 @@ export function createMetrics() {
     'When the next key begins to sign or leaves the JWKS; 0: no change is due',
   )
   for (const event of ALARMING) facts.inc({ event }, 0)
-  collectDefaultMetrics({ register: registry })
+  prom.collectDefaultMetrics({ register: registry })
 
   return {
     text: () => registry.metrics(),
     /** In a worker: answers when the primary process collects the metrics of all. */
     answerPrimary() {
-      AggregatorRegistry.setRegistries(registry)
-      new AggregatorRegistry()
+      prom.AggregatorRegistry.setRegistries(registry)
+      new prom.AggregatorRegistry()
     },
     storeCommand: (command: string, seconds: number, failed: boolean) =>
       commands.observe({ command, outcome: failed ? 'failed' : 'ok' }, seconds),
@@ -90,7 +75,8 @@ export function createMetrics() {
       generation.set(number)
       isLatest.set(ok ? 1 : 0)
     },
-    signingKeys(keys: KeyState[]) {
+    /** `from`, `until`: epoch seconds. */
+    signingKeys(keys: { alg: string; state: string; from: number; until?: number }[]) {
       signingKeys.reset()
       for (const { alg, state } of keys) signingKeys.inc({ alg, state })
       const times = keys.map(({ state, from, until }) => (state === 'next' ? from : until))
@@ -106,9 +92,9 @@ export function createMetrics() {
 
 /** Metrics of the primary process: the sum of all workers, and its own. */
 export function createClusterMetrics() {
-  const workers = new AggregatorRegistry()
-  const own = new Registry()
-  const lost = new Counter({
+  const workers = new prom.AggregatorRegistry()
+  const own = new prom.Registry()
+  const lost = new prom.Counter({
     name: 'usher_workers_lost_total',
     help: 'Worker processes that ended by themselves and were replaced (`workers`)',
     registers: [own],
