@@ -2,11 +2,12 @@
 
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
+import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { decodeJwt, exportJWK, generateKeyPair } from 'jose'
 import * as openid from 'openid-client'
 import { expect, onTestFinished, test } from 'vitest'
+import { PLANS } from '../../docs/certification/plans.ts'
 import { Browser } from '../support/browser.ts'
 import { CALLBACK, PERSON, SUITE, secretOf, startPlan } from '../support/certification.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
@@ -16,6 +17,7 @@ import type { Usher } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
+const PLACE = join(ROOT, 'docs/certification')
 const DISCOVERY = '/.well-known/openid-configuration'
 const LOGOUT = '/api/oauth/logout'
 const RETURN = `${SUITE}/post_logout_redirect`
@@ -167,6 +169,25 @@ test('fapi2: pushed, with keys of the client, bound to one; a request_uri is ope
   const again = await send(usher, url)
   expect(again.location?.searchParams.has('code') ?? false).toBe(false)
 })
+
+test.each(Object.entries(PLANS))(
+  '%s: Usher has the clients and keys of the suite',
+  (name, plan) => {
+    const { folder = name, config = name } = plan
+    const { client, client2 } = JSON.parse(
+      readFileSync(join(PLACE, `suite/${config}.json`), 'utf8'),
+    )
+    const cwd = join(PLACE, folder, 'clients')
+    const files = globSync('*.yaml', { cwd }).map(file => readFileSync(join(cwd, file), 'utf8'))
+    for (const { client_id, jwks } of [client ?? {}, client2 ?? {}]) {
+      // The dynamic plan registers its clients.
+      if (!client_id) continue
+      const file = files.find(text => text.includes(`\nclient_id: ${client_id}\n`))
+      expect(file).toBeDefined()
+      for (const { n, x } of jwks?.keys ?? []) expect(file).toContain(n ?? x)
+    }
+  },
+)
 
 test('npm run certification starts a plan, where SUITE says the suite is', async () => {
   const port = await freePort()
