@@ -10,7 +10,7 @@ import { queueAuditEvent } from '../state/operator-facts.ts'
 import { openInstallation } from '../storage/open.ts'
 import { now } from '../storage/store.ts'
 
-/** What the user wrote behind the name of a command. */
+/** The words after the name of a command. */
 export interface Invocation {
   /** Options. */
   values: Record<string, unknown>

@@ -12,7 +12,7 @@ export function dpop({ settings: { features }, records }: Environment): Feature 
     settings: {
       dPoP: {
         enabled: features.dpop,
-        // The same on every node, also while `USHER_SECRET` is being changed.
+        // All nodes have the same secret, also during a change of `USHER_SECRET`.
         nonceSecret: deriveKey(records.prove('dpop', 'nonces'), 'dpop-nonces'),
       },
     },

@@ -1,4 +1,4 @@
-// What all pages are built from, and the guard of the account pages: they need a signed-in user, and a
+// The objects that all pages use, and the guard of the account pages: they need a signed-in user, and a
 // change needs a recent sign-in. Otherwise the browser goes to sign-in first, and comes back afterwards.
 
 import { randomBytes } from 'node:crypto'

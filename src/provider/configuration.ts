@@ -64,7 +64,7 @@ interface LibraryPages {
   tags: string[]
 }
 
-/** What the provider and its features are built from. */
+/** The objects that the provider and its features use. */
 export interface Dependencies extends Environment {
   directory: Directory
 }

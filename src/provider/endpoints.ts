@@ -35,8 +35,8 @@ export function canonicalPaths({ methodsAt }: Routes): Middleware {
 }
 
 /**
- * The same request as GET (OIDC Core §3.1.2.1): a cookie that came with a cross-site POST would have
- * to be `SameSite=None`.
+ * Repeats an authorization request by POST as GET (OIDC Core §3.1.2.1). Browsers send only cookies with
+ * `SameSite=None` in a cross-site POST.
  */
 export const authorizeByPost: Middleware = async (ctx, next) => {
   if (ctx.method !== 'POST' || ctx.path !== AUTHORIZATION.path) return next()

@@ -25,7 +25,7 @@ export function algorithms(keys: SigningKey[]): Configuration['enabledJWA'] {
     dPoPSigningAlgValues: ['PS256', 'ES256', 'Ed25519', 'EdDSA'],
     idTokenEncryptionAlgValues: ENCRYPTION_ALGORITHMS,
     userinfoEncryptionAlgValues: ENCRYPTION_ALGORITHMS,
-    // Nothing else is encrypted, and nothing that comes in is decrypted.
+    // Usher encrypts no other responses, and decrypts no requests.
     introspectionEncryptionAlgValues: [],
     introspectionEncryptionEncValues: [],
     authorizationEncryptionAlgValues: [],

@@ -52,7 +52,7 @@ export function createState(records: Records, settings: Settings, features: Feat
   /** Values of codes and tokens that have a grant begin with its tag (state/grants.ts). */
   const tokenIds: TokenIds = {
     ...Object.fromEntries(TAGGED.map(model => [model, tagged])),
-    // Of a new family, or of the one in use.
+    // A rotation continues the family of the used token. Otherwise a new family begins.
     RefreshToken({ grantId = '' }) {
       const { RotatedRefreshToken: used } = Provider.ctx?.oidc.entities ?? {}
       return used ? refreshTokens.successor(used.jti) : refreshTokens.first(grantId)

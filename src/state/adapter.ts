@@ -237,7 +237,7 @@ function createInteractionAdapter({ find }: Adapter, records: Records, protocol:
       if (!isSaved) throw protocol.alreadyUsed('Interaction')
     },
 
-    // Of the requests that found an interaction, one removes it, and resumes it.
+    // Several requests can find an interaction. The one that removes it resumes it.
     async destroy(id: string) {
       if (!(await records.remove('Interaction', id))) throw protocol.alreadyUsed('Interaction')
     },

@@ -22,7 +22,7 @@ export interface Delivery {
 export type Queue = 'new' | 'again'
 
 interface Kind<T> {
-  /** Of the records, and of their index. */
+  /** Names of the records and of their index. */
   names: [kind: string, index: string]
   /** Unique: a notification that is enqueued twice is delivered once. */
   idOf(notification: T): string

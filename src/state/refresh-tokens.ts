@@ -185,8 +185,8 @@ export function createRefreshTokens(records: Records, rules: RefreshTokenRules) 
 }
 
 /**
- * What every generation keeps. A nonce answers one authorization request, not its renewals (OIDC Core
- * §12.2). Without `iiat`, the library takes `iat` for the time of the first token.
+ * Returns the fields that every generation has. The nonce belongs to the authorization request only, not
+ * to refreshes (OIDC Core §12.2). Without `iiat`, the library takes `iat` for the time of the first token.
  */
 function lasting({ nonce, iiat, ...payload }: Payload): Payload {
   return { ...payload, ...(iiat !== payload.iat && { iiat }) }

@@ -51,7 +51,7 @@ export interface SessionRecord {
 
 interface Pointer {
   uid: string
-  /** Of the session when the value was issued. */
+  /** The sign-in of the session when the cookie value was issued. */
   signInId?: string
   /** Epoch seconds. */
   exp: number

@@ -174,7 +174,7 @@ async function requireVacancy(to: Store, name: string, namingKey: Entry): Promis
 async function writeNamingKey(to: Store, name: string, namingKey: Entry): Promise<void> {
   const { key, value = new Uint8Array() } = namingKey
   const { failed } = await to.write([{ key, value, version: 0 }])
-  // What was rejected as unavailable may have been written nevertheless.
+  // A write that failed as unavailable may still have been stored.
   if (failed === undefined || (await holds(to, namingKey))) return
   throw new CopyRefused(`${name} became an installation meanwhile: Usher was started on it.`)
 }

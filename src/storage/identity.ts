@@ -10,7 +10,7 @@ import { type Entry, type Store, StoreUnavailable } from './store.ts'
 
 /** The key of the naming key. A store without one is no installation yet. */
 export const NAMING_KEY = 'naming-key'
-/** Of everything in a store; the byte before the naming key. Raise it when older records cannot be read. */
+/** The format of all records: the byte before the naming key. Raise it if older records cannot be read. */
 const FORMAT = 2
 const WRONG_FORMAT =
   'the store was written by another version of Usher, in a format that this one does not read; ' +

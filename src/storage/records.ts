@@ -38,7 +38,7 @@ interface SaveOptions {
 interface UpdateOptions<T> extends Pick<SaveOptions, 'indexes'> {
   /** As of `save`, or computed from what is to be written. */
   ttl?: number | ((next: T) => number)
-  /** What was read a moment ago: tried first, without reading again. */
+  /** A record that was just read. The first attempt uses it instead of reading again. */
   found?: Found<T>
 }
 

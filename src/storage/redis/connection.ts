@@ -38,8 +38,9 @@ export type Connection = (Redis | Cluster) & {
 }
 
 /**
- * Not yet connected. `redis://`, `rediss://`, `redis+unix:///PATH`, `redis+sentinel://h:p,h:p/NAME` or
- * `redis+cluster://h:p,h:p`, each with `user:password@` if need be; what the settings say wins.
+ * Returns a connection that is not open yet. `url` is `redis://`, `rediss://`, `redis+unix:///PATH`,
+ * `redis+sentinel://h:p,h:p/NAME` or `redis+cluster://h:p,h:p`, optionally with `user:password@`.
+ * `settings` take precedence over it.
  */
 export function createConnection(url: string, settings: RedisSettings): Connection {
   const { hosts, kind, name, ...credentials } = parseUrl(url)
