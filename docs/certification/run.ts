@@ -122,8 +122,7 @@ async function visit(context: BrowserContext, url: string, suite: string, action
     if (picture) pictures.push(picture)
     if (action === 'look' || !(await proceed(page, action))) break
   }
-  await page.waitForLoadState('networkidle').catch(() => undefined)
-  await page.close()
+  // The page stays open: the suite's own page still sends what is in the fragment.
   return pictures
 }
 
