@@ -80,7 +80,7 @@ function aboutRequest({ at, endpoint, status, error, sent, names, ...failure }: 
 }
 
 const FORGOTTEN = `
-Failed requests are remembered for a day, up to 60 a minute. The log has a line for others, and for sign-ins:
+Failed requests and sign-ins are remembered for a day, up to 60 a minute. The log has lines for others:
 grep '"id":"REQUEST_ID"' | npm run -s usher -- config explain -`
 
 /** A key, without what a map of keys does not have. */

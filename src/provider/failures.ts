@@ -1,5 +1,5 @@
-// Failed requests of the protocol's endpoints, kept for a day for `config explain REQUEST_ID`
-// (commands/failure.ts): names of parameters, and the values that give no access.
+// Failed requests of the protocol's endpoints and failed sign-ins, kept for a day for `config explain
+// REQUEST_ID` (commands/failure.ts): names of parameters, and the values that give no access.
 
 import type { Context } from 'koa'
 import { createQuota } from '../http/limits.ts'
@@ -11,7 +11,7 @@ import { endpointOf } from './routes.ts'
 export interface FailedRequest {
   /** Epoch seconds. */
   at: number
-  /** The library's name of the endpoint. */
+  /** The library's name of the endpoint, or `sign-in`. */
   endpoint: string
   status: number
   error: string
@@ -56,17 +56,23 @@ const ANSWERS = [
 export function createFailureMemory(records: Records) {
   const hasRoom = createQuota(MAX_SAVED_PER_MINUTE, 60, () => {})
   return (ctx: Context): void => {
-    const { error } = ctx.state.log
-    const endpoint = endpointOf(ctx.path)
-    if (!endpoint || typeof error !== 'string' || ANSWERS.includes(error)) return
-    if (ctx.status >= 500 || !hasRoom()) return
-    const failure = { at: now(), endpoint, status: ctx.status, error, ...describe(ctx) }
-    const { sent, names, authentication } = failure
-    // An empty request has nothing to explain; `usher doctor` sends one.
-    if (![...Object.keys(sent), ...names].length && authentication === 'none') return
+    const failed = failedSignIn(ctx) ?? failedRequest(ctx)
+    if (!failed || !hasRoom()) return
+    const failure: FailedRequest = { at: now(), status: ctx.status, ...failed }
     // The request does not wait. If the store is unavailable, `config explain` does not find it.
     records.save(KIND, ctx.state.requestId, failure, { ttl: DAY_SECONDS }).catch(() => {})
   }
+}
+
+type Described = Omit<FailedRequest, 'at' | 'status'>
+
+/** The account and the network as the audit event has them, never the typed name. */
+function failedSignIn({ ip, state }: Context): Described | undefined {
+  const fact = state.facts.find(({ event }) => /^sign_in_(failed|throttled)$/.test(event))
+  if (!fact) return undefined
+  const sent = { account: String(fact.account ?? 'unknown'), ip }
+  const about = { error: 'sign_in', detail: String(fact.reason), authentication: 'password' }
+  return { endpoint: 'sign-in', ...about, sent, names: [] }
 }
 
 /** Returns the failed request with this `request_id`; undefined after a day. */
@@ -74,20 +80,26 @@ export async function findFailure(records: Records, id: string) {
   return (await records.read<FailedRequest>(KIND, id)).value
 }
 
-function describe(ctx: Context) {
-  const { detail, client_id } = ctx.state.log
+function failedRequest(ctx: Context): Described | undefined {
+  const { error, detail, client_id } = ctx.state.log
+  const endpoint = endpointOf(ctx.path)
+  if (!endpoint || typeof error !== 'string' || ANSWERS.includes(error)) return undefined
   const all: Record<string, unknown> = { ...(ctx.oidc?.params ?? ctx.oidc?.body ?? ctx.query) }
   const params = Object.fromEntries(Object.entries(all).filter(([, value]) => isText(value)))
-  const isSent = (name: string) => params[name] !== undefined
-  const isNamed = (name: string) =>
-    isSent(name) && !SHOWN.includes(name) && PARAMETER_NAME.test(name)
-  const sent = SHOWN.filter(isSent).map(name => [name, harmless(String(params[name]))])
+  const authentication = authenticationOf(ctx, params)
+  // An empty request has nothing to explain; `usher doctor` sends one.
+  const given = Object.keys(params)
+  if (ctx.status >= 500 || (!given.length && authentication === 'none')) return undefined
+  const sent = SHOWN.filter(name => given.includes(name))
+  const others = given.filter(name => !SHOWN.includes(name) && PARAMETER_NAME.test(name))
   return {
+    endpoint,
+    error,
     ...(typeof detail === 'string' && { detail: harmless(detail) }),
     client_id: typeof client_id === 'string' ? client_id : unknownClient(ctx, params),
-    authentication: authenticationOf(ctx, params),
-    sent: Object.fromEntries(sent),
-    names: Object.keys(params).filter(isNamed).slice(0, MAX_NAMES),
+    authentication,
+    sent: Object.fromEntries(sent.map(name => [name, harmless(String(params[name]))])),
+    names: others.slice(0, MAX_NAMES),
   }
 }
 
@@ -101,13 +113,17 @@ function unknownClient(ctx: Context, { client_id }: Record<string, unknown>): st
   return harmless(Buffer.from(basic, 'base64').toString().replace(/:.*/s, ''))
 }
 
+const SCHEMES = new Map([
+  ['', ''],
+  ['basic', 'client_secret_basic'],
+  ['bearer', 'bearer'],
+  ['dpop', 'dpop'],
+])
+
 function authenticationOf(ctx: Context, params: Record<string, unknown>): string {
-  const header = ctx.get('Authorization')
+  const [scheme = ''] = ctx.get('Authorization').toLowerCase().split(' ')
   const ways = [
-    /^basic /i.test(header) && 'client_secret_basic',
-    /^bearer /i.test(header) && 'bearer',
-    /^dpop /i.test(header) && 'dpop',
-    header && !/^(basic|bearer|dpop) /i.test(header) && 'an unknown Authorization header',
+    SCHEMES.get(scheme) ?? 'an unknown Authorization header',
     params.client_secret && 'client_secret_post',
     params.client_assertion && 'private_key_jwt',
   ]

@@ -341,17 +341,18 @@ test('the command explains it by its id, and by its line of the log', async () =
   )
 })
 
-/** Runs `config explain -` with these lines of a log. */
-async function explainLog(...lines: object[]): Promise<string> {
+/** Runs `config explain ID`, or `config explain -` with these lines of a log. */
+async function explain(id: string, ...lines: object[]): Promise<string> {
   const env = { USHER_CONFIG: usher.settings.folder, USHER_STORE: store, USHER_SECRET }
   const input = lines.map(line => JSON.stringify(line)).join('\n')
-  return (await run(['src/cli.ts', 'config', 'explain', '-'], env, input)).stdout
+  return (await run(['src/cli.ts', 'config', 'explain', id], env, input)).stdout
 }
+const explainLog = (...lines: object[]) => explain('-', ...lines)
 /** The lines of the log about a request. */
 const logOf = (id: string) =>
   usher.output.filter(text => text.includes(`"${id}"`)).map(text => JSON.parse(text))
 
-test('a failed sign-in is explained by the lines of the log', async () => {
+test('a failed sign-in is explained by its id, or by the lines of the log', async () => {
   const ada = await usher.directory.findByUsername(ADA.username)
   const browser = new Browser(usher.issuer)
   await browser.open('/account')
@@ -361,7 +362,10 @@ test('a failed sign-in is explained by the lines of the log', async () => {
   const wrong = await explainLog(...logOf(id))
   expect(wrong).toMatch(/^wrong +the password is wrong\n/)
   expect(wrong).toContain(`accounts password ${ada?.id}\n`)
-  const [request, audit] = logOf(id)
+  const failure = await findFailure(usher.records, id)
+  expect(failure).toMatchObject({ endpoint: 'sign-in', status: 400, detail: 'wrong_password' })
+  expect(await explain(id)).toBe(wrong)
+  const [request, audit] = logOf(id).map(line => ({ ...line, id: 'another' }))
   const reasons: [object, string, string][] = [
     [{ reason: 'unknown', account: undefined }, 'no account has this username', 'accounts list'],
     [{ reason: 'disabled' }, 'the account is disabled', `accounts enable ${ada?.id}`],
