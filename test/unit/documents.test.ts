@@ -1,5 +1,6 @@
 // The documents agree with the source, their links lead somewhere, and a test runs their commands.
 
+import { spawnSync } from 'node:child_process'
 import { globSync, readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { expect, test } from 'vitest'
@@ -88,6 +89,19 @@ test('a test runs each command', () => {
     new RegExp(`(usher |['"\`])${command.join(' ')}\\b`).test(run)
   expect(words.length).toBeGreaterThan(15)
   expect(words.filter(command => !isRun(command))).toEqual([])
+})
+
+test('git ignores the backup that the documents tell to make', () => {
+  const files = [...all.matchAll(/store backup ([a-z][\w.]*)/g)].map(([, file = '']) => file)
+  expect(files).not.toEqual([])
+  for (const file of files) expect(read('.gitignore').split('\n')).toContain(`/${file}`)
+})
+
+test('npm ci prints no engine warnings for production dependencies', () => {
+  const words = ['ci', '--omit=dev', '--dry-run', '--offline', '--no-audit']
+  const { status, stdout, stderr } = spawnSync('npm', words, { cwd: ROOT, encoding: 'utf8' })
+  expect(status, stderr).toBe(0)
+  expect(`${stdout}${stderr}`).not.toContain('EBADENGINE')
 })
 
 /** Headings as anchors, the way hosting sites make them. */
