@@ -55,7 +55,7 @@ test('config: discovery has what the plan looks for, and the JWKS no private key
   for (const key of jwks.json.keys as object[]) expect(key).not.toHaveProperty('d')
 })
 
-test('rp-initiated-logout: with hint, address and state, the person comes back with the state', async () => {
+test('rp-initiated-logout: with hint, address and state, the user returns with the state', async () => {
   const usher = await plan('rp-initiated-logout')
   const { browser, id_token_hint } = await signIn(usher)
   const params = { id_token_hint, post_logout_redirect_uri: RETURN, state: 'of-the-suite' }
@@ -73,7 +73,7 @@ test('rp-initiated-logout: without anything, it is confirmed, and ends at Signed
   expect(browser.heading).toMatch(/signed out/i)
 })
 
-test('rp-initiated-logout: a bad hint, none, or another address: a page, and nobody is sent away', async () => {
+test('rp-initiated-logout: with a bad hint, none, or another address, a page is shown without a redirect', async () => {
   const usher = await plan('rp-initiated-logout')
   const { browser, id_token_hint } = await signIn(usher)
   const [header, , signature] = id_token_hint.split('.')

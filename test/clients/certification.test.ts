@@ -107,7 +107,7 @@ describe('basic', () => {
     expect((await userinfo(usher, access_token)).status).toBe(401)
   })
 
-  test('the authorization endpoint takes a form, and an error is a page that says what is wrong', async () => {
+  test('the authorization endpoint accepts a form, and an error page names the mistake', async () => {
     const { searchParams } = ask(usher).url
     const body = Object.fromEntries(searchParams)
     const posted = await send(usher, '/api/oauth/authorize', { body })
@@ -118,7 +118,7 @@ describe('basic', () => {
     expect(text).toContain('redirect_uri')
   })
 
-  test('parameters nobody knows are ignored, and request_uri is refused', async () => {
+  test('unknown parameters are ignored, and request_uri is refused', async () => {
     const { page } = await answerTo(usher, {
       extra: 'foobar',
       ui_locales: 'se',

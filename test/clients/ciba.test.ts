@@ -8,7 +8,7 @@ import { signedIn } from '../support/people.ts'
 const PATIENCE = { timeout: 30_000 }
 
 test(
-  'a till: it asks for a person, who allows it on their account page, and it goes on by itself',
+  'a till requests access, the user allows it on the account page, and the till continues',
   PATIENCE,
   async () => {
     const stage = await stageClient(blockOf('ciba.md', 'yaml client'), { features: { ciba: true } })

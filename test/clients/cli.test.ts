@@ -7,7 +7,7 @@ import { words } from '../support/people.ts'
 const PATIENCE = { timeout: 30_000 }
 
 test(
-  'a command line: the person enters its code in their browser, and it goes on by itself',
+  'a command line continues after the user has entered its code in a browser',
   PATIENCE,
   async () => {
     const stage = await stageClient(blockOf('cli.md', 'yaml client'), {

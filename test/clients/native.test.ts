@@ -3,7 +3,7 @@ import { createInterface } from 'node:readline'
 import { expect, onTestFinished, test } from 'vitest'
 import { blockOf, stageClient, Visitor } from '../support/client-page.ts'
 
-test('a native application: the answer comes to a port of loopback that nobody registered', async () => {
+test('a native application receives the response on a loopback port that is not registered', async () => {
   const stage = await stageClient(blockOf('native.md', 'yaml client'))
   onTestFinished(() => stage.close())
   const program = stage.write('application.mjs', blockOf('native.md', 'js application'))

@@ -127,7 +127,7 @@ const PATIENCE = { timeout: 15_000 }
 const usher = (...args: string[]) =>
   promisify(execFile)('node', ['src/cli.ts', ...args], { cwd: ROOT, env: service.env })
 
-test('people sign out with the application, and come back with its state', async () => {
+test('users sign out with the application, and return with its state', async () => {
   const { browser, tokens } = await signIn()
   const url = client.buildEndSessionUrl(config, {
     id_token_hint: tokens.id_token ?? '',
@@ -166,7 +166,9 @@ test('the receiver of the guide takes no other token, and says 400', async () =>
   expect(ended).toEqual([])
 })
 
-test('what ended while no node ran is told by the next one', { timeout: 30_000 }, async () => {
+test('a session that ended while no node ran is notified by the next node', {
+  timeout: 30_000,
+}, async () => {
   ended.length = 0
   const { tokens } = await signIn()
   const { sub, sid }: Partial<client.IDToken> = tokens.claims() ?? {}

@@ -25,7 +25,7 @@ async function submitOnly(browser: Browser, fields: Record<string, string>): Pro
   return new URL(next.replaceAll('&amp;', '&'), url)
 }
 
-test('a password that was entered before it was changed signs nobody in', async () => {
+test('a sign-in with a password that was changed meanwhile fails', async () => {
   const browser = new Browser(usher.issuer)
   await browser.open(authorizationRequest(usher, { scope: SCOPE }).url)
   const next = await submitOnly(browser, {
@@ -40,7 +40,7 @@ test('a password that was entered before it was changed signs nobody in', async 
   expect(browser.heading).toBe('Sign in')
 })
 
-test('what was allowed before access was ended gives no tokens after', async () => {
+test('a consent from before the end of access gives no tokens', async () => {
   const browser = await signedIn(usher, 'alan')
   const { request } = await open(usher, { scope: SCOPE }, browser)
   const next = await submitOnly(browser, { scope: 'offline_access', decision: 'allow' })
@@ -52,7 +52,7 @@ test('what was allowed before access was ended gives no tokens after', async () 
   expect(await usher.records.list('grants of account', alan)).toEqual([])
 })
 
-test('after access was ended, in the same second, the owner can sign in again', async () => {
+test('the owner can sign in in the same second in which access was ended', async () => {
   await usher.directory.endAccess(ada)
   const browser = await signedIn(usher)
   await browser.open('/account')
@@ -73,7 +73,7 @@ test('pages that follow a sign-in do not move its time', async () => {
   expect(decodeJwt(body.id_token).auth_time).toBeLessThanOrEqual(before)
 })
 
-test('the client of the account pages asks for no consent, whoever sends prompt=consent', async () => {
+test('the client of the account pages requests no consent, even with prompt=consent', async () => {
   const browser = await signedIn(usher)
   await browser.open(
     authorizationRequest(usher, {

@@ -55,7 +55,7 @@ test('removing an application ends all that it has, in every browser and grant, 
   expect(asked.browser.page.params.has('code')).toBe(false)
 })
 
-test('the application is asked for anew, in every browser', async () => {
+test('after a removal the consent page is shown in every browser', async () => {
   const first = await tokens(usher)
   const second = await tokens(usher)
   await remove(first.browser)
@@ -66,7 +66,7 @@ test('the application is asked for anew, in every browser', async () => {
   }
 })
 
-test('other applications and other people keep what they have', async () => {
+test('other applications and other users keep their tokens', async () => {
   const web = await tokens(usher)
   const other = await tokens(usher, { browser: web.browser, client_id: 'post' })
   await usher.addAccount({ username: 'grace' })
@@ -80,7 +80,7 @@ test('other applications and other people keep what they have', async () => {
   expect(web.browser.page.text).toContain('Post application')
 })
 
-test('what is removed twice is removed', async () => {
+test('a second removal succeeds', async () => {
   const { browser } = await onlineTokens(usher)
   await browser.open(removalOf())
   const form = fieldsOf(browser.page)
@@ -89,7 +89,7 @@ test('what is removed twice is removed', async () => {
   expect(await usher.consents.list(ada)).toEqual([])
 })
 
-test('a removed application that is allowed again starts from what is allowed then', async () => {
+test('a consent after a removal contains only the scopes allowed then', async () => {
   const { browser, refresh_token } = await tokens(usher)
   await remove(browser)
   const { request } = await open(usher, {}, browser)

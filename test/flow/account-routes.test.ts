@@ -185,7 +185,7 @@ test.each(Object.entries(CHANGES))('no GET of %s changes anything', async (...ro
   expect(await state()).toEqual(before)
 })
 
-test('every page waits for who signs in, and no form counts before', async () => {
+test('every page requires a sign-in, and so does every form', async () => {
   const nobody = new Browser(usher.issuer)
   for (const path of [...PAGES.slice(0, 4), ...Object.keys(CHANGES)]) {
     const answer = await send(nobody, path, { method: 'GET' })

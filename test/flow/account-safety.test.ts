@@ -23,7 +23,7 @@ test.beforeEach(async () => {
   }
 })
 
-test('the address people come back to leads nowhere else', async () => {
+test('the return address stays on the issuer', async () => {
   const browser = await signedIn(usher)
   for (const state of [
     'https://evil.example/',
@@ -48,7 +48,7 @@ test('the address people come back to leads nowhere else', async () => {
   expect(twice.headers.get('location')).toBe('/account')
 })
 
-test('nobody sees what is another’s', async () => {
+test('a user sees no data of another user', async () => {
   const adas = await onlineTokens(usher)
   const graces = await onlineTokens(usher, { username: 'grace', client_id: 'post' })
   const { uid, jti } = (await sessionsOf(usher, ada))[0] ?? {}
@@ -65,7 +65,7 @@ test('nobody sees what is another’s', async () => {
   for (const secret of [ada, uid, jti]) expect(mine.text).not.toContain(secret)
 })
 
-test('a handle is good for the person it was shown to, as it was shown, and for nothing else', async () => {
+test('a session handle is valid only for its own user, and only unaltered', async () => {
   const browser = await signedIn(usher)
   await signedIn(usher)
   const graces = await signedIn(usher, 'grace')
@@ -94,7 +94,7 @@ test('a handle is good for the person it was shown to, as it was shown, and for 
   }
 })
 
-test('a token is good for what its page has named, and for nothing else', async () => {
+test('a form token is valid only for what its page names', async () => {
   const browser = await signedIn(usher)
   const [second, third] = [await signedIn(usher), await signedIn(usher)]
   const page = await browser.open('/account/sessions')

@@ -40,7 +40,7 @@ async function signedInWith(agent: string) {
 const cardsOn = ({ page }: Browser) =>
   page.html.querySelectorAll('ul.rows > li').map(({ outerHTML }) => textOf(outerHTML).trim())
 
-test('each browser is listed with what it is, when, and for which applications', async () => {
+test('each browser is listed with its name, its times and its applications', async () => {
   const other = await signedInWith(FIREFOX)
   await open(usher, {}, other)
   await other.submit({ decision: 'allow' })
@@ -59,7 +59,7 @@ test('each browser is listed with what it is, when, and for which applications',
   expect(cardsOn(other)[0]).toContain('Firefox on Linux')
 })
 
-test('a use is noted, what signed in stays what it was', async () => {
+test('a use updates the time, and the browser keeps its name', async () => {
   const other = await signedInWith(FIREFOX)
   await ageSessions(usher, ada, 40 * 24 * 3600)
   await usher.records.update<{ lastUsed: number }>(
@@ -76,7 +76,7 @@ test('a use is noted, what signed in stays what it was', async () => {
   expect(after?.clients).toEqual(['first'])
 })
 
-test('what is ended from elsewhere ends at once, with what it gave out', async () => {
+test('a session that is ended from another browser ends at once, with its tokens', async () => {
   const other = await onlineTokens(usher)
   const offline = await tokens(usher, { client_id: 'post' })
   const { browser: tab, request } = await open(usher, {}, copyOf(other.browser))
@@ -102,7 +102,7 @@ test('what is ended from elsewhere ends at once, with what it gave out', async (
   expect(await isSignedIn(browser)).toBe(true)
 })
 
-test('one browser is signed out, the others stay; ended twice is ended', async () => {
+test('one browser is signed out, the others stay; ending it twice succeeds', async () => {
   const third = await signedIn(usher)
   const second = await signedInWith(FIREFOX)
   await ageSessions(usher, ada, 10)
@@ -132,7 +132,7 @@ test('this browser is signed out by the page for it', async () => {
   expect(await isSignedIn(browser)).toBe(true)
 })
 
-test('who signed in too long ago signs in again, and comes back to the same question', async () => {
+test('after a long time the user signs in anew, and returns to the same page', async () => {
   const other = await signedIn(usher)
   const browser = await signedIn(usher)
   await ageSessions(usher, ada, 16 * 60)
@@ -151,7 +151,7 @@ test('who signed in too long ago signs in again, and comes back to the same ques
   expect(await isSignedIn(other)).toBe(false)
 })
 
-test('a session that is past its time is not listed, and nobody is in it', async () => {
+test('an expired session is not listed, and its cookie is not signed in', async () => {
   const other = await signedIn(usher)
   const [{ uid = '' } = {}] = await sessionsOf(usher, ada)
   const browser = await signedIn(usher)

@@ -25,7 +25,7 @@ test.beforeEach(async () => {
 
 const APPLICATIONS = '/account/applications'
 
-test('the account pages are for who is signed in, and wait for it', async () => {
+test('the account pages require a sign-in, and open after it', async () => {
   for (const [path, heading] of [
     ['/account', 'Your account'],
     [APPLICATIONS, 'Connected applications'],
@@ -42,7 +42,7 @@ test('the account pages are for who is signed in, and wait for it', async () => 
   }
 })
 
-test('/account shows what the account says of its person', async () => {
+test('/account shows the profile of the user', async () => {
   const { page } = await signedIn(usher)
   const facts = page.html.querySelectorAll('.row strong, .row p').map(({ text }) => text)
   expect(facts.slice(0, 3)).toEqual([
@@ -54,7 +54,7 @@ test('/account shows what the account says of its person', async () => {
   expect(textOf(graces.page.text)).toContain(`grace@example.org (${words('account.unverified')})`)
 })
 
-test('who gives up signing in for an account page is not asked again at once', async () => {
+test('a user who cancels the sign-in of an account page does not get the sign-in page at once', async () => {
   const browser = new Browser(usher.issuer)
   await browser.open('/account')
   await browser.submit({ decision: 'cancel' })
@@ -63,7 +63,7 @@ test('who gives up signing in for an account page is not asked again at once', a
   expect(browser.heading).not.toBe('Sign in')
 })
 
-test('the list names each application, what it may, since when, and when it was last used', async () => {
+test('the list names each application, its scopes, since when, and its last use', async () => {
   const { browser } = await onlineTokens(usher, { scope: 'openid email offline_access' })
   await onlineTokens(usher, { browser, client_id: 'post' })
   const day = 24 * 3600
@@ -138,7 +138,7 @@ test('a use is noted on the list', async () => {
   expect(Date.now() / 1000 - lastUsed).toBeLessThan(60)
 })
 
-test('who signed in too long ago signs in again before anything is removed', async () => {
+test('a removal requires a recent sign-in', async () => {
   const { browser, access_token } = await onlineTokens(usher)
   await browser.open(removalOf())
   await ageSessions(usher, ada, 16 * 60)
@@ -156,7 +156,7 @@ test('who signed in too long ago signs in again before anything is removed', asy
   expect(await usher.consents.find(ada, 'web')).toBeUndefined()
 })
 
-test('who signed in a while ago still sees the pages', async () => {
+test('an older sign-in still shows the pages', async () => {
   const { browser } = await onlineTokens(usher)
   await ageSessions(usher, ada, 3600)
   await browser.open(APPLICATIONS)

@@ -145,7 +145,7 @@ test('a browser in which the user has signed in before has a counter of its own'
   expect(again.heading).toBe('Your account')
 })
 
-test('a user who is disabled or gone there has lost every token and session a second later, for good', async () => {
+test('a user who is disabled or removed there loses every token and session within a second, for good', async () => {
   const alan = { id: '19', username: 'alan' }
   for (const after of [[{ ...alan, enabled: false }], []]) {
     people = [alan]
@@ -163,7 +163,7 @@ test('a user who is disabled or gone there has lost every token and session a se
   }
 })
 
-test('what the module throws is answered 503, nobody loses a token, and the next answer counts at once', async () => {
+test('an error of the module is a 503, no token is lost, and the next call works at once', async () => {
   const { access_token, refresh_token } = await tokens(usher)
   const { find, authenticate } = globalThis.testSource
   await forgotten()
@@ -185,7 +185,7 @@ test('what the module throws is answered 503, nobody loses a token, and the next
   expect(usher.output.join('')).not.toMatch(/correct horse|"level":60/)
 })
 
-test('a module that does not answer is given up after a second, and delays nobody else', async () => {
+test('a module that does not answer is aborted after a second, and delays no other request', async () => {
   const [adas, graces] = [await tokens(usher), await tokens(usher, { username: 'grace' })]
   await forgotten()
   const { find } = globalThis.testSource

@@ -47,7 +47,7 @@ const read = (jsonl: string): { username: string; password_hash?: string }[] =>
 const sorted = (jsonl: string) => read(jsonl).toSorted((a, b) => (a.username < b.username ? -1 : 1))
 
 test(
-  'what is exported and imported elsewhere is the same: subjects, hashes, dates, who is disabled',
+  'an import has the same subjects, hashes, dates and disabled accounts as the export',
   SLOW,
   async () => {
     const [here, there] = [installation(), installation()]
@@ -81,7 +81,7 @@ test('importing twice changes nothing, by id or else by username', SLOW, async (
 })
 
 test(
-  'each wrong line is told with its number and reason, without what is in it; the others are taken',
+  'each wrong line is reported by number and reason, without its content; the others are imported',
   SLOW,
   async () => {
     const { usher } = installation()
@@ -133,7 +133,7 @@ test('a file that is not there, two files, and one without lines are refused', S
 })
 
 test(
-  'a hash that could never be checked is refused, and who has one that can signs in',
+  'a hash that cannot be verified is refused, and a user with a valid one signs in',
   SLOW,
   async () => {
     const { usher, store } = installation()
@@ -167,7 +167,7 @@ test(
 )
 
 test(
-  'with hashes of other systems people sign in, are given ours, and every failure takes as long',
+  'users with hashes of other systems sign in and get our hash, and every failure takes the same time',
   SLOW,
   async () => {
     const { usher, store } = installation()

@@ -17,7 +17,7 @@ afterAll(() => operated.close())
 
 const why = async (words: string) => (await operated.usher(`accounts why ${words}`)).stdout
 
-test('it names what is wrong with the account, and the command that changes it', SLOW, async () => {
+test('it names the problem of the account, and the command that fixes it', SLOW, async () => {
   expect(await why('ada')).toBe('Nothing prevents a sign-in with the right password.\n')
   expect(await why('nobody')).toContain('no account has this username or id\n  → the spelling')
   await operated.usher('accounts disable grace')

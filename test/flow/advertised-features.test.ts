@@ -211,7 +211,7 @@ test.each(Object.entries(LONGER))('%s grows by exactly those that work', async (
   expect(working.toSorted()).toEqual(added.toSorted())
 })
 
-test('tls_client_certificate_bound_access_tokens says what is', async () => {
+test('tls_client_certificate_bound_access_tokens is true exactly when it works', async () => {
   expect(metadata.tls_client_certificate_bound_access_tokens).toBe(true)
   const { access_token } = await withCertificate('own')
   const asked = { body: { token: String(access_token) }, headers: basic('web', SECRET) }
@@ -222,7 +222,7 @@ test('tls_client_certificate_bound_access_tokens says what is', async () => {
   expect(json.cnf).toHaveProperty(['x5t#S256'])
 })
 
-test('authorization_details_types_supported are those that may be asked for', async () => {
+test('authorization_details_types_supported lists exactly the types that clients can request', async () => {
   expect(metadata.authorization_details_types_supported).toEqual(authorization_details_types)
   for (const detail of [PAYMENT, STATEMENT]) expect(await refusal(usher, [detail])).toMatch(/^201/)
   expect(await refusal(usher, [{ type: 'gift' }])).toContain('invalid_authorization_details')
@@ -230,7 +230,7 @@ test('authorization_details_types_supported are those that may be asked for', as
 
 const DELIVERY = 'backchannel_token_delivery_modes_supported'
 const REQUEST_SIGNING = 'backchannel_authentication_request_signing_alg_values_supported'
-test('of the ways to ask people from elsewhere exactly those work', async () => {
+test('exactly the advertised delivery modes of CIBA work', async () => {
   const ofMode = (backchannel_token_delivery_mode: string) =>
     asker('x', {
       backchannel_token_delivery_mode,

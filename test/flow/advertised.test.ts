@@ -217,7 +217,7 @@ test.each(Object.entries(LISTS))('of %s exactly those work', async (key, [all, w
   expect(working.toSorted()).toEqual(advertised.toSorted())
 })
 
-test.each(Object.entries(SWITCHES))('%s says what is', async (key, works) => {
+test.each(Object.entries(SWITCHES))('%s is true', async (key, works) => {
   expect(await works()).toBe(metadata[key] ?? false)
 })
 

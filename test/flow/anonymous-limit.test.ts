@@ -145,7 +145,7 @@ test.each<[string, Record<string, string>]>([
   expect((await stored()) - before).toBeLessThan(1.3 * url.href.length + 1024)
 })
 
-test('parameters that were pushed count against the budget each time they are stored', async () => {
+test('pushed parameters use the budget each time they are stored', async () => {
   const small = await startUsher({
     usher: {
       proxy: ['127.0.0.1'],

@@ -47,7 +47,7 @@ test('a sign-in that failed is one, and does not say for whom', async () => {
   expect(JSON.stringify(facts)).not.toContain('ada')
 })
 
-test('a refresh that is repeated, and theft, told once', async () => {
+test('a retried refresh, and reuse as theft, are one event each', async () => {
   const { refresh_token } = await tokens(usher)
   const facts = await factsOf(async () => {
     const { body } = await refresh(usher, refresh_token)
@@ -92,7 +92,7 @@ test('revoking, removing an application, signing out', async () => {
   expect(out).toMatchObject([{ event: 'signed_out', account }])
 })
 
-test('metrics count them, and requests by route, with nothing that grows with clients or people', async () => {
+test('metrics count events and requests by route, without labels that grow with clients or users', async () => {
   await post(usher, '/api/oauth/token', { grant_type: 'made-up-by-a-caller' })
   await fetch(`${usher.issuer}/nowhere/${'x'.repeat(20)}`)
   const text = await usher.metrics.text()

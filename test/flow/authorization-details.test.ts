@@ -85,7 +85,7 @@ test('a token for the details of two APIs is refused', async () => {
   expect(answer.error).toBe('invalid_target')
 })
 
-test('the user is asked each time, in their language', async () => {
+test('the consent page is shown each time, in the language of the user', async () => {
   await given(usher, browser, [PAYMENT])
   await browser.open((await push(usher, [PAYMENT], { ui_locales: 'de' })).url)
   expect(shown()).toEqual(['12.50 euros an Grace Hopper zahlen The bank'])
@@ -100,7 +100,7 @@ test('the user is asked each time, in their language', async () => {
   expect(body).not.toHaveProperty('authorization_details')
 })
 
-test('the user is asked for a client with implicit consent too', async () => {
+test('the consent page is shown for a client with implicit consent too', async () => {
   const first = await push(usher, [PAYMENT], { client_id: 'first' })
   await browser.open(first.url)
   expect(shown()).toEqual(['Pay 12.50 euros to Grace Hopper The bank'])
@@ -116,7 +116,7 @@ test('the page shows every value, as text', async () => {
   expect(textOf(browser.page.text)).toContain('0.1234')
 })
 
-test('a refresh can ask for fewer details, for none, and again for all', async () => {
+test('a refresh can request fewer details, none, and later all', async () => {
   const another = { ...PAYMENT, creditor: 'Alan Turing' }
   const { refresh_token } = await given(usher, browser, [PAYMENT, another], OFFLINE)
   const few = { refresh_token, authorization_details: JSON.stringify([another]) }
@@ -130,7 +130,7 @@ test('a refresh can ask for fewer details, for none, and again for all', async (
   expect(all.authorization_details).toEqual([PAYMENT, another])
 })
 
-test('Connected applications shows what was allowed, and removal ends the tokens', async () => {
+test('Connected applications shows the allowed details, and removal ends the tokens', async () => {
   const { access_token } = await given(usher, browser, [{ ...PAYMENT, reference: 'Rent' }])
   await given(usher, browser, [STATEMENT])
   await browser.open('/account/applications')
@@ -144,7 +144,7 @@ test('Connected applications shows what was allowed, and removal ends the tokens
   expect(await introspect(usher, access_token)).toEqual({ active: false })
 })
 
-test('the user is asked again when the client was removed while the page was open', async () => {
+test('the consent page is shown anew when the client was removed while it was open', async () => {
   await given(usher, browser, [PAYMENT], ALONE)
   const request = await push(usher, [PAYMENT], ALONE)
   await browser.open(request.url)

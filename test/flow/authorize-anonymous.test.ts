@@ -67,7 +67,7 @@ test.beforeEach(() => {
 const FAULT = /"stack"|"level":[56]0|\\n\s+at /
 const stacks = () => usher.output.slice(mark).filter(line => FAULT.test(line))
 
-test(`nothing that anybody sends makes a 5xx, a stack or a wait (seed ${SEED})`, async () => {
+test(`no anonymous request causes a 5xx, a stack trace or a delay (seed ${SEED})`, async () => {
   const random = createRandom(SEED)
   const problems: string[] = []
   const ends = performance.now() + LONGEST
@@ -138,7 +138,7 @@ test.each<[string, Record<string, string>]>([
   expect(stacks()).toEqual([])
 })
 
-test('bytes that are no request do no harm either', async () => {
+test('bytes that are not a request do no harm', async () => {
   const { host } = new URL(usher.issuer)
   const head = `POST /api/oauth/token HTTP/1.1\r\nHost: ${host}\r\n`
   const form = `${head}Content-Type: application/x-www-form-urlencoded\r\n`
@@ -171,7 +171,7 @@ test('bytes that are no request do no harm either', async () => {
   expect((await send(usher, '/livez')).status).toBe(200)
 })
 
-test('whoever hangs up in the middle leaves nothing behind', async () => {
+test('a connection that is closed in the middle leaves nothing behind', async () => {
   const { host } = new URL(usher.issuer)
   const form = 'Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 50\r\n\r\n'
   const paths = ['/api/oauth/token', '/api/oauth/authorize', '/api/oauth/par', '/interaction/x']
@@ -181,7 +181,7 @@ test('whoever hangs up in the middle leaves nothing behind', async () => {
   expect(stacks()).toEqual([])
 })
 
-test('what was sent in a request that is none does not end up in the log', async () => {
+test('bytes that are not a request do not reach the log', async () => {
   const { host } = new URL(usher.issuer)
   const secret = 'client_secret=canary-secret-of-web'
   const head = `POST /api/oauth/token HTTP/1.1\r\nHost: ${host}\r\nTransfer-Encoding: chunked\r\n`

@@ -65,7 +65,7 @@ test.each([
   ['with prompt=consent', { prompt: 'consent' }],
   ['with prompt=login', { prompt: 'login' }],
   ['with prompt=login consent', { prompt: 'login consent' }],
-])('offline_access is asked for on the consent page, %s', async (_, params) => {
+])('the consent page requests offline_access, %s', async (_, params) => {
   const person = await newPerson()
   const { request, scopes } = await reachConsent(person, { scope: OFFLINE, ...params })
   expect(scopes).toContain('offline_access')
@@ -75,7 +75,7 @@ test.each([
   expect((await refresh(usher, body.refresh_token)).status).toBe(200)
 })
 
-test('whoever allowed everything else before is asked when offline_access comes along', async () => {
+test('a user who allowed all other scopes gets the consent page for offline_access', async () => {
   const person = await newPerson()
   const first = await authorize(usher, { ...person, scope: 'openid profile' })
   expect((await redeem(usher, first.code, first.request)).body).not.toHaveProperty('refresh_token')
@@ -92,7 +92,7 @@ test('no refresh token where offline_access was not allowed', async () => {
   expect(String(body.scope).split(' ')).not.toContain('offline_access')
 })
 
-test('no refresh token where offline_access was not asked for, though it was allowed before', async () => {
+test('no refresh token without offline_access in the request, although it was allowed before', async () => {
   const person = await newPerson()
   await authorize(usher, { ...person, scope: OFFLINE })
   const { code, request } = await authorize(usher, { ...person, scope: 'openid profile' })
@@ -138,7 +138,7 @@ test('a client whose scopes leave offline_access out cannot ask for it', async (
   }
 })
 
-test('a scope that nobody knows is left out (OIDC Core §3.1.2.1)', async () => {
+test('an unknown scope is left out (OIDC Core §3.1.2.1)', async () => {
   const person = await newPerson()
   const { code, request } = await authorize(usher, { ...person, scope: 'openid admin Profile' })
   expect((await redeem(usher, code, request)).body.scope).toBe('openid')

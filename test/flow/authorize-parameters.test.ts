@@ -50,7 +50,7 @@ const PARAMETERS = {
   acr_values: '1',
 }
 
-describe('a parameter that comes twice is refused', () => {
+describe('a parameter that is sent twice is refused', () => {
   test.each(Object.entries(PARAMETERS))('%s', async (name, value) => {
     for (const second of [value, 'other', '']) {
       const { url } = authorizationRequest(usher)

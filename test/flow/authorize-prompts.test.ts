@@ -41,7 +41,7 @@ async function authTime(params: Params = {}): Promise<number> {
   return auth_time
 }
 
-test('the ID token says how they signed in (RFC 8176), also when nobody asks for it', async () => {
+test('the ID token has amr (RFC 8176), also when it is not requested', async () => {
   const { page, request } = await open()
   const { body } = await redeem(usher, page.params.get('code') ?? '', request)
   expect(decodeJwt(body.id_token).amr).toEqual(['pwd'])
@@ -68,7 +68,7 @@ test('prompt=none without consent answers consent_required', async () => {
   expect(page.params.get('error')).toBe('consent_required')
 })
 
-test('prompt=none answers with a code when nothing has to be asked', async () => {
+test('prompt=none returns a code when no page is needed', async () => {
   const { page } = await open({ prompt: 'none' })
   expect(page.params.get('code')).toBeTruthy()
 })
@@ -97,7 +97,7 @@ test.each(['none login', 'none consent', 'none select_account', 'create', 'NONE'
 test.each([
   ['prompt=login', { prompt: 'login' }],
   ['max_age=0', { max_age: '0' }],
-])('%s asks for the password again, and auth_time moves', async (_, params) => {
+])('%s requests the password anew, and auth_time changes', async (_, params) => {
   const before = await authTime()
   await nextSecond(before)
   expect(await authTime()).toBe(before)
@@ -106,7 +106,7 @@ test.each([
   expect(await authTime(params)).toBeGreaterThan(before)
 })
 
-test('max_age that has not passed asks for nothing', async () => {
+test('no page is shown before max_age has passed', async () => {
   const { page } = await open({ max_age: '3600' })
   expect(page.params.get('code')).toBeTruthy()
 })
@@ -116,14 +116,14 @@ test.each(['-1', '1.5', 'abc', '99999999999999999999'])('max_age=%s is refused',
   expect(page.params.get('error')).toBe('invalid_request')
 })
 
-test('prompt=consent asks again for what was allowed before', async () => {
+test('prompt=consent shows the consent page although everything was allowed before', async () => {
   await open({ prompt: 'consent' })
   expect(browser.heading).toBe('Allow access')
   const page = await browser.submit({ decision: 'allow' })
   expect(page.params.get('code')).toBeTruthy()
 })
 
-test('whoever cancels a second sign-in stays signed in as before', async () => {
+test('a user who cancels a second sign-in stays signed in', async () => {
   await open({ prompt: 'login' })
   const cancelled = await browser.submit({ decision: 'cancel' })
   expect(cancelled.params.get('error')).toBe('access_denied')
@@ -131,7 +131,7 @@ test('whoever cancels a second sign-in stays signed in as before', async () => {
   expect(page.params.get('code')).toBeTruthy()
 })
 
-test('id_token_hint of another person is no way into this session', async () => {
+test('an id_token_hint of another user does not continue this session', async () => {
   const grace = await authorize(usher, {
     username: 'grace',
     client_id: 'timed',

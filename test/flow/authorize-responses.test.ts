@@ -89,7 +89,7 @@ test('the issuer stands beside every answer, a code or an error', async () => {
   })
 })
 
-test('no client can be named like a person', async () => {
+test('no client can have a client_id that looks like a subject', async () => {
   const { code, request } = await authorize(usher, { browser })
   const { body } = await redeem(usher, code, request)
   const { sub = '' } = decodeJwt(body.id_token)

@@ -80,7 +80,7 @@ test('a client that does not answer delays neither the sign-out nor the other cl
   expect(facts()).toEqual(['logout_failed 1 no answer in time'])
 })
 
-test('who fails is told again, five times within an hour, each time by a token of that moment', async () => {
+test('a failed notification is retried five times within an hour, each time with a new token', async () => {
   wiki.answerWith((_req, res) => res.writeHead(503).end())
   await signOut()
   await node.tellSignOuts('new')
@@ -102,7 +102,7 @@ test('who fails is told again, five times within an hour, each time by a token o
   expect(await node.metrics.text()).toMatch(/usher_facts_total\{event="logout_given_up"\} 1/)
 })
 
-test('who is back is told, and then no more', async () => {
+test('a client that answers after an outage is notified once', async () => {
   wiki.answerWith((_req, res) => res.destroy())
   await signOut()
   await node.tellSignOuts('new')
@@ -124,13 +124,13 @@ test('400 is the last word of an application', async () => {
   expect(facts()).toEqual(['logout_given_up 1 answered 400'])
 })
 
-test('of nodes that look at once, one tells', async () => {
+test('of several nodes, one sends the notification', async () => {
   for (let i = 0; i < 5; i++) await signOut()
   await Promise.all([node, other, node, other].map(each => each?.tellSignOuts('new')))
   expect([wiki.tokens.length, chat.tokens.length]).toEqual([5, 5])
 })
 
-test('with the store away nobody is told, and nobody is forgotten', async () => {
+test('while the store is unavailable no notification is sent, and none is lost', async () => {
   await signOut()
   const { write } = node.store
   node.store.write = async () => {

@@ -46,7 +46,7 @@ async function signOut(browser: Browser) {
   expect(browser.heading).toBe('Signed out')
 }
 
-test('an application is told who signed out, of which of its sessions, by a token for nothing else', async () => {
+test('a logout token names the user and the session, and is valid for nothing else', async () => {
   const { browser, given } = await signedInTo(wiki)
   const signedOut = Math.floor(Date.now() / 1000)
   await signOut(browser)
@@ -92,7 +92,7 @@ test('two tabs that authorize a new client at once get the sid that the logout t
   expect(sids).toEqual([sid, sid])
 })
 
-test('every application of the session is told, and one that does not ask for sid gets none', async () => {
+test('every application of the session is notified, without sid where it does not require it', async () => {
   const { browser, given } = await signedInTo(wiki, chat)
   await signOut(browser)
   await usher.tellSignOuts('new')
@@ -102,7 +102,7 @@ test('every application of the session is told, and one that does not ask for si
   expect(decodeJwt(given[1]?.id_token ?? '')).not.toHaveProperty('sid')
 })
 
-test('nobody else’s session and no other browser is told of', async () => {
+test('no other session and no other browser is named', async () => {
   const { browser } = await signedInTo(wiki)
   const other = await signedInTo(chat)
   const graces = new Browser(usher.issuer)
@@ -122,7 +122,7 @@ test('nobody else’s session and no other browser is told of', async () => {
   expect(await chat.told(usher.issuer)).toMatchObject({ sub: ada })
 })
 
-test('whatever ends a session tells its applications, once', async () => {
+test('every way to end a session notifies its applications once', async () => {
   const ends: Record<string, () => Promise<unknown>> = {
     'the account page and sessions end': async () => {
       for (const { uid } of await sessionsOf(usher, ada)) await usher.sessions.end(uid)
@@ -142,7 +142,7 @@ test('whatever ends a session tells its applications, once', async () => {
   }
 })
 
-test('an account that is removed is told of still', async () => {
+test('the removal of an account notifies its applications', async () => {
   const alan = await usher.addAccount({ username: 'alan' })
   const { client_id, redirect_uris } = wiki.client
   await tokens(usher, { username: 'alan', client_id, redirect_uri: redirect_uris[0] })
@@ -151,7 +151,7 @@ test('an account that is removed is told of still', async () => {
   expect(await wiki.told(usher.issuer)).toMatchObject({ sub: alan.id })
 })
 
-test('an application that the person did not allow anything learns nothing', async () => {
+test('an application without consent is not notified', async () => {
   const { browser } = await signedInTo(wiki)
   const { client_id, redirect_uris } = chat.client
   await open(usher, { client_id, redirect_uri: redirect_uris[0] }, browser)
@@ -164,7 +164,7 @@ test('an application that the person did not allow anything learns nothing', asy
   expect([wiki.tokens.length, chat.tokens.length]).toEqual([1, 0])
 })
 
-test('who stays signed in is told of nowhere', async () => {
+test('a user who stays signed in causes no notification', async () => {
   const { browser } = await signedInTo(wiki)
   await browser.open('/api/oauth/logout?client_id=wiki')
   await browser.submit()
@@ -189,7 +189,7 @@ test('backchannel_logout: discovery says so; off, it does not, and no client can
   await expect(start).rejects.toThrow('needs a setting that is off: `features.backchannel_logout`')
 })
 
-test('what was told stands in the audit log and the metrics', async () => {
+test('notifications are in the audit log and the metrics', async () => {
   const { browser } = await signedInTo(wiki)
   usher.output.length = 0
   await signOut(browser)

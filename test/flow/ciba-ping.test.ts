@@ -110,7 +110,7 @@ test('a denial causes a ping too', async () => {
   expect(await poll(node, id)).toMatchObject({ error: 'access_denied' })
 })
 
-test('a client that hangs or fails delays nobody, and is notified again until it polls', async () => {
+test('a client that hangs or fails delays no other, and is notified until it polls', async () => {
   take = () => {}
   const id = await asked(node, TOKEN)
   const started = performance.now()

@@ -135,7 +135,7 @@ test('a request for an API shows its scopes, and the token is for it', async () 
   await expect(openid.fetchUserInfo(config, given.access_token, ada)).rejects.toThrow()
 })
 
-test('the user is asked each time, also after consent, and for a client with implicit consent', async () => {
+test('the consent page is shown each time, also after consent and for a client with implicit consent', async () => {
   for (const client_id of ['till', 'till', 'own']) {
     const id = await asked(usher, {}, client_id)
     expect(await poll(usher, id, client_id)).toMatchObject(PENDING)

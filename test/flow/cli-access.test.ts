@@ -40,7 +40,7 @@ test(
   },
 )
 
-test('sessions end ends one, or all, and says what goes on', SLOW, async () => {
+test('sessions end ends one session or all, and names what continues', SLOW, async () => {
   const [one, other] = [await signedIn(service), await signedIn(service)]
   const before = await read('sessions list ada')
   const wrong = await usher(`sessions end ada ${'0'.repeat(32)}`)

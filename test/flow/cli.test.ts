@@ -78,7 +78,7 @@ test('a short password, a bad address and bad JSON are refused with the reason',
   )
 })
 
-test('accounts set changes what is said, and a new address is not verified until it is', async () => {
+test('accounts set changes the named fields, and a new address is not verified', async () => {
   await usher(['accounts', 'set', 'ada', '--email', 'countess@example.org'])
   const { stdout } = await usher(['accounts', 'show', 'ada', '--json'])
   expect(JSON.parse(stdout)).toMatchObject({
@@ -103,7 +103,7 @@ test('disable and enable', async () => {
   expect((await usher(['accounts', 'list'])).stdout).toMatch(/^usr_\w+ {2}ada {2}Ada Lovelace\n$/)
 })
 
-test('accounts remove asks before the irreversible', async () => {
+test('accounts remove requires a confirmation', async () => {
   const asked = await usher(['accounts', 'remove', 'ada'])
   expect(asked.code).toBe(1)
   expect(asked.stderr).toContain('--yes')
@@ -130,7 +130,7 @@ test('clients secret writes the hash, keeps the comments, and prints the secret 
   expect((await usher(['clients', 'list'])).stdout).toContain('wiki  Wiki  client_secret_basic')
 })
 
-test('config check lists findings for people and for programs', async () => {
+test('config check lists findings as text and as JSON', async () => {
   const broken = mkdtempSync(join(folder, 'broken-'))
   writeFileSync(join(broken, 'usher.yaml'), 'id_token:\n  claims: all\nbrand: x\n')
   const people = await usher(['config', 'check', broken])
@@ -140,7 +140,7 @@ test('config check lists findings for people and for programs', async () => {
   expect(JSON.parse(programs.stdout).findings).toHaveLength(2)
 })
 
-test('config check underlines what is wrong, and warnings fail nothing', async () => {
+test('config check underlines the mistake, and warnings do not fail', async () => {
   const unwise = mkdtempSync(join(folder, 'unwise-'))
   writeFileSync(join(unwise, 'usher.yaml'), 'lifetimes:\n  access_token: 3 h\n')
   const people = await usher(['config', 'check', unwise])
@@ -164,7 +164,7 @@ test('config check underlines what is wrong, and warnings fail nothing', async (
   })
 })
 
-test('config explain says what is in force, and knows a slip', async () => {
+test('config explain shows the values in force, and suggests the key for a misspelled one', async () => {
   const key = await usher(['config', 'explain', 'listen.port', '--json'])
   expect(JSON.parse(key.stdout).keys[0]).toMatchObject({ value: 3000, variable: 'PORT' })
   expect((await usher(['config', 'explain'])).stdout).toContain('lifetimes.access_token: 10 min')
@@ -175,7 +175,7 @@ test('config explain says what is in force, and knows a slip', async () => {
   expect(slip.stderr).toContain('did you mean lifetimes.access_token?')
 })
 
-test('config explain knows the variables that are no keys, and does not show the secret', async () => {
+test('config explain knows environment variables without a key, and does not show the secret', async () => {
   const secret = Buffer.alloc(32, 'canary').toString('base64url')
   const { stdout } = await usher(['config', 'explain', 'USHER_SECRET'], '', {
     USHER_SECRET: secret,
@@ -233,14 +233,14 @@ test('clients add says how to write the file of a client, and that file is right
   expect(check.stdout).toMatch(/^Nothing is wrong: .*, clients: wiki\./)
 })
 
-test('accounts show prints times that people can read', async () => {
+test('accounts show prints readable times', async () => {
   await usher(['accounts', 'add', '--username', 'hedy'])
   const { stdout } = await usher(['accounts', 'show', 'hedy'])
   expect(stdout).toMatch(/^created: +20\d\d-\d\d-\d\d \d\d:\d\d UTC$/m)
   expect(stdout).toMatch(/^updated: +20\d\d-\d\d-\d\d \d\d:\d\d UTC$/m)
 })
 
-test('without a command it shows them all; a wrong option shows how it goes', async () => {
+test('without a command it lists all commands; a wrong option shows the usage', async () => {
   const help = await usher([])
   expect(help).toMatchObject({ code: 0 })
   expect(help.stdout).toContain('accounts password ACCOUNT')

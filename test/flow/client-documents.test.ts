@@ -76,7 +76,7 @@ const ASSISTANT = {
 const begin = (client_id: string, at = usher) =>
   send(at, authorizationRequest(at, { client_id, redirect_uri: CALLBACK }).url)
 
-test('whoever has a document signs people in, who are told that nobody has checked it', async () => {
+test('a client with a metadata document signs users in, and the pages say that it is unchecked', async () => {
   documents['/assistant'] = ASSISTANT
   const client_id = `${site}/assistant`
   const config = await openid.discovery(
@@ -193,7 +193,7 @@ const REFUSED: [what: string, document: object | string, why: RegExp][] = [
 ]
 
 test.each(REFUSED)(
-  'a document that %s is refused, and nothing else is asked for',
+  'a document that %s is refused, and nothing else is requested',
   async (what, document, why) => {
     const path = `/${what.replaceAll(' ', '-')}`
     documents[path] = document
@@ -228,7 +228,7 @@ test('authorization details are for no application that says so of itself', asyn
   expect(location?.searchParams.get('error')).toBe('invalid_authorization_details')
 })
 
-test('a redirect is not followed, and nothing inside is asked that no operator has named', async () => {
+test('a redirect is not followed, and no internal address is requested', async () => {
   asked.length = 0
   expect((await begin(`${site}/elsewhere`)).status).toBe(400)
   expect(asked).toEqual(['/elsewhere'])

@@ -50,17 +50,14 @@ test.each([
   ['de-AT', 'Urlaubsplaner', ['Ihre Abteilung sehen', 'See your office'], 'datenschutz'],
   ['en', 'Holiday planner', ['See your department', 'See your office'], 'privacy'],
   ['ja', 'Holiday planner', ['See your department', 'See your office'], 'privacy'],
-])(
-  'to a person who speaks %s the application is called %j',
-  async (language, name, scopes, policy) => {
-    expect(await consentIn(language)).toEqual({
-      signIn: name,
-      name,
-      scopes,
-      policy: `https://app.example.org/${policy}`,
-    })
-  },
-)
+])('in %s the application is called %j', async (language, name, scopes, policy) => {
+  expect(await consentIn(language)).toEqual({
+    signIn: name,
+    name,
+    scopes,
+    policy: `https://app.example.org/${policy}`,
+  })
+})
 
 test.each([
   ['client_name#deutsch', 'Urlaub', 'clients/web.yaml:1:2 client_name#deutsch'],

@@ -59,7 +59,7 @@ async function refusal(at: Usher, params: Record<string, string | undefined>) {
 }
 
 describe.each(TYPES)('response_type=%s', type => {
-  test('has in the fragment what it names, each bound to the ID token, and nothing in a query', async () => {
+  test('the fragment has the parameters it names, each bound to the ID token, and the query has none', async () => {
     const { told, page, request } = await answer({ response_type: type })
     expect(page.url.search).toBe('')
     expect(told.get('state')).toBe(request.state)
@@ -119,7 +119,7 @@ describe.each(TYPES)('response_type=%s', type => {
   })
 })
 
-test('openid-client signs people in by code id_token and by id_token', async () => {
+test('openid-client signs users in by code id_token and by id_token', async () => {
   const hybrid = await configurationOf(usher, 'web')
   openid.useCodeIdTokenResponseType(hybrid)
   const request = await newRequest({ redirect_uri: WEB })
@@ -139,7 +139,7 @@ test('openid-client signs people in by code id_token and by id_token', async () 
   expect(claims).toMatchObject({ sub: tokens.claims()?.sub, name: ADA.name })
 })
 
-test('PKCE, a nonce, and the response modes of the file stay what is asked for', async () => {
+test('PKCE, a nonce, and the response modes of the file are still required', async () => {
   const hybrid = { response_type: 'code id_token' }
   const bare = { code_challenge: undefined, code_challenge_method: undefined }
   expect(await refusal(usher, { ...hybrid, ...bare })).toBe('invalid_request')

@@ -65,7 +65,7 @@ test('a removal while the page is open wins, when something was allowed before',
   await expectWithdrawn()
 })
 
-test('what was allowed before a removal counts for nothing, however often it is sent', async () => {
+test('a consent from before a removal stays invalid, however often the form is sent', async () => {
   await open(usher, {}, browser)
   const form = fieldsOf(browser.page, { decision: 'allow', scope: 'profile' })
   const { url } = browser.page
@@ -78,7 +78,7 @@ test('what was allowed before a removal counts for nothing, however often it is 
   expect(await grantsOf(usher, ada, 'web')).toEqual([])
 })
 
-test('who is asked again after a removal can allow it', async () => {
+test('a user who gets the consent page after a removal can allow it', async () => {
   const { request } = await open(usher, {}, browser)
   const tab = newTab(browser)
   await open(usher, {}, tab)
@@ -101,7 +101,7 @@ test('after a removal the application can be allowed anew', async () => {
   expect((await redeem(usher, code, request)).status).toBe(200)
 })
 
-test('a refusal is told to the application and leaves nothing behind', async () => {
+test('a refusal is returned to the application and leaves nothing behind', async () => {
   const { request } = await open(usher, {}, browser)
   await browser.submit({ decision: 'deny' })
   expect(Object.fromEntries(browser.page.params)).toMatchObject({
@@ -132,7 +132,7 @@ test('yes after no, from the page before, allows nothing', async () => {
   expect(await usher.consents.list(ada)).toEqual([])
 })
 
-test('the same yes twice is one, another yes is refused', async () => {
+test('the same consent twice is one consent, a different one is refused', async () => {
   const { request } = await open(usher, {}, browser)
   const form = fieldsOf(browser.page, { decision: 'allow', scope: 'profile' })
   const twice = await Promise.all([1, 2].map(() => send(browser, browser.page.url, { form })))
@@ -159,7 +159,7 @@ test('the page needs its token and its own browser', async () => {
   expect(await usher.consents.list(ada)).toEqual([])
 })
 
-test('what one person has allowed is not allowed for another who signs in after it', async () => {
+test('the consent of one user does not hold for another user who signs in afterwards', async () => {
   const less = { scope: 'openid', max_age: '100' }
   const hers = await signedIn(usher, 'grace')
   await open(usher, less, hers)

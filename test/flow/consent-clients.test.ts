@@ -24,7 +24,7 @@ const ONCE: [client_id: string, redirect_uri: string][] = [
 ]
 
 test.for(EACH_TIME)(
-  '%s at %s is asked for each time: anyone could be it',
+  '%s at %s requests consent each time: any program could be it',
   async ([client_id, redirect_uri]) => {
     for (let time = 0; time < 3; time++) {
       await open(usher, { client_id, redirect_uri }, browser)
@@ -38,7 +38,7 @@ test.for(EACH_TIME)(
   },
 )
 
-test.for(ONCE)('%s at %s is asked for once', async ([client_id, redirect_uri]) => {
+test.for(ONCE)('%s at %s requests consent once', async ([client_id, redirect_uri]) => {
   await usher.consents.removeAll(ada)
   await open(usher, { client_id, redirect_uri }, browser)
   expect(browser.heading).toBe('Allow access')
@@ -46,7 +46,7 @@ test.for(ONCE)('%s at %s is asked for once', async ([client_id, redirect_uri]) =
   expect(await silently(usher, browser, { client_id, redirect_uri })).toBeUndefined()
 })
 
-test('an application of one’s own is not asked for, but listed and removable', async () => {
+test('a client with implicit consent has no consent page, but is listed and removable', async () => {
   await open(usher, { client_id: 'first' }, browser)
   expect(browser.page.ours).toBe(false)
   expect(browser.page.params.get('code')).toBeTruthy()

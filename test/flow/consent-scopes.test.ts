@@ -37,7 +37,7 @@ test('a scope that was deselected is in no token and gives no claim', async () =
   }
 })
 
-test('refreshing does not bring back what was deselected', async () => {
+test('a refresh does not bring back a declined scope', async () => {
   const body = await allow(['offline_access'], { scope: ALL })
   const renewed = await refresh(usher, body.refresh_token)
   expect(renewed.status).toBe(200)
@@ -46,7 +46,7 @@ test('refreshing does not bring back what was deselected', async () => {
   expect(info).toEqual({ sub: ada })
 })
 
-test('a scope that was deselected is not asked for again', async () => {
+test('a declined scope is not requested at the next sign-in', async () => {
   await allow(['profile'])
   const { request } = await open(usher, {}, browser)
   expect(browser.page.ours).toBe(false)
@@ -59,7 +59,7 @@ test('with everything deselected a sign-in is left, and nothing more', async () 
   expect((await userinfo(usher, body.access_token)).body).toEqual({ sub: ada })
 })
 
-test('what was once allowed can be taken back where it is asked for anew', async () => {
+test('an allowed scope can be declined on a later consent page', async () => {
   const before = await allow(['profile', 'email'])
   const after = await allow(['profile'], { prompt: 'consent' })
   expect(after.scope).toBe('openid profile')
@@ -69,7 +69,7 @@ test('what was once allowed can be taken back where it is asked for anew', async
   expect((await userinfo(usher, after.access_token)).body).not.toHaveProperty('email')
 })
 
-test('a page that asks anew does not tick what was deselected', async () => {
+test('a later consent page does not tick a declined scope', async () => {
   await allow(['profile'])
   await open(usher, { scope: ALL }, browser)
   expect(browser.heading).toBe('Allow access')
@@ -79,7 +79,7 @@ test('a page that asks anew does not tick what was deselected', async () => {
   expect(isTicked('email')).toBe(false)
 })
 
-test('a scope that was not asked for cannot be allowed', async () => {
+test('a scope that was not requested cannot be allowed', async () => {
   const body = await allow(['email', 'profile', 'offline_access', 'admin'], {
     scope: 'openid email',
   })
@@ -89,7 +89,7 @@ test('a scope that was not asked for cannot be allowed', async () => {
   expect(consent).toMatchObject({ scopes: ['openid', 'email'], declined: [] })
 })
 
-test('a new scope is asked for, and only then given', async () => {
+test('a new scope is granted only after consent', async () => {
   await allow(['email'], { scope: 'openid email' })
   await open(usher, { scope: 'openid email profile', prompt: 'none' }, browser)
   expect(browser.page.params.get('error')).toBe('consent_required')
@@ -97,7 +97,7 @@ test('a new scope is asked for, and only then given', async () => {
   expect(String(body.scope).split(' ').sort()).toEqual(['email', 'openid', 'profile'])
 })
 
-test('offline access is asked for when it is new, though prompt does not say so', async () => {
+test('new offline access shows the consent page without prompt=consent', async () => {
   await allow(['profile', 'email'])
   const body = await allow(['profile', 'email', 'offline_access'], { scope: ALL })
   expect(body.refresh_token).toBeTruthy()
@@ -105,7 +105,7 @@ test('offline access is asked for when it is new, though prompt does not say so'
   expect((await tokensOf(request)).refresh_token).toBeTruthy()
 })
 
-test('what was allowed once holds in every browser, and for less', async () => {
+test('a consent holds in every browser, and for fewer scopes', async () => {
   await allow(['profile', 'email'])
   const other = await signedIn(usher)
   const { request } = await open(usher, { scope: 'openid email' }, other)
@@ -113,12 +113,12 @@ test('what was allowed once holds in every browser, and for less', async () => {
   expect((await redeem(usher, code, request)).body.scope).toBe('openid email')
 })
 
-test('prompt=consent asks although everything was allowed', async () => {
+test('prompt=consent shows the consent page although all scopes were allowed', async () => {
   await allow(['profile', 'email'])
   await allow(['profile', 'email'], { prompt: 'consent' })
 })
 
-test('what one application was allowed, another has to ask for', async () => {
+test('a consent for one application does not hold for another', async () => {
   await allow(['profile', 'email'])
   await open(usher, { client_id: 'post' }, browser)
   expect(browser.heading).toBe('Allow access')

@@ -34,7 +34,7 @@ async function consentText(params: Record<string, string>): Promise<string> {
   return textOf(browser.page.html.querySelector('main')?.outerHTML ?? '')
 }
 
-test('the page names the application, who vouches for it, and where people will go', async () => {
+test('the page names the application, who registered it, and where the user is sent', async () => {
   const text = await consentText({})
   expect(text).toContain(words('consent.asks', { client: 'Web application' }))
   expect(text).toContain(words('consent.verified', { brand: 'Usher' }))
@@ -52,7 +52,7 @@ test('a native application is named by where it listens, or by its scheme', asyn
   expect(scheme).toContain(words('consent.returns', { host: 'com.example.app' }))
 })
 
-test('every scope that is asked for stands there in words', async () => {
+test('the page describes every requested scope', async () => {
   const text = await consentText({ scope: 'openid profile email shoes work offline_access' })
   expect(text).toContain(words('scope.openid'))
   expect(text).toContain(words('scope.profile'))
@@ -70,7 +70,7 @@ test('every scope that is asked for stands there in words', async () => {
   }
 })
 
-test('a scope that was not asked for does not stand there', async () => {
+test('the page does not show a scope that was not requested', async () => {
   const text = await consentText({ scope: 'openid email' })
   expect(text).not.toContain(words('scope.profile'))
   expect(text).not.toContain(words('scope.offline_access'))
@@ -85,7 +85,7 @@ test('how long access lasts is said, with and without offline access', async () 
   expect(offline).not.toContain(words('consent.lifetime'))
 })
 
-test('what an application says of itself is text, wherever it is shown', async () => {
+test('metadata of an application are shown as text only', async () => {
   const text = await consentText({ client_id: 'nasty', redirect_uri: NASTY_URI })
   expect(text).toContain(NAME)
   const decision = { scopes: ['openid'], declined: [], version: 0 }
@@ -101,7 +101,7 @@ test('what an application says of itself is text, wherever it is shown', async (
   }
 })
 
-test('what an application says of itself is text on the sign-in page too', async () => {
+test('metadata of an application are text on the sign-in page too', async () => {
   const { browser: visitor } = await open(usher, { client_id: 'nasty', redirect_uri: NASTY_URI })
   expect(visitor.heading).toBe('Sign in')
   expect(visitor.page.html.querySelector('script:not([src^="/assets/"]), b')).toBeNull()

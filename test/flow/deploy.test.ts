@@ -104,7 +104,7 @@ test('the base is pinned by digest, and of the version that is tested here', () 
   expect(image.env.NODE_ENV).toBe('production')
 })
 
-test('it runs as nobody on a root that cannot be written to, and drains as process 1', async () => {
+test('it runs without privileges on a read-only root, and drains as process 1', async () => {
   const port = await freePort()
   const data = dataFolder(image, folder)
   const env = { PORT: String(port), NODE_DEBUG_NATIVE: 'COMPILE_CACHE' }

@@ -188,7 +188,7 @@ test('after five wrong codes a user waits, in every network; other users of that
   expect((await from(other, '198.51.0.202', user_code)).status).toBe(303)
 })
 
-test('a network waits after many wrong codes, whoever is signed in', async () => {
+test('a network waits after many wrong codes, for every user', async () => {
   const { user_code } = await begin()
   const grace = await signedIn(usher, 'grace')
   const many = { count: 99, at: Date.now() }

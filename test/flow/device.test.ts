@@ -150,7 +150,7 @@ test('a client cannot redeem the device code of another', async () => {
   expect(refused).toMatchObject({ status: 400, json: { error: 'invalid_request' } })
 })
 
-test('the user is asked each time, also after consent, and for a client with implicit consent', async () => {
+test('the consent page is shown each time, also after consent and for a client with implicit consent', async () => {
   const browser = await signedIn(usher)
   const own = await configurationOf(usher, 'own', {}, openid.None())
   for (const at of [config, config, own]) {

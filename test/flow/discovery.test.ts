@@ -18,7 +18,7 @@ test('the issuer is the configured one, byte for byte', () => {
   expect(metadata.issuer).toBe(usher.settings.issuer)
 })
 
-test('the endpoints are where client developers were told', () => {
+test('the endpoints have their documented paths', () => {
   const at = (path: string) => `${usher.issuer}/api/oauth/${path}`
   expect(metadata).toMatchObject({
     authorization_endpoint: at('authorize'),
@@ -32,7 +32,7 @@ test('the endpoints are where client developers were told', () => {
   })
 })
 
-test('only what is implemented is advertised', () => {
+test('discovery advertises only implemented features', () => {
   expect(metadata).toMatchObject({
     response_types_supported: ['code'],
     response_modes_supported: ['query', 'form_post', 'jwt', 'query.jwt', 'form_post.jwt'],

@@ -151,7 +151,7 @@ test('a service with another store is found', async () => {
   expect({ stderr, code }).toEqual({ stderr: 'Failed checks: jwks.\n', code: 1 })
 })
 
-test('before the first start it makes no store, and is no reason against starting', async () => {
+test('before the first start it creates no store, and does not prevent the start', async () => {
   const store = join(folder, 'first', 'usher.db')
   const nobody = {
     USHER_ISSUER: `http://localhost:${await freePort()}`,

@@ -120,7 +120,7 @@ test('a nonce that is none of ours is refused, and the answer brings one', async
   expect(answer.headers.get('dpop-nonce')).toMatch(/^[\w-]{43}$/)
 })
 
-test('of many who use one proof at once, on two nodes, one is let in', async () => {
+test('of many requests with one proof at two nodes, one succeeds', async () => {
   for (let round = 0; round < 3; round++) {
     const token = await boundToken()
     const proof = await atToken(key)

@@ -152,7 +152,7 @@ test('an access token that is bound to nothing takes no proof', async () => {
   expect([status, refusal.error]).toEqual([401, 'invalid_token'])
 })
 
-test('a proof is used once, and whoever repeats it does not lose its tokens over it', async () => {
+test('a proof is valid once, and a replay does not revoke the tokens', async () => {
   const { access_token, refresh_token } = await boundTokens()
   const proof = await atUserinfo(key, access_token)
   expect((await readInfo(access_token, proof)).status).toBe(200)
@@ -182,7 +182,7 @@ test('a client that is registered for bound tokens is given no others', async ()
   expect((await ask(form, await atToken(key), 'bound')).json.token_type).toBe('DPoP')
 })
 
-test('off, a proof counts for nothing, discovery does not name it, and no client may need it', async () => {
+test('off: a proof is ignored, discovery does not name DPoP, and no client can require it', async () => {
   const features = { dpop: false }
   const off = await startUsher({ usher: { features } })
   try {

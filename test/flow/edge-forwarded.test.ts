@@ -42,7 +42,7 @@ test.each([
   }
 })
 
-test('the store is asked once a second, however often /readyz is', async () => {
+test('/readyz queries the store at most once a second', async () => {
   const { probe } = usher.readiness
   let asked = 0
   usher.readiness.probe = () => {

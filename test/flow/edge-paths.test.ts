@@ -102,7 +102,7 @@ test.each([
   ['/account/password', 'DELETE', 'HEAD, GET, POST'],
   ['/api/oauth/token', 'GET', 'POST'],
   ['/api/oauth/jwks', 'POST', 'GET'],
-])('%s does not take %s, and says what it takes', async (path, method, allow) => {
+])('%s refuses %s, and names the methods it accepts', async (path, method, allow) => {
   const answer = await send(usher, path, { method })
   expect(answer.status).toBe(405)
   expect(answer.headers.get('allow')).toBe(allow)

@@ -86,7 +86,7 @@ const INNER = [
   'unspecified.example.net',
 ]
 
-test('a document at an address that is not public is not asked for', async () => {
+test('a document at an address that is not public is not requested', async () => {
   const answers = await Promise.all(INNER.map(host => begin(`https://${host}:${port}/document`)))
   for (const { status, text } of answers) {
     expect(status).toBe(400)
@@ -124,14 +124,14 @@ test('a connection goes to the address that was checked', async () => {
   wrong.close()
 })
 
-test('a public address is asked on the ports of egress.ports only', async () => {
+test('a public address is requested on the ports of egress.ports only', async () => {
   const fetch = createFetch({ allow: [], ports: [443] })
   const ask = (port: number) => fetch(`https://${PUBLIC}:${port}/`, { method: 'GET' })
   await expect(ask(8443)).rejects.toThrow('port 8443 is not one of egress.ports')
   await expect(ask(80)).rejects.toThrow('port 80 is not one of egress.ports')
 })
 
-test('name servers that do not answer delay nobody else', async () => {
+test('name servers that do not answer delay no other request', async () => {
   const silent = Array.from({ length: 20 }, (_, i) => begin(`https://silent-${i}.example.net/x`))
   const { lookup } = await import('node:dns/promises')
   await expect.poll(() => nameServer.asked.length).toBeGreaterThan(20)
@@ -142,7 +142,7 @@ test('name servers that do not answer delay nobody else', async () => {
   expect(new Set(statuses)).toEqual(new Set([400]))
 })
 
-test('no TLS session is resumed: its ticket could be sent to another server', async () => {
+test('no TLS session is resumed, because its ticket could be sent to another server', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'usher-egress-'))
   const trusted = getCACertificates()
   const certificate = makeCertificate(folder, 'wiki.example.net', {

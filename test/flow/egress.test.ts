@@ -43,7 +43,7 @@ test.each([
   ['127.0.0.1', ['127.0.0.2', '10.0.0.0/8', 'wiki.internal']],
   ['localhost', ['localhost.example.org', '10.0.0.0/8']],
   ['[::1]', ['127.0.0.1', 'fd00::/8']],
-])('%s is sent nothing when %j may be asked', async (host, allow) => {
+])('%s receives nothing when egress allows %j', async (host, allow) => {
   expect(await tellOf(host, allow)).toMatchObject({
     event: 'logout_failed',
     reason: expect.stringMatching(/no public address.*egress\.allow/),
@@ -57,12 +57,12 @@ test.each([
   ['localhost', ['localhost']],
   ['localhost', ['127.0.0.0/8', '::1']],
   ['[::1]', ['::1/128']],
-])('%s is told when %j may be asked', async (host, allow) => {
+])('%s is notified when egress allows %j', async (host, allow) => {
   expect(await tellOf(host, allow)).toMatchObject({ event: 'logout_delivered' })
   expect(wiki.tokens).toHaveLength(1)
 })
 
-test('a redirect is not followed, wherever it leads', async () => {
+test('a redirect is not followed', async () => {
   wiki.answerWith((_req, res) => {
     res.writeHead(307, { location: `http://127.0.0.1:${elsewhere.port}/` }).end()
   })

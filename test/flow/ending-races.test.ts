@@ -225,7 +225,7 @@ describe.each([
   })
 
   test.each(WRITERS)(
-    'a narrower consent ends what was declined, against %i writers',
+    'a narrower consent revokes the declined scopes, against %i writers',
     async writers => {
       const user = await newUser(ALL)
       const end = await narrow(user, ['profile', 'offline_access'])

@@ -293,7 +293,7 @@ test('a code: the verifier of another, another redirect_uri, and twice', async (
   expect((await explained(await posting(form({}), BASIC))).wrong).toContain('used before')
 })
 
-test('of what was sent, nothing is remembered that opens a door', async () => {
+test('no credential of a request is remembered', async () => {
   const { access_token } = await tokens(usher)
   const secret = 'canaryX9canaryX9canaryX9'
   const names =

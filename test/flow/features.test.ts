@@ -59,7 +59,7 @@ test.each(ENDPOINTS)(
   },
 )
 
-test('client_credentials: a service is given a token of its own, and nothing for anybody', async () => {
+test('client_credentials: a service gets a token of its own, and none for a user', async () => {
   const config = await configOf(on, 'service')
   expect(config.serverMetadata().grant_types_supported).toContain('client_credentials')
   const given = await openid.clientCredentialsGrant(config, { scope: 'profile' })
@@ -92,7 +92,7 @@ test('client_credentials: not for a client that is not registered for it, nor wh
   )
 })
 
-test('rp_initiated_logout: off, people sign out on their account page, and no application sends them there', async () => {
+test('rp_initiated_logout off: users sign out on the account page, and no application sends them there', async () => {
   const browser = new Browser(off.issuer)
   await tokens(off, { browser })
   const account = await browser.open('/account')

@@ -28,7 +28,7 @@ const WAYS: [what: string, params: Record<string, string>][] = [
   ],
 ]
 
-test.for(WAYS)('people reach %s from a form', async ([, params]) => {
+test.for(WAYS)('users reach %s from a form', async ([, params]) => {
   const { browser, request } = await open(usher, params)
   await browser.submit(credentials())
   await browser.submit({ decision: 'allow' })
@@ -46,7 +46,7 @@ test.for(WAYS)('a refusal reaches %s from a form', async ([, params]) => {
   expectStrictForms(browser)
 })
 
-test('no form is answered with a redirect, which the page’s policy would be held against', async () => {
+test('no form is answered with a redirect, which form-action would block', async () => {
   const { browser } = await open(usher)
   await browser.submit(credentials())
   await browser.submit({ decision: 'allow' })
@@ -115,7 +115,7 @@ test('signing out leads to the application from a form', async () => {
   expectStrictForms(browser)
 })
 
-test('the account pages lead through signing in again from a form', async () => {
+test('the account pages lead from a form through a new sign-in', async () => {
   const browser = new Browser(usher.issuer)
   await browser.open('/account/applications')
   await browser.submit(credentials())

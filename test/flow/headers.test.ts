@@ -67,7 +67,7 @@ function policyOf(headers: Headers): Map<string, string> {
   )
 }
 
-test('every page and every error tells browsers the same strict things', async () => {
+test('every page and every error has the same strict headers', async () => {
   const pages = await everyPage()
   expect(pages.length).toBeGreaterThan(20)
   for (const { what, headers } of pages) {
@@ -155,7 +155,7 @@ test.for(JSON_ENDPOINTS)('%s %s is not sniffed and not kept', async ([method, pa
   }
 })
 
-test('methods nobody asked for are refused, and nothing of them is repeated', async () => {
+test('unknown methods are refused, and not repeated in the answer', async () => {
   const paths = ['/api/oauth/token', '/api/oauth/authorize', '/account', '/interaction/x', '/livez']
   for (const method of ['TRACE', 'PUT', 'DELETE', 'PATCH', 'PURGE', 'PROPFIND']) {
     for (const path of paths) {

@@ -206,7 +206,7 @@ describe.each([
       }
     }))
 
-  test('a request of nobody that meets a sign-in in the same browser takes nothing from it', () =>
+  test('an anonymous request that meets a sign-in in the same browser does not harm it', () =>
     everywhere(async () => {
       const { browser, username, scope } = await scene(usher, ONLINE)
       const silent = authorizationRequest(usher, { scope, prompt: 'none' })

@@ -30,7 +30,7 @@ test.afterAll(async () => {
   rmSync(folder, { recursive: true })
 })
 
-test('an API has its answer signed, for itself and nobody else', async () => {
+test('a signed introspection response is for the calling API only', async () => {
   const browser = await signedIn(usher)
   const { access_token: token } = await tokensFor(usher, { browser, ...ASKED }, FILES)
   const { json } = await send(usher, DISCOVERY)
@@ -50,7 +50,7 @@ test('an API has its answer signed, for itself and nobody else', async () => {
   expect(payload.token_introspection).toMatchObject({ active: true, client_id: 'web' })
 })
 
-test('RS256 is what nobody chose, and JSON what nobody asked otherwise', async () => {
+test('RS256 is the default, and JSON is the default format', async () => {
   const signed = await introspect('unknown', 'web')
   expect(decodeProtectedHeader(signed.text).alg).toBe('RS256')
   const { headers, json } = await introspect('unknown', 'files-api', '*/*')

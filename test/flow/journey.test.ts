@@ -3,7 +3,7 @@ import { expect } from 'vitest'
 import { test, usher } from '../support/fixtures.ts'
 import { authorize, post, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
 
-test('a person signs in, allows, and the client learns who they are', async () => {
+test('a user signs in and allows access, and the client gets the identity', async () => {
   const { code, request, page } = await authorize(usher)
   expect(page.params.get('state')).toBe(request.state)
   expect(page.params.get('iss')).toBe(usher.issuer)

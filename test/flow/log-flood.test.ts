@@ -18,7 +18,7 @@ async function flood(): Promise<void> {
   await Promise.all(Array.from({ length: FLOOD }, (_, i) => ask(paths[i % 2] ?? '')))
 }
 
-test('a flood of failures has a hundred lines a second, and the rest is told in one', async () => {
+test('a flood of failures has a hundred lines a second, and one line for the rest', async () => {
   const start = usher.output.length
   const began = performance.now()
   await flood()
@@ -61,7 +61,7 @@ test('in a flood of unknown paths, every success and every failed sign-in has it
   expect(refused).toHaveLength(SIGN_INS)
 })
 
-test('a rejected promise that nobody waits for is told, and the service goes on', async () => {
+test('an unhandled rejection is logged, and the service continues', async () => {
   const reject = `process.on('SIGUSR2', () => Promise.reject(new Error('nobody waits')))`
   const service: Service = await startService({
     USHER_STORE: 'sqlite::memory:',

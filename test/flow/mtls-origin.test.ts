@@ -91,7 +91,7 @@ test('nothing else is there, and nothing at all where no certificate counts', as
   expect((await at('/api/oauth/userinfo', off)).status).toBe(421)
 })
 
-test('with TLS of its own it listens there too, and asks for certificates nowhere else', async () => {
+test('with its own TLS it listens there too, and requests certificates nowhere else', async () => {
   const port = await freePort()
   const config = join(folder, 'config')
   mkdirSync(config)

@@ -107,7 +107,7 @@ test.each<[string, (made: Made) => string]>([
 
 const FORM = 'grant_type=client_credentials&client_id=own'
 
-test('what is no certificate is none, and two are none either', async () => {
+test('an invalid certificate is no certificate, and neither are two', async () => {
   const good = encodeURIComponent(own.pem)
   const { raw: der } = own.certificate
   const twice = Buffer.concat([der, der]).toString('base64')
@@ -230,7 +230,7 @@ test.each<[string, object, object]>([
     SERVICES.dn,
   ],
   ['jwks', usherYaml, { ...OWN, jwks: { keys: [{ ...jwkOf(own), x5c: undefined }] } }],
-])('what cannot work is a finding, at %s', (key, usher, client) => {
+])('a setting that cannot work is a finding, at %s', (key, usher, client) => {
   const files: Files = Object.keys(client).length ? { 'clients/own.yaml': client } : {}
   const { findings } = read({ 'usher.yaml': usher, ...files })
   expect(findings.map(finding => finding.key)).toEqual([key])

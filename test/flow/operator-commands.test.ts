@@ -71,14 +71,14 @@ test('a backup that is restored holds what there was, and nothing since', SLOW, 
   expect(await usernames()).not.toMatch(/grace/)
 })
 
-test('people are given out as lines, and taken in again', SLOW, async () => {
+test('accounts are exported as lines, and imported from them', SLOW, async () => {
   const before = await usernames()
   await run(block('transfer'))
   expect(readFileSync(join(folder, 'accounts.jsonl'), 'utf8')).toMatch(/"username":"ada"/)
   expect(await usernames()).toBe(before)
 })
 
-test('every page is written to a folder, in the languages that are asked for', SLOW, async () => {
+test('every page is written to a folder, in the requested languages', SLOW, async () => {
   await run(block('preview'))
   const index = (name: string) => readFileSync(join(folder, name, 'index.html'), 'utf8')
   expect(index('preview')).toMatch(/fr\//)

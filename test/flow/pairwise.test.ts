@@ -43,7 +43,7 @@ async function tokensOf(client_id: string, at = usher, by = browser) {
 const subjectOf = async (client_id: string, at?: Usher, by?: Browser) =>
   String(decodeJwt((await tokensOf(client_id, at, by)).id_token).sub)
 
-test('each sector knows a person by a name of its own, which looks like any', async () => {
+test('each sector gets its own subject of a user, in the usual form', async () => {
   const [wiki, wiki2, blog, shop, till, web] = [
     await subjectOf('wiki'),
     await subjectOf('wiki2'),
@@ -71,7 +71,7 @@ test('it is the same in the ID token, UserInfo and introspection', async () => {
   })
 })
 
-test('the hint of one application is that person for it, and nobody for another', async () => {
+test('an id_token_hint is valid for its own application only', async () => {
   const { id_token: id_token_hint, params } = await tokensOf('wiki')
   const headers = { cookie: await browser.cookies() }
   const ask = async (more: object) => {
@@ -112,7 +112,7 @@ test.each<[string, object, RegExp]>([
   await expect(start({ subject_type: 'pairwise', ...more })).rejects.toThrow(said)
 })
 
-test('pairwise_subjects: off, it is not told of, and no client may have it', async () => {
+test('pairwise_subjects off: discovery does not name it, and no client can use it', async () => {
   const off = await startUsher()
   const { json } = await send(off, '/.well-known/openid-configuration')
   expect(json.subject_types_supported).toEqual(['public'])

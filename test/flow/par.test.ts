@@ -169,7 +169,7 @@ test('offline_access is not dropped from a pushed request', async () => {
   expect((await refresh(usher, body.refresh_token)).status).toBe(200)
 })
 
-test('a request_uri elsewhere is refused, and nobody asks there', async () => {
+test('a request_uri elsewhere is refused, and not requested', async () => {
   let visits = 0
   const elsewhere = createServer((_, res) => {
     visits++

@@ -28,7 +28,7 @@ describe.each(PUBLISHED)('%s', path => {
   const get = (headers: Record<string, string> = {}, method = 'GET') =>
     send(usher, path, { headers, method })
 
-  test('the first answer is like every other, but for the origin that asks', async () => {
+  test('the first response equals later ones, except for the allowed origin', async () => {
     const first = await get({ origin: 'https://one.example' })
     const others = [await get({ origin: 'https://two.example' }), await get(), await get()]
     const origins = [first, ...others].map(({ headers }) =>
@@ -51,7 +51,7 @@ describe.each(PUBLISHED)('%s', path => {
     })
   })
 
-  test('whatever a stranger claims, nobody is told anything else by it', async () => {
+  test('no request header changes the response for other clients', async () => {
     const fresh = await startUsher()
     const claims = {
       'x-forwarded-host': 'evil.example',

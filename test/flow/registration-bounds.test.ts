@@ -70,7 +70,7 @@ test('there are never more than a thousand', async () => {
   expect((await register(usher, token)).status).toBe(201)
 })
 
-test('one that nobody signs in to is gone after a day, with its token; one that somebody uses stays', async () => {
+test('a registered client without a sign-in is removed after a day, with its token; a used one stays', async () => {
   const usher = await start()
   await usher.addAccount(ADA)
   const [unused, used] = [await registerNew(usher), await registerNew(usher)]
@@ -92,7 +92,7 @@ test('one that nobody signs in to is gone after a day, with its token; one that 
   expect((await manage(usher, used)).status).toBe(401)
 })
 
-test('an invitation that is over, or was taken back, invites nobody', async () => {
+test('an expired or revoked initial access token registers no client', async () => {
   const usher = await start()
   const [token, other] = [await invite(usher), await invite(usher)]
   const invitations = createInvitations(usher.records)
@@ -162,7 +162,7 @@ test('they go along to another store, and to another secret', async () => {
   expect((await register(two, token)).status).toBe(201)
 })
 
-test('one that is what there is no more, since a feature is off, stops nobody but itself', async () => {
+test('a registered client of a feature that is now off fails alone', async () => {
   const store = newFile()
   const env = { USHER_SECRET: 'of-one-node-that-is-started-twice-on-its-store' }
   const features = { dynamic_registration: true, pairwise_subjects: true }
@@ -186,7 +186,7 @@ test('one that is what there is no more, since a feature is off, stops nobody bu
   expect(after.output.join('')).not.toContain('logout_failed')
 })
 
-test('no token or secret stands in the store, in whatever writing', async () => {
+test('the store contains no token or secret, in any encoding', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'usher-registration-'))
   onTestFinished(() => rmSync(folder, { recursive: true }))
   const path = join(folder, 'usher.db')

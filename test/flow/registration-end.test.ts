@@ -126,7 +126,7 @@ test('DELETE takes every token, code, pushed request and open page with it (RFC 
   )
 })
 
-test('so does an operator who removes it; the person sees that it is no longer registered', async () => {
+test('so does a removal by the operator; the user sees that it is no longer registered', async () => {
   const client = await registerNew(usher)
   const all = await everything(client)
   await registered(usher).remove(client.client_id)
@@ -153,7 +153,7 @@ test('an update that arrives after the end brings nothing back', async () => {
   expect(await clients.add({ client: body, since: 0, invitation: 'x' })).toBe(false)
 })
 
-test('what happened is told in the audit log, without any token', async () => {
+test('the events are in the audit log, without any token', async () => {
   const client = await registerNew(usher)
   const { client_id } = client
   await manage(usher, client, { ...METADATA, client_id })

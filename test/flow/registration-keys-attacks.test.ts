@@ -31,7 +31,7 @@ afterEach(() => {
   vi.useRealTimers()
 })
 
-test('strangers with keys that nobody knows have us ask an address twice a minute', async () => {
+test('assertions with unknown keys cause two requests a minute to a jwks_uri', async () => {
   site.answer('', 404)
   const id = await site.register(usher)
   const crowd = () => Promise.all(Array.from({ length: 20 }, () => outcome(usher, id, 'new')))
@@ -42,7 +42,7 @@ test('strangers with keys that nobody knows have us ask an address twice a minut
   expect(site.asked()).toBe(2)
 })
 
-test('of all addresses together 120 are asked in a minute, and the keys that are there go on', async () => {
+test('at most 120 requests a minute go to all jwks_uri together, and known keys stay valid', async () => {
   let asked = 0
   const fetch = sparingly(async () => new Response(String(asked++)))
   const ask = (i: number) => fetch(`https://stranger.example.net/${i}`, { method: 'GET' })
@@ -101,7 +101,7 @@ test('a redirect is not followed, and config explain says which address it was',
   expect(wrong).toContain(`there is no JWKS at the jwks_uri of ${client_id} (`)
 })
 
-test('nothing inside is asked that no operator has named', async () => {
+test('no internal address is requested unless the operator allows it', async () => {
   const strict = await startUsher({ usher: { features: FEATURES } })
   try {
     for (const host of ['127.0.0.1', 'localhost', '[::1]']) {

@@ -46,7 +46,7 @@ test('it is known by a key at its address; after a rotation by the new one, and 
   expect(site.asked()).toBe(1)
 })
 
-test('a key that was taken away counts for five minutes at most, whatever the answer said', async () => {
+test('a removed key is accepted for at most five minutes, whatever the response headers say', async () => {
   const keys = await setOf('old')
   site.answer(keys, 200, { 'cache-control': 'max-age=31536000' })
   const id = await site.register(usher)
@@ -80,7 +80,7 @@ test('its request objects are verified with them', async () => {
   expect(text).toContain('JSON Web Key Set failed to be refreshed')
 })
 
-test('what it is told is encrypted to them; without them it is refused with the reason', async () => {
+test('responses are encrypted to its keys; without keys they are refused with the reason', async () => {
   site.answer(await setOf('old', 'sealed'))
   const sealed = { id_token_encrypted_response_alg: 'ECDH-ES' }
   const begin = async (keys = {}) => {

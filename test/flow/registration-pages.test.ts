@@ -32,7 +32,7 @@ const request = (params: Record<string, string> = {}) =>
   authorizationRequest(usher, { client_id, redirect_uri: CALLBACK, ...params }).url
 const brand = () => ({ brand: usher.settings.branding.name })
 
-test('the consent page says that nobody has checked it, and where people are sent', async () => {
+test('the consent page says that the application is unchecked, and where users are sent', async () => {
   const browser = new Browser(usher.issuer)
   await browser.open(request())
   expect(textOf(browser.page.text)).toContain(NAME)
@@ -47,7 +47,7 @@ test('the consent page says that nobody has checked it, and where people are sen
   expect(link?.getAttribute('rel')).toBe('noopener noreferrer')
 })
 
-test('the sign-in page says that nobody has checked it, and where the user will be sent', async () => {
+test('the sign-in page says that the application is unchecked, and where users are sent', async () => {
   const browser = new Browser(usher.issuer)
   await browser.open(request())
   const unchecked = words('consent.unchecked', brand())
@@ -85,7 +85,7 @@ test('an application of the config folder is said to be registered by whom it is
   expect(text).not.toContain(words('consent.unchecked', brand()))
 })
 
-test('so do the account pages; what it called itself is text, wherever it stands', async () => {
+test('so do the account pages; the name of the application is text everywhere', async () => {
   const browser = new Browser(usher.issuer)
   await browser.open(request())
   await signInAndAllow(browser, 'ada')
@@ -107,14 +107,14 @@ test('so do the account pages; what it called itself is text, wherever it stands
   }
 })
 
-test('no error page leads to where a stranger wants people', async () => {
+test('no error page links to an unchecked application', async () => {
   const page = await new Browser(usher.issuer).open(`/interaction/none?client_id=${client_id}`)
   expect([page.status, page.text]).toEqual([400, expect.not.stringContaining('stranger')])
   const own = await new Browser(usher.issuer).open('/interaction/none?client_id=web')
   expect(own.text).toContain('https://app.example.org/')
 })
 
-test('choosing an account names it; asked without a page it gets no more than a person allowed', async () => {
+test('select account names it; prompt=none gives only what the user allowed', async () => {
   const browser = new Browser(usher.issuer)
   await browser.open(request({ scope: 'openid' }))
   await signInAndAllow(browser, 'ada')
@@ -124,7 +124,7 @@ test('choosing an account names it; asked without a page it gets no more than a 
   expect(params.get('error')).toBe('login_required')
 })
 
-test('after a client has changed its name or host, users are asked for consent again', async () => {
+test('after a change of name or host, the consent page is shown', async () => {
   const client = await registerNew(usher)
   const { client_id } = client
   const browser = new Browser(usher.issuer)
@@ -149,7 +149,7 @@ test('after a client has changed its name or host, users are asked for consent a
   }
 })
 
-test('a consent for the name that the page showed is none for a name that came meanwhile', async () => {
+test('a consent is valid for the name on the page, and not for a newer name', async () => {
   const client = await registerNew(usher)
   const { client_id } = client
   const browser = new Browser(usher.issuer)

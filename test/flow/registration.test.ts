@@ -63,7 +63,7 @@ test('openid-client registers, signs in, refreshes; the answer says what there i
   expect(again.access_token).not.toBe(tokens.access_token)
 })
 
-test('it is asked for PKCE like any other, unless its invitation says otherwise', async () => {
+test('a registered client must use PKCE, unless its initial access token says otherwise', async () => {
   const relaxed = await registerNew(usher, METADATA, 'without-pkce')
   const strict = await registerNew(usher)
   const open = (client_id: string) => {
@@ -128,7 +128,7 @@ test('a client that begins to authenticate with a secret is given one, and one t
   expect((await manage(usher, first, without)).json).not.toHaveProperty('client_secret')
 })
 
-test('of two concurrent updates the first stays, and the second is told', async () => {
+test('of two concurrent updates the first stays, and the second is refused', async () => {
   const mine = await registerNew(usher)
   const metadata = (client_name: string) => ({
     ...METADATA,

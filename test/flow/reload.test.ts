@@ -87,7 +87,7 @@ test('a client that is added can be used, and one that is taken out cannot', asy
   expect(await headingFor('wiki')).not.toBe('Sign in')
 })
 
-test('what is unwise is taken in, and said once', async () => {
+test('a warning does not prevent a reload, and is logged once', async () => {
   const unwise = { ...client('wiki'), consent: 'implicit' }
   write('clients/wiki.yaml', unwise)
   expect(await told('config_warning')).toMatchObject({
@@ -108,7 +108,7 @@ test('what is unwise is taken in, and said once', async () => {
   await told('config_loaded')
 })
 
-test('a wrong edit changes nothing, is told with its place, and shown until it is mended', async () => {
+test('a wrong edit changes nothing, is logged with its position, and shown until it is fixed', async () => {
   write('clients/wiki.yaml', { ...client('wiki'), client_secrets: SECRET })
   const { findings } = await told('config_refused')
   expect(findings).toMatchObject([

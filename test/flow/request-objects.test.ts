@@ -42,7 +42,7 @@ async function toldBy(url: URL): Promise<string> {
   return location.searchParams.get('error') ?? location.pathname.replace(/\/[^/]*$/, '')
 }
 
-test('openid-client signs its request, and what stands beside the JWT counts for nothing', async () => {
+test('openid-client signs its request, and parameters beside the JWT are ignored', async () => {
   const request = await newRequest({ redirect_uri: WEB, scope: 'openid email' })
   const url = await openid.buildAuthorizationUrlWithJAR(jar, request.params, KEY)
   url.searchParams.set('scope', 'openid profile email offline_access')
@@ -55,7 +55,7 @@ test('openid-client signs its request, and what stands beside the JWT counts for
   expect(tokens).not.toHaveProperty('refresh_token')
 })
 
-test('offline_access in a request object is asked for as elsewhere', async () => {
+test('offline_access in a request object shows the consent page', async () => {
   const request = await newRequest({ redirect_uri: WEB, scope: 'openid offline_access' })
   const url = await openid.buildAuthorizationUrlWithJAR(jar, request.params, KEY)
   const tokens = await openid.authorizationCodeGrant(jar, await follow(usher, url), request.checks)
@@ -74,7 +74,7 @@ test('a signed request is pushed as well', async () => {
   expect(tokens.claims()?.nonce).toBe(request.checks.expectedNonce)
 })
 
-test('a client that has to sign is refused what is not', async () => {
+test('a client that must sign requests cannot send an unsigned one', async () => {
   const { params } = await newRequest({ redirect_uri: WEB })
   const strict = await configurationOf(usher, 'strict')
   expect(await toldBy(openid.buildAuthorizationUrl(strict, params))).toBe('invalid_request')
@@ -82,13 +82,13 @@ test('a client that has to sign is refused what is not', async () => {
   expect(await toldBy(url)).toBe('/interaction')
 })
 
-test('what is too long is too long in a request object', async () => {
+test('the length limits apply in a request object too', async () => {
   const { params } = await newRequest({ redirect_uri: WEB, state: 'x'.repeat(1025) })
   const url = await openid.buildAuthorizationUrlWithJAR(jar, params, KEY)
   expect(await toldBy(url)).toBe('invalid_request')
 })
 
-test('what cannot be read as text is no fault of ours, whoever sends it', async () => {
+test('an unreadable request object is a 400', async () => {
   const part = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url')
   const refusal = { status: 400, json: { error: 'invalid_request_object' } }
   for (const name of ['client_id', 'scope', 'nonce']) {
@@ -125,7 +125,7 @@ describe('JARM', () => {
     },
   )
 
-  test('errors are signed too, and plain modes are not for who is registered for JWTs', async () => {
+  test('errors are signed too, and a client registered for JWTs cannot use plain modes', async () => {
     const config = await configurationOf(usher, 'jarm')
     const { params } = await newRequest({ redirect_uri: WEB, prompt: 'none' })
     const url = openid.buildAuthorizationUrl(config, { ...params, response_mode: 'jwt' })

@@ -42,7 +42,7 @@ async function learned(request: Awaited<ReturnType<typeof open>>['request']) {
   return { id_token: decodeJwt(body.id_token), userinfo: told.body, tokens: body }
 }
 
-test('OIDC Core §5.5: a claim is asked for as its scope, and given alone, where it was asked for', async () => {
+test('OIDC Core §5.5: a requested claim needs the consent to its scope, and is returned alone', async () => {
   const { request } = await ask({
     userinfo: { email: { essential: true } },
     id_token: { name: null },
@@ -58,7 +58,7 @@ test('OIDC Core §5.5: a claim is asked for as its scope, and given alone, where
   expect(tokens.scope).toBe('openid')
 })
 
-test('what the person leaves out is not given, however essential, nor asked for again', async () => {
+test('a declined claim is not returned, even if essential, nor requested anew', async () => {
   const claims = { userinfo: { email: { essential: true }, name: null } }
   const { request } = await ask(claims)
   await browser.submit({ decision: 'allow', scope: ['profile'] })
@@ -76,7 +76,7 @@ test('a claim is no way around consent, with prompt=none neither', async () => {
   expect(browser.heading).toBe('Allow access')
 })
 
-test('a client gets no claim of a scope that its file does not allow, and nobody is asked for it', async () => {
+test('a client gets no claim of a scope that its file does not allow, and no consent page', async () => {
   const { request } = await ask(
     { userinfo: { email: null, name: null } },
     { client_id: 'narrow', redirect_uri: 'https://app.example.org/callback' },
@@ -93,14 +93,14 @@ test('an application of our own is given them without a question', async () => {
   expect((await learned(request)).userinfo).toEqual({ sub: ada, email: 'ada@example.org' })
 })
 
-test('a claim that there is not is left out, and nobody is asked for it', async () => {
+test('an unknown claim is left out, without a consent page', async () => {
   const { request } = await ask({ userinfo: { shoe_size: { essential: true }, __proto__: null } })
   expect(boxes()).toEqual([])
   await browser.submit({ decision: 'allow' })
   expect((await learned(request)).userinfo).toEqual({ sub: ada })
 })
 
-test('a renewed token gives what the first one gave, and nothing once the access was removed', async () => {
+test('a refreshed token returns the same claims, and none after the removal', async () => {
   const { request } = await ask({ userinfo: { email: null } }, { scope: 'openid offline_access' })
   await browser.submit({ decision: 'allow' })
   const { tokens } = await learned(request)
@@ -113,7 +113,7 @@ test('a renewed token gives what the first one gave, and nothing once the access
   expect((await userinfo(usher, body.access_token)).status).toBe(401)
 })
 
-test('OIDC Core §5.5.1: sub with a value is that person or nobody', async () => {
+test('OIDC Core §5.5.1: sub with a value is that user or an error', async () => {
   await open(usher, { scope: 'openid' }, browser)
   await browser.submit({ decision: 'allow' })
   const only = (value: string) => ask({ id_token: { sub: { value } } }, { prompt: 'none' })
@@ -145,7 +145,7 @@ describe('refused is', () => {
   })
 })
 
-test('claims_parameter: off, it is not told of, and what is asked for is ignored', async () => {
+test('claims_parameter off: discovery does not name it, and the parameter is ignored', async () => {
   const off = await startUsher({ usher: { features: { claims_parameter: false } } })
   const { json } = await send(off, '/.well-known/openid-configuration')
   expect(json.claims_parameter_supported).toBe(false)

@@ -24,7 +24,7 @@ async function allow(scope: string[], request: Awaited<ReturnType<typeof ask>>, 
   return redeem(usher, browser.page.params.get('code') ?? '', request, resource)
 }
 
-test('the page says in words what is asked for, and at which API', async () => {
+test('the page describes the requested scopes, and names the API', async () => {
   await ask(usher, { browser, scope: 'openid files:read share', resources: [FILES, CALENDAR] })
   expect(asked().slice(1)).toEqual([
     'Read your files Files',
@@ -54,7 +54,7 @@ test('a scope of one API is allowed, and the same of another is not', async () =
   expect([refused.status, refused.body.error]).toEqual([400, 'invalid_scope'])
 })
 
-test('what the form says beside what was asked counts for nothing', async () => {
+test('scopes in the form that were not requested are ignored', async () => {
   const request = await ask(usher, { browser, ...READ })
   const sent = [`${FILES} files:read`, `${FILES} files:write`, `${CALENDAR} share`, 'profile']
   const { body } = await allow(sent, request, FILES)
@@ -63,7 +63,7 @@ test('what the form says beside what was asked counts for nothing', async () => 
   expect(scopes).toEqual(['openid', `${FILES} files:read`])
 })
 
-test('what was allowed is not asked again; a scope that is new is', async () => {
+test('allowed scopes need no new consent, a new scope does', async () => {
   await tokensFor(usher, { browser, ...READ }, FILES)
   await ask(usher, { browser, ...READ })
   expect(browser.page.params.get('code')).toBeTruthy()
@@ -76,20 +76,20 @@ test('what was allowed is not asked again; a scope that is new is', async () => 
   expect(less).toBe('files:read')
 })
 
-test('a scope of the same name at another API is asked for anew', async () => {
+test('a scope of the same name at another API needs its own consent', async () => {
   await tokensFor(usher, { browser, scope: 'openid share', resources: [FILES] }, FILES)
   await ask(usher, { browser, scope: 'openid share', resources: [CALENDAR] })
   expect(asked().slice(1)).toEqual(['Share your appointments with others Calendar'])
 })
 
-test('an application of our own is not asked about, and listed all the same', async () => {
+test('a client with implicit consent has no consent page, and is listed', async () => {
   const first = { browser, client_id: 'first', ...READ }
   const { scope } = await tokensFor(usher, first, FILES)
   expect(scope).toBe('files:read')
   expect((await usher.consents.find(ada, 'first'))?.scopes).toContain(`${FILES} files:read`)
 })
 
-test('Connected applications says it in words, and removing it ends what was given', async () => {
+test('Connected applications describes the scopes, and a removal ends the tokens', async () => {
   const { access_token: token } = await tokensFor(usher, { browser, ...READ }, FILES)
   const about = () => post(usher, '/api/oauth/introspect', { token, client_id: 'files-api' })
   expect((await about()).body.active).toBe(true)
@@ -103,7 +103,7 @@ test('Connected applications says it in words, and removing it ends what was giv
   expect(browser.heading).toBe('Allow access')
 })
 
-test('who removes an application is told for how long it may use what cannot be taken back', async () => {
+test('the removal page says for how long JWT access tokens stay valid', async () => {
   const asked = { browser, scope: 'openid calendar:read', resources: [CALENDAR] }
   await tokensFor(usher, asked, CALENDAR)
   const { text } = await browser.open('/account/applications/remove?client_id=web')

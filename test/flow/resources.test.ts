@@ -63,7 +63,7 @@ test('a JWT says whose it is, for which API and client, and lasts ten minutes at
   expect(expires_in).toBe(300)
 })
 
-test('asked for no API, a token is opaque', async () => {
+test('without resource the access token is opaque', async () => {
   const { access_token } = await tokensFor(usher, { browser, ...BOTH })
   expect(() => decodeProtectedHeader(access_token)).toThrow()
   expect((await introspect(access_token, 'web')).body).not.toHaveProperty('aud')
@@ -80,7 +80,7 @@ test('a JWT is not revoked, and introspection knows nothing of it', async () => 
   }
 })
 
-test('a resource that is unknown, or not for this client, is refused where it is asked for', async () => {
+test('a resource that is unknown, or not for this client, is refused at the endpoint', async () => {
   const scope = 'openid pay files:read'
   for (const resource of [`${FILES}/`, 'https://evil.example', 'files', `${FILES}#x`, PAYROLL]) {
     await ask(usher, { browser, scope, resources: [resource] })
@@ -93,7 +93,7 @@ test('a resource that is unknown, or not for this client, is refused where it is
   expect(String(json.error_uri)).toContain('#invalid_target')
 })
 
-test('a resource without a scope of it is not asked for', async () => {
+test('a resource without a requested scope is not on the consent page', async () => {
   await ask(usher, { browser, scope: 'openid calendar:read', resources: [CALENDAR, FILES] })
   expect(browser.page.params.get('error')).toBe('invalid_scope')
 })

@@ -18,7 +18,7 @@ test.each(['unknown', 'x'.repeat(10_000), '__proto__', '\u{1f600}', ' ', '../../
   },
 )
 
-test('revoking twice is as good as once', async () => {
+test('a second revocation succeeds', async () => {
   const { access_token, refresh_token } = await tokens(usher, { browser })
   for (const token of [access_token, access_token, refresh_token, refresh_token]) {
     const answer = await revoke(token)
@@ -94,7 +94,7 @@ test('a public client can do the same', async () => {
   expect(await refresh(usher, refresh_token, 'spa')).toMatchObject(INVALID_GRANT)
 })
 
-test('another application of the same person keeps its tokens', async () => {
+test('another application of the same user keeps its tokens', async () => {
   const other = await tokens(usher, { browser, client_id: 'post' })
   const { refresh_token } = await tokens(usher, { browser })
   await revoke(refresh_token)

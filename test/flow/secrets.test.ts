@@ -127,7 +127,7 @@ async function again(): Promise<Browser> {
   return browser
 }
 
-test('nothing that opens a door, and nothing of a person, is in the log', () => {
+test('the log contains no credential and no personal data', () => {
   const log = [...usher.output, ...printed].join('\n')
   expect(usher.output.length).toBeGreaterThan(20)
   const found = [...secrets].filter(([, value]) => log.includes(value)).map(([what]) => what)
@@ -142,7 +142,7 @@ test('the library has nothing to warn of', () => {
   expect(printed.filter(line => /oidc-provider (NOTICE|WARNING)/.test(line))).toEqual([])
 })
 
-test('a copy of the store gives no token, no cookie, no code and no person away', () => {
+test('a copy of the store reveals no token, cookie, code or personal data', () => {
   const files = readdirSync(folder).filter(name => name.startsWith('usher.db'))
   expect(files).toContain('usher.db')
   expect(files).toContain('usher.db-wal')
@@ -157,7 +157,7 @@ test('a copy of the store gives no token, no cookie, no code and no person away'
   }
 })
 
-test('whatever a request says, its line in the log is one valid line', async () => {
+test('every request is one valid line in the log', async () => {
   const evil = [
     '\u001b[31mred',
     '"}\\n{"level":60,"msg":"forged"}',

@@ -23,7 +23,7 @@ async function subjectOf({ request }: Awaited<ReturnType<typeof open>>) {
   return decodeJwt(body.id_token).sub
 }
 
-test('who is signed in is named, and goes on without a password', async () => {
+test('the signed-in user is named, and continues without a password', async () => {
   const asked = await choose()
   expect(browser.heading).toBe(CHOOSE)
   expect(browser.page.text).toContain('Ada Lovelace')
@@ -31,7 +31,7 @@ test('who is signed in is named, and goes on without a password', async () => {
   expect(await subjectOf(asked)).toBe(ada)
 })
 
-test('somebody else signs in, and the session is theirs', async () => {
+test('another user signs in, and owns the session', async () => {
   const asked = await choose()
   await browser.submit({ decision: 'another' })
   expect(browser.heading).toBe('Sign in')
@@ -43,7 +43,7 @@ test('somebody else signs in, and the session is theirs', async () => {
   expect(await subjectOf(asked)).toBe(grace)
 })
 
-test('whoever has just signed in is not asked to choose', async () => {
+test('after a sign-in the account chooser is not shown', async () => {
   browser = new Browser(usher.issuer)
   const asked = await choose()
   expect(browser.heading).toBe('Sign in')
@@ -51,7 +51,7 @@ test('whoever has just signed in is not asked to choose', async () => {
   expect(await subjectOf(asked)).toBe(ada)
 })
 
-test('with login beside it the password is asked for as well', async () => {
+test('with prompt=login the password is requested as well', async () => {
   const asked = await choose('select_account login')
   await browser.submit({ decision: 'continue' })
   expect(browser.heading).toBe('Sign in')
@@ -59,7 +59,7 @@ test('with login beside it the password is asked for as well', async () => {
   expect(await subjectOf(asked)).toBe(ada)
 })
 
-test('whoever cancels goes back without a code, and stays signed in', async () => {
+test('cancelling returns without a code, and the user stays signed in', async () => {
   await choose()
   await browser.submit({ decision: 'cancel' })
   expect(browser.page.params.get('error')).toBe('access_denied')

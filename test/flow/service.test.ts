@@ -44,7 +44,7 @@ test('the first start says where it is, who can sign in, and how to try it; the 
   expect(await second.stop()).toBe(0)
 })
 
-test('what an operator adds beside the running service can be used at once', async () => {
+test('an account that an operator adds to a running service can be used at once', async () => {
   const service = await startService({ USHER_STORE })
   const { stdout } = await usher(service.env, 'accounts', 'password', 'demo')
   const browser = await accountsPage(service, 'demo', stdout.trim())
@@ -113,7 +113,7 @@ test('a store that was encrypted with another secret is not opened', async () =>
   expect(report).not.toContain(USHER_SECRET)
 })
 
-test('a request that needs nobody signed in is answered by the shipped configuration', async () => {
+test('the shipped configuration answers an authorization request with the sign-in page', async () => {
   const service = await startService({ USHER_STORE: 'sqlite::memory:' })
   const browser = new Browser(service.issuer)
   const redirect_uri = 'http://localhost:4000/callback'

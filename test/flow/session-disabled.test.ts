@@ -62,7 +62,7 @@ test('a removed account can do nothing, and nothing of it is left', async () => 
   expect(await usher.directory.find(id)).toBeUndefined()
 })
 
-test('an account that is enabled again does not get its tokens and sessions back', async () => {
+test('a re-enabled account does not get its tokens and sessions back', async () => {
   const person = await somebody()
   const { id } = person.account
   await usher.directory.change(id, account => ({ ...account, enabled: false }))

@@ -116,7 +116,7 @@ test('every address and redirect is the issuer’s, whatever the proxy connects 
   expect(direct.status).toBe(421)
 })
 
-test('what is no address in X-Forwarded-For breaks neither the answer nor the log', async () => {
+test('an X-Forwarded-For that is not an address breaks neither the response nor the log', async () => {
   for (const claim of [
     'garbage',
     'garbage, 127.0.0.1',

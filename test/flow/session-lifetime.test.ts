@@ -44,7 +44,7 @@ test('every use puts the end off, but never beyond the longest time since the si
   expect(new Date(String(expires)).getTime() / 1000 - now()).toBeLessThan(0.5 * HOUR + 3)
 })
 
-test('who has not come for too long signs in again, at the account pages and for applications', async () => {
+test('an idle session requires a new sign-in, for the account pages and for applications', async () => {
   await usher.directory.endAccess(ada)
   const browser = await signedIn(usher)
   await idle(2 * HOUR + 60)

@@ -36,7 +36,7 @@ test.each([
   ['who has never been here', async () => new Browser(usher.issuer)],
   ['who was here before', async () => (await open(usher)).browser],
   ['who is signed in', () => signedIn(usher)],
-])('a sign-in that somebody else has made signs nobody in: %s', async (_, start) => {
+])('a planted sign-in of another user is not accepted: %s', async (_, start) => {
   const grace = await signInOfGrace()
   const victim = await start()
   const before = await isSignedIn(victim)
@@ -70,7 +70,7 @@ test('a planted page does not take a password either', async () => {
   expect(await isSignedIn(victim)).toBe(false)
 })
 
-test('what marks a browser opens nothing, stays what it is, and is nothing unsigned', async () => {
+test('the cookie of a remembered browser gives no access, is stable, and needs its signature', async () => {
   const { browser } = await open(usher)
   const markOf = async () => {
     const cookies = await browser.jar.getCookies(usher.issuer)

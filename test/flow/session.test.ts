@@ -116,7 +116,7 @@ test('applications that ask at the same time in one session all get their codes'
   }
 })
 
-test('cookies that others left neither sign anybody in nor break anything', async () => {
+test('foreign cookies neither sign in nor cause an error', async () => {
   const browser = await signedIn(usher)
   const own = await browser.cookies()
   const [, id = ''] = /usher_session=([^;]+)/.exec(own) ?? []

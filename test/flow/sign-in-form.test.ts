@@ -21,7 +21,7 @@ async function expectStillGood(browser: Browser) {
   expect(browser.heading).toBe('Allow access')
 }
 
-test('nobody can sign a browser in that does not hold the interaction', async () => {
+test('a browser without the interaction cookie cannot be signed in', async () => {
   const { browser: attacker } = await open(usher)
   const form = fieldsOf(attacker.page, credentials('grace'))
   const { browser: victim } = await open(usher)
@@ -80,7 +80,7 @@ test('a form without its token, or with another, is refused and changes nothing'
   await expectStillGood(browser)
 })
 
-test('a form that another site sent is refused, whatever token it carries', async () => {
+test('a form from another site is refused, with any token', async () => {
   const { browser } = await open(usher)
   const form = fieldsOf(browser.page, credentials())
   const elsewhere: Record<string, string>[] = [
@@ -99,7 +99,7 @@ test('a form that another site sent is refused, whatever token it carries', asyn
   await expectStillGood(browser)
 })
 
-test('what is not a form is refused', async () => {
+test('a body that is not a form is refused', async () => {
   const { browser } = await open(usher)
   const body = JSON.stringify(fieldsOf(browser.page, credentials()))
   for (const type of ['application/json', 'text/plain', 'multipart/form-data; boundary=x']) {
@@ -116,7 +116,7 @@ test('what is not a form is refused', async () => {
   await expectStillGood(browser)
 })
 
-test('what the form says of anything else than the answer is ignored', async () => {
+test('unknown fields of the form are ignored', async () => {
   const { browser } = await open(usher)
   await browser.submit({
     ...credentials(),

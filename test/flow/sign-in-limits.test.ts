@@ -85,7 +85,7 @@ test('a throttled sign-in gets the response of a wrong password, also with the r
   expect(textOf(wrong.text)).toContain(words('sign_in.failed'))
 })
 
-test('it is one count however the name is spelled, and one for a name nobody has', async () => {
+test('all spellings of a username share one count, also for an unknown name', async () => {
   const spellings = [username, username.toUpperCase(), 'ＡＤＡ'.concat(username.slice(3)), username]
   const attempt = await visitor()
   for (const name of [...spellings, username]) await attempt(name)
@@ -100,7 +100,7 @@ test('it is one count however the name is spelled, and one for a name nobody has
   expect(facts.map(({ event }) => event)).toEqual(['sign_in_throttled', 'sign_in_throttled'])
 })
 
-test('whoever guesses cannot make the owner wait in a browser they have signed in with', async () => {
+test('guesses do not make the owner wait in a remembered browser', async () => {
   const browser = await signedIn(usher, username)
   const attempt = await visitor()
   await exhaust(attempt)
@@ -114,7 +114,7 @@ test('whoever guesses cannot make the owner wait in a browser they have signed i
   expect(fact).toMatchObject({ event: 'sign_in_throttled' })
 })
 
-test('such a browser has a count of its own, and waits when that is used up', async () => {
+test('a remembered browser has its own count, and waits when it is used up', async () => {
   const browser = await signedIn(usher, username)
   await open(usher, { prompt: 'login' }, browser)
   for (let i = 0; i < FREE; i++) await browser.submit(credentials(username, WRONG))
@@ -124,7 +124,7 @@ test('such a browser has a count of its own, and waits when that is used up', as
   expect((await signedIn(usher, username)).heading).toBe('Your account')
 })
 
-test('the mark of a browser counts for that account, as it was given, until its access is ended', async () => {
+test('a remembered browser is valid for its account, unaltered, until access is ended', async () => {
   const mark = await markOf(await signedIn(usher, username))
   expect(mark).toMatchObject({ httpOnly: true, sameSite: 'lax', path: '/' })
   const value = mark?.value ?? ''
@@ -153,7 +153,7 @@ test('the mark of a browser counts for that account, as it was given, until its 
   expect(await isThrottled(value, username)).toBe(true)
 })
 
-test('a network waits, whatever the names; others, and browsers that are known, do not', async () => {
+test('a network waits for all usernames; other networks and remembered browsers do not', async () => {
   const headers = somewhere()
   const known = await signedIn(usher, username)
   const attempt = await visitor(headers)
@@ -169,7 +169,7 @@ test('a network waits, whatever the names; others, and browsers that are known, 
   await exhaust(elsewhere)
 })
 
-test('whoever signs in leaves nothing counted, for the account or the network', async () => {
+test('successful sign-ins are not counted, for the account or the network', async () => {
   const headers = somewhere()
   for (let i = 0; i < 25; i++) {
     const attempt = await visitor(headers)
@@ -177,7 +177,7 @@ test('whoever signs in leaves nothing counted, for the account or the network', 
   }
 })
 
-test('a failure says why, whose account, from where, in which interaction; never a name as typed', async () => {
+test('a failure logs reason, account, address and interaction, and never the typed username', async () => {
   await usher
     .addAccount({ ...ADA, username: `disabled-${people}` })
     .then(({ id }) => usher.directory.change(id, account => ({ ...account, enabled: false })))
@@ -200,7 +200,7 @@ test('a failure says why, whose account, from where, in which interaction; never
 })
 
 // The last two: a flood leaves no room for lines of its second in the log.
-test('of 200 guesses at once no more are looked at than are free, from wherever they come', async () => {
+test('of 200 guesses at once from many networks, only the free attempts are checked', async () => {
   const visitors = await Promise.all(Array.from({ length: 200 }, () => visitor()))
   // Not each has a line of its own in the log.
   const looked = async () =>
@@ -216,7 +216,7 @@ test('of 200 guesses at once no more are looked at than are free, from wherever 
   expect((await looked()) - before).toBeLessThanOrEqual(FREE + waited)
 })
 
-test('more at once than can wait are told to come again, and nothing was counted for them', async () => {
+test('sign-ins beyond the queue get 503 with Retry-After, and are not counted', async () => {
   const visitors = await Promise.all(Array.from({ length: 100 }, () => visitor()))
   const answers = await Promise.all(visitors.map((attempt, i) => attempt(`nobody-${people}-${i}`)))
   const refused = answers.filter(({ status }) => status === 503)

@@ -52,7 +52,7 @@ test('a password is the same however the keyboard composes its letters', async (
   expect(await outcome(username, 'Passworter uber alles')).toBe('Sign in')
 })
 
-test('a password beyond 1024 bytes fails like a wrong one, also for who has it', async () => {
+test('a password beyond 1024 bytes fails like a wrong one, also for its owner', async () => {
   const username = await somebodyWith('b'.repeat(1025))
   expect(await outcome(username, 'b'.repeat(1025))).toBe('Sign in')
   expect(await outcome(username, 'b'.repeat(10_000))).toBe('Sign in')

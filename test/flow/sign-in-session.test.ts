@@ -29,7 +29,7 @@ test.beforeEach(async () => {
   }
 })
 
-test('a signed session nobody signed in to stays worthless when it is planted', async () => {
+test('a planted anonymous session stays anonymous', async () => {
   const attacker = new Browser(usher.issuer)
   await attacker.open('/api/oauth/logout')
   expect(await attacker.cookies()).toMatch(/usher_session=.*usher_session\.sig=/)
@@ -55,7 +55,7 @@ test('a session planted while the sign-in page is open stays worthless too', asy
   expect(await isSignedIn(attacker)).toBe(false)
 })
 
-test('an identifier of one’s own making becomes nobody’s session', async () => {
+test('a made-up session id becomes no session', async () => {
   const planted = `usher_session=${'A'.repeat(43)}`
   const { browser } = await open(usher)
   await browser.jar.setCookie(`${planted}; Path=/`, usher.issuer)
@@ -67,7 +67,7 @@ test('an identifier of one’s own making becomes nobody’s session', async () 
   expect(await isSignedIn(attacker)).toBe(false)
 })
 
-test('signing in again gives the session a new identifier, and the old one leads nowhere', async () => {
+test('a new sign-in changes the session id, and the old id is invalid', async () => {
   const { browser } = await onlineTokens(usher)
   const before = copyOf(browser)
   await ageSessions(usher, ada, 60)
@@ -81,7 +81,7 @@ test('signing in again gives the session a new identifier, and the old one leads
   expect(await sessionsOf(usher, ada)).toHaveLength(1)
 })
 
-test('who signs in to another’s browser gets a session of their own, and ends the other', async () => {
+test('a user who signs in to another’s browser gets a new session, and the other ends', async () => {
   const first = await onlineTokens(usher)
   const { browser } = first
   const adas = copyOf(browser)
@@ -100,7 +100,7 @@ test('who signs in to another’s browser gets a session of their own, and ends 
   expect(browser.page.text).not.toContain('Ada Lovelace')
 })
 
-test('a sign-in page that was open before another signed in mixes nobody up', async () => {
+test('a sign-in page from before another sign-in does not mix up the users', async () => {
   const { browser: graces, request } = await open(usher)
   const adas = newTab(graces)
   await adas.open('/account')
@@ -128,14 +128,14 @@ test('a consent page is refused when another has signed in since', async () => {
   for (const id of [ada, grace]) expect(await usher.consents.list(id)).toEqual([])
 })
 
-test('the page between two people says what happens, as every page does', async () => {
+test('the page between two users says what happens', async () => {
   const { browser } = await open(usher, { prompt: 'login' }, await signedIn(usher, 'ada'))
   await browser.submit(credentials('grace'))
   expect(browser.page.html.querySelector('html')?.getAttribute('lang')).toBe('en')
   expect(browser.heading).not.toBe('')
 })
 
-test('who breaks off signing in again stays who they were', async () => {
+test('a user who cancels a new sign-in stays signed in', async () => {
   const { browser } = await onlineTokens(usher)
   await open(usher, { prompt: 'login' }, browser)
   await browser.submit({ decision: 'cancel' })

@@ -80,7 +80,7 @@ test('who cancels is back at the application, with access_denied and the state',
   expect(await isSignedIn(browser)).toBe(false)
 })
 
-test('who signs in for the account pages is brought to them', async () => {
+test('a sign-in for an account page leads to that page', async () => {
   const browser = new Browser(usher.issuer)
   await browser.open('/account')
   expect(textOf(browser.page.text)).toContain(
@@ -90,7 +90,7 @@ test('who signs in for the account pages is brought to them', async () => {
   expect(browser.heading).toBe('Your account')
 })
 
-test('who has to wait is answered after the time of a hash, also when none was made yet', async () => {
+test('a throttled sign-in takes the time of a hash, also before the first hash', async () => {
   const fresh = await startUsher()
   const { id } = await fresh.addAccount(ADA)
   await fresh.records.save('Attempts', `account ${id}`, { count: 50, at: Date.now() })

@@ -46,7 +46,7 @@ test('discovery-endpoint-verification: it names the endpoint, on the issuer', as
   expect(json.end_session_endpoint).toBe(`${usher.issuer}${LOGOUT}`)
 })
 
-test('rp-initiated-logout: the person is asked, signed out, and sent back with state', async () => {
+test('rp-initiated-logout: the user confirms, is signed out, and returns with state', async () => {
   await logout({ id_token_hint: session.id_token, post_logout_redirect_uri, state })
   expect(await agree()).toBe(`${BYE}?state=${state}`)
 })
@@ -56,22 +56,22 @@ test('rp-initiated-logout-no-state: without it there is none', async () => {
   expect(await agree()).toBe(BYE)
 })
 
-test('rp-initiated-logout-no-params: asked, and Signed out', async () => {
+test('rp-initiated-logout-no-params: confirmed, and Signed out', async () => {
   await logout({})
   expect(await agree()).toBe('Signed out')
 })
 
-test('rp-initiated-logout-only-state: asked, and Signed out', async () => {
+test('rp-initiated-logout-only-state: confirmed, and Signed out', async () => {
   await logout({ state })
   expect(await agree()).toBe('Signed out')
 })
 
-test('rp-initiated-logout-no-post-logout-redirect-uri: asked, and Signed out', async () => {
+test('rp-initiated-logout-no-post-logout-redirect-uri: confirmed, and Signed out', async () => {
   await logout({ id_token_hint: session.id_token, state })
   expect(await agree()).toBe('Signed out')
 })
 
-test('rp-initiated-logout-no-id-token-hint: asked, and sent nowhere', async () => {
+test('rp-initiated-logout-no-id-token-hint: confirmed, without a redirect', async () => {
   await logout({ post_logout_redirect_uri, state })
   expect(await agree()).toBe('Signed out')
 })
@@ -114,7 +114,7 @@ test('a hint that has expired does, as the session goes on longer than an ID tok
   expect(await agree()).toBe(`${BYE}?state=${state}`)
 })
 
-test('a hint of another person signs nobody out without a question', async () => {
+test('the hint of another user requires a confirmation', async () => {
   const { id_token } = await onlineTokens(usher, { username: 'grace' })
   await logout({ id_token_hint: id_token, post_logout_redirect_uri })
   expect(session.browser.heading).toBe('Sign out')
@@ -126,7 +126,7 @@ test('a hint and a client_id that do not agree are an error page', async () => {
   await expectRefusal({ client_id: 'nobody', post_logout_redirect_uri })
 })
 
-test('who is not signed in is sent on by the same rules', async () => {
+test('without a session the same rules of redirect apply', async () => {
   const { browser, id_token } = session
   await logout({})
   await agree()

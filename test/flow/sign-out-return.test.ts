@@ -37,7 +37,7 @@ const UNREGISTERED = [
   '',
 ]
 
-test('after signing out the application gets its person back, with its state', async () => {
+test('after sign-out the user returns to the application, with its state', async () => {
   const { browser, id_token } = await onlineTokens(usher)
   for (const proof of proofs(id_token)) {
     const state = 'a state & more/+%20'

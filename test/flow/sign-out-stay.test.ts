@@ -6,7 +6,7 @@ import { isSignedIn, onlineTokens, open, silently } from '../support/people.ts'
 
 test.beforeEach(() => usher.consents.removeAll(ada))
 
-test('who stays signed in is told so, and stays signed in, when an application asked', async () => {
+test('Stay signed in works, when an application requested the sign-out', async () => {
   const { browser } = await onlineTokens(usher)
   await browser.open('/api/oauth/logout?client_id=web')
   await browser.submit()
@@ -14,7 +14,7 @@ test('who stays signed in is told so, and stays signed in, when an application a
   expect(await isSignedIn(browser)).toBe(true)
 })
 
-test('who stays signed in is told so, and stays signed in, when nobody asked', async () => {
+test('Stay signed in works, when the user opened the page', async () => {
   const { browser } = await onlineTokens(usher)
   await browser.open('/account')
   const link = browser.page.html.querySelector('a[href*=logout]')
@@ -25,7 +25,7 @@ test('who stays signed in is told so, and stays signed in, when nobody asked', a
   expect(browser.heading).toBe('Still signed in')
 })
 
-test('who stays signed in loses nothing, at no application', async () => {
+test('a user who stays signed in loses no token at any application', async () => {
   const { browser, access_token } = await onlineTokens(usher)
   const other = await tokens(usher, { browser, client_id: 'post' })
   await browser.open('/api/oauth/logout?client_id=web')
@@ -36,7 +36,7 @@ test('who stays signed in loses nothing, at no application', async () => {
   expect(await silently(usher, browser, { client_id: 'post' })).toBeUndefined()
 })
 
-test('who stays, and signs out later, takes along what was granted before', async () => {
+test('a sign-out after staying ends the tokens from before', async () => {
   const { browser, access_token } = await onlineTokens(usher)
   await browser.open('/api/oauth/logout?client_id=web')
   await browser.submit()
@@ -45,7 +45,7 @@ test('who stays, and signs out later, takes along what was granted before', asyn
   expect((await userinfo(usher, access_token)).status).toBe(401)
 })
 
-test('who is not signed in, and signs out, is told that they are signed out', async () => {
+test('a sign-out without a session shows Signed out', async () => {
   const browser = new Browser(usher.issuer)
   await browser.open('/api/oauth/logout')
   // The library's page posts itself, where there are scripts.
@@ -53,14 +53,14 @@ test('who is not signed in, and signs out, is told that they are signed out', as
   expect(browser.heading).toBe('Signed out')
 })
 
-test('the page for who is not signed in reads like every other, without scripts too', async () => {
+test('the page without a session is like every other, without scripts too', async () => {
   const browser = new Browser(usher.issuer)
   await browser.open('/api/oauth/logout')
   expect(browser.page.html.querySelector('html')?.getAttribute('lang')).toBe('en')
   expect(browser.heading).not.toBe('')
 })
 
-test('a sign-out page that was left open signs nobody out after the next sign-in', async () => {
+test('an old sign-out page does not end the next session', async () => {
   const { browser } = await onlineTokens(usher)
   await browser.open('/api/oauth/logout')
   const left = browser.pages.length - 1

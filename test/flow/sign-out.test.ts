@@ -25,7 +25,7 @@ function logout(browser: Browser, params: Record<string, string> = {}) {
   return browser.open(`${LOGOUT}?${new URLSearchParams(params)}`)
 }
 
-test('signing out is asked for, whoever asks and whatever proof they bring', async () => {
+test('sign-out requires a confirmation, with any hint', async () => {
   const { browser, id_token } = await onlineTokens(usher)
   const graces = await onlineTokens(usher, { username: 'grace' })
   const asked: Record<string, string>[] = [
@@ -115,7 +115,7 @@ test('after signing out the old cookies, every copy and every tab are signed out
   expect((await redeem(usher, code, request)).body.error).toBe('invalid_grant')
 })
 
-test('what an application holds ends with the session, but offline access does not', async () => {
+test('tokens end with the session, but offline access does not', async () => {
   const browser = await signedIn(usher)
   const online = await onlineTokens(usher, { browser, client_id: 'post' })
   const offline = await tokens(usher, { browser })
@@ -131,7 +131,7 @@ test('what an application holds ends with the session, but offline access does n
   expect((await userinfo(usher, renewed.body.access_token)).status).toBe(200)
 })
 
-test('signing out in one browser leaves the others of the same person signed in', async () => {
+test('sign-out in one browser leaves other browsers of the user signed in', async () => {
   const first = await onlineTokens(usher)
   const second = await onlineTokens(usher)
   await logout(first.browser)

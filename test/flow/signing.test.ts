@@ -105,7 +105,7 @@ test.each<[string, object, RegExp]>([
   await expect(startUsher(web(more))).rejects.toThrow(said)
 })
 
-test('who has no key to encrypt to is told at the start', async () => {
+test('a client without an encryption key is refused at the start', async () => {
   const keys = [{ ...jwks.keys[0], use: 'sig' }]
   const more = { id_token_encrypted_response_alg: 'RSA-OAEP-256', jwks: { keys } }
   const start = startUsher({ ...web(more), usher: usher_yaml })
@@ -119,7 +119,7 @@ test('PS256 has a key, and a place in discovery, only where a client wants it', 
   await other.close()
 })
 
-test('signed_userinfo: off, it is not told of, and no client may have it', async () => {
+test('signed_userinfo off: discovery does not name it, and no client can use it', async () => {
   const off = { features: { signed_userinfo: false } }
   const other = await startUsher({ usher: off })
   const { json } = await send(other, '/.well-known/openid-configuration')

@@ -83,7 +83,7 @@ async function holdAll(issuer: string, share: number) {
 
 const latest = (held: Held[]) => Math.max(...held.map(({ seconds }) => seconds))
 
-test('500 slow connections end after 10 s (headers), 15 s (body) and listen.keep_alive (idle), and hold up nobody', async () => {
+test('500 slow connections end after 10 s (headers), 15 s (body) and listen.keep_alive (idle), and delay no other client', async () => {
   let isOver = false
   const slowest = { service: 0, bare: 0 }
   const time = async (server: keyof typeof slowest, url: string) => {

@@ -22,7 +22,7 @@ const essential = (more: object) => ({
   claims: JSON.stringify({ id_token: { acr: { essential: true, ...more } } }),
 })
 
-test('acr says how the person signed in, not what was asked', async () => {
+test('acr is the method of the sign-in, not the requested value', async () => {
   const told = await idToken({ acr_values: `phr ${PASSWORD}` })
   expect(told).toMatchObject({ acr: PASSWORD, amr: ['pwd'] })
   expect(await idToken({ acr_values: 'phr' })).toMatchObject({ acr: PASSWORD, amr: ['pwd'] })
@@ -32,7 +32,7 @@ test('acr says how the person signed in, not what was asked', async () => {
   expect(await idToken({})).not.toHaveProperty('acr')
 })
 
-test('introspection tells it, and when, where the application asked (RFC 9470 §6)', async () => {
+test('introspection returns acr and auth_time, where the application requested them (RFC 9470 §6)', async () => {
   const { access_token: token, auth_time } = await idToken({ acr_values: PASSWORD, max_age: '600' })
   const { body } = await post(usher, '/api/oauth/introspect', { token })
   expect(body).toMatchObject({ active: true, acr: PASSWORD, auth_time })
@@ -57,7 +57,7 @@ test.each([{ value: 'phr' }, { values: ['phr', 'mfa'] }, { values: [] }, { value
   },
 )
 
-test('a session that began in a weaker way has to sign in again where more is asked', async () => {
+test('a weaker session requires a new sign-in for a stronger acr', async () => {
   const older = new Browser(usher.issuer)
   const { code, request } = await authorize(usher, { browser: older, username: 'grace' })
   const { sub = '' } = decodeJwt((await redeem(usher, code, request)).body.id_token)
@@ -74,7 +74,7 @@ test('a session that began in a weaker way has to sign in again where more is as
   expect(older.heading).toBe('Sign in')
 })
 
-test('discovery tells of what there is', async () => {
+test('discovery lists the supported acr values', async () => {
   const { json } = await send(usher, '/.well-known/openid-configuration')
   expect(json.acr_values_supported).toEqual([PASSWORD])
 })

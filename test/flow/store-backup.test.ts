@@ -48,7 +48,7 @@ describe.each([
   ['SQLite', () => `sqlite:${newFile()}`, () => database(1)],
   ['Redis', () => database(2), () => `sqlite:${newFile()}`],
 ])('a backup of %s', (_, from, to) => {
-  test('is made beside the service, again and again, and restores everything but what is used once', async () => {
+  test('runs beside the service any number of times, and restores everything but one-time records', async () => {
     const [first, second, file] = [from(), to(), newFile()]
     const env = { USHER_SECRET }
     const before = await startUsher({ store: first, env })

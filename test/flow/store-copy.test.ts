@@ -86,7 +86,7 @@ async function large() {
 const move = (from: string, to: string) =>
   using(from, source => using(to, target => copyStore(source, target, () => {})))
 
-test('people and clients notice nothing: from SQLite to Redis, and back', async () => {
+test('users and clients notice nothing: from SQLite to Redis, and back', async () => {
   const stores = [newFile('first.db'), database(1), newFile('last.db')]
   const begin = (store = '') => startUsher({ store, env: { USHER_SECRET } })
   let here: Usher = await begin(stores[0])
@@ -127,7 +127,7 @@ test('people and clients notice nothing: from SQLite to Redis, and back', async 
 
 // Processes, several at once.
 describe('an operator', { timeout: 60_000 }, () => {
-  test('moves to Redis and back, and is told what was moved and how to go on', async () => {
+  test('moves to Redis and back, and prints what was moved and the next step', async () => {
     const from = await installation(['ada', 'grace'])
     const secret = join(from.slice('sqlite:'.length), '../usher.secret')
 
@@ -156,7 +156,7 @@ describe('an operator', { timeout: 60_000 }, () => {
     expect(again).toEqual(list)
   })
 
-  test('needs no secret to move, and is told when the secret does not fit', async () => {
+  test('needs no secret to move, and warns when the secret does not fit', async () => {
     const from = await installation(['ada'], SECRETS)
     const blind = await copyBetween(from, newFile('blind.db'))
     expect(blind).toMatchObject({ code: 0 })
@@ -202,7 +202,7 @@ describe('an operator', { timeout: 60_000 }, () => {
     expect(stdout).toMatch(/^usr_\w+ {2}grace +\n$/)
   })
 
-  test('never reads a password, whatever is wrong with its URL', async () => {
+  test('never prints a password of a wrong URL', async () => {
     const from = await installation(['ada'])
     const [port] = await freePorts(1)
     const urls = [
@@ -221,7 +221,7 @@ describe('an operator', { timeout: 60_000 }, () => {
     }
   })
 
-  test('who was cut off in the middle starts the same again', async () => {
+  test('an interrupted copy can be started anew', async () => {
     const from = await large()
     const child = start(['store', 'copy', '--from', from, '--to', database(3)])
     const exited = once(child, 'exit')
@@ -239,7 +239,7 @@ describe('an operator', { timeout: 60_000 }, () => {
     expect(stderr).toMatch(/^10000 copied …\n10000 compared …\n15001 records are copied/)
   })
 
-  test('whose Redis goes away is told so, and that it is unfinished', async () => {
+  test('reports that Redis became unavailable, and that the copy is unfinished', async () => {
     const [port] = await freePorts(1)
     const other = await startRedis({ port })
     const from = await large()

@@ -70,7 +70,7 @@ describe('only a form by POST is an answerable request', () => {
     expect(answer).toMatchObject({ status: 400, json: { error: 'invalid_request' } })
   })
 
-  test('a parameter that comes twice is refused', async () => {
+  test('a parameter that is sent twice is refused', async () => {
     const form = await codeForm()
     for (const name of Object.keys(form) as (keyof typeof form)[]) {
       const body: [string, string][] = [...Object.entries(form), [name, form[name]]]
@@ -133,7 +133,7 @@ describe('a client whose file names a method authenticates with that method', ()
     expect(answer).toMatchObject({ status: 400, json: { error: 'invalid_request' } })
   })
 
-  test('whoever sent Authorization is told which kind is wanted', async () => {
+  test('a failed Authorization header gets a WWW-Authenticate challenge', async () => {
     const answer = await ask({ headers: basic('web', 'wrong') })
     expect(answer.headers.get('www-authenticate')).toMatch(/^Basic realm=/)
     expect((await asPost('post', 'wrong')).headers.get('www-authenticate')).toBeNull()

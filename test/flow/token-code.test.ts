@@ -101,7 +101,7 @@ test('a code that is used twice takes its tokens with it', async () => {
   expect(await refresh(usher, body.refresh_token)).toMatchObject(INVALID_GRANT)
 })
 
-test('whoever has a used code, and not what goes with it, ends nothing', async () => {
+test('a used code with a wrong verifier, redirect URI or client revokes nothing', async () => {
   const { code, request } = await authorize(usher, { browser })
   const { body } = await redeem(usher, code, request)
   const others = [
@@ -128,7 +128,7 @@ test('a code with challenge needs its verifier, also of an exempted client', asy
   expect(await redeemWith({ code_verifier: undefined }, params)).toMatchObject(INVALID_GRANT)
 })
 
-describe('what is not a code, or not a refresh token, is not taken for one', () => {
+describe('another kind of token is not accepted as a code or refresh token', () => {
   test('as a code', async () => {
     const { access_token, refresh_token, id_token } = await tokens(usher, { browser })
     const { url, code_verifier } = authorizationRequest(usher, { prompt: 'login' })

@@ -91,7 +91,7 @@ describe('a preflight', () => {
     }
   })
 
-  test('is not answered for pages, where nobody else has any business', async () => {
+  test('is not answered for pages', async () => {
     for (const path of ['/account', '/account/applications', '/interaction/x', '/errors']) {
       const answer = await preflight(path, OWN)
       expect(allowed(answer)).toBeNull()

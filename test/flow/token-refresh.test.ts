@@ -128,7 +128,7 @@ test('a refreshed ID token carries no nonce (OIDC Core §12.2), and all else as 
   expect(before).toMatchObject(after)
 })
 
-test('after that the person need not be asked again', async () => {
+test('after that no consent page is shown', async () => {
   const first = await tokens(usher, { browser })
   await refresh(usher, first.refresh_token)
   await refresh(usher, first.refresh_token)
@@ -158,7 +158,7 @@ test('a use moves the idle end, and no other', () =>
     expect(moved).toBeLessThanOrEqual(Date.now() / 1000 + 20)
   }))
 
-test('what has expired is refused, and says nothing more', () =>
+test('an expired token is refused without details', () =>
   withLifetimes({ refresh_token: '90 d', refresh_token_idle: '1 s' }, async brief => {
     const { refresh_token } = await tokens(brief)
     await vi.waitFor(

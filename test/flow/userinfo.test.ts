@@ -118,7 +118,7 @@ describe('a token stops working, and says so, when', () => {
     await expectInvalid(access_token)
   })
 
-  test('the person removed the application', async () => {
+  test('the user removed the application', async () => {
     const { access_token, id_token } = await tokens(usher, { browser, client_id: 'post' })
     await usher.consents.withdraw(decodeJwt(id_token).sub ?? '', 'post')
     await expectInvalid(access_token)
@@ -153,7 +153,7 @@ describe('what it says', () => {
     }
   })
 
-  test('nothing of an address that nobody gave', async () => {
+  test('no email claims without an email address', async () => {
     await usher.addAccount({ username: 'three' })
     const { access_token } = await tokens(usher, { username: 'three' })
     expect(Object.keys((await userinfo(usher, access_token)).body).sort()).toEqual([

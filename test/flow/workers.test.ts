@@ -92,7 +92,7 @@ describe('on a SQLite file', () => {
   })
   afterAll(() => service.stop())
 
-  test('the service says once that it is ready, and starts as many workers as it is told', async () => {
+  test('the service logs once that it is ready, and starts the configured number of workers', async () => {
     expect(service.stderr().match(/is ready at .*/g)).toEqual([
       expect.stringMatching(/, with 2 workers$/),
     ])
@@ -101,7 +101,7 @@ describe('on a SQLite file', () => {
     await bothServe(service)
   })
 
-  test('what one of them wrote the other reads, and their metrics add up', async () => {
+  test('workers share the store, and their metrics add up', async () => {
     const families = await signIns(service, 2)
     const load = startLoad(service.issuer, [Number(new URL(service.issuer).port)], families, 100)
     await expect.poll(load.answeredSoFar, { timeout: 10_000 }).toBeGreaterThan(40)
@@ -151,7 +151,7 @@ describe('on a SQLite file', () => {
     expect((await metricsOf(service))('usher_workers_lost_total')).toBe(1)
   })
 
-  test('a worker that ends at every start is started again ever more slowly', async () => {
+  test('a worker that ends at every start is restarted with increasing delay', async () => {
     configure({ workers: 2, brandin: {} })
     process.kill(pidsOf(service)[1] ?? 0, 'SIGKILL')
     const waits = () => told(service, 'worker_lost').map(({ wait }) => wait)

@@ -83,7 +83,7 @@ test('its users sign in and keep their tokens while the directory restarts', asy
   expect((await refresh(usher, refresh_token)).status).toBe(200)
 })
 
-test('the directory answers nobody who cannot sign, or signs for another directory', async () => {
+test('the directory refuses requests without a valid signature for it', async () => {
   const unsigned = await fetch(url, { method: 'POST', body: '{"find":{"username":"ada"}}' })
   expect(unsigned.status).toBe(401)
   const other = join(folder, 'other')

@@ -156,7 +156,7 @@ test('an account has an id that stays when its name changes', async () => {
   expect(await source.authenticate({ username: 'hopper', password: '' }, options)).toBeNull()
 })
 
-test('a user who is removed from the directory has lost every token and session', async () => {
+test('a user who is removed from the directory loses every token and session', async () => {
   addUser('alan', 'Alan Turing')
   const { refresh_token, browser } = await tokens(usher, { username: 'alan' })
   change(`dn: uid=alan,${BASE}\nchangetype: delete\n\n`)
@@ -164,7 +164,7 @@ test('a user who is removed from the directory has lost every token and session'
   expect((await refresh(usher, refresh_token)).body.error).toBe('invalid_grant')
 })
 
-test('while the directory is stopped everything that needs it is 503, and nobody loses a token', async () => {
+test('while the directory is stopped every request that needs it is 503, and no token is lost', async () => {
   const { access_token, refresh_token } = await tokens(usher)
   await stopSlapd()
   const status = async () => (await userinfo(usher, access_token)).status

@@ -64,7 +64,7 @@ describe.each([{ javaScriptEnabled: true }, { javaScriptEnabled: false }])('%j',
     expect(visit.complaints).toEqual(NO_COMPLAINTS)
   })
 
-  test('the answer reaches a client that asked for response_mode=form_post', async () => {
+  test('the response reaches a client that requested response_mode=form_post', async () => {
     const visit = await start(options)
     const party = stage.party('form-post')
     await visit.signInAt(party)
@@ -75,7 +75,7 @@ describe.each([{ javaScriptEnabled: true }, { javaScriptEnabled: false }])('%j',
   })
 })
 
-describe('a client may send people on to a third origin from its callback', () => {
+describe('a client can redirect users from its callback to a third origin', () => {
   test.each(['wanderer', 'form-post-wanderer'])('%s', async client_id => {
     const visit = await start()
     await visit.signInAt(stage.party(client_id))
@@ -95,7 +95,7 @@ test('who does not allow goes back to the client with access_denied', async () =
   expect(visit.complaints).toEqual(NO_COMPLAINTS)
 })
 
-test('a style that somebody slips into a page is refused, and these tests hear of it', async () => {
+test('an injected style is refused, and these tests notice it', async () => {
   const visit = await start()
   await visit.beginAt(stage.party('web'))
   await visit.page.evaluate('document.body.setAttribute("style", "color: red")')

@@ -67,7 +67,7 @@ test('a sign-in page that was open for too long says so, and leads back to the c
   await visit.page.waitForURL(`${stage.party('web').origin}/`)
 })
 
-test('who signs out on the account page, and then stays, is told that they stay', async () => {
+test('a user who opens sign-out on the account page, and stays, sees that they stay signed in', async () => {
   await visit.page.goto(`${stage.usher.issuer}/account`)
   await visit.signIn()
   await visit.link('Sign out').click()
@@ -77,7 +77,7 @@ test('who signs out on the account page, and then stays, is told that they stay'
   expect(await visit.heading()).toBe('Your account')
 })
 
-test('sign-out with nobody signed in is done at once', async () => {
+test('sign-out without a session needs no confirmation', async () => {
   await visit.page.goto(`${stage.usher.issuer}/api/oauth/logout`)
   await visit.page.getByRole('heading', { name: 'Signed out' }).waitFor()
   expect(visit.complaints.policyViolations).toEqual([])

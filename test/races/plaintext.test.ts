@@ -174,14 +174,14 @@ const found = (text: string) =>
 const unescaped = (text: string) =>
   text.replace(/\\x([0-9a-f]{2})/g, (_, hex) => String.fromCharCode(Number.parseInt(hex, 16)))
 
-test('what stands in Redis holds no secret, however it is written', async () => {
+test('the data in Redis contain no secret, in any encoding', async () => {
   const all = await dump()
   expect(all.length).toBeGreaterThan(5_000)
   expect(secrets.size).toBeGreaterThan(35)
   expect(found(all)).toEqual([])
 })
 
-test('what is said to Redis holds no secret, however it is written', () => {
+test('the commands to Redis contain no secret, in any encoding', () => {
   expect(heard.split('\n').length).toBeGreaterThan(100)
   expect(found(heard)).toEqual([])
   expect(found(unescaped(heard))).toEqual([])

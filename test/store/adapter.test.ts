@@ -42,7 +42,7 @@ const later = (seconds: number) => {
   vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + seconds * 1000 })
 }
 
-test('what is found is a copy: the library may change it', async () => {
+test('find returns a copy that the library can change', async () => {
   for (const model of ['AccessToken', 'Grant', 'Interaction', 'Session']) {
     const [id, uid] = [idFor(model), fresh()]
     const payload = { jti: id, uid, accountId: 'a', clientId: 'b', deep: { kept: true } }
@@ -88,7 +88,7 @@ describe.each([...CODES, 'PushedAuthorizationRequest'])('%s', model => {
     }
   })
 
-  test('that it was used is not forgotten when it is saved again', async () => {
+  test('a consumed record stays consumed when it is saved anew', async () => {
     const jti = idFor(model)
     await adapterOf(model).upsert(jti, { jti }, 60)
     await adapterOf(model).consume(jti)
@@ -150,7 +150,7 @@ describe('a user code', () => {
     }
   })
 
-  test('can be given out again after that', async () => {
+  test('can be issued anew after that', async () => {
     const [first, second] = [idFor('DeviceCode'), idFor('DeviceCode')]
     const userCode = fresh()
     await adapterOf('DeviceCode').upsert(first, { jti: first, userCode }, 60)

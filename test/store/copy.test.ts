@@ -204,7 +204,7 @@ describe('broken off in the middle', () => {
     expect(await contents(to)).toEqual(exactly(await contents(from)))
   })
 
-  test('what happened in the source until the next attempt has happened in the target', async () => {
+  test('a second attempt copies the changes since the first', async () => {
     const [from, to] = [await open(), await open()]
     const records = await openRecords(from, SECRETS)
     const keys = Array.from({ length: 4 }, fresh)
@@ -230,7 +230,7 @@ describe('broken off in the middle', () => {
   })
 })
 
-describe('what is not in the target as it is in the source is told, and makes no installation', () => {
+describe('a record that differs in the target is reported, and the copy is not completed', () => {
   /** A target that gets one record wrong. */
   const wrongly = (to: Store, change: (entry: Entry) => Entry | undefined) =>
     withChanges(to, {
@@ -291,7 +291,7 @@ test('what ends at this moment may be missing, where the clock of the target is 
   expect((await copy(from, losing(to, 'ending'))).differing).toBe(0)
 })
 
-test('a target that is behind for a moment is waited for, also when it has done what it refused', async () => {
+test('the copy waits for a target that cannot confirm a write at once', async () => {
   const [from, to] = [await openFilled(), await open()]
   const tried = new Set<string>()
   const unavailableOnce = (key: string) => {

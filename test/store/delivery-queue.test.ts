@@ -65,7 +65,7 @@ describe.each([
     return taken
   }
 
-  test('each is taken once, with its applications, whoever looks and how often it was left', async () => {
+  test('each delivery is taken once, with its applications, by any number of nodes', async () => {
     const uids = Array.from({ length: 20 }, fresh)
     for (const uid of [...uids, ...uids]) await leave(uid)
     const taken = await take('new')
@@ -77,7 +77,7 @@ describe.each([
     expect(await take('new')).toEqual([])
   })
 
-  test('those who failed are told again in their time, and nobody else', async () => {
+  test('failed deliveries are retried when they are due, and no others', async () => {
     await leave(fresh())
     await take('new', ({ clients }) => clients.slice(1))
     expect(await take('again')).toEqual([])

@@ -59,7 +59,7 @@ onEveryStore(records => {
     await expect(other.as('somebody').save(code.jti, denied)).rejects.toThrow(Taken)
   })
 
-  test('the first decision stays, whatever another tab or node does', async () => {
+  test('the first decision stays, in every tab and on every node', async () => {
     const { one, other, code, claimed } = await begin()
     await one.as('ada').save(code.jti, claimed)
     const decisions = [{ accountId: 'usr_ada' }, { error: 'access_denied' }]

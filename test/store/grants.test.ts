@@ -72,7 +72,7 @@ describe('a revoked grant', () => {
     }
   })
 
-  test('stays gone, whatever a refresh writes at the same time', async () => {
+  test('stays removed while a refresh writes at the same time', async () => {
     for (let round = 0; round < 50; round++) {
       const { grantId, write } = await grant()
       const token = idFor('AccessToken', grantId)
@@ -238,7 +238,7 @@ describe('the end of a session', () => {
     }
   })
 
-  test('everywhere ends all sessions of the account, and nobody else’s', async () => {
+  test('everywhere ends all sessions of the account, and no others', async () => {
     const ada = [await signedIn(), await signedIn()]
     const grace = await signedIn('usr_grace')
     const online = await grant({ visit: ada[1] })

@@ -12,7 +12,7 @@ afterAll(() => rmSync(root, { recursive: true, force: true }))
 const newFolder = () => join(root, fresh())
 const storeIn = (folder: string) => `sqlite:${join(folder, 'usher.db')}`
 
-test('a secret is made beside the store, for its owner alone, and found again', async () => {
+test('a secret is created beside the store, readable for its owner only, and read at the next start', async () => {
   const folder = newFolder()
   const first = await openInstallation(storeIn(folder), [])
   await first.records.save('Account', 'ada', { name: 'Ada' })

@@ -25,7 +25,7 @@ async function begin() {
 }
 
 describe('the answer', () => {
-  test('§3.1: is given once; the same again, a double click, does no harm', async () => {
+  test('§3.1: is accepted once; a double click does no harm', async () => {
     const { save, find } = await begin()
     await save({ result: ADA })
     await save({ result: structuredClone(ADA) })
@@ -61,7 +61,7 @@ describe('the answer', () => {
 })
 
 describe('the end', () => {
-  test('§3.1: of 50 that resume it one removes it, and the others are told', async () => {
+  test('§3.1: of 50 concurrent resumes one removes it, and the others fail', async () => {
     for (let round = 0; round < 20; round++) {
       const { jti, find } = await begin()
       const ends = await Promise.allSettled(
@@ -74,7 +74,7 @@ describe('the end', () => {
     }
   })
 
-  test('§3.1: nothing is written after it, not even what was asked before', async () => {
+  test('§3.1: nothing is written after it, not even by an earlier request', async () => {
     const { jti, save, find } = await begin()
     await interactions.destroy(jti)
     for (const change of [{}, { result: ADA }]) {

@@ -110,7 +110,7 @@ describe('update', () => {
     expect((await records.read('Counter', 'x')).value).toEqual({ n: 2 })
   })
 
-  test('succeeds against 24 that write without a pause, though it takes longer than they do', async () => {
+  test('succeeds against 24 faster writers without a pause', async () => {
     const records = await open(newFile())
     let isOver = false
     const writing = Array.from({ length: 24 }, async () => {

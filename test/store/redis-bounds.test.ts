@@ -74,7 +74,7 @@ test('nothing is left counted: afterwards as many as before are answered at once
   expect(refused).toMatchObject([{ reason: { error_detail: 'Redis: too many operations' } }])
 })
 
-test('the observer is told of each command once, with how it went and how long it took', async () => {
+test('the observer gets each command once, with result and duration', async () => {
   const key = fresh()
   await put(store, key, bytes('x'), { expires: now() + 60, indexes: [fresh(), fresh()] })
   await store.get(key)
@@ -105,7 +105,7 @@ test('a list costs a command, and one more for each of its records', async () =>
   expect(told).toHaveLength(501)
 })
 
-test('a list may be longer than what is asked at once', async () => {
+test('a list may be longer than one batch', async () => {
   const index = fresh()
   for (let at = 0; at < 2 * BOUND; at += 500) {
     const some = Array.from({ length: 500 }, () =>

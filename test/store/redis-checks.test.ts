@@ -75,7 +75,7 @@ describe('what is looked at', () => {
     ['eviction', 'wrong', 'maxmemory-policy', 'allkeys-lru'],
     ['eviction', 'wrong', 'maxmemory-policy', 'volatile-ttl'],
     ['persistence', 'warning', 'appendonly', 'no'],
-  ])('%s is %s with %s %s, and its line mends it', async (name, state, setting, value) => {
+  ])('%s is %s with %s %s, and its line fixes it', async (name, state, setting, value) => {
     const store = await open(url)
     await operator.config('SET', setting, value)
     const check = await checkOf(store, name)
@@ -177,7 +177,7 @@ function configWith(usher: object): string {
 const environment = () => ({ USHER_STORE: url, USHER_SECRET })
 
 describe('the start', () => {
-  test('is refused in one report with the line that mends it, and nothing is written', async () => {
+  test('is refused in one report with the line that fixes it, and nothing is written', async () => {
     await operator.flushall()
     await operator.config('SET', 'maxmemory-policy', 'allkeys-lru')
     const [PORT = 0] = await freePorts(1)
@@ -221,7 +221,7 @@ describe('the start', () => {
   })
 })
 
-test('while it runs, what becomes wrong is told by /readyz and once by the log', async () => {
+test('a problem that appears later is shown by /readyz and logged once', async () => {
   const [metricsPort] = await freePorts(1)
   await operator.config('SET', 'appendonly', 'no')
   const service = await startService({
@@ -326,7 +326,7 @@ describe('usher doctor', () => {
     expect(statesOf(json.stdout)).toEqual({ ...ALL_OK, service: 'warning' })
   })
 
-  test('names what is wrong, with the line that mends it, and exits 1', async () => {
+  test('names each problem, with the line that fixes it, and exits 1', async () => {
     await operator.config('SET', 'maxmemory-policy', 'allkeys-lru')
     await operator.config('SET', 'appendonly', 'no')
     const { stdout, stderr, code } = await doctor()
@@ -374,7 +374,7 @@ describe('usher doctor', () => {
       'config',
       /folder not found/,
     ],
-  ])('tells %s, for people and for programs', async (_, env, name, found) => {
+  ])('reports %s, as text and as JSON', async (_, env, name, found) => {
     const given = await env()
     const people = await doctor(given)
     expect(people.code).toBe(1)

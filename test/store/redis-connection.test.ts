@@ -113,7 +113,7 @@ describe('TLS', () => {
     await works(await open(`${scheme}://127.0.0.1:${ports[1]}`, { tls: CLIENT }))
   })
 
-  test('what another authority signed is refused, and what nobody asked for', async () => {
+  test('a certificate of another authority is refused, and an unexpected one', async () => {
     const url = `rediss://${IN_URL}127.0.0.1:${ports[0]}`
     expect(await refusal(url, { tls: { ca: inFolder('other.pem') } })).toMatch(/certificate/)
     expect(await refusal(url)).toMatch(/certificate/)
@@ -270,7 +270,7 @@ describe('one Redis', () => {
     await operator.call('FLUSHALL')
   })
 
-  test('a user without INFO is told so by name', async () => {
+  test('a Redis user without INFO is named in the error', async () => {
     await operator.call('ACL', 'SETUSER', 'narrow', 'on', '>p', '~usher:*', '+@all', '-info')
     expect(await refusal(server.url.replace('//', '//narrow:p@'))).toMatch(/NOPERM.*info/)
   })
@@ -332,7 +332,7 @@ test.each([
   expect(await refusal(url.replaceAll('PORT', String(port)))).toMatch(reason)
 })
 
-test('a name that no Sentinel knows is told from Sentinels that are away', async () => {
+test('an unknown Sentinel name has another error than unavailable Sentinels', async () => {
   const [port = 0] = await freePorts(1)
   const file = fileWith('')
   const sentinel = await startRedis({ port, file })

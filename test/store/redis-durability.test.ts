@@ -171,7 +171,7 @@ describe('a primary and its replica', () => {
     }
   })
 
-  test('a write that is sent again, its reply lost, is not taken for confirmed', async () => {
+  test('a write that is retried after a lost reply is not treated as confirmed', async () => {
     const link = await flakyLink(portOf(pair.primary.url))
     closing.push(() => link.close())
     const store = await open(link.url)

@@ -78,7 +78,7 @@ describe('hung', () => {
   })
 })
 
-describe('the reply is lost, and the command sent again', () => {
+describe('the reply is lost, and the command is retried', () => {
   let link: FlakyLink
   let flaky: RedisStore
   beforeAll(async () => {
@@ -126,7 +126,7 @@ describe('the reply is lost, and the command sent again', () => {
 })
 
 describe('the scripts are forgotten', () => {
-  test('they are sent again', async () => {
+  test('they are retried', async () => {
     const { Redis } = await import('ioredis')
     const operator = new Redis(server.url)
     for (let round = 0; round < 20; round++) {
@@ -138,7 +138,7 @@ describe('the scripts are forgotten', () => {
 })
 
 describe('out of memory', () => {
-  test('what is removed is removed, and nothing new is taken', async () => {
+  test('removals succeed, and new records are refused', async () => {
     const { Redis } = await import('ioredis')
     const operator = new Redis(server.url)
     const [gone, first, second, index] = [fresh(), fresh(), fresh(), fresh()]
@@ -183,7 +183,7 @@ test('nothing stays behind: every key has a lifetime, and its index with it', as
   await own.stop()
 })
 
-test('what cannot be reached at the start says why, and not where its password is', async () => {
+test('a failed connection at the start says why, without the password', async () => {
   const [port] = await freePorts(1)
   const url = `redis://:a-password@127.0.0.1:${port}`
   const error = await openInstallation(url, [Buffer.alloc(32, 1)]).catch(String)

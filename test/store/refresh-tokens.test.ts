@@ -158,7 +158,7 @@ describe('a used token', () => {
   const open = async (grace = 30) =>
     createRefresher(await openRecords(new SqliteStore(':memory:'), [SECRET]), grace)
 
-  test('after the grace time is reuse, though nobody used its successor', async () => {
+  test('a retry after the grace period is reuse, although its successor is unused', async () => {
     const { begin, refresh, isAlive } = await open()
     const { token, grantId } = await begin()
     const second = await refresh(token)
@@ -216,7 +216,7 @@ test('a client that was cut off by an outage longer than the grace may repeat it
   expect(await isAlive(grantId)).toBe(false)
 })
 
-test('an outage helps nobody whose token was used long before', async () => {
+test('an outage does not extend the grace period of a used token', async () => {
   const store = new SqliteStore(':memory:')
   const { begin, refresh, isAlive } = createRefresher(await openRecords(store, [SECRET]), 30)
   const { token, grantId } = await begin()
@@ -281,7 +281,7 @@ test('a generation that a failover lost is known by its proof, and goes on', asy
   expect(await isAlive(grantId)).toBe(false)
 })
 
-test('what was never given out is nothing, without a look at the store', async () => {
+test('a malformed or forged token is refused without a query to the store', async () => {
   const store = new SqliteStore(':memory:')
   const { begin, find, successor } = createRefresher(await openRecords(store, [SECRET]), 30)
   const { token } = await begin()

@@ -131,7 +131,7 @@ describe('at rest', () => {
     await expect(records.list('all', 'x')).rejects.toThrow()
   })
 
-  test('a value that was tampered with does not open, whatever byte it was', async () => {
+  test('a value with any byte changed is not decrypted', async () => {
     const file = newFile()
     const records = await open(file)
     await records.save('Account', 'ada', { admin: false })

@@ -172,7 +172,7 @@ describe('a replaced id', () => {
     }
   })
 
-  test('leads nowhere when it was replaced because somebody signed in', async () => {
+  test('is invalid after a sign-in replaced it', async () => {
     const planted = firstVisit(library)
     await planted.save()
     const current = await signInAgain(planted.session.jti)
@@ -180,7 +180,7 @@ describe('a replaced id', () => {
     expect((await visitOf(current)).session.accountId).toBe('usr_ada')
   })
 
-  test('leads nowhere after they signed in again', async () => {
+  test('is invalid after a new sign-in', async () => {
     const id = await signedIn()
     await signInAgain(id)
     expect(await visit(library, id)).toBeUndefined()
@@ -219,7 +219,7 @@ describe('a replaced id', () => {
     expect((await visitOf(current)).session.accountId).toBe('usr_ada')
   })
 
-  test('goes on when a slow request has put it into the cookie again', async () => {
+  test('stays valid when a slow request has set the old cookie', async () => {
     const id = await signedIn()
     const slow = await visitOf(id)
     const current = await replace(id)
@@ -276,7 +276,7 @@ test('sign-out ends the session even where its id does not lead to it any more',
   expect((await records.read('Session', session.uid)).value).toBeUndefined()
 })
 
-test('of two people in what was nobody’s session, the second is not in it', async () => {
+test('of two users who sign in to one anonymous session, the second is not in it', async () => {
   const { session, save } = firstVisit(library)
   await save()
   const [ada, grace] = [await visitOf(session.jti), await visitOf(session.jti)]

@@ -91,7 +91,7 @@ test('a new file that several open at once is opened by each of them', async () 
 })
 
 describe('one file, opened twice', () => {
-  test('what one writes the other reads', async () => {
+  test('one reads what the other writes', async () => {
     const file = newFile()
     const [server, cli] = [openStore(file), openStore(file)]
     const key = fresh()
@@ -102,7 +102,7 @@ describe('one file, opened twice', () => {
     expect(await server.list('all')).toEqual([])
   })
 
-  test('a write that waits for the other keeps nobody else waiting', async () => {
+  test('a waiting write does not block other requests', async () => {
     const file = newFile()
     const [store, other] = [openStore(file), openRaw(file)]
     await put(store, 'before', bytes('x'), {})
@@ -136,13 +136,13 @@ describe('one file, opened twice', () => {
 })
 
 describe('close', () => {
-  test('may be asked twice', async () => {
+  test('can be called twice', async () => {
     const store = new SqliteStore(newFile())
     await Promise.all([store.close(), store.close()])
     await expect(store.close()).resolves.toBeUndefined()
   })
 
-  test('writes what was on its way', async () => {
+  test('writes the pending changes', async () => {
     const file = newFile()
     const store = new SqliteStore(file)
     const key = fresh()
@@ -154,7 +154,7 @@ describe('close', () => {
 })
 
 describe('sweep', () => {
-  test('removes what has expired, and only that', async () => {
+  test('removes expired records only', async () => {
     const file = newFile()
     const store = openStore(file)
     const dead = Array.from({ length: 3 }, fresh)
@@ -192,7 +192,7 @@ describe('sweep', () => {
     }
   })
 
-  test('goes on beside writes, in steps that hold nobody up', async () => {
+  test('runs beside writes, in short steps', async () => {
     const store = openStore()
     const dead = Array.from({ length: 20_000 }, fresh)
     await Promise.all(dead.map(key => put(store, key, bytes('x'), { expires: now() - 1 })))

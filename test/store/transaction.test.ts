@@ -65,7 +65,7 @@ describe('records of one slot', () => {
   test.each<[string, () => Promise<unknown>]>([
     ['a write', () => records.save('Other', 'o', {})],
     ['a removal', () => records.remove('Other', 'none')],
-  ])('are read again after %s', async (_, act) => {
+  ])('are read anew after %s', async (_, act) => {
     await others.save('Grant', inSlot('g'), { of: 'ada' })
     await records.during(async () => {
       await readBoth()
@@ -75,7 +75,7 @@ describe('records of one slot', () => {
     })
   })
 
-  test('are read again by another request, and after the end of their own', async () => {
+  test('are read anew by another request, and after the end of their own', async () => {
     await others.save('Grant', inSlot('g'), { of: 'ada' })
     let later: (() => Promise<unknown>) | undefined
     await records.during(async () => {
@@ -90,7 +90,7 @@ describe('records of one slot', () => {
   })
 })
 
-test('a record that was read is not read again, until the request writes', async () => {
+test('a record is read once, until the request writes', async () => {
   await others.save('Token', 'once', { n: 1 })
   const work = () =>
     records.during(async () => {
@@ -111,7 +111,7 @@ test('a read that is overtaken by a write of its request is not remembered', asy
   })
 })
 
-test('what a request has read last is there for compare-and-set, after a write too', async () => {
+test('compare-and-set uses the last version that the request read, after a write too', async () => {
   await records.save('Token', 'last', { n: 1 })
   await records.during(async () => {
     expect(records.lastRead('Token', 'last')).toBeUndefined()
@@ -122,12 +122,12 @@ test('what a request has read last is there for compare-and-set, after a write t
   expect(records.lastRead('Token', 'last')).toBeUndefined()
 })
 
-describe('what is left for later', () => {
+describe('deferred writes', () => {
   const inSlot = (id: string) => ({ slot: 'later', id })
   const leave = (id: Id, options: { version?: number } = {}, refused?: () => Promise<void>) =>
     records.saveLater('Kept', id, { id }, options, refused)
 
-  test('is written with the next write, in one command for each slot', async () => {
+  test('are written with the next write, in one command for each slot', async () => {
     const work = () =>
       records.during(async () => {
         await leave(inSlot('a'))
@@ -169,7 +169,7 @@ describe('what is left for later', () => {
     for (const id of 'de') expect(await standing('Kept', id)).toEqual({ id })
   })
 
-  test('is not written when what it belongs to fails', async () => {
+  test('are not written when their request fails', async () => {
     const fail = async () => {
       await leave('f')
       throw new Error('no')
@@ -179,7 +179,7 @@ describe('what is left for later', () => {
     expect(await standing('Kept', 'f')).toBeUndefined()
   })
 
-  test('who is refused is asked, and may keep what follows from being written', async () => {
+  test('a refused write calls its handler, which can stop the writes after it', async () => {
     const asked: string[] = []
     const ask = (id: string) => async () => {
       asked.push(id)
@@ -202,7 +202,7 @@ describe('what is left for later', () => {
   })
 })
 
-test('a request that the store has failed once does not wait for it again; another tries', async () => {
+test('a request does not wait twice for an unavailable store; another request tries anew', async () => {
   const read = vi.spyOn(store, 'getMany').mockRejectedValueOnce(new StoreUnavailable('hung'))
   const asks = [
     () => records.read('Hung', 'a'),

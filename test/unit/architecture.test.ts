@@ -186,7 +186,7 @@ test('there are no default exports and no barrels', () => {
   expect(found.map(({ path }) => path)).toEqual([])
 })
 
-test('every file opens with what it is for', () => {
+test('every file starts with its purpose', () => {
   const silent = source.filter(({ text }) => !text.startsWith('// '))
   expect(silent.map(({ path }) => path)).toEqual([])
 })

@@ -40,7 +40,7 @@ test.each(['attributes.nowhere', 'attributes.none', 'attributes.department.lengt
 )
 
 test.each(['__proto__', 'constructor', 'toString', 'hasOwnProperty', 'valueOf'])(
-  'a claim from an attribute %s is what the account holds under it, or nothing',
+  'a claim from an attribute %s has the value of the account, or is absent',
   name => {
     expect(claimsOf(ADA, claim(`attributes.${name}`))).toEqual({})
     const attributes = JSON.parse(`{"${name}": "Engines"}`)
@@ -66,7 +66,7 @@ test('email_verified says nothing without an email, and says false when it is no
 })
 
 test.each(['id', 'password', 'enabled', 'created', 'attributes', 'nickname'])(
-  'nothing is said from %s, whatever a file asks for',
+  'no claim reads %s, even if a file names it',
   from => {
     expect(claimsOf(ADA, claim(from))).toEqual({})
   },

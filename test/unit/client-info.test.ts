@@ -56,7 +56,7 @@ test.each([
   expect(clientInfoOf(ctx)).toEqual({ network: '203.0.113.0/24', browser, system })
 })
 
-test('of what a browser says of itself, only names that are known here are kept', () => {
+test('only known names of a User-Agent are stored', () => {
   const agent = `<script>alert(1)</script> Chrome/${'9'.repeat(8000)} Windows`
   const { browser, system } = clientInfoOf({ ip: '::1', get: () => agent })
   expect({ browser, system }).toEqual({ browser: 'Chrome', system: undefined })

@@ -67,7 +67,7 @@ const METHODS: [object, string[]][] = [
   [{ token_endpoint_auth_method: 'tls_client_auth' }, ['token_endpoint_auth_method']],
 ]
 
-test.each(METHODS)('a client with %j is told about %j', (changes, keys) => {
+test.each(METHODS)('a client with %j has a finding about %j', (changes, keys) => {
   expect(refused(changes)).toEqual(keys)
 })
 
@@ -94,7 +94,7 @@ test.each([
   [{ scope: 'OpenID' }, ['scope']],
   [{ scope: 'openid ada grace' }, ['scope', 'scope']],
   [{ scope: '' }, ['scope']],
-])('a client with %j is told about %j', (changes, keys) => {
+])('a client with %j has a finding about %j', (changes, keys) => {
   expect(refused(changes)).toEqual(keys)
 })
 
@@ -115,7 +115,7 @@ test.each([
   ['https://ada:secret@app.example.org/', ['backchannel_logout_uri']],
   ['/backchannel', ['backchannel_logout_uri']],
   ['ftp://app.example.org/', ['backchannel_logout_uri']],
-])('sign-outs that are to be told to %s are refused at %j', (backchannel_logout_uri, keys) => {
+])('a backchannel_logout_uri of %s is refused at %j', (backchannel_logout_uri, keys) => {
   expect(refused({ backchannel_logout_uri })).toEqual(keys)
 })
 
@@ -130,14 +130,14 @@ test.each([
   expect(read(files, PRODUCTION).findings.map(({ key }) => key)).toEqual(on)
 })
 
-test('what is bound to a key, or FAPI 2.0, has no tokens from the browser', () => {
+test('a key-bound or FAPI 2.0 client gets no tokens from the authorization endpoint', () => {
   const usher = { compatibility: { implicit: true, hybrid: true } }
   const changes = { response_types: ['code id_token token'], profile: 'fapi2' }
   const { text } = read({ 'clients/web.yaml': client(changes), 'usher.yaml': usher }, PRODUCTION)
   expect(text).toContain('response_types: profile: fapi2 allows here only code')
 })
 
-test('a loopback issuer tells of sign-outs over plain http, on loopback alone', () => {
+test('a loopback issuer sends logout tokens over plain http, to loopback only', () => {
   const toldTo = (backchannel_logout_uri: string) =>
     read({ 'clients/web.yaml': client({ backchannel_logout_uri }) }).text
   expect(toldTo('http://localhost:4000/backchannel')).toBe('')
@@ -173,7 +173,7 @@ test.each([
   [{ jwks_uri: 'https://app.example.org/jwks' }, ['jwks_uri']],
   [{ post_logout_redirect_uris: ['https://app.example.org/#x'] }, ['post_logout_redirect_uris.0']],
   [{ post_logout_redirect_uris: ['http://app.example.org/'] }, ['post_logout_redirect_uris.0']],
-])('a client with %j is told about %j', (changes, keys) => {
+])('a client with %j has a finding about %j', (changes, keys) => {
   expect(refused(changes)).toEqual(keys)
 })
 
@@ -196,7 +196,7 @@ test.each([
   [{ backchannel_user_code_parameter: true }, ['backchannel_user_code_parameter']],
   [{ token_endpoint_auth_method: 'none', client_secret_hashes: undefined }, ['grant_types']],
   [{ subject_type: 'pairwise', sector_identifier_uri: 'https://a.example/' }, ['subject_type']],
-])('a client that asks people from elsewhere, with %j, is told about %j', (changes, keys) => {
+])('a CIBA client with %j has a finding about %j', (changes, keys) => {
   const features = { ciba: true, pairwise_subjects: true }
   const files = { 'usher.yaml': { features }, 'clients/web.yaml': client({ ...CIBA, ...changes }) }
   expect(read(files, PRODUCTION).findings.map(({ key }) => key)).toEqual(keys)

@@ -480,7 +480,7 @@ const VALID: Files[] = [
   ...VALID_USHERS.map(usher => ({ 'usher.yaml': usher })),
 ]
 
-test('what is right is taken, in more than 60 ways', () => {
+test('valid configuration is accepted, in more than 60 variants', () => {
   expect(VALID.length).toBeGreaterThanOrEqual(60)
   for (const files of VALID) {
     const text = withFolder({ ...RIGHT, ...files }, folder => {
@@ -490,7 +490,7 @@ test('what is right is taken, in more than 60 ways', () => {
   }
 })
 
-test('what is right is taken by the library too', async () => {
+test('valid configuration is accepted by the library too', async () => {
   const clients = VALID_CLIENTS.map((changes, i) => [
     `clients/c${i}.yaml`,
     client({ ...changes, client_id: `c${i}` }),

@@ -42,7 +42,7 @@ test('a variable that is empty is not given', () => {
   })
 })
 
-test('a variable makes up for what is wrong in the file at its key, and for nothing else', () => {
+test('a variable replaces a wrong value in the file at its own key only', () => {
   const files = { 'usher.yaml': 'listen: { port: many }\nstore: nowhere\n' }
   expect(places(read(files, { PORT: '3001' }))).toEqual(['usher.yaml:2:1 store'])
   expect(places(read({ 'usher.yaml': 'listen: 3\n' }, { PORT: '3001' }))).toEqual([

@@ -23,11 +23,11 @@ const explained = (env: Record<string, string> = {}) =>
 const describedKeys = allKeys().filter(
   ({ path, file }) => !path.endsWith('NAME') && file !== 'locale',
 )
-test.each(describedKeys)('$file: $path says what it does', key => {
+test.each(describedKeys)('$file: $path has a description of its effect', key => {
   expect(key.description).toMatch(/^\S.{15,}/)
 })
 
-test('what a description names in backticks is a key of its file', () => {
+test('a name in backticks in a description is a key of its file', () => {
   const named = allKeys().flatMap(({ file, description = '' }) =>
     [...description.matchAll(/`([^`]+)`/g)].map(([, path]) => ({ file, path })),
   )

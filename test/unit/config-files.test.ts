@@ -73,7 +73,7 @@ test.each([
   expect(places(reading)).toEqual(expected)
 })
 
-test('an empty client file is told what is missing, an empty claims.yaml gives no claims', () => {
+test('an empty client file is a finding, an empty claims.yaml gives no claims', () => {
   const reading = read({ 'claims.yaml': '', 'clients/web.yaml': '' })
   expect(places(reading)).toEqual([
     'clients/web.yaml:1:1 client_id',
@@ -166,7 +166,7 @@ test('a folder that is a mounted ConfigMap, as the kubelet lays it out, is read'
   })
 })
 
-test('a report is all that is thrown, whatever is in the folder', () => {
+test('only a report is thrown, for any content of the folder', () => {
   withFolder({}, folder => {
     writeFileSync(join(folder, 'usher.yaml'), Buffer.from(Array.from({ length: 256 }, (_, i) => i)))
     expect(() => readSettings({ USHER_CONFIG: folder })).toThrow(ConfigError)

@@ -12,7 +12,7 @@ const REDIS = { USHER_STORE: 'redis://127.0.0.1', USHER_SECRET: GOOD_SECRET }
 const CLUSTER = { ...REDIS, USHER_STORE: 'redis+cluster://127.0.0.1:7000' }
 const yaml = (...lines: string[]) => ({ 'usher.yaml': ['redis:', ...lines, ''].join('\n') })
 
-test('every file that cannot be read is told, at its key', () => {
+test('every unreadable file is reported at its key', () => {
   const files = yaml(
     '  password_file: /nowhere/password',
     '  sentinel_password_file: /nowhere/sentinel',
@@ -33,7 +33,7 @@ test('every file that cannot be read is told, at its key', () => {
   expect(read(files, { USHER_STORE: 'sqlite:usher.db' }).text).toBe('')
 })
 
-test('files that hold no certificate are told, and not shown', () => {
+test('files without a certificate are reported, and not shown', () => {
   const file = join(folder, 'nothing.pem')
   writeFileSync(file, 'CANARY')
   const reading = read(yaml('  tls:', `    cert: ${file}`, `    key: ${file}`), REDIS)

@@ -118,7 +118,7 @@ test('features that are off are named where something needs them', () => {
   expect(unsigned.text).toContain('needs a setting that is off: `features.jwt_introspection`')
 })
 
-test('an opaque token that nobody may ask about is a warning', () => {
+test('an opaque token that no client can introspect is a warning', () => {
   const { settings } = withApi({ token_format: 'opaque' })
   expect(settings?.warnings).toMatchObject([{ rule: 'resource-unread', key: 'token_format' }])
   const { settings: asked } = withApi({ token_format: 'opaque', introspected_by: ['api'] })
@@ -155,7 +155,7 @@ test('an algorithm that the operator has brought no key for is a finding', async
   )
 })
 
-test('what differs between two configurations is told by the identifier of the API', () => {
+test('a change between two configurations is named by the identifier of the API', () => {
   const { settings: before } = withApi({})
   const other = { 'resources/other.yaml': resource({ resource: 'urn:other' }) }
   const { settings: after } = withApi({ token_lifetime: '5 min' }, other)

@@ -105,7 +105,7 @@ test('a private key in a client file is not shown', () => {
   expect(shown({ 'clients/web.yaml': client({ jwks }) })).not.toContain(CANARY)
 })
 
-test('what a reload tells of a changed secret is not its value', () => {
+test('a reload does not log the value of a changed secret', () => {
   const keys = [{ kty: 'RSA', n: CANARY.repeat(40), e: 'AQAB' }]
   const webWith = (changes: object) => read({ 'clients/web.yaml': client(changes) })
   const before = webWith({ client_secret: 'ada', token_endpoint_auth_method: undefined }).settings

@@ -102,7 +102,7 @@ test('an issuer of the file is reported at its line', () => {
   expect(places(reading)).toEqual(['usher.yaml:2:1 issuer'])
 })
 
-test('an https issuer without a secret is refused, and told which key to set', () => {
+test('an https issuer without a secret is refused, and the error names the key', () => {
   const reading = read({}, { USHER_ISSUER: 'https://id.example.org' })
   expect(places(reading)).toEqual(['environment USHER_SECRET'])
   expect(reading.text).toContain('is required')

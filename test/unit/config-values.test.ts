@@ -95,7 +95,7 @@ test.each([
   '9999999 d',
   ' 1 s',
   '1  s',
-])('"%s" is not a duration, and the finding says what one looks like', duration => {
+])('"%s" is not a duration, and the finding shows the format', duration => {
   const { text } = read({ 'usher.yaml': { lifetimes: { access_token: duration } } })
   expect(text).toContain('a duration is a number and a unit: 60 s, 10 min, 12 h, 14 d')
 })
@@ -159,7 +159,7 @@ test('words for a scope that no claim belongs to are a mistake', () => {
   expect(read({ 'claims.yaml': { claims: {}, scopes } }).findings[0]?.key).toBe('scopes.hr')
 })
 
-test('a scope of claims.yaml can be asked for by clients', () => {
+test('clients can request a scope of claims.yaml', () => {
   const claims = { claims: { department: { scope: 'hr', from: 'attributes.department' } } }
   const files = { 'claims.yaml': claims, 'clients/web.yaml': client({ scope: 'openid hr' }) }
   expect(Object.keys(read(files).settings?.scopes ?? {})).toEqual([

@@ -30,7 +30,7 @@ test('files with every key in them are valid', () => {
   expect(settings?.scopes).toMatchObject({ hr: { description: 'See your department' } })
 })
 
-test('what the comments of usher.yaml call defaults are the defaults', () => {
+test('the defaults in the comments of usher.yaml are the defaults', () => {
   const { settings: shipped } = readFolder(SHIPPED)
   const { settings: silent } = read()
   const { lifetimes, listen, store, branding, id_token } = shipped ?? {}
@@ -119,7 +119,7 @@ test('an unknown key is reported where it stands, at every depth', () => {
   ])
 })
 
-test('a key that is written twice is an error at its second place', () => {
+test('a duplicate key is an error at its second position', () => {
   expect(places(read({ 'usher.yaml': 'listen:\n  port: 1\n  port: 1\nlisten: {}\n' }))).toEqual([
     'usher.yaml:3:3',
     'usher.yaml:4:1',

@@ -18,7 +18,7 @@ afterAll(() => installation.store.close())
 const reasonsOf = (results: PromiseSettledResult<unknown>[]) =>
   results.flatMap(result => (result.status === 'rejected' ? [result.reason] : []))
 
-test('who is added is found by subject, and by the name in any spelling', async () => {
+test('an added account is found by subject, and by username in any spelling', async () => {
   const account = await directory.add(ADA)
   expect(account).toMatchObject({ ...ADA, enabled: true, id: expect.stringMatching(/^usr_/) })
   expect(account).not.toHaveProperty('password')
@@ -41,7 +41,7 @@ test('a profile that is wrong is not added, and its name stays free', async () =
   await expect(directory.add({ username: 'grace' })).resolves.toMatchObject({ username: 'grace' })
 })
 
-test('of twenty who take one name at once, one has it', async () => {
+test('of twenty concurrent accounts with one username, one is added', async () => {
   const spellings = ['Alan', 'alan', 'ALAN', 'ａlan']
   const results = await Promise.allSettled(
     Array.from({ length: 20 }, (_, i) => directory.add({ username: spellings[i % 4] })),
@@ -54,7 +54,7 @@ test('of twenty who take one name at once, one has it', async () => {
   expect(await directory.findByUsername('alan')).toEqual(added[0])
 })
 
-test('a name whose account was never written can be taken, once nobody can be writing it', async () => {
+test('a username whose account was never written becomes free after the write timeout', async () => {
   const { records } = installation
   const id = 'usr_lost'
   const claim = { id, since: Math.floor(Date.now() / 1000) }
@@ -88,7 +88,7 @@ test('a rename to a name that is taken changes nothing', async () => {
   expect(await directory.findByUsername('church')).not.toMatchObject({ id: account.id })
 })
 
-test('of twenty who rename to one name at once, one has it', async () => {
+test('of twenty concurrent renames to one username, one succeeds', async () => {
   const accounts = await Promise.all(
     Array.from({ length: 20 }, (_, i) => directory.add({ username: `racer${i}` })),
   )
@@ -126,7 +126,7 @@ test('a disabled account is found, and not found enabled', async () => {
   expect(await directory.findEnabled(account.id)).toBeUndefined()
 })
 
-test('who is removed is gone, and the name is free for somebody else', async () => {
+test('a removed account is gone, and its username is free', async () => {
   const account = await directory.add({ username: 'leaver' }, PASSWORD)
   await directory.remove(account)
   expect(await directory.find(account.id)).toBeUndefined()

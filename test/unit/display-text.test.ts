@@ -13,7 +13,7 @@ test.each([
   expect(displayTextProblem(text, 80)).toBeUndefined()
 })
 
-test('a text of 56 kB is refused in the time of a short one, whatever fills it', () => {
+test('a text of 56 kB is refused in the time of a short one, with any filling', () => {
   const begun = performance.now()
   for (const filling of [
     ' ',

@@ -135,7 +135,7 @@ describe('as time passes', () => {
     await close()
   })
 
-  test('a key is published a day before it signs, and as long after as what it signed counts', async () => {
+  test('a key is published a day before it signs, and until its last signature expires', async () => {
     const [first] = await open().load()
     at(89 * DAY - 10)
     expect(await open().load()).toHaveLength(3)
@@ -227,7 +227,7 @@ describe('as time passes', () => {
     expect(await kids(three)).toEqual([three.kid])
   })
 
-  test('an imported key whose time is over does not begin again, though its file is still there', async () => {
+  test('a retired imported key is not imported anew from its file', async () => {
     const imported = await Promise.all([makeKey('RS256'), makeKey('RS256')])
     await open({ imported: imported.slice(0, 1) }).load()
     await open({ imported }).load()

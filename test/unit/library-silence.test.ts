@@ -45,7 +45,7 @@ test('an Usher starts and serves a whole journey without a notice or warning of 
   expect(said.filter(line => NOTICE.test(line))).toEqual([])
 })
 
-test('what is watched here is where the library speaks', async () => {
+test('the watched outputs are all outputs of the library', async () => {
   const { Provider } = await import('oidc-provider')
   new Provider('http://localhost:3000', {})
   expect(said.filter(line => NOTICE.test(line)).length).toBeGreaterThan(1)

@@ -77,7 +77,7 @@ describe.each(shippedTags.filter(tag => tag !== 'en'))('%s', lang => {
   })
 })
 
-test('a variety of a language is that language, and what nobody speaks is not there', () => {
+test('a regional variant falls back to its language, and an unknown language is not found', () => {
   const { find } = createLanguages()
   expect(find('de-AT')?.lang).toBe('de')
   expect(find('PT-br')?.lang).toBe('pt')
@@ -115,7 +115,7 @@ test('words of the operator go before ours; a variety has its own, and the rest 
   expect(english.t('sign_in.title')).toBe('Log in')
 })
 
-test('another language is one more file, and says in English what it leaves out', () => {
+test('a new language is one file, and its missing texts are in English', () => {
   const { settings } = read({ 'locales/ar.yaml': 'sign_in: { title: تسجيل الدخول }\n' })
   const arabic = createLanguages(settings?.locales).find('ar-EG')
   expect(arabic?.t('sign_in.title')).toBe('تسجيل الدخول')

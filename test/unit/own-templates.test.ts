@@ -65,7 +65,7 @@ test('copies of ours are right, and make the same pages', async () => {
   expect(await check(files)).toEqual([])
 })
 
-test('one that is right is on its page, inside our layout, and escapes what it prints', () => {
+test('a valid template is used on its page, inside our layout, and escapes its output', () => {
   const text = "<% layout('./layout', { title: 'Hello' }) %>\n<p>For <%= it.client %></p>"
   const views = withFolder({ 'pages/sign-in.eta': text }, folder =>
     createViews(readSettings({ USHER_CONFIG: folder })),

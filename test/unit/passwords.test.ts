@@ -30,7 +30,7 @@ test.each([
 })
 
 test.each(['1qaz2wsx3edc', 'PasswordPassword', 'ｑｗｅｒｔｙｕｉｏｐ１２３', '111111111111'])(
-  '%s is what many people choose',
+  '%s is a common password',
   password => expect(passwordProblem(password)).toBe('too_common'),
 )
 
@@ -64,7 +64,7 @@ test('the right password matches, and every other does not', async () => {
   }
 })
 
-test('nobody signs in without a hash, with any password', async () => {
+test('an account without a hash cannot sign in, with any password', async () => {
   expect(await checkPassword(PASSWORD, undefined)).toBe(false)
   expect(await checkPassword('', undefined)).toBe(false)
 })
@@ -105,7 +105,7 @@ test.each([
   expect(needsRehash(await hash(PASSWORD, parameters))).toBe(true)
 })
 
-test('argon2i and what is no PHC string of ours are to be made anew', async () => {
+test('argon2i and foreign hashes are to be rehashed', async () => {
   expect(needsRehash(await hash(PASSWORD, { algorithm: 1 }))).toBe(true)
   expect(needsRehash('$2b$12$abcdefghijklmnopqrstuv')).toBe(true)
   expect(needsRehash(phc.replace('v=19', 'v=16'))).toBe(true)

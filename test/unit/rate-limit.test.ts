@@ -68,7 +68,7 @@ test('what guesses without end may try of one account in a day is about a hundre
   expect(tried).toBeLessThan(150)
 })
 
-test('what came too early is not counted, and makes nobody wait longer', async () => {
+test('an attempt that came too early is not counted, and does not extend the wait', async () => {
   await countAll(5)
   for (let i = 0; i < 50; i++) expect(await count()).toBe(false)
   expect(await waitOf()).toBe(5)

@@ -168,7 +168,7 @@ test.each([
   'http://localhost.example.org/callback',
   'http://0.0.0.0/callback',
   'http://10.0.0.1/callback',
-])('nobody may use %s: it is http and not loopback', uri => {
+])('no client can use %s: it is http and not loopback', uri => {
   for (const client of [web, native, development]) expect(schemeProblem(uri, client)).toBeDefined()
 })
 
@@ -181,7 +181,7 @@ test.each(['http://localhost:4000/', 'http://127.0.0.1/', 'http://[::1]:4000/'])
   },
 )
 
-test('a scheme of its own is for native clients, wherever the issuer is', () => {
+test('a custom scheme is for native clients, with any issuer', () => {
   expect(schemeProblem('com.example.app:/callback', native)).toBeUndefined()
   expect(schemeProblem('com.example.app:/callback', web)).toBeDefined()
   expect(schemeProblem('com.example.app:/callback', development)).toBeDefined()

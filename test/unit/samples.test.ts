@@ -48,7 +48,7 @@ test('every text is on some sample', () => {
   expect(unseen).toEqual([])
 })
 
-test('the preview has every page in every language, and whatever the pages ask for', () => {
+test('the preview has every page in every language, with their assets', () => {
   const views = viewsOf({ 'locales/ar.yaml': 'sign_in: { title: تسجيل الدخول }' })
   const files = preview(views, views.tags)
   expect(views.tags).toContain('ar')

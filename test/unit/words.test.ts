@@ -67,7 +67,7 @@ test('there are pages, words and calls to look at', () => {
   expect(situations.length).toBeGreaterThan(7)
 })
 
-test('every key that a page asks for has words', () => {
+test('every key that a page uses has a text', () => {
   const asked = keys.flatMap(({ key }) => (plurals.includes(key) ? formsOf(key) : [key]))
   const missing = asked.filter(key => !words.includes(key))
   expect(missing).toEqual([])
@@ -109,7 +109,7 @@ test('every word in the file is on some page', () => {
   expect(words.filter(key => !used.has(key))).toEqual([])
 })
 
-test('every value that words have a place for is given where they are asked for', () => {
+test('every placeholder of a text gets a value where it is used', () => {
   const { t } = createLanguages().english
   const isPlural = (argument: string) => plurals.some(key => argument.startsWith(`'${key}'`))
   const all = calls.filter(
@@ -131,7 +131,7 @@ function placesIn(key: string): string[] {
   return [...String(text).matchAll(/\{(\w+)\}/g)].map(([, name = '']) => name).toSorted()
 }
 
-test('what a number asks for is said in its form, with the number as the language writes it', () => {
+test('plural forms and numbers follow the language', () => {
   const { plural } = createLanguages().english
   expect(plural('applications.in_use', 1)).toBe('in 1 browser')
   expect(plural('applications.in_use', 1200)).toBe('in 1,200 browsers')

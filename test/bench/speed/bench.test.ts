@@ -27,7 +27,7 @@ test('the bench compares Usher on Redis with the bare library, in time, commands
   expect(stdout).toMatch(/^\| UserInfo \| bare, least commands .* \| 1 \| [1-9]\d* \|/m)
 })
 
-test('what processes of one name did is told together, each compared with that of its turn', () => {
+test('processes of one name are reported together, each compared with its own turn', () => {
   const of = (name: string, cpu: number[]) => ({
     name,
     runs: { UserInfo: cpu.map(cpu => ({ cpu, rate: 1, p50: 1, p99: 1 })) },
