@@ -1,8 +1,11 @@
-// The account: its fields, their valid values, and the claims that clients get from it.
+// The account: its fields, their valid values, and the claims that clients get from it. Accounts are
+// exported to another installation, and imported from another system, as lines of JSON.
 
 import { randomInt } from 'node:crypto'
 import { z } from 'zod'
+import { didYouMean, plainWords } from '../config/report/wording.ts'
 import type { ClaimsFile } from '../config/schema/usher.ts'
+import { hashProblem } from './foreign-hash.ts'
 
 const ALPHABET = '0123456789abcdefghijklmnopqrstuvwxyz'
 
@@ -50,11 +53,6 @@ export interface Account extends Profile {
   updated: number
 }
 
-/** Whether a sign-in at `signedIn` (epoch seconds) is still valid; without it, whether a new one would be. */
-export function isAdmitted({ enabled, ended = 0 }: Account, signedIn?: number): boolean {
-  return enabled && (signedIn === undefined || signedIn > ended)
-}
-
 const SOURCES: Record<string, (account: Account) => unknown> = {
   username: account => account.username,
   name: account => account.name,
@@ -77,3 +75,66 @@ export function claimsOf(account: Account, sources: ClaimsFile['claims']): Recor
 function ownValue(attributes: Record<string, unknown>, name: string): unknown {
   return Object.hasOwn(attributes, name) ? attributes[name] : undefined
 }
+
+/** Epoch seconds. */
+const time = z.int().min(0).optional()
+
+const transferSchema = profileSchema.extend({
+  id: z
+    .string()
+    .regex(
+      /^usr_[0-9a-z]{26}$/,
+      'must be usr_ and 26 characters of 0-9a-z; leave it out for a new one',
+    )
+    .optional(),
+  enabled: z.boolean().default(true),
+  password_hash: z
+    .string()
+    .superRefine(async (hash, { addIssue }) => {
+      const problem = await hashProblem(hash)
+      if (problem) addIssue(problem)
+    })
+    .optional(),
+  created: time,
+  ended: time,
+  updated: time,
+})
+
+/** An account from another system, which may lack fields. */
+export type Transfer = z.output<typeof transferSchema>
+
+/** An account that cannot be added. The message never quotes the account, which may contain a hash. */
+export class InvalidAccount extends Error {
+  override name = 'InvalidAccount'
+}
+
+/** Returns an account as a line of JSON. */
+export function writeLine({ password: password_hash, ...account }: Account): string {
+  return `${JSON.stringify({ ...account, password_hash })}\n`
+}
+
+/** Returns the account of a line. Rejects with `InvalidAccount` for an invalid one. */
+export async function readLine(line: string): Promise<Transfer> {
+  if (line.includes('\uFFFD')) throw new InvalidAccount('is not UTF-8')
+  const { data, error } = await transferSchema.safeParseAsync(parse(line), { error: plainWords })
+  if (data) return data
+  throw new InvalidAccount(error.issues.map(inWords).join('; '))
+}
+
+function parse(line: string): unknown {
+  try {
+    // Some systems begin a file with a byte order mark.
+    return JSON.parse(line.replace(/^\uFEFF/, ''))
+  } catch {
+    throw new InvalidAccount('is not JSON: one object a line, and nothing else')
+  }
+}
+
+function inWords(issue: z.core.$ZodIssue): string {
+  if (issue.code !== 'unrecognized_keys') return [...issue.path, issue.message].join(': ')
+  return issue.keys.map(key => `${key}: unknown key${suggestion(key)}`).join('; ')
+}
+
+const KNOWN = Object.keys(transferSchema.shape)
+const suggestion = (key: string) =>
+  key === 'password' ? '; a hash stands in password_hash' : didYouMean(key, KNOWN)

@@ -15,17 +15,10 @@ import { type Account, foldUsername, isUsername } from './account.ts'
 import type { Directory } from './directory.ts'
 import { areForeignHashes } from './foreign-hash.ts'
 import { admit, checkPassword } from './password.ts'
-import { type Counter, createRateLimit, type Limit } from './rate-limit.ts'
-
-/** A successful sign-in. */
-export interface SignIn {
-  account: Account
-  /** Epoch seconds. */
-  since: number
-}
+import { type Counter, createRateLimit } from './rate-limit.ts'
 
 /** Credentials as the user typed them. */
-export interface Credentials {
+interface Credentials {
   username: string
   password: string
 }
@@ -36,15 +29,12 @@ interface About {
   interaction?: string
 }
 
-/** In the long run, an account allows one guess every 15 minutes. */
-const MAX_WAIT_SECONDS = { account: 15 * 60, network: 6 }
-
 /** The limits of an account and of a network, as `security` in usher.yaml sets them. */
-export function signInLimits({ account_attempts, network_attempts }: Settings['security']) {
-  const perAccount: Limit = { attempts: account_attempts, maxWaitSeconds: MAX_WAIT_SECONDS.account }
-  const perNetwork: Limit = { attempts: network_attempts, maxWaitSeconds: MAX_WAIT_SECONDS.network }
-  return { perAccount, perNetwork }
-}
+export const signInLimits = ({ account_attempts, network_attempts }: Settings['security']) => ({
+  /** In the long run, an account allows one guess every 15 minutes. */
+  perAccount: { attempts: account_attempts, maxWaitSeconds: 15 * 60 },
+  perNetwork: { attempts: network_attempts, maxWaitSeconds: 6 },
+})
 
 /** Name of the counter of an account. */
 export const accountCounter = (id: string) => `account ${id}`
@@ -59,16 +49,17 @@ export function createAuthentication(
   { security, development }: Pick<Settings, 'security' | 'development'>,
 ) {
   const browsers = createRememberedBrowsers(signatures, development)
+  const equalise = createTimingEqualiser()
   const attempts = createRateLimit(records)
-  const equaliser = createTimingEqualiser()
   const { perAccount, perNetwork } = signInLimits(security)
+  const hashOf = (kind: string, text: string) => records.prove(kind, text).toString('base64url')
+  const written = ({ interaction, ...about }: About) => ({
+    ...about,
+    ...(interaction && { interaction: hashOf('interaction', interaction) }),
+  })
 
   /** Returns undefined for every failure. `since` is the time before the password was checked. */
-  async function signIn(
-    ctx: Context,
-    credentials: Credentials,
-    about: About = {},
-  ): Promise<SignIn | undefined> {
+  async function signIn(ctx: Context, credentials: Credentials, about: About = {}) {
     const started = now()
     const account = await examine(ctx, credentials, about)
     if (!account) return undefined
@@ -78,22 +69,8 @@ export function createAuthentication(
     return { account, since }
   }
 
-  /** Whether the password is that of this signed-in account. */
-  async function check(
-    ctx: Context,
-    { id, username }: Account,
-    password: string,
-    about: About = {},
-  ) {
-    const account = await examine(ctx, { username, password }, about)
-    return account?.id === id
-  }
-
-  async function examine(
-    ctx: Context,
-    { username: typed, password }: Credentials,
-    about: About,
-  ): Promise<Account | undefined> {
+  /** Returns the account of the credentials; undefined for every failure, after the same time. */
+  async function examine(ctx: Context, { username: typed, password }: Credentials, about: About) {
     const began = performance.now()
     // No account has the username ''.
     const username = isUsername(typed) ? typed : ''
@@ -102,15 +79,10 @@ export function createAuthentication(
     const who = known
       ? { account: known.id }
       : { name_hash: hashOf('name', foldUsername(username)) }
-    const event = refusal === 'throttled' ? 'sign_in_throttled' : 'sign_in_failed'
+    const isThrottled = refusal === 'throttled'
+    const event = isThrottled ? 'sign_in_throttled' : 'sign_in_failed'
     note(ctx, event, { ...written(about), ...who, reason: refusal })
-    if (await areForeignHashes(records)) return equaliser.roundUp(began)
-    if (refusal === 'throttled') {
-      if (await equaliser.sample(began)) return undefined
-      await admit(() => checkPassword('', undefined))
-    }
-    await equaliser.record(began)
-    return undefined
+    await equalise(began, isThrottled, await areForeignHashes(records))
   }
 
   async function attempt(ctx: Context, username: string, password: string) {
@@ -140,13 +112,15 @@ export function createAuthentication(
     ]
   }
 
-  const hashOf = (kind: string, text: string) => records.prove(kind, text).toString('base64url')
-  const written = ({ interaction, ...about }: About) => ({
-    ...about,
-    ...(interaction && { interaction: hashOf('interaction', interaction) }),
-  })
+  return {
+    signIn,
+    remember: browsers.remember,
 
-  return { signIn, check, remember: browsers.remember }
+    /** Whether the password is that of this signed-in account. */
+    async check(ctx: Context, { id, username }: Account, password: string, about: About = {}) {
+      return (await examine(ctx, { username, password }, about))?.id === id
+    },
+  }
 }
 
 /** Durations of failures that are kept. Failures without a password check wait as long. */
@@ -156,35 +130,25 @@ const JITTER_MS = 20
 /** Longer than the check of any hash that can be imported. */
 const ROUND_UP_MS = 1000
 
-/** Makes a failed sign-in take as long as any other. `began` is by `performance.now()`. */
+/** Returns the function that makes a failed sign-in take as long as any other. */
 function createTimingEqualiser() {
   const samples: number[] = []
-
   const until = (time: number) =>
     setTimeout(Math.max(0, time + Math.random() * JITTER_MS - performance.now()))
 
-  /** After a failure whose password was checked. */
-  async function record(began: number): Promise<void> {
+  /** `began` is by `performance.now()`. A throttled failure is one without a password check. */
+  return async (began: number, isThrottled: boolean, areForeign: boolean): Promise<void> => {
+    const duration = performance.now() - began
+    // Imported hashes take another time to check than hashes made here.
+    if (areForeign) return until(began + Math.ceil(duration / ROUND_UP_MS) * ROUND_UP_MS)
+    const sample = samples[Math.floor(Math.random() * samples.length)]
+    if (isThrottled && sample !== undefined) return until(began + sample)
+    if (isThrottled) await admit(() => checkPassword('', undefined))
     const time = performance.now()
     samples.push(time - began)
     if (samples.length > MAX_SAMPLES) samples.shift()
     await until(time)
   }
-
-  /** After a failure without a password check. Returns false while there is no sample. */
-  async function sample(began: number): Promise<boolean> {
-    const time = samples[Math.floor(Math.random() * samples.length)]
-    if (time !== undefined) await until(began + time)
-    return time !== undefined
-  }
-
-  /** While imported hashes take another time to check than hashes made here. */
-  async function roundUp(began: number): Promise<undefined> {
-    const rounds = Math.ceil((performance.now() - began) / ROUND_UP_MS)
-    await until(began + rounds * ROUND_UP_MS)
-  }
-
-  return { record, sample, roundUp }
 }
 
 /** Accounts of one browser. */

@@ -5,26 +5,20 @@
 
 import { randomBytes } from 'node:crypto'
 import { revokeGrants } from '../state/grants.ts'
-import { createSessions, type SessionRecord } from '../state/sessions.ts'
+import { createSessions } from '../state/sessions.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
-import { type Account, foldUsername, isAdmitted, newAccountId, profileSchema } from './account.ts'
+import {
+  type Account,
+  foldUsername,
+  InvalidAccount,
+  newAccountId,
+  profileSchema,
+  type Transfer,
+} from './account.ts'
 import { accountName, createConsents } from './consents.ts'
 import { noteForeignHashes } from './foreign-hash.ts'
 import { checkPassword, hashPassword, isOurs, needsRehash } from './password.ts'
-import type { Transfer } from './transfer.ts'
-
-/** The username belongs to another account. */
-export class UsernameTaken extends Error {
-  override name = 'UsernameTaken'
-  override message = 'this username is taken'
-}
-
-/** The id belongs to another account, or to one that was removed. */
-export class IdTaken extends Error {
-  override name = 'IdTaken'
-  override message = 'this id was taken or removed a moment ago'
-}
 
 /** Reason for a refused sign-in, for the log only. */
 export type Refusal = 'disabled' | 'malformed' | 'no_password' | 'unknown' | 'wrong_password'
@@ -38,25 +32,21 @@ export interface Candidate {
 }
 
 /** Accounts: in the provider's own store (below) or in an external source (source.ts). */
-export interface Directory {
-  find(id: string): Promise<Account | undefined>
-  /** Returns undefined also for a disabled account, and for a sign-in (epoch seconds) that has ended. */
-  findEnabled(id: string, signedIn?: number): Promise<Account | undefined>
-  findByUsername(username: string): Promise<Account | undefined>
-  candidate(username: string): Promise<Candidate>
-  /**
-   * Sets the password and ends all access of the account. Returns a new session of `ttl` seconds for the
-   * browser of session `uid`, or undefined if that session has ended. Absent for external sources.
-   */
-  changePassword?(
-    id: string,
-    password: string,
-    keeping: { uid: string; ttl: number },
-  ): Promise<(SessionRecord & { loginTs: number }) | undefined>
-}
+export type Directory = Pick<
+  OwnDirectory,
+  'find' | 'findEnabled' | 'findByUsername' | 'candidate'
+> & { changePassword?: OwnDirectory['changePassword'] }
 
 /** The provider's own accounts, with the changes that operators' commands make. */
 export type OwnDirectory = ReturnType<typeof createDirectory>
+
+/** Returns `findEnabled`: no disabled account, and none for a sign-in (epoch seconds) that has ended. */
+export const admitted =
+  (find: (id: string) => Promise<Account | undefined>) =>
+  async (id: string, signedIn = Number.POSITIVE_INFINITY): Promise<Account | undefined> => {
+    const account = await find(id)
+    return account?.enabled && signedIn > (account.ended ?? 0) ? account : undefined
+  }
 
 const indexes: [string, string][] = [['accounts', 'all']]
 
@@ -76,75 +66,64 @@ export function createDirectory(records: Records) {
     return (await records.read<Account>(...accountName(id))).value
   }
 
-  async function findEnabled(id: string, signedIn?: number): Promise<Account | undefined> {
-    const account = await find(id)
-    return account && isAdmitted(account, signedIn) ? account : undefined
-  }
-
   async function findByUsername(username: string): Promise<Account | undefined> {
     const folded = foldUsername(username)
     const { value } = await records.read<Claim>('Username', folded)
-    // An unknown name takes as many reads as a known one.
-    return findNamed(value ?? { id: '', since: 0 }, folded)
+    return findNamed(value, folded)
   }
 
   /** A claim is valid while its account has the name. */
-  async function findNamed({ id }: Claim, folded: string): Promise<Account | undefined> {
-    const account = await find(id)
+  async function findNamed(claim: Claim | undefined, folded: string) {
+    // An unknown name takes as many reads as a known one.
+    const account = await find(claim?.id ?? '')
     return account && foldUsername(account.username) === folded ? account : undefined
   }
 
   /** Every account, in no order. */
-  function all(): AsyncIterable<Account> {
-    return records.walk<Account>('accounts', 'all')
-  }
+  const all = () => records.walk<Account>('accounts', 'all')
 
   async function list(): Promise<Account[]> {
     const accounts = await Array.fromAsync(all())
     return accounts.sort((a, b) => a.username.localeCompare(b.username))
   }
 
-  /** Throws `UsernameTaken`, or a `ZodError` for an invalid profile. */
+  /** Throws `InvalidAccount` for a taken username, or a `ZodError` for an invalid profile. */
   async function add(input: unknown, password?: string): Promise<Account> {
     const profile = profileSchema.parse(input)
-    const id = newAccountId()
-    const time = now()
-    const account: Account = { ...profile, id, enabled: true, created: time, updated: time }
-    if (password !== undefined) account.password = await hashPassword(password)
-    await insert(account)
-    return account
+    const hash = password === undefined ? {} : { password: await hashPassword(password) }
+    return insert({ ...profile, ...hash, id: newAccountId(), enabled: true })
   }
 
-  async function insert(account: Account): Promise<void> {
+  async function insert(fields: Omit<Account, 'created' | 'updated'>): Promise<Account> {
+    const account = { created: now(), updated: now(), ...fields }
     const { id, username } = account
     await claim(foldUsername(username), id)
-    if (await records.save(...accountName(id), account, { version: 0, indexes })) return
+    if (await records.save(...accountName(id), account, { version: 0, indexes })) return account
     await release(username, id)
-    throw new IdTaken()
+    throw new InvalidAccount('id: this id was taken or removed a moment ago')
   }
 
   /**
    * Imports an account. An existing account with its id (without an id: with its username) stays
-   * unchanged. Throws `UsernameTaken` or `IdTaken`.
+   * unchanged. Throws `InvalidAccount`.
    */
   async function transfer({ password_hash: password, ...said }: Transfer) {
     const { id = newAccountId(), username } = said
     const present = await (said.id ? find(said.id) : findByUsername(username))
     if (present) return 'present'
     if (password && !isOurs(password)) await noteForeignHashes(records)
-    const time = now()
-    await insert({ created: time, updated: time, ...said, id, ...(password && { password }) })
+    await insert({ ...said, id, ...(password && { password }) })
     return 'added'
   }
 
-  /** Throws `UsernameTaken`. A claim without an account, left by a crash, may be taken over. */
+  /** Throws `InvalidAccount`. A claim without an account, left by a crash, may be taken over. */
   async function claim(folded: string, id: string): Promise<void> {
     const { value, version } = await records.read<Claim>('Username', folded)
     const isAbandoned = value && (value.id === id || value.since < now() - CLAIM_TIMEOUT_SECONDS)
     const isFree = !value || (isAbandoned && !(await findNamed(value, folded)))
     const claim: Claim = { id, since: now() }
-    const claimed = isFree && (await records.save('Username', folded, claim, { version }))
-    if (!claimed) throw new UsernameTaken()
+    if (!isFree || !(await records.save('Username', folded, claim, { version })))
+      throw new InvalidAccount('username: another account has it')
   }
 
   async function release(username: string, id: string): Promise<void> {
@@ -163,7 +142,7 @@ export function createDirectory(records: Records) {
     return changed
   }
 
-  /** Throws `UsernameTaken`. */
+  /** Throws `InvalidAccount`. */
   async function rename(account: Account, username: string): Promise<Account | undefined> {
     const folded = foldUsername(username)
     const before = foldUsername(account.username)
@@ -211,6 +190,10 @@ export function createDirectory(records: Records) {
     return (account?.ended ?? now()) + 1
   }
 
+  /**
+   * Sets the password and ends all access of the account. Returns a new session of `ttl` seconds for the
+   * browser of session `uid`, or undefined if that session has ended.
+   */
   async function changePassword(
     id: string,
     password: string,
@@ -231,7 +214,7 @@ export function createDirectory(records: Records) {
 
   return {
     find,
-    findEnabled,
+    findEnabled: admitted(find),
     findByUsername,
     all,
     list,
@@ -246,13 +229,6 @@ export function createDirectory(records: Records) {
   }
 }
 
-const DEMO = {
-  username: 'demo',
-  name: 'Demo User',
-  email: 'demo@example.org',
-  email_verified: true,
-}
-
 /** Adds the demo account to an empty store. Returns a sentence with its password, which is not stored. */
 export async function addDemoAccount(records: Records): Promise<string> {
   const directory = createDirectory(records)
@@ -260,6 +236,10 @@ export async function addDemoAccount(records: Records): Promise<string> {
     return 'Sign in with an account of yours; a new password: npm run usher -- accounts password NAME'
   }
   const password = randomBytes(12).toString('base64url')
-  await directory.add(DEMO, password)
-  return `Sign in as ${DEMO.username} with the password ${password} (shown only now)`
+  const email = 'demo@example.org'
+  await directory.add(
+    { username: 'demo', name: 'Demo User', email, email_verified: true },
+    password,
+  )
+  return `Sign in as demo with the password ${password} (shown only now)`
 }

@@ -79,8 +79,9 @@ function hashInTurn<T>(work: () => Promise<T>): Promise<T> {
 
 /** Runs an attempt. Throws 503 if too many wait already, before anything is read or counted. */
 export async function admit<T>(attempt: () => Promise<T>): Promise<T> {
-  if (admitted >= shareOf(MAX_CONCURRENT_HASHES) + shareOf(MAX_WAITING_ATTEMPTS))
-    throw new TooMany()
+  if (admitted >= shareOf(MAX_CONCURRENT_HASHES) + shareOf(MAX_WAITING_ATTEMPTS)) {
+    throw Object.assign(new Error('too many passwords are waiting to be checked'), BUSY)
+  }
   admitted++
   try {
     return await attempt()
@@ -89,11 +90,9 @@ export async function admit<T>(attempt: () => Promise<T>): Promise<T> {
   }
 }
 
-class TooMany extends Error {
-  override name = 'TooMany'
-  override message = 'too many passwords are waiting to be checked'
-  error = 'temporarily_unavailable'
-  error_description = 'too many users are signing in at this moment'
-  status = 503
-  expose = true
+const BUSY = {
+  status: 503,
+  expose: true,
+  error: 'temporarily_unavailable',
+  error_description: 'too many users are signing in at this moment',
 }

@@ -16,8 +16,8 @@ import { revokeGrants } from '../state/grants.ts'
 import { createSessions } from '../state/sessions.ts'
 import type { Records } from '../storage/records.ts'
 import { now, StoreUnavailable } from '../storage/store.ts'
-import { type Account, foldUsername, isAdmitted, isUsername, newAccountId } from './account.ts'
-import { type Candidate, createDirectory, type Directory } from './directory.ts'
+import { type Account, foldUsername, isUsername, newAccountId } from './account.ts'
+import { admitted, type Candidate, createDirectory, type Directory } from './directory.ts'
 import { isTooLong } from './password.ts'
 
 /** Timeout of each call of the module. */
@@ -71,10 +71,7 @@ export type Authenticate = (
 ) => Promise<SourceAccount | null>
 
 /** Exports of the accounts module. */
-export interface AccountsSource {
-  find: Find
-  authenticate: Authenticate
-}
+export type AccountsSource = { find: Find; authenticate: Authenticate }
 
 /** Answered with 503, like an unavailable store. */
 class SourceUnavailable extends StoreUnavailable {
@@ -113,7 +110,7 @@ interface Outside {
 
 function createSourceDirectory(records: Records, source: AccountsSource, log?: Logger): Directory {
   const sessions = createSessions(records)
-  const recent = new Map<string, { at: number; account: Promise<Account | undefined> }>()
+  const recent = new Map<string, Promise<Account | undefined>>()
   const outsideOf = async (id: string) => (await records.read<Outside>('Outside', id)).value
 
   /** 'malformed': the account cannot sign in or be used, and its sessions and tokens stay. */
@@ -161,20 +158,13 @@ function createSourceDirectory(records: Records, source: AccountsSource, log?: L
   }
 
   function find(id: string): Promise<Account | undefined> {
-    const time = performance.now()
-    for (const [known, { at }] of recent) {
-      if (time - at < FRESH_MS) break
-      recent.delete(known)
-    }
-    const account = recent.get(id)?.account ?? load(id)
-    if (!recent.has(id)) recent.set(id, { at: time, account })
+    const known = recent.get(id)
+    if (known) return known
+    const account = load(id)
+    recent.set(id, account)
+    setTimeout(() => recent.delete(id), FRESH_MS).unref()
     account.catch(() => recent.delete(id))
     return account
-  }
-
-  async function findEnabled(id: string, signedIn?: number): Promise<Account | undefined> {
-    const account = await find(id)
-    return account && isAdmitted(account, signedIn) ? account : undefined
   }
 
   async function findByUsername(username: string): Promise<Account | undefined> {
@@ -207,17 +197,15 @@ function createSourceDirectory(records: Records, source: AccountsSource, log?: L
   }
 
   async function endAccess(id: string): Promise<void> {
-    const end = (outside: Outside) => ({
-      ...outside,
-      ended: Math.max(now(), (outside.ended ?? 0) + 1),
-    })
-    await records.update<Outside>('Outside', id, ({ value }) => value && end(value))
+    const ended = ({ ended = 0 }: Outside) => Math.max(now(), ended + 1)
+    const end = (outside?: Outside) => outside && { ...outside, ended: ended(outside) }
+    await records.update<Outside>('Outside', id, ({ value }) => end(value))
     recent.delete(id)
     await sessions.endAll(id)
     await revokeGrants(records, id)
   }
 
-  return { find, findEnabled, findByUsername, candidate }
+  return { find, findEnabled: admitted(find), findByUsername, candidate }
 }
 
 /** Rejects after `SOURCE_TIMEOUT_MS`, also if the work ignores the signal. */

@@ -2,9 +2,14 @@
 
 import { randomBytes } from 'node:crypto'
 import { isIP } from 'node:net'
-import { type Account, foldUsername, type Profile, profileSchema } from '../accounts/account.ts'
+import {
+  type Account,
+  foldUsername,
+  InvalidAccount,
+  type Profile,
+  profileSchema,
+} from '../accounts/account.ts'
 import { accountCounter, networkCounter, signInLimits } from '../accounts/authentication.ts'
-import { UsernameTaken } from '../accounts/directory.ts'
 import { hashPassword, passwordProblem } from '../accounts/password.ts'
 import { type Counter, createRateLimit } from '../accounts/rate-limit.ts'
 import { openDirectory } from '../accounts/source.ts'
@@ -218,6 +223,6 @@ async function readPassword(values: Invocation['values']): Promise<string | unde
 
 function unlessTaken<T>(change: Promise<T>): Promise<T> {
   return change.catch(error => {
-    throw error instanceof UsernameTaken ? new Failure('This username is taken.') : error
+    throw error instanceof InvalidAccount ? new Failure('This username is taken.') : error
   })
 }

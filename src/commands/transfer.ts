@@ -3,8 +3,8 @@
 import { createReadStream, statSync } from 'node:fs'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { IdTaken, type OwnDirectory, UsernameTaken } from '../accounts/directory.ts'
-import { readLine, WrongLine, writeLine } from '../accounts/transfer.ts'
+import { InvalidAccount, readLine, writeLine } from '../accounts/account.ts'
+import type { OwnDirectory } from '../accounts/directory.ts'
 import { reasonOf } from '../storage/store.ts'
 import { Failure, hint, type Invocation, reportProgress } from './command.ts'
 import { openOwnDirectory } from './directory.ts'
@@ -63,10 +63,8 @@ async function add(directory: OwnDirectory, line: string): Promise<Outcome> {
   try {
     return { outcome: line.trim() ? await directory.transfer(await readLine(line)) : 'empty' }
   } catch (error) {
-    if (error instanceof WrongLine) return { outcome: 'wrong', reason: error.message }
-    if (error instanceof IdTaken) return { outcome: 'wrong', reason: `id: ${error.message}` }
-    if (!(error instanceof UsernameTaken)) throw error
-    return { outcome: 'wrong', reason: 'username: another account has it' }
+    if (!(error instanceof InvalidAccount)) throw error
+    return { outcome: 'wrong', reason: error.message }
   }
 }
 

@@ -85,7 +85,7 @@ async function state() {
 }
 
 test('the tables have every route there is', () => {
-  const app = ['app.ts', 'pages/routes.ts', 'features/ciba/feature.ts']
+  const app = ['app.ts', 'pages/routes.ts', 'features/ciba.ts']
     .map(path => readFileSync(`${import.meta.dirname}/../../src/${path}`, 'utf8'))
     .join('')
   const routes = [

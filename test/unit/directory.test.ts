@@ -2,8 +2,8 @@
 
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { ZodError } from 'zod'
-import { foldUsername } from '../../src/accounts/account.ts'
-import { createDirectory, type OwnDirectory, UsernameTaken } from '../../src/accounts/directory.ts'
+import { foldUsername, InvalidAccount } from '../../src/accounts/account.ts'
+import { createDirectory, type OwnDirectory } from '../../src/accounts/directory.ts'
 import { type Installation, openInstallation } from '../../src/storage/open.ts'
 import { ADA, PASSWORD } from '../support/usher.ts'
 
@@ -31,7 +31,7 @@ test('an added account is found by subject, and by username in any spelling', as
 test('a name that is taken in another spelling is taken', async () => {
   await directory.add({ username: 'groß' })
   for (const username of ['groß', 'GROSS', 'Ｇross']) {
-    await expect(directory.add({ username })).rejects.toBeInstanceOf(UsernameTaken)
+    await expect(directory.add({ username })).rejects.toBeInstanceOf(InvalidAccount)
   }
 })
 
@@ -48,7 +48,7 @@ test('of twenty concurrent accounts with one username, one is added', async () =
   )
   const added = results.flatMap(result => (result.status === 'fulfilled' ? [result.value] : []))
   expect(added).toHaveLength(1)
-  for (const reason of reasonsOf(results)) expect(reason).toBeInstanceOf(UsernameTaken)
+  for (const reason of reasonsOf(results)) expect(reason).toBeInstanceOf(InvalidAccount)
   const list = await directory.list()
   expect(list.filter(({ username }) => foldUsername(username) === 'alan')).toEqual(added)
   expect(await directory.findByUsername('alan')).toEqual(added[0])
@@ -59,7 +59,7 @@ test('a username whose account was never written becomes free after the write ti
   const id = 'usr_lost'
   const claim = { id, since: Math.floor(Date.now() / 1000) }
   await records.save('Username', foldUsername('Lost'), claim, { version: 0 })
-  await expect(directory.add({ username: 'lost' })).rejects.toThrow(UsernameTaken)
+  await expect(directory.add({ username: 'lost' })).rejects.toThrow(InvalidAccount)
   await records.save('Username', foldUsername('Lost'), { id, since: claim.since - 61 })
   expect(await directory.findByUsername('lost')).toBeUndefined()
   const account = await directory.add({ username: 'lost' })
@@ -83,7 +83,7 @@ test('a rename to another spelling of the same name keeps it', async () => {
 test('a rename to a name that is taken changes nothing', async () => {
   const account = await directory.add({ username: 'turing' })
   await directory.add({ username: 'church' })
-  await expect(directory.rename(account, 'CHURCH')).rejects.toBeInstanceOf(UsernameTaken)
+  await expect(directory.rename(account, 'CHURCH')).rejects.toBeInstanceOf(InvalidAccount)
   expect(await directory.findByUsername('turing')).toMatchObject({ id: account.id })
   expect(await directory.findByUsername('church')).not.toMatchObject({ id: account.id })
 })
