@@ -7,8 +7,7 @@ import type { Context } from 'koa'
 import type { Settings } from '../config/load.ts'
 import { note } from '../http/audit.ts'
 import { networkOf } from '../http/client-info.ts'
-import type { Signatures } from '../http/cookies.ts'
-import { cookieNames, originCookie } from '../http/cookies.ts'
+import { cookieNames, originCookie, type Signatures } from '../http/cookies.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import { type Account, foldUsername, isUsername } from './account.ts'
@@ -23,11 +22,8 @@ interface Credentials {
   password: string
 }
 
-/** Fields of the log line. `interaction` is hashed first. */
-interface About {
-  client_id?: string
-  interaction?: string
-}
+/** Further fields of the log line. */
+type About = Record<string, string>
 
 /** The limits of an account and of a network, as `security` in usher.yaml sets them. */
 export const signInLimits = ({ account_attempts, network_attempts }: Settings['security']) => ({
@@ -52,11 +48,6 @@ export function createAuthentication(
   const equalise = createTimingEqualiser()
   const attempts = createRateLimit(records)
   const { perAccount, perNetwork } = signInLimits(security)
-  const hashOf = (kind: string, text: string) => records.prove(kind, text).toString('base64url')
-  const written = ({ interaction, ...about }: About) => ({
-    ...about,
-    ...(interaction && { interaction: hashOf('interaction', interaction) }),
-  })
 
   /** Returns undefined for every failure. `since` is the time before the password was checked. */
   async function signIn(ctx: Context, credentials: Credentials, about: About = {}) {
@@ -65,7 +56,7 @@ export function createAuthentication(
     if (!account) return undefined
     const since = Math.max(started, (account.ended ?? 0) + 1)
     browsers.remember(ctx, account, since)
-    note(ctx, 'sign_in_succeeded', { ...written(about), account: account.id })
+    note(ctx, 'sign_in_succeeded', { ...about, account: account.id })
     return { account, since }
   }
 
@@ -78,38 +69,28 @@ export function createAuthentication(
     if (account) return account
     const who = known
       ? { account: known.id }
-      : { name_hash: hashOf('name', foldUsername(username)) }
+      : { name_hash: records.prove('name', foldUsername(username)).toString('base64url') }
     const isThrottled = refusal === 'throttled'
     const event = isThrottled ? 'sign_in_throttled' : 'sign_in_failed'
-    note(ctx, event, { ...written(about), ...who, reason: refusal })
+    note(ctx, event, { ...about, ...who, reason: refusal })
     await equalise(began, isThrottled, await areForeignHashes(records))
   }
 
   async function attempt(ctx: Context, username: string, password: string) {
     const { known, authenticate } = await directory.candidate(username)
-    const counters = countersFor(ctx, known, username)
-    if (!(await attempts.count(counters))) return { known, refusal: 'throttled' as const }
-    const { account, refusal } = await authenticate(password)
-    if (!account) return { known, refusal }
-    const [[own], ...others] = counters
-    await Promise.all([attempts.forget(own), attempts.takeBack(others)])
-    return { account }
-  }
-
-  /** The first counter belongs to the account or browser. A successful sign-in resets it. */
-  function countersFor(
-    ctx: Context,
-    known: Pick<Account, 'id' | 'ended'> | undefined,
-    username: string,
-  ): [Counter, ...Counter[]] {
     const browser = known && browsers.find(ctx, known)
-    if (browser) return [[`device ${browser}`, perAccount]]
     // All spellings of a name share one counter.
     const named = known ? accountCounter(known.id) : `name ${foldUsername(username)}`
-    return [
-      [named, perAccount],
-      [networkCounter(ctx.ip), perNetwork],
-    ]
+    // The counter of the account or browser. A successful sign-in resets it.
+    const own = browser ? `device ${browser}` : named
+    const others: Counter[] = browser ? [] : [[networkCounter(ctx.ip), perNetwork]]
+    if (!(await attempts.count([[own, perAccount], ...others]))) {
+      return { known, refusal: 'throttled' as const }
+    }
+    const { account, refusal } = await authenticate(password)
+    if (!account) return { known, refusal }
+    await Promise.all([attempts.forget(own), attempts.takeBack(others)])
+    return { account }
   }
 
   return {

@@ -25,11 +25,8 @@ export interface Consent {
 }
 
 /** The answer of a user to a consent page. */
-export interface Decision {
-  scopes: string[]
-  declined: string[]
+export interface Decision extends Pick<Consent, 'scopes' | 'declined' | 'appearance'> {
   details?: Detail[]
-  appearance?: string
   /** Version of the consent record when the page was shown. */
   version: number
 }
@@ -94,9 +91,7 @@ export function createConsents(records: Records) {
     return (await read(accountId, clientId)).version
   }
 
-  function list(accountId: string): Promise<Consent[]> {
-    return records.list<Consent>('consents of account', accountId)
-  }
+  const list = (accountId: string) => records.list<Consent>('consents of account', accountId)
 
   /**
    * Records a decision. Declining a scope that was allowed before revokes every grant. Returns false if

@@ -68,11 +68,9 @@ export function createRateLimit(records: Records) {
   return { count, takeBack, forget, dueTime }
 }
 
-const secondsSince = ({ at }: Count) => (Date.now() - at) / 1000
-
 /** Attempts that have not expired; a fraction. */
 function leftOf(found: Count | undefined, { maxWaitSeconds }: Limit): number {
-  return found ? Math.max(found.count - secondsSince(found) / maxWaitSeconds, 0) : 0
+  return found ? Math.max(found.count - (Date.now() - found.at) / 1000 / maxWaitSeconds, 0) : 0
 }
 
 /** After the wait, or when enough attempts have expired. */

@@ -73,13 +73,9 @@ export function requestLog(
   }
 }
 
-interface Fault extends Error {
-  code?: unknown
-}
-
 /** The fields of an error that are logged. Others can hold bytes of a request, or keys. */
 export function faultOf(error: unknown) {
   if (!(error instanceof Error)) return { message: String(error) }
-  const { name, message, code, stack, cause }: Fault = error
+  const { name, message, code, stack, cause }: NodeJS.ErrnoException = error
   return { name, message, code, stack, ...(cause instanceof Error && { because: cause.message }) }
 }

@@ -8,7 +8,7 @@ import { hostOf } from './consent.ts'
 import type { Site } from './site.ts'
 
 /** Returns the page of the login prompt. */
-export function signInPage({ views, authentication }: Site) {
+export function signInPage({ views, records, authentication }: Site) {
   async function show(ctx: Context, interaction: Interaction, tried?: string): Promise<undefined> {
     const { another, redirectUri, loginHint, clientId } = interaction
     const current = another ? undefined : ctx.state.account
@@ -31,7 +31,8 @@ export function signInPage({ views, authentication }: Site) {
       if (form.value('decision') === 'cancel') return { error: 'access_denied' }
       const username = form.value('username')
       const credentials = { username, password: form.value('password') }
-      const about = { client_id: interaction.clientId, interaction: interaction.uid }
+      const id = records.prove('interaction', interaction.uid).toString('base64url')
+      const about = { client_id: interaction.clientId, interaction: id }
       const signIn = await authentication.signIn(ctx, credentials, about)
       if (!signIn) return show(ctx, interaction, username)
       return { login: { accountId: signIn.account.id, amr: ['pwd'], ts: signIn.since } }

@@ -39,6 +39,7 @@ const AREAS = [
 /** Renders the pages. */
 export type Views = ReturnType<typeof createViews>
 
+type Template = keyof PageData
 /** Finds a client that registered itself. */
 type FindRegistered = (id: string) => Promise<ClientMetadata | undefined>
 
@@ -50,15 +51,15 @@ export function createViews(settings: Settings, registered?: FindRegistered) {
   const languages = createLanguages(settings.locales)
   const { site, looks } = createAssets(settings)
   const signOut = routesOf(settings.features).paths.end_session
+  const base = { brand, links, assets: site, areas: AREAS, places: PLACES, signOut, initials }
 
   /** Languages of the request (`ui_locales`) come before those of the browser. */
   function words(ctx: Context): Words {
     const named = ctx.state.uiLocales ?? String(ctx.query.ui_locales ?? '')
-    const choose = () =>
+    ctx.state.words ??=
       named.split(' ').map(languages.find).find(Boolean) ??
       languages.find(ctx.acceptsLanguages(languages.tags) || '') ??
       languages.english
-    ctx.state.words ??= choose()
     return ctx.state.words
   }
 
@@ -91,36 +92,19 @@ export function createViews(settings: Settings, registered?: FindRegistered) {
   }
 
   /** Returns a page as HTML. The template reads `data` and the shared data as `it`. */
-  function render<T extends keyof PageData>(
+  function render<T extends Template>(
     { t, lang, dir }: Words,
     template: T,
     data: PageData[T],
     shown: Partial<Shared> = {},
     engine = eta,
   ) {
-    const shared: Shared = {
-      t,
-      strong: strongly(t),
-      lang,
-      dir,
-      brand,
-      links,
-      assets: site,
-      areas: AREAS,
-      places: PLACES,
-      signOut,
-      initials,
-    }
-    return engine.render(template, { ...shared, ...shown, ...data })
+    const shared: Shared = { ...base, t, strong: strongly(t), lang, dir, ...shown }
+    return engine.render(template, { ...shared, ...data })
   }
 
   /** Answers with a page. */
-  function page<T extends keyof PageData>(
-    ctx: Context,
-    template: T,
-    data: PageData[T],
-    status = 200,
-  ) {
+  function page<T extends Template>(ctx: Context, template: T, data: PageData[T], status = 200) {
     const { account, csrf, clientId = '', log } = ctx.state
     ctx.status = status
     ctx.type = 'html'
