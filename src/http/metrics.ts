@@ -16,49 +16,43 @@ const ALARMING: FactName[] = [
   'sign_in_throttled',
 ]
 
+const HELP = {
+  usher_store_command_seconds: 'Redis commands',
+  usher_request_seconds: 'Requests, without probes',
+  usher_facts_total: 'Events of the audit log',
+  usher_token_requests_total: 'Answers of the token endpoint: ok, or the error',
+  usher_config_generation: 'Configurations in force since the start',
+  usher_config_last_reload_ok:
+    '0: the folder has a configuration with an error, which is not in force',
+  usher_signing_keys: 'Signing keys in the JWKS: next, current, retired',
+  usher_signing_keys_change_timestamp_seconds:
+    'When the next key begins to sign or leaves the JWKS; 0: no change is due',
+}
+type Name = keyof typeof HELP
+
 /** The metrics of one process. */
 export type Metrics = ReturnType<typeof createMetrics>
 
 /** Creates and registers the metrics of this process. */
 export function createMetrics() {
   const registry = new prom.Registry()
-  const registers = [registry]
-  const timer = (name: string, help: string, ...labelNames: string[]) =>
-    new prom.Histogram({ name, help, labelNames, buckets: BUCKETS_SECONDS, registers })
-  const counter = (name: string, help: string, ...labelNames: string[]) =>
-    new prom.Counter({ name, help, labelNames, registers })
-  const gauge = (aggregator: 'min' | 'max', name: string, help: string, ...labelNames: string[]) =>
-    new prom.Gauge({ name, help, labelNames, aggregator, registers })
+  const of = (name: Name, labelNames: string[]) => {
+    return { name, help: HELP[name], labelNames, registers: [registry] }
+  }
+  const timer = (name: Name, ...labels: string[]) =>
+    new prom.Histogram({ ...of(name, labels), buckets: BUCKETS_SECONDS })
+  const counter = (name: Name, ...labels: string[]) => new prom.Counter(of(name, labels))
+  const gauge = (aggregator: 'min' | 'max', name: Name, ...labels: string[]) =>
+    new prom.Gauge({ ...of(name, labels), aggregator })
 
-  const commands = timer('usher_store_command_seconds', 'Redis commands', 'command', 'outcome')
-  const requests = timer('usher_request_seconds', 'Requests, without probes', 'route', 'status')
-  const facts = counter('usher_facts_total', 'Events of the audit log', 'event')
-  const grants = counter(
-    'usher_token_requests_total',
-    'Answers of the token endpoint: ok, or the error',
-    ...['grant_type', 'outcome'],
-  )
-  const generation = gauge(
-    'max',
-    'usher_config_generation',
-    'Configurations in force since the start',
-  )
-  const isLatest = gauge(
-    'min',
-    'usher_config_last_reload_ok',
-    '0: the folder has a configuration with an error, which is not in force',
-  )
-  const signingKeys = gauge(
-    'max',
-    'usher_signing_keys',
-    'Signing keys in the JWKS: next, current, retired',
-    ...['alg', 'state'],
-  )
-  const nextChange = gauge(
-    'min',
-    'usher_signing_keys_change_timestamp_seconds',
-    'When the next key begins to sign or leaves the JWKS; 0: no change is due',
-  )
+  const commands = timer('usher_store_command_seconds', 'command', 'outcome')
+  const requests = timer('usher_request_seconds', 'route', 'status')
+  const facts = counter('usher_facts_total', 'event')
+  const grants = counter('usher_token_requests_total', 'grant_type', 'outcome')
+  const generation = gauge('max', 'usher_config_generation')
+  const isLatest = gauge('min', 'usher_config_last_reload_ok')
+  const signingKeys = gauge('max', 'usher_signing_keys', 'alg', 'state')
+  const nextChange = gauge('min', 'usher_signing_keys_change_timestamp_seconds')
   for (const event of ALARMING) facts.inc({ event }, 0)
   prom.collectDefaultMetrics({ register: registry })
 

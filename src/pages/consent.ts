@@ -3,7 +3,6 @@
 import type { Context } from 'koa'
 import { type Decision, readKey } from '../accounts/consents.ts'
 import type { Settings } from '../config/load.ts'
-import type { Detail } from '../config/schema/details.ts'
 import type { Form } from '../http/forms.ts'
 import type { Interaction } from '../provider/interactions.ts'
 import type { PageData } from './page-data.ts'
@@ -14,13 +13,8 @@ import type { Words } from './words.ts'
 const REQUIRED = 'openid'
 const DAY_SECONDS = 24 * 3600
 
-/** A request for consent. Scopes are keys from `keyOf`. */
-type Requested = {
-  scopes: string[]
-  details?: Detail[]
-  appearance?: string
-  version: number
-}
+/** A request for consent, as the prompt has it. */
+type Requested = Omit<Decision, 'declined'>
 type About = Pick<PageData['consent'], 'host' | 'device' | 'request'> & { withdrawn?: boolean }
 
 /** Returns the function that shows the consent page. `decisionIn` reads its form. */
