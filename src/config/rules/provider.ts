@@ -68,7 +68,7 @@ export function startFindings(usher: Usher, hasSecret: boolean, development: boo
   const isSecretNeeded = !hasSecret && !(development && isLocal)
   const reason = development
     ? 'Redis needs one: every node has to have the same'
-    : `is required: only a loopback http issuer gets a generated one. It ${RANDOM}`
+    : `is required, because only a loopback http issuer gets a generated one. It ${RANDOM}`
   const { password_file, sentinel_password_file } = redis
   const { announce, rotate_every } = keys
   const isEarly = announce >= rotate_every || announce < MIN_ANNOUNCE_SECONDS
