@@ -4,16 +4,10 @@ import { isSecret } from './key-list.ts'
 import type { Settings } from './load.ts'
 import { mapOf } from './schema/values.ts'
 
+// biome-ignore format: a table
 /** Settings that take effect only after a restart. */
 export const FIXED = [
-  'issuer',
-  'listen',
-  'workers',
-  'store',
-  'redis',
-  'metrics',
-  'accounts',
-  'secrets',
+  'issuer', 'listen', 'workers', 'store', 'redis', 'metrics', 'accounts', 'secrets',
 ] as const
 
 const fixedOf = (settings: Settings): Partial<Settings> =>

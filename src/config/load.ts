@@ -33,8 +33,7 @@ const PROTOCOL_CLAIMS = new Set(
 export const configFolder = (env: NodeJS.ProcessEnv = process.env) => env.USHER_CONFIG || 'config'
 
 /** Returns an environment variable; undefined if it is empty. */
-export const variable = (name: string, env: NodeJS.ProcessEnv = process.env) =>
-  env[name] || undefined
+export const variable = (name: string) => process.env[name] || undefined
 
 /**
  * Returns the settings that open the store. Commands for operators work while a client file is wrong.

@@ -74,10 +74,9 @@ const FORMATS: Record<string, string> = {
 }
 
 /** Returns the name of the rule for an issue of zod. */
-export function ruleOf({ code, message, ...issue }: z.core.$ZodIssue): string {
-  if (message === 'is missing') return 'missing'
-  if (code === 'custom') return 'params' in issue ? String(issue.params?.rule ?? 'value') : 'value'
-  return code.replace('_', '-')
+export function ruleOf(issue: z.core.$ZodIssue): string {
+  if (issue.message === 'is missing') return 'missing'
+  return issue.code === 'custom' ? (issue.params?.rule ?? 'value') : issue.code.replace('_', '-')
 }
 
 /** Returns an error of the YAML parser without quotations from the file, and the fix. */

@@ -1,5 +1,6 @@
 // YAML files: their text, their data, the place of each key, and the part that a finding may show.
 
+import { isUtf8 } from 'node:buffer'
 import { type Dirent, lstatSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import {
   type Document,
@@ -150,12 +151,9 @@ const NOT_FOUND = 'was not found'
 
 /** Returns the text of a file of at most 1 MiB, or what is wrong with the file. Never throws. */
 export function readText(file: string): { text?: string; problem?: string } {
-  const { bytes, problem } = readBytes(file)
-  try {
-    return { text: bytes && new TextDecoder('utf-8', { fatal: true }).decode(bytes), problem }
-  } catch {
-    return { problem: 'is not UTF-8 text' }
-  }
+  const { bytes = Buffer.alloc(0), problem } = readBytes(file)
+  if (!isUtf8(bytes)) return { problem: 'is not UTF-8 text' }
+  return problem ? { problem } : { text: new TextDecoder().decode(bytes) }
 }
 
 /** Returns the bytes of a file of at most 1 MiB, or what is wrong with the file. Never throws. */

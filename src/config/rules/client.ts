@@ -198,15 +198,15 @@ const FAPI2: Record<string, unknown[]> = {
   userinfo_signed_response_alg: STRONG,
   authorization_signed_response_alg: STRONG,
   request_object_signing_alg: STRONG,
+  // A token is bound by DPoP or by a certificate.
+  dpop_bound_access_tokens: [undefined, true],
 }
 
 function fapiFindings({ value, written, at }: Client): Finding[] {
   if (value.profile !== 'fapi2') return []
-  const rules = value.tls_client_certificate_bound_access_tokens
-    ? FAPI2
-    : { ...FAPI2, dpop_bound_access_tokens: [undefined, true] }
-  return Object.entries(rules).flatMap(([key, allowed]) => {
-    if ([written[key]].flat().every(one => allowed.includes(one))) return []
+  return Object.entries(FAPI2).flatMap(([key, allowed]) => {
+    const isFree = key.startsWith('dpop') && value.tls_client_certificate_bound_access_tokens
+    if (isFree || [written[key]].flat().every(one => allowed.includes(one))) return []
     const values = allowed.filter(one => one !== undefined).join(', ')
     return [at([key], 'profile', `profile: fapi2 allows here only ${values}`)]
   })
@@ -219,9 +219,8 @@ function haveOneHost(uris: string[]): boolean {
 }
 
 function hasKeyFor(jwks: ClientFile['jwks'], alg: string): boolean {
-  const kty = alg === 'ECDH-ES' ? 'EC' : 'RSA'
-  const isFor = (one: string | undefined, wanted: string) => one === undefined || one === wanted
-  return Boolean(
-    jwks?.keys.some(key => key.kty === kty && isFor(key.use, 'enc') && isFor(key.alg, alg)),
-  )
+  const type = alg === 'ECDH-ES' ? 'EC' : 'RSA'
+  const fits = (jwk: { use?: string; alg?: string }) =>
+    (jwk.use ?? 'enc') === 'enc' && (jwk.alg ?? alg) === alg
+  return (jwks?.keys ?? []).some(jwk => jwk.kty === type && fits(jwk))
 }

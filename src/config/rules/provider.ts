@@ -188,11 +188,7 @@ function authoritiesProblem(text: string): string | undefined {
 export const portOf = ({ port }: URL) => Number(port || 443)
 
 /** Returns `accounts` with the path of its module, and a digest that changes when the file does. */
-export function readAccounts(
-  { value, at }: Usher,
-  folder: string,
-  findings: Finding[],
-): { module?: string; digest?: string } {
+export function readAccounts({ value, at }: Usher, folder: string, findings: Finding[]) {
   if (!value.accounts.module) return {}
   const module = resolve(folder, value.accounts.module)
   const { bytes = '', problem } = readBytes(module)

@@ -11,6 +11,8 @@ import type { UsherFile } from '../schema/usher.ts'
 type Client = ValidFile<ClientFile>
 type Resource = ValidFile<ResourceFile>
 type Type = ValidFile<DetailFile>
+/** Settings that APIs are checked against. `scopes`: those of claims.yaml. */
+type Provider = Pick<UsherFile, 'features'> & { issuer: string; scopes: object }
 
 const MESSAGES = {
   'jwt-lifetime': 'is at most 10 min for a jwt, which cannot be revoked (RFC 9068 §5)',
@@ -22,12 +24,9 @@ const WARNINGS = {
     'no API can validate these tokens: name the client_id of the API in introspected_by, or set token_format: jwt',
 }
 
-/** Returns the findings about the files of config/resources/. `scopes`: those of claims.yaml. */
-export function* resourceFindings(
-  resources: Resource[],
-  clients: Client[],
-  { issuer, scopes, features }: Pick<UsherFile, 'features'> & { issuer: string; scopes: object },
-): Generator<Finding> {
+/** Returns the findings about the files of config/resources/. */
+export function* resourceFindings(resources: Resource[], clients: Client[], provider: Provider) {
+  const { issuer, scopes, features } = provider
   // A token for one audience must not be accepted by another, nor as an ID token or an assertion.
   const owners = new Map([[issuer, 'this provider']])
   for (const { value, file } of clients) owners.set(value.client_id, `the client of ${file}`)
@@ -81,11 +80,7 @@ export function resourceWarnings(resource: Resource): Finding[] {
 }
 
 /** Returns the findings about the files of config/details/, and about clients that name a type. */
-export function* detailFindings(
-  types: Type[],
-  clients: Client[],
-  resources: Resource[],
-): Generator<Finding> {
+export function* detailFindings(types: Type[], clients: Client[], resources: Resource[]) {
   const apis = new Map(resources.map(api => [api.value.resource, api]))
   const known = new Map(types.map(type => [type.value.type, type]))
   for (const type of types) {

@@ -48,7 +48,7 @@ const hash = z
   .regex(/^sha256:[\w-]{43}$/, 'make one with: npm run usher -- clients secret NAME')
 
 const until = z
-  .string('a time: 2026-12-01T00:00Z')
+  .string()
   .refine(isTime, 'is a time, in UTC: 2026-12-01T00:00Z, or a day: 2026-12-01')
 const secretHash = z.union(
   [hash, z.strictObject({ hash, until })],
@@ -94,8 +94,6 @@ export const RESPONSE_TYPES = [
 export const RESPONSE_MODES = [
   'query', 'form_post', 'jwt', 'query.jwt', 'form_post.jwt', 'fragment',
 ] as const
-/** Response modes that can carry tokens. */
-export const TOKEN_MODES: string[] = ['form_post', 'form_post.jwt', 'fragment']
 const CONTENT_ENCRYPTION = ['A128CBC-HS256', 'A256CBC-HS512', 'A128GCM', 'A256GCM'] as const
 const SCOPES = 'must be one text with spaces between scopes: openid profile'
 
@@ -207,18 +205,17 @@ export function redirectUriProblem(uri: string): string | undefined {
   if (!url) return 'a redirect URI is an absolute URL: https://app.example.org/callback'
   if (DANGEROUS.test(url.protocol)) return `${url.protocol} cannot receive a redirect safely`
   if (url.username || url.password) return 'a redirect URI carries no user name or password'
-  if (url.protocol === 'https:' || url.protocol === 'http:') {
-    const written = /^[^:]+:\/\/([^/?]*)/.exec(uri)?.[1]
-    if (written !== url.host && written !== `${url.host}:${url.protocol === 'https:' ? 443 : 80}`) {
-      return `write the host as it is compared: ${url.host}`
-    }
-    if (/\/\.{1,2}(\/|\?|$)|%2e|\\/i.test(uri)) return 'no dot segments or backslashes in the path'
-    return undefined
+  if (!/^https?:$/.test(url.protocol)) {
+    return url.protocol.includes('.')
+      ? undefined
+      : 'a scheme of your own is a reversed domain name: com.example.app:/callback (RFC 8252 §7.1)'
   }
-  if (!url.protocol.includes('.')) {
-    return 'a scheme of your own is a reversed domain name: com.example.app:/callback (RFC 8252 §7.1)'
-  }
-  return undefined
+  const [, written = ''] = /^[^:]+:\/\/([^/?]*)/.exec(uri) ?? []
+  const port = url.protocol === 'https:' ? 443 : 80
+  const isCompared = [url.host, `${url.host}:${port}`].includes(written)
+  if (!isCompared) return `write the host as it is compared: ${url.host}`
+  const hasDots = /\/\.{1,2}(\/|\?|$)|%2e|\\/i.test(uri)
+  return hasDots ? 'no dot segments or backslashes in the path' : undefined
 }
 
 /** Returns what is wrong with the scheme. `http` is for loopback: native clients and development. */

@@ -4,7 +4,7 @@
 
 import { z } from 'zod'
 import { plainWords } from '../report/wording.ts'
-import { displayTextProblem, nameLike, words, wordsByLanguage } from './values.ts'
+import { displayTextProblem, leavesOf, nameLike, words, wordsByLanguage } from './values.ts'
 
 const MAX_TEXT_CHARS = 500
 
@@ -103,13 +103,8 @@ export type DetailFile = z.output<typeof detailSchema>
 /** Matches a property in a description. */
 export const PLACE = /\{([\w.-]+)\}/
 
-/** A property that holds a value. */
-interface Described extends Property {
-  /** The names that lead to it, joined by dots: `amount.currency`. */
-  path: string
-  /** Every valid detail has it. */
-  isRequired: boolean
-}
+/** A property that holds a value. `path`: `amount.currency`. `isRequired`: every valid detail has it. */
+type Described = Property & { path: string; isRequired: boolean }
 
 /** Returns all properties of a schema that hold a value, at every depth. */
 export function describedIn(
@@ -126,15 +121,7 @@ export function describedIn(
 }
 
 /** Returns the values of a detail with their paths; an empty object is a value. */
-export function valuesIn({ type: _, ...values }: Detail): [path: string, value: unknown][] {
-  const walk = (map: object, above: string): [string, unknown][] =>
-    Object.entries(map).flatMap(([name, value]) => {
-      const isMap = typeof value === 'object' && value !== null && !Array.isArray(value)
-      const isWalked = isMap && Object.keys(value).length > 0
-      return isWalked ? walk(value, `${above}${name}.`) : [[above + name, value]]
-    })
-  return walk(values, '')
-}
+export const valuesIn = ({ type: _, ...values }: Detail) => leavesOf(values)
 
 /** Returns the function that says why a detail is not a valid one of this type, or that nothing is wrong. */
 export function createValidator({ schema }: DetailFile): (detail: Detail) => string | undefined {

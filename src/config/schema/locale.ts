@@ -6,7 +6,7 @@ import { join, parse } from 'node:path'
 import { parse as parseYaml } from 'yaml'
 import { z } from 'zod'
 import { didYouMean } from '../report/wording.ts'
-import { mapOf, refusing, words } from './values.ts'
+import { leavesOf, mapOf, refusing, words } from './values.ts'
 
 /** Texts by `page.thing`, by language tag (BCP 47). */
 export type Locales = Record<string, Record<string, string>>
@@ -59,14 +59,8 @@ let made: z.ZodObject | undefined
 export const localeSchema = () => (made ??= schemaOf(readOurs(ENGLISH)))
 
 /** Returns the texts of a tree by their paths, as `page.thing`. */
-export function flatten(tree: unknown, prefix = ''): Record<string, string> {
-  const entries = Object.entries(mapOf(tree)).flatMap(([key, value]) =>
-    typeof value === 'string'
-      ? [[prefix + key, value]]
-      : Object.entries(flatten(value, `${prefix}${key}.`)),
-  )
-  return Object.fromEntries(entries)
-}
+export const flatten = (tree: unknown): Record<string, string> =>
+  Object.fromEntries(leavesOf(mapOf(tree)).map(([path, text]) => [path, String(text)]))
 
 /** Languages that Usher ships. */
 export const shippedTags = readdirSync(FOLDER).map(file => parse(file).name)

@@ -2,7 +2,7 @@
 // where it defines them.
 
 import { z } from 'zod'
-import { SIGNING_ALGORITHMS } from './client.ts'
+import { type ClientFile, SIGNING_ALGORITHMS } from './client.ts'
 import { durationText, scopeName, seconds, words, wordsByLanguage } from './values.ts'
 
 const VISIBLE = 'is 1 to 255 visible ASCII characters'
@@ -53,11 +53,8 @@ export const isFor = ({ clients }: Pick<ResourceFile, 'clients'>, client_id: str
   clients?.includes(client_id) ?? true
 
 /** Returns the scopes that a client may request at an API; empty if it may not get a token. */
-export function scopesFor(
-  file: ResourceFile,
-  { client_id, scope }: { client_id: string; scope?: string },
-): string[] {
-  if (!isFor(file, client_id)) return []
-  const registered = scope?.split(' ')
+export function scopesFor(file: ResourceFile, client: Pick<ClientFile, 'client_id' | 'scope'>) {
+  if (!isFor(file, client.client_id)) return []
+  const registered = client.scope?.split(' ')
   return Object.keys(file.scopes).filter(name => registered?.includes(name) ?? true)
 }

@@ -194,8 +194,6 @@ export type RedisSettings = UsherFile['redis']
 export const REDIS_DEFAULTS: RedisSettings = usherSchema.shape.redis.parse(undefined)
 /** claims.yaml with defaults. */
 export type ClaimsFile = z.output<typeof claimsSchema>
-/** `lifetimes`, in seconds. */
-export type Lifetimes = UsherFile['lifetimes']
 
 /** The schemas by kind of file. */
 export const SCHEMAS = {

@@ -24,6 +24,13 @@ export function displayTextProblem(text: string, maxLength: number): string | un
 export const mapOf = (value: unknown): Record<string, unknown> =>
   typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
 
+/** Returns the values of nested maps with their paths, `a.b`. An empty map is a value. */
+export const leavesOf = (map: object, above = ''): [path: string, value: unknown][] =>
+  Object.entries(map).flatMap(([name, value]) => {
+    const isMap = !Array.isArray(value) && Object.keys(mapOf(value)).length > 0
+    return isMap ? leavesOf(value, `${above}${name}.`) : [[above + name, value]]
+  })
+
 /** Returns a refinement from a function that returns what is wrong with a value. */
 export const refusing =
   <T>(problemOf: (value: T) => string | undefined, rule = 'value') =>
