@@ -16,7 +16,7 @@ import type { UsherFile } from '../schema/usher.ts'
 import { mapOf } from '../schema/values.ts'
 
 /** Settings that a client is checked against. */
-interface Provider extends Pick<UsherFile, 'features' | 'compatibility'> {
+interface ProviderSettings extends Pick<UsherFile, 'features' | 'compatibility'> {
   /** The issuer is http on loopback. */
   development: boolean
   /** PEM; empty for none. */
@@ -58,9 +58,9 @@ const WARNINGS = {
 const DEMO_SECRET = 'sha256:FoWR19LG3fXwJBV3R_vmwQGtKh4Q3swDuTWR06stEOI'
 
 /** Returns the findings about one client. */
-export function clientFindings(client: Client, provider: Provider): Finding[] {
+export function clientFindings(client: Client, settings: ProviderSettings): Finding[] {
   const { value } = client
-  const { development, clientAuthorities, features } = provider
+  const { development, clientAuthorities, features } = settings
   const { token_endpoint_auth_method: method, profile, jwks, redirect_uris } = value
   const { client_secret, client_secret_hashes: hashes } = value
   const isPublic = method === 'none'
@@ -99,7 +99,7 @@ export function clientFindings(client: Client, provider: Provider): Finding[] {
       [profile && !features.pushed_authorization_requests, 'fapi-par', 'profile'],
     ]),
     ...schemeFindings(client, development),
-    ...featureFindings(client, provider),
+    ...featureFindings(client, settings),
     ...fapiFindings(client),
   ]
 }
@@ -176,11 +176,11 @@ const NEEDS: [key: keyof ClientFile, needed: string, values?: RegExp][] = [
 ]
 
 /** Returns a finding for each key that needs a setting that is off. */
-function featureFindings({ value, at }: Client, provider: Provider): Finding[] {
+function featureFindings({ value, at }: Client, settings: ProviderSettings): Finding[] {
   return NEEDS.flatMap(([key, needed, values = /^/]) => {
     const isUsed = [value[key]].flat().some(one => one !== undefined && values.test(String(one)))
     const [section = '', name = ''] = needed.split('.')
-    const isOn = mapOf(mapOf(provider)[section])[name]
+    const isOn = mapOf(mapOf(settings)[section])[name]
     const message = `needs a setting that is off: \`${needed}\` in usher.yaml`
     return isUsed && !isOn ? [at([key], 'feature-off', message)] : []
   })

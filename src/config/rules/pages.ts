@@ -13,17 +13,11 @@ const PNG = Buffer.from('89504e470d0a1a0a', 'hex')
 /** The operator's stylesheet, in pages/. */
 export const THEME = 'theme.css'
 
-/** A picture of the config folder. */
-export interface Picture {
-  extension: string
-  base64: string
-}
-
 type Branded = Pick<ValidFile<{ branding?: Partial<UsherFile['branding']> }>, 'at' | 'value'>
 
 /** Returns the pictures, the templates and the stylesheet of the folder. */
 export function readLook(branded: Branded[], folder: string, findings: Finding[]) {
-  const pictures: Record<string, Picture> = {}
+  const pictures: Record<string, { extension: string; base64: string }> = {}
   for (const file of branded) {
     findings.push(...colourFindings(file))
     for (const key of ['logo', 'logo_dark', 'favicon'] as const) {

@@ -12,7 +12,7 @@ type Client = ValidFile<ClientFile>
 type Resource = ValidFile<ResourceFile>
 type Type = ValidFile<DetailFile>
 /** Settings that APIs are checked against. `scopes`: those of claims.yaml. */
-type Provider = Pick<UsherFile, 'features'> & { issuer: string; scopes: object }
+type Context = Pick<UsherFile, 'features'> & { issuer: string; scopes: object }
 
 const MESSAGES = {
   'jwt-lifetime': 'is at most 10 min for a jwt, which cannot be revoked (RFC 9068 §5)',
@@ -25,8 +25,8 @@ const WARNINGS = {
 }
 
 /** Returns the findings about the files of config/resources/. */
-export function* resourceFindings(resources: Resource[], clients: Client[], provider: Provider) {
-  const { issuer, scopes, features } = provider
+export function* resourceFindings(resources: Resource[], clients: Client[], context: Context) {
+  const { issuer, scopes, features } = context
   // A token for one audience must not be accepted by another, nor as an ID token or an assertion.
   const owners = new Map([[issuer, 'this provider']])
   for (const { value, file } of clients) owners.set(value.client_id, `the client of ${file}`)

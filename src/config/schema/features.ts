@@ -42,11 +42,8 @@ export const compatibilitySchema = z.strictObject({
   hybrid: off.describe('Clients can get tokens beside a code, if their response_types allow it: code id_token, code token, code id_token token'),
 })
 
-/** `compatibility` with defaults. */
-export type Compatibility = z.output<typeof compatibilitySchema>
-
 /** Returns the key of `compatibility` that a response type needs; undefined for `code`. */
-export function flowOf(responseType: string): keyof Compatibility | undefined {
+export function flowOf(responseType: string): keyof typeof compatibilitySchema.shape | undefined {
   if (responseType === 'code') return undefined
   return responseType.includes('code') ? 'hybrid' : 'implicit'
 }
