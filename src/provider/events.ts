@@ -10,6 +10,7 @@ import { createAudit, type FactName, note } from '../http/audit.ts'
 import { faultOf } from '../http/log.ts'
 import type { Metrics } from '../http/metrics.ts'
 import type { Queue } from '../state/delivery-queue.ts'
+import type { Payload } from '../state/protocol.ts'
 import type { Attempt, Feature } from './feature.ts'
 import { logIgnored } from './requests.ts'
 
@@ -63,15 +64,8 @@ export function logError(ctx: Context, thrown: Partial<errors.OIDCProviderError>
   Object.assign(ctx.state.log, { error, detail: error_detail ?? error_description })
 }
 
-/** Called while a request of the library is served. */
-export const reuseEvents = {
-  onCodeReuse: (code: Token) => noteToken('code_reuse', code),
-  onReuse: (token: Token) => noteToken('refresh_reuse', token),
-  onReplay: (token: Token) => noteToken('refresh_replay', token),
-}
-type Token = Record<string, unknown>
-
-function noteToken(event: FactName, { clientId, accountId }: Token) {
+/** Notes the reuse of a code or token, while a request of the library is served. */
+export function noteReuse(event: FactName, { clientId, accountId }: Payload) {
   const { ctx } = Provider
   if (ctx) note(ctx, event, { client_id: clientId, account: accountId })
 }

@@ -16,17 +16,14 @@ import type {
   TokenEndpointGrantContext,
 } from 'oidc-provider'
 import type { ClientMetadata } from '../config/schema/client.ts'
-import type { Adapter, Protocol } from '../state/adapter.ts'
 import type { Queue } from '../state/delivery-queue.ts'
+import type { AdapterPart } from '../state/protocol.ts'
 
 /** The library's provider, for code that does not import the library. */
 export type LibraryProvider = Provider
 
 /** The library's `features` setting. */
 export type LibraryFeatures = NonNullable<Configuration['features']>
-
-/** A part of an adapter; it replaces methods of the plain one. */
-export type AdapterPart = (plain: Adapter, protocol: Protocol) => Partial<Adapter>
 
 /** The library's state of a request. */
 export type Oidc = KoaContextWithOIDC['oidc']

@@ -3,13 +3,12 @@
 import { setImmediate } from 'node:timers/promises'
 import { errors, Provider } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
-import { clientInfoOf } from '../http/client-info.ts'
-import { createAdapter } from '../state/adapter.ts'
-import { TAGGED } from '../state/codes.ts'
+import { createAdapter, TAGGED } from '../state/adapter.ts'
 import { newTag, taggedValue } from '../state/grants.ts'
+import type { Protocol } from '../state/protocol.ts'
 import { createRefreshTokens } from '../state/refresh-tokens.ts'
 import type { Records } from '../storage/records.ts'
-import { reuseEvents } from './events.ts'
+import { noteReuse } from './events.ts'
 import { type Feature, memberOf } from './feature.ts'
 import { saveHeldGrant } from './grants.ts'
 import { createBrowserBinding } from './interactions.ts'
@@ -18,36 +17,25 @@ import { grantLifetimes, pushedRequestTtl } from './tokens.ts'
 
 /** Returns the library's adapter, and the ids of its codes and tokens. */
 export function createState(records: Records, settings: Settings, features: Feature[]) {
-  const { lifetimes } = settings
   const binding = createBrowserBinding(settings)
-  const refreshTokens = createRefreshTokens(records, {
-    grace: lifetimes.refresh_token_grace,
-    grantTtl: grantLifetimes(settings).withRefreshToken,
-    request() {
-      const request = currentRequest()
-      if (request?.isRefresh) assertClientConnected()
-      return request
-    },
-    assertNotAbandonedRetry,
-    alreadyUsed: () => alreadyUsed('RefreshToken'),
-    ...reuseEvents,
-  })
-
-  const adapter = createAdapter(records, {
-    refreshTokens,
-    alreadyUsed,
-    request: currentRequest,
-    clientInfo: () => Provider.ctx && clientInfoOf(Provider.ctx),
+  const protocol: Protocol = {
+    request: () => Provider.ctx?.oidc,
     // Outside the library's routes, interactions.ts checks the browser.
     isOfBrowser: ({ prompt }) =>
       !Provider.ctx || binding.isBound(Provider.ctx, memberOf(prompt, 'details')),
-    adapters: Object.assign({}, ...features.map(({ adapters }) => adapters)),
     saveGrant: saveHeldGrant,
-    onCodeReuse: reuseEvents.onCodeReuse,
-    assertClientConnected,
-    assertNotAbandonedRetry,
-    pushedRequestTtl: pushedRequestTtl(settings),
-  })
+    alreadyUsed,
+    assertConnected,
+    onReuse: noteReuse,
+    lifetimes: {
+      grace: settings.lifetimes.refresh_token_grace,
+      grant: grantLifetimes(settings),
+      pushedRequest: pushedRequestTtl(settings),
+    },
+    adapters: Object.assign({}, ...features.map(({ adapters }) => adapters)),
+  }
+  const refreshTokens = createRefreshTokens(records, protocol)
+  const adapter = createAdapter(records, protocol, refreshTokens)
 
   /** Values of codes and tokens that have a grant begin with its tag (state/grants.ts). */
   const tokenIds: TokenIds = {
@@ -68,31 +56,17 @@ const tagged: TokenIds[string] = (token, generate) => {
   return token.format === 'jwt' ? id : taggedValue(token.grantId ?? newTag())
 }
 
-function currentRequest() {
+/**
+ * Throws when the client has disconnected. Node closes its socket then (nginx does the same). The client may
+ * have repeated its request elsewhere: what looks like reuse here is then its own request. Yields once, so
+ * that a closed socket is noticed.
+ */
+async function assertConnected() {
   const { ctx } = Provider
-  if (!ctx?.oidc) return undefined
-  const { session, route } = ctx.oidc
-  return {
-    key: ctx,
-    session,
-    isRefresh: route === 'token',
-    isRevocation: route === 'revocation',
-    endsSession: route === 'end_session_confirm',
-  }
-}
-
-// Node closes the socket of a client that has disconnected (nginx does the same). The client may have
-// repeated its request elsewhere: what looks like reuse here is then its own request.
-function assertClientConnected() {
-  if (Provider.ctx?.socket.writable === false) {
+  await setImmediate()
+  if (ctx?.socket.writable === false) {
     throw new errors.InvalidRequest('the client has disconnected')
   }
-}
-
-/** Yields once, so that a closed socket is noticed before a grant is revoked for reuse. */
-async function assertNotAbandonedRetry() {
-  await setImmediate()
-  assertClientConnected()
 }
 
 function alreadyUsed(model: string) {

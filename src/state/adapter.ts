@@ -3,7 +3,7 @@
 //   model                               kept in            specialty
 //   AuthorizationCode, DeviceCode,
 //   BackchannelAuthenticationRequest,
-//   AccessToken                         codes.ts           read with their grant; a code works once
+//   AccessToken                         here               read with their grant; a code works once
 //   RefreshToken                        refresh-tokens.ts  families
 //   Session                             sessions.ts        three-way merge
 //   Grant                               grants.ts          deleting it revokes its tokens
@@ -14,156 +14,142 @@
 // `find` and `consume` of the library are separate calls, and it ignores the result of the second. A
 // request that loses the race must therefore get an error. The library also writes back what another
 // request has ended: a tombstone refuses that.
+//
+// A code is consumed by the write that issues its tokens. Of several requests with one code, one succeeds;
+// the others find that it was used, and its grant is revoked (RFC 6749 §4.1.2).
 
-import type { ClientInfo } from '../http/client-info.ts'
+import { clientInfoOf } from '../http/client-info.ts'
 import type { Found, Records } from '../storage/records.ts'
-import { createTaggedAdapter, type Payload, TAGGED } from './codes.ts'
-import { grantName, grantsOfAccount, isTokenWithoutGrant, revokeGrant } from './grants.ts'
+import { now } from '../storage/store.ts'
+import {
+  grantName,
+  grantsOfAccount,
+  isTokenWithoutGrant,
+  revokeGrant,
+  taggedId,
+  tagOf,
+} from './grants.ts'
+import type { Adapter, AdapterPart, Payload, Protocol } from './protocol.ts'
 import type { RefreshTokens } from './refresh-tokens.ts'
 import { createSessions, type SessionRecord } from './sessions.ts'
 
-/** Facts about the current request that the adapter reads. */
-export interface Protocol {
-  request(): Request | undefined
-  /** Network and user agent, for the session to remember. */
-  clientInfo(): ClientInfo | undefined
-  /** False for an interaction that was begun in another browser than the one of this request. */
-  isOfBrowser(interaction: Payload): boolean
-  /**
-   * Saves the grant of this request with the next write, and returns a check that what it was made from
-   * still stands, which revokes the grant and throws. Undefined when this request has made no such grant.
-   */
-  saveGrant(grantId: string): Promise<(() => Promise<void>) | undefined>
-  /** The error for a request that presents something that was used before. */
-  alreadyUsed(model: string): Error
-  /** A code was presented again, and its grant was revoked. */
-  onCodeReuse(code: Payload): void
-  /** Throws when the client has disconnected: a code is not used up for a response that no client receives. */
-  assertClientConnected(): void
-  /** The same, after everything that the client has sent was read: before reuse revokes a grant. */
-  assertNotAbandonedRetry(): Promise<void>
-  /** Seconds for which a pushed request is kept, to be consumed at the end of the interaction. */
-  pushedRequestTtl: number
-  refreshTokens: RefreshTokens
-  /** Methods that replace those of the plain adapter, by model. */
-  adapters: Record<string, (plain: Adapter, protocol: Protocol) => Partial<Adapter>>
-}
-
-interface Request {
-  /** An object for its lifetime. */
-  key: object
-  /** The library's object, which it changes. */
-  session?: { uid: string; jti: string }
-  /** Revocation is repeated where it was done before: it may not have reached a replica. */
-  isRevocation: boolean
-  /** A user answers the question whether to sign out. */
-  endsSession: boolean
-}
-
-/** The library's interface of an adapter, as far as it calls it. */
-export interface Adapter {
-  upsert(id: string, payload: Payload, expiresIn?: number): Promise<void>
-  find(id: string): Promise<Payload | undefined>
-  /** Sessions only. */
-  findByUid(uid: string): Promise<Payload | undefined>
-  /** Device codes only. */
-  findByUserCode(userCode: string): Promise<Payload | undefined>
-  consume(id: string): Promise<void>
-  destroy(id: string): Promise<void>
-  revokeByGrantId(grantId: string): Promise<void>
-}
+/** Models whose ids begin with a tag. */
+export const TAGGED = [
+  'AuthorizationCode',
+  'DeviceCode',
+  'BackchannelAuthenticationRequest',
+  'AccessToken',
+]
 
 /** Returns the adapter of a model of the library. */
-export function createAdapter(records: Records, protocol: Protocol): (model: string) => Adapter {
+export function createAdapter(
+  records: Records,
+  protocol: Protocol,
+  { find, save, destroy }: RefreshTokens,
+): (model: string) => Adapter {
   const grants = createGrantAdapter(records, protocol)
-  const sessions = createSessionAdapter(records, protocol, grants.written)
-  const ours: Record<string, (plain: Adapter) => Partial<Adapter>> = {
+  const ours: Record<string, AdapterPart> = {
     Grant: () => grants.adapter,
-    Session: () => sessions,
-    RefreshToken: () => refreshTokenAdapter(protocol),
+    Session: () => createSessionAdapter(records, protocol),
+    // A use is recorded with what it issues, in one write.
+    RefreshToken: () => ({ find, upsert: save, destroy, consume: async () => {} }),
     ClientCredentials: ({ find }) => ({
       find: async id => (isTokenWithoutGrant(id) ? find(id) : undefined),
     }),
     Interaction: plain => createInteractionAdapter(plain, records, protocol),
     PushedAuthorizationRequest: ({ upsert }) => ({
       upsert: (id, payload, ttl = 0) =>
-        upsert(id, payload, Math.max(ttl, protocol.pushedRequestTtl)),
+        upsert(id, payload, Math.max(ttl, protocol.lifetimes.pushedRequest)),
     }),
   }
   return model => {
     const isTagged = TAGGED.includes(model)
     const plain = {
       ...createPlainAdapter(model, records, protocol),
-      ...(isTagged && createTaggedAdapter(model, records, { ...protocol, ...grants })),
+      ...(isTagged && createTaggedAdapter(model, records, protocol, grants.noteUsedCode)),
     }
-    const own = { ...plain, ...ours[model]?.(plain) }
+    const own = { ...plain, ...ours[model]?.(plain, protocol) }
     const adapter = { ...own, ...protocol.adapters[model]?.(own, protocol) }
     return isTagged ? withGrant(adapter, records, protocol) : adapter
   }
 }
 
-function createGrantAdapter(records: Records, { request, onCodeReuse }: Protocol) {
-  /** The grants that each request has written, and the used code that it has found. */
-  const requests = new WeakMap<object, { written: Record<string, number>; usedCode?: Payload }>()
-
-  function current() {
-    const { key } = request() ?? {}
-    const found = (key && requests.get(key)) ?? { written: {} }
-    if (key) requests.set(key, found)
-    return found
-  }
-
-  async function revoke(id: string): Promise<void> {
-    await revokeGrant(records, id)
-    const { usedCode } = current()
-    if (usedCode?.grantId === id) onCodeReuse(usedCode)
-  }
-
+function createPlainAdapter(model: string, records: Records, protocol: Protocol) {
   return {
-    revokeGrant: revoke,
-    /** As a session lists them: with the epoch seconds of their end. */
-    written: () => current().written,
-    noteUsedCode: (code: Payload) => Object.assign(current(), { usedCode: code }),
-    adapter: {
-      // A grant is written once, and never over another one.
-      async upsert(id: string, payload: Payload, ttl?: number) {
-        const indexes = [grantsOfAccount(String(payload.accountId))]
-        await records.saveLater(...grantName(id), payload, { ttl, version: 0, indexes })
-        current().written[id] = payload.exp ?? 0
-      },
-      find: async (id: string) => (await records.read<Payload>(...grantName(id))).value,
-      destroy: revoke,
+    async upsert(id: string, payload: Payload, ttl?: number) {
+      await records.save(model, id, payload, { ttl })
     },
+
+    async find(id: string): Promise<Payload | undefined> {
+      const { value, consumed } = await records.read<Payload>(model, id)
+      if (consumed) await protocol.assertConnected()
+      return value && { ...value, ...(consumed && { consumed }) }
+    },
+
+    async consume(id: string) {
+      await protocol.assertConnected()
+      if (!(await records.consume(model, id))) throw protocol.alreadyUsed(model)
+    },
+
+    async destroy(id: string) {
+      await records.remove(model, id)
+    },
+
+    // The library destroys the grant as well, except when an access token alone is revoked.
+    revokeByGrantId: async () => {},
+    findByUid: async () => undefined,
+    findByUserCode: async () => undefined,
   }
 }
 
-/** `written`: the grants of the request, as a session lists them. */
-function createSessionAdapter(
+function createTaggedAdapter(
+  model: string,
   records: Records,
-  { request, clientInfo }: Protocol,
-  written: () => Record<string, number>,
+  protocol: Protocol,
+  noteUsedCode: (code: Payload) => void,
 ) {
-  const sessions = createSessions(records)
+  async function usedAgain(payload: Payload | undefined): Promise<never> {
+    await protocol.assertConnected()
+    if (payload?.grantId) {
+      await revokeGrant(records, payload.grantId)
+      protocol.onReuse('code_reuse', payload)
+    }
+    throw protocol.alreadyUsed(model)
+  }
 
   return {
-    async find(id: string) {
-      const { session, isEnded } = (await sessions.find(id)) ?? {}
-      // A sign-out failed half-way. Its repetition is answered like the first time.
-      if (!session || !isEnded || request()?.endsSession) return session
-      await sessions.end(session.uid)
+    async upsert(id: string, payload: Payload, ttl?: number) {
+      await records.saveLater(model, taggedId(id), payload, { ttl })
     },
 
-    findByUid: async (uid: string) => (await sessions.findByUid(uid)).value,
+    async find(id: string): Promise<Payload | undefined> {
+      const grantId = tagOf(id)
+      if (!grantId) return undefined
+      // The library reads the grant next: the request remembers it.
+      const grant = grantName(grantId)
+      const { value, version, consumed } = await records.read<Payload>(model, taggedId(id), grant)
+      // A revocation that was done before is repeated: it may not have reached a replica.
+      const isRevoked = !value && version > 0 && protocol.request()?.route === 'revocation'
+      if (isRevoked) await records.remove(model, taggedId(id))
+      if (!value || (value.grantId ?? grantId) !== grantId) return undefined
+      if (!consumed) return value
+      await protocol.assertConnected()
+      noteUsedCode(value)
+      return { ...value, consumed }
+    },
 
-    upsert: (_id: string, payload: object, ttl = 1) =>
-      sessions.save(payload as SessionRecord, ttl, { clientInfo: clientInfo(), grants: written() }),
+    async consume(id: string): Promise<void> {
+      await protocol.assertConnected()
+      const { value, version, consumed } = await records.read<Payload>(model, taggedId(id))
+      if (!value || consumed) return usedAgain(value)
+      // The user has refused: no token will be issued.
+      if (value.error) return void (await records.consume(model, taggedId(id)))
+      const options = { ttl: Number(value.exp) - now(), version, consumed: now() }
+      await records.saveLater(model, taggedId(id), value, options, () => usedAgain(value))
+    },
 
-    // The library calls this for a cookie value that it replaces, and at sign-out.
     async destroy(id: string) {
-      const { session } = request() ?? {}
-      if (session && session.jti !== id) return sessions.retire(id, session.uid)
-      const uid = session?.uid ?? (await sessions.find(id))?.session.uid
-      if (uid) await sessions.end(uid)
+      await records.remove(model, taggedId(id))
     },
   }
 }
@@ -183,39 +169,55 @@ function withGrant(adapter: Adapter, records: Records, protocol: Protocol): Adap
   }
 }
 
-function createPlainAdapter(model: string, records: Records, protocol: Protocol) {
+function createGrantAdapter(records: Records, { request, onReuse }: Protocol) {
+  const usedCodes = new WeakMap<object, Payload>()
   return {
-    async upsert(id: string, payload: Payload, ttl?: number) {
-      await records.save(model, id, payload, { ttl })
+    /** Notes a code that this request has found used: when it revokes the grant, that is for reuse. */
+    noteUsedCode: (code: Payload) => usedCodes.set(request() ?? {}, code),
+    adapter: {
+      // A grant is written once, and never over another one.
+      async upsert(id: string, payload: Payload, ttl?: number) {
+        const indexes = [grantsOfAccount(String(payload.accountId))]
+        await records.saveLater(...grantName(id), payload, { ttl, version: 0, indexes })
+      },
+      find: async (id: string) => (await records.read<Payload>(...grantName(id))).value,
+      async destroy(id: string) {
+        await revokeGrant(records, id)
+        const code = usedCodes.get(request() ?? {})
+        if (code?.grantId === id) onReuse('code_reuse', code)
+      },
     },
-
-    async find(id: string): Promise<Payload | undefined> {
-      const { value, consumed } = await records.read<Payload>(model, id)
-      if (consumed) await protocol.assertNotAbandonedRetry()
-      return value && { ...value, ...(consumed && { consumed }) }
-    },
-
-    async consume(id: string) {
-      protocol.assertClientConnected()
-      if (await records.consume(model, id)) return
-      await protocol.assertNotAbandonedRetry()
-      throw protocol.alreadyUsed(model)
-    },
-
-    async destroy(id: string) {
-      await records.remove(model, id)
-    },
-
-    // The library destroys the grant as well, except when an access token alone is revoked.
-    revokeByGrantId: async () => {},
-    findByUid: async () => undefined,
-    findByUserCode: async () => undefined,
   }
 }
 
-/** A use is recorded with what it issues, in one write (refresh-tokens.ts). */
-function refreshTokenAdapter({ refreshTokens: { find, save, destroy } }: Protocol) {
-  return { find, upsert: save, destroy, consume: async () => {} }
+function createSessionAdapter(records: Records, { request, lifetimes }: Protocol) {
+  const sessions = createSessions(records)
+  const grantTtl = lifetimes.grant.withoutRefreshToken
+
+  return {
+    async find(id: string) {
+      const { session, isEnded } = (await sessions.find(id)) ?? {}
+      // A sign-out failed half-way. Its repetition is answered like the first time.
+      if (!session || !isEnded || request()?.route === 'end_session_confirm') return session
+      await sessions.end(session.uid)
+    },
+
+    findByUid: async (uid: string) => (await sessions.findByUid(uid)).value,
+
+    upsert(_id: string, payload: object, ttl = 1) {
+      const { ctx } = request() ?? {}
+      const clientInfo = ctx && clientInfoOf(ctx)
+      return sessions.save(payload as SessionRecord, ttl, { clientInfo, grantTtl })
+    },
+
+    // The library calls this for a cookie value that it replaces, and at sign-out.
+    async destroy(id: string) {
+      const { session } = request() ?? {}
+      if (session && session.jti !== id) return sessions.retire(id, session.uid)
+      const uid = session?.uid ?? (await sessions.find(id))?.session.uid
+      if (uid) await sessions.end(uid)
+    },
+  }
 }
 
 function createInteractionAdapter({ find }: Adapter, records: Records, protocol: Protocol) {

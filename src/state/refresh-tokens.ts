@@ -17,8 +17,7 @@ import { randomBytes, timingSafeEqual } from 'node:crypto'
 import type { Found, Id, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import { type GrantRecord, grantName, revokeGrant } from './grants.ts'
-
-type Payload = Record<string, unknown> & { grantId?: string }
+import type { Payload, Protocol } from './protocol.ts'
 
 interface Family {
   payload: Payload
@@ -27,23 +26,8 @@ interface Family {
   since: number
 }
 
-/** Settings, and functions of the current request, that refresh tokens depend on. */
-export interface RefreshTokenRules {
-  /** Seconds in which a used token may be used again; 0: never. */
-  grace: number
-  /** Seconds for which a grant lives after a refresh token was issued under it. */
-  grantTtl: number
-  /** The current request: at the token endpoint, presenting a token uses it up; see adapter.ts. */
-  request(): { isRefresh: boolean; isRevocation: boolean } | undefined
-  /** Throws when the client has disconnected: it may have repeated the request elsewhere. */
-  assertNotAbandonedRetry(): Promise<void>
-  /** The error for a token that has been used. */
-  alreadyUsed(): Error
-  /** A used token was presented, and its family ended: called once for each family. */
-  onReuse(payload: Payload): void
-  /** An answer that was lost, or is on its way, was given again. */
-  onReplay(payload: Payload): void
-}
+/** The part of `Protocol` that refresh tokens need. */
+type Rules = Pick<Protocol, 'request' | 'assertConnected' | 'alreadyUsed' | 'onReuse' | 'lifetimes'>
 
 const KIND = 'RefreshToken'
 const TAG_BYTES = 16
@@ -57,13 +41,18 @@ const HEAD_BYTES = GENERATION_AT + GENERATION_BYTES
 export type RefreshTokens = ReturnType<typeof createRefreshTokens>
 
 /** Returns the functions that create, find, rotate and revoke refresh tokens. */
-export function createRefreshTokens(records: Records, rules: RefreshTokenRules) {
+export function createRefreshTokens(records: Records, rules: Rules) {
+  const { grace, grant } = rules.lifetimes
+  /** At the token endpoint, presenting a token uses it up. */
+  const isRefresh = () => rules.request()?.route === 'token'
+  const alreadyUsed = () => rules.alreadyUsed(KIND)
+  const macOf = (head: Buffer) => records.prove('refresh token', head.toString('base64url'))
+
   function tokenOf(tagAndFamily: Buffer, generation: number): string {
     const head = Buffer.alloc(HEAD_BYTES, tagAndFamily)
     head.writeUInt32BE(generation, GENERATION_AT)
     return Buffer.concat([head, macOf(head)]).toString('base64url')
   }
-  const macOf = (head: Buffer) => records.prove('refresh token', head.toString('base64url'))
 
   /** Undefined for a value that was never issued, without reading the store. */
   function parse(token: string) {
@@ -71,55 +60,49 @@ export function createRefreshTokens(records: Records, rules: RefreshTokenRules) 
     const isWhole = bytes.length === HEAD_BYTES + MAC_BYTES && bytes.toString('base64url') === token
     const head = bytes.subarray(0, HEAD_BYTES)
     if (!isWhole || !timingSafeEqual(macOf(head), bytes.subarray(HEAD_BYTES))) return undefined
-    return {
-      tagAndFamily: head.subarray(0, GENERATION_AT),
-      tag: head.subarray(0, TAG_BYTES).toString('base64url'),
-      family: head.subarray(TAG_BYTES, GENERATION_AT).toString('base64url'),
-      generation: head.readUInt32BE(GENERATION_AT),
-    }
+    const tag = head.subarray(0, TAG_BYTES).toString('base64url')
+    const family = head.subarray(TAG_BYTES, GENERATION_AT).toString('base64url')
+    const id: Id = { slot: tag, id: family }
+    return { head, tag, id, generation: head.readUInt32BE(GENERATION_AT) }
   }
-  const idOf = ({ tag, family }: { tag: string; family: string }): Id => ({ slot: tag, id: family })
 
   /** The first token of a new family under a grant. */
   const first = (grantId: string) =>
     tokenOf(Buffer.concat([Buffer.from(grantId, 'base64url'), randomBytes(FAMILY_BYTES)]), 0)
 
   function successor(token: string): string {
-    const { tagAndFamily, generation } = required(parse(token))
-    return tokenOf(tagAndFamily, generation + 1)
+    const { head, generation } = required(parse(token))
+    return tokenOf(head.subarray(0, GENERATION_AT), generation + 1)
   }
 
   function isInGrace({ since }: Family): boolean {
-    if (rules.grace === 0) return false
+    if (grace === 0) return false
     // A client that was cut off by an outage could not repeat its request before it was over.
     const { from, to } = records.outage() ?? { from: Number.POSITIVE_INFINITY, to: 0 }
-    const wasCutOff = since >= from - rules.grace && since <= to
-    return now() - (wasCutOff ? to : since) <= rules.grace
+    const wasCutOff = since >= from - grace && since <= to
+    return now() - (wasCutOff ? to : since) <= grace
   }
 
   async function find(token: string): Promise<Payload | undefined> {
     const parsed = parse(token)
     if (!parsed) return undefined
-    const { tag, generation } = parsed
-    const id = idOf(parsed)
+    const { tag, id, generation } = parsed
     // The library reads the grant next: the request remembers it.
-    const found = await records.read<Family>(KIND, id, grantName(tag))
-    const request = rules.request()
-    const latest = found.value
-    if (!latest && found.version && request?.isRevocation) await records.remove(KIND, id)
+    const { value: latest, version } = await records.read<Family>(KIND, id, grantName(tag))
+    if (isRefresh()) await rules.assertConnected()
+    // A revocation that was done before is repeated: it may not have reached a replica.
+    const isRevoked = !latest && version > 0 && rules.request()?.route === 'revocation'
+    if (isRevoked) await records.remove(KIND, id)
     if (latest?.payload.grantId !== tag) return undefined
     const isPredecessor = generation === latest.generation - 1
     const isUsable =
-      generation >= latest.generation || (request?.isRefresh && isPredecessor && isInGrace(latest))
-    if (!isUsable && request?.isRefresh) await rules.assertNotAbandonedRetry()
+      generation >= latest.generation || (isRefresh() && isPredecessor && isInGrace(latest))
     return { ...latest.payload, jti: token, ...(!isUsable && { consumed: latest.since }) }
   }
 
   /** The first of a family, or the successor of the token that this request presented. */
   async function save(token: string, payload: Payload, ttl?: number): Promise<void> {
-    const parsed = required(parse(token))
-    const { generation, tag } = parsed
-    const id = idOf(parsed)
+    const { id, tag, generation } = required(parse(token))
     const next: Family = { payload: lasting(payload), generation, since: now() }
     if (generation === 0) {
       await prolongGrant(tag)
@@ -136,10 +119,10 @@ export function createRefreshTokens(records: Records, rules: RefreshTokenRules) 
   async function prolongGrant(grantId: string): Promise<void> {
     const name = grantName(grantId)
     const { value, version } = await records.read<GrantRecord>(...name)
-    if (!value) throw rules.alreadyUsed()
-    const ttl = rules.grantTtl
+    if (!value) throw alreadyUsed()
+    const ttl = grant.withRefreshToken
     const prolonged = { ...value, exp: now() + ttl, hasRefreshToken: true }
-    const refused = () => Promise.reject(rules.alreadyUsed())
+    const refused = () => Promise.reject(alreadyUsed())
     await records.saveLater(...name, prolonged, { ttl, version }, refused)
   }
 
@@ -151,28 +134,27 @@ export function createRefreshTokens(records: Records, rules: RefreshTokenRules) 
       return value && value.generation < generation ? next : undefined
     }
     if (await records.update<Family>(KIND, id, change, { ttl, found })) return
-    if (!latest) throw rules.alreadyUsed()
+    if (!latest) throw alreadyUsed()
     // `find` decided whether this request may be answered again; a clock that has moved on since does not.
-    if (rules.grace > 0 && latest.generation === generation) return rules.onReplay(payload)
+    if (grace > 0 && latest.generation === generation) {
+      return rules.onReuse('refresh_replay', payload)
+    }
     // It was the latest when it was presented, and others were quicker: the client sent it several times.
     const wasLatest = found?.value && found.value.generation < generation
-    if (rules.grace === 0 || !wasLatest) await endReused(id, latest)
-    throw rules.alreadyUsed()
+    if (grace === 0 || !wasLatest) await endReused(id, latest)
+    throw alreadyUsed()
   }
 
   async function destroy(token: string): Promise<void> {
-    const parsed = parse(token)
-    if (!parsed) return
-    const id = idOf(parsed)
-    const found = records.lastRead<Family>(KIND, id) ?? (await records.read<Family>(KIND, id))
-    const { value } = found
-    if (value && rules.request()?.isRefresh) await endReused(id, value)
-    else if (value) await end(id, value)
+    const { id } = parse(token) ?? {}
+    if (!id) return
+    const { value } = records.lastRead<Family>(KIND, id) ?? (await records.read<Family>(KIND, id))
+    if (value) await (isRefresh() ? endReused(id, value) : end(id, value))
   }
 
   async function endReused(id: Id, family: Family): Promise<void> {
-    await rules.assertNotAbandonedRetry()
-    if (await end(id, family)) rules.onReuse(family.payload)
+    await rules.assertConnected()
+    if (await end(id, family)) rules.onReuse('refresh_reuse', family.payload)
   }
 
   /** The grant first: it ends every token, and when the rest fails, a repetition does all of it. */

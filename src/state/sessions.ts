@@ -57,13 +57,6 @@ interface Pointer {
   exp: number
 }
 
-/** Members of a session beside the library's payload. */
-interface Additions {
-  clientInfo?: ClientInfo
-  /** As in `SessionRecord`. */
-  grants?: Record<string, number>
-}
-
 /** Lifetime of a replaced cookie value, for requests on their way. */
 const FORMER_COOKIE_SECONDS = 60
 /** When an account has more, the one with the earliest sign-in ends. */
@@ -82,43 +75,58 @@ export function createSessions(records: Records) {
 
   const findByUid = (uid: string) => records.read<SessionRecord>('Session', uid)
 
-  /** Writes what the request has changed since it read the session. Revokes its grants when that has ended. */
+  /**
+   * Writes what the request has changed since it read the session. Revokes its grants when that has ended.
+   * `grantTtl`: seconds for which a grant of this request lives without a refresh token.
+   */
   async function save(
     payload: SessionRecord,
     ttl: number,
-    { clientInfo, grants }: Additions = {},
+    { clientInfo, grantTtl }: { clientInfo?: ClientInfo; grantTtl: number },
   ): Promise<void> {
     // The library sets these itself.
     const { kind, iat, ...own } = payload
-    const { uid, jti, accountId } = own
+    const { uid, jti, accountId, authorizations = {} } = own
     const found = records.lastRead<SessionRecord>('Session', uid)
     const base = found?.value
     const isSignIn = own.loginTs !== base?.loginTs
+    const before = grantsIn({ authorizations: base?.authorizations })
+    const made = grantsIn({ authorizations }).filter(id => !before.includes(id))
+    const grants = {
+      ...base?.grants,
+      ...Object.fromEntries(made.map(id => [id, now() + grantTtl])),
+    }
+    const mine = {
+      ...own,
+      grants,
+      lastUsed: now(),
+      clientInfo: isSignIn ? clientInfo : base?.clientInfo,
+    }
     let signInId = isSignIn ? randomId() : base?.signInId
-    const mine = { ...own, lastUsed: now(), clientInfo: isSignIn ? clientInfo : base?.clientInfo }
     let isReplaced = false
-    const change = ({ value: theirs, version, consumed }: Found<SessionRecord>) => {
-      if (consumed || (!theirs && version !== 0)) return undefined
+    const change = ({ value, version, consumed }: Found<SessionRecord>) => {
+      if (consumed || (!value && version !== 0)) return undefined
+      const theirs = value ?? base
       // Two accounts in a session that was anonymous: the first one has it.
       const isTaken = theirs?.accountId && !base?.accountId && theirs.accountId !== accountId
       if (isTaken) return undefined
       // The same account signed in in two tabs at once: the cookie values of both are valid.
       const isTwice = theirs?.accountId === accountId && theirs?.signInId !== base?.signInId
       if (isSignIn && isTwice) signInId = theirs?.signInId
-      const signedIn = { ...mine, signInId }
-      const merged = theirs ? merge(signedIn, base, theirs) : signedIn
-      isReplaced = theirs?.jti !== jti
+      isReplaced = value?.jti !== jti
+      const merged = merge({ ...mine, signInId }, base, theirs)
       return {
         ...merged,
         jti: merged.signInId === signInId ? jti : (theirs?.jti ?? jti),
-        grants: living({ ...theirs?.grants, ...grants }),
+        authorizations: merge(authorizations, base?.authorizations, theirs?.authorizations),
+        grants: living(merge(grants, base?.grants, theirs?.grants)),
       }
     }
     const indexes: [string, string][] = accountId ? [['sessions of account', accountId]] : []
     const options = { ttl, indexes, found }
     const isSaved = await records.update<SessionRecord>('Session', uid, change, options)
     // The session ended meanwhile: what this request was about to issue must not outlive that.
-    if (!isSaved) return revokeWithSession(records, grantsIn({ ...mine, grants }))
+    if (!isSaved) return revokeWithSession(records, grantsIn(mine))
     // A slow request sends a replaced value again, and the browser keeps it.
     const { value: pointer } = records.lastRead<Pointer>('SessionCookie', jti) ?? {}
     const isShort = (pointer?.exp ?? 0) < now() + ttl
@@ -151,7 +159,7 @@ export function createSessions(records: Records) {
   async function succeed(old: SessionRecord, loginTs: number, ttl: number) {
     const [uid, jti] = [randomId(), randomId()]
     const session = { ...old, uid, jti, loginTs, exp: now() + ttl, authorizations: {} }
-    await save(session, ttl, { clientInfo: old.clientInfo })
+    await save(session, ttl, { clientInfo: old.clientInfo, grantTtl: 0 })
     return session
   }
 
@@ -193,29 +201,8 @@ function living(grants: Record<string, number>): Record<string, number> {
 }
 
 /** Three ways: what `mine` changed since `base` wins, everything else stays as it is in `theirs`. */
-function merge(
-  mine: SessionRecord,
-  base: Partial<SessionRecord> = {},
-  theirs: SessionRecord,
-): SessionRecord {
-  const authorizations = pickChanges(
-    mine.authorizations ?? {},
-    base.authorizations ?? {},
-    theirs.authorizations ?? {},
-  )
-  return { ...pickChanges(mine, base, theirs), authorizations } as SessionRecord
-}
-
-function pickChanges(
-  mine: Record<string, unknown>,
-  base: Record<string, unknown>,
-  theirs: Record<string, unknown>,
-): Record<string, unknown> {
-  const result = { ...theirs }
-  for (const key of new Set([...Object.keys(mine), ...Object.keys(base)])) {
-    if (isDeepStrictEqual(mine[key], base[key])) continue
-    if (mine[key] === undefined) delete result[key]
-    else result[key] = mine[key]
-  }
-  return result
+function merge<T extends Record<string, unknown>>(mine: T, base?: T, theirs?: T): T {
+  const names = Object.keys({ ...mine, ...base })
+  const changed = names.filter(name => !isDeepStrictEqual(mine[name], base?.[name]))
+  return { ...theirs, ...Object.fromEntries(changed.map(name => [name, mine[name]])) } as T
 }

@@ -3,8 +3,8 @@
 
 import { randomBytes } from 'node:crypto'
 import { beforeEach, describe, expect, test } from 'vitest'
-import type { Adapter } from '../../src/state/adapter.ts'
 import { taggedValue } from '../../src/state/grants.ts'
+import type { Adapter } from '../../src/state/protocol.ts'
 import { fresh } from './store-suite.ts'
 
 export type Adapters = (model: string) => Adapter

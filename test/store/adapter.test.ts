@@ -3,7 +3,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 // @ts-expect-error the package has no types for its own adapter; `memoryAdapters` gives it ours
 import { createMemoryAdapter } from '../../node_modules/oidc-provider/lib/adapters/memory_adapter.js'
-import type { Adapter } from '../../src/state/adapter.ts'
+import type { Adapter } from '../../src/state/protocol.ts'
 import { type Adapters, adapterSuite, idFor, TOKENS } from './adapter-suite.ts'
 import { AlreadyUsed, createLibrary, type Library, RETENTION } from './protocol.ts'
 import { fresh } from './store-suite.ts'

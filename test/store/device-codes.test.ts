@@ -8,8 +8,6 @@ import { fresh } from './store-suite.ts'
 
 const TTL = 60
 
-const REQUEST = { key: {}, isRevocation: false, endsSession: false }
-
 class Taken extends Error {}
 
 onEveryStore(records => {
@@ -21,7 +19,7 @@ onEveryStore(records => {
     const codes = deviceCodeAdapter(records())(
       { find },
       {
-        request: () => ({ ...REQUEST, session: session.getStore() }),
+        request: () => ({ route: 'code_verification', session: session.getStore() }),
         alreadyUsed: () => new Taken(),
       },
     )

@@ -1,7 +1,7 @@
 // A detour through our pages is answered once and resumed once.
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { Adapter } from '../../src/state/adapter.ts'
+import type { Adapter } from '../../src/state/protocol.ts'
 import { AlreadyUsed, createLibrary, type Library } from './protocol.ts'
 import { fresh } from './store-suite.ts'
 

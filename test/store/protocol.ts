@@ -4,7 +4,8 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { randomBytes } from 'node:crypto'
 import { deviceCodeAdapter } from '../../src/features/device.ts'
-import { type Adapter, createAdapter, type Protocol } from '../../src/state/adapter.ts'
+import { createAdapter } from '../../src/state/adapter.ts'
+import type { Adapter, Protocol } from '../../src/state/protocol.ts'
 import { createRefreshTokens, type RefreshTokens } from '../../src/state/refresh-tokens.ts'
 import type { SessionRecord } from '../../src/state/sessions.ts'
 import { openRecords, type Records } from '../../src/storage/records.ts'
@@ -29,7 +30,7 @@ export interface Library {
   records: Records
   adapters: (model: string) => Adapter
   refreshTokens: RefreshTokens
-  request(options?: { isRevocation?: boolean; endsSession?: boolean }): Request
+  request(options?: { endsSession?: boolean }): Request
   close(): Promise<void>
 }
 
@@ -39,36 +40,27 @@ export async function createLibrary(): Promise<Library> {
   const store = new SqliteStore(':memory:')
   const records = await openRecords(store, [Buffer.alloc(32, 1)])
   const current = new AsyncLocalStorage<NonNullable<ReturnType<Protocol['request']>>>()
-  const refreshTokens = createRefreshTokens(records, {
-    grace: 30,
-    request() {
-      const request = current.getStore()
-      return request && { isRefresh: true, isRevocation: false }
-    },
-    grantTtl: 7 * 24 * 3600,
-    assertNotAbandonedRetry: async () => {},
-    alreadyUsed: () => new AlreadyUsed('RefreshToken'),
-    onReuse: () => {},
-    onReplay: () => {},
-  })
   const protocol: Protocol = {
-    refreshTokens,
     request: () => current.getStore(),
-    clientInfo: () => undefined,
     isOfBrowser: () => true,
     alreadyUsed: model => new AlreadyUsed(model),
-    pushedRequestTtl: RETENTION,
     saveGrant: async () => undefined,
-    onCodeReuse: () => {},
+    assertConnected: async () => {},
+    onReuse: () => {},
+    lifetimes: {
+      grace: 30,
+      grant: { withoutRefreshToken: 3600, withRefreshToken: 7 * 24 * 3600 },
+      pushedRequest: RETENTION,
+    },
     adapters: { DeviceCode: deviceCodeAdapter(records) },
-    assertClientConnected: () => {},
-    assertNotAbandonedRetry: async () => {},
   }
+  const refreshTokens = createRefreshTokens(records, protocol)
   return {
     records,
-    adapters: createAdapter(records, protocol),
+    adapters: createAdapter(records, protocol, refreshTokens),
     refreshTokens,
-    request({ isRevocation = false, endsSession = false } = {}) {
+    request({ endsSession = false } = {}) {
+      const route = endsSession ? 'end_session_confirm' : 'token'
       // Its parts are run one after the other, in the transaction of one request.
       let enter = <T>(part: () => T): T => part()
       records.during(async () => {
@@ -78,9 +70,7 @@ export async function createLibrary(): Promise<Library> {
       const request: Request = {
         run: part =>
           enter(() =>
-            current.run({ key: request, session: request.session, isRevocation, endsSession }, () =>
-              records.together(part),
-            ),
+            current.run({ route, session: request.session }, () => records.together(part)),
           ),
       }
       return request

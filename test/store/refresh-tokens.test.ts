@@ -23,15 +23,18 @@ function createRefresher(records: Records, grace: number) {
   const presented = new AsyncLocalStorage<object>()
   const told = { reuse: [] as unknown[], replay: 0 }
   const tokens = createRefreshTokens(records, {
-    grace,
-    request() {
-      return presented.getStore() && { isRefresh: true, isRevocation: false }
-    },
-    grantTtl: TTL,
-    assertNotAbandonedRetry: async () => {},
+    request: () => presented.getStore() && { route: 'token' },
+    assertConnected: async () => {},
     alreadyUsed: () => new Used(),
-    onReuse: payload => told.reuse.push(payload.grantId),
-    onReplay: () => told.replay++,
+    onReuse(event, { grantId }) {
+      if (event === 'refresh_replay') told.replay++
+      else told.reuse.push(grantId)
+    },
+    lifetimes: {
+      grace,
+      grant: { withoutRefreshToken: TTL, withRefreshToken: TTL },
+      pushedRequest: TTL,
+    },
   })
 
   /** A new family under a grant of its own. */
