@@ -9,9 +9,9 @@ import {
   type Copied,
   copyStore,
   readNamingKey,
+  resealAll,
   restoreStore,
 } from '../storage/copy.ts'
-import { resealAll } from '../storage/identity.ts'
 import { openStore, readSecret, secretFile, storeFile } from '../storage/open.ts'
 import { openRecords } from '../storage/records.ts'
 import { reasonOf, type Store } from '../storage/store.ts'
@@ -53,7 +53,7 @@ export async function reseal() {
     throw new Failure('Set USHER_SECRET to the new secret and the former one.')
   }
   const { store, secrets } = await openOwnStore()
-  const count = await resealAll(store, secrets, done => reportProgress('records read', done))
+  const count = await resealAll(store, secrets, reportProgress)
   await queueAuditEvent(await openRecords(store, secrets), 'store_resealed', { records: count })
   hint(`${count} records are encrypted again; USHER_SECRET needs only its first value now.`)
 }

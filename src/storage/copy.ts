@@ -1,4 +1,4 @@
-// Moves an installation to another store, or to a file and back. Names stay hashed and contents
+// Moves an installation to another store, or to a file and back, or to another secret. Names stay hashed and contents
 // encrypted, so the same USHER_SECRET opens the copy.
 //
 //   1  the target is cleared of what an unfinished copy left there
@@ -14,8 +14,7 @@
 
 import { open, rename, rm } from 'node:fs/promises'
 import { setTimeout } from 'node:timers/promises'
-import { kindOf, NAMING_KEY } from './identity.ts'
-import { createSeal } from './seal.ts'
+import { createSeal, NAMING_KEY } from './seal.ts'
 import { type Entry, now, type Store, StoreUnavailable } from './store.ts'
 
 /** Records in flight, of some kB each. */
@@ -40,7 +39,8 @@ export interface Copied {
   differing: number
 }
 
-type Progress = (step: 'copied' | 'compared', done: number) => void
+/** Called after each record of a step, with their number. */
+type Progress = (step: string, done: number) => void
 
 /** Returns the entry of the naming key. Throws `CopyRefused` for a store without one. */
 export async function readNamingKey(from: Store, name = '--from'): Promise<Entry> {
@@ -66,13 +66,15 @@ export async function backUpStore(
   const partial = `${file}.partial`
   const output = await open(partial, 'w', 0o600)
   const write = (line: object) => output.write(`${JSON.stringify(line)}\n`)
+  /** The kind of a record stands before the first line end of its contents (records.ts). */
+  const kindOf = (key: string, value: Uint8Array) => String(seal.open(key, value)).split('\n', 1)[0]
   const seen = new Set<string>()
   try {
     await write({ usher_backup: BACKUP_FORMAT, at: new Date().toISOString() })
     for await (const { value, ...entry } of from.scan()) {
       const { key } = entry
       if (!value || seen.has(key)) continue
-      if (key !== NAMING_KEY && leftOut.has(kindOf(seal, key, value))) continue
+      if (key !== NAMING_KEY && leftOut.has(kindOf(key, value) ?? '')) continue
       seen.add(key)
       await write({ ...entry, value: textOf(value) })
     }
@@ -104,18 +106,13 @@ export async function restoreStore(
 
 /** The records of a backup; throws where it is not whole. */
 async function* entriesOf(file: string): AsyncGenerator<Entry> {
-  const lines = (await open(file)).readLines()
-  let [count, end] = [0, -1]
-  let isFirst = true
-  for await (const line of lines) {
+  // The first line is the head.
+  let [count, end] = [-1, -2]
+  for await (const line of (await open(file)).readLines()) {
     const { usher_backup, records, value, ...entry } = parse(line)
-    if (isFirst && usher_backup !== BACKUP_FORMAT) break
-    if (!isFirst && records === undefined) {
-      count++
-      yield { ...entry, value: Buffer.from(value, 'base64') }
-    }
-    end = records ?? end
-    isFirst = false
+    if (count === -1 && usher_backup !== BACKUP_FORMAT) break
+    if (records !== undefined) end = records
+    else if (count++ >= 0) yield { ...entry, value: Buffer.from(value, 'base64') }
   }
   if (end !== count) throw new CopyRefused(`${file} is no backup of Usher, or not all of one.`)
 }
@@ -132,87 +129,79 @@ function parse(line: string) {
 async function fill(
   to: Store,
   name: string,
-  namingKey: Entry,
+  { key, value = new Uint8Array() }: Entry,
   entries: () => AsyncIterable<Entry>,
   progress: Progress,
 ): Promise<Copied> {
-  await requireVacancy(to, name, namingKey)
+  const found = await to.get(key)
+  if (found) {
+    const which = textOf(found.value) === textOf(value) ? 'this' : 'another'
+    throw new CopyRefused(
+      `${name} already holds ${which} installation; choose an empty store ` +
+        '(another file, database or redis.key_prefix).',
+    )
+  }
   await inChunks(to.scan(), ({ key }) => to.restore({ key, version: 1, expires: 0 }))
-  const report = (step: 'copied' | 'compared') => (done: number) => progress(step, done)
-  await inChunks(entries(), entry => to.restore(entry), report('copied'))
+  await inChunks(counted(entries(), 'copied', progress), entry => to.restore(entry))
+  const copied = await compare(to, counted(entries(), 'compared', progress))
+  if (copied.differing) return copied
+  // A write that failed as unavailable may still have been stored.
+  const installed = await patiently(async () => {
+    await to.write([{ key, value, version: 0 }])
+    return to.get(key)
+  }, MAX_ATTEMPTS)
+  if (textOf(installed?.value) === textOf(value)) return { ...copied, records: copied.records + 1 }
+  throw new CopyRefused(`${name} became an installation meanwhile: Usher was started on it.`)
+}
 
+async function compare(to: Store, entries: AsyncIterable<Entry>): Promise<Copied> {
   const copied: Copied = { records: 0, differing: 0 }
   /** Under each index, how many records have to be found. */
   const indexed = new Map<string, number>()
-  const compare = async (entry: Entry) => {
+  const compareOne = async (entry: Entry) => {
     const isSame = await isCopied(entry, to)
     if (entry.value) copied.records++
     if (!isSame) copied.differing++
     for (const index of entry.indexes ?? []) indexed.set(index, (indexed.get(index) ?? 0) + 1)
   }
-  await inChunks(entries(), compare, report('compared'))
-  if (copied.differing) return copied
-  for (const [index, count] of indexed) {
+  await inChunks(entries, compareOne)
+  for (const [index, count] of copied.differing ? [] : indexed) {
     const found = new Set<string>()
     for await (const { key } of to.walk(index)) found.add(key)
     if (found.size < count) copied.differing++
   }
-  if (copied.differing) return copied
-  await patiently(() => writeNamingKey(to, name, namingKey))
-  return { ...copied, records: copied.records + 1 }
+  return copied
 }
 
-async function requireVacancy(to: Store, name: string, namingKey: Entry): Promise<void> {
-  if (!(await to.get(NAMING_KEY))) return
-  const which = (await holds(to, namingKey)) ? 'this' : 'another'
-  throw new CopyRefused(
-    `${name} already holds ${which} installation; choose an empty store ` +
-      '(another file, database or redis.key_prefix).',
-  )
-}
-
-async function writeNamingKey(to: Store, name: string, namingKey: Entry): Promise<void> {
-  const { key, value = new Uint8Array() } = namingKey
-  const { failed } = await to.write([{ key, value, version: 0 }])
-  // A write that failed as unavailable may still have been stored.
-  if (failed === undefined || (await holds(to, namingKey))) return
-  throw new CopyRefused(`${name} became an installation meanwhile: Usher was started on it.`)
-}
-
-async function holds(to: Store, namingKey: Entry): Promise<boolean> {
-  return textOf((await to.get(NAMING_KEY))?.value) === textOf(namingKey.value)
+async function* counted(entries: AsyncIterable<Entry>, step: string, progress: Progress) {
+  let done = 0
+  for await (const entry of entries) {
+    yield entry
+    progress(step, ++done)
+  }
 }
 
 /** Works on everything but the naming key, some at a time. */
-async function inChunks(
-  entries: AsyncIterable<Entry>,
-  work: (entry: Entry) => Promise<void>,
-  progress: (done: number) => void = () => {},
-): Promise<void> {
+async function inChunks(entries: AsyncIterable<Entry>, work: (entry: Entry) => Promise<void>) {
   const chunk: Entry[] = []
-  let done = 0
-  const finish = async () => {
-    done += chunk.length
-    await Promise.all(chunk.splice(0).map(entry => patiently(() => work(entry))))
-    progress(done)
-  }
+  const finish = () =>
+    Promise.all(chunk.splice(0).map(entry => patiently(() => work(entry), MAX_ATTEMPTS)))
   for await (const entry of entries) {
-    if (entry.key === NAMING_KEY) continue
-    if (chunk.push(entry) === CHUNK) await finish()
+    if (entry.key !== NAMING_KEY) chunk.push(entry)
+    if (chunk.length === CHUNK) await finish()
   }
-  if (chunk.length) await finish()
+  await finish()
 }
 
 /** Repeats work that is safe to repeat, while the store is unavailable. */
-async function patiently<T>(work: () => Promise<T>): Promise<T> {
-  for (let attempt = 1; ; attempt++) {
-    try {
-      return await work()
-    } catch (error) {
-      if (!(error instanceof StoreUnavailable) || attempt === MAX_ATTEMPTS) throw error
-    }
-    await setTimeout(PAUSE_MS)
+async function patiently<T>(work: () => Promise<T>, attempts: number): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    if (!(error instanceof StoreUnavailable) || attempts === 1) throw error
   }
+  await setTimeout(PAUSE_MS)
+  return patiently(work, attempts - 1)
 }
 
 /** A record that has expired meanwhile is not missed. */
@@ -222,14 +211,34 @@ async function isCopied(entry: Entry, to: Store): Promise<boolean> {
   return describe(copy) === describe(entry)
 }
 
-function describe({ value, version, consumed, expires, indexes = [] }: Entry): string {
-  return JSON.stringify({
-    value: textOf(value),
-    version,
-    consumed,
-    expires,
-    indexes: indexes.toSorted(),
-  })
+function describe({ value, indexes = [], ...entry }: Entry): string {
+  const members = { ...entry, value: textOf(value), indexes: indexes.toSorted() }
+  return JSON.stringify(members, ['value', 'version', 'consumed', 'expires', 'indexes'])
 }
 
 const textOf = (bytes?: Uint8Array) => bytes && Buffer.from(bytes).toString('base64')
+
+/**
+ * Seals everything anew that was not sealed with the first secret, and answers how many records that
+ * were. Afterwards the other secrets open nothing.
+ */
+export async function resealAll(
+  store: Store,
+  secrets: Uint8Array[],
+  progress: Progress = () => {},
+): Promise<number> {
+  const seal = createSeal(secrets)
+  let count = 0
+  for await (const scanned of counted(store.scan(), 'records read', progress)) {
+    // Read again when another writer came in between.
+    let entry: Entry | undefined = scanned
+    while (entry?.value && !seal.isCurrent(entry.value)) {
+      const { key, version, expires } = entry
+      const value = seal.seal(key, seal.open(key, entry.value))
+      const { failed } = await store.write([{ key, value, version, expires }])
+      if (failed === undefined) count++
+      entry = await store.get(key)
+    }
+  }
+  return count
+}

@@ -22,8 +22,7 @@ export async function openInstallation(
   redis?: RedisSettings,
   observe?: Observer,
 ): Promise<Installation> {
-  const store = await openStore(location, redis, observe)
-  return await unlock(store, location, secrets)
+  return unlock(await openStore(location, redis, observe), location, secrets)
 }
 
 /**
@@ -36,7 +35,7 @@ export async function unlock(
   secrets: Uint8Array[],
 ): Promise<Installation> {
   try {
-    const known = secrets.length ? secrets : [generatedSecret(location.slice(SQLITE.length))]
+    const known = secrets.length ? secrets : [generatedSecret(storeFile(location) ?? '')]
     return { store, secrets: known, records: await openRecords(store, known) }
   } catch (error) {
     await store.close()

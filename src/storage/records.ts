@@ -1,14 +1,13 @@
 // JSON records over the store: names hashed, contents encrypted. All state of Usher is kept by this module.
 //
-// Names are hashed with the naming key, which is the identity of an installation (identity.ts).
+// Names are hashed with the naming key, which is the identity of an installation (seal.ts).
 //
 // A value is sealed text: the kind of the record, a line end, and its JSON. By the kind, `usher store
 // backup` knows which records to leave out (copy.ts).
 
 import { setTimeout } from 'node:timers/promises'
-import { identityProblem, NAMING_KEY, openNamingKey } from './identity.ts'
-import { createNames, createSeal, type Seal } from './seal.ts'
-import { type Check, type Entry, now, type Put, type Store, StoreUnavailable } from './store.ts'
+import { createSeal, openIdentity } from './seal.ts'
+import { type Entry, now, ok, type Put, type Store, StoreUnavailable, wrong } from './store.ts'
 import { createTransactions } from './transaction.ts'
 
 /** Seconds by which records outlive their `exp`: the library, which tolerates clock skew, checks that. */
@@ -48,19 +47,15 @@ interface UpdateOptions<T> extends Pick<SaveOptions, 'indexes'> {
  */
 export type Id = string | { slot: string; id: string }
 
-/** Operations on records; see the functions below. */
-export type Records = ReturnType<typeof createRecords>
-
-/** Opens the records of a store; throws when no secret fits, or when the store has another format. */
-export async function openRecords(store: Store, secrets: Uint8Array[]): Promise<Records> {
-  const seal = createSeal(secrets)
-  return createRecords(store, seal, await openNamingKey(store, seal))
-}
+/** Operations on records; see `openRecords`. */
+export type Records = Awaited<ReturnType<typeof openRecords>>
 
 const clamp = (ttl: number) => Math.ceil(Math.min(Math.max(ttl || 1, 1), MAX_TTL_SECONDS))
 
-function createRecords(store: Store, seal: Seal, namingKey: Buffer) {
-  const nameOf = createNames(namingKey)
+/** Opens the records of a store; throws when no secret fits, or when the store has another format. */
+export async function openRecords(store: Store, secrets: Uint8Array[]) {
+  const seal = createSeal(secrets)
+  const { nameOf, problem } = await openIdentity(store, seal)
   const keyOf = (kind: string, id: Id) =>
     typeof id === 'string'
       ? nameOf(`${kind}\0${id}`)
@@ -212,16 +207,12 @@ function createRecords(store: Store, seal: Seal, namingKey: Buffer) {
      * Checks the store, and whether it still holds this installation. While it does not, every other
      * operation is rejected: two identities must never be in use at once.
      */
-    async check(): Promise<Check[]> {
-      const [checks, entry] = await Promise.all([store.check(), store.get(NAMING_KEY)])
-      lostIdentity = identityProblem(seal, namingKey, entry)
-      const found = lostIdentity ?? 'as at the start'
+    async check() {
+      const [checks, lost] = await Promise.all([store.check(), problem()])
+      lostIdentity = lost
       const fix =
         'stop every node; restore the store from a backup, or start anew with what it holds'
-      return [
-        ...checks,
-        { name: 'identity', found, ...(lostIdentity ? { state: 'wrong', fix } : { state: 'ok' }) },
-      ]
+      return [...checks, lost ? wrong('identity', lost, fix) : ok('identity', 'as at the start')]
     },
   }
 }

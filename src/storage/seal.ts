@@ -11,6 +11,7 @@ import {
   hkdfSync,
   randomBytes,
 } from 'node:crypto'
+import { type Store, StoreUnavailable } from './store.ts'
 
 const KEY_ID = 4
 const NONCE = 12
@@ -71,4 +72,53 @@ export function createSeal(secrets: Uint8Array[]) {
 export function createNames(key: Uint8Array): (name: string) => string {
   const secret = createSecretKey(key)
   return name => createHmac('sha256', secret).update(name).digest().toString('base64url', 0, NAME)
+}
+
+/**
+ * The key of the naming key, which is the identity of an installation. It is made once for each store and
+ * kept in it, sealed, so that `USHER_SECRET` can be changed without losing any record. A store without one
+ * is no installation yet.
+ */
+export const NAMING_KEY = 'naming-key'
+/** Of everything in a store; the byte before the naming key. Raise it when older records cannot be read. */
+const FORMAT = 2
+const WRONG_FORMAT =
+  'the store was written by another version of Usher, in a format that this one does not read; ' +
+  'start with an empty store (another file, database or redis.key_prefix)'
+
+/**
+ * Opens the identity of the installation in a store; nodes that start together on an empty store agree on
+ * the first key written. Throws when no secret fits, or when the store has another format.
+ */
+export async function openIdentity(store: Store, seal: Seal) {
+  let entry = await store.get(NAMING_KEY)
+  if (!entry) {
+    const made = seal.seal(NAMING_KEY, Buffer.from([FORMAT, ...randomBytes(32)]))
+    await store.write([{ key: NAMING_KEY, value: made, version: 0 }])
+    entry = await store.get(NAMING_KEY)
+  }
+  if (!entry?.value) throw new StoreUnavailable('the naming key could not be read back')
+  const { version, value } = entry
+  const plain = seal.open(NAMING_KEY, value)
+  if (plain.length !== 33 || plain[0] !== FORMAT) throw new Error(WRONG_FORMAT)
+  if (!seal.isCurrent(value)) {
+    await store.write([{ key: NAMING_KEY, value: seal.seal(NAMING_KEY, plain), version }])
+  }
+
+  return {
+    /** Keyed hashes (HMAC-SHA256) of ids and index names, as base64url. */
+    nameOf: createNames(plain.subarray(1)),
+
+    /** Why the store no longer has this identity. */
+    async problem(): Promise<string | undefined> {
+      const { value } = (await store.get(NAMING_KEY)) ?? {}
+      if (!value) return 'the store was emptied: the naming key of this installation is gone'
+      try {
+        if (seal.open(NAMING_KEY, value).equals(plain)) return undefined
+      } catch {
+        // It is sealed with another secret.
+      }
+      return 'the store holds another installation than this node was started with'
+    },
+  }
 }
