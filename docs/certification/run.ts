@@ -119,7 +119,7 @@ async function visit(context: BrowserContext, url: string, suite: string, action
     if (await isLeaving(page)) continue
     // Chromium takes no picture of a page that is being replaced.
     const picture = await takePicture(page).catch(() => undefined)
-    if (picture) pictures.push(picture)
+    if (picture && !page.url().startsWith(suite)) pictures.push(picture)
     if (action === 'look' || !(await proceed(page, action))) break
   }
   // The page stays open: the suite's own page still sends what is in the fragment.
