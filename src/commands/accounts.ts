@@ -25,7 +25,6 @@ import {
   printList,
   readStdin,
   secondOf,
-  timeOf,
 } from './command.ts'
 import { findAccount, openAccount, openOwnAccount, openOwnDirectory } from './directory.ts'
 import { SIGN_IN } from './failure.ts'
@@ -103,17 +102,10 @@ function obstaclesOf(account: Account | undefined, module?: string): Obstacle[] 
   ]
 }
 
-const TIMES = ['created', 'updated', 'ended']
-
 /** `accounts show ACCOUNT`. */
 export async function show({ values, args: [name = ''] }: Invocation) {
-  const shown = visible((await openAccount(name)).account)
-  const lines = Object.entries(shown).map(([key, value]) => {
-    const isTime = TIMES.includes(key) && typeof value === 'number'
-    const text = typeof value === 'object' ? JSON.stringify(value) : String(value)
-    return `${`${key}:`.padEnd(16)}${isTime ? timeOf(value) : text}`
-  })
-  print(values, shown, lines)
+  const { account } = await openAccount(name)
+  print(values, visible(account))
 }
 
 /** `accounts set ACCOUNT …`: changes what is named, and nothing else. */

@@ -31,6 +31,7 @@ import {
   type Invocation,
   notFound,
   openState,
+  outline,
   print,
   printList,
   readStdin,
@@ -112,11 +113,8 @@ export async function show({ values, args: [id = ''] }: Invocation) {
     const advice = ' List the clients: npm run usher -- clients list'
     throw notFound('Client', id, [...all.keys()], advice)
   }
-  const lines = Object.entries(client).map(
-    ([key, value]) => `${key}: ${typeof value === 'string' ? value : JSON.stringify(value)}`,
-  )
   const secrets = describeSecrets(client.client_secret_hashes)
-  print(values, client, secrets ? [...lines, `secrets: ${secrets}`] : lines)
+  print(values, client, outline({ ...client, secrets }))
 }
 
 /** `clients add`: explains how to write the file of a client. */

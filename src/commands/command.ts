@@ -44,9 +44,34 @@ export function refuseMemory(name: string, location: string): void {
 }
 
 /** Prints `lines`, or with `--json` the data. */
-export function print({ json }: Invocation['values'], data: object, lines: string[]): void {
+export function print({ json }: Invocation['values'], data: object, lines = outline(data)): void {
   process.stdout.write(`${json ? JSON.stringify(data, null, 2) : lines.join('\n')}\n`)
 }
+
+const TIMES = ['created', 'updated', 'ended', 'since', 'last_used']
+
+/** A record as indented lines, without what is empty; where a value is from stands behind it. */
+export function outline(record: object, indent = ''): string[] {
+  return Object.entries(record).flatMap(([name, part]) => {
+    if ([undefined, '[]', '{}'].includes(JSON.stringify(part))) return []
+    const label = `${indent}${name}`
+    const value = TIMES.includes(name) && typeof part === 'number' ? timeOf(part) : part
+    if (!isMap(value)) return [`${label.padEnd(40)} ${shown(value)}`]
+    if ('value' in value && 'from' in value)
+      return [`${label.padEnd(40)} ${shown(value.value)}  (${value.from})`]
+    return [label, ...outline(value, `${indent}  `), '']
+  })
+}
+
+/** A value in one line. */
+export function shown(value: unknown): string {
+  if (value === undefined) return 'not set'
+  if (isMap(value)) return JSON.stringify(value)
+  return Array.isArray(value) ? value.map(shown).join(', ') || 'none' : String(value)
+}
+
+const isMap = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** Prints a list as `print` does; `none` where it is empty. */
 export function printList<T>(

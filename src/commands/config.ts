@@ -4,41 +4,42 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pino } from 'pino'
 import { createApp } from '../app.ts'
-import { configFolder, type Reading, readFolder, type Settings } from '../config/load.ts'
-import { ConfigError, describe, inOrder, toRecord } from '../config/report/finding.ts'
+import { configFolder, readFolder, type Settings } from '../config/load.ts'
+import { ConfigError, describe, type Finding, toRecord } from '../config/report/finding.ts'
 import { jsonSchemas } from '../config/schema/usher.ts'
 import type { Readiness } from '../http/health.ts'
 import { createMetrics } from '../http/metrics.ts'
 import { openSigningKeys } from '../keys/signing-keys.ts'
-import { checkOwnTemplates } from '../pages/templates.ts'
 import { openInstallation } from '../storage/open.ts'
 import { Failure, hint, type Invocation, print } from './command.ts'
 
 /** `config check [FOLDER]`: fails when there is a finding; warnings are only shown. */
 export async function check({ values, args: [folder] }: Invocation) {
-  const { findings, warnings, reading } = await validate(folder)
-  const ids = reading?.clients.map(({ value }) => value?.client_id).join(', ') || 'none'
-  const right = `Nothing is wrong: ${reading?.settings?.issuer}, clients: ${ids}.`
-  const report = findings.length ? describe(findings, 'problem').trimEnd() : right
+  const { settings, findings, warnings } = await validate(folder)
+  const right = settings && `Nothing is wrong: ${summaryOf(settings)}.`
+  const report = right ?? describe(findings, 'problem').trimEnd()
   const advice = warnings.length ? ['', describe(warnings, 'warning').trimEnd()] : []
   const record = { findings: findings.map(toRecord), warnings: warnings.map(toRecord) }
   print(values, record, [report, ...advice])
   if (findings.length) throw new Failure(`Findings: ${findings.length}.`)
 }
 
-/** Returns the findings of the folder; of its pages and of the library only where there is none. */
+/** The issuer and the client ids, in one line. */
+export const summaryOf = ({ issuer, clients }: Settings) =>
+  `${issuer}, clients: ${clients.map(({ client_id }) => client_id).join(', ') || 'none'}`
+
+/** Returns the settings, or all findings. The library checks a folder without other findings. */
 export async function validate(folder?: string, env?: NodeJS.ProcessEnv) {
-  let reading: Reading | undefined
+  let warnings: Finding[] = []
   try {
-    reading = readFolder(env, folder)
-    if (reading.settings) {
-      checkOwnTemplates(reading.settings)
-      await checkSettings(reading.settings)
-    }
-    return { reading, findings: inOrder(reading.findings), warnings: reading.warnings }
+    const reading = readFolder(env, folder)
+    warnings = reading.warnings
+    if (!reading.settings) throw new ConfigError(reading.findings)
+    await checkSettings(reading.settings)
+    return { settings: reading.settings, findings: [], warnings }
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
-    return { reading, findings: error.findings, warnings: reading?.warnings ?? [] }
+    return { findings: error.findings, warnings }
   }
 }
 

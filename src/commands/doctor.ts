@@ -14,7 +14,7 @@ import { openRecords } from '../storage/records.ts'
 import { NAMING_KEY } from '../storage/seal.ts'
 import { type Check, ok, reasonOf, warning, wrong } from '../storage/store.ts'
 import { Failure, type Invocation, opened, print, readStdin } from './command.ts'
-import { validate } from './config.ts'
+import { summaryOf, validate } from './config.ts'
 
 const MARKS = { ok: '✓', warning: '!', wrong: '✗' }
 const REQUEST_TIMEOUT_MS = 5_000
@@ -52,9 +52,8 @@ export async function doctor({ values }: Invocation): Promise<void> {
 
 /** Ends after the folder or the store if something is wrong there. */
 async function* runChecks({ client, account }: Invocation['values']): AsyncGenerator<Check> {
-  const { reading, findings, warnings } = await validate()
-  const settings = reading?.settings
-  if (!settings || findings.length) {
+  const { settings, findings, warnings } = await validate()
+  if (!settings) {
     return yield wrong('config', describe(findings, 'problem').trim(), FIXES.config)
   }
   const { issuer, clients } = settings
@@ -62,8 +61,7 @@ async function* runChecks({ client, account }: Invocation['values']): AsyncGener
   if ((client ?? account) !== undefined && !(own && account)) {
     throw new Failure('Name a client of the folder and an account: --client, --account.')
   }
-  const names = clients.map(({ client_id }) => client_id).join(', ') || 'none'
-  yield ok('config', `${issuer}, clients: ${names}`)
+  yield ok('config', summaryOf(settings))
   for (const { key, message, ...place } of warnings) {
     yield warning('config', `${placeOf(place)} ${key}: ${message}`)
   }

@@ -11,12 +11,21 @@ import { ConfigError } from '../config/report/finding.ts'
 import type { ClientFile } from '../config/schema/client.ts'
 import { type DetailFile, describedIn } from '../config/schema/details.ts'
 import { scopesFor } from '../config/schema/resource.ts'
-import type { FailedRequest } from '../provider/failures.ts'
-import { DISCOVERY, routesOf } from '../provider/routes.ts'
+import { mapOf } from '../config/schema/values.ts'
+import { type FailedRequest, findFailure, harmless } from '../provider/failures.ts'
+import { DISCOVERY, endpointOf, routesOf } from '../provider/routes.ts'
 import { findClient } from './clients.ts'
-import { type Invocation, notFound, print } from './command.ts'
-import { readLoggedFailure, recallFailure } from './failed-request.ts'
-import { type ClientSource, explainFailure } from './failure.ts'
+import {
+  Failure,
+  type Invocation,
+  notFound,
+  openState,
+  outline,
+  print,
+  readStdin,
+  shown,
+} from './command.ts'
+import { type ClientSource, explainFailure, IGNORED, UNKNOWN } from './failure.ts'
 
 /** `config explain [KEY | CLIENT_ID | REQUEST_ID | -]`: `clients.ID` is a client, also where ID is a key. */
 export async function explain({ values, args: [name = ''] }: Invocation) {
@@ -25,8 +34,7 @@ export async function explain({ values, args: [name = ''] }: Invocation) {
   const path = VARIABLES[name] ?? name
   const found = keys.find(({ key }) => key === path)
   if (name && !found) {
-    const explained = await explainNamed(name, reading, keys)
-    return print(values, explained, outline(explained))
+    return print(values, await explainNamed(name, reading, keys))
   }
   const below = keys.filter(
     ({ key, isMap, stands_in }) =>
@@ -53,30 +61,18 @@ async function explainNamed(name: string, reading: Reading, keys: Effective[]): 
   }
   const failure = name === '-' ? await readLoggedFailure() : await recallFailure(name)
   if (failure) {
+    const { at, names, ...request } = failure
     const sender = await findClient(reading, failure.client_id)
-    const explanation = explainFailure({ failure, client: sender, settings })
-    return { ...explanation, request: aboutRequest(failure) }
+    const time = new Date(at * 1000).toISOString()
+    return {
+      ...explainFailure({ failure, client: sender, settings }),
+      request: { time, ...request, 'sent as well': names },
+    }
   }
   const ids = clients.flatMap(({ value }) => value?.client_id ?? [])
   const variables = Object.keys({ ...VARIABLES, ...OTHER_VARIABLES })
   const known = [...ids, ...variables, ...keys.map(({ key }) => key)]
   throw notFound('Key, variable, client or failed request', name, known, FORGOTTEN)
-}
-
-/** The request as it was remembered. */
-function aboutRequest({ at, endpoint, status, error, sent, names, ...failure }: FailedRequest) {
-  const { detail, client_id, authentication } = failure
-  const isByBrowser = /^(authorization|end_session|sign-in)$/.test(endpoint)
-  return {
-    at: new Date(at * 1000).toISOString(),
-    endpoint,
-    answer: `${status} ${error}`,
-    detail,
-    client_id,
-    authentication: isByBrowser ? undefined : authentication,
-    ...sent,
-    'sent as well': names,
-  }
 }
 
 const FORGOTTEN = `
@@ -139,27 +135,6 @@ function aboutType(file: DetailFile | undefined) {
   return { resource: file?.resource, properties }
 }
 
-const isMap = (value: unknown) =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
-
-function shown(value: unknown): string {
-  if (value === undefined) return 'not set'
-  if (isMap(value)) return JSON.stringify(value)
-  return Array.isArray(value) ? value.map(shown).join(', ') || 'none' : String(value)
-}
-
-/** A map as indented lines, without what is empty; where a value is from stands behind it. */
-function outline(map: object, indent = ''): string[] {
-  return Object.entries(map).flatMap(([name, part]) => {
-    if (part === undefined || (Array.isArray(part) && !part.length)) return []
-    const label = `${indent}${name}`
-    const line = (value: unknown) => [`${label.padEnd(40)} ${shown(value)}`]
-    if (typeof part !== 'object' || Array.isArray(part)) return line(part)
-    if ('from' in part) return line(`${shown(part.value)}  (${part.from})`)
-    return [label, ...outline(part, `${indent}  `), '']
-  })
-}
-
 type Effective = ReturnType<typeof inForce>
 
 /** Returns all keys of usher.yaml and claims.yaml, and those of other files as they are by default. */
@@ -202,5 +177,57 @@ function inForce(key: Key, file?: FileResult<object>) {
     stands_in: placeOf(key),
     a_change: isFixed ? RESTART : 'takes effect at once',
     isMap: Boolean(key.properties ?? key.additionalProperties) && path !== 'jwks',
+  }
+}
+
+/** Returns the failed request of this id, or undefined when the store has none. */
+export async function recallFailure(id: string): Promise<FailedRequest | undefined> {
+  if (!/^[0-9a-f]{16}$/.test(id)) return undefined
+  const { records } = await openState()
+  return findFailure(records, id)
+}
+
+/** Reads the last request of the log on standard input. Throws a `Failure` if it did not fail. */
+export async function readLoggedFailure(): Promise<FailedRequest> {
+  const lines = (await readStdin()).split('\n').map(parseLine)
+  const line = lines.findLast(({ status }) => Number.isInteger(status))
+  if (!line) throw new Failure('Standard input has no line of the log about a request.')
+  const remembered = await recallFailure(String(line.id)).catch(() => undefined)
+  if (remembered) return remembered
+  const isSignIn = ({ event }: Line) => /^sign_in_(failed|throttled)$/.test(String(event))
+  const signIn = lines.find(other => other.id === line.id && isSignIn(other))
+  if (signIn) {
+    const { reason, account = 'unknown', ip } = signIn
+    const sent = { account: harmless(String(account)), ip: harmless(String(ip)) }
+    return { ...logged({ ...line, error: 'sign_in', detail: reason }), endpoint: 'sign-in', sent }
+  }
+  if (line.error) return logged(line)
+  if (line.ignored) return logged({ ...line, error: IGNORED, detail: line.ignored })
+  throw new Failure(`This request did not fail: ${line.status}.`)
+}
+
+type Line = Record<string, unknown>
+
+function logged({ time, route, status, error, detail, client_id }: Line): FailedRequest {
+  const text = (value: unknown) => (value === undefined ? undefined : harmless(String(value)))
+  return {
+    at: Math.floor(Date.parse(String(time)) / 1000) || 0,
+    endpoint: endpointOf(String(route)) ?? String(route ?? 'none'),
+    status: Number(status),
+    error: harmless(String(error)),
+    detail: text(detail),
+    client_id: text(client_id),
+    authentication: UNKNOWN,
+    sent: {},
+    names: [],
+  }
+}
+
+/** Usher's line begins at the brace; a collector may write a prefix. */
+function parseLine(line: string): Line {
+  try {
+    return mapOf(JSON.parse(line.slice(line.indexOf('{'))))
+  } catch {
+    return {}
   }
 }

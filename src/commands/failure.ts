@@ -8,7 +8,6 @@ import type { Settings } from '../config/load.ts'
 import { didYouMean } from '../config/report/wording.ts'
 import type { ClientFile } from '../config/schema/client.ts'
 import { type FailedRequest, harmless } from '../provider/failures.ts'
-import { IGNORED, UNKNOWN } from './failed-request.ts'
 
 /** A client: its file, or its registration. */
 export type ClientSource = Pick<FileResult<ClientFile>, 'file' | 'value' | 'origin'>
@@ -34,6 +33,11 @@ type Reason = (facts: Facts) => Explanation
 
 /** The default of the library for `clockTolerance`; a test pins it. */
 export const CLOCK_TOLERANCE_SECONDS = 15
+
+/** A value that is not in the log. */
+export const UNKNOWN = 'not known'
+/** The `error` of a request that succeeded, and of which a part was ignored. */
+export const IGNORED = 'ignored'
 
 /** The methods of a client file without `token_endpoint_auth_method`. */
 export const ANY_SECRET = 'client_secret_basic or client_secret_post'
@@ -84,21 +88,15 @@ type Key =
 function unregistered(parameter: string, key: Key): Reason {
   const isUri = key.endsWith('uris')
   return facts => {
-    const registered = [
-      facts.client?.value?.[key] ?? (key === 'scope' ? allScopes(facts) : []),
-    ].flat()
+    const { client, failure } = facts
+    const registered = [client?.value?.[key] ?? (key === 'scope' ? allScopes(facts) : [])].flat()
     const known = registered.flatMap(value => harmless(value).split(' '))
-    const refused = facts.failure.sent[parameter]
-      ?.split(' ')
-      .filter(value => !known.includes(value))
+    const refused = failure.sent[parameter]?.split(' ').filter(value => !known.includes(value))
     const [uri] = isUri && known.length ? (refused ?? []) : []
-    let wrong = `${nameOf(facts)} may not use the ${parameter} ${refused?.join(' ') ?? 'it sent'}`
-    if (isUri) {
-      wrong = `the ${parameter} is none of those registered for ${nameOf(facts)}; they are compared byte for byte`
-    }
-    if (refused?.length === 0) wrong = `the ${parameter} is registered now, and was not then`
+    const hint = isUri ? '; they are compared byte for byte' : `: ${refused?.join(' ') ?? UNKNOWN}`
+    const wrong = `is none of those registered for ${nameOf(facts)}${hint}`
     return {
-      wrong,
+      wrong: `the ${parameter} ${refused?.length === 0 ? 'is registered now, and was not then' : wrong}`,
       sent: sentAs(facts, parameter),
       registered,
       difference: uri && differenceOf(uri, closest(uri, known)),

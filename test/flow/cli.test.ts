@@ -126,7 +126,7 @@ test('clients secret writes the hash, keeps the comments, and prints the secret 
   expect(written).not.toContain(stdout.trim())
   expect(second.stderr).toContain('Secrets: 2 for good')
   expect(await usher(['config', 'check'])).toMatchObject({ code: 0 })
-  expect((await usher(['clients', 'show', 'wiki'])).stdout).toContain('\nsecrets: 2 for good\n')
+  expect((await usher(['clients', 'show', 'wiki'])).stdout).toMatch(/^secrets +2 for good$/m)
   expect((await usher(['clients', 'list'])).stdout).toContain('wiki  Wiki  client_secret_basic')
 })
 
@@ -236,8 +236,8 @@ test('clients add says how to write the file of a client, and that file is right
 test('accounts show prints readable times', async () => {
   await usher(['accounts', 'add', '--username', 'hedy'])
   const { stdout } = await usher(['accounts', 'show', 'hedy'])
-  expect(stdout).toMatch(/^created: +20\d\d-\d\d-\d\d \d\d:\d\d UTC$/m)
-  expect(stdout).toMatch(/^updated: +20\d\d-\d\d-\d\d \d\d:\d\d UTC$/m)
+  expect(stdout).toMatch(/^created +20\d\d-\d\d-\d\d \d\d:\d\d UTC$/m)
+  expect(stdout).toMatch(/^updated +20\d\d-\d\d-\d\d \d\d:\d\d UTC$/m)
 })
 
 test('without a command it lists all commands; a wrong option shows the usage', async () => {

@@ -150,7 +150,10 @@ const CASES: Record<string, [() => Promise<Response>, Partial<Explanation>]> = {
   ],
   'a scope that is not registered': [
     () => asking({ client_id: 'narrow', scope: 'openid email', redirect_uri: callback }),
-    { wrong: 'narrow may not use the scope email', registered: ['openid profile'] },
+    {
+      wrong: 'the scope is none of those registered for narrow: email',
+      registered: ['openid profile'],
+    },
   ],
   'a resource that is none': [
     () => asking({ scope: 'openid files:read', resource: `${FILES}/` }),
