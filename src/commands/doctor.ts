@@ -54,7 +54,8 @@ export async function doctor({ values }: Invocation): Promise<void> {
 async function* runChecks({ client, account }: Invocation['values']): AsyncGenerator<Check> {
   const { settings, findings, warnings } = await validate()
   if (!settings) {
-    return yield wrong('config', describe(findings, 'problem').trim(), FIXES.config)
+    yield wrong('config', describe(findings, 'problem').trim(), FIXES.config)
+    return
   }
   const { issuer, clients } = settings
   const own = clients.find(({ client_id }) => client_id === client)
@@ -83,17 +84,16 @@ async function* checkStore({ store: location, secrets, redis }: Settings) {
     const store = await openStore(location, redis)
     opened.defer(() => store.close())
     const checks = await store.check()
-    if (checks.some(({ state }) => state === 'wrong')) return void (yield* checks)
+    yield* checks
+    if (checks.some(({ state }) => state === 'wrong')) return undefined
     if (!(await store.get(NAMING_KEY))?.value) {
       yield warning('store', 'is empty until the first start')
-      yield* checks
       return []
     }
     fix = FIXES.secret
     const known = file && !secrets.length ? [readSecret(secretFile(file))] : secrets
     const kids = await publishedKids(await openRecords(store, known))
     yield ok('store', 'found; USHER_SECRET decrypts it')
-    yield* checks
     return kids
   } catch (error) {
     yield wrong('store', reasonOf(error), fix)
@@ -108,7 +108,8 @@ async function* checkService(issuer: string, kids: string[]) {
     if (endpoints.issuer !== issuer) {
       const name = response.status === 421 ? 'proxy' : 'service'
       const found = endpoints.error_description ?? `${issuer} is another service`
-      return void (yield wrong(name, String(found), FIXES[name]))
+      yield wrong(name, String(found), FIXES[name])
+      return undefined
     }
     yield ok('service', `answers at ${issuer}`)
     yield checkClock(response)
