@@ -76,16 +76,14 @@ function ownValue(attributes: Record<string, unknown>, name: string): unknown {
   return Object.hasOwn(attributes, name) ? attributes[name] : undefined
 }
 
+const ID = /^usr_[0-9a-z]{26}$/
 /** Epoch seconds. */
 const time = z.int().min(0).optional()
 
 const transferSchema = profileSchema.extend({
   id: z
     .string()
-    .regex(
-      /^usr_[0-9a-z]{26}$/,
-      'must be usr_ and 26 characters of 0-9a-z; leave it out for a new one',
-    )
+    .regex(ID, 'must be usr_ and 26 characters of 0-9a-z; leave it out for a new one')
     .optional(),
   enabled: z.boolean().default(true),
   password_hash: z

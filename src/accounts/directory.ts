@@ -237,9 +237,7 @@ export async function addDemoAccount(records: Records): Promise<string> {
   }
   const password = randomBytes(12).toString('base64url')
   const email = 'demo@example.org'
-  await directory.add(
-    { username: 'demo', name: 'Demo User', email, email_verified: true },
-    password,
-  )
+  const demo = { username: 'demo', name: 'Demo User', email, email_verified: true }
+  await directory.add(demo, password)
   return `Sign in as demo with the password ${password} (shown only now)`
 }

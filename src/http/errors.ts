@@ -63,11 +63,7 @@ export function errors(
   }
 }
 
-const NOT_FOUND = {
-  status: 404,
-  error: 'not_found',
-  error_description: 'this path does not exist',
-}
+const NOT_FOUND = { status: 404, error: 'not_found', error_description: 'this path does not exist' }
 
 /** Koa and the library set `expose` on errors that are meant for the caller. */
 interface ExposedError extends Error, Partial<ErrorAnswer> {

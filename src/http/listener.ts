@@ -14,6 +14,8 @@ type Tls = NonNullable<Settings['listen']['tls']> & { requestCert: boolean }
 const LIMITS = {
   headersTimeout: 10_000,
   requestTimeout: 15_000,
+  /** Of TLS. */
+  handshakeTimeout: 10_000,
   // The interval of these checks. The default of 30 s would be added to each limit.
   connectionsCheckingInterval: 1_000,
   maxHeaderSize: 16 * 1024,
@@ -53,16 +55,8 @@ function createTlsServer(
     ciphers: CIPHERS,
     minVersion: 'TLSv1.2' as const,
   })
-  const server = https.createServer(
-    {
-      ...limits,
-      ...read(),
-      requestCert,
-      rejectUnauthorized: false,
-      handshakeTimeout: limits.headersTimeout,
-    },
-    handler,
-  )
+  const options = { ...limits, ...read(), requestCert, rejectUnauthorized: false }
+  const server = https.createServer(options, handler)
   const renew = () => {
     try {
       server.setSecureContext(read())
