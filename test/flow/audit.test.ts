@@ -1,18 +1,11 @@
 // Facts of security in the log and in the metrics: one line each, whatever is repeated, and no secret.
 
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { ada, test, usher } from '../support/fixtures.ts'
 import { authorizationRequest, post, refresh, tokens } from '../support/journey.ts'
 import { removalOf } from '../support/people.ts'
-import { ADA, PASSWORD, startUsher, type Usher } from '../support/usher.ts'
-
-let usher: Usher
-let account: string
-beforeAll(async () => {
-  usher = await startUsher()
-  account = (await usher.addAccount(ADA)).id
-})
-afterAll(() => usher.close())
+import { PASSWORD } from '../support/usher.ts'
 
 /** What was told while `act` ran. */
 async function factsOf(act: () => Promise<unknown>): Promise<Record<string, unknown>[]> {
@@ -28,7 +21,7 @@ test('signing in, consent and tokens are a fact each', async () => {
   const facts = await factsOf(() => tokens(usher, { browser }))
   expect(names(facts)).toEqual(['sign_in_succeeded', 'consent_given', 'tokens_issued'])
   for (const fact of facts) {
-    expect(fact).toMatchObject({ client_id: 'web', account, ip: '127.0.0.1' })
+    expect(fact).toMatchObject({ client_id: 'web', account: ada, ip: '127.0.0.1' })
     expect(fact.id).toEqual(expect.any(String))
     expect(fact.user_agent).toEqual(expect.any(String))
   }
@@ -75,21 +68,21 @@ test('revoking, removing an application, signing out', async () => {
     await revoke('nonsense')
   })
   expect(revoked).toMatchObject([
-    { event: 'token_revoked', token: 'access', account, client_id: 'web' },
-    { event: 'token_revoked', token: 'refresh', account, client_id: 'web' },
+    { event: 'token_revoked', token: 'access', account: ada, client_id: 'web' },
+    { event: 'token_revoked', token: 'refresh', account: ada, client_id: 'web' },
   ])
 
   const removed = await factsOf(async () => {
     await browser.open(removalOf())
     await browser.submit()
   })
-  expect(removed).toMatchObject([{ event: 'access_removed', client_id: 'web', account }])
+  expect(removed).toMatchObject([{ event: 'access_removed', client_id: 'web', account: ada }])
 
   const out = await factsOf(async () => {
     await browser.open('/api/oauth/logout')
     await browser.submit()
   })
-  expect(out).toMatchObject([{ event: 'signed_out', account }])
+  expect(out).toMatchObject([{ event: 'signed_out', account: ada }])
 })
 
 test('metrics count events and requests by route, without labels that grow with clients or users', async () => {
@@ -106,7 +99,7 @@ test('metrics count events and requests by route, without labels that grow with 
     /usher_request_seconds_count{route="\/api\/oauth\/token",status="200"} \d+\n/,
   )
   expect(text).toContain('nodejs_eventloop_lag_seconds')
-  for (const word of ['made-up', 'nowhere', 'web', account, PASSWORD, 'ada']) {
+  for (const word of ['made-up', 'nowhere', 'web', ada, PASSWORD, 'ada']) {
     expect(text).not.toContain(`"${word}`)
   }
 })

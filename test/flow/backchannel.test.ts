@@ -1,30 +1,28 @@
 import { decodeJwt } from 'jose'
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
+import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
+import { ada, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, redeem, tokens } from '../support/journey.ts'
 import { newTab, open, sessionsOf } from '../support/people.ts'
 import { type Receiver, startReceiver } from '../support/receiver.ts'
-import { ADA, CLIENTS, GRACE, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, CLIENTS, GRACE, startUsher } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
-let usher: Usher
 let wiki: Receiver
 let chat: Receiver
-let ada: string
-beforeAll(async () => {
+const test = usherTest(async () => {
   wiki = await startReceiver('wiki', { backchannel_logout_session_required: true })
   chat = await startReceiver('chat')
   const clients = { ...CLIENTS, wiki: wiki.client, chat: chat.client }
-  usher = await startUsher({ clients, usher: { egress: { allow: ['127.0.0.1'] } } })
-  ada = (await usher.addAccount(ADA)).id
-  await usher.addAccount(GRACE)
+  const egress = { allow: ['127.0.0.1'] }
+  return { clients, usher: { egress }, accounts: [ADA, GRACE] }
 })
-afterAll(() => Promise.all([usher.close(), wiki.close(), chat.close()]))
-beforeEach(async () => {
+test.afterAll(() => Promise.all([wiki.close(), chat.close()]))
+test.beforeEach(async () => {
   await usher.consents.removeAll(ada)
   for (const { tokens } of [wiki, chat]) tokens.length = 0
 })
-afterEach(async () => {
+test.afterEach(async () => {
   await usher.directory.endAccess(ada)
   await usher.tellSignOuts('new')
 })

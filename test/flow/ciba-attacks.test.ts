@@ -1,6 +1,6 @@
 // CIBA under attack: floods, guesses, messages that mislead, and access that ended meanwhile.
 
-import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest'
+import { expect, vi } from 'vitest'
 import { StoreUnavailable } from '../../src/storage/store.ts'
 import {
   answer,
@@ -13,26 +13,22 @@ import {
   waiting,
 } from '../support/asking.ts'
 import type { Browser } from '../support/browser.ts'
+import { ada, usher, usherTest } from '../support/fixtures.ts'
 import { refresh } from '../support/journey.ts'
 import { fieldsOf, newTab, send, signedIn, words } from '../support/people.ts'
-import { ADA, CLIENTS, GRACE, startUsher, type Usher } from '../support/usher.ts'
+import { ADA, CLIENTS, GRACE } from '../support/usher.ts'
 
-let usher: Usher
-let ada: string
 /** In which Ada is signed in. */
 let browser: Browser
-beforeAll(async () => {
-  const clients = { ...CLIENTS, till: asker('till'), desk: asker('desk') }
-  usher = await startUsher({
-    clients,
-    usher: { features: { ciba: true }, security: { ciba_requests: 3 } },
-  })
-  ada = (await usher.addAccount(ADA)).id
-  await usher.addAccount(GRACE)
+const test = usherTest({
+  clients: { ...CLIENTS, till: asker('till'), desk: asker('desk') },
+  usher: { features: { ciba: true }, security: { ciba_requests: 3 } },
+  accounts: [ADA, GRACE],
+})
+test.beforeAll(async () => {
   browser = await signedIn(usher)
 })
-afterAll(() => usher.close())
-beforeEach(() => forgetRequests(usher, ada))
+test.beforeEach(() => forgetRequests(usher, ada))
 
 const REFUSED = { status: 403, json: { error: 'access_denied' } }
 

@@ -4,9 +4,10 @@
 import { createHash } from 'node:crypto'
 import { decodeJwt } from 'jose'
 import * as openid from 'openid-client'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { configurationOf, follow, newRequest } from '../support/client-library.ts'
+import { browser, usher, usherTest } from '../support/fixtures.ts'
 import { authorizationRequest, redeem, refresh, userinfo } from '../support/journey.ts'
 import { ADA, CLIENTS, startUsher, type Usher, WEB } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
@@ -22,18 +23,14 @@ const clients = {
 }
 const ALL = { compatibility: { implicit: true, hybrid: true } }
 
-let usher: Usher
 let off: Usher
-let browser: Browser
-beforeAll(async () => {
-  usher = await startUsher({ clients, usher: ALL })
+const test = usherTest({ clients, usher: ALL })
+test.beforeAll(async () => {
   off = await startUsher()
-  await usher.addAccount(ADA)
-  browser = new Browser(usher.issuer)
   const { url } = authorizationRequest(usher, { scope: SCOPE })
   await follow(usher, url, browser)
 })
-afterAll(() => Promise.all([usher.close(), off.close()]))
+test.afterAll(() => off.close())
 
 const halfOf = (value: string) =>
   createHash('sha256').update(value).digest().subarray(0, 16).toString('base64url')

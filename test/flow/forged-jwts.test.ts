@@ -3,36 +3,28 @@
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { decodeProtectedHeader } from 'jose'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { Browser } from '../support/browser.ts'
+import { describe, expect } from 'vitest'
+import { browser, usher, usherTest } from '../support/fixtures.ts'
 import { forgeries } from '../support/forgeries.ts'
 import { authorizationRequest, authorize, redeem } from '../support/journey.ts'
 import { ASSERTION, jwk, KEYED, signAssertion } from '../support/keyed.ts'
-import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'
+import { CLIENTS, SECRET } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
 const KEYED_URI = 'https://keyed.example.org/callback'
 
-let usher: Usher
 let elsewhere: Server
-let browser: Browser
 let visits = 0
-beforeAll(async () => {
+const test = usherTest(async () => {
   elsewhere = createServer((_req, res) => {
     visits++
     res.end(JSON.stringify({ keys: [] }))
   })
   await new Promise<void>(resolve => elsewhere.listen(0, '127.0.0.1', resolve))
-  usher = await startUsher({
-    clients: { ...CLIENTS, keyed: KEYED },
-    usher: { features: { encryption: true } },
-  })
-  await usher.addAccount(ADA)
-  browser = new Browser(usher.issuer)
+  return { clients: { ...CLIENTS, keyed: KEYED }, usher: { features: { encryption: true } } }
 })
-afterAll(async () => {
+test.afterAll(() => {
   elsewhere.close()
-  await usher.close()
 })
 
 /** The parameters of a request, as a request object has them. */

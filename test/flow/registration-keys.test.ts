@@ -1,8 +1,9 @@
 // Applications that register themselves and have their keys at an address of their own (jwks_uri).
 
 import * as openid from 'openid-client'
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest'
+import { expect, vi } from 'vitest'
 import { configurationOf, signInWith } from '../support/client-library.ts'
+import { usher, usherTest } from '../support/fixtures.ts'
 import {
   ASKING,
   jwkOf,
@@ -15,19 +16,16 @@ import {
 } from '../support/key-site.ts'
 import { CALLBACK } from '../support/registration.ts'
 import { PUBLIC_JWKS, requestObject } from '../support/signers.ts'
-import { ADA, startUsher, type Usher } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
-let usher: Usher
 let site: KeySite
-beforeAll(async () => {
+const test = usherTest(ASKING)
+test.beforeAll(async () => {
   site = await startKeySite()
-  usher = await startUsher(ASKING)
-  await usher.addAccount(ADA)
 })
-afterAll(() => Promise.all([usher.close(), site.close()]))
-beforeEach(async () => site.answer(await setOf('old')))
-afterEach(() => {
+test.afterAll(() => site.close())
+test.beforeEach(async () => site.answer(await setOf('old')))
+test.afterEach(() => {
   vi.useRealTimers()
 })
 
