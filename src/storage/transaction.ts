@@ -27,11 +27,7 @@ class Transaction {
   read = new Map<string, Entry | undefined>()
   later: Later[] = []
   failure?: StoreUnavailable
-  isOpen: boolean
-
-  constructor(isOpen: boolean) {
-    this.isOpen = isOpen
-  }
+  isOpen = false
 }
 
 /** `guard` throws while the store must not be used. */
@@ -40,7 +36,7 @@ export function createTransactions(store: Store, guard: () => void) {
   /** Outside of a request, and in work that outlives it, nothing is remembered and nothing waits. */
   function transaction(): Transaction {
     const current = storage.getStore()
-    return current?.isOpen ? current : new Transaction(false)
+    return current?.isOpen ? current : new Transaction()
   }
 
   /** Calls the store, unless it has failed this request before. */
@@ -107,7 +103,7 @@ export function createTransactions(store: Store, guard: () => void) {
 
   /** Runs a request from beginning to end. */
   function during<T>(work: () => Promise<T>): Promise<T> {
-    const current = new Transaction(true)
+    const current = Object.assign(new Transaction(), { isOpen: true })
     return storage.run(current, () =>
       together(work).finally(() => {
         current.isOpen = false

@@ -11,34 +11,28 @@ import type { Connection } from './connection.ts'
 /** How long a replica may take to confirm. */
 const CONFIRM_TIMEOUT_MS = 500
 
-/** Runs commands on a connection, each of which resolves when a replica has confirmed it. */
-export class Replication {
-  #connection: Connection
-  #links = new WeakMap<Redis, Link>()
+/** Returns a function that runs a command on this connection, and resolves when a replica has confirmed it. */
+export function createReplication(connection: Connection) {
+  const links = new WeakMap<Redis, Link>()
 
-  constructor(connection: Connection) {
-    this.#connection = connection
+  /** Undefined while a cluster's node is lost: the next command finds out who took over. */
+  function linkOf(key: string): Link | undefined {
+    const node = connection instanceof Cluster ? nodeOf(connection, key) : connection
+    const link = node && (links.get(node) ?? new Link(node))
+    if (node && link) links.set(node, link)
+    return link
   }
 
-  /** Runs a command and waits for a replica. A write that ASK redirects, while its slot moves, is not seen. */
-  async run<T>(key: string, command: () => Promise<T>): Promise<T> {
-    const before = this.#linkOf(key)
+  /** A write that ASK redirects, while its slot moves, is not seen. */
+  return async <T>(key: string, command: () => Promise<T>): Promise<T> => {
+    const before = linkOf(key)
     if (before?.isLagging) await before.confirm()
     const answer = await command()
-    const link = this.#linkOf(key)
+    const link = linkOf(key)
     // After a failover another node answers. In between, the node that answered is unknown.
     if (!link || (before && link !== before)) throw new Error('the slot has moved meanwhile')
     await link.confirm()
     return answer
-  }
-
-  /** Undefined while a cluster's node is lost: the next command finds out who took over. */
-  #linkOf(key: string): Link | undefined {
-    const connection = this.#connection
-    const node = connection instanceof Cluster ? nodeOf(connection, key) : connection
-    const link = node && (this.#links.get(node) ?? new Link(node))
-    if (node && link) this.#links.set(node, link)
-    return link
   }
 }
 

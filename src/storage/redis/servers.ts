@@ -7,7 +7,7 @@ import type { RedisSettings } from '../../config/schema/usher.ts'
 import { type Check, now, type Observer, type Outage, StoreUnavailable } from '../store.ts'
 import { checkServers, hasReplica, readInfo } from './checks.ts'
 import { type Connection, connect, createConnection } from './connection.ts'
-import { Replication } from './replication.ts'
+import { createReplication } from './replication.ts'
 
 /** One more operation is refused, so that a slow Redis does not fill the memory of this process. */
 const MAX_IN_FLIGHT = 2000
@@ -22,7 +22,7 @@ export class Servers {
   isReplicated = false
   #reader: Connection
   #writer: Connection
-  #replication: Replication
+  #replicate: ReturnType<typeof createReplication>
   #durability: RedisSettings['durability']
   #observe: Observer
   #isClosed = false
@@ -33,7 +33,7 @@ export class Servers {
   private constructor(url: string, settings: RedisSettings, observe: Observer) {
     this.#reader = createConnection(url, settings)
     this.#writer = createConnection(url, settings)
-    this.#replication = new Replication(this.#writer)
+    this.#replicate = createReplication(this.#writer)
     this.#durability = settings.durability
     this.#observe = observe
   }
@@ -100,7 +100,7 @@ export class Servers {
     const work = () => ask(this.#writer)
     try {
       const answer = await this.send(command, () =>
-        this.isReplicated ? this.#replication.run(key, work) : work(),
+        this.isReplicated ? this.#replicate(key, work) : work(),
       )
       this.#lastOutage = this.outage
       this.#failingSince = undefined
