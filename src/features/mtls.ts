@@ -2,79 +2,67 @@
 
 import type { X509Certificate } from 'node:crypto'
 import { isIP } from 'node:net'
-import type { ClientAuthMethod } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
 import { certificatesIn } from '../config/rules/provider.ts'
-import type { Feature, LibraryFeatures } from '../provider/feature.ts'
+import type { Feature } from '../provider/feature.ts'
 
 /** id-kp-clientAuth (RFC 5280 §4.2.1.12). */
 const CLIENT_AUTHENTICATION = '1.3.6.1.5.5.7.3.2'
 
+/** Whether a certificate has the value of a key of the client's metadata (RFC 8705 §2.1.2). */
+const MATCHES: Record<string, (certificate: X509Certificate, expected: string) => boolean> = {
+  tls_client_auth_subject_dn: (certificate, dn) => nameOf(certificate) === dn,
+  tls_client_auth_san_dns: (certificate, name) =>
+    certificate.checkHost(name, { subject: 'never', wildcards: false }) !== undefined,
+  tls_client_auth_san_email: (certificate, address) =>
+    certificate.checkEmail(address, { subject: 'never' }) !== undefined,
+  tls_client_auth_san_ip: (certificate, ip) =>
+    isIP(ip) > 0 && certificate.checkIP(ip) !== undefined,
+  tls_client_auth_san_uri: hasUri,
+}
+
 /** `byCertificate`: paths of the endpoints that accept certificates, by the library's names. */
-export function mutualTls(settings: Settings, byCertificate: Record<string, string>): Feature {
-  return {
-    settings: { mTLS: libraryFeature(settings) },
-    clientAuthMethods: certificateMethods(settings),
-    discovery: () => endpointAliases(settings, byCertificate),
-  }
-}
-
-function libraryFeature({ features, clientAuthorities }: Settings): LibraryFeatures['mTLS'] {
-  const authorities = certificatesIn(clientAuthorities)
-  const subjects: Record<string, (certificate: X509Certificate, expected: string) => boolean> = {
-    tls_client_auth_subject_dn: (certificate, dn) => nameOf(certificate) === dn,
-    tls_client_auth_san_dns: (certificate, name) =>
-      certificate.checkHost(name, { subject: 'never', wildcards: false }) !== undefined,
-    tls_client_auth_san_email: (certificate, address) =>
-      certificate.checkEmail(address, { subject: 'never' }) !== undefined,
-    tls_client_auth_san_ip: (certificate, ip) =>
-      isIP(ip) > 0 && certificate.checkIP(ip) !== undefined,
-    tls_client_auth_san_uri: hasUri,
-  }
-  return {
-    enabled: features.mtls,
-    certificateBoundAccessTokens: true,
-    selfSignedTlsClientAuth: true,
-    tlsClientAuth: authorities.length > 0,
-    getCertificate: ({ state }) => state.clientCertificate,
-    certificateAuthorized: ({ state }) =>
-      state.clientCertificate !== undefined && isIssued(state.clientCertificate, authorities),
-    certificateSubjectMatches: ({ state }, property, expected) =>
-      state.clientCertificate !== undefined &&
-      (subjects[property]?.(state.clientCertificate, expected) ?? false),
-  }
-}
-
-/** The ways of RFC 8705 §2 that are there. */
-function certificateMethods({ features, clientAuthorities }: Settings): ClientAuthMethod[] {
-  if (!features.mtls) return []
-  return ['self_signed_tls_client_auth', ...(clientAuthorities ? ['tls_client_auth' as const] : [])]
-}
-
-/** For discovery (RFC 8705 §5), where clients with certificates have an address of their own. */
-function endpointAliases(
-  { client_certificates: { origin } }: Settings,
+export function mutualTls(
+  { features, clientAuthorities, client_certificates: { origin } }: Settings,
   byCertificate: Record<string, string>,
-): { mtls_endpoint_aliases?: Record<string, string> } {
+): Feature {
+  const authorities = certificatesIn(clientAuthorities)
+  const byAuthority = authorities.length ? (['tls_client_auth'] as const) : []
   const aliases = Object.entries(byCertificate).map(([name, path]) => [
     `${name}_endpoint`,
     `${origin}${path}`,
   ])
-  return origin && aliases.length ? { mtls_endpoint_aliases: Object.fromEntries(aliases) } : {}
+  return {
+    settings: {
+      mTLS: {
+        enabled: features.mtls,
+        certificateBoundAccessTokens: true,
+        selfSignedTlsClientAuth: true,
+        tlsClientAuth: authorities.length > 0,
+        getCertificate: ({ state }) => state.clientCertificate,
+        certificateAuthorized: ({ state: { clientCertificate: sent } }) =>
+          sent !== undefined && isIssued(sent, authorities),
+        certificateSubjectMatches: ({ state: { clientCertificate: sent } }, property, expected) =>
+          sent !== undefined && (MATCHES[property]?.(sent, expected) ?? false),
+      },
+    },
+    // RFC 8705 §2.
+    clientAuthMethods: features.mtls ? ['self_signed_tls_client_auth', ...byAuthority] : [],
+    // RFC 8705 §5: clients with certificates have an address of their own.
+    discovery: () =>
+      origin && aliases.length ? { mtls_endpoint_aliases: Object.fromEntries(aliases) } : {},
+  }
 }
 
 /** For clients, by one of these, and now: TLS takes any certificate whose key its client has. */
 function isIssued(certificate: X509Certificate, authorities: X509Certificate[]): boolean {
-  const { keyUsage } = certificate
-  if (keyUsage && !keyUsage.includes(CLIENT_AUTHENTICATION)) return false
+  const { keyUsage = [CLIENT_AUTHENTICATION] } = certificate
+  const isBy = (authority: X509Certificate) =>
+    isCurrent(authority) &&
+    certificate.checkIssued(authority) &&
+    certificate.verify(authority.publicKey)
   return (
-    isCurrent(certificate) &&
-    authorities.some(
-      authority =>
-        isCurrent(authority) &&
-        certificate.checkIssued(authority) &&
-        certificate.verify(authority.publicKey),
-    )
+    keyUsage.includes(CLIENT_AUTHENTICATION) && isCurrent(certificate) && authorities.some(isBy)
   )
 }
 

@@ -13,45 +13,31 @@ export type RequestedClaims = ReturnType<typeof createRequestedClaims>
 
 /** Returns how claims that are requested by name become scopes, and scopes become claims of a grant. */
 export function createRequestedClaims({ claims, features }: Settings) {
-  const scopeOf = new Map(
-    features.claims_parameter
-      ? Object.entries(claims).map(([claim, { scope }]) => [claim, scope] as const)
-      : [],
-  )
+  const named = Object.entries(features.claims_parameter ? claims : {})
+  const scopeOf = new Map(named.map(([claim, { scope }]) => [claim, scope]))
   const mayAskFor = ({ scope }: Client, name: string) => !scope || scope.split(' ').includes(name)
 
   return {
-    /** All requested scopes: by name, or by one of their claims. */
+    /** All requested scopes, as a consent names them: by name, or by one of their claims. */
     scopesOf(oidc: KoaContextWithOIDC['oidc']) {
-      const { client } = oidc
+      const { client, resourceServers = {} } = oidc
+      const ofResources = Object.entries(resourceServers).flatMap(([resource, { scopes }]) =>
+        [...scopes.intersection(oidc.requestParamScopes)].map(scope => keyOf(scope, resource)),
+      )
       const byClaim = [...oidc.requestParamClaims].flatMap(claim => scopeOf.get(claim) ?? [])
       const allowed = byClaim.filter(scope => client && mayAskFor(client, scope))
-      return [...new Set([...requestedScopes(oidc), ...allowed])]
+      return [...new Set([...oidc.requestParamOIDCScopes, ...ofResources, ...allowed])]
     },
 
     /** The claims that a grant of these scopes allows, and the claims that it refuses by name. */
     claimsOf(client: Client, { scopes, declined }: Pick<Consent, 'scopes' | 'declined'>) {
       const isRefused = (scope: string) => !mayAskFor(client, scope) || declined.includes(scope)
+      const isGranted = (scope: string) => scopes.includes(scope) && !isRefused(scope)
       const ofScopes = (is: (scope: string) => boolean) =>
-        [...scopeOf].filter(([, scope]) => is(scope)).map(([claim]) => claim)
-      return {
-        granted: ofScopes(scope => scopes.includes(scope) && !isRefused(scope)),
-        refused: ofScopes(isRefused),
-      }
+        [...scopeOf.keys()].filter(claim => is(scopeOf.get(claim) ?? ''))
+      return { granted: ofScopes(isGranted), refused: ofScopes(isRefused) }
     },
   }
-}
-
-/** All scopes that the request names, as a consent names them. */
-function requestedScopes({
-  requestParamOIDCScopes,
-  requestParamScopes,
-  resourceServers = {},
-}: KoaContextWithOIDC['oidc']): string[] {
-  const ofResources = Object.entries(resourceServers).flatMap(([resource, { scopes }]) =>
-    [...scopes.intersection(requestParamScopes)].map(scope => keyOf(scope, resource)),
-  )
-  return [...requestParamOIDCScopes, ...ofResources]
 }
 
 /** Claims by scope. */
@@ -71,11 +57,8 @@ export function assertClaims(_ctx: KoaContextWithOIDC, claims: ClaimsParameter):
   if (members.some(member => member !== null && !isObject(member))) {
     throw new errors.InvalidRequest('the members of claims are null or objects')
   }
-  const {
-    essential,
-    value,
-    values = value === undefined ? undefined : [value],
-  } = claims.id_token?.acr ?? {}
+  const { essential, value, ...acr } = claims.id_token?.acr ?? {}
+  const { values = value === undefined ? undefined : [value] } = acr
   if (values !== undefined && !Array.isArray(values)) {
     throw new errors.InvalidRequest('the values of a claim are a list')
   }

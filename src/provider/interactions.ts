@@ -71,8 +71,8 @@ export function createInteractions(provider: Provider, settings: Deployment) {
       const { uid, prompt, params, session, lastSubmission, deviceCode } = await orGone(ctx, () =>
         provider.interactionDetails(ctx.req, ctx.res),
       )
-      const isOfBrowser = isBound(provider.createContext(ctx.req, ctx.res), prompt.details)
-      if (uid !== ctx.params.uid || !isOfBrowser) ctx.throw(400, { error: 'interaction_gone' })
+      if (uid !== ctx.params.uid || !isBound(ctx, prompt.details))
+        ctx.throw(400, { error: 'interaction_gone' })
       const { login_hint, ui_locales } = params
       return {
         uid,
@@ -132,12 +132,10 @@ export type Session = NonNullable<
 /** The session of a browser, for the account pages. */
 export function createBrowserSession(provider: Provider, { development }: Deployment) {
   const name = provider.cookieName('session')
-  // The library's context signs its cookies as the library does.
-  const cookiesOf = ({ req, res }: Context) => provider.createContext(req, res).cookies
   return {
     /** Undefined when no user is signed in. `since`: epoch seconds of the sign-in. */
     async read(ctx: Context) {
-      const id = cookiesOf(ctx).get(name, { signed: true })
+      const id = ctx.cookies.get(name, { signed: true })
       const session = id ? await provider.Session.find(id) : undefined
       if (!session?.accountId || session.loginTs === undefined) return undefined
       const { uid, accountId, loginTs: since, amr } = session
@@ -147,7 +145,7 @@ export function createBrowserSession(provider: Provider, { development }: Deploy
     /** Gives the browser the id of another session. `exp`: epoch seconds. */
     replace(ctx: Context, { jti, exp }: { jti: string; exp: number }) {
       const expires = new Date(exp * 1000)
-      cookiesOf(ctx).set(name, jti, { ...originCookie(development), expires })
+      ctx.cookies.set(name, jti, { ...originCookie(development), expires })
     },
   }
 }

@@ -1,7 +1,7 @@
 // Keys: the provider's own, as the library reads them, the algorithms that are accepted, and the key sets of
 // clients.
 
-import { createPublicKey, type KeyObject } from 'node:crypto'
+import { createPublicKey } from 'node:crypto'
 import { type Configuration, ExternalSigningKey } from 'oidc-provider'
 import { ENCRYPTION_ALGORITHMS, SIGNING_ALGORITHMS } from '../config/schema/client.ts'
 import { createQuota } from '../http/limits.ts'
@@ -35,35 +35,19 @@ export function algorithms(keys: SigningKey[]): Configuration['enabledJWA'] {
   }
 }
 
-class PublishedKey extends ExternalSigningKey {
-  readonly #jwk: SigningKey
-  readonly #key: KeyObject
-
-  constructor(jwk: SigningKey) {
-    super()
-    this.#jwk = jwk
-    this.#key = createPublicKey({ key: jwk, format: 'jwk' })
+/** Returns a key for the library, which refuses a JWK without private members. */
+export function asLibraryKey(jwk: SigningKey) {
+  if (canSign(jwk)) return jwk
+  const key = createPublicKey({ key: jwk, format: 'jwk' })
+  class PublishedKey extends ExternalSigningKey {
+    override keyObject = () => key
+    override sign(): never {
+      throw new Error('the private part of this key is not here')
+    }
   }
-
-  override get kid() {
-    return this.#jwk.kid
-  }
-
-  override get alg() {
-    return this.#jwk.alg
-  }
-
-  override keyObject() {
-    return this.#key
-  }
-
-  override sign(): never {
-    throw new Error('the private part of this key is not here')
-  }
+  return Object.assign(new PublishedKey(), { kid: jwk.kid, alg: jwk.alg })
 }
 
-/** The library refuses a JWK without private members. */
-export const asLibraryKey = (key: SigningKey) => (canSign(key) ? key : new PublishedKey(key))
 /** Whether the key has its private part. */
 export const canSign = ({ d }: SigningKey) => d !== undefined
 
