@@ -4,17 +4,11 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync, readdirSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import {
-  describeSecrets,
-  endingBy,
-  hashSecret,
-  isTime,
-  type SecretHash,
-} from '../config/client-secret.ts'
+import { describeSecrets, endingBy, hashSecret, type SecretHash } from '../config/client-secret.ts'
 import { configFolder, type Reading, readSettings, type Settings } from '../config/load.ts'
 import { appendToList, readKey } from '../config/report/yaml.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
-import { mapOf } from '../config/schema/values.ts'
+import { isTime, mapOf } from '../config/schema/values.ts'
 import {
   createInvitations,
   createRegisteredClients,

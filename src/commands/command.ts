@@ -1,10 +1,9 @@
 // The frame of every command: its invocation, the store, and output for users and for programs.
 
 import { text } from 'node:stream/consumers'
-import { isTime } from '../config/client-secret.ts'
 import { readStoreSettings } from '../config/load.ts'
 import { didYouMean } from '../config/report/wording.ts'
-import { readDuration } from '../config/schema/values.ts'
+import { isTime, readDuration } from '../config/schema/values.ts'
 import type { FactName } from '../http/audit.ts'
 import { queueAuditEvent } from '../state/operator-facts.ts'
 import { openInstallation } from '../storage/open.ts'

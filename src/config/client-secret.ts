@@ -1,6 +1,7 @@
 // Client secrets: they are kept as hashes, and can have an expiry.
 
 import { hash } from 'node:crypto'
+import type { ClientFile } from './schema/client.ts'
 
 /** Returns `sha256:BASE64URL` of a secret. Secrets are random, so that a slow hash is not needed. */
 export function hashSecret(secret: string): string {
@@ -16,10 +17,6 @@ export const hashOf = (entry: SecretHash) => (typeof entry === 'string' ? entry 
 /** Milliseconds since the epoch. */
 const untilOf = (entry: SecretHash) =>
   typeof entry === 'string' ? Number.POSITIVE_INFINITY : Date.parse(entry.until)
-
-/** Whether a text is a day or a time in UTC, such as `2026-12-01T00:00Z`. */
-export const isTime = (text: string) =>
-  /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?Z)?$/.test(text) && !Number.isNaN(Date.parse(text))
 
 /** Whether a secret has expired. */
 export const isExpired = (entry: SecretHash) => untilOf(entry) <= Date.now()
@@ -46,10 +43,7 @@ export function describeSecrets(entries: SecretHash[] = []): string | undefined 
 export const timeOf = (entry: SecretHash) =>
   `${new Date(untilOf(entry)).toISOString().slice(0, 16).replace('T', ' ')} UTC`
 
-interface Secrets {
-  client_secret?: string
-  client_secret_hashes?: SecretHash[]
-}
+type Secrets = Pick<ClientFile, 'client_secret' | 'client_secret_hashes'>
 
 /** Returns a client whose plain secret, which only a loopback issuer accepts, became a hash. */
 export function withoutSecret<T extends Secrets>({ client_secret, ...client }: T) {

@@ -1,10 +1,10 @@
 // Schema of clients/NAME.yaml. Keys are the names of RFC 7591 §2, and a few that Usher adds.
 
 import { z } from 'zod'
-import { isTime } from '../client-secret.ts'
 import {
   colour,
   httpsUrl,
+  isTime,
   mapOf,
   nameLike,
   path,

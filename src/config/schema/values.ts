@@ -101,6 +101,10 @@ const WRITTEN = /^[1-9]\d{0,5} ?(s|min|h|d)$/
 /** Returns the seconds of `10 min` or `14 d`; undefined if the text is no duration. */
 export const readDuration = (text: string) => (WRITTEN.test(text) ? seconds(text) : undefined)
 
+/** Whether a text is a day or a time in UTC, such as `2026-12-01T00:00Z`. */
+export const isTime = (text: string) =>
+  /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?Z)?$/.test(text) && !Number.isNaN(Date.parse(text))
+
 /** A duration such as `10 min` or `14 d`, as text. */
 export const durationText = (longest: string) =>
   z
