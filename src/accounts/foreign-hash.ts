@@ -64,25 +64,15 @@ export async function hashProblem(hash: string): Promise<string | undefined> {
   if (!format.isBearable(fields)) return 'takes too long to check, or too much memory'
   const { parameters = '', rest = '' } = fields
   const sample = rest.startsWith('$') ? `$c29tZXNhbHQ$${'A'.repeat(43)}` : `${'.'.repeat(53)}`
-  const tried = [triedOnce(parameters + sample), canBeVerified(format.cheapest + rest)]
-  if ((await Promise.all(tried)).every(Boolean)) return undefined
+  const tried = parametersTried.get(parameters) ?? verify(parameters + sample, '')
+  parametersTried.set(parameters, tried)
+  const checks = Promise.all([tried, verify(format.cheapest + rest, '')])
+  if (await checks.catch(() => undefined)) return undefined
   return 'can never be checked: its parameters, salt or hash are not valid'
 }
 
+/** Each set of parameters is tried once: most hashes of an import share one. */
 const parametersTried = new Map<string, Promise<boolean>>()
-
-/** Whether a hash can be verified. Each set of parameters is tried once: most hashes of an import share one. */
-function triedOnce(hash: string): Promise<boolean> {
-  const tried = parametersTried.get(hash) ?? canBeVerified(hash)
-  parametersTried.set(hash, tried)
-  return tried
-}
-
-const canBeVerified = (hash: string) =>
-  verify(hash, '').then(
-    () => true,
-    () => false,
-  )
 
 /** Whether the password matches a hash, made here or elsewhere. Rejects for an invalid hash. */
 export async function verify(hash: string, password: string): Promise<boolean> {
