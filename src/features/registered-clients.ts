@@ -156,18 +156,11 @@ export function createInvitations(records: Records) {
 
   /** Counts one client. Returns the handle; undefined if the invitation is used up or revoked. */
   async function use(token: string): Promise<string | undefined> {
-    let handle: string | undefined
-    const count = ({ value }: Found<Invitation>) => {
-      if (!value || value.used >= value.most) return undefined
-      handle = value.handle
-      return { ...value, used: value.used + 1 }
-    }
-    const ttl = ({ exp }: Invitation) => exp - now()
-    const isCounted = await records.update(INVITATION, token, count, {
-      ttl,
-      indexes: [INVITATIONS],
-    })
-    return isCounted ? handle : undefined
+    const count = ({ value }: Found<Invitation>) =>
+      value && value.used < value.most ? { ...value, used: value.used + 1 } : undefined
+    const options = { ttl: ({ exp }: Invitation) => exp - now(), indexes: [INVITATIONS] }
+    const isCounted = await records.update(INVITATION, token, count, options)
+    return isCounted ? records.lastRead<Invitation>(INVITATION, token)?.value?.handle : undefined
   }
 
   /** Clients that registered with it stay. */

@@ -33,8 +33,9 @@ export function createGrantLoader(
 ) {
   return async (ctx: KoaContextWithOIDC): Promise<Grant | undefined> => {
     const { oidc } = ctx
-    const [accountId, clientId] = [accountIdOf(oidc), clientIdOf(oidc)]
     const client = required(oidc.client)
+    const { clientId } = client
+    const accountId = required(oidc.session?.accountId)
     const isImplicit = client.consent === 'implicit' && clientId !== ACCOUNT_CLIENT
     if (isImplicit && !isDevice(oidc)) {
       await recordImplicit(consents, accountId, clientId, requestedClaims.scopesOf(oidc))
@@ -111,16 +112,6 @@ async function recordImplicit(
   const { value, version } = await consents.read(accountId, clientId)
   if (value && scopes.every(scope => value.scopes.includes(scope))) return
   await consents.decide(accountId, clientId, { scopes, declined: [], version })
-}
-
-/** The account of the session. */
-export function accountIdOf({ session }: KoaContextWithOIDC['oidc']): string {
-  return required(session?.accountId)
-}
-
-/** The client of the request. */
-export function clientIdOf({ client }: KoaContextWithOIDC['oidc']): string {
-  return required(client?.clientId)
 }
 
 /** Returns the value; throws if the library has not set it yet. */

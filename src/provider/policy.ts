@@ -4,7 +4,7 @@ import { interactionPolicy, type KoaContextWithOIDC } from 'oidc-provider'
 import type { Consents } from '../accounts/consents.ts'
 import { ACR_VALUES, type RequestedClaims } from './claims.ts'
 import type { Feature } from './feature.ts'
-import { accountIdOf, appearanceOf, clientIdOf, decisionOf, isDevice, required } from './grants.ts'
+import { appearanceOf, decisionOf, isDevice, required } from './grants.ts'
 import { type BrowserBinding, wantsAnother } from './interactions.ts'
 
 const { Check, Prompt, base } = interactionPolicy
@@ -60,9 +60,7 @@ export function createPolicy(
       ({ oidc }) => isDevice(oidc) && !decisionOf(oidc),
     ),
   )
-  for (const { consentChecks = [] } of features) {
-    for (const check of consentChecks) consent.checks.add(check)
-  }
+  for (const { consentChecks = [] } of features) consent.checks.push(...consentChecks)
   // An interaction keeps the parameters of its request. The library's details would repeat them, so
   // that a request with a long login_hint would be stored twice.
   for (const prompt of policy) {
@@ -70,13 +68,17 @@ export function createPolicy(
     for (const check of prompt.checks) check.details = () => ({})
   }
   // For the consent page: everything that is requested, and the consent that its answer builds on.
-  consent.details = async ctx => ({
-    ...bind(ctx),
-    version: await consents.version(accountIdOf(ctx.oidc), clientIdOf(ctx.oidc)),
-    scopes: requestedClaims.scopesOf(ctx.oidc),
-    appearance: appearanceOf(required(ctx.oidc.client)),
-    ...Object.assign({}, ...features.map(({ consentDetails }) => consentDetails?.(ctx))),
-  })
+  consent.details = async ctx => {
+    const client = required(ctx.oidc.client)
+    const accountId = required(ctx.oidc.session?.accountId)
+    return {
+      ...bind(ctx),
+      version: await consents.version(accountId, client.clientId),
+      scopes: requestedClaims.scopesOf(ctx.oidc),
+      appearance: appearanceOf(client),
+      ...Object.assign({}, ...features.map(({ consentDetails }) => consentDetails?.(ctx))),
+    }
+  }
   return policy
 }
 
