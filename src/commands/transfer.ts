@@ -46,12 +46,10 @@ export async function exportAccounts() {
   const { directory, audit } = await openOwnDirectory()
   await audit('accounts_exported')
   const lines = Readable.from(directory.all()).map(writeLine)
-  await pipeline(lines, process.stdout, { end: false }).catch(unlessClosed)
-}
-
-/** A reader such as `head` closes the pipe when it has read enough. */
-function unlessClosed(error: NodeJS.ErrnoException) {
-  if (error.code !== 'EPIPE') throw error
+  await pipeline(lines, process.stdout, { end: false }).catch((error: NodeJS.ErrnoException) => {
+    // A reader such as `head` closes the pipe when it has read enough.
+    if (error.code !== 'EPIPE') throw error
+  })
 }
 
 interface Outcome {
