@@ -131,7 +131,7 @@ async function takePicture(page: Page): Promise<Buffer> {
   await page.locator('details').evaluateAll(all => {
     for (const details of all) details.setAttribute('open', '')
   })
-  return page.screenshot()
+  return page.screenshot({ fullPage: true })
 }
 
 /** Returns whether the page only led to the next one, which is loaded then. */
