@@ -98,7 +98,8 @@ export async function startUsher(options: UsherOptions = {}) {
   const folder = mkdtempSync(join(tmpdir(), 'usher-'))
   writeConfig(folder, { ...options, usher: { limits: UNLIMITED, ...options.usher } })
   let handler: RequestListener | undefined
-  const server = createServer((req, res) => handler?.(req, res))
+  // As long as the product keeps connections: after Node's 5 s a busy machine reuses a closed one.
+  const server = createServer({ keepAliveTimeout: 75_000 }, (req, res) => handler?.(req, res))
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
   const { port } = server.address() as AddressInfo
 
