@@ -125,7 +125,7 @@ export interface Invitation {
   /** How many clients may register with it, and have. */
   most: number
   used: number
-  /** Names of the library's policies (feature.ts); the first is RULES. */
+  /** Names of the library's policies (registration.ts); the first is RULES. */
   policies: string[]
 }
 
