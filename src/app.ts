@@ -71,6 +71,10 @@ export async function createApp(environment: Environment, readiness: Readiness) 
     ciba(dependencies),
     logout(settings, records, views),
   ]
+  if (Object.keys(settings.upstreams).length) {
+    const { upstreamSignIn } = await import('./features/upstream/feature.ts')
+    features.push(upstreamSignIn(dependencies))
+  }
   const provider = await createProvider(dependencies, features, { showError, tags: views.tags })
   const describeClient = async (id: string) => {
     const found = features.map(feature => feature.describeClient?.(provider, id))

@@ -40,12 +40,21 @@ export const profileSchema = z.strictObject({
 /** Fields of an account that an operator sets, with defaults filled in. */
 export type Profile = z.output<typeof profileSchema>
 
+/** A user of an upstream issuer, who can sign in to an account. */
+export interface Link {
+  issuer: string
+  /** `sub` of the ID tokens of the issuer. */
+  subject: string
+}
+
 /** A user account. `id` is the `sub` of its tokens. */
 export interface Account extends Profile {
   id: string
   enabled: boolean
   /** PHC string. Without it the account has no password sign-in. */
   password?: string
+  /** Absent: no upstream issuer. */
+  links?: Link[]
   /** Epoch seconds. */
   created: number
   /** Epoch seconds. Sign-ins up to this time have ended. */
@@ -93,6 +102,7 @@ const transferSchema = profileSchema.extend({
       if (problem) addIssue(problem)
     })
     .optional(),
+  links: z.array(z.strictObject({ issuer: z.url(), subject: z.string().min(1) })).optional(),
   created: time,
   ended: time,
   updated: time,

@@ -15,6 +15,7 @@ import type { Directory } from './directory.ts'
 import { areForeignHashes } from './foreign-hash.ts'
 import { admit, checkPassword } from './password.ts'
 import { type Counter, createRateLimit } from './rate-limit.ts'
+import { PASSWORD_ACR } from './sign-in-method.ts'
 
 /** Credentials as the user typed them. */
 interface Credentials {
@@ -57,7 +58,7 @@ export function createAuthentication(
     const since = Math.max(started, (account.ended ?? 0) + 1)
     browsers.remember(ctx, account, since)
     note(ctx, 'sign_in_succeeded', { ...about, account: account.id })
-    return { account, since }
+    return { account, since, amr: ['pwd'], acr: PASSWORD_ACR }
   }
 
   /** Returns the account of the credentials; undefined for every failure, after the same time. */

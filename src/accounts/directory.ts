@@ -1,7 +1,6 @@
 // Accounts in the provider's own store: finding, adding and changing them.
 //
 //   Account id → account        indexed under 'accounts'
-//   Username folded → { id }    written first, so that two accounts cannot have one name
 
 import { randomBytes } from 'node:crypto'
 import { revokeGrants } from '../state/grants.ts'
@@ -12,6 +11,7 @@ import {
   type Account,
   foldUsername,
   InvalidAccount,
+  type Link,
   newAccountId,
   profileSchema,
   type Transfer,
@@ -19,6 +19,7 @@ import {
 import { accountName, createConsents } from './consents.ts'
 import { noteForeignHashes } from './foreign-hash.ts'
 import { checkPassword, hashPassword, isOurs, needsRehash } from './password.ts'
+import { createUniqueNames, linkName, usernameOf } from './unique-names.ts'
 
 /** Reason for a refused sign-in, for the log only. */
 export type Refusal = 'disabled' | 'malformed' | 'no_password' | 'unknown' | 'wrong_password'
@@ -48,35 +49,31 @@ export const admitted =
     return account?.enabled && signedIn > (account.ended ?? 0) ? account : undefined
   }
 
-const indexes: [string, string][] = [['accounts', 'all']]
-
-interface Claim {
-  id: string
-  since: number
-}
-/** A username without an account is free again after this time. */
-const CLAIM_TIMEOUT_SECONDS = 60
+const emailIndex = (email: string): [string, string] => ['accounts by email', email.toLowerCase()]
+// An address that the account no longer has keeps its entry: `findByEmail` looks at the account.
+const indexes = ({ email }: Account): [string, string][] => [
+  ['accounts', 'all'],
+  ...(email === undefined ? [] : [emailIndex(email)]),
+]
+const isSame = (one: Link, other: Link) =>
+  one.issuer === other.issuer && one.subject === other.subject
 
 /** Returns the accounts in a store. */
 export function createDirectory(records: Records) {
   const consents = createConsents(records)
   const sessions = createSessions(records)
+  const names = createUniqueNames(records, find)
 
   async function find(id: string): Promise<Account | undefined> {
     return (await records.read<Account>(...accountName(id))).value
   }
 
-  async function findByUsername(username: string): Promise<Account | undefined> {
-    const folded = foldUsername(username)
-    const { value } = await records.read<Claim>('Username', folded)
-    return findNamed(value, folded)
-  }
+  const findByUsername = (username: string) => names.owner(usernameOf(username))
+  const findByLink = (link: Link) => names.owner(linkName(link))
 
-  /** A claim is valid while its account has the name. */
-  async function findNamed(claim: Claim | undefined, folded: string) {
-    // An unknown name takes as many reads as a known one.
-    const account = await find(claim?.id ?? '')
-    return account && foldUsername(account.username) === folded ? account : undefined
+  async function findByEmail(email: string): Promise<Account[]> {
+    const found = await records.list<Account>(...emailIndex(email))
+    return found.filter(account => account.email?.toLowerCase() === email.toLowerCase())
   }
 
   /** Every account, in no order. */
@@ -88,18 +85,19 @@ export function createDirectory(records: Records) {
   }
 
   /** Throws `InvalidAccount` for a taken username, or a `ZodError` for an invalid profile. */
-  async function add(input: unknown, password?: string): Promise<Account> {
+  async function add(input: unknown, password?: string, link?: Link): Promise<Account> {
     const profile = profileSchema.parse(input)
     const hash = password === undefined ? {} : { password: await hashPassword(password) }
-    return insert({ ...profile, ...hash, id: newAccountId(), enabled: true })
+    const links = link && { links: [link] }
+    return insert({ ...profile, ...hash, ...links, id: newAccountId(), enabled: true })
   }
 
   async function insert(fields: Omit<Account, 'created' | 'updated'>): Promise<Account> {
     const account = { created: now(), updated: now(), ...fields }
-    const { id, username } = account
-    await claim(foldUsername(username), id)
-    if (await records.save(...accountName(id), account, { version: 0, indexes })) return account
-    await release(username, id)
+    await names.claimAll(account)
+    const options = { version: 0, indexes: indexes(account) }
+    if (await records.save(...accountName(account.id), account, options)) return account
+    await names.releaseAll(account)
     throw new InvalidAccount('id: this id was taken or removed a moment ago')
   }
 
@@ -116,19 +114,24 @@ export function createDirectory(records: Records) {
     return 'added'
   }
 
-  /** Throws `InvalidAccount`. A claim without an account, left by a crash, may be taken over. */
-  async function claim(folded: string, id: string): Promise<void> {
-    const { value, version } = await records.read<Claim>('Username', folded)
-    const isAbandoned = value && (value.id === id || value.since < now() - CLAIM_TIMEOUT_SECONDS)
-    const isFree = !value || (isAbandoned && !(await findNamed(value, folded)))
-    const claim: Claim = { id, since: now() }
-    if (!isFree || !(await records.save('Username', folded, claim, { version })))
-      throw new InvalidAccount('username: another account has it')
+  /** Lets a user of an upstream issuer sign in to the account. Throws `InvalidAccount`. */
+  async function link(id: string, link: Link): Promise<Account | undefined> {
+    await names.claim(linkName(link), id)
+    const others = ({ links = [] }: Account) => links.filter(other => !isSame(other, link))
+    return change(id, account => ({ ...account, links: [...others(account), link] }))
   }
 
-  async function release(username: string, id: string): Promise<void> {
-    const { value } = await records.read<Claim>('Username', foldUsername(username))
-    if (value?.id === id) await records.remove('Username', foldUsername(username), 1)
+  /** Reverses `link`. Returns undefined, and changes nothing, for the only way to sign in. */
+  async function unlink(id: string, link: Link): Promise<Account | undefined> {
+    let isRemoved = false
+    const account = await change(id, account => {
+      const links = (account.links ?? []).filter(other => !isSame(other, link))
+      isRemoved = links.length > 0 || account.password !== undefined
+      return isRemoved ? { ...account, links } : account
+    })
+    if (!isRemoved) return undefined
+    await names.release(linkName(link), id)
+    return account
   }
 
   /** Returns undefined if the account does not exist. */
@@ -144,11 +147,10 @@ export function createDirectory(records: Records) {
 
   /** Throws `InvalidAccount`. */
   async function rename(account: Account, username: string): Promise<Account | undefined> {
-    const folded = foldUsername(username)
-    const before = foldUsername(account.username)
-    if (folded !== before) await claim(folded, account.id)
+    const isRenamed = foldUsername(username) !== foldUsername(account.username)
+    if (isRenamed) await names.claim(usernameOf(username), account.id)
     const renamed = await change(account.id, current => ({ ...current, username }))
-    if (folded !== before) await release(before, account.id)
+    if (isRenamed) await names.release(usernameOf(account.username), account.id)
     return renamed
   }
 
@@ -207,7 +209,7 @@ export function createDirectory(records: Records) {
 
   async function remove(account: Account): Promise<void> {
     await records.remove(...accountName(account.id))
-    await release(account.username, account.id)
+    await names.releaseAll(account)
     await endAccess(account.id)
     await consents.removeAll(account.id)
   }
@@ -216,12 +218,16 @@ export function createDirectory(records: Records) {
     find,
     findEnabled: admitted(find),
     findByUsername,
+    findByLink,
+    findByEmail,
     all,
     list,
     add,
     transfer,
     change,
     rename,
+    link,
+    unlink,
     candidate,
     changePassword,
     endAccess,

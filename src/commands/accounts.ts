@@ -20,6 +20,7 @@ import {
   Failure,
   hint,
   type Invocation,
+  notFound,
   openState,
   print,
   printList,
@@ -51,6 +52,48 @@ export async function list({ values }: Invocation) {
   const describe = ({ id, username, name = '', enabled }: Visible) =>
     `${id}  ${username.padEnd(width)}  ${enabled ? '' : '(disabled) '}${name}`
   printList(values, all, describe, 'There are no accounts yet.')
+}
+
+/** `accounts find TEXT`: the accounts whose username, name or e-mail address contains a text. */
+export async function find({ values, args: [text = ''] }: Invocation) {
+  const { directory } = await openOwnDirectory()
+  const has = (part = '') => foldUsername(part).includes(foldUsername(text))
+  const all = await directory.list()
+  const found = all.filter(({ username, name, email }) => [username, name, email].some(has))
+  const describe = ({ id, username, email = '' }: Visible) => `${id}  ${username}  ${email}`
+  printList(values, found.map(visible), describe, 'No account has this text.')
+}
+
+/** `accounts link ACCOUNT --upstream NAME --subject SUB`. */
+export async function link({ values, args: [name = ''] }: Invocation) {
+  const issuer = issuerOf(values.upstream)
+  const { id, username, directory, audit } = await openOwnAccount(name)
+  const link = { issuer, subject: String(values.subject) }
+  await unlessTaken(directory.link(id, link), 'user is linked to another account')
+  await audit('account_linked', { account: id, upstream: values.upstream })
+  hint(`${username} can sign in with ${values.upstream}.`)
+}
+
+/** `accounts unlink ACCOUNT --upstream NAME`. */
+export async function unlink({ values, args: [name = ''] }: Invocation) {
+  const issuer = issuerOf(values.upstream)
+  const { account, id, username, directory, audit } = await openOwnAccount(name)
+  const link = account.links?.find(link => link.issuer === issuer)
+  if (!link) throw new Failure(`${username} has no link to ${values.upstream}.`)
+  if (!(await directory.unlink(id, link))) {
+    throw new Failure(
+      `This is the only way in which ${username} can sign in: set a password first.`,
+    )
+  }
+  await audit('account_unlinked', { account: id, upstream: values.upstream })
+  hint(`${username} can no longer sign in with ${values.upstream}.`)
+}
+
+function issuerOf(name: unknown): string {
+  const { upstreams } = readSettings()
+  const upstream = Object.values(upstreams).find(upstream => upstream.name === name)
+  if (upstream) return upstream.issuer
+  throw notFound('Upstream', String(name), Object.keys(upstreams))
 }
 
 const EVERYWHERE = 'every network, except in browsers in which the user signed in before'
@@ -213,8 +256,8 @@ async function readPassword(values: Invocation['values']): Promise<string | unde
   return password
 }
 
-function unlessTaken<T>(change: Promise<T>): Promise<T> {
+function unlessTaken<T>(change: Promise<T>, what = 'username is taken'): Promise<T> {
   return change.catch(error => {
-    throw error instanceof InvalidAccount ? new Failure('This username is taken.') : error
+    throw error instanceof InvalidAccount ? new Failure(`This ${what}.`) : error
   })
 }

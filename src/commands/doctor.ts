@@ -6,6 +6,7 @@ import { existsSync } from 'node:fs'
 import type { Settings } from '../config/load.ts'
 import { describe, placeOf } from '../config/report/finding.ts'
 import { ACCOUNT_CLIENT, type ClientMetadata } from '../config/schema/client.ts'
+import type { Upstream } from '../config/schema/upstream.ts'
 import { mapOf } from '../config/schema/values.ts'
 import { publishedKids } from '../keys/signing-keys.ts'
 import { DISCOVERY } from '../provider/routes.ts'
@@ -32,6 +33,7 @@ const FIXES = {
   jwks:    'doctor and the service must use the same store: USHER_STORE',
   cookies: 'the reverse proxy must not rewrite Set-Cookie',
   cors:    'the reverse proxy must neither set nor remove Access-Control headers',
+  upstream: 'issuer in upstreams/NAME.yaml is the iss of its ID tokens, and this machine can reach it',
   account: 'npm run usher -- accounts why ACCOUNT',
 }
 
@@ -66,9 +68,22 @@ async function* runChecks({ client, account }: Invocation['values']): AsyncGener
   for (const { key, message, ...place } of warnings) {
     yield warning('config', `${placeOf(place)} ${key}: ${message}`)
   }
+  for (const upstream of Object.values(settings.upstreams)) yield checkUpstream(upstream)
   const kids = yield* checkStore(settings)
   const endpoints = kids && (yield* checkService(issuer, kids))
   if (own && endpoints) yield checkSignIn(endpoints, own, String(account), await readStdin())
+}
+
+/** An issuer at which users sign in: whether this machine can read its discovery document. */
+async function checkUpstream({ name, issuer }: Upstream): Promise<Check> {
+  const url = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`
+  try {
+    const found = (await jsonOf(await send(url))).issuer
+    if (found === issuer) return ok(name, `${issuer} has a discovery document`)
+    return wrong(name, `${url} is of the issuer ${found ?? 'none'}`, FIXES.upstream)
+  } catch (error) {
+    return wrong(name, `${url}: ${reasonOf(error)}`, FIXES.upstream)
+  }
 }
 
 /** Returns the ids of the keys in the store; undefined when something is wrong. */

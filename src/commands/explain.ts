@@ -148,7 +148,9 @@ export function effectiveKeys({ usher, claims, settings }: Reading): Effective[]
       inForce({ default: derived[key.path], ...key }, usher),
     ),
     ...keysOf('claims', claims.written).map(key => inForce(key, claims)),
-    ...['client', 'resource', 'detail'].flatMap(file => keysOf(file).map(key => inForce(key))),
+    ...['client', 'resource', 'detail', 'upstream'].flatMap(file =>
+      keysOf(file).map(key => inForce(key)),
+    ),
   ]
 }
 

@@ -55,7 +55,7 @@ export function keysAt(file: string, path: PropertyKey[]): string[] {
 
 /** Returns the file of a key, relative to the folder. */
 export const placeOf = ({ file }: Pick<Key, 'file'>) =>
-  `${['client', 'resource', 'detail'].includes(file) ? `${file}s/NAME` : file}.yaml`
+  `${['client', 'resource', 'detail', 'upstream'].includes(file) ? `${file}s/NAME` : file}.yaml`
 
 let named: Map<string, Key[]> | undefined
 /** Returns the places where a key of this name is valid. */

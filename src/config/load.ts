@@ -13,6 +13,7 @@ import { clientFindings, clientWarnings, scopeFindings } from './rules/client.ts
 import { readLook } from './rules/pages.ts'
 import * as provider from './rules/provider.ts'
 import { detailFindings, resourceFindings, resourceWarnings } from './rules/resource.ts'
+import * as upstream from './rules/upstream.ts'
 import { type ClientMetadata, isLoopbackHost } from './schema/client.ts'
 import { flatten } from './schema/locale.ts'
 import type { ClaimsFile } from './schema/usher.ts'
@@ -64,8 +65,9 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
   const clients = list('clients').map(file => readFile(file, 'client'))
   const resources = list('resources').map(file => readFile(file, 'resource'))
   const types = list('details').map(file => readFile(file, 'detail'))
+  const issuers = list('upstreams').map(file => readFile(file, 'upstream'))
   const words = list('locales').map(file => readFile(file, 'locale'))
-  for (const file of [claims, ...clients, ...resources, ...types, ...words]) {
+  for (const file of [claims, ...clients, ...resources, ...types, ...issuers, ...words]) {
     findings.push(...file.findings)
   }
   findings.push(...strayFindings(folder, accounts.module), ...words.flatMap(languageFindings))
@@ -74,6 +76,7 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
 
   const clientFiles = clients.filter(isValid)
   const apis = resources.filter(isValid)
+  const upstreams = issuers.filter(isValid)
   const details = types.filter(isValid)
   const { listen } = usher.value
   const clientIds = clientFiles.map(({ value }) => value.client_id)
@@ -96,7 +99,7 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
     claims: claims.value.claims,
     scopes: scopesOf(claims, findings),
     /** `pictures` by their paths in the files. `pages`: contents of the files in pages/, by name. */
-    ...readLook([usher, ...clientFiles], folder, findings),
+    ...readLook([usher, ...clientFiles, ...upstreams], folder, findings),
     /** Texts of the pages by the operator. */
     locales: Object.fromEntries(words.map(({ file, value }) => [parse(file).name, flatten(value)])),
     clients: clientFiles.map(({ value }): ClientMetadata => withoutSecret(value)),
@@ -110,11 +113,14 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
     resourceFiles: new Map(apis.map(({ value, at }) => [value.resource, at])),
     /** The types of authorization details, by their names. */
     details: Object.fromEntries(details.map(({ value }) => [value.type, value])),
+    /** The issuers at which users sign in, by the names of their files. */
+    upstreams: upstream.readUpstreams(upstreams, folder, findings),
     /** Settings that are valid but unsafe. */
     warnings: inOrder([
       ...provider.providerWarnings(usher, development),
       ...clientFiles.flatMap(client => clientWarnings(client, development)),
       ...apis.flatMap(resourceWarnings),
+      ...upstreams.flatMap(upstream.upstreamWarnings),
     ]),
   }
   const { scopes, warnings } = settings
@@ -127,6 +133,8 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
     ...clientFiles.flatMap(client => clientFindings(client, settings)),
     ...resourceFindings(apis, clientFiles, settings),
     ...detailFindings(details, clientFiles, apis),
+    ...upstreams.flatMap(file => upstream.upstreamFindings(file, settings)),
+    ...upstream.methodFindings(usher, clientFiles, settings.upstreams),
   )
   return { ...reading, warnings, settings: findings.length ? undefined : settings }
 }
@@ -171,7 +179,8 @@ function languageFindings({ file }: FileResult<unknown>): Finding[] {
   return problem ? [{ file, rule: 'language', message: `the name ${problem}` }] : []
 }
 
-const KNOWN = 'usher.yaml claims.yaml clients resources details locales pages schema'.split(' ')
+const KNOWN =
+  'usher.yaml claims.yaml clients resources details upstreams locales pages schema'.split(' ')
 const isData = (name: string) => /\.(ya?ml|json)$/i.test(name)
 
 const NO_CLAIMS = 'offline_access carries no claims; give the claim a scope of its own'

@@ -14,7 +14,7 @@ import { note } from '../http/audit.ts'
 import { createConsentPage, decisionIn } from '../pages/consent.ts'
 import { PLACES } from '../pages/page-data.ts'
 import type { SignedIn, Site, Submitted } from '../pages/site.ts'
-import { acrOf, createRequestedClaims } from '../provider/claims.ts'
+import { createRequestedClaims } from '../provider/claims.ts'
 import { findClient } from '../provider/clients.ts'
 import { grantOf, isStillAllowed } from '../provider/grants.ts'
 import { newTag, revokeGrant, taggedId, tagOf } from '../state/grants.ts'
@@ -219,8 +219,8 @@ function createAnswers({ provider, settings, records, directory, consents }: Sit
     }
     const grantId = await grantFor(user, request)
     if (!grantId) return 'gone'
-    const { since: authTime, amr = [] } = user.session
-    if (await finish(id, grantId, { acr: acrOf(amr), amr, authTime })) return 'allowed'
+    const { since: authTime, amr = [], acr } = user.session
+    if (await finish(id, grantId, { acr, amr, authTime })) return 'allowed'
     // Allowed in another tab, the request has the same grant.
     const answered = await Requests.find(id)
     if (!answered?.grantId) await revokeGrant(records, grantId)

@@ -27,10 +27,10 @@ const isSpecial = among([
 const isRouted = among(['2000::/3'])
 const isPublic = (address: string) => !isSpecial(address) && (!isIPv6(address) || isRouted(address))
 
-/** A `fetch` for the library. Follows no redirect; a response has at most `MAX_RESPONSE_BYTES`. */
-export function createFetch(settings: Settings['egress']) {
+/** The connections of outgoing requests. A response has at most `MAX_RESPONSE_BYTES`. */
+export function createAgent(settings: Settings['egress']): Agent {
   const findAddresses = createLookup(settings)
-  const dispatcher = new Agent({
+  return new Agent({
     maxResponseSize: MAX_RESPONSE_BYTES,
     connect: (options, callback) => {
       const port = Number(options.port) || (options.protocol === 'https:' ? 443 : 80)
@@ -40,6 +40,11 @@ export function createFetch(settings: Settings['egress']) {
       )
     },
   })
+}
+
+/** A `fetch` for the library, for addresses that clients name. Follows no redirect. */
+export function createFetch(settings: Settings['egress']) {
+  const dispatcher = createAgent(settings)
 
   async function send(url: string, { method, headers, body, signal }: RequestInit) {
     const isRead = method !== 'POST'

@@ -15,7 +15,7 @@ export type Asset = ReturnType<typeof asset>
 const PICTURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 
 /** Returns the files of every page, and the files of clients with `branding` by `client_id`. */
-export function createAssets({ branding, clients, pictures, pages }: Settings) {
+export function createAssets({ branding, clients, upstreams, pictures, pages }: Settings) {
   const picture = (kind: string, name = '') => {
     const found = pictures[name]
     return found && asset(`${kind}${found.extension}`, Buffer.from(found.base64, 'base64'))
@@ -42,7 +42,10 @@ export function createAssets({ branding, clients, pictures, pages }: Settings) {
     }
     return branding ? [[client_id, look] as const] : []
   })
-  return { site, looks: new Map(looks) }
+  const buttons = Object.values(upstreams).map(({ name, branding }) => {
+    return [name, picture(name, branding.logo)] as const
+  })
+  return { site, looks: new Map(looks), buttons: new Map(buttons) }
 }
 
 type Colours = Partial<Settings['branding']>

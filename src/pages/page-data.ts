@@ -46,6 +46,7 @@ export const PLACES = {
   password: '/account/password',
   requests: '/account/requests',
   answer: '/account/requests/answer',
+  signIns: '/account/sign-ins',
   device: '/device',
 }
 
@@ -179,8 +180,23 @@ export interface PageData {
     username: string
     /** The user is signed in and has to enter the password again. */
     again: boolean
+    /** Why the sign-in failed, as text. */
+    problem?: string
     /** The request id of a failed sign-in: `usher config explain` gives its reason. */
     failed?: string
+    /** Whether the user can sign in with a password here. */
+    hasPassword: boolean
+    /** The other methods, each with the text of its button. */
+    methods: { name: string; label: string; logo?: string }[]
+  }
+  'sign-ins': {
+    /** The upstream issuers, each with the text of its button. */
+    methods: { name: string; label: string; logo?: string; isLinked: boolean }[]
+    hasPassword: boolean
+    /** The account has one link and no password: the link cannot be removed. */
+    isLast: boolean
+    /** The result of the last change. */
+    outcome?: string
   }
   'sign-out': { action: string; xsrf: string; client?: string }
   'signed-out': { client?: Client; stayed: boolean }

@@ -1,41 +1,102 @@
-// Sign-in with a password. A second factor would be another prompt (provider/policy.ts) with its own page,
-// which adds its method to `amr` (RFC 8176).
+// Sign-in: the fields for a password, and a button for each other method. A second factor would be another
+// prompt (provider/policy.ts) with its own page, which adds its method to `amr` (RFC 8176).
 
 import type { Context } from 'koa'
+import { loginOf, type SignInMethod } from '../accounts/sign-in-method.ts'
+import { PASSWORD } from '../config/rules/upstream.ts'
 import type { Form } from '../http/forms.ts'
+import { memberOf } from '../provider/feature.ts'
 import type { Interaction } from '../provider/interactions.ts'
-import { hostOf } from './consent.ts'
+import { hostOf, inWords } from './consent.ts'
 import type { Site } from './site.ts'
 
+/** Problems that the page can show: texts `sign_in.PROBLEM`. */
+const PROBLEMS = ['failed', 'upstream_failed', 'upstream_unavailable', 'upstream_unknown'] as const
+type Problem = (typeof PROBLEMS)[number]
+
+interface Tried {
+  username?: string
+  problem: Problem
+  /** The id of the request that failed. */
+  reference?: string
+  status: number
+}
+
+/** Returns the path of the sign-in page with the problem of a sign-in elsewhere. */
+export const problemPath = ({ state }: Context, uid: string, problem: Problem) =>
+  `/interaction/${uid}?${new URLSearchParams({ problem, reference: state.requestId })}`
+
 /** Returns the page of the login prompt. */
-export function signInPage({ views, records, authentication }: Site) {
-  async function show(ctx: Context, interaction: Interaction, tried?: string): Promise<undefined> {
+export function signInPage({ views, records, authentication, settings, signInMethods }: Site) {
+  function methodsFor({ clientId }: Interaction) {
+    const client = settings.clients.find(({ client_id }) => client_id === clientId)
+    const { require_sign_in: only } = client ?? {}
+    const { methods } = settings.sign_in
+    const isUsed = (name: string) => (only ? name === only : (methods?.includes(name) ?? true))
+    const others = signInMethods.filter(({ name }) => isUsed(name))
+    return { hasPassword: isUsed(PASSWORD), others }
+  }
+
+  async function render(ctx: Context, interaction: Interaction, tried?: Tried): Promise<undefined> {
     const { another, redirectUri, loginHint, clientId } = interaction
+    const { hasPassword, others } = methodsFor(interaction)
     const current = another ? undefined : ctx.state.account
-    const username = tried ?? loginHint ?? current?.username ?? ''
+    const username = tried?.username ?? loginHint ?? current?.username ?? ''
     const client = await views.client(ctx, clientId)
+    const words = views.words(ctx)
     const data = {
-      client: client?.client_name ?? views.words(ctx).t('account.title'),
+      client: client?.client_name ?? words.t('account.title'),
       uncheckedHost: client?.isUnchecked && redirectUri ? hostOf(redirectUri) : undefined,
       again: Boolean(current),
-      failed: tried === undefined ? undefined : ctx.state.requestId,
+      problem: tried && words.t(`sign_in.${tried.problem}`),
+      failed: tried && (tried.reference ?? ctx.state.requestId),
       username: username.slice(0, 256),
+      hasPassword,
+      methods: others.map(({ name, label }) => {
+        return { name, label: inWords(words, label), logo: views.buttonLogo(name) }
+      }),
     }
-    views.page(ctx, 'sign-in', data, data.failed ? 400 : 200)
+    views.page(ctx, 'sign-in', data, tried?.status)
+  }
+
+  /** Sends the browser to another method. An error of the method becomes a problem on the page. */
+  async function begin(ctx: Context, interaction: Interaction, method: SignInMethod) {
+    const url = await method.begin(ctx, interaction).catch((error: unknown) => {
+      const reason = memberOf(error, 'cause') ?? error
+      ctx.state.log.detail = `${method.name}: ${memberOf(reason, 'message')}`
+    })
+    if (!url) return render(ctx, interaction, { problem: 'upstream_unavailable', status: 503 })
+    if (ctx.method === 'GET') ctx.redirect(url)
+    else views.navigate(ctx, url)
   }
 
   return {
-    show,
+    async show(ctx: Context, interaction: Interaction) {
+      const { hasPassword, others } = methodsFor(interaction)
+      const { loginHint = '', another } = interaction
+      const problem = PROBLEMS.find(known => known === ctx.query.problem)
+      const [reference] = /^[0-9a-f]{16}$/.exec(String(ctx.query.reference)) ?? []
+      if (problem) return render(ctx, interaction, { problem, reference, status: 200 })
+      const hinted = others.find(({ isFor }) => isFor(loginHint))
+      const only = others.length === 1 && !hasPassword ? others[0] : undefined
+      const method = another ? undefined : (hinted ?? only)
+      return method ? begin(ctx, interaction, method) : render(ctx, interaction)
+    },
 
     async submit(ctx: Context, interaction: Interaction, form: Form) {
-      if (form.value('decision') === 'cancel') return { error: 'access_denied' }
+      const decision = form.value('decision')
+      if (decision === 'cancel') return { error: 'access_denied' }
+      const { hasPassword, others } = methodsFor(interaction)
+      const method = others.find(({ name }) => name === decision)
+      if (method) return begin(ctx, interaction, method)
+      if (!hasPassword) ctx.throw(400, 'this application requires another method of sign-in')
       const username = form.value('username')
       const credentials = { username, password: form.value('password') }
       const id = records.prove('interaction', interaction.uid).toString('base64url')
       const about = { client_id: interaction.clientId, interaction: id }
       const signIn = await authentication.signIn(ctx, credentials, about)
-      if (!signIn) return show(ctx, interaction, username)
-      return { login: { accountId: signIn.account.id, amr: ['pwd'], ts: signIn.since } }
+      if (!signIn) return render(ctx, interaction, { username, problem: 'failed', status: 400 })
+      return { login: loginOf(signIn) }
     },
   }
 }

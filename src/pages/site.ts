@@ -7,6 +7,7 @@ import type { Account } from '../accounts/account.ts'
 import { createAuthentication } from '../accounts/authentication.ts'
 import { createConsents } from '../accounts/consents.ts'
 import { createAccountSessions } from '../accounts/sessions.ts'
+import type { SignInMethod } from '../accounts/sign-in-method.ts'
 import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import type { Detail } from '../config/schema/details.ts'
 import { createSignatures } from '../http/cookies.ts'
@@ -27,6 +28,8 @@ export interface PageExtensions {
   detailWords?(words: Words, detail: Detail): DetailInWords
   /** How many requests of clients wait for the user's answer. */
   waiting?(account: Account): Promise<number>
+  /** Methods of sign-in beside the password. */
+  signInMethods?: SignInMethod[]
 }
 
 /** The signed-in account, and the session of this browser. */
@@ -103,6 +106,7 @@ export function createSite(
     sessions: createAccountSessions(records),
     interactions: createInteractions(provider, settings),
 
+    signInMethods: features.flatMap(({ signInMethods = [] }) => signInMethods),
     /** Returns authorization details in words. */
     detailWords: (words: Words, detail: Detail) =>
       features.flatMap(feature => feature.detailWords?.(words, detail) ?? []),

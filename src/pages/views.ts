@@ -33,6 +33,7 @@ const AREAS = [
   { path: PLACES.applications, icon: 'applications' },
   { path: PLACES.sessions, icon: 'monitor' },
   { path: PLACES.password, icon: 'key' },
+  { path: PLACES.signIns, icon: 'person' },
   { path: PLACES.requests, icon: 'bell' },
 ]
 
@@ -49,7 +50,7 @@ export function createViews(settings: Settings, registered?: FindRegistered) {
   const eta = createTemplates(settings.pages)
   const shipped = createTemplates({})
   const languages = createLanguages(settings.locales)
-  const { site, looks } = createAssets(settings)
+  const { site, looks, buttons } = createAssets(settings)
   const signOut = routesOf(settings.features).paths.end_session
   const base = { brand, links, assets: site, areas: AREAS, places: PLACES, signOut, initials }
 
@@ -112,6 +113,7 @@ export function createViews(settings: Settings, registered?: FindRegistered) {
     const absent = [
       account && account.password === undefined && PLACES.password,
       !settings.features.ciba && PLACES.requests,
+      !Object.keys(settings.upstreams).length && PLACES.signIns,
     ]
     const shown = {
       areas: AREAS.filter(({ path }) => !absent.includes(path)),
@@ -155,8 +157,10 @@ export function createViews(settings: Settings, registered?: FindRegistered) {
     ownClient,
     nameOf,
     signOut,
+    /** The path of the logo on the button of an upstream. */
+    buttonLogo: (name: string) => buttons.get(name)?.path,
     /** All static files. */
-    assets: [site, ...looks.values()]
+    assets: [site, ...looks.values(), Object.fromEntries(buttons)]
       .flatMap(files => Object.values(files))
       .filter(file => file !== undefined),
     render,

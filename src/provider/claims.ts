@@ -3,7 +3,9 @@
 
 import { type ClaimsParameter, type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
 import { type Consent, keyOf } from '../accounts/consents.ts'
+import { PASSWORD_ACR } from '../accounts/sign-in-method.ts'
 import type { Settings } from '../config/load.ts'
+import type { Upstream } from '../config/schema/upstream.ts'
 import type { Records } from '../storage/records.ts'
 
 const MAX_CLAIMS_DEPTH = 6
@@ -50,7 +52,7 @@ export function claimsByScope(claims: Settings['claims']): Record<string, string
 }
 
 /** Refuses malformed `claims`, and an essential `acr` that no sign-in has (RFC 9470 §5). */
-export function assertClaims(_ctx: KoaContextWithOIDC, claims: ClaimsParameter): void {
+export const assertClaims = (acrValues: string[]) => (_ctx: unknown, claims: ClaimsParameter) => {
   if (isDeeper(claims, MAX_CLAIMS_DEPTH))
     throw new errors.InvalidRequest('claims is nested too deeply')
   const members = [claims.userinfo, claims.id_token].flatMap(part => Object.values(part ?? {}))
@@ -62,7 +64,7 @@ export function assertClaims(_ctx: KoaContextWithOIDC, claims: ClaimsParameter):
   if (values !== undefined && !Array.isArray(values)) {
     throw new errors.InvalidRequest('the values of a claim are a list')
   }
-  if (essential && values && !values.some(acr => ACR_VALUES.includes(String(acr)))) {
+  if (essential && values && !values.some(acr => acrValues.includes(String(acr)))) {
     throw new errors.UnmetAuthenticationRequirements(
       'acr must have one of acr_values_supported in discovery',
     )
@@ -77,10 +79,10 @@ function isDeeper(value: unknown, levels: number): boolean {
   return levels === 0 || Object.values(value).some(below => isDeeper(below, levels - 1))
 }
 
-const PASSWORD = 'urn:oasis:names:tc:SAML:2.0:ac:classes:PasswordProtectedTransport'
-
-/** For `acr_values_supported` in discovery. */
-export const ACR_VALUES = [PASSWORD]
+/** For `acr_values_supported` in discovery: that of the password, and those of upstreams. */
+export const acrValuesOf = ({ upstreams }: { upstreams: Record<string, Upstream> }) => [
+  ...new Set([PASSWORD_ACR, ...Object.values(upstreams).flatMap(({ acr }) => Object.values(acr))]),
+]
 
 /** Returns `acr` and `auth_time` for access tokens, if the client requested `acr` (RFC 9470 §6). */
 export function authenticationOf({ entities }: KoaContextWithOIDC['oidc']) {
@@ -88,11 +90,6 @@ export function authenticationOf({ entities }: KoaContextWithOIDC['oidc']) {
     entities.AuthorizationCode ?? entities.RefreshToken ?? entities.BackchannelAuthenticationRequest
   const isAsked = source?.claims?.id_token?.acr !== undefined
   return isAsked ? { acr: source.acr, auth_time: source.authTime } : undefined
-}
-
-/** Returns the `acr` of a sign-in with these methods (RFC 8176). */
-export function acrOf(amr: string[]): string | undefined {
-  return amr.includes('pwd') ? PASSWORD : undefined
 }
 
 /**

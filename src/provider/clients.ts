@@ -24,6 +24,7 @@ export const OWN_METADATA = [
   'client_secret_hashes',
   'require_pkce',
   'consent',
+  'require_sign_in',
   'rotate_refresh_tokens',
   'any_secret_method',
   'profile',

@@ -16,7 +16,7 @@ import type { Records } from '../storage/records.ts'
 import { deriveKey } from '../storage/seal.ts'
 import { now } from '../storage/store.ts'
 import {
-  ACR_VALUES,
+  acrValuesOf,
   assertClaims,
   authenticationOf,
   claimsByScope,
@@ -34,7 +34,6 @@ import {
 import { logEvents } from './events.ts'
 import type { Feature, LibraryFeatures } from './feature.ts'
 import { createGrantLoader } from './grants.ts'
-import { createBrowserBinding } from './interactions.ts'
 import { algorithms, asLibraryKey, sparingly } from './keys.ts'
 import { createOverridden, nameTokens } from './library-overrides.ts'
 import { createPolicy } from './policy.ts'
@@ -132,7 +131,7 @@ function configuration(
     // authorization request, pushed ones too, also without the parameter.
     extraParams: { audience: ctx => checkRequest(ctx, extensions) },
     scopes: Object.keys(scopes),
-    acrValues: ACR_VALUES,
+    acrValues: acrValuesOf(settings),
     claims: claimsByScope(claims),
     conformIdTokenClaims: settings.id_token.claims === 'minimal',
     discovery: {
@@ -161,7 +160,7 @@ function configuration(
       // The client is named for the way back, should the page have expired: nothing trusts it.
       url: (_ctx, { uid, params }) =>
         `/interaction/${uid}?client_id=${encodeURIComponent(String(params.client_id))}`,
-      policy: createPolicy(consents, createBrowserBinding(settings), requestedClaims, extensions),
+      policy: createPolicy(settings, consents, requestedClaims, extensions),
     },
     loadExistingGrant: async ctx => {
       const grant = await loadGrant(ctx)
@@ -193,7 +192,10 @@ function configuration(
         requirePushedAuthorizationRequests: features.pushed_authorization_requests === 'required',
       },
       revocation: { enabled: features.revocation, allowedPolicy: mayRevoke },
-      claimsParameter: { enabled: features.claims_parameter, assertClaimsParameter: assertClaims },
+      claimsParameter: {
+        enabled: features.claims_parameter,
+        assertClaimsParameter: assertClaims(acrValuesOf(settings)),
+      },
       requestObjects: {
         enabled: features.request_objects,
         assertJwtClaimsAndHeader: assertRequestObject,

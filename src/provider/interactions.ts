@@ -4,9 +4,9 @@ import { createHash, randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
 import { errors, type Provider } from 'oidc-provider'
 import type { Decision } from '../accounts/consents.ts'
+import type { loginOf } from '../accounts/sign-in-method.ts'
 import type { Settings } from '../config/load.ts'
 import { cookieNames, originCookie } from '../http/cookies.ts'
-import { acrOf } from './claims.ts'
 import { memberOf } from './feature.ts'
 
 type Deployment = Pick<Settings, 'development'>
@@ -14,9 +14,6 @@ type Cookies = Pick<Context, 'cookies'>
 
 /** Tabs that open at once in a new browser overwrite each other's cookie: it must rarely be new. */
 const BROWSER_COOKIE_SECONDS = 400 * 24 * 3600
-
-/** See `createBrowserBinding`. */
-export type BrowserBinding = ReturnType<typeof createBrowserBinding>
 
 /**
  * Binds interactions to a browser. The library's interaction cookies have a path and cannot be `__Host-`
@@ -48,7 +45,7 @@ export function createBrowserBinding({ development }: Deployment) {
 /** The answer to a prompt. `error` returns the user to the client with this error. */
 export interface Outcome {
   /** `ts`: epoch seconds of the sign-in, also if further pages follow. */
-  login?: { accountId: string; amr: string[]; ts: number }
+  login?: ReturnType<typeof loginOf>
   /** `accountId`: the account that decided. */
   consent?: { decision: Decision; accountId?: string }
   select_account?: { another: boolean }
@@ -62,7 +59,7 @@ export const wantsAnother = (result: unknown) =>
 /** A pending interaction. Nothing in it comes from the browser. */
 export type Interaction = Awaited<ReturnType<ReturnType<typeof createInteractions>['read']>>
 
-/** Interactions for the interaction pages. Both functions throw 400 `interaction_gone`. */
+/** Interactions for the interaction pages. All functions throw 400 `interaction_gone`. */
 export function createInteractions(provider: Provider, settings: Deployment) {
   const { isBound } = createBrowserBinding(settings)
   return {
@@ -73,7 +70,10 @@ export function createInteractions(provider: Provider, settings: Deployment) {
       )
       if (uid !== ctx.params.uid || !isBound(ctx, prompt.details))
         ctx.throw(400, { error: 'interaction_gone' })
-      const { login_hint, ui_locales } = params
+      const { login_hint, ui_locales, max_age, acr_values } = params
+      const isForced = String(params.prompt ?? '')
+        .split(' ')
+        .includes('login')
       return {
         uid,
         prompt: { name: prompt.name, details: prompt.details },
@@ -82,6 +82,11 @@ export function createInteractions(provider: Provider, settings: Deployment) {
         // A device polls the token endpoint.
         redirectUri: deviceCode ? undefined : String(params.redirect_uri),
         ...(typeof login_hint === 'string' && { loginHint: login_hint }),
+        /** Seconds since the user last proved who they are; 0 for `prompt=login`. */
+        ...((isForced || max_age !== undefined) && { maxAge: isForced ? 0 : Number(max_age) }),
+        acrValues: String(acr_values ?? '')
+          .split(' ')
+          .filter(Boolean),
         /** Language tags, the preferred first. */
         ...(typeof ui_locales === 'string' && { uiLocales: ui_locales }),
         /** The account that is signed in in this browser. */
@@ -97,10 +102,26 @@ export function createInteractions(provider: Provider, settings: Deployment) {
     },
 
     /** Saves the answer to the prompt. Returns the URL where the browser goes on. */
-    finish(ctx: Context, { login, ...outcome }: Outcome) {
-      const result = { ...outcome, ...(login && { login: { ...login, acr: acrOf(login.amr) } }) }
+    finish(ctx: Context, outcome: Outcome) {
       const options = { mergeWithLastSubmission: !outcome.error }
+      const result = { ...outcome }
       return orGone(ctx, () => provider.interactionResult(ctx.req, ctx.res, result, options))
+    },
+
+    /**
+     * The same for a sign-in elsewhere: the library's cookies of the interaction are not sent to the path
+     * where the browser returns.
+     */
+    async finishSignIn(ctx: Context, uid: string, login: Outcome['login']) {
+      const interaction = await provider.Interaction.find(uid)
+      const { prompt, lastSubmission, returnTo } = interaction ?? {}
+      const isPending = prompt?.name === 'login' && isBound(ctx, prompt.details)
+      if (!interaction || !returnTo || !isPending) {
+        return ctx.throw(400, { error: 'interaction_gone' })
+      }
+      interaction.result = { ...lastSubmission, login }
+      await orGone(ctx, () => interaction.persist())
+      return returnTo
     },
   }
 }
@@ -138,8 +159,8 @@ export function createBrowserSession(provider: Provider, { development }: Deploy
       const id = ctx.cookies.get(name, { signed: true })
       const session = id ? await provider.Session.find(id) : undefined
       if (!session?.accountId || session.loginTs === undefined) return undefined
-      const { uid, accountId, loginTs: since, amr } = session
-      return { uid, accountId, since, amr }
+      const { uid, accountId, loginTs: since, amr, acr } = session
+      return { uid, accountId, since, amr, acr }
     },
 
     /** Gives the browser the id of another session. `exp`: epoch seconds. */

@@ -2,20 +2,24 @@
 
 import { interactionPolicy, type KoaContextWithOIDC } from 'oidc-provider'
 import type { Consents } from '../accounts/consents.ts'
-import { ACR_VALUES, type RequestedClaims } from './claims.ts'
+import { methodOf } from '../accounts/sign-in-method.ts'
+import type { Settings } from '../config/load.ts'
+import { acrValuesOf, type RequestedClaims } from './claims.ts'
 import type { Feature } from './feature.ts'
 import { appearanceOf, decisionOf, isDevice, required } from './grants.ts'
-import { type BrowserBinding, wantsAnother } from './interactions.ts'
+import { createBrowserBinding, wantsAnother } from './interactions.ts'
 
 const { Check, Prompt, base } = interactionPolicy
 
 /** Returns the interaction policy: the library's prompts and checks, ours, and those of features. */
 export function createPolicy(
+  settings: Settings,
   consents: Consents,
-  { bind }: BrowserBinding,
   requestedClaims: RequestedClaims,
   features: Feature[],
 ): interactionPolicy.DefaultPolicy {
+  const { bind } = createBrowserBinding(settings)
+  const acrValues = acrValuesOf(settings)
   const policy = base()
   const login = required(policy.get('login'))
   const consent = required(policy.get('consent'))
@@ -30,9 +34,17 @@ export function createPolicy(
       'login_required',
       ({ oidc }) => {
         const asked = String(oidc.params?.acr_values ?? '').split(' ')
-        const wanted = ACR_VALUES.filter(acr => asked.includes(acr))
+        const wanted = acrValues.filter(acr => asked.includes(acr))
         return wanted.length > 0 && !wanted.includes(oidc.acr) && !oidc.result?.login
       },
+    ),
+    new Check(
+      'required_sign_in',
+      'the client requires another method of sign-in',
+      'login_required',
+      ({ oidc: { client, session } }) =>
+        Boolean(session?.accountId && client?.require_sign_in) &&
+        client?.require_sign_in !== methodOf(session?.amr, settings.upstreams),
     ),
     new Check(
       'another_account',

@@ -34,7 +34,9 @@ interface SaveOptions {
   indexes?: [kind: string, name: string][]
 }
 
-interface UpdateOptions<T> extends Pick<SaveOptions, 'indexes'> {
+interface UpdateOptions<T> {
+  /** As of `save`, or computed from what is to be written. */
+  indexes?: SaveOptions['indexes'] | ((next: T) => SaveOptions['indexes'])
   /** As of `save`, or computed from what is to be written. */
   ttl?: number | ((next: T) => number)
   /** A record that was just read. The first attempt uses it instead of reading again. */
@@ -176,7 +178,8 @@ export async function openRecords(store: Store, secrets: Uint8Array[]) {
         const next = await change(found)
         if (next === undefined) return false
         const seconds = typeof ttl === 'function' ? ttl(next) : ttl
-        const options = { ttl: seconds, indexes, version: found.version }
+        const named = typeof indexes === 'function' ? indexes(next) : indexes
+        const options = { ttl: seconds, indexes: named, version: found.version }
         return (await save(kind, id, next, options)) || undefined
       }
       const repeat = async () => {

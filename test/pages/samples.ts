@@ -23,7 +23,14 @@ const DAY = 86_400
 /** A morning in spring. */
 const TIME = 1_777_000_000
 
-const signIn = { client: CLIENT.client_name, username: '', again: false }
+const METHODS = [{ name: 'example', label: 'Sign in with Example' }]
+const signIn = {
+  client: CLIENT.client_name,
+  username: '',
+  again: false,
+  hasPassword: true,
+  methods: [],
+}
 
 function consent(
   { t, number }: Words,
@@ -118,6 +125,17 @@ function signOutThere({ t }: Words, title: string, what: string): PageData['conf
 
 const browserName = ({ t }: Words) => t('sessions.browser', { browser: 'Firefox', system: 'Linux' })
 
+function signIns(words: Words, outcome = 'added'): PageData['sign-ins'] {
+  const methods = METHODS.map(method => ({ ...method, isLinked: true }))
+  const other = { name: 'other', label: 'Sign in with Other', isLinked: false }
+  return {
+    methods: [...methods, other],
+    hasPassword: true,
+    isLast: false,
+    outcome: words.t(`sign_ins.${outcome}`),
+  }
+}
+
 function sessions(words: Words, done?: string): PageData['sessions'] {
   const { t, date } = words
   const here = {
@@ -160,12 +178,23 @@ export const STATES: State[] = [
     username: USER.username,
   })),
   state('sign-in-unchecked', 'sign-in', () => ({ ...signIn, uncheckedHost: 'app.example.org' })),
-  state('sign-in-failed', 'sign-in', () => ({
+  state('sign-in-failed', 'sign-in', words => ({
     ...signIn,
     username: USER.username,
+    problem: words.t('sign_in.failed'),
     failed: REQUEST_ID,
   })),
   state('sign-in-again', 'sign-in', () => ({ ...signIn, username: USER.username, again: true })),
+  state('sign-in-methods', 'sign-in', () => ({ ...signIn, methods: METHODS })),
+  ...['failed', 'unavailable', 'unknown'].map(problem =>
+    state(`sign-in-upstream-${problem}`, 'sign-in', words => ({
+      ...signIn,
+      hasPassword: false,
+      methods: METHODS,
+      problem: words.t(`sign_in.upstream_${problem}`),
+      failed: REQUEST_ID,
+    })),
+  ),
   state('select-account', 'select-account', () => ({
     client: CLIENT.client_name,
   })),
@@ -210,6 +239,14 @@ export const STATES: State[] = [
   state('remove-lingering', 'confirm', words =>
     removal(words, words.t('applications.lingers', { apis: 'Calendar', minutes: '10' })),
   ),
+  ...['added', 'removed', 'failed', 'taken'].map(outcome =>
+    state(`sign-ins-${outcome}`, 'sign-ins', words => signIns(words, outcome)),
+  ),
+  state('sign-ins-last', 'sign-ins', words => ({
+    ...signIns(words),
+    hasPassword: false,
+    isLast: true,
+  })),
   state('sessions', 'sessions', words => sessions(words)),
   state('sessions-ended', 'sessions', words => sessions(words, words.t('sessions.ended'))),
   state('sessions-ended-others', 'sessions', words =>

@@ -23,10 +23,13 @@ export class Browser {
   issuer: string
   /** Every page that was shown, the last one last. */
   pages: Page[] = []
+  /** Other origins whose pages are shown: upstream issuers. */
+  others: string[]
   #fetch: typeof fetch
 
   /** `send` takes the place of `fetch`. */
-  constructor(issuer: string, send: typeof fetch = fetch) {
+  constructor(issuer: string, send: typeof fetch = fetch, others: string[] = []) {
+    this.others = others
     this.issuer = issuer
     this.#fetch = send
   }
@@ -65,6 +68,7 @@ export class Browser {
       body,
       headers: { Origin: this.page.url.origin, 'Sec-Fetch-Site': 'same-origin' },
       formAction: formActionOf(this.page),
+      from: this.page.url.origin,
     })
   }
 
@@ -74,15 +78,18 @@ export class Browser {
 
   async #go(
     target: URL,
-    init: RequestInit & { formAction?: string; headers?: Record<string, string> },
+    init: RequestInit & {
+      formAction?: string
+      from?: string
+      headers?: Record<string, string>
+    },
   ): Promise<Page> {
-    const { formAction, ...request } = init
+    const { formAction, from = this.issuer, ...request } = init
     let url = target
     let { method = 'GET', body, headers } = request
     for (let hop = 0; hop < HOPS; hop++) {
-      if (formAction) holdAgainst(formAction, url, this.issuer)
-      if (url.origin !== this.issuer)
-        return this.#show(url, new Response(null, { status: 204 }), '')
+      if (formAction) holdAgainst(formAction, url, from)
+      if (!this.#isOurs(url)) return this.#show(url, new Response(null, { status: 204 }), '')
       const response = await this.#fetch.call(undefined, url, {
         method,
         body,
@@ -113,8 +120,10 @@ export class Browser {
     throw new Error(`more than ${HOPS} redirects`)
   }
 
+  #isOurs = ({ origin }: URL) => origin === this.issuer || this.others.includes(origin)
+
   #show(url: URL, { status, headers }: Response, text: string): Page {
-    const ours = url.origin === this.issuer
+    const ours = this.#isOurs(url)
     const page = { url, ours, status, headers, text, html: parse(text), params: url.searchParams }
     this.pages.push(page)
     return page
@@ -130,8 +139,8 @@ function formActionOf({ headers }: Page): string | undefined {
   return /form-action ([^;]*)/.exec(policy)?.[1]
 }
 
-function holdAgainst(formAction: string, url: URL, issuer: string) {
-  const allowed = formAction.split(' ').map(source => (source === "'self'" ? issuer : source))
+function holdAgainst(formAction: string, url: URL, self: string) {
+  const allowed = formAction.split(' ').map(source => (source === "'self'" ? self : source))
   if (!allowed.includes(url.origin)) {
     throw new Error(`form-action ${formAction} blocks the way to ${url.origin}`)
   }

@@ -58,6 +58,7 @@ export async function withGenerated(page: string): Promise<string> {
     client: keyTable('client'),
     resource: keyTable('resource'),
     detail: keyTable('detail'),
+    upstream: keyTable('upstream'),
     commands: commandTable(),
     metrics: await metricTable(),
   }

@@ -80,6 +80,8 @@ export interface UsherOptions {
   files?: Record<string, string>
   store?: string
   env?: Record<string, string>
+  /** The host of the issuer: two on one host share their cookies. */
+  host?: string
 }
 
 export const CLAIMS = {
@@ -106,6 +108,7 @@ export async function startUsher(options: UsherOptions = {}) {
   const environment = {
     USHER_CONFIG: folder,
     PORT: String(port),
+    ...(options.host && { USHER_ISSUER: `http://${options.host}:${port}` }),
     USHER_STORE: options.store ?? 'sqlite::memory:',
     ...options.env,
   }

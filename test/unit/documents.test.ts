@@ -18,7 +18,7 @@ test.each(reference)('the tables of %s are those of the source (npm run referenc
   await expect(await withGenerated(page(path))).toMatchFileSnapshot(join(ROOT, path))
 })
 
-test.each(['usher', 'claims', 'client', 'resource', 'detail'])(
+test.each(['usher', 'claims', 'client', 'resource', 'detail', 'upstream'])(
   'every key of %s has a description',
   file => {
     const keys = keysOf(file)

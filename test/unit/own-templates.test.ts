@@ -70,7 +70,13 @@ test('a valid template is used on its page, inside our layout, and escapes its o
   const views = withFolder({ 'pages/sign-in.eta': text }, folder =>
     createViews(readSettings({ USHER_CONFIG: folder })),
   )
-  const data = { username: '', again: false, client: '<script>' }
+  const data = {
+    username: '',
+    again: false,
+    client: '<script>',
+    hasPassword: true,
+    methods: [],
+  }
   const html = views.render(views.english, 'sign-in', data)
   expect(html).toContain('<h1>Hello</h1>')
   expect(html).toContain('<p>For &lt;script&gt;</p>')

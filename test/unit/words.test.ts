@@ -57,6 +57,10 @@ const DEVICE =
 /** What the answer to a request came to. */
 const OUTCOMES = ['allowed', 'denied', 'gone', 'withdrawn']
 
+/** What went wrong with a sign-in, and how a change of the sign-in methods ended. */
+const SIGN_IN = ['failed', 'upstream_failed', 'upstream_unavailable', 'upstream_unknown']
+const SIGN_INS = ['added', 'removed', 'failed', 'taken']
+
 const SCOPES = ['openid', 'profile', 'email', 'phone', 'address', 'offline_access', 'other']
 
 test('there are pages, words and calls to look at', () => {
@@ -73,7 +77,7 @@ test('every key that a page uses has a text', () => {
   expect(missing).toEqual([])
 })
 
-test('a key that is put together begins with one of six prefixes', () => {
+test('a key that is put together begins with one of eight prefixes', () => {
   const dynamic = calls
     .filter(
       ({ argument }) =>
@@ -81,7 +85,9 @@ test('a key that is put together begins with one of six prefixes', () => {
     )
     .map(({ argument }) => argument)
   for (const argument of dynamic)
-    expect(argument).toMatch(/^['`](scope|errors|error|password|device|requests)\./)
+    expect(argument).toMatch(
+      /^['`](scope|errors|error|password|device|requests|sign_in|sign_ins)\./,
+    )
   expect(dynamic.length).toBeGreaterThanOrEqual(4)
 })
 
@@ -104,6 +110,8 @@ test('every word in the file is on some page', () => {
     ...PROBLEMS.map(problem => `password.${problem}`),
     ...DEVICE.split(' ').map(problem => `device.${problem}`),
     ...OUTCOMES.map(outcome => `requests.${outcome}`),
+    ...SIGN_IN.map(problem => `sign_in.${problem}`),
+    ...SIGN_INS.map(outcome => `sign_ins.${outcome}`),
     ...plurals.flatMap(formsOf),
   ])
   expect(words.filter(key => !used.has(key))).toEqual([])

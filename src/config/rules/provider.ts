@@ -135,7 +135,7 @@ export function importKeys(usher: Usher, findings: Finding[]): string[] {
 }
 
 /** Returns the private key in a file, or what is wrong with the file, without any part of the key. */
-function readPrivateKey(file: string): { key?: KeyObject; problem?: string } {
+export function readPrivateKey(file: string): { key?: KeyObject; problem?: string } {
   const { text, problem } = readText(file)
   if (text === undefined) return { problem: `its file ${problem}` }
   if ((statSync(file).mode & 0o007) !== 0) {

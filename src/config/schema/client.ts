@@ -154,6 +154,7 @@ export const clientSchema = z.strictObject({
     accent: colour.optional().describe('The colour of buttons and links, as `branding.accent` of usher.yaml'),
     accent_dark: colour.optional().describe('The same for users who prefer a dark colour scheme'),
   }).optional().describe('How the sign-in and consent pages of this application look'),
+  require_sign_in: z.string().optional().describe('The only method by which users sign in to this application: password, or the name of a file in upstreams/. Absent: each of sign_in.methods in usher.yaml'),
   consent: z.enum(['explicit', 'implicit']).default('explicit').describe('implicit: users are not asked for consent, except for authorization details. For applications of your own organisation'),
 })
 

@@ -8,6 +8,7 @@ import { detailSchema } from './details.ts'
 import { compatibilitySchema, featuresSchema } from './features.ts'
 import { localeSchema } from './locale.ts'
 import { resourceSchema } from './resource.ts'
+import { signInSchema, upstreamSchema } from './upstream.ts'
 import {
   colour,
   durationText,
@@ -134,6 +135,7 @@ export const usherSchema = z.strictObject({
   accounts: z.strictObject({
     module: path.optional().describe('A JavaScript or TypeScript module with the functions find and authenticate, for accounts in another system. The path is relative to the config folder. Absent: accounts are in `store`'),
   }).prefault({}).describe('Where accounts are kept'),
+  sign_in: signInSchema.prefault({}).describe('How users sign in'),
   egress: z.strictObject({
     allow: z.array(peer).default([]).describe('Hosts, addresses and ranges that are not public, but may be requested: applications in your own network that receive logout tokens (backchannel_logout_uri) or notifications (backchannel_client_notification_endpoint), or publish their keys (jwks_uri). A range includes host names that resolve into it'),
     ports: z.array(port).min(1).default([443]).describe('Ports of public addresses that may be requested. Entries of `egress.allow` may be requested on any port'),
@@ -202,6 +204,7 @@ export const SCHEMAS = {
   client: clientSchema,
   resource: resourceSchema,
   detail: detailSchema,
+  upstream: upstreamSchema,
   get locale() {
     return localeSchema()
   },

@@ -1,0 +1,55 @@
+// Methods of sign-in: how users prove who they are. The password is one (pages/sign-in.ts); features add
+// others. Every method reports the same, so that `acr_values`, `max_age` and `prompt=login` do not depend
+// on the method.
+
+import type { Context } from 'koa'
+import { PASSWORD } from '../config/rules/upstream.ts'
+import type { Upstream } from '../config/schema/upstream.ts'
+import type { Account } from './account.ts'
+
+/** The `acr` of a sign-in with a password. */
+export const PASSWORD_ACR = 'urn:oasis:names:tc:SAML:2.0:ac:classes:PasswordProtectedTransport'
+
+/** A user has signed in. */
+export interface SignIn {
+  account: Account
+  /** Epoch seconds: when the user proved who they are. */
+  since: number
+  /** Authentication methods (RFC 8176). An upstream adds its own name, in the first place. */
+  amr: string[]
+  /** Authentication context (OIDC Core §2); absent: none that clients can request. */
+  acr?: string
+}
+
+/** Returns the library's fields for a sign-in. */
+export const loginOf = ({ account, since, amr, acr }: SignIn) => {
+  return { accountId: account.id, ts: since, amr, ...(acr !== undefined && { acr }) }
+}
+
+/** What the authorization request requires of a sign-in. */
+export interface SignInRequest {
+  /** The interaction. */
+  uid: string
+  clientId: string
+  loginHint?: string
+  /** Seconds since the user last proved who they are; 0 for `prompt=login`. */
+  maxAge?: number
+  acrValues: string[]
+}
+
+/** A method that sends the browser elsewhere, and completes the interaction when it returns. */
+export interface SignInMethod {
+  /** As `sign_in.methods` in usher.yaml names it. */
+  name: string
+  /** The text of its button: one, or one for each language. */
+  label: Upstream['label']
+  /** Whether a user with this `login_hint` goes there without seeing the sign-in page. */
+  isFor(loginHint: string): boolean
+  /** Returns the URL at which the user signs in. Throws if the method is unavailable. */
+  begin(ctx: Context, request: SignInRequest): Promise<string>
+}
+
+/** Returns the method by which a session signed in. */
+export function methodOf(amr: string[] = [], upstreams: Record<string, Upstream>): string {
+  return amr.find(name => Object.hasOwn(upstreams, name)) ?? PASSWORD
+}

@@ -1,0 +1,74 @@
+// What only one account can have: its username, and each of its users of upstream issuers.
+//
+//   Username folded → { id }     written before the account
+//   Link ISSUER SUB → { id }     written before the account has the link
+//
+// A name is claimed first, so that two accounts cannot have it. A claim is valid while its account has the
+// name; one without an account was left by a crash, and may be taken over after a while.
+
+import type { Records } from '../storage/records.ts'
+import { now } from '../storage/store.ts'
+import { type Account, foldUsername, InvalidAccount, type Link } from './account.ts'
+
+type Kind = 'Username' | 'Link'
+type Name = readonly [kind: Kind, name: string]
+interface Claim {
+  id: string
+  since: number
+}
+/** A claim without an account can be taken over after this time. */
+const CLAIM_TIMEOUT_SECONDS = 60
+
+/** The unique name of a username. */
+export const usernameOf = (username: string): Name => ['Username', foldUsername(username)]
+/** The unique name of a link. */
+export const linkName = ({ issuer, subject }: Link): Name => ['Link', `${issuer} ${subject}`]
+const namesOf = ({ username, links = [] }: Pick<Account, 'username' | 'links'>): Name[] => [
+  usernameOf(username),
+  ...links.map(linkName),
+]
+
+/** Returns the functions that claim, find and release names. `find` reads an account. */
+export function createUniqueNames(
+  records: Records,
+  find: (id: string) => Promise<Account | undefined>,
+) {
+  /** The account that has the name. An unknown name takes as many reads as a known one. */
+  async function owner(name: Name): Promise<Account | undefined> {
+    const { value } = await records.read<Claim>(...name)
+    const account = await find(value?.id ?? '')
+    const has = account && namesOf(account).some(own => own.join() === name.join())
+    return has ? account : undefined
+  }
+
+  /** Throws `InvalidAccount` when another account has the name. */
+  async function claim(name: Name, id: string): Promise<void> {
+    const { value, version } = await records.read<Claim>(...name)
+    const isAbandoned = value && (value.id === id || value.since < now() - CLAIM_TIMEOUT_SECONDS)
+    const isFree = !value || (isAbandoned && !(await owner(name)))
+    const claim: Claim = { id, since: now() }
+    if (isFree && (await records.save(...name, claim, { version }))) return
+    throw new InvalidAccount(`${name[0].toLowerCase()}: another account has it`)
+  }
+
+  async function release(name: Name, id: string): Promise<void> {
+    const { value } = await records.read<Claim>(...name)
+    if (value?.id === id) await records.remove(...name, 1)
+  }
+
+  async function releaseAll(account: Account): Promise<void> {
+    for (const name of namesOf(account)) await release(name, account.id)
+  }
+
+  /** Claims every name of a new account, or none. */
+  async function claimAll(account: Account): Promise<void> {
+    for (const name of namesOf(account)) {
+      await claim(name, account.id).catch(async error => {
+        await releaseAll(account)
+        throw error
+      })
+    }
+  }
+
+  return { owner, claim, release, claimAll, releaseAll }
+}

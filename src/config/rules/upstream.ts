@@ -1,0 +1,93 @@
+// Rules about the files of upstreams/, and about the methods of sign-in that other files name.
+
+import { basename, resolve } from 'node:path'
+import type { ValidFile } from '../files.ts'
+import { type Finding, findingsOf } from '../report/finding.ts'
+import { didYouMean } from '../report/wording.ts'
+import { readText } from '../report/yaml.ts'
+import { type ClientFile, schemeProblem } from '../schema/client.ts'
+import type { Upstream, UpstreamFile } from '../schema/upstream.ts'
+import type { UsherFile } from '../schema/usher.ts'
+import { readPrivateKey } from './provider.ts'
+
+/** The name of the method of sign-in that is not an upstream. */
+export const PASSWORD = 'password'
+
+const MESSAGES = {
+  'upstream-name': 'the file is NAME.yaml, with a name of a-z, 0-9 and - other than password',
+  'upstream-accounts': 'needs accounts in `store`, and `accounts.module` keeps them elsewhere',
+  'upstream-credentials': 'is required, or private_key_file instead of it',
+}
+const WARNINGS = {
+  'upstream-email':
+    'a person who controls an address at this issuer can sign in to the account that has it: name the domains that are yours in allow.email_domains',
+  'upstream-open': 'every user of this issuer gets an account: name those who may sign in in allow',
+}
+
+type File = ValidFile<UpstreamFile>
+
+/** Returns the upstreams by name, with the contents of the files that they name. */
+export function readUpstreams(files: File[], folder: string, findings: Finding[]) {
+  const upstreams = files.map(({ file, value, at }): [string, Upstream] => {
+    const name = basename(file, '.yaml')
+    const { client_secret_file: secret, private_key_file: pem } = value
+    const { text, problem } = secret ? readText(resolve(folder, secret)) : {}
+    const own = pem ? readPrivateKey(resolve(folder, pem)) : {}
+    if (problem) findings.push(at(['client_secret_file'], 'file', `its file ${problem}`))
+    if (own.problem) findings.push(at(['private_key_file'], 'signing-key', own.problem))
+    const secretKey = own.key && String(own.key.export({ type: 'pkcs8', format: 'pem' }))
+    return [name, { ...value, name, clientSecret: text?.trim(), secretKey }]
+  })
+  return Object.fromEntries(upstreams)
+}
+
+/** Returns the findings about an upstream. */
+export function upstreamFindings(
+  file: File,
+  { accounts, development }: { accounts: { module?: string }; development: boolean },
+): Finding[] {
+  const { client_secret_file, private_key_file, issuer } = file.value
+  const isName = /^(?!password\.)[a-z][a-z\d-]*\.yaml$/.test(basename(file.file))
+  const problem = schemeProblem(issuer, { native: false, loopbackIssuer: development })
+  return [
+    ...(problem ? [file.at(['issuer'], 'issuer', problem)] : []),
+    ...findingsOf(file, MESSAGES, [
+      [!isName, 'upstream-name', 'issuer'],
+      [accounts.module, 'upstream-accounts', 'issuer'],
+      [!client_secret_file === !private_key_file, 'upstream-credentials', 'client_secret_file'],
+    ]),
+  ]
+}
+
+/** Returns the findings about `sign_in.methods`, and about `require_sign_in` of clients. */
+export function methodFindings(
+  usher: ValidFile<UsherFile>,
+  clients: ValidFile<ClientFile>[],
+  upstreams: object,
+): Finding[] {
+  const known = [PASSWORD, ...Object.keys(upstreams)]
+  const { methods = known } = usher.value.sign_in
+  const unknown = (name: string) =>
+    `there is no method of sign-in ${name}${didYouMean(name, known)}`
+  const wrong = methods.filter(name => !known.includes(name))
+  return [
+    ...wrong.map(name =>
+      usher.at(['sign_in', 'methods', methods.indexOf(name)], 'sign-in-method', unknown(name)),
+    ),
+    ...clients.flatMap(({ value: { require_sign_in: name }, at }) =>
+      !name || methods.includes(name)
+        ? []
+        : [at(['require_sign_in'], 'sign-in-method', unknown(name))],
+    ),
+  ]
+}
+
+/** Returns the warnings about an upstream. */
+export function upstreamWarnings(file: File): Finding[] {
+  const { allow, accounts, link_by_verified_email } = file.value
+  const isOpen = !allow.email_domains && !Object.keys(allow.claims).length
+  return findingsOf(file, WARNINGS, [
+    [link_by_verified_email && !allow.email_domains, 'upstream-email', 'link_by_verified_email'],
+    [accounts === 'create' && isOpen, 'upstream-open', 'accounts'],
+  ])
+}

@@ -1,0 +1,163 @@
+// Sign-in at upstream issuers: OpenID Providers of the organisation, which authenticate users for Usher.
+//
+//   UpstreamRequest UID    one authorization request at an issuer, by the interaction that needs it, or by
+//                          the session of a user who adds a method of sign-in; used once
+//   UpstreamSession        (issuer, sid) → account, for logout tokens without a subject
+//   UpstreamLogout JTI     logout tokens that were used
+//
+// `state` is UID.RANDOM. The browser returns to /sign-in/NAME/callback, a path for each issuer, so that a
+// response of one issuer is never taken for that of another (mix-up).
+
+import { randomBytes } from 'node:crypto'
+import type { Context } from 'koa'
+import { fetch } from 'undici'
+import { createDirectory } from '../../accounts/directory.ts'
+import { loginOf, type SignInMethod } from '../../accounts/sign-in-method.ts'
+import { note } from '../../http/audit.ts'
+import { createAgent } from '../../http/egress.ts'
+import { PLACES } from '../../pages/page-data.ts'
+import type { PageFeature } from '../../pages/routes.ts'
+import { problemPath } from '../../pages/sign-in.ts'
+import { RECENT_SECONDS, type Site } from '../../pages/site.ts'
+import type { Environment } from '../../provider/configuration.ts'
+import { memberOf } from '../../provider/feature.ts'
+import { accountFor } from './identities.ts'
+import { type Checks, type Connection, createIssuer } from './issuer.ts'
+import { createLogoutReceiver } from './logout.ts'
+import { createSignInsPage } from './page.ts'
+
+/** One authorization request at an issuer. `linkTo`: the account to which the user adds the issuer. */
+interface UpstreamRequest extends Checks {
+  upstream: string
+  linkTo?: string
+}
+
+/** Returns the feature, with a method of sign-in for each issuer. */
+export function upstreamSignIn({ settings, records }: Environment): PageFeature {
+  const { issuer: own, egress, lifetimes, upstreams } = settings
+  const dispatcher = createAgent(egress)
+  const send = ((url: string, options: object) =>
+    fetch(url, { ...options, dispatcher })) as typeof globalThis.fetch
+  const directory = createDirectory(records)
+  const connections = Object.values(upstreams).map(upstream => ({
+    upstream,
+    issuer: createIssuer(upstream, send, `${own}/sign-in/${upstream.name}/callback`),
+  }))
+
+  /** Returns the URL of a new authorization request. The former one of the same `uid` is no longer valid. */
+  async function begin(
+    { upstream, issuer }: Connection,
+    uid: string,
+    hints: Record<string, string>,
+    about: Pick<UpstreamRequest, 'maxAge' | 'linkTo'> = {},
+  ): Promise<string> {
+    const random = () => randomBytes(32).toString('base64url')
+    const checks = { state: `${uid}.${random()}`, nonce: random(), verifier: random(), ...about }
+    const url = await issuer.authorizationUrl(checks, hints)
+    const request: UpstreamRequest = { ...checks, upstream: upstream.name }
+    await records.save('UpstreamRequest', uid, request, { ttl: lifetimes.interaction })
+    return url.href
+  }
+
+  /** Returns the request that a response belongs to, for exactly one caller. */
+  async function take(ctx: Context, { upstream }: Connection) {
+    const state = String(ctx.query.state)
+    const [uid = ''] = state.split('.')
+    const { value, version } = await records.read<UpstreamRequest>('UpstreamRequest', uid)
+    const isOurs = value?.state === state && value.upstream === upstream.name
+    const isFirst = isOurs && (await records.save('UpstreamRequest', uid, {}, { version, ttl: 60 }))
+    if (!isFirst) return ctx.throw(400, { error: 'interaction_gone' })
+    return { uid, request: value }
+  }
+
+  const methodFor = (connection: Connection): SignInMethod => {
+    const { name, label, domains, acr } = connection.upstream
+    return {
+      name,
+      label,
+      isFor: hint => domains.includes(hint.split('@')[1]?.toLowerCase() ?? ''),
+      begin(_ctx, { uid, loginHint, maxAge, acrValues }) {
+        const wanted = Object.keys(acr).filter(value => acrValues.includes(acr[value] ?? ''))
+        const hints = {
+          ...(loginHint && { login_hint: loginHint }),
+          ...(maxAge === 0 && { prompt: 'login' }),
+          ...(wanted.length && { acr_values: wanted.join(' ') }),
+        }
+        return begin(connection, uid, hints, { maxAge })
+      },
+    }
+  }
+
+  function addPages(pages: Parameters<NonNullable<PageFeature['addPages']>>[0], site: Site) {
+    const signIns = createSignInsPage(site, directory, connections, (connection, user) =>
+      begin(connection, user.session.uid, {}, { linkTo: user.account.id }),
+    )
+    pages.get(PLACES.signIns, site.signedIn(signIns.show))
+    pages.post(PLACES.signIns, site.submitted(signIns.submit, RECENT_SECONDS))
+
+    for (const connection of connections) {
+      const { upstream, issuer } = connection
+      const path = `/sign-in/${upstream.name}`
+
+      /** Completes the sign-in of an interaction, or shows its page with the problem. */
+      async function signIn(ctx: Context, uid: string, request: UpstreamRequest) {
+        const claims = await redeem(ctx, request)
+        if (!claims) return ctx.redirect(problemPath(ctx, uid, 'upstream_failed'))
+        const account = await accountFor(directory, upstream, claims)
+        if (typeof account === 'string') {
+          note(ctx, 'sign_in_failed', { upstream: upstream.name, reason: account })
+          return ctx.redirect(problemPath(ctx, uid, 'upstream_unknown'))
+        }
+        const { amr, acr, auth_time, sid } = claims
+        const own = Array.isArray(amr)
+          ? amr.filter(name => !Object.hasOwn(upstreams, String(name)))
+          : []
+        const login = loginOf({
+          account,
+          // A sign-in at the issuer may be older than the last time that the account ended all of its own.
+          since: Math.max(Math.min(auth_time ?? claims.iat, claims.iat), (account.ended ?? 0) + 1),
+          amr: [upstream.name, ...own.map(String)],
+          acr: upstream.acr[String(acr)],
+        })
+        const next = await site.interactions.finishSignIn(ctx, uid, login)
+        if (typeof sid === 'string') {
+          const id = `${upstream.issuer} ${sid}`
+          await records.save(
+            'UpstreamSession',
+            id,
+            { account: account.id },
+            { ttl: lifetimes.session },
+          )
+        }
+        note(ctx, 'sign_in_succeeded', { upstream: upstream.name, account: account.id })
+        ctx.redirect(next)
+      }
+
+      /** Undefined for a response that is not valid; the log has the reason. */
+      const redeem = (ctx: Context, request: UpstreamRequest) =>
+        issuer.redeem(new URL(ctx.url, own), request).catch((error: unknown) => {
+          const reasons = [
+            memberOf(error, 'error'),
+            memberOf(error, 'code'),
+            memberOf(error, 'message'),
+          ]
+          const reason = reasons.filter(Boolean).join(': ').slice(0, 200)
+          note(ctx, 'sign_in_failed', { upstream: upstream.name, reason })
+          return undefined
+        })
+
+      pages.get(`${path}/callback`, async ctx => {
+        const { uid, request } = await take(ctx, connection)
+        if (request.linkTo === undefined) return signIn(ctx, uid, request)
+        const signedIn = await site.enter(ctx)
+        const isSame = signedIn?.session.uid === uid && signedIn.account.id === request.linkTo
+        if (!isSame) return ctx.throw(400, { error: 'interaction_gone' })
+        const claims = await redeem(ctx, request)
+        await signIns.add(ctx, signedIn.account, connection, claims)
+      })
+      pages.post(`${path}/backchannel-logout`, createLogoutReceiver(records, directory, connection))
+    }
+  }
+
+  return { signInMethods: connections.map(methodFor), addPages }
+}

@@ -1,0 +1,110 @@
+// The account of a user who signed in at an upstream issuer. Accounts are found by (issuer, sub), never by
+// an e-mail address alone.
+
+import { type Account, InvalidAccount, type Link, profileSchema } from '../../accounts/account.ts'
+import type { OwnDirectory } from '../../accounts/directory.ts'
+import type { Upstream } from '../../config/schema/upstream.ts'
+import { mapOf } from '../../config/schema/values.ts'
+
+/** The claims of an ID token. */
+export type Claims = { sub: string } & Record<string, unknown>
+
+/** Why a user of the issuer cannot sign in; for the log only. */
+export type Refusal = 'not_allowed' | 'disabled' | 'unknown' | 'username_taken'
+
+/** The link of an account to a user of the issuer. */
+export const linkOf = ({ issuer }: Upstream, { sub }: { sub: string }): Link => ({
+  issuer,
+  subject: sub,
+})
+
+/** Returns the account, with its fields as the issuer has them now; or why there is none. */
+export async function accountFor(
+  directory: OwnDirectory,
+  upstream: Upstream,
+  claims: Claims,
+): Promise<Account | Refusal> {
+  if (!isAllowed(upstream, claims)) return 'not_allowed'
+  const link = linkOf(upstream, claims)
+  const known =
+    (await directory.findByLink(link)) ?? (await linkByEmail(directory, upstream, claims))
+  if (known) return known.enabled ? update(directory, known, upstream, claims) : 'disabled'
+  if (upstream.accounts === 'link') return 'unknown'
+  return create(directory, upstream, claims).catch((error: unknown) => {
+    if (error instanceof InvalidAccount) return 'username_taken'
+    throw error
+  })
+}
+
+/** Whether `allow` admits this user. */
+export function isAllowed({ allow }: Upstream, claims: Claims): boolean {
+  const { email_domains, claims: required } = allow
+  const isInDomain =
+    !email_domains || email_domains.includes(verifiedEmail(claims).split('@')[1] ?? '')
+  return (
+    isInDomain &&
+    Object.entries(required).every(([name, value]) => [claims[name]].flat().includes(value))
+  )
+}
+
+function verifiedEmail({ email, email_verified }: Claims): string {
+  return email_verified === true && typeof email === 'string' ? email.toLowerCase() : ''
+}
+
+/** Both sides must have verified the address, and only one account may have it. */
+async function linkByEmail(directory: OwnDirectory, upstream: Upstream, claims: Claims) {
+  const email = verifiedEmail(claims)
+  if (!upstream.link_by_verified_email || !email) return undefined
+  const [account, ...others] = await directory.findByEmail(email)
+  if (!account?.email_verified || others.length) return undefined
+  return directory.link(account.id, linkOf(upstream, claims))
+}
+
+/** Fields that are valid; one that is not is left out. */
+function profileOf({ claims: sources }: Upstream, claims: Claims) {
+  const fields: Record<string, unknown> = {}
+  const attributes: Record<string, unknown> = {}
+  for (const [field, claim] of Object.entries(sources)) {
+    const [, attribute] = /^attributes\.(.+)$/.exec(field) ?? []
+    if (claims[claim] === undefined) continue
+    if (attribute) attributes[attribute] = claims[claim]
+    else if (profileSchema.partial().safeParse({ [field]: claims[claim] }).success)
+      fields[field] = claims[claim]
+  }
+  const { username, ...profile } = fields
+  const email_verified = profile.email !== undefined && claims.email_verified === true
+  return {
+    username,
+    profile: { ...profile, ...('email' in profile && { email_verified }) },
+    attributes,
+  }
+}
+
+async function update(
+  directory: OwnDirectory,
+  account: Account,
+  upstream: Upstream,
+  claims: Claims,
+) {
+  const { profile, attributes } = profileOf(upstream, claims)
+  const merged = { ...account, ...profile, attributes: { ...account.attributes, ...attributes } }
+  if (JSON.stringify(merged) === JSON.stringify(account)) return account
+  const edit = (current: Account) => ({
+    ...current,
+    ...profile,
+    attributes: { ...current.attributes, ...mapOf(attributes) } as Account['attributes'],
+  })
+  return (await directory.change(account.id, edit)) ?? 'unknown'
+}
+
+/** The username is the mapped claim, the e-mail address, or made from the `sub`. */
+function create(directory: OwnDirectory, upstream: Upstream, claims: Claims): Promise<Account> {
+  const { username, profile, attributes } = profileOf(upstream, claims)
+  const fallback = `${upstream.name}-${claims.sub}`.slice(0, 128)
+  const name = username ?? ('email' in profile ? profile.email : fallback)
+  return directory.add(
+    { ...profile, attributes, username: name },
+    undefined,
+    linkOf(upstream, claims),
+  )
+}

@@ -1,0 +1,135 @@
+// An upstream issuer as its client: discovery, the authorization request, and the ID token for a code.
+
+import { createPrivateKey } from 'node:crypto'
+import { setTimeout } from 'node:timers/promises'
+import { createRemoteJWKSet, customFetch, importPKCS8, type JWTVerifyGetKey } from 'jose'
+import * as oidc from 'openid-client'
+import type { Upstream } from '../../config/schema/upstream.ts'
+
+/** Time for all requests of one step. The user waits for it. */
+const TIMEOUT_MS = 1_800
+/** Age at which the discovery document is read again. openid-client renews the keys itself. */
+const MAX_AGE_MS = 3_600_000
+
+/** The state of one authorization request at the issuer. */
+export interface Checks {
+  state: string
+  nonce: string
+  verifier: string
+  /** Seconds; the ID token then needs an `auth_time`. */
+  maxAge?: number
+}
+
+/** An upstream issuer: its file, and its client. */
+export interface Connection {
+  upstream: Upstream
+  issuer: ReturnType<typeof createIssuer>
+}
+
+/** Returns the client of an issuer. Every function rejects after `TIMEOUT_MS`. */
+export function createIssuer(upstream: Upstream, send: typeof fetch, redirect_uri: string) {
+  const { issuer, client_id, scopes } = upstream
+  let read: { config: Promise<oidc.Configuration>; at: number } | undefined
+
+  async function discover() {
+    const execute = [
+      oidc.enableNonRepudiationChecks,
+      ...(issuer.startsWith('http:') ? [oidc.allowInsecureRequests] : []),
+    ]
+    const authentication = await authenticationOf(upstream)
+    const options = { execute, [oidc.customFetch]: send, timeout: TIMEOUT_MS / 1000 }
+    return oidc.discovery(new URL(issuer), client_id, undefined, authentication, options)
+  }
+
+  /** A document that cannot be renewed stays in use. */
+  function configuration(): Promise<oidc.Configuration> {
+    if (read && Date.now() - read.at < MAX_AGE_MS) return read.config
+    const former = read?.config
+    const latest = {
+      config: discover().catch(error => former ?? Promise.reject(error)),
+      at: Date.now(),
+    }
+    read = latest
+    latest.config.catch(() => {
+      if (read === latest) read = undefined
+    })
+    return latest.config
+  }
+
+  return {
+    /** Returns the URL of an authorization request. */
+    async authorizationUrl(
+      { state, nonce, verifier, maxAge }: Checks,
+      hints: Record<string, string>,
+    ) {
+      const config = await inTime(configuration())
+      return oidc.buildAuthorizationUrl(config, {
+        ...hints,
+        redirect_uri,
+        scope: scopes.join(' '),
+        state,
+        nonce,
+        code_challenge: await oidc.calculatePKCECodeChallenge(verifier),
+        code_challenge_method: 'S256',
+        ...(maxAge !== undefined && { max_age: String(maxAge) }),
+      })
+    },
+
+    /** Returns the claims of the ID token for the authorization response at a URL. */
+    redeem(url: URL, { state, nonce, verifier, maxAge }: Checks): Promise<oidc.IDToken> {
+      const redeemed = configuration().then(config =>
+        oidc.authorizationCodeGrant(config, url, {
+          expectedState: state,
+          expectedNonce: nonce,
+          pkceCodeVerifier: verifier,
+          idTokenExpected: true,
+          maxAge,
+        }),
+      )
+      return inTime(redeemed).then(
+        tokens => tokens.claims() ?? Promise.reject(new Error('no ID token')),
+      )
+    },
+
+    /** The keys of the issuer, for JWTs that it sends by itself. */
+    async keys(): Promise<JWTVerifyGetKey> {
+      const { jwks_uri = '' } = (await inTime(configuration())).serverMetadata()
+      const options = { timeoutDuration: TIMEOUT_MS, [customFetch]: send }
+      return createRemoteJWKSet(new URL(jwks_uri), options)
+    },
+
+    /** Returns the URL at which the user signs out there; undefined if the issuer has none. */
+    async signOutUrl(parameters: Record<string, string>): Promise<string | undefined> {
+      const config = await inTime(configuration())
+      if (!config.serverMetadata().end_session_endpoint) return undefined
+      return oidc.buildEndSessionUrl(config, parameters).href
+    },
+  }
+}
+
+/** A secret by Basic, unless the issuer takes it in the body only. */
+async function authenticationOf({ clientSecret, secretKey }: Upstream): Promise<oidc.ClientAuth> {
+  if (secretKey) return oidc.PrivateKeyJwt(await importPKCS8(secretKey, algorithmOf(secretKey)))
+  const [basic, post] = [oidc.ClientSecretBasic(clientSecret), oidc.ClientSecretPost(clientSecret)]
+  return (as, ...request) => {
+    const methods = as.token_endpoint_auth_methods_supported ?? ['client_secret_basic']
+    return (methods.includes('client_secret_basic') ? basic : post)(as, ...request)
+  }
+}
+
+function algorithmOf(pem: string): string {
+  const { asymmetricKeyType: type } = createPrivateKey(pem)
+  if (type === 'ed25519') return 'EdDSA'
+  return type === 'ec' ? 'ES256' : 'RS256'
+}
+
+async function inTime<T>(work: Promise<T>): Promise<T> {
+  const timer = new AbortController()
+  const late = setTimeout(TIMEOUT_MS, undefined, { ref: false, signal: timer.signal }).then(() => {
+    throw new Error(`no answer within ${TIMEOUT_MS} ms`)
+  })
+  return Promise.race([work, late]).finally(() => {
+    late.catch(() => {})
+    timer.abort()
+  })
+}

@@ -1,0 +1,74 @@
+// Logout tokens of an upstream issuer (OpenID Connect Back-Channel Logout 1.0): end the sessions of the user.
+
+import { jwtVerify } from 'jose'
+import type { Context } from 'koa'
+import type { OwnDirectory } from '../../accounts/directory.ts'
+import { mapOf } from '../../config/schema/values.ts'
+import { note } from '../../http/audit.ts'
+import { readForm } from '../../http/forms.ts'
+import { createSessions } from '../../state/sessions.ts'
+import type { Records } from '../../storage/records.ts'
+import { linkOf } from './identities.ts'
+import type { Connection } from './issuer.ts'
+
+const LOGOUT_EVENT = 'http://schemas.openid.net/event/backchannel-logout'
+const MAX_AGE_SECONDS = 120
+const REMEMBERED_SECONDS = 600
+
+/** Returns the handler of `backchannel_logout_uri`: 200, or 400 for a token that is not valid (§2.8). */
+export function createLogoutReceiver(
+  records: Records,
+  directory: OwnDirectory,
+  { upstream, issuer }: Connection,
+) {
+  /** Returns the claims; rejects for a token that is not valid (§2.6). */
+  async function verify(token: string) {
+    const { payload, protectedHeader } = await jwtVerify(token, await issuer.keys(), {
+      issuer: upstream.issuer,
+      audience: upstream.client_id,
+      maxTokenAge: MAX_AGE_SECONDS,
+      requiredClaims: ['iat', 'jti', 'events'],
+    })
+    const { events, nonce, sub, sid, jti = '' } = payload
+    const isLogout =
+      typeof mapOf(mapOf(events)[LOGOUT_EVENT]) === 'object' && LOGOUT_EVENT in mapOf(events)
+    if (!isLogout || nonce !== undefined) throw new Error('is not a logout token')
+    if (protectedHeader.typ && !/^(logout\+jwt|jwt)$/i.test(protectedHeader.typ)) {
+      throw new Error('typ is of another JWT')
+    }
+    if (typeof sub !== 'string' && typeof sid !== 'string') throw new Error('has no sub and no sid')
+    const isFirst = await records.save(
+      'UpstreamLogout',
+      `${upstream.issuer} ${jti}`,
+      {},
+      {
+        version: 0,
+        ttl: REMEMBERED_SECONDS,
+      },
+    )
+    if (!isFirst) throw new Error('was already used')
+    return { sub, sid }
+  }
+
+  async function accountOf({ sub, sid }: Awaited<ReturnType<typeof verify>>) {
+    if (sub !== undefined) return (await directory.findByLink(linkOf(upstream, { sub })))?.id
+    const id = `${upstream.issuer} ${sid}`
+    return (await records.read<{ account: string }>('UpstreamSession', id)).value?.account
+  }
+
+  return async (ctx: Context) => {
+    ctx.set('Cache-Control', 'no-store')
+    const form = await readForm(ctx)
+    const claims = await verify(form.value('logout_token')).catch((error: unknown) => {
+      const error_description = `logout_token: ${error instanceof Error ? error.message : error}`
+      return ctx.throw(400, { error: 'invalid_request', error_description })
+    })
+    const account = await accountOf(claims)
+    if (account) {
+      await createSessions(records).endAll(account)
+      note(ctx, 'session_ended', { account, upstream: upstream.name })
+    }
+    ctx.body = ''
+    ctx.status = 200
+  }
+}

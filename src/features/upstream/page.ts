@@ -1,0 +1,75 @@
+// The account page with the ways to sign in: those that an account has, and those that it can add.
+
+import type { Context } from 'koa'
+import { type Account, InvalidAccount, type Link } from '../../accounts/account.ts'
+import type { OwnDirectory } from '../../accounts/directory.ts'
+import { note } from '../../http/audit.ts'
+import { inWords } from '../../pages/consent.ts'
+import { PLACES } from '../../pages/page-data.ts'
+import type { SignedIn, Site, Submitted } from '../../pages/site.ts'
+import { type Claims, isAllowed, linkOf } from './identities.ts'
+import type { Connection } from './issuer.ts'
+
+const OUTCOMES = ['added', 'removed', 'failed', 'taken'] as const
+type Outcome = (typeof OUTCOMES)[number]
+
+/** Returns the handlers of the page. `begin` returns the URL at which the user signs in at the issuer. */
+export function createSignInsPage(
+  { views }: Site,
+  directory: OwnDirectory,
+  connections: Connection[],
+  begin: (connection: Connection, user: SignedIn) => Promise<string>,
+) {
+  const isOf = ({ upstream }: Connection, { issuer }: Link) => issuer === upstream.issuer
+
+  function render(ctx: Context, { links = [], password }: Account, outcome?: Outcome) {
+    const words = views.words(ctx)
+    const hasPassword = password !== undefined
+    views.page(ctx, 'sign-ins', {
+      hasPassword,
+      isLast: links.length === 1 && !hasPassword,
+      methods: connections.map(connection => ({
+        name: connection.upstream.name,
+        label: inWords(words, connection.upstream.label),
+        logo: views.buttonLogo(connection.upstream.name),
+        isLinked: links.some(link => isOf(connection, link)),
+      })),
+      outcome: outcome && words.t(`sign_ins.${outcome}`),
+    })
+  }
+
+  return {
+    show(ctx: Context, { account }: SignedIn) {
+      const outcome = OUTCOMES.find(known => known === ctx.query.outcome)
+      render(ctx, account, outcome)
+    },
+
+    async submit(ctx: Context, user: Submitted) {
+      const { account, form } = user
+      const named = (field: string) =>
+        connections.find(({ upstream }) => upstream.name === form.value(field))
+      const [added, removed] = [named('add'), named('remove')]
+      if (added) {
+        const url = await begin(added, user).catch(() => undefined)
+        return url ? views.navigate(ctx, url) : render(ctx, account, 'failed')
+      }
+      const link = account.links?.find(link => removed && isOf(removed, link))
+      const changed = link && (await directory.unlink(account.id, link))
+      if (!changed) return render(ctx, account)
+      note(ctx, 'account_unlinked', { account: account.id, upstream: removed?.upstream.name })
+      render(ctx, changed, 'removed')
+    },
+
+    /** Links the account to a user of the issuer; without claims, reports that it failed. */
+    async add(ctx: Context, { id }: Account, { upstream }: Connection, claims?: Claims) {
+      const report = (outcome: Outcome) => ctx.redirect(`${PLACES.signIns}?outcome=${outcome}`)
+      if (!claims || !isAllowed(upstream, claims)) return report('failed')
+      const account = await directory.link(id, linkOf(upstream, claims)).catch((error: unknown) => {
+        if (!(error instanceof InvalidAccount)) throw error
+      })
+      if (!account) return report('taken')
+      note(ctx, 'account_linked', { account: id, upstream: upstream.name })
+      report('added')
+    },
+  }
+}

@@ -1,0 +1,268 @@
+import type { JWTPayload } from 'jose'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import {
+  type Behaviour,
+  type HostileIssuer,
+  startHostileIssuer,
+} from '../support/hostile-issuer.ts'
+import { authorizationRequest } from '../support/journey.ts'
+import { withUpstreams } from '../support/upstream.ts'
+import { startUsher, type Usher } from '../support/usher.ts'
+
+const FAILED = 'The sign-in did not work'
+const UNKNOWN = 'No account belongs to this sign-in'
+
+let issuer: HostileIssuer
+let second: HostileIssuer
+let usher: Usher
+beforeAll(async () => {
+  issuer = await startHostileIssuer()
+  second = await startHostileIssuer()
+  usher = await startUsher(
+    withUpstreams({
+      example: { issuer: issuer.issuer },
+      second: { issuer: second.issuer, allow: { email_domains: ['example.com'] } },
+    }),
+  )
+})
+afterAll(async () => {
+  await usher.close()
+  await issuer.close()
+  await second.close()
+})
+beforeEach(() => {
+  issuer.state.behaviour = {}
+  second.state.behaviour = {}
+})
+
+/** Opens the sign-in page, and presses the button of an issuer. */
+async function signIn(behaviour: Behaviour = {}, name = 'example', browser = newBrowser()) {
+  const at = name === 'example' ? issuer : second
+  at.state.behaviour = behaviour
+  await browser.open(authorizationRequest(usher).url)
+  await browser.submit({ decision: name })
+  return browser
+}
+const newBrowser = () => new Browser(usher.issuer, fetch, [issuer.issuer, second.issuer])
+const isSignedIn = (browser: Browser) => /^(Allow access)$/.test(browser.heading)
+const accounts = async () => (await usher.directory.list()).length
+const seconds = () => Math.floor(Date.now() / 1000)
+
+test('a right answer signs in', async () => {
+  expect(isSignedIn(await signIn())).toBe(true)
+})
+
+describe('ID tokens', () => {
+  test.each<[string, Behaviour]>([
+    ['of another issuer', { claims: { iss: 'https://elsewhere.example.org' } }],
+    ['for another audience', { claims: { aud: 'another' } }],
+    ['for several audiences without azp', { claims: { aud: ['usher', 'another'] } }],
+    ['that have expired', { claims: { exp: seconds() - 120, iat: seconds() - 420 } }],
+    ['with another nonce', { claims: { nonce: 'another' } }],
+    ['without a nonce', { claims: { nonce: undefined } }],
+    ['without a subject', { claims: { sub: undefined } }],
+    ['signed by another key', { signedBy: 'another key' }],
+    ['without a signature', { signedBy: 'nobody' }],
+  ])('%s are refused', async (_, behaviour) => {
+    const browser = await signIn(behaviour)
+    expect(browser.page.text).toContain(FAILED)
+    expect(browser.heading).toBe('Sign in')
+    expect(usher.output.join('')).toMatch(/"event":"sign_in_failed".*"upstream":"example"/)
+  })
+
+  test('of users outside of the allowed domains are refused, and those of unverified addresses', async () => {
+    const before = await accounts()
+    for (const claims of [
+      { sub: 'a', email: 'eve@example.org' },
+      { sub: 'b', email: 'eve@example.com', email_verified: false },
+      { sub: 'c', email: 'eve@example.com', email_verified: 'true' },
+      { sub: 'd', email: 'eve@sub.example.com' },
+      { sub: 'e', email: 'eve@evil.org@example.org' },
+      { sub: 'f', email: undefined },
+    ]) {
+      const browser = await signIn({ claims }, 'second')
+      expect(browser.page.text).toContain(UNKNOWN)
+    }
+    expect(await accounts()).toBe(before)
+  })
+})
+
+describe('authorization responses', () => {
+  test.each<[string, Behaviour]>([
+    ['with the iss of another issuer', { response: { iss: 'https://elsewhere.example.org' } }],
+    ['without the iss that discovery promises', { response: { iss: undefined } }],
+    ['with an error', { response: { error: 'access_denied', code: undefined } }],
+    ['without a code', { response: { code: undefined } }],
+  ])('%s are refused', async (_, behaviour) => {
+    const browser = await signIn(behaviour)
+    expect(browser.page.text).toContain(FAILED)
+  })
+
+  test.each<[string, (state: string) => string]>([
+    ['another state', state => `${state}x`],
+    ['the state of another interaction', state => state.replace(/^[^.]+/, 'x'.repeat(43))],
+    ['no state', () => ''],
+    ['a state without its random part', state => state.split('.')[0] ?? ''],
+  ])('with %s are refused before the code is redeemed', async (_, change) => {
+    const browser = await signIn({ response: { state: undefined } })
+    const { searchParams } = issuer.state.requests.at(-1) as URL
+    const state = change(searchParams.get('state') ?? '')
+    await browser.open(`/sign-in/example/callback?${new URLSearchParams({ code: 'x', state })}`)
+    expect(browser.page.status).toBe(400)
+    expect(browser.heading).toBe('This page has expired')
+  })
+
+  test('of one issuer are refused at the callback of another (mix-up)', async () => {
+    const browser = await signIn({ response: { state: undefined } })
+    const { searchParams } = issuer.state.requests.at(-1) as URL
+    const query = new URLSearchParams({
+      code: 'code-1',
+      state: searchParams.get('state') ?? '',
+      iss: second.issuer,
+    })
+    await browser.open(`/sign-in/second/callback?${query}`)
+    expect(browser.page.status).toBe(400)
+    await browser.open('/account')
+    expect(browser.heading).toBe('Sign in')
+  })
+
+  test('are refused in another browser (login CSRF)', async () => {
+    const attacker = await signIn({ response: { state: undefined } })
+    const { searchParams } = issuer.state.requests.at(-1) as URL
+    const query = new URLSearchParams({
+      code: 'code-1',
+      state: searchParams.get('state') ?? '',
+      iss: issuer.issuer,
+    })
+    const victim = newBrowser()
+    await victim.open(authorizationRequest(usher).url)
+    await victim.open(`/sign-in/example/callback?${query}`)
+    expect(victim.page.status).toBe(400)
+    await victim.open('/account')
+    expect(victim.heading).toBe('Sign in')
+    expect(attacker.page.status).toBe(400)
+  })
+
+  test('work once: the same callback, twice and in turn', async () => {
+    const browser = await signIn({ response: { state: undefined } })
+    const url = callbackOf(issuer)
+    await browser.open(url)
+    expect(isSignedIn(browser)).toBe(true)
+    await browser.open(url)
+    expect(browser.page.status).toBe(400)
+  })
+})
+
+function callbackOf({ state, issuer }: HostileIssuer): string {
+  const { searchParams } = state.requests.at(-1) as URL
+  const sent = { state: searchParams.get('state') ?? '', iss: issuer }
+  return `/sign-in/example/callback?${new URLSearchParams({ code: `code-${state.requests.length}`, ...sent })}`
+}
+
+test('the cookie of the session changes at the sign-in (session fixation)', async () => {
+  const browser = newBrowser()
+  await browser.open(authorizationRequest(usher).url)
+  const before = await browser.cookies()
+  const session = /usher_session=([^;]*)/.exec(before)?.[1]
+  await browser.submit({ decision: 'example' })
+  expect(isSignedIn(browser)).toBe(true)
+  const after = /usher_session=([^;]*)/.exec(await browser.cookies())?.[1]
+  expect(after).toBeTruthy()
+  expect(after).not.toBe(session)
+})
+
+test('max_age needs a fresh auth_time of the issuer', async () => {
+  const browser = newBrowser()
+  const ask = async (auth_time: number | undefined) => {
+    issuer.state.behaviour = { claims: { auth_time } }
+    await browser.open(authorizationRequest(usher, { prompt: 'login' }).url)
+    await browser.submit({ decision: 'example' })
+    const { searchParams } = issuer.state.requests.at(-1) as URL
+    expect(searchParams.get('max_age')).toBe('0')
+    expect(searchParams.get('prompt')).toBe('login')
+    return browser.page.text.includes(FAILED)
+  }
+  expect(await ask(undefined)).toBe(true)
+  expect(await ask(seconds() - 3600)).toBe(true)
+  expect(await ask(seconds())).toBe(false)
+})
+
+describe('an issuer that does not answer', () => {
+  test('leaves the sign-in page with the button to try again', async () => {
+    const browser = await signIn({ silent: 'token' })
+    expect(browser.page.text).toContain(FAILED)
+    issuer.state.behaviour = {}
+    await browser.submit({ decision: 'example' })
+    expect(isSignedIn(browser)).toBe(true)
+  })
+})
+
+describe('logout tokens', () => {
+  const EVENTS = { 'http://schemas.openid.net/event/backchannel-logout': {} }
+  const send = async (claims: JWTPayload, header: object = {}) => {
+    const logout_token = await issuer.sign(
+      {
+        iss: issuer.issuer,
+        aud: 'usher',
+        iat: seconds(),
+        exp: seconds() + 120,
+        jti: crypto.randomUUID(),
+        sub: 'logout',
+        events: EVENTS,
+        ...claims,
+      },
+      { typ: 'logout+jwt', ...header },
+    )
+    const url = `${usher.issuer}/sign-in/example/backchannel-logout`
+    const body = new URLSearchParams({ logout_token })
+    return { status: (await fetch(url, { method: 'POST', body })).status, body }
+  }
+  const signedIn = () =>
+    signIn({ claims: { sub: 'logout', preferred_username: 'out', sid: 'here' } })
+  const isOut = async (browser: Browser) => {
+    await browser.open('/account')
+    return browser.heading === 'Sign in'
+  }
+
+  test.each([
+    ['sub', {}],
+    ['sid', { sub: undefined, sid: 'here' }],
+  ])('end the sessions of the user, by %s', async (_, claims) => {
+    const browser = await signedIn()
+    expect(await isOut(browser)).toBe(false)
+    expect((await send(claims)).status).toBe(200)
+    expect(await isOut(browser)).toBe(true)
+  })
+
+  test('are refused when they are wrong, and end nothing', async () => {
+    const browser = await signedIn()
+    for (const [claims, header] of [
+      [{ iss: second.issuer }],
+      [{ aud: 'another' }],
+      [{ iat: seconds() - 600, exp: seconds() + 60 }],
+      [{ events: {} }],
+      [{ events: undefined }],
+      [{ nonce: 'an ID token has one' }],
+      [{ sub: undefined }],
+      [{ jti: undefined }],
+      [{}, { typ: 'at+jwt' }],
+    ] as [JWTPayload, object?][]) {
+      expect((await send(claims, header)).status).toBe(400)
+    }
+    expect(await isOut(browser)).toBe(false)
+  })
+
+  test('work once', async () => {
+    const { status, body } = await send({ jti: 'once' })
+    expect(status).toBe(200)
+    const url = `${usher.issuer}/sign-in/example/backchannel-logout`
+    expect((await fetch(url, { method: 'POST', body })).status).toBe(400)
+  })
+})
+
+test('neither the store nor the log has a token, code or secret of the issuer', async () => {
+  await signIn({ claims: { sub: 'dump' } })
+  const log = usher.output.join('')
+  for (const secret of ['a secret', 'code-', 'eyJ']) expect(log).not.toContain(secret)
+})

@@ -1,0 +1,86 @@
+// Links of accounts to users of upstream issuers, by the operator's commands.
+
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { run } from '../support/command.ts'
+import { startHostileIssuer } from '../support/hostile-issuer.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'usher-upstream-'))
+const usher = (words: string[], input = '') =>
+  run(
+    ['src/cli.ts', ...words],
+    { USHER_CONFIG: join(folder, 'config'), USHER_STORE: `sqlite:${folder}/usher.db` },
+    input,
+  )
+let issuer: Awaited<ReturnType<typeof startHostileIssuer>>
+beforeAll(async () => {
+  issuer = await startHostileIssuer()
+  const file = {
+    issuer: issuer.issuer,
+    client_id: 'usher',
+    client_secret_file: 'secret.txt',
+    label: 'Sign in with Example',
+  }
+  mkdirSync(join(folder, 'config/upstreams'), { recursive: true })
+  writeFileSync(join(folder, 'config/usher.yaml'), '')
+  writeFileSync(join(folder, 'config/claims.yaml'), 'claims: {}\n')
+  writeFileSync(join(folder, 'config/secret.txt'), 'a secret')
+  writeFileSync(join(folder, 'config/upstreams/example.yaml'), JSON.stringify(file))
+})
+afterAll(async () => {
+  await issuer.close()
+  rmSync(folder, { recursive: true })
+})
+
+test('accounts link, find and unlink; export and import keep links', async () => {
+  await usher(['accounts', 'add', '--username', 'ada', '--email', 'ada@example.org'])
+  await usher(['accounts', 'add', '--username', 'grace'])
+  const link = ['--upstream', 'example', '--subject', '1234']
+  expect((await usher(['accounts', 'link', 'ada', ...link])).code).toBe(0)
+  const taken = await usher(['accounts', 'link', 'grace', ...link])
+  expect(taken).toMatchObject({ code: 1, stderr: expect.stringContaining('another account') })
+
+  const found = await usher(['accounts', 'find', 'EXAMPLE.org', '--json'])
+  const links = [{ issuer: issuer.issuer, subject: '1234' }]
+  expect(JSON.parse(found.stdout)).toMatchObject([{ username: 'ada', links }])
+  const { stdout: lines } = await usher(['accounts', 'export'])
+  expect(lines).toContain(JSON.stringify(links))
+
+  const last = await usher(['accounts', 'unlink', 'ada', '--upstream', 'example'])
+  expect(last).toMatchObject({ code: 1, stderr: expect.stringContaining('the only way') })
+  const password = ['accounts', 'password', 'ada', '--password-stdin']
+  await usher(password, 'correct horse battery staple')
+  expect((await usher(['accounts', 'unlink', 'ada', '--upstream', 'example'])).code).toBe(0)
+  expect((await usher(['accounts', 'link', 'grace', ...link])).code).toBe(0)
+  const unknown = await usher([
+    'accounts',
+    'link',
+    'ada',
+    '--upstream',
+    'exampel',
+    '--subject',
+    '1',
+  ])
+  expect(unknown.stderr).toContain('example')
+
+  await usher(['accounts', 'remove', 'ada', '--yes'])
+  const imported = await usher(['accounts', 'import'], lines)
+  expect(imported.stderr + imported.stdout).toContain('1')
+})
+
+test('config explain shows an upstream, and doctor reads its discovery document', async () => {
+  const { stdout } = await usher(['config', 'explain', 'allow.email_domains'])
+  expect(stdout).toContain('upstreams/NAME.yaml')
+  const doctor = await usher(['doctor', '--json'])
+  const { checks } = JSON.parse(doctor.stdout) as { checks: object[] }
+  expect(checks).toContainEqual({
+    name: 'example',
+    state: 'ok',
+    found: `${issuer.issuer} has a discovery document`,
+  })
+  issuer.state.behaviour = { elsewhere: true }
+  const wrong = await usher(['doctor'])
+  expect(wrong.stdout).toContain('✗ example')
+})

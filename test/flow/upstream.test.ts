@@ -1,0 +1,243 @@
+import { decodeJwt } from 'jose'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { Browser } from '../support/browser.ts'
+import { authorizationRequest, redeem } from '../support/journey.ts'
+import { LABEL, startUpstream, type Upstream } from '../support/upstream.ts'
+import { ADA, CLIENTS, GRACE, PASSWORD } from '../support/usher.ts'
+
+const METHODS = '/account/sign-ins'
+const MAPPED_ACR = 'urn:example:strong'
+const PASSWORD_ACR = 'urn:oasis:names:tc:SAML:2.0:ac:classes:PasswordProtectedTransport'
+
+/** Goes through an authorization request by the issuer; returns the claims of the ID token. */
+async function idTokenBy(
+  pair: Upstream,
+  username = 'ada',
+  params: Record<string, string> = {},
+  browser = pair.browser(),
+) {
+  const request = authorizationRequest(pair.usher, params)
+  await browser.open(request.url)
+  if (browser.page.url.origin === pair.usher.issuer) await pair.signIn(browser, username)
+  else await pair.continueAt(browser, username)
+  const code = browser.page.params.get('code')
+  if (!code) throw new Error(`no code: "${browser.heading}" ${browser.page.text.slice(0, 1500)}`)
+  const { body } = await redeem(pair.usher, code, request)
+  return decodeJwt(body.id_token)
+}
+
+async function signInByPassword(pair: Upstream, username: string) {
+  const browser = pair.browser()
+  await browser.open('/account')
+  await browser.submit({ username, password: PASSWORD, decision: 'continue' })
+  return browser
+}
+
+describe('accounts: create', () => {
+  let pair: Upstream
+  beforeAll(async () => {
+    pair = await startUpstream({
+      claims: { username: 'preferred_username', name: 'name', 'attributes.mail': 'email' },
+      acr: { [PASSWORD_ACR]: MAPPED_ACR },
+      domains: ['example.org'],
+    })
+    await pair.upstream.addAccount(ADA)
+    await pair.upstream.addAccount(GRACE)
+  })
+  afterAll(() => pair.close())
+
+  test('the first sign-in makes an account with an own subject, and later ones find it', async () => {
+    const claims = await idTokenBy(pair)
+    expect(claims.sub).toMatch(/^usr_[0-9a-z]{26}$/)
+    expect(claims.amr).toEqual(['example', 'pwd'])
+    expect(claims.preferred_username).toBe('ada')
+    const [there] = await pair.upstream.directory.list()
+    expect(claims.sub).not.toBe(there?.id)
+    expect((await idTokenBy(pair)).sub).toBe(claims.sub)
+    expect(await pair.usher.directory.list()).toHaveLength(1)
+  })
+
+  test('every sign-in updates the fields, except the username', async () => {
+    const { sub = '' } = await idTokenBy(pair)
+    const there = await pair.upstream.directory.findByUsername('ada')
+    await pair.upstream.directory.change(there?.id ?? '', account => ({
+      ...account,
+      name: 'Augusta Ada King',
+      email: 'countess@example.org',
+    }))
+    await idTokenBy(pair)
+    const account = await pair.usher.directory.find(sub)
+    expect(account?.name).toBe('Augusta Ada King')
+    expect(account?.attributes).toEqual({ mail: 'countess@example.org' })
+    expect(account?.username).toBe('ada')
+  })
+
+  test('a disabled account cannot sign in', async () => {
+    const { sub = '' } = await idTokenBy(pair, 'grace')
+    await pair.usher.directory.endAccess(sub, account => ({ ...account, enabled: false }))
+    const browser = pair.browser()
+    await browser.open(authorizationRequest(pair.usher).url)
+    await pair.signIn(browser, 'grace')
+    expect(browser.page.text).toContain('No account belongs to this sign-in')
+  })
+
+  test('clients request our acr, the issuer its own, and the ID token has ours', async () => {
+    const claims = await idTokenBy(pair, 'ada', {
+      acr_values: MAPPED_ACR,
+      claims: JSON.stringify({ id_token: { acr: null } }),
+    })
+    expect(claims.acr).toBe(MAPPED_ACR)
+    const discovery = await fetch(`${pair.usher.issuer}/.well-known/openid-configuration`)
+    expect(await discovery.json()).toMatchObject({
+      acr_values_supported: [PASSWORD_ACR, MAPPED_ACR],
+    })
+  })
+
+  test('acr_values step up a session that a password began', async () => {
+    await pair.usher.addAccount({ username: 'local' })
+    const browser = await signInByPassword(pair, 'local')
+    await browser.open(authorizationRequest(pair.usher, { acr_values: MAPPED_ACR }).url)
+    expect(browser.heading).toBe('Sign in')
+    await browser.submit({ decision: 'example' })
+    expect(browser.pages.at(-1)?.url.searchParams.get('client_id')).toBe('usher')
+  })
+
+  test('a login_hint in a domain of the issuer leads there without our page', async () => {
+    const browser = pair.browser()
+    const login_hint = 'ada@example.org'
+    await browser.open(authorizationRequest(pair.usher, { login_hint }).url)
+    expect(browser.page.url.origin).toBe(pair.upstream.issuer)
+    expect(browser.page.text).toContain('value="ada@example.org"')
+    const other = authorizationRequest(pair.usher, { login_hint: 'ada@example.com' })
+    await browser.open(other.url)
+    expect(browser.page.url.origin).toBe(pair.usher.issuer)
+  })
+})
+
+describe('accounts: link', () => {
+  let pair: Upstream
+  beforeAll(async () => {
+    pair = await startUpstream({ accounts: 'link' })
+    await pair.upstream.addAccount(ADA)
+    await pair.usher.addAccount(ADA)
+    await pair.usher.addAccount(GRACE)
+  })
+  afterAll(() => pair.close())
+
+  const add = async (browser: Browser) => {
+    await browser.open(METHODS)
+    await browser.submit({ add: 'example' })
+    await pair.continueAt(browser)
+  }
+
+  test('an account is never found by its e-mail address alone', async () => {
+    const browser = pair.browser()
+    await browser.open(authorizationRequest(pair.usher).url)
+    await pair.signIn(browser)
+    expect(browser.page.text).toContain('No account belongs to this sign-in')
+    expect(browser.page.text).toMatch(/<code>[0-9a-f]{16}<\/code>/)
+  })
+
+  test('a user adds the issuer, signs in by it, and removes it', async () => {
+    const browser = await signInByPassword(pair, 'ada')
+    await add(browser)
+    expect(browser.page.url.pathname).toBe(METHODS)
+    expect(browser.page.text).toContain('You can now sign in this way.')
+    const ada = await pair.usher.directory.findByUsername('ada')
+    expect((await idTokenBy(pair)).sub).toBe(ada?.id)
+
+    await browser.open(METHODS)
+    await browser.submit({ remove: 'example' })
+    expect(browser.page.text).toContain('You can no longer sign in this way.')
+    await expect(idTokenBy(pair)).rejects.toThrow('No account belongs to this sign-in')
+  })
+
+  test('a user of the issuer belongs to one account', async () => {
+    await add(await signInByPassword(pair, 'ada'))
+    const browser = await signInByPassword(pair, 'grace')
+    await add(browser)
+    expect(browser.page.text).toContain('belongs to another account')
+    const grace = await pair.usher.directory.findByUsername('grace')
+    expect(grace?.links).toBeUndefined()
+  })
+
+  test('the only way to sign in cannot be removed', async () => {
+    const ada = await pair.usher.directory.findByUsername('ada')
+    await pair.usher.directory.change(ada?.id ?? '', ({ password, ...account }) => account)
+    const browser = pair.browser()
+    await browser.open('/account')
+    await pair.signIn(browser)
+    await browser.open(METHODS)
+    expect(browser.page.text).toContain('This is your only way to sign in')
+    expect(browser.page.text).not.toContain('name="remove"')
+    await browser.submit({ remove: 'example' })
+    const after = await pair.usher.directory.findByUsername('ada')
+    expect(after?.links).toHaveLength(1)
+  })
+})
+
+describe('link_by_verified_email', () => {
+  test('links an account when both sides have verified the address, and only then', async () => {
+    const pair = await startUpstream({ accounts: 'link', link_by_verified_email: true })
+    const ada = await pair.usher.addAccount(ADA)
+    await pair.usher.addAccount({ ...GRACE, email_verified: true })
+    await pair.upstream.addAccount(ADA)
+    await pair.upstream.addAccount(GRACE)
+    expect((await idTokenBy(pair, 'ada')).sub).toBe(ada.id)
+    await expect(idTokenBy(pair, 'grace')).rejects.toThrow('No account belongs')
+    await pair.close()
+  })
+})
+
+describe('sign_in.methods and require_sign_in', () => {
+  test('with one issuer and no password, users see no page of ours', async () => {
+    const pair = await startUpstream({}, { usher: { ...LOCAL, sign_in: { methods: ['example'] } } })
+    await pair.upstream.addAccount(ADA)
+    const browser = pair.browser()
+    await browser.open(authorizationRequest(pair.usher).url)
+    expect(browser.page.url.origin).toBe(pair.upstream.issuer)
+    await browser.open(authorizationRequest(pair.usher, { client_id: 'web' }).url)
+    await pair.continueAt(browser)
+    expect(browser.page.params.get('code')).toBeTruthy()
+    await pair.close()
+  })
+
+  test('a client that requires a method gets that one alone', async () => {
+    const clients = {
+      ...CLIENTS,
+      web: { ...CLIENTS.web, require_sign_in: 'example' },
+      post: { ...CLIENTS.post, require_sign_in: 'password' },
+    }
+    const pair = await startUpstream({}, { clients })
+    await pair.upstream.addAccount(ADA)
+    await pair.usher.addAccount({ username: 'local' })
+    const browser = await signInByPassword(pair, 'local')
+    await browser.open(authorizationRequest(pair.usher, { client_id: 'post' }).url)
+    expect(browser.heading).toBe('Allow access')
+    await browser.open(authorizationRequest(pair.usher, { client_id: 'web' }).url)
+    expect(browser.page.url.origin).toBe(pair.upstream.issuer)
+    await pair.continueAt(browser)
+    // The account is another one, so that the session is replaced.
+    await browser.submit()
+    if (browser.heading === 'Allow access') await browser.submit({ decision: 'allow' })
+    expect(browser.page.params.get('code')).toBeTruthy()
+    await browser.open(authorizationRequest(pair.usher, { client_id: 'post' }).url)
+    expect(browser.heading).toBe('Sign in')
+    expect(browser.page.text).not.toContain(LABEL)
+    await pair.close()
+  })
+})
+
+const LOCAL = { egress: { allow: ['localhost', '127.0.0.1'] } }
+
+test('an issuer at a private address that is not allowed is not contacted', async () => {
+  const pair = await startUpstream({}, { usher: { egress: { allow: [] } } })
+  const browser = pair.browser()
+  await browser.open(authorizationRequest(pair.usher).url)
+  await browser.submit({ decision: 'example' })
+  expect(browser.page.status).toBe(503)
+  expect(browser.page.text).toContain('The sign-in service does not answer')
+  expect(pair.usher.output.join('')).toContain('egress.allow')
+  expect(pair.upstream.output).toEqual([])
+  await pair.close()
+})

@@ -1,0 +1,104 @@
+// An OpenID Provider that answers as a test wants it: right by default, and wrong in one thing.
+
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { text } from 'node:stream/consumers'
+import { exportJWK, generateKeyPair, type JWTPayload, SignJWT, UnsecuredJWT } from 'jose'
+
+/** What it does for the next sign-in. */
+export interface Behaviour {
+  /** Changes of the claims; undefined removes one. */
+  claims?: Record<string, unknown>
+  /** Changes of the authorization response; undefined removes a parameter. */
+  response?: Record<string, string | undefined>
+  /** A key that is not in the JWKS, or no signature. */
+  signedBy?: 'another key' | 'nobody'
+  /** No answer of the token endpoint, or of any. */
+  silent?: 'token' | 'all'
+  /** Discovery names another issuer. */
+  elsewhere?: boolean
+}
+
+export type HostileIssuer = Awaited<ReturnType<typeof startHostileIssuer>>
+
+/** `behaviour` may be changed between sign-ins. */
+export async function startHostileIssuer(client_id = 'usher') {
+  const { privateKey, publicKey } = await generateKeyPair('RS256')
+  const other = await generateKeyPair('RS256')
+  const jwk = { ...(await exportJWK(publicKey)), kid: 'one', use: 'sig', alg: 'RS256' }
+  const nonces = new Map<string, string>()
+  const state: { behaviour: Behaviour; requests: URL[] } = { behaviour: {}, requests: [] }
+  let codes = 0
+
+  const sign = (claims: JWTPayload, header: object = {}, key = privateKey) =>
+    new SignJWT(claims).setProtectedHeader({ alg: 'RS256', kid: 'one', ...header }).sign(key)
+
+  function idToken(nonce: string | undefined): Promise<string> | string {
+    const { claims, signedBy } = state.behaviour
+    const time = Math.floor(Date.now() / 1000)
+    const all: JWTPayload = {
+      iss: issuer,
+      sub: 'ada-there',
+      aud: client_id,
+      iat: time,
+      exp: time + 300,
+      nonce,
+      preferred_username: 'ada',
+      email: 'ada@example.org',
+      email_verified: true,
+      ...claims,
+    }
+    if (signedBy === 'nobody') return new UnsecuredJWT(all).encode()
+    return sign(all, {}, signedBy === 'another key' ? other.privateKey : privateKey)
+  }
+
+  const server = createServer(async (req, res) => {
+    const url = new URL(req.url ?? '', issuer)
+    const { behaviour } = state
+    if (behaviour.silent === 'all') return
+    const json = (body: object) =>
+      res.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(body))
+    if (url.pathname === '/.well-known/openid-configuration') {
+      return json({
+        issuer: behaviour.elsewhere ? 'https://elsewhere.example.org' : issuer,
+        authorization_endpoint: `${issuer}/authorize`,
+        token_endpoint: `${issuer}/token`,
+        jwks_uri: `${issuer}/jwks`,
+        end_session_endpoint: `${issuer}/logout`,
+        response_types_supported: ['code'],
+        subject_types_supported: ['public'],
+        id_token_signing_alg_values_supported: ['RS256'],
+        authorization_response_iss_parameter_supported: true,
+      })
+    }
+    if (url.pathname === '/jwks') return json({ keys: [jwk] })
+    if (url.pathname === '/authorize') {
+      state.requests.push(url)
+      const code = `code-${++codes}`
+      const { searchParams: sent } = url
+      nonces.set(code, sent.get('nonce') ?? '')
+      const back = new URL(sent.get('redirect_uri') ?? '')
+      const answer = { code, state: sent.get('state') ?? '', iss: issuer, ...behaviour.response }
+      for (const [name, value] of Object.entries(answer)) {
+        if (value !== undefined) back.searchParams.set(name, value)
+      }
+      return res.writeHead(303, { location: back.href }).end()
+    }
+    const form = new URLSearchParams(await text(req))
+    if (behaviour.silent === 'token') return
+    const id_token = await idToken(nonces.get(form.get('code') ?? ''))
+    json({ access_token: 'there', token_type: 'bearer', expires_in: 300, id_token })
+  })
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+
+  return {
+    issuer,
+    state,
+    sign,
+    async close() {
+      server.closeAllConnections()
+      await new Promise(resolve => server.close(resolve))
+    },
+  }
+}
