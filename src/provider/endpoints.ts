@@ -86,13 +86,6 @@ export function finishAnswers(
     introspection,
     userinfo,
     revocation,
-    // Without a signed-in user, or with another user than the client named, the library signs out without a
-    // question, by a bare page of its own.
-    end_session(ctx, { session }) {
-      const xsrf = session?.state?.secret
-      const isBare = ctx.status === 200 && ctx.type === 'text/html' && !ctx.state.isPage
-      if (isBare && xsrf) handOver(ctx, confirm, { xsrf, logout: 'yes' })
-    },
     // Signing out leads to the application, where the form may not go by a redirect.
     end_session_confirm(ctx) {
       const location = ctx.response.get('Location')
@@ -100,6 +93,13 @@ export function finishAnswers(
       ctx.remove('Location')
       navigate(ctx, location)
     },
+  }
+  // The library signs out without a question, by a bare page of its own, where no user or another one is
+  // signed in: at the end session endpoint, and when a sign-in has replaced the user.
+  const signOut: Finisher = (ctx, { session }) => {
+    const xsrf = session?.state?.secret
+    const isBare = ctx.status === 200 && ctx.type === 'text/html' && !ctx.state.isPage
+    if (isBare && xsrf) handOver(ctx, confirm, { xsrf, logout: 'yes' })
   }
   return async (ctx, next) => {
     ctx.set('Cache-Control', 'no-store')
@@ -112,9 +112,8 @@ export function finishAnswers(
     ctx.state.log.client_id = oidc.client?.clientId
     if (ctx.status === 500) blameClient(ctx, oidc)
     if (memberOf(ctx.body, 'error')) ctx.body = described(ctx, ctx.body)
-    for (const answers of [finishers, ...features.map(feature => feature.answers)]) {
-      answers?.[oidc.route]?.(ctx, oidc)
-    }
+    const ofFeatures = features.map(({ answers }) => answers?.[oidc.route])
+    for (const finish of [finishers[oidc.route] ?? signOut, ...ofFeatures]) finish?.(ctx, oidc)
   }
 }
 
