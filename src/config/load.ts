@@ -10,7 +10,7 @@ import { ConfigError, type Finding, inOrder } from './report/finding.ts'
 import { didYouMean } from './report/wording.ts'
 import { entriesOf } from './report/yaml.ts'
 import { clientFindings, clientWarnings, scopeFindings } from './rules/client.ts'
-import { readLook } from './rules/pages.ts'
+import { logoWarnings, readLook } from './rules/pages.ts'
 import * as provider from './rules/provider.ts'
 import { detailFindings, resourceFindings, resourceWarnings } from './rules/resource.ts'
 import * as upstream from './rules/upstream.ts'
@@ -80,6 +80,7 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
   const details = types.filter(isValid)
   const { listen } = usher.value
   const clientIds = clientFiles.map(({ value }) => value.client_id)
+  const look = readLook([usher, ...clientFiles, ...upstreams], folder, findings)
   const settings = {
     ...usher.value,
     folder,
@@ -99,7 +100,7 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
     claims: claims.value.claims,
     scopes: scopesOf(claims, findings),
     /** `pictures` by their paths in the files. `pages`: contents of the files in pages/, by name. */
-    ...readLook([usher, ...clientFiles, ...upstreams], folder, findings),
+    ...look,
     /** Texts of the pages by the operator. */
     locales: Object.fromEntries(words.map(({ file, value }) => [parse(file).name, flatten(value)])),
     clients: clientFiles.map(({ value }): ClientMetadata => withoutSecret(value)),
@@ -117,6 +118,7 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
     upstreams: upstream.readUpstreams(upstreams, folder, findings),
     /** Settings that are valid but unsafe. */
     warnings: inOrder([
+      ...logoWarnings(usher, look.pictures),
       ...provider.providerWarnings(usher, development),
       ...clientFiles.flatMap(client => clientWarnings(client, development)),
       ...apis.flatMap(resourceWarnings),
