@@ -24,7 +24,7 @@ test('the commands of the quickstart do what it says and leave nothing behind', 
   const blocks = [
     ...readFileSync(join(ROOT, 'docs/quickstart.md'), 'utf8').matchAll(/```sh journey\n(.*?)```/gs),
   ]
-  expect(blocks.length).toBe(7)
+  expect(blocks.length).toBe(8)
   const script = blocks.map(([, block]) => block).join('\n')
   // In a folder that looks like the project's.
   for (const name of ['package.json', 'node_modules', 'src', 'config']) {

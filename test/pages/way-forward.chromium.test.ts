@@ -30,7 +30,7 @@ test('a wrong password is said aloud, the username is kept, and the password com
   const { page } = visit
   await visit.beginAt(stage.party('web'))
   await visit.signIn('not the password')
-  expect(await page.getByRole('alert').textContent()).toContain('not right')
+  expect(await page.getByRole('alert').textContent()).toContain('is incorrect')
   const password = page.getByLabel('Password')
   expect(await page.getByLabel('Username').inputValue()).toBe('ada')
   expect(await password.inputValue()).toBe('')
