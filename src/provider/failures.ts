@@ -71,7 +71,8 @@ function failedSignIn({ ip, state }: Context): Described | undefined {
   const fact = state.facts.find(({ event }) => /^sign_in_(failed|throttled)$/.test(event))
   if (!fact) return undefined
   const sent = { account: String(fact.account ?? 'unknown'), ip }
-  const about = { error: 'sign_in', detail: String(fact.reason), authentication: 'password' }
+  const authentication = String(fact.upstream ?? 'password')
+  const about = { error: 'sign_in', detail: String(fact.reason), authentication }
   return { endpoint: 'sign-in', ...about, sent, names: [] }
 }
 

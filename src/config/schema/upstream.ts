@@ -39,7 +39,6 @@ export const upstreamSchema = z.strictObject({
   claims: z.record(field, claimName.describe('The claim for this field')).default({ username: 'preferred_username', name: 'name', email: 'email' }).describe('The claim of the ID token for each field of the account: username, name, email or attributes.NAME. Every sign-in updates the fields, except username'),
   acr: z.record(z.string().min(1), z.string().min(1).describe('Our acr for this acr of the issuer')).default({}).describe('The acr of this provider for an acr of the issuer. Clients request ours in acr_values, and the issuer gets its own'),
   domains: z.array(domain).default([]).describe('A login_hint in one of these domains goes to this issuer without the sign-in page'),
-  sign_out: z.boolean().default(false).describe('Whether the page after a sign-out offers to sign out at the issuer, too'),
 })
 
 // biome-ignore format: a table

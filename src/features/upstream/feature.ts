@@ -20,7 +20,9 @@ import type { PageFeature } from '../../pages/routes.ts'
 import { problemPath } from '../../pages/sign-in.ts'
 import { RECENT_SECONDS, type Site } from '../../pages/site.ts'
 import type { Environment } from '../../provider/configuration.ts'
+import { harmless } from '../../provider/failures.ts'
 import { memberOf } from '../../provider/feature.ts'
+import { now } from '../../storage/store.ts'
 import { accountFor } from './identities.ts'
 import { type Checks, type Connection, createIssuer } from './issuer.ts'
 import { createLogoutReceiver } from './logout.ts'
@@ -105,29 +107,24 @@ export function upstreamSignIn({ settings, records }: Environment): PageFeature 
         if (!claims) return ctx.redirect(problemPath(ctx, uid, 'upstream_failed'))
         const account = await accountFor(directory, upstream, claims)
         if (typeof account === 'string') {
-          note(ctx, 'sign_in_failed', { upstream: upstream.name, reason: account })
+          const { sub: subject } = claims
+          note(ctx, 'sign_in_failed', { upstream: upstream.name, reason: account, subject })
           return ctx.redirect(problemPath(ctx, uid, 'upstream_unknown'))
         }
         const { amr, acr, auth_time, sid } = claims
-        const own = Array.isArray(amr)
-          ? amr.filter(name => !Object.hasOwn(upstreams, String(name)))
-          : []
+        const methods = Array.isArray(amr) ? amr.map(String) : []
         const login = loginOf({
           account,
           // A sign-in at the issuer may be older than the last time that the account ended all of its own.
-          since: Math.max(Math.min(auth_time ?? claims.iat, claims.iat), (account.ended ?? 0) + 1),
-          amr: [upstream.name, ...own.map(String)],
+          since: Math.max(Math.min(auth_time ?? now(), now()), (account.ended ?? 0) + 1),
+          amr: [upstream.name, ...methods.filter(name => !Object.hasOwn(upstreams, name))],
           acr: upstream.acr[String(acr)],
         })
         const next = await site.interactions.finishSignIn(ctx, uid, login)
         if (typeof sid === 'string') {
           const id = `${upstream.issuer} ${sid}`
-          await records.save(
-            'UpstreamSession',
-            id,
-            { account: account.id },
-            { ttl: lifetimes.session },
-          )
+          const options = { ttl: lifetimes.session }
+          await records.save('UpstreamSession', id, { account: account.id }, options)
         }
         note(ctx, 'sign_in_succeeded', { upstream: upstream.name, account: account.id })
         ctx.redirect(next)
@@ -136,12 +133,8 @@ export function upstreamSignIn({ settings, records }: Environment): PageFeature 
       /** Undefined for a response that is not valid; the log has the reason. */
       const redeem = (ctx: Context, request: UpstreamRequest) =>
         issuer.redeem(new URL(ctx.url, own), request).catch((error: unknown) => {
-          const reasons = [
-            memberOf(error, 'error'),
-            memberOf(error, 'code'),
-            memberOf(error, 'message'),
-          ]
-          const reason = reasons.filter(Boolean).join(': ').slice(0, 200)
+          const parts = ['error', 'code', 'message'].map(name => memberOf(error, name))
+          const reason = harmless(parts.filter(Boolean).join(': '))
           note(ctx, 'sign_in_failed', { upstream: upstream.name, reason })
           return undefined
         })

@@ -2,15 +2,12 @@
 // an e-mail address alone.
 
 import { type Account, InvalidAccount, type Link, profileSchema } from '../../accounts/account.ts'
-import type { OwnDirectory } from '../../accounts/directory.ts'
+import type { OwnDirectory, Refusal } from '../../accounts/directory.ts'
 import type { Upstream } from '../../config/schema/upstream.ts'
 import { mapOf } from '../../config/schema/values.ts'
 
 /** The claims of an ID token. */
 export type Claims = { sub: string } & Record<string, unknown>
-
-/** Why a user of the issuer cannot sign in; for the log only. */
-export type Refusal = 'not_allowed' | 'disabled' | 'unknown' | 'username_taken'
 
 /** The link of an account to a user of the issuer. */
 export const linkOf = ({ issuer }: Upstream, { sub }: { sub: string }): Link => ({
@@ -29,7 +26,7 @@ export async function accountFor(
   const known =
     (await directory.findByLink(link)) ?? (await linkByEmail(directory, upstream, claims))
   if (known) return known.enabled ? update(directory, known, upstream, claims) : 'disabled'
-  if (upstream.accounts === 'link') return 'unknown'
+  if (upstream.accounts === 'link') return 'not_linked'
   return create(directory, upstream, claims).catch((error: unknown) => {
     if (error instanceof InvalidAccount) return 'username_taken'
     throw error
@@ -94,7 +91,7 @@ async function update(
     ...profile,
     attributes: { ...current.attributes, ...mapOf(attributes) } as Account['attributes'],
   })
-  return (await directory.change(account.id, edit)) ?? 'unknown'
+  return (await directory.change(account.id, edit)) ?? 'not_linked'
 }
 
 /** The username is the mapped claim, the e-mail address, or made from the `sub`. */

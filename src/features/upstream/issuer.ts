@@ -29,6 +29,8 @@ export interface Connection {
 /** Returns the client of an issuer. Every function rejects after `TIMEOUT_MS`. */
 export function createIssuer(upstream: Upstream, send: typeof fetch, redirect_uri: string) {
   const { issuer, client_id, scopes } = upstream
+  // Kept: it reads the keys again at most every 30 s.
+  let jwks: { uri: string; keys: JWTVerifyGetKey } | undefined
   let read: { config: Promise<oidc.Configuration>; at: number } | undefined
 
   async function discover() {
@@ -95,14 +97,10 @@ export function createIssuer(upstream: Upstream, send: typeof fetch, redirect_ur
     async keys(): Promise<JWTVerifyGetKey> {
       const { jwks_uri = '' } = (await inTime(configuration())).serverMetadata()
       const options = { timeoutDuration: TIMEOUT_MS, [customFetch]: send }
-      return createRemoteJWKSet(new URL(jwks_uri), options)
-    },
-
-    /** Returns the URL at which the user signs out there; undefined if the issuer has none. */
-    async signOutUrl(parameters: Record<string, string>): Promise<string | undefined> {
-      const config = await inTime(configuration())
-      if (!config.serverMetadata().end_session_endpoint) return undefined
-      return oidc.buildEndSessionUrl(config, parameters).href
+      if (jwks?.uri !== jwks_uri) {
+        jwks = { uri: jwks_uri, keys: createRemoteJWKSet(new URL(jwks_uri), options) }
+      }
+      return jwks.keys
     },
   }
 }
