@@ -226,7 +226,11 @@ describe.each(KINDS)('a user of Redis, %s', kind => {
     writeFileSync(password_file, 'changed-CANARY\n')
     await expect.poll(state, { timeout: 5000 }).toBe('works')
     // The connection for writes reconnects by itself.
-    const canWrite = () => works(store).then(() => true, () => false)
+    const canWrite = () =>
+      works(store).then(
+        () => true,
+        () => false,
+      )
     await expect.poll(canWrite, { timeout: 5000 }).toBe(true)
     await setPassword(PASSWORD)
   })
