@@ -41,11 +41,26 @@ export function openFile(file: string, timeout: number): DatabaseSync {
     closeSync(openSync(file, 'a', 0o600))
   }
   const db = new DatabaseSync(file, { timeout })
-  db.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL')
+  enableWal(db, Date.now() + timeout)
   if (isNew(db)) db.exec(SCHEMA)
   // From here on operations wait without blocking the process (sqlite.ts).
   db.exec('PRAGMA busy_timeout = 0')
   return db
+}
+
+const SQLITE_BUSY = 5
+const RETRY_MS = 10
+
+/** SQLite does not wait for other connections that change a new file to WAL: it refuses (SQLITE_BUSY). */
+function enableWal(db: DatabaseSync, deadline: number): void {
+  try {
+    db.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL')
+  } catch (error) {
+    if ((error as { errcode?: number }).errcode !== SQLITE_BUSY || Date.now() > deadline)
+      throw error
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, RETRY_MS)
+    enableWal(db, deadline)
+  }
 }
 
 /** Whether the file has no tables yet. Throws for a file with other tables. */
