@@ -3,6 +3,7 @@ import { Browser } from '../support/browser.ts'
 import { type HostileIssuer, startHostileIssuer } from '../support/hostile-issuer.ts'
 import { authorizationRequest } from '../support/journey.ts'
 import { startRedis } from '../support/redis.ts'
+import { freePorts } from '../support/redis-together.ts'
 import { withUpstreams } from '../support/upstream.ts'
 import { startUsher } from '../support/usher.ts'
 
@@ -20,7 +21,8 @@ test.each(['SQLite', 'Redis'])(
   'of two equal callbacks at once, one succeeds, on %s',
   { timeout: 300_000 },
   async kind => {
-    const redis = kind === 'Redis' ? await startRedis() : undefined
+    const [port = 0] = await freePorts(1)
+    const redis = kind === 'Redis' ? await startRedis({ port }) : undefined
     const usher = await startUsher({
       ...withUpstreams({ example: { issuer: issuer.issuer } }),
       ...(redis && { store: redis.url, env: { USHER_SECRET } }),
