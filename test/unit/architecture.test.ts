@@ -56,6 +56,7 @@ const HOMES: Record<string, RegExp> = {
   'node:sqlite': /^src\/storage\/sqlite(-file)?\.ts$/,
   '@node-rs/bcrypt': /^src\/accounts\/foreign-hash\.ts$/,
   ioredis: /^src\/storage\/redis\//,
+  'openid-client': /^src\/features\/upstream\//,
   eta: /^src\/pages\//,
   '@node-rs/argon2': /^src\/accounts\/(password|foreign-hash)\.ts$/,
   '@koa/router': /^src\/(app|pages\/routes)\.ts$/,
