@@ -187,7 +187,9 @@ describe.each([
   beforeAll(async () => {
     store = await startStore()
     const USHER_SECRET = Buffer.alloc(32, 'endings').toString('base64url')
-    usher = await startUsher({ store: store.url, env: { USHER_SECRET } })
+    // Attempts are counted before the password is checked: eight sign-ins of one account are in flight here.
+    const security = { account_attempts: 100 }
+    usher = await startUsher({ store: store.url, env: { USHER_SECRET }, usher: { security } })
   })
   afterAll(async () => {
     await usher.close()
