@@ -4,7 +4,7 @@
 //   AccessRequests accountId → [request]    open ones, and denied ones that still count
 //
 // A request that was not allowed counts for as long as one can be open, however soon it ended: no client
-// can flood a user with questions. The record of the library says what was decided.
+// can flood a user with questions. The record of the library has the decision.
 
 import type { Context } from 'koa'
 import { errors, type Provider } from 'oidc-provider'
@@ -23,13 +23,13 @@ import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 
 /** A request for access that waits for its user. */
-export interface AccessRequest {
+interface AccessRequest {
   /** The `auth_req_id`, which only the client knows. */
   id: string
   /** Its name in the addresses of pages, which gives no access. */
   handle: string
   client_id: string
-  /** As a consent names them. */
+  /** Keys from `keyOf` (accounts/consents.ts). */
   scopes: string[]
   message?: string
   /** Epoch seconds. */

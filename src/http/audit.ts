@@ -18,7 +18,8 @@ export type Fact = { event: FactName } & Record<string, unknown>
 export type FactName =
   | 'access_refused' | 'access_removed' | 'access_requested'
   | 'account_added' | 'account_changed' | 'account_disabled' | 'account_enabled'
-  | 'account_linked' | 'account_unlinked' | 'account_removed' | 'accounts_exported' | 'accounts_imported'
+  | 'account_linked' | 'account_unlinked' | 'account_removed'
+  | 'accounts_exported' | 'accounts_imported'
   | 'client_invited' | 'client_registered' | 'client_removed' | 'client_updated'
   | 'invitation_revoked'
   | 'code_reuse' | 'refresh_replay' | 'refresh_reuse' | 'token_revoked' | 'tokens_issued'

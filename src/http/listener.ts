@@ -14,7 +14,7 @@ type Tls = NonNullable<Settings['listen']['tls']> & { requestCert: boolean }
 const LIMITS = {
   headersTimeout: 10_000,
   requestTimeout: 15_000,
-  /** Of TLS. */
+  /** The TLS handshake. */
   handshakeTimeout: 10_000,
   // The interval of these checks. The default of 30 s would be added to each limit.
   connectionsCheckingInterval: 1_000,

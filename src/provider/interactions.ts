@@ -109,8 +109,8 @@ export function createInteractions(provider: Provider, settings: Deployment) {
     },
 
     /**
-     * The same for a sign-in elsewhere: the library's cookies of the interaction are not sent to the path
-     * where the browser returns.
+     * Saves a sign-in at an upstream issuer, like `finish`. The browser does not send the library's cookies
+     * of the interaction to the path where it returns.
      */
     async finishSignIn(ctx: Context, uid: string, login: Outcome['login']) {
       const interaction = await provider.Interaction.find(uid)

@@ -1,4 +1,4 @@
-// What passes between the library and its records: the library's adapter, and the facts about a request
+// The interface between the library and its records: the library's adapter, and the facts about a request
 // that the adapter needs. provider/state.ts implements `Protocol`.
 
 import type { Context } from 'koa'
@@ -38,7 +38,7 @@ export interface Request {
 
 /** Facts about the current request, and settings. */
 export interface Protocol {
-  /** The same object for its lifetime; undefined outside of the library's endpoints. */
+  /** Returns one object for the whole request; undefined outside of the library's endpoints. */
   request(): Request | undefined
   /** False for an interaction that was begun in another browser than the one of this request. */
   isOfBrowser(interaction: Payload): boolean
@@ -61,13 +61,13 @@ export interface Protocol {
   onReuse(event: 'code_reuse' | 'refresh_reuse' | 'refresh_replay', payload: Payload): void
   /** Seconds. */
   lifetimes: {
-    /** In which a used refresh token may be used again; 0: never. */
+    /** The time in which a used refresh token may be used again; 0: never. */
     grace: number
-    /** Of a grant without a refresh token, and after one was issued under it. */
+    /** A grant: without a refresh token, and after one was issued under it. */
     grant: { withoutRefreshToken: number; withRefreshToken: number }
-    /** For which a pushed request is kept, to be consumed at the end of the interaction. */
+    /** A pushed request, which is consumed at the end of the interaction. */
     pushedRequest: number
   }
-  /** By model. */
+  /** Changes of the adapter by model. */
   adapters: Record<string, AdapterPart>
 }

@@ -35,9 +35,9 @@ interface SaveOptions {
 }
 
 interface UpdateOptions<T> {
-  /** As of `save`, or computed from what is to be written. */
+  /** The value for `save`, or a function of the record that is to be written. */
   indexes?: SaveOptions['indexes'] | ((next: T) => SaveOptions['indexes'])
-  /** As of `save`, or computed from what is to be written. */
+  /** The value for `save`, or a function of the record that is to be written. */
   ttl?: number | ((next: T) => number)
   /** A record that was just read. The first attempt uses it instead of reading again. */
   found?: Found<T>
@@ -120,7 +120,7 @@ export async function openRecords(store: Store, secrets: Uint8Array[]) {
     save,
 
     /**
-     * The same, with the next write of this request or at its end. `refused` is called where `save`
+     * Saves a record with the next write of this request, or at its end. `refused` is called where `save`
      * would answer false; when it throws, what was left after this is not written.
      */
     saveLater: (

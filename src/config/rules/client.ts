@@ -45,7 +45,7 @@ const MESSAGES = {
   'certificate-missing': 'self_signed_tls_client_auth needs a key with its certificate (x5c)',
 }
 
-/** Risk, fix and clause of the specification of what is valid, but unsafe. */
+/** Warnings by rule: the risk, the fix, and the clause of the specification. */
 const WARNINGS = {
   'pkce-exempt':
     'a stolen or injected code can be redeemed. Use a client library that sends code_challenge, and delete this line (RFC 9700 §2.1.1)',

@@ -37,7 +37,7 @@ const MESSAGES = {
 const NO_RSA =
   'no key is RSA, and clients use RS256 unless their file names another algorithm: add one (OIDC Core §15.1)'
 
-/** Risk, fix and clause of the specification of what is valid, but unsafe. */
+/** Warnings by rule: the risk, the fix, and the clause of the specification. */
 const WARNINGS = {
   'proxy-everyone':
     'almost every sender is trusted: any client can choose its logged address by X-Forwarded-For. Name only the addresses of your proxies (RFC 9700 §4.13)',
