@@ -115,13 +115,7 @@ describe('authorization responses', () => {
 
   test('of one issuer are refused at the callback of another (mix-up)', async () => {
     const browser = await signIn({ response: { state: undefined } })
-    const { searchParams } = issuer.state.requests.at(-1) as URL
-    const query = new URLSearchParams({
-      code: 'code-1',
-      state: searchParams.get('state') ?? '',
-      iss: second.issuer,
-    })
-    await browser.open(`/sign-in/second/callback?${query}`)
+    await browser.open(callbackOf(issuer, 'second', second.issuer))
     expect(browser.page.status).toBe(400)
     await browser.open('/account')
     expect(browser.heading).toBe('Sign in')
@@ -129,15 +123,9 @@ describe('authorization responses', () => {
 
   test('are refused in another browser (login CSRF)', async () => {
     const attacker = await signIn({ response: { state: undefined } })
-    const { searchParams } = issuer.state.requests.at(-1) as URL
-    const query = new URLSearchParams({
-      code: 'code-1',
-      state: searchParams.get('state') ?? '',
-      iss: issuer.issuer,
-    })
     const victim = newBrowser()
     await victim.open(authorizationRequest(usher).url)
-    await victim.open(`/sign-in/example/callback?${query}`)
+    await victim.open(callbackOf(issuer))
     expect(victim.page.status).toBe(400)
     await victim.open('/account')
     expect(victim.heading).toBe('Sign in')
@@ -154,10 +142,12 @@ describe('authorization responses', () => {
   })
 })
 
-function callbackOf({ state, issuer }: HostileIssuer): string {
+/** Returns the path of the response to the last request of an issuer. */
+function callbackOf({ state, issuer }: HostileIssuer, name = 'example', iss = issuer): string {
   const { searchParams } = state.requests.at(-1) as URL
-  const sent = { state: searchParams.get('state') ?? '', iss: issuer }
-  return `/sign-in/example/callback?${new URLSearchParams({ code: `code-${state.requests.length}`, ...sent })}`
+  const code = `code-${state.requests.length}`
+  const query = new URLSearchParams({ code, state: searchParams.get('state') ?? '', iss })
+  return `/sign-in/${name}/callback?${query}`
 }
 
 test('the cookie of the session changes at the sign-in (session fixation)', async () => {

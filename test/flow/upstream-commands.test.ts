@@ -1,11 +1,13 @@
 // Links of accounts to users of upstream issuers, by the operator's commands.
 
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { run } from '../support/command.ts'
 import { startHostileIssuer } from '../support/hostile-issuer.ts'
+import { withUpstreams } from '../support/upstream.ts'
+import { writeConfig } from '../support/usher.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'usher-upstream-'))
 const usher = (words: string[], input = '') =>
@@ -17,17 +19,9 @@ const usher = (words: string[], input = '') =>
 let issuer: Awaited<ReturnType<typeof startHostileIssuer>>
 beforeAll(async () => {
   issuer = await startHostileIssuer()
-  const file = {
-    issuer: issuer.issuer,
-    client_id: 'usher',
-    client_secret_file: 'secret.txt',
-    label: 'Sign in with Example',
-  }
-  mkdirSync(join(folder, 'config/upstreams'), { recursive: true })
-  writeFileSync(join(folder, 'config/usher.yaml'), '')
-  writeFileSync(join(folder, 'config/claims.yaml'), 'claims: {}\n')
-  writeFileSync(join(folder, 'config/secret.txt'), 'a secret')
-  writeFileSync(join(folder, 'config/upstreams/example.yaml'), JSON.stringify(file))
+  mkdirSync(join(folder, 'config'))
+  const files = withUpstreams({ example: { issuer: issuer.issuer, accounts: 'link' } })
+  writeConfig(join(folder, 'config'), { ...files, clients: {} })
 })
 afterAll(async () => {
   await issuer.close()

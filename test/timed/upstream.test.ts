@@ -3,24 +3,14 @@ import { expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
 import { startHostileIssuer } from '../support/hostile-issuer.ts'
 import { authorizationRequest } from '../support/journey.ts'
+import { withUpstreams } from '../support/upstream.ts'
 import { startUsher } from '../support/usher.ts'
 
 test.each(['token', 'all'] as const)(
   'an upstream issuer that does not answer (%s) delays its sign-in by two seconds, and nothing else',
   async silent => {
     const issuer = await startHostileIssuer()
-    const usher = await startUsher({
-      usher: { egress: { allow: ['127.0.0.1'] } },
-      files: {
-        'secret.txt': 'a secret',
-        'upstreams/example.yaml': JSON.stringify({
-          issuer: issuer.issuer,
-          client_id: 'usher',
-          client_secret_file: 'secret.txt',
-          label: 'Sign in with Example',
-        }),
-      },
-    })
+    const usher = await startUsher(withUpstreams({ example: { issuer: issuer.issuer } }))
     const browser = new Browser(usher.issuer, fetch, [issuer.issuer])
     await browser.open(authorizationRequest(usher).url)
     issuer.state.behaviour = { silent }
