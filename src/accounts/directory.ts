@@ -3,6 +3,7 @@
 //   Account id → account        indexed under 'accounts'
 
 import { randomBytes } from 'node:crypto'
+import { isDeepStrictEqual } from 'node:util'
 import { revokeGrants } from '../state/grants.ts'
 import { createSessions } from '../state/sessions.ts'
 import type { Found, Records } from '../storage/records.ts'
@@ -59,9 +60,6 @@ const indexes = ({ email }: Account): [string, string][] => [
   ['accounts', 'all'],
   ...(email === undefined ? [] : [emailIndex(email)]),
 ]
-const isSame = (one: Link, other: Link) =>
-  one.issuer === other.issuer && one.subject === other.subject
-
 /** Returns the accounts in a store. */
 export function createDirectory(records: Records) {
   const consents = createConsents(records)
@@ -121,7 +119,8 @@ export function createDirectory(records: Records) {
   /** Lets a user of an upstream issuer sign in to the account. Throws `InvalidAccount`. */
   async function link(id: string, link: Link): Promise<Account | undefined> {
     await names.claim(linkName(link), id)
-    const others = ({ links = [] }: Account) => links.filter(other => !isSame(other, link))
+    const others = ({ links = [] }: Account) =>
+      links.filter(other => !isDeepStrictEqual(other, link))
     return change(id, account => ({ ...account, links: [...others(account), link] }))
   }
 
@@ -129,7 +128,7 @@ export function createDirectory(records: Records) {
   async function unlink(id: string, link: Link): Promise<Account | undefined> {
     let isRemoved = false
     const account = await change(id, account => {
-      const links = (account.links ?? []).filter(other => !isSame(other, link))
+      const links = (account.links ?? []).filter(other => !isDeepStrictEqual(other, link))
       isRemoved = links.length > 0 || account.password !== undefined
       return isRemoved ? { ...account, links } : account
     })

@@ -2,16 +2,14 @@
 // others. Every method reports the same, so that `acr_values`, `max_age` and `prompt=login` do not depend
 // on the method.
 
-import type { Context } from 'koa'
-import { PASSWORD } from '../config/rules/upstream.ts'
-import type { Upstream } from '../config/schema/upstream.ts'
+import { PASSWORD, type Upstream } from '../config/schema/upstream.ts'
 import type { Account } from './account.ts'
 
 /** The `acr` of a sign-in with a password. */
 export const PASSWORD_ACR = 'urn:oasis:names:tc:SAML:2.0:ac:classes:PasswordProtectedTransport'
 
 /** A user has signed in. */
-export interface SignIn {
+interface SignIn {
   account: Account
   /** Epoch seconds: when the user proved who they are. */
   since: number
@@ -26,11 +24,10 @@ export const loginOf = ({ account, since, amr, acr }: SignIn) => {
   return { accountId: account.id, ts: since, amr, ...(acr !== undefined && { acr }) }
 }
 
-/** What the authorization request requires of a sign-in. */
-export interface SignInRequest {
+/** The requirements of an authorization request for a sign-in. */
+interface SignInRequest {
   /** The interaction. */
   uid: string
-  clientId: string
   loginHint?: string
   /** Seconds since the user last proved who they are; 0 for `prompt=login`. */
   maxAge?: number
@@ -39,14 +36,14 @@ export interface SignInRequest {
 
 /** A method that sends the browser elsewhere, and completes the interaction when it returns. */
 export interface SignInMethod {
-  /** As `sign_in.methods` in usher.yaml names it. */
+  /** The name in `sign_in.methods` of usher.yaml. */
   name: string
   /** The text of its button: one, or one for each language. */
   label: Upstream['label']
   /** Whether a user with this `login_hint` goes there without seeing the sign-in page. */
   isFor(loginHint: string): boolean
   /** Returns the URL at which the user signs in. Throws if the method is unavailable. */
-  begin(ctx: Context, request: SignInRequest): Promise<string>
+  begin(request: SignInRequest): Promise<string>
 }
 
 /** Returns the method by which a session signed in. */

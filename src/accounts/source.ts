@@ -12,6 +12,7 @@ import type { Logger } from 'pino'
 import { z } from 'zod'
 import type { Settings } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
+import { withTimeout } from '../http/egress.ts'
 import { revokeGrants } from '../state/grants.ts'
 import { createSessions } from '../state/sessions.ts'
 import type { Records } from '../storage/records.ts'
@@ -118,7 +119,7 @@ function createSourceDirectory(records: Records, source: AccountsSource, log?: L
     name: keyof AccountsSource,
     work: (options: { signal: AbortSignal }) => Promise<unknown>,
   ): Promise<KnownAccount | 'malformed' | undefined> {
-    const found = await withTimeout(work).catch((error: unknown) => {
+    const found = await withTimeout(SOURCE_TIMEOUT_MS, work).catch((error: unknown) => {
       const detail = error instanceof Error ? error.message : String(error)
       throw new SourceUnavailable(`${name} of accounts.module: ${detail}`, { cause: error })
     })
@@ -206,13 +207,4 @@ function createSourceDirectory(records: Records, source: AccountsSource, log?: L
   }
 
   return { find, findEnabled: admitted(find), findByUsername, candidate }
-}
-
-/** Rejects after `SOURCE_TIMEOUT_MS`, also if the work ignores the signal. */
-async function withTimeout<T>(work: (options: { signal: AbortSignal }) => Promise<T>): Promise<T> {
-  const signal = AbortSignal.timeout(SOURCE_TIMEOUT_MS)
-  const late = new Promise<never>((_, reject) => {
-    signal.onabort = () => reject(new Error(`no answer within ${SOURCE_TIMEOUT_MS} ms`))
-  })
-  return await Promise.race([Promise.try(() => work({ signal })), late])
 }

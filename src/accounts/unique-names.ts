@@ -1,11 +1,12 @@
-// What only one account can have: its username, and each of its users of upstream issuers.
+// Unique names: the username of an account, and its users of upstream issuers. Two accounts cannot share one.
 //
 //   Username folded → { id }     written before the account
 //   Link ISSUER SUB → { id }     written before the account has the link
 //
-// A name is claimed first, so that two accounts cannot have it. A claim is valid while its account has the
-// name; one without an account was left by a crash, and may be taken over after a while.
+// A name is claimed first. A claim is valid while its account has the name. A claim without an account was
+// left by a crash, and may be taken over after a while.
 
+import { isDeepStrictEqual } from 'node:util'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import { type Account, foldUsername, InvalidAccount, type Link } from './account.ts'
@@ -37,7 +38,7 @@ export function createUniqueNames(
   async function owner(name: Name): Promise<Account | undefined> {
     const { value } = await records.read<Claim>(...name)
     const account = await find(value?.id ?? '')
-    const has = account && namesOf(account).some(own => own.join() === name.join())
+    const has = account && namesOf(account).some(own => isDeepStrictEqual(own, name))
     return has ? account : undefined
   }
 

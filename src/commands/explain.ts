@@ -183,14 +183,14 @@ function inForce(key: Key, file?: FileResult<object>) {
 }
 
 /** Returns the failed request of this id, or undefined when the store has none. */
-export async function recallFailure(id: string): Promise<FailedRequest | undefined> {
+async function recallFailure(id: string): Promise<FailedRequest | undefined> {
   if (!/^[0-9a-f]{16}$/.test(id)) return undefined
   const { records } = await openState()
   return findFailure(records, id)
 }
 
 /** Reads the last request of the log on standard input. Throws a `Failure` if it did not fail. */
-export async function readLoggedFailure(): Promise<FailedRequest> {
+async function readLoggedFailure(): Promise<FailedRequest> {
   const lines = (await readStdin()).split('\n').map(parseLine)
   const line = lines.findLast(({ status }) => Number.isInteger(status))
   if (!line) throw new Failure('Standard input has no line of the log about a request.')

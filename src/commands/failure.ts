@@ -176,7 +176,9 @@ const ignored: Reason = ({ failure: { detail = '' }, settings }) => {
   }
 }
 
-/** What is wrong, and what to change. */
+const LINK = 'npm run usher -- accounts link ACCOUNT --upstream NAME --subject SUB'
+
+/** A problem, and its remedy. */
 type Said = [wrong: string, change: string]
 
 // biome-ignore format: a table
@@ -192,9 +194,8 @@ export const SIGN_IN: Record<Refusal | 'throttled', Said> = {
     'the module: account_malformed in the log names the fields'],
   not_allowed: ['`allow` in the file of upstreams/ does not admit this user', 'allow in that file'],
   not_linked: ['no account is linked to this user of the issuer, and accounts is link',
-    'npm run usher -- accounts link ACCOUNT --upstream NAME --subject SUB'],
-  username_taken: ['the username of the new account belongs to another one',
-    'npm run usher -- accounts link ACCOUNT --upstream NAME --subject SUB'],
+    LINK],
+  username_taken: ['the username of the new account belongs to another one', LINK],
   throttled: ['too many attempts for this account, or from its network; the password was not checked',
     'wait, because the limit expires by itself. Until when: npm run usher -- accounts why ACCOUNT'],
 }

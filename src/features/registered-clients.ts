@@ -9,7 +9,7 @@ import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 
 /** A registered client, for commands and pages. */
-export interface RegisteredClient {
+interface RegisteredClient {
   metadata: ClientMetadata
   /** Epoch seconds. */
   since: number
@@ -49,9 +49,6 @@ const described = ({ client, since, lastUsed, invitation }: Kept): RegisteredCli
   metadata: withDefaults(registrationSchema.parse(client), client.require_pkce !== false),
   ...{ since, lastUsed, invitation },
 })
-
-/** See `createRegisteredClients`. */
-export type RegisteredClients = ReturnType<typeof createRegisteredClients>
 
 const ttlOf = ({ since, lastUsed }: Kept) =>
   (lastUsed === undefined ? since + UNUSED_SECONDS : lastUsed + USED_SECONDS) - now()

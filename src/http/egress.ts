@@ -82,6 +82,18 @@ export function createFetch(settings: Settings['egress']) {
   }
 }
 
+/** Rejects after `ms`, also if the work ignores the signal. */
+export async function withTimeout<T>(
+  ms: number,
+  work: (options: { signal: AbortSignal }) => Promise<T>,
+): Promise<T> {
+  const signal = AbortSignal.timeout(ms)
+  const late = new Promise<never>((_, reject) => {
+    signal.onabort = () => reject(new Error(`no answer within ${ms} ms`))
+  })
+  return await Promise.race([Promise.try(() => work({ signal })), late])
+}
+
 async function timeout(signal: AbortSignal): Promise<never> {
   await once(signal, 'abort')
   throw signal.reason

@@ -32,7 +32,7 @@ export async function makeKey(alg: string): Promise<SigningKey> {
 }
 
 /** Returns the private key of a PEM text that config/rules/provider.ts has validated. */
-async function importKey(pem: string): Promise<SigningKey> {
+export async function importKey(pem: string): Promise<SigningKey> {
   const key = createPrivateKey(pem)
   const algs: Record<string, string> = { rsa: 'RS256', ec: 'ES256', ed25519: 'EdDSA' }
   return named(await exportJWK(key), algs[key.asymmetricKeyType ?? ''] ?? '')

@@ -3,7 +3,7 @@
 
 import type { Context } from 'koa'
 import { loginOf, type SignInMethod } from '../accounts/sign-in-method.ts'
-import { PASSWORD } from '../config/rules/upstream.ts'
+import { PASSWORD } from '../config/schema/upstream.ts'
 import type { Form } from '../http/forms.ts'
 import { memberOf } from '../provider/feature.ts'
 import type { Interaction } from '../provider/interactions.ts'
@@ -28,9 +28,8 @@ export const problemPath = ({ state }: Context, uid: string, problem: Problem) =
 
 /** Returns the page of the login prompt. */
 export function signInPage({ views, records, authentication, settings, signInMethods }: Site) {
-  function methodsFor({ clientId }: Interaction) {
-    const client = settings.clients.find(({ client_id }) => client_id === clientId)
-    const { require_sign_in: only } = client ?? {}
+  function methodsFor(ctx: Context, { clientId }: Interaction) {
+    const { require_sign_in: only } = views.ownClient(ctx, clientId) ?? {}
     const { methods } = settings.sign_in
     const isUsed = (name: string) => (only ? name === only : (methods?.includes(name) ?? true))
     const others = signInMethods.filter(({ name }) => isUsed(name))
@@ -39,7 +38,7 @@ export function signInPage({ views, records, authentication, settings, signInMet
 
   async function render(ctx: Context, interaction: Interaction, tried?: Tried): Promise<undefined> {
     const { another, redirectUri, loginHint, clientId } = interaction
-    const { hasPassword, others } = methodsFor(interaction)
+    const { hasPassword, others } = methodsFor(ctx, interaction)
     const current = another ? undefined : ctx.state.account
     const username = tried?.username ?? loginHint ?? current?.username ?? ''
     const client = await views.client(ctx, clientId)
@@ -61,7 +60,7 @@ export function signInPage({ views, records, authentication, settings, signInMet
 
   /** Sends the browser to another method. An error of the method becomes a problem on the page. */
   async function begin(ctx: Context, interaction: Interaction, method: SignInMethod) {
-    const url = await method.begin(ctx, interaction).catch((error: unknown) => {
+    const url = await method.begin(interaction).catch((error: unknown) => {
       const reason = memberOf(error, 'cause') ?? error
       ctx.state.log.detail = `${method.name}: ${memberOf(reason, 'message')}`
     })
@@ -72,7 +71,7 @@ export function signInPage({ views, records, authentication, settings, signInMet
 
   return {
     async show(ctx: Context, interaction: Interaction) {
-      const { hasPassword, others } = methodsFor(interaction)
+      const { hasPassword, others } = methodsFor(ctx, interaction)
       const { loginHint = '', another } = interaction
       const problem = PROBLEMS.find(known => known === ctx.query.problem)
       const [reference] = /^[0-9a-f]{16}$/.exec(String(ctx.query.reference)) ?? []
@@ -86,7 +85,7 @@ export function signInPage({ views, records, authentication, settings, signInMet
     async submit(ctx: Context, interaction: Interaction, form: Form) {
       const decision = form.value('decision')
       if (decision === 'cancel') return { error: 'access_denied' }
-      const { hasPassword, others } = methodsFor(interaction)
+      const { hasPassword, others } = methodsFor(ctx, interaction)
       const method = others.find(({ name }) => name === decision)
       if (method) return begin(ctx, interaction, method)
       if (!hasPassword) ctx.throw(400, 'this application requires another method of sign-in')

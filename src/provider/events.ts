@@ -82,7 +82,7 @@ function grantTypeOf({ oidc }: KoaContextWithOIDC): string {
 }
 
 /** Sends everything that is due in a queue. */
-export type Deliver = (queue: Queue) => Promise<void>
+type Deliver = (queue: Queue) => Promise<void>
 
 /** Returns the function that sends notifications, logs each attempt and counts it. */
 export function createDeliver(

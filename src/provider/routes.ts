@@ -35,7 +35,7 @@ const ROUTES = {
 } satisfies Record<string, Route>
 
 /** The library's name of an endpoint. */
-export type RouteName = keyof typeof ROUTES
+type RouteName = keyof typeof ROUTES
 export const { authorization: AUTHORIZATION } = ROUTES
 
 /** Returns the name of the endpoint at or above a path, whether it is enabled or not. */
@@ -70,7 +70,8 @@ export function routesOf(features: Features) {
   const interrupted = [paths.authorization, endpoints.code_verification].filter(Boolean)
   // Where the browser returns from our pages, and registered clients (RFC 7592).
   const resume = new RegExp(`^(${interrupted.join('|')})/[\\w-]{21,64}$`)
-  const registered = new RegExp(`^${endpoints.registration}/[\\w-]{1,64}$`)
+  const { registration } = endpoints
+  const registered = registration ? new RegExp(`^${registration}/[\\w-]{1,64}$`) : undefined
   return {
     /** All paths, for the library, which leaves out disabled endpoints. */
     paths,
@@ -81,7 +82,7 @@ export function routesOf(features: Features) {
     /** Returns the methods of an endpoint; each path has one spelling. */
     methodsAt(path: string): string | undefined {
       if (resume.test(path)) return 'GET'
-      return registered.test(path) ? 'GET, PUT, DELETE' : methods.get(path)
+      return registered?.test(path) ? 'GET, PUT, DELETE' : methods.get(path)
     },
     /** Where the form of the sign-out page goes. */
     confirm,

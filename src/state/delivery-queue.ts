@@ -11,7 +11,7 @@ import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 
 /** State of a notification in the queue. */
-export interface Delivery {
+interface Delivery {
   /** 1 for the first. */
   attempt: number
   /** Epoch seconds before which no node claims it. */

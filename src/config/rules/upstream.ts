@@ -6,12 +6,9 @@ import { type Finding, findingsOf } from '../report/finding.ts'
 import { didYouMean } from '../report/wording.ts'
 import { readText } from '../report/yaml.ts'
 import { type ClientFile, schemeProblem } from '../schema/client.ts'
-import type { Upstream, UpstreamFile } from '../schema/upstream.ts'
+import { PASSWORD, type Upstream, type UpstreamFile } from '../schema/upstream.ts'
 import type { UsherFile } from '../schema/usher.ts'
 import { readPrivateKey } from './provider.ts'
-
-/** The name of the method of sign-in that is not an upstream. */
-export const PASSWORD = 'password'
 
 const MESSAGES = {
   'upstream-name': 'the file is NAME.yaml, with a name of a-z, 0-9 and - other than password',

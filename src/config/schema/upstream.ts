@@ -3,6 +3,9 @@
 import { z } from 'zod'
 import { path, scopeName, wordsByLanguage } from './values.ts'
 
+/** The name of the method of sign-in that is not an upstream. */
+export const PASSWORD = 'password'
+
 const FIELD = 'an upstream claim becomes username, name, email or attributes.NAME'
 const field = z.string().regex(/^(username|name|email|attributes\.\S+)$/, FIELD)
 const issuer = z

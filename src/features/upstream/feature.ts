@@ -23,7 +23,7 @@ import type { Environment } from '../../provider/configuration.ts'
 import { harmless } from '../../provider/failures.ts'
 import { memberOf } from '../../provider/feature.ts'
 import { now } from '../../storage/store.ts'
-import { accountFor } from './identities.ts'
+import { accountFor, domainOf } from './identities.ts'
 import { type Checks, type Connection, createIssuer } from './issuer.ts'
 import { createLogoutReceiver } from './logout.ts'
 import { createSignInsPage } from './page.ts'
@@ -77,8 +77,8 @@ export function upstreamSignIn({ settings, records }: Environment): PageFeature 
     return {
       name,
       label,
-      isFor: hint => domains.includes(hint.split('@')[1]?.toLowerCase() ?? ''),
-      begin(_ctx, { uid, loginHint, maxAge, acrValues }) {
+      isFor: hint => domains.includes(domainOf(hint)),
+      begin({ uid, loginHint, maxAge, acrValues }) {
         const wanted = Object.keys(acr).filter(value => acrValues.includes(acr[value] ?? ''))
         const hints = {
           ...(loginHint && { login_hint: loginHint }),
@@ -90,7 +90,51 @@ export function upstreamSignIn({ settings, records }: Environment): PageFeature 
     }
   }
 
-  function addPages(pages: Parameters<NonNullable<PageFeature['addPages']>>[0], site: Site) {
+  /** Returns the claims of a response; undefined for one that is not valid: the log has the reason. */
+  const redeem = (ctx: Context, { upstream, issuer }: Connection, request: UpstreamRequest) =>
+    issuer.redeem(new URL(ctx.url, own), request).catch((error: unknown) => {
+      const parts = ['error', 'code', 'message'].map(name => memberOf(error, name))
+      const reason = harmless(parts.filter(Boolean).join(': '))
+      note(ctx, 'sign_in_failed', { upstream: upstream.name, reason })
+      return undefined
+    })
+
+  /** Completes the sign-in of an interaction. Returns the path where the browser goes next. */
+  async function signIn(
+    ctx: Context,
+    { interactions }: Site,
+    connection: Connection,
+    { uid, request }: Awaited<ReturnType<typeof take>>,
+  ): Promise<string> {
+    const { upstream } = connection
+    const claims = await redeem(ctx, connection, request)
+    if (!claims) return problemPath(ctx, uid, 'upstream_failed')
+    const account = await accountFor(directory, upstream, claims)
+    if (typeof account === 'string') {
+      const { sub: subject } = claims
+      note(ctx, 'sign_in_failed', { upstream: upstream.name, reason: account, subject })
+      return problemPath(ctx, uid, 'upstream_unknown')
+    }
+    const { amr, acr, auth_time, sid } = claims
+    const methods = Array.isArray(amr) ? amr.map(String) : []
+    const login = loginOf({
+      account,
+      // The user may have signed in at the issuer before all sessions of the account were ended here.
+      since: Math.max(Math.min(auth_time ?? now(), now()), (account.ended ?? 0) + 1),
+      amr: [upstream.name, ...methods.filter(name => !Object.hasOwn(upstreams, name))],
+      acr: upstream.acr[String(acr)],
+    })
+    const next = await interactions.finishSignIn(ctx, uid, login)
+    if (typeof sid === 'string') {
+      const id = `${upstream.issuer} ${sid}`
+      const options = { ttl: lifetimes.session }
+      await records.save('UpstreamSession', id, { account: account.id }, options)
+    }
+    note(ctx, 'sign_in_succeeded', { upstream: upstream.name, account: account.id })
+    return next
+  }
+
+  const addPages: PageFeature['addPages'] = (pages, site) => {
     const signIns = createSignInsPage(site, directory, connections, (connection, user) =>
       begin(connection, user.session.uid, {}, { linkTo: user.account.id }),
     )
@@ -98,55 +142,18 @@ export function upstreamSignIn({ settings, records }: Environment): PageFeature 
     pages.post(PLACES.signIns, site.submitted(signIns.submit, RECENT_SECONDS))
 
     for (const connection of connections) {
-      const { upstream, issuer } = connection
-      const path = `/sign-in/${upstream.name}`
-
-      /** Completes the sign-in of an interaction, or shows its page with the problem. */
-      async function signIn(ctx: Context, uid: string, request: UpstreamRequest) {
-        const claims = await redeem(ctx, request)
-        if (!claims) return ctx.redirect(problemPath(ctx, uid, 'upstream_failed'))
-        const account = await accountFor(directory, upstream, claims)
-        if (typeof account === 'string') {
-          const { sub: subject } = claims
-          note(ctx, 'sign_in_failed', { upstream: upstream.name, reason: account, subject })
-          return ctx.redirect(problemPath(ctx, uid, 'upstream_unknown'))
-        }
-        const { amr, acr, auth_time, sid } = claims
-        const methods = Array.isArray(amr) ? amr.map(String) : []
-        const login = loginOf({
-          account,
-          // A sign-in at the issuer may be older than the last time that the account ended all of its own.
-          since: Math.max(Math.min(auth_time ?? now(), now()), (account.ended ?? 0) + 1),
-          amr: [upstream.name, ...methods.filter(name => !Object.hasOwn(upstreams, name))],
-          acr: upstream.acr[String(acr)],
-        })
-        const next = await site.interactions.finishSignIn(ctx, uid, login)
-        if (typeof sid === 'string') {
-          const id = `${upstream.issuer} ${sid}`
-          const options = { ttl: lifetimes.session }
-          await records.save('UpstreamSession', id, { account: account.id }, options)
-        }
-        note(ctx, 'sign_in_succeeded', { upstream: upstream.name, account: account.id })
-        ctx.redirect(next)
-      }
-
-      /** Undefined for a response that is not valid; the log has the reason. */
-      const redeem = (ctx: Context, request: UpstreamRequest) =>
-        issuer.redeem(new URL(ctx.url, own), request).catch((error: unknown) => {
-          const parts = ['error', 'code', 'message'].map(name => memberOf(error, name))
-          const reason = harmless(parts.filter(Boolean).join(': '))
-          note(ctx, 'sign_in_failed', { upstream: upstream.name, reason })
-          return undefined
-        })
-
+      const path = `/sign-in/${connection.upstream.name}`
       pages.get(`${path}/callback`, async ctx => {
-        const { uid, request } = await take(ctx, connection)
-        if (request.linkTo === undefined) return signIn(ctx, uid, request)
-        const signedIn = await site.enter(ctx)
-        const isSame = signedIn?.session.uid === uid && signedIn.account.id === request.linkTo
+        const taken = await take(ctx, connection)
+        const { uid, request } = taken
+        if (request.linkTo === undefined) {
+          return ctx.redirect(await signIn(ctx, site, connection, taken))
+        }
+        const user = await site.enter(ctx)
+        const isSame = user?.session.uid === uid && user.account.id === request.linkTo
         if (!isSame) return ctx.throw(400, { error: 'interaction_gone' })
-        const claims = await redeem(ctx, request)
-        await signIns.add(ctx, signedIn.account, connection, claims)
+        const claims = await redeem(ctx, connection, request)
+        await signIns.add(ctx, user.account, connection, claims)
       })
       pages.post(`${path}/backchannel-logout`, createLogoutReceiver(records, directory, connection))
     }

@@ -1,13 +1,11 @@
 // The account of a user who signed in at an upstream issuer. Accounts are found by (issuer, sub), never by
 // an e-mail address alone.
 
+import { isDeepStrictEqual } from 'node:util'
+import type { IDToken } from 'openid-client'
 import { type Account, InvalidAccount, type Link, profileSchema } from '../../accounts/account.ts'
 import type { OwnDirectory, Refusal } from '../../accounts/directory.ts'
 import type { Upstream } from '../../config/schema/upstream.ts'
-import { mapOf } from '../../config/schema/values.ts'
-
-/** The claims of an ID token. */
-export type Claims = { sub: string } & Record<string, unknown>
 
 /** The link of an account to a user of the issuer. */
 export const linkOf = ({ issuer }: Upstream, { sub }: { sub: string }): Link => ({
@@ -19,7 +17,7 @@ export const linkOf = ({ issuer }: Upstream, { sub }: { sub: string }): Link => 
 export async function accountFor(
   directory: OwnDirectory,
   upstream: Upstream,
-  claims: Claims,
+  claims: IDToken,
 ): Promise<Account | Refusal> {
   if (!isAllowed(upstream, claims)) return 'not_allowed'
   const link = linkOf(upstream, claims)
@@ -34,22 +32,24 @@ export async function accountFor(
 }
 
 /** Whether `allow` admits this user. */
-export function isAllowed({ allow }: Upstream, claims: Claims): boolean {
+export function isAllowed({ allow }: Upstream, claims: IDToken): boolean {
   const { email_domains, claims: required } = allow
-  const isInDomain =
-    !email_domains || email_domains.includes(verifiedEmail(claims).split('@')[1] ?? '')
+  const isInDomain = !email_domains || email_domains.includes(domainOf(verifiedEmail(claims)))
   return (
     isInDomain &&
     Object.entries(required).every(([name, value]) => [claims[name]].flat().includes(value))
   )
 }
 
-function verifiedEmail({ email, email_verified }: Claims): string {
+/** Returns the domain of an e-mail address, in lower case; empty if there is none. */
+export const domainOf = (address: string) => address.toLowerCase().split('@')[1] ?? ''
+
+function verifiedEmail({ email, email_verified }: IDToken): string {
   return email_verified === true && typeof email === 'string' ? email.toLowerCase() : ''
 }
 
 /** Both sides must have verified the address, and only one account may have it. */
-async function linkByEmail(directory: OwnDirectory, upstream: Upstream, claims: Claims) {
+async function linkByEmail(directory: OwnDirectory, upstream: Upstream, claims: IDToken) {
   const email = verifiedEmail(claims)
   if (!upstream.link_by_verified_email || !email) return undefined
   const [account, ...others] = await directory.findByEmail(email)
@@ -57,16 +57,18 @@ async function linkByEmail(directory: OwnDirectory, upstream: Upstream, claims: 
   return directory.link(account.id, linkOf(upstream, claims))
 }
 
-/** Fields that are valid; one that is not is left out. */
-function profileOf({ claims: sources }: Upstream, claims: Claims) {
+const validProfile = profileSchema.partial()
+
+/** Returns the fields of the account that the claims have. A field that is not valid is left out. */
+function profileOf({ claims: sources }: Upstream, claims: IDToken) {
   const fields: Record<string, unknown> = {}
-  const attributes: Record<string, unknown> = {}
+  const attributes: Account['attributes'] = {}
   for (const [field, claim] of Object.entries(sources)) {
     const [, attribute] = /^attributes\.(.+)$/.exec(field) ?? []
-    if (claims[claim] === undefined) continue
-    if (attribute) attributes[attribute] = claims[claim]
-    else if (profileSchema.partial().safeParse({ [field]: claims[claim] }).success)
-      fields[field] = claims[claim]
+    const value = claims[claim]
+    if (value === undefined) continue
+    if (attribute) attributes[attribute] = value as Account['attributes'][string]
+    else if (validProfile.safeParse({ [field]: value }).success) fields[field] = value
   }
   const { username, ...profile } = fields
   const email_verified = profile.email !== undefined && claims.email_verified === true
@@ -81,21 +83,20 @@ async function update(
   directory: OwnDirectory,
   account: Account,
   upstream: Upstream,
-  claims: Claims,
+  claims: IDToken,
 ) {
   const { profile, attributes } = profileOf(upstream, claims)
-  const merged = { ...account, ...profile, attributes: { ...account.attributes, ...attributes } }
-  if (JSON.stringify(merged) === JSON.stringify(account)) return account
-  const edit = (current: Account) => ({
+  const edit = (current: Account): Account => ({
     ...current,
     ...profile,
-    attributes: { ...current.attributes, ...mapOf(attributes) } as Account['attributes'],
+    attributes: { ...current.attributes, ...attributes },
   })
+  if (isDeepStrictEqual(edit(account), account)) return account
   return (await directory.change(account.id, edit)) ?? 'not_linked'
 }
 
 /** The username is the mapped claim, the e-mail address, or made from the `sub`. */
-function create(directory: OwnDirectory, upstream: Upstream, claims: Claims): Promise<Account> {
+function create(directory: OwnDirectory, upstream: Upstream, claims: IDToken): Promise<Account> {
   const { username, profile, attributes } = profileOf(upstream, claims)
   const fallback = `${upstream.name}-${claims.sub}`.slice(0, 128)
   const name = username ?? ('email' in profile ? profile.email : fallback)

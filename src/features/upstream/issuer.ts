@@ -1,10 +1,10 @@
 // An upstream issuer as its client: discovery, the authorization request, and the ID token for a code.
 
-import { createPrivateKey } from 'node:crypto'
-import { setTimeout } from 'node:timers/promises'
 import { createRemoteJWKSet, customFetch, importPKCS8, type JWTVerifyGetKey } from 'jose'
 import * as oidc from 'openid-client'
 import type { Upstream } from '../../config/schema/upstream.ts'
+import { withTimeout } from '../../http/egress.ts'
+import { importKey } from '../../keys/signing-keys.ts'
 
 /** Time for all requests of one step. The user waits for it. */
 const TIMEOUT_MS = 1_800
@@ -29,7 +29,7 @@ export interface Connection {
 /** Returns the client of an issuer. Every function rejects after `TIMEOUT_MS`. */
 export function createIssuer(upstream: Upstream, send: typeof fetch, redirect_uri: string) {
   const { issuer, client_id, scopes } = upstream
-  // Kept: it reads the keys again at most every 30 s.
+  // jose reads the keys of one set again at most every 30 s.
   let jwks: { uri: string; keys: JWTVerifyGetKey } | undefined
   let read: { config: Promise<oidc.Configuration>; at: number } | undefined
 
@@ -64,7 +64,7 @@ export function createIssuer(upstream: Upstream, send: typeof fetch, redirect_ur
       { state, nonce, verifier, maxAge }: Checks,
       hints: Record<string, string>,
     ) {
-      const config = await inTime(configuration())
+      const config = await inTime(configuration)
       return oidc.buildAuthorizationUrl(config, {
         ...hints,
         redirect_uri,
@@ -78,24 +78,23 @@ export function createIssuer(upstream: Upstream, send: typeof fetch, redirect_ur
     },
 
     /** Returns the claims of the ID token for the authorization response at a URL. */
-    redeem(url: URL, { state, nonce, verifier, maxAge }: Checks): Promise<oidc.IDToken> {
-      const redeemed = configuration().then(config =>
-        oidc.authorizationCodeGrant(config, url, {
-          expectedState: state,
-          expectedNonce: nonce,
-          pkceCodeVerifier: verifier,
-          idTokenExpected: true,
-          maxAge,
-        }),
-      )
-      return inTime(redeemed).then(
-        tokens => tokens.claims() ?? Promise.reject(new Error('no ID token')),
-      )
+    async redeem(url: URL, { state, nonce, verifier, maxAge }: Checks): Promise<oidc.IDToken> {
+      const checks = {
+        expectedState: state,
+        expectedNonce: nonce,
+        pkceCodeVerifier: verifier,
+        idTokenExpected: true,
+        maxAge,
+      }
+      const redeemed = async () => oidc.authorizationCodeGrant(await configuration(), url, checks)
+      const claims = (await inTime(redeemed)).claims()
+      if (!claims) throw new Error('no ID token')
+      return claims
     },
 
     /** The keys of the issuer, for JWTs that it sends by itself. */
     async keys(): Promise<JWTVerifyGetKey> {
-      const { jwks_uri = '' } = (await inTime(configuration())).serverMetadata()
+      const { jwks_uri = '' } = (await inTime(configuration)).serverMetadata()
       const options = { timeoutDuration: TIMEOUT_MS, [customFetch]: send }
       if (jwks?.uri !== jwks_uri) {
         jwks = { uri: jwks_uri, keys: createRemoteJWKSet(new URL(jwks_uri), options) }
@@ -105,29 +104,17 @@ export function createIssuer(upstream: Upstream, send: typeof fetch, redirect_ur
   }
 }
 
+const inTime = <T>(work: () => Promise<T>) => withTimeout(TIMEOUT_MS, work)
+
 /** A secret by Basic, unless the issuer takes it in the body only. */
 async function authenticationOf({ clientSecret, secretKey }: Upstream): Promise<oidc.ClientAuth> {
-  if (secretKey) return oidc.PrivateKeyJwt(await importPKCS8(secretKey, algorithmOf(secretKey)))
+  if (secretKey) {
+    const { alg } = await importKey(secretKey)
+    return oidc.PrivateKeyJwt(await importPKCS8(secretKey, alg))
+  }
   const [basic, post] = [oidc.ClientSecretBasic(clientSecret), oidc.ClientSecretPost(clientSecret)]
   return (as, ...request) => {
     const methods = as.token_endpoint_auth_methods_supported ?? ['client_secret_basic']
     return (methods.includes('client_secret_basic') ? basic : post)(as, ...request)
   }
-}
-
-function algorithmOf(pem: string): string {
-  const { asymmetricKeyType: type } = createPrivateKey(pem)
-  if (type === 'ed25519') return 'EdDSA'
-  return type === 'ec' ? 'ES256' : 'RS256'
-}
-
-async function inTime<T>(work: Promise<T>): Promise<T> {
-  const timer = new AbortController()
-  const late = setTimeout(TIMEOUT_MS, undefined, { ref: false, signal: timer.signal }).then(() => {
-    throw new Error(`no answer within ${TIMEOUT_MS} ms`)
-  })
-  return Promise.race([work, late]).finally(() => {
-    late.catch(() => {})
-    timer.abort()
-  })
 }

@@ -3,9 +3,9 @@
 import { jwtVerify } from 'jose'
 import type { Context } from 'koa'
 import type { OwnDirectory } from '../../accounts/directory.ts'
-import { mapOf } from '../../config/schema/values.ts'
 import { note } from '../../http/audit.ts'
 import { readForm } from '../../http/forms.ts'
+import { memberOf } from '../../provider/feature.ts'
 import { createSessions } from '../../state/sessions.ts'
 import type { Records } from '../../storage/records.ts'
 import { linkOf } from './identities.ts'
@@ -30,22 +30,15 @@ export function createLogoutReceiver(
       requiredClaims: ['iat', 'jti', 'events'],
     })
     const { events, nonce, sub, sid, jti = '' } = payload
-    const isLogout =
-      typeof mapOf(mapOf(events)[LOGOUT_EVENT]) === 'object' && LOGOUT_EVENT in mapOf(events)
+    const isLogout = typeof memberOf(events, LOGOUT_EVENT) === 'object'
     if (!isLogout || nonce !== undefined) throw new Error('is not a logout token')
     if (protectedHeader.typ && !/^(logout\+jwt|jwt)$/i.test(protectedHeader.typ)) {
       throw new Error('typ is of another JWT')
     }
     if (typeof sub !== 'string' && typeof sid !== 'string') throw new Error('has no sub and no sid')
-    const isFirst = await records.save(
-      'UpstreamLogout',
-      `${upstream.issuer} ${jti}`,
-      {},
-      {
-        version: 0,
-        ttl: REMEMBERED_SECONDS,
-      },
-    )
+    const id = `${upstream.issuer} ${jti}`
+    const options = { version: 0, ttl: REMEMBERED_SECONDS }
+    const isFirst = await records.save('UpstreamLogout', id, {}, options)
     if (!isFirst) throw new Error('was already used')
     return { sub, sid }
   }

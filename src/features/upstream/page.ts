@@ -1,13 +1,14 @@
 // The account page with the ways to sign in: those that an account has, and those that it can add.
 
 import type { Context } from 'koa'
+import type { IDToken } from 'openid-client'
 import { type Account, InvalidAccount, type Link } from '../../accounts/account.ts'
 import type { OwnDirectory } from '../../accounts/directory.ts'
 import { note } from '../../http/audit.ts'
 import { inWords } from '../../pages/consent.ts'
 import { PLACES } from '../../pages/page-data.ts'
 import type { SignedIn, Site, Submitted } from '../../pages/site.ts'
-import { type Claims, isAllowed, linkOf } from './identities.ts'
+import { isAllowed, linkOf } from './identities.ts'
 import type { Connection } from './issuer.ts'
 
 const OUTCOMES = ['added', 'removed', 'failed', 'taken'] as const
@@ -61,7 +62,7 @@ export function createSignInsPage(
     },
 
     /** Links the account to a user of the issuer; without claims, reports that it failed. */
-    async add(ctx: Context, { id }: Account, { upstream }: Connection, claims?: Claims) {
+    async add(ctx: Context, { id }: Account, { upstream }: Connection, claims?: IDToken) {
       const report = (outcome: Outcome) => ctx.redirect(`${PLACES.signIns}?outcome=${outcome}`)
       if (!claims || !isAllowed(upstream, claims)) return report('failed')
       const account = await directory.link(id, linkOf(upstream, claims)).catch((error: unknown) => {
