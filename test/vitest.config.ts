@@ -22,7 +22,7 @@ const SLOW = [
   ...['deploy', 'operator-commands', 'reload', 'secret-change', 'service', 'workers'].map(
     name => `test/flow/${name}.test.ts`,
   ),
-  'test/pages/accessibility.chromium.test.ts',
+  ...['accessibility', 'upstream'].map(name => `test/pages/${name}.chromium.test.ts`),
 ]
 
 /** Run applications with other client libraries, which install.ts installs first. */

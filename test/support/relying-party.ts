@@ -43,7 +43,7 @@ export async function startRelyingParty({
     return session
   }
 
-  async function signInUrl(): Promise<URL> {
+  async function signInUrl(more: Record<string, string>): Promise<URL> {
     const state = client.randomState()
     const nonce = client.randomNonce()
     const pkceCodeVerifier = client.randomPKCECodeVerifier()
@@ -56,6 +56,7 @@ export async function startRelyingParty({
       code_challenge: await client.calculatePKCECodeChallenge(pkceCodeVerifier),
       code_challenge_method: 'S256',
       ...(response_mode === 'form_post' && { response_mode }),
+      ...more,
     })
   }
 
@@ -88,7 +89,9 @@ export async function startRelyingParty({
 
   async function answer(req: IncomingMessage, res: ServerResponse): Promise<void> {
     const url = new URL(req.url ?? '', origin)
-    if (url.pathname === '/sign-in') return redirect(res, await signInUrl())
+    // Further parameters of the authorization request, such as prompt.
+    const more = Object.fromEntries(url.searchParams)
+    if (url.pathname === '/sign-in') return redirect(res, await signInUrl(more))
     if (url.pathname === '/sign-out') return redirect(res, signOutUrl())
     if (url.pathname === '/callback') {
       failure = await callback(url, req).then(

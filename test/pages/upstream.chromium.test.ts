@@ -1,0 +1,36 @@
+// A second Usher as upstream issuer, in a real browser, both with TLS.
+
+import { PASSWORD_ACR } from '../../src/accounts/sign-in-method.ts'
+import { freePort } from '../support/service.ts'
+import { DOWNSTREAM } from '../support/upstream.ts'
+import { startTlsUsher, USERS, upstreamSuite } from '../support/upstream-suite.ts'
+import { PASSWORD } from '../support/usher.ts'
+
+upstreamSuite(async surroundings => {
+  // Cookies do not depend on the port, so that the two have different hosts.
+  const place = { name: 'central', host: '127.0.0.1', port: await freePort() }
+  const { redirectUri, backchannelLogoutUri } = surroundings
+  const client = {
+    ...DOWNSTREAM,
+    application_type: 'web',
+    redirect_uris: [redirectUri],
+    backchannel_logout_uri: backchannelLogoutUri,
+  }
+  const config = {
+    clients: { usher: client },
+    usher: { features: { backchannel_logout: true }, egress: { allow: ['localhost'] } },
+  }
+  const central = await startTlsUsher(surroundings, place, config, USERS)
+  return {
+    issuer: central.issuer,
+    acr: PASSWORD_ACR,
+    async signIn({ page }, username) {
+      await page.getByLabel('Username').fill(username)
+      await page.getByLabel('Password').fill(PASSWORD)
+      await page.getByRole('button', { name: 'Sign in', exact: true }).click()
+      await page.waitForURL(url => url.origin !== central.issuer)
+    },
+    endSessions: username => central.usher(['sessions', 'end', username]).then(() => {}),
+    stop: central.stop,
+  }
+})
