@@ -17,9 +17,9 @@ import type { SignedIn, Site, Submitted } from '../pages/site.ts'
 import { createRequestedClaims } from '../provider/claims.ts'
 import { findClient } from '../provider/clients.ts'
 import { grantOf, isStillAllowed } from '../provider/grants.ts'
-import { newTag, revokeGrant, taggedId, tagOf } from '../state/grants.ts'
+import { newTag, revokeGrant, tagOf } from '../state/grants.ts'
 import { createSessions } from '../state/sessions.ts'
-import type { Found, Records } from '../storage/records.ts'
+import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 
 /** A request for access that waits for its user. */
@@ -80,29 +80,6 @@ export function createAccessRequests(
           return outcome === 'allowed' ? [] : [{ ...request, isDenied: true }]
         }),
       ),
-  }
-}
-
-interface Answerable {
-  grantId?: string
-  error?: unknown
-  [key: string]: unknown
-}
-
-const ANSWERED = 'BackchannelAuthenticationRequest'
-
-/** Returns an upsert for the library's record that accepts the first answer of the user only. */
-export function answerOnce(
-  records: Records,
-  { alreadyUsed }: { alreadyUsed(model: string): Error },
-) {
-  return async (id: string, payload: Answerable, ttl?: number): Promise<void> => {
-    const change = ({ value, version }: Found<Answerable>) => {
-      const isOpen = value ? !(value.grantId || value.error) : version === 0
-      return isOpen ? payload : undefined
-    }
-    if (!(await records.update(ANSWERED, taggedId(id), change, { ttl })))
-      throw alreadyUsed(ANSWERED)
   }
 }
 

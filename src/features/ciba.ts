@@ -20,13 +20,9 @@ import { findClient } from '../provider/clients.ts'
 import type { Dependencies } from '../provider/configuration.ts'
 import type { LibraryFeatures } from '../provider/feature.ts'
 import { createDeliveryQueue } from '../state/delivery-queue.ts'
+import { answerOnce } from '../state/grants.ts'
 import { now } from '../storage/store.ts'
-import {
-  type AccessRequests,
-  answerOnce,
-  createAccessRequests,
-  createRequestPages,
-} from './ciba-requests.ts'
+import { type AccessRequests, createAccessRequests, createRequestPages } from './ciba-requests.ts'
 import { INTERVAL_SECONDS, slowDownAll } from './polling.ts'
 
 interface Ping {
@@ -36,6 +32,7 @@ interface Ping {
   accountId: string
 }
 
+const MODEL = 'BackchannelAuthenticationRequest'
 /** After each attempt but the last: a request expires soon. */
 const PING_PAUSES_SECONDS = [10, 30, 60, 180]
 /** Requests of one client, for all users. */
@@ -68,8 +65,8 @@ export function ciba(dependencies: Dependencies): PageFeature {
         .post(PLACES.answer, site.submitted(answer, RECENT_SECONDS))
     },
     adapters: {
-      BackchannelAuthenticationRequest: (_plain, protocol) => ({
-        upsert: answerOnce(records, protocol),
+      [MODEL]: (_plain, protocol) => ({
+        upsert: answerOnce(records, MODEL, protocol, ({ grantId, error }) => grantId || error),
       }),
     },
     // The user of a login_hint need not exist.

@@ -13,7 +13,7 @@ import type { Site } from '../pages/site.ts'
 import type { Views } from '../pages/views.ts'
 import type { Dependencies, ShowError } from '../provider/configuration.ts'
 import type { Finisher } from '../provider/feature.ts'
-import { taggedId } from '../state/grants.ts'
+import { answerOnce } from '../state/grants.ts'
 import type { Adapter, Payload, Protocol } from '../state/protocol.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { StoreUnavailable } from '../storage/store.ts'
@@ -148,16 +148,14 @@ const finish: Finisher = (ctx, { issuer }) => {
 
 /**
  * Returns the methods for device codes; the plain adapter has the others. The session that enters the user
- * code holds it: no other session can allow or deny it, and the first decision is final. The library reads
- * a code and writes it later, so that the store decides.
+ * code holds it: no other session can allow or deny it, and the first decision is final.
  */
 export function deviceCodeAdapter(records: Records) {
-  return (
-    { find }: Pick<Adapter, 'find'>,
-    { request, alreadyUsed }: Pick<Protocol, 'request' | 'alreadyUsed'>,
-  ) => {
-    const ownUid = () => request()?.session?.uid
+  return ({ find }: Pick<Adapter, 'find'>, protocol: Pick<Protocol, 'request' | 'alreadyUsed'>) => {
+    const ownUid = () => protocol.request()?.session?.uid
     const isHeld = ({ inFlight, sessionUid }: Payload) => inFlight && sessionUid !== ownUid()
+    const isOver = (code: Payload) => code.accountId || code.error || isHeld(code)
+    const save = answerOnce(records, 'DeviceCode', protocol, isOver)
 
     return {
       async upsert(id: string, payload: Payload, ttl?: number) {
@@ -169,13 +167,7 @@ export function deviceCodeAdapter(records: Records) {
           value.id === id ? value : undefined
         const isClaimed = await records.update('UserCode', String(userCode), claim, { ttl })
         if (!isClaimed) throw new StoreUnavailable('this user code is in use')
-        const next = { ...payload, ...(inFlight === true && { sessionUid: ownUid() }) }
-        const change = ({ value, version }: Found<Payload>) => {
-          const isOver = value ? value.accountId || value.error || isHeld(value) : version > 0
-          return isOver ? undefined : next
-        }
-        const isSaved = await records.update('DeviceCode', taggedId(id), change, { ttl })
-        if (!isSaved) throw alreadyUsed('DeviceCode')
+        await save(id, { ...payload, ...(inFlight === true && { sessionUid: ownUid() }) }, ttl)
       },
 
       // The session that holds it may enter it again: a tab was closed, or a page expired.

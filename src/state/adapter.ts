@@ -19,9 +19,10 @@
 // the others find that it was used, and its grant is revoked (RFC 6749 §4.1.2).
 
 import { clientInfoOf } from '../http/client-info.ts'
-import type { Found, Records } from '../storage/records.ts'
+import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import {
+  answerOnce,
   grantName,
   grantsOfAccount,
   isTokenWithoutGrant,
@@ -227,17 +228,13 @@ function createInteractionAdapter({ find }: Adapter, records: Records, protocol:
       return found && protocol.isOfBrowser(found) ? found : undefined
     },
 
-    // The first answer to a page decides; the same answer twice is a double click, another is refused.
-    async upsert(id: string, payload: Payload, ttl?: number) {
-      const change = ({ value, version }: Found<Payload>) => {
-        if (!value) return version === 0 ? payload : undefined
-        if (!value.result) return payload
-        const isSame = isSameAnswer(value.result, payload.result)
-        return isSame ? { ...payload, result: value.result } : undefined
-      }
-      const isSaved = await records.update<Payload>('Interaction', id, change, { ttl })
-      if (!isSaved) throw protocol.alreadyUsed('Interaction')
-    },
+    // The same answer twice is a double click.
+    upsert: answerOnce(
+      records,
+      'Interaction',
+      protocol,
+      ({ result }, next) => result && !isSameAnswer(result, next.result),
+    ),
 
     // Several requests can find an interaction. The one that removes it resumes it.
     async destroy(id: string) {

@@ -11,7 +11,8 @@
 // Deleting a grant revokes all of its tokens, however many there are; their records expire by themselves.
 
 import { randomBytes } from 'node:crypto'
-import type { Id, Records } from '../storage/records.ts'
+import type { Found, Id, Records } from '../storage/records.ts'
+import type { Payload, Protocol } from './protocol.ts'
 
 /** The part of the library's Grant that Usher reads. */
 export interface GrantRecord {
@@ -52,6 +53,24 @@ export const isTokenWithoutGrant = (value: string) => value.length === SECRET_LE
 export function taggedId(value: string): Id {
   const slot = tagOf(value)
   return slot === undefined ? value : { slot, id: value }
+}
+
+/**
+ * Returns an upsert for what a user answers: nothing changes a record after its answer, or brings it back.
+ * The library reads a record and writes it later, so that the store decides.
+ */
+export function answerOnce(
+  records: Records,
+  model: string,
+  { alreadyUsed }: Pick<Protocol, 'alreadyUsed'>,
+  isAnswered: (stored: Payload, next: Payload) => unknown,
+) {
+  return async (id: string, payload: Payload, ttl?: number): Promise<void> => {
+    const change = ({ value, version }: Found<Payload>) =>
+      (value ? isAnswered(value, payload) : version > 0) ? undefined : payload
+    const isSaved = await records.update(model, taggedId(id), change, { ttl })
+    if (!isSaved) throw alreadyUsed(model)
+  }
 }
 
 /** Where the record of a grant is. */

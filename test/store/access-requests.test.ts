@@ -3,7 +3,9 @@
 
 import { expect, test } from 'vitest'
 import { usherSchema } from '../../src/config/schema/usher.ts'
-import { answerOnce, createAccessRequests } from '../../src/features/ciba-requests.ts'
+import { createAccessRequests } from '../../src/features/ciba-requests.ts'
+import { answerOnce } from '../../src/state/grants.ts'
+import type { Payload } from '../../src/state/protocol.ts'
 import { now } from '../../src/storage/store.ts'
 import { onEveryStore } from './every-store.ts'
 import { fresh } from './store-suite.ts'
@@ -49,16 +51,18 @@ onEveryStore(records => {
   })
 
   test('of two answers at once, one stays', async () => {
-    const save = answerOnce(records(), { alreadyUsed: () => new Taken() })
+    const model = 'BackchannelAuthenticationRequest'
+    const isAnswered = ({ grantId, error }: Payload) => grantId || error
+    const save = answerOnce(records(), model, { alreadyUsed: () => new Taken() }, isAnswered)
     const id = fresh()
     await save(id, { accountId: 'usr_ada' }, TTL)
     const answers = [{ grantId: 'a' }, { error: 'access_denied' }, { grantId: 'b' }]
     const outcomes = await Promise.allSettled(answers.map(answer => save(id, answer, TTL)))
     const winner = outcomes.findIndex(({ status }) => status === 'fulfilled')
     expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
-    const { value } = await records().read('BackchannelAuthenticationRequest', id)
+    const { value } = await records().read(model, id)
     expect(value).toEqual(answers[winner])
-    await records().remove('BackchannelAuthenticationRequest', id)
+    await records().remove(model, id)
     await expect(save(id, { grantId: 'c' }, TTL)).rejects.toThrow(Taken)
   })
 })
