@@ -179,7 +179,8 @@ function createGrantAdapter(records: Records, { request, onReuse }: Protocol) {
       // A grant is written once, and never over another one.
       async upsert(id: string, payload: Payload, ttl?: number) {
         const indexes = [grantsOfAccount(String(payload.accountId))]
-        await records.saveLater(...grantName(id), payload, { ttl, version: 0, indexes })
+        const grant = { ...payload, session: request()?.session?.uid }
+        await records.saveLater(...grantName(id), grant, { ttl, version: 0, indexes })
       },
       find: async (id: string) => (await records.read<Payload>(...grantName(id))).value,
       async destroy(id: string) {
@@ -191,9 +192,8 @@ function createGrantAdapter(records: Records, { request, onReuse }: Protocol) {
   }
 }
 
-function createSessionAdapter(records: Records, { request, lifetimes }: Protocol) {
+function createSessionAdapter(records: Records, { request }: Protocol) {
   const sessions = createSessions(records)
-  const grantTtl = lifetimes.grant.withoutRefreshToken
 
   return {
     async find(id: string) {
@@ -207,8 +207,7 @@ function createSessionAdapter(records: Records, { request, lifetimes }: Protocol
 
     upsert(_id: string, payload: object, ttl = 1) {
       const { ctx } = request() ?? {}
-      const clientInfo = ctx && clientInfoOf(ctx)
-      return sessions.save(payload as SessionRecord, ttl, { clientInfo, grantTtl })
+      return sessions.save(payload as SessionRecord, ttl, ctx && clientInfoOf(ctx))
     },
 
     // The library calls this for a cookie value that it replaces, and at sign-out.

@@ -32,7 +32,7 @@ function createRefresher(records: Records, grace: number) {
     },
     lifetimes: {
       grace,
-      grant: { withoutRefreshToken: TTL, withRefreshToken: TTL },
+      refreshableGrant: TTL,
       pushedRequest: TTL,
     },
   })
