@@ -69,7 +69,7 @@ async function readClients({ clients, features, store }: Settings): Promise<Clie
 
 /** Returns the client of this id: from its file, or as it registered itself. */
 export async function findClient(reading: Reading, id = ''): Promise<ClientSource | undefined> {
-  const file = reading.clients.find(({ value }) => value?.client_id === id)
+  const file = reading.clients.find(({ value }) => value.client_id === id)
   if (file || !reading.settings || !isRegisteredId(id)) return file
   const all = await readClients(reading.settings)
   const found = all.find(({ client_id }) => client_id === id)

@@ -8,7 +8,6 @@ import type { FileResult } from '../config/files.ts'
 import { isSecret, type Key, keysOf, placeOf } from '../config/key-list.ts'
 import { type Reading, readFolder, type Settings, variable } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
-import type { ClientFile } from '../config/schema/client.ts'
 import { type DetailFile, describedIn } from '../config/schema/details.ts'
 import { scopesFor } from '../config/schema/resource.ts'
 import { mapOf } from '../config/schema/values.ts'
@@ -56,8 +55,8 @@ async function explainNamed(name: string, reading: Reading, keys: Effective[]): 
   }
   const client = await findClient(reading, name.replace(/^clients\./, ''))
   if (client) {
-    if (!settings || !client.value) throw new ConfigError(reading.findings)
-    return aboutClient(client, client.value, settings, keys)
+    if (!settings) throw new ConfigError(reading.findings)
+    return aboutClient(client, settings, keys)
   }
   const failure = name === '-' ? await readLoggedFailure() : await recallFailure(name)
   if (failure) {
@@ -69,7 +68,7 @@ async function explainNamed(name: string, reading: Reading, keys: Effective[]): 
       request: { time, ...request, 'sent as well': names },
     }
   }
-  const ids = clients.flatMap(({ value }) => value?.client_id ?? [])
+  const ids = clients.map(({ value }) => value.client_id)
   const variables = Object.keys({ ...VARIABLES, ...OTHER_VARIABLES })
   const known = [...ids, ...variables, ...keys.map(({ key }) => key)]
   throw notFound('Key, variable, client or failed request', name, known, FORGOTTEN)
@@ -86,10 +85,10 @@ function aboutKey({ key: _, isMap, value, from, default: fallback, ...about }: E
 
 function aboutClient(
   source: ClientSource,
-  client: ClientFile,
   { issuer, scopes, claims, resources, details, features }: Settings,
   keys: Effective[],
 ) {
+  const { value: client } = source
   const { client_id, scope, authorization_details_types: types = [], grant_types } = client
   const requested = (scope?.split(' ') ?? Object.keys(scopes)).filter(
     name =>
@@ -119,11 +118,11 @@ function aboutClient(
 }
 
 /** Every key of a client that is set or has a default, with its place. */
-export function clientMetadata({ value = {}, origin }: Partial<FileResult<object>>) {
+export function clientMetadata({ value, origin }: ClientSource) {
   const keys = Object.entries(value).filter(([, value]) => value !== undefined)
   return Object.fromEntries(
     keys.map(([key, value]) => {
-      return [key, { value: visible([key], value), from: origin?.([key]) ?? 'default' }]
+      return [key, { value: visible([key], value), from: origin([key]) ?? 'default' }]
     }),
   )
 }

@@ -3,14 +3,14 @@
 import { closest } from 'fastest-levenshtein'
 import type { Refusal } from '../accounts/directory.ts'
 import { describeSecrets, withoutSecret } from '../config/client-secret.ts'
-import type { FileResult } from '../config/files.ts'
+import type { ValidFile } from '../config/files.ts'
 import type { Settings } from '../config/load.ts'
 import { didYouMean } from '../config/report/wording.ts'
 import type { ClientFile } from '../config/schema/client.ts'
 import { type FailedRequest, harmless } from '../provider/failures.ts'
 
 /** A client: its file, or its registration. */
-export type ClientSource = Pick<FileResult<ClientFile>, 'file' | 'value' | 'origin'>
+export type ClientSource = Pick<ValidFile<ClientFile>, 'file' | 'value' | 'origin'>
 
 /** A failed request, and the configuration as it is now; `settings` is absent while it has errors. */
 export interface Facts {
@@ -89,7 +89,7 @@ function unregistered(parameter: string, key: Key): Reason {
   const isUri = key.endsWith('uris')
   return facts => {
     const { client, failure } = facts
-    const registered = [client?.value?.[key] ?? (key === 'scope' ? allScopes(facts) : [])].flat()
+    const registered = [client?.value[key] ?? (key === 'scope' ? allScopes(facts) : [])].flat()
     const known = registered.flatMap(value => harmless(value).split(' '))
     const refused = failure.sent[parameter]?.split(' ').filter(value => !known.includes(value))
     const [uri] = isUri && known.length ? (refused ?? []) : []

@@ -26,7 +26,6 @@ export interface FileResult<T> {
   value?: T
   /** The content before defaults. */
   written: Record<string, unknown>
-  findings: Finding[]
   /** Makes a finding in this file. */
   at: Locate
   /** Returns `file:line` of a key, or the variable that replaces it; undefined if it is not written. */
@@ -51,13 +50,14 @@ export function namesakes(files: ValidFile<object>[], key: string, noun: string)
   })
 }
 
-/** Reads a file of a kind. Never throws: a missing file is an empty one. */
+/** Reads a file of a kind, and adds what is wrong to `findings`. A missing file is an empty one. */
 export function readFile<N extends keyof typeof SCHEMAS>(
   file: string,
   kind: N,
+  findings: Finding[],
   overlays: Overlay[] = [],
 ): FileResult<z.output<(typeof SCHEMAS)[N]>> {
-  const { data, findings, locate } = openYaml(file)
+  const { data, problems, locate } = openYaml(file)
 
   const variable = (path: PropertyKey[]) =>
     overlays.find(overlay => overlay.path.join('.') === path.join('.'))?.name
@@ -73,17 +73,21 @@ export function readFile<N extends keyof typeof SCHEMAS>(
     return variable(path) ?? (isWritten ? `${file}:${line}` : undefined)
   }
 
-  const result = { file, written: {}, findings, at, origin }
-  if (findings.length) return result
+  findings.push(...problems)
+  if (problems.length) return { file, written: {}, at, origin }
   const written = overlay(data ?? {}, overlays)
   const schema = kind === 'client' ? inLanguages(SCHEMAS[kind], written) : SCHEMAS[kind]
-  return { ...result, ...validate(schema, kind, written, at), written: mapOf(written) }
+  const report: Report = (...problem) => findings.push(at(...problem))
+  const value = validate(schema, kind, written, report)
+  return { file, written: mapOf(written), at, origin, value }
 }
 
-/** Returns the value, or one finding for each problem. */
-function validate<S extends z.ZodObject>(schema: S, kind: string, data: unknown, at: Locate) {
+type Report = (...problem: Parameters<Locate>) => void
+
+/** Returns the value, or reports each problem. */
+function validate<S extends z.ZodObject>(schema: S, kind: string, data: unknown, report: Report) {
   const { data: value, error } = schema.safeParse(data, { error: plainWords })
-  if (!error) return { value, findings: [] }
+  if (!error) return value
   const issues = error.issues.flatMap(issue => {
     const { path, message } = issue
     if (issue.code !== 'unrecognized_keys') return [{ path, rule: ruleOf(issue), message }]
@@ -99,11 +103,9 @@ function validate<S extends z.ZodObject>(schema: S, kind: string, data: unknown,
   const found = issues.filter(
     ({ path, rule }) => rule !== 'missing' || !misspelt.has(path.join('.')),
   )
-  const shown = found.slice(0, MAX_FINDINGS)
-  const findings = shown.map(({ path, rule, message }) => at(path, rule, message))
-  const more = found.length - findings.length
-  if (more) findings.push(at([], 'more', `${more} more findings in this file`))
-  return { findings }
+  const more = found.splice(MAX_FINDINGS).length
+  for (const { path, rule, message } of found) report(path, rule, message)
+  if (more) report([], 'more', `${more} more findings in this file`)
 }
 
 function overlay(data: unknown, overlays: Overlay[]): unknown {

@@ -19,6 +19,9 @@ import { flatten } from './schema/locale.ts'
 import type { ClaimsFile } from './schema/usher.ts'
 import { tagProblem } from './schema/values.ts'
 
+/** Kinds of files that have a folder each, in the plural. */
+type FolderKind = 'client' | 'resource' | 'detail' | 'upstream' | 'locale'
+
 /** Result of reading the folder. `settings` is absent if there are findings. */
 export type Reading = ReturnType<typeof readFolder>
 
@@ -60,27 +63,23 @@ export function readSettings(env?: NodeJS.ProcessEnv): Settings {
  */
 export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = configFolder(env)) {
   const { usher, accounts, development, issuer, secrets, findings } = readUsher(env, folder)
-  const list = (name: string) => listYaml(join(folder, name), findings)
-  const claims = readFile(join(folder, 'claims.yaml'), 'claims')
-  const clients = list('clients').map(file => readFile(file, 'client'))
-  const resources = list('resources').map(file => readFile(file, 'resource'))
-  const types = list('details').map(file => readFile(file, 'detail'))
-  const issuers = list('upstreams').map(file => readFile(file, 'upstream'))
-  const words = list('locales').map(file => readFile(file, 'locale'))
-  for (const file of [claims, ...clients, ...resources, ...types, ...issuers, ...words]) {
-    findings.push(...file.findings)
-  }
-  findings.push(...strayFindings(folder, accounts.module), ...words.flatMap(languageFindings))
-  const reading = { settings: undefined, findings, warnings: [], usher, claims, clients, resources }
+  const read = <K extends FolderKind>(kind: K) =>
+    listYaml(join(folder, `${kind}s`), findings)
+      .map(file => readFile(file, kind, findings))
+      .filter(isValid)
+  const claims = readFile(join(folder, 'claims.yaml'), 'claims', findings)
+  const clients = read('client')
+  const apis = read('resource')
+  const details = read('detail')
+  const upstreams = read('upstream')
+  const words = read('locale')
+  findings.push(...strayFindings(folder, accounts.module))
+  const reading = { settings: undefined, findings, warnings: [], usher, claims, clients }
   if (findings.length || !isValid(usher) || !isValid(claims)) return reading
 
-  const clientFiles = clients.filter(isValid)
-  const apis = resources.filter(isValid)
-  const upstreams = issuers.filter(isValid)
-  const details = types.filter(isValid)
   const { listen } = usher.value
-  const clientIds = clientFiles.map(({ value }) => value.client_id)
-  const look = readLook([usher, ...clientFiles, ...upstreams], folder, findings)
+  const clientIds = clients.map(({ value }) => value.client_id)
+  const look = readLook([usher, ...clients, ...upstreams], folder, findings)
   const settings = {
     ...usher.value,
     folder,
@@ -103,9 +102,9 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
     ...look,
     /** Texts of the pages by the operator. */
     locales: Object.fromEntries(words.map(({ file, value }) => [parse(file).name, flatten(value)])),
-    clients: clientFiles.map(({ value }): ClientMetadata => withoutSecret(value)),
+    clients: clients.map(({ value }): ClientMetadata => withoutSecret(value)),
     /** Makes a finding in the file of a client, by its client_id. */
-    clientFiles: new Map(clientFiles.map(({ value, at }) => [value.client_id, at])),
+    clientFiles: new Map(clients.map(({ value, at }) => [value.client_id, at])),
     /** The protected APIs, by identifier. A client that registered itself has to be named. */
     resources: Object.fromEntries(
       apis.map(({ value }) => [value.resource, { clients: clientIds, ...value }]),
@@ -120,7 +119,7 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
     warnings: inOrder([
       ...logoWarnings(usher, look.pictures),
       ...provider.providerWarnings(usher, development),
-      ...clientFiles.flatMap(client => clientWarnings(client, development)),
+      ...clients.flatMap(client => clientWarnings(client, development)),
       ...apis.flatMap(resourceWarnings),
       ...upstreams.flatMap(upstream.upstreamWarnings),
     ]),
@@ -128,15 +127,16 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
   const { scopes, warnings } = settings
   const allScopes = [scopes, ...apis.map(({ value }) => value.scopes)].flatMap(Object.keys)
   findings.push(
-    ...namesakes(clientFiles, 'client_id', 'client'),
+    ...words.flatMap(languageFindings),
+    ...namesakes(clients, 'client_id', 'client'),
     ...namesakes(apis, 'resource', 'resource'),
     ...namesakes(details, 'type', 'type'),
-    ...scopeFindings(clientFiles, allScopes),
-    ...clientFiles.flatMap(client => clientFindings(client, settings)),
-    ...resourceFindings(apis, clientFiles, settings),
-    ...detailFindings(details, clientFiles, apis),
+    ...scopeFindings(clients, allScopes),
+    ...clients.flatMap(client => clientFindings(client, settings)),
+    ...resourceFindings(apis, clients, settings),
+    ...detailFindings(details, clients, apis),
     ...upstreams.flatMap(file => upstream.upstreamFindings(file, settings)),
-    ...upstream.methodFindings(usher, clientFiles, settings.upstreams),
+    ...upstream.methodFindings(usher, clients, settings.upstreams),
   )
   return { ...reading, warnings, settings: findings.length ? undefined : settings }
 }
@@ -150,8 +150,7 @@ function readUsher(env: NodeJS.ProcessEnv, folder: string) {
   }
   const findings: Finding[] = []
   const { store, secret } = secretsFromEnvironment(env, findings)
-  const usher = readFile(join(folder, 'usher.yaml'), 'usher', overlays(env, store))
-  findings.push(...usher.findings)
+  const usher = readFile(join(folder, 'usher.yaml'), 'usher', findings, overlays(env, store))
   const secrets = parseSecrets(secret, findings)
   const issuer = usher.value?.issuer ?? `http://localhost:${usher.value?.listen.port ?? ''}`
   const { protocol, hostname } = new URL(issuer)

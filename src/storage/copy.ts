@@ -12,13 +12,16 @@
 //
 // A backup file is text, one JSON value a line: a head, the records, and how many those are.
 
+import { createWriteStream } from 'node:fs'
 import { open, rename, rm } from 'node:fs/promises'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
 import { setTimeout } from 'node:timers/promises'
 import { createSeal, NAMING_KEY } from './seal.ts'
 import { type Entry, now, type Store, StoreUnavailable } from './store.ts'
 
 /** Records in flight, of some kB each. */
-const CHUNK = 100
+const CONCURRENCY = 100
 /** Seconds by which the clocks of two stores may differ. */
 const SKEW_SECONDS = 5
 /** For a store that is behind for a moment, its disk or its replicas: five seconds in all. */
@@ -64,31 +67,31 @@ export async function backUpStore(
   await readNamingKey(from, 'USHER_STORE')
   const seal = createSeal(secrets)
   const partial = `${file}.partial`
-  const output = await open(partial, 'w', 0o600)
-  const write = (line: object) => output.write(`${JSON.stringify(line)}\n`)
   /** The kind of a record stands before the first line end of its contents (records.ts). */
   const kindOf = (key: string, value: Uint8Array) => String(seal.open(key, value)).split('\n', 1)[0]
   const seen = new Set<string>()
-  try {
-    await write({ usher_backup: BACKUP_FORMAT, at: new Date().toISOString() })
+  async function* lines() {
+    yield lineOf({ usher_backup: BACKUP_FORMAT, at: new Date().toISOString() })
     for await (const { value, ...entry } of from.scan()) {
       const { key } = entry
       if (!value || seen.has(key)) continue
       if (key !== NAMING_KEY && leftOut.has(kindOf(key, value) ?? '')) continue
       seen.add(key)
-      await write({ ...entry, value: textOf(value) })
+      yield lineOf({ ...entry, value: textOf(value) })
     }
-    await write({ records: seen.size })
-    await output.sync()
+    yield lineOf({ records: seen.size })
+  }
+  try {
+    await pipeline(lines, createWriteStream(partial, { mode: 0o600, flush: true }))
     await rename(partial, file)
     return seen.size
   } catch (error) {
     await rm(partial, { force: true })
     throw error
-  } finally {
-    await output.close()
   }
 }
+
+const lineOf = (value: object) => `${JSON.stringify(value)}\n`
 
 /** Fills an empty store from a file of `backUpStore`. No node may run on it. */
 export async function restoreStore(
@@ -141,15 +144,15 @@ async function fill(
         '(another file, database or redis.key_prefix).',
     )
   }
-  await inChunks(to.scan(), ({ key }) => to.restore({ key, version: 1, expires: 0 }))
-  await inChunks(counted(entries(), 'copied', progress), entry => to.restore(entry))
+  await forEach(to.scan(), ({ key }) => to.restore({ key, version: 1, expires: 0 }))
+  await forEach(counted(entries(), 'copied', progress), entry => to.restore(entry))
   const copied = await compare(to, counted(entries(), 'compared', progress))
   if (copied.differing) return copied
   // A write that failed as unavailable may still have been stored.
   const installed = await patiently(async () => {
     await to.write([{ key, value, version: 0 }])
     return to.get(key)
-  }, MAX_ATTEMPTS)
+  })
   if (textOf(installed?.value) === textOf(value)) return { ...copied, records: copied.records + 1 }
   throw new CopyRefused(`${name} became an installation meanwhile: Usher was started on it.`)
 }
@@ -158,13 +161,12 @@ async function compare(to: Store, entries: AsyncIterable<Entry>): Promise<Copied
   const copied: Copied = { records: 0, differing: 0 }
   /** Under each index, how many records have to be found. */
   const indexed = new Map<string, number>()
-  const compareOne = async (entry: Entry) => {
+  await forEach(entries, async entry => {
     const isSame = await isCopied(entry, to)
     if (entry.value) copied.records++
     if (!isSame) copied.differing++
     for (const index of entry.indexes ?? []) indexed.set(index, (indexed.get(index) ?? 0) + 1)
-  }
-  await inChunks(entries, compareOne)
+  })
   for (const [index, count] of copied.differing ? [] : indexed) {
     const found = new Set<string>()
     for await (const { key } of to.walk(index)) found.add(key)
@@ -182,19 +184,16 @@ async function* counted(entries: AsyncIterable<Entry>, step: string, progress: P
 }
 
 /** Works on everything but the naming key, some at a time. */
-async function inChunks(entries: AsyncIterable<Entry>, work: (entry: Entry) => Promise<void>) {
-  const chunk: Entry[] = []
-  const finish = () =>
-    Promise.all(chunk.splice(0).map(entry => patiently(() => work(entry), MAX_ATTEMPTS)))
-  for await (const entry of entries) {
-    if (entry.key !== NAMING_KEY) chunk.push(entry)
-    if (chunk.length === CHUNK) await finish()
-  }
-  await finish()
-}
+const forEach = (entries: AsyncIterable<Entry>, work: (entry: Entry) => Promise<void>) =>
+  Readable.from(entries).forEach(
+    async (entry: Entry) => {
+      if (entry.key !== NAMING_KEY) await patiently(() => work(entry))
+    },
+    { concurrency: CONCURRENCY },
+  )
 
 /** Repeats work that is safe to repeat, while the store is unavailable. */
-async function patiently<T>(work: () => Promise<T>, attempts: number): Promise<T> {
+async function patiently<T>(work: () => Promise<T>, attempts = MAX_ATTEMPTS): Promise<T> {
   try {
     return await work()
   } catch (error) {

@@ -76,7 +76,7 @@ export function openYaml(file: string) {
       findings.push({ file, ...place(offset), rule, message })
   }
   if (problem && problem !== NOT_FOUND) findings.push({ file, rule: 'file', message: problem })
-  return { data: toPlain(doc, findings, add), findings, locate }
+  return { data: toPlain(doc, findings, add), problems: findings, locate }
 }
 
 type Add = (offset: number, rule: string, message: string) => void
