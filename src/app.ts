@@ -34,7 +34,7 @@ import {
 } from './provider/endpoints.ts'
 import { described } from './provider/error-descriptions.ts'
 import { createDeliver, logFaults } from './provider/events.ts'
-import { createFailureMemory } from './provider/failures.ts'
+import { createFailureLog } from './provider/failures.ts'
 import { anonymousWrites, PLAIN_ERRORS, routesOf } from './provider/routes.ts'
 import { pushedRequestTtl } from './provider/tokens.ts'
 
@@ -49,7 +49,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   const directory = await openDirectory(settings, records, log)
   const views = createViews(settings, id => describeClient(id))
   const errorPages = createErrorPages(settings.issuer, views)
-  // An interaction that ended has its own text.
+  // An interaction that has expired has its own text.
   const showError: ShowError = (ctx, out, { name }) =>
     errorPages.show(
       ctx,
@@ -90,13 +90,13 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   const app = new Koa({ proxy: true })
   app.on('error', logFaults(log))
   app.use(securityHeaders(settings.issuer))
-  app.use(requestLog(log, metrics, createFailureMemory(records)))
+  app.use(requestLog(log, metrics, createFailureLog(records)))
   app.use(errors(errorPages, { bare: PLAIN_ERRORS, development: settings.development }))
   app.use(originForm(settings.issuer))
   app.use(health(readiness))
   app.use(edge(settings, Object.values(routes.byCertificate)))
   app.use(limits)
-  // Only the provider has keys to sign cookies with.
+  // Cookies are signed with the keys of the provider.
   app.use((ctx, next) => {
     ctx.cookies = provider.createContext(ctx.req, ctx.res).cookies
     return next()
@@ -105,12 +105,12 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   app.use(
     limitAnonymous(settings.limits, {
       ...anonymousWrites(routes),
-      // No anonymous request is stored for longer.
+      // The longest lifetime of these records.
       seconds: pushedRequestTtl(settings),
       isSignedIn: site.isSignedIn,
     }),
   )
-  // The router compares a path with dozens of patterns. No endpoint fits one.
+  // Endpoints skip the router of the pages: it compares a path with dozens of patterns, and none fits.
   app.use((ctx: RouterContext, next) => (routes.methodsAt(ctx.path) ? next() : showPage(ctx, next)))
   app.use(canonicalPaths(routes))
   for (const { guard } of features) if (guard) app.use(guard(site))

@@ -33,9 +33,9 @@ import {
 } from './clients.ts'
 import { logEvents } from './events.ts'
 import type { Feature, LibraryFeatures } from './feature.ts'
-import { createGrantLoader } from './grants.ts'
-import { algorithms, asLibraryKey, sparingly } from './keys.ts'
-import { createOverridden, nameTokens } from './library-overrides.ts'
+import { createGrantMaker } from './grants.ts'
+import { algorithms, asLibraryKey, cacheKeySets } from './keys.ts'
+import { assignTokenIds, createOverridden } from './library-overrides.ts'
 import { createPolicy } from './policy.ts'
 import { assertAssertion, assertRequestObject, checkRequest } from './requests.ts'
 import { routesOf } from './routes.ts'
@@ -80,7 +80,7 @@ export async function createProvider(
   const provider = createOverridden(settings.issuer, setup, records, features)
   // Scheme, host and address of a request are those that `http/edge.ts` set.
   provider.proxy = true
-  nameTokens(provider, state.tokenIds)
+  assignTokenIds(provider, state.tokenIds)
   logEvents(provider, log, metrics)
   await checkClients(provider, settings)
   return provider
@@ -89,26 +89,26 @@ export async function createProvider(
 /** The library's configuration, one decision a line. */
 function configuration(
   { settings, secrets, records, directory, keys }: Dependencies,
-  extensions: Feature[],
+  features: Feature[],
   pages: LibraryPages,
   adapter: Configuration['adapter'],
 ): Configuration {
-  const { issuer, claims, scopes, development, features } = settings
+  const { issuer, claims, scopes, development, features: enabled } = settings
   const consents = createConsents(records)
   const requestedClaims = createRequestedClaims(settings)
-  const loadGrant = createGrantLoader(records, directory, consents, requestedClaims)
+  const makeGrant = createGrantMaker(records, directory, consents, requestedClaims)
   const toClient = (client: ClientMetadata) => ({
     ...toLibrary(client),
-    ...Object.assign({}, ...extensions.map(({ clientDefaults }) => clientDefaults?.(client))),
+    ...Object.assign({}, ...features.map(({ clientDefaults }) => clientDefaults?.(client))),
   })
   const methods = ['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'] as const
-  const certificateMethods = extensions.flatMap(({ clientAuthMethods = [] }) => clientAuthMethods)
+  const certificateMethods = features.flatMap(({ clientAuthMethods = [] }) => clientAuthMethods)
 
   return {
     adapter,
     clients: [...settings.clients.map(toClient), accountClient(issuer)],
     jwks: { keys: keys.map(asLibraryKey) },
-    routes: routesOf(features).paths,
+    routes: routesOf(enabled).paths,
     ttl: lifetimes(settings),
     cookies: {
       keys: createSignatures(secrets.map(secret => deriveKey(secret, 'cookies'))),
@@ -117,7 +117,7 @@ function configuration(
       short: pathCookie(development),
     },
 
-    responseTypes: ['code', ...extensions.flatMap(({ responseTypes = [] }) => responseTypes)],
+    responseTypes: ['code', ...features.flatMap(({ responseTypes = [] }) => responseTypes)],
     pkce: { required: (_ctx, client) => client.require_pkce !== false },
     clientAuthMethods: [...methods, ...certificateMethods],
     clientDefaults: { grant_types: ['authorization_code', 'refresh_token'] },
@@ -127,9 +127,9 @@ function configuration(
     clientBasedCORS: (_ctx, origin, client) => corsOrigins(client).has(origin),
     enabledJWA: algorithms(keys),
 
-    // Other providers have `audience`; it is ignored here. The library calls its validator for each
-    // authorization request, pushed ones too, also without the parameter.
-    extraParams: { audience: ctx => checkRequest(ctx, extensions) },
+    // `audience` is ignored. The library calls its validator for each authorization request, pushed ones
+    // too, also without the parameter.
+    extraParams: { audience: ctx => checkRequest(ctx, features) },
     scopes: Object.keys(scopes),
     acrValues: acrValuesOf(settings),
     claims: claimsByScope(claims),
@@ -140,37 +140,37 @@ function configuration(
       op_policy_uri: settings.branding.links.privacy,
       op_tos_uri: settings.branding.links.terms,
     },
-    subjectTypes: features.pairwise_subjects ? ['public', 'pairwise'] : ['public'],
+    subjectTypes: enabled.pairwise_subjects ? ['public', 'pairwise'] : ['public'],
     pairwiseIdentifier: pairwiseSubjects(records),
-    // The config folder is trusted without a fetch, and registered clients cannot have it.
+    // Only the config folder can set it, which is trusted without a fetch.
     sectorIdentifierUriValidate: () => false,
     findAccount: async (ctx, id) => {
-      for (const { findAccount } of extensions) {
+      for (const { findAccount } of features) {
         const known = await findAccount?.(ctx, id)
         if (known) return known
       }
       const { session, client } = ctx.oidc
-      // A grant will be made from this consent.
+      // `loadExistingGrant` makes a grant from this consent.
       if (session && client) await consents.readAhead(id, client.clientId)
       const account = await directory.findEnabled(id, session?.loginTs)
       return account && { accountId: id, claims: () => ({ sub: id, ...claimsOf(account, claims) }) }
     },
 
     interactions: {
-      // The client is named for the way back, should the page have expired: nothing trusts it.
+      // An expired page leads back to this client. Nothing else trusts the parameter.
       url: (_ctx, { uid, params }) =>
         `/interaction/${uid}?client_id=${encodeURIComponent(String(params.client_id))}`,
-      policy: createPolicy(settings, consents, requestedClaims, extensions),
+      policy: createPolicy(settings, consents, requestedClaims, features),
     },
     loadExistingGrant: async ctx => {
-      const grant = await loadGrant(ctx)
-      for (const { onGrant } of extensions) if (grant?.clientId) await onGrant?.(grant.clientId)
+      const grant = await makeGrant(ctx)
+      for (const { onGrant } of features) if (grant?.clientId) await onGrant?.(grant.clientId)
       return grant
     },
-    // Tokens do not look the session up at every use; sign-out revokes its grants (state/sessions.ts).
+    // Tokens do not read the session. Sign-out revokes its grants without a refresh token (state/sessions.ts).
     expiresWithSession: () => false,
     extraTokenClaims: ({ oidc }, token) => {
-      for (const { checkAccessToken } of extensions) checkAccessToken?.(token)
+      for (const { checkAccessToken } of features) checkAccessToken?.(token)
       return authenticationOf(oidc)
     },
     rotateRefreshToken: async ctx => {
@@ -181,29 +181,29 @@ function configuration(
       return rotates(ctx.oidc.client)
     },
 
-    fetch: sparingly(createFetch(settings.egress)),
+    fetch: cacheKeySets(createFetch(settings.egress)),
     renderError: pages.showError,
-    features: merged(extensions, {
+    features: merged(features, {
       devInteractions: { enabled: false },
       externalSigningSupport: { enabled: true, ack: 'experimental-01' },
-      clientCredentials: { enabled: features.client_credentials },
+      clientCredentials: { enabled: enabled.client_credentials },
       pushedAuthorizationRequests: {
-        enabled: features.pushed_authorization_requests !== false,
-        requirePushedAuthorizationRequests: features.pushed_authorization_requests === 'required',
+        enabled: enabled.pushed_authorization_requests !== false,
+        requirePushedAuthorizationRequests: enabled.pushed_authorization_requests === 'required',
       },
-      revocation: { enabled: features.revocation, allowedPolicy: mayRevoke },
+      revocation: { enabled: enabled.revocation, allowedPolicy: mayRevoke },
       claimsParameter: {
-        enabled: features.claims_parameter,
+        enabled: enabled.claims_parameter,
         assertClaimsParameter: assertClaims(acrValuesOf(settings)),
       },
       requestObjects: {
-        enabled: features.request_objects,
+        enabled: enabled.request_objects,
         assertJwtClaimsAndHeader: assertRequestObject,
       },
-      jwtUserinfo: { enabled: features.signed_userinfo },
-      encryption: { enabled: features.encryption },
-      jwtIntrospection: { enabled: features.jwt_introspection },
-      introspection: { enabled: features.introspection },
+      jwtUserinfo: { enabled: enabled.signed_userinfo },
+      encryption: { enabled: enabled.encryption },
+      jwtIntrospection: { enabled: enabled.jwt_introspection },
+      introspection: { enabled: enabled.introspection },
     }),
   }
 }

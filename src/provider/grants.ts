@@ -25,7 +25,7 @@ export function decisionOf({ result, session }: KoaContextWithOIDC['oidc']): Dec
 export const isDevice = ({ route }: KoaContextWithOIDC['oidc']) => DEVICE_ROUTES.includes(route)
 
 /** Makes the grant of an authorization from the recorded consent: each authorization has its own. */
-export function createGrantLoader(
+export function createGrantMaker(
   records: Records,
   directory: Directory,
   consents: Consents,

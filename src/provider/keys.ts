@@ -69,7 +69,7 @@ export const keysPeriod = () => Math.floor(now() / KEYS_PERIOD_SECONDS)
  * Returns a `fetch` for the library. The library reads `jwks_uri` when no key of a client fits, which any
  * request can cause: key sets are cached and their number is limited. Other requests pass.
  */
-export function sparingly(fetch: Fetch): Fetch {
+export function cacheKeySets(fetch: Fetch): Fetch {
   const hasRoom = createQuota(MAX_FETCHES_PER_MINUTE, 60, () => {})
   const answers = new Map<string, { until: number; text: Promise<string> }>()
 

@@ -113,7 +113,7 @@ interface Token {
 }
 
 /** Values that are more than random. Removed by: a `generateTokenId` option. */
-export function nameTokens(provider: Provider, ids: TokenIds): void {
+export function assignTokenIds(provider: Provider, ids: TokenIds): void {
   for (const [model, idOf] of Object.entries(ids)) {
     const { prototype }: { prototype: Token & Named } = Reflect.get(provider, model)
     const { generateTokenId: generate } = prototype

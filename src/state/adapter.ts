@@ -6,17 +6,18 @@
 //   AccessToken                         here               read with their grant; a code works once
 //   RefreshToken                        refresh-tokens.ts  families
 //   Session                             sessions.ts        three-way merge
-//   Grant                               grants.ts          deleting it revokes its tokens
+//   Grant                               grants.ts          deleting it revokes its opaque tokens
 //   Interaction                         here               answered once, resumed once
 //   PushedAuthorizationRequest          here               used once, at the end of the interaction
 //   others                              here               as the library asks
 //
-// `find` and `consume` of the library are separate calls, and it ignores the result of the second. A
-// request that loses the race must therefore get an error. The library also writes back what another
-// request has ended: a tombstone refuses that.
+// `find` and `consume` of the library are separate calls, and it ignores the result of the second. So a
+// request that loses a race must throw. The library also saves records that another request has removed:
+// a tombstone refuses that.
 //
-// A code is consumed by the write that issues its tokens. Of several requests with one code, one succeeds;
-// the others find that it was used, and its grant is revoked (RFC 6749 §4.1.2).
+// One batch writes a used code and its tokens (library-overrides.ts begins it with `records.together`). The
+// version of the code decides a race. The loser revokes the grant, and with it the tokens of the winner
+// (RFC 6749 §4.1.2).
 
 import { clientInfoOf } from '../http/client-info.ts'
 import type { Records } from '../storage/records.ts'
@@ -34,7 +35,7 @@ import type { Adapter, AdapterPart, Payload, Protocol } from './protocol.ts'
 import type { RefreshTokens } from './refresh-tokens.ts'
 import { createSessions, type SessionRecord } from './sessions.ts'
 
-/** Models whose ids begin with a tag. */
+/** Models whose ids begin with a tag: the id of the grant, which is made later. */
 export const TAGGED = [
   'AuthorizationCode',
   'DeviceCode',
@@ -52,7 +53,7 @@ export function createAdapter(
   const ours: Record<string, AdapterPart> = {
     Grant: () => grants.adapter,
     Session: () => createSessionAdapter(records, protocol),
-    // A use is recorded with what it issues, in one write.
+    // `save` of the next token of the family marks the former one as used.
     RefreshToken: () => ({ find, upsert: save, destroy, consume: async () => {} }),
     ClientCredentials: ({ find }) => ({
       find: async id => (isTokenWithoutGrant(id) ? find(id) : undefined),
@@ -96,7 +97,7 @@ function createPlainAdapter(model: string, records: Records, protocol: Protocol)
       await records.remove(model, id)
     },
 
-    // The library destroys the grant as well, except when an access token alone is revoked.
+    // Unused: the library destroys the grant as well, unless it revokes an access token alone.
     revokeByGrantId: async () => {},
     findByUid: async () => undefined,
     findByUserCode: async () => undefined,
@@ -109,7 +110,7 @@ function createTaggedAdapter(
   protocol: Protocol,
   noteUsedCode: (code: Payload) => void,
 ) {
-  async function usedAgain(payload: Payload | undefined): Promise<never> {
+  async function endReused(payload: Payload | undefined): Promise<never> {
     await protocol.assertConnected()
     if (payload?.grantId) {
       await revokeGrant(records, payload.grantId)
@@ -129,7 +130,7 @@ function createTaggedAdapter(
       // The library reads the grant next: the request remembers it.
       const grant = grantName(grantId)
       const { value, version, consumed } = await records.read<Payload>(model, taggedId(id), grant)
-      // A revocation that was done before is repeated: it may not have reached a replica.
+      // A repeated revocation waits for the replicas again: the first one may not have reached them.
       const isRevoked = !value && version > 0 && protocol.request()?.route === 'revocation'
       if (isRevoked) await records.remove(model, taggedId(id))
       if (!value || (value.grantId ?? grantId) !== grantId) return undefined
@@ -142,11 +143,11 @@ function createTaggedAdapter(
     async consume(id: string): Promise<void> {
       await protocol.assertConnected()
       const { value, version, consumed } = await records.read<Payload>(model, taggedId(id))
-      if (!value || consumed) return usedAgain(value)
-      // The user has refused: no token will be issued.
+      if (!value || consumed) return endReused(value)
+      // The user has refused (device flow, CIBA): no token will be issued.
       if (value.error) return void (await records.consume(model, taggedId(id)))
       const options = { ttl: Number(value.exp) - now(), version, consumed: now() }
-      await records.saveLater(model, taggedId(id), value, options, () => usedAgain(value))
+      await records.saveLater(model, taggedId(id), value, options, () => endReused(value))
     },
 
     async destroy(id: string) {
@@ -155,7 +156,7 @@ function createTaggedAdapter(
   }
 }
 
-/** Writes a grant together with the first code or token that names it. */
+/** Writes a new grant and the first code that names it in one batch, and then checks the grant. */
 function withGrant(adapter: Adapter, records: Records, protocol: Protocol): Adapter {
   return {
     ...adapter,
@@ -163,8 +164,8 @@ function withGrant(adapter: Adapter, records: Records, protocol: Protocol): Adap
       const check = payload.grantId && (await protocol.saveGrant(payload.grantId))
       if (!check) return adapter.upsert(id, payload, ttl)
       await records.together(() => adapter.upsert(id, payload, ttl))
-      // An operation that ends access writes first and then looks for grants: either it found this one,
-      // or this check finds that access has ended.
+      // An operation that ends access writes first, and then lists the grants. If its list lacks this one,
+      // `check` finds that access has ended, revokes the grant and throws.
       await check()
     },
   }
@@ -173,10 +174,10 @@ function withGrant(adapter: Adapter, records: Records, protocol: Protocol): Adap
 function createGrantAdapter(records: Records, { request, onReuse }: Protocol) {
   const usedCodes = new WeakMap<object, Payload>()
   return {
-    /** Notes a code that this request has found used: when it revokes the grant, that is for reuse. */
+    /** Notes a used code that this request presents. If the library then destroys its grant, that is reuse. */
     noteUsedCode: (code: Payload) => usedCodes.set(request() ?? {}, code),
     adapter: {
-      // A grant is written once, and never over another one.
+      // A new grant never replaces a record or a tombstone.
       async upsert(id: string, payload: Payload, ttl?: number) {
         const indexes = [grantsOfAccount(String(payload.accountId))]
         const grant = { ...payload, session: request()?.session?.uid }
@@ -198,7 +199,7 @@ function createSessionAdapter(records: Records, { request }: Protocol) {
   return {
     async find(id: string) {
       const { session, isEnded } = (await sessions.find(id)) ?? {}
-      // A sign-out failed half-way. Its repetition is answered like the first time.
+      // A sign-out failed half-way: only its repetition still gets the session.
       if (!session || !isEnded || request()?.route === 'end_session_confirm') return session
       await sessions.end(session.uid)
     },

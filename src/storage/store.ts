@@ -10,7 +10,7 @@
 //   refuses late writes of the removed record. Records and tombstones have a version. It rises by one with
 //   every change of the key: a write, a consumption or a removal. The version of nothing is 0.
 //   An expired record or tombstone is nothing, to every operation. The store frees its space later.
-//   A record can be marked as consumed once. The mark stays when the record is written again. A record
+//   A record can be marked as consumed once (a used code, an ended session). The mark stays when the record is written again. A record
 //   that is written over a tombstone has no mark, and no indexes of the former record.
 //
 // Keys
@@ -32,7 +32,9 @@
 //
 // Guarantees
 //   Atomic: `write` and `getMany` happen in one step, for every process that shares the store.
-//   Durable: after `write` or `restore` has resolved, a crash does not lose the change.
+//   Durable: after `write` or `restore` has resolved, a crash does not lose the change, as far as the
+//   operator's settings of the database go (docs/redis.md). The same is true of a tombstone that has
+//   refused a removal: the caller may repeat a removal that no replica has confirmed.
 //   Current: a read sees every write that resolved before the read began.
 //   Repeatable: when the client of the database sends a write again because a reply was lost, `write`
 //   returns the first result. A change is never applied twice.

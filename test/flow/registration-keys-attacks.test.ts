@@ -3,7 +3,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest'
 import { explainFailure } from '../../src/commands/failure.ts'
 import { findFailure } from '../../src/provider/failures.ts'
-import { sparingly } from '../../src/provider/keys.ts'
+import { cacheKeySets } from '../../src/provider/keys.ts'
 import {
   ASKING,
   askWith,
@@ -44,7 +44,7 @@ test('assertions with unknown keys cause two requests a minute to a jwks_uri', a
 
 test('at most 120 requests a minute go to all jwks_uri together, and known keys stay valid', async () => {
   let asked = 0
-  const fetch = sparingly(async () => new Response(String(asked++)))
+  const fetch = cacheKeySets(async () => new Response(String(asked++)))
   const ask = (i: number) => fetch(`https://stranger.example.net/${i}`, { method: 'GET' })
   const all = await Promise.allSettled(Array.from({ length: 150 }, (_, i) => ask(i)))
   expect(asked).toBe(120)
