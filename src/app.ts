@@ -58,6 +58,9 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   const dependencies = { ...environment, directory }
 
   const details = createAuthorizationDetails(settings)
+  const upstreams = Object.keys(settings.upstreams).length
+    ? (await import('./features/upstream/feature.ts')).upstreamSignIn(dependencies)
+    : undefined
   const features: PageFeature[] = [
     details.feature,
     resourceIndicators(dependencies, details),
@@ -69,12 +72,9 @@ export async function createApp(environment: Environment, readiness: Readiness) 
     clientDocuments(settings),
     deviceFlow(dependencies, views, showError),
     ciba(dependencies),
-    logout(settings, records, views),
+    logout(settings, records, views, upstreams?.signOutAt),
+    ...(upstreams ? [upstreams] : []),
   ]
-  if (Object.keys(settings.upstreams).length) {
-    const { upstreamSignIn } = await import('./features/upstream/feature.ts')
-    features.push(upstreamSignIn(dependencies))
-  }
   const provider = await createProvider(dependencies, features, { showError, tags: views.tags })
   const describeClient = async (id: string) => {
     const found = features.map(feature => feature.describeClient?.(provider, id))

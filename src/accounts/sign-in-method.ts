@@ -2,6 +2,7 @@
 // others. Every method reports the same, so that `acr_values`, `max_age` and `prompt=login` do not depend
 // on the method.
 
+import type { Context } from 'koa'
 import { PASSWORD, type Upstream } from '../config/schema/upstream.ts'
 import type { Account } from './account.ts'
 
@@ -40,8 +41,8 @@ export interface SignInMethod {
   name: string
   /** The text of its button: one, or one for each language. */
   label: Upstream['label']
-  /** Whether a user with this `login_hint` goes there without seeing the sign-in page. */
-  isFor(loginHint: string): boolean
+  /** Whether the browser goes there without the sign-in page. `isOnly`: no other method can be used. */
+  isDirect(ctx: Context, about: { loginHint: string; isOnly: boolean }): boolean
   /** Returns the URL at which the user signs in. Throws if the method is unavailable. */
   begin(request: SignInRequest): Promise<string>
 }

@@ -78,9 +78,12 @@ async function* runChecks({ client, account }: Invocation['values']): AsyncGener
 async function checkUpstream({ name, issuer }: Upstream): Promise<Check> {
   const url = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`
   try {
-    const found = (await jsonOf(await send(url))).issuer
-    if (found === issuer) return ok(name, `${issuer} has a discovery document`)
-    return wrong(name, `${url} is of the issuer ${found ?? 'none'}`, FIXES.upstream)
+    const { issuer: found, end_session_endpoint } = await jsonOf(await send(url))
+    if (found !== issuer) {
+      return wrong(name, `${url} is of the issuer ${found ?? 'none'}`, FIXES.upstream)
+    }
+    const signOut = end_session_endpoint ? '' : '; no end_session_endpoint to sign out there'
+    return ok(name, `${issuer} has a discovery document${signOut}`)
   } catch (error) {
     return wrong(name, `${url}: ${reasonOf(error)}`, FIXES.upstream)
   }

@@ -5,12 +5,17 @@ import type { Context } from 'koa'
 import type { Settings } from '../config/load.ts'
 import type { Views } from '../pages/views.ts'
 import { findClient } from '../provider/clients.ts'
-import type { Feature } from '../provider/feature.ts'
+import type { Feature, Oidc } from '../provider/feature.ts'
 import { LAST_SIGN_OUT_ATTEMPT, signOutQueue } from '../state/delivery-queue.ts'
 import type { Records } from '../storage/records.ts'
 
-/** Returns the feature sign-out. */
-export function logout({ features }: Settings, records: Records, views: Views): Feature {
+/** Returns the feature sign-out. `upstreamOf`: the URL at which a user can sign out elsewhere, too. */
+export function logout(
+  { features }: Settings,
+  records: Records,
+  views: Views,
+  upstreamOf?: (session: Oidc['session']) => Promise<URL | undefined>,
+): Feature {
   const clientOf = async (ctx: Context, client?: { clientId: string }) =>
     client && (await views.client(ctx, client.clientId))
   return {
@@ -23,7 +28,8 @@ export function logout({ features }: Settings, records: Records, views: Views): 
           const xsrf = String(session?.state?.secret ?? '')
           const action = ctx.oidc.urlFor('end_session_confirm')
           const { client_name } = (await clientOf(ctx, client)) ?? {}
-          views.page(ctx, 'sign-out', { action, xsrf, client: client_name })
+          const upstream = (await upstreamOf?.(session))?.host
+          views.page(ctx, 'sign-out', { action, xsrf, client: client_name, upstream })
         },
         // Users who chose to stay signed in return to the client, too.
         postLogoutSuccessSource: async ctx => {

@@ -17,6 +17,7 @@ export function cookieNames(development: boolean) {
     session: `${prefix('__Host-')}usher_session`,
     browser: `${prefix('__Host-')}usher_browser`,
     device: `${prefix('__Host-')}usher_device`,
+    signedOut: `${prefix('__Host-')}usher_signed_out`,
     interaction: `${prefix('__Secure-')}usher_interaction`,
     resume: `${prefix('__Secure-')}usher_resume`,
   }

@@ -198,6 +198,12 @@ export interface PageData {
     /** The result of the last change. */
     outcome?: string
   }
-  'sign-out': { action: string; xsrf: string; client?: string }
+  'sign-out': {
+    action: string
+    xsrf: string
+    client?: string
+    /** The host of the upstream issuer at which the user can sign out, too. */
+    upstream?: string
+  }
   'signed-out': { client?: Client; stayed: boolean }
 }

@@ -76,10 +76,9 @@ export function signInPage({ views, records, authentication, settings, signInMet
       const problem = PROBLEMS.find(known => known === ctx.query.problem)
       const [reference] = /^[0-9a-f]{16}$/.exec(String(ctx.query.reference)) ?? []
       if (problem) return render(ctx, interaction, { problem, reference, status: 200 })
-      const hinted = others.find(({ isFor }) => isFor(loginHint))
-      const only = others.length === 1 && !hasPassword ? others[0] : undefined
-      const method = another ? undefined : (hinted ?? only)
-      return method ? begin(ctx, interaction, method) : render(ctx, interaction)
+      const isOnly = others.length === 1 && !hasPassword
+      const direct = others.find(({ isDirect }) => isDirect(ctx, { loginHint, isOnly }))
+      return direct && !another ? begin(ctx, interaction, direct) : render(ctx, interaction)
     },
 
     async submit(ctx: Context, interaction: Interaction, form: Form) {

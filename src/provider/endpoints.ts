@@ -113,7 +113,9 @@ export function finishAnswers(
     if (ctx.status === 500) blameClient(ctx, oidc)
     if (memberOf(ctx.body, 'error')) ctx.body = described(ctx, ctx.body)
     const ofFeatures = features.map(({ answers }) => answers?.[oidc.route])
-    for (const finish of [finishers[oidc.route] ?? signOut, ...ofFeatures]) finish?.(ctx, oidc)
+    for (const finish of [...ofFeatures, finishers[oidc.route] ?? signOut]) {
+      await finish?.(ctx, oidc)
+    }
   }
 }
 

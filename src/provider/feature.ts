@@ -29,7 +29,7 @@ export type LibraryFeatures = NonNullable<Configuration['features']>
 export type Oidc = KoaContextWithOIDC['oidc']
 
 /** Changes an answer of the library, after the library has made it. */
-export type Finisher = (ctx: Context, oidc: Oidc) => void
+export type Finisher = (ctx: Context, oidc: Oidc) => Promise<void> | void
 
 /** Sends the authorization response (OAuth 2.0 Multiple Response Types §2.1). */
 export type ResponseMode = Parameters<Provider['registerResponseMode']>[1]

@@ -74,6 +74,8 @@ test('config explain shows an upstream, and doctor reads its discovery document'
     state: 'ok',
     found: `${issuer.issuer} has a discovery document`,
   })
+  issuer.state.behaviour = { withoutLogout: true }
+  expect((await usher(['doctor'])).stdout).toContain('no end_session_endpoint to sign out there')
   issuer.state.behaviour = { elsewhere: true }
   const wrong = await usher(['doctor'])
   expect(wrong.stdout).toContain('✗ example')

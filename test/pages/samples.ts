@@ -282,6 +282,11 @@ export const STATES: State[] = [
     xsrf: 'sample',
     client: CLIENT.client_name,
   })),
+  state('sign-out-upstream', 'sign-out', () => ({
+    action: '#',
+    xsrf: 'sample',
+    upstream: 'login.microsoftonline.com',
+  })),
   state('signed-out', 'signed-out', () => ({ client: CLIENT, stayed: false })),
   state('stayed', 'signed-out', () => ({ stayed: true })),
   ...errorStates,

@@ -15,6 +15,8 @@ export interface Behaviour {
   signedBy?: 'another key' | 'nobody'
   /** No answer of the token endpoint, or of any. */
   silent?: 'token' | 'all'
+  /** Discovery has no end_session_endpoint. */
+  withoutLogout?: boolean
   /** Discovery names another issuer. */
   elsewhere?: boolean
 }
@@ -27,7 +29,11 @@ export async function startHostileIssuer(client_id = 'usher') {
   const other = await generateKeyPair('RS256')
   const jwk = { ...(await exportJWK(publicKey)), kid: 'one', use: 'sig', alg: 'RS256' }
   const nonces = new Map<string, string>()
-  const state: { behaviour: Behaviour; requests: URL[] } = { behaviour: {}, requests: [] }
+  const state: { behaviour: Behaviour; requests: URL[]; idToken: string } = {
+    behaviour: {},
+    requests: [],
+    idToken: '',
+  }
   let codes = 0
 
   const sign = (claims: JWTPayload, header: object = {}, key = privateKey) =>
@@ -64,7 +70,7 @@ export async function startHostileIssuer(client_id = 'usher') {
         authorization_endpoint: `${issuer}/authorize`,
         token_endpoint: `${issuer}/token`,
         jwks_uri: `${issuer}/jwks`,
-        end_session_endpoint: `${issuer}/logout`,
+        ...(!behaviour.withoutLogout && { end_session_endpoint: `${issuer}/logout` }),
         response_types_supported: ['code'],
         subject_types_supported: ['public'],
         id_token_signing_alg_values_supported: ['RS256'],
@@ -86,8 +92,9 @@ export async function startHostileIssuer(client_id = 'usher') {
     }
     const form = new URLSearchParams(await text(req))
     if (behaviour.silent === 'token') return
-    const id_token = await idToken(nonces.get(form.get('code') ?? ''))
-    json({ access_token: 'there', token_type: 'bearer', expires_in: 300, id_token })
+    state.idToken = await idToken(nonces.get(form.get('code') ?? ''))
+    const tokens = { access_token: 'there', token_type: 'bearer', expires_in: 300 }
+    json({ ...tokens, id_token: state.idToken })
   })
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
   const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`

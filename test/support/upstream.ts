@@ -15,6 +15,7 @@ export const DOWNSTREAM = {
   client_name: 'Usher',
   application_type: 'native',
   redirect_uris: ['http://localhost/sign-in/example/callback'],
+  post_logout_redirect_uris: ['http://localhost/sign-in/example/signed-out'],
   token_endpoint_auth_method: 'client_secret_basic',
   client_secret_hashes: [hashSecret(SECRET)],
   consent: 'implicit',

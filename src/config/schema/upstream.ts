@@ -41,6 +41,7 @@ export const upstreamSchema = z.strictObject({
   allow: z.strictObject(allow).prefault({}).describe('Which users may sign in; absent: every user of the issuer'),
   claims: z.record(field, claimName.describe('The claim for this field')).default({ username: 'preferred_username', name: 'name', email: 'email' }).describe('The claim of the ID token for each field of the account: username, name, email or attributes.NAME. Every sign-in updates the fields, except username'),
   acr: z.record(z.string().min(1), z.string().min(1).describe('Our acr for this acr of the issuer')).default({}).describe('The acr of this provider for an acr of the issuer. Clients request ours in acr_values, and the issuer gets its own'),
+  sign_out: z.enum(['none', 'offer', 'return']).default('offer').describe('Whether users who sign out can sign out at the issuer, too, if it has an end_session_endpoint. offer: the browser then stays at the issuer. return: it comes back, for which https://…/sign-in/NAME/signed-out must be registered there as a post-logout redirect URI'),
   domains: z.array(domain).default([]).describe('A login_hint in one of these domains goes to this issuer without the sign-in page'),
 })
 

@@ -27,6 +27,7 @@ import { accountFor, domainOf } from './identities.ts'
 import { type Checks, type Connection, createIssuer } from './issuer.ts'
 import { createLogoutReceiver } from './logout.ts'
 import { createSignInsPage } from './page.ts'
+import { createSignOut } from './sign-out.ts'
 
 /** One authorization request at an issuer. `linkTo`: the account to which the user adds the issuer. */
 interface UpstreamRequest extends Checks {
@@ -34,8 +35,8 @@ interface UpstreamRequest extends Checks {
   linkTo?: string
 }
 
-/** Returns the feature, with a method of sign-in for each issuer. */
-export function upstreamSignIn({ settings, records }: Environment): PageFeature {
+/** Returns the feature, with a method of sign-in for each issuer, and the sign-out there. */
+export function upstreamSignIn({ settings, records }: Environment) {
   const { issuer: own, egress, lifetimes, upstreams } = settings
   const dispatcher = createAgent(egress)
   const send = ((url: string, options: object) =>
@@ -45,6 +46,8 @@ export function upstreamSignIn({ settings, records }: Environment): PageFeature 
     upstream,
     issuer: createIssuer(upstream, send, `${own}/sign-in/${upstream.name}/callback`),
   }))
+
+  const signOut = createSignOut(settings, directory, connections)
 
   /** Returns the URL of a new authorization request. The former one of the same `uid` is no longer valid. */
   async function begin(
@@ -77,7 +80,8 @@ export function upstreamSignIn({ settings, records }: Environment): PageFeature 
     return {
       name,
       label,
-      isFor: hint => domains.includes(domainOf(hint)),
+      isDirect: (ctx, { loginHint, isOnly }) =>
+        (isOnly || domains.includes(domainOf(loginHint))) && !signOut.isSignedOut(ctx),
       begin({ uid, loginHint, maxAge, acrValues }) {
         const wanted = Object.keys(acr).filter(value => acrValues.includes(acr[value] ?? ''))
         const hints = {
@@ -134,7 +138,7 @@ export function upstreamSignIn({ settings, records }: Environment): PageFeature 
     return next
   }
 
-  const addPages: PageFeature['addPages'] = (pages, site) => {
+  const addPages: NonNullable<PageFeature['addPages']> = (pages, site) => {
     const signIns = createSignInsPage(site, directory, connections, (connection, user) =>
       begin(connection, user.session.uid, {}, { linkTo: user.account.id }),
     )
@@ -155,9 +159,11 @@ export function upstreamSignIn({ settings, records }: Environment): PageFeature 
         const claims = await redeem(ctx, connection, request)
         await signIns.add(ctx, user.account, connection, claims)
       })
+      pages.get(`${path}/signed-out`, signOut.comeBack)
       pages.post(`${path}/backchannel-logout`, createLogoutReceiver(records, directory, connection))
     }
   }
 
-  return { signInMethods: connections.map(methodFor), addPages }
+  const { answers, urlOf: signOutAt } = signOut
+  return { signInMethods: connections.map(methodFor), addPages, answers, signOutAt }
 }

@@ -77,6 +77,11 @@ export function createIssuer(upstream: Upstream, send: typeof fetch, redirect_ur
       })
     },
 
+    /** Returns the URL of a logout request (RP-Initiated Logout §2). Throws if the issuer accepts none. */
+    async logoutUrl(parameters: Record<string, string>) {
+      return oidc.buildEndSessionUrl(await inTime(configuration), parameters)
+    },
+
     /** Returns the claims of the ID token for the authorization response at a URL. */
     async redeem(url: URL, { state, nonce, verifier, maxAge }: Checks): Promise<oidc.IDToken> {
       const checks = {

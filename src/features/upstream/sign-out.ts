@@ -1,0 +1,73 @@
+// Sign-out at the issuer (OpenID Connect RP-Initiated Logout 1.0), and the cookie of a browser in which the
+// user has signed out. With this cookie no issuer is requested without a button, since the issuer could
+// sign the user in again without a question. Its value is the URL of the page after the sign-out.
+
+import type { Context } from 'koa'
+import type { OwnDirectory } from '../../accounts/directory.ts'
+import { methodOf } from '../../accounts/sign-in-method.ts'
+import type { Settings } from '../../config/load.ts'
+import { cookieNames, originCookie } from '../../http/cookies.ts'
+import type { Finisher, Oidc } from '../../provider/feature.ts'
+import { routesOf } from '../../provider/routes.ts'
+import type { Connection } from './issuer.ts'
+
+const COOKIE_MS = 30 * 24 * 3600 * 1000
+/** Browsers drop a cookie with more than 4096 characters. */
+const MAX_COOKIE_CHARS = 3_500
+
+/** Returns the functions of a sign-out. */
+export function createSignOut(
+  { issuer: own, upstreams, features, development }: Settings,
+  directory: OwnDirectory,
+  connections: Connection[],
+) {
+  const { signedOut: name } = cookieNames(development)
+  const options = { ...originCookie(development), maxAge: COOKIE_MS }
+  const done = `${routesOf(features).paths.end_session}/success`
+  const read = ({ cookies }: Context) => cookies.get(name, { signed: true })
+  function mark({ cookies }: Context, next: string) {
+    const value = encodeURIComponent(next)
+    cookies.set(name, value.length > MAX_COOKIE_CHARS ? encodeURIComponent(done) : value, options)
+  }
+  const connectionOf = (session: Oidc['session']) =>
+    connections.find(({ upstream }) => upstream.name === methodOf(session?.amr, upstreams))
+
+  /** Returns the URL at which the user of a session can sign out; undefined if that is not offered. */
+  async function urlOf(session: Oidc['session']): Promise<URL | undefined> {
+    const { upstream, issuer } = connectionOf(session) ?? {}
+    if (!upstream || upstream.sign_out === 'none') return undefined
+    const { links = [] } = (await directory.find(session?.accountId ?? '')) ?? {}
+    const logout_hint = links.find(link => link.issuer === upstream.issuer)?.subject
+    const post_logout_redirect_uri = `${own}/sign-in/${upstream.name}/signed-out`
+    const parameters = {
+      ...(logout_hint && { logout_hint }),
+      ...(upstream.sign_out === 'return' && { post_logout_redirect_uri }),
+    }
+    return issuer?.logoutUrl(parameters).catch(() => undefined)
+  }
+
+  /** The library redirects to the client, or to the page that says that the user signed out. */
+  const signedOut: Finisher = async (ctx, { params, session }) => {
+    const next = ctx.response.get('Location')
+    if (!next || !params?.logout) return
+    const url = params.logout === 'upstream' ? await urlOf(session) : undefined
+    mark(ctx, url ? next : done)
+    if (url) ctx.redirect(url.href)
+  }
+  const signedIn: Finisher = (ctx, { session }) => {
+    if (session?.accountId && read(ctx)) ctx.cookies.set(name, null, originCookie(development))
+  }
+
+  return {
+    urlOf,
+    answers: { end_session_confirm: signedOut, resume: signedIn, device_resume: signedIn },
+    /** Whether the user signed out in this browser, and did not sign in again since. */
+    isSignedOut: (ctx: Context) => read(ctx) !== undefined,
+    /** The browser returns from the issuer. Nothing in the request decides where it goes. */
+    comeBack(ctx: Context) {
+      const next = read(ctx)
+      if (next) mark(ctx, done)
+      ctx.redirect(decodeURIComponent(next ?? done))
+    },
+  }
+}

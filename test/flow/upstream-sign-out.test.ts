@@ -1,0 +1,198 @@
+// Sign-out at the upstream issuer, and the way back from it.
+
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { Browser } from '../support/browser.ts'
+import { startHostileIssuer } from '../support/hostile-issuer.ts'
+import { authorizationRequest } from '../support/journey.ts'
+import { startUpstream, type Upstream, withUpstreams } from '../support/upstream.ts'
+import { ADA, GRACE, PASSWORD, startUsher } from '../support/usher.ts'
+
+const LOGOUT = '/api/oauth/logout'
+const BYE = 'https://app.example.org/bye'
+const DIRECT = { sign_in: { methods: ['example'] }, egress: { allow: ['localhost', '127.0.0.1'] } }
+
+const hasOffer = ({ page }: Browser) => page.text.includes('value="upstream"')
+
+/** An Usher whose only method is the upstream issuer, and a browser in which ada is signed in. */
+async function signedIn(pair: Upstream) {
+  const browser = pair.browser()
+  await browser.open('/account')
+  await pair.continueAt(browser)
+  expect(browser.heading).toBe('Your account')
+  return browser
+}
+async function startDirect(file: object = {}) {
+  const pair = await startUpstream(file, { usher: DIRECT })
+  await pair.upstream.addAccount(ADA)
+  await pair.upstream.addAccount(GRACE)
+  return pair
+}
+
+describe('sign_out: offer', () => {
+  let pair: Upstream
+  beforeAll(async () => {
+    pair = await startDirect()
+  })
+  afterAll(() => pair.close())
+
+  const toIssuer = async (browser: Browser) => {
+    await browser.open('/account')
+    return browser.page.url.origin === pair.upstream.issuer
+  }
+
+  test('a user can sign out at the issuer, too', async () => {
+    const browser = await signedIn(pair)
+    await browser.open(LOGOUT)
+    expect(browser.page.text).toContain(new URL(pair.upstream.issuer).host)
+    await browser.submit({ logout: 'upstream' })
+    const { url } = browser.page
+    expect(url.origin + url.pathname).toBe(`${pair.upstream.issuer}${LOGOUT}`)
+    const there = await pair.upstream.directory.findByUsername('ada')
+    expect(Object.fromEntries(url.searchParams)).toEqual({
+      client_id: 'usher',
+      logout_hint: there?.id,
+    })
+    expect(browser.heading).toBe('Sign out')
+    await browser.submit({ logout: 'yes' })
+
+    await browser.open('/account')
+    await browser.submit({ decision: 'example' })
+    expect(browser.page.text).toContain('type="password"')
+  })
+
+  test('after a sign-out the button leads to the issuer, and after a sign-in no button is needed', async () => {
+    const browser = await signedIn(pair)
+    await browser.open(LOGOUT)
+    await browser.submit({ logout: 'yes' })
+    expect(await toIssuer(browser)).toBe(false)
+    expect(browser.heading).toBe('Sign in')
+    await browser.submit({ decision: 'example' })
+    expect(browser.heading).toBe('Your account')
+    await browser.open(authorizationRequest(pair.usher, { prompt: 'login' }).url)
+    expect(browser.page.url.origin).toBe(pair.upstream.issuer)
+  })
+
+  test('after a sign-out without a session the button is needed, too', async () => {
+    const browser = pair.browser()
+    await browser.open(LOGOUT)
+    await browser.submit()
+    expect(browser.heading).toBe('Signed out')
+    expect(await toIssuer(browser)).toBe(false)
+  })
+
+  test('a user who stays signed in needs no button', async () => {
+    const browser = await signedIn(pair)
+    await browser.open(LOGOUT)
+    await browser.submit()
+    expect(browser.heading).toBe('Still signed in')
+    await browser.open(authorizationRequest(pair.usher, { prompt: 'login' }).url)
+    expect(browser.page.url.origin).toBe(pair.upstream.issuer)
+  })
+
+  test('a user who takes the place of another needs no button', async () => {
+    const browser = await signedIn(pair)
+    const again = authorizationRequest(pair.usher, { prompt: 'login' }).url
+    await browser.open(again)
+    await pair.continueAt(browser, 'grace')
+    // First the issuer, and then Usher, signs the former user out by a form.
+    await browser.submit()
+    await browser.submit()
+    await pair.continueAt(browser)
+    expect(browser.page.params.get('code')).toBeTruthy()
+    await browser.open(again)
+    expect(browser.page.url.origin).toBe(pair.upstream.issuer)
+  })
+})
+
+describe('sign_out: return', () => {
+  let pair: Upstream
+  beforeAll(async () => {
+    pair = await startDirect({ sign_out: 'return' })
+  })
+  afterAll(() => pair.close())
+
+  /** Signs out here by a client, and then at the issuer. */
+  async function signOut(params: Record<string, string>) {
+    const browser = await signedIn(pair)
+    await browser.open(`${LOGOUT}?${new URLSearchParams(params)}`)
+    await browser.submit({ logout: 'upstream' })
+    expect(browser.page.url.origin).toBe(pair.upstream.issuer)
+    await browser.submit({ logout: 'yes' })
+    return browser
+  }
+
+  test('the user returns to the application that requested the sign-out', async () => {
+    const state = 'a state & more/+%20'
+    const browser = await signOut({ client_id: 'web', post_logout_redirect_uri: BYE, state })
+    expect(browser.page.url.href.split('?')[0]).toBe(BYE)
+    expect(Object.fromEntries(browser.page.params)).toEqual({ state })
+    // Once: later the URL of the return shows the page of Usher.
+    await browser.open('/sign-in/example/signed-out')
+    expect(browser.heading).toBe('Signed out')
+  })
+
+  test.each([
+    ['without an application', {}],
+    ['whose state is too long for a cookie', { state: 'é'.repeat(1_000) }],
+  ])('the user returns to the page of Usher after a sign-out %s', async (_, params) => {
+    const client = { client_id: 'web', post_logout_redirect_uri: BYE }
+    const browser = await signOut({ ...('state' in params && client), ...params })
+    expect(browser.page.url.origin).toBe(pair.usher.issuer)
+    expect(browser.heading).toBe('Signed out')
+    await browser.open('/account')
+    expect(browser.heading).toBe('Sign in')
+  })
+
+  test('nothing in a request decides where the browser goes', async () => {
+    const browser = pair.browser()
+    const evil = 'https://evil.example/'
+    const names = ['state', 'next', 'redirect_uri', 'post_logout_redirect_uri', 'returnTo']
+    const query = new URLSearchParams(Object.fromEntries(names.map(name => [name, evil])))
+    await browser.jar.setCookie(`usher_signed_out=${encodeURIComponent(evil)}`, pair.usher.issuer)
+    await browser.jar.setCookie('usher_signed_out.sig=forged', pair.usher.issuer)
+    await browser.open(`/sign-in/example/signed-out?${query}`)
+    expect(browser.page.url.href).toBe(`${pair.usher.issuer}${LOGOUT}/success`)
+    expect(browser.page.text).not.toContain('evil.example')
+  })
+})
+
+describe('no sign-out at the issuer is offered', () => {
+  test('with sign_out: none', async () => {
+    const pair = await startDirect({ sign_out: 'none' })
+    const browser = await signedIn(pair)
+    await browser.open(LOGOUT)
+    expect(hasOffer(browser)).toBe(false)
+    await browser.submit({ logout: 'upstream' })
+    expect(browser.heading).toBe('Signed out')
+    await pair.close()
+  })
+
+  test('to a user who signed in with a password', async () => {
+    const pair = await startUpstream()
+    await pair.usher.addAccount(ADA)
+    const browser = pair.browser()
+    await browser.open('/account')
+    await browser.submit({ username: 'ada', password: PASSWORD, decision: 'continue' })
+    await browser.open(LOGOUT)
+    expect(browser.heading).toBe('Sign out')
+    expect(hasOffer(browser)).toBe(false)
+    await pair.close()
+  })
+
+  test.each([
+    ['without an end_session_endpoint', { withoutLogout: true }, false],
+    ['with one', {}, true],
+  ])('only at an issuer %s', async (_, behaviour, expected) => {
+    const issuer = await startHostileIssuer()
+    issuer.state.behaviour = behaviour
+    const usher = await startUsher(withUpstreams({ example: { issuer: issuer.issuer } }))
+    const browser = new Browser(usher.issuer, fetch, [issuer.issuer])
+    await browser.open('/account')
+    await browser.submit({ decision: 'example' })
+    await browser.open(LOGOUT)
+    expect(browser.heading).toBe('Sign out')
+    expect(hasOffer(browser)).toBe(expected)
+    await usher.close()
+    await issuer.close()
+  })
+})
