@@ -162,6 +162,36 @@ test('the cookie of the session changes at the sign-in (session fixation)', asyn
   expect(after).not.toBe(session)
 })
 
+test('a session id from before the sign-in leads nowhere after it (session fixation)', async () => {
+  const [attacker, victim] = [newBrowser(), newBrowser()]
+  await attacker.open(authorizationRequest(usher).url)
+  for (const cookie of await attacker.jar.getCookies(usher.issuer)) {
+    await victim.jar.setCookie(cookie, usher.issuer)
+  }
+  await signIn({}, 'example', victim)
+  expect(isSignedIn(victim)).toBe(true)
+  await attacker.open('/account')
+  expect(attacker.heading).toBe('Sign in')
+})
+
+test('nothing in a callback decides where the browser goes (open redirect)', async () => {
+  const names = ['redirect_uri', 'post_logout_redirect_uri', 'next', 'returnTo', 'return_to', 'url']
+  const evil = names.map(name => [name, 'https://evil.example/'])
+  const right = await signIn({ response: Object.fromEntries(evil) })
+  expect(isSignedIn(right)).toBe(true)
+  expect(right.page.url.origin).toBe(usher.issuer)
+  for (const response of [
+    { error: 'https://evil.example/', code: undefined },
+    { error: 'access_denied', error_uri: 'https://evil.example/', code: undefined },
+    { iss: 'https://evil.example/' },
+    { state: 'https://evil.example/' },
+  ]) {
+    const browser = await signIn({ response: { ...Object.fromEntries(evil), ...response } })
+    expect(browser.page.url.origin).toBe(usher.issuer)
+    expect(browser.page.text).not.toContain('evil.example')
+  }
+})
+
 test('max_age needs a fresh auth_time of the issuer', async () => {
   const browser = newBrowser()
   const ask = async (auth_time: number | undefined) => {
@@ -240,6 +270,16 @@ describe('logout tokens', () => {
     ] as [JWTPayload, object?][]) {
       expect((await send(claims, header)).status).toBe(400)
     }
+    expect(await isOut(browser)).toBe(false)
+  })
+
+  test('are no ID tokens of the issuer', async () => {
+    const browser = await signedIn()
+    const body = new URLSearchParams({ logout_token: issuer.state.idToken })
+    const url = `${usher.issuer}/sign-in/example/backchannel-logout`
+    expect((await fetch(url, { method: 'POST', body })).status).toBe(400)
+    const changed = { typ: 'JWT', events: EVENTS, jti: 'x', nonce: 'of an ID token' }
+    expect((await send(changed)).status).toBe(400)
     expect(await isOut(browser)).toBe(false)
   })
 
