@@ -15,12 +15,12 @@ export const DOWNSTREAM = {
   client_name: 'Usher',
   application_type: 'native',
   redirect_uris: ['http://localhost/sign-in/example/callback'],
-  post_logout_redirect_uris: ['http://localhost/sign-in/example/signed-out'],
   token_endpoint_auth_method: 'client_secret_basic',
   client_secret_hashes: [hashSecret(SECRET)],
   consent: 'implicit',
 }
 
+const SIGNED_OUT = 'http://localhost/sign-in/example/signed-out'
 const COMPLETE = {
   client_id: 'usher',
   client_secret_file: 'secret.txt',
@@ -47,7 +47,7 @@ export async function startUpstream(
 ) {
   const upstream = await startUsher({
     host: '127.0.0.1',
-    clients: { usher: DOWNSTREAM },
+    clients: { usher: { ...DOWNSTREAM, post_logout_redirect_uris: [SIGNED_OUT] } },
     ...issuer,
   })
   const { usher: settings, files } = withUpstreams({
