@@ -1,6 +1,5 @@
 // The whole product: features, provider, pages, and the middleware of the Koa application in order.
 
-import type { RouterContext } from '@koa/router'
 import Koa from 'koa'
 import mount from 'koa-mount'
 import { openDirectory } from './accounts/source.ts'
@@ -85,7 +84,6 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   const pages = createPages(site)
   for (const feature of features) feature.addPages?.(pages, site)
   pages.get('/errors', errorPages.explain)
-  const showPage = pages.routes()
 
   const app = new Koa({ proxy: true })
   app.on('error', logFaults(log))
@@ -110,10 +108,8 @@ export async function createApp(environment: Environment, readiness: Readiness) 
       isSignedIn: site.isSignedIn,
     }),
   )
-  // Endpoints skip the router of the pages: it compares a path with dozens of patterns, and none fits.
-  app.use((ctx: RouterContext, next) => (routes.methodsAt(ctx.path) ? next() : showPage(ctx, next)))
+  app.use(pages.routes())
   app.use(canonicalPaths(routes))
-  for (const { guard } of features) if (guard) app.use(guard(site))
   app.use(authorizeByPost)
   app.use(limitBodies(routes))
   app.use(finishAnswers(views, routes, settings, features))

@@ -4,18 +4,9 @@
 import { isDeepStrictEqual } from 'node:util'
 import { type Client, errors, interactionPolicy, type KoaContextWithOIDC } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
-import {
-  createValidator,
-  type Detail,
-  describedIn,
-  PLACE,
-  valuesIn,
-} from '../config/schema/details.ts'
+import { createValidator, type Detail } from '../config/schema/details.ts'
 import { longParameter } from '../http/limits.ts'
-import { inWords } from '../pages/consent.ts'
-import type { DetailInWords } from '../pages/page-data.ts'
-import type { PageFeature } from '../pages/routes.ts'
-import type { Words } from '../pages/words.ts'
+import type { Feature } from '../provider/feature.ts'
 import { decisionOf } from '../provider/grants.ts'
 
 type Oidc = KoaContextWithOIDC['oidc']
@@ -77,8 +68,7 @@ export function createAuthorizationDetails(settings: Settings) {
     return asked.length ? asked : granted
   }
 
-  const feature: PageFeature = {
-    detailWords: (words, detail) => detailWords(words, settings, detail),
+  const feature: Feature = {
     settings: {
       richAuthorizationRequests: {
         enabled: features.rich_authorization_requests,
@@ -145,45 +135,4 @@ const sentDetails = ({ params }: Oidc): Detail[] =>
 
 function refuse(description: string): never {
   throw new errors.InvalidAuthorizationDetails(description)
-}
-
-/** Describes a detail on the pages: the operator's sentence, and each value that it leaves out with its label. */
-export function detailWords(
-  words: Words,
-  { details, resources }: Pick<Settings, 'details' | 'resources'>,
-  detail: Detail,
-): DetailInWords {
-  const { t, number, list } = words
-  const file = details[detail.type]
-  const values = new Map(valuesIn(detail))
-
-  const label = (path: string) => inWords(words, file?.labels[path])
-
-  function shown(path: string): string {
-    const one = (value: unknown) => {
-      if (typeof value === 'number') return number(value)
-      if (typeof value === 'boolean') return t(value ? 'detail.yes' : 'detail.no')
-      return label(`${path}.${value}`) || String(value)
-    }
-    return list([values.get(path) ?? ''].flat().map(one))
-  }
-
-  function nameOf(path: string): string {
-    const described = file && describedIn(file.schema).find(property => property.path === path)
-    return label(path) || described?.title || path
-  }
-
-  // PLACE splits a sentence into texts and, between them, the names of properties.
-  const parts = (inWords(words, file?.description) || detail.type).split(PLACE)
-  const isPlace = (_: string, i: number) => i % 2 === 1
-  const said = parts.filter(isPlace)
-  return {
-    sentence: parts.map((part, i) =>
-      isPlace(part, i) ? { text: shown(part), isValue: true } : { text: part, isValue: false },
-    ),
-    facts: [...values.keys()]
-      .filter(path => !said.includes(path))
-      .map(path => ({ label: nameOf(path), value: shown(path) })),
-    at: resources[file?.resource ?? '']?.resource_name ?? '',
-  }
 }

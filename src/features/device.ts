@@ -75,7 +75,9 @@ export function deviceFlow(
     adapters: { DeviceCode: deviceCodeAdapter(records) },
     grantHandlers: { [DEVICE_GRANT]: handler => slowDownPending(records, handler) },
     answers: { device_authorization: finish },
-    guard: site => (enabled ? guardDevicePage(site, end) : (_ctx, next) => next()),
+    addPages(pages, site) {
+      if (enabled) pages.all(PLACES.device, guardDevicePage(site, end))
+    },
   }
 }
 
@@ -113,7 +115,6 @@ function createDevicePages(views: Views) {
 function guardDevicePage({ enter, records }: Site, end: Pages['end']): Middleware {
   const attempts = createRateLimit(records)
   return async (ctx, next) => {
-    if (ctx.path !== PLACES.device) return next()
     const signedIn = await enter(ctx)
     if (!signedIn) return
     const { id: account } = signedIn.account

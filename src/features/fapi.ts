@@ -5,14 +5,14 @@
 import type { Client } from 'oidc-provider'
 import type { Feature } from '../provider/feature.ts'
 
-const isFapi = (client: Client | undefined) => client?.profile === 'fapi2'
+/** Whether the profile is that of the client. */
+export const isFapi = (client: Client | undefined) => client?.profile === 'fapi2'
 
 /** Returns the feature FAPI 2.0. */
 export function fapi(): Feature {
   return {
     settings: {
       fapi: { enabled: true, profile: (_ctx, client) => (isFapi(client) ? '2.0' : undefined) },
-      dPoP: { requireNonce: ({ oidc }) => isFapi(oidc.client) },
     },
 
     clientDefaults(client) {

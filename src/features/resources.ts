@@ -89,7 +89,7 @@ export function resourceIndicators(
         defaultResource: details.defaultResource,
         useGrantedResource: details.isForApi,
       },
-      introspection: { allowedPolicy: mayIntrospect },
+      introspection: { enabled: features.introspection, allowedPolicy: mayIntrospect },
     },
     checkAccessToken: requireScope,
   }

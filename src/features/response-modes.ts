@@ -1,23 +1,19 @@
-// Response types beside `code` (compatibility), and how an authorization response reaches the client.
+// Response modes: how an authorization response reaches the client.
 
 import { errors, type KoaContextWithOIDC, type Provider } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
-import { RESPONSE_MODES, RESPONSE_TYPES } from '../config/schema/client.ts'
+import { RESPONSE_MODES } from '../config/schema/client.ts'
 import { flowOf } from '../config/schema/features.ts'
 import type { Views } from '../pages/views.ts'
 import type { Feature, ResponseMode } from '../provider/feature.ts'
 
-/** Returns the feature with our response modes and the response types of `compatibility`. */
+/** Returns the feature with our response modes. */
 export function responseModes(
-  { features, compatibility }: Settings,
+  { features }: Settings,
   { formPost }: Pick<Views, 'formPost'>,
 ): Feature {
   return {
     settings: { jwtResponseModes: { enabled: features.jwt_response_modes } },
-    responseTypes: RESPONSE_TYPES.filter(type => {
-      const flow = flowOf(type)
-      return flow !== undefined && compatibility[flow]
-    }),
 
     // The library's form_post page has a script of its own and no text for users without JavaScript.
     // A code in the fragment reaches scripts and history, in a JWT or not.

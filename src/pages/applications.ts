@@ -6,14 +6,14 @@ import type { SignedInBrowser } from '../accounts/sessions.ts'
 import { lifetimeOf } from '../config/schema/resource.ts'
 import { note } from '../http/audit.ts'
 import { now } from '../storage/store.ts'
-import { hostOf, scopeWords } from './consent.ts'
+import { detailWords, hostOf, scopeWords } from './consent.ts'
 import { PLACES } from './page-data.ts'
 import type { SignedIn, Site } from './site.ts'
 import type { Words } from './words.ts'
 
 /** Returns the handlers of the application pages. */
 export function createApplicationPages(site: Site) {
-  const { settings, views, consents, sessions, detailWords } = site
+  const { settings, views, consents, sessions } = site
 
   async function list(ctx: Context, { account }: SignedIn, removed?: string) {
     const [all, browsers] = await Promise.all([
@@ -45,9 +45,10 @@ export function createApplicationPages(site: Site) {
       // A type that the operator removed is in no token either.
       details: details
         .filter(({ detail, at }) => settings.details[detail.type] && at > oldest)
-        .flatMap(({ detail, at }) =>
-          detailWords(words, detail).map(shown => ({ ...shown, since: words.ago(at) })),
-        ),
+        .map(({ detail, at }) => ({
+          ...detailWords(words, settings, detail),
+          since: words.ago(at),
+        })),
       since: words.ago(since),
       lastUsed: words.ago(lastUsed),
       inUse: inUse

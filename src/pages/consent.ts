@@ -3,9 +3,10 @@
 import type { Context } from 'koa'
 import { type Decision, readKey } from '../accounts/consents.ts'
 import type { Settings } from '../config/load.ts'
+import { type Detail, describedIn, PLACE, valuesIn } from '../config/schema/details.ts'
 import type { Form } from '../http/forms.ts'
 import type { Interaction } from '../provider/interactions.ts'
-import type { PageData } from './page-data.ts'
+import type { DetailInWords, PageData } from './page-data.ts'
 import type { Site } from './site.ts'
 import type { Words } from './words.ts'
 
@@ -18,7 +19,7 @@ type Requested = Omit<Decision, 'declined'>
 type About = Pick<PageData['consent'], 'host' | 'device' | 'request'> & { withdrawn?: boolean }
 
 /** Returns the function that shows the consent page. `decisionIn` reads its form. */
-export function createConsentPage({ settings, views, consents, detailWords }: Site) {
+export function createConsentPage({ settings, views, consents }: Site) {
   return async (
     ctx: Context,
     { clientId, accountId = '' }: { clientId: string; accountId?: string },
@@ -45,7 +46,7 @@ export function createConsentPage({ settings, views, consents, detailWords }: Si
           note: name === 'offline_access' ? words.t('consent.offline_note', { days }) : at,
         }
       }),
-      details: details.flatMap(detail => detailWords(words, detail)),
+      details: details.map(detail => detailWords(words, settings, detail)),
       lifetime: scopes.includes('offline_access') ? undefined : words.t('consent.lifetime'),
     })
   }
@@ -125,4 +126,45 @@ export function scopeWords(
     t(`scope.${name}`) ||
     t('scope.other', { claims: list(given.map(claim => claim.replaceAll('_', ' '))) || name })
   return { words: text, icon: SCOPE_ICONS[name] ?? 'shield' }
+}
+
+/** Describes a detail on the pages: the operator's sentence, and each value that it leaves out with its label. */
+export function detailWords(
+  words: Words,
+  { details, resources }: Pick<Settings, 'details' | 'resources'>,
+  detail: Detail,
+): DetailInWords {
+  const { t, number, list } = words
+  const file = details[detail.type]
+  const values = new Map(valuesIn(detail))
+
+  const label = (path: string) => inWords(words, file?.labels[path])
+
+  function shown(path: string): string {
+    const one = (value: unknown) => {
+      if (typeof value === 'number') return number(value)
+      if (typeof value === 'boolean') return t(value ? 'detail.yes' : 'detail.no')
+      return label(`${path}.${value}`) || String(value)
+    }
+    return list([values.get(path) ?? ''].flat().map(one))
+  }
+
+  function nameOf(path: string): string {
+    const described = file && describedIn(file.schema).find(property => property.path === path)
+    return label(path) || described?.title || path
+  }
+
+  // PLACE splits a sentence into texts and, between them, the names of properties.
+  const parts = (inWords(words, file?.description) || detail.type).split(PLACE)
+  const isPlace = (_: string, i: number) => i % 2 === 1
+  const said = parts.filter(isPlace)
+  return {
+    sentence: parts.map((part, i) =>
+      isPlace(part, i) ? { text: shown(part), isValue: true } : { text: part, isValue: false },
+    ),
+    facts: [...values.keys()]
+      .filter(path => !said.includes(path))
+      .map(path => ({ label: nameOf(path), value: shown(path) })),
+    at: resources[file?.resource ?? '']?.resource_name ?? '',
+  }
 }

@@ -1,7 +1,6 @@
 // The pages of the core, by path.
 
 import Router from '@koa/router'
-import type { Middleware } from 'koa'
 import type { Feature } from '../provider/feature.ts'
 import { createAccountPages } from './account.ts'
 import { createApplicationPages } from './applications.ts'
@@ -14,8 +13,6 @@ import { type PageExtensions, RECENT_SECONDS, type Site } from './site.ts'
 export interface PageFeature extends Feature, PageExtensions {
   /** Adds pages to the router. */
   addPages?(pages: Router, site: Site): void
-  /** Runs before the provider, for each request that is not for a page of the router. */
-  guard?(site: Site): Middleware
 }
 
 /** Returns the router of the pages. */

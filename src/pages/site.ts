@@ -9,7 +9,6 @@ import { createConsents } from '../accounts/consents.ts'
 import { createAccountSessions } from '../accounts/sessions.ts'
 import type { SignInMethod } from '../accounts/sign-in-method.ts'
 import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
-import type { Detail } from '../config/schema/details.ts'
 import { createSignatures } from '../http/cookies.ts'
 import { createCsrf, type Form, readForm } from '../http/forms.ts'
 import type { Dependencies } from '../provider/configuration.ts'
@@ -18,14 +17,11 @@ import { createBrowserSession, createInteractions, type Session } from '../provi
 import { AUTHORIZATION } from '../provider/routes.ts'
 import { deriveKey } from '../storage/seal.ts'
 import { now } from '../storage/store.ts'
-import { type DetailInWords, PLACES } from './page-data.ts'
+import { PLACES } from './page-data.ts'
 import type { Views } from './views.ts'
-import type { Words } from './words.ts'
 
 /** Functions that features add to the pages of the core. */
 export interface PageExtensions {
-  /** Authorization details, in words that the user understands. */
-  detailWords?(words: Words, detail: Detail): DetailInWords
   /** How many requests of clients wait for the user's answer. */
   waiting?(account: Account): Promise<number>
   /** Methods of sign-in beside the password. */
@@ -107,10 +103,6 @@ export function createSite(
     interactions: createInteractions(provider, settings),
 
     signInMethods: features.flatMap(({ signInMethods = [] }) => signInMethods),
-    /** Returns authorization details in words. */
-    detailWords: (words: Words, detail: Detail) =>
-      features.flatMap(feature => feature.detailWords?.(words, detail) ?? []),
-
     /** Returns the number of requests that wait for the user's answer. */
     async waiting(account: Account) {
       const counts = await Promise.all(features.map(feature => feature.waiting?.(account) ?? 0))

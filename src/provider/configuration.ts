@@ -7,7 +7,8 @@ import { claimsOf } from '../accounts/account.ts'
 import { createConsents, TOUCH_INTERVAL_SECONDS } from '../accounts/consents.ts'
 import type { Directory } from '../accounts/directory.ts'
 import type { Settings } from '../config/load.ts'
-import type { ClientMetadata } from '../config/schema/client.ts'
+import { type ClientMetadata, RESPONSE_TYPES } from '../config/schema/client.ts'
+import { flowOf } from '../config/schema/features.ts'
 import { cookieNames, createSignatures, originCookie, pathCookie } from '../http/cookies.ts'
 import { createFetch } from '../http/egress.ts'
 import type { Metrics } from '../http/metrics.ts'
@@ -32,7 +33,7 @@ import {
   toLibrary,
 } from './clients.ts'
 import { logEvents } from './events.ts'
-import type { Feature, LibraryFeatures } from './feature.ts'
+import type { Feature } from './feature.ts'
 import { createGrantMaker } from './grants.ts'
 import { algorithms, asLibraryKey, cacheKeySets } from './keys.ts'
 import { assignTokenIds, createOverridden } from './library-overrides.ts'
@@ -101,6 +102,10 @@ function configuration(
     ...toLibrary(client),
     ...Object.assign({}, ...features.map(({ clientDefaults }) => clientDefaults?.(client))),
   })
+  const isPermitted = (type: string) => {
+    const flow = flowOf(type)
+    return !flow || settings.compatibility[flow]
+  }
   const methods = ['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'] as const
   const certificateMethods = features.flatMap(({ clientAuthMethods = [] }) => clientAuthMethods)
 
@@ -117,7 +122,7 @@ function configuration(
       short: pathCookie(development),
     },
 
-    responseTypes: ['code', ...features.flatMap(({ responseTypes = [] }) => responseTypes)],
+    responseTypes: RESPONSE_TYPES.filter(isPermitted),
     pkce: { required: (_ctx, client) => client.require_pkce !== false },
     clientAuthMethods: [...methods, ...certificateMethods],
     clientDefaults: { grant_types: ['authorization_code', 'refresh_token'] },
@@ -183,7 +188,7 @@ function configuration(
 
     fetch: cacheKeySets(createFetch(settings.egress)),
     renderError: pages.showError,
-    features: merged(features, {
+    features: {
       devInteractions: { enabled: false },
       externalSigningSupport: { enabled: true, ack: 'experimental-01' },
       clientCredentials: { enabled: enabled.client_credentials },
@@ -203,16 +208,7 @@ function configuration(
       jwtUserinfo: { enabled: enabled.signed_userinfo },
       encryption: { enabled: enabled.encryption },
       jwtIntrospection: { enabled: enabled.jwt_introspection },
-      introspection: { enabled: enabled.introspection },
-    }),
+      ...Object.assign({}, ...features.map(({ settings }) => settings)),
+    },
   }
-}
-
-/** The core's settings of the library's features, and those of our features. */
-function merged(extensions: Feature[], core: LibraryFeatures): LibraryFeatures {
-  const all = { ...core } as Record<string, object>
-  for (const { settings = {} } of extensions) {
-    for (const [name, part] of Object.entries(settings)) all[name] = { ...all[name], ...part }
-  }
-  return all
 }

@@ -12,7 +12,6 @@ import type {
   interactionPolicy,
   KoaContextWithOIDC,
   Provider,
-  ResponseType,
   TokenEndpointGrantContext,
 } from 'oidc-provider'
 import type { ClientMetadata } from '../config/schema/client.ts'
@@ -47,12 +46,10 @@ export type Attempt = (
 
 /** Every member is optional: a feature has the members that it needs. */
 export interface Feature {
-  /** Settings for the library's `features`, by its names. Settings of several features are merged. */
+  /** Settings for the library's `features`, by its names. */
   settings?: Partial<LibraryFeatures>
   /** Methods of client authentication beside those of the core. */
   clientAuthMethods?: ClientAuthMethod[]
-  /** Response types beside `code`. */
-  responseTypes?: ResponseType[]
 
   // Clients
   /** Metadata of a client of the config folder that follow from the rest of its file. */
