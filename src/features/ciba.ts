@@ -97,16 +97,12 @@ export function ciba(dependencies: Dependencies): PageFeature {
     onPing: ({ jti: id, clientId: client_id = '', accountId = '' }) =>
       pings.enqueue({ id, client_id, accountId }),
     deliver: (provider, queue, attempt) =>
-      pings.deliverDue(queue, async ping => {
-        const { id, client_id, accountId: account, attempt: number } = ping
-        const client = await findClient(provider, client_id)
-        const request = await provider.BackchannelAuthenticationRequest.find(id)
+      pings.deliverDue(queue, async (ping, isLast) => {
+        const client = await findClient(provider, ping.client_id)
+        const request = await provider.BackchannelAuthenticationRequest.find(ping.id)
         // It has expired, or the client has polled.
-        if (!client || !request || request.consumed) return undefined
-        const about = { client_id, account, attempt: number }
-        const isLast = number > PING_PAUSES_SECONDS.length
-        const isAgain = await attempt('ping', about, isLast, client.sendPing(request))
-        return isAgain ? ping : undefined
+        if (!client || !request || request.consumed) return false
+        return attempt('ping', ping, isLast, client.sendPing(request))
       }),
   }
 }

@@ -6,7 +6,7 @@ import type { Settings } from '../config/load.ts'
 import type { Views } from '../pages/views.ts'
 import { findClient } from '../provider/clients.ts'
 import type { Feature, Oidc } from '../provider/feature.ts'
-import { LAST_SIGN_OUT_ATTEMPT, signOutQueue } from '../state/delivery-queue.ts'
+import { signOutQueue } from '../state/delivery-queue.ts'
 import type { Records } from '../storage/records.ts'
 
 /** Returns the feature sign-out. `upstreamOf`: the URL at which a user can sign out elsewhere, too. */
@@ -41,19 +41,11 @@ export function logout(
     },
 
     deliver: (provider, queue, attempt) =>
-      signOutQueue(records).deliverDue(queue, async signOut => {
-        const { accountId: account, clients, attempt: number } = signOut
-        const isAgain = await Promise.all(
-          clients.map(async ([client_id, sid]) => {
-            const client = await findClient(provider, client_id)
-            if (!client?.backchannelLogoutUri) return false
-            const about = { client_id, account, attempt: number }
-            const sent = client.sendLogoutToken(account, sid)
-            return attempt('logout', about, number === LAST_SIGN_OUT_ATTEMPT, sent)
-          }),
-        )
-        const failed = clients.filter((_, i) => isAgain[i])
-        return failed.length ? { ...signOut, clients: failed } : undefined
+      signOutQueue(records).deliverDue(queue, async (signOut, isLast) => {
+        const { accountId, client_id, sid } = signOut
+        const client = await findClient(provider, client_id)
+        if (!client?.backchannelLogoutUri) return false
+        return attempt('logout', signOut, isLast, client.sendLogoutToken(accountId, sid))
       }),
   }
 }

@@ -91,17 +91,17 @@ export function createDeliver(
   { log, metrics }: { log: Logger; metrics: Metrics },
 ): Deliver {
   const audit = createAudit(log)
-  const attempt: Attempt = async (kind, about, isLast, sent) => {
+  const deliverOnce: Attempt = async (kind, { client_id, accountId, attempt }, isLast, sent) => {
     const failure = await sent.then(() => undefined, failureOf)
     const isOver = failure?.isFinal || isLast
     const outcome = failure ? (isOver ? 'given_up' : 'failed') : 'delivered'
     const event = `${kind}_${outcome}` as const
     metrics.fact(event)
-    audit.info({ event, ...about, reason: failure?.reason })
+    audit.info({ event, client_id, account: accountId, attempt, reason: failure?.reason })
     return outcome === 'failed'
   }
   return async queue => {
-    await Promise.all(features.map(({ deliver }) => deliver?.(provider, queue, attempt)))
+    await Promise.all(features.map(({ deliver }) => deliver?.(provider, queue, deliverOnce)))
   }
 }
 

@@ -39,7 +39,7 @@ export type GrantHandler = (ctx: TokenEndpointGrantContext<object>) => Promise<v
 /** Counts and logs one attempt to notify a client. Returns true when it has to be repeated. */
 export type Attempt = (
   kind: 'logout' | 'ping',
-  about: { client_id: string; account: string; attempt: number },
+  notification: { client_id: string; accountId: string; attempt: number },
   isLast: boolean,
   sent: Promise<void>,
 ) => Promise<boolean>

@@ -61,20 +61,16 @@ export function createDeliveryQueue<T extends object>(
   return {
     enqueue: (notification: T) => put({ ...notification, attempt: 1, due: now() }),
 
-    /**
-     * Delivers what is due. `deliver` returns the part that has to be repeated, if any; after the last
-     * attempt nothing is repeated.
-     */
+    /** Delivers what is due. `deliver` returns true if it failed; after the last attempt nothing is repeated. */
     async deliverDue(
       queue: Queue,
-      deliver: (entry: Entry) => Promise<T | undefined>,
+      deliver: (entry: Entry, isLast: boolean) => Promise<boolean>,
     ): Promise<void> {
       const attempt = async (entry: Entry) => {
         if (!(await claim(entry))) return
-        const failed = await deliver(entry)
         const pause = pauses[entry.attempt - 1]
-        if (pause !== undefined && failed) {
-          await put({ ...failed, attempt: entry.attempt + 1, due: now() + pause })
+        if ((await deliver(entry, pause === undefined)) && pause !== undefined) {
+          await put({ ...entry, attempt: entry.attempt + 1, due: now() + pause })
         }
         await records.remove(kind, keyOf(entry))
       }
@@ -89,24 +85,23 @@ export function createDeliveryQueue<T extends object>(
   }
 }
 
-/** A session has ended; its clients have to be notified. */
+/** A session has ended; one of its clients has to be notified. */
 export interface SignOut {
   uid: string
   accountId: string
-  /** Each with its name for the session. */
-  clients: [client_id: string, sid: string][]
+  client_id: string
+  /** The name of the session for the client. */
+  sid: string
 }
 
 /** Seconds between the five attempts: within an hour or so. */
 const SIGN_OUT_PAUSES = [60, 300, 900, 2400]
-/** The attempt after which a sign-out is not repeated. */
-export const LAST_SIGN_OUT_ATTEMPT = SIGN_OUT_PAUSES.length + 1
 
 /** The queue of back-channel logout (OpenID Connect Back-Channel Logout 1.0). */
 export const signOutQueue = (records: Records) =>
   createDeliveryQueue<SignOut>(records, {
     names: ['SignOut', 'sign-outs'],
-    idOf: ({ uid }) => uid,
+    idOf: ({ uid, client_id }) => `${uid} ${client_id}`,
     pauses: SIGN_OUT_PAUSES,
   })
 
@@ -116,13 +111,16 @@ interface EndedSession {
   authorizations?: Record<string, { sid?: string }>
 }
 
-/** Enqueues the notification of all clients of a session, once for each session. */
+/** Enqueues a notification for each client of a session, once for each session. */
 export async function enqueueSignOut(
   records: Records,
   { uid, accountId, authorizations = {} }: EndedSession,
 ): Promise<void> {
-  const clients = Object.entries(authorizations).flatMap(([id, { sid }]): SignOut['clients'] =>
-    sid && id !== ACCOUNT_CLIENT ? [[id, sid]] : [],
-  )
-  if (accountId && clients.length) await signOutQueue(records).enqueue({ uid, accountId, clients })
+  const { enqueue } = signOutQueue(records)
+  const notifications = Object.entries(authorizations).map(async ([client_id, { sid }]) => {
+    if (accountId && sid && client_id !== ACCOUNT_CLIENT) {
+      await enqueue({ uid, accountId, client_id, sid })
+    }
+  })
+  await Promise.all(notifications)
 }
