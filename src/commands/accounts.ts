@@ -15,6 +15,7 @@ import { type Counter, createRateLimit } from '../accounts/rate-limit.ts'
 import { openDirectory } from '../accounts/source.ts'
 import { readSettings } from '../config/load.ts'
 import { plainWords } from '../config/report/wording.ts'
+import { readJson } from '../config/schema/values.ts'
 import { now } from '../storage/store.ts'
 import {
   Failure,
@@ -234,11 +235,9 @@ const changesSchema = profileSchema.partial()
 
 function parseJson(text: unknown): unknown {
   if (text === undefined) return undefined
-  try {
-    return JSON.parse(String(text))
-  } catch {
-    throw new Failure(`--attributes takes a JSON object: '{"department":"Engines"}'`)
-  }
+  const value: unknown = readJson(String(text))
+  if (value !== undefined) return value
+  throw new Failure(`--attributes takes a JSON object: '{"department":"Engines"}'`)
 }
 
 const PASSWORD_PROBLEMS = {

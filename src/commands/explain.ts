@@ -10,7 +10,8 @@ import { type Reading, readFolder, type Settings, variable } from '../config/loa
 import { ConfigError } from '../config/report/finding.ts'
 import { type DetailFile, describedIn } from '../config/schema/details.ts'
 import { scopesFor } from '../config/schema/resource.ts'
-import { mapOf } from '../config/schema/values.ts'
+import { mapOf, readJson } from '../config/schema/values.ts'
+import { claimsByScope } from '../provider/claims.ts'
 import { type FailedRequest, findFailure, harmless } from '../provider/failures.ts'
 import { DISCOVERY, endpointOf, routesOf } from '../provider/routes.ts'
 import { findClient } from './clients.ts'
@@ -95,11 +96,10 @@ function aboutClient(
       Object.hasOwn(scopes, name) &&
       (name !== 'offline_access' || grant_types.includes('refresh_token')),
   )
-  const extra: Record<string, string[]> = { openid: ['sub'], offline_access: ['a refresh token'] }
-  const claimsOf = (name: string) => [
-    ...(extra[name] ?? []),
-    ...Object.keys(claims).filter(claim => claims[claim]?.scope === name),
-  ]
+  const claimsOf: Record<string, string[] | undefined> = {
+    offline_access: ['a refresh token'],
+    ...claimsByScope(claims),
+  }
   const apis = Object.values(resources).map(
     api => [api.resource, scopesFor(api, withoutSecret(client))] as const,
   )
@@ -110,7 +110,7 @@ function aboutClient(
     file: source.file,
     metadata: clientMetadata(source),
     endpoints: Object.fromEntries(endpoints.map(([name, path]) => [name, `${issuer}${path}`])),
-    scopes: Object.fromEntries(requested.map(name => [name, claimsOf(name)])),
+    scopes: Object.fromEntries(requested.map(name => [name, claimsOf[name] ?? []])),
     resources: Object.fromEntries(apis.filter(([, names]) => names.length)),
     authorization_details: Object.fromEntries(types.map(type => [type, aboutType(details[type])])),
     lifetimes: Object.fromEntries(lifetimes.map(({ key, value }) => [key.split('.')[1], value])),
@@ -225,10 +225,4 @@ function logged({ time, route, status, error, detail, client_id }: Line): Failed
 }
 
 /** Usher's line begins at the brace; a collector may write a prefix. */
-function parseLine(line: string): Line {
-  try {
-    return mapOf(JSON.parse(line.slice(line.indexOf('{'))))
-  } catch {
-    return {}
-  }
-}
+const parseLine = (line: string): Line => mapOf(readJson(line.slice(line.indexOf('{'))))

@@ -7,6 +7,7 @@ import type { ValidFile } from '../config/files.ts'
 import type { Settings } from '../config/load.ts'
 import { didYouMean } from '../config/report/wording.ts'
 import type { ClientFile } from '../config/schema/client.ts'
+import { scopesOf } from '../features/client-metadata.ts'
 import { type FailedRequest, harmless } from '../provider/failures.ts'
 
 /** A client: its file, or its registration. */
@@ -105,10 +106,7 @@ function unregistered(parameter: string, key: Key): Reason {
   }
 }
 
-const allScopes = ({ settings }: Facts) =>
-  [settings, ...Object.values(settings?.resources ?? {})]
-    .flatMap(place => Object.keys(place?.scopes ?? {}))
-    .join(' ')
+const allScopes = ({ settings }: Facts) => (settings ? scopesOf(settings).join(' ') : '')
 
 const URI_PARTS = [
   ['protocol', 'scheme'],

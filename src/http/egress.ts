@@ -9,6 +9,7 @@ import { isIP, isIPv6 } from 'node:net'
 import { setTimeout } from 'node:timers/promises'
 import { Agent, buildConnector, request } from 'undici'
 import type { Settings } from '../config/load.ts'
+import { readJson } from '../config/schema/values.ts'
 import { among } from './client-info.ts'
 
 /** The library gives a request 2.5 s. Every failure takes longer, so that its duration reveals nothing. */
@@ -62,7 +63,7 @@ export function createFetch(settings: Settings['egress']) {
     const fields = Object.entries(answer.headers).map(([name, value]) => [name, String(value)])
     return {
       response: new Response(text, { status, headers: Object.fromEntries(fields) }),
-      isFailure: isRead && !isJson(text),
+      isFailure: isRead && !readJson(text ?? ''),
     }
   }
 
@@ -140,11 +141,3 @@ const connectTo = (addresses: LookupAddress[]) =>
     maxCachedSessions: 0,
     timeout: CONNECT_TIMEOUT_MS,
   })
-
-function isJson(text: string | null): boolean {
-  try {
-    return text !== null && Boolean(JSON.parse(text))
-  } catch {
-    return false
-  }
-}

@@ -17,6 +17,7 @@ import { open, rename, rm } from 'node:fs/promises'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { setTimeout } from 'node:timers/promises'
+import { readJson } from '../config/schema/values.ts'
 import { createSeal, NAMING_KEY } from './seal.ts'
 import { type Entry, now, type Store, StoreUnavailable } from './store.ts'
 
@@ -112,20 +113,12 @@ async function* entriesOf(file: string): AsyncGenerator<Entry> {
   // The first line is the head.
   let [count, end] = [-1, -2]
   for await (const line of (await open(file)).readLines()) {
-    const { usher_backup, records, value, ...entry } = parse(line)
+    const { usher_backup, records, value, ...entry } = readJson(line) ?? {}
     if (count === -1 && usher_backup !== BACKUP_FORMAT) break
     if (records !== undefined) end = records
     else if (count++ >= 0) yield { ...entry, value: Buffer.from(value, 'base64') }
   }
   if (end !== count) throw new CopyRefused(`${file} is no backup of Usher, or not all of one.`)
-}
-
-function parse(line: string) {
-  try {
-    return JSON.parse(line)
-  } catch {
-    return {}
-  }
 }
 
 /** `name`: what the operator calls the target. */

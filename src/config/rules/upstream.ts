@@ -2,7 +2,7 @@
 
 import { basename, resolve } from 'node:path'
 import type { ValidFile } from '../files.ts'
-import { type Finding, findingsOf } from '../report/finding.ts'
+import { type Finding, findingsOf, type Locate } from '../report/finding.ts'
 import { didYouMean } from '../report/wording.ts'
 import { readText } from '../report/yaml.ts'
 import { type ClientFile, schemeProblem } from '../schema/client.ts'
@@ -64,17 +64,14 @@ export function methodFindings(
 ): Finding[] {
   const known = [PASSWORD, ...Object.keys(upstreams)]
   const { methods = known } = usher.value.sign_in
-  const unknown = (name: string) =>
-    `there is no method of sign-in ${name}${didYouMean(name, known)}`
-  const wrong = methods.filter(name => !known.includes(name))
+  const check = (at: Locate, path: PropertyKey[], name: string, valid: string[]) => {
+    const message = `there is no method of sign-in ${name}${didYouMean(name, known)}`
+    return valid.includes(name) ? [] : [at(path, 'sign-in-method', message)]
+  }
   return [
-    ...wrong.map(name =>
-      usher.at(['sign_in', 'methods', methods.indexOf(name)], 'sign-in-method', unknown(name)),
-    ),
+    ...methods.flatMap((name, i) => check(usher.at, ['sign_in', 'methods', i], name, known)),
     ...clients.flatMap(({ value: { require_sign_in: name }, at }) =>
-      !name || methods.includes(name)
-        ? []
-        : [at(['require_sign_in'], 'sign-in-method', unknown(name))],
+      name ? check(at, ['require_sign_in'], name, methods) : [],
     ),
   ]
 }

@@ -24,6 +24,15 @@ export function displayTextProblem(text: string, maxLength: number): string | un
 export const mapOf = (value: unknown): Record<string, unknown> =>
   typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
 
+/** Returns the value of a JSON text; undefined if the text is no JSON. */
+export function readJson(text: string) {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
 /** Returns the values of nested maps with their paths, `a.b`. An empty map is a value. */
 export const leavesOf = (map: object, above = ''): [path: string, value: unknown][] =>
   Object.entries(map).flatMap(([name, value]) => {
