@@ -4,7 +4,6 @@
 
 import type { Context } from 'koa'
 import type { OwnDirectory } from '../../accounts/directory.ts'
-import { methodOf } from '../../accounts/sign-in-method.ts'
 import type { Settings } from '../../config/load.ts'
 import { cookieNames, originCookie } from '../../http/cookies.ts'
 import type { Finisher, Oidc } from '../../provider/feature.ts'
@@ -17,7 +16,7 @@ const MAX_COOKIE_CHARS = 3_500
 
 /** Returns the functions of a sign-out. */
 export function createSignOut(
-  { issuer: own, upstreams, features, development }: Settings,
+  { issuer: own, features, development }: Settings,
   directory: OwnDirectory,
   connections: Connection[],
 ) {
@@ -29,12 +28,11 @@ export function createSignOut(
     const value = encodeURIComponent(next)
     cookies.set(name, value.length > MAX_COOKIE_CHARS ? encodeURIComponent(done) : value, options)
   }
-  const connectionOf = (session: Oidc['session']) =>
-    connections.find(({ upstream }) => upstream.name === methodOf(session?.amr, upstreams))
 
   /** Returns the URL at which the user of a session can sign out; undefined if that is not offered. */
   async function urlOf(session: Oidc['session']): Promise<URL | undefined> {
-    const { upstream, issuer } = connectionOf(session) ?? {}
+    const isOf = ({ upstream }: Connection) => session?.amr?.includes(upstream.name)
+    const { upstream, issuer } = connections.find(isOf) ?? {}
     if (!upstream || upstream.sign_out === 'none') return undefined
     const { links = [] } = (await directory.find(session?.accountId ?? '')) ?? {}
     const logout_hint = links.find(link => link.issuer === upstream.issuer)?.subject
@@ -55,7 +53,7 @@ export function createSignOut(
     if (url) ctx.redirect(url.href)
   }
   const signedIn: Finisher = (ctx, { session }) => {
-    if (session?.accountId && read(ctx)) ctx.cookies.set(name, null, originCookie(development))
+    if (session?.accountId && read(ctx)) ctx.cookies.set(name, null, options)
   }
 
   return {
