@@ -7,7 +7,7 @@ import type { ValidFile } from '../config/files.ts'
 import type { Settings } from '../config/load.ts'
 import { didYouMean } from '../config/report/wording.ts'
 import type { ClientFile } from '../config/schema/client.ts'
-import { scopesOf } from '../features/client-metadata.ts'
+import { scopesOf } from '../features/registration.ts'
 import { type FailedRequest, harmless } from '../provider/failures.ts'
 
 /** A client: its file, or its registration. */

@@ -2,12 +2,12 @@
 // which of them a token carries. The user is asked each time (provider/grants.ts).
 
 import { isDeepStrictEqual } from 'node:util'
-import { type Client, errors, interactionPolicy, type KoaContextWithOIDC } from 'oidc-provider'
+import { type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
 import { createValidator, type Detail } from '../config/schema/details.ts'
 import { longParameter } from '../http/limits.ts'
 import type { Feature } from '../provider/feature.ts'
-import { decisionOf } from '../provider/grants.ts'
+import { decisionOf, sentDetails } from '../provider/grants.ts'
 
 type Oidc = KoaContextWithOIDC['oidc']
 /** The code or refresh token from which an access token is issued. */
@@ -83,18 +83,6 @@ export function createAuthorizationDetails(settings: Settings) {
           rar.filter(detail => resourceOf(detail) !== undefined),
       },
     },
-    // The consent page asks again without a recorded decision: the access was removed while the page was
-    // open, or another user answered.
-    consentChecks: [
-      new interactionPolicy.Check(
-        'authorization_details',
-        'the user has not allowed the authorization details',
-        'consent_required',
-        ({ oidc }) =>
-          Boolean(oidc.params?.authorization_details) && !(oidc.grant?.jti && decisionOf(oidc)),
-      ),
-    ],
-    consentDetails: ({ oidc }) => ({ details: sentDetails(oidc) }),
   }
 
   return {
@@ -128,10 +116,6 @@ export function createAuthorizationDetails(settings: Settings) {
 /** The file of a client in the config folder allows a type. Other clients have no `consent`, and no types. */
 const mayUse = (client: Client | undefined, type: string) =>
   Boolean(client?.consent && client.authorizationDetailsTypes?.includes(type))
-
-/** Returns the details of the request, whose JSON the library has checked. */
-const sentDetails = ({ params }: Oidc): Detail[] =>
-  JSON.parse(String(params?.authorization_details ?? '[]'))
 
 function refuse(description: string): never {
   throw new errors.InvalidAuthorizationDetails(description)

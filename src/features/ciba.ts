@@ -5,7 +5,7 @@
 // expires, like a request to a user who does not look. So there is nothing to guess.
 
 import { randomUUID } from 'node:crypto'
-import { type Account, errors, type KoaContextWithOIDC } from 'oidc-provider'
+import { errors, type KoaContextWithOIDC } from 'oidc-provider'
 import { foldUsername } from '../accounts/account.ts'
 import { createConsents } from '../accounts/consents.ts'
 import { createRateLimit, type Limit } from '../accounts/rate-limit.ts'
@@ -70,7 +70,7 @@ export function ciba(dependencies: Dependencies): PageFeature {
       }),
     },
     // The user of a login_hint need not exist.
-    async findAccount(ctx, hint): Promise<HintedAccount | undefined> {
+    async findAccount(ctx, hint) {
       const { route, params } = ctx.oidc
       if (route !== 'backchannel_authentication' || params?.login_hint === undefined)
         return undefined
@@ -78,7 +78,7 @@ export function ciba(dependencies: Dependencies): PageFeature {
       const account = await (isSubject ? directory.find(hint) : directory.findByUsername(hint))
       if (!account) ctx.state.log.detail = 'no user has this login_hint'
       const accountId = account?.id ?? (isSubject ? hint : `name ${foldUsername(hint)}`)
-      return { accountId, ended: account?.ended ?? 0, claims: () => ({ sub: accountId }) }
+      return { accountId, claims: () => ({ sub: accountId }) }
     },
     grantHandlers: { [CIBA_GRANT]: handler => slowDownAll(records, handler) },
     answers: {
@@ -106,9 +106,6 @@ export function ciba(dependencies: Dependencies): PageFeature {
       }),
   }
 }
-
-/** `ended`: as of an `Account`; absent for the user of an id_token_hint. */
-type HintedAccount = Account & { ended?: number }
 
 function libraryFeature(
   { settings, records, directory }: Dependencies,
@@ -145,8 +142,8 @@ function libraryFeature(
       if (code !== undefined) throw new errors.InvalidRequest('user_code is not supported')
     },
 
-    async triggerAuthenticationDevice({ oidc, state }, request, account: HintedAccount, client) {
-      const { accountId, ended = (await directory.find(accountId))?.ended ?? 0 } = account
+    async triggerAuthenticationDevice({ oidc, state }, request, { accountId }, client) {
+      const { ended = 0 } = (await directory.find(accountId)) ?? {}
       const { clientId: client_id } = client
       const message = oidc.params?.binding_message
       const isAsked = await requests.ask(accountId, {

@@ -7,7 +7,7 @@ import type { Settings } from '../config/load.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import { createQuota } from '../http/limits.ts'
 import type { Feature, LibraryFeatures } from '../provider/feature.ts'
-import { readMetadata } from './client-metadata.ts'
+import { readMetadata } from './registration.ts'
 
 const MAX_FETCHES_PER_MINUTE = 120
 const CACHE_SECONDS = { min: 60, max: 3600 }

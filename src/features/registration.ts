@@ -1,17 +1,20 @@
 // Dynamic client registration (RFC 7591) and its management (RFC 7592). The library serves the
-// protocol and makes secrets and tokens. A policy validates the metadata; an adapter limits how many
-// clients there are and how long an unused one is kept.
+// protocol and makes secrets and tokens. A policy validates the metadata, by the schema and the rules of client
+// files; an adapter limits how many clients there are and how long an unused one is kept.
 
 import { type Client, errors, type KoaContextWithOIDC, Provider } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
+import type { Locate } from '../config/report/finding.ts'
+import { plainWords } from '../config/report/wording.ts'
+import { clientFindings } from '../config/rules/client.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
+import { registrationSchema, withDefaults } from '../config/schema/registration.ts'
 import { note } from '../http/audit.ts'
 import type { Feature } from '../provider/feature.ts'
 import { keysPeriod } from '../provider/keys.ts'
 import type { Adapter } from '../state/protocol.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
-import { readMetadata, scopesOf } from './client-metadata.ts'
 import * as registered from './registered-clients.ts'
 
 const SECRET_METHODS = ['client_secret_basic', 'client_secret_post']
@@ -120,11 +123,86 @@ export function registration(settings: Settings, records: Records): Feature {
  */
 function keepSubjects(client: Client, { subject_type, redirect_uris }: ClientMetadata) {
   if (subject_type !== client.subjectType) {
-    throw new errors.InvalidClientMetadata('subject_type stays as it was registered')
+    throw refuse('subject_type stays as it was registered')
   }
   const { host } = new URL(redirect_uris[0] ?? '')
   if (subject_type === 'pairwise' && host !== client.sectorIdentifier) {
-    const problem = `redirect_uris stay at ${client.sectorIdentifier}: subjects are pairwise`
-    throw new errors.InvalidClientMetadata(problem)
+    throw refuse(`redirect_uris stay at ${client.sectorIdentifier}: subjects are pairwise`)
   }
+}
+
+const MAX_METADATA_BYTES = 16 * 1024
+const MAX_NAME_LENGTH = 80
+
+const OPERATORS = 'is for the operator of this provider to say'
+/** Refused, because a client that asks for it relies on it. Any other unknown key is left out. */
+const REFUSED: Record<string, string> = {
+  client_secret_hashes: OPERATORS,
+  consent: OPERATORS,
+  profile: OPERATORS,
+  require_pkce: OPERATORS,
+  backchannel_logout_uri: 'is not for clients that register themselves',
+  sector_identifier_uri: 'is not fetched: the redirect_uris of a pairwise client have one host',
+  software_statement: 'is not read: send the metadata themselves',
+}
+
+const refuse = (message: string) => new errors.InvalidClientMetadata(message)
+
+/** Returns the metadata of a client that registers itself; throws `InvalidClientMetadata` (RFC 7591 §3.2.2). */
+export function readMetadata(
+  sent: Record<string, unknown>,
+  client_id: string,
+  settings: Settings,
+): ClientMetadata {
+  const given = Object.fromEntries(Object.entries(sent).filter(([, value]) => value !== null))
+  const refused = Object.keys(REFUSED).find(key => Object.hasOwn(given, key))
+  if (refused) throw refuse(`${refused} ${REFUSED[refused]}`)
+  const written = { client_name: nameFrom(given.redirect_uris), ...given, client_id }
+  const { data, error } = registrationSchema.safeParse(written, { error: plainWords })
+  const [issue] = error?.issues ?? []
+  if (!data) throw refuse(`${issue?.path.join('.')} ${issue?.message}`)
+  const metadata = withDefaults(data)
+
+  const scopes = scopesOf(settings)
+  const unknown = metadata.scope?.split(' ').some(name => !scopes.includes(name))
+  if (unknown) throw refuse(`scope is of ${scopes.join(' ')}`)
+  const at: Locate = (path, rule, message) => ({ file: '', key: path.join('.'), rule, message })
+  const findings = clientFindings({ file: '', value: metadata, written, at }, settings)
+  // The library makes the secret.
+  const finding = findings.find(({ rule }) => rule !== 'secret-missing')
+  if (finding) throw refuse(`${finding.key} ${finding.message}`)
+  if (isTaken(metadata.client_name, settings)) {
+    throw refuse('client_name is the name of this provider or of another application')
+  }
+  if (JSON.stringify(metadata).length > MAX_METADATA_BYTES) {
+    throw refuse(`the metadata are longer than ${MAX_METADATA_BYTES} bytes`)
+  }
+  return metadata
+}
+
+/** Every scope that a client may have. */
+export const scopesOf = ({ scopes, resources }: Settings) =>
+  [scopes, ...Object.values(resources).map(api => api.scopes)].flatMap(Object.keys)
+
+/** Whether users would take it for the provider, or for a client of the config folder. */
+function isTaken(name: string, { clients, branding }: Settings): boolean {
+  const names = clients.flatMap(client =>
+    Object.entries(client).flatMap(([key, value]) =>
+      /^client_name(#|$)/.test(key) ? [String(value)] : [],
+    ),
+  )
+  return [branding.name, ...names].some(taken => lettersOf(taken) === lettersOf(name))
+}
+
+/** A name without case, accents, spaces and punctuation, for comparing what a reader sees. */
+function lettersOf(name: string): string {
+  const plain = name.normalize('NFKD').toLowerCase()
+  return plain.replace(/[^\p{L}\p{N}]/gu, '') || plain
+}
+
+/** A client without a name has that of its host. */
+function nameFrom(redirectUris: unknown): string {
+  const [first] = Array.isArray(redirectUris) ? redirectUris : []
+  const { host, protocol } = (typeof first === 'string' && URL.parse(first)) || {}
+  return (host || protocol?.slice(0, -1) || 'Application').slice(0, MAX_NAME_LENGTH)
 }

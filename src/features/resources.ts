@@ -1,14 +1,7 @@
 // Protected APIs: which client can have a token for which API, what the token holds (RFC 8707, RFC 9068), and
 // which API can introspect it (RFC 7662).
 
-import {
-  type AccessToken,
-  type Client,
-  type ClientCredentials,
-  errors,
-  type KoaContextWithOIDC,
-  type ResourceServer,
-} from 'oidc-provider'
+import { type Client, errors, type KoaContextWithOIDC, type ResourceServer } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
 import { audienceOf, isFor, lifetimeOf, scopesFor } from '../config/schema/resource.ts'
@@ -91,14 +84,7 @@ export function resourceIndicators(
       },
       introspection: { enabled: features.introspection, allowedPolicy: mayIntrospect },
     },
-    checkAccessToken: requireScope,
   }
-}
-
-/** Refuses a token for an API without scopes or details: the user allowed none, or none were requested. */
-function requireScope({ aud, scope, rar }: AccessToken | ClientCredentials): void {
-  if (aud === undefined || scope || rar) return
-  throw new errors.InvalidScope('no scope of the resource was asked for, or allowed', '')
 }
 
 function checkResources({ resources, resourceFiles }: Settings, keys: SigningKey[]): void {

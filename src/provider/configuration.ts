@@ -41,7 +41,7 @@ import { createPolicy } from './policy.ts'
 import { assertAssertion, assertRequestObject, checkRequest } from './requests.ts'
 import { routesOf } from './routes.ts'
 import { createState } from './state.ts'
-import { lifetimes, mayRevoke } from './tokens.ts'
+import { lifetimes, mayRevoke, requireScope } from './tokens.ts'
 
 /** Shows an error of the library to users. */
 export type ShowError = NonNullable<Configuration['renderError']>
@@ -165,7 +165,7 @@ function configuration(
       // An expired page leads back to this client. Nothing else trusts the parameter.
       url: (_ctx, { uid, params }) =>
         `/interaction/${uid}?client_id=${encodeURIComponent(String(params.client_id))}`,
-      policy: createPolicy(settings, consents, requestedClaims, features),
+      policy: createPolicy(settings, consents, requestedClaims),
     },
     loadExistingGrant: async ctx => {
       const grant = await makeGrant(ctx)
@@ -175,7 +175,7 @@ function configuration(
     // Tokens do not read the session. Sign-out revokes its grants without a refresh token (state/sessions.ts).
     expiresWithSession: () => false,
     extraTokenClaims: ({ oidc }, token) => {
-      for (const { checkAccessToken } of features) checkAccessToken?.(token)
+      requireScope(token)
       return authenticationOf(oidc)
     },
     rotateRefreshToken: async ctx => {

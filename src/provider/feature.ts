@@ -3,13 +3,10 @@
 
 import type { Context } from 'koa'
 import type {
-  AccessToken,
   Account,
   BackchannelAuthenticationRequest,
   ClientAuthMethod,
-  ClientCredentials,
   Configuration,
-  interactionPolicy,
   KoaContextWithOIDC,
   Provider,
   TokenEndpointGrantContext,
@@ -60,18 +57,12 @@ export interface Feature {
   // Authorization
   /** Called for each authorization request, pushed ones too. Throws to refuse it. */
   checkRequest?(ctx: KoaContextWithOIDC): void
-  /** Checks that can bring up the consent page. */
-  consentChecks?: interactionPolicy.Check[]
-  /** Added to the details of the consent prompt, which the consent page shows. */
-  consentDetails?(ctx: KoaContextWithOIDC): Record<string, unknown>
   /** Called after a grant was made or used for this client. */
   onGrant?(clientId: string): Promise<void>
   /** The account with this id, when the feature knows better than the directory. */
   findAccount?(ctx: KoaContextWithOIDC, id: string): Promise<Account | undefined>
 
   // Tokens
-  /** Throws to refuse an access token that is about to be issued. */
-  checkAccessToken?(token: AccessToken | ClientCredentials): void
   /** The error for a JWT id that was used before; undefined for the library's own error. */
   replayError?(jti: string): Error | undefined
 

@@ -5,6 +5,7 @@ import { type Client, errors, type Grant, type KoaContextWithOIDC, Provider } fr
 import { type Consent, type Consents, type Decision, readKey } from '../accounts/consents.ts'
 import type { Directory } from '../accounts/directory.ts'
 import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
+import type { Detail } from '../config/schema/details.ts'
 import { note } from '../http/audit.ts'
 import { newTag, revokeGrant, tagOf } from '../state/grants.ts'
 import type { Found, Records } from '../storage/records.ts'
@@ -20,6 +21,10 @@ export function decisionOf({ result, session }: KoaContextWithOIDC['oidc']): Dec
   }
   return accountId === session?.accountId ? decision : undefined
 }
+
+/** Returns the authorization details of the request (RFC 9396), whose JSON the library has checked. */
+export const sentDetails = ({ params }: KoaContextWithOIDC['oidc']): Detail[] =>
+  JSON.parse(String(params?.authorization_details ?? '[]'))
 
 /** Nothing proves that the device is the user's, for any client (RFC 8628 §5.4): ask each time. */
 export const isDevice = ({ route }: KoaContextWithOIDC['oidc']) => DEVICE_ROUTES.includes(route)

@@ -5,18 +5,16 @@ import type { Consents } from '../accounts/consents.ts'
 import { methodOf } from '../accounts/sign-in-method.ts'
 import type { Settings } from '../config/load.ts'
 import { acrValuesOf, type RequestedClaims } from './claims.ts'
-import type { Feature } from './feature.ts'
-import { appearanceOf, decisionOf, isDevice, required } from './grants.ts'
+import { appearanceOf, decisionOf, isDevice, required, sentDetails } from './grants.ts'
 import { createBrowserBinding, wantsAnother } from './interactions.ts'
 
 const { Check, Prompt, base } = interactionPolicy
 
-/** Returns the interaction policy: the library's prompts and checks, ours, and those of features. */
+/** Returns the interaction policy: the library's prompts and checks, and ours. */
 export function createPolicy(
   settings: Settings,
   consents: Consents,
   requestedClaims: RequestedClaims,
-  features: Feature[],
 ): interactionPolicy.DefaultPolicy {
   const { bind } = createBrowserBinding(settings)
   const acrValues = acrValuesOf(settings)
@@ -72,7 +70,17 @@ export function createPolicy(
       ({ oidc }) => isDevice(oidc) && !decisionOf(oidc),
     ),
   )
-  for (const { consentChecks = [] } of features) consent.checks.push(...consentChecks)
+  // Without a recorded decision the page asks again: the access was removed while it was open, or another
+  // user answered.
+  consent.checks.add(
+    new Check(
+      'authorization_details',
+      'the user has not allowed the authorization details',
+      'consent_required',
+      ({ oidc }) =>
+        Boolean(oidc.params?.authorization_details) && !(oidc.grant?.jti && decisionOf(oidc)),
+    ),
+  )
   // An interaction keeps the parameters of its request. The library's details would repeat them, so
   // that a request with a long login_hint would be stored twice.
   for (const prompt of policy) {
@@ -88,7 +96,7 @@ export function createPolicy(
       version: await consents.version(accountId, client.clientId),
       scopes: requestedClaims.scopesOf(ctx.oidc),
       appearance: appearanceOf(client),
-      ...Object.assign({}, ...features.map(({ consentDetails }) => consentDetails?.(ctx))),
+      details: sentDetails(ctx.oidc),
     }
   }
   return policy

@@ -76,3 +76,9 @@ export function mayRevoke(_ctx: KoaContextWithOIDC, client: Client, token: { cli
   if (client.tokenEndpointAuthMethod === 'none') return false
   throw new errors.InvalidRequest('client is not authorized to revoke the presented token')
 }
+
+/** Refuses a token for an API without scopes or details: the user allowed none, or none were requested. */
+export function requireScope({ aud, scope, rar }: AccessToken | ClientCredentials): void {
+  if (aud === undefined || scope || rar) return
+  throw new errors.InvalidScope('no scope of the resource was asked for, or allowed', '')
+}
