@@ -28,6 +28,9 @@ const SLOW = [
 /** Run applications with other client libraries, which install.ts installs first. */
 const CLIENTS = ['test/clients/*.test.ts']
 
+/** Run a product of others as upstream issuer: `npm run test:upstream`. */
+const UPSTREAM = ['test/upstream/*.test.ts']
+
 /** Starts the longest files first, so that they do not run alone at the end. */
 const LONGEST = [
   'test/faults/faults.test.ts',
@@ -67,10 +70,17 @@ export default defineConfig({
     sequence: { sequencer: LongestFirst },
     env: { NODE_COMPILE_CACHE: join(import.meta.dirname, '../node_modules/.cache/usher') },
     projects: [
-      project('fast', ['test/**/*.test.ts'], {}, [...ISOLATED, ...TIMED, ...SLOW, ...CLIENTS]),
+      project('fast', ['test/**/*.test.ts'], {}, [
+        ...ISOLATED,
+        ...TIMED,
+        ...SLOW,
+        ...CLIENTS,
+        ...UPSTREAM,
+      ]),
       project('isolated', ISOLATED, { isolate: true }),
       project('timed', TIMED, { maxWorkers: 1, sequence: { groupOrder: 1 } }),
       project('slow', SLOW),
+      project('upstream', UPSTREAM, { maxWorkers: 1 }),
       project('clients', CLIENTS, { globalSetup: 'test/clients/install.ts' }),
     ],
   },

@@ -4,7 +4,7 @@ import { PASSWORD_ACR } from '../../src/accounts/sign-in-method.ts'
 import { freePort } from '../support/service.ts'
 import { DOWNSTREAM } from '../support/upstream.ts'
 import { startTlsUsher, USERS, upstreamSuite } from '../support/upstream-suite.ts'
-import { PASSWORD } from '../support/usher.ts'
+import { CLAIMS, PASSWORD } from '../support/usher.ts'
 
 upstreamSuite(async surroundings => {
   // Cookies do not depend on the port, so that the two have different hosts.
@@ -16,11 +16,15 @@ upstreamSuite(async surroundings => {
     redirect_uris: [redirectUri],
     backchannel_logout_uri: backchannelLogoutUri,
   }
+  const users = USERS.map(user => ({ ...user, attributes: { groups: ['staff'] } }))
   const config = {
+    claims: {
+      claims: { ...CLAIMS.claims, groups: { scope: 'profile', from: 'attributes.groups' } },
+    },
     clients: { usher: client },
     usher: { features: { backchannel_logout: true }, egress: { allow: ['localhost'] } },
   }
-  const central = await startTlsUsher(surroundings, place, config, USERS)
+  const central = await startTlsUsher(surroundings, place, config, users)
   return {
     issuer: central.issuer,
     acr: PASSWORD_ACR,
@@ -31,6 +35,5 @@ upstreamSuite(async surroundings => {
       await page.waitForURL(url => url.origin !== central.issuer)
     },
     endSessions: username => central.usher(['sessions', 'end', username]).then(() => {}),
-    stop: central.stop,
   }
 })

@@ -11,14 +11,14 @@ import { type Made, makeCertificate } from './certificates.ts'
 import { launchChromium } from './chromium.ts'
 import { run } from './command.ts'
 import { type RelyingParty, startRelyingParty } from './relying-party.ts'
-import { freePort, type Service, startService } from './service.ts'
+import { freePort, startService } from './service.ts'
 import { LABEL, withUpstreams } from './upstream.ts'
 import { ADA, GRACE, PASSWORD, writeConfig } from './usher.ts'
 import { Visit } from './visit.ts'
 
 const MAPPED_ACR = 'urn:example:strong'
 
-/** Users at the issuer, each with `PASSWORD`. The domain of Eve's address is not allowed. */
+/** Users at the issuer, each with `PASSWORD`, in the group staff. Eve's domain is not allowed. */
 export const USERS = [
   ADA,
   { ...GRACE, email_verified: true },
@@ -29,6 +29,8 @@ export const USERS = [
 export interface Surroundings {
   /** For files; removed at the end. */
   folder: string
+  /** Runs at the end, and after a failed start. */
+  closing: AsyncDisposableStack
   /** The certificate of 127.0.0.1 and localhost. */
   certificate: Made
   authority: Made
@@ -46,17 +48,24 @@ export interface IssuerUnderTest {
   signIn(visit: Visit, username: string): Promise<void>
   /** Ends the sessions of a user, as its administrator does. */
   endSessions(username: string): Promise<void>
-  stop(): Promise<unknown>
 }
 
 type StartIssuer = (surroundings: Surroundings) => Promise<IssuerUnderTest>
 
+interface User {
+  username: string
+  name: string
+  email?: string
+  email_verified?: boolean
+  attributes?: object
+}
+
 /** Starts an Usher with TLS of its own, and adds accounts with `PASSWORD`. */
 export async function startTlsUsher(
-  { folder, certificate: { cert, key }, authority }: Surroundings,
+  { folder, certificate: { cert, key }, authority, closing }: Surroundings,
   { name, host, port }: { name: string; host: string; port: number },
   config: Parameters<typeof writeConfig>[1],
-  accounts: { username: string; name: string; email?: string; email_verified?: boolean }[],
+  accounts: User[],
 ) {
   const own = join(folder, name)
   mkdirSync(own)
@@ -71,22 +80,26 @@ export async function startTlsUsher(
     NODE_EXTRA_CA_CERTS: authority.cert,
   }
   const service = await startService(env)
+  closing.defer(() => service.stop().then(() => {}))
   const usher = async (words: string[], input?: string) => {
     const done = await run(['src/cli.ts', ...words], env, input)
     if (done.code !== 0) throw new Error(`usher ${words.join(' ')}: ${done.stderr}`)
     return done
   }
-  for (const { username, name, email, email_verified } of accounts) {
+  for (const { username, name, email, email_verified, attributes } of accounts) {
     const words = ['accounts', 'add', '--username', username, '--name', name]
     if (email) words.push('--email', email)
     if (email_verified) words.push('--email-verified')
+    if (attributes) words.push('--attributes', JSON.stringify(attributes))
     await usher([...words, '--password-stdin'], PASSWORD)
   }
   return { ...service, issuer: env.USHER_ISSUER, usher }
 }
 
-async function startStage(startIssuer: StartIssuer) {
+type Stage = Awaited<ReturnType<typeof startStage>>
+async function startStage(startIssuer: StartIssuer, closing: AsyncDisposableStack) {
   const folder = mkdtempSync(join(tmpdir(), 'usher-upstream-'))
+  closing.defer(() => rmSync(folder, { recursive: true }))
   const authority = makeCertificate(folder, 'authority', {
     extensions: ['basicConstraints=critical,CA:TRUE'],
   })
@@ -96,11 +109,13 @@ async function startStage(startIssuer: StartIssuer) {
   })
   const trusted = getCACertificates()
   setDefaultCACertificates([...trusted, authority.pem])
+  closing.defer(() => setDefaultCACertificates(trusted))
 
   const place = { name: 'usher', host: 'localhost', port: await freePort() }
   const own = `https://localhost:${place.port}`
   const surroundings = {
     folder,
+    closing,
     certificate,
     authority,
     redirectUri: `${own}/sign-in/example/callback`,
@@ -108,11 +123,18 @@ async function startStage(startIssuer: StartIssuer) {
   }
   const issuer = await startIssuer(surroundings)
   const party = await startRelyingParty({ client_id: 'web' })
+  closing.defer(() => party.close())
   const config = withUpstreams({
     example: {
       issuer: issuer.issuer,
       acr: { [issuer.acr]: MAPPED_ACR },
       allow: { email_domains: ['example.org'] },
+      claims: {
+        username: 'preferred_username',
+        name: 'name',
+        email: 'email',
+        'attributes.groups': 'groups',
+      },
     },
   })
   const clients = {
@@ -122,32 +144,21 @@ async function startStage(startIssuer: StartIssuer) {
   const usher = await startTlsUsher(surroundings, place, { ...config, clients }, [local])
   await party.connect(usher.issuer)
   const browser = await launchChromium()
-  return {
-    browser,
-    usher,
-    issuer,
-    party,
-    async close() {
-      await browser.close()
-      await Promise.all([party.close(), usher.stop(), issuer.stop()])
-      setDefaultCACertificates(trusted)
-      rmSync(folder, { recursive: true })
-    },
-  }
+  closing.defer(() => browser.close())
+  return { browser, usher, issuer, party }
 }
 
 /** Defines the tests of sign-in, step-up, sign-out and linking. */
 export function upstreamSuite(startIssuer: StartIssuer, timeout?: number) {
-  let stage: Awaited<ReturnType<typeof startStage>>
+  const closing = new AsyncDisposableStack()
   let browser: Browser
-  let usher: Service
+  let usher: Stage['usher']
   let issuer: IssuerUnderTest
   let party: RelyingParty
   beforeAll(async () => {
-    stage = await startStage(startIssuer)
-    ;({ browser, usher, issuer, party } = stage)
+    ;({ browser, usher, issuer, party } = await startStage(startIssuer, closing))
   }, timeout)
-  afterAll(() => stage.close())
+  afterAll(() => closing.disposeAsync())
 
   async function start() {
     const visit = await Visit.start(browser, { ignoreHTTPSErrors: true })
@@ -206,6 +217,8 @@ export function upstreamSuite(startIssuer: StartIssuer, timeout?: number) {
     expect(claims.sub).toMatch(/^usr_[0-9a-z]{26}$/)
     expect([claims.amr].flat()[0]).toBe('example')
     expect(visit.complaints.policyViolations).toEqual([])
+    const { stdout } = await usher.usher(['accounts', 'show', 'ada', '--json'])
+    expect(JSON.parse(stdout)).toMatchObject({ id: claims.sub, attributes: { groups: ['staff'] } })
     expect((await signIn(await start())).sub).toBe(claims.sub)
   })
 
