@@ -9,11 +9,12 @@ import { CLAIMS, PASSWORD } from '../support/usher.ts'
 upstreamSuite(async surroundings => {
   // Cookies do not depend on the port, so that the two have different hosts.
   const place = { name: 'central', host: '127.0.0.1', port: await freePort() }
-  const { redirectUri, backchannelLogoutUri } = surroundings
+  const { redirectUri, signedOutUri, backchannelLogoutUri } = surroundings
   const client = {
     ...DOWNSTREAM,
     application_type: 'web',
     redirect_uris: [redirectUri],
+    post_logout_redirect_uris: [signedOutUri],
     backchannel_logout_uri: backchannelLogoutUri,
   }
   const users = USERS.map(user => ({ ...user, attributes: { groups: ['staff'] } }))
@@ -34,6 +35,7 @@ upstreamSuite(async surroundings => {
       await page.getByRole('button', { name: 'Sign in', exact: true }).click()
       await page.waitForURL(url => url.origin !== central.issuer)
     },
+    signOut: visit => visit.button('Sign out').click(),
     endSessions: username => central.usher(['sessions', 'end', username]).then(() => {}),
   }
 })

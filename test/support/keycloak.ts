@@ -79,7 +79,7 @@ export async function startKeycloak(surroundings: Surroundings): Promise<IssuerU
   await vi.waitUntil(isDecided, { timeout: START_TIMEOUT_MS }).catch(() => {})
   if (!/Listening on/.test(output)) throw new Error(`Keycloak did not start. ${NEEDED}: ${output}`)
 
-  const admin = await administrator(origin)
+  const admin = administrator(origin)
   await admin('POST', '/realms', realm(surroundings))
   return {
     issuer: `${origin}/realms/${REALM}`,
@@ -97,6 +97,7 @@ export async function startKeycloak(surroundings: Surroundings): Promise<IssuerU
       await page.click('#kc-login')
       await page.waitForURL(url => url.origin !== origin)
     },
+    signOut: ({ page }) => page.click('#kc-logout'),
     async endSessions(username) {
       const found = await admin('GET', `/realms/${REALM}/users?exact=true&username=${username}`)
       const [user] = (await found.json()) as { id: string }[]
@@ -106,24 +107,26 @@ export async function startKeycloak(surroundings: Surroundings): Promise<IssuerU
 }
 
 /** Returns a function that sends requests to the REST API of the administrator. */
-async function administrator(origin: string) {
-  const response = await fetch(`${origin}/realms/master/protocol/openid-connect/token`, {
+const administrator = (origin: string) => async (method: string, path: string, body?: object) => {
+  const send = async (url: string, options: RequestInit) => {
+    const response = await fetch(`${origin}${url}`, options)
+    if (!response.ok) throw new Error(`${url}: ${await response.text()}`)
+    return response
+  }
+  // An access token expires after a minute.
+  const granted = await send('/realms/master/protocol/openid-connect/token', {
     method: 'POST',
     body: new URLSearchParams({ grant_type: 'password', client_id: 'admin-cli', ...ADMIN }),
   })
-  const { access_token } = (await response.json()) as { access_token: string }
-  return async (method: string, path: string, body?: object) => {
-    const response = await fetch(`${origin}/admin${path}`, {
-      method,
-      headers: { authorization: `Bearer ${access_token}`, 'content-type': 'application/json' },
-      ...(body && { body: JSON.stringify(body) }),
-    })
-    if (!response.ok) throw new Error(`${method} ${path}: ${await response.text()}`)
-    return response
-  }
+  const { access_token } = (await granted.json()) as { access_token: string }
+  return send(`/admin${path}`, {
+    method,
+    headers: { authorization: `Bearer ${access_token}`, 'content-type': 'application/json' },
+    ...(body && { body: JSON.stringify(body) }),
+  })
 }
 
-const realm = ({ redirectUri, backchannelLogoutUri }: Surroundings) => ({
+const realm = ({ redirectUri, signedOutUri, backchannelLogoutUri }: Surroundings) => ({
   realm: REALM,
   enabled: true,
   clients: [
@@ -133,6 +136,7 @@ const realm = ({ redirectUri, backchannelLogoutUri }: Surroundings) => ({
       redirectUris: [redirectUri],
       directAccessGrantsEnabled: false,
       attributes: {
+        'post.logout.redirect.uris': signedOutUri,
         'backchannel.logout.url': backchannelLogoutUri,
         'backchannel.logout.session.required': 'true',
       },

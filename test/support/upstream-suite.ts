@@ -36,6 +36,7 @@ export interface Surroundings {
   authority: Made
   /** The endpoints of Usher. */
   redirectUri: string
+  signedOutUri: string
   backchannelLogoutUri: string
 }
 
@@ -46,6 +47,8 @@ export interface IssuerUnderTest {
   acr: string
   /** Fills in the sign-in page of the issuer, until the browser leaves it. */
   signIn(visit: Visit, username: string): Promise<void>
+  /** Confirms the sign-out on the page of the issuer. */
+  signOut(visit: Visit): Promise<void>
   /** Ends the sessions of a user, as its administrator does. */
   endSessions(username: string): Promise<void>
 }
@@ -119,6 +122,7 @@ async function startStage(startIssuer: StartIssuer, closing: AsyncDisposableStac
     certificate,
     authority,
     redirectUri: `${own}/sign-in/example/callback`,
+    signedOutUri: `${own}/sign-in/example/signed-out`,
     backchannelLogoutUri: `${own}/sign-in/example/backchannel-logout`,
   }
   const issuer = await startIssuer(surroundings)
@@ -128,6 +132,7 @@ async function startStage(startIssuer: StartIssuer, closing: AsyncDisposableStac
     example: {
       issuer: issuer.issuer,
       acr: { [issuer.acr]: MAPPED_ACR },
+      sign_out: 'return',
       allow: { email_domains: ['example.org'] },
       claims: {
         username: 'preferred_username',
@@ -276,7 +281,7 @@ export function upstreamSuite(startIssuer: StartIssuer, timeout?: number) {
     await expect.poll(() => isSignedIn(visit), { timeout: 20_000 }).toBe(false)
   })
 
-  test('a sign-out of Usher leaves the session of the issuer', async () => {
+  test('a sign-out of Usher alone leaves the session of the issuer', async () => {
     const visit = await start()
     await signIn(visit)
     await visit.page.goto(`${party.origin}/sign-out`)
@@ -285,5 +290,18 @@ export function upstreamSuite(startIssuer: StartIssuer, timeout?: number) {
     expect(await isSignedIn(visit)).toBe(false)
     await visit.button(LABEL).click()
     await visit.page.getByRole('heading', { name: 'Your account' }).waitFor()
+  })
+
+  test('a sign-out at the issuer, too, leads back to the application', async () => {
+    const visit = await start()
+    await signIn(visit)
+    await visit.page.goto(`${party.origin}/sign-out`)
+    await visit.button(`Sign out at ${new URL(issuer.issuer).host}, too`).click()
+    await issuer.signOut(visit)
+    await visit.page.waitForURL(`${party.origin}/signed-out`)
+    expect(await isSignedIn(visit)).toBe(false)
+    // The issuer asks for the password again.
+    await signIn(visit)
+    expect(visit.complaints.policyViolations).toEqual([])
   })
 }
