@@ -5,7 +5,6 @@ import { errors, Provider } from 'oidc-provider'
 import type { Environment } from '../provider/configuration.ts'
 import type { Feature } from '../provider/feature.ts'
 import { deriveKey } from '../storage/seal.ts'
-import { isFapi } from './fapi.ts'
 
 /** Returns the feature DPoP. */
 export function dpop({ settings: { features }, records }: Environment): Feature {
@@ -15,7 +14,7 @@ export function dpop({ settings: { features }, records }: Environment): Feature 
         enabled: features.dpop,
         // All nodes have the same secret, also during a change of `USHER_SECRET`.
         nonceSecret: deriveKey(records.prove('dpop', 'nonces'), 'dpop-nonces'),
-        requireNonce: ({ oidc }) => isFapi(oidc.client),
+        requireNonce: ({ oidc }) => oidc.client?.profile === 'fapi2',
       },
     },
     // The client repeats the request with another proof. The library's `invalid_grant` or

@@ -47,8 +47,25 @@ export function toLibrary(client: ClientMetadata): LibraryClientMetadata {
     // With `fragment` the library tells a wrong response type from a wrong mode; requests.ts refuses it.
     response_modes: isCodeOnly ? [...client.response_modes, 'fragment'] : client.response_modes,
     // The library insists on a secret; this one is never compared (compareHashes in library-overrides.ts).
+    ...(client.profile === 'fapi2' && fapiMetadata(client)),
     ...(client.client_secret_hashes && { client_secret: randomBytes(32).toString('base64url') }),
   } as LibraryClientMetadata
+}
+
+/**
+ * The metadata that the FAPI 2.0 Security Profile demands. config/rules/client.ts refuses files that contradict
+ * the profile; requests.ts checks the JWTs of the clients.
+ */
+const fapiMetadata = (client: ClientMetadata) => {
+  const { id_token_signed_response_alg: alg, authorization_signed_response_alg = 'ES256' } = client
+  return {
+    authorization_signed_response_alg,
+    require_pushed_authorization_requests: true,
+    dpop_bound_access_tokens: !client.tls_client_certificate_bound_access_tokens,
+    id_token_signed_response_alg: alg === 'RS256' ? 'ES256' : alg,
+    // A token that is bound to a key needs no rotation (FAPI 2.0 §5.3.2.1).
+    rotate_refresh_tokens: false,
+  }
 }
 
 /** The client of the account pages: it leads through the sign-in page and back, and redeems no code. */

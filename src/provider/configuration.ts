@@ -7,7 +7,7 @@ import { claimsOf } from '../accounts/account.ts'
 import { createConsents, TOUCH_INTERVAL_SECONDS } from '../accounts/consents.ts'
 import type { Directory } from '../accounts/directory.ts'
 import type { Settings } from '../config/load.ts'
-import { type ClientMetadata, RESPONSE_TYPES } from '../config/schema/client.ts'
+import { RESPONSE_TYPES } from '../config/schema/client.ts'
 import { flowOf } from '../config/schema/features.ts'
 import { cookieNames, createSignatures, originCookie, pathCookie } from '../http/cookies.ts'
 import { createFetch } from '../http/egress.ts'
@@ -98,10 +98,6 @@ function configuration(
   const consents = createConsents(records)
   const requestedClaims = createRequestedClaims(settings)
   const makeGrant = createGrantMaker(records, directory, consents, requestedClaims)
-  const toClient = (client: ClientMetadata) => ({
-    ...toLibrary(client),
-    ...Object.assign({}, ...features.map(({ clientDefaults }) => clientDefaults?.(client))),
-  })
   const isPermitted = (type: string) => {
     const flow = flowOf(type)
     return !flow || settings.compatibility[flow]
@@ -111,7 +107,7 @@ function configuration(
 
   return {
     adapter,
-    clients: [...settings.clients.map(toClient), accountClient(issuer)],
+    clients: [...settings.clients.map(toLibrary), accountClient(issuer)],
     jwks: { keys: keys.map(asLibraryKey) },
     routes: routesOf(enabled).paths,
     ttl: lifetimes(settings),
@@ -204,6 +200,10 @@ function configuration(
       requestObjects: {
         enabled: enabled.request_objects,
         assertJwtClaimsAndHeader: assertRequestObject,
+      },
+      fapi: {
+        enabled: true,
+        profile: (_ctx, client) => (client?.profile === 'fapi2' ? '2.0' : undefined),
       },
       jwtUserinfo: { enabled: enabled.signed_userinfo },
       encryption: { enabled: enabled.encryption },

@@ -49,8 +49,6 @@ export interface Feature {
   clientAuthMethods?: ClientAuthMethod[]
 
   // Clients
-  /** Metadata of a client of the config folder that follow from the rest of its file. */
-  clientDefaults?(client: ClientMetadata): object
   /** Metadata of a client that is not in the config folder, for pages. Undefined when it has none. */
   describeClient?(provider: Provider, id: string): Promise<ClientMetadata | undefined>
 
