@@ -36,7 +36,7 @@ const TABLE: [run: Run, usage: string, about: string][] = [
   [accounts('why'), 'accounts why ACCOUNT [--ip ADDRESS] [--json]', 'why an account cannot sign in at the moment; with --ip, from an address as the log has it'],
   [accounts('set'), 'accounts set ACCOUNT [--username U] [--name N] [--email E] [--[no-]email-verified] [--attributes JSON]',
     'change the username, the claims or the attributes of an account'],
-  [accounts('find'), 'accounts find TEXT [--json]', 'the accounts whose username, name or e-mail address contains a text'],
+  [accounts('list'), 'accounts find TEXT [--json]', 'the accounts whose username, name or e-mail address contains a text'],
   [accounts('link'), 'accounts link ACCOUNT --upstream NAME --subject SUB', 'let a user of an upstream issuer, by the sub of its ID tokens, sign in to an account'],
   [accounts('unlink'), 'accounts unlink ACCOUNT --upstream NAME', 'reverse accounts link'],
   [accounts('disable'), 'accounts disable ACCOUNT', 'end every session and token of an account, and refuse its sign-ins'],

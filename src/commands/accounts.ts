@@ -45,24 +45,19 @@ export async function add({ values }: Invocation) {
   }
 }
 
-/** `accounts list`. */
-export async function list({ values }: Invocation) {
+/** `accounts list`, and `accounts find TEXT`: whose username, name or e-mail address contains a text. */
+export async function list({ values, args: [text] }: Invocation) {
   const { directory } = await openOwnDirectory()
-  const all = (await directory.list()).map(visible)
-  const width = Math.max(0, ...all.map(({ username }) => username.length))
-  const describe = ({ id, username, name = '', enabled }: Visible) =>
-    `${id}  ${username.padEnd(width)}  ${enabled ? '' : '(disabled) '}${name}`
-  printList(values, all, describe, 'There are no accounts yet.')
-}
-
-/** `accounts find TEXT`: the accounts whose username, name or e-mail address contains a text. */
-export async function find({ values, args: [text = ''] }: Invocation) {
-  const { directory } = await openOwnDirectory()
-  const has = (part = '') => foldUsername(part).includes(foldUsername(text))
-  const all = await directory.list()
-  const found = all.filter(({ username, name, email }) => [username, name, email].some(has))
-  const describe = ({ id, username, email = '' }: Visible) => `${id}  ${username}  ${email}`
-  printList(values, found.map(visible), describe, 'No account has this text.')
+  const has = (part = '') => foldUsername(part).includes(foldUsername(text ?? ''))
+  const accounts = await directory.list()
+  const found = accounts.filter(({ username, name, email }) => [username, name, email].some(has))
+  const width = Math.max(0, ...found.map(({ username }) => username.length))
+  const describe = ({ id, username, name, email, enabled }: Visible) => {
+    const about = [enabled ? '' : '(disabled)', name, text === undefined ? '' : email]
+    return [id, '', username.padEnd(width), '', ...about.filter(Boolean)].join(' ')
+  }
+  const none = text === undefined ? 'There are no accounts yet.' : 'No account has this text.'
+  printList(values, found.map(visible), describe, none)
 }
 
 /** `accounts link ACCOUNT --upstream NAME --subject SUB`. */

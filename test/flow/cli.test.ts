@@ -103,6 +103,20 @@ test('disable and enable', async () => {
   expect((await usher(['accounts', 'list'])).stdout).toMatch(/^usr_\w+ {2}ada {2}Ada Lovelace\n$/)
 })
 
+test('accounts find compares usernames, names and e-mail addresses, in any spelling', async () => {
+  const find = async (text: string) => (await usher(['accounts', 'find', text])).stdout
+  await usher(['accounts', 'disable', 'ada'])
+  for (const text of ['AdA', 'love', 'a L', 'countess@EXAMPLE', '.org']) {
+    expect(await find(text)).toMatch(
+      /^usr_\w{26} {2}ada {2}\(disabled\) Ada Lovelace countess@example.org\n$/,
+    )
+  }
+  await usher(['accounts', 'enable', 'ada'])
+  expect(await find('grace')).toBe('No account has this text.\n')
+  const { stdout } = await usher(['accounts', 'find', 'ada', '--json'])
+  expect(JSON.parse(stdout)).toMatchObject([{ username: 'ada', email: 'countess@example.org' }])
+})
+
 test('accounts remove requires a confirmation', async () => {
   const asked = await usher(['accounts', 'remove', 'ada'])
   expect(asked.code).toBe(1)
