@@ -29,8 +29,8 @@ const explain = from(() => import('./commands/explain.ts'))
 /** `usage`: the name, the arguments, and then the options. */
 // biome-ignore format: a table
 const TABLE: [run: Run, usage: string, about: string][] = [
-  [accounts('add'), 'accounts add --username U [--name N] [--email E] [--email-verified] [--attributes JSON] --password-stdin',
-    'add an account; prints its usr_… alone on the first line'],
+  [accounts('add'), 'accounts add --username U [--name N] [--email E] [--email-verified] [--attributes JSON] [--must-change] --password-stdin',
+    'add an account; prints its usr_… alone on the first line. With --must-change the password is temporary, and without --password-stdin a generated one stands on the second line'],
   [accounts('list'), 'accounts list [--json]', 'all accounts'],
   [accounts('show'), 'accounts show ACCOUNT [--json]', 'one account: by its username or usr_…'],
   [accounts('why'), 'accounts why ACCOUNT [--ip ADDRESS] [--json]', 'why an account cannot sign in at the moment; with --ip, from an address as the log has it'],
@@ -41,7 +41,7 @@ const TABLE: [run: Run, usage: string, about: string][] = [
   [accounts('unlink'), 'accounts unlink ACCOUNT --upstream NAME', 'reverse accounts link'],
   [accounts('disable'), 'accounts disable ACCOUNT', 'end every session and token of an account, and refuse its sign-ins'],
   [accounts('enable'), 'accounts enable ACCOUNT', 'accept sign-ins of a disabled account again'],
-  [accounts('password'), 'accounts password ACCOUNT [--password-stdin]', 'set a password (a generated one without --password-stdin); ends every session and token'],
+  [accounts('password'), 'accounts password ACCOUNT [--password-stdin] [--must-change]', 'set a password (a generated one without --password-stdin); with --must-change it is temporary; ends every session and token'],
   [accounts('remove'), 'accounts remove ACCOUNT --yes', 'remove an account and all its records'],
   [transfer('importAccounts'), 'accounts import [FILE]', 'add accounts from JSON Lines (standard input without FILE), with password hashes; existing accounts do not change'],
   [transfer('exportAccounts'), 'accounts export', 'all accounts as JSON Lines, with password hashes'],

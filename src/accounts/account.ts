@@ -53,6 +53,8 @@ export interface Account extends Profile {
   enabled: boolean
   /** PHC string. Without it the account has no password sign-in. */
   password?: string
+  /** Epoch seconds. The password is temporary: it expires then, and the user must change it first. */
+  change_password_by?: number
   /** Absent: no upstream issuer. */
   links?: Link[]
   /** Epoch seconds. */
@@ -102,6 +104,7 @@ const transferSchema = profileSchema.extend({
       if (problem) addIssue(problem)
     })
     .optional(),
+  change_password_by: time,
   links: z.array(z.strictObject({ issuer: z.url(), subject: z.string().min(1) })).optional(),
   created: time,
   ended: time,

@@ -25,7 +25,7 @@ import { createUniqueNames, linkName, usernameOf } from './unique-names.ts'
 // biome-ignore format: a table
 /** Reason for a refused sign-in, for the log only. */
 export type Refusal =
-  | 'disabled' | 'malformed' | 'no_password' | 'unknown' | 'wrong_password'
+  | 'disabled' | 'malformed' | 'no_password' | 'password_expired' | 'unknown' | 'wrong_password'
   // At an upstream issuer:
   | 'not_allowed' | 'not_linked' | 'username_taken'
 
@@ -38,10 +38,8 @@ export interface Candidate {
 }
 
 /** Accounts: in the provider's own store (below) or in an external source (source.ts). */
-export type Directory = Pick<
-  OwnDirectory,
-  'find' | 'findEnabled' | 'findByUsername' | 'candidate'
-> & { changePassword?: OwnDirectory['changePassword'] }
+export type Directory = Partial<OwnDirectory> &
+  Pick<OwnDirectory, 'find' | 'findEnabled' | 'findByUsername' | 'candidate'>
 
 /** The provider's own accounts, with the changes that operators' commands make. */
 export type OwnDirectory = ReturnType<typeof createDirectory>
@@ -60,6 +58,9 @@ const indexes = ({ email }: Account): [string, string][] => [
   ['accounts', 'all'],
   ...(email === undefined ? [] : [emailIndex(email)]),
 ]
+/** Whether the account has a temporary password that has expired. */
+export const isExpired = ({ change_password_by: due }: Account) => due !== undefined && due <= now()
+
 /** Returns the accounts in a store. */
 export function createDirectory(records: Records) {
   const consents = createConsents(records)
@@ -87,11 +88,10 @@ export function createDirectory(records: Records) {
   }
 
   /** Throws `InvalidAccount` for a taken username, or a `ZodError` for an invalid profile. */
-  async function add(input: unknown, password?: string, link?: Link): Promise<Account> {
+  async function add(input: unknown, password?: string, more: Partial<Account> = {}) {
     const profile = profileSchema.parse(input)
     const hash = password === undefined ? {} : { password: await hashPassword(password) }
-    const links = link && { links: [link] }
-    return insert({ ...profile, ...hash, ...links, id: newAccountId(), enabled: true })
+    return insert({ ...profile, ...hash, ...more, id: newAccountId(), enabled: true })
   }
 
   async function insert(fields: Omit<Account, 'created' | 'updated'>): Promise<Account> {
@@ -169,6 +169,7 @@ export function createDirectory(records: Records) {
     if (!account.enabled) return { refusal: 'disabled' } as const
     if (!account.password) return { refusal: 'no_password' } as const
     if (!matches) return { refusal: 'wrong_password' } as const
+    if (isExpired(account)) return { refusal: 'password_expired' } as const
     if (needsRehash(account.password)) await rehash(account, password)
     return { account }
   }
@@ -206,8 +207,20 @@ export function createDirectory(records: Records) {
   ) {
     const { value: session } = await sessions.findByUid(uid)
     const hash = await hashPassword(password)
-    const since = await endAccess(id, account => ({ ...account, password: hash }))
+    const permanent = { password: hash, change_password_by: undefined }
+    const since = await endAccess(id, account => ({ ...account, ...permanent }))
     return session && sessions.succeed(session, since, ttl)
+  }
+
+  /** Returns false if the temporary password, or the sign-in with it (epoch seconds), is no longer valid. */
+  async function replaceTemporaryPassword(id: string, password: string, signedIn: number) {
+    const hash = await hashPassword(password)
+    const account = await change(id, current => {
+      const { change_password_by: due = 0, ended = 0 } = current
+      const isValid = due > now() && signedIn > ended
+      return isValid ? { ...current, password: hash, change_password_by: undefined } : current
+    })
+    return account?.password === hash
   }
 
   async function remove(account: Account): Promise<void> {
@@ -233,6 +246,7 @@ export function createDirectory(records: Records) {
     unlink,
     candidate,
     changePassword,
+    replaceTemporaryPassword,
     endAccess,
     remove,
   }

@@ -10,6 +10,7 @@ import {
   profileSchema,
 } from '../accounts/account.ts'
 import { accountCounter, networkCounter, signInLimits } from '../accounts/authentication.ts'
+import { isExpired } from '../accounts/directory.ts'
 import { hashPassword, passwordProblem } from '../accounts/password.ts'
 import { type Counter, createRateLimit } from '../accounts/rate-limit.ts'
 import { openDirectory } from '../accounts/source.ts'
@@ -31,14 +32,19 @@ import {
 import { findAccount, openAccount, openOwnAccount, openOwnDirectory } from './directory.ts'
 import { SIGN_IN } from './failure.ts'
 
-/** `accounts add --username U …`: prints the id of the account alone on the first line. */
+/** Lifetime of a temporary password: over a weekend. */
+const TEMPORARY_PASSWORD_SECONDS = 3 * 24 * 3600
+
+/** `accounts add --username U …`: prints the id on the first line, a generated password on the second. */
 export async function add({ values }: Invocation) {
   const profile = readProfile(values, profileSchema)
-  const password = await readPassword(values)
+  const given = await readPassword(values)
+  const change_password_by = temporaryUntil(values)
+  const password = given ?? (change_password_by ? generatePassword() : undefined)
   const { directory, audit } = await openOwnDirectory()
-  const { id } = await unlessTaken(directory.add(profile, password))
-  process.stdout.write(`${id}\n`)
-  await audit('account_added', { account: id })
+  const { id } = await unlessTaken(directory.add(profile, password, { change_password_by }))
+  process.stdout.write(password === given ? `${id}\n` : `${id}\n${password}\n`)
+  await audit('account_added', { account: id, change_password_by })
   if (password === undefined) {
     const next = `npm run usher -- accounts password ${profile.username}`
     hint(`The account has no password, and cannot sign in yet: ${next}`)
@@ -77,9 +83,7 @@ export async function unlink({ values, args: [name = ''] }: Invocation) {
   const link = account.links?.find(link => link.issuer === issuer)
   if (!link) throw new Failure(`${username} has no link to ${values.upstream}.`)
   if (!(await directory.unlink(id, link))) {
-    throw new Failure(
-      `This is the only way in which ${username} can sign in: set a password first.`,
-    )
+    throw new Failure(`This is the only way for ${username} to sign in: set a password first.`)
   }
   await audit('account_unlinked', { account: id, upstream: values.upstream })
   hint(`${username} can no longer sign in with ${values.upstream}.`)
@@ -115,7 +119,9 @@ export async function why({ values, args: [name = ''] }: Invocation) {
     if (until > now()) reasons.push({ reason: 'throttled', wrong, change, until })
   }
   const lines = reasons.flatMap(({ wrong, change }) => [wrong, `  → ${change}`])
-  const none = 'Nothing prevents a sign-in with the right password.'
+  const due = account?.change_password_by
+  const temporary = due ? ` The user must change it by ${secondOf(due)}.` : ''
+  const none = `Nothing prevents a sign-in with the right password.${temporary}`
   print(values, { account: account?.id, reasons }, lines.length ? lines : [none])
 }
 
@@ -138,6 +144,7 @@ function obstaclesOf(account: Account | undefined, module?: string): Obstacle[] 
   return [
     ...(account.enabled ? [] : [obstacle('disabled')]),
     ...(module || account.password ? [] : [obstacle('no_password')]),
+    ...(isExpired(account) ? [obstacle('password_expired')] : []),
   ]
 }
 
@@ -185,14 +192,19 @@ export async function enable({ args: [name = ''] }: Invocation) {
 /** `accounts password ACCOUNT`: ends every session and token. Prints a password that it generates. */
 export async function password({ values, args: [name = ''] }: Invocation) {
   const given = await readPassword(values)
-  const password = given ?? randomBytes(15).toString('base64url')
+  const password = given ?? generatePassword()
+  const change_password_by = temporaryUntil(values)
   const { id, username, directory, audit } = await openOwnAccount(name)
   const hash = await hashPassword(password)
-  await directory.endAccess(id, current => ({ ...current, password: hash }))
+  await directory.endAccess(id, current => ({ ...current, password: hash, change_password_by }))
   if (given === undefined) process.stdout.write(`${password}\n`)
-  await audit('password_set', { account: id })
+  await audit('password_set', { account: id, change_password_by })
   hint(`The password of ${username} is changed; all sessions and tokens have ended.`)
 }
+
+const generatePassword = () => randomBytes(15).toString('base64url')
+const temporaryUntil = ({ 'must-change': isTemporary }: Invocation['values']) =>
+  isTemporary ? now() + TEMPORARY_PASSWORD_SECONDS : undefined
 
 /** `accounts remove ACCOUNT --yes`. */
 export async function remove({ values, args: [name = ''] }: Invocation) {

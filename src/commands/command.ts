@@ -47,7 +47,7 @@ export function print({ json }: Invocation['values'], data: object, lines = outl
   process.stdout.write(`${json ? JSON.stringify(data, null, 2) : lines.join('\n')}\n`)
 }
 
-const TIMES = ['created', 'updated', 'ended', 'since', 'last_used']
+const TIMES = ['created', 'updated', 'ended', 'since', 'last_used', 'change_password_by']
 
 /** A record as indented lines, without what is empty; where a value is from stands behind it. */
 export function outline(record: object, indent = ''): string[] {

@@ -213,7 +213,7 @@ async function checkSignIn(
   }
   const [, code] = /\/errors#(\w+)/.exec(page) ?? []
   const error = url.searchParams.get('error') ?? code ?? `it ends at ${url.pathname}`
-  const refused = `${username}: the sign-in page does not accept this password`
+  const refused = `${username}: the sign-in page does not accept this password, or it is temporary`
   return wrong('account', isSignIn ? refused : `${client_id}: no code, ${error}`, FIXES.account)
 }
 

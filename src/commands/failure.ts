@@ -186,6 +186,8 @@ export const SIGN_IN: Record<Refusal | 'throttled', Said> = {
     'the spelling; the accounts: npm run usher -- accounts list'],
   disabled: ['the account is disabled', 'npm run usher -- accounts enable ACCOUNT'],
   no_password: ['the account has no password', 'npm run usher -- accounts password ACCOUNT'],
+  password_expired: ['the temporary password has expired',
+    'npm run usher -- accounts password ACCOUNT --must-change'],
   wrong_password: ['the password is wrong',
     'the user types it again; a new one: npm run usher -- accounts password ACCOUNT'],
   malformed: ['accounts.module returned an account that is not valid',

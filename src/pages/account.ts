@@ -1,40 +1,35 @@
-// The account page with the user's profile, and the page on which the user changes the password.
+// The account page with the user's profile, and the pages on which the user changes the password.
 
 import type { Context } from 'koa'
-import { passwordProblem } from '../accounts/password.ts'
+import { admit, checkPassword, passwordProblem } from '../accounts/password.ts'
 import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import { note } from '../http/audit.ts'
-import type { PageData } from './page-data.ts'
+import type { Form } from '../http/forms.ts'
+import type { Interaction } from '../provider/interactions.ts'
 import type { SignedIn, Site, Submitted } from './site.ts'
+import type { Words } from './words.ts'
+
+/** Returns the problems of a form with a new password, by field; undefined if there are none. */
+function problemsOf({ t }: Words, form: Form, { isUnchanged = false, isKnown = true }) {
+  const password = form.value('password')
+  const problem = passwordProblem(password) ?? (isUnchanged ? 'unchanged' : undefined)
+  const problems = {
+    current: isKnown ? undefined : t('password.wrong'),
+    password: problem && t(`password.${problem}`),
+    repeat: password === form.value('repeat') ? undefined : t('password.differs'),
+  }
+  return Object.values(problems).some(Boolean) ? problems : undefined
+}
 
 /** Returns the handlers of the account page and of the password page. */
-export function createAccountPages({
-  settings,
-  views,
-  directory,
-  authentication,
-  keepSignedIn,
-  waiting: countWaiting,
-}: Site) {
-  /** A change always needs the current password: an open browser is not enough (ASVS 6.2.3). */
-  async function problemsOf(ctx: Context, { account, form }: Submitted) {
-    const { t } = views.words(ctx)
-    const current = form.value('current')
-    const password = form.value('password')
-    const isKnown = await authentication.check(ctx, account, current, { client_id: ACCOUNT_CLIENT })
-    const problem = passwordProblem(password) ?? (password === current ? 'unchanged' : undefined)
-    return {
-      current: isKnown ? undefined : t('password.wrong'),
-      password: problem && t(`password.${problem}`),
-      repeat: password === form.value('repeat') ? undefined : t('password.differs'),
-    }
-  }
+export function createAccountPages(site: Site) {
+  const { settings, views, directory, authentication } = site
 
   return {
     async home(ctx: Context, { account }: SignedIn) {
       const { t, plural } = views.words(ctx)
       const { username, email, email_verified, password } = account
-      const waiting = await countWaiting(account)
+      const waiting = await site.waiting(account)
       const unverified = email_verified ? '' : ` (${t('account.unverified')})`
       const facts = [
         { label: t('account.username'), value: username },
@@ -53,22 +48,53 @@ export function createAccountPages({
       views.page(ctx, 'password', { problems: {} })
     },
 
-    async changePassword(ctx: Context, user: Submitted) {
-      const { account, session, form } = user
+    async changePassword(ctx: Context, { account, session, form }: Submitted) {
       if (account.password === undefined) ctx.throw(404)
-      const problems: PageData['password']['problems'] = await problemsOf(ctx, user)
-      if (Object.values(problems).some(Boolean)) {
-        return views.page(ctx, 'password', { problems }, 400)
-      }
-      const keeping = { uid: session.uid, ttl: settings.lifetimes.session_idle }
+      const current = form.value('current')
       const password = form.value('password')
+      // A change always needs the current password: an open browser is not enough (ASVS 6.2.3).
+      const about = { client_id: ACCOUNT_CLIENT }
+      const isKnown = await authentication.check(ctx, account, current, about)
+      const isUnchanged = password === current
+      const problems = problemsOf(views.words(ctx), form, { isKnown, isUnchanged })
+      if (problems) return views.page(ctx, 'password', { problems }, 400)
+      const keeping = { uid: session.uid, ttl: settings.lifetimes.session_idle }
       const successor = await directory.changePassword?.(account.id, password, keeping)
       note(ctx, 'password_changed', { account: account.id })
       if (successor) {
-        keepSignedIn(ctx, successor)
+        site.keepSignedIn(ctx, successor)
         authentication.remember(ctx, account, successor.loginTs)
       }
       views.page(ctx, 'password-changed', {})
+    },
+  }
+}
+
+/** Returns the page of the change_password prompt, on which the user replaces a temporary password. */
+export function newPasswordPage({ views, directory }: Site) {
+  async function read(ctx: Context, { pending }: Interaction) {
+    const account = pending && (await directory.findEnabled(pending.accountId, pending.ts))
+    ctx.state.account = account
+    return account ? { account, pending } : ctx.throw(400, { error: 'interaction_gone' })
+  }
+
+  return {
+    async show(ctx: Context, interaction: Interaction) {
+      await read(ctx, interaction)
+      views.page(ctx, 'new-password', { problems: {} })
+    },
+
+    async submit(ctx: Context, interaction: Interaction, form: Form) {
+      const { account, pending } = await read(ctx, interaction)
+      const password = form.value('password')
+      const isUnchanged = await admit(() => checkPassword(password, account.password))
+      const problems = problemsOf(views.words(ctx), form, { isUnchanged })
+      if (problems) return void views.page(ctx, 'new-password', { problems }, 400)
+      if (!(await directory.replaceTemporaryPassword?.(account.id, password, pending.ts))) {
+        return ctx.throw(400, { error: 'interaction_gone' })
+      }
+      note(ctx, 'password_changed', { client_id: interaction.clientId, account: account.id })
+      return { login: pending }
     },
   }
 }

@@ -5,6 +5,7 @@ import type { Context } from 'koa'
 import { type Form, readForm } from '../http/forms.ts'
 import { memberOf } from '../provider/feature.ts'
 import type { Interaction, Outcome } from '../provider/interactions.ts'
+import { newPasswordPage } from './account.ts'
 import { consentPage } from './consent.ts'
 import { PLACES } from './page-data.ts'
 import { selectAccountPage, signInPage } from './sign-in.ts'
@@ -24,6 +25,7 @@ export function createInteractionPages(site: Site) {
     login: signInPage(site),
     consent: consentPage(site),
     select_account: selectAccountPage(site),
+    change_password: newPasswordPage(site),
   }
   const pageOf = (ctx: Context, { prompt }: Interaction) =>
     pages[prompt.name] ?? ctx.throw(400, { error: 'interaction_gone' })
@@ -60,7 +62,9 @@ export function createInteractionPages(site: Site) {
       const form = await readForm(ctx)
       const interaction = await read(ctx)
       csrf.check(ctx, form, subject(interaction))
-      const outcome = await pageOf(ctx, interaction).submit(ctx, interaction, form)
+      const submit = () => pageOf(ctx, interaction).submit(ctx, interaction, form)
+      const isCancelled = form.value('decision') === 'cancel'
+      const outcome = isCancelled ? { error: 'access_denied' } : await submit()
       if (outcome) views.navigate(ctx, await interactions.finish(ctx, outcome))
     },
   }

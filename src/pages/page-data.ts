@@ -150,6 +150,7 @@ export interface PageData {
   /** Problems by field. */
   password: { problems: { current?: string; password?: string; repeat?: string } }
   'password-changed': object
+  'new-password': Pick<PageData['password'], 'problems'>
   requests: {
     requests: { name: string; message?: string; since: When; until: When; answer: string }[]
     /** The result of the last change. */

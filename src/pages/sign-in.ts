@@ -82,10 +82,8 @@ export function signInPage({ views, records, authentication, settings, signInMet
     },
 
     async submit(ctx: Context, interaction: Interaction, form: Form) {
-      const decision = form.value('decision')
-      if (decision === 'cancel') return { error: 'access_denied' }
       const { hasPassword, others } = methodsFor(ctx, interaction)
-      const method = others.find(({ name }) => name === decision)
+      const method = others.find(({ name }) => name === form.value('decision'))
       if (method) return begin(ctx, interaction, method)
       if (!hasPassword) ctx.throw(400, 'this application requires another method of sign-in')
       const username = form.value('username')
@@ -94,7 +92,8 @@ export function signInPage({ views, records, authentication, settings, signInMet
       const about = { client_id: interaction.clientId, interaction: id }
       const signIn = await authentication.signIn(ctx, credentials, about)
       if (!signIn) return render(ctx, interaction, { username, problem: 'failed', status: 400 })
-      return { login: loginOf(signIn) }
+      const isTemporary = signIn.account.change_password_by !== undefined
+      return { [isTemporary ? 'change_password' : 'login']: loginOf(signIn) }
     },
   }
 }
@@ -109,9 +108,7 @@ export function selectAccountPage({ views }: Site) {
     },
 
     async submit(_ctx: Context, _interaction: Interaction, form: Form) {
-      const decision = form.value('decision')
-      if (decision === 'cancel') return { error: 'access_denied' }
-      return { select_account: { another: decision !== 'continue' } }
+      return { select_account: { another: form.value('decision') !== 'continue' } }
     },
   }
 }

@@ -49,6 +49,8 @@ export interface Outcome {
   /** `accountId`: the account that decided. */
   consent?: { decision: Decision; accountId?: string }
   select_account?: { another: boolean }
+  /** The sign-in with a temporary password. It becomes `login` when the user has changed that. */
+  change_password?: ReturnType<typeof loginOf>
   error?: string
 }
 
@@ -91,6 +93,8 @@ export function createInteractions(provider: Provider, settings: Deployment) {
         ...(typeof ui_locales === 'string' && { uiLocales: ui_locales }),
         /** The account that is signed in in this browser. */
         accountId: session?.accountId,
+        /** The sign-in that waits for a new password. */
+        pending: lastSubmission?.change_password as Outcome['change_password'],
         /** The user has just chosen to use another account. */
         another: wantsAnother(lastSubmission),
         /** The user removed the client's access while the consent page was open. */

@@ -52,6 +52,7 @@ export function createPolicy(
     ),
   )
   policy.add(selectAccount(), 0)
+  policy.add(changePassword(), 0)
 
   consent.checks.remove('native_client_prompt')
   consent.checks.add(
@@ -100,6 +101,14 @@ export function createPolicy(
     }
   }
   return policy
+}
+
+/** Asks for a new password after a sign-in with a temporary one. No user is signed in before the answer. */
+function changePassword() {
+  const check = new Check('temporary_password', 'the password is temporary', ({ oidc }) =>
+    Boolean(oidc.result?.change_password && !oidc.result.login),
+  )
+  return new Prompt({ name: 'change_password' }, check)
 }
 
 /** Asks users to choose an account, unless they are signed out or have just signed in. */

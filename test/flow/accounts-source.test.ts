@@ -98,6 +98,11 @@ test('its users sign in, under a subject of Usher that stays when everything els
   expect((await userinfo(usher, other.access_token)).body.sub).not.toBe(body.sub)
 })
 
+test('a field of the module does not make a password temporary', async () => {
+  people = [Object.assign({}, grace, { change_password_by: 1 })]
+  expect((await attempt('grace')).heading).toBe('Your account')
+})
+
 test('a wrong password, an unknown name and a password that is empty or too long get the same page', async () => {
   const pages = [
     await attempt('ada', 'not the password'),

@@ -58,3 +58,29 @@ test('with an address it says whether that network is throttled', SLOW, async ()
   const wrong = await operated.usher('accounts why ada --ip nowhere')
   expect(wrong).toMatchObject({ code: 1, stderr: expect.stringContaining('--ip takes an IP') })
 })
+
+test('a temporary password is printed once, and its end is shown', SLOW, async () => {
+  const added = await operated.usher('accounts add --username edsger --must-change')
+  const [id, first = ''] = added.stdout.split('\n')
+  expect(added).toMatchObject({ code: 0, stderr: '' })
+  expect(id).toMatch(/^usr_[0-9a-z]{26}$/)
+  const browser = new Browser(operated.service.issuer)
+  await browser.open('/account')
+  await browser.submit(credentials('edsger', first))
+  expect(browser.heading).toBe('Choose a new password')
+
+  const { stdout } = await operated.usher('accounts password edsger --must-change')
+  expect(stdout.trim()).not.toBe(first)
+  const shown = JSON.parse((await operated.usher('accounts show edsger --json')).stdout)
+  const threeDays = Date.now() / 1000 + 3 * 24 * 3600
+  expect(Math.abs(shown.change_password_by - threeDays)).toBeLessThan(120)
+  expect(await why('edsger')).toMatch(/right password\. The user must change it by 20\S+Z\.\n$/)
+
+  await operated.service.directory.change(id ?? '', account => ({
+    ...account,
+    change_password_by: 1,
+  }))
+  expect(await why('edsger')).toMatch(/^the temporary password has expired\n {2}→ .*--must-change/)
+  await operated.usher('accounts password edsger')
+  expect(await why('edsger')).toBe('Nothing prevents a sign-in with the right password.\n')
+})

@@ -275,6 +275,10 @@ export const STATES: State[] = [
       password({ password: t(`password.${key}`) }),
     ),
   ),
+  state('new-password', 'new-password', () => password()),
+  state('new-password-wrong', 'new-password', ({ t }) =>
+    password({ password: t('password.too_short'), repeat: t('password.differs') }),
+  ),
   state('password-changed', 'password-changed', () => ({})),
   state('sign-out', 'sign-out', () => ({ action: '#', xsrf: 'sample' })),
   state('sign-out-asked', 'sign-out', () => ({

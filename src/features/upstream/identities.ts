@@ -100,9 +100,7 @@ function create(directory: OwnDirectory, upstream: Upstream, claims: IDToken): P
   const { username, profile, attributes } = profileOf(upstream, claims)
   const fallback = `${upstream.name}-${claims.sub}`.slice(0, 128)
   const name = username ?? ('email' in profile ? profile.email : fallback)
-  return directory.add(
-    { ...profile, attributes, username: name },
-    undefined,
-    linkOf(upstream, claims),
-  )
+  return directory.add({ ...profile, attributes, username: name }, undefined, {
+    links: [linkOf(upstream, claims)],
+  })
 }

@@ -1,0 +1,306 @@
+// A temporary password: it only leads to the page on which the user replaces it.
+
+import { decodeJwt } from 'jose'
+import { expect } from 'vitest'
+import { hashPassword } from '../../src/accounts/password.ts'
+import { asked, asker, PENDING, poll } from '../support/asking.ts'
+import { Browser } from '../support/browser.ts'
+import { ada, usher, usherTest } from '../support/fixtures.ts'
+import { authorize, redeem, refresh, tokens } from '../support/journey.ts'
+import {
+  credentials,
+  isSignedIn,
+  newTab,
+  open,
+  send,
+  sessionsOf,
+  signedIn,
+  silently,
+  textOf,
+  words,
+} from '../support/people.ts'
+import { ADA, CLIENTS, GRACE, PASSWORD } from '../support/usher.ts'
+import { send as request } from '../support/wire.ts'
+
+const TEMPORARY = 'temporary horse, temporary battery'
+const NEW = 'another battery, another staple'
+const CHOSEN = { password: NEW, repeat: NEW }
+const CHOOSE = words('password.choose_title')
+const EXPIRED = words('error.interaction')
+const DAY = 24 * 3600
+const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code'
+const TV = {
+  client_id: 'tv',
+  client_name: 'Television',
+  token_endpoint_auth_method: 'none',
+  grant_types: [DEVICE_GRANT],
+}
+
+const test = usherTest({
+  clients: { ...CLIENTS, tv: TV, till: asker('till') },
+  usher: { features: { device_flow: true, ciba: true } },
+  accounts: [ADA, GRACE],
+})
+let hash: string
+test.beforeAll(async () => {
+  hash = await hashPassword(TEMPORARY)
+})
+test.beforeEach(async () => {
+  await setPassword({ change_password_by: Math.floor(Date.now() / 1000) + DAY })
+  await usher.consents.removeAll(ada)
+})
+
+/** As `accounts password ada` does. */
+const setPassword = (fields: { password?: string; change_password_by?: number }) =>
+  usher.directory.endAccess(ada, account => ({ ...account, password: hash, ...fields }))
+
+/** A browser at the page that asks for a new password. */
+async function choosing(params: Record<string, string> = {}, browser?: Browser) {
+  const opened = await open(usher, params, browser)
+  await opened.browser.submit(credentials('ada', TEMPORARY))
+  expect(opened.browser.heading).toBe(CHOOSE)
+  return opened
+}
+
+async function canSignIn(secret: string): Promise<boolean> {
+  const browser = new Browser(usher.issuer)
+  await browser.open('/account')
+  await browser.submit(credentials('ada', secret))
+  return browser.heading === words('account.title')
+}
+
+test('the user chooses a new password, and continues to the application', async () => {
+  const before = usher.output.length
+  const { browser, request } = await choosing()
+  const { html } = browser.page
+  const fields = html.querySelectorAll('input:not([type=hidden])').map(input => input.attributes)
+  expect(fields.map(({ autocomplete }) => autocomplete)).toEqual([
+    'username',
+    'new-password',
+    'new-password',
+  ])
+  expect(fields[0]?.value).toBe('ada')
+  await browser.submit(CHOSEN)
+  expect(browser.heading).toBe(words('consent.title'))
+  await browser.submit({ decision: 'allow' })
+  const { body } = await redeem(usher, browser.page.params.get('code') ?? '', request)
+  expect(decodeJwt(body.id_token)).toMatchObject({ sub: ada, amr: ['pwd'] })
+  expect(await canSignIn(NEW)).toBe(true)
+  expect(await canSignIn(TEMPORARY)).toBe(false)
+  const facts = usher.output.slice(before).map(line => JSON.parse(line))
+  const ofUser = facts.filter(({ log, account }) => log === 'audit' && account === ada)
+  expect(ofUser.map(({ event }) => event)).toEqual([
+    'sign_in_succeeded',
+    'password_changed',
+    'consent_given',
+    'tokens_issued',
+    'sign_in_succeeded',
+    'sign_in_failed',
+  ])
+  for (const secret of [TEMPORARY, NEW]) {
+    expect(usher.output.slice(before).join()).not.toContain(secret)
+  }
+})
+
+test('before the change, no session exists: not for the account pages, and not silently', async () => {
+  const { browser, request: first } = await choosing({ client_id: 'first' })
+  expect(await sessionsOf(usher, ada)).toEqual([])
+  expect(await isSignedIn(browser)).toBe(false)
+  expect(await silently(usher, browser)).toBe('login_required')
+  const tab = newTab(browser)
+  for (const place of ['/account', '/account/password', '/account/requests', first.url]) {
+    await tab.open(place)
+    expect(tab.heading).toBe(words('sign_in.title'))
+  }
+})
+
+test('no answer of the browser takes the place of the new password', async () => {
+  const { browser } = await choosing()
+  const { url } = browser.page
+  // The page that returns from an interaction.
+  const resume = url.pathname.replace('/interaction', '/api/oauth/authorize')
+  const tab = newTab(browser)
+  await tab.open(resume)
+  expect(tab.heading).toBe(words('sign_in.title'))
+  const { browser: other } = await choosing()
+  for (const decision of ['', 'continue', 'allow', 'password']) {
+    await other.submit({ password: '', repeat: '', decision })
+    expect(other.page.status).toBe(400)
+    expect(other.heading).toBe(CHOOSE)
+  }
+  const { status } = await send(other, other.page.url, { form: CHOSEN })
+  expect(status).toBe(403)
+  expect(await sessionsOf(usher, ada)).toEqual([])
+  expect(await canSignIn(NEW)).toBe(false)
+})
+
+test('a cancelled change returns to the application without a code, and can be repeated', async () => {
+  const { browser } = await choosing()
+  await browser.submit({ decision: 'cancel' })
+  expect(browser.page.params.get('error')).toBe('access_denied')
+  expect(await isSignedIn(browser)).toBe(false)
+  await choosing({}, browser)
+})
+
+test.each([
+  ['the temporary one', { password: TEMPORARY, repeat: TEMPORARY }, 'unchanged'],
+  ['too short', { password: 'elevenbytes', repeat: 'elevenbytes' }, 'too_short'],
+  ['too common', { password: 'password1234', repeat: 'password1234' }, 'too_common'],
+  ['not repeated', { repeat: `${NEW} ` }, 'differs'],
+])('a new password that is %s is refused', async (_, fields, problem) => {
+  const { browser } = await choosing()
+  await browser.submit({ ...CHOSEN, ...fields })
+  expect(browser.page.status).toBe(400)
+  expect(textOf(browser.page.text)).toContain(words(`password.${problem}`))
+  expect(await sessionsOf(usher, ada)).toEqual([])
+  await browser.submit(CHOSEN)
+  expect(browser.heading).toBe(words('consent.title'))
+})
+
+test('an expired temporary password is refused like a wrong one', async () => {
+  await setPassword({ change_password_by: Math.floor(Date.now() / 1000) - 1 })
+  const before = usher.output.length
+  const { browser } = await open(usher)
+  await browser.submit(credentials('ada', TEMPORARY))
+  expect(textOf(browser.page.text)).toContain(words('sign_in.failed'))
+  expect(usher.output.slice(before).join('\n')).toContain('"reason":"password_expired"')
+})
+
+test('a temporary password that expires on the page is not replaced', async () => {
+  const { browser } = await choosing()
+  await usher.directory.change(ada, account => ({ ...account, change_password_by: 1 }))
+  await browser.submit(CHOSEN)
+  expect(browser.heading).toBe(EXPIRED)
+  expect(await sessionsOf(usher, ada)).toEqual([])
+})
+
+test('a second user of the temporary password gets nothing after the first', async () => {
+  const [first, second] = [await choosing(), await choosing()]
+  await first.browser.submit(CHOSEN)
+  const stolen = 'a password of somebody else'
+  await second.browser.submit({ password: stolen, repeat: stolen })
+  expect(second.browser.heading).toBe(EXPIRED)
+  expect(await isSignedIn(second.browser)).toBe(false)
+  expect(await isSignedIn(first.browser)).toBe(true)
+  expect([await canSignIn(stolen), await canSignIn(NEW)]).toEqual([false, true])
+})
+
+test('of parallel changes one succeeds, from other browsers and from other tabs', async () => {
+  for (let round = 0; round < 10; round++) {
+    await setPassword({ change_password_by: Math.floor(Date.now() / 1000) + DAY })
+    const { browser } = await choosing()
+    const tab = newTab(browser)
+    await tab.open(browser.page.url)
+    const browsers = [browser, tab, (await choosing()).browser, (await choosing()).browser]
+    await Promise.all(
+      browsers.map((one, i) => one.submit({ password: `${NEW} ${i}`, repeat: `${NEW} ${i}` })),
+    )
+    const headings = browsers.map(({ heading }) => heading).toSorted()
+    expect(headings).toEqual([words('consent.title'), EXPIRED, EXPIRED, EXPIRED].toSorted())
+    expect(await sessionsOf(usher, ada)).toHaveLength(1)
+  }
+})
+
+test.each([
+  ['sets another password', () => setPassword({ change_password_by: undefined })],
+  [
+    'sets another temporary password',
+    () => setPassword({ change_password_by: Math.floor(Date.now() / 1000) + DAY }),
+  ],
+  [
+    'disables the account',
+    () => usher.directory.endAccess(ada, account => ({ ...account, enabled: false })),
+  ],
+])('the page expires when the operator %s', async (_, change) => {
+  const { browser } = await choosing()
+  await change()
+  await browser.submit(CHOSEN)
+  expect(browser.heading).toBe(EXPIRED)
+  await usher.directory.change(ada, account => ({ ...account, enabled: true }))
+  expect(await canSignIn(NEW)).toBe(false)
+})
+
+test('the page belongs to the browser that signed in', async () => {
+  const { browser } = await choosing()
+  const other = new Browser(usher.issuer)
+  await other.open(browser.page.url)
+  expect(other.heading).toBe(EXPIRED)
+})
+
+test('sessions and refresh tokens from before stay ended, and the consent is remembered', async () => {
+  await setPassword({ password: await hashPassword(PASSWORD), change_password_by: undefined })
+  const former = await tokens(usher)
+  await setPassword({ change_password_by: Math.floor(Date.now() / 1000) + DAY })
+  expect(await silently(usher, former.browser)).toBe('login_required')
+  const { browser } = await choosing({}, newTab(former.browser))
+  expect(browser.page.params.get('code')).toBeNull()
+  await browser.submit(CHOSEN)
+  expect(browser.page.params.get('code')).toBeTruthy()
+  const { body } = await refresh(usher, former.refresh_token)
+  expect(body.error).toBe('invalid_grant')
+})
+
+test('the account page is shown after the change', async () => {
+  const browser = new Browser(usher.issuer)
+  await browser.open('/account/sessions')
+  await browser.submit(credentials('ada', TEMPORARY))
+  expect(browser.heading).toBe(CHOOSE)
+  await browser.submit(CHOSEN)
+  expect(browser.heading).toBe(words('sessions.title'))
+})
+
+test('another user who is signed in in this browser stays until the change', async () => {
+  const browser = await signedIn(usher, 'grace')
+  await choosing({ prompt: 'login' }, browser)
+  expect(browser.page.html.querySelector('input#username')?.getAttribute('value')).toBe('ada')
+  expect(await silently(usher, browser)).toBe('consent_required')
+  await browser.submit(CHOSEN)
+  await browser.submit()
+  expect(browser.heading).toBe(words('consent.title'))
+  await newTab(browser).open('/account')
+  expect(await sessionsOf(usher, ada)).toHaveLength(1)
+})
+
+test('a device gets no token before the change', async () => {
+  const begun = await request(usher, '/api/oauth/device_authorization', {
+    body: { client_id: 'tv', scope: 'openid' },
+  })
+  const { device_code, user_code } = begun.json
+  const body = { grant_type: DEVICE_GRANT, device_code: String(device_code), client_id: 'tv' }
+  const token = async () => {
+    await usher.records.remove('DevicePoll', String(device_code), 1)
+    return (await request(usher, '/api/oauth/token', { body })).json
+  }
+  const browser = new Browser(usher.issuer)
+  await browser.open('/device')
+  await browser.submit(credentials('ada', TEMPORARY))
+  expect(browser.heading).toBe(CHOOSE)
+  expect(await token()).toMatchObject(PENDING)
+  await browser.submit(CHOSEN)
+  await browser.submit({ user_code: String(user_code) })
+  await browser.submit({ decision: 'allow' })
+  expect(await token()).toHaveProperty('access_token')
+})
+
+test('a CIBA request can be answered after the change only', async () => {
+  const id = await asked(usher)
+  const browser = new Browser(usher.issuer)
+  await browser.open('/account/requests')
+  await browser.submit(credentials('ada', TEMPORARY))
+  expect(browser.heading).toBe(CHOOSE)
+  expect(await poll(usher, id)).toMatchObject(PENDING)
+  await browser.submit(CHOSEN)
+  expect(browser.heading).toBe(words('requests.title'))
+})
+
+test('a user who is signed in otherwise replaces a temporary password on the account page', async () => {
+  await setPassword({ change_password_by: undefined })
+  const browser = await signedIn(usher, 'ada', TEMPORARY)
+  const change_password_by = Math.floor(Date.now() / 1000) + DAY
+  await usher.directory.change(ada, account => ({ ...account, change_password_by }))
+  await browser.open('/account/password')
+  await browser.submit({ current: TEMPORARY, ...CHOSEN })
+  expect((await usher.directory.find(ada))?.change_password_by).toBeUndefined()
+  expect(await canSignIn(NEW)).toBe(true)
+  await authorize(usher, { username: 'grace' })
+})
