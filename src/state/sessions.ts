@@ -149,7 +149,7 @@ export function createSessions(records: Records) {
     const found = await Promise.all(uids.map(findByUid))
     const ended = found.flatMap(({ value }) => value ?? [])
     await Promise.all(ended.map(session => enqueueSignOut(records, session)))
-    await revokeOfSessions(records, uids, ended[0]?.accountId)
+    if (ended[0]) await revokeOfSessions(records, uids, ended[0].accountId)
     await Promise.all(ended.map(({ uid }) => records.remove('Session', uid, TOMBSTONE_SECONDS)))
   }
 

@@ -3,7 +3,16 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { hashSecret } from '../../src/config/client-secret.ts'
 import { Browser } from '../support/browser.ts'
-import { authorize, post, redeem, refresh, tokens, userinfo } from '../support/journey.ts'
+import {
+  authorizationRequest,
+  authorize,
+  post,
+  redeem,
+  refresh,
+  signInAndAllow,
+  tokens,
+  userinfo,
+} from '../support/journey.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePorts } from '../support/redis-together.ts'
 import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'
@@ -61,6 +70,16 @@ test('authorize with a session and a consent, and the code exchange: at most 12'
     await redeem(usher, code, request)
   }
   expect(await commandsOf(both)).toBeLessThanOrEqual(12)
+})
+
+// Without a file in upstreams/, upstream issuers cost nothing: 28 is the number from before they existed.
+test('authorize, sign-in with a password, and consent: at most 28', async () => {
+  const other = new Browser(usher.issuer)
+  const both = async () => {
+    await other.open(authorizationRequest(usher).url)
+    await signInAndAllow(other, 'ada')
+  }
+  expect(await commandsOf(both)).toBeLessThanOrEqual(28)
 })
 
 test('client credentials: 1', async () => {
