@@ -4,36 +4,27 @@ import { randomBytes } from 'node:crypto'
 import { existsSync, linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { RedisSettings } from '../config/schema/usher.ts'
-import { openRecords, type Records } from './records.ts'
-import { SqliteStore } from './sqlite.ts'
+import { openRecords } from './records.ts'
+import { openSqliteStore } from './sqlite.ts'
 import type { Observer, Store } from './store.ts'
 
-/** A store, its records, and the secrets that decrypt them; the first one encrypts. */
-export interface Installation {
-  store: Store
-  secrets: Uint8Array[]
-  records: Records
-}
+/** See `unlock`. */
+export type Installation = Awaited<ReturnType<typeof unlock>>
 
 /** Opens the store at a location, and its records. */
 export async function openInstallation(
   location: string,
   secrets: Uint8Array[],
   redis?: RedisSettings,
-  observe?: Observer,
-): Promise<Installation> {
-  return unlock(await openStore(location, redis, observe), location, secrets)
+) {
+  return unlock(await openStore(location, redis), location, secrets)
 }
 
 /**
- * `secrets` empty: one is made and kept beside the embedded store. Throws when none of them fits, and
- * closes the store.
+ * Returns a store with its records and the secrets that decrypt them; the first one encrypts. `secrets` empty:
+ * one is made and kept beside the embedded store. Throws when none of them fits, and closes the store.
  */
-export async function unlock(
-  store: Store,
-  location: string,
-  secrets: Uint8Array[],
-): Promise<Installation> {
+export async function unlock(store: Store, location: string, secrets: Uint8Array[]) {
   try {
     const known = secrets.length ? secrets : [generatedSecret(storeFile(location) ?? '')]
     return { store, secrets: known, records: await openRecords(store, known) }
@@ -61,9 +52,9 @@ export async function openStore(
 ): Promise<Store> {
   const file = storeFile(location)
   try {
-    if (file) return new SqliteStore(file)
-    const { RedisStore } = await import('./redis/store.ts')
-    return await RedisStore.open(location, redis, observe)
+    if (file) return openSqliteStore(file)
+    const { openRedisStore } = await import('./redis/store.ts')
+    return await openRedisStore(location, redis, observe)
   } catch (error) {
     const { message } = error as Error
     // Without the error itself: that of a URL has all of it, that of Redis what was sent. ioredis takes

@@ -4,7 +4,6 @@
 // the commit: one fsync serves them all, and a power cut takes nothing back (synchronous=FULL).
 // Reads run at once.
 
-import type { DatabaseSync } from 'node:sqlite'
 import { setImmediate, setTimeout } from 'node:timers/promises'
 import { checkFile, entryOf, openFile, prepare, type Row } from './sqlite-file.ts'
 import {
@@ -28,82 +27,28 @@ const SWEEP_ROWS = 1_000
 const SWEEP_PAUSE_MS = 5
 const PAGE_ROWS = 500
 
-/** The store in a file, or in memory. */
-export class SqliteStore implements Store {
-  #file: string
-  #db: DatabaseSync
-  #sql: ReturnType<typeof prepare>
+/** Opens a path, made with its folders when missing, or `:memory:`. Throws for another format. */
+export function openSqliteStore(file: string) {
+  const db = openFile(file, BUSY_TIMEOUT_MS)
+  const sql = prepare(db)
   /** The writes of the next commit, and the promise of their results. */
-  #writes: (() => unknown)[] = []
-  #committed?: Promise<unknown[]>
-  #sweeper: NodeJS.Timeout
-
-  /** `file` is a path, made with its folders when missing, or `:memory:`. Throws for another format. */
-  constructor(file: string) {
-    this.#file = file
-    this.#db = openFile(file, BUSY_TIMEOUT_MS)
-    this.#sql = prepare(this.#db)
-    this.#sweeper = setInterval(() => this.sweep().catch(() => {}), SWEEP_EVERY_MS).unref()
-  }
-
-  async get(key: string) {
-    const [entry] = await this.#read(() => this.#entries([key]))
-    return entry
-  }
-
-  async getMany(keys: string[]) {
-    requireOneSlot(keys)
-    return this.#read(() => this.#entries(keys))
-  }
-
-  async write(changes: Change[]) {
-    requireOneSlot(changes.map(({ key }) => key))
-    return this.#commit(() => this.#apply(changes))
-  }
-
-  list(index: string) {
-    return Array.fromAsync(this.walk(index))
-  }
-
-  walk(index: string) {
-    return this.#pages(last => this.#sql.list.all(index, now(), last, PAGE_ROWS))
-  }
-
-  scan() {
-    return this.#pages(last => this.#sql.scan.all(now(), last, PAGE_ROWS))
-  }
-
-  restore(entry: Entry) {
-    const { key, expires = Number.POSITIVE_INFINITY, indexes } = entry
-    return this.#commit(() => {
-      this.#sql.delete.run(key)
-      if (expires > now()) this.#put(entry, indexes)
-    })
-  }
+  let writes: (() => unknown)[] = []
+  let committed: Promise<unknown[]> | undefined
+  const sweeper = setInterval(() => sweep().catch(() => {}), SWEEP_EVERY_MS).unref()
 
   /** Deletes everything that has expired, a few rows at a time. Returns the number of records. */
-  async sweep(): Promise<number> {
+  async function sweep(): Promise<number> {
     for (let total = 0; ; ) {
-      const swept = await this.#commit(() => Number(this.#sql.sweep.run(now(), SWEEP_ROWS).changes))
+      const swept = await commit(() => Number(sql.sweep.run(now(), SWEEP_ROWS).changes))
       total += swept
       if (swept < SWEEP_ROWS) return total
       await setTimeout(SWEEP_PAUSE_MS, undefined, { ref: false })
     }
   }
 
-  async check() {
-    return this.#file === ':memory:' ? [] : checkFile(this.#file)
-  }
-
-  async close() {
-    clearInterval(this.#sweeper)
-    await this.#committed?.catch(() => {})
-    if (this.#db.isOpen) this.#db.close()
-  }
-
-  async *#pages(read: (last: string) => unknown[]): AsyncGenerator<Entry> {
+  async function* pages(readPage: (last: string) => unknown[]): AsyncGenerator<Entry> {
     for (let last = ''; ; ) {
-      const rows = (await this.#read(() => read(last))) as Row[]
+      const rows = (await read(() => readPage(last))) as Row[]
       yield* rows.map(entryOf)
       if (rows.length < PAGE_ROWS) return
       last = rows.at(-1)?.key ?? ''
@@ -111,38 +56,38 @@ export class SqliteStore implements Store {
   }
 
   /** In one statement, so that no commit of another process comes in between. */
-  #entries(keys: string[]): (Entry | undefined)[] {
-    const rows = this.#sql.get.all(JSON.stringify(keys), now()) as Row[]
+  function entriesOf(keys: string[]): (Entry | undefined)[] {
+    const rows = sql.get.all(JSON.stringify(keys), now()) as Row[]
     const entries = new Map(rows.map(row => [row.key, entryOf(row)]))
     return keys.map(key => entries.get(key))
   }
 
-  #apply(changes: Change[]): Written {
-    const standing = this.#entries(changes.map(({ key }) => key))
+  function applyAll(changes: Change[]): Written {
+    const standing = entriesOf(changes.map(({ key }) => key))
     const failed = changes.findIndex((change, i) => !isAllowed(change, standing[i]))
     if (failed !== -1) return { failed }
-    for (const [i, change] of changes.entries()) this.#change(change, standing[i])
+    for (const [i, change] of changes.entries()) apply(change, standing[i])
     return {}
   }
 
-  #change(change: Change, before?: Entry) {
+  function apply(change: Change, before?: Entry) {
     const { key } = change
     const version = (before?.version ?? 0) + 1
     // An expired record and a removed one leave no indexes.
-    if (!before || 'tombstone' in change) this.#sql.delete.run(key)
-    if ('tombstone' in change) this.#put({ key, version, expires: change.tombstone })
+    if (!before || 'tombstone' in change) sql.delete.run(key)
+    if ('tombstone' in change) put({ key, version, expires: change.tombstone })
     else if ('value' in change) {
       const consumed = change.consumed ?? before?.consumed
-      this.#put({ ...change, version, consumed }, change.indexes)
-    } else if (before) this.#put({ ...before, version, consumed: change.consumed })
+      put({ ...change, version, consumed }, change.indexes)
+    } else if (before) put({ ...before, version, consumed: change.consumed })
   }
 
-  #put({ key, value, version, consumed, expires }: Entry, indexes: string[] = []) {
-    this.#sql.put.run(key, value ?? null, version, consumed ?? null, expires ?? null)
-    for (const name of indexes) this.#sql.index.run(name, key)
+  function put({ key, value, version, consumed, expires }: Entry, indexes: string[] = []) {
+    sql.put.run(key, value ?? null, version, consumed ?? null, expires ?? null)
+    for (const name of indexes) sql.index.run(name, key)
   }
 
-  async #read<T>(run: () => T): Promise<T> {
+  async function read<T>(run: () => T): Promise<T> {
     try {
       return await unlessBusy(run)
     } catch (cause) {
@@ -151,35 +96,72 @@ export class SqliteStore implements Store {
   }
 
   /** Runs with everything that arrives in this turn; resolves after the commit. */
-  async #commit<T>(run: () => T): Promise<T> {
-    const position = this.#writes.push(run) - 1
-    this.#committed ??= this.#commitAll()
-    const results = await this.#committed
+  async function commit<T>(run: () => T): Promise<T> {
+    const position = writes.push(run) - 1
+    committed ??= commitAll()
+    const results = await committed
     return results[position] as T
   }
 
   /** While another process writes, this one does other work, and more writes join the commit. */
-  async #commitAll(): Promise<unknown[]> {
+  async function commitAll(): Promise<unknown[]> {
     try {
       await setImmediate()
       return await unlessBusy(() => {
-        this.#db.exec('BEGIN IMMEDIATE')
+        db.exec('BEGIN IMMEDIATE')
         try {
-          const results = this.#writes.map(run => run())
-          this.#db.exec('COMMIT')
+          const results = writes.map(run => run())
+          db.exec('COMMIT')
           return results
         } finally {
           // SQLite has ended it itself after some errors, as that of a full disk.
-          if (this.#db.isTransaction) this.#db.exec('ROLLBACK')
+          if (db.isTransaction) db.exec('ROLLBACK')
         }
       })
     } catch (cause) {
       throw new StoreUnavailable('the SQLite file could not be written', { cause })
     } finally {
-      this.#writes = []
-      this.#committed = undefined
+      writes = []
+      committed = undefined
     }
   }
+
+  const walk = (index: string) => pages(last => sql.list.all(index, now(), last, PAGE_ROWS))
+
+  return {
+    get: async (key: string) => (await read(() => entriesOf([key])))[0],
+
+    async getMany(keys: string[]) {
+      requireOneSlot(keys)
+      return read(() => entriesOf(keys))
+    },
+
+    async write(changes: Change[]) {
+      requireOneSlot(changes.map(({ key }) => key))
+      return commit(() => applyAll(changes))
+    },
+
+    list: (index: string) => Array.fromAsync(walk(index)),
+    walk,
+    scan: () => pages(last => sql.scan.all(now(), last, PAGE_ROWS)),
+
+    restore(entry: Entry) {
+      const { key, expires = Number.POSITIVE_INFINITY, indexes } = entry
+      return commit(() => {
+        sql.delete.run(key)
+        if (expires > now()) put(entry, indexes)
+      })
+    },
+
+    sweep,
+    check: async () => (file === ':memory:' ? [] : checkFile(file)),
+
+    async close() {
+      clearInterval(sweeper)
+      await committed?.catch(() => {})
+      if (db.isOpen) db.close()
+    },
+  } satisfies Store & { sweep(): Promise<number> }
 }
 
 /** Repeats work that finds the file locked, without blocking the process. */

@@ -10,7 +10,7 @@ import { copyStore } from '../../src/storage/copy.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { openRecords } from '../../src/storage/records.ts'
 import { NAMING_KEY } from '../../src/storage/seal.ts'
-import { SqliteStore } from '../../src/storage/sqlite.ts'
+import { openSqliteStore } from '../../src/storage/sqlite.ts'
 import { type Entry, type Store, StoreUnavailable } from '../../src/storage/store.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePorts, startCluster } from '../support/redis-together.ts'
@@ -336,7 +336,7 @@ test('a hundred are on their way at once, and not more', async () => {
 })
 
 test('a removal wins over a consent page that was open before the move', async () => {
-  const [from, to] = [new SqliteStore(':memory:'), await open()]
+  const [from, to] = [openSqliteStore(':memory:'), await open()]
   opened.push(from)
   const before = createConsents(await openRecords(from, SECRETS))
   const decision = { scopes: ['openid'], declined: [] }

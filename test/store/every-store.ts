@@ -2,18 +2,18 @@
 
 import { afterAll, beforeAll, describe } from 'vitest'
 import { openRecords, type Records } from '../../src/storage/records.ts'
-import { RedisStore } from '../../src/storage/redis/store.ts'
-import { SqliteStore } from '../../src/storage/sqlite.ts'
+import { openRedisStore } from '../../src/storage/redis/store.ts'
+import { openSqliteStore } from '../../src/storage/sqlite.ts'
 import type { Store } from '../../src/storage/store.ts'
 import { startRedis } from '../support/redis.ts'
 
 const STORES: [name: string, start: () => Promise<{ store: Store; stop?(): Promise<void> }>][] = [
-  ['SQLite', async () => ({ store: new SqliteStore(':memory:') })],
+  ['SQLite', async () => ({ store: openSqliteStore(':memory:') })],
   [
     'Redis',
     async () => {
       const { url, stop } = await startRedis()
-      return { store: await RedisStore.open(url), stop }
+      return { store: await openRedisStore(url), stop }
     },
   ],
 ]

@@ -9,7 +9,7 @@ import type { Adapter, Protocol } from '../../src/state/protocol.ts'
 import { createRefreshTokens, type RefreshTokens } from '../../src/state/refresh-tokens.ts'
 import type { SessionRecord } from '../../src/state/sessions.ts'
 import { openRecords, type Records } from '../../src/storage/records.ts'
-import { SqliteStore } from '../../src/storage/sqlite.ts'
+import { openSqliteStore } from '../../src/storage/sqlite.ts'
 
 export class AlreadyUsed extends Error {
   model: string
@@ -37,7 +37,7 @@ export interface Library {
 export const RETENTION = 600
 
 export async function createLibrary(): Promise<Library> {
-  const store = new SqliteStore(':memory:')
+  const store = openSqliteStore(':memory:')
   const records = await openRecords(store, [Buffer.alloc(32, 1)])
   const current = new AsyncLocalStorage<NonNullable<ReturnType<Protocol['request']>>>()
   const protocol: Protocol = {

@@ -3,7 +3,7 @@
 
 import { once } from 'node:events'
 import { pathToFileURL } from 'node:url'
-import { SqliteStore } from '../../src/storage/sqlite.ts'
+import { openSqliteStore } from '../../src/storage/sqlite.ts'
 import type { Store } from '../../src/storage/store.ts'
 import { consume, put, remove } from './operations.ts'
 
@@ -22,7 +22,7 @@ export async function race(store: Store, name: string, keys: string[]): Promise<
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
   const [file = '', name = '', ...keys] = process.argv.slice(2)
-  const store = new SqliteStore(file)
+  const store = openSqliteStore(file)
   process.stdout.write('ready\n')
   await once(process.stdin, 'data')
   process.stdin.destroy()

@@ -8,7 +8,7 @@ import { setTimeout } from 'node:timers/promises'
 import { afterAll, afterEach, describe, expect, test } from 'vitest'
 import { resealAll } from '../../src/storage/copy.ts'
 import { openRecords, type Records } from '../../src/storage/records.ts'
-import { SqliteStore } from '../../src/storage/sqlite.ts'
+import { openSqliteStore } from '../../src/storage/sqlite.ts'
 import { StoreUnavailable } from '../../src/storage/store.ts'
 import { fresh, now } from './store-suite.ts'
 
@@ -22,7 +22,7 @@ afterEach(async () => {
 
 const newFile = () => join(folder, `${fresh()}.db`)
 function open(file: string): Promise<Records> {
-  const store = new SqliteStore(file)
+  const store = openSqliteStore(file)
   opened.push(store)
   return openRecords(store, [Buffer.alloc(32, 1)])
 }
@@ -149,7 +149,7 @@ test('of two that remove one record, one has it', async () => {
 })
 
 test('resealAll seals everything with the first secret, and keeps lifetimes and indexes', async () => {
-  const store = new SqliteStore(':memory:')
+  const store = openSqliteStore(':memory:')
   const [old, fresh] = [Buffer.alloc(32, 1), Buffer.alloc(32, 2)]
   const before = await openRecords(store, [old])
   const indexes: [string, string][] = [['kinds', 'all']]

@@ -3,20 +3,20 @@
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { REDIS_DEFAULTS } from '../../src/config/schema/usher.ts'
-import { RedisStore } from '../../src/storage/redis/store.ts'
-import { reasonOf, StoreUnavailable } from '../../src/storage/store.ts'
+import { openRedisStore } from '../../src/storage/redis/store.ts'
+import { reasonOf, type Store, StoreUnavailable } from '../../src/storage/store.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { consume, put, remove } from './operations.ts'
 import { bytes, fresh, now } from './store-suite.ts'
 
 const BOUND = 2000
 let server: RedisServer
-let store: RedisStore
+let store: Store
 /** What the observer was told. */
 const told: [command: string, seconds: number, failed: boolean][] = []
 beforeAll(async () => {
   server = await startRedis()
-  store = await RedisStore.open(server.url, REDIS_DEFAULTS, (...one) => told.push(one))
+  store = await openRedisStore(server.url, REDIS_DEFAULTS, (...one) => told.push(one))
 })
 beforeEach(() => {
   told.length = 0

@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
 import { REDIS_DEFAULTS } from '../../src/config/schema/usher.ts'
-import { RedisStore } from '../../src/storage/redis/store.ts'
+import { openRedisStore } from '../../src/storage/redis/store.ts'
 import type { Check, Store } from '../../src/storage/store.ts'
 import { run } from '../support/command.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
@@ -51,7 +51,7 @@ afterEach(async () => {
   for (const close of closing.splice(0).reverse()) await close()
 })
 async function open(at: string, settings = REDIS_DEFAULTS): Promise<Store> {
-  const store = await RedisStore.open(at, settings)
+  const store = await openRedisStore(at, settings)
   closing.push(() => store.close())
   return store
 }

@@ -4,7 +4,7 @@ import { Command, Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { REDIS_DEFAULTS } from '../../src/config/schema/usher.ts'
 import { openInstallation } from '../../src/storage/open.ts'
-import { RedisStore } from '../../src/storage/redis/store.ts'
+import { openRedisStore } from '../../src/storage/redis/store.ts'
 import { reasonOf, type Store, StoreUnavailable } from '../../src/storage/store.ts'
 import { flakyLink } from '../support/flaky-link.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
@@ -31,8 +31,8 @@ const closing: (() => Promise<unknown>)[] = []
 afterEach(async () => {
   for (const close of closing.splice(0).reverse()) await close()
 })
-async function open(url: string, settings?: typeof REDIS_DEFAULTS): Promise<RedisStore> {
-  const store = await RedisStore.open(url, settings)
+async function open(url: string, settings?: typeof REDIS_DEFAULTS): Promise<Store> {
+  const store = await openRedisStore(url, settings)
   closing.push(() => store.close())
   return store
 }
@@ -261,7 +261,7 @@ test('a store that is closed while it looks for replicas leaves no connection', 
   const operator = operatorOf(pair.primary.url)
   const clients = async () => /connected_clients:\d+/.exec(await operator.info('clients'))?.[0]
   const before = await clients()
-  for (let round = 0; round < 10; round++) await (await RedisStore.open(pair.primary.url)).close()
+  for (let round = 0; round < 10; round++) await (await openRedisStore(pair.primary.url)).close()
   await expect.poll(clients).toBe(before)
 })
 

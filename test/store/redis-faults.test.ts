@@ -2,8 +2,8 @@
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { openInstallation } from '../../src/storage/open.ts'
-import { RedisStore } from '../../src/storage/redis/store.ts'
-import { reasonOf, StoreUnavailable } from '../../src/storage/store.ts'
+import { openRedisStore } from '../../src/storage/redis/store.ts'
+import { reasonOf, type Store, StoreUnavailable } from '../../src/storage/store.ts'
 import { type FlakyLink, flakyLink } from '../support/flaky-link.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePorts } from '../support/redis-together.ts'
@@ -11,10 +11,10 @@ import { consume, put, remove } from './operations.ts'
 import { bytes, fresh, now } from './store-suite.ts'
 
 let server: RedisServer
-let store: RedisStore
+let store: Store
 beforeAll(async () => {
   server = await startRedis()
-  store = await RedisStore.open(server.url)
+  store = await openRedisStore(server.url)
 })
 afterAll(async () => {
   await store.close()
@@ -80,10 +80,10 @@ describe('hung', () => {
 
 describe('the reply is lost, and the command is retried', () => {
   let link: FlakyLink
-  let flaky: RedisStore
+  let flaky: Store
   beforeAll(async () => {
     link = await flakyLink(server.url)
-    flaky = await RedisStore.open(link.url)
+    flaky = await openRedisStore(link.url)
   })
   afterAll(async () => {
     await flaky.close()
@@ -168,7 +168,7 @@ test('nothing stays behind: every key has a lifetime, and its index with it', as
   const { Redis } = await import('ioredis')
   const own = await startRedis()
   const operator = new Redis(own.url)
-  const store = await RedisStore.open(own.url)
+  const store = await openRedisStore(own.url)
   for (let i = 0; i < 50; i++) {
     const key = fresh()
     await put(store, key, bytes('x'), { expires: now() + 2, indexes: ['tokens', 'grants'] })

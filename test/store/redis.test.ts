@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe } from 'vitest'
-import { RedisStore } from '../../src/storage/redis/store.ts'
+import { openRedisStore } from '../../src/storage/redis/store.ts'
 import { startRedis } from '../support/redis.ts'
 import { startCluster, startSentinels } from '../support/redis-together.ts'
 import { raceSuite } from './race-suite.ts'
@@ -18,8 +18,6 @@ describe.each<[string, Start]>([
   })
   afterAll(() => server?.stop())
 
-  storeSuite('one connection', () => RedisStore.open(server.url))
-  raceSuite('three connections', () =>
-    Promise.all([1, 2, 3].map(() => RedisStore.open(server.url))),
-  )
+  storeSuite('one connection', () => openRedisStore(server.url))
+  raceSuite('three connections', () => Promise.all([1, 2, 3].map(() => openRedisStore(server.url))))
 })

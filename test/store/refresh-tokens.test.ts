@@ -6,8 +6,8 @@ import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { grantName } from '../../src/state/grants.ts'
 import { createRefreshTokens } from '../../src/state/refresh-tokens.ts'
 import { openRecords, type Records } from '../../src/storage/records.ts'
-import { RedisStore } from '../../src/storage/redis/store.ts'
-import { SqliteStore } from '../../src/storage/sqlite.ts'
+import { openRedisStore } from '../../src/storage/redis/store.ts'
+import { openSqliteStore } from '../../src/storage/sqlite.ts'
 import { type Store, StoreUnavailable } from '../../src/storage/store.ts'
 import { startRedis } from '../support/redis.ts'
 import { startCluster } from '../support/redis-together.ts'
@@ -74,19 +74,19 @@ function createRefresher(records: Records, grace: number) {
 }
 
 const STORES: [string, () => Promise<{ store: Store; stop(): Promise<void> }>][] = [
-  ['SQLite', async () => ({ store: new SqliteStore(':memory:'), stop: () => Promise.resolve() })],
+  ['SQLite', async () => ({ store: openSqliteStore(':memory:'), stop: () => Promise.resolve() })],
   [
     'Redis',
     async () => {
       const server = await startRedis()
-      return { store: await RedisStore.open(server.url), stop: () => server.stop() }
+      return { store: await openRedisStore(server.url), stop: () => server.stop() }
     },
   ],
   [
     'a Redis Cluster',
     async () => {
       const cluster = await startCluster()
-      return { store: await RedisStore.open(cluster.url), stop: () => cluster.stop() }
+      return { store: await openRedisStore(cluster.url), stop: () => cluster.stop() }
     },
   ],
 ]
@@ -159,7 +159,7 @@ describe.each(STORES)('on %s', (_, start) => {
 
 describe('a used token', () => {
   const open = async (grace = 30) =>
-    createRefresher(await openRecords(new SqliteStore(':memory:'), [SECRET]), grace)
+    createRefresher(await openRecords(openSqliteStore(':memory:'), [SECRET]), grace)
 
   test('a retry after the grace period is reuse, although its successor is unused', async () => {
     const { begin, refresh, isAlive } = await open()
@@ -205,7 +205,7 @@ describe('a used token', () => {
 })
 
 test('a client that was cut off by an outage longer than the grace may repeat its request', async () => {
-  const store = new SqliteStore(':memory:')
+  const store = openSqliteStore(':memory:')
   const { begin, refresh, isAlive } = createRefresher(await openRecords(store, [SECRET]), 30)
   const { token, grantId } = await begin()
   const second = await refresh(token)
@@ -220,7 +220,7 @@ test('a client that was cut off by an outage longer than the grace may repeat it
 })
 
 test('an outage does not extend the grace period of a used token', async () => {
-  const store = new SqliteStore(':memory:')
+  const store = openSqliteStore(':memory:')
   const { begin, refresh, isAlive } = createRefresher(await openRecords(store, [SECRET]), 30)
   const { token, grantId } = await begin()
   await refresh(token)
@@ -233,7 +233,7 @@ test('an outage does not extend the grace period of a used token', async () => {
 })
 
 test('a request whose token was the latest when it came ends nothing when others were quicker', async () => {
-  const records = await openRecords(new SqliteStore(':memory:'), [SECRET])
+  const records = await openRecords(openSqliteStore(':memory:'), [SECRET])
   const { begin, refresh, slowly, isAlive, told } = createRefresher(records, 30)
   const { token, grantId } = await begin()
   const late = slowly(token, async () => {
@@ -245,7 +245,7 @@ test('a request whose token was the latest when it came ends nothing when others
 })
 
 test('a revocation that failed half-way is done in full when it is repeated', async () => {
-  const store = new SqliteStore(':memory:')
+  const store = openSqliteStore(':memory:')
   const { begin, destroy, find, isAlive } = createRefresher(await openRecords(store, [SECRET]), 30)
   for (const failing of [1, 2]) {
     const { token, grantId } = await begin()
@@ -269,7 +269,7 @@ test('a revocation that failed half-way is done in full when it is repeated', as
 })
 
 test('a generation that a failover lost is known by its proof, and goes on', async () => {
-  const store = new SqliteStore(':memory:')
+  const store = openSqliteStore(':memory:')
   const records = await openRecords(store, [SECRET])
   const { begin, refresh, find, isAlive } = createRefresher(records, 30)
   const { token, grantId } = await begin()
@@ -285,10 +285,10 @@ test('a generation that a failover lost is known by its proof, and goes on', asy
 })
 
 test('a malformed or forged token is refused without a query to the store', async () => {
-  const store = new SqliteStore(':memory:')
+  const store = openSqliteStore(':memory:')
   const { begin, find, successor } = createRefresher(await openRecords(store, [SECRET]), 30)
   const { token } = await begin()
-  const other = createRefresher(await openRecords(new SqliteStore(':memory:'), [SECRET]), 30)
+  const other = createRefresher(await openRecords(openSqliteStore(':memory:'), [SECRET]), 30)
   const forged = Buffer.from(token, 'base64url')
   forged.writeUInt32BE(1, 48)
   const read = vi.spyOn(store, 'getMany')
@@ -310,7 +310,7 @@ test('a malformed or forged token is refused without a query to the store', asyn
 })
 
 test('a family is one record however often it rotates, and says nothing of its tokens', async () => {
-  const store = new SqliteStore(':memory:')
+  const store = openSqliteStore(':memory:')
   const { begin, refresh } = createRefresher(await openRecords(store, [SECRET]), 30)
   const all = async () => (await copyOf(store)).map(({ key }) => key).sort()
   let { token } = await begin()

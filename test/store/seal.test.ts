@@ -8,7 +8,8 @@ import { DatabaseSync } from 'node:sqlite'
 import { afterAll, afterEach, describe, expect, test } from 'vitest'
 import { openRecords } from '../../src/storage/records.ts'
 import { createNames } from '../../src/storage/seal.ts'
-import { SqliteStore } from '../../src/storage/sqlite.ts'
+import { openSqliteStore } from '../../src/storage/sqlite.ts'
+import type { Store } from '../../src/storage/store.ts'
 import { fresh } from './store-suite.ts'
 
 const OLD = Buffer.alloc(32, 1)
@@ -21,8 +22,8 @@ afterEach(async () => {
   for (const handle of opened.splice(0)) await handle.close()
 })
 
-function storeOf(file: string): SqliteStore {
-  const store = new SqliteStore(file)
+function storeOf(file: string): Store {
+  const store = openSqliteStore(file)
   opened.push(store)
   return store
 }
@@ -56,7 +57,7 @@ function raw(file: string) {
 describe('at rest', () => {
   test('no id, name or content can be read in the files', async () => {
     const own = mkdtempSync(join(folder, 'dump-'))
-    const store = new SqliteStore(join(own, 'usher.db'))
+    const store = openSqliteStore(join(own, 'usher.db'))
     const records = await openRecords(store, [OLD])
     const id = 'the-refresh-token-of-ada'
     await records.save(

@@ -11,7 +11,7 @@ import { setTimeout } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest'
 import { openStore as openLocation } from '../../src/storage/open.ts'
-import { SqliteStore } from '../../src/storage/sqlite.ts'
+import { openSqliteStore } from '../../src/storage/sqlite.ts'
 import { type Store, StoreUnavailable } from '../../src/storage/store.ts'
 import { consume, put, remove } from './operations.ts'
 import { raceSuite } from './race-suite.ts'
@@ -26,7 +26,7 @@ function track<T extends { close(): unknown }>(handle: T): T {
   opened.push(handle)
   return handle
 }
-const openStore = (file = newFile()) => track(new SqliteStore(file))
+const openStore = (file = newFile()) => track(openSqliteStore(file))
 const openRaw = (file: string) => track(new DatabaseSync(file))
 
 afterEach(async () => {
@@ -37,12 +37,12 @@ afterEach(async () => {
 })
 afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
-storeSuite('in memory', async () => new SqliteStore(':memory:'))
-storeSuite('in a file', async () => new SqliteStore(newFile()))
-raceSuite('in memory', async () => [new SqliteStore(':memory:')])
+storeSuite('in memory', async () => openSqliteStore(':memory:'))
+storeSuite('in a file', async () => openSqliteStore(newFile()))
+raceSuite('in memory', async () => [openSqliteStore(':memory:')])
 raceSuite('two handles of one file', async () => {
   const file = newFile()
-  return [new SqliteStore(file), new SqliteStore(file)]
+  return [openSqliteStore(file), openSqliteStore(file)]
 })
 
 /** Everything that can be asked of a store. */
@@ -69,7 +69,7 @@ test('a file of an earlier format is refused, in one sentence, and left as it is
 
 test('a missing folder is made, for its owner alone', async () => {
   const folders = join(folder, 'made', 'for', 'it')
-  await new SqliteStore(join(folders, 'usher.db')).close()
+  await openSqliteStore(join(folders, 'usher.db')).close()
   expect(statSync(folders).mode & 0o777).toBe(0o700)
 })
 
@@ -77,9 +77,9 @@ test('a new file that several open at once is opened by each of them', async () 
   const store = new URL('../../src/storage/sqlite.ts', import.meta.url).href
   const open = `
     const { workerData } = require('node:worker_threads')
-    import('${store}').then(({ SqliteStore }) => {
+    import('${store}').then(({ openSqliteStore }) => {
       while (Date.now() < workerData.at);
-      return new SqliteStore(workerData.file).close()
+      return openSqliteStore(workerData.file).close()
     })`
   for (let round = 0; round < 10; round++) {
     const workerData = { file: newFile(), at: Date.now() + 400 }
@@ -137,14 +137,14 @@ describe('one file, opened twice', () => {
 
 describe('close', () => {
   test('can be called twice', async () => {
-    const store = new SqliteStore(newFile())
+    const store = openSqliteStore(newFile())
     await Promise.all([store.close(), store.close()])
     await expect(store.close()).resolves.toBeUndefined()
   })
 
   test('writes the pending changes', async () => {
     const file = newFile()
-    const store = new SqliteStore(file)
+    const store = openSqliteStore(file)
     const key = fresh()
     const written = put(store, key, bytes('at the last moment'), {})
     await store.close()
@@ -229,14 +229,14 @@ describe('sweep', () => {
 
 describe('trouble', () => {
   test.each(questions)('a closed database is no empty one: %s', async (_, ask) => {
-    const store = new SqliteStore(newFile())
+    const store = openSqliteStore(newFile())
     await store.close()
     await expect(ask(store)).rejects.toBeInstanceOf(StoreUnavailable)
   })
 
   test.each(questions)('a damaged file is no empty one: %s', async (_, ask) => {
     const file = newFile()
-    const before = new SqliteStore(file)
+    const before = openSqliteStore(file)
     const many = Array.from({ length: 400 }, fresh)
     await Promise.all(many.map(key => put(before, key, bytes(key), { indexes: ['index'] })))
     await before.close()

@@ -21,7 +21,7 @@ import {
   openSigningKeys,
   type SigningKey,
 } from '../../src/keys/signing-keys.ts'
-import { openInstallation } from '../../src/storage/open.ts'
+import { openStore, unlock } from '../../src/storage/open.ts'
 import { now } from '../../src/storage/store.ts'
 
 export const PASSWORD = 'correct horse battery staple'
@@ -122,13 +122,8 @@ export async function startUsher(options: UsherOptions = {}) {
   }
   const metrics = createMetrics()
   const { store: location, redis } = settings
-  const installation = await openInstallation(
-    location,
-    settings.secrets,
-    redis,
-    metrics.storeCommand,
-  )
-  const { records, store, secrets } = installation
+  const store = await openStore(location, redis, metrics.storeCommand)
+  const { records, secrets } = await unlock(store, location, settings.secrets)
   await records.save('SigningKeys', 'current', { keys: await someKeys() }, { version: 0 })
   const signingKeys = await openSigningKeys(records, settings)
   const keys = await signingKeys.load()

@@ -32,17 +32,13 @@ export function readLook(branded: Branded[], folder: string, findings: Finding[]
   return { pictures, pages: readPages(folder, Object.keys(pictures), findings) }
 }
 
-const COLOURS = [
-  ['accent', 'light'],
-  ['accent_dark', 'dark'],
-  ['background', 'light'],
-  ['background_dark', 'dark'],
-] as const
+const COLOURS = ['accent', 'accent_dark', 'background', 'background_dark'] as const
 
 /** Returns findings for colours that are hard to read, or hard to read on: WCAG 2.2, 1.4.3. */
 function colourFindings({ at, value: { branding = {} } }: Branded): Finding[] {
-  return COLOURS.flatMap(([key, scheme]) => {
+  return COLOURS.flatMap(key => {
     const { [key]: colour } = branding
+    const scheme = key.endsWith('dark') ? 'dark' : 'light'
     if (!colour) return []
     const isText = key.startsWith('accent')
     const ratio = isText ? contrastIn(scheme, colour) : contrast(SCHEMES[scheme].text, colour)

@@ -18,7 +18,7 @@ export function createReplication(connection: Connection) {
   /** Undefined while a cluster's node is lost: the next command finds out who took over. */
   function linkOf(key: string): Link | undefined {
     const node = connection instanceof Cluster ? nodeOf(connection, key) : connection
-    const link = node && (links.get(node) ?? new Link(node))
+    const link = node && (links.get(node) ?? createLink(node))
     if (node && link) links.set(node, link)
     return link
   }
@@ -26,7 +26,7 @@ export function createReplication(connection: Connection) {
   /** A write that ASK redirects, while its slot moves, is not seen. */
   return async <T>(key: string, command: () => Promise<T>): Promise<T> => {
     const before = linkOf(key)
-    if (before?.isLagging) await before.confirm()
+    if (before?.isLagging()) await before.confirm()
     const answer = await command()
     const link = linkOf(key)
     // After a failover another node answers. In between, the node that answered is unknown.
@@ -41,39 +41,38 @@ function nodeOf(cluster: Cluster, key: string): Redis | undefined {
   return cluster.nodes('master').find(({ options: { host, port } }) => `${host}:${port}` === name)
 }
 
-/** One connection to one server. */
-class Link {
-  #redis: Redis
-  /** The WAIT under way; it never rejects. */
-  #running: Promise<void> = Promise.resolve()
-  #next?: Promise<void>
-  /** The latest WAIT was in vain. */
-  isLagging = false
+type Link = ReturnType<typeof createLink>
 
-  constructor(redis: Redis) {
-    this.#redis = redis
+/** One connection to one server. */
+function createLink(redis: Redis) {
+  /** The WAIT under way; it never rejects. */
+  let running: Promise<void> = Promise.resolve()
+  let next: Promise<void> | undefined
+  /** The latest WAIT was in vain. */
+  let isLagging = false
+
+  async function wait(): Promise<void> {
+    const confirmed = await redis.wait(1, CONFIRM_TIMEOUT_MS)
+    isLagging = confirmed < 1
+    if (isLagging) throw new Error('no replica has confirmed the write')
   }
 
   /** Resolves when a replica has everything that was answered on this connection before the call. */
-  async confirm(): Promise<void> {
+  async function confirm(): Promise<void> {
     // After a reconnection, WAIT knows nothing of what was written before.
-    const { stream } = this.#redis
+    const { stream } = redis
     // The WAIT under way may have been sent before the write: the next one counts.
-    this.#next ??= this.#running.then(() => {
-      this.#next = undefined
-      const wait = this.#wait()
-      this.#running = wait.catch(() => {})
-      return wait
+    next ??= running.then(() => {
+      next = undefined
+      const waiting = wait()
+      running = waiting.catch(() => {})
+      return waiting
     })
-    await this.#next
-    if (stream !== this.#redis.stream) {
+    await next
+    if (stream !== redis.stream) {
       throw new Error('the connection was lost before a replica confirmed')
     }
   }
 
-  async #wait(): Promise<void> {
-    const confirmed = await this.#redis.wait(1, CONFIRM_TIMEOUT_MS)
-    this.isLagging = confirmed < 1
-    if (this.isLagging) throw new Error('no replica has confirmed the write')
-  }
+  return { confirm, isLagging: () => isLagging }
 }

@@ -16,61 +16,35 @@ const REPLY_TIMEOUT_MS = 900
 /** Pause before a connection that has ended is made anew. */
 const RECONNECT_PAUSE_MS = 200
 
-/** The servers of one URL. */
-export class Servers {
+/** See `openServers`. */
+export type Servers = Awaited<ReturnType<typeof openServers>>
+
+/** Connects to the servers of one URL. Rejects when there is nothing to reach. */
+export async function openServers(url: string, settings: RedisSettings, observe: Observer) {
+  const reader = createConnection(url, settings)
+  const writer = createConnection(url, settings)
+  const replicate = createReplication(writer)
   /** Whether replicas were seen: from then on a write fails unless one of them has it. */
-  isReplicated = false
-  #reader: Connection
-  #writer: Connection
-  #replicate: ReturnType<typeof createReplication>
-  #durability: RedisSettings['durability']
-  #observe: Observer
-  #isClosed = false
-  #inFlight = 0
-  #failingSince?: number
-  #lastOutage?: Outage
+  let isReplicated = settings.durability === 'replicated'
+  let isClosed = false
+  let inFlight = 0
+  let failingSince: number | undefined
+  let lastOutage: Outage | undefined
 
-  private constructor(url: string, settings: RedisSettings, observe: Observer) {
-    this.#reader = createConnection(url, settings)
-    this.#writer = createConnection(url, settings)
-    this.#replicate = createReplication(this.#writer)
-    this.#durability = settings.durability
-    this.#observe = observe
-  }
+  const masters = (): Redis[] => (reader instanceof Cluster ? reader.nodes('master') : [reader])
 
-  /** Resolves when they are ready; rejects when there is nothing to reach. */
-  static async open(url: string, settings: RedisSettings, observe: Observer): Promise<Servers> {
-    const servers = new Servers(url, settings, observe)
-    try {
-      for (const connection of [servers.#reader, servers.#writer])
-        await servers.#connect(connection)
-      await servers.#readInfo()
-    } catch (error) {
-      await servers.close()
-      throw error
-    }
-    // Only the writer notices that its server is no longer the primary.
-    servers.#writer.on('close', () => servers.isReplicated && servers.#reconnect())
-    return servers
-  }
-
-  get masters(): Redis[] {
-    return this.#reader instanceof Cluster ? this.#reader.nodes('master') : [this.#reader]
-  }
-
-  get outage(): Outage | undefined {
-    return this.#failingSince ? { from: this.#failingSince, to: now() } : this.#lastOutage
-  }
+  const outage = (): Outage | undefined =>
+    failingSince ? { from: failingSince, to: now() } : lastOutage
 
   /** Counts one operation, of as many commands as it takes. */
-  async admit<T>(operate: () => Promise<T>): Promise<T> {
-    if (this.#inFlight >= MAX_IN_FLIGHT) throw new StoreUnavailable('Redis: too many operations')
-    this.#inFlight++
-    return operate().finally(() => this.#inFlight--)
+  async function admit<T>(operate: () => Promise<T>): Promise<T> {
+    if (inFlight >= MAX_IN_FLIGHT) throw new StoreUnavailable('Redis: too many operations')
+    inFlight++
+    return operate().finally(() => inFlight--)
   }
 
   /** Sends a command. Every error becomes StoreUnavailable: a caller must not take it for a missing record. */
-  async send<T>(command: string, ask: () => Promise<T>): Promise<T> {
+  async function send<T>(command: string, ask: () => Promise<T>): Promise<T> {
     const started = performance.now()
     let failed = true
     try {
@@ -83,75 +57,92 @@ export class Servers {
       const cause = Object.assign(error as Error, { command: undefined })
       throw new StoreUnavailable(`Redis: ${cause.message}`, { cause })
     } finally {
-      this.#observe(command, (performance.now() - started) / 1000, failed)
+      observe(command, (performance.now() - started) / 1000, failed)
     }
   }
 
-  read<T>(command: string, ask: (connection: Connection) => Promise<T>): Promise<T> {
-    return this.send(command, () => ask(this.#reader))
-  }
+  const read = <T>(command: string, ask: (connection: Connection) => Promise<T>) =>
+    send(command, () => ask(reader))
 
   /** Sends a command that writes in the slot of `key`; resolves when the write is durable. */
-  async write<T>(
+  async function write<T>(
     command: string,
     key: string,
     ask: (connection: Connection) => Promise<T>,
   ): Promise<T> {
-    const work = () => ask(this.#writer)
+    const work = () => ask(writer)
     try {
-      const answer = await this.send(command, () =>
-        this.isReplicated ? this.#replicate(key, work) : work(),
-      )
-      this.#lastOutage = this.outage
-      this.#failingSince = undefined
+      const answer = await send(command, () => (isReplicated ? replicate(key, work) : work()))
+      lastOutage = outage()
+      failingSince = undefined
       return answer
     } catch (error) {
-      this.#failingSince ??= now()
+      failingSince ??= now()
       throw error
     }
   }
 
-  check(): Promise<Check[]> {
-    return this.send('info', async () => {
-      const { masters } = this
-      if (!masters.length) throw new StoreUnavailable('Redis: no node of the cluster is known')
-      const worst = await checkServers(masters, await this.#readInfo(), this.isReplicated)
+  const check = (): Promise<Check[]> =>
+    send('info', async () => {
+      if (!masters().length) throw new StoreUnavailable('Redis: no node of the cluster is known')
+      const worst = await checkServers(masters(), await readInfos(), isReplicated)
       // Reads would stay with a server that was demoted: the address leads to another by now.
-      if (worst.some(({ name, state }) => name === 'role' && state === 'wrong')) this.#reconnect()
+      if (worst.some(({ name, state }) => name === 'role' && state === 'wrong')) reconnect()
       return worst
     })
-  }
 
   /** Waits for replies, then disconnects: quitting alone leaves connections to Sentinels open. */
-  async close(): Promise<void> {
-    this.#isClosed = true
-    for (const connection of [this.#reader, this.#writer]) {
+  async function close(): Promise<void> {
+    isClosed = true
+    for (const connection of [reader, writer]) {
       if (connection.status === 'ready') await connection.quit().catch(() => {})
       connection.disconnect()
     }
   }
 
   /** Also looks for replicas that have come since. */
-  async #readInfo() {
-    const infos = await Promise.all(this.masters.map(readInfo))
-    const isSeen = this.#durability === 'auto' && infos.some(hasReplica)
-    this.isReplicated ||= isSeen || this.#durability === 'replicated'
+  async function readInfos() {
+    const infos = await Promise.all(masters().map(readInfo))
+    isReplicated ||= settings.durability === 'auto' && infos.some(hasReplica)
     return infos
   }
 
-  /** Connects, and again when ioredis gives up, as it may while Sentinel fails over. */
-  async #connect(connection: Connection): Promise<void> {
-    await connect(connection)
+  /** Connects again when ioredis gives up, as it may while Sentinel fails over. */
+  function keepAlive(connection: Connection) {
     connection.on('end', async () => {
       await pause(RECONNECT_PAUSE_MS, undefined, { ref: false })
-      if (!this.#isClosed) await connection.connect().catch(() => {})
+      if (!isClosed) await connection.connect().catch(() => {})
     })
   }
 
   /** Only a connection that stands: one that is being made through Sentinel would end for good. */
-  #reconnect() {
-    const stands = !(this.#reader instanceof Cluster) && this.#reader.status === 'ready'
-    if (stands && !this.#isClosed) this.#reader.disconnect(true)
+  function reconnect() {
+    const stands = !(reader instanceof Cluster) && reader.status === 'ready'
+    if (stands && !isClosed) reader.disconnect(true)
+  }
+
+  try {
+    for (const connection of [reader, writer]) {
+      await connect(connection)
+      keepAlive(connection)
+    }
+    await readInfos()
+  } catch (error) {
+    await close()
+    throw error
+  }
+  // Only the writer notices that its server is no longer the primary.
+  writer.on('close', () => isReplicated && reconnect())
+  return {
+    admit,
+    send,
+    read,
+    write,
+    check,
+    close,
+    masters,
+    outage,
+    isReplicated: () => isReplicated,
   }
 }
 

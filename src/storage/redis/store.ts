@@ -24,7 +24,7 @@ import {
   StoreUnavailable,
   type Written,
 } from '../store.ts'
-import { Servers } from './servers.ts'
+import { openServers } from './servers.ts'
 
 /** Records of an index, or of a scan, that are read at once. */
 const BATCH = 200
@@ -36,167 +36,150 @@ const FOREVER = 1e12
 /** A change with, once it is noted in all of `indexes`, the epoch seconds until which it is. */
 type Write = Partial<Put & Removal> & { key: string; noted?: number }
 
-/** The store on Redis servers. */
-export class RedisStore implements Store {
-  #servers: Servers
-  #prefix: string
+/** Opens the store on Redis servers. Rejects when there is nothing to reach. */
+export async function openRedisStore(
+  url: string,
+  settings = REDIS_DEFAULTS,
+  observe: Observer = () => {},
+): Promise<Store> {
+  const servers = await openServers(url, settings, observe)
+  const recordKey = (key: string) => `${settings.key_prefix}r:${key}`
+  const indexKey = (name: string) => `${settings.key_prefix}i:${name}`
 
-  private constructor(servers: Servers, prefix: string) {
-    this.#servers = servers
-    this.#prefix = prefix
-  }
-
-  /** Resolves when it is ready; rejects when there is nothing to reach. */
-  static async open(
-    url: string,
-    settings = REDIS_DEFAULTS,
-    observe: Observer = () => {},
-  ): Promise<RedisStore> {
-    return new RedisStore(await Servers.open(url, settings, observe), settings.key_prefix)
-  }
-
-  async get(key: string) {
-    const [entry] = await this.#servers.admit(() => this.#read([key]))
-    return entry
-  }
-
-  async getMany(keys: string[]) {
-    requireOneSlot(keys)
-    return this.#servers.admit(() => this.#read(keys))
-  }
-
-  write(changes: Change[]): Promise<Written> {
-    requireOneSlot(changes.map(({ key }) => key))
-    return this.#servers.admit(() => this.#writeAll(changes))
-  }
-
-  list(index: string) {
-    const name = this.#indexKey(index)
-    return this.#servers.admit(async () => {
-      const keys = await this.#servers.read('zrangebyscore', redis =>
-        redis.zrangebyscore(name, `(${now()}`, '+inf'),
-      )
-      return this.#members(keys, index)
-    })
-  }
-
-  async *walk(index: string) {
-    const name = this.#indexKey(index)
-    const pages = pagesOf(cursor =>
-      this.#servers.read('zscan', redis => redis.zscan(name, cursor, 'COUNT', BATCH)),
-    )
-    for await (const found of pages) {
-      // Members and scores take turns.
-      const keys = found.filter((_, i) => i % 2 === 0)
-      yield* await this.#members(keys, index)
-    }
-  }
-
-  async *scan() {
-    const pattern = this.#recordKey('*')
-    for (const node of this.#servers.masters) {
-      const pages = pagesOf(cursor =>
-        this.#servers.send('scan', () => node.scan(cursor, 'MATCH', pattern, 'COUNT', BATCH)),
-      )
-      for await (const names of pages) {
-        yield* await this.#readEach(names.map(name => name.slice(pattern.length - 1)))
-      }
-    }
-  }
-
-  async restore(entry: Entry) {
-    const { key, version, consumed, expires, indexes, value } = entry
-    const name = this.#recordKey(key)
-    if (expires !== undefined && expires <= now()) {
-      await this.#servers.write('unlink', name, redis => redis.unlink(name))
-      return
-    }
-    const write: Write = { ...entry }
-    if (indexes) await this.#note(write)
-    const head = { v: version, e: expires, c: consumed, n: write.noted, t: value ? undefined : 1 }
-    const line = `${JSON.stringify({ ...head, i: indexes?.join(' ') })}\n`
-    const packed = Buffer.concat([Buffer.from(line), value ?? Buffer.alloc(0)])
-    await this.#servers.write('set', name, redis =>
-      expires === undefined ? redis.set(name, packed) : redis.set(name, packed, 'EXAT', expires),
-    )
-  }
-
-  check() {
-    return this.#servers.check()
-  }
-
-  get outage() {
-    return this.#servers.outage
-  }
-
-  close() {
-    return this.#servers.close()
-  }
-
-  #recordKey = (key: string) => `${this.#prefix}r:${key}`
-  #indexKey = (name: string) => `${this.#prefix}i:${name}`
-
-  async #read(keys: string[]): Promise<(Entry | undefined)[]> {
-    const names = keys.map(this.#recordKey)
-    const all = await this.#servers.read('mget', redis => redis.mgetBuffer(...names))
+  async function readAll(keys: string[]): Promise<(Entry | undefined)[]> {
+    const names = keys.map(recordKey)
+    const all = await servers.read('mget', redis => redis.mgetBuffer(...names))
     return keys.map((key, i) => entryOf(key, all[i]))
   }
 
   /** The entries of keys of any slots. */
-  async #readEach(keys: string[]): Promise<Entry[]> {
+  async function readEach(keys: string[]): Promise<Entry[]> {
     const found: (Entry | undefined)[][] = []
     for (let i = 0; i < keys.length; i += BATCH) {
       const batch = keys.slice(i, i + BATCH)
-      found.push(...(await Promise.all(batch.map(key => this.#read([key])))))
+      found.push(...(await Promise.all(batch.map(key => readAll([key])))))
     }
     return found.flat().filter(entry => entry !== undefined)
   }
 
   /** The records that name the index. */
-  async #members(keys: string[], index: string): Promise<Entry[]> {
-    const found = await this.#readEach(keys)
+  async function members(keys: string[], index: string): Promise<Entry[]> {
+    const found = await readEach(keys)
     // A caller who removes them all relies on the removed ones too: those may lack a replica still.
     const removed = found.filter(({ value }) => !value)
-    if (this.#servers.isReplicated) {
-      await Promise.all(removed.map(({ key }) => this.#writeAll([{ key, tombstone: now() }])))
+    if (servers.isReplicated()) {
+      await Promise.all(removed.map(({ key }) => writeAll([{ key, tombstone: now() }])))
     }
     return found.filter(({ value, indexes }) => value && indexes?.includes(index))
   }
 
-  async #writeAll(changes: Change[]): Promise<Written> {
+  async function writeAll(changes: Change[]): Promise<Written> {
     // By this id the script recognises a write that is sent again.
     const operation = randomBytes(6).toString('base64url')
-    const keys = changes.map(({ key }) => this.#recordKey(key))
+    const keys = changes.map(({ key }) => recordKey(key))
+    const [first = ''] = keys
     const writes = changes.map((change): Write => ({ ...change }))
     for (const write of writes) {
       // A record that is written over most likely stands in its indexes already.
-      if (write.indexes?.length && !write.version) await this.#note(write)
+      if (write.indexes?.length && !write.version) await note(write)
     }
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const args = writes.flatMap(argumentsOf)
-      const [outcome, position = 0, names = ''] = await this.#servers.write(
-        'write',
-        keys[0] ?? '',
-        redis => redis.usherWrite(keys.length, ...keys, operation, ...args),
+      const [outcome, position = 0, names = ''] = await servers.write('write', first, redis =>
+        redis.usherWrite(keys.length, ...keys, operation, ...args),
       )
       if (outcome === 'written') return {}
       if (outcome === 'failed') return { failed: position - 1 }
       const unnoted = writes[position - 1]
-      if (unnoted) await this.#note(Object.assign(unnoted, { indexes: names.split(' ') }))
+      if (unnoted) await note(Object.assign(unnoted, { indexes: names.split(' ') }))
     }
     throw new StoreUnavailable('Redis: a record is written to by too many requests at once')
   }
 
   /** Notes a record in its indexes, for twice as long as it lives when it was written over another. */
-  async #note(write: Write): Promise<void> {
+  async function note(write: Write): Promise<void> {
     const { key, indexes = [], expires, version } = write
     const margin = version === undefined ? 0 : Math.max((expires ?? 0) - now(), 0)
     const until = expires === undefined ? FOREVER : expires + margin
     const notes = indexes
-      .map(this.#indexKey)
-      .map(name => this.#servers.write('note', name, redis => redis.usherNote(1, name, key, until)))
+      .map(indexKey)
+      .map(name => servers.write('note', name, redis => redis.usherNote(1, name, key, until)))
     await Promise.all(notes)
     write.noted = until
+  }
+
+  return {
+    async get(key: string) {
+      const [entry] = await servers.admit(() => readAll([key]))
+      return entry
+    },
+
+    async getMany(keys: string[]) {
+      requireOneSlot(keys)
+      return servers.admit(() => readAll(keys))
+    },
+
+    write(changes: Change[]): Promise<Written> {
+      requireOneSlot(changes.map(({ key }) => key))
+      return servers.admit(() => writeAll(changes))
+    },
+
+    list(index: string) {
+      const name = indexKey(index)
+      return servers.admit(async () => {
+        const keys = await servers.read('zrangebyscore', redis =>
+          redis.zrangebyscore(name, `(${now()}`, '+inf'),
+        )
+        return members(keys, index)
+      })
+    },
+
+    async *walk(index: string) {
+      const name = indexKey(index)
+      const pages = pagesOf(cursor =>
+        servers.read('zscan', redis => redis.zscan(name, cursor, 'COUNT', BATCH)),
+      )
+      for await (const found of pages) {
+        // Members and scores take turns.
+        const keys = found.filter((_, i) => i % 2 === 0)
+        yield* await members(keys, index)
+      }
+    },
+
+    async *scan() {
+      const pattern = recordKey('*')
+      for (const node of servers.masters()) {
+        const pages = pagesOf(cursor =>
+          servers.send('scan', () => node.scan(cursor, 'MATCH', pattern, 'COUNT', BATCH)),
+        )
+        for await (const names of pages) {
+          yield* await readEach(names.map(name => name.slice(pattern.length - 1)))
+        }
+      }
+    },
+
+    async restore(entry: Entry) {
+      const { key, version, consumed, expires, indexes, value } = entry
+      const name = recordKey(key)
+      if (expires !== undefined && expires <= now()) {
+        await servers.write('unlink', name, redis => redis.unlink(name))
+        return
+      }
+      const write: Write = { ...entry }
+      if (indexes) await note(write)
+      const head = { v: version, e: expires, c: consumed, n: write.noted, t: value ? undefined : 1 }
+      const line = `${JSON.stringify({ ...head, i: indexes?.join(' ') })}\n`
+      const packed = Buffer.concat([Buffer.from(line), value ?? Buffer.alloc(0)])
+      await servers.write('set', name, redis =>
+        expires === undefined ? redis.set(name, packed) : redis.set(name, packed, 'EXAT', expires),
+      )
+    },
+
+    check: servers.check,
+    get outage() {
+      return servers.outage()
+    },
+    close: servers.close,
   }
 }
 
