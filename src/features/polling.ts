@@ -40,8 +40,9 @@ export function slowDownPending(records: Records, handler: GrantHandler): GrantH
 }
 
 /**
- * For backchannel authentication requests. An early poll is refused also when the answer is ready (CIBA §7.3).
- * A used `auth_req_id` passes: the library then revokes its tokens.
+ * For backchannel authentication requests. An early poll is refused also when the answer is ready (CIBA §7.3),
+ * but not the request that follows a ping (§10.2). A used `auth_req_id` passes: the library then revokes
+ * its tokens.
  */
 export function slowDownAll(records: Records, handler: GrantHandler): GrantHandler {
   return async ctx => {
@@ -49,7 +50,9 @@ export function slowDownAll(records: Records, handler: GrantHandler): GrantHandl
     const id = parameter(params, 'auth_req_id')
     const request = await provider.BackchannelAuthenticationRequest.find(id)
     const isOpen = request?.clientId === client?.clientId && !request?.consumed
-    if (isOpen && !(await isDue(records, id))) throw new errors.SlowDown()
+    const isAnswered = request?.grantId || request?.error
+    const isPinged = isAnswered && client?.backchannelTokenDeliveryMode === 'ping'
+    if (isOpen && !isPinged && !(await isDue(records, id))) throw new errors.SlowDown()
     try {
       await handler(ctx)
     } catch (error) {

@@ -12,7 +12,16 @@ import { text } from 'node:stream/consumers'
 import { getCACertificates, setDefaultCACertificates } from 'node:tls'
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest'
 import { StoreUnavailable } from '../../src/storage/store.ts'
-import { answer, ask, asked, asker, forgetRequests, PENDING, poll } from '../support/asking.ts'
+import {
+  answer,
+  ask,
+  asked,
+  asker,
+  forgetRequests,
+  PENDING,
+  poll,
+  pollAtOnce,
+} from '../support/asking.ts'
 import { Browser } from '../support/browser.ts'
 import { makeCertificate } from '../support/certificates.ts'
 import { credentials } from '../support/people.ts'
@@ -100,6 +109,15 @@ test('a request on one node that is answered on another causes one ping, and the
   pass(300)
   await node.tellSignOuts('again')
   expect(pings).toHaveLength(1)
+})
+
+test('after the ping a token request is not too early, not even right after a poll', async () => {
+  const id = await asked(node, TOKEN)
+  expect(await pollAtOnce(node, id)).toMatchObject(PENDING)
+  expect(await pollAtOnce(node, id)).toMatchObject({ error: 'slow_down' })
+  await answer(browser, 'allow')
+  await node.tellSignOuts('new')
+  expect(await pollAtOnce(node, id)).toHaveProperty('access_token')
 })
 
 test('a denial causes a ping too', async () => {
