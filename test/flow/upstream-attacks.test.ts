@@ -238,8 +238,8 @@ describe('logout tokens', () => {
     const body = new URLSearchParams({ logout_token })
     return { status: (await fetch(url, { method: 'POST', body })).status, body }
   }
-  const signedIn = () =>
-    signIn({ claims: { sub: 'logout', preferred_username: 'out', sid: 'here' } })
+  const signedIn = (sid = 'here') =>
+    signIn({ claims: { sub: 'logout', preferred_username: 'out', sid } })
   const isOut = async (browser: Browser) => {
     await browser.open('/account')
     return browser.heading === 'Sign in'
@@ -271,6 +271,17 @@ describe('logout tokens', () => {
       expect((await send(claims, header)).status).toBe(400)
     }
     expect(await isOut(browser)).toBe(false)
+  })
+
+  test('end the session of their sid, and no other of the user', async () => {
+    const [here, elsewhere] = [await signedIn('here'), await signedIn('elsewhere')]
+    expect((await send({ sid: 'here' })).status).toBe(200)
+    expect([await isOut(here), await isOut(elsewhere)]).toEqual([true, false])
+    // The session of this sid has ended before.
+    expect((await send({ sid: 'here' })).status).toBe(200)
+    expect(await isOut(elsewhere)).toBe(false)
+    expect((await send({ sid: 'unknown' })).status).toBe(200)
+    expect(await isOut(elsewhere)).toBe(true)
   })
 
   test('are no ID tokens of the issuer', async () => {

@@ -2,7 +2,7 @@
 //
 //   UpstreamRequest UID    one authorization request at an issuer, by the interaction that needs it, or by
 //                          the session of a user who adds a method of sign-in; used once
-//   UpstreamSession        (issuer, sid) → account, for logout tokens without a subject
+//   UpstreamSession        (issuer, sid) → session, for logout tokens
 //   UpstreamLogout JTI     logout tokens that were used
 //
 // `state` is UID.RANDOM. The browser returns to /sign-in/NAME/callback, a path for each issuer, so that a
@@ -21,11 +21,11 @@ import { problemPath } from '../../pages/sign-in.ts'
 import { RECENT_SECONDS, type Site } from '../../pages/site.ts'
 import type { Environment } from '../../provider/configuration.ts'
 import { harmless } from '../../provider/failures.ts'
-import { memberOf } from '../../provider/feature.ts'
+import { type Finisher, memberOf } from '../../provider/feature.ts'
 import { now } from '../../storage/store.ts'
 import { accountFor, domainOf } from './identities.ts'
 import { type Checks, type Connection, createIssuer } from './issuer.ts'
-import { createLogoutReceiver } from './logout.ts'
+import { createLogoutReceiver, type UpstreamSession } from './logout.ts'
 import { createSignInsPage } from './page.ts'
 import { createSignOut } from './sign-out.ts'
 
@@ -128,12 +128,9 @@ export function upstreamSignIn({ settings, records }: Environment) {
       amr: [upstream.name, ...methods.filter(name => !Object.hasOwn(upstreams, name))],
       acr: upstream.acr[String(acr)],
     })
-    const next = await interactions.finishSignIn(ctx, uid, login)
-    if (typeof sid === 'string') {
-      const id = `${upstream.issuer} ${sid}`
-      const options = { ttl: lifetimes.session }
-      await records.save('UpstreamSession', id, { account: account.id }, options)
-    }
+    const upstreamSession = typeof sid === 'string' ? `${upstream.issuer} ${sid}` : undefined
+    const result = { ...login, upstreamSession }
+    const next = await interactions.finishSignIn(ctx, uid, result)
     note(ctx, 'sign_in_succeeded', { upstream: upstream.name, account: account.id })
     return next
   }
@@ -164,6 +161,23 @@ export function upstreamSignIn({ settings, records }: Environment) {
     }
   }
 
-  const { answers, urlOf: signOutAt } = signOut
-  return { signInMethods: connections.map(methodFor), addPages, answers, signOutAt }
+  /** The browser has returned from a sign-in, and the library has the session. */
+  const signedIn: Finisher = async (ctx, { session, result }) => {
+    const { uid, accountId: account } = session ?? {}
+    // Until a sign-in has replaced the former user, the session is of that one.
+    if (!uid || !account || account !== result?.login?.accountId) return
+    signOut.forget(ctx)
+    const id = memberOf(result.login, 'upstreamSession')
+    const known: UpstreamSession = { uid, account }
+    if (typeof id === 'string') {
+      await records.save('UpstreamSession', id, known, { ttl: lifetimes.session })
+    }
+  }
+
+  return {
+    signInMethods: connections.map(methodFor),
+    addPages,
+    answers: { end_session_confirm: signOut.signedOut, resume: signedIn, device_resume: signedIn },
+    signOutAt: signOut.urlOf,
+  }
 }

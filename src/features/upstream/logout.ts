@@ -1,4 +1,4 @@
-// Logout tokens of an upstream issuer (OpenID Connect Back-Channel Logout 1.0): end the sessions of the user.
+// Logout tokens of an upstream issuer (OpenID Connect Back-Channel Logout 1.0): end sessions of the user.
 
 import { jwtVerify } from 'jose'
 import type { Context } from 'koa'
@@ -14,6 +14,12 @@ import type { Connection } from './issuer.ts'
 const LOGOUT_EVENT = 'http://schemas.openid.net/event/backchannel-logout'
 const MAX_AGE_SECONDS = 120
 const REMEMBERED_SECONDS = 600
+
+/** The session of a `sid` of the issuer. */
+export interface UpstreamSession {
+  uid: string
+  account: string
+}
 
 /** Returns the handler of `backchannel_logout_uri`: 200, or 400 for a token that is not valid (§2.8). */
 export function createLogoutReceiver(
@@ -43,10 +49,19 @@ export function createLogoutReceiver(
     return { sub, sid }
   }
 
-  async function accountOf({ sub, sid }: Awaited<ReturnType<typeof verify>>) {
-    if (sub !== undefined) return (await directory.findByLink(linkOf(upstream, { sub })))?.id
+  /** Ends the session of a known `sid`, or else all sessions of the user. Returns the id of the account. */
+  async function end({ sub, sid }: Awaited<ReturnType<typeof verify>>) {
+    const sessions = createSessions(records)
     const id = `${upstream.issuer} ${sid}`
-    return (await records.read<{ account: string }>('UpstreamSession', id)).value?.account
+    const { value: known } = await records.read<UpstreamSession>('UpstreamSession', id)
+    if (known) {
+      await sessions.end(known.uid)
+      return known.account
+    }
+    const account = sub && (await directory.findByLink(linkOf(upstream, { sub })))
+    if (!account) return undefined
+    await sessions.endAll(account.id)
+    return account.id
   }
 
   return async (ctx: Context) => {
@@ -56,11 +71,8 @@ export function createLogoutReceiver(
       const error_description = `logout_token: ${error instanceof Error ? error.message : error}`
       return ctx.throw(400, { error: 'invalid_request', error_description })
     })
-    const account = await accountOf(claims)
-    if (account) {
-      await createSessions(records).endAll(account)
-      note(ctx, 'session_ended', { account, upstream: upstream.name })
-    }
+    const account = await end(claims)
+    if (account) note(ctx, 'session_ended', { account, upstream: upstream.name })
     ctx.body = ''
     ctx.status = 200
   }

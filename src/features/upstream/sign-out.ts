@@ -52,13 +52,14 @@ export function createSignOut(
     mark(ctx, url ? next : done)
     if (url) ctx.redirect(url.href)
   }
-  const signedIn: Finisher = (ctx, { session }) => {
-    if (session?.accountId && read(ctx)) ctx.cookies.set(name, null, options)
-  }
 
   return {
     urlOf,
-    answers: { end_session_confirm: signedOut, resume: signedIn, device_resume: signedIn },
+    signedOut,
+    /** Removes the cookie after a sign-in. */
+    forget(ctx: Context) {
+      if (read(ctx)) ctx.cookies.set(name, null, options)
+    },
     /** Whether the user signed out in this browser, and did not sign in again since. */
     isSignedOut: (ctx: Context) => read(ctx) !== undefined,
     /** The browser returns from the issuer. Nothing in the request decides where it goes. */
