@@ -8,15 +8,16 @@ import { Agent, fetch } from 'undici'
 /** `resource` in fapi2/resources/resource.yaml. */
 const AUDIENCE = 'https://resource.example.org'
 
-const PORT = 3444
 /** Those of TLS 1.2 that BCP 195 recommends; the plan tries others. */
 const CIPHERS = 'ECDHE+AESGCM'
 
-/** Starts the API on the host of `issuer`. `cert` and `key` are also those of the issuer. */
+/** Starts the API on the host of `issuer`, on the port after it. `cert` and `key` are those of the issuer. */
 export function startResource(issuer: string, { cert, key }: ServerOptions): void {
   const dispatcher = new Agent({ connect: { rejectUnauthorized: false } })
   const provider = { issuer, jwks_uri: `${issuer}/api/oauth/jwks` }
-  const origin = `https://${new URL(issuer).hostname}:${PORT}`
+  const { hostname, port } = new URL(issuer)
+  const ownPort = Number(port || 443) + 1
+  const origin = `https://${hostname}:${ownPort}`
   const usedProofs = new Set<unknown>()
 
   async function validate(request: Request) {
@@ -44,5 +45,5 @@ export function startResource(issuer: string, { cert, key }: ServerOptions): voi
       res.end(JSON.stringify({ error: 'invalid_token', error_description: String(error) }))
     }
   })
-  server.listen(PORT)
+  server.listen(ownPort)
 }

@@ -21,8 +21,8 @@ const HERE = import.meta.dirname
 const MODULE_TIMEOUT_MS = 300_000
 /** A module that waits for nothing but a picture stays WAITING for longer. */
 const PICTURE_PAUSE_MS = 10_000
-/** The port of `automated_ciba_approval_url` in suite/. */
-const CIBA_PORT = 3445
+/** The port of the issuer, that of resource.ts and one for `automated_ciba_approval_url`. */
+const PORTS_OF_A_LANE = 3
 const ACCOUNT = { username: 'certification', password: 'the password of certification runs' }
 
 interface Module {
@@ -48,9 +48,18 @@ function connectSuite(suite: string) {
 }
 type Suite = ReturnType<typeof connectSuite>
 
+const portOf = (issuer: string) => Number(new URL(issuer).port || 443)
+
+/** Each lane has an issuer of its own: --issuer, and others on the ports after it. */
+function issuerOf(lane: number): string {
+  const issuer = new URL(values.issuer)
+  issuer.port = String(portOf(values.issuer) + lane * PORTS_OF_A_LANE)
+  return issuer.origin
+}
+
 /** Starts Usher for a plan. Resolves when it is ready, with the initial access token that it printed. */
-async function startUsher(name: string, issuer: string, suite: string) {
-  const env = { ...process.env, ISSUER: issuer, SUITE: `${suite}/test/a/usher/` }
+async function startUsher(name: string, issuer: string, redirects: string) {
+  const env = { ...process.env, ISSUER: issuer, SUITE: redirects }
   const start = join(HERE, 'start.ts')
   const usher = spawn(process.execPath, [start, name], {
     env,
@@ -185,7 +194,7 @@ function listenForAnswers(browser: Browser, issuer: string) {
     res.writeHead(answered ? 500 : 200, { 'content-type': 'application/json' })
     res.end(JSON.stringify({ answered: answered ?? action }))
   })
-  return server.listen(CIBA_PORT, '127.0.0.1')
+  return server.listen(portOf(issuer) + 2, '127.0.0.1')
 }
 
 /** Runs one module to its end; keeps its log and pictures in `out` unless it passed. */
@@ -254,6 +263,7 @@ const { values, positionals } = parseArgs({
   options: {
     suite: { type: 'string' },
     issuer: { type: 'string', default: 'https://localhost:3443' },
+    lanes: { type: 'string', default: '1' },
     only: { type: 'string', default: '' },
     out: { type: 'string' },
   },
@@ -261,7 +271,7 @@ const { values, positionals } = parseArgs({
 const unknown = positionals.filter(name => !PLANS[name])
 if (!values.suite || unknown.length > 0) {
   console.error(
-    `npm run certification -- run --suite URL [--issuer URL] [--only MODULE] [--out FOLDER] [PLAN…]
+    `npm run certification -- run --suite URL [--issuer URL] [--lanes 1] [--only MODULE] [--out FOLDER] [PLAN…]
 PLAN: ${Object.keys(PLANS).join(', ')}${unknown.length > 0 ? `\nunknown: ${unknown.join(', ')}` : ''}`,
   )
   process.exit(1)
@@ -270,17 +280,22 @@ const address = values.suite.replace(/\/$/, '')
 const suite = connectSuite(address)
 const out = values.out ?? mkdtempSync(join(tmpdir(), 'usher-certification-'))
 const browser = await launchChromium()
-const answers = listenForAnswers(browser, values.issuer)
-const rows: string[] = []
-for (const name of positionals.length > 0 ? positionals : Object.keys(PLANS)) {
+
+/** Runs a plan and returns its row of the table. */
+async function runPlan(name: string, issuer: string): Promise<string> {
   const { config = name, plan, variant } = PLANS[name] ?? { plan: '', variant: {} }
   const kept = join(out, name)
   mkdirSync(kept, { recursive: true })
-  const { usher, token, rotateKeys: rotate } = await startUsher(name, values.issuer, address)
+  // The suite stops a module when another with its alias begins.
+  const alias = `usher-${portOf(issuer)}`
+  const redirects = `${address}/test/a/${alias}/`
+  const { usher, token, rotateKeys: rotate } = await startUsher(name, issuer, redirects)
   try {
     const json = readFileSync(join(HERE, 'suite', `${config}.json`), 'utf8')
-      .replaceAll('https://host.docker.internal:3443', values.issuer)
-      .replaceAll('host.docker.internal', new URL(values.issuer).hostname)
+      .replace('"alias": "usher"', `"alias": "${alias}"`)
+      .replaceAll('https://host.docker.internal:3443', issuer)
+      .replaceAll('host.docker.internal:3444', `${new URL(issuer).hostname}:${portOf(issuer) + 1}`)
+      .replaceAll('127.0.0.1:3445', `127.0.0.1:${portOf(issuer) + 2}`)
       .replaceAll('THE-TOKEN-THAT-THE-START-HAS-PRINTED', token)
     const query = new URLSearchParams({ planName: plan, variant: JSON.stringify(variant) })
     const { id, modules } = await suite<{ id: string; modules: Module[] }>(
@@ -298,18 +313,31 @@ for (const name of positionals.length > 0 ? positionals : Object.keys(PLANS)) {
     }
     const count = (...results: string[]) =>
       outcomes.filter(outcome => results.includes(outcome.result)).length
-    rows.push(
-      `| ${name} | ${outcomes.length} | ${count('PASSED')} | ${count('WARNING')} | ${count('REVIEW')} | ${count('SKIPPED')} | ${count('FAILED')} | ${count('INTERRUPTED')} |`,
-    )
+    return `| ${name} | ${outcomes.length} | ${count('PASSED')} | ${count('WARNING')} | ${count('REVIEW')} | ${count('SKIPPED')} | ${count('FAILED')} | ${count('INTERRUPTED')} |`
   } finally {
     await stopUsher(usher)
   }
 }
+
+/** Runs one plan after the other of those that no lane has begun. */
+async function runLane(issuer: string) {
+  const answers = listenForAnswers(browser, issuer)
+  for (let name = waiting.shift(); name; name = waiting.shift()) {
+    const row = await runPlan(name, issuer).catch(error => `| ${name} | ${error} |`)
+    rows.set(name, row)
+  }
+  answers.close()
+}
+
+const names = positionals.length > 0 ? positionals : Object.keys(PLANS)
+const waiting = [...names]
+const rows = new Map<string, string>()
+const issuers = Array.from({ length: Number(values.lanes) }, (_, lane) => issuerOf(lane))
+await Promise.all(issuers.map(runLane))
 await browser.close()
-answers.close()
 console.log(`
 | plan | modules | passed | warning | review | skipped | failed | interrupted |
 |---|---|---|---|---|---|---|---|
-${rows.join('\n')}
+${names.map(name => rows.get(name)).join('\n')}
 
 Logs and screenshots of the modules that did not pass: ${out}`)
