@@ -1,10 +1,11 @@
 // Prompts: when users sign in, choose an account or consent.
 
-import { interactionPolicy, type KoaContextWithOIDC } from 'oidc-provider'
+import { interactionPolicy } from 'oidc-provider'
 import type { Consents } from '../accounts/consents.ts'
 import { methodOf } from '../accounts/sign-in-method.ts'
 import type { Settings } from '../config/load.ts'
 import { acrValuesOf, type RequestedClaims } from './claims.ts'
+import type { Oidc } from './feature.ts'
 import { appearanceOf, decisionOf, isDevice, required, sentDetails } from './grants.ts'
 import { createBrowserBinding, wantsAnother } from './interactions.ts'
 
@@ -22,66 +23,39 @@ export function createPolicy(
   const login = required(policy.get('login'))
   const consent = required(policy.get('consent'))
 
-  login.checks.push(
-    new Check('account_gone', 'the account can no longer sign in', 'login_required', ({ oidc }) =>
-      Boolean(oidc.session?.accountId && !oidc.account),
-    ),
-    new Check(
-      'acr_values',
-      'the user has not signed in as acr_values has it',
-      'login_required',
-      ({ oidc }) => {
-        const asked = String(oidc.params?.acr_values ?? '').split(' ')
-        const wanted = acrValues.filter(acr => asked.includes(acr))
-        return wanted.length > 0 && !wanted.includes(oidc.acr) && !oidc.result?.login
-      },
-    ),
-    new Check(
-      'required_sign_in',
-      'the client requires another method of sign-in',
-      'login_required',
-      ({ oidc: { client, session } }) =>
-        Boolean(session?.accountId && client?.require_sign_in) &&
-        client?.require_sign_in !== methodOf(session?.amr, settings.upstreams),
-    ),
-    new Check(
-      'another_account',
-      'the user wants to use another account',
-      'login_required',
-      ({ oidc }) => wantsAnother(oidc.result) && !oidc.result?.login,
-    ),
-  )
-  policy.add(selectAccount(), 0)
+  const lacksAcr = ({ params, acr, result }: Oidc) => {
+    const asked = String(params?.acr_values ?? '').split(' ')
+    const wanted = acrValues.filter(value => asked.includes(value))
+    return wanted.length > 0 && !wanted.includes(acr) && !result?.login
+  }
+  const lacksMethod = ({ client, session }: Oidc) =>
+    session?.accountId && client?.require_sign_in
+      ? client.require_sign_in !== methodOf(session.amr, settings.upstreams)
+      : false
+  // biome-ignore format: a table
+  login.checks.push(...checksOf([
+    ['account_gone', 'login_required', 'the account can no longer sign in', isGone],
+    ['acr_values', 'login_required', 'the user has not signed in as acr_values has it', lacksAcr],
+    ['required_sign_in', 'login_required', 'the client requires another method of sign-in', lacksMethod],
+    ['another_account', 'login_required', 'the user wants to use another account', wantsOther],
+  ]))
+
+  const select = new Prompt({ name: 'select_account', requestable: true })
+  select.checks.clear()
+  // biome-ignore format: a table
+  select.checks.push(...checksOf([
+    ['select_account_prompt', 'account_selection_required', 'the user has to choose an account', hasToSelect],
+  ]))
+  policy.add(select, 0)
   policy.add(changePassword(), 0)
 
   consent.checks.remove('native_client_prompt')
-  consent.checks.add(
-    new Check(
-      'impersonation',
-      'nothing proves that the answer reaches the application that requested it',
-      'interaction_required',
-      ({ oidc }) => !decisionOf(oidc) && isImpersonable(oidc),
-    ),
-  )
-  consent.checks.add(
-    new Check(
-      'device',
-      'the device flow was started elsewhere, perhaps by another user',
-      'interaction_required',
-      ({ oidc }) => isDevice(oidc) && !decisionOf(oidc),
-    ),
-  )
-  // Without a recorded decision the page asks again: the access was removed while it was open, or another
-  // user answered.
-  consent.checks.add(
-    new Check(
-      'authorization_details',
-      'the user has not allowed the authorization details',
-      'consent_required',
-      ({ oidc }) =>
-        Boolean(oidc.params?.authorization_details) && !(oidc.grant?.jti && decisionOf(oidc)),
-    ),
-  )
+  // biome-ignore format: a table
+  consent.checks.push(...checksOf([
+    ['impersonation', 'interaction_required', 'nothing proves that the answer reaches the application that requested it', isImpersonable],
+    ['device', 'interaction_required', 'the device flow was started elsewhere, perhaps by another user', isUndecidedDevice],
+    ['authorization_details', 'consent_required', 'the user has not allowed the authorization details', lacksDetails],
+  ]))
   // An interaction keeps the parameters of its request. The library's details would repeat them, so
   // that a request with a long login_hint would be stored twice.
   for (const prompt of policy) {
@@ -111,28 +85,35 @@ function changePassword() {
   return new Prompt({ name: 'change_password' }, check)
 }
 
-/** Asks users to choose an account, unless they are signed out or have just signed in. */
-function selectAccount() {
-  const prompt = new Prompt({ name: 'select_account', requestable: true })
-  prompt.checks.clear()
-  prompt.checks.add(
-    new Check(
-      'select_account_prompt',
-      'the user has to choose an account',
-      'account_selection_required',
-      ({ oidc }) =>
-        oidc.prompts.has('select_account') &&
-        oidc.promptPending('select_account') &&
-        Boolean(oidc.session?.accountId && !oidc.result?.login),
-    ),
+type Row = [reason: string, error: string, description: string, isNeeded: (oidc: Oidc) => boolean]
+
+/** Returns checks of a prompt. `error`: the answer for `prompt=none`. */
+const checksOf = (rows: Row[]) =>
+  rows.map(
+    ([reason, error, description, isNeeded]) =>
+      new Check(reason, description, error, ({ oidc }) => isNeeded(oidc)),
   )
-  return prompt
-}
+
+const isGone = ({ session, account }: Oidc) => Boolean(session?.accountId && !account)
+const wantsOther = ({ result }: Oidc) => wantsAnother(result) && !result?.login
+
+/** Users are not asked while they are signed out, or when they have just signed in. */
+const hasToSelect = (oidc: Oidc) =>
+  oidc.prompts.has('select_account') &&
+  oidc.promptPending('select_account') &&
+  Boolean(oidc.session?.accountId && !oidc.result?.login)
+
+const isUndecidedDevice = (oidc: Oidc) => isDevice(oidc) && !decisionOf(oidc)
+
+/** Without a recorded decision: the access was removed while the page was open, or another user answered. */
+const lacksDetails = (oidc: Oidc) =>
+  Boolean(oidc.params?.authorization_details) && !(oidc.grant?.jti && decisionOf(oidc))
 
 // Anyone can pass for a client without secret whose redirect URI others can receive: ask each time
 // (RFC 8252 §8.6). An https redirect URI is proof enough, and so is `consent: implicit` in the client's file.
-function isImpersonable({ client, params }: KoaContextWithOIDC['oidc']): boolean {
-  if (!client || client.consent === 'implicit') return false
+function isImpersonable(oidc: Oidc): boolean {
+  const { client, params } = oidc
+  if (!client || client.consent === 'implicit' || decisionOf(oidc)) return false
   const secretless =
     client.applicationType === 'native' || client.tokenEndpointAuthMethod === 'none'
   return secretless && !String(params?.redirect_uri).startsWith('https:')
