@@ -29,10 +29,8 @@ export const loginOf = ({ account, since, amr, acr }: SignIn) => {
 interface SignInRequest {
   /** The interaction. */
   uid: string
-  loginHint?: string
-  /** Seconds since the user last proved who they are; 0 for `prompt=login`. */
-  maxAge?: number
-  acrValues: string[]
+  /** Parameters of the authorization request. */
+  params: Record<string, unknown>
 }
 
 /** A method that sends the browser elsewhere, and completes the interaction when it returns. */

@@ -72,23 +72,17 @@ export function createInteractions(provider: Provider, settings: Deployment) {
       )
       if (uid !== ctx.params.uid || !isBound(ctx, prompt.details))
         ctx.throw(400, { error: 'interaction_gone' })
-      const { login_hint, ui_locales, max_age, acr_values } = params
-      const isForced = String(params.prompt ?? '')
-        .split(' ')
-        .includes('login')
+      const { login_hint, ui_locales } = params
       return {
         uid,
-        prompt: { name: prompt.name, details: prompt.details },
+        prompt,
+        /** Parameters of the authorization request. */
+        params,
         clientId: String(params.client_id),
         device: deviceCode ? await readDevice(ctx, provider, deviceCode) : undefined,
         // A device polls the token endpoint.
         redirectUri: deviceCode ? undefined : String(params.redirect_uri),
         ...(typeof login_hint === 'string' && { loginHint: login_hint }),
-        /** Seconds since the user last proved who they are; 0 for `prompt=login`. */
-        ...((isForced || max_age !== undefined) && { maxAge: isForced ? 0 : Number(max_age) }),
-        acrValues: String(acr_values ?? '')
-          .split(' ')
-          .filter(Boolean),
         /** Language tags, the preferred first. */
         ...(typeof ui_locales === 'string' && { uiLocales: ui_locales }),
         /** The account that is signed in in this browser. */

@@ -82,11 +82,14 @@ export function upstreamSignIn({ settings, records }: Environment) {
       label,
       isDirect: (ctx, { loginHint, isOnly }) =>
         (isOnly || domains.includes(domainOf(loginHint))) && !signOut.isSignedOut(ctx),
-      begin({ uid, loginHint, maxAge, acrValues }) {
-        const wanted = Object.keys(acr).filter(value => acrValues.includes(acr[value] ?? ''))
+      begin({ uid, params: { login_hint = '', max_age, acr_values = '', prompt = '' } }) {
+        const isForced = String(prompt).split(' ').includes('login') || Number(max_age) === 0
+        const maxAge = isForced ? 0 : max_age === undefined ? undefined : Number(max_age)
+        const asked = String(acr_values).split(' ')
+        const wanted = Object.keys(acr).filter(value => asked.includes(acr[value] ?? ''))
         const hints = {
-          ...(loginHint && { login_hint: loginHint }),
-          ...(maxAge === 0 && { prompt: 'login' }),
+          ...(login_hint !== '' && { login_hint: String(login_hint) }),
+          ...(isForced && { prompt: 'login' }),
           ...(wanted.length && { acr_values: wanted.join(' ') }),
         }
         return begin(connection, uid, hints, { maxAge })
