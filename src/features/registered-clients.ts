@@ -3,25 +3,20 @@
 // register with invitations: initial access tokens (RFC 7591 §3) with a limit and an expiry.
 
 import { randomBytes } from 'node:crypto'
-import type { ClientMetadata } from '../config/schema/client.ts'
 import { registrationSchema, withDefaults } from '../config/schema/registration.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 
-/** A registered client, for commands and pages. */
-interface RegisteredClient {
-  metadata: ClientMetadata
+/** A registered client, as it is stored. */
+interface Kept {
+  /** The metadata and the secret, as the library keeps them. */
+  client: Record<string, unknown>
   /** Epoch seconds. */
   since: number
   /** When a user last signed in to it, to the day; absent: never. */
   lastUsed?: number
   /** The handle of the initial access token that it registered with. */
   invitation: string
-}
-
-interface Kept extends Omit<RegisteredClient, 'metadata'> {
-  /** The metadata and the secret, as the library keeps them. */
-  client: Record<string, unknown>
   /** The id of its registration access token. */
   token?: string
 }
@@ -45,9 +40,10 @@ export const isRegisteredId = (id: string) => /^app_[0-9a-f]{24}$/.test(id)
 /** Returns a random client id. */
 export const newClientId = () => `app_${randomBytes(12).toString('hex')}`
 
-const described = ({ client, since, lastUsed, invitation }: Kept): RegisteredClient => ({
+/** Adds the metadata, for commands and pages. */
+const described = ({ client, ...kept }: Kept) => ({
+  ...kept,
   metadata: withDefaults(registrationSchema.parse(client), client.require_pkce !== false),
-  ...{ since, lastUsed, invitation },
 })
 
 const ttlOf = ({ since, lastUsed }: Kept) =>
@@ -62,18 +58,14 @@ export function createRegisteredClients(records: Records) {
   const read = async (id: string) =>
     isRegisteredId(id) ? (await records.read<Kept>(CLIENT, id)).value : undefined
 
-  async function find(id: string): Promise<RegisteredClient | undefined> {
+  async function find(id: string) {
     const client = await read(id)
     return client && described(client)
   }
 
   const list = async () => (await records.list<Kept>(...CLIENTS)).map(described)
 
-  async function isFull(): Promise<boolean> {
-    let count = 0
-    for await (const _ of records.walk(...CLIENTS)) if (++count >= MAX_CLIENTS) return true
-    return false
-  }
+  const isFull = async () => (await records.list(...CLIENTS)).length >= MAX_CLIENTS
 
   /** Returns false if there is or was a client of this id. */
   function add(kept: Kept): Promise<boolean> {
