@@ -62,7 +62,7 @@ describe.each([
     }
     expect(statSync(file).mode & 0o777).toBe(0o600)
     const content = readFileSync(file, 'utf8')
-    for (const secret of [ADA.username, ada.id, held.refresh_token, code, USHER_SECRET]) {
+    for (const secret of [ADA.email, ada.id, held.refresh_token, code, USHER_SECRET]) {
       expect(content).not.toContain(secret)
     }
     await before.close()
