@@ -79,6 +79,12 @@ export const PLANS: Record<string, Plan> = {
     plan: FAPI,
     variant: { ...OF_FAPI, client_auth_type: 'mtls', sender_constrain: 'mtls' },
   },
+  'fapi2-mtls-dpop': {
+    folder: 'fapi2-mtls',
+    plan: FAPI,
+    variant: { ...OF_FAPI, client_auth_type: 'mtls' },
+  },
   ciba: { plan: CIBA, variant: OF_CIBA },
+  'ciba-ping': { folder: 'ciba', plan: CIBA, variant: { ...OF_CIBA, ciba_mode: 'ping' } },
   'ciba-mtls': { folder: 'ciba', plan: CIBA, variant: { ...OF_CIBA, client_auth_type: 'mtls' } },
 }
