@@ -43,7 +43,15 @@ const branded = createPreview({
 const SHEETS = {
   'sign-in': [
     plain,
-    ['sign-in', 'sign-in-failed', 'sign-in-unchecked', 'sign-in-again', 'select-account'],
+    [
+      'sign-in',
+      'sign-in-failed',
+      'sign-in-unchecked',
+      'sign-in-again',
+      'sign-in-methods',
+      'sign-in-upstream-unavailable',
+      'select-account',
+    ],
   ],
   consent: [
     plain,
@@ -65,12 +73,21 @@ const SHEETS = {
       'remove',
       'sessions',
       'password-wrong',
+      'sign-ins-added',
+      'sign-ins-last',
       'requests',
     ],
   ],
   errors: [
     plain,
-    ['error-request', 'error-expired', 'error-unavailable', 'sign-out', 'signed-out'],
+    [
+      'error-request',
+      'error-expired',
+      'error-unavailable',
+      'sign-out',
+      'sign-out-upstream',
+      'signed-out',
+    ],
   ],
   branding: [branded, ['sign-in', 'consent', 'account']],
 } satisfies Record<string, [Preview, string[]]>

@@ -23,7 +23,13 @@ const DAY = 86_400
 /** A morning in spring. */
 const TIME = 1_777_000_000
 
-const METHODS = [{ name: 'example', label: 'Sign in with Example' }]
+const LOGO = `data:image/svg+xml,${encodeURIComponent(
+  '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24"><circle cx="12" cy="12" r="10" fill="#14663a"/></svg>',
+)}`
+const METHODS = [
+  { name: 'example', label: 'Sign in with Example', logo: LOGO },
+  { name: 'other', label: 'Sign in with another organisation, which has a long name' },
+]
 const signIn = {
   client: CLIENT.client_name,
   username: '',
@@ -126,10 +132,8 @@ function signOutThere({ t }: Words, title: string, what: string): PageData['conf
 const browserName = ({ t }: Words) => t('sessions.browser', { browser: 'Firefox', system: 'Linux' })
 
 function signIns(words: Words, outcome = 'added'): PageData['sign-ins'] {
-  const methods = METHODS.map(method => ({ ...method, isLinked: true }))
-  const other = { name: 'other', label: 'Sign in with Other', isLinked: false }
   return {
-    methods: [...methods, other],
+    methods: METHODS.map(method => ({ ...method, isLinked: method.name === 'example' })),
     hasPassword: true,
     isLast: false,
     outcome: words.t(`sign_ins.${outcome}`),
