@@ -43,7 +43,7 @@ export function createAuthentication(
   records: Records,
   directory: Directory,
   signatures: Signatures,
-  { security, development }: Pick<Settings, 'security' | 'development'>,
+  { security, development, sign_in }: Pick<Settings, 'security' | 'development' | 'sign_in'>,
 ) {
   const browsers = createRememberedBrowsers(signatures, development)
   const equalise = createTimingEqualiser()
@@ -78,7 +78,7 @@ export function createAuthentication(
   }
 
   async function attempt(ctx: Context, username: string, password: string) {
-    const { known, authenticate } = await directory.candidate(username)
+    const { known, authenticate } = await directory.candidate(username, sign_in.by)
     const browser = known && browsers.find(ctx, known)
     // All spellings of a name share one counter.
     const named = known ? accountCounter(known.id) : `name ${foldUsername(username)}`

@@ -157,8 +157,12 @@ export function createDirectory(records: Records) {
     return renamed
   }
 
-  async function candidate(username: string): Promise<Candidate> {
-    const known = await findByUsername(username)
+  /** `by`: as `sign_in.by` in usher.yaml. Usernames win over addresses. */
+  async function candidate(name: string, by: string[]): Promise<Candidate> {
+    const named = await findByUsername(name)
+    const holders = by.includes('email') ? await findByEmail(name) : []
+    const [verified, ...others] = holders.filter(({ email_verified }) => email_verified)
+    const known = named ?? (others.length ? undefined : verified)
     return { known, authenticate: password => authenticate(known, password) }
   }
 

@@ -106,7 +106,8 @@ export async function why({ values, args: [name = ''] }: Invocation) {
   }
   const settings = readSettings()
   const { records } = await openState()
-  const account = await findAccount(await openDirectory(settings, records), name)
+  const directory = await openDirectory(settings, records)
+  const account = await findAccount(directory, name, settings.sign_in.by)
   const { perAccount, perNetwork } = signInLimits(settings.security)
   const counter = account ? accountCounter(account.id) : `name ${foldUsername(name)}`
   const limits: [where: string, counter: Counter][] = [[EVERYWHERE, [counter, perAccount]]]

@@ -30,9 +30,12 @@ export async function openAccount(name: string) {
   return { ...(await requireAccount(directory, name)), records, audit }
 }
 
-/** Finds an account by its id or username. */
-export const findAccount = async (directory: Directory, name: string) =>
-  (await directory.find(name)) ?? directory.findByUsername(name)
+/** Finds an account by its id or username. `by`: `sign_in.by`, for the e-mail address. */
+export async function findAccount(directory: Directory, name: string, by: string[] = []) {
+  const account = (await directory.find(name)) ?? (await directory.findByUsername(name))
+  const { known } = await directory.candidate(name, by)
+  return account ?? (known && directory.find(known.id))
+}
 
 async function requireAccount(directory: Directory, name: string) {
   const account = await findAccount(directory, name)

@@ -161,7 +161,7 @@ type Said = [wrong: string, change: string]
 // biome-ignore format: a table
 /** Why a sign-in was refused, by the reason in the log. */
 export const SIGN_IN: Record<Refusal | 'throttled', Said> = {
-  unknown: ['no account has this username or id',
+  unknown: ['no account has this username or id. An address needs email in sign_in.by, and one account with it verified',
     'the spelling; the accounts: npm run usher -- accounts list'],
   disabled: ['the account is disabled', 'npm run usher -- accounts enable ACCOUNT'],
   no_password: ['the account has no password', 'npm run usher -- accounts password ACCOUNT'],

@@ -187,6 +187,8 @@ export interface PageData {
     failed?: string
     /** Whether the user can sign in with a password here. */
     hasPassword: boolean
+    /** Whether the user can enter an e-mail address instead of the username. */
+    byEmail: boolean
     /** The other methods, each with the text of its button. */
     methods: { name: string; label: string; logo?: string }[]
   }

@@ -51,6 +51,7 @@ export function signInPage({ views, records, authentication, settings, signInMet
       failed: tried && (tried.reference ?? ctx.state.requestId),
       username: username.slice(0, 256),
       hasPassword,
+      byEmail: settings.sign_in.by.includes('email'),
       methods: others.map(({ name, label }) => {
         return { name, label: inWords(words, label), logo: views.buttonLogo(name) }
       }),

@@ -9,7 +9,7 @@ import { ADA } from '../support/usher.ts'
 
 let operated: Operated
 beforeAll(async () => {
-  operated = await startOperated()
+  operated = await startOperated({ usher: { sign_in: { by: ['username', 'email'] } } })
   await operated.service.addAccount(ADA)
   await operated.usher('accounts add --username grace')
 })
@@ -19,7 +19,8 @@ const why = async (words: string) => (await operated.usher(`accounts why ${words
 
 test('it names the problem of the account, and the command that fixes it', SLOW, async () => {
   expect(await why('ada')).toBe('Nothing prevents a sign-in with the right password.\n')
-  expect(await why('nobody')).toContain('no account has this username or id\n  → the spelling')
+  expect(await why(ADA.email)).toBe('Nothing prevents a sign-in with the right password.\n')
+  expect(await why('nobody')).toContain('no account has this username or id. ')
   await operated.usher('accounts disable grace')
   const text = await why('grace')
   expect(text).toMatch(/^the account is disabled\n {2}→ .* accounts enable usr_\w+\n/)

@@ -35,6 +35,7 @@ const signIn = {
   username: '',
   again: false,
   hasPassword: true,
+  byEmail: false,
   methods: [],
 }
 
@@ -189,6 +190,7 @@ export const STATES: State[] = [
     failed: REQUEST_ID,
   })),
   state('sign-in-again', 'sign-in', () => ({ ...signIn, username: USER.username, again: true })),
+  state('sign-in-email', 'sign-in', () => ({ ...signIn, byEmail: true })),
   state('sign-in-methods', 'sign-in', () => ({ ...signIn, methods: METHODS })),
   ...['failed', 'unavailable', 'unknown'].map(problem =>
     state(`sign-in-upstream-${problem}`, 'sign-in', words => ({

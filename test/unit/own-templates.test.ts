@@ -75,6 +75,7 @@ test('a valid template is used on its page, inside our layout, and escapes its o
     again: false,
     client: '<script>',
     hasPassword: true,
+    byEmail: false,
     methods: [],
   }
   const html = views.render(views.english, 'sign-in', data)

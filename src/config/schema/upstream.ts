@@ -48,6 +48,7 @@ export const upstreamSchema = z.strictObject({
 // biome-ignore format: a table
 /** Schema of `sign_in` in usher.yaml. */
 export const signInSchema = z.strictObject({
+  by: z.array(z.enum(['username', 'email'])).default(['username']).refine(by => by.includes('username'), 'usernames cannot be left out').describe('What users can enter on the sign-in page. email: also the verified e-mail address of an account, if no other account has it verified, and if it is not a username'),
   methods: z.array(z.string()).min(1).optional().describe('The methods of sign-in: password, and names of files in upstreams/. Absent: password and every upstream'),
 })
 
