@@ -40,10 +40,13 @@ if (!plan) {
 
 const place = mkdtempSync(join(tmpdir(), `usher-${name}-`))
 const config = join(place, 'config')
-cpSync(join(HERE, plan.folder ?? name), config, { recursive: true, dereference: true })
+cpSync(join(HERE, plan.folder ?? name), config, { recursive: true })
 for (const file of globSync('clients/*.yaml', { cwd: config })) {
   const path = join(config, file)
-  writeFileSync(path, readFileSync(path, 'utf8').replaceAll(THEIRS, SUITE))
+  const text = readFileSync(path, 'utf8').replaceAll(THEIRS, SUITE)
+  // Some are links, also in the copy: cpSync dereferences the folder only.
+  rmSync(path)
+  writeFileSync(path, text)
 }
 
 const { protocol, hostname, port } = new URL(ISSUER)
