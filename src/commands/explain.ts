@@ -25,7 +25,7 @@ import {
   readStdin,
   shown,
 } from './command.ts'
-import { type ClientSource, explainFailure, UNKNOWN } from './failure.ts'
+import { type ClientSource, explainFailure, IGNORED, UNKNOWN } from './failure.ts'
 
 /** `config explain [KEY | CLIENT_ID | REQUEST_ID | -]`: `clients.ID` is a client, also where ID is a key. */
 export async function explain({ values, args: [name = ''] }: Invocation) {
@@ -203,6 +203,7 @@ async function readLoggedFailure(): Promise<FailedRequest> {
     return { ...logged({ ...line, error: 'sign_in', detail: reason }), endpoint: 'sign-in', sent }
   }
   if (line.error) return logged(line)
+  if (line.ignored) return logged({ ...line, error: IGNORED, detail: line.ignored })
   throw new Failure(`This request did not fail: ${line.status}.`)
 }
 

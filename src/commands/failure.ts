@@ -37,6 +37,8 @@ export const CLOCK_TOLERANCE_SECONDS = 15
 
 /** A value that is not in the log. */
 export const UNKNOWN = 'not known'
+/** The `error` of a request that succeeded, and of which a part was ignored. */
+export const IGNORED = 'ignored'
 
 /** The methods of a client file without `token_endpoint_auth_method`. */
 export const ANY_SECRET = 'client_secret_basic or client_secret_post'
@@ -153,6 +155,25 @@ const authentication: Reason = facts => {
   }
 }
 
+/** The request succeeded; the log names the parameters and scopes that had no effect. */
+const ignored: Reason = ({ failure: { detail = '' }, settings }) => {
+  const { scopes = {}, resources = {} } = settings ?? {}
+  const reasons = detail.split(', ').map(part => {
+    const [, scope] = /^scope (.+)$/.exec(part) ?? []
+    if (part === 'audience') return 'audience is not supported: send resource (RFC 8707)'
+    if (!scope) return `${part} is not supported`
+    const api = Object.values(resources).find(({ scopes }) => Object.hasOwn(scopes, scope))
+    if (api) return `${part} belongs to an API: send resource=${api.resource} with it`
+    return `${part} is in no file of the folder${didYouMean(scope, Object.keys(scopes))}`
+  })
+  return {
+    wrong: 'the request succeeded, and a part of it was ignored',
+    sent: detail,
+    difference: reasons.join('; '),
+    change: 'the request of the application; claims.yaml, and scopes of resources/NAME.yaml',
+  }
+}
+
 const LINK = 'npm run usher -- accounts link ACCOUNT --upstream NAME --subject SUB'
 
 /** A problem, and its remedy. */
@@ -227,6 +248,7 @@ const REASONS: [error: string, detail: RegExp, ...reason: [Reason] | Said][] = [
   ['unsupported_response_type', ANY, unregistered('response_type', 'response_types')],
   ['unsupported_grant_type', ANY, unregistered('grant_type', 'grant_types')],
   ['unauthorized_client', ANY, unregistered('grant_type', 'grant_types')],
+  [IGNORED, ANY, ignored],
   ...Object.entries(SIGN_IN).map(([reason, said]): [string, RegExp, ...Said] =>
     ['sign_in', new RegExp(`^${reason}$`), ...said]),
 ]

@@ -382,6 +382,17 @@ test('a failed sign-in is explained by its id, or by the lines of the log', asyn
   }
 })
 
+test('parts of a request that were ignored are explained by its line of the log', async () => {
+  const answer = await asking({ scope: 'openid profle files:read', audience: 'x' })
+  const id = answer.headers.get('x-request-id') ?? ''
+  await expect.poll(() => logOf(id)).toHaveLength(1)
+  const text = await explainLog(...logOf(id))
+  expect(text).toMatch(/^wrong +the request succeeded, and a part of it was ignored\n/)
+  expect(text).toContain('audience is not supported: send resource (RFC 8707)')
+  expect(text).toContain('scope profle is in no file of the folder; did you mean profile?')
+  expect(text).toContain(`scope files:read belongs to an API: send resource=${FILES} with it`)
+})
+
 test('a flood is remembered sixty times a minute, and no more', async () => {
   const answers = await Promise.all(
     Array.from({ length: 100 }, () => asking({ client_id: 'nobody', redirect_uri: callback })),

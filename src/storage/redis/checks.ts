@@ -35,12 +35,12 @@ export async function checkServers(servers: Redis[], infos: Info[], replicated: 
     const difference = seconds + microseconds / 1e6 - (asked + Date.now()) / 2000
     return findings(info, replicated, Math.abs(difference), servers[i]?.options.password)
   })
-  const order = ['ok', 'warning', 'wrong']
+  const order = ['wrong', 'warning', 'ok']
   const found = (await Promise.all(rows)).flat().filter(([, isCase]) => isCase)
   const checks = found.map(([name, , state, found, fix]): Check => ({ name, state, found, fix }))
-  checks.sort((a, b) => order.indexOf(a.state) - order.indexOf(b.state))
-  // The last of a name is kept.
-  return [...new Map(checks.map(check => [check.name, check])).values()]
+  return [...Map.groupBy(checks, ({ name }) => name).values()].flatMap(
+    same => same.toSorted((a, b) => order.indexOf(a.state) - order.indexOf(b.state))[0] ?? [],
+  )
 }
 
 type Row = [name: string, isCase: unknown, state: Check['state'], found: string, fix?: string]
