@@ -101,7 +101,10 @@ export async function startKeycloak(surroundings: Surroundings): Promise<IssuerU
     async endSessions(username) {
       const found = await admin('GET', `/realms/${REALM}/users?exact=true&username=${username}`)
       const [user] = (await found.json()) as { id: string }[]
-      await admin('POST', `/realms/${REALM}/users/${user?.id}/logout`)
+      const path = `/realms/${REALM}/users/${user?.id}/sessions`
+      const sessions = (await (await admin('GET', path)).json()) as { id: string }[]
+      // The sign-out of a user sends one logout token, with one sid, for several sessions.
+      for (const { id } of sessions) await admin('DELETE', `/realms/${REALM}/sessions/${id}`)
     },
   }
 }
