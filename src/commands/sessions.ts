@@ -22,7 +22,7 @@ export async function end({ args: [name = '', handle] }: Invocation) {
     const advice = ` List the sessions: npm run usher -- sessions list ${username}`
     throw notFound('Session', handle, [], advice)
   }
-  await sessions.end(...ending.map(({ uid }) => uid))
+  for (const { uid } of ending) await sessions.end(uid)
   if (ending.length) await audit('signed_out', { account: id, sessions: ending.length })
   const ended = `${ending.length} ${ending.length === 1 ? 'session' : 'sessions'}`
   hint(

@@ -17,7 +17,7 @@ import type { SignedIn, Site, Submitted } from '../pages/site.ts'
 import { createRequestedClaims } from '../provider/claims.ts'
 import { findClient } from '../provider/clients.ts'
 import { grantOf, isStillAllowed } from '../provider/grants.ts'
-import { bindToSession, newTag, revokeGrant, tagOf } from '../state/grants.ts'
+import { newTag, revokeGrant, tagOf } from '../state/grants.ts'
 import { createSessions } from '../state/sessions.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
@@ -176,12 +176,11 @@ function createAnswers({ provider, settings, records, directory, consents }: Sit
     if (!client || !consent) return undefined
     const grant = grantOf(provider, consent, requestedClaims.claimsOf(client, consent))
     grant.jti = tagOf(id) ?? newTag()
-    const grantId = await records.together(() => grant.save())
-    await bindToSession(records, grantId, session.uid)
-    const { value, consumed } = await sessions.findByUid(session.uid)
-    const isOpen = value && !consumed
-    if (isOpen && (await isStillAllowed(directory, consents, consent, session.since)))
-      return grantId
+    const grantId = await grant.save()
+    const isOfSession = await sessions.adopt(session.uid, { [grantId]: now() + grant.expiration })
+    const isAllowed =
+      isOfSession && (await isStillAllowed(directory, consents, consent, session.since))
+    if (isAllowed) return grantId
     await revokeGrant(records, grantId)
   }
 

@@ -77,7 +77,7 @@ export function createSessionPages({ views, sessions }: Site) {
     /** A browser that the form names may have ended already. */
     async end(ctx: Context, user: SignedIn) {
       const browsers = await named(ctx, user)
-      await sessions.end(...browsers.map(({ uid }) => uid))
+      await Promise.all(browsers.map(({ uid }) => sessions.end(uid)))
       for (const { handle: session } of browsers) {
         note(ctx, 'session_ended', { account: user.account.id, session })
       }

@@ -29,7 +29,7 @@ export function createState(records: Records, settings: Settings, features: Feat
     onReuse: noteReuse,
     lifetimes: {
       grace: settings.lifetimes.refresh_token_grace,
-      refreshableGrant: grantLifetimes(settings).withRefreshToken,
+      grant: grantLifetimes(settings),
       pushedRequest: pushedRequestTtl(settings),
     },
     adapters: Object.assign({}, ...features.map(({ adapters }) => adapters)),

@@ -180,8 +180,7 @@ function createGrantAdapter(records: Records, { request, onReuse }: Protocol) {
       // A new grant never replaces a record or a tombstone.
       async upsert(id: string, payload: Payload, ttl?: number) {
         const indexes = [grantsOfAccount(String(payload.accountId))]
-        const grant = { ...payload, session: request()?.session?.uid }
-        await records.saveLater(...grantName(id), grant, { ttl, version: 0, indexes })
+        await records.saveLater(...grantName(id), payload, { ttl, version: 0, indexes })
       },
       find: async (id: string) => (await records.read<Payload>(...grantName(id))).value,
       async destroy(id: string) {
@@ -193,8 +192,9 @@ function createGrantAdapter(records: Records, { request, onReuse }: Protocol) {
   }
 }
 
-function createSessionAdapter(records: Records, { request }: Protocol) {
+function createSessionAdapter(records: Records, { request, lifetimes }: Protocol) {
   const sessions = createSessions(records)
+  const grantTtl = lifetimes.grant.withoutRefreshToken
 
   return {
     async find(id: string) {
@@ -208,7 +208,8 @@ function createSessionAdapter(records: Records, { request }: Protocol) {
 
     upsert(_id: string, payload: object, ttl = 1) {
       const { ctx } = request() ?? {}
-      return sessions.save(payload as SessionRecord, ttl, ctx && clientInfoOf(ctx))
+      const clientInfo = ctx && clientInfoOf(ctx)
+      return sessions.save(payload as SessionRecord, ttl, { clientInfo, grantTtl })
     },
 
     // The library calls this for a cookie value that it replaces, and at sign-out.

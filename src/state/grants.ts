@@ -12,7 +12,6 @@
 
 import { randomBytes } from 'node:crypto'
 import type { Found, Id, Records } from '../storage/records.ts'
-import { now } from '../storage/store.ts'
 import type { Payload, Protocol } from './protocol.ts'
 
 /** The part of the library's Grant that Usher reads. */
@@ -22,9 +21,7 @@ export interface GrantRecord {
   clientId: string
   /** Epoch seconds. */
   exp: number
-  /** The `uid` of the session in which it was made. It ends with that session. */
-  session?: string
-  /** A refresh token was issued under it: then it outlives the session. */
+  /** A refresh token was issued under it: it outlives its session. */
   hasRefreshToken?: boolean
 }
 
@@ -91,17 +88,9 @@ export async function revokeGrant(records: Records, grantId: string): Promise<vo
   await records.remove(...grantName(grantId), TOMBSTONE_SECONDS)
 }
 
-/** Makes a grant end with a session, which must not have ended yet. */
-export async function bindToSession(records: Records, grantId: string, session: string) {
-  const bind = ({ value }: Found<GrantRecord>) => value && { ...value, session }
-  await records.update(...grantName(grantId), bind, { ttl: ({ exp }) => exp - now() })
-}
-
-/** Revokes the grants that end with some sessions of an account: those without a refresh token. */
-export async function revokeOfSessions(records: Records, uids: string[], accountId = '') {
-  const all = await records.list<GrantRecord>(...grantsOfAccount(accountId))
-  const made = all.filter(({ session = '' }) => uids.includes(session))
-  await Promise.all(made.map(({ jti }) => revokeUnlessRefreshable(records, jti)))
+/** Revokes those of a session that end with it: without a refresh token. */
+export async function revokeWithSession(records: Records, grantIds: string[]): Promise<void> {
+  await Promise.all(grantIds.map(id => revokeUnlessRefreshable(records, id)))
 }
 
 async function revokeUnlessRefreshable(records: Records, grantId: string): Promise<void> {

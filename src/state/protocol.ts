@@ -63,8 +63,8 @@ export interface Protocol {
   lifetimes: {
     /** The time in which a used refresh token may be used again; 0: never. */
     grace: number
-    /** A grant under which a refresh token was issued. */
-    refreshableGrant: number
+    /** A grant: without a refresh token, and after one was issued under it. */
+    grant: { withoutRefreshToken: number; withRefreshToken: number }
     /** A pushed request, which is consumed at the end of the interaction. */
     pushedRequest: number
   }

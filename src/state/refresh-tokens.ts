@@ -42,7 +42,7 @@ export type RefreshTokens = ReturnType<typeof createRefreshTokens>
 
 /** Returns the functions that create, find, rotate and revoke refresh tokens. */
 export function createRefreshTokens(records: Records, rules: Rules) {
-  const { grace, refreshableGrant } = rules.lifetimes
+  const { grace, grant } = rules.lifetimes
   /** At the token endpoint, presenting a token uses it up. */
   const isRefresh = () => rules.request()?.route === 'token'
   const alreadyUsed = () => rules.alreadyUsed(KIND)
@@ -120,7 +120,7 @@ export function createRefreshTokens(records: Records, rules: Rules) {
     const name = grantName(grantId)
     const { value, version } = await records.read<GrantRecord>(...name)
     if (!value) throw alreadyUsed()
-    const ttl = refreshableGrant
+    const ttl = grant.withRefreshToken
     const prolonged = { ...value, exp: now() + ttl, hasRefreshToken: true }
     const refused = () => Promise.reject(alreadyUsed())
     await records.saveLater(...name, prolonged, { ttl, version }, refused)

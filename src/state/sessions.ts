@@ -22,7 +22,7 @@ import type { ClientInfo } from '../http/client-info.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import { enqueueSignOut } from './delivery-queue.ts'
-import { revokeOfSessions, TOMBSTONE_SECONDS } from './grants.ts'
+import { revokeWithSession, TOMBSTONE_SECONDS } from './grants.ts'
 
 /** The payload of the library, and what Usher keeps with it. */
 export interface SessionRecord {
@@ -41,6 +41,11 @@ export interface SessionRecord {
   clientInfo?: ClientInfo
   /** Epoch seconds of the latest request of the library. */
   lastUsed?: number
+  /**
+   * Grants that were made in this session, each with the epoch seconds until which it lives without a
+   * refresh token. With one it outlives the session.
+   */
+  grants?: Record<string, number>
   [key: string]: unknown
 }
 
@@ -70,16 +75,30 @@ export function createSessions(records: Records) {
 
   const findByUid = (uid: string) => records.read<SessionRecord>('Session', uid)
 
-  /** Writes what the request has changed since it read the session. Revokes its grants when that has ended. */
-  async function save(payload: SessionRecord, ttl: number, clientInfo?: ClientInfo): Promise<void> {
+  /**
+   * Writes what the request has changed since it read the session. Revokes its grants when that has ended.
+   * `grantTtl`: seconds for which a grant of this request lives without a refresh token.
+   */
+  async function save(
+    payload: SessionRecord,
+    ttl: number,
+    { clientInfo, grantTtl }: { clientInfo?: ClientInfo; grantTtl: number },
+  ): Promise<void> {
     // The library sets these itself.
     const { kind, iat, ...own } = payload
     const { uid, jti, accountId, authorizations = {} } = own
     const found = records.lastRead<SessionRecord>('Session', uid)
     const base = found?.value
     const isSignIn = own.loginTs !== base?.loginTs
+    const before = grantsIn({ authorizations: base?.authorizations })
+    const made = grantsIn({ authorizations }).filter(id => !before.includes(id))
+    const grants = {
+      ...base?.grants,
+      ...Object.fromEntries(made.map(id => [id, now() + grantTtl])),
+    }
     const mine = {
       ...own,
+      grants,
       lastUsed: now(),
       clientInfo: isSignIn ? clientInfo : base?.clientInfo,
     }
@@ -100,13 +119,14 @@ export function createSessions(records: Records) {
         ...merged,
         jti: merged.signInId === signInId ? jti : (theirs?.jti ?? jti),
         authorizations: merge(authorizations, base?.authorizations, theirs?.authorizations),
+        grants: living(merge(grants, base?.grants, theirs?.grants)),
       }
     }
     const indexes: [string, string][] = accountId ? [['sessions of account', accountId]] : []
     const options = { ttl, indexes, found }
     const isSaved = await records.update<SessionRecord>('Session', uid, change, options)
     // The session ended meanwhile: what this request was about to issue must not outlive that.
-    if (!isSaved) return revokeOfSessions(records, [uid], accountId)
+    if (!isSaved) return revokeWithSession(records, grantsIn(mine))
     // A slow request sends a replaced value again, and the browser keeps it.
     const { value: pointer } = records.lastRead<Pointer>('SessionCookie', jti) ?? {}
     const isShort = (pointer?.exp ?? 0) < now() + ttl
@@ -132,36 +152,53 @@ export function createSessions(records: Records) {
   async function endOldest(accountId: string, latest: string): Promise<void> {
     const others = (await list(accountId)).filter(({ uid }) => uid !== latest)
     const inOrder = others.toSorted((a, b) => (b.loginTs ?? 0) - (a.loginTs ?? 0))
-    await end(...inOrder.slice(MAX_SESSIONS - 1).map(({ uid }) => uid))
+    await Promise.all(inOrder.slice(MAX_SESSIONS - 1).map(({ uid }) => end(uid)))
   }
 
   /** Another session for the same browser, signed in at `loginTs`. `ttl`: seconds. */
   async function succeed(old: SessionRecord, loginTs: number, ttl: number) {
     const [uid, jti] = [randomId(), randomId()]
     const session = { ...old, uid, jti, loginTs, exp: now() + ttl, authorizations: {} }
-    await save(session, ttl, old.clientInfo)
+    await save(session, ttl, { clientInfo: old.clientInfo, grantTtl: 0 })
     return session
   }
 
-  /** Sign-out of some sessions of one account; see the head of this file. */
-  async function end(...uids: string[]): Promise<void> {
-    await Promise.all(uids.map(uid => records.consume('Session', uid)))
-    const found = await Promise.all(uids.map(findByUid))
-    const ended = found.flatMap(({ value }) => value ?? [])
-    await Promise.all(ended.map(session => enqueueSignOut(records, session)))
-    if (ended[0]) await revokeOfSessions(records, uids, ended[0].accountId)
-    await Promise.all(ended.map(({ uid }) => records.remove('Session', uid, TOMBSTONE_SECONDS)))
+  /** Lists a grant that was made outside of a request of the session; false when the session has ended. */
+  function adopt(uid: string, grants: Record<string, number>): Promise<boolean> {
+    const change = ({ value, consumed }: Found<SessionRecord>) =>
+      consumed ? undefined : value && { ...value, grants: living({ ...value.grants, ...grants }) }
+    return records.update('Session', uid, change, { ttl: ({ exp }) => exp - now() })
+  }
+
+  /** Sign-out; see the head of this file. */
+  async function end(uid: string): Promise<void> {
+    await records.consume('Session', uid)
+    const { value } = await records.read<SessionRecord>('Session', uid)
+    if (!value) return
+    await enqueueSignOut(records, value)
+    await revokeWithSession(records, grantsIn(value))
+    await records.remove('Session', uid, TOMBSTONE_SECONDS)
   }
 
   async function endAll(accountId: string): Promise<void> {
     const all = await records.list<SessionRecord>('sessions of account', accountId)
-    await end(...all.map(({ uid }) => uid))
+    await Promise.all(all.map(({ uid }) => end(uid)))
   }
 
-  return { find, findByUid, list, save, retire, succeed, end, endAll }
+  return { find, findByUid, list, save, retire, succeed, adopt, end, endAll }
 }
 
 const randomId = () => randomBytes(16).toString('base64url')
+
+function grantsIn({ authorizations = {}, grants = {} }: Partial<SessionRecord>): string[] {
+  const latest = Object.values(authorizations).flatMap(({ grantId }) => grantId ?? [])
+  return [...new Set([...latest, ...Object.keys(grants)])]
+}
+
+/** Without those that have expired, or outlive the session. */
+function living(grants: Record<string, number>): Record<string, number> {
+  return Object.fromEntries(Object.entries(grants).filter(([, until]) => until > now()))
+}
 
 /** Three ways: what `mine` changed since `base` wins, everything else stays as it is in `theirs`. */
 function merge<T extends Record<string, unknown>>(mine: T, base?: T, theirs?: T): T {

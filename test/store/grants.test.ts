@@ -1,7 +1,7 @@
 // The end of grants: by revocation, by withdrawal, by sign-out; and that it is the end.
 
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { bindToSession, revokeGrant, revokeGrants } from '../../src/state/grants.ts'
+import { revokeGrant, revokeGrants } from '../../src/state/grants.ts'
 import { createSessions } from '../../src/state/sessions.ts'
 import { StoreUnavailable } from '../../src/storage/store.ts'
 import { idFor, revoke } from './adapter-suite.ts'
@@ -138,21 +138,6 @@ describe('the end of a session', () => {
     expect(await elsewhere.isAlive()).toBe(true)
   })
 
-  test('a session does not grow with the authorizations in it', async () => {
-    const { session } = await signedIn()
-    const sizeAfter = async (count: number) => {
-      for (let i = 0; i < count; i++) {
-        const next = await visit(library, session.jti)
-        if (!next) throw new Error('the session is gone')
-        await grant({ visit: next })
-        await next.save()
-      }
-      const { value } = await library.records.read<object>('Session', session.uid)
-      return JSON.stringify(value).length
-    }
-    expect(await sizeAfter(10)).toBe(await sizeAfter(1))
-  })
-
   test('against the first refresh token: either the token is issued and its grant stays, or neither', async () => {
     const issued: boolean[] = []
     for (let round = 0; round < 40; round++) {
@@ -189,12 +174,14 @@ describe('the end of a session', () => {
     for (const { isAlive } of made) expect(await isAlive()).toBe(false)
   })
 
-  test('ends those that were bound to it elsewhere', async () => {
+  test('ends those that were given elsewhere, and none is given after it', async () => {
     const { session, destroy } = await signedIn()
-    const { grantId, isAlive } = await grant()
-    await bindToSession(library.records, grantId, session.uid)
+    const sessions = createSessions(library.records)
+    const [early, late] = [await grant(), await grant()]
+    expect(await sessions.adopt(session.uid, { [early.grantId]: 4_000_000_000 })).toBe(true)
     await destroy()
-    expect(await isAlive()).toBe(false)
+    expect(await early.isAlive()).toBe(false)
+    expect(await sessions.adopt(session.uid, { [late.grantId]: 4_000_000_000 })).toBe(false)
   })
 
   test.each(['read', 'save', 'remove'] as const)(

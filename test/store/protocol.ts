@@ -49,7 +49,7 @@ export async function createLibrary(): Promise<Library> {
     onReuse: () => {},
     lifetimes: {
       grace: 30,
-      refreshableGrant: 7 * 24 * 3600,
+      grant: { withoutRefreshToken: 3600, withRefreshToken: 7 * 24 * 3600 },
       pushedRequest: RETENTION,
     },
     adapters: { DeviceCode: deviceCodeAdapter(records) },

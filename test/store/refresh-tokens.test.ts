@@ -32,7 +32,7 @@ function createRefresher(records: Records, grace: number) {
     },
     lifetimes: {
       grace,
-      refreshableGrant: TTL,
+      grant: { withoutRefreshToken: TTL, withRefreshToken: TTL },
       pushedRequest: TTL,
     },
   })
