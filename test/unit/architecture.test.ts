@@ -64,7 +64,7 @@ const HOMES: Record<string, RegExp> = {
 }
 
 /** Of code: without blank lines and comments. */
-const LINES = 12_600
+const LINES = 12_450
 const FILES = 150
 const LONGEST_FILE = 270
 /** Sign-in at upstream issuers, beside `LINES`. */
