@@ -33,8 +33,9 @@ export async function openAccount(name: string) {
 /** Finds an account by its id or username. `by`: `sign_in.by`, for the e-mail address. */
 export async function findAccount(directory: Directory, name: string, by: string[] = []) {
   const account = (await directory.find(name)) ?? (await directory.findByUsername(name))
+  if (account || !by.includes('email')) return account
   const { known } = await directory.candidate(name, by)
-  return account ?? (known && directory.find(known.id))
+  return known && directory.find(known.id)
 }
 
 async function requireAccount(directory: Directory, name: string) {

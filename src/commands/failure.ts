@@ -7,7 +7,7 @@ import type { ValidFile } from '../config/files.ts'
 import type { Settings } from '../config/load.ts'
 import { didYouMean } from '../config/report/wording.ts'
 import type { ClientFile } from '../config/schema/client.ts'
-import { scopesOf } from '../features/registration.ts'
+import { allScopes } from '../config/schema/resource.ts'
 import { type FailedRequest, harmless } from '../provider/failures.ts'
 
 /** A client: its file, or its registration. */
@@ -90,7 +90,7 @@ function unregistered(parameter: string, key: Key): Reason {
   const isUri = key.endsWith('uris')
   return facts => {
     const { client, failure } = facts
-    const registered = [client?.value[key] ?? (key === 'scope' ? allScopes(facts) : [])].flat()
+    const registered = [client?.value[key] ?? (key === 'scope' ? scopesIn(facts) : [])].flat()
     const known = registered.flatMap(value => harmless(value).split(' '))
     const refused = failure.sent[parameter]?.split(' ').filter(value => !known.includes(value))
     const [uri] = isUri && known.length ? (refused ?? []) : []
@@ -106,7 +106,7 @@ function unregistered(parameter: string, key: Key): Reason {
   }
 }
 
-const allScopes = ({ settings }: Facts) => (settings ? scopesOf(settings).join(' ') : '')
+const scopesIn = ({ settings }: Facts) => (settings ? allScopes(settings).join(' ') : '')
 
 const URI_PARTS = [
   ['protocol', 'scheme'],

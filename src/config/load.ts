@@ -16,6 +16,7 @@ import { detailFindings, resourceFindings, resourceWarnings } from './rules/reso
 import * as upstream from './rules/upstream.ts'
 import { type ClientMetadata, isLoopbackHost } from './schema/client.ts'
 import { flatten } from './schema/locale.ts'
+import { allScopes } from './schema/resource.ts'
 import type { ClaimsFile } from './schema/usher.ts'
 import { tagProblem } from './schema/values.ts'
 
@@ -124,14 +125,13 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
       ...upstreams.flatMap(upstream.upstreamWarnings),
     ]),
   }
-  const { scopes, warnings } = settings
-  const allScopes = [scopes, ...apis.map(({ value }) => value.scopes)].flatMap(Object.keys)
+  const { warnings } = settings
   findings.push(
     ...words.flatMap(languageFindings),
     ...namesakes(clients, 'client_id', 'client'),
     ...namesakes(apis, 'resource', 'resource'),
     ...namesakes(details, 'type', 'type'),
-    ...scopeFindings(clients, allScopes),
+    ...scopeFindings(clients, allScopes(settings)),
     ...clients.flatMap(client => clientFindings(client, settings)),
     ...resourceFindings(apis, clients, settings),
     ...detailFindings(details, clients, apis),

@@ -9,6 +9,7 @@ import { plainWords } from '../config/report/wording.ts'
 import { clientFindings } from '../config/rules/client.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import { registrationSchema, withDefaults } from '../config/schema/registration.ts'
+import { allScopes } from '../config/schema/resource.ts'
 import { note } from '../http/audit.ts'
 import type { Feature } from '../provider/feature.ts'
 import { keysPeriod } from '../provider/keys.ts'
@@ -90,7 +91,7 @@ export function registration(settings: Settings, records: Records): Feature {
 
   /** An operator may have removed a scope since. */
   function stillKnown(scope: string): string {
-    const known = scopesOf(settings)
+    const known = allScopes(settings)
     const left = scope.split(' ').filter(name => known.includes(name))
     return left.join(' ') || 'openid'
   }
@@ -163,7 +164,7 @@ export function readMetadata(
   if (!data) throw refuse(`${issue?.path.join('.')} ${issue?.message}`)
   const metadata = withDefaults(data)
 
-  const scopes = scopesOf(settings)
+  const scopes = allScopes(settings)
   const unknown = metadata.scope?.split(' ').some(name => !scopes.includes(name))
   if (unknown) throw refuse(`scope is of ${scopes.join(' ')}`)
   const at: Locate = (path, rule, message) => ({ file: '', key: path.join('.'), rule, message })
@@ -179,10 +180,6 @@ export function readMetadata(
   }
   return metadata
 }
-
-/** Every scope that a client may have. */
-export const scopesOf = ({ scopes, resources }: Settings) =>
-  [scopes, ...Object.values(resources).map(api => api.scopes)].flatMap(Object.keys)
 
 /** Whether users would take it for the provider, or for a client of the config folder. */
 function isTaken(name: string, { clients, branding }: Settings): boolean {

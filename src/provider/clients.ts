@@ -46,8 +46,8 @@ export function toLibrary(client: ClientMetadata): LibraryClientMetadata {
     response_types: client.grant_types.includes('authorization_code') ? response_types : [],
     // With `fragment` the library tells a wrong response type from a wrong mode; requests.ts refuses it.
     response_modes: isCodeOnly ? [...client.response_modes, 'fragment'] : client.response_modes,
-    // The library insists on a secret; this one is never compared (compareHashes in library-overrides.ts).
     ...(client.profile === 'fapi2' && fapiMetadata(client)),
+    // The library insists on a secret; this one is never compared (compareHashes in library-overrides.ts).
     ...(client.client_secret_hashes && { client_secret: randomBytes(32).toString('base64url') }),
   } as LibraryClientMetadata
 }

@@ -229,7 +229,7 @@ function createInteractionAdapter({ find }: Adapter, records: Records, protocol:
       return found && protocol.isOfBrowser(found) ? found : undefined
     },
 
-    // The same answer twice is a double click.
+    // A double click sends the same answer twice.
     upsert: answerOnce(
       records,
       'Interaction',

@@ -10,8 +10,9 @@
 //   refuses late writes of the removed record. Records and tombstones have a version. It rises by one with
 //   every change of the key: a write, a consumption or a removal. The version of nothing is 0.
 //   An expired record or tombstone is nothing, to every operation. The store frees its space later.
-//   A record can be marked as consumed once (a used code, an ended session). The mark stays when the record is written again. A record
-//   that is written over a tombstone has no mark, and no indexes of the former record.
+//   A record can be marked as consumed once (a used code, an ended session). The mark stays when the record
+//   is written again. A record that is written over a tombstone has no mark, and no indexes of the former
+//   record.
 //
 // Keys
 //   A key has up to 100 ASCII characters without spaces. The slot of `{SLOT}REST` is SLOT; the slot of any

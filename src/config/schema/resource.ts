@@ -58,3 +58,13 @@ export function scopesFor(file: ResourceFile, client: Pick<ClientFile, 'client_i
   const registered = client.scope?.split(' ')
   return Object.keys(file.scopes).filter(name => registered?.includes(name) ?? true)
 }
+
+/** Settings with scopes. */
+interface Scoped {
+  scopes: object
+  resources: Record<string, Pick<ResourceFile, 'scopes'>>
+}
+
+/** Returns every scope that a client may have: those of claims.yaml, and those of APIs. */
+export const allScopes = ({ scopes, resources }: Scoped) =>
+  [scopes, ...Object.values(resources).map(api => api.scopes)].flatMap(Object.keys)
