@@ -97,7 +97,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
     ctx.cookies = provider.createContext(ctx.req, ctx.res).cookies
     return next()
   })
-  app.use((_ctx, next) => records.during(next))
+  app.use((_ctx, next) => records.transaction(next))
   app.use(
     limitAnonymous(settings.limits, {
       ...anonymousWrites(routes),

@@ -70,7 +70,7 @@ export function createAuthentication(
     if (account) return account
     const who = known
       ? { account: known.id }
-      : { name_hash: records.prove('name', foldUsername(username)).toString('base64url') }
+      : { name_hash: records.keyedHash('name', foldUsername(username)).toString('base64url') }
     const isThrottled = refusal === 'throttled'
     const event = isThrottled ? 'sign_in_throttled' : 'sign_in_failed'
     note(ctx, event, { ...about, ...who, reason: refusal })

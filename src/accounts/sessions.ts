@@ -16,7 +16,7 @@ export function createAccountSessions(records: Records) {
   const consents = createConsents(records)
 
   const handleOf = (accountId: string, uid: string) =>
-    records.prove('session handle', `${accountId} ${uid}`).toString('hex')
+    records.keyedHash('session handle', `${accountId} ${uid}`).toString('hex')
 
   /** The browser used last comes first. */
   async function list(accountId: string) {

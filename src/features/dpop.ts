@@ -13,7 +13,7 @@ export function dpop({ settings: { features }, records }: Environment): Feature 
       dPoP: {
         enabled: features.dpop,
         // All nodes have the same secret, also during a change of `USHER_SECRET`.
-        nonceSecret: deriveKey(records.prove('dpop', 'nonces'), 'dpop-nonces'),
+        nonceSecret: deriveKey(records.keyedHash('dpop', 'nonces'), 'dpop-nonces'),
         requireNonce: ({ oidc }) => oidc.client?.profile === 'fapi2',
       },
     },

@@ -89,7 +89,7 @@ export function signInPage({ views, records, authentication, settings, signInMet
       if (!hasPassword) ctx.throw(400, 'this application requires another method of sign-in')
       const username = form.value('username')
       const credentials = { username, password: form.value('password') }
-      const id = records.prove('interaction', interaction.uid).toString('base64url')
+      const id = records.keyedHash('interaction', interaction.uid).toString('base64url')
       const about = { client_id: interaction.clientId, interaction: id }
       const signIn = await authentication.signIn(ctx, credentials, about)
       if (!signIn) return render(ctx, interaction, { username, problem: 'failed', status: 400 })

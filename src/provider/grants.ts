@@ -79,7 +79,7 @@ export function createGrantMaker(
  */
 function nameSession(records: Records, { session }: KoaContextWithOIDC['oidc'], clientId: string) {
   if (!session || session.sidFor(clientId)) return
-  const sid = records.prove('sid', `${session.uid} ${clientId}`)
+  const sid = records.keyedHash('sid', `${session.uid} ${clientId}`)
   session.sidFor(clientId, sid.toString('base64url'))
 }
 

@@ -43,11 +43,11 @@ export function createOverridden(
       ...parameters: (string | readonly string[] | ReadonlySet<string>)[]
     ) {
       // Everything that one use of a grant issues is written in one batch, before the answer.
-      const together: GrantHandler = ctx =>
-        records.together(async () => handler(ctx as TokenEndpointGrantContext<P>))
+      const inBatch: GrantHandler = ctx =>
+        records.batch(async () => handler(ctx as TokenEndpointGrantContext<P>))
       const wrapped = features
         .flatMap(({ grantHandlers }) => grantHandlers?.[name] ?? [])
-        .reduce((inner, wrap) => wrap(inner), together)
+        .reduce((inner, wrap) => wrap(inner), inBatch)
       super.registerGrantType(name, wrapped, ...parameters)
     }
   }

@@ -15,7 +15,7 @@
 // request that loses a race must throw. The library also saves records that another request has removed:
 // a tombstone refuses that.
 //
-// One batch writes a used code and its tokens (library-overrides.ts begins it with `records.together`). The
+// One batch writes a used code and its tokens (library-overrides.ts begins it with `records.batch`). The
 // version of the code decides a race. The loser revokes the grant, and with it the tokens of the winner
 // (RFC 6749 §4.1.2).
 
@@ -163,7 +163,7 @@ function withGrant(adapter: Adapter, records: Records, protocol: Protocol): Adap
     async upsert(id, payload, ttl) {
       const check = payload.grantId && (await protocol.saveGrant(payload.grantId))
       if (!check) return adapter.upsert(id, payload, ttl)
-      await records.together(() => adapter.upsert(id, payload, ttl))
+      await records.batch(() => adapter.upsert(id, payload, ttl))
       // An operation that ends access writes first, and then lists the grants. If its list lacks this one,
       // `check` finds that access has ended, revokes the grant and throws.
       await check()

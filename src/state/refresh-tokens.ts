@@ -46,7 +46,7 @@ export function createRefreshTokens(records: Records, rules: Rules) {
   /** At the token endpoint, presenting a token uses it up. */
   const isRefresh = () => rules.request()?.route === 'token'
   const alreadyUsed = () => rules.alreadyUsed(KIND)
-  const macOf = (head: Buffer) => records.prove('refresh token', head.toString('base64url'))
+  const macOf = (head: Buffer) => records.keyedHash('refresh token', head.toString('base64url'))
 
   function tokenOf(tagAndFamily: Buffer, generation: number): string {
     const head = Buffer.alloc(HEAD_BYTES, tagAndFamily)

@@ -121,7 +121,7 @@ export async function openRecords(store: Store, secrets: Uint8Array[]) {
 
     /**
      * Saves a record with the next write of this request, or at its end. `refused` is called where `save`
-     * would answer false; when it throws, what was left after this is not written.
+     * would answer false; when it throws, the later changes of the batch are not written.
      */
     saveLater: (
       kind: string,
@@ -196,11 +196,11 @@ export async function openRecords(store: Store, secrets: Uint8Array[]) {
       throw new StoreUnavailable(`a ${kind} is written to by too many requests at once`)
     },
 
-    during: transactions.during,
-    together: transactions.together,
+    transaction: transactions.run,
+    batch: transactions.batch,
 
     /** A keyed hash that only the nodes of this installation can make: 16 bytes. */
-    prove: (purpose: string, text: string) =>
+    keyedHash: (purpose: string, text: string) =>
       Buffer.from(keyOf(`proof:${purpose}`, text), 'base64url'),
 
     /** The latest time in which the store took no writes, as far as this process knows. */

@@ -1,13 +1,13 @@
-// Transaction of a request: what the request has read, and the writes that it sends together.
+// Transaction of a request: the entries that the request has read, and the changes that it sends in one batch.
 //
 //   getMany        a record that was read is not read again, until this request writes
-//   write          sends a change, together with those that were left for later
-//   writeAlone     sends a change, and leaves those where they are
-//   writeLater     leaves a change for the next `write`, or for the end of `together` or of the request
-//   lastRead       what this request has read last under a key, for compare-and-set
+//   write          sends a change, and in the same batch all changes of `writeLater`
+//   writeAlone     sends a change alone
+//   writeLater     keeps a change for the next `write`, or for the end of `batch` or of the request
+//   lastRead       the entry that this request has read last under a key, for compare-and-set
 //
 // The changes of one slot are one atomic write: a used code and its tokens, for one. A request whose work
-// throws writes nothing of what it left.
+// throws writes none of the changes that it kept.
 //
 // After one StoreUnavailable, every further call of the request fails at once: the library goes on and
 // saves its session in any case, and the user should not wait for the time limit several times.
@@ -102,17 +102,17 @@ export function createTransactions(store: Store, guard: () => void) {
   }
 
   /** Runs a request from beginning to end. */
-  function during<T>(work: () => Promise<T>): Promise<T> {
+  function run<T>(work: () => Promise<T>): Promise<T> {
     const current = Object.assign(new Transaction(), { isOpen: true })
     return storage.run(current, () =>
-      together(work).finally(() => {
+      batch(work).finally(() => {
         current.isOpen = false
       }),
     )
   }
 
-  /** Runs work, and then writes what it left for later; when it throws, that is not written at all. */
-  async function together<T>(work: () => Promise<T>): Promise<T> {
+  /** Runs work, and then sends the changes that it kept. When it throws, none of them is sent. */
+  async function batch<T>(work: () => Promise<T>): Promise<T> {
     const { later } = transaction()
     try {
       const result = await work()
@@ -123,5 +123,5 @@ export function createTransactions(store: Store, guard: () => void) {
     }
   }
 
-  return { call, getMany, lastRead, write, writeAlone, writeLater, during, together }
+  return { call, getMany, lastRead, write, writeAlone, writeLater, run, batch }
 }

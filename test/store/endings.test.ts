@@ -17,14 +17,14 @@ onEveryStore(records => {
       let isOver = false
       const writing = Array.from({ length: writers }, async () => {
         while (!isOver) {
-          await records().during(write)
+          await records().transaction(write)
           // SQLite reads without giving way to anything else.
           await setImmediate()
         }
       })
       await setTimeout(20)
       await records()
-        .during(end)
+        .transaction(end)
         .finally(() => {
           isOver = true
         })

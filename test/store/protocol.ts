@@ -63,15 +63,13 @@ export async function createLibrary(): Promise<Library> {
       const route = endsSession ? 'end_session_confirm' : 'token'
       // Its parts are run one after the other, in the transaction of one request.
       let enter = <T>(part: () => T): T => part()
-      records.during(async () => {
+      records.transaction(async () => {
         enter = AsyncLocalStorage.snapshot()
         await new Promise(() => {})
       })
       const request: Request = {
         run: part =>
-          enter(() =>
-            current.run({ route, session: request.session }, () => records.together(part)),
-          ),
+          enter(() => current.run({ route, session: request.session }, () => records.batch(part))),
       }
       return request
     },

@@ -51,9 +51,9 @@ function createRefresher(records: Records, grace: number) {
   /** `meanwhile` is between what it reads and what it writes. */
   const slowly = (token: string, meanwhile: () => Promise<void>): Promise<string> =>
     presented.run({}, () =>
-      records.during(async () => {
+      records.transaction(async () => {
         const found = await tokens.find(token)
-        await presented.exit(() => records.during(meanwhile))
+        await presented.exit(() => records.transaction(meanwhile))
         if (!found) throw new Used()
         if (found.consumed) {
           await tokens.destroy(token)

@@ -50,7 +50,7 @@ describe('records of one slot', () => {
 
   test('are read in one command, and cost nothing more in the same request', async () => {
     const both = () =>
-      records.during(async () => {
+      records.transaction(async () => {
         expect((await readBoth()).value).toEqual({ grant: 'g' })
         expect(await grant()).toEqual({ of: 'ada' })
       })
@@ -67,7 +67,7 @@ describe('records of one slot', () => {
     ['a removal', () => records.remove('Other', 'none')],
   ])('are read anew after %s', async (_, act) => {
     await others.save('Grant', inSlot('g'), { of: 'ada' })
-    await records.during(async () => {
+    await records.transaction(async () => {
       await readBoth()
       await others.save('Grant', inSlot('g'), { of: 'alan' })
       await act()
@@ -78,11 +78,11 @@ describe('records of one slot', () => {
   test('are read anew by another request, and after the end of their own', async () => {
     await others.save('Grant', inSlot('g'), { of: 'ada' })
     let later: (() => Promise<unknown>) | undefined
-    await records.during(async () => {
+    await records.transaction(async () => {
       await readBoth()
       later = grant
       await others.save('Grant', inSlot('g'), { of: 'grace' })
-      await records.during(async () => {
+      await records.transaction(async () => {
         expect(await grant()).toEqual({ of: 'grace' })
       })
     })
@@ -93,7 +93,7 @@ describe('records of one slot', () => {
 test('a record is read once, until the request writes', async () => {
   await others.save('Token', 'once', { n: 1 })
   const work = () =>
-    records.during(async () => {
+    records.transaction(async () => {
       for (let i = 0; i < 3; i++) expect(await standing('Token', 'once')).toEqual({ n: 1 })
       await records.save('Other', 'o', {})
       await others.save('Token', 'once', { n: 2 })
@@ -104,7 +104,7 @@ test('a record is read once, until the request writes', async () => {
 
 test('a read that is overtaken by a write of its request is not remembered', async () => {
   await others.save('Token', 'race', { n: 1 })
-  await records.during(async () => {
+  await records.transaction(async () => {
     const reading = records.read('Token', 'race')
     await Promise.all([reading, records.save('Token', 'race', { n: 2 })])
     expect(await standing('Token', 'race')).toEqual({ n: 2 })
@@ -113,7 +113,7 @@ test('a read that is overtaken by a write of its request is not remembered', asy
 
 test('compare-and-set uses the last version that the request read, after a write too', async () => {
   await records.save('Token', 'last', { n: 1 })
-  await records.during(async () => {
+  await records.transaction(async () => {
     expect(records.lastRead('Token', 'last')).toBeUndefined()
     const found = await records.read('Token', 'last')
     await records.save('Other', 'o', {})
@@ -129,7 +129,7 @@ describe('deferred writes', () => {
 
   test('are written with the next write, in one command for each slot', async () => {
     const work = () =>
-      records.during(async () => {
+      records.transaction(async () => {
         await leave(inSlot('a'))
         await leave(inSlot('b'))
         expect(await others.read('Kept', inSlot('a'))).toEqual({ version: 0 })
@@ -139,7 +139,7 @@ describe('deferred writes', () => {
         }
       })
     expect(await costs(work)).toEqual(['write'])
-    const inTwo = () => records.during(() => Promise.all([leave(inSlot('x')), leave('y')]))
+    const inTwo = () => records.transaction(() => Promise.all([leave(inSlot('x')), leave('y')]))
     expect(await costs(inTwo)).toEqual(['write', 'write'])
   })
 
@@ -147,7 +147,7 @@ describe('deferred writes', () => {
     const [used, first, second] = ['used', 'first', 'second'].map(inSlot) as [Id, Id, Id]
     await records.save('Code', used, {})
     const redeem = () =>
-      records.during(async () => {
+      records.transaction(async () => {
         const { version } = await records.read('Code', used)
         const refused = async () => {
           throw new Error('used')
@@ -164,7 +164,7 @@ describe('deferred writes', () => {
   })
 
   test('is written at the end where nothing follows, and at once outside of a request', async () => {
-    expect(await costs(() => records.during(() => leave('d')))).toEqual(['write'])
+    expect(await costs(() => records.transaction(() => leave('d')))).toEqual(['write'])
     expect(await costs(() => leave('e'))).toEqual(['write'])
     for (const id of 'de') expect(await standing('Kept', id)).toEqual({ id })
   })
@@ -174,8 +174,8 @@ describe('deferred writes', () => {
       await leave('f')
       throw new Error('no')
     }
-    await records.during(() => expect(records.together(fail)).rejects.toThrow('no'))
-    await expect(records.during(fail)).rejects.toThrow('no')
+    await records.transaction(() => expect(records.batch(fail)).rejects.toThrow('no'))
+    await expect(records.transaction(fail)).rejects.toThrow('no')
     expect(await standing('Kept', 'f')).toBeUndefined()
   })
 
@@ -186,13 +186,13 @@ describe('deferred writes', () => {
       if (id === 'stop') throw new Error('refused')
     }
     await records.save('Kept', 'there', {})
-    await records.during(async () => {
+    await records.transaction(async () => {
       await leave('there', { version: 0 }, ask('on'))
       await leave('g')
       expect(await records.save('Kept', 'there', {}, { version: 0 })).toBe(false)
     })
     expect(await standing('Kept', 'g')).toEqual({ id: 'g' })
-    const stopped = records.during(async () => {
+    const stopped = records.transaction(async () => {
       await leave('there', { version: 0 }, ask('stop'))
       await leave('h')
     })
@@ -213,11 +213,11 @@ test('a request does not wait twice for an unavailable store; another request tr
     () => records.list('Hung', 'a'),
   ]
   const inVain = () =>
-    records.during(async () => {
+    records.transaction(async () => {
       for (const ask of asks) await expect(ask()).rejects.toBeInstanceOf(StoreUnavailable)
     })
   expect(await costs(inVain)).toEqual([])
   expect(read).toHaveBeenCalledTimes(1)
   read.mockRestore()
-  expect(await records.during(() => records.save('Hung', 'a', {}))).toBe(true)
+  expect(await records.transaction(() => records.save('Hung', 'a', {}))).toBe(true)
 })
