@@ -24,6 +24,7 @@ import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import {
   answerOnce,
+  type GrantRecord,
   grantName,
   grantsOfAccount,
   isTokenWithoutGrant,
@@ -171,14 +172,22 @@ function withGrant(adapter: Adapter, records: Records, protocol: Protocol): Adap
   }
 }
 
-function createGrantAdapter(records: Records, { request, onReuse }: Protocol) {
+function createGrantAdapter(records: Records, { request, onReuse, lifetimes }: Protocol) {
   const usedCodes = new WeakMap<object, Payload>()
+  /** Whether the request asks for a refresh token, and its user has allowed it. */
+  function isForRefresh({ openid }: Partial<GrantRecord>): boolean {
+    const asked = request()?.requestParamScopes?.has('offline_access')
+    return Boolean(asked && openid?.scope?.split(' ').includes('offline_access'))
+  }
+
   return {
     /** Notes a used code that this request presents. If the library then destroys its grant, that is reuse. */
     noteUsedCode: (code: Payload) => usedCodes.set(request() ?? {}, code),
     adapter: {
-      // A new grant never replaces a record or a tombstone.
-      async upsert(id: string, payload: Payload, ttl?: number) {
+      // A new grant never replaces a record or a tombstone. A refresh token will prolong it: it is stored and
+      // indexed for that long from the start. Its `exp`, which the library checks, stays short until then.
+      async upsert(id: string, payload: Payload, shortTtl?: number) {
+        const ttl = isForRefresh(payload) ? lifetimes.grant.withRefreshToken : shortTtl
         const indexes = [grantsOfAccount(String(payload.accountId))]
         await records.saveLater(...grantName(id), payload, { ttl, version: 0, indexes })
       },

@@ -32,6 +32,7 @@ export interface Request {
   ctx?: Pick<Context, 'ip' | 'get'>
   /** The library's name of the endpoint. */
   route: string
+  requestParamScopes?: Set<string>
   /** The library's object, which it changes. */
   session?: { uid: string; jti: string }
 }

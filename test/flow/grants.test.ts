@@ -44,6 +44,15 @@ test('a grant without a refresh token lives as long as its tokens', async () => 
   expect(longest - now).toBeGreaterThan(refresh_token)
 })
 
+test('a grant for a refresh token expires as early, while its code is not redeemed', async () => {
+  await authorize(usher, { scope: 'openid offline_access' })
+  const [grant] = await usher.records.list<{ exp: number }>('grants of account', ada)
+  const { interaction, access_token } = usher.settings.lifetimes
+  expect(Number(grant?.exp) - Date.now() / 1000).toBeLessThanOrEqual(
+    interaction + access_token + 61,
+  )
+})
+
 test('an account has at most 100 sessions; the oldest ends with its tokens', async () => {
   const oldest = await onlineTokens(usher)
   await ageSessions(usher, ada, 60)

@@ -64,12 +64,12 @@ async function commandsOf(ask: () => Promise<unknown>): Promise<number> {
 const given = () => tokens(usher, { browser })
 const form = (path: string, token: string) => () => post(usher, `/api/oauth/${path}`, { token })
 
-test('authorize with a session and a consent, and the code exchange: at most 12', async () => {
+test('authorize with a session and a consent, and the code exchange: at most 10', async () => {
   const both = async () => {
     const { code, request } = await authorize(usher, { browser, scope: SCOPE })
     await redeem(usher, code, request)
   }
-  expect(await commandsOf(both)).toBeLessThanOrEqual(12)
+  expect(await commandsOf(both)).toBeLessThanOrEqual(10)
 })
 
 // Without a file in upstreams/, upstream issuers cost nothing: 28 is the number from before they existed.
