@@ -10,7 +10,6 @@ import {
   type Change,
   type Entry,
   now,
-  requireOneSlot,
   type Store,
   StoreUnavailable,
   type Written,
@@ -130,17 +129,8 @@ export function openSqliteStore(file: string) {
 
   return {
     get: async (key: string) => (await read(() => entriesOf([key])))[0],
-
-    async getMany(keys: string[]) {
-      requireOneSlot(keys)
-      return read(() => entriesOf(keys))
-    },
-
-    async write(changes: Change[]) {
-      requireOneSlot(changes.map(({ key }) => key))
-      return commit(() => applyAll(changes))
-    },
-
+    getMany: (keys: string[]) => read(() => entriesOf(keys)),
+    write: (changes: Change[]) => commit(() => applyAll(changes)),
     list: (index: string) => Array.fromAsync(walk(index)),
     walk,
     scan: () => pages(last => sql.scan.all(now(), last, PAGE_ROWS)),

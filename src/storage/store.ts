@@ -175,11 +175,6 @@ export type Observer = (command: string, seconds: number, failed: boolean) => vo
 /** The slot of a key: the text between the first braces, or else the whole key, as Redis Cluster has it. */
 export const slotOf = (key: string) => /\{([^}]+)\}/.exec(key)?.[1] ?? key
 
-/** Throws for keys of several slots. */
-export function requireOneSlot(keys: string[]): void {
-  if (new Set(keys.map(slotOf)).size > 1) throw new Error('these keys are in several slots')
-}
-
 /**
  * The store did not answer; a write may have happened. Koa and the library read status and error from
  * it, so that it becomes a 503 from anywhere (RFC 6749 has no better code than `temporarily_unavailable`);

@@ -50,7 +50,9 @@ export function createTransactions(store: Store, guard: () => void) {
     })
   }
 
+  /** Throws for keys of several slots, which a Redis Cluster alone would refuse. */
   async function getMany(keys: string[]): Promise<(Entry | undefined)[]> {
+    if (new Set(keys.map(slotOf)).size > 1) throw new Error('these keys are in several slots')
     const { current, read } = transaction()
     if (!keys.every(key => current.has(key))) {
       const entries = await call(() => store.getMany(keys))

@@ -200,13 +200,6 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         expect(await names(`of-${one}`)).toEqual([])
       })
 
-      test('of keys that are in several slots is a mistake of the caller', async () => {
-        const keys = [fresh(), fresh()]
-        const writing = async () => store.write(keys.map(key => indexed(key, 'x')))
-        await expect(writing()).rejects.toThrow('in several slots')
-        await expect((async () => store.getMany(keys))()).rejects.toThrow('in several slots')
-      })
-
       test('of no change at all is written', async () => {
         expect(await store.write([])).toEqual({})
       })

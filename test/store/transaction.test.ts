@@ -57,6 +57,11 @@ describe('records of one slot', () => {
     expect(await costs(both)).toEqual(['mget'])
   })
 
+  test('are not read together with a record of another slot', async () => {
+    const reading = records.read('Token', inSlot('t'), ['Grant', 'g'])
+    await expect(reading).rejects.toThrow('in several slots')
+  })
+
   test('are other records than those of the same id in another slot, or in none', async () => {
     expect((await records.read('Grant', 'g')).value).toBeUndefined()
     expect((await records.read('Grant', { slot: 'other', id: 'g' })).value).toBeUndefined()
