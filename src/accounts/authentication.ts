@@ -143,7 +143,7 @@ const MARK = /^([\w-]{12})\.(\d{1,12})\.([\w-]{43})$/
  * have a counter of their own, so that an attacker elsewhere cannot make the user wait. The cookie gives
  * no access and identifies no account: it holds `NONCE.SECONDS.SIGNATURE` for each of a few accounts.
  */
-function createRememberedBrowsers({ sign, isSigned }: Signatures, development: boolean) {
+function createRememberedBrowsers(signatures: Signatures, development: boolean) {
   const { device: name } = cookieNames(development)
   const textOf = (id: string, nonce: string, since: string) => `${id} ${nonce} ${since}`
   const marks = (ctx: Context) => (ctx.cookies.get(name, { signed: false }) ?? '').split('~')
@@ -152,7 +152,7 @@ function createRememberedBrowsers({ sign, isSigned }: Signatures, development: b
   function isOf({ id, ended = 0 }: Pick<Account, 'id' | 'ended'>, mark: string): boolean {
     const [, nonce = '', since = '', signature = ''] = MARK.exec(mark) ?? []
     const isCurrent = Number(since) > ended && Number(since) > now() - REMEMBERED_SECONDS
-    return isCurrent && isSigned(textOf(id, nonce, since), signature)
+    return isCurrent && signatures.verify(textOf(id, nonce, since), signature)
   }
 
   /** Returns the mark of this browser for the account, unique among its browsers. */
@@ -163,7 +163,7 @@ function createRememberedBrowsers({ sign, isSigned }: Signatures, development: b
   /** `since`: when the user signed in (epoch seconds). */
   function remember(ctx: Context, account: Account, since: number): void {
     const nonce = randomBytes(9).toString('base64url')
-    const mark = `${nonce}.${since}.${sign(textOf(account.id, nonce, String(since)))}`
+    const mark = `${nonce}.${since}.${signatures.sign(textOf(account.id, nonce, String(since)))}`
     const others = marks(ctx).filter(other => MARK.test(other) && !isOf(account, other))
     ctx.cookies.set(name, [mark, ...others].slice(0, MAX_REMEMBERED_ACCOUNTS).join('~'), {
       ...originCookie(development),

@@ -25,13 +25,13 @@ export async function readForm(ctx: Context, limit = MAX_FORM_BYTES): Promise<Fo
 }
 
 /** CSRF protection whose tokens are keyed hashes of a subject, such as a session id. */
-export const createCsrf = ({ sign, isSigned }: Signatures) => ({
+export const createCsrf = (signatures: Signatures) => ({
   /** Returns the value of the hidden field `csrf`. Valid for this subject only, for as long as it exists. */
-  token: sign,
+  token: (subject: string) => signatures.sign(subject),
 
   /** Throws 403 unless the form was sent from a page of this origin and has the token. */
   check(ctx: Context, form: Form, subject: string) {
-    if (isSigned(subject, form.value('csrf')) && isSameOrigin(ctx)) return
+    if (signatures.verify(subject, form.value('csrf')) && isSameOrigin(ctx)) return
     ctx.throw(403, 'this form was not sent from a page of the issuer')
   },
 })

@@ -1,3 +1,4 @@
+import { createHmac } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -10,7 +11,7 @@ const [older, newer, foreign] = ['older', 'newer', 'foreign'].map(text => Buffer
 /** What a service with these secrets says to a cookie, and the signature that it sends, if it does. */
 async function ask(secrets: (Buffer | undefined)[], cookie: string) {
   const app = new Koa()
-  app.keys = createSignatures(secrets.filter(secret => secret !== undefined)) as never
+  app.keys = createSignatures(secrets.filter(secret => secret !== undefined))
   app.use(ctx => {
     if (!cookie) ctx.cookies.set('who', 'ada', { signed: true })
     ctx.body = { who: ctx.cookies.get('who', { signed: true }) }
@@ -49,4 +50,19 @@ test('a cookie that no secret has signed is none, and its signature is taken bac
   }
   expect(await ask([newer], `who=eve; who.sig=${own}`)).toEqual({ signature: '' })
   expect(await ask([newer], `who=ada; who.sig=`)).toEqual({})
+})
+
+test('signatures of earlier releases stay valid: HMAC-SHA256 as base64url', () => {
+  const signatures = createSignatures([Buffer.alloc(32, 'a')])
+  expect(signatures.sign('x=y')).toBe('YGLyp-p0wYtWYoYYR-vg5bY0S9QcJc_s05_iEDKpf9A')
+  for (let i = 0; i < 256; i++) {
+    const key = createHmac('sha256', 'key').update(`${i}`).digest()
+    const former = createHmac('sha256', key).update(`text ${i}`).digest('base64url')
+    expect(createSignatures([key]).sign(`text ${i}`)).toBe(former)
+    expect(createSignatures([Buffer.alloc(32), key]).index(`text ${i}`, former)).toBe(1)
+  }
+})
+
+test('signatures need a secret', () => {
+  expect(() => createSignatures([])).toThrow('Keys must be provided')
 })
