@@ -10,7 +10,6 @@ import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import {
   type Account,
-  foldUsername,
   InvalidAccount,
   type Link,
   newAccountId,
@@ -58,6 +57,9 @@ const indexes = ({ email }: Account): [string, string][] => [
   ['accounts', 'all'],
   ...(email === undefined ? [] : [emailIndex(email)]),
 ]
+const linksBut = (link: Link, { links = [] }: Account) =>
+  links.filter(other => !isDeepStrictEqual(other, link))
+
 /** Whether the account has a temporary password that has expired. */
 export const isExpired = ({ change_password_by: due }: Account) => due !== undefined && due <= now()
 
@@ -96,10 +98,9 @@ export function createDirectory(records: Records) {
 
   async function insert(fields: Omit<Account, 'created' | 'updated'>): Promise<Account> {
     const account = { created: now(), updated: now(), ...fields }
-    await names.claimAll(account)
+    await names.claim(account)
     const options = { version: 0, indexes: indexes(account) }
     if (await records.save(...accountName(account.id), account, options)) return account
-    await names.releaseAll(account)
     throw new InvalidAccount('id: this id was taken or removed a moment ago')
   }
 
@@ -118,43 +119,33 @@ export function createDirectory(records: Records) {
 
   /** Lets a user of an upstream issuer sign in to the account. Throws `InvalidAccount`. */
   async function link(id: string, link: Link): Promise<Account | undefined> {
-    await names.claim(linkName(link), id)
-    const others = ({ links = [] }: Account) =>
-      links.filter(other => !isDeepStrictEqual(other, link))
-    return change(id, account => ({ ...account, links: [...others(account), link] }))
+    return change(id, account => ({ ...account, links: [...linksBut(link, account), link] }))
   }
 
   /** Reverses `link`. Returns undefined, and changes nothing, for the only way to sign in. */
   async function unlink(id: string, link: Link): Promise<Account | undefined> {
     let isRemoved = false
     const account = await change(id, account => {
-      const links = (account.links ?? []).filter(other => !isDeepStrictEqual(other, link))
+      const links = linksBut(link, account)
       isRemoved = links.length > 0 || account.password !== undefined
       return isRemoved ? { ...account, links } : account
     })
-    if (!isRemoved) return undefined
-    await names.release(linkName(link), id)
-    return account
+    return isRemoved ? account : undefined
   }
 
-  /** Returns undefined if the account does not exist. */
+  /** Returns undefined if the account does not exist. Throws `InvalidAccount` for a taken username or link. */
   async function change(id: string, edit: (account: Account) => Account) {
-    let changed: Account | undefined
-    const apply = ({ value }: Found<Account>) => {
-      changed = value && { ...edit(value), id, updated: now() }
-      return changed
+    let before: Account | undefined
+    let after: Account | undefined
+    const apply = async ({ value }: Found<Account>) => {
+      before = value
+      after = value && { ...edit(value), id, updated: now() }
+      if (after) await names.claim(after, before)
+      return after
     }
     await records.update<Account>(...accountName(id), apply, { indexes })
-    return changed
-  }
-
-  /** Throws `InvalidAccount`. */
-  async function rename(account: Account, username: string): Promise<Account | undefined> {
-    const isRenamed = foldUsername(username) !== foldUsername(account.username)
-    if (isRenamed) await names.claim(usernameOf(username), account.id)
-    const renamed = await change(account.id, current => ({ ...current, username }))
-    if (isRenamed) await names.release(usernameOf(account.username), account.id)
-    return renamed
+    if (before) await names.release(before, after)
+    return after
   }
 
   /** `by`: as `sign_in.by` in usher.yaml. Usernames win over addresses. */
@@ -229,7 +220,7 @@ export function createDirectory(records: Records) {
 
   async function remove(account: Account): Promise<void> {
     await records.remove(...accountName(account.id))
-    await names.releaseAll(account)
+    await names.release(account)
     await endAccess(account.id)
     await consents.removeAll(account.id)
   }
@@ -245,7 +236,6 @@ export function createDirectory(records: Records) {
     add,
     transfer,
     change,
-    rename,
     link,
     unlink,
     candidate,

@@ -24,12 +24,14 @@ const CLAIM_TIMEOUT_SECONDS = 60
 export const usernameOf = (username: string): Name => ['Username', foldUsername(username)]
 /** The unique name of a link. */
 export const linkName = ({ issuer, subject }: Link): Name => ['Link', `${issuer} ${subject}`]
-const namesOf = ({ username, links = [] }: Pick<Account, 'username' | 'links'>): Name[] => [
-  usernameOf(username),
-  ...links.map(linkName),
-]
+/** Returns the names of an account that `other` does not have. */
+function namesOf({ username, links = [] }: Account, other?: Account): Name[] {
+  const others = other ? namesOf(other) : []
+  const names = [usernameOf(username), ...links.map(linkName)]
+  return names.filter(name => !others.some(taken => isDeepStrictEqual(taken, name)))
+}
 
-/** Returns the functions that claim, find and release names. `find` reads an account. */
+/** Returns the functions that find, claim and release names. `find` reads an account. */
 export function createUniqueNames(
   records: Records,
   find: (id: string) => Promise<Account | undefined>,
@@ -42,34 +44,29 @@ export function createUniqueNames(
     return has ? account : undefined
   }
 
-  /** Throws `InvalidAccount` when another account has the name. */
-  async function claim(name: Name, id: string): Promise<void> {
-    const { value, version } = await records.read<Claim>(...name)
-    const isAbandoned = value && (value.id === id || value.since < now() - CLAIM_TIMEOUT_SECONDS)
-    const isFree = !value || (isAbandoned && !(await owner(name)))
-    const claim: Claim = { id, since: now() }
-    if (isFree && (await records.save(...name, claim, { version }))) return
-    throw new InvalidAccount(`${name[0].toLowerCase()}: another account has it`)
-  }
-
-  async function release(name: Name, id: string): Promise<void> {
-    const { value } = await records.read<Claim>(...name)
-    if (value?.id === id) await records.remove(...name, 1)
-  }
-
-  async function releaseAll(account: Account): Promise<void> {
-    for (const name of namesOf(account)) await release(name, account.id)
-  }
-
-  /** Claims every name of a new account, or none. */
-  async function claimAll(account: Account): Promise<void> {
-    for (const name of namesOf(account)) {
-      await claim(name, account.id).catch(async error => {
-        await releaseAll(account)
-        throw error
-      })
+  /**
+   * Claims the names that the account did not have before. Throws `InvalidAccount` if another account has
+   * one of them. Names that were claimed before the error stay claimed until the timeout.
+   */
+  async function claim(account: Account, before?: Account): Promise<void> {
+    const { id } = account
+    for (const name of namesOf(account, before)) {
+      const { value, version } = await records.read<Claim>(...name)
+      const isAbandoned = value && (value.id === id || value.since < now() - CLAIM_TIMEOUT_SECONDS)
+      const isFree = !value || (isAbandoned && !(await owner(name)))
+      const claim: Claim = { id, since: now() }
+      if (isFree && (await records.save(...name, claim, { version }))) continue
+      throw new InvalidAccount(`${name[0].toLowerCase()}: another account has it`)
     }
   }
 
-  return { owner, claim, release, claimAll, releaseAll }
+  /** Releases the names that the account had, and has no longer. */
+  async function release(account: Account, after?: Account): Promise<void> {
+    for (const name of namesOf(account, after)) {
+      const { value } = await records.read<Claim>(...name)
+      if (value?.id === account.id) await records.remove(...name, 1)
+    }
+  }
+
+  return { owner, claim, release }
 }

@@ -157,21 +157,21 @@ export async function show({ values, args: [name = ''] }: Invocation) {
 
 /** `accounts set ACCOUNT …`: changes what is named, and nothing else. */
 export async function set({ values, args: [name = ''] }: Invocation) {
-  const { username, ...changes } = readProfile(values, changesSchema)
-  if (!username && !Object.keys(changes).length) {
+  const changes = readProfile(values, changesSchema)
+  if (!Object.keys(changes).length) {
     throw new Failure('Nothing to change: name an option, as --name "Ada Lovelace".')
   }
   const { account, directory, audit } = await openOwnAccount(name)
-  if (username !== undefined) await unlessTaken(directory.rename(account, username))
-  await directory.change(account.id, current => ({
+  const change = directory.change(account.id, current => ({
     ...current,
     ...changes,
     // A new address is not verified, unless the operator says that it is.
     ...(changes.email !== undefined &&
       changes.email !== current.email && { email_verified: changes.email_verified ?? false }),
   }))
+  await unlessTaken(change)
   await audit('account_changed', { account: account.id })
-  hint(`${username ?? account.username} is changed.`)
+  hint(`${changes.username ?? account.username} is changed.`)
 }
 
 /** `accounts disable ACCOUNT`: ends every session and token. */

@@ -2,7 +2,12 @@
 
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { ZodError } from 'zod'
-import { foldUsername, InvalidAccount } from '../../src/accounts/account.ts'
+import {
+  type Account,
+  foldUsername,
+  InvalidAccount,
+  newAccountId,
+} from '../../src/accounts/account.ts'
 import { createDirectory, type OwnDirectory } from '../../src/accounts/directory.ts'
 import { type Installation, openInstallation } from '../../src/storage/open.ts'
 import { ADA, PASSWORD } from '../support/usher.ts'
@@ -66,9 +71,12 @@ test('a username whose account was never written becomes free after the write ti
   expect(await directory.findByUsername('lost')).toEqual(account)
 })
 
+const rename = ({ id }: Account, username: string) =>
+  directory.change(id, account => ({ ...account, username }))
+
 test('a rename frees the old name and takes the new one', async () => {
   const account = await directory.add({ username: 'byron' })
-  await directory.rename(account, 'king')
+  await rename(account, 'king')
   expect(await directory.findByUsername('King')).toMatchObject({ id: account.id, username: 'king' })
   expect(await directory.findByUsername('byron')).toBeUndefined()
   await expect(directory.add({ username: 'byron' })).resolves.toBeDefined()
@@ -76,14 +84,14 @@ test('a rename frees the old name and takes the new one', async () => {
 
 test('a rename to another spelling of the same name keeps it', async () => {
   const account = await directory.add({ username: 'hopper' })
-  await directory.rename(account, 'Hopper')
+  await rename(account, 'Hopper')
   expect(await directory.findByUsername('hopper')).toMatchObject({ username: 'Hopper' })
 })
 
 test('a rename to a name that is taken changes nothing', async () => {
   const account = await directory.add({ username: 'turing' })
   await directory.add({ username: 'church' })
-  await expect(directory.rename(account, 'CHURCH')).rejects.toBeInstanceOf(InvalidAccount)
+  await expect(rename(account, 'CHURCH')).rejects.toBeInstanceOf(InvalidAccount)
   expect(await directory.findByUsername('turing')).toMatchObject({ id: account.id })
   expect(await directory.findByUsername('church')).not.toMatchObject({ id: account.id })
 })
@@ -92,9 +100,7 @@ test('of twenty concurrent renames to one username, one succeeds', async () => {
   const accounts = await Promise.all(
     Array.from({ length: 20 }, (_, i) => directory.add({ username: `racer${i}` })),
   )
-  const results = await Promise.allSettled(
-    accounts.map(account => directory.rename(account, 'winner')),
-  )
+  const results = await Promise.allSettled(accounts.map(account => rename(account, 'winner')))
   expect(reasonsOf(results)).toHaveLength(19)
   const holder = await directory.findByUsername('winner')
   const named = (await directory.list()).filter(({ username }) => username === 'winner')
@@ -148,4 +154,12 @@ test('the list is sorted by name', async () => {
   const names = (await directory.list()).map(({ username }) => username)
   expect(names.length).toBeGreaterThan(10)
   expect(names).toEqual(names.toSorted((a, b) => a.localeCompare(b)))
+})
+
+test('of two concurrent imports with one id, one adds the account, which has its username', async () => {
+  const one = { username: 'twice', id: newAccountId(), email_verified: false, attributes: {} }
+  const imports = [one, one].map(account => directory.transfer({ ...account, enabled: true }))
+  const results = await Promise.allSettled(imports)
+  expect(reasonsOf(results)).toHaveLength(1)
+  expect(await directory.findByUsername('twice')).toMatchObject({ id: one.id })
 })
