@@ -20,7 +20,7 @@ import { findClient } from '../provider/clients.ts'
 import type { Dependencies } from '../provider/configuration.ts'
 import type { LibraryFeatures } from '../provider/feature.ts'
 import { createDeliveryQueue } from '../state/delivery-queue.ts'
-import { answerOnce } from '../state/grants.ts'
+import { answerOnce } from '../state/reuse.ts'
 import { now } from '../storage/store.ts'
 import { type AccessRequests, createAccessRequests, createRequestPages } from './ciba-requests.ts'
 import { INTERVAL_SECONDS, slowDownAll } from './polling.ts'
@@ -65,8 +65,8 @@ export function ciba(dependencies: Dependencies): PageFeature {
         .post(PLACES.answer, site.submitted(answer, RECENT_SECONDS))
     },
     adapters: {
-      [MODEL]: (_plain, protocol) => ({
-        upsert: answerOnce(records, MODEL, protocol, ({ grantId, error }) => grantId || error),
+      [MODEL]: () => ({
+        upsert: answerOnce(records, MODEL, ({ grantId, error }) => grantId || error),
       }),
     },
     // The user of a login_hint need not exist.

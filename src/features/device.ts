@@ -2,7 +2,7 @@
 // The library reads the form and goes on to consent. Sign-in and a limit of wrong codes come first.
 
 import type { Context, Middleware } from 'koa'
-import type { KoaContextWithOIDC } from 'oidc-provider'
+import { type Adapter, type KoaContextWithOIDC, Provider } from 'oidc-provider'
 import { type Counter, createRateLimit, type Limit } from '../accounts/rate-limit.ts'
 import { DEVICE_GRANT } from '../config/schema/client.ts'
 import { note } from '../http/audit.ts'
@@ -13,8 +13,8 @@ import type { Site } from '../pages/site.ts'
 import type { Views } from '../pages/views.ts'
 import type { Dependencies, ShowError } from '../provider/configuration.ts'
 import type { Finisher } from '../provider/feature.ts'
-import { answerOnce } from '../state/grants.ts'
-import type { Adapter, Payload, Protocol } from '../state/protocol.ts'
+import type { Payload } from '../state/grants.ts'
+import { answerOnce } from '../state/reuse.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { StoreUnavailable } from '../storage/store.ts'
 import { INTERVAL_SECONDS, slowDownPending } from './polling.ts'
@@ -152,11 +152,11 @@ const finish: Finisher = (ctx, { issuer }) => {
  * code holds it: no other session can allow or deny it, and the first decision is final.
  */
 export function deviceCodeAdapter(records: Records) {
-  return ({ find }: Pick<Adapter, 'find'>, protocol: Pick<Protocol, 'request' | 'alreadyUsed'>) => {
-    const ownUid = () => protocol.request()?.session?.uid
+  return ({ find }: Pick<Adapter, 'find'>) => {
+    const ownUid = () => Provider.ctx?.oidc.session?.uid
     const isHeld = ({ inFlight, sessionUid }: Payload) => inFlight && sessionUid !== ownUid()
     const isOver = (code: Payload) => code.accountId || code.error || isHeld(code)
-    const save = answerOnce(records, 'DeviceCode', protocol, isOver)
+    const save = answerOnce(records, 'DeviceCode', isOver)
 
     return {
       async upsert(id: string, payload: Payload, ttl?: number) {

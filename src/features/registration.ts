@@ -2,7 +2,7 @@
 // protocol and makes secrets and tokens. A policy validates the metadata, by the schema and the rules of client
 // files; an adapter limits how many clients there are and how long an unused one is kept.
 
-import { type Client, errors, type KoaContextWithOIDC, Provider } from 'oidc-provider'
+import { type Adapter, type Client, errors, type KoaContextWithOIDC, Provider } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
 import type { Locate } from '../config/report/finding.ts'
 import { plainWords } from '../config/report/wording.ts'
@@ -13,7 +13,6 @@ import { allScopes } from '../config/schema/resource.ts'
 import { note } from '../http/audit.ts'
 import type { Feature } from '../provider/feature.ts'
 import { keysPeriod } from '../provider/keys.ts'
-import type { Adapter } from '../state/protocol.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import * as registered from './registered-clients.ts'

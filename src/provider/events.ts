@@ -3,14 +3,13 @@
 
 import type { EventEmitter } from 'node:events'
 import type { Context } from 'koa'
-import { type errors, type KoaContextWithOIDC, Provider } from 'oidc-provider'
+import type { errors, KoaContextWithOIDC, Provider } from 'oidc-provider'
 import type { Logger } from 'pino'
 import { GRANT_TYPES } from '../config/schema/client.ts'
-import { createAudit, type FactName, note } from '../http/audit.ts'
+import { createAudit, note } from '../http/audit.ts'
 import { faultOf } from '../http/log.ts'
 import type { Metrics } from '../http/metrics.ts'
 import type { Queue } from '../state/delivery-queue.ts'
-import type { Payload } from '../state/protocol.ts'
 import type { Attempt, Feature } from './feature.ts'
 import { logIgnored } from './requests.ts'
 
@@ -62,12 +61,6 @@ export function logFaults(log: Logger) {
 export function logError(ctx: Context, thrown: Partial<errors.OIDCProviderError>): void {
   const { error, error_detail, error_description } = thrown
   Object.assign(ctx.state.log, { error, detail: error_detail ?? error_description })
-}
-
-/** Notes the reuse of a code or token, while a request of the library is served. */
-export function noteReuse(event: FactName, { clientId, accountId }: Payload) {
-  const { ctx } = Provider
-  if (ctx) note(ctx, event, { client_id: clientId, account: accountId })
 }
 
 /** Client and account of the request, for the operator. */

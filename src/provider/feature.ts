@@ -12,8 +12,8 @@ import type {
   TokenEndpointGrantContext,
 } from 'oidc-provider'
 import type { ClientMetadata } from '../config/schema/client.ts'
+import type { AdapterPart } from '../state/adapter.ts'
 import type { Queue } from '../state/delivery-queue.ts'
-import type { AdapterPart } from '../state/protocol.ts'
 
 /** The library's provider, for code that does not import the library. */
 export type LibraryProvider = Provider

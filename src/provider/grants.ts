@@ -1,13 +1,19 @@
 // Grants: each authorization has its own, made from the recorded consent.
 
 import { hash } from 'node:crypto'
-import { type Client, errors, type Grant, type KoaContextWithOIDC, Provider } from 'oidc-provider'
+import {
+  type Client,
+  errors,
+  type Grant,
+  type KoaContextWithOIDC,
+  type Provider,
+} from 'oidc-provider'
 import { type Consent, type Consents, type Decision, readKey } from '../accounts/consents.ts'
 import type { Directory } from '../accounts/directory.ts'
 import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import type { Detail } from '../config/schema/details.ts'
 import { note } from '../http/audit.ts'
-import { newTag, revokeGrant, tagOf } from '../state/grants.ts'
+import { holdGrant, newTag, revokeGrant, tagOf } from '../state/grants.ts'
 import type { Found, Records } from '../storage/records.ts'
 import type { RequestedClaims } from './claims.ts'
 
@@ -68,7 +74,7 @@ export function createGrantMaker(
       await revokeGrant(records, jti)
       throw new errors.AccessDenied(undefined, 'the consent or the sign-in ended meanwhile')
     }
-    held.set(ctx, { grant, check })
+    holdGrant(ctx, grant, check)
     return grant
   }
 }
@@ -160,22 +166,4 @@ export async function isStillAllowed(
   const account = await directory.findEnabled(accountId, signedIn)
   const { value } = await consentOf(consents, accountId, client_id)
   return Boolean(account && value && scopes.every(name => value.scopes.includes(name)))
-}
-
-interface HeldGrant {
-  grant: Grant
-  /** Throws and revokes the grant, if the consent or the sign-in has ended. */
-  check: () => Promise<void>
-}
-/** Grants of authorization requests, until their code is saved. A request may end without one. */
-const held = new WeakMap<object, HeldGrant>()
-
-/** Saves the held grant with the next write; returns its check. */
-export async function saveHeldGrant(grantId: string): Promise<HeldGrant['check'] | undefined> {
-  const { ctx } = Provider
-  const found = ctx && held.get(ctx)
-  if (!found || found.grant.jti !== grantId) return undefined
-  held.delete(ctx)
-  await found.grant.save()
-  return found.check
 }

@@ -7,7 +7,7 @@
 //   RefreshToken                        refresh-tokens.ts  families
 //   Session                             sessions.ts        three-way merge
 //   Grant                               grants.ts          deleting it revokes its opaque tokens
-//   Interaction                         here               answered once, resumed once
+//   Interaction                         here               answered once, resumed once; of one browser
 //   PushedAuthorizationRequest          here               used once, at the end of the interaction
 //   others                              here               as the library asks
 //
@@ -19,21 +19,23 @@
 // version of the code decides a race. The loser revokes the grant, and with it the tokens of the winner
 // (RFC 6749 §4.1.2).
 
+import { type Adapter, Provider } from 'oidc-provider'
 import { clientInfoOf } from '../http/client-info.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import {
-  answerOnce,
   type GrantRecord,
   grantName,
   grantsOfAccount,
   isTokenWithoutGrant,
+  type Payload,
   revokeGrant,
+  saveHeldGrant,
   taggedId,
   tagOf,
 } from './grants.ts'
-import type { Adapter, AdapterPart, Payload, Protocol } from './protocol.ts'
-import type { RefreshTokens } from './refresh-tokens.ts'
+import type { Lifetimes, RefreshTokens } from './refresh-tokens.ts'
+import { alreadyUsed, answerOnce, assertConnected, noteReuse } from './reuse.ts'
 import { createSessions, type SessionRecord } from './sessions.ts'
 
 /** Models whose ids begin with a tag: the id of the grant, which is made later. */
@@ -44,40 +46,42 @@ export const TAGGED = [
   'AccessToken',
 ]
 
-/** Returns the adapter of a model of the library. */
+/** Methods that replace those of the plain adapter. */
+export type AdapterPart = (plain: Adapter) => Partial<Adapter>
+
+/** Returns the adapter of a model of the library. `parts`: changes of it by model. */
 export function createAdapter(
   records: Records,
-  protocol: Protocol,
+  lifetimes: Lifetimes,
   { find, save, destroy }: RefreshTokens,
+  parts: Record<string, AdapterPart>,
 ): (model: string) => Adapter {
-  const grants = createGrantAdapter(records, protocol)
   const ours: Record<string, AdapterPart> = {
-    Grant: () => grants.adapter,
-    Session: () => createSessionAdapter(records, protocol),
+    Grant: () => createGrantAdapter(records, lifetimes),
+    Session: () => createSessionAdapter(records, lifetimes),
     // `save` of the next token of the family marks the former one as used.
     RefreshToken: () => ({ find, upsert: save, destroy, consume: async () => {} }),
     ClientCredentials: ({ find }) => ({
       find: async id => (isTokenWithoutGrant(id) ? find(id) : undefined),
     }),
-    Interaction: plain => createInteractionAdapter(plain, records, protocol),
+    Interaction: () => createInteractionAdapter(records),
     PushedAuthorizationRequest: ({ upsert }) => ({
-      upsert: (id, payload, ttl = 0) =>
-        upsert(id, payload, Math.max(ttl, protocol.lifetimes.pushedRequest)),
+      upsert: (id, payload, ttl = 0) => upsert(id, payload, Math.max(ttl, lifetimes.pushedRequest)),
     }),
   }
   return model => {
     const isTagged = TAGGED.includes(model)
     const plain = {
-      ...createPlainAdapter(model, records, protocol),
-      ...(isTagged && createTaggedAdapter(model, records, protocol, grants.noteUsedCode)),
+      ...createPlainAdapter(model, records),
+      ...(isTagged && createTaggedAdapter(model, records)),
     }
-    const own = { ...plain, ...ours[model]?.(plain, protocol) }
-    const adapter = { ...own, ...protocol.adapters[model]?.(own, protocol) }
-    return isTagged ? withGrant(adapter, records, protocol) : adapter
+    const own = { ...plain, ...ours[model]?.(plain) }
+    const adapter = { ...own, ...parts[model]?.(own) }
+    return isTagged ? withGrant(adapter, records) : adapter
   }
 }
 
-function createPlainAdapter(model: string, records: Records, protocol: Protocol) {
+function createPlainAdapter(model: string, records: Records) {
   return {
     async upsert(id: string, payload: Payload, ttl?: number) {
       await records.save(model, id, payload, { ttl })
@@ -85,13 +89,13 @@ function createPlainAdapter(model: string, records: Records, protocol: Protocol)
 
     async find(id: string): Promise<Payload | undefined> {
       const { value, consumed } = await records.read<Payload>(model, id)
-      if (consumed) await protocol.assertConnected()
+      if (consumed) await assertConnected()
       return value && { ...value, ...(consumed && { consumed }) }
     },
 
     async consume(id: string) {
-      await protocol.assertConnected()
-      if (!(await records.consume(model, id))) throw protocol.alreadyUsed(model)
+      await assertConnected()
+      if (!(await records.consume(model, id))) throw alreadyUsed(model)
     },
 
     async destroy(id: string) {
@@ -105,19 +109,14 @@ function createPlainAdapter(model: string, records: Records, protocol: Protocol)
   }
 }
 
-function createTaggedAdapter(
-  model: string,
-  records: Records,
-  protocol: Protocol,
-  noteUsedCode: (code: Payload) => void,
-) {
+function createTaggedAdapter(model: string, records: Records) {
   async function endReused(payload: Payload | undefined): Promise<never> {
-    await protocol.assertConnected()
+    await assertConnected()
     if (payload?.grantId) {
       await revokeGrant(records, payload.grantId)
-      protocol.onReuse('code_reuse', payload)
+      noteReuse('code_reuse', payload)
     }
-    throw protocol.alreadyUsed(model)
+    throw alreadyUsed(model)
   }
 
   return {
@@ -132,17 +131,17 @@ function createTaggedAdapter(
       const grant = grantName(grantId)
       const { value, version, consumed } = await records.read<Payload>(model, taggedId(id), grant)
       // A repeated revocation waits for the replicas again: the first one may not have reached them.
-      const isRevoked = !value && version > 0 && protocol.request()?.route === 'revocation'
+      const isRevoked = !value && version > 0 && Provider.ctx?.oidc.route === 'revocation'
       if (isRevoked) await records.remove(model, taggedId(id))
       if (!value || (value.grantId ?? grantId) !== grantId) return undefined
       if (!consumed) return value
-      await protocol.assertConnected()
-      noteUsedCode(value)
+      await assertConnected()
+      if (Provider.ctx) usedCodes.set(Provider.ctx, value)
       return { ...value, consumed }
     },
 
     async consume(id: string): Promise<void> {
-      await protocol.assertConnected()
+      await assertConnected()
       const { value, version, consumed } = await records.read<Payload>(model, taggedId(id))
       if (!value || consumed) return endReused(value)
       // The user has refused (device flow, CIBA): no token will be issued.
@@ -158,11 +157,11 @@ function createTaggedAdapter(
 }
 
 /** Writes a new grant and the first code that names it in one batch, and then checks the grant. */
-function withGrant(adapter: Adapter, records: Records, protocol: Protocol): Adapter {
+function withGrant(adapter: Adapter, records: Records): Adapter {
   return {
     ...adapter,
     async upsert(id, payload, ttl) {
-      const check = payload.grantId && (await protocol.saveGrant(payload.grantId))
+      const check = await saveHeldGrant(payload.grantId)
       if (!check) return adapter.upsert(id, payload, ttl)
       await records.batch(() => adapter.upsert(id, payload, ttl))
       // An operation that ends access writes first, and then lists the grants. If its list lacks this one,
@@ -172,58 +171,57 @@ function withGrant(adapter: Adapter, records: Records, protocol: Protocol): Adap
   }
 }
 
-function createGrantAdapter(records: Records, { request, onReuse, lifetimes }: Protocol) {
-  const usedCodes = new WeakMap<object, Payload>()
+/** Used codes, by the request that presents them. If the library then destroys the grant, that is reuse. */
+const usedCodes = new WeakMap<object, Payload>()
+
+function createGrantAdapter(records: Records, { grant }: Lifetimes) {
   /** Whether the request asks for a refresh token, and its user has allowed it. */
   function isForRefresh({ openid }: Partial<GrantRecord>): boolean {
-    const asked = request()?.requestParamScopes?.has('offline_access')
-    return Boolean(asked && openid?.scope?.split(' ').includes('offline_access'))
+    const isAsked = Provider.ctx?.oidc.requestParamScopes.has('offline_access')
+    return Boolean(isAsked && openid?.scope?.split(' ').includes('offline_access'))
   }
 
   return {
-    /** Notes a used code that this request presents. If the library then destroys its grant, that is reuse. */
-    noteUsedCode: (code: Payload) => usedCodes.set(request() ?? {}, code),
-    adapter: {
-      // A new grant never replaces a record or a tombstone. A refresh token will prolong it: it is stored and
-      // indexed for that long from the start. Its `exp`, which the library checks, stays short until then.
-      async upsert(id: string, payload: Payload, shortTtl?: number) {
-        const ttl = isForRefresh(payload) ? lifetimes.grant.withRefreshToken : shortTtl
-        const indexes = [grantsOfAccount(String(payload.accountId))]
-        await records.saveLater(...grantName(id), payload, { ttl, version: 0, indexes })
-      },
-      find: async (id: string) => (await records.read<Payload>(...grantName(id))).value,
-      async destroy(id: string) {
-        await revokeGrant(records, id)
-        const code = usedCodes.get(request() ?? {})
-        if (code?.grantId === id) onReuse('code_reuse', code)
-      },
+    // A new grant never replaces a record or a tombstone. A refresh token will prolong it: it is stored and
+    // indexed for that long from the start. Its `exp`, which the library checks, stays short until then.
+    async upsert(id: string, payload: Payload, shortTtl?: number) {
+      const ttl = isForRefresh(payload) ? grant.withRefreshToken : shortTtl
+      const indexes = [grantsOfAccount(String(payload.accountId))]
+      await records.saveLater(...grantName(id), payload, { ttl, version: 0, indexes })
+    },
+
+    find: async (id: string) => (await records.read<Payload>(...grantName(id))).value,
+
+    async destroy(id: string) {
+      await revokeGrant(records, id)
+      const code = Provider.ctx && usedCodes.get(Provider.ctx)
+      if (code?.grantId === id) noteReuse('code_reuse', code)
     },
   }
 }
 
-function createSessionAdapter(records: Records, { request, lifetimes }: Protocol) {
+function createSessionAdapter(records: Records, { grant }: Lifetimes) {
   const sessions = createSessions(records)
-  const grantTtl = lifetimes.grant.withoutRefreshToken
+  const grantTtl = grant.withoutRefreshToken
 
   return {
     async find(id: string) {
       const { session, isEnded } = (await sessions.find(id)) ?? {}
       // A sign-out failed half-way: only its repetition still gets the session.
-      if (!session || !isEnded || request()?.route === 'end_session_confirm') return session
+      if (!session || !isEnded || Provider.ctx?.oidc.route === 'end_session_confirm') return session
       await sessions.end(session.uid)
     },
 
     findByUid: async (uid: string) => (await sessions.findByUid(uid)).value,
 
     upsert(_id: string, payload: object, ttl = 1) {
-      const { ctx } = request() ?? {}
-      const clientInfo = ctx && clientInfoOf(ctx)
+      const clientInfo = Provider.ctx && clientInfoOf(Provider.ctx)
       return sessions.save(payload as SessionRecord, ttl, { clientInfo, grantTtl })
     },
 
     // The library calls this for a cookie value that it replaces, and at sign-out.
     async destroy(id: string) {
-      const { session } = request() ?? {}
+      const { session } = Provider.ctx?.oidc ?? {}
       if (session && session.jti !== id) return sessions.retire(id, session.uid)
       const uid = session?.uid ?? (await sessions.find(id))?.session.uid
       if (uid) await sessions.end(uid)
@@ -231,24 +229,18 @@ function createSessionAdapter(records: Records, { request, lifetimes }: Protocol
   }
 }
 
-function createInteractionAdapter({ find }: Adapter, records: Records, protocol: Protocol) {
+function createInteractionAdapter(records: Records) {
   return {
-    async find(id: string) {
-      const found = await find(id)
-      return found && protocol.isOfBrowser(found) ? found : undefined
-    },
-
     // A double click sends the same answer twice.
     upsert: answerOnce(
       records,
       'Interaction',
-      protocol,
       ({ result }, next) => result && !isSameAnswer(result, next.result),
     ),
 
     // Several requests can find an interaction. The one that removes it resumes it.
     async destroy(id: string) {
-      if (!(await records.remove('Interaction', id))) throw protocol.alreadyUsed('Interaction')
+      if (!(await records.remove('Interaction', id))) throw alreadyUsed('Interaction')
     },
   }
 }

@@ -11,8 +11,11 @@
 // Deleting a grant revokes all of its tokens, however many there are; their records expire by themselves.
 
 import { randomBytes } from 'node:crypto'
-import type { Found, Id, Records } from '../storage/records.ts'
-import type { Payload, Protocol } from './protocol.ts'
+import { type AdapterPayload, type Grant, Provider } from 'oidc-provider'
+import type { Id, Records } from '../storage/records.ts'
+
+/** The library's payload of a record. */
+export type Payload = AdapterPayload & Record<string, unknown>
 
 /** The part of the library's Grant that Usher reads. */
 export interface GrantRecord {
@@ -56,24 +59,6 @@ export function taggedId(value: string): Id {
   return slot === undefined ? value : { slot, id: value }
 }
 
-/**
- * Returns an upsert for what a user answers: nothing changes a record after its answer, or brings it back.
- * The library reads a record and writes it later, so that the store decides.
- */
-export function answerOnce(
-  records: Records,
-  model: string,
-  { alreadyUsed }: Pick<Protocol, 'alreadyUsed'>,
-  isAnswered: (stored: Payload, next: Payload) => unknown,
-) {
-  return async (id: string, payload: Payload, ttl?: number): Promise<void> => {
-    const change = ({ value, version }: Found<Payload>) =>
-      (value ? isAnswered(value, payload) : version > 0) ? undefined : payload
-    const isSaved = await records.update(model, taggedId(id), change, { ttl })
-    if (!isSaved) throw alreadyUsed(model)
-  }
-}
-
 /** Where the record of a grant is. */
 export function grantName(grantId: string): [kind: string, id: Id] {
   return ['Grant', { slot: grantId, id: grantId }]
@@ -82,6 +67,29 @@ export function grantName(grantId: string): [kind: string, id: Id] {
 /** The index of all grants of an account. */
 export function grantsOfAccount(accountId: string): [kind: string, name: string] {
   return ['grants of account', accountId]
+}
+
+interface HeldGrant {
+  grant: Grant
+  /** Throws and revokes the grant, if what it was made from has ended. */
+  check: () => Promise<void>
+}
+/** Grants of authorization requests, until their code is saved. A request may end without one. */
+const held = new WeakMap<object, HeldGrant>()
+
+/** Keeps the grant that a request has made, until its code is saved. */
+export function holdGrant(ctx: object, grant: Grant, check: HeldGrant['check']) {
+  held.set(ctx, { grant, check })
+}
+
+/** Saves the held grant with the next write; returns its check. Undefined when there is none. */
+export async function saveHeldGrant(grantId = ''): Promise<HeldGrant['check'] | undefined> {
+  const { ctx } = Provider
+  const found = ctx && held.get(ctx)
+  if (!found || found.grant.jti !== grantId) return undefined
+  held.delete(ctx)
+  await found.grant.save()
+  return found.check
 }
 
 /** After this no code or token of the grant is valid, and it cannot be written again. */

@@ -14,10 +14,11 @@
 //   any other                      reuse: the family ends, and its grant     used
 
 import { randomBytes, timingSafeEqual } from 'node:crypto'
+import { Provider } from 'oidc-provider'
 import type { Found, Id, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
-import { type GrantRecord, grantName, revokeGrant } from './grants.ts'
-import type { Payload, Protocol } from './protocol.ts'
+import { type GrantRecord, grantName, type Payload, revokeGrant } from './grants.ts'
+import { alreadyUsed, assertConnected, noteReuse } from './reuse.ts'
 
 interface Family {
   payload: Payload
@@ -25,9 +26,6 @@ interface Family {
   /** Epoch seconds at which this generation was issued. */
   since: number
 }
-
-/** The part of `Protocol` that refresh tokens need. */
-type Rules = Pick<Protocol, 'request' | 'assertConnected' | 'alreadyUsed' | 'onReuse' | 'lifetimes'>
 
 const KIND = 'RefreshToken'
 const TAG_BYTES = 16
@@ -37,15 +35,23 @@ const MAC_BYTES = 16
 const GENERATION_AT = TAG_BYTES + FAMILY_BYTES
 const HEAD_BYTES = GENERATION_AT + GENERATION_BYTES
 
+/** Lifetimes that the library does not know, in seconds. */
+export interface Lifetimes {
+  /** The time in which a used refresh token may be used again; 0: never. */
+  grace: number
+  /** A grant: without a refresh token, and after one was issued under it. */
+  grant: { withoutRefreshToken: number; withRefreshToken: number }
+  /** A pushed request, which is consumed at the end of the interaction. */
+  pushedRequest: number
+}
+
 /** See `createRefreshTokens`. */
 export type RefreshTokens = ReturnType<typeof createRefreshTokens>
 
 /** Returns the functions that create, find, rotate and revoke refresh tokens. */
-export function createRefreshTokens(records: Records, rules: Rules) {
-  const { grace, grant } = rules.lifetimes
+export function createRefreshTokens(records: Records, { grace, grant }: Lifetimes) {
   /** At the token endpoint, presenting a token uses it up. */
-  const isRefresh = () => rules.request()?.route === 'token'
-  const alreadyUsed = () => rules.alreadyUsed(KIND)
+  const isRefresh = () => Provider.ctx?.oidc.route === 'token'
   const macOf = (head: Buffer) => records.keyedHash('refresh token', head.toString('base64url'))
 
   function tokenOf(tagAndFamily: Buffer, generation: number): string {
@@ -89,9 +95,9 @@ export function createRefreshTokens(records: Records, rules: Rules) {
     const { tag, id, generation } = parsed
     // The library reads the grant next: the request remembers it.
     const { value: latest, version } = await records.read<Family>(KIND, id, grantName(tag))
-    if (isRefresh()) await rules.assertConnected()
+    if (isRefresh()) await assertConnected()
     // A revocation that was done before is repeated: it may not have reached a replica.
-    const isRevoked = !latest && version > 0 && rules.request()?.route === 'revocation'
+    const isRevoked = !latest && version > 0 && Provider.ctx?.oidc.route === 'revocation'
     if (isRevoked) await records.remove(KIND, id)
     if (latest?.payload.grantId !== tag) return undefined
     const isPredecessor = generation === latest.generation - 1
@@ -119,10 +125,10 @@ export function createRefreshTokens(records: Records, rules: Rules) {
   async function prolongGrant(grantId: string): Promise<void> {
     const name = grantName(grantId)
     const { value, version } = await records.read<GrantRecord>(...name)
-    if (!value) throw alreadyUsed()
+    if (!value) throw alreadyUsed(KIND)
     const ttl = grant.withRefreshToken
     const prolonged = { ...value, exp: now() + ttl, hasRefreshToken: true }
-    const refused = () => Promise.reject(alreadyUsed())
+    const refused = () => Promise.reject(alreadyUsed(KIND))
     await records.saveLater(...name, prolonged, { ttl, version }, refused)
   }
 
@@ -134,15 +140,15 @@ export function createRefreshTokens(records: Records, rules: Rules) {
       return value && value.generation < generation ? next : undefined
     }
     if (await records.update<Family>(KIND, id, change, { ttl, found })) return
-    if (!latest) throw alreadyUsed()
+    if (!latest) throw alreadyUsed(KIND)
     // `find` decided whether this request may be answered again; a clock that has moved on since does not.
     if (grace > 0 && latest.generation === generation) {
-      return rules.onReuse('refresh_replay', payload)
+      return noteReuse('refresh_replay', payload)
     }
     // It was the latest when it was presented, and others were quicker: the client sent it several times.
     const wasLatest = found?.value && found.value.generation < generation
     if (grace === 0 || !wasLatest) await endReused(id, latest)
-    throw alreadyUsed()
+    throw alreadyUsed(KIND)
   }
 
   async function destroy(token: string): Promise<void> {
@@ -153,8 +159,8 @@ export function createRefreshTokens(records: Records, rules: Rules) {
   }
 
   async function endReused(id: Id, family: Family): Promise<void> {
-    await rules.assertConnected()
-    if (await end(id, family)) rules.onReuse('refresh_reuse', family.payload)
+    await assertConnected()
+    if (await end(id, family)) noteReuse('refresh_reuse', family.payload)
   }
 
   /** The grant first: it ends every token, and when the rest fails, a repetition does all of it. */

@@ -4,8 +4,8 @@
 import { expect, test } from 'vitest'
 import { usherSchema } from '../../src/config/schema/usher.ts'
 import { createAccessRequests } from '../../src/features/ciba-requests.ts'
-import { answerOnce } from '../../src/state/grants.ts'
-import type { Payload } from '../../src/state/protocol.ts'
+import type { Payload } from '../../src/state/grants.ts'
+import { alreadyUsed, answerOnce } from '../../src/state/reuse.ts'
 import { now } from '../../src/storage/store.ts'
 import { onEveryStore } from './every-store.ts'
 import { fresh } from './store-suite.ts'
@@ -13,8 +13,6 @@ import { fresh } from './store-suite.ts'
 const { lifetimes, security } = usherSchema.parse({ security: { ciba_requests: 3 } })
 const TTL = lifetimes.interaction
 const SETTINGS = { lifetimes, security }
-
-class Taken extends Error {}
 
 onEveryStore(records => {
   const request = (client_id = 'till') => {
@@ -53,7 +51,7 @@ onEveryStore(records => {
   test('of two answers at once, one stays', async () => {
     const model = 'BackchannelAuthenticationRequest'
     const isAnswered = ({ grantId, error }: Payload) => grantId || error
-    const save = answerOnce(records(), model, { alreadyUsed: () => new Taken() }, isAnswered)
+    const save = answerOnce(records(), model, isAnswered)
     const id = fresh()
     await save(id, { accountId: 'usr_ada' }, TTL)
     const answers = [{ grantId: 'a' }, { error: 'access_denied' }, { grantId: 'b' }]
@@ -63,6 +61,6 @@ onEveryStore(records => {
     const { value } = await records().read(model, id)
     expect(value).toEqual(answers[winner])
     await records().remove(model, id)
-    await expect(save(id, { grantId: 'c' }, TTL)).rejects.toThrow(Taken)
+    await expect(save(id, { grantId: 'c' }, TTL)).rejects.toEqual(alreadyUsed(model))
   })
 })

@@ -2,9 +2,9 @@
 // memory adapter passes it too: that is what makes it the definition of "correct".
 
 import { randomBytes } from 'node:crypto'
+import type { Adapter } from 'oidc-provider'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { taggedValue } from '../../src/state/grants.ts'
-import type { Adapter } from '../../src/state/protocol.ts'
 import { fresh } from './store-suite.ts'
 
 export type Adapters = (model: string) => Adapter

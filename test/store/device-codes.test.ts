@@ -1,37 +1,33 @@
 // Device codes on every kind of store: who enters a user code first holds it, and what they decide stays.
 
-import { AsyncLocalStorage } from 'node:async_hooks'
 import { expect, test } from 'vitest'
 import { deviceCodeAdapter } from '../../src/features/device.ts'
+import { alreadyUsed } from '../../src/state/reuse.ts'
 import { onEveryStore } from './every-store.ts'
+import { asRequest } from './protocol.ts'
 import { fresh } from './store-suite.ts'
 
 const TTL = 60
 
-class Taken extends Error {}
+const TAKEN = alreadyUsed('DeviceCode')
 
 onEveryStore(records => {
   /** A node, asked by the session that `as` says. */
   function node() {
-    const session = new AsyncLocalStorage<{ uid: string; jti: string }>()
     const find = async (id: string) =>
       (await records().read<Record<string, unknown>>('DeviceCode', id)).value
-    const codes = deviceCodeAdapter(records())(
-      { find },
-      {
-        request: () => ({ route: 'code_verification', session: session.getStore() }),
-        alreadyUsed: () => new Taken(),
-      },
-    )
+    const codes = deviceCodeAdapter(records())({ find })
     return {
       find,
       save: codes.upsert,
-      as: (uid: string) => ({
-        save: (id: string, payload: object) =>
-          session.run({ uid, jti: '' }, () => codes.upsert(id, { ...payload }, TTL)),
-        enter: (userCode: string) =>
-          session.run({ uid, jti: '' }, () => codes.findByUserCode(userCode)),
-      }),
+      as(uid: string) {
+        const oidc = { session: { uid } }
+        return {
+          save: (id: string, payload: object) =>
+            asRequest(oidc, () => codes.upsert(id, { ...payload }, TTL)),
+          enter: (userCode: string) => asRequest(oidc, () => codes.findByUserCode(userCode)),
+        }
+      },
     }
   }
 
@@ -54,7 +50,7 @@ onEveryStore(records => {
     expect(await other.as(holder).enter(code.userCode)).toMatchObject({ inFlight: false })
     expect(await other.as('somebody').enter(code.userCode)).toMatchObject({ inFlight: true })
     const denied = { ...code, error: 'access_denied' }
-    await expect(other.as('somebody').save(code.jti, denied)).rejects.toThrow(Taken)
+    await expect(other.as('somebody').save(code.jti, denied)).rejects.toEqual(TAKEN)
   })
 
   test('the first decision stays, in every tab and on every node', async () => {
@@ -68,7 +64,7 @@ onEveryStore(records => {
     )
     expect(answers.map(({ status }) => status).toSorted()).toEqual(['fulfilled', 'rejected'])
     const decided = await one.find(code.jti)
-    await expect(one.as('ada').save(code.jti, claimed)).rejects.toThrow(Taken)
+    await expect(one.as('ada').save(code.jti, claimed)).rejects.toEqual(TAKEN)
     expect(await one.find(code.jti)).toEqual(decided)
   })
 
@@ -78,7 +74,7 @@ onEveryStore(records => {
     expect(await one.find(code.jti)).toEqual(code)
     await records().remove('DeviceCode', code.jti)
     const allowed = { ...claimed, accountId: 'usr_ada' }
-    await expect(one.as('ada').save(code.jti, allowed)).rejects.toThrow(Taken)
+    await expect(one.as('ada').save(code.jti, allowed)).rejects.toEqual(TAKEN)
     expect(await one.find(code.jti)).toBeUndefined()
   })
 })

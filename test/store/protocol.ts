@@ -1,22 +1,22 @@
-// The adapter with the library's side of its seam (Protocol) played by hand: requests that begin,
-// read, and write when a test says so.
+// The adapter in requests of the library that a test plays by hand: they begin, read, and write when the
+// test says so.
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { randomBytes } from 'node:crypto'
+import type { Adapter } from 'oidc-provider'
+// @ts-expect-error the package has no types for its own context
+import als from '../../node_modules/oidc-provider/lib/helpers/als.js'
 import { deviceCodeAdapter } from '../../src/features/device.ts'
 import { createAdapter } from '../../src/state/adapter.ts'
-import type { Adapter, Protocol } from '../../src/state/protocol.ts'
 import { createRefreshTokens, type RefreshTokens } from '../../src/state/refresh-tokens.ts'
 import type { SessionRecord } from '../../src/state/sessions.ts'
 import { openRecords, type Records } from '../../src/storage/records.ts'
 import { openSqliteStore } from '../../src/storage/sqlite.ts'
 
-export class AlreadyUsed extends Error {
-  model: string
-  constructor(model: string) {
-    super(`${model} already used`)
-    this.model = model
-  }
+/** Runs work as a part of a request of the library; `oidc` is the library's state of it. */
+export function asRequest<T>(oidc: object, work: () => T, facts: object[] = []): T {
+  const socket = { writable: true }
+  return als.run({ oidc, socket, state: { facts }, get: () => '', ip: '' }, work)
 }
 
 export interface Request {
@@ -39,25 +39,16 @@ export const RETENTION = 600
 export async function createLibrary(): Promise<Library> {
   const store = openSqliteStore(':memory:')
   const records = await openRecords(store, [Buffer.alloc(32, 1)])
-  const current = new AsyncLocalStorage<NonNullable<ReturnType<Protocol['request']>>>()
-  const protocol: Protocol = {
-    request: () => current.getStore(),
-    isOfBrowser: () => true,
-    alreadyUsed: model => new AlreadyUsed(model),
-    saveGrant: async () => undefined,
-    assertConnected: async () => {},
-    onReuse: () => {},
-    lifetimes: {
-      grace: 30,
-      grant: { withoutRefreshToken: 3600, withRefreshToken: 7 * 24 * 3600 },
-      pushedRequest: RETENTION,
-    },
-    adapters: { DeviceCode: deviceCodeAdapter(records) },
+  const lifetimes = {
+    grace: 30,
+    grant: { withoutRefreshToken: 3600, withRefreshToken: 7 * 24 * 3600 },
+    pushedRequest: RETENTION,
   }
-  const refreshTokens = createRefreshTokens(records, protocol)
+  const refreshTokens = createRefreshTokens(records, lifetimes)
+  const parts = { DeviceCode: deviceCodeAdapter(records) }
   return {
     records,
-    adapters: createAdapter(records, protocol, refreshTokens),
+    adapters: createAdapter(records, lifetimes, refreshTokens, parts),
     refreshTokens,
     request({ endsSession = false } = {}) {
       const route = endsSession ? 'end_session_confirm' : 'token'
@@ -68,8 +59,10 @@ export async function createLibrary(): Promise<Library> {
         await new Promise(() => {})
       })
       const request: Request = {
-        run: part =>
-          enter(() => current.run({ route, session: request.session }, () => records.batch(part))),
+        run: part => {
+          const oidc = { route, session: request.session, requestParamScopes: new Set() }
+          return enter(() => asRequest(oidc, () => records.batch(part)))
+        },
       }
       return request
     },
@@ -99,7 +92,7 @@ export async function visit(
 ): Promise<Visit | undefined> {
   const request = library.request(options)
   const found = await request.run(() => library.adapters('Session').find(id))
-  return found && visitWith(library, request, found as Session)
+  return found ? visitWith(library, request, found as Session) : undefined
 }
 
 /** Someone comes for the first time. */
