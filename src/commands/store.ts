@@ -4,14 +4,7 @@ import { existsSync } from 'node:fs'
 import { readStoreSettings } from '../config/load.ts'
 import { usherSchema } from '../config/schema/usher.ts'
 import { queueAuditEvent } from '../state/operator-facts.ts'
-import {
-  backUpStore,
-  type Copied,
-  copyStore,
-  readNamingKey,
-  resealAll,
-  restoreStore,
-} from '../storage/copy.ts'
+import { backUpStore, copyStore, readNamingKey, resealAll, restoreStore } from '../storage/copy.ts'
 import { openStore, readSecret, secretFile, storeFile } from '../storage/open.ts'
 import { openRecords } from '../storage/records.ts'
 import { reasonOf, type Store } from '../storage/store.ts'
@@ -43,8 +36,8 @@ export async function backup({ args: [file = ''] }: Invocation) {
 export async function restore({ args: [file = ''] }: Invocation) {
   if (!existsSync(file)) throw new Failure(`File ${file} not found.`)
   const { store, secrets } = await openOwnStore()
-  const copied = await restoreStore(file, secrets, store, reportProgress)
-  hint(`${requireEqual(copied)} records are restored and compared.\n${WITHOUT}`)
+  const count = await restoreStore(file, secrets, store, reportProgress)
+  hint(`${count} records are restored.\n${WITHOUT}`)
 }
 
 /** `store reseal`: encrypts every record with the first of USHER_SECRET. */
@@ -68,9 +61,9 @@ export async function copy({ values }: Invocation) {
   // A source without an installation is refused before the file of the target is made.
   await readNamingKey(source)
   const target = await open('--to', to)
-  const count = requireEqual(await copyStore(source, target, reportProgress))
+  const count = await copyStore(source, target, reportProgress)
   const { secrets, variable } = findSecret(file)
-  hint(`${count} records are copied and compared${await noteCopy(target, secrets, count)}.`)
+  hint(`${count} records are copied${await noteCopy(target, secrets, count)}.`)
   // A Redis URL may contain a password, and is not printed.
   const store = storeFile(to) === undefined ? 'USHER_STORE as --to was' : `USHER_STORE=${to}`
   hint(`Next: start every node with ${store} and ${variable}, and none on --from.`)
@@ -101,15 +94,6 @@ async function open(name: string, location: string): Promise<Store> {
   })
   opened.defer(() => store.close())
   return store
-}
-
-/** Returns the number of records. Throws a `Failure` when some of them differ. */
-function requireEqual({ records, differing }: Copied): number {
-  if (!differing) return records
-  throw new Failure(
-    `Not finished: ${differing} of ${records} records differ in the target. Stop every node that ` +
-      'runs on it, set its maxmemory-policy to noeviction if it is a Redis, and run it again.',
-  )
 }
 
 /** The secret of the environment, or the one that was made beside the store in `file`. */

