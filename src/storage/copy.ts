@@ -16,18 +16,14 @@ import { createWriteStream } from 'node:fs'
 import { open, rename, rm } from 'node:fs/promises'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { setTimeout } from 'node:timers/promises'
 import { readJson } from '../config/schema/values.ts'
 import { createSeal, NAMING_KEY } from './seal.ts'
-import { type Entry, now, type Store, StoreUnavailable } from './store.ts'
+import { type Entry, now, type Store } from './store.ts'
 
 /** Records in flight, of some kB each. */
 const CONCURRENCY = 100
 /** Seconds by which the clocks of two stores may differ. */
 const SKEW_SECONDS = 5
-/** For a store that is behind for a moment, its disk or its replicas: five seconds in all. */
-const MAX_ATTEMPTS = 20
-const PAUSE_MS = 250
 const BACKUP_FORMAT = 1
 
 /** The stores or the file are in order, but cannot be copied to each other. */
@@ -149,12 +145,8 @@ async function fill(
         'writes to it, set its maxmemory-policy to noeviction if it is a Redis, and run it again.',
     )
   }
-  // A write that failed as unavailable may still have been stored.
-  const installed = await patiently(async () => {
-    await to.write([{ key, value, version: 0 }])
-    return to.get(key)
-  })
-  if (textOf(installed?.value) === textOf(value)) return records
+  const { failed } = await to.write([{ key, value, version: 0 }])
+  if (failed === undefined) return records
   throw new CopyRefused(`${name} became an installation meanwhile: Usher was started on it.`)
 }
 
@@ -170,20 +162,7 @@ async function* counted(entries: AsyncIterable<Entry>, step: string, progress: P
 const forEach = (entries: AsyncIterable<Entry>, work: (entry: Entry) => Promise<void>) =>
   Readable.from(entries)
     .filter(({ key }: Entry) => key !== NAMING_KEY)
-    .forEach(async (entry: Entry) => void (await patiently(() => work(entry))), {
-      concurrency: CONCURRENCY,
-    })
-
-/** Repeats work that is safe to repeat, while the store is unavailable. */
-async function patiently<T>(work: () => Promise<T>, attempts = MAX_ATTEMPTS): Promise<T> {
-  try {
-    return await work()
-  } catch (error) {
-    if (!(error instanceof StoreUnavailable) || attempts === 1) throw error
-  }
-  await setTimeout(PAUSE_MS)
-  return patiently(work, attempts - 1)
-}
+    .forEach(work, { concurrency: CONCURRENCY })
 
 const textOf = (bytes?: Uint8Array) => bytes && Buffer.from(bytes).toString('base64')
 
