@@ -1,21 +1,21 @@
 // `usher accounts import` and `usher accounts export`: accounts as JSON Lines.
 
-import { createReadStream, statSync } from 'node:fs'
+import { existsSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { InvalidAccount, readLine, writeLine } from '../accounts/account.ts'
 import type { OwnDirectory } from '../accounts/directory.ts'
 import { reasonOf } from '../storage/store.ts'
-import { Failure, hint, type Invocation, reportProgress } from './command.ts'
+import { Failure, hint, type Invocation, readStdin, reportProgress } from './command.ts'
 import { openOwnDirectory } from './directory.ts'
 
 /** Lines that are imported at the same time: the store commits them together. */
 const CONCURRENCY = 100
-const MAX_LINE_CHARACTERS = 2 ** 20
 
 /** `accounts import [FILE]`: a wrong line is reported, and does not stop the others. */
 export async function importAccounts({ args: [file] }: Invocation) {
-  const lines = Readable.from(linesOf(open(file)))
+  const lines = Readable.from((await read(file)).split('\n'))
   const { directory, audit } = await openOwnDirectory()
   const counts = { added: 0, present: 0, wrong: 0, empty: 0 }
   let done = 0
@@ -28,7 +28,6 @@ export async function importAccounts({ args: [file] }: Invocation) {
       reportProgress('lines read', done)
     }
   } catch (error) {
-    if (error instanceof Failure) throw error
     throw new Failure(
       `The import stopped after line ${done}: ${reasonOf(error)}.\n` +
         'Fix it and run the command again: accounts that exist stay as they are.',
@@ -66,24 +65,8 @@ async function add(directory: OwnDirectory, line: string): Promise<Outcome> {
   }
 }
 
-function open(file?: string): NodeJS.ReadableStream {
-  if (file === undefined) return process.stdin
-  if (!statSync(file, { throwIfNoEntry: false })?.isFile()) {
-    throw new Failure(`File ${file} not found.`)
-  }
-  return createReadStream(file)
-}
-
-/** `readline` would end a line at U+2028, which JSON allows within a name. */
-async function* linesOf(input: NodeJS.ReadableStream): AsyncIterable<string> {
-  let rest = ''
-  for await (const text of input.setEncoding('utf8')) {
-    const lines = `${rest}${text}`.split('\n')
-    rest = lines.pop() ?? ''
-    if (rest.length > MAX_LINE_CHARACTERS) {
-      throw new Failure('A line is longer than 1 MiB: write one JSON object a line.')
-    }
-    yield* lines
-  }
-  if (rest) yield rest
+async function read(file?: string): Promise<string> {
+  if (file === undefined) return readStdin()
+  if (!existsSync(file)) throw new Failure(`File ${file} not found.`)
+  return readFile(file, 'utf8')
 }

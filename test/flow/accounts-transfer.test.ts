@@ -131,7 +131,7 @@ test('a file that is not there, two files, and one without lines are refused', S
   expect((await usher('accounts import a b')).stderr).toContain('b is too much')
   const endless = await usher('accounts import', '['.repeat(2 ** 21))
   expect(endless).toMatchObject({ code: 1 })
-  expect(endless.stderr).toContain('write one JSON object a line')
+  expect(endless.stderr).toContain('one object a line')
 })
 
 test(
