@@ -14,6 +14,7 @@ import {
   createRegisteredClients,
   type Invitation,
   isRegisteredId,
+  type RegisteredClient,
   RULES,
   UNUSED_SECONDS,
   WITHOUT_PKCE,
@@ -41,13 +42,7 @@ const DEFAULT_TTL_SECONDS = 7 * 24 * 3600
 const MAX_TTL_SECONDS = 400 * 24 * 3600
 
 /** A client, as `clients list --json` has it. */
-type Client = ClientMetadata & { registered?: Registration }
-interface Registration {
-  /** Epoch seconds. */
-  since: number
-  last_used?: number
-  invitation: string
-}
+type Client = ClientMetadata & Partial<Pick<RegisteredClient, 'registered'>>
 
 /**
  * Returns the clients of the folder, then those that registered themselves, the oldest first. The latter
@@ -56,15 +51,7 @@ interface Registration {
 async function readClients({ clients, features, store }: Settings): Promise<Client[]> {
   if (!features.dynamic_registration || store === 'sqlite::memory:') return clients
   const { records } = await openState()
-  const registered = await createRegisteredClients(records).list()
-  return [
-    ...clients,
-    ...registered
-      .toSorted((a, b) => a.since - b.since)
-      .map(({ metadata, since, lastUsed: last_used, invitation }) => {
-        return { ...metadata, registered: { since, last_used, invitation } }
-      }),
-  ]
+  return [...clients, ...(await createRegisteredClients(records).list())]
 }
 
 /** Returns the client of this id: from its file, or as it registered itself. */
@@ -78,7 +65,8 @@ export async function findClient(reading: Reading, id = ''): Promise<ClientSourc
   return { file: describeRegistration(registered), value, origin: () => 'its registration' }
 }
 
-function describeRegistration({ since, last_used, invitation }: Registration): string {
+function describeRegistration(registered: RegisteredClient['registered']): string {
+  const { since, last_used, invitation } = registered
   const use = last_used
     ? `last used ${timeOf(last_used)}`
     : `never used, expires ${timeOf(since + UNUSED_SECONDS)}`
@@ -222,7 +210,7 @@ export async function remove({ values, args: [id = ''] }: Invocation) {
   }
   const { records, audit } = await openState()
   const clients = createRegisteredClients(records)
-  const ids = (await clients.list()).map(({ metadata }) => metadata.client_id)
+  const ids = (await clients.list()).map(({ client_id }) => client_id)
   if (!ids.includes(id)) throw notFound('Registered client', id, ids)
   if (!values.yes) throw new Failure(`This ends every token of ${id} for good. Add --yes.`)
   await clients.remove(id)

@@ -40,10 +40,11 @@ export const isRegisteredId = (id: string) => /^app_[0-9a-f]{24}$/.test(id)
 /** Returns a random client id. */
 export const newClientId = () => `app_${randomBytes(12).toString('hex')}`
 
-/** Adds the metadata, for commands and pages. */
-const described = ({ client, ...kept }: Kept) => ({
-  ...kept,
-  metadata: withDefaults(registrationSchema.parse(client), client.require_pkce !== false),
+/** A registered client, as commands print it and pages show it. */
+export type RegisteredClient = ReturnType<typeof described>
+const described = ({ client, since, lastUsed: last_used, invitation }: Kept) => ({
+  ...withDefaults(registrationSchema.parse(client), client.require_pkce !== false),
+  registered: { since, last_used, invitation },
 })
 
 const ttlOf = ({ since, lastUsed }: Kept) =>
@@ -63,7 +64,11 @@ export function createRegisteredClients(records: Records) {
     return client && described(client)
   }
 
-  const list = async () => (await records.list<Kept>(...CLIENTS)).map(described)
+  /** Returns all of them, the oldest first. */
+  async function list(): Promise<RegisteredClient[]> {
+    const all = await records.list<Kept>(...CLIENTS)
+    return all.sort((a, b) => a.since - b.since).map(described)
+  }
 
   const isFull = async () => (await records.list(...CLIENTS)).length >= MAX_CLIENTS
 

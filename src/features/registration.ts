@@ -112,8 +112,7 @@ export function registration(settings: Settings, records: Records): Feature {
     },
     // A client without sign-ins expires.
     onGrant: async clientId => void (enabled && (await clients.touch(clientId))),
-    describeClient: async (_provider, id) =>
-      enabled ? (await clients.find(id))?.metadata : undefined,
+    describeClient: async (_provider, id) => (enabled ? clients.find(id) : undefined),
   }
 }
 
