@@ -19,13 +19,6 @@ import type { Found, Records } from '../storage/records.ts'
 import { StoreUnavailable } from '../storage/store.ts'
 import { INTERVAL_SECONDS, slowDownPending } from './polling.ts'
 
-declare module 'koa' {
-  interface DefaultState {
-    /** The user code in the URL of the device page. */
-    userCode?: string
-  }
-}
-
 /** Wrong codes of a user in all sessions; there are 20⁸ codes (RFC 8628 §5.1). */
 const OF_USER: Limit = { attempts: 5, maxWaitSeconds: 5 * 60 }
 /** Wrong codes of a network: more, so that no user blocks the others. */
@@ -94,17 +87,20 @@ function createDevicePages(views: Views) {
 
   /** Shows the form. Returns false for an error that is not about the code. */
   function enter(ctx: KoaContextWithOIDC, thrown?: Error): boolean {
-    const problem = thrown && PROBLEMS[thrown.name]
-    if (thrown?.name === 'AbortedError') end(ctx, 'denied')
-    else if (thrown && !problem) return false
-    else {
-      const data = {
-        xsrf: String(ctx.oidc.session?.state?.secret),
-        user_code: String(ctx.oidc.params?.user_code ?? ctx.state.userCode ?? '').slice(0, 64),
-        problem: problem && views.words(ctx).t(`device.${problem}`),
-      }
-      views.page(ctx, 'device', data, problem ? 400 : 200)
+    if (thrown?.name === 'AbortedError') {
+      end(ctx, 'denied')
+      return true
     }
+    const problem = thrown && PROBLEMS[thrown.name]
+    if (thrown && !problem) return false
+    const { params, session } = ctx.oidc
+    const userCode = params?.user_code ?? ctx.URL.searchParams.get('user_code') ?? ''
+    const data = {
+      xsrf: String(session?.state?.secret),
+      user_code: String(userCode).slice(0, 64),
+      problem: problem && views.words(ctx).t(`device.${problem}`),
+    }
+    views.page(ctx, 'device', data, problem ? 400 : 200)
     return true
   }
 
@@ -118,8 +114,8 @@ function guardDevicePage({ enter, records }: Site, end: Pages['end']): Middlewar
     const signedIn = await enter(ctx)
     if (!signedIn) return
     const { id: account } = signedIn.account
-    ctx.state.userCode = String(ctx.query.user_code ?? '')
     // The library would submit a code in the address at once; users compare it first (RFC 8628 §3.3.1).
+    // The form reads it from `ctx.URL`, which is the original URL.
     ctx.querystring = ''
     if (ctx.method !== 'POST') return next()
     const counts: Counter[] = [
