@@ -172,9 +172,8 @@ async function checkPages(endpoints: Document): Promise<Check> {
     return wrong('sign-in', found, FIXES.service)
   }
   const wanted = ['HttpOnly', 'SameSite=Lax', ...(issuer.startsWith('https:') ? ['Secure'] : [])]
-  const missing = wanted.filter(
-    flag => !browser.setCookies.every(line => line.toLowerCase().includes(flag.toLowerCase())),
-  )
+  const lines = [...browser.cookies.values()].map(line => line.toLowerCase())
+  const missing = wanted.filter(flag => lines.some(line => !line.includes(flag.toLowerCase())))
   if (missing.length) return wrong('cookies', `arrive without ${missing.join(', ')}`, FIXES.cookies)
   return ok('sign-in', 'the authorization endpoint, the sign-in page and its cookies are correct')
 }
@@ -228,18 +227,14 @@ function authorizationRequest(endpoints: Document, parameters: Record<string, st
 
 /** Keeps cookies, and follows redirects below the issuer. */
 function createBrowser(issuer: string) {
+  /** The latest `Set-Cookie` of each name. */
   const cookies = new Map<string, string>()
-  const setCookies: string[] = []
 
   async function go(url: URL, form?: Record<string, string>): Promise<{ url: URL; page: string }> {
-    const cookie = [...cookies].map(([name, value]) => `${name}=${value}`).join('; ')
+    const cookie = [...cookies.values()].map(line => line.replace(/;.*/, '')).join('; ')
     const posted = form && { method: 'POST', body: new URLSearchParams(form) }
     const response = await send(url, { headers: { accept: 'text/html', cookie }, ...posted })
-    for (const line of response.headers.getSetCookie()) {
-      const [, name = '', value = ''] = /^([^=]+)=([^;]*)/.exec(line) ?? []
-      setCookies.push(line)
-      cookies.set(name, value)
-    }
+    for (const line of response.headers.getSetCookie()) cookies.set(line.replace(/=.*/, ''), line)
     const page = await response.text()
     const [, refresh] = /content="0;url=([^"]*)"/.exec(page) ?? []
     const next = response.headers.get('location') ?? refresh?.replaceAll('&amp;', '&')
@@ -248,7 +243,7 @@ function createBrowser(issuer: string) {
     return target.origin === issuer ? go(target) : { url: target, page }
   }
 
-  return { go, setCookies }
+  return { go, cookies }
 }
 
 const send = (url: string | URL, init: RequestInit = {}) =>
