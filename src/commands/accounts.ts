@@ -2,13 +2,7 @@
 
 import { randomBytes } from 'node:crypto'
 import { isIP } from 'node:net'
-import {
-  type Account,
-  foldUsername,
-  InvalidAccount,
-  type Profile,
-  profileSchema,
-} from '../accounts/account.ts'
+import { type Account, foldUsername, type Profile, profileSchema } from '../accounts/account.ts'
 import { accountCounter, networkCounter, signInLimits } from '../accounts/authentication.ts'
 import { isExpired } from '../accounts/directory.ts'
 import { hashPassword, passwordProblem } from '../accounts/password.ts'
@@ -42,7 +36,7 @@ export async function add({ values }: Invocation) {
   const change_password_by = temporaryUntil(values)
   const password = given ?? (change_password_by ? generatePassword() : undefined)
   const { directory, audit } = await openOwnDirectory()
-  const { id } = await unlessTaken(directory.add(profile, password, { change_password_by }))
+  const { id } = await directory.add(profile, password, { change_password_by })
   process.stdout.write(password === given ? `${id}\n` : `${id}\n${password}\n`)
   await audit('account_added', { account: id, change_password_by })
   if (password === undefined) {
@@ -71,7 +65,7 @@ export async function link({ values, args: [name = ''] }: Invocation) {
   const issuer = issuerOf(values.upstream)
   const { id, username, directory, audit } = await openOwnAccount(name)
   const link = { issuer, subject: String(values.subject) }
-  await unlessTaken(directory.link(id, link), 'user is linked to another account')
+  await directory.link(id, link)
   await audit('account_linked', { account: id, upstream: values.upstream })
   hint(`${username} can sign in with ${values.upstream}.`)
 }
@@ -126,13 +120,8 @@ export async function why({ values, args: [name = ''] }: Invocation) {
   print(values, { account: account?.id, reasons }, lines.length ? lines : [none])
 }
 
-interface Obstacle {
-  reason: keyof typeof SIGN_IN | 'throttled'
-  wrong: string
-  change: string
-  /** Epoch seconds. */
-  until?: number
-}
+/** `until`: epoch seconds. */
+type Obstacle = { reason: keyof typeof SIGN_IN; wrong: string; change: string; until?: number }
 
 /** `module` keeps the passwords of its accounts. */
 function obstaclesOf(account: Account | undefined, module?: string): Obstacle[] {
@@ -162,14 +151,13 @@ export async function set({ values, args: [name = ''] }: Invocation) {
     throw new Failure('Nothing to change: name an option, as --name "Ada Lovelace".')
   }
   const { account, directory, audit } = await openOwnAccount(name)
-  const change = directory.change(account.id, current => ({
+  await directory.change(account.id, current => ({
     ...current,
     ...changes,
     // A new address is not verified, unless the operator says that it is.
     ...(changes.email !== undefined &&
       changes.email !== current.email && { email_verified: changes.email_verified ?? false }),
   }))
-  await unlessTaken(change)
   await audit('account_changed', { account: account.id })
   hint(`${changes.username ?? account.username} is changed.`)
 }
@@ -230,7 +218,10 @@ function visible({ password, ...account }: Account) {
 /** Reads what the options name, without the defaults of the schema. */
 function readProfile(values: Invocation['values'], schema: ProfileSchema): Partial<Profile> {
   const { username, name, email, 'email-verified': email_verified } = values
-  const attributes = parseJson(values.attributes)
+  const attributes = readJson(String(values.attributes))
+  if (values.attributes !== undefined && attributes === undefined) {
+    throw new Failure(`--attributes takes a JSON object: '{"department":"Engines"}'`)
+  }
   const given: Record<string, unknown> = { username, name, email, email_verified, attributes }
   const { success, data, error } = schema.safeParse(given, { error: plainWords })
   const isGiven = ([key]: [string, unknown]) => given[key] !== undefined
@@ -240,13 +231,6 @@ function readProfile(values: Invocation['values'], schema: ProfileSchema): Parti
 }
 type ProfileSchema = Pick<typeof changesSchema, 'safeParse'>
 const changesSchema = profileSchema.partial()
-
-function parseJson(text: unknown): unknown {
-  if (text === undefined) return undefined
-  const value: unknown = readJson(String(text))
-  if (value !== undefined) return value
-  throw new Failure(`--attributes takes a JSON object: '{"department":"Engines"}'`)
-}
 
 const PASSWORD_PROBLEMS = {
   too_short: 'A password has at least 12 bytes.',
@@ -261,10 +245,4 @@ async function readPassword(values: Invocation['values']): Promise<string | unde
   const problem = passwordProblem(password)
   if (problem) throw new Failure(PASSWORD_PROBLEMS[problem])
   return password
-}
-
-function unlessTaken<T>(change: Promise<T>, what = 'username is taken'): Promise<T> {
-  return change.catch(error => {
-    throw error instanceof InvalidAccount ? new Failure(`This ${what}.`) : error
-  })
 }

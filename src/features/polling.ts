@@ -2,7 +2,7 @@
 // All nodes read one record for each; an early request writes nothing.
 
 import { errors } from 'oidc-provider'
-import type { GrantHandler } from '../provider/feature.ts'
+import { type GrantHandler, memberOf } from '../provider/feature.ts'
 import type { Records } from '../storage/records.ts'
 
 /** The `interval` that clients are given. */
@@ -23,9 +23,6 @@ function isDue(records: Records, code: string): Promise<boolean> {
   )
 }
 
-const parameter = (params: object | undefined, name: string) =>
-  String((params as Record<string, unknown> | undefined)?.[name])
-
 /** For device codes. Writes a record for codes of this client only, so that others do not fill the store. */
 export function slowDownPending(records: Records, handler: GrantHandler): GrantHandler {
   return async ctx => {
@@ -33,7 +30,7 @@ export function slowDownPending(records: Records, handler: GrantHandler): GrantH
       await handler(ctx)
     } catch (error) {
       if (!(error instanceof errors.AuthorizationPending)) throw error
-      const isInTime = await isDue(records, parameter(ctx.oidc.params, 'device_code'))
+      const isInTime = await isDue(records, String(memberOf(ctx.oidc.params, 'device_code')))
       throw isInTime ? error : new errors.SlowDown()
     }
   }
@@ -47,7 +44,7 @@ export function slowDownPending(records: Records, handler: GrantHandler): GrantH
 export function slowDownAll(records: Records, handler: GrantHandler): GrantHandler {
   return async ctx => {
     const { provider, client, params } = ctx.oidc
-    const id = parameter(params, 'auth_req_id')
+    const id = String(memberOf(params, 'auth_req_id'))
     const request = await provider.BackchannelAuthenticationRequest.find(id)
     const isOpen = request?.clientId === client?.clientId && !request?.consumed
     const isAnswered = request?.grantId || request?.error
