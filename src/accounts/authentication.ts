@@ -58,7 +58,7 @@ export function createAuthentication(
     const since = Math.max(started, (account.ended ?? 0) + 1)
     browsers.remember(ctx, account, since)
     note(ctx, 'sign_in_succeeded', { ...about, account: account.id })
-    return { account, since, amr: ['pwd'], acr: PASSWORD_ACR }
+    return { account, login: { accountId: account.id, ts: since, amr: ['pwd'], acr: PASSWORD_ACR } }
   }
 
   /** Returns the account of the credentials; undefined for every failure, after the same time. */

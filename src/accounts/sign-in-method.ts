@@ -4,33 +4,19 @@
 
 import type { Context } from 'koa'
 import { PASSWORD, type Upstream } from '../config/schema/upstream.ts'
-import type { Account } from './account.ts'
 
 /** The `acr` of a sign-in with a password. */
 export const PASSWORD_ACR = 'urn:oasis:names:tc:SAML:2.0:ac:classes:PasswordProtectedTransport'
 
-/** A user has signed in. */
-interface SignIn {
-  account: Account
+/** A sign-in, with the library's names. */
+export type Login = {
+  accountId: string
   /** Epoch seconds: when the user proved who they are. */
-  since: number
+  ts: number
   /** Authentication methods (RFC 8176). An upstream adds its own name, in the first place. */
   amr: string[]
   /** Authentication context (OIDC Core §2); absent: none that clients can request. */
   acr?: string
-}
-
-/** Returns the library's fields for a sign-in. */
-export const loginOf = ({ account, since, amr, acr }: SignIn) => {
-  return { accountId: account.id, ts: since, amr, ...(acr !== undefined && { acr }) }
-}
-
-/** The requirements of an authorization request for a sign-in. */
-interface SignInRequest {
-  /** The interaction. */
-  uid: string
-  /** Parameters of the authorization request. */
-  params: Record<string, unknown>
 }
 
 /** A method that sends the browser elsewhere, and completes the interaction when it returns. */
@@ -41,8 +27,11 @@ export interface SignInMethod {
   label: Upstream['label']
   /** Whether the browser goes there without the sign-in page. `isOnly`: no other method can be used. */
   isDirect(ctx: Context, about: { loginHint: string; isOnly: boolean }): boolean
-  /** Returns the URL at which the user signs in. Throws if the method is unavailable. */
-  begin(request: SignInRequest): Promise<string>
+  /**
+   * Returns the URL at which the user signs in. Throws if the method is unavailable. `uid`: of the
+   * interaction; `params`: of the authorization request.
+   */
+  begin(interaction: { uid: string; params: Record<string, unknown> }): Promise<string>
 }
 
 /** Returns the method by which a session signed in. */

@@ -2,7 +2,7 @@
 // prompt (provider/policy.ts) with its own page, which adds its method to `amr` (RFC 8176).
 
 import type { Context } from 'koa'
-import { loginOf, type SignInMethod } from '../accounts/sign-in-method.ts'
+import type { SignInMethod } from '../accounts/sign-in-method.ts'
 import { PASSWORD } from '../config/schema/upstream.ts'
 import type { Form } from '../http/forms.ts'
 import { memberOf } from '../provider/feature.ts'
@@ -94,7 +94,7 @@ export function signInPage({ views, records, authentication, settings, signInMet
       const signIn = await authentication.signIn(ctx, credentials, about)
       if (!signIn) return render(ctx, interaction, { username, problem: 'failed', status: 400 })
       const isTemporary = signIn.account.change_password_by !== undefined
-      return { [isTemporary ? 'change_password' : 'login']: loginOf(signIn) }
+      return { [isTemporary ? 'change_password' : 'login']: signIn.login }
     },
   }
 }

@@ -4,7 +4,7 @@ import { createHash, randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
 import { errors, type Provider } from 'oidc-provider'
 import type { Decision } from '../accounts/consents.ts'
-import type { loginOf } from '../accounts/sign-in-method.ts'
+import type { Login } from '../accounts/sign-in-method.ts'
 import type { Settings } from '../config/load.ts'
 import { cookieNames, originCookie } from '../http/cookies.ts'
 import { memberOf } from './feature.ts'
@@ -45,12 +45,12 @@ export function createBrowserBinding({ development }: Deployment) {
 /** The answer to a prompt. `error` returns the user to the client with this error. */
 export interface Outcome {
   /** `ts`: epoch seconds of the sign-in, also if further pages follow. */
-  login?: ReturnType<typeof loginOf>
+  login?: Login
   /** `accountId`: the account that decided. */
   consent?: { decision: Decision; accountId?: string }
   select_account?: { another: boolean }
   /** The sign-in with a temporary password. It becomes `login` when the user has changed that. */
-  change_password?: ReturnType<typeof loginOf>
+  change_password?: Login
   error?: string
 }
 
@@ -110,7 +110,7 @@ export function createInteractions(provider: Provider, settings: Deployment) {
      * Saves a sign-in at an upstream issuer, like `finish`. The browser does not send the library's cookies
      * of the interaction to the path where it returns.
      */
-    async finishSignIn(ctx: Context, uid: string, login: Outcome['login']) {
+    async finishSignIn(ctx: Context, uid: string, login: Login) {
       const interaction = await provider.Interaction.find(uid)
       const { prompt, lastSubmission, returnTo } = interaction ?? {}
       const isPending = prompt?.name === 'login' && isBound(ctx, prompt.details)

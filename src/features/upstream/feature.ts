@@ -12,7 +12,7 @@ import { randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
 import { fetch } from 'undici'
 import { createDirectory } from '../../accounts/directory.ts'
-import { loginOf, type SignInMethod } from '../../accounts/sign-in-method.ts'
+import type { SignInMethod } from '../../accounts/sign-in-method.ts'
 import { note } from '../../http/audit.ts'
 import { createAgent } from '../../http/egress.ts'
 import { PLACES } from '../../pages/page-data.ts'
@@ -124,16 +124,15 @@ export function upstreamSignIn({ settings, records }: Environment) {
     }
     const { amr, acr, auth_time, sid } = claims
     const methods = Array.isArray(amr) ? amr.map(String) : []
-    const login = loginOf({
-      account,
+    const login = {
+      accountId: account.id,
       // The user may have signed in at the issuer before all sessions of the account were ended here.
-      since: Math.max(Math.min(auth_time ?? now(), now()), (account.ended ?? 0) + 1),
+      ts: Math.max(Math.min(auth_time ?? now(), now()), (account.ended ?? 0) + 1),
       amr: [upstream.name, ...methods.filter(name => !Object.hasOwn(upstreams, name))],
       acr: upstream.acr[String(acr)],
-    })
-    const upstreamSession = typeof sid === 'string' ? `${upstream.issuer} ${sid}` : undefined
-    const result = { ...login, upstreamSession }
-    const next = await interactions.finishSignIn(ctx, uid, result)
+      upstreamSession: typeof sid === 'string' ? `${upstream.issuer} ${sid}` : undefined,
+    }
+    const next = await interactions.finishSignIn(ctx, uid, login)
     note(ctx, 'sign_in_succeeded', { upstream: upstream.name, account: account.id })
     return next
   }
