@@ -5,6 +5,7 @@ import { randomInt } from 'node:crypto'
 import { z } from 'zod'
 import { didYouMean, plainWords } from '../config/report/wording.ts'
 import type { ClaimsFile } from '../config/schema/usher.ts'
+import { readJson } from '../config/schema/values.ts'
 import { hashProblem } from './foreign-hash.ts'
 
 const ALPHABET = '0123456789abcdefghijklmnopqrstuvwxyz'
@@ -64,27 +65,21 @@ export interface Account extends Profile {
   updated: number
 }
 
-const SOURCES: Record<string, (account: Account) => unknown> = {
-  username: account => account.username,
-  name: account => account.name,
-  email: account => account.email,
-  // The claim describes the address. It is left out without one (OIDC Core §5.1).
-  email_verified: account => (account.email === undefined ? undefined : account.email_verified),
-  updated_at: account => account.updated,
+/** Everything that a claim can be made from, by its name in claims.yaml. */
+function sourcesOf({ username, name, email, email_verified, attributes, updated }: Account) {
+  return new Map<string, unknown>([
+    ...Object.entries({ username, name, email, updated_at: updated }),
+    // The claim describes the address. It is left out without one (OIDC Core §5.1).
+    ['email_verified', email === undefined ? undefined : email_verified],
+    ...Object.entries(attributes).map(([key, value]) => [`attributes.${key}`, value] as const),
+  ])
 }
 
 /** The claims of claims.yaml that the account has a value for. The scopes decide which are returned. */
-export function claimsOf(account: Account, sources: ClaimsFile['claims']): Record<string, unknown> {
-  const claims = Object.entries(sources).flatMap(([claim, { from }]) => {
-    const attribute = /^attributes\.(.+)$/.exec(from)?.[1]
-    const value = attribute ? ownValue(account.attributes, attribute) : SOURCES[from]?.(account)
-    return value === undefined || value === null ? [] : [[claim, value] as const]
-  })
-  return Object.fromEntries(claims)
-}
-
-function ownValue(attributes: Record<string, unknown>, name: string): unknown {
-  return Object.hasOwn(attributes, name) ? attributes[name] : undefined
+export function claimsOf(account: Account, claims: ClaimsFile['claims']): Record<string, unknown> {
+  const sources = sourcesOf(account)
+  const values = Object.entries(claims).map(([claim, { from }]) => [claim, sources.get(from)])
+  return Object.fromEntries(values.filter(([, value]) => value !== undefined && value !== null))
 }
 
 const ID = /^usr_[0-9a-z]{26}$/
@@ -127,18 +122,14 @@ export function writeLine({ password: password_hash, ...account }: Account): str
 /** Returns the account of a line. Rejects with `InvalidAccount` for an invalid one. */
 export async function readLine(line: string): Promise<Transfer> {
   if (line.includes('\uFFFD')) throw new InvalidAccount('is not UTF-8')
-  const { data, error } = await transferSchema.safeParseAsync(parse(line), { error: plainWords })
-  if (data) return data
-  throw new InvalidAccount(error.issues.map(inWords).join('; '))
-}
-
-function parse(line: string): unknown {
-  try {
-    // Some systems begin a file with a byte order mark.
-    return JSON.parse(line.replace(/^\uFEFF/, ''))
-  } catch {
+  // Some systems begin a file with a byte order mark.
+  const value: unknown = readJson(line.replace(/^\uFEFF/, ''))
+  if (value === undefined) {
     throw new InvalidAccount('is not JSON: one object a line, and nothing else')
   }
+  const { data, error } = await transferSchema.safeParseAsync(value, { error: plainWords })
+  if (data) return data
+  throw new InvalidAccount(error.issues.map(inWords).join('; '))
 }
 
 function inWords(issue: z.core.$ZodIssue): string {
