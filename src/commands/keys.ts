@@ -29,11 +29,11 @@ export async function rotate({ values }: Invocation) {
 /** `keys retire KID`. */
 export async function retire({ args: [kid = ''] }: Invocation) {
   const { keys, audit } = await openKeys()
-  const outcome = await keys.retire(kid)
-  if (outcome === 'unknown') {
+  const state = await keys.retire(kid)
+  if (!state) {
     throw new Failure('KID not found. List the keys: npm run usher -- keys list')
   }
-  if (outcome === 'signs') {
+  if (state === 'current') {
     throw new Failure('This key signs. Make another first: npm run usher -- keys rotate --now')
   }
   await audit('key_retired', { kid })

@@ -71,11 +71,13 @@ export interface KeyRules {
   imported: SigningKey[]
 }
 
+const STATES = ['current', 'next', 'retired'] as const
+
 /** A key in the schedule, for operators. */
 export interface KeyStatus {
   kid: string
   alg: string
-  state: 'next' | 'current' | 'retired'
+  state: (typeof STATES)[number]
   /** Epoch seconds at which it begins, or began, to sign. */
   from: number
   /** Epoch seconds at which a retired key leaves the JWKS. Absent while it has no successor. */
@@ -112,7 +114,6 @@ export async function publishedKids(records: Records): Promise<string[]> {
 /** Returns the signing keys in the store. */
 export function createSigningKeys(records: Records, rules: KeyRules) {
   const imported = new Map(rules.imported.map(key => [key.kid, key]))
-  const canSign = ({ key, imported: isImported }: Scheduled) => !isImported || imported.has(key.kid)
 
   /** Changes the schedule in one transaction, and returns it. */
   async function amend(change: (schedule: Scheduled[]) => Scheduled[] | Promise<Scheduled[]>) {
@@ -130,19 +131,20 @@ export function createSigningKeys(records: Records, rules: KeyRules) {
     const time = now()
     const schedule = before.filter(entry => (statusOf(before, entry).until ?? Infinity) > time)
     const isScheduled = ({ kid }: SigningKey) => schedule.some(({ key }) => key.kid === kid)
+    /** A new key signs at once only if its algorithm has no other. */
+    const startOf = (alg: string) =>
+      signersOf(schedule, alg).length ? time + rules.announce : time
     for (const [i, key] of rules.imported.entries()) {
       // A key before a scheduled one has been used already. It is not scheduled again.
       if (rules.imported.slice(i).some(isScheduled)) continue
-      const from = signersOf(schedule, key.alg).length ? time + rules.announce : time
-      schedule.push({ key: publicPart(key), from, imported: true })
+      schedule.push({ key: publicPart(key), from: startOf(key.alg), imported: true })
     }
     if (imported.size) return schedule
     for (const alg of algorithmsOf(schedule)) {
+      const from = startOf(alg)
       const latest = signersOf(schedule, alg).at(-1)
-      const due = latest ? latest.from + rules.rotate_every : time
-      if (due - (latest ? rules.announce : 0) > time) continue
-      const from = latest ? Math.max(due, time + rules.announce) : time
-      schedule.push({ key: await makeKey(alg), from })
+      const isDue = !latest || latest.from + rules.rotate_every <= from
+      if (isDue) schedule.push({ key: await makeKey(alg), from })
     }
     return schedule
   }
@@ -156,7 +158,8 @@ export function createSigningKeys(records: Records, rules: KeyRules) {
   /** Returns the keys of an algorithm in the order in which they sign. */
   const signersOf = (schedule: Scheduled[], alg: string) =>
     schedule
-      .filter(entry => entry.key.alg === alg && canSign(entry))
+      .filter(({ key, imported: isImported }) => !isImported || imported.has(key.kid))
+      .filter(({ key }) => key.alg === alg)
       .toSorted((a, b) => a.from - b.from)
 
   function statusOf(schedule: Scheduled[], { key: { kid, alg }, from }: Scheduled): KeyStatus {
@@ -166,22 +169,15 @@ export function createSigningKeys(records: Records, rules: KeyRules) {
     if (from > now()) return { kid, alg, state: 'next', from }
     // An imported key whose file was removed is published until it has a successor.
     const successor = signers.find(other => other.from > from)
-    return {
-      kid,
-      alg,
-      state: 'retired',
-      from,
-      ...(successor && { until: successor.from + rules.retain }),
-    }
+    return { kid, alg, state: 'retired', from, until: successor && successor.from + rules.retain }
   }
 
+  /** Returns the states of all keys: by state, then by algorithm, then by time. */
   function inOrder(schedule: Scheduled[]): KeyStatus[] {
     const inTime = schedule.toSorted((a, b) => a.from - b.from)
-    const all = ALL_ALGORITHMS.flatMap(alg => inTime.filter(({ key }) => key.alg === alg)).map(
-      entry => statusOf(schedule, entry),
-    )
-    const states = ['current', 'next', 'retired']
-    return states.flatMap(state => all.filter(status => status.state === state))
+    const all = ALL_ALGORITHMS.flatMap(alg => inTime.filter(({ key }) => key.alg === alg))
+    const statuses = all.map(entry => statusOf(schedule, entry))
+    return STATES.flatMap(state => statuses.filter(status => status.state === state))
   }
 
   /** Returns all published keys. The first one of each algorithm signs, and has its private part. */
@@ -207,15 +203,17 @@ export function createSigningKeys(records: Records, rules: KeyRules) {
     return inOrder(schedule)
   }
 
-  /** Removes a key from the JWKS. Nothing that it signed is accepted afterwards. */
-  async function retire(kid: string): Promise<'retired' | 'unknown' | 'signs'> {
-    let outcome: 'retired' | 'unknown' | 'signs' = 'unknown'
+  /**
+   * Removes a key from the JWKS, unless it is current. Nothing that it signed is accepted afterwards.
+   * Returns the state that it had; undefined for an unknown key.
+   */
+  async function retire(kid: string): Promise<KeyStatus['state'] | undefined> {
+    let state: KeyStatus['state'] | undefined
     await amend(schedule => {
-      const found = inOrder(schedule).find(status => status.kid === kid)
-      if (found) outcome = found.state === 'current' ? 'signs' : 'retired'
-      return outcome === 'retired' ? schedule.filter(({ key }) => key.kid !== kid) : schedule
+      state = inOrder(schedule).find(status => status.kid === kid)?.state
+      return state === 'current' ? schedule : schedule.filter(({ key }) => key.kid !== kid)
     })
-    return outcome
+    return state
   }
 
   return { load, list, rotate, retire }
