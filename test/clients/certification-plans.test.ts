@@ -9,7 +9,7 @@ import * as openid from 'openid-client'
 import { expect, onTestFinished, test } from 'vitest'
 import { PLANS } from '../../docs/certification/plans.ts'
 import { Browser } from '../support/browser.ts'
-import { CALLBACK, PERSON, SUITE, secretOf, startPlan } from '../support/certification.ts'
+import { CALLBACK, SUITE, secretOf, startPlan, USER } from '../support/certification.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
 import { invite, manage } from '../support/registration.ts'
 import { freePort } from '../support/service.ts'
@@ -34,7 +34,7 @@ async function signIn(usher: Usher) {
   const params = { code_challenge: undefined, code_challenge_method: undefined }
   const redirect = { client_id: 'client', redirect_uri: CALLBACK, scope: 'openid' }
   await browser.open(authorizationRequest(usher, { ...redirect, ...params }).url)
-  const page = await signInAndAllow(browser, PERSON.username, PERSON.password)
+  const page = await signInAndAllow(browser, USER.username, USER.password)
   const code = page.params.get('code') ?? ''
   const body = { grant_type: 'authorization_code', code, redirect_uri: CALLBACK }
   const headers = basic('client', secretOf('client'))
@@ -126,7 +126,7 @@ test('dynamic: a client with keys registers for a module, signs in without PKCE,
   const browser = new Browser(usher.issuer)
   const request = { redirect_uri: CALLBACK, scope: 'openid', state: 'of-the-suite' }
   await browser.open(openid.buildAuthorizationUrl(config, request))
-  const { url } = await signInAndAllow(browser, PERSON.username, PERSON.password)
+  const { url } = await signInAndAllow(browser, USER.username, USER.password)
   const checks = { expectedState: request.state }
   const tokens = await openid.authorizationCodeGrant(config, url, checks)
   const client = config.clientMetadata()
@@ -159,7 +159,7 @@ test('fapi2: pushed, with keys of the client, bound to one; a request_uri is ope
   await new Browser(usher.issuer).open(url)
   const browser = new Browser(usher.issuer)
   await browser.open(url)
-  const { url: came } = await signInAndAllow(browser, PERSON.username, PERSON.password)
+  const { url: came } = await signInAndAllow(browser, USER.username, USER.password)
   expect(came.searchParams.get('iss')).toBe(usher.issuer)
   const DPoP = openid.getDPoPHandle(config, await openid.randomDPoPKeyPair('ES256'))
   const checks = { pkceCodeVerifier }
@@ -216,6 +216,6 @@ test('npm run certification starts a plan, where SUITE says the suite is', async
   })
   const browser = new Browser(ISSUER)
   await browser.open(`/api/oauth/authorize?${query}`)
-  const { url } = await signInAndAllow(browser, PERSON.username, PERSON.password)
+  const { url } = await signInAndAllow(browser, USER.username, USER.password)
   expect(url.href).toMatch(/^https:\/\/suite\.example\.org\/test\/a\/usher\/callback\?code=/)
 })

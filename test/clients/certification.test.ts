@@ -3,7 +3,7 @@
 import { decodeJwt, decodeProtectedHeader } from 'jose'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
-import { CALLBACK, PERSON, SUITE, secretOf, startPlan } from '../support/certification.ts'
+import { CALLBACK, SUITE, secretOf, startPlan, USER } from '../support/certification.ts'
 import { authorizationRequest, signInAndAllow, userinfo } from '../support/journey.ts'
 import type { Usher } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
@@ -28,7 +28,7 @@ function ask(usher: Usher, params: Record<string, string> = {}) {
 async function answerTo(usher: Usher, params = {}, browser = new Browser(usher.issuer)) {
   const { url, nonce } = ask(usher, params)
   await browser.open(url)
-  const page = await signInAndAllow(browser, PERSON.username, PERSON.password)
+  const page = await signInAndAllow(browser, USER.username, USER.password)
   return { browser, nonce, page, code: page.params.get('code') ?? '' }
 }
 

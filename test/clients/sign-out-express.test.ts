@@ -28,7 +28,7 @@ test('express-openid-connect: whose session ends at Usher is signed out at the a
   expect((await ada.open(`${origin}/`)).json()).toEqual({ signedIn: true })
   const { id } = (await usher.directory.findByUsername('ada')) ?? { id: '' }
   for (const { uid } of await usher.sessions.list(id)) await usher.sessions.end(uid)
-  await usher.tellSignOuts('new')
+  await usher.deliver('new')
   expect((await ada.open(`${origin}/`)).json()).toEqual({ signedIn: false })
   expect(usher.output.join()).toContain('logout_delivered')
 

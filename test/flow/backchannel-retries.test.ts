@@ -74,7 +74,7 @@ test('a client that does not answer delays neither the sign-out nor the other cl
   wiki.answerWith(() => {})
   expect(await signOut()).toBeLessThan(2000)
   expect(wiki.tokens).toHaveLength(0)
-  const telling = node.tellSignOuts('new')
+  const telling = node.deliver('new')
   await expect.poll(() => chat.tokens.length).toBe(1)
   await telling
   expect(facts()).toEqual(['logout_failed 1 no answer in time'])
@@ -83,11 +83,11 @@ test('a client that does not answer delays neither the sign-out nor the other cl
 test('a failed notification is retried five times within an hour, each time with a new token', async () => {
   wiki.answerWith((_req, res) => res.writeHead(503).end())
   await signOut()
-  await node.tellSignOuts('new')
+  await node.deliver('new')
   for (const seconds of [59, 2, 299, 2, 899, 2, 2399, 2, 2 * HOUR]) {
     pass(seconds)
-    await node.tellSignOuts('again')
-    await node.tellSignOuts('new')
+    await node.deliver('again')
+    await node.deliver('new')
   }
   expect(facts()).toEqual([
     ...[1, 2, 3, 4].map(attempt => `logout_failed ${attempt} answered 503`),
@@ -105,28 +105,28 @@ test('a failed notification is retried five times within an hour, each time with
 test('a client that answers after an outage is notified once', async () => {
   wiki.answerWith((_req, res) => res.destroy())
   await signOut()
-  await node.tellSignOuts('new')
+  await node.deliver('new')
   wiki.answerWith((_req, res) => res.writeHead(204).end())
   pass(61)
-  await other?.tellSignOuts('again')
-  expect(await wiki.told(other?.issuer ?? '')).toMatchObject({ aud: 'wiki' })
+  await other?.deliver('again')
+  expect(await wiki.claims(other?.issuer ?? '')).toMatchObject({ aud: 'wiki' })
   pass(HOUR)
-  await node.tellSignOuts('again')
+  await node.deliver('again')
   expect(wiki.tokens).toHaveLength(2)
 })
 
 test('400 is the last word of an application', async () => {
   wiki.answerWith((_req, res) => res.writeHead(400).end('{"error":"invalid_request"}'))
   await signOut()
-  await node.tellSignOuts('new')
+  await node.deliver('new')
   pass(HOUR)
-  await node.tellSignOuts('again')
+  await node.deliver('again')
   expect(facts()).toEqual(['logout_given_up 1 answered 400'])
 })
 
 test('of several nodes, one sends the notification', async () => {
   for (let i = 0; i < 5; i++) await signOut()
-  await Promise.all([node, other, node, other].map(each => each?.tellSignOuts('new')))
+  await Promise.all([node, other, node, other].map(each => each?.deliver('new')))
   expect([wiki.tokens.length, chat.tokens.length]).toEqual([5, 5])
 })
 
@@ -136,9 +136,9 @@ test('while the store is unavailable no notification is sent, and none is lost',
   node.store.write = async () => {
     throw new StoreUnavailable('away')
   }
-  await expect(node.tellSignOuts('new')).rejects.toThrow(StoreUnavailable)
+  await expect(node.deliver('new')).rejects.toThrow(StoreUnavailable)
   node.store.write = write
   expect(wiki.tokens).toHaveLength(0)
-  await node.tellSignOuts('new')
+  await node.deliver('new')
   expect([wiki.tokens.length, chat.tokens.length]).toEqual([1, 1])
 })

@@ -24,7 +24,7 @@ test.beforeEach(async () => {
 })
 test.afterEach(async () => {
   await usher.directory.endAccess(ada)
-  await usher.tellSignOuts('new')
+  await usher.deliver('new')
 })
 
 /** One browser, in which Ada has signed in to these applications. */
@@ -48,9 +48,9 @@ test('a logout token names the user and the session, and is valid for nothing el
   const { browser, given } = await signedInTo(wiki)
   const signedOut = Math.floor(Date.now() / 1000)
   await signOut(browser)
-  await usher.tellSignOuts('new')
+  await usher.deliver('new')
   expect(wiki.tokens).toHaveLength(1)
-  const told = await wiki.told(usher.issuer)
+  const told = await wiki.claims(usher.issuer)
   expect(wiki.header()).toMatchObject({ typ: 'logout+jwt', alg: 'RS256' })
   expect(told).toEqual({
     iss: usher.issuer,
@@ -85,18 +85,18 @@ test('two tabs that authorize a new client at once get the sid that the logout t
     }),
   )
   await signOut(browser)
-  await usher.tellSignOuts('new')
-  const { sid } = await wiki.told(usher.issuer)
+  await usher.deliver('new')
+  const { sid } = await wiki.claims(usher.issuer)
   expect(sids).toEqual([sid, sid])
 })
 
 test('every application of the session is notified, without sid where it does not require it', async () => {
   const { browser, given } = await signedInTo(wiki, chat)
   await signOut(browser)
-  await usher.tellSignOuts('new')
+  await usher.deliver('new')
   expect([wiki.tokens.length, chat.tokens.length]).toEqual([1, 1])
-  expect(await chat.told(usher.issuer)).toMatchObject({ sub: ada, aud: 'chat' })
-  expect(await chat.told(usher.issuer)).not.toHaveProperty('sid')
+  expect(await chat.claims(usher.issuer)).toMatchObject({ sub: ada, aud: 'chat' })
+  expect(await chat.claims(usher.issuer)).not.toHaveProperty('sid')
   expect(decodeJwt(given[1]?.id_token ?? '')).not.toHaveProperty('sid')
 })
 
@@ -112,12 +112,12 @@ test('no other session and no other browser is named', async () => {
     redirect_uri: redirect_uris[0],
   })
   await signOut(browser)
-  await usher.tellSignOuts('new')
+  await usher.deliver('new')
   expect([wiki.tokens.length, chat.tokens.length]).toEqual([1, 0])
   await signOut(other.browser)
-  await usher.tellSignOuts('new')
+  await usher.deliver('new')
   expect(chat.tokens).toHaveLength(1)
-  expect(await chat.told(usher.issuer)).toMatchObject({ sub: ada })
+  expect(await chat.claims(usher.issuer)).toMatchObject({ sub: ada })
 })
 
 test('every way to end a session notifies its applications once', async () => {
@@ -133,9 +133,9 @@ test('every way to end a session notifies its applications once', async () => {
     await signedInTo(wiki)
     wiki.tokens.length = 0
     await end()
-    await usher.tellSignOuts('new')
+    await usher.deliver('new')
     expect(wiki.tokens, name).toHaveLength(1)
-    await usher.tellSignOuts('new')
+    await usher.deliver('new')
     expect(wiki.tokens, name).toHaveLength(1)
   }
 })
@@ -145,8 +145,8 @@ test('the removal of an account notifies its applications', async () => {
   const { client_id, redirect_uris } = wiki.client
   await tokens(usher, { username: 'alan', client_id, redirect_uri: redirect_uris[0] })
   await usher.directory.remove(alan)
-  await usher.tellSignOuts('new')
-  expect(await wiki.told(usher.issuer)).toMatchObject({ sub: alan.id })
+  await usher.deliver('new')
+  expect(await wiki.claims(usher.issuer)).toMatchObject({ sub: alan.id })
 })
 
 test('an application without consent is not notified', async () => {
@@ -158,7 +158,7 @@ test('an application without consent is not notified', async () => {
   await open(usher, { client_id, redirect_uri: redirect_uris[0] }, browser)
   expect(browser.heading).toBe('Allow access')
   await signOut(browser)
-  await usher.tellSignOuts('new')
+  await usher.deliver('new')
   expect([wiki.tokens.length, chat.tokens.length]).toEqual([1, 0])
 })
 
@@ -167,7 +167,7 @@ test('a user who stays signed in causes no notification', async () => {
   await browser.open('/api/oauth/logout?client_id=wiki')
   await browser.submit()
   expect(browser.heading).toBe('Still signed in')
-  await usher.tellSignOuts('new')
+  await usher.deliver('new')
   expect(wiki.tokens).toEqual([])
 })
 
@@ -191,7 +191,7 @@ test('notifications are in the audit log and the metrics', async () => {
   const { browser } = await signedInTo(wiki)
   usher.output.length = 0
   await signOut(browser)
-  await usher.tellSignOuts('new')
+  await usher.deliver('new')
   const told = usher.output.map(line => JSON.parse(line)).find(({ event }) => /^logout/.test(event))
   expect(told).toMatchObject({ log: 'audit', event: 'logout_delivered', client_id: 'wiki' })
   expect(told).toMatchObject({ account: ada, attempt: 1 })

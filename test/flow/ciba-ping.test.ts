@@ -97,17 +97,17 @@ const facts = () =>
 
 test('a request on one node that is answered on another causes one ping, and the client gets its tokens', async () => {
   const id = await asked(node, TOKEN)
-  await node.tellSignOuts('new')
+  await node.deliver('new')
   expect(pings).toEqual([])
   await answer(browser, 'allow')
-  await Promise.all([node, other, node].map(each => each?.tellSignOuts('new')))
+  await Promise.all([node, other, node].map(each => each?.deliver('new')))
   expect(pings).toHaveLength(1)
   const [{ authorization, body } = { body: '' }] = pings
   expect(authorization).toBe(`Bearer ${TOKEN.client_notification_token}`)
   expect(JSON.parse(body)).toEqual({ auth_req_id: id })
   expect(await poll(node, id)).toHaveProperty('access_token')
   pass(300)
-  await node.tellSignOuts('again')
+  await node.deliver('again')
   expect(pings).toHaveLength(1)
 })
 
@@ -116,14 +116,14 @@ test('after the ping a token request is not too early, not even right after a po
   expect(await pollAtOnce(node, id)).toMatchObject(PENDING)
   expect(await pollAtOnce(node, id)).toMatchObject({ error: 'slow_down' })
   await answer(browser, 'allow')
-  await node.tellSignOuts('new')
+  await node.deliver('new')
   expect(await pollAtOnce(node, id)).toHaveProperty('access_token')
 })
 
 test('a denial causes a ping too', async () => {
   const id = await asked(node, TOKEN)
   await answer(browser, 'deny')
-  await node.tellSignOuts('new')
+  await node.deliver('new')
   expect(JSON.parse(pings[0]?.body ?? '')).toEqual({ auth_req_id: id })
   expect(await poll(node, id)).toMatchObject({ error: 'access_denied' })
 })
@@ -136,12 +136,12 @@ test('a client that hangs or fails delays no other, and is notified until it pol
   expect(performance.now() - started).toBeLessThan(2000)
   expect(pings).toEqual([])
   take = (_req, res) => res.writeHead(503).end()
-  await node.tellSignOuts('new')
+  await node.deliver('new')
   pass(11)
-  await node.tellSignOuts('again')
+  await node.deliver('again')
   expect(await poll(node, id)).toHaveProperty('access_token')
   pass(31)
-  await node.tellSignOuts('again')
+  await node.deliver('again')
   expect(pings).toHaveLength(2)
   expect(facts()).toEqual(['ping_failed 1 answered 503', 'ping_failed 2 answered 503'])
 })
@@ -149,7 +149,7 @@ test('a client that hangs or fails delays no other, and is notified until it pol
 test('a ping goes to no private address that egress.allow does not name', async () => {
   await asked(node, TOKEN, 'inside')
   await answer(browser, 'allow')
-  await node.tellSignOuts('new')
+  await node.deliver('new')
   expect(pings).toEqual([])
   expect(facts()).toEqual([expect.stringContaining('egress.allow')])
 })
@@ -168,10 +168,10 @@ test('pings wait while the store is unavailable', async () => {
   node.store.write = async () => {
     throw new StoreUnavailable('away')
   }
-  await expect(node.tellSignOuts('new')).rejects.toThrow(StoreUnavailable)
+  await expect(node.deliver('new')).rejects.toThrow(StoreUnavailable)
   node.store.write = write
   expect(pings).toEqual([])
-  await node.tellSignOuts('new')
+  await node.deliver('new')
   expect(pings).toHaveLength(1)
   expect(await poll(node, id)).not.toMatchObject(PENDING)
 })

@@ -27,7 +27,7 @@ async function tellOf(host: string, allow: string[], use?: (usher: Usher) => Pro
     const { client_id, redirect_uris } = wiki.client
     await tokens(usher, { client_id, redirect_uri: redirect_uris[0] })
     await usher.directory.endAccess(id)
-    await usher.tellSignOuts('new')
+    await usher.deliver('new')
     await use?.(usher)
     const lines = usher.output.map(line => JSON.parse(line))
     return lines.find(({ event = '' }) => event.startsWith('logout_'))
@@ -100,7 +100,7 @@ test('no secret of an address stands in the log', async () => {
   const { client_id, redirect_uris } = wiki.client
   await tokens(usher, { client_id, redirect_uri: redirect_uris[0] })
   await usher.directory.endAccess(id)
-  await usher.tellSignOuts('new')
+  await usher.deliver('new')
   await usher.close()
   expect(usher.output.join()).toContain('logout_failed')
   expect(usher.output.join()).not.toMatch(/canary|logout_token|eyJ/)

@@ -179,7 +179,7 @@ test('a registered client of a feature that is now off fails alone', async () =>
   const sub = await after.addAccount(ADA)
   const authorizations = { [pairwise.client_id]: { sid: 'y' } }
   await enqueueSignOut(after.records, { uid: 'x', accountId: sub.id, authorizations })
-  await after.tellSignOuts('new')
+  await after.deliver('new')
   expect(after.output.join('')).not.toContain('logout_failed')
 })
 

@@ -63,7 +63,7 @@ describe('ID tokens', () => {
     ['without a nonce', { claims: { nonce: undefined } }],
     ['without a subject', { claims: { sub: undefined } }],
     ['signed by another key', { signedBy: 'another key' }],
-    ['without a signature', { signedBy: 'nobody' }],
+    ['without a signature', { signedBy: 'no key' }],
   ])('%s are refused', async (_, behaviour) => {
     const browser = await signIn(behaviour)
     expect(browser.page.text).toContain(FAILED)

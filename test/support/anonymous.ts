@@ -1,5 +1,5 @@
-// Requests that anybody could send, made from a grammar. The same seed makes the same requests, so
-// that one that did harm can be made again.
+// Unauthenticated requests made from a grammar. A seed always gives the same requests, so that a
+// harmful request can be repeated.
 
 import type { WireOptions } from './wire.ts'
 
@@ -139,7 +139,7 @@ const TYPES = [
   '',
 ]
 
-/** Pseudo-random in [0, 1), the same for the same seed (mulberry32). */
+/** Returns pseudo-random numbers in [0, 1); a seed always gives the same ones (mulberry32). */
 export function createRandom(seed: number): () => number {
   let state = seed
   return () => {
@@ -154,7 +154,7 @@ export function anonymousRequest(random: () => number): Attempt {
   const below = (limit: number) => Math.floor(random() * limit)
   const one = <T>(list: readonly T[]): T => {
     const chosen = list[below(list.length)]
-    if (chosen === undefined) throw new Error('an empty list')
+    if (chosen === undefined) throw new Error('the list is empty')
     return chosen
   }
   const form = () => Array.from({ length: below(8) }, () => `${write(NAMES)}=${write(VALUES)}`)
@@ -179,7 +179,7 @@ export function anonymousRequest(random: () => number): Attempt {
   return { path, method, headers, body }
 }
 
-/** A request without body has no use for what describes one. */
+/** Removes the headers that describe a body: a GET or HEAD request has none. */
 function without({ expect, 'transfer-encoding': _, ...rest }: Record<string, string>) {
   return rest
 }

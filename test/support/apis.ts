@@ -1,4 +1,4 @@
-// Protected APIs, the clients that they are, and tokens for them.
+// Protected APIs, their clients for introspection, and requests for their tokens.
 
 import * as openid from 'openid-client'
 import { hashSecret } from '../../src/config/client-secret.ts'
@@ -17,7 +17,7 @@ const confidential = (client_id: string, more: object) => ({
   ...more,
 })
 
-/** What an Usher with APIs is started with. */
+/** Options of an Usher with APIs. */
 export const APIS = {
   clients: {
     ...CLIENTS,
@@ -65,7 +65,7 @@ interface Asked {
   client_id?: string
 }
 
-/** Asks for scopes at resources; leaves the browser at the page that comes. */
+/** Requests scopes of resources. The browser is left at the first page. */
 export async function ask(usher: Usher, { browser, scope, resources, client_id = 'web' }: Asked) {
   const request = authorizationRequest(usher, { scope, client_id })
   for (const resource of resources) request.url.searchParams.append('resource', resource)
@@ -73,7 +73,7 @@ export async function ask(usher: Usher, { browser, scope, resources, client_id =
   return request
 }
 
-/** The same, allowed, as far as the tokens that the code brings for `resource`, or for UserInfo. */
+/** Requests scopes, allows them, and returns the token response for `resource`, or for UserInfo. */
 export async function tokensFor(usher: Usher, asked: Asked, resource?: string) {
   const request = await ask(usher, asked)
   const page = await signInAndAllow(asked.browser, 'ada')
@@ -85,7 +85,7 @@ export async function tokensFor(usher: Usher, asked: Asked, resource?: string) {
 export const refreshFor = (usher: Usher, form: Record<string, string>) =>
   post(usher, '/api/oauth/token', { grant_type: 'refresh_token', ...form })
 
-/** An application or API as its developer has it. */
+/** The configuration of openid-client for a client or an API. */
 export const configOf = (usher: Usher, client_id: string, metadata: object = {}) =>
   openid.discovery(new URL(usher.issuer), client_id, metadata, openid.ClientSecretBasic(SECRET), {
     execute: [openid.allowInsecureRequests],

@@ -1,4 +1,4 @@
-// The library without Usher: what it does by itself, with an adapter as plain as its own.
+// oidc-provider without Usher, with an adapter as plain as its own in-memory adapter.
 
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -24,12 +24,12 @@ export interface Call {
 
 export interface BareOptions {
   keys: SigningKey[]
-  /** Awaited in each of the calls, before it does anything. */
+  /** Awaited at the start of each call of the adapter. */
   before?: (call: Call) => Promise<void> | void
   configuration?: Configuration
 }
 
-/** Signs Ada in and allows everything without a question. */
+/** Starts a provider that signs Ada in without a page, and grants every request. */
 export async function startBareLibrary({ keys, before = () => {}, configuration }: BareOptions) {
   const calls: Call[] = []
   const note = (call: Call) => {
@@ -91,7 +91,7 @@ export async function startBareLibrary({ keys, before = () => {}, configuration 
 
 export type BareLibrary = Awaited<ReturnType<typeof startBareLibrary>>
 
-/** As a browser would, to the code. */
+/** Sends an authorization request, and follows its redirects to the code. */
 export async function bareCode(
   { issuer }: { issuer: string },
   params: Record<string, string> = {},
@@ -101,7 +101,7 @@ export async function bareCode(
   return { code: page.params.get('code') ?? '', request }
 }
 
-/** As the library's own: look, and then act. */
+/** An adapter without conditional writes, as the library's own is. */
 function createPlainAdapter(note: (call: Call) => Promise<void> | void) {
   const records = new Map<string, AdapterPayload>()
   const find = (test: (payload: AdapterPayload) => boolean) =>

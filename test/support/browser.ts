@@ -1,33 +1,33 @@
-// A browser without a screen: cookies, redirects, forms, `<meta refresh>`. It holds every hop after a
-// form POST against the `form-action` of the page the form was on, as Chromium and Safari do.
+// A browser emulator: cookies, redirects, forms, `<meta refresh>`. Each redirect after a form POST must
+// comply with the `form-action` of the form's page, as in Chromium and Safari.
 
 import { type HTMLElement, parse } from 'node-html-parser'
 import { CookieJar } from 'tough-cookie'
 
 export interface Page {
   url: URL
-  /** False when the way led away from the provider: nothing was fetched there. */
+  /** False for a URL of another origin. The browser does not fetch it. */
   ours: boolean
   status: number
   headers: Headers
   text: string
   html: HTMLElement
-  /** Of the query, where the way ended at an application. */
+  /** The query parameters of `url`: the authorization response, at a redirect URI. */
   params: URLSearchParams
 }
 
-const HOPS = 12
+const MAX_REDIRECTS = 12
 
 export class Browser {
   jar = new CookieJar()
   issuer: string
-  /** Every page that was shown, the last one last. */
+  /** The pages shown so far, the current page last. */
   pages: Page[] = []
-  /** Other origins whose pages are shown: upstream issuers. */
+  /** Other origins that the browser fetches: upstream issuers. */
   others: string[]
   #fetch: typeof fetch
 
-  /** `send` takes the place of `fetch`. */
+  /** `send` replaces `fetch`. */
   constructor(issuer: string, send: typeof fetch = fetch, others: string[] = []) {
     this.others = others
     this.issuer = issuer
@@ -36,7 +36,7 @@ export class Browser {
 
   get page(): Page {
     const page = this.pages.at(-1)
-    if (!page) throw new Error('nothing was opened yet')
+    if (!page) throw new Error('no page was opened yet')
     return page
   }
 
@@ -48,7 +48,7 @@ export class Browser {
     return this.#go(new URL(url, this.issuer), { headers })
   }
 
-  /** Sends the first form of the page, with its hidden fields; `fields` win over what it holds. */
+  /** Submits a form of the page, by default the first. `fields` replace its fields of these names. */
   submit(fields: Record<string, string | string[]> = {}, form = 0): Promise<Page> {
     const element = this.page.html.querySelectorAll('form')[form]
     if (!element) throw new Error(`no form on the page "${this.heading}"`)
@@ -87,8 +87,8 @@ export class Browser {
     const { formAction, from = this.issuer, ...request } = init
     let url = target
     let { method = 'GET', body, headers } = request
-    for (let hop = 0; hop < HOPS; hop++) {
-      if (formAction) holdAgainst(formAction, url, from)
+    for (let hop = 0; hop < MAX_REDIRECTS; hop++) {
+      if (formAction) checkFormAction(formAction, url, from)
       if (!this.#isOurs(url)) return this.#show(url, new Response(null, { status: 204 }), '')
       const response = await this.#fetch.call(undefined, url, {
         method,
@@ -117,7 +117,7 @@ export class Browser {
       const next = /^0;url=(.*)$/.exec(refresh ?? '')?.[1]
       return next === undefined ? page : this.#go(new URL(decode(next), url), {})
     }
-    throw new Error(`more than ${HOPS} redirects`)
+    throw new Error(`more than ${MAX_REDIRECTS} redirects`)
   }
 
   #isOurs = ({ origin }: URL) => origin === this.issuer || this.others.includes(origin)
@@ -139,9 +139,9 @@ function formActionOf({ headers }: Page): string | undefined {
   return /form-action ([^;]*)/.exec(policy)?.[1]
 }
 
-function holdAgainst(formAction: string, url: URL, self: string) {
+function checkFormAction(formAction: string, url: URL, self: string) {
   const allowed = formAction.split(' ').map(source => (source === "'self'" ? self : source))
   if (!allowed.includes(url.origin)) {
-    throw new Error(`form-action ${formAction} blocks the way to ${url.origin}`)
+    throw new Error(`form-action ${formAction} blocks ${url.origin}`)
   }
 }

@@ -1,4 +1,4 @@
-// Certificates of clients and of those who issue them, made by openssl in a folder of a test.
+// Certificates of clients and of certificate authorities, made by openssl in a folder of a test.
 
 import { execFileSync } from 'node:child_process'
 import { X509Certificate } from 'node:crypto'
@@ -23,7 +23,7 @@ interface Wishes {
   days?: number
 }
 
-/** Self-signed where nobody issues it. */
+/** Makes a certificate. Without `issuer` it is self-signed. */
 export function makeCertificate(folder: string, name: string, wishes: Wishes = {}): Made {
   const { subject = `/CN=${name}`, extensions = [], issuer, days = 2 } = wishes
   const [cert, key] = [join(folder, `${name}.pem`), join(folder, `${name}.key`)]
@@ -38,7 +38,7 @@ export function makeCertificate(folder: string, name: string, wishes: Wishes = {
   return { cert, key, pem, certificate: new X509Certificate(pem) }
 }
 
-/** As a client has it in its `jwks`. */
+/** The certificate as a key of a client's `jwks`. */
 export function jwkOf({ certificate }: Made): JWK {
   const x5c = [certificate.raw.toString('base64')]
   return { ...(certificate.publicKey.export({ format: 'jwk' }) as JWK), x5c, kid: 'certificate' }

@@ -1,4 +1,4 @@
-// The folders of docs/certification, each as an Usher in process.
+// Starts an Usher in process from a folder of docs/certification.
 
 import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -7,13 +7,13 @@ import { startUsher, type Usher } from './usher.ts'
 const FOLDER = join(import.meta.dirname, '../../docs/certification')
 export const SUITE = 'https://localhost.emobix.co.uk:8443/test/a/usher'
 export const CALLBACK = `${SUITE}/callback`
-export const PERSON = {
+export const USER = {
   username: 'certification',
   password: 'the password of certification runs',
 }
 export const secretOf = (client_id: string) => `the-secret-of-${client_id}-in-certification-runs`
 
-/** With the account of the runs. */
+/** Starts an Usher with the configuration of `plan` and the account of the certification runs. */
 export async function startPlan(plan: string): Promise<Usher> {
   const cwd = join(FOLDER, plan)
   const names = globSync('**/*.yaml', { cwd })
@@ -22,6 +22,6 @@ export async function startPlan(plan: string): Promise<Usher> {
   const usher = await startUsher({ clients: {}, files })
   const [line = ''] = readFileSync(join(FOLDER, 'accounts.jsonl'), 'utf8').split('\n')
   const { password_hash: _, ...profile } = JSON.parse(line)
-  await usher.addAccount(profile, PERSON.password)
+  await usher.addAccount(profile, USER.password)
   return usher
 }

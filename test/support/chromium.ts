@@ -1,5 +1,5 @@
-// A real browser: Debian's Chromium, driven by playwright-core, and what it has to say of our pages.
-// Expressions for the page are strings, for only they know a `document`.
+// Debian's Chromium, driven by playwright-core, and the errors that it reports about a page.
+// Expressions for the page are strings, because TypeScript knows no `document` here.
 
 import { execFileSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
@@ -22,24 +22,22 @@ export function launchChromium(): Promise<Browser> {
   return chromium.launch({ executablePath: findChromium(), args: ARGUMENTS, headless: true })
 }
 
-/** Installs one where it may; these tests are never skipped. */
+/** Returns the path of Chromium. Installs it where apt is allowed: these tests are never skipped. */
 function findChromium(): string {
   const named = process.env.CHROMIUM
-  if (named && !existsSync(named)) throw new Error(`there is no browser at CHROMIUM=${named}`)
+  if (named && !existsSync(named)) throw new Error(`no browser found at CHROMIUM=${named}`)
   const found = named ?? PLACES.find(existsSync)
   if (found) return found
   if (process.getuid?.() !== 0 || !existsSync('/usr/bin/apt-get')) {
-    throw new Error(
-      `these tests need a Chromium: ${INSTALL} (as root), or CHROMIUM=/path/to/chrome`,
-    )
+    throw new Error(`These tests need Chromium: ${INSTALL} (as root), or CHROMIUM=/path/to/chrome`)
   }
   execFileSync('/bin/sh', ['-c', INSTALL], { stdio: 'inherit' })
   const installed = PLACES.find(existsSync)
-  if (!installed) throw new Error(`there is still no Chromium after: ${INSTALL}`)
+  if (!installed) throw new Error(`Chromium not found after: ${INSTALL}`)
   return installed
 }
 
-/** Everything a page should not make a browser say. */
+/** Errors that a page must not cause in the browser. */
 export interface Complaints {
   policyViolations: string[]
   consoleErrors: string[]
@@ -57,8 +55,8 @@ export const NO_COMPLAINTS: Complaints = {
 const VIOLATION = 'securitypolicyviolation'
 
 /**
- * Collects from every page of the context, from now on. Where scripts are off no event is raised, but
- * Chromium still writes its refusals to the console.
+ * Collects the errors of every page of the context from now on. Without scripts the page raises no
+ * event, but Chromium writes violations of the policy to the console.
  */
 export async function collectComplaints(context: BrowserContext): Promise<Complaints> {
   const complaints = structuredClone(NO_COMPLAINTS)
@@ -76,7 +74,7 @@ export async function collectComplaints(context: BrowserContext): Promise<Compla
   context.on('weberror', thrown => complaints.pageErrors.push(String(thrown.error())))
   context.on('requestfailed', request => {
     const { errorText = '' } = request.failure() ?? {}
-    // Broken off by going on: what a page asks for when it leads on at once.
+    // The browser aborts the requests of a page that redirects at once.
     if (errorText !== 'net::ERR_ABORTED')
       complaints.failedRequests.push(`${request.method()} ${request.url()} ${errorText}`)
   })
@@ -89,7 +87,7 @@ const OPTIONS = {
   preload: false,
 }
 
-/** What axe holds against the page as it is shown now, a line each: the rule, and where. */
+/** Violations that axe finds on the current page: one line each, with the rule and the elements. */
 export async function axeViolations(
   page: Page,
   { exceptions = [], rules: wanted }: { exceptions?: string[]; rules?: string[] } = {},
@@ -105,14 +103,14 @@ export async function axeViolations(
   })
 }
 
-/** How many pixels of the page stick out to the right of the window. */
+/** Pixels by which the page is wider than the window. */
 export function overflow(page: Page): Promise<number> {
   return page.evaluate<number>('Math.max(0, document.documentElement.scrollWidth - innerWidth)')
 }
 
 export interface TabStop {
   name: string
-  /** An outline of two pixels or more, in another colour than what it lies on. */
+  /** The outline has at least two pixels, and another colour than the background. */
   isFocusVisible: boolean
 }
 
@@ -133,7 +131,7 @@ export function focused(page: Page): Promise<TabStop | null> {
   return page.evaluate<TabStop | null>(FOCUSED)
 }
 
-/** Presses Tab until the element of that name has the focus; all stops on the way, it included. */
+/** Presses Tab until the element with this name has the focus. Returns all stops up to it. */
 export async function tabTo(page: Page, name: string): Promise<TabStop[]> {
   const stops: TabStop[] = []
   for (let presses = 0; presses < 30; presses++) {

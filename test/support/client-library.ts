@@ -1,4 +1,4 @@
-// openid-client on its way through a browser, for what it and we have agreed on in the client's file.
+// Authorization code flows of openid-client through the browser emulator.
 
 import * as openid from 'openid-client'
 import { Browser } from './browser.ts'
@@ -16,7 +16,7 @@ export async function configurationOf(
   })
 }
 
-/** What an authorization request of openid-client has in it, and what its answer is checked by. */
+/** Parameters of an authorization request of openid-client, and the checks of its response. */
 export async function newRequest(params: Record<string, string> = {}) {
   const pkceCodeVerifier = openid.randomPKCECodeVerifier()
   const [state, nonce] = [openid.randomState(), openid.randomNonce()]
@@ -33,15 +33,15 @@ export async function newRequest(params: Record<string, string> = {}) {
   }
 }
 
-/** Ada signs in and allows what is asked; where the answer has gone. */
+/** Signs Ada in and allows the request. Returns the URL of the authorization response. */
 export async function follow(usher: Usher, url: URL, browser = new Browser(usher.issuer)) {
   await browser.open(url)
   const page = await signInAndAllow(browser, 'ada')
-  if (page.ours) throw new Error(`no answer: "${browser.heading}" ${page.text.slice(0, 2000)}`)
+  if (page.ours) throw new Error(`no response: "${browser.heading}" ${page.text.slice(0, 2000)}`)
   return page.url
 }
 
-/** Through the browser to tokens that openid-client has taken. */
+/** Signs Ada in, and returns the tokens that openid-client accepted. */
 export async function signInWith(
   usher: Usher,
   config: openid.Configuration,

@@ -1,5 +1,5 @@
-// A page of docs/applications as its reader follows it: the client's file and the code as they stand there,
-// but for the ports; the code in a process of its own.
+// Runs a page of docs/applications: its client file and its code, with other ports. The code runs in a
+// process of its own.
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -16,9 +16,9 @@ import { freePort } from './service.ts'
 import { ADA, startUsher, type Usher } from './usher.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const PATIENCE = 20_000
+const START_TIMEOUT_MS = 20_000
 
-/** Should a test die, its applications do too. */
+/** Ends the applications with the test process. */
 const alive = new Set<ChildProcess>()
 process.once('exit', () => {
   for (const child of alive) child.kill('SIGTERM')
@@ -27,8 +27,8 @@ process.once('exit', () => {
 export type Stage = Awaited<ReturnType<typeof stageClient>>
 
 /**
- * An Usher with Ada and this one client, whose file is YAML; `usherFile` is what stands in usher.yaml. On the
- * pages Usher is at 3000, the application at 4000.
+ * Starts an Usher with Ada and one client. `file` is the client's YAML file, `usherFile` the content of
+ * usher.yaml. The pages have Usher on port 3000 and the application on port 4000.
  */
 export async function stageClient(file: string, usherFile: object = {}) {
   const port = await freePort()
@@ -71,7 +71,7 @@ export async function stageClient(file: string, usherFile: object = {}) {
   }
 }
 
-/** What stands on a page between ```INFO and ```. */
+/** Returns the code block ```INFO of a page. */
 export function blockOf(page: string, info: string): string {
   const text = readFileSync(join(ROOT, 'docs/applications', page), 'utf8')
   const [, block] = text.split(`\n\`\`\`${info}\n`)
@@ -79,7 +79,7 @@ export function blockOf(page: string, info: string): string {
   return block.slice(0, block.indexOf('\n```') + 1)
 }
 
-/** The JavaScript of a page, run beside an Usher that knows its client. */
+/** Starts the JavaScript application of a page, and an Usher with its client. */
 export async function stagePage(page: string): Promise<Stage> {
   const stage = await stageClient(blockOf(page, 'yaml client'))
   try {
@@ -99,7 +99,7 @@ export interface Shown {
   json(): Record<string, unknown>
 }
 
-/** Ada at her browser: she goes where she is sent, signs in and allows what is asked for. */
+/** Ada's browser: it follows redirects, signs in, and allows each request. */
 export class Visitor {
   provider: Browser
   jar = new CookieJar()
@@ -108,7 +108,7 @@ export class Visitor {
     this.provider = new Browser(issuer)
   }
 
-  /** By GET, or by POST when there is a form to send. */
+  /** Sends GET, or POST with the form `posted`, and follows redirects. */
   async open(address: string, posted?: Record<string, string>): Promise<Shown> {
     let url = new URL(address)
     let form = posted
@@ -121,7 +121,7 @@ export class Visitor {
         url = page.url
         continue
       }
-      // As a browser that goes there: Apache answers 401 to whatever scripts fetch.
+      // The headers of a navigation: Apache answers 401 to requests of scripts.
       const headers = {
         cookie: await this.jar.getCookieString(url.href),
         accept: 'text/html',
@@ -138,7 +138,7 @@ export class Visitor {
       method = 'GET'
       form = undefined
     }
-    throw new Error(`sent around without end, at last to ${url}`)
+    throw new Error(`too many redirects, the last to ${url}`)
   }
 }
 
@@ -150,16 +150,16 @@ const shown = (url: URL, status: number, text: string): Shown => ({
 })
 
 async function untilOpen(port: number, child: ChildProcess): Promise<void> {
-  let said = ''
+  let output = ''
   child.stderr?.on('data', data => {
-    said += data
+    output += data
   })
-  const patience = Date.now() + PATIENCE
-  while (Date.now() < patience && child.exitCode === null) {
+  const deadline = Date.now() + START_TIMEOUT_MS
+  while (Date.now() < deadline && child.exitCode === null) {
     if (await isOpen(port)) return
     await wait(50)
   }
-  throw new Error(`nothing listens on ${port}: ${said}`)
+  throw new Error(`no application listens on ${port}: ${output}`)
 }
 
 function isOpen(port: number): Promise<boolean> {
@@ -169,7 +169,7 @@ function isOpen(port: number): Promise<boolean> {
   return promise.finally(() => socket.destroy())
 }
 
-/** With SIGTERM first: Apache ends the processes that it has started, which SIGKILL would leave behind. */
+/** Sends SIGTERM first: Apache then ends its child processes, which SIGKILL would leave running. */
 async function end(child: ChildProcess): Promise<void> {
   alive.delete(child)
   if (child.exitCode !== null || child.signalCode !== null) return

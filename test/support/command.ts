@@ -1,4 +1,4 @@
-// Runs a program of ours to its end, as operators do.
+// Runs a program of this repository until it exits.
 
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'
@@ -6,7 +6,7 @@ import { text } from 'node:stream/consumers'
 
 const ROOT = join(import.meta.dirname, '../..')
 
-/** What it printed, what it said beside, its exit code, and how long it took (milliseconds). */
+/** Returns stdout, stderr, the exit code, and the duration in milliseconds. */
 export async function run(words: string[], env: Record<string, string> = {}, input = '') {
   const started = performance.now()
   const child = spawn('node', words, { cwd: ROOT, env: { ...process.env, ...env } })

@@ -1,4 +1,4 @@
-// Config folders on disk: what is written in them becomes settings or one report.
+// Writes config folders, and reads them: the result is settings, or one report of findings.
 
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -6,14 +6,14 @@ import { dirname, join } from 'node:path'
 import { readSettings, type Settings } from '../../src/config/load.ts'
 import { ConfigError, type Finding } from '../../src/config/report/finding.ts'
 
-/** By path in the folder: text, bytes, or an object that is written as JSON (which is YAML). */
+/** Files by path in the folder: text, bytes, or an object, written as JSON (which is YAML). */
 export type Files = Record<string, string | Uint8Array | object>
 
 export interface Reading {
   settings?: Settings
-  /** With files named as in the folder. */
+  /** File names are relative to the folder. */
   findings: Finding[]
-  /** What an operator would see. */
+  /** The report for the operator. */
   text: string
 }
 
@@ -21,7 +21,7 @@ export interface Reading {
 export const GOOD_SECRET = Buffer.alloc(32, 'ada').toString('base64url')
 export const PRODUCTION = { USHER_ISSUER: 'https://id.example.org', USHER_SECRET: GOOD_SECRET }
 
-/** A file of each kind with every key in it. */
+/** One file of each kind, with every key. */
 export const COMPLETE = {
   usher: `issuer: http://localhost:3000
 listen:
@@ -123,7 +123,7 @@ introspected_by:
 `,
 }
 
-/** An API that is right in every way, and what `changes` make of it. */
+/** A valid API with `changes`. */
 export const resource = (changes: object = {}): object => ({
   resource: 'https://files.example.org',
   resource_name: 'Files',
@@ -132,7 +132,7 @@ export const resource = (changes: object = {}): object => ({
   ...changes,
 })
 
-/** A client that is right in every way, and what `changes` make of it; undefined removes a key. */
+/** A valid client with `changes`; undefined removes a key. */
 export const client = (changes: object = {}): object => ({
   client_id: 'web',
   client_name: 'Web application',
@@ -143,7 +143,7 @@ export const client = (changes: object = {}): object => ({
 
 const MINIMAL: Files = { 'usher.yaml': '', 'claims.yaml': 'claims: {}\n' }
 
-/** Makes a folder, lets `use` have it, and deletes it. */
+/** Creates a folder, calls `use` with it, and deletes it. */
 export function withFolder<T>(files: Files, use: (folder: string) => T): T {
   const folder = mkdtempSync(join(tmpdir(), 'usher-config-'))
   try {
@@ -158,7 +158,7 @@ export function withFolder<T>(files: Files, use: (folder: string) => T): T {
   }
 }
 
-/** Whatever is thrown besides a `ConfigError` is thrown on: it is a crash. */
+/** Reads a config folder. Throws every error except `ConfigError`: each other error is a crash. */
 export function readFolder(folder: string, env: Record<string, string> = {}): Reading {
   try {
     const settings = readSettings({ USHER_CONFIG: folder, ...env })
@@ -177,7 +177,7 @@ export function read(files: Files = {}, env: Record<string, string> = {}): Readi
   return withFolder(files, folder => readFolder(folder, env))
 }
 
-/** The places of the findings as an operator reads them, `file:line:column key`, sorted. */
+/** The places of the findings as in the report, `file:line:column key`, sorted. */
 export function places({ findings }: Reading): string[] {
   return findings
     .map(({ file, line, column, key = '' }) =>
@@ -186,8 +186,8 @@ export function places({ findings }: Reading): string[] {
     .toSorted()
 }
 
-/** Root may read everything; what others may not is tried as one of them. */
-export function asNobody<T>(act: () => T): T {
+/** Calls `act` as the user 65534 (`nobody`) if this process is root, who may read every file. */
+export function unprivileged<T>(act: () => T): T {
   if (process.geteuid?.() !== 0) return act()
   process.seteuid?.(65_534)
   try {

@@ -1,4 +1,4 @@
-// A bank with two APIs, the types of authorization details that they have, and who may ask for them.
+// A bank with two APIs, their types of authorization details, and the clients that may request them.
 
 import { APIS } from './apis.ts'
 import type { Browser } from './browser.ts'
@@ -73,7 +73,7 @@ const tv = {
   authorization_details_types: ['payment'],
 }
 
-/** What an Usher with authorization details is started with. */
+/** Options of an Usher with authorization details. */
 export const BANKING = {
   usher: { features: { rich_authorization_requests: true, device_flow: true } },
   clients: {
@@ -113,13 +113,13 @@ export const STATEMENT = { type: 'statement', account: 'DE1234', actions: ['bala
 
 type Params = Record<string, string | undefined>
 
-/** The parameters of a request for these details, as a client would send them. */
+/** An authorization request with these authorization details. */
 export function asking(usher: Usher, details: unknown, params: Params = {}) {
   const authorization_details = typeof details === 'string' ? details : JSON.stringify(details)
   return authorizationRequest(usher, { scope: 'openid', authorization_details, ...params })
 }
 
-/** Pushes such a request; `url` is where the browser goes. */
+/** Pushes an authorization request; `url` is the URL for the browser. */
 export async function push(usher: Usher, details: unknown, params: Params = {}) {
   const request = asking(usher, details, params)
   const body = [...request.url.searchParams] as [string, string][]
@@ -131,13 +131,13 @@ export async function push(usher: Usher, details: unknown, params: Params = {}) 
   return { ...request, url, answer }
 }
 
-/** The error of a pushed request, and what it says. */
+/** The status, error and description of a pushed request. */
 export async function refusal(usher: Usher, details: unknown, params: Params = {}) {
   const { answer } = await push(usher, details, params)
   return [answer.status, answer.json.error, answer.json.error_description].join(' ')
 }
 
-/** Pushed, opened and allowed, as far as the answer of the token endpoint. */
+/** Pushes a request, opens it, allows it, and returns the token response. */
 export async function given(
   usher: Usher,
   browser: Browser,

@@ -1,5 +1,5 @@
-// The pages of README.md, docs/ and config/: their blocks of commands, and the tables that are generated from
-// the source. `npm run reference` writes these.
+// README.md and the pages of docs/ and config/: their command blocks, and their tables that are generated
+// from the source. `npm run reference` writes the tables.
 
 import { spawnSync } from 'node:child_process'
 import { globSync, readFileSync } from 'node:fs'
@@ -19,11 +19,11 @@ export const pages = new Map(
     .map(path => [path, readFileSync(join(ROOT, path), 'utf8')]),
 )
 
-/** The commands of the block ```sh NAME. A name stands on one page, once. */
+/** The commands of the block ```sh NAME. Each name occurs once in all pages. */
 export function block(name: string): string {
   const text = [...pages.values()].join('\n')
   const found = [...text.matchAll(new RegExp(`\`\`\`sh ${name}\\n(.*?)\`\`\``, 'gs'))]
-  if (found.length !== 1) throw new Error(`${found.length} blocks of commands are named ${name}`)
+  if (found.length !== 1) throw new Error(`${found.length} command blocks have the name ${name}`)
   return found[0]?.[1] ?? ''
 }
 
@@ -50,7 +50,7 @@ interface Schema {
   additionalProperties?: Schema | boolean
 }
 
-/** `page` with its generated tables as the source has them now. */
+/** `page` with its tables generated from the current source. */
 export async function withGenerated(page: string): Promise<string> {
   const parts: Record<string, string> = {
     usher: keyTable('usher'),
@@ -68,17 +68,17 @@ export async function withGenerated(page: string): Promise<string> {
   )
 }
 
-/** The keys of a schema in config/schema/, in their order. */
+/** The keys of a schema in config/schema/, in the order of the schema. */
 export function keysOf(file: string): Key[] {
   return walk(Object(jsonSchemas())[file])
 }
 
-/** Leaves, and each object with a description; `within` as `requiredWith`. */
+/** The leaves, and each object with a description. `within` becomes `requiredWith`. */
 function walk(schema: Schema, path = '', within: string | null = ''): Key[] {
   const { properties, additionalProperties, required, description } = schema
   const own = { path, schema, requiredWith: within }
   const kept = path && description ? [own] : []
-  // A JSON Schema has a table of its own.
+  // The keys of a JSON Schema are not keys of Usher.
   if (path === 'schema') return kept
   const inner = (name: string) => (path ? `${path}.${name}` : name)
   if (properties) {

@@ -1,25 +1,25 @@
-// `test` with a whole Usher, which is started once for each file: a test begins with what it is about.
+// `test` with an Usher, started once for each file, so that a test begins with its subject.
 
 import { test as base } from 'vitest'
 import { Browser } from './browser.ts'
 import { ADA, startUsher, type Usher, type UsherOptions } from './usher.ts'
 
-/** The Usher of the file that runs. Its tests use these variables, and so do their helper functions. */
+/** The Usher of the current test file. The tests and their helper functions use these variables. */
 export let usher: Usher
 export let browser: Browser
-/** Ids of the accounts with these names. */
+/** The account ids of these users. */
 export let ada: string
 export let grace: string
 export let alan: string
 
 interface Opening extends UsherOptions {
-  /** Ada alone, if nothing else is said. */
+  /** Default: Ada. */
   accounts?: { username: string }[]
-  /** Opens the browser: `signedIn`, if it is to be signed in. */
+  /** Opens the browser; pass `signedIn` for a browser that is signed in. */
   browser?: (usher: Usher) => Promise<Browser>
 }
 
-/** For a file whose Usher has other options than those of most tests. */
+/** Returns `test` for a file whose Usher needs other options. */
 export const usherTest = (opening: Opening | (() => Opening | Promise<Opening>)) =>
   base
     .extend('opening', { scope: 'file' }, typeof opening === 'function' ? opening : () => opening)

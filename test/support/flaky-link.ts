@@ -1,24 +1,24 @@
-// The way to a server, which can lose a reply (the server has done what was asked, and nobody hears)
-// and can hang: nothing is refused, and nothing comes through.
+// A proxy to a server. It can drop a reply: the server executed the command, but the client gets no reply.
+// It can hang: it accepts connections, but forwards no bytes.
 
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 
 export interface FlakyLink {
   url: string
-  /** Drops a reply that is on its way, and the connection with it: the next, or one `later`. */
+  /** Drops one reply and closes its connection. `later` replies pass before. */
   loseNextReply(later?: number): void
-  /** Loses nothing more, if it has not yet. */
+  /** Cancels a `loseNextReply` that has not dropped a reply yet. */
   relent(): void
-  /** How many replies were lost so far. */
+  /** The number of dropped replies. */
   lost(): number
-  /** Whether anything comes through; what was held up does when it opens. */
+  /** Stops forwarding. `open` forwards the delayed bytes and all later ones. */
   hang(): void
   open(): void
   close(): Promise<void>
 }
 
-/** To the unix socket of a server, or its port; the link listens on a port the system gives. */
+/** Starts a proxy to a unix socket or port. It listens on a free port. */
 export async function flakyLink(target: string | number): Promise<FlakyLink> {
   let losing = false
   let pass = 0

@@ -1,4 +1,4 @@
-// JWTs that nobody may take for the honest one they are made from.
+// Forged JWTs, made from a valid one. No recipient may accept them.
 
 import {
   createHmac,
@@ -12,11 +12,11 @@ import { CompactEncrypt, importJWK } from 'jose'
 
 interface Honest {
   jwt: string
-  /** What verifies it. */
+  /** The public key that verifies it. */
   key: JsonWebKey
-  /** The secret of the client, where it has one. */
+  /** The client secret, if there is one. */
   secret: string
-  /** An address that counts its visits. */
+  /** A URL that counts its requests. */
   elsewhere: string
 }
 
@@ -36,7 +36,7 @@ const hashed = (header: { alg: string }, payload: object, secret: string) => {
   return `${data}.${createHmac(digest, secret).update(data).digest('base64url')}`
 }
 
-/** By what is wrong with each. */
+/** Returns the forged JWTs by their defect. */
 export async function forgeries({ jwt, key, secret, elsewhere }: Honest) {
   const [first = '', second = '', third = ''] = jwt.split('.')
   const [header, payload] = [decode(first), decode(second)]

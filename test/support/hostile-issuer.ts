@@ -1,19 +1,19 @@
-// An OpenID Provider that answers as a test wants it: right by default, and wrong in one thing.
+// An OpenID Provider whose responses a test can change. By default its responses are valid.
 
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { exportJWK, generateKeyPair, type JWTPayload, SignJWT, UnsecuredJWT } from 'jose'
 
-/** What it does for the next sign-in. */
+/** Changes of the responses, from the next request on. */
 export interface Behaviour {
   /** Changes of the claims; undefined removes one. */
   claims?: Record<string, unknown>
   /** Changes of the authorization response; undefined removes a parameter. */
   response?: Record<string, string | undefined>
-  /** A key that is not in the JWKS, or no signature. */
-  signedBy?: 'another key' | 'nobody'
-  /** No answer of the token endpoint, or of any. */
+  /** Signs ID tokens with a key that is not in the JWKS, or not at all. */
+  signedBy?: 'another key' | 'no key'
+  /** The token endpoint, or every endpoint, sends no response. */
   silent?: 'token' | 'all'
   /** Discovery has no end_session_endpoint. */
   withoutLogout?: boolean
@@ -23,7 +23,7 @@ export interface Behaviour {
 
 export type HostileIssuer = Awaited<ReturnType<typeof startHostileIssuer>>
 
-/** `behaviour` may be changed between sign-ins. */
+/** Starts the provider. A test may change `state.behaviour` between sign-ins. */
 export async function startHostileIssuer(client_id = 'usher') {
   const { privateKey, publicKey } = await generateKeyPair('RS256')
   const other = await generateKeyPair('RS256')
@@ -54,7 +54,7 @@ export async function startHostileIssuer(client_id = 'usher') {
       email_verified: true,
       ...claims,
     }
-    if (signedBy === 'nobody') return new UnsecuredJWT(all).encode()
+    if (signedBy === 'no key') return new UnsecuredJWT(all).encode()
     return sign(all, {}, signedBy === 'another key' ? other.privateKey : privateKey)
   }
 

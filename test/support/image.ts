@@ -1,6 +1,6 @@
-// The image, made and run without a container engine. Making it is doing what the Dockerfile says, in
-// folders: FROM, WORKDIR, COPY, ENV, USER, and the RUN of a stage that is thrown away. Running it is bubblewrap:
-// the tree alone, read only, as the image's user and with its process as number 1.
+// Builds and runs the image without a container engine. The build executes the Dockerfile in folders: FROM,
+// WORKDIR, COPY, ENV, USER, and the RUN of a build stage. Bubblewrap runs the result: only its files, read
+// only, as the image's user, as process 1.
 
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
@@ -19,7 +19,7 @@ import { tmpdir } from 'node:os'
 import { basename, dirname, join, matchesGlob, relative } from 'node:path'
 
 const ROOT = join(import.meta.dirname, '../..')
-const PATIENCE = 20_000
+const START_TIMEOUT_MS = 20_000
 
 interface Stage {
   name: string
@@ -27,7 +27,7 @@ interface Stage {
   root: string
   folder: string
   env: Record<string, string>
-  /** `COPY --chown`: by path in the image. */
+  /** The owners of `COPY --chown`, by path in the image. */
   owners: Record<string, string>
   user: string
   command: string[]
@@ -38,24 +38,24 @@ export type Image = Stage
 
 export interface Container {
   child: ChildProcess
-  /** Of its first process, as this machine numbers it. */
+  /** The process id of its process 1 on this machine. */
   pid: number
-  /** What it has written so far. */
+  /** The output so far. */
   stdout(): string
   stderr(): string
-  /** SIGTERM; answers with the exit code. */
+  /** Sends SIGTERM. Resolves with the exit code. */
   stop(): Promise<number | null>
 }
 
 export interface RunOptions {
   env: Record<string, string>
-  /** Writable at /data. */
+  /** The folder mounted at /data, writable. */
   data?: string
   /** Folders and files of this machine by their path in the container, read only. */
   mounts?: Record<string, string>
 }
 
-/** `folder` is where it is made; its last stage is what a registry would be given. */
+/** Builds the stages of the Dockerfile in `folder`. The last stage is the image. */
 export function buildImage(folder: string): Image {
   const stages: Stage[] = []
   const variables: Record<string, string> = {}
@@ -65,10 +65,11 @@ export function buildImage(folder: string): Image {
     if (word === 'ARG') variables[text.split('=')[0] ?? ''] = text.replace(/^\w+=/, '')
     else if (word === 'FROM') stages.push(newStage(folder, text))
     else if (stage) STEPS[word]?.(stage, text, stages)
-    if (stage && !STEPS[word] && word !== 'FROM') throw new Error(`Dockerfile: what is ${word}?`)
+    if (stage && !STEPS[word] && word !== 'FROM')
+      throw new Error(`Dockerfile: unknown instruction ${word}`)
   }
   const image = stages.at(-1)
-  if (!image) throw new Error('the Dockerfile makes nothing')
+  if (!image) throw new Error('the Dockerfile has no stage')
   return image
 }
 
@@ -113,10 +114,10 @@ const STEPS: Record<string, (stage: Stage, text: string, stages: Stage[]) => voi
     }
     if (owner) stage.owners[target] = owner
   },
-  /** On this machine, and so only where nothing outside of the stage's folder is named. */
+  /** Runs on this machine, and therefore refuses commands with paths outside the stage's folder. */
   RUN(stage, text) {
     if (!stage.name || / \/\w/.test(text))
-      throw new Error(`Dockerfile: not to be run here: ${text}`)
+      throw new Error(`Dockerfile: cannot run on this machine: ${text}`)
     const PATH = `${dirname(nodeOf(stage))}:${process.env.PATH}`
     const env = { ...process.env, PATH, ...stage.env, npm_config_prefer_offline: 'true' }
     const [program = '', ...args] = [...asUser(stage), 'sh', '-c', text]
@@ -136,7 +137,7 @@ const STEPS: Record<string, (stage: Stage, text: string, stages: Stage[]) => voi
   VOLUME() {},
 }
 
-/** As `.dockerignore` says: the last line that fits decides. */
+/** True if `.dockerignore` excludes the path. The last matching line decides. */
 function isIgnored(path: string): boolean {
   const lines = readFileSync(join(ROOT, '.dockerignore'), 'utf8').split('\n')
   const rules = lines.filter(line => line && !line.startsWith('#'))
@@ -147,12 +148,12 @@ function isIgnored(path: string): boolean {
   return !rules.findLast(fits)?.startsWith('!')
 }
 
-/** What the base image has and the Dockerfile does not say: Node, and what Node is linked with. */
+/** Files of the base image: Node and its shared libraries. */
 const NODE = '/usr/local/bin/node'
 const LIBRARIES = ['/lib', '/lib64', '/usr/lib'].filter(path => existsSync(path))
 const MOUNT_POINTS = ['/proc', '/dev', '/run']
 
-/** Resolves when it says that it is ready; rejects with what it wrote when it ends instead. */
+/** Starts a container. Resolves when the log says "is ready at". Rejects with stderr if it exits. */
 export async function runImage(image: Image, options: RunOptions): Promise<Container> {
   const child = start(image, image.command, options)
   const exited = once(child, 'exit')
@@ -165,7 +166,7 @@ export async function runImage(image: Image, options: RunOptions): Promise<Conta
       const pid = /"child-pid":\s*(\d+)/.exec(status)?.[1]
       if (pid && ready) resolve(Number(pid))
     }
-    setTimeout(() => reject(new Error(`not ready: ${stderr}`)), PATIENCE).unref()
+    setTimeout(() => reject(new Error(`not ready: ${stderr}`)), START_TIMEOUT_MS).unref()
     child.stdio[3]?.on('data', data => {
       status += data
       look()
@@ -193,7 +194,7 @@ export async function runImage(image: Image, options: RunOptions): Promise<Conta
   }
 }
 
-/** Its HEALTHCHECK, in a container like that one: 0 is healthy. */
+/** Runs the HEALTHCHECK in a second container. Returns the exit code; 0 is healthy. */
 export function checkHealth(image: Image, env: Record<string, string>): Promise<number> {
   const child = start(image, image.health, { env })
   return once(child, 'exit').then(([code]) => code)
@@ -232,13 +233,13 @@ function start(image: Image, command: string[], { env, data, mounts = {} }: RunO
 
 const isRoot = process.getuid?.() === 0
 
-/** Who is root here would otherwise be the image's user there, and could still do anything. */
+/** Drops root first: in a user namespace, root of this machine would keep its rights as the image's user. */
 function asUser({ user }: Stage): string[] {
   const [uid = '', gid = uid] = user.split(':')
   return isRoot && uid !== '0' ? ['setpriv', '--reuid', uid, '--regid', gid, '--clear-groups'] : []
 }
 
-/** Copied: where this project stands, its folder may be closed to the image's user. */
+/** Copies Node into the image: the image's user may have no access to the folder of this repository. */
 function nodeOf({ root }: Stage): string {
   const copy = join(root, NODE)
   mkdirSync(dirname(copy), { recursive: true })
@@ -246,7 +247,7 @@ function nodeOf({ root }: Stage): string {
   return copy
 }
 
-/** A folder that belongs to the image's user, as what is mounted at /data does. */
+/** Creates a folder for /data that belongs to the image's user. */
 export function dataFolder(image: Image, folder: string): string {
   const data = mkdtempSync(join(folder, 'data-'))
   const [uid = '', gid = uid] = (image.owners['/data'] ?? '').split(':')
@@ -254,12 +255,12 @@ export function dataFolder(image: Image, folder: string): string {
   return data
 }
 
-/** Of the version that the base image has too. */
+/** Node in the version of the base image. */
 function node(): string {
   return realpathSync(join(ROOT, 'node_modules/.bin/node'))
 }
 
-/** `bwrap` of this machine; installed with apt when it may be, else the line to run. */
+/** Returns the path of `bwrap`. Installs it where apt is allowed. */
 export function findBubblewrap(): string {
   const found = () => spawnSync('which', ['bwrap'], { encoding: 'utf8' }).stdout.trim()
   if (!found() && isRoot && existsSync('/usr/bin/apt-get')) {
@@ -271,7 +272,7 @@ export function findBubblewrap(): string {
   throw new Error('These tests need bubblewrap: sudo apt-get install bubblewrap')
 }
 
-/** The folder in which images are made and run; other users have to reach it. */
+/** The folder in which images are built and run. Other users need access to it. */
 export function imageFolder(): { folder: string; remove(): void } {
   const folder = mkdtempSync(join(tmpdir(), 'usher-image-'))
   chmodSync(folder, 0o755)

@@ -1,19 +1,19 @@
-// What is in the memory of a service, told by its own inspector: started with --inspect=127.0.0.1:0.
+// Reads the memory of a service through Node's inspector: start it with --inspect=127.0.0.1:0.
 
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import type { Service } from './service.ts'
 
 export interface Memory {
-  /** Bytes, after everything was collected that could be. */
+  /** Bytes after a garbage collection. */
   heap: number
-  /** Providers of the library that something still holds. */
+  /** Instances of the library's Provider in memory. */
   providers: number
 }
 
 const PROTOTYPE = `process.getBuiltinModule('module')
   .createRequire(process.cwd() + '/')('oidc-provider').Provider.prototype`
-/** Each provider is one of a class of its own, whose prototype is not meant. */
+/** Excludes prototypes: Usher makes a subclass for each provider. */
 const COUNT = `function () { return this.filter(one => !Object.hasOwn(one, 'constructor')).length }`
 
 async function inspect(service: Service) {
@@ -24,18 +24,18 @@ async function inspect(service: Service) {
   async function ask(method: string, params: object) {
     const sent = ++id
     const answer = Promise.withResolvers<Answer>()
-    const hear = ({ data }: { data: unknown }) => {
+    const onMessage = ({ data }: { data: unknown }) => {
       const message = JSON.parse(String(data))
       if (message.id === sent) answer.resolve(message.result)
     }
-    socket.addEventListener('message', hear)
+    socket.addEventListener('message', onMessage)
     socket.send(JSON.stringify({ id: sent, method, params }))
-    return answer.promise.finally(() => socket.removeEventListener('message', hear))
+    return answer.promise.finally(() => socket.removeEventListener('message', onMessage))
   }
   return { ask, close: () => socket.close() }
 }
 
-/** Writes to a file where the service spends its time meanwhile (.cpuprofile). */
+/** Profiles the CPU of the service during `work`, and writes a .cpuprofile. */
 export async function profile<T>(
   service: Service,
   work: () => Promise<T>,

@@ -1,5 +1,5 @@
-// Two things at once, in every order that the store can tell apart: one is held before its k-th
-// operation while the other runs from start to end, for k = 0, 1, 2 … as far as it has operations.
+// Two concurrent requests in every order of their store operations: one is paused before its k-th
+// operation while the other runs from start to end. k goes from 0 to the number of operations.
 
 import { Browser } from './browser.ts'
 import { type Answer, authorizationRequest, type Request, redeem, refresh } from './journey.ts'
@@ -10,10 +10,10 @@ export type Act<T = unknown> = () => Promise<T>
 
 export type Interleave = ReturnType<typeof interleaving>
 
-/** Makes the store of this Usher stop where it is told to. */
+/** Wraps the store of an Usher so that one operation can be paused. */
 export function interleaving({ store }: Usher) {
   let armed = false
-  /** Operations to let pass before the one that waits. */
+  /** Operations that still pass before one is paused. */
   let pass = 0
   let arrived = () => {}
   let released = Promise.resolve()
@@ -31,8 +31,8 @@ export function interleaving({ store }: Usher) {
   store.list = index => gate().then(() => list.call(store, index))
 
   /**
-   * What `held` comes to, with the whole of `meanwhile` before its k-th operation. `met` is false when
-   * it has no more than k operations: then `meanwhile` came after it.
+   * Runs `held`, with all of `meanwhile` before its k-th operation, and returns its result. `met` is
+   * false if `held` has at most k operations: then `meanwhile` ran after it.
    */
   return async <T>(
     k: number,
@@ -56,7 +56,7 @@ export function interleaving({ store }: Usher) {
 
 const SAME_ORIGIN = { 'sec-fetch-site': 'same-origin' }
 
-/** A person of the round, who has allowed what is asked for, and their browser. */
+/** A user of the round with consent for `scope`, and the user's browser. */
 export interface Scene {
   usher: Usher
   id: string
@@ -65,25 +65,25 @@ export interface Scene {
   browser: Browser
 }
 
-/** What a request came to, for those who hold what it gave and what there was before. */
+/** The result of a request: the browsers, code and tokens that exist after it. */
 export interface Outcome {
   status: number
   browsers: Browser[]
   code?: string
   request?: Request
   answer?: Answer
-  /** That were given out before. */
+  /** Tokens issued before the request. */
   tokens: Partial<Answer['body']>[]
 }
 
 type Prepare = (scene: Scene) => Promise<Act<Outcome>>
 
-let people = 0
+let users = 0
 export async function scene(usher: Usher, scope: string): Promise<Scene> {
-  const username = `ada${people++}`
+  const username = `ada${users++}`
   const { id } = await usher.addAccount({ username })
   const browser = new Browser(usher.issuer)
-  // An anonymous session, as sign-in finds it in a browser that was here before.
+  // Creates the anonymous session of a browser that has visited before.
   await browser.open('/api/oauth/logout', { accept: 'application/json' })
   await allow(usher, id, scope)
   return { usher, id, username, scope, browser }
@@ -98,11 +98,11 @@ export async function signIn({ usher, id, username, browser }: Scene) {
   await browser.open('/account')
   await browser.submit(credentials(username))
   if (browser.heading !== 'Your account') throw new Error(`not signed in: "${browser.heading}"`)
-  // So that another sign-in has another time.
+  // Another sign-in must have another time.
   await ageSessions(usher, id, 60)
 }
 
-/** Sends the form of the page; gives where it leads on to, not yet followed. */
+/** Submits the form of the page, and returns the redirect target without following it. */
 export async function submitOnly(
   browser: Browser,
   fields: Record<string, string>,
@@ -110,11 +110,11 @@ export async function submitOnly(
   const form = fieldsOf(browser.page, fields)
   const response = await send(browser, browser.page.url, { form, headers: SAME_ORIGIN })
   const next = /content="0;url=([^"]+)"/.exec(await response.text())?.[1]
-  if (!next) throw new Error(`"${browser.heading}" led nowhere: ${response.status}`)
+  if (!next) throw new Error(`"${browser.heading}" did not redirect: ${response.status}`)
   return next.replaceAll('&amp;', '&')
 }
 
-/** One request of the browser to the authorization endpoint, whose answer it takes. */
+/** Prepares one request of the browser to the authorization endpoint. */
 export function visiting(browser: Browser, url: string | URL, request: Request): Act<Outcome> {
   return async () => {
     const response = await send(browser, url, { method: 'GET' })
@@ -137,7 +137,7 @@ async function codeOf({ usher, scope, browser }: Scene) {
   return { code: tab.page.params.get('code') ?? '', request }
 }
 
-/** Made ready with a scene; what they give back sends the one request. */
+/** Each prepares a scene, and returns a function that sends one request. */
 export const REQUESTS: Record<string, Prepare> = {
   async authorization(scene) {
     await signIn(scene)
@@ -152,7 +152,7 @@ export const REQUESTS: Record<string, Prepare> = {
 
   async 'the return from consent'(scene) {
     await signIn(scene)
-    // Something was allowed before, and more is asked for now.
+    // The user has already allowed `scope`; the request adds the scope `email`.
     const { request } = await open(scene.usher, { scope: `${scene.scope} email` }, scene.browser)
     const scopes = { decision: 'allow', scope: scene.scope.split(' ').at(-1) ?? '' }
     return resuming(scene.browser, await submitOnly(scene.browser, scopes), request)
@@ -189,15 +189,15 @@ export const REQUESTS: Record<string, Prepare> = {
   },
 }
 
-/** The question was asked; the answer sent, it says whether the person is told that it is over. */
+/** Opens the sign-out page. The returned function confirms it; true if the provider shows success. */
 export async function signingOut({ browser }: Scene): Promise<Act<boolean>> {
   const tab = copyOf(browser)
   await tab.open('/api/oauth/logout', { accept: 'application/json' })
   const form = fieldsOf(tab.page, { logout: 'yes' })
   return async () => {
     const { status } = await send(tab, '/api/oauth/logout/confirm', { form, headers: SAME_ORIGIN })
-    // Somebody signed in again since the question was asked, and it has to be asked anew.
-    if (status !== 200 && status !== 400) throw new Error(`signing out was answered ${status}`)
+    // 400: the user has signed in again since the page was shown, and the confirmation is void.
+    if (status !== 200 && status !== 400) throw new Error(`sign-out returned ${status}`)
     return status === 200
   }
 }

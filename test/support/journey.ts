@@ -1,4 +1,4 @@
-// The way of a person and a client through the provider, in steps that tests can stop between.
+// The authorization code flow of a user and a client, in separate steps.
 
 import { createHash, randomBytes } from 'node:crypto'
 import { Browser, type Page } from './browser.ts'
@@ -13,7 +13,7 @@ export interface Request {
   client_id: string
 }
 
-/** An authorization request as a client would make it; `undefined` leaves a parameter out. */
+/** Returns an authorization request of a client; `undefined` leaves a parameter out. */
 export function authorizationRequest(
   { issuer }: { issuer: string },
   params: Record<string, string | undefined> = {},
@@ -42,7 +42,7 @@ export function authorizationRequest(
   return { url, code_verifier, state, nonce, redirect_uri, client_id }
 }
 
-/** Answers the pages that come: signs in, allows everything. Ends at the application or an error. */
+/** Signs in and allows every request, until the browser reaches the client or an error. */
 export async function signInAndAllow(
   browser: Browser,
   username: string,
@@ -57,7 +57,7 @@ export async function signInAndAllow(
   return browser.page
 }
 
-/** The whole way to a code. */
+/** Runs the flow up to the code. */
 export async function authorize(
   usher: Usher,
   {
@@ -91,7 +91,7 @@ export interface Answer {
   }
 }
 
-/** POSTs a form to an endpoint as a client; public clients send their id, others their secret. */
+/** POSTs a form to an endpoint as a client. Public clients send their id, others their secret. */
 export async function post(
   { issuer }: { issuer: string },
   path: string,
@@ -140,7 +140,7 @@ export async function userinfo({ issuer }: { issuer: string }, token: string): P
   return { status: response.status, headers: response.headers, body }
 }
 
-/** Tokens for Ada, with offline access. */
+/** Runs the flow for Ada, with offline access, and returns the tokens. */
 export async function tokens(usher: Usher, params: Parameters<typeof authorize>[1] = {}) {
   const scope = 'openid profile email offline_access'
   const { code, request, browser } = await authorize(usher, { scope, ...params })

@@ -1,5 +1,5 @@
-// A client that keeps the JWKS of one node for exactly as long as its Cache-Control says, and asks for it
-// no sooner, not even for a key that it does not know.
+// A client that caches the JWKS of one node for exactly the max-age of its Cache-Control. It does not request
+// the JWKS earlier, not even for an unknown key.
 
 import { createLocalJWKSet, jwtVerify } from 'jose'
 import { send } from './wire.ts'
@@ -16,7 +16,7 @@ export class JwksKeeper {
     this.#node = node
   }
 
-  /** Throws what the client would show. */
+  /** Throws the error of jose. */
   async verify(id_token: string): Promise<void> {
     if (Date.now() >= this.#until) await this.#fetch()
     await jwtVerify(id_token, this.#keys, { issuer: this.#node.issuer, audience: 'web' })

@@ -1,4 +1,4 @@
-// Where applications that register themselves have their keys (jwks_uri), and how they sign with them.
+// A server with the keys of dynamically registered clients (jwks_uri), and signatures with these keys.
 
 import { exportJWK, generateKeyPair } from 'jose'
 import { vi } from 'vitest'
@@ -9,7 +9,7 @@ import type { Usher } from './usher.ts'
 import { send } from './wire.ts'
 
 export const FEATURES = { ...ON.usher.features, request_objects: true, encryption: true }
-/** What an Usher is started with that may ask a key site. */
+/** Options of an Usher that may send requests to a key site. */
 export const ASKING = { usher: { features: FEATURES, egress: { allow: ['127.0.0.1'] } } }
 
 export const pairs = {
@@ -35,14 +35,14 @@ export async function startKeySite() {
   return {
     port,
     close,
-    /** How often it was asked since it answers as it does. */
+    /** The number of requests since the last call of `answer`. */
     asked: () => tokens.length,
     answerWith,
     answer(text: string, status = 200, headers = {}) {
       tokens.length = 0
       answerWith((_req, res) => res.writeHead(status, headers).end(text))
     },
-    /** Each at an address of its own; its client_id. */
+    /** Registers a client with a jwks_uri of its own, and returns its client_id. */
     async register(usher: Usher, metadata: object = {}): Promise<string> {
       const jwks_uri = `http://127.0.0.1:${port}/${clients++}`
       const keyed = { ...METADATA, token_endpoint_auth_method: 'private_key_jwt', jwks_uri }
@@ -51,7 +51,7 @@ export async function startKeySite() {
   }
 }
 
-/** It asks for tokens: all that is wrong is the code, when it is known by its key. */
+/** Sends a token request with an unknown code: a client with a valid key gets invalid_grant. */
 export async function askWith(kid: Kid, client_id: string, usher: Usher) {
   const claims = { iss: client_id, sub: client_id }
   const key = pairs[kid].privateKey
@@ -64,7 +64,7 @@ export async function askWith(kid: Kid, client_id: string, usher: Usher) {
 export const outcome = async (usher: Usher, id: string, kid: Kid) =>
   (await askWith(kid, id, usher)).json.error
 
-/** Nothing waits: the clock alone is another, until `vi.useRealTimers`. */
+/** Moves the clock forward until `vi.useRealTimers`. Timers do not run. */
 export function wait(seconds: number) {
   vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + seconds * 1000 })
 }

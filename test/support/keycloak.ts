@@ -1,4 +1,4 @@
-// Keycloak of this machine, or from Maven: in a folder of its own, on loopback, with a realm for the tests.
+// Starts Keycloak, from the folder KEYCLOAK or from Maven, on loopback, with a realm for the tests.
 
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { createHmac } from 'node:crypto'
@@ -15,13 +15,13 @@ const ARTIFACT = `org.keycloak:keycloak-quarkus-dist:${VERSION}:zip`
 const NEEDED =
   'This test needs Keycloak: mvn and Java 17 or later, or KEYCLOAK=FOLDER with an unpacked Keycloak 26'
 const CACHE = join(import.meta.dirname, '../../node_modules/.cache/keycloak')
-/** On a busy machine. */
+/** Sufficient for a busy machine. */
 const START_TIMEOUT_MS = 480_000
 const REALM = 'example'
 const OTP_SECRET = 'a secret for one-time codes'
 const ADMIN = { username: 'admin', password: PASSWORD }
 
-/** Keycloak starts Java, which must not outlive the test. */
+/** Keycloak starts Java, which must end with the test process. */
 const alive = new Set<ChildProcess>()
 process.once('exit', () => alive.forEach(endGroup))
 
@@ -29,7 +29,7 @@ function endGroup({ pid }: ChildProcess) {
   if (pid) process.kill(-pid, 'SIGKILL')
 }
 
-/** Returns the folder of Keycloak. The folder from Maven is kept: its first start takes long. */
+/** Returns the folder of Keycloak. The folder from Maven is kept, because its first start takes long. */
 function findKeycloak(): string {
   const named = process.env.KEYCLOAK
   const folder = named ?? join(CACHE, `keycloak-${VERSION}`)
@@ -61,7 +61,7 @@ export async function startKeycloak(surroundings: Surroundings): Promise<IssuerU
     stdio: ['ignore', 'pipe', 'pipe'],
     env: {
       ...process.env,
-      // Compiles less, and starts sooner.
+      // Starts faster with the first compiler only.
       JAVA_OPTS_APPEND: '-XX:TieredStopAtLevel=1',
       KC_BOOTSTRAP_ADMIN_USERNAME: ADMIN.username,
       KC_BOOTSTRAP_ADMIN_PASSWORD: ADMIN.password,
@@ -217,7 +217,7 @@ const level = (number: number, authenticator: string) =>
     { authenticator, requirement: 'REQUIRED' },
   ])
 
-/** Returns the code of this moment (RFC 6238). */
+/** Returns the current TOTP code (RFC 6238). */
 function oneTimeCode(): string {
   const counter = Buffer.alloc(8)
   counter.writeBigUInt64BE(BigInt(Math.floor(Date.now() / 30_000)))

@@ -1,4 +1,4 @@
-// The client that signs assertions (RFC 7523), and its signature.
+// A client that authenticates with signed assertions (RFC 7523).
 
 import { randomUUID } from 'node:crypto'
 import { type CryptoKey, exportJWK, generateKeyPair, type JWTPayload, SignJWT } from 'jose'
@@ -17,13 +17,13 @@ export const KEYED = {
 }
 
 interface Change {
-  /** What it says otherwise; undefined leaves a claim out. */
+  /** Changed claims; undefined leaves a claim out. */
   claims?: Record<string, unknown>
   key?: CryptoKey
   kid?: string
 }
 
-/** An assertion for `issuer`, good for one request within a minute. */
+/** Signs an assertion for `issuer`. It is valid for one request, and expires after a minute. */
 export function signAssertion(
   issuer: string,
   { claims = {}, key = privateKey, kid = 'one' }: Change = {},

@@ -1,6 +1,6 @@
-// Clients behind a balancer: several at once, each with a refresh token of its own. The balancer asks
-// /readyz, keeps connections open, and sends what was refused a connection to the next node; it repeats
-// nothing that may have arrived.
+// Concurrent clients behind a load balancer, each with a refresh token of its own. The balancer checks
+// /readyz, keeps connections open, and sends a request to the next node if its connection was refused. It
+// never repeats a request that may have arrived.
 
 import { Agent, type IncomingMessage, request } from 'node:http'
 import { text } from 'node:stream/consumers'
@@ -8,10 +8,9 @@ import { setTimeout } from 'node:timers/promises'
 import { authorizationRequest } from './journey.ts'
 import { SECRET } from './usher.ts'
 
-/** Milliseconds between two looks at /readyz; the notice before a node closes is ten of them. */
-const LOOK = 100
-/** Looks. */
-const PATIENCE = 50
+/** The interval of the checks of /readyz. A node announces its shutdown ten intervals before. */
+const CHECK_INTERVAL_MS = 100
+const MAX_CHECKS_WITHOUT_NODE = 50
 
 interface Reply {
   status: number
@@ -25,7 +24,7 @@ interface Message {
   body?: string
 }
 
-/** `pause`: milliseconds of each client between two rounds. */
+/** `pause`: milliseconds between two rounds of a client. */
 export function startLoad(issuer: string, ports: number[], families: string[], pause = 0) {
   const { host } = new URL(issuer)
   const ready = new Set<number>()
@@ -34,22 +33,22 @@ export function startLoad(issuer: string, ports: number[], families: string[], p
   let refused = 0
   let isOver = false
 
-  /** A busy machine may leave a moment without any: that is not what is proved here. */
+  /** Waits for a ready node. On a busy machine there may be none for a moment. */
   async function whenReady(): Promise<number[]> {
-    for (let look = 0; look < PATIENCE; look++) {
+    for (let check = 0; check < MAX_CHECKS_WITHOUT_NODE; check++) {
       if (ready.size) return [...ready]
-      await setTimeout(LOOK)
+      await setTimeout(CHECK_INTERVAL_MS)
     }
     throw new Error('no node is ready')
   }
 
-  /** A connection to each node. */
+  /** Each client has one connection to each node. */
   function client() {
     const agents = new Map(ports.map(port => [port, new Agent({ keepAlive: true, maxSockets: 1 })]))
     return async function send(message: Message, expected: number): Promise<Reply> {
       for (;;) {
         const nodes = await whenReady()
-        // In turns, four requests would go to two nodes the same way each time.
+        // Random: in turns, the four requests of a round would always go to the same of two nodes.
         const port = nodes[Math.floor(Math.random() * nodes.length)] ?? 0
         try {
           const reply = await exchange(port, message, host, agents.get(port))
@@ -65,7 +64,7 @@ export function startLoad(issuer: string, ports: number[], families: string[], p
     }
   }
 
-  async function look(port: number) {
+  async function checkReadiness(port: number) {
     while (!isOver) {
       const isReady = await exchange(port, { path: '/readyz' }, host).then(
         ({ status }) => status === 200,
@@ -73,7 +72,7 @@ export function startLoad(issuer: string, ports: number[], families: string[], p
       )
       if (isReady) ready.add(port)
       else ready.delete(port)
-      await setTimeout(LOOK)
+      await setTimeout(CHECK_INTERVAL_MS)
     }
   }
 
@@ -99,14 +98,14 @@ export function startLoad(issuer: string, ports: number[], families: string[], p
     }
   }
 
-  const lookouts = ports.map(look)
-  const workers = setTimeout(LOOK * 2).then(() => Promise.all(families.map(work)))
+  const checks = ports.map(checkReadiness)
+  const workers = setTimeout(CHECK_INTERVAL_MS * 2).then(() => Promise.all(families.map(work)))
   return {
     inRotation: (port: number) => ready.has(port),
     answeredSoFar: () => answered,
     async stop() {
       isOver = true
-      await Promise.all([workers, ...lookouts])
+      await Promise.all([workers, ...checks])
       return { failed, answered, refused }
     },
   }

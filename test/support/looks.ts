@@ -1,4 +1,5 @@
-// The ways a page can be looked at. With SCREENSHOTS set, a picture of each goes to /tmp/usher-screens/.
+// Display settings for pages: colour scheme and window size. With SCREENSHOTS set, each page is saved in each
+// setting to /tmp/usher-screens/.
 
 import { mkdirSync } from 'node:fs'
 import type { Page } from 'playwright-core'
@@ -7,13 +8,13 @@ export interface Look {
   name: string
   media: NonNullable<Parameters<Page['emulateMedia']>[0]>
   viewport: { width: number; height: number }
-  /** Rules of axe that cannot be judged in it. */
+  /** Rules of axe that do not work in this setting. */
   exceptions?: string[]
-  /** The rules that the look can make a difference to; absent: all there are. */
+  /** Rules whose result depends on the setting; absent: all rules. */
   rules?: string[]
 }
 
-/** What a page says and how it is built is the same in every look: these are about what is seen. */
+/** Rules about the appearance. The text and structure of a page are equal in every setting. */
 const SEEN = ['color-contrast', 'link-in-text-block', 'target-size', 'scrollable-region-focusable']
 
 const WIDE = { width: 1280, height: 800 }
@@ -33,7 +34,7 @@ export const LOOKS: Look[] = [
     media: { ...DARK, forcedColors: 'active' },
     viewport: WIDE,
     rules: SEEN,
-    // The system paints its own colours, but the computed style goes on naming ours.
+    // The system uses its own colours, but the computed style still has the colours of the page.
     exceptions: ['color-contrast'],
   },
 ]
@@ -45,7 +46,7 @@ export async function lookAt(page: Page, { media, viewport } = PLAIN) {
 
 const FOLDER = '/tmp/usher-screens'
 
-/** Looks at the page in each way, and keeps what `judge` finds wrong, by look. */
+/** Shows the page in each setting, and returns the problems that `judge` finds, by setting. */
 export async function inEveryLook(
   page: Page,
   name: string,

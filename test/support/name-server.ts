@@ -1,4 +1,4 @@
-// A DNS server on a loopback port that this process asks in place of those of the system.
+// A DNS server on a loopback port. This process uses it instead of the system's servers.
 
 import { createSocket } from 'node:dgram'
 import dns from 'node:dns'
@@ -7,7 +7,7 @@ import { isIPv6 } from 'node:net'
 
 const TYPES = { 1: 'A', 28: 'AAAA' } as const
 
-/** `addresses` of a name, or undefined to leave the question without an answer. */
+/** Starts the server. `addresses` returns the addresses of a name, or undefined to send no response. */
 export async function startNameServer(addresses: (name: string) => string[] | undefined) {
   const asked: string[] = []
   const socket = createSocket('udp4')
@@ -45,7 +45,7 @@ function labels(bytes: Buffer): string {
   return found.join('.')
 }
 
-/** Of the name that was asked for, for no time. */
+/** A record for the name in the question, with a TTL of 0. */
 function record(address: string): Buffer {
   const data = isIPv6(address)
     ? Buffer.from(

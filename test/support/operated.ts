@@ -1,4 +1,4 @@
-// An Usher with an operator beside it, who runs commands.
+// An Usher in process, and the commands of its operator.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -6,17 +6,17 @@ import { join } from 'node:path'
 import { run } from './command.ts'
 import { startUsher, type Usher, type UsherOptions } from './usher.ts'
 
-/** Each command is a process. */
+/** Test options: each command starts a process, which takes time. */
 export const SLOW = { timeout: 60_000 }
 
 export interface Operated {
   service: Usher
-  /** Runs a command beside it. */
+  /** Runs a command with the configuration and store of the service. */
   usher(words: string): ReturnType<typeof run>
   close(): Promise<void>
 }
 
-/** An Usher in process, on a store that the commands of an operator reach. */
+/** Starts an Usher in process on a SQLite file, which the commands can open. */
 export async function startOperated(options: UsherOptions = {}): Promise<Operated> {
   const folder = mkdtempSync(join(tmpdir(), 'usher-operated-'))
   const store = `sqlite:${join(folder, 'usher.db')}`

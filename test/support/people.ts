@@ -1,5 +1,5 @@
-// What people, and those who mean them harm, do beside walking through pages: several tabs, copied
-// cookies, forms sent from elsewhere, requests as a proxy or a raw socket sends them.
+// Actions of users and attackers besides the flow through the pages: several tabs, copied cookies,
+// forms of other sites, raw requests.
 
 import { type IncomingHttpHeaders, request } from 'node:http'
 import { parse } from 'node-html-parser'
@@ -16,14 +16,14 @@ export function newTab({ issuer, jar }: Browser): Browser {
   return tab
 }
 
-/** A browser with what the cookies of another are at this moment. */
+/** A browser with a copy of the current cookies of another. */
 export function copyOf({ issuer, jar }: Browser): Browser {
   const copy = new Browser(issuer)
   copy.jar = jar.cloneSync() ?? copy.jar
   return copy
 }
 
-/** Opens an authorization request; leaves the browser at the page that comes. */
+/** Opens an authorization request. The browser is left at the first page. */
 export async function open(
   usher: Usher,
   params: Record<string, string | undefined> = {},
@@ -38,7 +38,7 @@ export function credentials(username = 'ada', password = PASSWORD) {
   return { username, password, decision: 'continue' }
 }
 
-/** A browser in which this person is signed in, and nothing more was allowed. */
+/** A browser in which the user is signed in, without any consent. */
 export async function signedIn(usher: Usher, username = 'ada', password = PASSWORD) {
   const browser = new Browser(usher.issuer)
   await browser.open('/account')
@@ -47,31 +47,31 @@ export async function signedIn(usher: Usher, username = 'ada', password = PASSWO
   return browser
 }
 
-/** Where somebody is asked whether an application shall lose its access. */
+/** The page that removes the access of an application. */
 export function removalOf(client_id = 'web'): string {
   return `/account/applications/remove?${new URLSearchParams({ client_id })}`
 }
 
-/** Where somebody is asked whether to sign out there: for each of their other browsers. */
+/** The links on the sessions page that end a session: one for each other browser of the user. */
 export function endsOn({ html, url }: Page): URL[] {
   const links = html.querySelectorAll('li a[id^=end-]').map(link => link.getAttribute('href'))
   return links.map(href => new URL(href ?? '', url))
 }
 
-/** For the other browser used last. */
+/** The link that ends the session of the most recently used other browser. */
 export async function endOf(browser: Browser): Promise<URL> {
   const [end] = endsOn(await newTab(browser).open('/account/sessions'))
-  if (!end) throw new Error('signed in nowhere else')
+  if (!end) throw new Error('no other browser is signed in')
   return end
 }
 
-/** True when the provider takes this browser for somebody. */
+/** True if the browser is signed in at the provider. */
 export async function isSignedIn(browser: Browser): Promise<boolean> {
   const response = await send(browser, '/account', { method: 'GET' })
   return response.status === 200
 }
 
-/** The error with which `prompt=none` comes back; `undefined` when it brings a code. */
+/** The error of a request with `prompt=none`; `undefined` if it returns a code. */
 export async function silently(
   usher: Usher,
   browser: Browser,
@@ -81,7 +81,7 @@ export async function silently(
   return page.params.get('error') ?? undefined
 }
 
-/** The hidden fields of the first form, and those given. */
+/** The hidden fields of the first form, and `fields`. */
 export function fieldsOf(page: Page, fields: Record<string, string> = {}): Record<string, string> {
   const hidden = page.html.querySelectorAll('form input[type=hidden]')
   const own = hidden.map(input => [input.attributes.name, input.attributes.value])
@@ -94,7 +94,7 @@ export interface Sending {
   form?: Record<string, string>
 }
 
-/** One request with the cookies of a browser, which go no further than this; nothing is followed. */
+/** Sends one request with the cookies of a browser. Redirects and new cookies are ignored. */
 export async function send(
   browser: Browser,
   target: string | URL,
@@ -119,7 +119,7 @@ export interface RawAnswer {
   text: string
 }
 
-/** What `fetch` cannot send: a Host of one's choice, TRACE, headers it guards. */
+/** Sends a request that `fetch` refuses: with any Host, TRACE, or a forbidden header. */
 export function raw(
   { address }: { address: string },
   path: string,
@@ -151,7 +151,7 @@ export async function ageSessions({ records }: Usher, accountId: string, seconds
       indexes: [['sessions of account', accountId]],
     })
   }
-  // As if whatever ended before them had ended that much earlier.
+  // Moves the end of earlier sessions into the past, too.
   await records.update<{ ended?: number }>(
     ...accountName(accountId),
     ({ value }) => value && { ...value, ended: (value.ended ?? 0) - seconds - 1 },
@@ -175,7 +175,7 @@ export async function grantsOf({ records }: Usher, accountId: string, clientId: 
   return all.filter(grant => grant.clientId === clientId)
 }
 
-/** Makes every operation of the store take a few turns of the event loop, as one far away does. */
+/** Delays every store operation by a few turns of the event loop, like a remote store. */
 export function slowDown({ store }: Usher) {
   const { get, getMany, write, list } = store
   const turns = async () => {
@@ -187,21 +187,21 @@ export function slowDown({ store }: Usher) {
   store.write = async changes => turns().then(() => write.call(store, changes))
 }
 
-/** Tokens without offline access, for a browser that is signed in or not. */
+/** Tokens without offline access. */
 export function onlineTokens(usher: Usher, params: Parameters<typeof tokens>[1] = {}) {
   return tokens(usher, { scope: 'openid profile email', ...params })
 }
 
 const { t } = createLanguages().english
 
-/** What a page says under this key: words change, what they are there for does not. */
+/** The English page text of a key. Tests name the key, because texts change. */
 export function words(key: string, values?: Record<string, string>): string {
   const text = t(key, values)
-  if (!text) throw new Error(`there are no words for ${key}`)
+  if (!text) throw new Error(`no text has the key ${key}`)
   return text
 }
 
-/** What people read of a page: its text, without marks and line breaks. */
+/** The visible text of a page, without tags and line breaks. */
 export function textOf(html: string): string {
   return parse(html).textContent.replace(/\s+/g, ' ')
 }

@@ -1,4 +1,4 @@
-// The pages as `usher pages preview` writes them, opened in a real browser without anything running.
+// The pages of `usher pages preview`, opened in Chromium without a server.
 
 import type { BrowserContext, Page } from 'playwright-core'
 import { readSettings } from '../../src/config/load.ts'
@@ -6,20 +6,20 @@ import { createViews } from '../../src/pages/views.ts'
 import { pathOf, preview } from '../pages/preview.ts'
 import { type Files, withFolder } from './config-folder.ts'
 
-/** Nobody's address: what is asked of it is answered from memory. */
+/** An address without a server: the browser context answers from memory. */
 const ORIGIN = 'https://preview.example'
 const TYPES: Record<string, string> = { html: 'text/html', css: 'text/css', svg: 'image/svg+xml' }
 
 export type Preview = ReturnType<typeof createPreview>
 
-/** Of a config folder with these files. */
+/** Creates the preview of a config folder with these files. */
 export function createPreview(config: Files = {}) {
   const views = withFolder(config, folder => createViews(readSettings({ USHER_CONFIG: folder })))
   const files = preview(views, views.tags)
   return {
     tags: views.tags,
 
-    /** Characters of a state's page, in English. */
+    /** The number of characters of a page in English. */
     sizeOf: (name: string) => String(files.get(pathOf('en', { name }))).length,
 
     answer: (context: BrowserContext) =>

@@ -1,4 +1,4 @@
-// Keys that tokens are bound to, and their proofs (RFC 9449 §4.2), right or as wrong as a test likes.
+// Keys of sender-constrained tokens, and their DPoP proofs (RFC 9449 §4.2), valid or with defects.
 
 import { createHash, randomUUID } from 'node:crypto'
 import { calculateJwkThumbprint, exportJWK, generateKeyPair, SignJWT } from 'jose'
@@ -8,7 +8,7 @@ type Json = Record<string, unknown>
 export interface ProofChange {
   claims?: Json
   header?: Json
-  /** The access token that comes with it. */
+  /** The access token of the same request. */
   token?: string
 }
 
@@ -20,7 +20,7 @@ export async function createProver(alg = 'ES256') {
   return {
     jkt: await calculateJwkThumbprint(jwk),
     privateJwk: await exportJWK(privateKey),
-    /** Of one request; a claim that is undefined is left out. */
+    /** Signs a proof for one request; undefined leaves a claim out. */
     async prove(htm: string, htu: string, { claims, header, token }: ProofChange = {}) {
       const iat = Math.floor(Date.now() / 1000)
       const ath = token && createHash('sha256').update(token).digest('base64url')

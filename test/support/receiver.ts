@@ -1,5 +1,5 @@
-// The back channel of client applications, each on a port of its own, as OpenID Connect Back-Channel
-// Logout §2.6 would have them judge what they are sent.
+// A back-channel logout endpoint of a client, on a port of its own. It validates logout tokens as OpenID
+// Connect Back-Channel Logout §2.6 requires.
 
 import { once } from 'node:events'
 import { createServer, type RequestListener } from 'node:http'
@@ -11,7 +11,7 @@ import { SECRET } from './usher.ts'
 
 export type Receiver = Awaited<ReturnType<typeof startReceiver>>
 
-/** `client`: what else stands in its file. */
+/** Starts the endpoint. `client`: further keys of the client's file. */
 export async function startReceiver(client_id: string, client: object = {}) {
   const tokens: string[] = []
   let answer: RequestListener = (_req, res) => res.writeHead(200).end()
@@ -28,7 +28,7 @@ export async function startReceiver(client_id: string, client: object = {}) {
 
   return {
     port,
-    /** What stands in its file in config/clients/. */
+    /** The client's file in config/clients/. */
     client: {
       client_id,
       client_name: `Application ${client_id}`,
@@ -39,14 +39,14 @@ export async function startReceiver(client_id: string, client: object = {}) {
     },
     tokens,
     connections: () => connections,
-    /** Of the latest token, verified. */
-    async told(issuer: string): Promise<JWTPayload> {
+    /** Verifies the latest logout token, and returns its claims. */
+    async claims(issuer: string): Promise<JWTPayload> {
       const jwks = createRemoteJWKSet(new URL('/api/oauth/jwks', issuer))
       const checks = { issuer, audience: client_id, typ: 'logout+jwt', maxTokenAge: 120 }
       return (await jwtVerify(tokens.at(-1) ?? '', jwks, checks)).payload
     },
     header: () => decodeProtectedHeader(tokens.at(-1) ?? ''),
-    /** From now on it answers so. */
+    /** Sets the response of all further requests. */
     answerWith(listener: RequestListener) {
       answer = listener
     },

@@ -1,7 +1,7 @@
-// What attackers make of a registered redirect URI: spellings that some parser, somewhere, takes for
-// the same address, or for one that belongs to it.
+// Mutants of a registered redirect URI: spellings that some URL parser takes for the same address, or for
+// an address of the same host.
 
-/** Put in at every position. */
+/** Inserted at every position. */
 const INSERTS = [
   '\t',
   '\r\n',
@@ -48,7 +48,7 @@ const SUFFIXES = [
 
 const SCHEMES = ['HTTPS', 'Https', 'http', 'javascript', 'data', 'ftp', 'blob:https', 'view-source']
 
-/** Hosts for 127.0.0.1, [::1] and app.example.org that differ in spelling or in owner. */
+/** Hosts that resemble 127.0.0.1, [::1] and app.example.org: other spellings, or other owners. */
 const HOSTS = [
   'evil.example',
   'app.example.org.',
@@ -89,7 +89,7 @@ const HOSTS = [
   '\u2460\u2461\u2466.0.0.1',
 ]
 
-/** At least 400 for every URI, none of them the URI itself. */
+/** Returns at least 400 mutants of every URI, without the URI itself. */
 export function mutantsOf(uri: string): string[] {
   const mutants = [
     ...insertions(uri),
@@ -117,7 +117,7 @@ function insertions(uri: string): string[] {
   )
 }
 
-/** Each character in the other case, left out, doubled, percent-encoded once and twice. */
+/** Each character in the other case, removed, doubled, percent-encoded once and twice. */
 function characters(uri: string): string[] {
   return [...uri].flatMap((character, i) => {
     const hex = character.charCodeAt(0).toString(16)

@@ -1,5 +1,4 @@
-// Several redis-servers that know of one another: a primary and its replica, a cluster, and a primary
-// watched by sentinels.
+// Groups of redis-servers: a primary with a replica, a cluster, and a primary with sentinels.
 
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -19,18 +18,18 @@ export interface RedisGroup {
 }
 
 /**
- * A replica has its first copy at once, not after the five seconds in which others could join; and says
- * so within a second: without writes it answers pings only, of which there is one in ten seconds.
+ * Settings for a fast start. Without them a primary waits five seconds for further replicas before the
+ * first copy, and pings only every ten seconds, so that the replica acknowledges the copy late.
  */
 export const AT_ONCE = '--repl-diskless-sync-delay 0 --repl-ping-replica-period 1'.split(' ')
-/** And has answered that it has what there is. */
+/** The replica is online, and has acknowledged the data of the primary. */
 const ONLINE = /slave0:.*state=online,offset=[1-9]\d*,lag=[01]/
 
 const SECOND_ONLINE = new RegExp(ONLINE.source.replace('slave0', 'slave1'))
 
 export interface RedisPair {
   primary: RedisServer
-  /** Follows the primary over `link`. */
+  /** Replicates the primary through `link`. */
   replica: RedisServer
   link: FlakyLink
   stop(): Promise<void>
@@ -43,17 +42,17 @@ export async function startPair(): Promise<RedisPair> {
   return { primary, replica, link, stop: () => stop().then(() => primary.stop()) }
 }
 
-/** Of the server at `of`. */
-export async function startReplica(of: number) {
-  const link = await flakyLink(of)
+/** Starts a replica of the server on the port `primary`. */
+export async function startReplica(primary: number) {
+  const link = await flakyLink(primary)
   const [port = 0] = await freePorts(1)
   const settings = ['--replicaof', '127.0.0.1', new URL(link.url).port, ...AT_ONCE]
   const replica = await startRedis({ port, settings })
-  await untilInfo(`redis://127.0.0.1:${of}`, 'replication', ONLINE)
+  await untilInfo(`redis://127.0.0.1:${primary}`, 'replication', ONLINE)
   return { link, replica, stop: () => link.close().then(() => replica.stop()) }
 }
 
-/** Three masters with a replica each. */
+/** Starts three masters with one replica each. */
 export async function startCluster(): Promise<RedisGroup> {
   const ports = await freePorts(6)
   const settings = ['--cluster-enabled', 'yes', '--cluster-node-timeout', '2000', ...AT_ONCE]
@@ -72,11 +71,11 @@ export async function startCluster(): Promise<RedisGroup> {
   }
 }
 
-/** One primary, two replicas, three sentinels. */
+/** Starts one primary, two replicas and three sentinels. */
 export async function startSentinels(): Promise<RedisGroup> {
   const [primary = 0, ...others] = await freePorts(6)
   const replicas = others.slice(0, 2)
-  const watchers = others.slice(2)
+  const sentinelPorts = others.slice(2)
   const servers = [await startRedis({ port: primary, settings: AT_ONCE })]
   for (const port of replicas) {
     servers.push(
@@ -89,7 +88,7 @@ export async function startSentinels(): Promise<RedisGroup> {
   await untilInfo(servers[0]?.url ?? '', 'replication', SECOND_ONLINE)
   const folder = mkdtempSync(join(tmpdir(), 'usher-sentinels-'))
   const sentinels = await Promise.all(
-    watchers.map(port => {
+    sentinelPorts.map(port => {
       const file = join(folder, `${port}.conf`)
       writeFileSync(
         file,
@@ -101,7 +100,7 @@ export async function startSentinels(): Promise<RedisGroup> {
     }),
   )
   for (const { url } of sentinels) await untilInfo(url, 'sentinel', /slaves=2,sentinels=3/)
-  const nodes = watchers.map(port => `127.0.0.1:${port}`)
+  const nodes = sentinelPorts.map(port => `127.0.0.1:${port}`)
   return {
     url: `redis+sentinel://${nodes.join(',')}/usher`,
     servers,
@@ -116,16 +115,16 @@ export async function startSentinels(): Promise<RedisGroup> {
 const stopAll = (servers: RedisServer[]) =>
   Promise.all(servers.map(server => server.stop())).then(() => {})
 
-/** Milliseconds. */
-const PATIENCE = 20_000
+const INFO_TIMEOUT_MS = 20_000
 
+/** Waits until the INFO section of a server matches `expected`. */
 export async function untilInfo(url: string, section: string, expected: RegExp) {
   const redis = new Redis(url)
   const ask = () => (section === 'cluster' ? redis.cluster('INFO') : redis.info(section))
   try {
     const started = performance.now()
     for (let info = await ask(); !expected.test(info); info = await ask()) {
-      if (performance.now() - started > PATIENCE) throw new Error(`not ${expected}: ${info}`)
+      if (performance.now() - started > INFO_TIMEOUT_MS) throw new Error(`not ${expected}: ${info}`)
       await setTimeout(100)
     }
   } finally {
@@ -133,14 +132,14 @@ export async function untilInfo(url: string, section: string, expected: RegExp) 
   }
 }
 
-/** All taken at once, then given back: servers fail to start when another is quicker. */
+/** Returns ports that were free. A server fails to start if another process takes its port first. */
 export async function freePorts(count: number): Promise<number[]> {
   const holders = Array.from({ length: count }, () => createServer())
   const ports: number[] = []
   while (holders.length) {
     const holder = holders.pop()
     if (!holder) break
-    // A cluster node listens 10,000 above as well; both below those the system gives to anybody.
+    // A cluster node also listens on this port + 10,000. Both are below the system's ephemeral ports.
     const port = 10_000 + Math.floor(Math.random() * 10_000)
     const taken = await new Promise<boolean>(resolve => {
       holder.once('error', () => resolve(true)).listen(port, '127.0.0.1', () => resolve(false))

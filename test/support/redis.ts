@@ -1,4 +1,4 @@
-// A redis-server of our own: on a unix socket in a folder of its own, ended by its own handle.
+// Starts a redis-server on a unix socket in a folder of its own.
 
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
@@ -6,15 +6,15 @@ import { existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-const PATIENCE = 10_000
+const START_TIMEOUT_MS = 10_000
 
-/** Should a test die, its servers do too, and do not hold it. */
+/** Ends the servers with the test process. */
 const alive = new Set<ReturnType<typeof spawn>>()
 process.once('exit', () => {
   for (const child of alive) child.kill('SIGKILL')
 })
 
-/** `redis-server` of this machine; installed with apt when it may be, else the line to run. */
+/** Returns the path of `redis-server`. Installs it where apt is allowed. */
 export function findRedis(): string {
   const found = () => spawnSync('which', ['redis-server'], { encoding: 'utf8' }).stdout.trim()
   if (found()) return found()
@@ -30,25 +30,25 @@ export function findRedis(): string {
 
 export interface RedisServer {
   url: string
-  /** Where it keeps its files. */
+  /** The folder of its files. */
   folder: string
   pid: number
-  /** Ends this server, and starts it again with what it had written down. */
   kill(signal?: NodeJS.Signals): Promise<void>
+  /** Starts the server again with its persisted data. */
   start(): Promise<void>
   stop(): Promise<void>
 }
 
 export interface RedisOptions {
-  /** Of loopback; without one it listens on a unix socket. */
+  /** A port of 127.0.0.1. Default: a unix socket. */
   port?: number
-  /** Words of its command line. */
+  /** Further arguments of its command line. */
   settings?: string[]
-  /** A sentinel's own file, in which it keeps what it learns. */
+  /** The configuration file of a sentinel, which the sentinel rewrites. */
   file?: string
 }
 
-/** With an append-only file, as it ought to run. */
+/** Starts a server with an append-only file, which keeps its data after a crash. */
 export async function startRedis({
   port,
   settings = [],
@@ -66,7 +66,7 @@ export async function startRedis({
     url: port ? `redis://127.0.0.1:${port}` : socket,
     folder,
     get pid() {
-      if (!child.pid) throw new Error('it does not run')
+      if (!child.pid) throw new Error('redis-server does not run')
       return child.pid
     },
     async start() {
@@ -79,8 +79,9 @@ export async function startRedis({
       alive.add(child)
       let output = ''
       await new Promise<void>((resolve, reject) => {
-        const timer = setTimeout(() => reject(new Error(`redis-server: ${output}`)), PATIENCE)
-        child.once('exit', () => reject(new Error(`redis-server: ${output}`)))
+        const fail = () => reject(new Error(`redis-server: ${output}`))
+        const timer = setTimeout(fail, START_TIMEOUT_MS)
+        child.once('exit', fail)
         child.stdout?.on('data', data => {
           output += data
           if (!/ready to accept connections|Sentinel ID is/i.test(output)) return
@@ -95,7 +96,7 @@ export async function startRedis({
       await exited
     },
     async stop() {
-      // At once: asked to, it would wait for its replicas, or refuse while it writes a first file.
+      // SIGKILL: after SIGTERM it would wait for its replicas, or refuse during its first AOF rewrite.
       if (child.exitCode === null && child.signalCode === null) await server.kill()
       rmSync(folder, { recursive: true, force: true })
     },

@@ -1,4 +1,4 @@
-// Applications that register themselves, as they do it over the wire.
+// Requests of dynamic client registration (RFC 7591, RFC 7592).
 
 import {
   createInvitations,
@@ -16,7 +16,7 @@ export const METADATA = { client_name: 'Strange application', redirect_uris: [CA
 
 type Place = { issuer: string; address: string }
 
-/** A token for as many as that, as `usher clients invite` makes it. */
+/** An initial access token for `most` registrations, as `usher clients invite` creates it. */
 export async function invite({ records }: { records: Records }, most = 10, ...relaxed: string[]) {
   const terms = { exp: now() + 3600, most, policies: [RULES, ...relaxed] }
   return (await createInvitations(records).make(terms)).jti
@@ -28,7 +28,7 @@ export function register(place: Place, token: string, metadata: object = METADAT
   return sendJson(place, REGISTER, 'POST', token, metadata)
 }
 
-/** As the answer to a registration says where and with what. */
+/** The response of a registration. */
 export interface Registration {
   client_id: string
   client_secret: string
@@ -46,7 +46,7 @@ export async function registerNew(
   return Object(json)
 }
 
-/** GET without metadata, PUT with; or DELETE. */
+/** Sends GET without metadata and PUT with metadata, or `method`. */
 export function manage(
   place: Place,
   { client_id, registration_access_token: token }: Registration,

@@ -1,5 +1,5 @@
-// A client application with a port of its own, as its developer would write it with openid-client.
-// It starts before the provider, whose client file needs the redirect URI; `connect` comes after.
+// A relying party on a port of its own, written with openid-client. It starts before the provider,
+// because the client file needs its redirect URI. Call `connect` when the provider runs.
 
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -12,7 +12,7 @@ export interface RelyingPartyOptions {
   client_id?: string
   scope?: string
   response_mode?: 'query' | 'form_post'
-  /** Where the callback sends people when it is done; absent: the page that shows the claims. */
+  /** The page after a successful callback; absent: the page with the claims. */
   landing?: string
 }
 
@@ -39,7 +39,7 @@ export async function startRelyingParty({
     return config
   }
   const signedIn = () => {
-    if (!session) throw new Error('nobody is signed in at the relying party')
+    if (!session) throw new Error('no user is signed in at the relying party')
     return session
   }
 
@@ -65,8 +65,8 @@ export async function startRelyingParty({
     const state = params.get('state') ?? ''
     const checks = pending.get(state)
     pending.delete(state)
-    if (!checks) throw new Error('an answer to nothing that was asked')
-    // openid-client takes a form_post answer as a Request.
+    if (!checks) throw new Error('the state belongs to no authorization request')
+    // openid-client accepts a form_post response as a Request.
     const answer = req.method === 'POST' ? new Request(url, { method: 'POST', body: params }) : url
     const tokens = await client.authorizationCodeGrant(connected(), answer, {
       pkceCodeVerifier: checks.pkceCodeVerifier,
@@ -89,7 +89,7 @@ export async function startRelyingParty({
 
   async function answer(req: IncomingMessage, res: ServerResponse): Promise<void> {
     const url = new URL(req.url ?? '', origin)
-    // Further parameters of the authorization request, such as prompt.
+    // Further parameters of the authorization request, for example prompt.
     const more = Object.fromEntries(url.searchParams)
     if (url.pathname === '/sign-in') return redirect(res, await signInUrl(more))
     if (url.pathname === '/sign-out') return redirect(res, signOutUrl())
@@ -115,9 +115,9 @@ export async function startRelyingParty({
 
   return {
     origin,
-    /** Another origin, and another site, of the same server. */
+    /** The same server under another origin and site. */
     elsewhere: `http://127.0.0.1:${port}`,
-    /** What stands in its file in config/clients/. */
+    /** The client's file in config/clients/. */
     metadata: {
       client_id,
       client_name: 'Relying party',

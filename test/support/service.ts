@@ -1,4 +1,4 @@
-// Starts the service as operators do: a process of its own, from the shipped config folder.
+// Starts Usher as operators do: as a process, with the config folder of this repository.
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -7,9 +7,9 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 
 const ROOT = join(import.meta.dirname, '../..')
-const PATIENCE = 20_000
+const START_TIMEOUT_MS = 20_000
 
-/** Should a test die, its services do too. */
+/** Ends the processes with the test process. */
 const alive = new Set<ChildProcess>()
 process.once('exit', () => {
   for (const child of alive) child.kill('SIGKILL')
@@ -17,13 +17,13 @@ process.once('exit', () => {
 
 export interface Service {
   issuer: string
-  /** The environment it runs in, for commands beside it. */
+  /** Its environment, also for commands on the same store. */
   env: NodeJS.ProcessEnv
   child: ChildProcess
-  /** What it has written so far. */
+  /** The output so far. */
   stdout(): string
   stderr(): string
-  /** SIGTERM; answers with the exit code. */
+  /** Sends SIGTERM. Resolves with the exit code. */
   stop(): Promise<number | null>
 }
 
@@ -31,8 +31,8 @@ type Variables = Record<string, string>
 type Environment = Variables | ((port: number) => Variables)
 
 /**
- * Resolves when it says that it is ready; rejects with its report when it exits instead. `command`: what
- * else may stand in its place.
+ * Starts a process. Resolves when its log says "is ready at". Rejects with stderr if it exits. The
+ * second parameter is another command to start.
  */
 export async function startService(
   given: Environment = {},
@@ -59,7 +59,7 @@ export async function startService(
     stderr += data
   })
   await new Promise<void>((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error(`not ready: ${stderr}`)), PATIENCE)
+    const timer = setTimeout(() => reject(new Error(`not ready: ${stderr}`)), START_TIMEOUT_MS)
     child.stderr.on('data', () => {
       if (!/is ready at/.test(stderr)) return
       clearTimeout(timer)
@@ -84,7 +84,7 @@ export async function startService(
   }
 }
 
-/** Taken for a moment and given back: the service itself fails when another is quicker. */
+/** Returns a port that was free. The service fails to start if another process takes it first. */
 export async function freePort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')

@@ -1,4 +1,4 @@
-// A person at the application `web`: each family of tokens is a sign-in of its own.
+// Sign-ins of a user at the client `web`. Each sign-in gives a token family of its own.
 
 import { Browser } from './browser.ts'
 import { type Answer, authorizationRequest, redeem, signInAndAllow } from './journey.ts'
@@ -17,7 +17,7 @@ export async function signIn(issuer: string, count: number, username = 'ada', pa
   return families
 }
 
-/** The person that a service makes on an empty store, and whose password it says once. */
+/** Signs in the demo user. A service creates it in an empty store, and logs its password once. */
 export function signInDemo({ issuer, stderr }: Service, count: number) {
   return signIn(issuer, count, 'demo', /the password (\S+)/.exec(stderr())?.[1])
 }

@@ -1,4 +1,4 @@
-// JWTs that a client signs, with any algorithm there is.
+// JWTs signed by a client, with every algorithm.
 
 import { generateKeyPairSync, type KeyObject, randomUUID } from 'node:crypto'
 import { exportJWK, type JWTPayload, SignJWT } from 'jose'
@@ -26,7 +26,7 @@ const SHARED = Buffer.from(SECRET)
 
 export const ALGORITHMS = [...Object.keys(PAIRS), 'HS256', 'HS384', 'HS512', 'none']
 
-/** Of the kinds that client files take. */
+/** Public keys of the types that client files accept. */
 export const PUBLIC_JWKS = {
   keys: await Promise.all(
     [rsa, p256, ed].map(async ({ publicKey }, i) => ({
@@ -55,11 +55,11 @@ const times = () => {
   return { iat, nbf: iat, exp: iat + 60, jti: randomUUID() }
 }
 
-/** Of private_key_jwt (RFC 7523). */
+/** Signs an assertion of private_key_jwt (RFC 7523). */
 export const assertion = async (alg: string, client_id: string, aud: string) =>
   signed(alg, claimsFor(client_id, aud))
 
-/** What an assertion of the client says. */
+/** The claims of a client assertion. */
 export const claimsFor = (client_id: string, aud: string) => ({
   iss: client_id,
   sub: client_id,
@@ -67,7 +67,7 @@ export const claimsFor = (client_id: string, aud: string) => ({
   ...times(),
 })
 
-/** RFC 9101. */
+/** Signs a request object (RFC 9101). */
 export const requestObject = async (alg: string, client_id: string, aud: string) =>
   signed(alg, {
     iss: client_id,
@@ -81,11 +81,11 @@ export const requestObject = async (alg: string, client_id: string, aud: string)
     code_challenge_method: 'S256',
   })
 
-/** CIBA §7.1.1. */
+/** Signs a backchannel authentication request (CIBA §7.1.1). */
 export const backchannelRequest = async (alg: string, iss: string, aud: string) =>
   signed(alg, { iss, aud, ...times(), scope: 'openid', login_hint: 'ada' })
 
-/** RFC 9449, for a POST to `htu`. */
+/** Signs a DPoP proof (RFC 9449) for a POST to `htu`. */
 export async function dpopProof(alg: string, htu: string, nonce?: string): Promise<string> {
   const jwk = PAIRS[alg] ? await exportJWK(PAIRS[alg].publicKey) : { kty: 'oct', k: 'AAAA' }
   const { iat, jti } = times()

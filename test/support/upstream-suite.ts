@@ -1,5 +1,5 @@
-// Sign-in at an upstream issuer in Chromium, with TLS everywhere: an application, Usher as a process, and
-// the issuer. One suite for every issuer.
+// Sign-in at an upstream issuer in Chromium: an application, Usher as a process, and the issuer, all with
+// TLS. One suite for every issuer.
 
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -27,7 +27,7 @@ export const USERS = [
 
 /** Facts that an issuer needs to start, and to register Usher as its client `usher` with `SECRET`. */
 export interface Surroundings {
-  /** For files; removed at the end. */
+  /** A folder for files, removed at the end. */
   folder: string
   /** Runs at the end, and after a failed start. */
   closing: AsyncDisposableStack

@@ -1,4 +1,4 @@
-// Two Ushers: users of the one sign in at the other.
+// Two Ushers: one is the upstream issuer of the other.
 
 import { hashSecret } from '../../src/config/client-secret.ts'
 import { Browser, type Page } from './browser.ts'
@@ -9,7 +9,7 @@ export type Upstream = Awaited<ReturnType<typeof startUpstream>>
 /** The text of the button on the sign-in page. */
 export const LABEL = 'Sign in with Example'
 
-/** A native client may return to any port, so that the upstream issuer can start first. */
+/** A native client may use any port in its redirect URI. So the upstream issuer can start first. */
 export const DOWNSTREAM = {
   client_id: 'usher',
   client_name: 'Usher',
@@ -28,7 +28,7 @@ const COMPLETE = {
   accounts: 'create',
 }
 
-/** Options for an Usher with these files in upstreams/, each with changes of a complete one. */
+/** Options of an Usher with these files in upstreams/. Each file is complete, with these changes. */
 export function withUpstreams(upstreams: Record<string, object>): UsherOptions {
   const files = Object.entries(upstreams).map(([name, changes]) => {
     return [`upstreams/${name}.yaml`, JSON.stringify({ ...COMPLETE, ...changes })]
@@ -39,7 +39,7 @@ export function withUpstreams(upstreams: Record<string, object>): UsherOptions {
   }
 }
 
-/** `file`: changes of upstreams/example.yaml; `issuer`: options of the upstream issuer. */
+/** Starts both. `file`: changes of upstreams/example.yaml; `issuer`: options of the upstream issuer. */
 export async function startUpstream(
   file: object = {},
   options: UsherOptions = {},
@@ -59,7 +59,7 @@ export async function startUpstream(
     usher: { ...settings, ...options.usher },
     files: { ...files, ...options.files },
   })
-  /** From the sign-in page of the upstream issuer to the application. */
+  /** Goes from the sign-in page of the upstream issuer to the application. */
   async function continueAt(browser: Browser, username = 'ada'): Promise<Page> {
     const isThere = () => browser.page.url.origin === upstream.issuer
     if (isThere()) await browser.submit({ username, password: PASSWORD, decision: 'continue' })
@@ -70,9 +70,9 @@ export async function startUpstream(
   return {
     usher,
     upstream,
-    /** A browser that shows the pages of both. */
+    /** A browser that fetches the pages of both. */
     browser: () => new Browser(usher.issuer, fetch, [upstream.issuer]),
-    /** From the sign-in page of Usher to the application. */
+    /** Goes from the sign-in page of Usher to the application. */
     async signIn(browser: Browser, username = 'ada'): Promise<Page> {
       await browser.submit({ decision: 'example' })
       return continueAt(browser, username)

@@ -1,4 +1,4 @@
-// Starts a whole Usher in this process: a config folder on disk, a real store, a real socket.
+// Starts an Usher in this process, with a config folder on disk, a real store and a real socket.
 
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type RequestListener } from 'node:http'
@@ -28,7 +28,7 @@ export const PASSWORD = 'correct horse battery staple'
 export const SECRET = 'a-secret-of-at-least-thirty-two-characters'
 export const WEB = 'https://app.example.org/callback'
 
-/** The clients that most tests speak as; redirect URIs are never fetched. */
+/** The clients of most tests. Their redirect URIs are never fetched. */
 export const CLIENTS: Record<string, object> = {
   web: {
     client_id: 'web',
@@ -67,20 +67,20 @@ export const CLIENTS: Record<string, object> = {
   },
 }
 
-/** For `limits`: requests of a test come from one network. */
+/** Values for `limits`: all requests of a test come from one network. */
 export const UNLIMITED = { anonymous: 1_000_000, anonymous_megabytes: 100_000 }
 
 export interface UsherOptions {
   clients?: Record<string, object>
   resources?: Record<string, object>
-  /** What stands in usher.yaml and claims.yaml; JSON is YAML. */
+  /** The content of usher.yaml and claims.yaml, written as JSON (which is YAML). */
   usher?: object
   claims?: object
-  /** Other files of the folder, by their paths in it. */
+  /** Other files, by path in the folder. */
   files?: Record<string, string>
   store?: string
   env?: Record<string, string>
-  /** The host of the issuer: two on one host share their cookies. */
+  /** The host of the issuer. Two Ushers on one host share their cookies. */
   host?: string
 }
 
@@ -95,12 +95,13 @@ export const CLAIMS = {
 
 export type Usher = Awaited<ReturnType<typeof startUsher>>
 
-/** On a port the system gives; `close` ends it and deletes its folder. */
+/** Starts an Usher on a free port. `close` ends it and deletes its folder. */
 export async function startUsher(options: UsherOptions = {}) {
   const folder = mkdtempSync(join(tmpdir(), 'usher-'))
   writeConfig(folder, { ...options, usher: { limits: UNLIMITED, ...options.usher } })
   let handler: RequestListener | undefined
-  // As long as the product keeps connections: after Node's 5 s a busy machine reuses a closed one.
+  // The value of the product. With Node's default of 5 s, a client on a busy machine may reuse a
+  // closed connection.
   const server = createServer({ keepAliveTimeout: 75_000 }, (req, res) => handler?.(req, res))
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
   const { port } = server.address() as AddressInfo
@@ -124,7 +125,7 @@ export async function startUsher(options: UsherOptions = {}) {
   const { store: location, redis } = settings
   const store = await openStore(location, redis, metrics.storeCommand)
   const { records, secrets } = await unlock(store, location, settings.secrets)
-  await records.save('SigningKeys', 'current', { keys: await someKeys() }, { version: 0 })
+  await records.save('SigningKeys', 'current', { keys: await storedKeys() }, { version: 0 })
   const signingKeys = await openSigningKeys(records, settings)
   const keys = await signingKeys.load()
 
@@ -148,9 +149,9 @@ export async function startUsher(options: UsherOptions = {}) {
     consents: createConsents(records),
     sessions: createAccountSessions(records),
     readiness,
-    /** What a running service does every second. */
-    tellSignOuts: app.deliver,
-    /** The lines of the log so far. */
+    /** Sends the notifications of the delivery queue, as a running service does every second. */
+    deliver: app.deliver,
+    /** The log lines so far. */
     output,
     addAccount(profile: object, password = PASSWORD): Promise<Account> {
       return directory.add(profile, password)
@@ -191,9 +192,9 @@ export function writeConfig(
   }
 }
 
-/** Made once for all the Ushers of a test file: an RSA key takes its time. */
-let made: Promise<SigningKey[]> | undefined
-async function someKeys() {
-  made ??= Promise.all(ALGORITHMS.map(makeKey))
-  return (await made).map(key => ({ key, from: now() }))
+/** The signing keys of all Ushers of a test file: generating an RSA key takes long. */
+let generatedKeys: Promise<SigningKey[]> | undefined
+async function storedKeys() {
+  generatedKeys ??= Promise.all(ALGORITHMS.map(makeKey))
+  return (await generatedKeys).map(key => ({ key, from: now() }))
 }

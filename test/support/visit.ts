@@ -1,4 +1,4 @@
-// A person at the screen of a real browser, and a provider with clients for them to visit.
+// A user with Chromium, and a provider with relying parties.
 
 import type { Browser, BrowserContextOptions, Page } from 'playwright-core'
 import { type Complaints, collectComplaints, launchChromium } from './chromium.ts'
@@ -7,7 +7,7 @@ import { ADA, PASSWORD, startUsher } from './usher.ts'
 
 export type Stage = Awaited<ReturnType<typeof startStage>>
 
-/** A browser, a provider where Ada has an account, and a relying party for each of the options. */
+/** Starts Chromium, a provider with Ada's account, and a relying party for each of the options. */
 export async function startStage(options: RelyingPartyOptions[]) {
   const parties = await Promise.all(options.map(startRelyingParty))
   const clients = Object.fromEntries(parties.map(({ metadata }) => [metadata.client_id, metadata]))
@@ -19,10 +19,10 @@ export async function startStage(options: RelyingPartyOptions[]) {
     browser,
     party(client_id: string): RelyingParty {
       const found = parties.find(({ metadata }) => metadata.client_id === client_id)
-      if (!found) throw new Error(`there is no relying party ${client_id}`)
+      if (!found) throw new Error(`no relying party has the client_id ${client_id}`)
       return found
     },
-    /** As if Ada had never allowed anything. */
+    /** Removes Ada's consents. */
     async forgetConsents() {
       await Promise.all(
         Object.keys(clients).map(client_id => usher.consents.withdraw(ada.id, client_id)),
@@ -75,7 +75,7 @@ export class Visit {
     await this.link('Sign in').click()
   }
 
-  /** From the relying party through sign-in and consent, up to its answer. */
+  /** Goes from the relying party through sign-in and consent, up to the authorization response. */
   async signInAt(party: RelyingParty) {
     await this.beginAt(party)
     await this.signIn()

@@ -1,5 +1,4 @@
-// Requests as they go over the wire: nothing is followed, no path is tidied up, no header is added
-// that was not asked for. `fetch` does all three.
+// Raw HTTP requests. Unlike `fetch`, they follow no redirects, normalize no paths, and add no headers.
 
 import { request } from 'node:http'
 import { connect } from 'node:net'
@@ -9,22 +8,22 @@ export interface Reply {
   status: number
   headers: Headers
   text: string
-  /** The body as JSON; an empty object when it is none. */
+  /** The body as JSON; an empty object for another content type. */
   json: Record<string, unknown>
-  /** Where it redirects to. */
+  /** The Location header. */
   location?: URL
 }
 
 export interface WireOptions {
   method?: string
   headers?: Record<string, string>
-  /** A form, when it is not text already. */
+  /** Text, or the fields of a form. */
   body?: string | Record<string, string> | [string, string][]
 }
 
 type Place = { issuer: string; address: string }
 
-/** Sends exactly this path to the port of the Usher; `host` is the issuer's unless it is given. */
+/** Sends exactly this path to the port of the Usher. Default of the Host header: the issuer's host. */
 export function send(
   { issuer, address }: Place,
   path: string | URL,
@@ -64,7 +63,7 @@ export function send(
   return promise
 }
 
-/** With the cookies of a browser, which keeps those of the answer. */
+/** Sends a request with the cookies of a browser, and stores the cookies of the response. */
 export async function sendAs(
   browser: Browser,
   usher: Place,
@@ -78,18 +77,18 @@ export async function sendAs(
   return answer
 }
 
-/** Writes bytes to the port and gives what came back until it was closed, or `patience` ms. */
-export function talk({ address }: Place, bytes: string, patience = 500): Promise<string> {
+/** Writes bytes to the port. Returns the received bytes, until close or `timeout` ms without data. */
+export function talk({ address }: Place, bytes: string, timeout = 500): Promise<string> {
   const { hostname, port } = new URL(address)
   const { promise, resolve } = Promise.withResolvers<string>()
-  let heard = ''
+  let received = ''
   const socket = connect(Number(port), hostname, () => socket.write(bytes, 'latin1'))
-  socket.setTimeout(patience, () => socket.destroy())
+  socket.setTimeout(timeout, () => socket.destroy())
   socket.on('data', chunk => {
-    heard += chunk.toString('latin1')
+    received += chunk.toString('latin1')
   })
   socket.on('error', () => socket.destroy())
-  socket.on('close', () => resolve(heard))
+  socket.on('close', () => resolve(received))
   return promise
 }
 
@@ -105,7 +104,7 @@ function reply(status: number, headers: Headers, text: string, issuer: string): 
   }
 }
 
-/** The header of `client_secret_basic`. */
+/** The Authorization header of `client_secret_basic`. */
 export function basic(client_id: string, secret: string): Record<string, string> {
   const pair = `${encodeURIComponent(client_id)}:${encodeURIComponent(secret)}`
   return { authorization: `Basic ${Buffer.from(pair).toString('base64')}` }

@@ -11,12 +11,12 @@ import { parse } from 'yaml'
 import { checkSettings } from '../../src/commands/config.ts'
 import { readSettings } from '../../src/config/load.ts'
 import {
-  asNobody,
   COMPLETE,
   client,
   type Files,
   PRODUCTION,
   readFolder,
+  unprivileged,
   withFolder,
 } from '../support/config-folder.ts'
 
@@ -43,15 +43,15 @@ interface Case {
   /** Done to the folder before it is read. */
   arrange?(folder: string): void
   /** Whether it is read as somebody who is not root. */
-  asNobody?: boolean
+  isUnprivileged?: boolean
 }
 
-function refuse({ name, files, env = {}, arrange, asNobody: nobody }: Case) {
+function refuse({ name, files, env = {}, arrange, isUnprivileged }: Case) {
   withFolder({ ...RIGHT, ...files }, folder => {
     arrange?.(folder)
     const started = process.cpuUsage()
     const read = () => readFolder(folder, { USHER_SECRET: SECRET, ...env })
-    const { settings, findings, text } = nobody ? asNobody(read) : read()
+    const { settings, findings, text } = isUnprivileged ? unprivileged(read) : read()
     expect(Boolean(settings), `${name} is taken`).toBe(false)
     expect(findings, name).not.toEqual([])
     const { user, system } = process.cpuUsage(started)
@@ -158,7 +158,7 @@ const oddFiles: Case[] = NAMES.flatMap(name => [
   { name: `${name} as a dead link`, ...inPlaceOf(name, file => symlinkSync('/nowhere', file)) },
   {
     name: `${name} unreadable`,
-    asNobody: true,
+    isUnprivileged: true,
     arrange(folder) {
       for (const path of [folder, join(folder, dirname(name))]) chmodSync(path, 0o755)
       chmodSync(join(folder, name), 0)

@@ -7,12 +7,12 @@ import { expect, test } from 'vitest'
 import { readSettings } from '../../src/config/load.ts'
 import { ConfigError } from '../../src/config/report/finding.ts'
 import {
-  asNobody,
   COMPLETE,
   client,
   places,
   read,
   readFolder,
+  unprivileged,
   withFolder,
 } from '../support/config-folder.ts'
 
@@ -127,7 +127,7 @@ test('a file that may not be read is said to be unreadable', () => {
     chmodSync(folder, 0o755)
     chmodSync(join(folder, 'clients'), 0o755)
     chmodSync(join(folder, 'clients/web.yaml'), 0)
-    const findings = asNobody(() => readFolder(folder).findings)
+    const findings = unprivileged(() => readFolder(folder).findings)
     expect(findings).toMatchObject([{ file: 'clients/web.yaml', message: 'cannot be read' }])
   })
 })
