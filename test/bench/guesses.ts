@@ -1,7 +1,7 @@
 // Guesses: how many of many guesses are checked, and whether the user can still sign in.
 
 import { type Deployment, deploy, type Shape } from '../races/deployment.ts'
-import { signIn } from '../races/person.ts'
+import { signIn } from '../races/user.ts'
 import { PASSWORD } from '../support/usher.ts'
 import { attempt, PROXY, somewhere, visit } from './visitor.ts'
 

@@ -1,7 +1,7 @@
 // Somebody at the sign-in page who sends it again and again, from wherever they like to be.
 
 import type { Deployment, Node } from '../races/deployment.ts'
-import { question } from '../races/person.ts'
+import { question } from '../races/user.ts'
 import { Browser } from '../support/browser.ts'
 import { credentials } from '../support/people.ts'
 import { type Reply, send } from '../support/wire.ts'

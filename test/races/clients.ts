@@ -1,5 +1,4 @@
-// The clients of the races, and the requests they send: to the process they are told, with nothing
-// in between.
+// The clients of the races, and their requests, sent directly to one process.
 
 import type { Request } from '../support/journey.ts'
 import { ASSERTION, KEYED } from '../support/keyed.ts'
@@ -7,7 +6,7 @@ import { SECRET, CLIENTS as SUPPORTED } from '../support/usher.ts'
 import { basic, type Reply, send } from '../support/wire.ts'
 import type { Node } from './deployment.ts'
 
-/** As many applications of our own as may ask at once in one session. */
+/** Clients that send authorization requests in one session concurrently. */
 const CROWD = 50
 export const crowdRedirect = (i: number) => `https://crowd${i}.example.org/callback`
 
@@ -28,7 +27,7 @@ export const CLIENTS: ClientFile[] = [
   })),
 ]
 
-/** A code, and the request it answers. */
+/** A code, and its authorization request. */
 export interface Issued {
   code: string
   request: Request
@@ -55,21 +54,21 @@ export function userinfo(node: Node, token: string): Promise<Reply> {
   return send(node, '/api/oauth/userinfo', { headers: { authorization: `Bearer ${token}` } })
 }
 
-/** Gives the request_uri. */
+/** Pushes a request, and returns its request_uri. */
 export async function push(node: Node, { url }: Request): Promise<string> {
   const body = [...url.searchParams]
   const { json } = await send(node, '/api/oauth/par', { body, headers: basic('web', SECRET) })
   return String(json.request_uri)
 }
 
-/** With a token nobody knows: `invalid_grant` says that the client was let in. */
+/** Authenticates with an assertion, with an unknown refresh token: `invalid_grant` means success. */
 export function useAssertion(node: Node, client_assertion: string): Promise<Reply> {
   const proof = { client_assertion_type: ASSERTION, client_assertion }
   const body = { ...refreshForm('unknown'), ...proof }
   return send(node, TOKEN, { body })
 }
 
-/** What a reply came to, as one word for tables: nothing that is amiss looks like something else. */
+/** Summarizes a reply for tables: `code`, `asked` (a page), or the status and the error. */
 export function word({ status, json, location, text }: Reply): string {
   if (location?.searchParams.has('code')) return 'code'
   if (location?.pathname.startsWith('/interaction/')) return 'asked'

@@ -1,5 +1,5 @@
-// Usher as it is deployed: one or more processes of the same service on one store. Requests may be
-// sent to any of them; what they write to their logs is counted.
+// A deployment of Usher: one or more processes on one store. Requests can be sent to each process. Log lines
+// are counted.
 
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -12,7 +12,7 @@ import { freePort, type Service, startService } from '../support/service.ts'
 import { ADA, CLAIMS, GRACE, PASSWORD, UNLIMITED } from '../support/usher.ts'
 import { CLIENTS } from './clients.ts'
 
-/** A process, and how requests reach it: all have one issuer. */
+/** A process and its address. All processes have one issuer. */
 export interface Node {
   issuer: string
   address: string
@@ -36,28 +36,29 @@ export const BEHIND_LINKS: Shape = {
 export interface Deployment {
   name: string
   issuer: string
-  /** Any number leads to one of the processes, in turn. */
+  /** Returns the process `i`, modulo the number of processes. */
   node(i: number): Node
-  /** What the processes share, as an operator's command would see it. */
+  /** The shared store, opened as by a command of the operator. */
   records: Installation['records']
   directory: OwnDirectory
   redis?: RedisServer
-  /** Between each process and its Redis, where there are any. */
+  /** The proxies between the processes and Redis; empty without proxies. */
   links: FlakyLink[]
-  /** Of the processes. */
+  /** The process ids. */
   pids: number[]
-  /** To the process that this number leads to. */
+  /** Sends a signal to the process `node(i)`. */
   signal(i: number, signal: NodeJS.Signals): void
-  /** Log lines of that process so far: each request leaves one. */
+  /** The number of log lines of the process `node(i)`: each request writes one. */
   lines(i: number): number
-  /** Log lines that tell of a stolen refresh token. */
+  /** The number of log lines about a stolen refresh token. */
   thefts(): number
-  /** Facts of this name so far, as the metrics count them: in a flood not each has a line. */
+  /** The number of audit events with this name, from the metrics: a flood does not log each. */
   facts(event: string): Promise<number>
-  /** Answers of 500 and above so far, to whatever request: 503, and all others. */
+  /** The number of responses with status 503. */
   unavailable(): number
+  /** The number of responses with another status of 500 and above. */
   faults(): number
-  /** The log lines of the latest few of them. */
+  /** The log lines of the latest responses of 500 and above. */
   latestFaults(): string[]
   stop(): Promise<void>
 }
@@ -68,17 +69,17 @@ export interface Lifetimes {
 
 const USHER_SECRET = Buffer.alloc(32, 'races').toString('base64url')
 
-/** Fifty who sign in as one person at once are no guesses here. */
+/** Fifty concurrent sign-ins of one user must not count as guesses. */
 const MANY_ATTEMPTS = { account_attempts: 100, network_attempts: 100_000 }
 
-/** Ada and Grace have accounts; `lifetimes`, and what else there is, as in usher.yaml. */
+/** Starts a deployment with accounts for Ada and Grace. `lifetimes` and `settings` are for usher.yaml. */
 export async function deploy(
   shape: Shape,
   lifetimes: Lifetimes = {},
   settings: object = {},
 ): Promise<Deployment> {
   const folder = mkdtempSync(join(tmpdir(), 'usher-races-'))
-  // Apart from the store: what is written there is no change of the configuration.
+  // A folder without the store: a write of SQLite must not look like a change of the configuration.
   const config = join(folder, 'config')
   writeConfig(config, { security: MANY_ATTEMPTS, limits: UNLIMITED, ...settings, lifetimes })
   const { stores, redis, links, close } = await openStores(shape, folder)
@@ -102,7 +103,7 @@ export async function deploy(
   const secret = Buffer.from(USHER_SECRET, 'base64url')
   const { records, store } = await openInstallation(stores[0] ?? '', [secret])
   const directory = createDirectory(records)
-  for (const person of [ADA, GRACE]) await directory.add(person, PASSWORD)
+  for (const user of [ADA, GRACE]) await directory.add(user, PASSWORD)
   const sum = (pick: (log: Log) => number) => logs.reduce((total, log) => total + pick(log), 0)
 
   return {
@@ -116,7 +117,7 @@ export async function deploy(
     pids: services.map(({ child }) => child.pid ?? 0),
     signal(i, signal) {
       const { pid } = services[i % services.length]?.child ?? {}
-      // Not by `child.kill`, which takes whatever it sends for the end.
+      // Without `child.kill`, which marks the child as killed after any signal.
       if (pid) process.kill(pid, signal)
     },
     lines: i => logs[i % logs.length]?.lines ?? 0,
@@ -139,7 +140,7 @@ export async function deploy(
   }
 }
 
-/** One location for each process. */
+/** Returns one store location for each process. */
 async function openStores({ store, processes }: Shape, folder: string) {
   const each = <T>(make: () => T) => Array.from({ length: processes }, make)
   if (store === 'SQLite') {

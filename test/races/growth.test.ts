@@ -1,5 +1,5 @@
-// What is left in Redis when everybody has gone: after 10,000 writes of every kind and a day, what
-// stood there before.
+// Expiry in Redis: after 10,000 writes of every kind and one day, Redis has only the entries that it had
+// before.
 
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -22,12 +22,12 @@ import {
   signOutForm,
   silentCode,
   submit,
-} from './person.ts'
+} from './user.ts'
 
 const WRITES = 10_000
-const PEOPLE = 8
-/** Seconds. Longer than anything is kept but consents: the longest is that one was withdrawn. */
-const DAY = 86_400 + 120
+const USERS = 8
+/** More than every lifetime except that of consents. The longest is the record of a withdrawal. */
+const DAY_SECONDS = 86_400 + 120
 
 const LIFETIMES = {
   code: '5 s',
@@ -51,41 +51,41 @@ afterAll(async () => {
   await deployment.stop()
 })
 
-test(`${WRITES} writes leave nothing in Redis but what stood there before`, async () => {
-  const names = Array.from({ length: PEOPLE }, (_, i) => `person${i}`)
+test(`Redis does not grow: ${WRITES} writes expire within a day`, async () => {
+  const names = Array.from({ length: USERS }, (_, i) => `user${i}`)
   for (const username of names) await deployment.directory.add({ username }, PASSWORD)
-  await Promise.all(names.map(name => everythingAllowed(name)))
-  await passTime(DAY)
-  const before = await standing()
-  expect(before.size).toBeGreaterThan(3 * PEOPLE)
+  await Promise.all(names.map(name => allowEverything(name)))
+  await passTime(DAY_SECONDS)
+  const before = await entries()
+  expect(before.size).toBeGreaterThan(3 * USERS)
 
-  const enough = (await writes()) + WRITES
-  await Promise.all(names.map(name => busy(name, enough)))
-  await Promise.all(names.map(name => everythingAllowed(name)))
-  const grown = await standing()
+  const target = (await countWrites()) + WRITES
+  await Promise.all(names.map(name => useUntil(name, target)))
+  await Promise.all(names.map(name => allowEverything(name)))
+  const grown = await entries()
   expect(grown.size).toBeGreaterThan(before.size + WRITES / 10)
-  expect(forever(grown)).toEqual(forever(before))
+  expect(withoutExpiry(grown)).toEqual(withoutExpiry(before))
 
-  await passTime(DAY)
-  expect(sizes(await standing())).toEqual(sizes(before))
+  await passTime(DAY_SECONDS)
+  expect(sizes(await entries())).toEqual(sizes(before))
   expect(deployment.faults() + deployment.unavailable()).toBe(0)
 }, 120_000)
 
-async function everythingAllowed(username: string) {
+async function allowEverything(username: string) {
   const browser = await signIn(deployment, username)
   await allowWeb(deployment.node(0), browser)
   await silentCode(deployment.node(0), browser)
 }
 
-/** That Redis has done so far: each is a script. */
-async function writes(): Promise<number> {
+/** The number of writes so far: each write is one script. */
+async function countWrites(): Promise<number> {
   const [, calls] = /cmdstat_evalsha:calls=(\d+)/.exec(await redis.info('commandstats')) ?? []
   return Number(calls ?? 0)
 }
 
-/** What one person and their applications do, again and again, until there were writes enough. */
-async function busy(username: string, enough: number) {
-  for (let turn = 0; (await writes()) < enough; turn++) {
+/** Repeats the requests of a user and the user's clients, until Redis has executed `target` writes. */
+async function useUntil(username: string, target: number) {
+  for (let turn = 0; (await countWrites()) < target; turn++) {
     const browser = await signIn(deployment, username)
     for (let visit = 0; visit < 10; visit++) {
       for (const step of STEPS) await step(deployment.node(visit), browser)
@@ -139,8 +139,8 @@ const STEPS: ((node: Node, browser: Browser) => Promise<void>)[] = [
   },
 ]
 
-async function expected(status: number, asked: Promise<Reply>): Promise<Reply> {
-  const reply = await asked
+async function expected(status: number, sent: Promise<Reply>): Promise<Reply> {
+  const reply = await sent
   if (reply.status !== status) throw new Error(`${reply.status}, not ${status}: ${reply.text}`)
   return reply
 }
@@ -155,10 +155,10 @@ async function withdraw(node: Node, browser: Browser) {
   await allowWeb(node, browser)
 }
 
-interface Standing {
-  /** Members of an index; 1 for a record. */
+interface Entry {
+  /** The number of members of an index; 1 for a record. */
   size: number
-  /** Seconds; -1 for ever. */
+  /** Seconds; -1 without expiry. */
   ttl: number
 }
 
@@ -168,20 +168,20 @@ async function keys(): Promise<string[]> {
   return [...new Set(found)].sort()
 }
 
-async function standing(): Promise<Map<string, Standing>> {
-  const entries = (await keys()).map(async (key): Promise<[string, Standing]> => {
+async function entries(): Promise<Map<string, Entry>> {
+  const found = (await keys()).map(async (key): Promise<[string, Entry]> => {
     const size = (await redis.type(key)) === 'zset' ? await redis.zcard(key) : 1
     return [key, { size, ttl: await redis.ttl(key) }]
   })
-  return new Map((await Promise.all(entries)).filter(([, { ttl }]) => ttl !== -2))
+  return new Map((await Promise.all(found)).filter(([, { ttl }]) => ttl !== -2))
 }
 
-const forever = (all: Map<string, Standing>) =>
+const withoutExpiry = (all: Map<string, Entry>) =>
   [...all].flatMap(([key, { ttl }]) => (ttl === -1 ? [key] : []))
 
-const sizes = (all: Map<string, Standing>) => [...all].map(([key, { size }]) => `${size} in ${key}`)
+const sizes = (all: Map<string, Entry>) => [...all].map(([key, { size }]) => `${size} in ${key}`)
 
-/** As if it had, for Redis: each lifetime is that much shorter, and what has none is gone. */
+/** Shortens each lifetime in Redis by `seconds`. Redis deletes the entries whose lifetime ends. */
 async function passTime(seconds: number) {
   const shorten = async (key: string) => {
     const left = await redis.pttl(key)

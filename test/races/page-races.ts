@@ -1,9 +1,10 @@
-// Races through our pages, and for what leads to a code.
+// Races through the pages, and for the artefacts that lead to a code.
 
 import { Browser } from '../support/browser.ts'
 import { type Reply, sendAs } from '../support/wire.ts'
 import { push, redeem, tokenOf, userinfo, word } from './clients.ts'
 import type { Deployment } from './deployment.ts'
+import { atOnce, hasCode, type Race, type Round } from './race.ts'
 import {
   ALLOW,
   answer,
@@ -15,8 +16,7 @@ import {
   question,
   requestFor,
   signingIn,
-} from './person.ts'
-import { atOnce, hasCode, type Race, type Round } from './race.ts'
+} from './user.ts'
 
 const GONE = /^400 interaction_gone$/
 const ASK_WEB = { client_id: 'web', scope: OFFLINE, prompt: 'consent' }
@@ -38,7 +38,7 @@ const pushed: Race = {
     const [winner] = round.sort(replies, hasCode)
     if (!winner) return
     const redeemed = await redeem(node(turn + 1), issuedBy(winner, request))
-    round.must(redeemed.status === 200, `its code is answered ${word(redeemed)}`)
+    round.must(redeemed.status === 200, `its code returned ${word(redeemed)}`)
   },
 }
 
@@ -86,9 +86,9 @@ const otherConsent: Race = {
     const replies = await atOnce(n, i => answer(node(i), ada, asked, [ALLOW, DENY][i % 2] ?? []))
     const winner = decided(round, replies)
     const [last] = await goOn(deployment, ada, replies)
-    const came = last && word(last)
+    const outcome = last && word(last)
     const expected = winner === 0 ? 'code' : '303 access_denied'
-    round.must(came === expected, `${expected} was decided, and ${came} came`)
+    round.must(outcome === expected, `the decision was ${expected}, the response ${outcome}`)
   },
 }
 
@@ -109,10 +109,10 @@ const sameSignIn: Race = {
   },
 }
 
-const PEOPLE = ['ada', 'grace']
+const USERNAMES = ['ada', 'grace']
 
 const otherSignIn: Race = {
-  artefact: 'sign-in, two people',
+  artefact: 'sign-in, two users',
   proves: 'an interaction signs in one account',
   grace: '30 s',
   winners: 'one',
@@ -121,14 +121,14 @@ const otherSignIn: Race = {
   async play({ deployment, turn }, n, round) {
     const { asked, browser } = await stranger(deployment, turn)
     const { node } = deployment
-    const fields = PEOPLE.map(signingIn)
+    const fields = USERNAMES.map(signingIn)
     const replies = await atOnce(n, i => answer(node(i), browser, asked, fields[i % 2] ?? []))
     const winner = decided(round, replies)
     const [last] = await goOn(deployment, browser, replies)
     if (!last) return
     const tokens = await redeem(node(turn), issuedBy(last, asked.request))
     const { json } = await userinfo(node(turn), tokenOf(tokens, 'access_token'))
-    const expected = PEOPLE[winner]
+    const expected = USERNAMES[winner]
     round.must(
       json.preferred_username === expected,
       `${expected} was first, and ${json.preferred_username} is signed in`,
@@ -136,13 +136,16 @@ const otherSignIn: Race = {
   },
 }
 
-/** Nobody is signed in here, and everything is allowed once somebody is. */
+/** Opens the sign-in page in a new browser, for a client that needs no consent. */
 async function stranger({ issuer, node }: Deployment, turn: number) {
   const browser = new Browser(issuer)
   return { browser, asked: await question(node(turn), browser, { client_id: 'first' }) }
 }
 
-/** Callers take turns with two answers: gives which of them counted. Its repeats must be harmless. */
+/**
+ * Callers alternate between two answers. Returns the index of the accepted answer. A repetition of the
+ * accepted answer must succeed.
+ */
 function decided(round: Round, replies: Reply[]): number {
   const taken = replies.map(reply => nextOf(reply) !== undefined)
   const answers = new Set(taken.flatMap((isTaken, i) => (isTaken ? [i % 2] : [])))
@@ -150,11 +153,11 @@ function decided(round: Round, replies: Reply[]): number {
   const [winner = -1] = answers
   round.losers = replies.filter((_, i) => i % 2 !== winner && !taken[i]).map(word)
   const refused = replies.find((_, i) => i % 2 === winner && !taken[i])
-  round.must(!refused, `a repeat of what counted was refused: ${refused && word(refused)}`)
+  round.must(!refused, `a repeated answer was refused: ${refused && word(refused)}`)
   return winner
 }
 
-/** Where the answers lead: all to one place, which is visited. */
+/** Follows the redirects of the replies, which all lead to one place. */
 async function goOn({ node }: Deployment, browser: Browser, replies: Reply[]): Promise<Reply[]> {
   const places = new Set(replies.map(nextOf).filter(next => next !== undefined))
   return Promise.all([...places].map((next, i) => sendAs(browser, node(i + 1), next)))

@@ -1,5 +1,4 @@
-// What somebody learns who reads everything in Redis, or everything that is said to it: nothing that
-// opens anything, in whatever writing.
+// An attacker who reads all data of Redis, or all commands to it, must find no secret in any encoding.
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { Redis } from 'ioredis'
@@ -11,7 +10,7 @@ import { ADA, PASSWORD, SECRET } from '../support/usher.ts'
 import { basic, type Reply, send, sendAs } from '../support/wire.ts'
 import { push, redeem, refresh, useAssertion, userinfo } from './clients.ts'
 import { type Deployment, deploy, THREE_ON_REDIS } from './deployment.ts'
-import { authorize, issuedBy, OFFLINE, requestFor } from './person.ts'
+import { authorize, issuedBy, OFFLINE, requestFor } from './user.ts'
 
 const WRONG_PASSWORD = 'a wrong password of Ada'
 const NAMES = ['access_token', 'refresh_token', 'id_token']
@@ -19,8 +18,8 @@ const NAMES = ['access_token', 'refresh_token', 'id_token']
 let deployment: Deployment
 let redis: Redis
 let monitor: ChildProcess
-/** All that was sent to Redis, as its own tool shows it. */
-let heard = ''
+/** All commands to Redis, from MONITOR. */
+let commands = ''
 const secrets = new Map<string, string>()
 
 beforeAll(async () => {
@@ -30,11 +29,11 @@ beforeAll(async () => {
   monitor = spawn('redis-cli', ['-u', url, 'MONITOR'], { stdio: ['ignore', 'pipe', 'inherit'] })
   process.once('exit', () => monitor.kill())
   monitor.stdout?.on('data', data => {
-    heard += data.toString('latin1')
+    commands += data.toString('latin1')
   })
-  await hears('the beginning')
+  await recorded('the beginning')
   await journey()
-  await hears('the end')
+  await recorded('the end')
 })
 afterAll(async () => {
   monitor.kill()
@@ -42,18 +41,18 @@ afterAll(async () => {
   await deployment.stop()
 })
 
-/** Returns when what was sent before is heard too. */
-async function hears(mark: string) {
-  for (let i = 0; i < 200 && !heard.includes(mark); i++) {
+/** Waits until `mark`, and so every earlier command, is in `commands`. */
+async function recorded(mark: string) {
+  for (let i = 0; i < 200 && !commands.includes(mark); i++) {
     await redis.echo(mark)
     await new Promise(resolve => setTimeout(resolve, 20))
   }
-  expect(heard).toContain(mark)
+  expect(commands).toContain(mark)
 }
 
-function keep(what: string, value: unknown) {
-  if (typeof value !== 'string' || value.length < 7) throw new Error(`no secret: ${what}`)
-  secrets.set(`${what} ${secrets.size}`, value)
+function keep(name: string, value: unknown) {
+  if (typeof value !== 'string' || value.length < 7) throw new Error(`no secret: ${name}`)
+  secrets.set(`${name} ${secrets.size}`, value)
 }
 
 function keepTokens({ status, json }: Reply): string {
@@ -67,7 +66,7 @@ async function keepCookies({ jar }: Browser) {
   for (const { key, value } of cookies) if (value) keep(`cookie ${key}`, value)
 }
 
-/** Keeps what is in the form of the page, and in its address. */
+/** Keeps the CSRF token of the page, and the id in its URL. */
 function keepPage({ page }: Browser) {
   keep('interaction', page.url.pathname.split('/').at(-1))
   keep('csrf', fieldsOf(page).csrf)
@@ -119,7 +118,7 @@ async function journey() {
   await keepCookies(browser)
 }
 
-/** Everything that is kept, name and value. */
+/** All keys and values in Redis. */
 async function dump(): Promise<string> {
   const parts: (string | Buffer)[] = []
   for await (const some of redis.scanStream({ count: 1000 })) {
@@ -135,16 +134,16 @@ async function contentOf(key: string): Promise<Buffer[]> {
   if (type === 'set') return redis.smembersBuffer(key)
   if (type === 'list') return redis.lrangeBuffer(key, 0, -1)
   const value = type === 'string' ? await redis.getBuffer(key) : null
-  if (!value) throw new Error(`nobody looks into a ${type}`)
+  if (!value) throw new Error(`this test cannot read the type ${type}`)
   return [value]
 }
 
-/** How a secret may be written: also within something longer that was written so as a whole. */
-function writings(secret: string): string[] {
+/** The encodings of a secret, also as a part of a longer encoded value. */
+function encodings(secret: string): string[] {
   const own = Buffer.from(secret)
-  // Tokens are base64url themselves: the bytes they stand for are as good.
-  const meant = /^[\w-]{20,}$/.test(secret) ? [Buffer.from(secret, 'base64url')] : []
-  return [own, ...meant].flatMap(bytes => [
+  // A token is base64url: its decoded bytes are as valuable.
+  const decoded = /^[\w-]{20,}$/.test(secret) ? [Buffer.from(secret, 'base64url')] : []
+  return [own, ...decoded].flatMap(bytes => [
     bytes.toString('latin1'),
     bytes.toString('hex'),
     bytes.toString('hex').toUpperCase(),
@@ -155,7 +154,7 @@ function writings(secret: string): string[] {
   ])
 }
 
-/** The characters that only these bytes decide, when `shift` others stand before them. */
+/** The characters that depend only on these bytes, if `shift` other bytes precede them. */
 function within(bytes: Buffer, shift: number, encoding: 'base64' | 'base64url'): string {
   const text = Buffer.concat([Buffer.alloc(shift), bytes])
     .toString(encoding)
@@ -166,11 +165,11 @@ function within(bytes: Buffer, shift: number, encoding: 'base64' | 'base64url'):
 }
 
 const found = (text: string) =>
-  [...secrets].flatMap(([what, secret]) =>
-    writings(secret).some(writing => text.includes(writing)) ? [what] : [],
+  [...secrets].flatMap(([name, secret]) =>
+    encodings(secret).some(encoded => text.includes(encoded)) ? [name] : [],
   )
 
-/** MONITOR writes bytes that are no characters as `\xNN`. */
+/** MONITOR writes a byte that is no printable character as `\xNN`. */
 const unescaped = (text: string) =>
   text.replace(/\\x([0-9a-f]{2})/g, (_, hex) => String.fromCharCode(Number.parseInt(hex, 16)))
 
@@ -182,17 +181,17 @@ test('the data in Redis contain no secret, in any encoding', async () => {
 })
 
 test('the commands to Redis contain no secret, in any encoding', () => {
-  expect(heard.split('\n').length).toBeGreaterThan(100)
-  expect(found(heard)).toEqual([])
-  expect(found(unescaped(heard))).toEqual([])
+  expect(commands.split('\n').length).toBeGreaterThan(100)
+  expect(found(commands)).toEqual([])
+  expect(found(unescaped(commands))).toEqual([])
 })
 
-test('each of them would be found, in each writing, in the middle of something else', async () => {
-  for (const [what, secret] of secrets) {
+test('the search finds each secret in each encoding inside a longer value', async () => {
+  for (const [name, secret] of secrets) {
     for (const encoding of ['latin1', 'hex', 'base64', 'base64url'] as const) {
       for (const before of ['', 'x', 'xx']) {
         const value = Buffer.from(`${before}${secret}y`).toString(encoding)
-        expect(found(`before ${value} after`), `${what} as ${encoding}`).toContain(what)
+        expect(found(`before ${value} after`), `${name} as ${encoding}`).toContain(name)
       }
     }
   }

@@ -1,47 +1,47 @@
-// A race: something is made ready, `n` callers want it at once, and what each was answered is judged.
+// A race: `n` callers send concurrent requests for one artefact, and each response is checked.
 
 import { setTimeout } from 'node:timers/promises'
 import type { Browser } from '../support/browser.ts'
 import type { Reply } from '../support/wire.ts'
 import { word } from './clients.ts'
 import type { Deployment } from './deployment.ts'
-import { allowWeb, signIn } from './person.ts'
+import { allowWeb, signIn } from './user.ts'
 
 export interface Race {
   artefact: string
   /** The behaviour, as a sentence. */
   proves: string
-  /** As in usher.yaml. */
+  /** The `refresh_token_grace` in usher.yaml. */
   grace: '0 s' | '30 s'
-  /** How many must have it: of the callers, or of the things that were decided. */
+  /** The number of callers that must succeed, or of decisions that are accepted. */
   winners: 'one' | 'all'
-  /** What those who did not get it may be told, and nothing else. */
+  /** Matches every permitted response to the other callers. */
   losers: RegExp
-  /** How many of the rounds it gets, where 1 is usual. */
+  /** Its share of the rounds; the default is 1. */
   weight: number
-  /** A round in which a used refresh token comes again: the log has to say so once. */
+  /** The round reuses a refresh token: the log must report one theft. */
   theft?: true
-  /** Something is broken on purpose: 503 is an answer, to be tried again. */
+  /** The race causes a fault: 503 is permitted, and the caller retries. */
   isFault?: true
   play(scene: Scene, n: number, round: Round): Promise<void>
 }
 
-/** A deployment with somebody signed in at it. */
+/** A deployment with a signed-in user. */
 export interface Scene {
   deployment: Deployment
-  /** Ada, who has allowed web everything. */
+  /** The browser of Ada, who has allowed everything to the client web. */
   ada: Browser
-  /** Counts the rounds. */
+  /** The number of the round. */
   turn: number
 }
 
-/** What came of one round. */
+/** The result of one round. */
 export class Round {
   winners = 0
   losers: string[] = []
   problems: string[] = []
 
-  /** Sorts the answers; gives those of the winners. */
+  /** Sorts the replies. Returns those of the winners. */
   sort(replies: Reply[], isWinner: (reply: Reply) => boolean): Reply[] {
     const won = replies.filter(isWinner)
     this.winners += won.length
@@ -49,8 +49,8 @@ export class Round {
     return won
   }
 
-  must(holds: boolean, what: string) {
-    if (!holds) this.problems.push(what)
+  must(holds: boolean, problem: string) {
+    if (!holds) this.problems.push(problem)
   }
 }
 
@@ -60,7 +60,7 @@ export interface Result {
   deployment: string
   n: number
   rounds: number
-  /** The fewest and the most in a round. */
+  /** The minimum and maximum of a round. */
   winners: [number, number]
   losers: Map<string, number>
   faults: number
@@ -80,7 +80,7 @@ export async function setScene(deployment: Deployment): Promise<Scene> {
   return { deployment, ada, turn: 0 }
 }
 
-/** Plays a race as often as it is told, with somebody who has just signed in. */
+/** Plays `rounds` rounds of a race, with a user who has just signed in. */
 export async function playRounds(
   race: Race,
   deployment: Deployment,
@@ -102,8 +102,8 @@ export async function playRounds(
   for (; scene.turn < rounds; scene.turn++) {
     const round = new Round()
     await race.play(scene, n, round).catch(error => round.must(false, String(error)))
-    judge(race, n, round)
-    note(result, round, scene.turn)
+    checkRound(race, n, round)
+    addRound(result, round, scene.turn)
   }
   const expected = race.theft ? rounds : 0
   await until(() => deployment.thefts() - before.thefts >= expected)
@@ -114,7 +114,7 @@ export async function playRounds(
   if (!race.isFault) result.faults += after.unavailable - before.unavailable
   if (result.faults) {
     const latest = deployment.latestFaults().join(' ')
-    result.violations.push(`${result.faults} answers of 500 and above: ${latest}`)
+    result.violations.push(`${result.faults} responses of 500 and above: ${latest}`)
   }
   return result
 }
@@ -125,21 +125,21 @@ const counts = ({ thefts, faults, unavailable }: Deployment) => ({
   unavailable: unavailable(),
 })
 
-function judge({ winners, losers }: Race, n: number, round: Round) {
+function checkRound({ winners, losers }: Race, n: number, round: Round) {
   const expected = winners === 'one' ? 1 : n
   round.must(round.winners === expected, `${round.winners} winners, not ${expected}`)
-  const odd = round.losers.find(answer => !losers.test(answer))
-  round.must(odd === undefined, `a loser was told ${odd}`)
+  const unexpected = round.losers.find(answer => !losers.test(answer))
+  round.must(unexpected === undefined, `a loser received ${unexpected}`)
 }
 
-function note(result: Result, { winners, losers, problems }: Round, turn: number) {
-  const [fewest, most] = result.winners
-  result.winners = [Math.min(fewest, winners), Math.max(most, winners)]
+function addRound(result: Result, { winners, losers, problems }: Round, turn: number) {
+  const [min, max] = result.winners
+  result.winners = [Math.min(min, winners), Math.max(max, winners)]
   for (const answer of losers) result.losers.set(answer, (result.losers.get(answer) ?? 0) + 1)
   if (problems.length) result.violations.push(`round ${turn}: ${problems.join('; ')}`)
 }
 
-/** For log lines, which may come a moment after the answer; what never comes is found out after. */
+/** Waits up to two seconds for log lines, which may follow the response. The caller then counts them. */
 export async function until(holds: () => boolean) {
   for (let i = 0; i < 100 && !holds(); i++) await setTimeout(20)
 }

@@ -1,4 +1,4 @@
-// A few rounds of each race, over three processes on one Redis; `npm run test:races` plays thousands,
+// A few rounds of each race, on three processes with one Redis. `npm run test:races` plays thousands of rounds
 // on every deployment.
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -25,7 +25,7 @@ describe.each(['30 s', '0 s'])('with a grace of %s', grace => {
         [50, 1],
       ] as const) {
         const { violations } = await playRounds(race, deployment, n, rounds)
-        expect(violations, `${n} at once`).toEqual([])
+        expect(violations, `${n} callers`).toEqual([])
       }
     },
   )

@@ -1,4 +1,4 @@
-// A few retries of each kind; `npm run test:races` makes 500.
+// A few retries of each kind. `npm run test:races` plays 500.
 
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { BEHIND_LINKS, type Deployment, deploy } from './deployment.ts'

@@ -1,5 +1,5 @@
-// A refresh whose answer the client does not get, and what the client does then: it asks again. It
-// must be given the same successor, which works, and nobody is taken for a thief.
+// Retries of a refresh whose response is lost. The retry must return the same successor, the successor must
+// be valid, and the provider must not report a theft.
 
 import { request } from 'node:http'
 import { setTimeout } from 'node:timers/promises'
@@ -7,43 +7,42 @@ import { SECRET } from '../support/usher.ts'
 import { basic, type Reply, send } from '../support/wire.ts'
 import { refresh, refreshForm, tokenOf, word } from './clients.ts'
 import type { Node } from './deployment.ts'
-import { family } from './person.ts'
 import { atOnce, isOk, type Race, type Round, until } from './race.ts'
+import { family } from './user.ts'
 
-/** Times that a client is ready to hear 503. */
-const PATIENCE = 50
+const MAX_RETRIES = 50
 
-/** Replies of Redis in one refresh, each of which is lost in turn: at most, until it is known; and at least. */
+/** Redis replies in one refresh: an upper bound, until a round finds the number. Each one is lost in turn. */
 let replies = 12
-const FEWEST = 2
+const MIN_REPLIES = 2
 
-/** Asks until it is told something else than to ask again. */
+/** Refreshes until the response is not 503. */
 async function persist(node: Node, token: string): Promise<Reply> {
-  for (let i = 0; i < PATIENCE; i++) {
+  for (let i = 0; i < MAX_RETRIES; i++) {
     const reply = await refresh(node, token)
     if (reply.status !== 503) return reply
     await setTimeout(100)
   }
-  throw new Error('unavailable for good')
+  throw new Error('the refresh stays unavailable')
 }
 
-/** The client asks again, and goes on with what it is given; `seen` came of what it sent before. */
+/** Retries at both processes, then uses the successor. `seen` are the replies that the client received before. */
 async function recover(round: Round, nodes: Node[], token: string, seen: Reply[]) {
   const [here, there] = nodes as [Node, Node]
   const replies = [await persist(here, token), await persist(there, token)]
   const wrong = replies.find(reply => !isOk(reply))
-  round.must(!wrong, `asked again, it is answered ${wrong && word(wrong)}`)
+  round.must(!wrong, `the retry returned ${wrong && word(wrong)}`)
   const successors = new Set(
     [...seen.filter(isOk), ...replies].map(reply => tokenOf(reply, 'refresh_token')),
   )
   round.must(successors.size === 1, `${successors.size} successors`)
   const next = await persist(here, tokenOf(replies[0] as Reply, 'refresh_token'))
-  round.must(isOk(next), `the successor is answered ${word(next)}`)
+  round.must(isOk(next), `the successor returned ${word(next)}`)
   if (!wrong && successors.size === 1 && isOk(next)) round.winners++
 }
 
 const lostAnswer: Race = {
-  artefact: 'refresh, HTTP answer lost',
+  artefact: 'refresh, HTTP response lost',
   proves: 'a refresh can be retried',
   grace: '30 s',
   winners: 'one',
@@ -51,7 +50,7 @@ const lostAnswer: Race = {
   weight: 1,
   async play({ deployment: { node }, ada, turn }, _n, round) {
     const { refresh: token } = await family(node(turn), ada)
-    // From before anything was done up to where half of the answer was read.
+    // The connection is cut at a point between the arrival of the request and the head of the response.
     const steps = turn % 2 ? undefined : () => eventLoop((turn / 2) % 60)
     round.losers.push(await giveUp(node(turn), token, steps))
     await recover(round, [node(turn + 1), node(turn)], token, [])
@@ -62,7 +61,7 @@ async function eventLoop(turns: number) {
   for (let i = 0; i < turns; i++) await new Promise(setImmediate)
 }
 
-/** Sends a refresh, and cuts the connection after `wait`, or with the head of the answer. */
+/** Sends a refresh, and cuts the connection after `wait`, or after the head of the response. */
 async function giveUp(
   { issuer, address }: Node,
   token: string,
@@ -104,7 +103,7 @@ const lostReply: Race = {
   isFault: true,
   async play({ deployment: { node, links }, ada, turn }, _n, round) {
     const [link] = links
-    if (!link) throw new Error('there is nothing between the process and Redis')
+    if (!link) throw new Error('no proxy between the process and Redis')
     await untilReady(node(0))
     const { refresh: token } = await family(node(1), ada)
     const before = link.lost()
@@ -113,16 +112,16 @@ const lostReply: Race = {
     const first = await refresh(node(0), token)
     link.relent()
     if (link.lost() === before) replies = later
-    round.must(replies >= FEWEST, 'no reply was lost')
+    round.must(replies >= MIN_REPLIES, 'no reply was lost')
     round.losers.push(word(first))
     await recover(round, turn % 2 ? [node(0), node(1)] : [node(1), node(0)], token, [first])
   },
 }
 
-/** Milliseconds: longer than anybody waits for Redis. */
-const HUNG = 1_200
+/** Longer than the timeout of a Redis command. */
+const HANG_MS = 1_200
 
-/** Of many clients at once, so that Redis stops at every point of a refresh. */
+/** Many clients refresh concurrently, so that Redis stops at every point of a refresh. */
 const hungRedis: Race = {
   artefact: 'refresh, Redis hung',
   proves: 'a refresh can be retried',
@@ -132,19 +131,19 @@ const hungRedis: Race = {
   weight: 1,
   isFault: true,
   async play({ deployment: { node, redis }, ada, turn }, n, round) {
-    if (!redis) throw new Error('there is no Redis')
+    if (!redis) throw new Error('the deployment has no Redis')
     await Promise.all([untilReady(node(0)), untilReady(node(1))])
     const tokens: string[] = []
     for (let i = 0; i < n; i++) tokens.push((await family(node(i), ada)).refresh)
-    const asking = Promise.all(tokens.map((token, i) => refresh(node(i), token)))
+    const pending = Promise.all(tokens.map((token, i) => refresh(node(i), token)))
     await setTimeout(turn % 25)
     process.kill(redis.pid, 'SIGSTOP')
     try {
-      await setTimeout(HUNG)
+      await setTimeout(HANG_MS)
     } finally {
       process.kill(redis.pid, 'SIGCONT')
     }
-    const first = await asking
+    const first = await pending
     round.losers = first.map(word)
     await atOnce(n, i =>
       recover(round, [node(i), node(i + 1)], tokens[i] ?? '', first.slice(i, i + 1)),
@@ -152,7 +151,7 @@ const hungRedis: Race = {
   },
 }
 
-/** Nobody waits any more for what a process does when it goes on. */
+/** A paused process continues a refresh whose client has already retried at another process. */
 const hungProcess: Race = {
   artefact: 'refresh, process hung',
   proves: 'a refresh can be retried',
@@ -167,13 +166,13 @@ const hungProcess: Race = {
     deployment.signal(0, 'SIGSTOP')
     try {
       round.losers.push(await giveUp(node(0), token, () => setTimeout(20)))
-      const given = await refresh(node(1), token)
-      const latest = await refresh(node(1), tokenOf(given, 'refresh_token'))
-      round.must(isOk(latest), `the successor is answered ${word(latest)}`)
+      const issued = await refresh(node(1), token)
+      const latest = await refresh(node(1), tokenOf(issued, 'refresh_token'))
+      round.must(isOk(latest), `the successor returned ${word(latest)}`)
       deployment.signal(0, 'SIGCONT')
       await until(() => deployment.lines(0) > before)
       const next = await refresh(node(0), tokenOf(latest, 'refresh_token'))
-      round.must(isOk(next), `the one after that is answered ${word(next)}`)
+      round.must(isOk(next), `the second successor returned ${word(next)}`)
       if (isOk(next)) round.winners++
     } finally {
       deployment.signal(0, 'SIGCONT')
@@ -197,14 +196,14 @@ const doubleSubmit: Race = {
 }
 
 async function untilReady(node: Node) {
-  for (let i = 0; i < PATIENCE; i++) {
+  for (let i = 0; i < MAX_RETRIES; i++) {
     if ((await send(node, '/readyz')).status === 200) return
     await setTimeout(100)
   }
-  throw new Error('not ready any more')
+  throw new Error('the process is no longer ready')
 }
 
 export const RETRIES = [lostAnswer, lostReply, hungRedis, hungProcess, doubleSubmit]
 
-/** Clients at once, where Redis is stopped for all of them. */
+/** The number of concurrent clients, if it is more than one. */
 export const CLIENTS_AT_ONCE = new Map([[hungRedis, 20]])

@@ -1,5 +1,5 @@
-// `npm run test:races`: every race, thousands of times, on every kind of deployment. Prints a table;
-// exits with 1 when anything was not as it must be.
+// `npm run test:races` plays thousands of rounds of every race on every kind of deployment. It prints a table,
+// and exits with 1 if there was a violation.
 
 import { parseArgs } from 'node:util'
 import {
@@ -27,14 +27,15 @@ const { values } = parseArgs({
   },
 })
 const total = Number(values.rounds)
-if (!(total >= 1)) throw new Error('--rounds N: how many rounds to play in all')
+if (!(total >= 1)) throw new Error('--rounds N: the total number of rounds must be at least 1')
 
 const each = values.each === undefined ? undefined : Number(values.each)
-if (each !== undefined && !(each >= 1)) throw new Error('--each N: how many rounds of each race')
+if (each !== undefined && !(each >= 1))
+  throw new Error('--each N: the number of rounds of each race must be at least 1')
 
-/** Of each kind of retry, when all rounds are played. */
-const RETRIED = 500
-/** Callers at once, and what share of the rounds they get. */
+/** Rounds of each kind of retry, with the default of --rounds. */
+const RETRY_ROUNDS = 500
+/** Concurrent callers, and their share of the rounds. */
 const SHARES = new Map([
   [2, 0.55],
   [8, 0.35],
@@ -43,7 +44,7 @@ const SHARES = new Map([
 const RACES = [...TOKEN_RACES, ...PAGE_RACES, ...SESSION_RACES]
 const SHAPES = [ON_SQLITE, ON_REDIS, THREE_ON_REDIS]
 
-/** One cell of the plan. */
+/** A race with a number of callers and of rounds. */
 interface Turn {
   race: Race
   n: number
@@ -75,7 +76,7 @@ function plan(): Stage[] {
   )
   const retries = RETRIES.map(race => {
     const n = CLIENTS_AT_ONCE.get(race) ?? 1
-    return { race, n, rounds: atLeastOne(RETRIED / n, total / 12_000) }
+    return { race, n, rounds: atLeastOne(RETRY_ROUNDS / n, total / 12_000) }
   })
   return [...races, { shape: BEHIND_LINKS, grace: '30 s', turns: retries }]
 }
@@ -99,20 +100,20 @@ async function performTurn(deployment: Deployment, { race, n, rounds }: Turn): P
   const outcome = result.violations.length ? `${result.violations.length} VIOLATIONS` : 'fine'
   const { artefact } = race
   process.stderr.write(
-    `${deployment.name}: ${artefact}, ${n} at once, ${rounds} rounds, ${seconds} s: ${outcome}\n`,
+    `${deployment.name}: ${artefact}, ${n} callers, ${rounds} rounds, ${seconds} s: ${outcome}\n`,
   )
   return result
 }
 
-// The processes end with this one, whichever way that goes.
+// `exit` ends the child processes, which a signal alone would leave running.
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(1))
 
 const results: Result[] = []
 for (const stage of plan()) results.push(...(await perform(stage)))
-// As the plan has it: by race, and in it by deployment.
+// Sorts by race, and within a race by deployment.
 const order = [...RACES, ...RETRIES].map(({ artefact }) => artefact)
 results.sort((a, b) => order.indexOf(a.artefact) - order.indexOf(b.artefact))
 process.stdout.write(`${(values.markdown ? formatMarkdown : formatTable)(results)}\n`)
 const violations = formatViolations(results)
-process.stdout.write(violations ? `\n${violations}\n` : '\nNothing was violated.\n')
+process.stdout.write(violations ? `\n${violations}\n` : '\nNo violations.\n')
 process.exitCode = violations ? 1 : 0

@@ -1,4 +1,4 @@
-// Races in one session: who ends it against who uses it, and many who use it.
+// Races in one session: its end against its use, and many clients that use it concurrently.
 
 import { setTimeout } from 'node:timers/promises'
 import type { Browser } from '../support/browser.ts'
@@ -6,6 +6,7 @@ import { copyOf } from '../support/people.ts'
 import type { Reply } from '../support/wire.ts'
 import { crowdRedirect, redeem, tokenOf, userinfo, word } from './clients.ts'
 import type { Deployment } from './deployment.ts'
+import { hasCode, type Race } from './race.ts'
 import {
   authorize,
   formAt,
@@ -17,19 +18,18 @@ import {
   signOut,
   signOutForm,
   submit,
-} from './person.ts'
-import { hasCode, type Race } from './race.ts'
+} from './user.ts'
 
-/** Makes ready what ends the session of this browser. */
+/** Prepares an action that ends the session of the browser. */
 type Ending = (
   deployment: Deployment,
   browser: Browser,
   turn: number,
 ) => Promise<() => Promise<Reply>>
 
-/** One more caller than `n`: the person. */
-const againstAuthorize = (what: string, proves: string, prepare: Ending): Race => ({
-  artefact: `${what} against authorize`,
+/** `n` callers send authorization requests while the user ends the session. */
+const againstAuthorize = (action: string, proves: string, prepare: Ending): Race => ({
+  artefact: `${action} against authorize`,
   proves,
   grace: '30 s',
   winners: 'one',
@@ -49,17 +49,17 @@ const againstAuthorize = (what: string, proves: string, prepare: Ending): Race =
       Promise.all(tabs.map((tab, i) => authorizeAndRedeem(deployment, tab, i))),
     ])
     round.winners = ended.status === 200 ? 1 : 0
-    round.losers = all.map(({ came }) => came)
+    round.losers = all.map(({ outcome }) => outcome)
     for (const [i, { access }] of all.entries()) {
       const status = access ? (await userinfo(node(i), access)).status : 401
       round.must(status === 401, 'an access token outlives the session')
     }
     const signedIn = await Promise.all([browser, ...tabs].map((tab, i) => isSignedIn(node(i), tab)))
-    round.must(!signedIn.includes(true), 'somebody is still signed in')
+    round.must(!signedIn.includes(true), 'a browser is still signed in')
     const request = requestFor(node(turn), { prompt: 'none' })
     for (const tab of tabs.slice(0, 3)) {
       const silently = word(await authorize(node(turn), tab, request))
-      round.must(silently === '303 login_required', `prompt=none is answered ${silently}`)
+      round.must(silently === '303 login_required', `prompt=none returned ${silently}`)
     }
   },
 })
@@ -87,18 +87,19 @@ const endingOthers = againstAuthorize(
   },
 )
 
-/** What a browser and its application do that know of no sign-out. */
+/** Sends an authorization request and redeems its code, as a client that does not know of the sign-out. */
 async function authorizeAndRedeem({ node }: Deployment, tab: Browser, i: number) {
   const request = requestFor(node(i))
   const reply = await authorize(node(i), tab, request)
-  if (!hasCode(reply)) return { came: word(reply) }
+  if (!hasCode(reply)) return { outcome: word(reply) }
   const redeemed = await redeem(node(i + 1), issuedBy(reply, request))
-  if (redeemed.status === 200) return { came: 'tokens', access: tokenOf(redeemed, 'access_token') }
+  if (redeemed.status === 200)
+    return { outcome: 'tokens', access: tokenOf(redeemed, 'access_token') }
   const isRefused = word(redeemed) === '400 invalid_grant'
-  return { came: isRefused ? 'code refused' : word(redeemed) }
+  return { outcome: isRefused ? 'code refused' : word(redeemed) }
 }
 
-/** Each for a client of its own. */
+/** Concurrent authorization requests in one session, each of another client. */
 const crowd: Race = {
   artefact: 'clients in one session',
   proves: 'parallel authorizations of a session succeed',
@@ -127,12 +128,12 @@ const crowd: Race = {
       const request = requests[i]
       if (!request || !hasCode(reply)) continue
       const redeemed = await redeem(node(i + 1), issuedBy(reply, request))
-      round.must(redeemed.status === 200, `a code is answered ${word(redeemed)}`)
+      round.must(redeemed.status === 200, `a code returned ${word(redeemed)}`)
     }
   },
 }
 
-/** What the session of this browser says of clients, as it is kept. */
+/** Reads the authorizations of the browser's session from the store. */
 async function authorizationsOf({ records, issuer }: Deployment, { jar }: Browser) {
   const cookies = await jar.getCookies(issuer)
   const id = cookies.find(({ key }) => key === 'usher_session')?.value ?? ''

@@ -1,4 +1,4 @@
-// The outcome of races as one table, for a terminal or for a README.
+// Formats the results of races as a table, for a terminal or in Markdown.
 
 import type { Result } from './race.ts'
 
@@ -24,12 +24,12 @@ export function formatMarkdown(results: Result[]): string {
   return [row(HEAD), row(HEAD.map(() => '---')), ...results.map(cells).map(row)].join('\n')
 }
 
-/** What went wrong, a few lines for each kind of race. */
+/** Formats the violations: up to eight for each race. */
 export function formatViolations(results: Result[]): string {
   return results
     .filter(({ violations }) => violations.length)
     .map(({ artefact, deployment, n, violations }) =>
-      [`${artefact}, ${deployment}, ${n} at once:`, ...violations.slice(0, 8)].join('\n  '),
+      [`${artefact}, ${deployment}, ${n} callers:`, ...violations.slice(0, 8)].join('\n  '),
     )
     .join('\n')
 }

@@ -8,25 +8,25 @@ import { PASSWORD } from '../support/usher.ts'
 import type { Reply } from '../support/wire.ts'
 import { redeem, refresh, tokenOf, useAssertion, userinfo, word } from './clients.ts'
 import type { Deployment, Node } from './deployment.ts'
-import { allowWeb, family, formAt, isSignedIn, signIn, silentCode, submit } from './person.ts'
 import { atOnce, isOk, type Race, type Round } from './race.ts'
+import { allowWeb, family, formAt, isSignedIn, signIn, silentCode, submit } from './user.ts'
 
 const INVALID_GRANT = /^400 invalid_grant$/
 
-/** Nothing of a family works any more, on any of the processes. */
-async function mustBeDead(
+/** Checks that every token of a family is invalid, on every process. */
+async function mustBeInvalid(
   { node }: Deployment,
   round: Round,
-  dead: { access: string[]; refresh: string[] },
+  tokens: { access: string[]; refresh: string[] },
 ) {
-  const access = await atOnce(dead.access.length, i => userinfo(node(i), dead.access[i] ?? ''))
+  const access = await atOnce(tokens.access.length, i => userinfo(node(i), tokens.access[i] ?? ''))
   round.must(
     access.every(({ status }) => status === 401),
-    `an access token still works: ${access.map(word)}`,
+    `an access token is still valid: ${access.map(word)}`,
   )
-  for (const [i, token] of dead.refresh.entries()) {
+  for (const [i, token] of tokens.refresh.entries()) {
     const answer = word(await refresh(node(i), token))
-    round.must(INVALID_GRANT.test(answer), `a refresh token is answered ${answer}`)
+    round.must(INVALID_GRANT.test(answer), `a refresh token returned ${answer}`)
   }
 }
 
@@ -43,8 +43,8 @@ const code: Race = {
     const replies = await atOnce(n, i => redeem(node(i), issued))
     const won = round.sort(replies, isOk)
     const access = won.map(reply => tokenOf(reply, 'access_token'))
-    // Whoever came second may be its owner (RFC 6749 §4.1.2).
-    await mustBeDead(deployment, round, { access, refresh: [] })
+    // The first use may be the attacker's, so that its tokens are revoked, too (RFC 6749 §4.1.2).
+    await mustBeInvalid(deployment, round, { access, refresh: [] })
   },
 }
 
@@ -61,7 +61,7 @@ const strictRefresh: Race = {
     const first = await family(node(turn), ada)
     const replies = await atOnce(n, i => refresh(node(i), first.refresh))
     const won = round.sort(replies, isOk)
-    await mustBeDead(deployment, round, {
+    await mustBeInvalid(deployment, round, {
       access: [first.access, ...won.map(reply => tokenOf(reply, 'access_token'))],
       refresh: won.map(reply => tokenOf(reply, 'refresh_token')),
     })
@@ -84,13 +84,13 @@ const gracefulRefresh: Race = {
     const successors = new Set(won.map(reply => tokenOf(reply, 'refresh_token')))
     round.must(successors.size === 1, `${successors.size} successors`)
     const [successor = ''] = successors
-    round.must(successor !== first.refresh, 'it was not replaced')
+    round.must(successor !== first.refresh, 'the refresh token was not rotated')
     const next = await refresh(node(turn + 1), successor)
-    round.must(isOk(next), `the successor is answered ${word(next)}`)
-    // Whoever comes with the first one now is too late, and everyone loses.
+    round.must(isOk(next), `the successor returned ${word(next)}`)
+    // After the use of its successor, the first token is treated as stolen: the family is revoked.
     const late = word(await refresh(node(turn + 2), first.refresh))
-    round.must(INVALID_GRANT.test(late), `the first one, after its successor, is answered ${late}`)
-    await mustBeDead(deployment, round, {
+    round.must(INVALID_GRANT.test(late), `the first token, after its successor, returned ${late}`)
+    await mustBeInvalid(deployment, round, {
       access: [first.access, ...[...won, next].map(reply => tokenOf(reply, 'access_token'))],
       refresh: [tokenOf(next, 'refresh_token'), successor],
     })
@@ -111,16 +111,16 @@ const assertion: Race = {
   },
 }
 
-/** Makes ready what ends all that an application has of Ada: done in her browser, or by an operator. */
+/** Prepares an action of Ada or an operator that ends a client's access to Ada's account. */
 type Ending = (
   deployment: Deployment,
   ada: Browser,
   turn: number,
 ) => Promise<() => Promise<boolean>>
 
-/** One more caller than `n`: whoever ends it, and meets the others somewhere else in each round. */
-const againstRefresh = (what: string, proves: string, prepare: Ending): Race => ({
-  artefact: `${what} against refresh`,
+/** `n` callers refresh while the access ends, in each round after another delay. */
+const againstRefresh = (action: string, proves: string, prepare: Ending): Race => ({
+  artefact: `${action} against refresh`,
   proves,
   grace: '30 s',
   winners: 'one',
@@ -146,7 +146,7 @@ const againstRefresh = (what: string, proves: string, prepare: Ending): Race => 
     const won = replies.filter(isOk)
     const successors = new Set(won.map(reply => tokenOf(reply, 'refresh_token')))
     round.must(successors.size <= 1, `${successors.size} successors`)
-    await mustBeDead(deployment, round, {
+    await mustBeInvalid(deployment, round, {
       access: [first.access, ...won.map(reply => tokenOf(reply, 'access_token'))],
       refresh: [first.refresh, ...successors],
     })
@@ -173,7 +173,7 @@ const passwordChange = againstRefresh(
     return async () => {
       const changed = await submit(node(turn), ada, form, fields)
       const isKept = await isSignedIn(node(turn + 1), ada)
-      // For the next round.
+      // Restores the password for the next round.
       await directory.change(before?.id ?? '', now => ({ ...now, password: before?.password }))
       return isOk(changed) && isKept
     }
@@ -196,7 +196,7 @@ const disabling = againstRefresh(
 
 const ANOTHER = 'another battery, another staple'
 
-/** The same token again and again, which its grace allows; the end has to come at some time. */
+/** Repeats a refresh, which the grace period allows, until the access ends. */
 async function refreshUntilRefused(node: Node, token: string): Promise<Reply[]> {
   const replies: Reply[] = []
   for (let i = 0; i < 200; i++) {
@@ -204,7 +204,7 @@ async function refreshUntilRefused(node: Node, token: string): Promise<Reply[]> 
     replies.push(reply)
     if (!isOk(reply)) return replies
   }
-  throw new Error('the end never came')
+  throw new Error('the access never ended')
 }
 
 export const TOKEN_RACES = [

@@ -18,7 +18,7 @@ beforeAll(async () => {
 afterAll(() => issuer.close())
 
 test.each(['SQLite', 'Redis'])(
-  'of two equal callbacks at once, one succeeds, on %s',
+  'one of two concurrent equal callbacks succeeds, on %s',
   { timeout: 300_000 },
   async kind => {
     const [port = 0] = await freePorts(1)

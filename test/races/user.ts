@@ -1,5 +1,5 @@
-// People in the races: a browser that is signed in, the pages it is asked on, and the cheap ways to
-// what is raced for. Each step goes to the process it is told.
+// Users in the races: a signed-in browser, its pages, and short ways to codes and tokens. Each request is sent
+// to a given process.
 
 import { Browser } from '../support/browser.ts'
 import { authorizationRequest, type Request } from '../support/journey.ts'
@@ -13,7 +13,7 @@ export const ONLINE = 'openid profile'
 
 type Params = Record<string, string | undefined>
 
-/** A page of ours that waits for an answer. */
+/** A page of an interaction that waits for an answer. */
 export interface Question {
   url: URL
   csrf: string
@@ -22,7 +22,7 @@ export interface Question {
 
 const SAME_ORIGIN = { 'sec-fetch-site': 'same-origin' }
 
-/** A browser of its own, in which this person is signed in. */
+/** Returns a new browser in which the user is signed in. */
 export async function signIn({ issuer }: Deployment, username = 'ada'): Promise<Browser> {
   const browser = new Browser(issuer)
   await browser.open('/account')
@@ -39,33 +39,36 @@ export function authorize(node: Node, browser: Browser, { url }: Request): Promi
   return sendAs(browser, node, url)
 }
 
-/** The code of an answer, which must have one. */
+/** Returns the code of an authorization response. Throws without a code. */
 export function issuedBy(reply: Reply, request: Request): Issued {
   const code = reply.location?.searchParams.get('code')
   if (!code) throw new Error(`no code: ${word(reply)} ${reply.text.slice(0, 500)}`)
   return { code, request }
 }
 
-/** Asks nobody anything: the person is signed in, and has allowed this. */
+/** Gets a code without a page: the user is signed in, and has allowed the request. */
 export async function silentCode(node: Node, browser: Browser, params?: Params): Promise<Issued> {
   const request = requestFor(node, params)
   return issuedBy(await authorize(node, browser, request), request)
 }
 
-/** A family of refresh tokens of the client web, with its first tokens. */
+/** Starts a refresh token family of the client web, and returns its first tokens. */
 export async function family(node: Node, browser: Browser) {
   const params = { client_id: 'web', scope: OFFLINE }
   const reply = await redeem(node, await silentCode(node, browser, params))
-  const given = { access: tokenOf(reply, 'access_token'), refresh: tokenOf(reply, 'refresh_token') }
-  if (!given.access || !given.refresh) throw new Error(`no tokens: ${word(reply)} ${reply.text}`)
-  return given
+  const issued = {
+    access: tokenOf(reply, 'access_token'),
+    refresh: tokenOf(reply, 'refresh_token'),
+  }
+  if (!issued.access || !issued.refresh) throw new Error(`no tokens: ${word(reply)} ${reply.text}`)
+  return issued
 }
 
-/** Up to the page that asks. */
+/** Sends an authorization request, and opens the page of its interaction. */
 export async function question(node: Node, browser: Browser, params: Params): Promise<Question> {
   const request = requestFor(node, params)
   const { location } = await authorize(node, browser, request)
-  if (!location?.pathname.startsWith('/interaction/')) throw new Error(`not asked: ${location}`)
+  if (!location?.pathname.startsWith('/interaction/')) throw new Error(`no page: ${location}`)
   const page = await sendAs(browser, node, location)
   const csrf = /name="csrf" value="([^"]+)"/.exec(page.text)?.[1]
   if (!csrf) throw new Error(`no form: ${page.status} ${page.text.slice(0, 500)}`)
@@ -82,7 +85,7 @@ export function answer(
   return sendAs(browser, node, url, { body, headers: SAME_ORIGIN })
 }
 
-/** What a form of ours leads on to; undefined for a refusal. */
+/** The redirect target of a submitted form; undefined for a refusal. */
 export function nextOf({ text }: Reply): string | undefined {
   return /content="0;url=([^"]+)"/.exec(text)?.[1]?.replaceAll('&amp;', '&')
 }
@@ -95,21 +98,21 @@ export const ALLOW: [string, string][] = [
 export const DENY: [string, string][] = [['decision', 'deny']]
 export const signingIn = (username: string) => Object.entries(credentials(username))
 
-/** As if the person had allowed everything to web on its page. */
+/** Allows everything to the client web on the consent page. */
 export async function allowWeb(node: Node, browser: Browser): Promise<Issued> {
   const params = { client_id: 'web', scope: OFFLINE, prompt: 'consent' }
   const asked = await question(node, browser, params)
   const next = nextOf(await answer(node, browser, asked, ALLOW))
-  if (!next) throw new Error('allowing led nowhere')
+  if (!next) throw new Error('the consent page did not redirect')
   return issuedBy(await sendAs(browser, node, next), asked.request)
 }
 
-/** True when the provider takes this browser for somebody. */
+/** True if the browser is signed in at the provider. */
 export async function isSignedIn(node: Node, browser: Browser): Promise<boolean> {
   return (await sendAs(copyOf(browser), node, '/account')).status === 200
 }
 
-/** A form of the account pages, with nothing filled in. */
+/** An empty form of the account pages. */
 export interface AccountForm {
   path: string
   csrf: string
@@ -131,13 +134,13 @@ export function submit(
   return sendAs(browser, node, path, { body: { csrf, ...fields }, headers: SAME_ORIGIN })
 }
 
-/** The form that ends the session, as its page has it. */
+/** The fields of the form that ends the session. */
 export async function signOutForm(node: Node, browser: Browser): Promise<[string, string][]> {
   const { text } = await sendAs(browser, node, '/api/oauth/logout', {
     headers: { accept: 'text/html' },
   })
   const xsrf = /name="xsrf" value="([^"]+)"/.exec(text)?.[1]
-  if (!xsrf) throw new Error('no question about signing out')
+  if (!xsrf) throw new Error('no sign-out form')
   return [
     ['xsrf', xsrf],
     ['logout', 'yes'],
