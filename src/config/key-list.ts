@@ -66,7 +66,7 @@ export function placesOf(name: string): string[] {
 }
 
 /** A store is a URL that may contain a password. */
-const SECRET = /^(.*secret.*|jwks|importedKeys|store|.*password.*)$/
+const SECRET = /^(.*secret.*|jwks|importedKeys|store|.*password.*)$/i
 
 /** Whether the value at a path is never shown. */
 export const isSecret = (path: string[]) => path.some(name => SECRET.test(name))
