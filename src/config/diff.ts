@@ -2,7 +2,6 @@
 
 import { isSecret } from './key-list.ts'
 import type { Settings } from './load.ts'
-import { mapOf } from './schema/values.ts'
 
 // biome-ignore format: a table
 /** Settings that take effect only after a restart. */
@@ -29,7 +28,7 @@ export function fixedDifferences(before: Settings, after: Settings): string[] {
   return FIXED.filter(key => JSON.stringify(before[key]) !== JSON.stringify(after[key]))
 }
 
-/** Returns lines such as `lifetimes.code: 60 → 30`, `+ clients.wiki`, `- clients.wiki.contacts.0`. */
+/** Returns lines such as `lifetimes.code: 60 → 30`, `- clients.wiki`, `+ claims.hr: {"scope":"hr",…`. */
 export const differences = (before: Settings, after: Settings): string[] =>
   compare([], byClientId(before), byClientId(after))
 
@@ -37,27 +36,18 @@ const byClientId = ({ clients, warnings: _, ...rest }: Settings) => {
   return { ...rest, clients: Object.fromEntries(clients.map(one => [one.client_id, one])) }
 }
 
-/** A file that was added or removed is one line, without its keys. */
-const isFile = ([folder = '', ...names]: string[]) =>
-  ['clients', 'resources', 'details'].includes(folder) && names.length === 1
-
-const isTree = (value: unknown) =>
-  typeof value === 'object' && value !== null && !(value instanceof Uint8Array)
+const isTree = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null
 
 function compare(path: string[], was: unknown, is: unknown): string[] {
-  const name = path.join('.')
-  const isWhole = isFile(path) && (was === undefined || is === undefined)
-  if (isWhole) return [is === undefined ? `- ${name}` : `+ ${name}`]
-  const isReplaced = was !== undefined && is !== undefined && isTree(was) !== isTree(is)
-  if (isReplaced) return [...compare(path, was, undefined), ...compare(path, undefined, is)]
-  if (isTree(was) || isTree(is)) {
-    const [old, now] = [mapOf(was), mapOf(is)]
-    const keys = [...new Set([...Object.keys(old), ...Object.keys(now)])].sort()
-    return keys.flatMap(key => compare([...path, key], old[key], now[key]))
+  if (isTree(was) && isTree(is)) {
+    const keys = [...new Set([...Object.keys(was), ...Object.keys(is)])].sort()
+    return keys.flatMap(key => compare([...path, key], was[key], is[key]))
   }
   if (JSON.stringify(was) === JSON.stringify(is)) return []
-  if (was === undefined) return [`+ ${name}: ${shown(path, is)}`]
+  const name = path.join('.')
   if (is === undefined) return [`- ${name}`]
+  if (was === undefined) return [`+ ${name}: ${shown(path, is)}`]
   return [`${name}: ${shown(path, was)} → ${shown(path, is)}`]
 }
 
@@ -66,7 +56,8 @@ const MAX_VALUE_CHARS = 80
 
 function shown(path: string[], value: unknown): string {
   if (isSecret(path)) return '(not shown)'
-  if (path[0] === 'pictures' && path.at(-1) === 'base64') return '(an image)'
-  const text = JSON.stringify(value)
+  if (path[0] === 'pictures') return '(an image)'
+  const hide = (key: string, inner: unknown) => (isSecret([key]) ? '(not shown)' : inner)
+  const text = JSON.stringify(value, hide)
   return text.length > MAX_VALUE_CHARS ? `${text.slice(0, MAX_VALUE_CHARS)}…` : text
 }

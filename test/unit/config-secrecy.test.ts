@@ -112,12 +112,25 @@ test('a reload does not log the value of a changed secret', () => {
   const after = webWith({ token_endpoint_auth_method: 'private_key_jwt', jwks: { keys } }).settings
   const lines = before && after ? differences(before, { ...after, folder: before.folder }) : []
   expect(lines).toEqual([
-    '- clients.web.client_secret_hashes.0',
-    '+ clients.web.jwks.keys.0.e: (not shown)',
-    '+ clients.web.jwks.keys.0.kty: (not shown)',
-    '+ clients.web.jwks.keys.0.n: (not shown)',
+    '- clients.web.client_secret_hashes',
+    '+ clients.web.jwks: (not shown)',
     '+ clients.web.token_endpoint_auth_method: "private_key_jwt"',
   ])
+})
+
+test('a reload does not log the secret of an upstream issuer that was added or changed', () => {
+  const upstream = { issuer: 'https://acme.example', client_id: 'usher', label: 'Acme' }
+  const withSecret = (secret: string) =>
+    read({
+      'upstreams/acme.yaml': { ...upstream, client_secret_file: 'acme.secret' },
+      'acme.secret': secret,
+    }).settings
+  const [none, before, after] = [read({}).settings, withSecret('ada'), withSecret(CANARY)]
+  if (!none || !before || !after) throw new Error('the folder is right')
+  expect(differences({ ...before, folder: after.folder }, after)).toEqual([
+    'upstreams.acme.clientSecret: (not shown) → (not shown)',
+  ])
+  expect(differences(none, after).join()).not.toContain(CANARY)
 })
 
 test('a change of the logo is logged without the image', () => {
