@@ -18,7 +18,7 @@ const PICTURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 export function createAssets({ branding, clients, upstreams, pictures, pages }: Settings) {
   const picture = (kind: string, name = '') => {
     const found = pictures[name]
-    return found && asset(`${kind}${found.extension}`, Buffer.from(found.base64, 'base64'))
+    return found ? asset(`${kind}${extname(name)}`, Buffer.from(found, 'base64')) : undefined
   }
   const theme = [colours(branding), pages[THEME]].filter(Boolean).join('\n')
   const logo = picture('logo', branding.logo)

@@ -8,6 +8,7 @@ import { Eta } from 'eta'
 import type { Settings } from '../config/load.ts'
 import { ConfigError, type Finding } from '../config/report/finding.ts'
 import { didYouMean } from '../config/report/wording.ts'
+import { THEME } from '../config/rules/pages.ts'
 
 const TEMPLATES = `${import.meta.dirname}/templates`
 
@@ -22,8 +23,8 @@ const UNSEEN = 'does not show it.details: users would allow what they have not s
 
 /** Throws a `ConfigError` that names every template and line. */
 export function checkOwnTemplates({ folder, pages, features }: Settings): void {
-  const known = readdirSync(TEMPLATES)
-  const own = Object.entries(pages).filter(([name]) => name.endsWith('.eta'))
+  const known = [THEME, ...readdirSync(TEMPLATES)]
+  const own = Object.entries(pages).filter(([name]) => name !== THEME)
   const findings = own.flatMap(([name, text]): Finding[] => {
     const finding = (rule: string, message: string, line = 1) => {
       return [{ file: join(folder, 'pages', name), line, column: 1, rule, message }]

@@ -136,11 +136,8 @@ test('a reload does not log the secret of an upstream issuer that was added or c
 test('a change of the logo is logged without the image', () => {
   const before = read({}).settings
   if (!before) throw new Error('the folder is right')
-  const logo = (base64: string) => ({
-    ...before,
-    pictures: { 'logo.svg': { extension: '.svg', base64 } },
-  })
+  const logo = (base64: string) => ({ ...before, pictures: { 'logo.svg': base64 } })
   expect(differences(logo('AAAA'), logo(CANARY))).toEqual([
-    'pictures.logo.svg.base64: (an image) → (an image)',
+    'pictures.logo.svg: (an image) → (an image)',
   ])
 })

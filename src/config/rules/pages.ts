@@ -1,9 +1,8 @@
 // Rules about the operator's look of the pages: pictures, colours, templates, and the contrast of each.
 
-import { extname, join, resolve } from 'node:path'
+import { join, resolve } from 'node:path'
 import type { ValidFile } from '../files.ts'
 import type { Finding } from '../report/finding.ts'
-import { didYouMean } from '../report/wording.ts'
 import { entriesOf, readBytes, readText } from '../report/yaml.ts'
 import type { UsherFile } from '../schema/usher.ts'
 
@@ -15,9 +14,9 @@ export const THEME = 'theme.css'
 
 type Branded = Pick<ValidFile<{ branding?: Partial<UsherFile['branding']> }>, 'at' | 'value'>
 
-/** Returns the pictures, the templates and the stylesheet of the folder. */
+/** Returns the pictures as base64, the templates and the stylesheet of the folder. */
 export function readLook(branded: Branded[], folder: string, findings: Finding[]) {
-  const pictures: Record<string, { extension: string; base64: string }> = {}
+  const pictures: Record<string, string> = {}
   for (const file of branded) {
     findings.push(...colourFindings(file))
     for (const key of ['logo', 'logo_dark', 'favicon'] as const) {
@@ -26,7 +25,7 @@ export function readLook(branded: Branded[], folder: string, findings: Finding[]
       const { bytes = Buffer.alloc(0), problem } = readBytes(resolve(folder, name))
       const wrong = problem ?? pictureProblem(name, bytes)
       if (wrong) findings.push(file.at(['branding', key], 'file', `its file ${wrong}`))
-      else pictures[name] = { extension: extname(name), base64: bytes.toString('base64') }
+      else pictures[name] = bytes.toString('base64')
     }
   }
   return { pictures, pages: readPages(folder, Object.keys(pictures), findings) }
@@ -56,14 +55,14 @@ function colourFindings({ at, value: { branding = {} } }: Branded): Finding[] {
 /** Returns warnings for SVG logos that are hard to see on the light or the dark page: WCAG 2.2, 1.4.11. */
 export function logoWarnings(
   { value: { branding }, at }: ValidFile<UsherFile>,
-  pictures: ReturnType<typeof readLook>['pictures'],
+  pictures: Record<string, string>,
 ): Finding[] {
   const logos = { light: 'logo', dark: branding.logo_dark ? 'logo_dark' : 'logo' } as const
   return (['light', 'dark'] as const).flatMap(scheme => {
     const key = logos[scheme]
-    const { extension, base64 = '' } = pictures[branding[key] ?? ''] ?? {}
-    const text = Buffer.from(base64, 'base64').toString()
-    if (extension !== '.svg' || /prefers-color-scheme|currentColor/.test(text)) return []
+    const { [key]: name = '' } = branding
+    const text = Buffer.from(pictures[name] ?? '', 'base64').toString()
+    if (!name.endsWith('.svg') || /prefers-color-scheme|currentColor/.test(text)) return []
     const colours = text.match(/(?<=(?:fill|stroke)\s*[=:]\s*["']?\s*)#[0-9a-f]{6}\b/gi) ?? []
     const [page = ''] = SCHEMES[scheme].backgrounds
     const isSeen = colours.some(colour => contrast(colour, page) >= MIN_GRAPHICS_CONTRAST)
@@ -81,7 +80,7 @@ function pictureProblem(name: string, bytes: Buffer): string | undefined {
   return 'has to be NAME.svg or NAME.png'
 }
 
-/** Returns the files of pages/ by their names: theme.css, and the operator's templates. */
+/** Returns the files of pages/ by their names. pages/templates.ts knows which names there are. */
 function readPages(folder: string, pictures: string[], findings: Finding[]) {
   const pages: Record<string, string> = {}
   const paths = pictures.map(name => resolve(folder, name))
@@ -89,11 +88,7 @@ function readPages(folder: string, pictures: string[], findings: Finding[]) {
     const file = join(folder, 'pages', name)
     if (name.startsWith('.') || paths.includes(resolve(file))) continue
     const { text = '', problem } = readText(file)
-    // pages/templates.ts knows the names of the templates.
-    if (name !== THEME && !name.endsWith('.eta')) {
-      const message = `nothing reads this${didYouMean(name, [THEME])}`
-      findings.push({ file, rule: 'stray-file', message })
-    } else if (problem) findings.push({ file, rule: 'file', message: problem })
+    if (problem) findings.push({ file, rule: 'file', message: problem })
     else pages[name] = text
   }
   return pages
