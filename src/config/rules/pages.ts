@@ -1,10 +1,13 @@
 // Rules about the operator's look of the pages: pictures, colours, templates, and the contrast of each.
 
 import { join, resolve } from 'node:path'
+import tinycolor from 'tinycolor2'
 import type { ValidFile } from '../files.ts'
 import type { Finding } from '../report/finding.ts'
 import { entriesOf, readBytes, readText } from '../report/yaml.ts'
 import type { UsherFile } from '../schema/usher.ts'
+
+const { mix, mostReadable, readability } = tinycolor
 
 /** Maximum size of a picture. A logo is sent with every first page. */
 const MAX_PICTURE_BYTES = 256 * 1024
@@ -40,7 +43,7 @@ function colourFindings({ at, value: { branding = {} } }: Branded): Finding[] {
     const scheme = key.endsWith('dark') ? 'dark' : 'light'
     if (!colour) return []
     const isText = key.startsWith('accent')
-    const ratio = isText ? contrastIn(scheme, colour) : contrast(SCHEMES[scheme].text, colour)
+    const ratio = isText ? contrastIn(scheme, colour) : readability(SCHEMES[scheme].text, colour)
     if (ratio >= MIN_TEXT_CONTRAST) return []
     // Rounded down: 4.499 is not enough.
     const measured = `${(Math.floor(ratio * 100) / 100).toFixed(2)}:1`
@@ -65,7 +68,7 @@ export function logoWarnings(
     if (!name.endsWith('.svg') || /prefers-color-scheme|currentColor/.test(text)) return []
     const colours = text.match(/(?<=(?:fill|stroke)\s*[=:]\s*["']?\s*)#[0-9a-f]{6}\b/gi) ?? []
     const [page = ''] = SCHEMES[scheme].backgrounds
-    const isSeen = colours.some(colour => contrast(colour, page) >= MIN_GRAPHICS_CONTRAST)
+    const isSeen = colours.some(colour => readability(colour, page) >= MIN_GRAPHICS_CONTRAST)
     if (isSeen || !colours.length) return []
     const change = scheme === 'dark' ? ': name a lighter one in branding.logo_dark' : ''
     return [at(['branding', key], 'logo-contrast', `is hard to see on the ${scheme} page${change}`)]
@@ -108,39 +111,17 @@ export const MIN_TEXT_CONTRAST = 4.5
 const MIN_GRAPHICS_CONTRAST = 3
 const INKS = ['#ffffff', '#0d1526']
 
-const channels = (colour: string) =>
-  [1, 3, 5].map(at => Number.parseInt(colour.slice(at, at + 2), 16))
-
-function luminance(colour: string): number {
-  const [red = 0, green = 0, blue = 0] = channels(colour).map(channel => {
-    const part = channel / 255
-    return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4
-  })
-  return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-}
-
-function contrast(one: string, other: string): number {
-  const [lighter = 0, darker = 0] = [luminance(one), luminance(other)].sort((a, b) => b - a)
-  return (lighter + 0.05) / (darker + 0.05)
-}
-
 /** Returns the lowest contrast of a colour against the backgrounds of a scheme. */
-export const contrastIn = (scheme: Scheme, colour: string) =>
-  Math.min(...SCHEMES[scheme].backgrounds.map(background => contrast(colour, background)))
+export const contrastIn = (scheme: Scheme, colour: tinycolor.ColorInput) =>
+  Math.min(...SCHEMES[scheme].backgrounds.map(background => readability(colour, background)))
 
 /** Returns the nearest colour that is readable as text: the colour itself, a darker or a lighter one. */
 export function readableIn(scheme: Scheme, colour: string): string {
   const { towards } = SCHEMES[scheme]
-  const mixes = Array.from({ length: 101 }, (_, percent) => mix(colour, towards, percent / 100))
-  return mixes.find(mixed => contrastIn(scheme, mixed) >= MIN_TEXT_CONTRAST) ?? towards
+  const mixes = Array.from({ length: 101 }, (_, percent) => mix(colour, towards, percent))
+  const readable = mixes.find(mixed => contrastIn(scheme, mixed) >= MIN_TEXT_CONTRAST)
+  return readable?.toHexString() ?? towards
 }
 
 /** Returns the colour for text on `colour`. */
-export const inkOn = (colour: string) =>
-  INKS.toSorted((a, b) => contrast(b, colour) - contrast(a, colour))[0] ?? ''
-
-function mix(from: string, to: string, share: number): string {
-  const target = channels(to)
-  const mixed = channels(from).map((part, i) => part + ((target[i] ?? 0) - part) * share)
-  return `#${mixed.map(part => Math.round(part).toString(16).padStart(2, '0')).join('')}`
-}
+export const inkOn = (colour: string) => mostReadable(colour, INKS).toHexString()
