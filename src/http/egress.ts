@@ -4,7 +4,6 @@
 
 import dns, { type LookupAddress } from 'node:dns'
 import { lookup, Resolver } from 'node:dns/promises'
-import { once } from 'node:events'
 import { isIP, isIPv6 } from 'node:net'
 import { setTimeout } from 'node:timers/promises'
 import { Agent, buildConnector, request } from 'undici'
@@ -12,9 +11,10 @@ import type { Settings } from '../config/load.ts'
 import { readJson } from '../config/schema/values.ts'
 import { among } from './client-info.ts'
 
-/** The library gives a request 2.5 s. Every failure takes longer, so that its duration reveals nothing. */
+/** For a whole request, as in the library, and for its connection. */
+const REQUEST_TIMEOUT_MS = 2_500
+/** Every failure takes longer than the timeout, so that its duration reveals nothing. */
 export const FAILURE_MS = 2_700
-const CONNECT_TIMEOUT_MS = 2_500
 const DNS_TIMEOUT = { timeout: 1_000, tries: 2 }
 const MAX_RESPONSE_BYTES = 64 * 1024
 
@@ -47,7 +47,7 @@ export function createAgent(settings: Settings['egress']): Agent {
 export function createFetch(settings: Settings['egress']) {
   const dispatcher = createAgent(settings)
 
-  async function send(url: string, { method, headers, body, signal }: RequestInit) {
+  async function send(url: string, { method, headers, body }: RequestInit, signal: AbortSignal) {
     const isRead = method !== 'POST'
     const answer = await request(url, {
       dispatcher,
@@ -68,12 +68,11 @@ export function createFetch(settings: Settings['egress']) {
   }
 
   return async (input: string | URL | Request, options: RequestInit = {}): Promise<Response> => {
-    const { signal } = options
     const waited = setTimeout(FAILURE_MS, undefined, { ref: false })
     try {
-      const sent = send(String(input), options)
-      // While it connects, undici ignores the signal.
-      const { response, isFailure } = await (signal ? Promise.race([sent, timeout(signal)]) : sent)
+      const { response, isFailure } = await withTimeout(REQUEST_TIMEOUT_MS, ({ signal }) =>
+        send(String(input), options, signal),
+      )
       if (isFailure) await waited
       return response
     } catch (error) {
@@ -83,21 +82,16 @@ export function createFetch(settings: Settings['egress']) {
   }
 }
 
-/** Rejects after `ms`, also if the work ignores the signal. */
+/** Rejects after `ms`, also if the work ignores the signal: undici does so while it connects. */
 export async function withTimeout<T>(
   ms: number,
   work: (options: { signal: AbortSignal }) => Promise<T>,
 ): Promise<T> {
   const signal = AbortSignal.timeout(ms)
   const late = new Promise<never>((_, reject) => {
-    signal.onabort = () => reject(new Error(`no answer within ${ms} ms`))
+    signal.onabort = () => reject(new DOMException(`no answer within ${ms} ms`, 'TimeoutError'))
   })
   return await Promise.race([Promise.try(() => work({ signal })), late])
-}
-
-async function timeout(signal: AbortSignal): Promise<never> {
-  await once(signal, 'abort')
-  throw signal.reason
 }
 
 /** Finds addresses of a host that may be connected to; throws an error for the operator if none may. */
@@ -139,5 +133,5 @@ const connectTo = (addresses: LookupAddress[]) =>
     autoSelectFamily: true,
     lookup: (_host, _options, callback) => callback(null, addresses),
     maxCachedSessions: 0,
-    timeout: CONNECT_TIMEOUT_MS,
+    timeout: REQUEST_TIMEOUT_MS,
   })
