@@ -27,24 +27,19 @@ const RETRY_AFTER_SECONDS = '1'
  */
 export function errors(
   pages: ErrorPages,
-  { bare = [], development = false }: { bare?: string[]; development?: boolean } = {},
+  { bare, development }: { bare: string[]; development: boolean },
 ): Middleware {
-  function answerWith(ctx: Context, { status, ...answer }: ErrorAnswer & { status: number }) {
-    ctx.status = status
-    ctx.set('Cache-Control', 'no-store')
-    // Browsers prefer HTML to other types. Programs accept JSON or all types.
-    if (ctx.accepts('json', 'html') === 'html') pages.show(ctx, answer)
-    else ctx.body = answer
-  }
-
   return async (ctx, next) => {
     try {
       await next()
-      if (ctx.status === 404 && ctx.body == null) answerWith(ctx, NOT_FOUND)
     } catch (thrown) {
-      const answer = answerOf(thrown)
-      if (answer.status >= 500) ctx.state.fault = thrown
-      answerWith(ctx, answer)
+      const { status, ...answer } = answerOf(thrown)
+      if (status >= 500) ctx.state.fault = thrown
+      ctx.status = status
+      ctx.set('Cache-Control', 'no-store')
+      // Browsers prefer HTML to other types. Programs accept JSON or all types.
+      if (ctx.accepts('json', 'html') === 'html') pages.show(ctx, answer)
+      else ctx.body = answer
     }
     if (ctx.status === 503) {
       ctx.set('Retry-After', RETRY_AFTER_SECONDS)
@@ -63,8 +58,6 @@ export function errors(
   }
 }
 
-const NOT_FOUND = { status: 404, error: 'not_found', error_description: 'this path does not exist' }
-
 /** Koa and the library set `expose` on errors that are meant for the caller. */
 interface ExposedError extends Error, Partial<ErrorAnswer> {
   status?: number
@@ -75,9 +68,7 @@ interface ExposedError extends Error, Partial<ErrorAnswer> {
 function answerOf(thrown: unknown): ErrorAnswer & { status: number } {
   const { status, expose, error, error_description, message }: Partial<ExposedError> =
     thrown instanceof Error ? thrown : {}
-  if (!expose || status === undefined || !Number.isInteger(status)) {
-    return { status: 500, error: 'server_error' }
-  }
+  if (!expose || !status) return { status: 500, error: 'server_error' }
   const reason = STATUS_CODES[status]
   return {
     status,
