@@ -14,7 +14,7 @@ const CACHE_SECONDS = { min: 60, max: 3600 }
 
 /** Returns the feature client ID metadata documents. */
 export function clientDocuments(settings: Settings): Feature {
-  const hasRoom = createQuota(MAX_FETCHES_PER_MINUTE, 60, () => {})
+  const hasRoom = createQuota(MAX_FETCHES_PER_MINUTE, 60)
   const clientIdMetadataDocument: LibraryFeatures['clientIdMetadataDocument'] = {
     enabled: settings.features.client_id_metadata_documents,
     ack: 'draft-02',

@@ -2,9 +2,10 @@
 
 import { setTimeout } from 'node:timers/promises'
 import type { Middleware } from 'koa'
+import { createQuota } from './limits.ts'
 
 const PROBE_TIMEOUT_MS = 800
-const PROBE_EVERY_MS = 1_000
+const PROBE_EVERY_SECONDS = 1
 
 /** The state that `/readyz` reports. */
 export interface Readiness {
@@ -20,15 +21,9 @@ export interface Readiness {
 
 /** Answers `/livez` and `/readyz`. */
 export function health(readiness: Readiness): Middleware {
-  let latest: Promise<string> | undefined
-  let startedAt = 0
-  /** Anonymous requests reach this: the store is probed once a second at most. */
-  const probeOnce = () => {
-    if (latest && performance.now() - startedAt <= PROBE_EVERY_MS) return latest
-    startedAt = performance.now()
-    latest = probe(readiness)
-    return latest
-  }
+  // Anonymous requests reach this: the store is probed once a second at most.
+  const mayProbe = createQuota(1, PROBE_EVERY_SECONDS)
+  let latest = Promise.resolve('ready')
 
   return async (ctx, next) => {
     // Clients open another connection before this one is closed. Earlier, they would open it here: a
@@ -39,7 +34,9 @@ export function health(readiness: Readiness): Middleware {
     if (!(isReady || path === '/livez') || !['GET', 'HEAD'].includes(method)) return next()
     ctx.state.isQuiet = true
     ctx.set('Cache-Control', 'no-store')
-    const status = isReady ? (stateOf(readiness) ?? (await probeOnce())) : 'alive'
+    const known = isReady ? stateOf(readiness) : 'alive'
+    if (!known && mayProbe()) latest = probe(readiness)
+    const status = known ?? (await latest)
     ctx.status = ['alive', 'ready'].includes(status) ? 200 : 503
     ctx.body = { status, ...(isReady && notes(readiness)) }
   }

@@ -135,15 +135,15 @@ export const shareOf = (limit: number) => Math.ceil(limit / processes)
 
 /**
  * Fixed-window rate limiter, per process. Returns a function that is true while the window has room for
- * one more. `onExceeded` gets the number of refusals after each window.
+ * one more. `report` gets the number of refusals after each window.
  */
-export function createQuota(limit: number, seconds: number, onExceeded: (refused: number) => void) {
+export function createQuota(limit: number, seconds: number, report?: (refused: number) => void) {
   const ours = shareOf(limit)
   let count = 0
   const begin = () => {
     const over = count - ours
     count = 0
-    if (over > 0) onExceeded(over)
+    if (over > 0) report?.(over)
   }
   return (): boolean => {
     if (count++ === 0) setTimeout(begin, seconds * 1000).unref()

@@ -54,7 +54,7 @@ const ANSWERS = [
 
 /** Returns the function that saves failed requests; it is called after each request. */
 export function createFailureLog(records: Records) {
-  const hasRoom = createQuota(MAX_SAVED_PER_MINUTE, 60, () => {})
+  const hasRoom = createQuota(MAX_SAVED_PER_MINUTE, 60)
   return (ctx: Context): void => {
     const failed = failedSignIn(ctx) ?? failedRequest(ctx)
     if (!failed || !hasRoom()) return

@@ -70,7 +70,7 @@ export const keysPeriod = () => Math.floor(now() / KEYS_PERIOD_SECONDS)
  * request can cause: key sets are cached and their number is limited. Other requests pass.
  */
 export function cacheKeySets(fetch: Fetch): Fetch {
-  const hasRoom = createQuota(MAX_FETCHES_PER_MINUTE, 60, () => {})
+  const hasRoom = createQuota(MAX_FETCHES_PER_MINUTE, 60)
   const answers = new Map<string, { until: number; text: Promise<string> }>()
 
   async function read(address: string, options: RequestInit): Promise<string> {
