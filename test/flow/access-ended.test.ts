@@ -1,4 +1,4 @@
-// What was on its way when somebody's access was ended, and what sign-in times are worth.
+// The end of all access of an account: sign-ins and consents in progress end with it.
 
 import { decodeJwt } from 'jose'
 import { expect } from 'vitest'
@@ -12,7 +12,7 @@ const test = usherTest({ accounts: [ADA, ALAN, GRACE] })
 
 const SCOPE = 'openid offline_access'
 
-/** The address that a form would lead on to, not yet followed. */
+/** Submits the form, and returns the address that its answer leads to without following it. */
 async function submitOnly(browser: Browser, fields: Record<string, string>): Promise<URL> {
   const { url, html } = browser.page
   const csrf = html.querySelector('input[name=csrf]')?.getAttribute('value') ?? ''
@@ -25,7 +25,7 @@ async function submitOnly(browser: Browser, fields: Record<string, string>): Pro
   return new URL(next.replaceAll('&amp;', '&'), url)
 }
 
-test('a sign-in with a password that was changed meanwhile fails', async () => {
+test('a sign-in in progress fails when the password is changed', async () => {
   const browser = new Browser(usher.issuer)
   await browser.open(authorizationRequest(usher, { scope: SCOPE }).url)
   const next = await submitOnly(browser, {
@@ -40,7 +40,7 @@ test('a sign-in with a password that was changed meanwhile fails', async () => {
   expect(browser.heading).toBe('Sign in')
 })
 
-test('a consent from before the end of access gives no tokens', async () => {
+test('a consent that was given before the end of access gives no tokens', async () => {
   const browser = await signedIn(usher, 'alan')
   const { request } = await open(usher, { scope: SCOPE }, browser)
   const next = await submitOnly(browser, { scope: 'offline_access', decision: 'allow' })

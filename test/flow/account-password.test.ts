@@ -1,4 +1,4 @@
-// Changing one's password: who may, what is wrong is said where it is wrong, and what ends with it.
+// The page that changes the password: who may use it, its error messages, and which access it ends.
 
 import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
@@ -43,7 +43,7 @@ async function canSignIn(secret: string): Promise<boolean> {
   return browser.heading === 'Your account'
 }
 
-/** What stands next to the fields, and is said with them. */
+/** The error messages that the fields refer to by aria-describedby. */
 function problemsOn({ page: { html } }: Browser) {
   const invalid = html.querySelectorAll('input[aria-invalid=true]').map(input => {
     const described = input.getAttribute('aria-describedby')?.split(' ') ?? []
@@ -53,7 +53,7 @@ function problemsOn({ page: { html } }: Browser) {
   return Object.fromEntries(invalid)
 }
 
-test('a password is changed for who knows the old one, and the new one counts from then on', async () => {
+test('a user who enters the old password can change it, and then only the new one is valid', async () => {
   const browser = await signedIn(usher)
   await change(browser)
   expect(browser.page.status).toBe(200)
@@ -63,7 +63,7 @@ test('a password is changed for who knows the old one, and the new one counts fr
   expect(browser.page.text).not.toContain(NEW)
 })
 
-test('everything else ends with the old password, offline access too', async () => {
+test('a password change ends all other access of the account, including offline access', async () => {
   const offline = await tokens(usher)
   const own = await tokens(usher, { client_id: 'post' })
   await change(own.browser)
@@ -77,7 +77,7 @@ test('everything else ends with the old password, offline access too', async () 
   expect(await usher.records.list('grants of account', ada)).toEqual([])
 })
 
-test('this browser stays signed in, in another session that no id of before leads to', async () => {
+test('this browser stays signed in, in a new session that no earlier session id leads to', async () => {
   const browser = await signedIn(usher)
   const before = copyOf(browser)
   const [old] = await sessionsOf(usher, ada)
@@ -88,7 +88,7 @@ test('this browser stays signed in, in another session that no id of before lead
   expect(sessions[0]?.jti).not.toBe(old?.jti)
   expect(await isSignedIn(browser)).toBe(true)
   expect(await isSignedIn(before)).toBe(false)
-  // For applications too, which ask anew what was allowed before.
+  // Applications use the new session, too, and request consent again.
   await open(usher, { client_id: 'first' }, browser)
   expect(browser.page.params.get('code')).toBeTruthy()
   const cookies = (await browser.jar.serialize()).cookies.filter(({ key }) =>
@@ -123,7 +123,7 @@ test.each([
     { current: 'x', password: 'short', repeat: 'shirt' },
     { current: 'wrong', password: 'too_short', repeat: 'differs' },
   ],
-])('nothing changes when %s, and the page says so where it is wrong', async (...row) => {
+])('nothing changes when %s, and the page shows the error at the field', async (...row) => {
   const [, fields, problems] = row
   const browser = await signedIn(usher)
   await change(browser, fields)
@@ -150,7 +150,7 @@ test.each([
   expect(await canSignIn(secret.normalize('NFC'))).toBe(true)
 })
 
-test('password managers find what they look for, and nothing keeps them from pasting', async () => {
+test('password managers recognise the fields, and can paste into them', async () => {
   const browser = await signedIn(usher)
   const { html } = await browser.open(PAGE)
   const fields = html.querySelectorAll('input:not([type=hidden])').map(({ attributes }) => ({
@@ -167,7 +167,7 @@ test('password managers find what they look for, and nothing keeps them from pas
   expect(browser.page.text).not.toMatch(/onpaste|maxlength|pattern=/)
 })
 
-test('the old password is proof enough, however long ago the sign-in was', async () => {
+test('the old password is sufficient, however long ago the sign-in was', async () => {
   const browser = await signedIn(usher)
   await ageSessions(usher, ada, 3600)
   await change(browser)
@@ -176,7 +176,7 @@ test('the old password is proof enough, however long ago the sign-in was', async
   expect(browser.heading).toBe(words('sessions.question_others'))
 })
 
-test('a change is a fact, a wrong old password another, and neither says a password', async () => {
+test('a change and a wrong old password are one audit event each, without a password', async () => {
   const browser = await signedIn(usher)
   const before = usher.output.length
   await change(browser, { current: 'not the password' })
@@ -189,7 +189,7 @@ test('a change is a fact, a wrong old password another, and neither says a passw
     expect(lines.join()).not.toContain(secret)
 })
 
-test('an account whose password is not kept here has no page to change it', async () => {
+test('an account without a password at the provider has no page to change it', async () => {
   const browser = await signedIn(usher)
   await usher.directory.change(ada, account => ({ ...account, password: undefined }))
   expect((await send(browser, PAGE, { method: 'GET' })).status).toBe(404)

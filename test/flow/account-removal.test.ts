@@ -25,7 +25,7 @@ async function remove(browser: Browser, client_id = 'web') {
   await browser.submit()
 }
 
-test('removing an application ends all that it has, in every browser and grant, at once', async () => {
+test('removing an application immediately ends all of its access, in every browser and grant', async () => {
   const first = await tokens(usher)
   const second = await tokens(usher)
   const third = await onlineTokens(usher, { browser: second.browser, scope: 'openid' })

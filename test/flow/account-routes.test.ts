@@ -1,5 +1,5 @@
-// Every route of the account pages in one table, and what each must refuse: who is not signed in, who
-// sends a form from elsewhere, who only looks.
+// A table of all routes of the account pages. Each refuses users who are not signed in and forms from
+// other sites, and a GET changes nothing.
 
 import { readFileSync } from 'node:fs'
 import { expect } from 'vitest'
@@ -19,7 +19,7 @@ import {
 import { CLIENTS, PASSWORD } from '../support/usher.ts'
 
 let password: string | undefined
-/** Ada, who changes something, and her other browser, from which an application has access. */
+/** The browser in which Ada makes the change, and another one in which an application has access. */
 let browser: Browser
 let elsewhere: Browser
 const test = usherTest({
@@ -38,7 +38,7 @@ test.beforeEach(async () => {
 })
 
 interface Change {
-  /** With what it names. */
+  /** The address of the page, including the record that it changes. */
   address(): Promise<string | URL>
   fields?: Record<string, string>
 }
@@ -68,7 +68,7 @@ const CHANGES: Record<string, Change> = {
   },
 }
 
-/** Everything that any of them could change. */
+/** Everything that any of these routes could change. */
 async function state() {
   const [account, sessions, grants, consents] = await Promise.all([
     usher.directory.find(ada),
@@ -84,7 +84,7 @@ async function state() {
   }
 }
 
-test('the tables have every route there is', () => {
+test('the tables contain every route of the account pages', () => {
   const app = ['app.ts', 'pages/routes.ts', 'features/ciba.ts']
     .map(path => readFileSync(`${import.meta.dirname}/../../src/${path}`, 'utf8'))
     .join('')
@@ -100,26 +100,29 @@ test('the tables have every route there is', () => {
   expect(routes.toSorted()).toEqual(expected.toSorted())
 })
 
-test.each(Object.entries(CHANGES))('%s changes something when its form is sent', async (...row) => {
-  const [, { address, fields }] = row
-  const url = await address()
-  const before = await state()
-  await browser.open(url)
-  expect(await state()).toEqual(before)
-  const { status } = await send(browser, url, { form: fieldsOf(browser.page, fields) })
-  expect(status).toBe(200)
-  expect(await state()).not.toEqual(before)
-})
+test.each(Object.entries(CHANGES))(
+  '%s makes its change when its form is submitted',
+  async (...row) => {
+    const [, { address, fields }] = row
+    const url = await address()
+    const before = await state()
+    await browser.open(url)
+    expect(await state()).toEqual(before)
+    const { status } = await send(browser, url, { form: fieldsOf(browser.page, fields) })
+    expect(status).toBe(200)
+    expect(await state()).not.toEqual(before)
+  },
+)
 
 test.each(Object.entries(CHANGES))(
-  '%s takes no form without the token of its page',
+  '%s refuses a form without the CSRF token of its page',
   async (...row) => {
     const [path, { address, fields }] = row
     const url = await address()
     const other =
       path === '/account/password' ? '/account/sessions/end?session=others' : '/account/password'
-    const tokenAt = async (visitor: Browser, place: string | URL) =>
-      fieldsOf(await visitor.open(place)).csrf ?? ''
+    const tokenAt = async (tab: Browser, place: string | URL) =>
+      fieldsOf(await tab.open(place)).csrf ?? ''
     const old = await tokenAt(browser, url)
     await browser.open('/api/oauth/logout')
     await browser.submit({ logout: 'yes' })
@@ -147,7 +150,7 @@ test.each(Object.entries(CHANGES))(
 )
 
 test.each(Object.entries(CHANGES))(
-  '%s takes no form that was sent from elsewhere',
+  '%s refuses a form that another site submits',
   async (...row) => {
     const [, { address, fields }] = row
     const url = await address()
@@ -170,7 +173,7 @@ test.each(Object.entries(CHANGES))(
   },
 )
 
-test.each(Object.entries(CHANGES))('no GET of %s changes anything', async (...row) => {
+test.each(Object.entries(CHANGES))('a GET of %s changes nothing', async (...row) => {
   const [, { address, fields }] = row
   const url = new URL(await address(), usher.issuer)
   await browser.open(url)
@@ -185,7 +188,7 @@ test.each(Object.entries(CHANGES))('no GET of %s changes anything', async (...ro
   expect(await state()).toEqual(before)
 })
 
-test('every page requires a sign-in, and so does every form', async () => {
+test('every page and every form requires a sign-in', async () => {
   const nobody = new Browser(usher.issuer)
   for (const path of [...PAGES.slice(0, 4), ...Object.keys(CHANGES)]) {
     const answer = await send(nobody, path, { method: 'GET' })
@@ -202,7 +205,7 @@ test('every page requires a sign-in, and so does every form', async () => {
   expect(await state()).toEqual(before)
 })
 
-test('the pages are kept by no cache, shown in no frame and read by no other origin', async () => {
+test('the pages cannot be cached, framed or read by another origin', async () => {
   const headers = { Origin: 'https://app.example.org' }
   const addresses = Object.values(CHANGES).map(({ address }) => address())
   for (const path of [...PAGES.slice(0, 4), ...(await Promise.all(addresses))]) {

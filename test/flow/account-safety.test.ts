@@ -1,4 +1,4 @@
-// What others could try at the account pages: to be led elsewhere, to see and to change what is not theirs.
+// Attacks on the account pages: open redirects, and access to the data of another user.
 
 import { expect } from 'vitest'
 import { ada, grace, usher, usherTest } from '../support/fixtures.ts'
@@ -65,7 +65,7 @@ test('a user sees no data of another user', async () => {
   for (const secret of [ada, uid, jti]) expect(mine.text).not.toContain(secret)
 })
 
-test('a session handle is valid only for its own user, and only unaltered', async () => {
+test('a session handle is valid only for its own user, and only unmodified', async () => {
   const browser = await signedIn(usher)
   await signedIn(usher)
   const graces = await signedIn(usher, 'grace')
@@ -94,7 +94,7 @@ test('a session handle is valid only for its own user, and only unaltered', asyn
   }
 })
 
-test('a form token is valid only for what its page names', async () => {
+test('a CSRF token is valid only for the record that its page names', async () => {
   const browser = await signedIn(usher)
   const [second, third] = [await signedIn(usher), await signedIn(usher)]
   const page = await browser.open('/account/sessions')

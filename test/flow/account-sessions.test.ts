@@ -1,4 +1,4 @@
-// Where you are signed in: what is listed, and what ends when a session is ended from elsewhere.
+// The list of sessions: its content, and what ends when a user ends a session from another browser.
 
 import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
@@ -27,7 +27,7 @@ test.beforeEach(async () => {
 const SESSIONS = '/account/sessions'
 const FIREFOX = 'Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0'
 
-/** A browser that says what it is. */
+/** Signs Ada in with a browser that sends this User-Agent. */
 async function signedInWith(agent: string) {
   const browser = new Browser(usher.issuer, (url, init) =>
     fetch(url, { ...init, headers: { ...init?.headers, 'user-agent': agent } }),
@@ -59,7 +59,7 @@ test('each browser is listed with its name, its times and its applications', asy
   expect(cardsOn(other)[0]).toContain('Firefox on Linux')
 })
 
-test('a use updates the time, and the browser keeps its name', async () => {
+test('using a session updates its time, and the browser keeps its name', async () => {
   const other = await signedInWith(FIREFOX)
   await ageSessions(usher, ada, 40 * 24 * 3600)
   await usher.records.update<{ lastUsed: number }>(
@@ -132,7 +132,7 @@ test('this browser is signed out by the page for it', async () => {
   expect(await isSignedIn(browser)).toBe(true)
 })
 
-test('after a long time the user signs in anew, and returns to the same page', async () => {
+test('after a long time the user has to sign in again, and returns to the same page', async () => {
   const other = await signedIn(usher)
   const browser = await signedIn(usher)
   await ageSessions(usher, ada, 16 * 60)

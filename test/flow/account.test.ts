@@ -63,7 +63,7 @@ test('a user who cancels the sign-in of an account page does not get the sign-in
   expect(browser.heading).not.toBe('Sign in')
 })
 
-test('the list names each application, its scopes, since when, and its last use', async () => {
+test('the list shows each application with its scopes, the date of consent, and its last use', async () => {
   const { browser } = await onlineTokens(usher, { scope: 'openid email offline_access' })
   await onlineTokens(usher, { browser, client_id: 'post' })
   const day = 24 * 3600
@@ -91,7 +91,7 @@ test('the list names each application, its scopes, since when, and its last use'
   expect(web?.text).toContain(words('applications.verified', { brand: 'Usher' }))
 })
 
-test('the list says in how many browsers an application is in use', async () => {
+test('the list shows in how many browsers an application is active', async () => {
   const first = await onlineTokens(usher)
   await onlineTokens(usher)
   const browser = await signedIn(usher)
@@ -108,7 +108,7 @@ test('the list says in how many browsers an application is in use', async () => 
   expect(await inUse()).toBe(words('applications.not_in_use'))
 })
 
-test('fifty applications are listed, the one used last first', async () => {
+test('fifty applications are listed, the most recently used first', async () => {
   const clients = Array.from({ length: 50 }, (_, i) => `client-${i}`)
   for (const [i, client_id] of clients.entries()) {
     await usher.consents.decide(ada, client_id, { scopes: ['openid'], declined: [], version: 0 })
@@ -124,7 +124,7 @@ test('fifty applications are listed, the one used last first', async () => {
   expect(listed).toEqual(clients.toSorted((a, b) => order(a) - order(b)))
 })
 
-test('a use is noted on the list', async () => {
+test('using an application updates its last use in the list', async () => {
   const { browser, request } = await onlineTokens(usher)
   const hour = 3600
   await usher.records.update<{ lastUsed: number }>(
@@ -156,7 +156,7 @@ test('a removal requires a recent sign-in', async () => {
   expect(await usher.consents.find(ada, 'web')).toBeUndefined()
 })
 
-test('an older sign-in still shows the pages', async () => {
+test('the pages can be read after an older sign-in', async () => {
   const { browser } = await onlineTokens(usher)
   await ageSessions(usher, ada, 3600)
   await browser.open(APPLICATIONS)

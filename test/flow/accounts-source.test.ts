@@ -1,4 +1,4 @@
-// Accounts that are kept elsewhere: what `accounts.module` may answer, and what Usher makes of it.
+// Accounts of an external directory: which answers of `accounts.module` are valid, and their effect.
 
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -18,7 +18,7 @@ declare global {
   var testSource: AccountsSource
 }
 
-/** The module of the config folder; the test says what it answers. */
+/** The module in the config folder. Each test sets its answers. */
 const MODULE = `
   export const find = (query, options) => globalThis.testSource.find(query, options)
   export const authenticate = (credentials, options) =>
@@ -62,7 +62,7 @@ test.beforeEach(() => {
   }
 })
 
-/** An answer about an account is used for a second. */
+/** Waits until the cached account has expired: Usher uses an answer of `find` for one second. */
 const forgotten = () => new Promise(resolve => setTimeout(resolve, 1100))
 
 let networks = 0
@@ -83,7 +83,7 @@ const textOf = ({ page }: Browser) =>
   page.html.querySelector('main')?.text.replaceAll(/\s+/g, ' ') ?? ''
 const logged = () => usher.output.map(line => JSON.parse(line))
 
-test('its users sign in, under a subject of Usher that stays when everything else changes', async () => {
+test('users of the module sign in with a subject of Usher, which stays when all other fields change', async () => {
   const first = await tokens(usher)
   const { body } = await userinfo(usher, first.access_token)
   expect(body).toMatchObject({ preferred_username: 'ada', name: ADA.name, email: ADA.email })
@@ -103,7 +103,7 @@ test('a field of the module does not make a password temporary', async () => {
   expect((await attempt('grace')).heading).toBe('Your account')
 })
 
-test('a wrong password, an unknown name and a password that is empty or too long get the same page', async () => {
+test('a wrong password, an unknown name, and an empty or too long password get the same page', async () => {
   const pages = [
     await attempt('ada', 'not the password'),
     await attempt('nobody', 'not the password'),
@@ -113,7 +113,7 @@ test('a wrong password, an unknown name and a password that is empty or too long
   const texts = pages.map(page => textOf(page).replace(/Reference: \w+/, 'Reference'))
   expect(new Set(texts).size).toBe(1)
   for (const { page } of pages) expect(page.status).toBe(400)
-  // The module is not asked about passwords that cannot be right: LDAP takes an empty one for anybody's.
+  // An empty or too long password never reaches the module: LDAP accepts an empty one for any user.
   expect(calls).toEqual(['authenticate ada', 'authenticate nobody'])
 })
 
@@ -136,7 +136,7 @@ test('attempts are counted before the module is called', async () => {
   expect(calls).toHaveLength(20)
 })
 
-test('a browser in which the user has signed in before has a counter of its own', async () => {
+test('a remembered browser has its own counter', async () => {
   const owner = await attempt('grace')
   for (let i = 0; i < 8; i++) await attempt('grace', 'not the password')
   calls = []
@@ -150,7 +150,7 @@ test('a browser in which the user has signed in before has a counter of its own'
   expect(again.heading).toBe('Your account')
 })
 
-test('a user who is disabled or removed there loses every token and session within a second, for good', async () => {
+test('a user who is disabled or removed in the module loses all tokens and sessions within a second, permanently', async () => {
   const alan = { id: '19', username: 'alan' }
   for (const after of [[{ ...alan, enabled: false }], []]) {
     people = [alan]
@@ -168,7 +168,7 @@ test('a user who is disabled or removed there loses every token and session with
   }
 })
 
-test('an error of the module is a 503, no token is lost, and the next call works at once', async () => {
+test('an error of the module is answered with 503, revokes no token, and does not affect the next call', async () => {
   const { access_token, refresh_token } = await tokens(usher)
   const { find, authenticate } = globalThis.testSource
   await forgotten()
@@ -190,7 +190,7 @@ test('an error of the module is a 503, no token is lost, and the next call works
   expect(usher.output.join('')).not.toMatch(/correct horse|"level":60/)
 })
 
-test('a module that does not answer is aborted after a second, and delays no other request', async () => {
+test('a call of the module is aborted after a second, and delays no other request', async () => {
   const [adas, graces] = [await tokens(usher), await tokens(usher, { username: 'grace' })]
   await forgotten()
   const { find } = globalThis.testSource
@@ -225,7 +225,7 @@ const MALFORMED: [string, object][] = [
 ]
 
 test.each(MALFORMED)(
-  'an account with %s cannot be used; nothing else ends, nor does it',
+  'an account with %s is refused, and its tokens and sessions stay',
   async (_, wrong) => {
     const { refresh_token, browser } = await tokens(usher)
     const graces = await tokens(usher, { username: 'grace' })
@@ -249,7 +249,7 @@ test.each(MALFORMED)(
   },
 )
 
-test('the commands that make sense work; the others say where accounts are kept', async () => {
+test('commands that need only the module work; the others report where the accounts are', async () => {
   const module = `export const find = async () => (${JSON.stringify(ada)}), authenticate = find`
   await attempt('ada')
   const config = usher.settings.folder
@@ -272,7 +272,7 @@ test.each([
   ['imports what is not there', "import 'not-installed'", /cannot be imported: .*not-installed/],
   ['exports nothing', 'export {}', /does not export a function find and a function authenticate/],
   ['lacks one function', 'export const find = async () => null', /a function authenticate/],
-])('a module that %s is refused at the start', async (_, code, message) => {
+])('a module that %s prevents the start', async (_, code, message) => {
   const refused = startUsher({
     usher: { accounts: { module: './accounts-source.ts' } },
     files: { 'accounts-source.ts': code },
@@ -281,7 +281,7 @@ test.each([
   await expect(refused).rejects.toThrow('accounts-source.ts')
 })
 
-test('a module that was changed is taken in at the next start', () => {
+test('a changed module is loaded at the next start', () => {
   const file = join(usher.settings.folder, 'accounts-source.ts')
   const env = { USHER_CONFIG: usher.settings.folder }
   const before = readSettings(env)

@@ -1,4 +1,4 @@
-// Many accounts at once: taken in from elsewhere, and given to another installation.
+// Import of accounts from other systems, and export to another installation.
 
 import { spawn } from 'node:child_process'
 import { createHmac, randomBytes, scryptSync } from 'node:crypto'
@@ -17,10 +17,10 @@ const ROOT = join(import.meta.dirname, '../..')
 const folder = mkdtempSync(join(tmpdir(), 'usher-transfer-'))
 afterAll(() => rmSync(folder, { recursive: true }))
 
-/** Each command is a process. */
+/** Each command starts a process. */
 const SLOW = { timeout: 60_000 }
 
-/** An installation of its own, and its commands. */
+/** A new installation, and a function that runs its commands. */
 function installation() {
   const home = mkdtempSync(join(folder, 'home-'))
   mkdirSync(join(home, 'config'))
@@ -29,7 +29,7 @@ function installation() {
   const env = { ...process.env, USHER_CONFIG: join(home, 'config'), USHER_STORE: store }
   async function usher(words: string, input = '') {
     const child = spawn('node', ['src/cli.ts', ...words.split(' ')], { cwd: ROOT, env })
-    // Who refuses the input closes it.
+    // A command that refuses its input closes it.
     child.stdin.on('error', () => {}).end(input)
     const exited = new Promise(resolve => child.once('exit', resolve))
     const [stdout, stderr] = await Promise.all([text(child.stdout), text(child.stderr)])
@@ -83,7 +83,7 @@ test('importing twice changes nothing, by id or else by username', SLOW, async (
 })
 
 test(
-  'each wrong line is reported by number and reason, without its content; the others are imported',
+  'each invalid line is reported by number and reason, without its content; the others are imported',
   SLOW,
   async () => {
     const { usher } = installation()
@@ -122,7 +122,7 @@ test(
   },
 )
 
-test('a file that is not there, two files, and one without lines are refused', SLOW, async () => {
+test('a missing file, two files, and a file without lines are refused', SLOW, async () => {
   const { usher } = installation()
   expect(await usher('accounts import no.jsonl')).toMatchObject({
     code: 1,
@@ -169,7 +169,7 @@ test(
 )
 
 test(
-  'users with hashes of other systems sign in and get our hash, and every failure takes the same time',
+  'users with hashes of other systems sign in and get an argon2id hash, and every failure takes the same time',
   SLOW,
   async () => {
     const { usher, store } = installation()

@@ -1,4 +1,4 @@
-// `accounts why` says what prevents an account from signing in at the moment.
+// `accounts why` reports what currently prevents an account from signing in.
 
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { accountCounter, networkCounter } from '../../src/accounts/authentication.ts'
@@ -17,50 +17,62 @@ afterAll(() => operated.close())
 
 const why = async (words: string) => (await operated.usher(`accounts why ${words}`)).stdout
 
-test('it names the problem of the account, and the command that fixes it', SLOW, async () => {
-  expect(await why('ada')).toBe('Nothing prevents a sign-in with the right password.\n')
-  expect(await why(ADA.email)).toBe('Nothing prevents a sign-in with the right password.\n')
-  expect(await why('nobody')).toContain('no account has this username or id. ')
-  await operated.usher('accounts disable grace')
-  const text = await why('grace')
-  expect(text).toMatch(/^the account is disabled\n {2}→ .* accounts enable usr_\w+\n/)
-  expect(text).toMatch(/\nthe account has no password\n {2}→ .* accounts password usr_\w+\n$/)
-  const { reasons } = JSON.parse(await why('grace --json'))
-  expect(reasons).toMatchObject([{ reason: 'disabled' }, { reason: 'no_password' }])
-})
+test(
+  'accounts why reports the problem of the account, and the command that fixes it',
+  SLOW,
+  async () => {
+    expect(await why('ada')).toBe('Nothing prevents a sign-in with the right password.\n')
+    expect(await why(ADA.email)).toBe('Nothing prevents a sign-in with the right password.\n')
+    expect(await why('nobody')).toContain('no account has this username or id. ')
+    await operated.usher('accounts disable grace')
+    const text = await why('grace')
+    expect(text).toMatch(/^the account is disabled\n {2}→ .* accounts enable usr_\w+\n/)
+    expect(text).toMatch(/\nthe account has no password\n {2}→ .* accounts password usr_\w+\n$/)
+    const { reasons } = JSON.parse(await why('grace --json'))
+    expect(reasons).toMatchObject([{ reason: 'disabled' }, { reason: 'no_password' }])
+  },
+)
 
-/** As many attempts as make the next one wait for minutes. */
+/** Stores so many attempts that the next one has to wait for minutes. */
 const attempts = (counter: string) =>
   operated.service.records.save('Attempts', counter, { count: 40, at: Date.now() })
 
-test('it says until when an account is throttled, and counts nothing', SLOW, async () => {
-  const ada = await operated.service.directory.findByUsername(ADA.username)
-  await attempts(accountCounter(ada?.id ?? ''))
-  const before = JSON.parse(await why('ada --json'))
-  expect(before.reasons).toMatchObject([{ reason: 'throttled', until: expect.any(Number) }])
-  expect(before.reasons[0].until).toBeGreaterThan(Date.now() / 1000)
-  expect(await why('ada')).toMatch(
-    /^throttled from every network, except .*, until \S+Z\n {2}→ wait/,
-  )
-  expect(JSON.parse(await why('ada --json'))).toEqual(before)
-  const browser = new Browser(operated.service.issuer)
-  await browser.open('/account')
-  await browser.submit(credentials(ADA.username))
-  expect(browser.heading).toBe('Sign in')
-})
+test(
+  'accounts why reports until when an account is throttled, and counts no attempt',
+  SLOW,
+  async () => {
+    const ada = await operated.service.directory.findByUsername(ADA.username)
+    await attempts(accountCounter(ada?.id ?? ''))
+    const before = JSON.parse(await why('ada --json'))
+    expect(before.reasons).toMatchObject([{ reason: 'throttled', until: expect.any(Number) }])
+    expect(before.reasons[0].until).toBeGreaterThan(Date.now() / 1000)
+    expect(await why('ada')).toMatch(
+      /^throttled from every network, except .*, until \S+Z\n {2}→ wait/,
+    )
+    expect(JSON.parse(await why('ada --json'))).toEqual(before)
+    const browser = new Browser(operated.service.issuer)
+    await browser.open('/account')
+    await browser.submit(credentials(ADA.username))
+    expect(browser.heading).toBe('Sign in')
+  },
+)
 
-test('with an address it says whether that network is throttled', SLOW, async () => {
-  const counter = { count: 500, at: Date.now() + 60_000 }
-  await operated.service.records.save('Attempts', networkCounter('192.0.2.7'), counter)
-  expect(await why('ada --ip 192.0.2.9')).toContain(
-    'throttled from the network of 192.0.2.9, until',
-  )
-  expect(await why('ada --ip 198.51.100.7')).not.toContain('the network of')
-  const wrong = await operated.usher('accounts why ada --ip nowhere')
-  expect(wrong).toMatchObject({ code: 1, stderr: expect.stringContaining('--ip takes an IP') })
-})
+test(
+  'accounts why with an IP address reports whether that network is throttled',
+  SLOW,
+  async () => {
+    const counter = { count: 500, at: Date.now() + 60_000 }
+    await operated.service.records.save('Attempts', networkCounter('192.0.2.7'), counter)
+    expect(await why('ada --ip 192.0.2.9')).toContain(
+      'throttled from the network of 192.0.2.9, until',
+    )
+    expect(await why('ada --ip 198.51.100.7')).not.toContain('the network of')
+    const wrong = await operated.usher('accounts why ada --ip nowhere')
+    expect(wrong).toMatchObject({ code: 1, stderr: expect.stringContaining('--ip takes an IP') })
+  },
+)
 
-test('a temporary password is printed once, and its end is shown', SLOW, async () => {
+test('a temporary password is printed once, and its expiry is shown', SLOW, async () => {
   const added = await operated.usher('accounts add --username edsger --must-change')
   const [id, first = ''] = added.stdout.split('\n')
   expect(added).toMatchObject({ code: 0, stderr: '' })

@@ -1,6 +1,6 @@
-// Discovery against what happens, with everything on that is off by default: what it
-// says beyond the defaults works, and nothing else does. advertised.test.ts walks the defaults. A feature
-// that brings a key of discovery needs its row here.
+// Discovery against the behaviour, with every optional feature switched on. Each value beyond the
+// defaults works, and no other value does. advertised.test.ts checks the defaults. A feature that adds a
+// key to discovery needs a row here.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -71,7 +71,7 @@ const encrypted = (what: string, part: string) => (value: string) => ({
   jwks,
 })
 
-/** What a client says to have each value, the answer it is in, and where in its header. */
+/** For each key: all values, the client metadata, the response that uses it, and its header parameter. */
 // biome-ignore format: a table
 const BY_CLIENT: Record<string, [all: string[], metadata: (value: string) => object, answer: Answer, part: string]> = {
   id_token_encryption_alg_values_supported: [KEY_ENCRYPTION, encrypted('id_token', 'alg'), idToken, 'alg'],
@@ -99,7 +99,7 @@ const isAllowed = (metadata: object) => {
   const file = { ...base, client_id: 'x', ...metadata }
   return !read({ 'usher.yaml': usher_yaml, 'clients/x.yaml': file }).findings.length
 }
-/** By their ids those that the configuration takes: a client of each value. */
+/** One client for each value that the configuration accepts. */
 const byValue = Object.entries(BY_CLIENT).flatMap(([key, [all, metadata]]) =>
   all
     .filter(value => isAllowed(metadata(value)))
@@ -160,7 +160,7 @@ const RESPONSE_TYPES = [
   'code id_token token',
 ]
 const isResponseType = (type: string) => isAllowed({ response_types: [type] })
-// It is none of the token endpoint: RFC 7591 §2.1 has it stand for response types.
+// `implicit` is no grant type of the token endpoint: in RFC 7591 §2.1 it stands for response types.
 const isGrantType = async (grant_type: string) =>
   (grant_type === 'implicit' && isResponseType('id_token')) ||
   (await post(usher, '/api/oauth/token', { grant_type })).body.error !== 'unsupported_grant_type'
@@ -179,7 +179,7 @@ const isMethod = async (method: string) =>
 
 const URNS = ['device_code', 'token-exchange', 'jwt-bearer', 'saml2-bearer']
 
-/** Of lists that are longer than by default: what else there is, and whether it works. */
+/** Lists that are longer than by default: other existing values, and whether a value works. */
 // biome-ignore format: a table
 const LONGER: Record<string, [others: string[], works: (value: string) => Promise<boolean> | boolean]> = {
   grant_types_supported: [['password', 'implicit', 'urn:openid:params:grant-type:ciba', ...URNS.map(name => `urn:ietf:params:oauth:grant-type:${name}`)], isGrantType],
@@ -189,29 +189,35 @@ const LONGER: Record<string, [others: string[], works: (value: string) => Promis
   subject_types_supported: [['pairwise', 'ephemeral'], subject_type => isAllowed({ subject_type })],
 }
 
-test.each(Object.entries(BY_CLIENT))('of %s exactly those work', async (key, row) => {
-  const [all, , answer, part] = row
-  const working: string[] = []
-  for (const value of all) {
-    const id = idOf(key, value)
-    if (id === -1) continue
-    const header: Record<string, unknown> = decodeProtectedHeader(await answer(`client-${id}`))
-    if (header[part] === value) working.push(value)
-  }
-  expect(working.toSorted()).toEqual((metadata[key] as string[]).toSorted())
-  expect(before).not.toHaveProperty(key)
-})
+test.each(Object.entries(BY_CLIENT))(
+  'exactly the advertised values of %s work',
+  async (key, row) => {
+    const [all, , answer, part] = row
+    const working: string[] = []
+    for (const value of all) {
+      const id = idOf(key, value)
+      if (id === -1) continue
+      const header: Record<string, unknown> = decodeProtectedHeader(await answer(`client-${id}`))
+      if (header[part] === value) working.push(value)
+    }
+    expect(working.toSorted()).toEqual((metadata[key] as string[]).toSorted())
+    expect(before).not.toHaveProperty(key)
+  },
+)
 
-test.each(Object.entries(LONGER))('%s grows by exactly those that work', async (key, row) => {
-  const [others, works] = row
-  const old = before[key] as string[]
-  const added = (metadata[key] as string[]).filter(value => !old.includes(value))
-  const working: string[] = []
-  for (const value of new Set([...others, ...added])) if (await works(value)) working.push(value)
-  expect(working.toSorted()).toEqual(added.toSorted())
-})
+test.each(Object.entries(LONGER))(
+  'exactly the values that features add to %s work',
+  async (key, row) => {
+    const [others, works] = row
+    const old = before[key] as string[]
+    const added = (metadata[key] as string[]).filter(value => !old.includes(value))
+    const working: string[] = []
+    for (const value of new Set([...others, ...added])) if (await works(value)) working.push(value)
+    expect(working.toSorted()).toEqual(added.toSorted())
+  },
+)
 
-test('tls_client_certificate_bound_access_tokens is true exactly when it works', async () => {
+test('tls_client_certificate_bound_access_tokens is true, and access tokens are bound to the certificate', async () => {
   expect(metadata.tls_client_certificate_bound_access_tokens).toBe(true)
   const { access_token } = await withCertificate('own')
   const asked = { body: { token: String(access_token) }, headers: basic('web', SECRET) }
@@ -245,7 +251,7 @@ test('exactly the advertised delivery modes of CIBA work', async () => {
   for (const alg of ALGORITHMS) {
     const request = await backchannelRequest(alg, 'till', usher.issuer)
     const asked = { body: { request }, headers: basic('till', SECRET) }
-    // After three it says that it has asked enough.
+    // After three open requests the answer to a valid request is access_denied.
     const { json } = await send(usher, ENDPOINT, asked)
     if ('auth_req_id' in json || json.error === 'access_denied') working.push(alg)
   }
@@ -258,7 +264,7 @@ const differing = () =>
     return was?.replaceAll(byDefault.issuer, usher.issuer) !== is
   })
 
-test('every address that is new answers, and by default there is nothing', async () => {
+test('every additional endpoint answers, and is a 404 by default', async () => {
   const addresses = differing().filter(key => key.endsWith('_endpoint'))
   expect(addresses).toContain('device_authorization_endpoint')
   for (const key of addresses) {
@@ -269,9 +275,9 @@ test('every address that is new answers, and by default there is nothing', async
   }
 })
 
-test('everything that discovery says beyond the defaults is walked here', () => {
+test('every key of discovery that differs from the defaults is tested here', () => {
   const bound = 'tls_client_certificate_bound_access_tokens'
-  // client-documents.test.ts has an application of that kind.
+  // client-documents.test.ts tests this one.
   const documents = 'client_id_metadata_document_supported'
   const types = 'authorization_details_types_supported'
   const others = [bound, documents, types, DELIVERY, REQUEST_SIGNING]

@@ -1,5 +1,5 @@
-// Discovery against what happens: of all values that anyone could ask for, exactly
-// those that are advertised work. A key that discovery has newly needs its row here.
+// Discovery against the behaviour: of all existing values, exactly the advertised ones work. A new key
+// of discovery needs a row here.
 
 import { decodeJwt, decodeProtectedHeader } from 'jose'
 import { expect } from 'vitest'
@@ -44,7 +44,7 @@ test.beforeAll(async () => {
   browser = (await tokens(usher)).browser
 })
 
-/** What an Usher of its own does whose client `web` is like this; false when it may not be. */
+/** Starts an Usher with this metadata for the client `web`. False if the configuration refuses it. */
 async function wouldWork(
   extra: object,
   works: (usher: Usher) => Promise<boolean>,
@@ -67,7 +67,7 @@ async function isTaken(params: Record<string, string>, at = usher): Promise<bool
   return location?.pathname.startsWith('/interaction/') ?? false
 }
 
-/** Whether the token endpoint knows who asks: an unknown code is what it complains of. */
+/** Whether the client authenticates: the token endpoint then refuses only the unknown code. */
 async function isKnown(client_id: string, form: Record<string, string> = {}): Promise<boolean> {
   const asked = { grant_type: 'authorization_code', code: 'unknown', redirect_uri: 'https://x.org' }
   if (client_id !== 'keyed') {
@@ -81,7 +81,7 @@ async function isKnown(client_id: string, form: Record<string, string> = {}): Pr
 const asserted = async (alg: string) =>
   isKnown('keyed', { client_assertion: await assertion(alg, 'keyed', usher.issuer) })
 
-/** A client of that method each; for one that is not here nobody has shown that it works. */
+/** A request by each authentication method. A method that is missing here counts as not working. */
 const METHODS: Record<string, () => Promise<boolean>> = {
   none: () => isKnown('spa'),
   client_secret_basic: () => isKnown('web'),
@@ -158,7 +158,7 @@ const MODES = [
 const GRANTS = ['authorization_code', 'refresh_token', 'client_credentials', 'password', 'implicit']
 const URNS = ['device_code', 'token-exchange', 'jwt-bearer', 'saml2-bearer']
 
-/** All values of a list that there are, beside those that are advertised, and whether one works. */
+/** For each list: existing values besides the advertised ones, and whether a value works. */
 // biome-ignore format: a table
 const LISTS: Record<string, [all: string[], works: (value: string) => Promise<boolean>]> = {
   response_types_supported: [['code', 'token', 'id_token', 'none', 'code id_token', 'code token', 'id_token token', 'code id_token token'], response_type => isTaken({ response_type })],
@@ -185,7 +185,7 @@ async function textOfUserinfo(at: Usher): Promise<string> {
   return (await send(at, '/api/oauth/userinfo', { headers })).text
 }
 
-const isTold = () =>
+const isNotified = () =>
   wouldWork(BACKCHANNEL, async at => 'sid' in decodeJwt((await tokens(at)).id_token))
 const CLAIMS = JSON.stringify({ id_token: { name: { essential: true } } })
 
@@ -204,24 +204,27 @@ const SWITCHES: Record<string, () => Promise<boolean>> = {
     isTaken({ request_uri: 'https://app.example.org/request' }),
   authorization_response_iss_parameter_supported: async () =>
     (await authorize(usher, { browser })).page.params.get('iss') === usher.issuer,
-  backchannel_logout_supported: isTold,
-  backchannel_logout_session_supported: isTold,
+  backchannel_logout_supported: isNotified,
+  backchannel_logout_session_supported: isNotified,
 }
 
-test.each(Object.entries(LISTS))('of %s exactly those work', async (key, [all, works]) => {
-  const advertised = (metadata[key] ?? []) as string[]
-  const working: string[] = []
-  for (const value of new Set([...advertised, ...all])) {
-    if (await works(value)) working.push(value)
-  }
-  expect(working.toSorted()).toEqual(advertised.toSorted())
-})
+test.each(Object.entries(LISTS))(
+  'exactly the advertised values of %s work',
+  async (key, [all, works]) => {
+    const advertised = (metadata[key] ?? []) as string[]
+    const working: string[] = []
+    for (const value of new Set([...advertised, ...all])) {
+      if (await works(value)) working.push(value)
+    }
+    expect(working.toSorted()).toEqual(advertised.toSorted())
+  },
+)
 
 test.each(Object.entries(SWITCHES))('%s is true', async (key, works) => {
   expect(await works()).toBe(metadata[key] ?? false)
 })
 
-test('exactly the claims of claims_supported are given', async () => {
+test('exactly the claims of claims_supported are returned', async () => {
   const [acr_values] = metadata.acr_values_supported as string[]
   const { access_token, id_token } = await tokens(usher, { acr_values })
   const { body } = await userinfo(usher, access_token)
@@ -231,8 +234,8 @@ test('exactly the claims of claims_supported are given', async () => {
   expect([...claims].toSorted()).toEqual((metadata.claims_supported as string[]).toSorted())
 })
 
-test('every key of discovery is walked here, or is an address', () => {
-  // discovery.test.ts looks at addresses; there is one type of claim.
+test('every key of discovery is tested here, or is a URL', () => {
+  // discovery.test.ts checks the URLs. There is one type of claim.
   const ELSEWHERE = /^issuer$|_endpoint$|^jwks_uri$|^claim_types_supported$|^op_(policy|tos)_uri$/
   const walked = new Set([...Object.keys(LISTS), ...Object.keys(SWITCHES), 'claims_supported'])
   const unknown = Object.keys(metadata).filter(key => !walked.has(key) && !ELSEWHERE.test(key))

@@ -1,4 +1,5 @@
-// How much strangers may have stored: each network has its share, and nobody else is kept waiting.
+// limits.anonymous: each network has a limit for requests that anonymous clients have stored, and one
+// network cannot use up the limit of another.
 
 import { expect, vi } from 'vitest'
 import { usher, usherTest } from '../support/fixtures.ts'
@@ -22,15 +23,15 @@ const test = usherTest({
 
 const from = (address: string) => ({ 'x-forwarded-for': address })
 const SPA = { client_id: 'spa', redirect_uri: 'https://spa.example.org/callback' }
-const asked = (params = {}) => [...authorizationRequest(usher, params).url.searchParams]
+const parametersOf = (params = {}) => [...authorizationRequest(usher, params).url.searchParams]
 const PAR = '/api/oauth/par'
 
-/** A request that is stored, from an address. */
+/** The kinds of requests that write to the store, from an IP address. */
 const WRITES: Record<string, (address: string) => ReturnType<typeof send>> = {
   'an authorization request': address =>
     send(usher, authorizationRequest(usher).url, { headers: from(address) }),
   'a pushed request of a public client': address =>
-    send(usher, PAR, { headers: from(address), body: asked(SPA) }),
+    send(usher, PAR, { headers: from(address), body: parametersOf(SPA) }),
   'a device authorization': address =>
     send(usher, '/api/oauth/device_authorization', {
       headers: from(address),
@@ -53,7 +54,7 @@ test.each(Object.entries(WRITES))('%s has a limit for each network', async (name
   expect(usher.output.join('')).toContain('"refused":"limits.anonymous"')
 })
 
-test('networks of IPv6 are a /48', async () => {
+test('a network of IPv6 is a /48', async () => {
   const ask = (address: string) => send(usher, '/api/oauth/logout', { headers: from(address) })
   const many = Array.from({ length: MOST }, (_, i) => ask(`2001:db8:1:${i}::1`))
   expect((await Promise.all(many)).map(({ status }) => status)).not.toContain(429)
@@ -61,7 +62,7 @@ test('networks of IPv6 are a /48', async () => {
   expect((await ask('2001:db8:2::1')).status).not.toBe(429)
 })
 
-test('a signed-in browser goes on, and does not count', async () => {
+test('requests of a signed-in browser are neither limited nor counted', async () => {
   const browser = await signedIn(usher)
   const { url } = authorizationRequest(usher, { prompt: 'none' })
   const ask = () => sendAs(browser, usher, url, { headers: from('203.0.113.7') })
@@ -72,9 +73,9 @@ test('a signed-in browser goes on, and does not count', async () => {
   expect((await ask()).status).toBe(303)
 })
 
-test('a client that authenticates goes on, and does not count', async () => {
+test('requests of an authenticated client are neither limited nor counted', async () => {
   const headers = { ...from('203.0.114.7'), ...basic('web', SECRET) }
-  const push = () => send(usher, PAR, { headers, body: asked() })
+  const push = () => send(usher, PAR, { headers, body: parametersOf() })
   for (let i = 0; i <= MOST; i++) expect((await push()).status).toBe(201)
   const stranger = () => send(usher, '/api/oauth/logout', { headers: from('203.0.114.7') })
   for (let i = 0; i < MOST; i++) expect((await stranger()).status).toBe(200)
@@ -100,7 +101,7 @@ test('when the budget is used up, the network that used most is refused first', 
   await small.close()
 })
 
-test('the budget remembers a request for as long as a pushed one is stored', async () => {
+test('a request uses the budget for as long as a pushed request is stored', async () => {
   const small = await startUsher({
     usher: {
       proxy: ['127.0.0.1'],

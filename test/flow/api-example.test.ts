@@ -1,4 +1,4 @@
-// docs/applications/api.md, as it is written: an API that asks what a token is, and one that reads it.
+// The code of docs/applications/api.md: an API that introspects tokens, and one that validates JWTs.
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -68,7 +68,7 @@ describe.each(['opaque', 'jwt'])('an API with tokens that are %s', token_format 
     return [response.status, why ?? (await response.json())]
   }
 
-  test('it takes tokens that are for it, have the scope, and are alive', async () => {
+  test('the API accepts only valid tokens for itself with the required scope', async () => {
     const browser = await signedIn(usher)
     const scope = 'openid offline_access files:read'
     const asked = { browser, scope, resources: [FILES, OTHER.resource] }
@@ -100,7 +100,7 @@ describe.each(['opaque', 'jwt'])('an API with tokens that are %s', token_format 
     expect((await call(access_token))[0]).toBe(isJwt ? 200 : 401)
   })
 
-  test('it refuses a token that is bound to a key without the proof', async () => {
+  test('the API refuses a token that is bound to a key without a DPoP proof', async () => {
     const keys = await openid.randomDPoPKeyPair()
     const tokens = async (DPoP?: openid.DPoPHandle) => {
       const parameters = { scope: 'files:read', resource: FILES }

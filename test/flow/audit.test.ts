@@ -1,4 +1,4 @@
-// Facts of security in the log and in the metrics: one line each, whatever is repeated, and no secret.
+// Audit events in the log and in the metrics: one line for each event, also after retries, and no secret.
 
 import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
@@ -7,7 +7,7 @@ import { authorizationRequest, post, refresh, tokens } from '../support/journey.
 import { removalOf } from '../support/people.ts'
 import { PASSWORD } from '../support/usher.ts'
 
-/** What was told while `act` ran. */
+/** The audit events that were logged while `act` ran. */
 async function factsOf(act: () => Promise<unknown>): Promise<Record<string, unknown>[]> {
   const before = usher.output.length
   await act()
@@ -16,7 +16,7 @@ async function factsOf(act: () => Promise<unknown>): Promise<Record<string, unkn
 }
 const names = (facts: Record<string, unknown>[]) => facts.map(({ event }) => event)
 
-test('signing in, consent and tokens are a fact each', async () => {
+test('sign-in, consent and issued tokens are one event each', async () => {
   const browser = new Browser(usher.issuer)
   const facts = await factsOf(() => tokens(usher, { browser }))
   expect(names(facts)).toEqual(['sign_in_succeeded', 'consent_given', 'tokens_issued'])
@@ -30,7 +30,7 @@ test('signing in, consent and tokens are a fact each', async () => {
   expect(names(again)).toEqual(['tokens_issued'])
 })
 
-test('a sign-in that failed is one, and does not say for whom', async () => {
+test('a failed sign-in is one event, and does not name the user', async () => {
   const browser = new Browser(usher.issuer)
   const facts = await factsOf(async () => {
     await browser.open(authorizationRequest(usher).url)
@@ -57,7 +57,7 @@ test('a retried refresh, and reuse as theft, are one event each', async () => {
   ])
 })
 
-test('revoking, removing an application, signing out', async () => {
+test('a revocation, the removal of an application, and a sign-out are one event each', async () => {
   const browser = new Browser(usher.issuer)
   const { access_token, refresh_token } = await tokens(usher, { browser })
   const revoke = (token: string) => post(usher, '/api/oauth/revoke', { token })

@@ -1,4 +1,4 @@
-// Authorization details that are somebody else's, or more than a person has allowed.
+// Attempts to get authorization details of another user or client, or more than the user allowed.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -98,7 +98,7 @@ test('details that one user allowed are not allowed for another user who signs i
   await mine.submit({ decision: 'allow' })
   expect(mine.heading).toBe('Sign in')
   await mine.submit(credentials('grace'))
-  // Signs Ada out, as the script of that page has it.
+  // Signs Ada out, as the script of that page does.
   await mine.submit()
   expect(mine.heading).toBe('Allow access')
   const about = JSON.stringify(await usher.consents.find(grace.id, 'web'))
@@ -106,7 +106,7 @@ test('details that one user allowed are not allowed for another user who signs i
   expect(about).not.toContain('99999.00')
 })
 
-test('another client does not get them, and another API does not see them', async () => {
+test('another client does not get the details, and another API does not see them', async () => {
   expect(await refusal(usher, [PAYMENT], { client_id: 'service' })).toMatch(/^400/)
   const body = { authorization_details: JSON.stringify([PAYMENT]), scope: 'openid' }
   const headers = basic('payroll-api', SECRET)
@@ -141,12 +141,12 @@ test('a resource that the details are not for is refused', async () => {
   expect(browser.page.params.get('error')).toBe(WRONG)
   await browser.open(asking(usher, [PAYMENT], { ...elsewhere, resource: FILES }).url)
   expect(browser.page.params.get('error')).toBe(WRONG)
-  // A scope of the API stands for itself, details or not.
+  // A scope of the API is granted with or without details.
   await browser.open(asking(usher, '[]', { client_id: 'spa', resource: BANK }).url)
   expect(browser.page.params.get('error')).toBe('invalid_scope')
 })
 
-test('details that were allowed end when the feature is switched off', async () => {
+test('allowed details are no longer in tokens after the feature is switched off', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'usher-details-'))
   const shared = {
     resources: BANKING.resources,

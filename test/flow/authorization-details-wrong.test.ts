@@ -1,4 +1,4 @@
-// Authorization details that are none: what is refused, and what a developer reads of it.
+// Invalid authorization details: each is refused with a description for the client developer.
 
 import { expect } from 'vitest'
 import { asker } from '../support/asking.ts'
@@ -45,7 +45,7 @@ test.each<[string, unknown, string]>([
   ['null', amount(null), 'amount.value must be text'],
   ['a text for true', payment({ monthly: 'no' }), 'monthly must be true or false'],
   ['a number too large', payment({ limit: 1001 }), 'limit must be at most 1000'],
-  ['a number nobody could read', payment({ limit: 1e-9 }), 'limit has too many digits'],
+  ['a number with too many digits', payment({ limit: 1e-9 }), 'limit has too many digits'],
   ['a list for a text', payment({ creditor: ['Grace'] }), 'creditor must be text'],
   ['a value twice', [{ ...STATEMENT, actions: ['list', 'list'] }], 'actions.1 '],
   ['an empty list', [{ ...STATEMENT, actions: [] }], 'actions is empty'],

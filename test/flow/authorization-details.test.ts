@@ -1,4 +1,4 @@
-// Authorization details (RFC 9396): what people are asked, and what of it is in tokens.
+// Authorization details (RFC 9396): the consent page, and the details in tokens.
 
 import { decodeJwt } from 'jose'
 import * as openid from 'openid-client'
@@ -23,14 +23,14 @@ import { removalOf, signedIn, textOf } from '../support/people.ts'
 import { ADA, startUsher, WEB } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
-/** No scope, not even openid. */
+/** A request without any scope, not even openid. */
 const ALONE = { scope: undefined, nonce: undefined }
 const OFFLINE = { scope: 'openid offline_access' }
 
 const test = usherTest({ ...BANKING, browser: signedIn })
 test.beforeEach(() => usher.consents.withdraw(ada, 'web'))
 
-/** The details on the page as people read them. */
+/** The details on the page as text. */
 const shown = () =>
   browser.page.html
     .querySelectorAll('.detail')
@@ -93,7 +93,7 @@ test('the consent page is shown each time, in the language of the user', async (
   expect(browser.page.params.get('error')).toBe('access_denied')
   await browser.open((await push(usher, [PAYMENT], { prompt: 'none' })).url)
   expect(browser.page.params.get('error')).toMatch(/^(consent|interaction)_required$/)
-  // Without them nobody is asked again, and nothing of them is left over.
+  // A request without details needs no new consent, and its tokens have no details.
   const plain = await push(usher, '[]')
   const code = (await browser.open(plain.url)).params.get('code') ?? ''
   const { body } = await redeem(usher, code, plain)
@@ -144,7 +144,7 @@ test('Connected applications shows the allowed details, and removal ends the tok
   expect(await introspect(usher, access_token)).toEqual({ active: false })
 })
 
-test('the consent page is shown anew when the client was removed while it was open', async () => {
+test('the consent page is shown again when the client was removed while it was open', async () => {
   await given(usher, browser, [PAYMENT], ALONE)
   const request = await push(usher, [PAYMENT], ALONE)
   await browser.open(request.url)

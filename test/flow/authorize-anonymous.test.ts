@@ -6,7 +6,7 @@ import { authorizationRequest } from '../support/journey.ts'
 import { CLIENTS } from '../support/usher.ts'
 import { type Reply, send, talk } from '../support/wire.ts'
 
-/** The same requests in every run; `FUZZ_SEED=… npm test -- …` makes others. */
+/** Every run sends the same requests. `FUZZ_SEED=… npm test -- …` sends others. */
 const SEED = Number(process.env.FUZZ_SEED ?? 20_778)
 const REQUESTS = 4000
 const LONGEST = 12_000
@@ -29,11 +29,11 @@ const test = usherTest(async () => {
 })
 
 const MAX_MS = 20_000
-/** What an answer must never be, whatever was asked. */
+/** Returns what is wrong with a response. No request may cause one of these problems. */
 function problemOf(path: string, reply: Reply, ms: number): string | undefined {
   const { status, headers, text, json, location } = reply
   if (status >= 500) return `answers ${status}: ${text.slice(0, 300)}`
-  // Whether the event loop is held up is measured in test/timed.
+  // test/timed measures whether the event loop is blocked.
   if (ms > MAX_MS) return `took ${Math.round(ms)} ms`
   if (status === 307 || status === 308) return `redirects with ${status}`
   if (headers.has('x-injected')) return 'has an injected header'
@@ -59,7 +59,7 @@ async function attempt({ path, ...options }: Attempt): Promise<string | undefine
   return problemOf(path, reply, performance.now() - started)
 }
 
-/** Where the log stood when the test began. */
+/** The number of log lines before the test. */
 let mark = 0
 test.beforeEach(() => {
   mark = usher.output.length
@@ -117,7 +117,7 @@ test.each<[string, Attempt]>([
     },
   ],
   ['a form that is packed', { path: '/account', body: { a: 'b' }, headers: { te: 'gzip' } }],
-])('%s is answered as a mistake of the caller', async (_, request) => {
+])('%s is answered with a client error', async (_, request) => {
   expect(await attempt(request)).toBeUndefined()
   expect(stacks()).toEqual([])
 })
@@ -131,14 +131,14 @@ test.each<[string, Record<string, string>]>([
   ['a surrogate without its other half', { state: '\ud800' }],
   ['a state of control characters', { state: '\0\r\n\t\x1b[31m' }],
   ['locales that are none', { ui_locales: 'x-\0 ../../etc/passwd' }],
-])('a request with %s is answered, and the answer is whole', async (_, params) => {
+])('a request with %s gets a complete response', async (_, params) => {
   const request = authorizationRequest(usher, { prompt: 'none', ...params })
   const problem = await attempt({ path: request.url.pathname + request.url.search })
   expect(problem).toBeUndefined()
   expect(stacks()).toEqual([])
 })
 
-test('bytes that are not a request do no harm', async () => {
+test('bytes that are not an HTTP request cause no 5xx and no fault', async () => {
   const { host } = new URL(usher.issuer)
   const head = `POST /api/oauth/token HTTP/1.1\r\nHost: ${host}\r\n`
   const form = `${head}Content-Type: application/x-www-form-urlencoded\r\n`
@@ -171,7 +171,7 @@ test('bytes that are not a request do no harm', async () => {
   expect((await send(usher, '/livez')).status).toBe(200)
 })
 
-test('a connection that is closed in the middle leaves nothing behind', async () => {
+test('a connection that is closed during a request leaves nothing behind', async () => {
   const { host } = new URL(usher.issuer)
   const form = 'Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 50\r\n\r\n'
   const paths = ['/api/oauth/token', '/api/oauth/authorize', '/api/oauth/par', '/interaction/x']
@@ -181,7 +181,7 @@ test('a connection that is closed in the middle leaves nothing behind', async ()
   expect(stacks()).toEqual([])
 })
 
-test('bytes that are not a request do not reach the log', async () => {
+test('bytes that are not an HTTP request do not reach the log', async () => {
   const { host } = new URL(usher.issuer)
   const secret = 'client_secret=canary-secret-of-web'
   const head = `POST /api/oauth/token HTTP/1.1\r\nHost: ${host}\r\nTransfer-Encoding: chunked\r\n`
@@ -191,7 +191,7 @@ test('bytes that are not a request do not reach the log', async () => {
   expect(written()).toContain('"method":"POST"')
 })
 
-/** The log since the test began, with bytes that were written as numbers turned into text. */
+/** The log since the test began. Bytes that were logged as numbers are decoded to text. */
 function written(): string {
   const lines = usher.output.slice(mark).join('')
   const bytes = [...lines.matchAll(/"data":\[([\d,]+)\]/g)].map(([, list = '']) => list)

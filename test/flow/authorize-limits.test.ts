@@ -12,7 +12,7 @@ test.beforeAll(async () => {
 
 const LIMITS = { state: 1024, nonce: 512, scope: 1024, claims: 2048 }
 
-/** A value of this length that is good for the parameter in every other way. */
+/** A value of this length that is otherwise valid for the parameter. */
 const valueFor = (name: string, length: number) => {
   if (name === 'scope') return 'openid '.padEnd(length, 'x')
   return name === 'claims' ? '{"userinfo":{}}'.padEnd(length) : 'x'.repeat(length)
@@ -22,7 +22,7 @@ describe.each(Object.entries(LIMITS))('%s', (name, limit) => {
   const request = (length: number) =>
     authorizationRequest(usher, { prompt: 'none', [name]: valueFor(name, length) }).url
 
-  test('may be as long as the limit', async () => {
+  test('is accepted at its length limit', async () => {
     const page = await browser.open(request(limit))
     expect(page.ours).toBe(false)
     expect(page.params.get('error')).toBeNull()
@@ -30,13 +30,13 @@ describe.each(Object.entries(LIMITS))('%s', (name, limit) => {
     if (name === 'state') expect(page.params.get('state')).toHaveLength(limit)
   })
 
-  test('may not be one longer', async () => {
+  test('is refused one character above its limit', async () => {
     const answer = await send(usher, request(limit + 1))
     expect(answer.status).toBe(400)
     expect(answer.json).toMatchObject({ error: 'invalid_request' })
   })
 
-  test('may not be longer in a pushed request either', async () => {
+  test('is refused above its limit in a pushed request, too', async () => {
     const push = (length: number) => {
       const body = [...request(length).searchParams]
       return send(usher, '/api/oauth/par', { body, headers: basic('web', SECRET) })
@@ -59,7 +59,7 @@ test('a request may be 8 KiB long, and not a byte longer', async () => {
 })
 
 describe('an authorization request by POST', () => {
-  test('is sent on as the same request by GET, with the same answer', async () => {
+  test('is redirected to the same request by GET, with the same response', async () => {
     const { url, state } = authorizationRequest(usher, { prompt: 'none' })
     const moved = await send(usher, PATH, { body: [...url.searchParams] })
     expect(moved.status).toBe(303)
@@ -71,7 +71,7 @@ describe('an authorization request by POST', () => {
     expect(page.params.get('state')).toBe(state)
   })
 
-  test('keeps every character of it', async () => {
+  test('keeps every character of its parameters', async () => {
     const state = 'a b+c&d=e%20é\u{1f600}"<>#\r\n'
     const { url } = authorizationRequest(usher, { state, prompt: 'none' })
     const moved = await send(usher, PATH, { body: [...url.searchParams] })
@@ -79,7 +79,7 @@ describe('an authorization request by POST', () => {
     expect(answer.location?.searchParams.get('state')).toBe(state)
   })
 
-  test('is never repeated as a POST somewhere else', async () => {
+  test('is never repeated as a POST to another address', async () => {
     const { url } = authorizationRequest(usher, { prompt: 'none' })
     const moved = await send(usher, PATH, { body: [...url.searchParams] })
     expect(moved.status).toBe(303)
@@ -100,7 +100,7 @@ describe('an authorization request by POST', () => {
     expect(answer.json).toMatchObject({ error: expect.any(String), request_id: expect.any(String) })
   })
 
-  test('is not sent on where its URL would be too long to be answered', async () => {
+  test('is not redirected when its URL would be too long', async () => {
     const { url } = authorizationRequest(usher, { prompt: 'none', login_hint: '' })
     const body = `${url.searchParams}${'é'.repeat(3500)}`
     const headers = { 'content-type': 'application/x-www-form-urlencoded' }
@@ -110,7 +110,7 @@ describe('an authorization request by POST', () => {
   })
 })
 
-test('a long state cannot break the way back', async () => {
+test('a long state is returned to the client', async () => {
   const state = '\u{1f600}'.repeat(512)
   const page = await browser.open(authorizationRequest(usher, { state }).url)
   expect(page.params.get('state')).toBe(state)

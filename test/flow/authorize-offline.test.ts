@@ -33,7 +33,7 @@ const test = usherTest({
 
 const OFFLINE = 'openid profile offline_access'
 
-/** A person nobody has met: another account each time, so that no consent stands. */
+/** Adds a new account each time, so that no consent exists. */
 let people = 0
 async function newPerson() {
   const username = `person-${++people}`
@@ -41,7 +41,7 @@ async function newPerson() {
   return { username, browser: new Browser(usher.issuer) }
 }
 
-/** Comes to the consent page; gives the scopes it asks for. */
+/** Signs in up to the consent page, and returns the scopes that it lists. */
 async function reachConsent(
   { browser, username }: { browser: Browser; username: string },
   params: Record<string, string>,
@@ -75,7 +75,7 @@ test.each([
   expect((await refresh(usher, body.refresh_token)).status).toBe(200)
 })
 
-test('a user who allowed all other scopes gets the consent page for offline_access', async () => {
+test('a user who has allowed all other scopes gets the consent page for offline_access', async () => {
   const person = await newPerson()
   const first = await authorize(usher, { ...person, scope: 'openid profile' })
   expect((await redeem(usher, first.code, first.request)).body).not.toHaveProperty('refresh_token')
@@ -83,7 +83,7 @@ test('a user who allowed all other scopes gets the consent page for offline_acce
   expect(scopes).toContain('offline_access')
 })
 
-test('no refresh token where offline_access was not allowed', async () => {
+test('no refresh token is issued when offline_access was not allowed', async () => {
   const person = await newPerson()
   const { request } = await reachConsent(person, { scope: OFFLINE })
   const page = await person.browser.submit({ decision: 'allow', scope: ['profile'] })
@@ -92,7 +92,7 @@ test('no refresh token where offline_access was not allowed', async () => {
   expect(String(body.scope).split(' ')).not.toContain('offline_access')
 })
 
-test('no refresh token without offline_access in the request, although it was allowed before', async () => {
+test('no refresh token is issued without offline_access in the request, even if it was allowed before', async () => {
   const person = await newPerson()
   await authorize(usher, { ...person, scope: OFFLINE })
   const { code, request } = await authorize(usher, { ...person, scope: 'openid profile' })
@@ -113,14 +113,17 @@ test('prompt=none gives a refresh token once offline_access was allowed, and not
   expect(body.refresh_token).toBeTruthy()
 })
 
-test.each(['spa', 'first', 'post'])('the client "%s" gets one in the same way', async client_id => {
-  const person = await newPerson()
-  const { code, request } = await authorize(usher, { ...person, client_id, scope: OFFLINE })
-  const { body } = await redeem(usher, code, request)
-  expect((await refresh(usher, body.refresh_token, client_id)).status).toBe(200)
-})
+test.each(['spa', 'first', 'post'])(
+  'the client "%s" gets a refresh token with offline_access, too',
+  async client_id => {
+    const person = await newPerson()
+    const { code, request } = await authorize(usher, { ...person, client_id, scope: OFFLINE })
+    const { body } = await redeem(usher, code, request)
+    expect((await refresh(usher, body.refresh_token, client_id)).status).toBe(200)
+  },
+)
 
-test('a client without the grant type refresh_token never gets one', async () => {
+test('a client without the grant type refresh_token never gets a refresh token', async () => {
   const person = await newPerson()
   const params = { client_id: 'once', redirect_uri: ONCE, scope: OFFLINE }
   const { code, request } = await authorize(usher, { ...person, ...params })
@@ -129,7 +132,7 @@ test('a client without the grant type refresh_token never gets one', async () =>
   expect(String(body.scope).split(' ')).not.toContain('offline_access')
 })
 
-test('a client whose scopes leave offline_access out cannot ask for it', async () => {
+test('a client whose file does not list offline_access cannot request it', async () => {
   const params = { client_id: 'narrow', redirect_uri: NARROW, scope: OFFLINE }
   for (const prompt of [undefined, 'consent', 'none']) {
     const { url } = authorizationRequest(usher, { ...params, prompt })
@@ -138,7 +141,7 @@ test('a client whose scopes leave offline_access out cannot ask for it', async (
   }
 })
 
-test('an unknown scope is left out (OIDC Core §3.1.2.1)', async () => {
+test('an unknown scope is ignored (OIDC Core §3.1.2.1)', async () => {
   const person = await newPerson()
   const { code, request } = await authorize(usher, { ...person, scope: 'openid admin Profile' })
   expect((await redeem(usher, code, request)).body.scope).toBe('openid')

@@ -26,8 +26,8 @@ test.beforeAll(async () => {
 type Params = Record<string, string | undefined>
 const ask = (params: Params = {}) => send(usher, authorizationRequest(usher, params).url)
 
-/** What the client is told, in the query of its redirect URI. */
-function toldOf({ location, text }: Reply): Record<string, string> {
+/** The response parameters in the query of the redirect URI. */
+function responseOf({ location, text }: Reply): Record<string, string> {
   if (!location) throw new Error(`no redirect: ${text.slice(0, 500)}`)
   return Object.fromEntries(location.searchParams)
 }
@@ -70,13 +70,13 @@ describe('a parameter that is sent twice is refused', () => {
     }
   })
 
-  test('on the way by POST too', async () => {
+  test('in a POST, too', async () => {
     const { url } = authorizationRequest(usher, { prompt: 'none' })
     const body = [...url.searchParams, ['scope', 'openid']] as [string, string][]
     const moved = await send(usher, '/api/oauth/authorize', { body })
     expect(moved.status).toBe(303)
     const answer = await send(usher, moved.location ?? '')
-    expect(toldOf(answer)).toMatchObject({ error: 'invalid_request' })
+    expect(responseOf(answer)).toMatchObject({ error: 'invalid_request' })
   })
 })
 
@@ -98,7 +98,7 @@ const CHALLENGES: [string, Params][] = [
 describe.each(['web', 'post', 'spa', 'native', 'first'])('the client "%s"', client_id => {
   test.each(CHALLENGES)('is refused with %s', async (_, params) => {
     const answer = await ask({ client_id, prompt: 'none', ...params })
-    expect(toldOf(answer)).toMatchObject({ error: 'invalid_request', iss: usher.issuer })
+    expect(responseOf(answer)).toMatchObject({ error: 'invalid_request', iss: usher.issuer })
   })
 })
 
@@ -113,7 +113,7 @@ test('an operator can exempt a confidential client, which may still use PKCE', a
   const refused = await post(usher, '/api/oauth/token', { ...form, code: second.code })
   expect(refused).toMatchObject({ status: 400, body: { error: 'invalid_grant' } })
   const plain = await ask({ ...params, browser: undefined, code_challenge_method: 'plain' })
-  expect(toldOf(plain)).toMatchObject({ error: 'invalid_request' })
+  expect(responseOf(plain)).toMatchObject({ error: 'invalid_request' })
 })
 
 test('a public client cannot be exempted', async () => {

@@ -25,7 +25,7 @@ test.beforeAll(async () => {
 
 type Params = Record<string, string | undefined>
 
-/** Opens an authorization request as Ada, whose session and consent exist; stops at what it shows. */
+/** Opens an authorization request as Ada, who has a session and has given consent. */
 async function open(params: Params = {}, who = browser) {
   const timed = { client_id: 'timed', redirect_uri: TIMED }
   const request = authorizationRequest(usher, { ...timed, ...params })
@@ -47,7 +47,7 @@ test('the ID token has amr (RFC 8176), also when it is not requested', async () 
   expect(decodeJwt(body.id_token).amr).toEqual(['pwd'])
 })
 
-/** `auth_time` counts in seconds: a sign-in in the same one would look like none. */
+/** Waits for the next second: `auth_time` is in seconds, and would not change within the same one. */
 const nextSecond = (after: number) =>
   vi.waitFor(() => expect(Math.floor(Date.now() / 1000)).toBeGreaterThan(after), {
     timeout: 3000,
@@ -73,7 +73,7 @@ test('prompt=none returns a code when no page is needed', async () => {
   expect(page.params.get('code')).toBeTruthy()
 })
 
-test('prompt=none never lets anyone pass for a native application', async () => {
+test('prompt=none never returns a code to a native application', async () => {
   const native = { client_id: 'native', redirect_uri: 'http://127.0.0.1:4711/callback' }
   await authorize(usher, { browser, ...native })
   const { page } = await open({ prompt: 'none', ...native })
@@ -97,7 +97,7 @@ test.each(['none login', 'none consent', 'none select_account', 'create', 'NONE'
 test.each([
   ['prompt=login', { prompt: 'login' }],
   ['max_age=0', { max_age: '0' }],
-])('%s requests the password anew, and auth_time changes', async (_, params) => {
+])('%s requires the password again, and auth_time changes', async (_, params) => {
   const before = await authTime()
   await nextSecond(before)
   expect(await authTime()).toBe(before)
@@ -106,7 +106,7 @@ test.each([
   expect(await authTime(params)).toBeGreaterThan(before)
 })
 
-test('no page is shown before max_age has passed', async () => {
+test('no page is shown while the sign-in is younger than max_age', async () => {
   const { page } = await open({ max_age: '3600' })
   expect(page.params.get('code')).toBeTruthy()
 })

@@ -22,7 +22,7 @@ function authorize(params: Record<string, string | undefined>): Promise<Reply> {
   return send(usher, authorizationRequest(usher, params).url)
 }
 
-/** Everything on a page that leads somewhere, or fetches something. */
+/** All URLs of a page that a browser could navigate to or fetch. */
 function linksOf({ text, headers }: Reply): string[] {
   const found = text.matchAll(
     /\s(?:href|src|action|data|formaction|content="\d+;\s*url)="?([^"]*)"/gi,
@@ -30,7 +30,7 @@ function linksOf({ text, headers }: Reply): string[] {
   return [...[...found].map(([, url = '']) => url), headers.get('refresh') ?? ''].filter(Boolean)
 }
 
-/** Undefined when it is the page it ought to be, else what is wrong with it. */
+/** Returns what is wrong with the response, or undefined if it is the expected error page. */
 function problemOf(reply: Reply): string | undefined {
   if (reply.location) return `redirects to ${reply.location}`
   if (reply.status !== 400) return `answers ${reply.status}`
@@ -41,12 +41,12 @@ function problemOf(reply: Reply): string | undefined {
   return [...strange, ...reflected].length ? `links to ${[...strange, ...reflected]}` : undefined
 }
 
-/** RFC 8252 §7.3 lets the port of these differ, and nothing else; an empty port is one too. */
+/** RFC 8252 §7.3: only the port of these URIs may differ. It may be empty. */
 const isAllowed = (uri: string) =>
   /^http:\/\/(127\.0\.0\.1|\[::1\])(:([1-9]\d{0,4})?)?\/callback$/.test(uri)
 
-/** All requests, a few at a time; what was wrong with any. */
-async function judge(client_id: string, uris: string[], more: Record<string, string> = {}) {
+/** Sends all requests, a few at a time, and returns all problems. */
+async function problemsOf(client_id: string, uris: string[], more: Record<string, string> = {}) {
   const problems: string[] = []
   const waiting = [...uris]
   const work = async () => {
@@ -68,18 +68,18 @@ describe.each([
 ])('the client "%s" that registered %s', (client_id, uri) => {
   const mutants = mutantsOf(uri).filter(mutant => client_id !== 'native' || !isAllowed(mutant))
 
-  test('no other spelling of it is ever redirected to, nor linked to', async () => {
+  test('no other spelling of the URI is ever a redirect or a link', async () => {
     expect(mutants.length).toBeGreaterThan(400)
-    expect(await judge(client_id, mutants)).toEqual([])
+    expect(await problemsOf(client_id, mutants)).toEqual([])
   })
 
-  test('no error is ever sent to another spelling of it', async () => {
+  test('no error is ever sent to another spelling of the URI', async () => {
     const some = mutants.filter((_, i) => i % 4 === 0)
-    expect(await judge(client_id, some, { response_type: 'token' })).toEqual([])
-    expect(await judge(client_id, some, { prompt: 'none' })).toEqual([])
+    expect(await problemsOf(client_id, some, { response_type: 'token' })).toEqual([])
+    expect(await problemsOf(client_id, some, { prompt: 'none' })).toEqual([])
   })
 
-  test('it is redirected to as it is written', async () => {
+  test('the user is redirected to the URI exactly as registered', async () => {
     const answer = await authorize({ client_id, redirect_uri: uri, prompt: 'none' })
     expect(answer.location?.href.startsWith(uri)).toBe(true)
     expect(answer.location?.searchParams.get('error')).toMatch(/^(login|interaction)_required$/)
@@ -90,7 +90,7 @@ test.each([
   'http://127.0.0.1:51004/callback',
   'http://127.0.0.1:1/callback',
   'http://[::1]:51004/callback',
-])('a native application may listen on any loopback port (%s)', async redirect_uri => {
+])('a native application can listen on any loopback port (%s)', async redirect_uri => {
   const answer = await authorize({ client_id: 'native', redirect_uri, prompt: 'none' })
   expect(answer.location?.href.startsWith(redirect_uri)).toBe(true)
 })
@@ -118,7 +118,7 @@ test.each([
   ['an empty redirect_uri', { redirect_uri: '' }],
   ['no redirect_uri', { redirect_uri: undefined }],
   ['a client_id of JavaScript', { client_id: '__proto__', redirect_uri: WEB }],
-])('%s ends on a page', async (_, params) => {
+])('%s is answered with an error page', async (_, params) => {
   const { url } = authorizationRequest(usher)
   for (const [name, value] of Object.entries(params)) {
     if (value === undefined) url.searchParams.delete(name)

@@ -24,21 +24,21 @@ test.beforeAll(async () => {
 type Params = Record<string, string | undefined>
 const ask = (params: Params = {}) => send(usher, authorizationRequest(usher, params).url)
 
-/** What the client is told, in the query of its redirect URI. */
-function toldOf({ location, text }: Reply): Record<string, string> {
+/** The response parameters in the query of the redirect URI. */
+function responseOf({ location, text }: Reply): Record<string, string> {
   if (!location) throw new Error(`no redirect: ${text.slice(0, 500)}`)
   return Object.fromEntries(location.searchParams)
 }
 
 describe('response modes', () => {
   test.each(['fragment', 'fragment.jwt', 'web_message', 'jwt', 'query.jwt', 'nonsense'])(
-    '%s is refused, and no code leaves that way',
+    '%s is refused, and no code is sent by it',
     async response_mode => {
       const cookie = await browser.cookies()
       const { url } = authorizationRequest(usher, { response_mode })
       const { location } = await send(usher, url, { headers: { cookie } })
       const told = new URLSearchParams(location?.search || location?.hash.slice(1))
-      // Whoever asks for a JWT is told of the error by one.
+      // A request for a JWT response mode gets the error in a JWT.
       const response = told.get('response')
       expect(response ? decodeJwt(response).error : told.get('error')).toMatch(
         /^(invalid_request|unsupported_response_mode)$/,
@@ -60,9 +60,9 @@ describe('response modes', () => {
     expect(value('iss')).toBe(usher.issuer)
   })
 
-  test('an operator can leave a client one of them', async () => {
+  test('an operator can restrict a client to one response mode', async () => {
     const client = { client_id: 'strict', redirect_uri: 'https://strict.example.org/callback' }
-    expect(toldOf(await ask({ ...client, prompt: 'none' }))).toMatchObject({
+    expect(responseOf(await ask({ ...client, prompt: 'none' }))).toMatchObject({
       error: 'invalid_request',
     })
     const answer = await ask({ ...client, prompt: 'none', response_mode: 'form_post' })
@@ -70,7 +70,7 @@ describe('response modes', () => {
   })
 })
 
-test('the issuer stands beside every answer, a code or an error', async () => {
+test('every response has the parameter iss, with a code or with an error', async () => {
   const { page, request } = await authorize(usher, { browser })
   expect(Object.fromEntries(page.params)).toEqual({
     code: expect.stringMatching(/^[\w-]{65}$/),
@@ -78,7 +78,7 @@ test('the issuer stands beside every answer, a code or an error', async () => {
     iss: usher.issuer,
   })
   for (const params of [{ prompt: 'none' }, { scope: 'nonsense' }, { prompt: 'nonsense' }]) {
-    const told = toldOf(await ask({ state: 'kept', ...params }))
+    const told = responseOf(await ask({ state: 'kept', ...params }))
     expect(told).toMatchObject({ iss: usher.issuer, state: 'kept', error: expect.any(String) })
   }
   await browser.open(authorizationRequest(usher, { prompt: 'consent' }).url)
@@ -89,7 +89,7 @@ test('the issuer stands beside every answer, a code or an error', async () => {
   })
 })
 
-test('no client can have a client_id that looks like a subject', async () => {
+test('a client_id cannot look like a subject', async () => {
   const { code, request } = await authorize(usher, { browser })
   const { body } = await redeem(usher, code, request)
   const { sub = '' } = decodeJwt(body.id_token)

@@ -1,4 +1,5 @@
-// Applications that do not answer, several nodes, a store that is away: who is told of a sign-out then.
+// Delivery of back-channel logout tokens when clients do not answer, when there are several nodes, and
+// when the store is unavailable.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -50,7 +51,7 @@ afterEach(() => {
 const HOUR = 3600
 const pass = (seconds: number) => vi.setSystemTime(Date.now() + seconds * 1000)
 
-/** Ada signs in to both applications, and out; answers with how long the latter took her. */
+/** Signs Ada in to both applications and out. Returns the duration of the sign-out in milliseconds. */
 async function signOut(): Promise<number> {
   const browser = new Browser(node.issuer)
   for (const { client } of [wiki, chat]) {
@@ -74,9 +75,9 @@ test('a client that does not answer delays neither the sign-out nor the other cl
   wiki.answerWith(() => {})
   expect(await signOut()).toBeLessThan(2000)
   expect(wiki.tokens).toHaveLength(0)
-  const telling = node.deliver('new')
+  const delivery = node.deliver('new')
   await expect.poll(() => chat.tokens.length).toBe(1)
-  await telling
+  await delivery
   expect(facts()).toEqual(['logout_failed 1 no answer in time'])
 })
 
@@ -115,7 +116,7 @@ test('a client that answers after an outage is notified once', async () => {
   expect(wiki.tokens).toHaveLength(2)
 })
 
-test('400 is the last word of an application', async () => {
+test('a notification that a client answers with 400 is not retried', async () => {
   wiki.answerWith((_req, res) => res.writeHead(400).end('{"error":"invalid_request"}'))
   await signOut()
   await node.deliver('new')
@@ -124,7 +125,7 @@ test('400 is the last word of an application', async () => {
   expect(facts()).toEqual(['logout_given_up 1 answered 400'])
 })
 
-test('of several nodes, one sends the notification', async () => {
+test('only one of several nodes sends the notification', async () => {
   for (let i = 0; i < 5; i++) await signOut()
   await Promise.all([node, other, node, other].map(each => each?.deliver('new')))
   expect([wiki.tokens.length, chat.tokens.length]).toEqual([5, 5])

@@ -27,7 +27,7 @@ test.afterEach(async () => {
   await usher.deliver('new')
 })
 
-/** One browser, in which Ada has signed in to these applications. */
+/** A browser in which Ada has signed in to these applications. */
 async function signedInTo(...receivers: Receiver[]) {
   const browser = new Browser(usher.issuer)
   const given = []
@@ -44,7 +44,7 @@ async function signOut(browser: Browser) {
   expect(browser.heading).toBe('Signed out')
 }
 
-test('a logout token names the user and the session, and is valid for nothing else', async () => {
+test('a logout token has exactly the claims of its specification, including sub and sid', async () => {
   const { browser, given } = await signedInTo(wiki)
   const signedOut = Math.floor(Date.now() / 1000)
   await signOut(browser)
@@ -75,7 +75,7 @@ test('two tabs that authorize a new client at once get the sid that the logout t
     tab,
     request: authorizationRequest(usher, params),
   }))
-  // Both requests read the session before it has an entry of the client.
+  // Both requests read the session before it has an entry for the client.
   await Promise.all(tabs.map(({ tab, request }) => tab.open(request.url)))
   await Promise.all(tabs.map(({ tab }) => tab.submit({ decision: 'allow' })))
   const sids = await Promise.all(
@@ -90,7 +90,7 @@ test('two tabs that authorize a new client at once get the sid that the logout t
   expect(sids).toEqual([sid, sid])
 })
 
-test('every application of the session is notified, without sid where it does not require it', async () => {
+test('every application of the session is notified, without sid if it does not require one', async () => {
   const { browser, given } = await signedInTo(wiki, chat)
   await signOut(browser)
   await usher.deliver('new')
@@ -100,7 +100,7 @@ test('every application of the session is notified, without sid where it does no
   expect(decodeJwt(given[1]?.id_token ?? '')).not.toHaveProperty('sid')
 })
 
-test('no other session and no other browser is named', async () => {
+test('applications of other sessions and other browsers are not notified', async () => {
   const { browser } = await signedInTo(wiki)
   const other = await signedInTo(chat)
   const graces = new Browser(usher.issuer)
@@ -171,7 +171,7 @@ test('a user who stays signed in causes no notification', async () => {
   expect(wiki.tokens).toEqual([])
 })
 
-test('backchannel_logout: discovery says so; off, it does not, and no client can name an address', async () => {
+test('discovery lists backchannel_logout only while the feature is on; while it is off, no client can use it', async () => {
   const discovery = '/.well-known/openid-configuration'
   const supported = {
     backchannel_logout_supported: true,

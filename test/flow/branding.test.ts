@@ -1,4 +1,4 @@
-// An operator's name, logo, colours and links, on every page.
+// The operator's name, logo, colours and links are on every page.
 
 import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
@@ -49,7 +49,7 @@ const get = (selector: string, attribute: string) =>
   browser.page.html.querySelector(selector)?.getAttribute(attribute) ?? ''
 const fetchAsset = (path: string) => fetch(new URL(path, usher.issuer))
 
-test('the logo stands at the top under the name, and nothing in it can run', async () => {
+test('the logo is at the top with the name as its text, and no script in it can run', async () => {
   expect(get('.brand img', 'alt')).toBe('Example & Sons')
   expect(get('link[rel=icon]', 'href')).toBe(get('.brand img', 'src'))
   const response = await fetchAsset(get('.brand img', 'src'))
@@ -60,7 +60,7 @@ test('the logo stands at the top under the name, and nothing in it can run', asy
   expect(await response.text()).toBe(LOGO)
 })
 
-test('colours and theme come after our stylesheet, from here, under a name of their content', async () => {
+test('colours and theme are in a stylesheet after the default one, with a hash of its content in its name', async () => {
   const sheets = browser.page.html.querySelectorAll('link[rel=stylesheet]')
   const [, theme = ''] = sheets.map(link => link.getAttribute('href') ?? '')
   expect(theme).toMatch(/^\/assets\/theme-[0-9a-f]{12}\.css$/)
@@ -72,7 +72,7 @@ test('colours and theme come after our stylesheet, from here, under a name of th
   expect(css).toMatch(/main { border-radius: 0 }$/)
 })
 
-test('the links stand below every page, and discovery names those it has words for', async () => {
+test('every page has the links at its end, and discovery has those to the terms and the privacy policy', async () => {
   const links = browser.page.html.querySelectorAll('footer a')
   expect(links.map(link => link.getAttribute('href'))).toEqual([
     LINKS.help,
@@ -86,7 +86,7 @@ test('the links stand below every page, and discovery names those it has words f
   })
 })
 
-test('a template of the operator that fails on a page is replaced by ours, and logged', async () => {
+test('if a template of the operator fails, the default template is used and the error is logged', async () => {
   const files = { 'pages/errors.eta': '<%= it.nothing.there %>' }
   const failing = await startUsher({ files })
   try {
@@ -99,7 +99,7 @@ test('a template of the operator that fails on a page is replaced by ours, and l
   }
 })
 
-test('users who prefer a dark screen get the dark logo, and the background is the operator’s', async () => {
+test('users who prefer dark colours get the dark logo, and the background is the operator’s', async () => {
   await browser.open('/errors')
   const dark = get('.brand source[media="(prefers-color-scheme: dark)"]', 'srcset')
   expect(await (await fetchAsset(dark)).text()).toBe(DARK)
@@ -108,9 +108,9 @@ test('users who prefer a dark screen get the dark logo, and the background is th
 })
 
 test('a client’s logo and accent are on its own sign-in and consent pages, and on no others', async () => {
-  const visitor = new Browser(usher.issuer)
+  const other = new Browser(usher.issuer)
   const look = async () => {
-    const { html } = visitor.page
+    const { html } = other.page
     const logo = html.querySelector('.brand .of-client')?.getAttribute('src')
     const theme = html.querySelector('link[href*="/client-"]')?.getAttribute('href')
     if (!logo || !theme) return undefined
@@ -118,23 +118,23 @@ test('a client’s logo and accent are on its own sign-in and consent pages, and
     return { picture: await picture.text(), colours: await colours.text() }
   }
   const own = { picture: WIKI, colours: expect.stringContaining('--accent: #006622') }
-  await visitor.open(authorizationRequest(usher, { client_id: 'wiki', redirect_uri: WEB }).url)
-  expect(visitor.heading).toBe('Sign in')
+  await other.open(authorizationRequest(usher, { client_id: 'wiki', redirect_uri: WEB }).url)
+  expect(other.heading).toBe('Sign in')
   expect(await look()).toEqual(own)
-  await visitor.submit(credentials())
-  expect(visitor.heading).toBe('Allow access')
+  await other.submit(credentials())
+  expect(other.heading).toBe('Allow access')
   expect(await look()).toEqual(own)
 
-  await visitor.open(authorizationRequest(usher, { client_id: 'web' }).url)
-  expect(visitor.heading).toBe('Allow access')
+  await other.open(authorizationRequest(usher, { client_id: 'web' }).url)
+  expect(other.heading).toBe('Allow access')
   expect(await look()).toBeUndefined()
-  await visitor.open('/account')
+  await other.open('/account')
   expect(await look()).toBeUndefined()
 })
 
 test('the sign-in page links to where a forgotten password is reset', async () => {
-  const visitor = new Browser(usher.issuer)
-  await visitor.open(authorizationRequest(usher).url)
-  const link = visitor.page.html.querySelector('form a')
+  const other = new Browser(usher.issuer)
+  await other.open(authorizationRequest(usher).url)
+  const link = other.page.html.querySelector('form a')
   expect(link?.getAttribute('href')).toBe(LINKS.forgot_password)
 })

@@ -1,4 +1,4 @@
-// CIBA under attack: floods, guesses, messages that mislead, and access that ended meanwhile.
+// Attacks on CIBA: floods of requests, guessing of accounts, misleading messages, and ended access.
 
 import { expect, vi } from 'vitest'
 import { StoreUnavailable } from '../../src/storage/store.ts'
@@ -18,7 +18,7 @@ import { refresh } from '../support/journey.ts'
 import { fieldsOf, newTab, send, signedIn, words } from '../support/people.ts'
 import { ADA, CLIENTS, GRACE } from '../support/usher.ts'
 
-/** In which Ada is signed in. */
+/** A browser in which Ada is signed in. */
 let browser: Browser
 const test = usherTest({
   clients: { ...CLIENTS, till: asker('till'), desk: asker('desk') },
@@ -32,13 +32,13 @@ test.beforeEach(() => forgetRequests(usher, ada))
 
 const REFUSED = { status: 403, json: { error: 'access_denied' } }
 
-test('a client has as many requests to a user open as the setting says, also when they come at once', async () => {
+test('security.ciba_requests limits the open requests of a client to a user, also for concurrent requests', async () => {
   const hints = Array.from({ length: 12 }, (_, i) => ['ada', 'ADA', ada][i % 3] ?? '')
   const answers = await Promise.all(hints.map(login_hint => ask(usher, { login_hint })))
   expect(answers.filter(({ status }) => status === 200)).toHaveLength(3)
   expect(answers.filter(({ status }) => status === 403)).toHaveLength(9)
   expect(await waiting(browser)).toHaveLength(3)
-  // Another application is not held up, nor is another person.
+  // Other clients and other users are not affected.
   expect((await ask(usher, {}, 'desk')).status).toBe(200)
   expect((await ask(usher, { login_hint: 'grace' })).status).toBe(200)
 })
@@ -86,7 +86,7 @@ test('a client does not learn whether an account exists or is disabled', async (
     )
   }
   expect(usher.output.join('\n')).toContain('no user has this login_hint')
-  // What can be nobody's name is a mistake of the application's.
+  // A login_hint that cannot be a username is an error of the client.
   for (const login_hint of ['two words', 'x'.repeat(300), 'a\u200bda']) {
     const { status, json } = await ask(usher, { login_hint })
     expect([status, json.error]).toEqual([400, 'unknown_user_id'])
@@ -95,16 +95,16 @@ test('a client does not learn whether an account exists or is disabled', async (
 
 test.each([
   ['a line break', 'Pay\n1 €'],
-  ['the direction of the rest turned around', 'Pay \u202e€ 0001'],
-  ['an isolate that does not end', '\u2067Pay'],
-  ['what is not seen', 'Pay\u200b1'],
+  ['a right-to-left override', 'Pay \u202e€ 0001'],
+  ['a directional isolate that is not closed', '\u2067Pay'],
+  ['an invisible character', 'Pay\u200b1'],
   ['a line separator', 'Pay\u20281'],
   ['a paragraph separator', 'Pay\u20291'],
   ['filler characters', 'Pay\u3164\u28001'],
   ['a run of spaces', `Pay 1${' '.repeat(60)}0`],
-  ['letters with a tower of marks', `P${'\u0301'.repeat(9)}ay`],
+  ['many combining marks on a letter', `P${'\u0301'.repeat(9)}ay`],
   ['space around it', ' Pay'],
-  ['more than can be compared', 'x'.repeat(101)],
+  ['more than 100 characters', 'x'.repeat(101)],
 ])('a binding_message with %s is refused', async (_, binding_message) => {
   const { status, json } = await ask(usher, { binding_message })
   expect([status, json.error]).toEqual([400, 'invalid_binding_message'])
@@ -115,7 +115,7 @@ test('a binding_message in another language is shown', async () => {
   expect((await browser.open('/account/requests')).text).toContain('カフェ № 4')
 })
 
-test('of two tabs that answer at once, the first decides, and the other says so', async () => {
+test('when two tabs answer at the same time, the first answer decides, and both show the result', async () => {
   const id = await asked(usher)
   const [address = ''] = await waiting(browser)
   const tabs = [newTab(browser), newTab(browser)]

@@ -1,5 +1,5 @@
-// CIBA in ping mode, on two nodes: the application is told that the person has answered, and they wait
-// for nothing.
+// CIBA in ping mode on two nodes: the client is notified that the user has answered. The user does not
+// wait for the notification.
 
 import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
@@ -30,7 +30,7 @@ import { ADA, CLIENTS, startUsher, type Usher } from '../support/usher.ts'
 const TOKEN = { client_notification_token: 'notify-me.0123456789' }
 const TAKEN: RequestListener = (_req, res) => res.writeHead(204).end()
 
-/** What the application was sent. */
+/** The ping callbacks that the client received. */
 const pings: { authorization?: string; body: string }[] = []
 let take = TAKEN
 const folder = mkdtempSync(join(tmpdir(), 'usher-ping-'))
@@ -68,7 +68,7 @@ beforeAll(async () => {
   node = usher = await startUsher(options)
   other = await startUsher(options)
   ada = (await node.addAccount(ADA)).id
-  // She answers on the other node.
+  // Ada answers on the other node.
   browser = new Browser(other.issuer)
   await browser.open('/account')
   await browser.submit(credentials())
@@ -95,7 +95,7 @@ const facts = () =>
     .filter(({ event = '' }) => event.startsWith('ping_'))
     .map(({ event, attempt, reason }) => [event, attempt, reason].filter(Boolean).join(' '))
 
-test('a request on one node that is answered on another causes one ping, and the client gets its tokens', async () => {
+test('when the user answers on another node, the client gets one ping and can fetch its tokens', async () => {
   const id = await asked(node, TOKEN)
   await node.deliver('new')
   expect(pings).toEqual([])
@@ -128,7 +128,7 @@ test('a denial causes a ping too', async () => {
   expect(await poll(node, id)).toMatchObject({ error: 'access_denied' })
 })
 
-test('a client that hangs or fails delays no other, and is notified until it polls', async () => {
+test('a client that hangs or fails delays no other client, and gets pings until it polls', async () => {
   take = () => {}
   const id = await asked(node, TOKEN)
   const started = performance.now()
@@ -146,7 +146,7 @@ test('a client that hangs or fails delays no other, and is notified until it pol
   expect(facts()).toEqual(['ping_failed 1 answered 503', 'ping_failed 2 answered 503'])
 })
 
-test('a ping goes to no private address that egress.allow does not name', async () => {
+test('no ping is sent to a private address that egress.allow does not list', async () => {
   await asked(node, TOKEN, 'inside')
   await answer(browser, 'allow')
   await node.deliver('new')
@@ -161,7 +161,7 @@ test('in ping mode a request without a valid client_notification_token is refuse
   }
 })
 
-test('pings wait while the store is unavailable', async () => {
+test('pings are sent after an outage of the store', async () => {
   const id = await asked(node, TOKEN)
   await answer(browser, 'allow')
   const { write } = node.store

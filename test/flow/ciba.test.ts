@@ -1,4 +1,4 @@
-// CIBA: an application asks a person from elsewhere, who answers on their account page.
+// CIBA: a client sends an authentication request, and the user answers it on the account page.
 
 import * as openid from 'openid-client'
 import { expect } from 'vitest'
@@ -29,7 +29,7 @@ const SIGNER = { ...FAPI, profile: undefined, client_id: 'signer' }
 const OWN = asker('own', { consent: 'implicit' })
 
 let config: openid.Configuration
-/** In which Ada is signed in. */
+/** A browser in which Ada is signed in. */
 let browser: Browser
 const test = usherTest({
   clients: { ...APIS.clients, till: asker('till'), own: OWN, keyed: FAPI, signer: SIGNER },
@@ -154,7 +154,7 @@ test('polls before the interval get slow_down, even when the tokens are ready', 
   const answers = await Promise.all(Array.from({ length: 8 }, () => pollAtOnce(usher, id)))
   expect(answers.filter(({ access_token }) => access_token)).toHaveLength(1)
   const told = new Set(answers.map(({ error }) => error))
-  // Those that looked after it was used may not have used it.
+  // Requests that come after the successful one may get either error.
   expect(['slow_down', 'invalid_grant', undefined]).toEqual(expect.arrayContaining([...told]))
 })
 
@@ -192,7 +192,7 @@ test('a client cannot redeem the request of another', async () => {
   }
 })
 
-test('the user has to have signed in within 15 minutes, or max_age', async () => {
+test('the user must have signed in within the last 15 minutes, or within max_age', async () => {
   await asked(usher, { max_age: '60' })
   await ageSessions(usher, ada, 120)
   await browser.open((await waiting(browser)).at(0) ?? '')
@@ -207,14 +207,14 @@ test('the user has to have signed in within 15 minutes, or max_age', async () =>
   await browser.submit(credentials())
 })
 
-test('the address of a request leads to it through sign-in', async () => {
+test('the URL of a request leads to the sign-in page, and then to the request', async () => {
   await asked(usher)
   const [address = ''] = await waiting(browser)
   const another = new Browser(usher.issuer)
   await another.open(address)
   await another.submit(credentials())
   expect(another.heading).toBe(words('consent.title'))
-  // Somebody else finds nothing there.
+  // Another user cannot see the request.
   const grace = await signedIn(usher, 'grace')
   expect((await grace.open(address)).text).toContain(words('requests.gone'))
 })
@@ -253,7 +253,7 @@ test('while the feature is off there is no page, endpoint or grant type, and no 
   }
 })
 
-/** Asks for Ada by a request object; `claims` change it, undefined leaves one out. */
+/** Sends a signed request for Ada. `claims` overrides claims; undefined omits one. */
 async function askSigned(claims: Record<string, unknown>, audience = usher.issuer) {
   const assertion = { iss: 'signer', sub: 'signer', aud: audience }
   const now = Math.floor(Date.now() / 1000)

@@ -1,4 +1,4 @@
-// Where a person is signed in and what they have allowed, from the operator's side.
+// Commands about the sessions and consents of a user.
 
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { refresh, tokens } from '../support/journey.ts'
@@ -20,7 +20,7 @@ const read = async (words: string): Promise<Record<string, unknown>[]> =>
   JSON.parse((await usher(`${words} --json`)).stdout)
 
 test(
-  'sessions are listed with since, last use and applications, under handles that open nothing',
+  'sessions are listed with their start, last use, applications and a handle that is no credential',
   SLOW,
   async () => {
     expect((await usher('sessions list ada')).stdout).toBe('ada is not signed in.\n')
@@ -40,24 +40,30 @@ test(
   },
 )
 
-test('sessions end ends one session or all, and names what continues', SLOW, async () => {
-  const [one, other] = [await signedIn(service), await signedIn(service)]
-  const before = await read('sessions list ada')
-  const wrong = await usher(`sessions end ada ${'0'.repeat(32)}`)
-  expect(wrong).toMatchObject({ code: 1 })
-  expect(wrong.stderr).toContain('not found. List the sessions: npm run usher -- sessions list ada')
-  expect(await read('sessions list ada')).toHaveLength(before.length)
-  await usher(`sessions end ada ${before[0]?.handle}`)
-  expect(await read('sessions list ada')).toHaveLength(before.length - 1)
-  expect([await isSignedIn(one), await isSignedIn(other)].filter(Boolean)).toHaveLength(1)
-  const { stderr, code } = await usher('sessions end ada')
-  expect(code).toBe(0)
-  expect(stderr).toMatch(/^2 sessions of ada ended\. Applications with offline access keep it/)
-  expect(await isSignedIn(one)).toBe(false)
-  expect(await isSignedIn(other)).toBe(false)
-})
+test(
+  'sessions end ends one session or all, and lists the access that continues',
+  SLOW,
+  async () => {
+    const [one, other] = [await signedIn(service), await signedIn(service)]
+    const before = await read('sessions list ada')
+    const wrong = await usher(`sessions end ada ${'0'.repeat(32)}`)
+    expect(wrong).toMatchObject({ code: 1 })
+    expect(wrong.stderr).toContain(
+      'not found. List the sessions: npm run usher -- sessions list ada',
+    )
+    expect(await read('sessions list ada')).toHaveLength(before.length)
+    await usher(`sessions end ada ${before[0]?.handle}`)
+    expect(await read('sessions list ada')).toHaveLength(before.length - 1)
+    expect([await isSignedIn(one), await isSignedIn(other)].filter(Boolean)).toHaveLength(1)
+    const { stderr, code } = await usher('sessions end ada')
+    expect(code).toBe(0)
+    expect(stderr).toMatch(/^2 sessions of ada ended\. Applications with offline access keep it/)
+    expect(await isSignedIn(one)).toBe(false)
+    expect(await isSignedIn(other)).toBe(false)
+  },
+)
 
-test('grants withdraw does what Remove access does', SLOW, async () => {
+test('grants withdraw has the same effect as Remove access on the account page', SLOW, async () => {
   const { refresh_token } = await tokens(service)
   const [grant] = await read('grants list ada')
   expect(grant).toMatchObject({ client_id: 'web', scopes: expect.arrayContaining(['profile']) })

@@ -1,4 +1,4 @@
-// The operator's commands, run as they are run.
+// The operator's commands, each run as a process.
 
 import { execFile, spawn } from 'node:child_process'
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -19,7 +19,7 @@ const env = {
 beforeAll(() => cpSync(join(ROOT, 'config'), config, { recursive: true }))
 afterAll(() => rmSync(folder, { recursive: true }))
 
-/** What it printed, what it said beside, and its exit code. */
+/** Runs a command. Returns stdout, stderr and the exit code. */
 async function usher(args: string[], input = '', more = {}) {
   const child = spawn('node', ['src/cli.ts', ...args], { cwd: ROOT, env: { ...env, ...more } })
   child.stdin.end(input)
@@ -54,7 +54,7 @@ test('accounts add prints the subject alone on the first line', async () => {
   expect(shown).not.toHaveProperty('password')
 })
 
-test('a name that is taken, in any spelling, is refused', async () => {
+test('a username that exists in any spelling is refused', async () => {
   const { stdout, stderr, code } = await usher(['accounts', 'add', '--username', 'ＡDA'])
   expect({ stdout, stderr, code }).toEqual({
     stdout: '',
@@ -63,7 +63,7 @@ test('a name that is taken, in any spelling, is refused', async () => {
   })
 })
 
-test('a short password, a bad address and bad JSON are refused with the reason', async () => {
+test('a short password, an invalid e-mail address and invalid JSON are refused with the reason', async () => {
   const short = await usher(['accounts', 'add', '--username', 'alan', '--password-stdin'], 'short')
   expect(short).toMatchObject({ code: 1, stderr: 'A password has at least 12 bytes.\n' })
   const address = await usher(['accounts', 'add', '--username', 'alan', '--email', 'nowhere'])
@@ -154,7 +154,7 @@ test('config check lists findings as text and as JSON', async () => {
   expect(JSON.parse(programs.stdout).findings).toHaveLength(2)
 })
 
-test('config check underlines the mistake, and warnings do not fail', async () => {
+test('config check underlines the error, and exits with 0 if there are only warnings', async () => {
   const unwise = mkdtempSync(join(folder, 'unwise-'))
   writeFileSync(join(unwise, 'usher.yaml'), 'lifetimes:\n  access_token: 3 h\n')
   const people = await usher(['config', 'check', unwise])
@@ -178,7 +178,7 @@ test('config check underlines the mistake, and warnings do not fail', async () =
   })
 })
 
-test('config explain shows the values in force, and suggests the key for a misspelled one', async () => {
+test('config explain shows the effective values, and suggests the key for a misspelled one', async () => {
   const key = await usher(['config', 'explain', 'listen.port', '--json'])
   expect(JSON.parse(key.stdout).keys[0]).toMatchObject({ value: 3000, variable: 'PORT' })
   expect((await usher(['config', 'explain'])).stdout).toContain('lifetimes.access_token: 10 min')
@@ -214,13 +214,16 @@ test('the JSON Schemas in config/schema are those of the source', async () => {
   expect(stdout).toBe('')
 })
 
-test.each(['-', '--'])('a key whose kid begins with %s is named as any other', async start => {
-  const { stderr, code } = await usher(['keys', 'retire', start.padEnd(43, 'x')])
-  expect({ stderr, code }).toEqual({
-    stderr: 'KID not found. List the keys: npm run usher -- keys list\n',
-    code: 1,
-  })
-})
+test.each(['-', '--'])(
+  'a key whose kid begins with %s can be an argument like any other',
+  async start => {
+    const { stderr, code } = await usher(['keys', 'retire', start.padEnd(43, 'x')])
+    expect({ stderr, code }).toEqual({
+      stderr: 'KID not found. List the keys: npm run usher -- keys list\n',
+      code: 1,
+    })
+  },
+)
 
 test.each([
   [['accounts', '--help'], 'accounts password ACCOUNT', 'clients list'],
@@ -233,7 +236,7 @@ test.each([
   expect(stdout).not.toContain(hidden)
 })
 
-test('clients add says how to write the file of a client, and that file is right', async () => {
+test('clients add prints the file of a client, and that file is valid', async () => {
   const own = mkdtempSync(join(folder, 'own-'))
   const { stdout, code } = await usher(['clients', 'add'])
   expect(code).toBe(0)

@@ -36,7 +36,7 @@ const usher_yaml = {
   egress: { allow: ['localhost'] },
 }
 
-/** Documents by their paths: what stands in them beside client_id, or the whole answer. */
+/** Documents by path: the members besides client_id, or the whole response body. */
 const documents: Record<string, object | string> = {}
 const asked: string[] = []
 let server: Server
@@ -76,7 +76,7 @@ const ASSISTANT = {
 const begin = (client_id: string, at = usher) =>
   send(at, authorizationRequest(at, { client_id, redirect_uri: CALLBACK }).url)
 
-test('a client with a metadata document signs users in, and the pages say that it is unchecked', async () => {
+test('a client with a metadata document signs users in, and the pages show that it is unchecked', async () => {
   documents['/assistant'] = ASSISTANT
   const client_id = `${site}/assistant`
   const config = await openid.discovery(
@@ -120,7 +120,7 @@ test('a client with a metadata document signs users in, and the pages say that i
   await expect(after).rejects.toMatchObject({ status: 401 })
 })
 
-test('its keys stand in its document, and it authenticates with them', async () => {
+test('a client authenticates with the keys in its metadata document', async () => {
   const keyed = { token_endpoint_auth_method: 'private_key_jwt', jwks: PUBLIC_JWKS }
   documents['/keyed'] = { ...ASSISTANT, ...keyed }
   const ask = async (aud: string) => {
@@ -134,7 +134,7 @@ test('its keys stand in its document, and it authenticates with them', async () 
   expect(await ask('https://other.example.org')).toBe('invalid_client')
 })
 
-test('another node fetches it by itself, and shows whom it is about', async () => {
+test('another node fetches the document itself, and shows the name of the client', async () => {
   const store = `sqlite:${join(folder, 'usher.db')}`
   const secret = { USHER_SECRET: Buffer.alloc(32, 'documents').toString('base64url') }
   const start = () => startUsher({ clients: {}, usher: usher_yaml, store, env: secret })
@@ -155,7 +155,7 @@ test('another node fetches it by itself, and shows whom it is about', async () =
   await Promise.all([first.close(), second.close()])
 })
 
-/** What is said of itself, or answered, and why it is refused. */
+/** Metadata documents, and the reason for which each is refused. */
 const REFUSED: [what: string, document: object | string, why: RegExp][] = [
   ['is no JSON', '<html>', /fetch failed/],
   ['is a list', '[]', /not a JSON object/],
@@ -205,7 +205,7 @@ test.each(REFUSED)(
   },
 )
 
-test('config explain says that it was the document', async () => {
+test('config explain reports that the document could not be fetched', async () => {
   documents['/text'] = 'a text'
   documents['/large'] = { ...ASSISTANT, client_name: 'x'.repeat(6000) }
   for (const path of ['/nowhere', '/text', '/large', '/elsewhere']) {
@@ -220,7 +220,7 @@ test('config explain says that it was the document', async () => {
   }
 })
 
-test('authorization details are for no application that says so of itself', async () => {
+test('a client cannot allow itself authorization details in its document', async () => {
   documents['/payer'] = { ...ASSISTANT, authorization_details_types: ['payment'] }
   const client_id = `${site}/payer`
   const { url } = asking(usher, [PAYMENT], { client_id, redirect_uri: CALLBACK })
@@ -242,7 +242,7 @@ test('a redirect is not followed, and no internal address is requested', async (
   expect(asked).toEqual(['/elsewhere'])
 })
 
-test('many who ask for unknown ones have us ask 120 times a minute, and those that are known go on', async () => {
+test('at most 120 documents are fetched in a minute, and known clients continue to work', async () => {
   const crowd = await startUsher({ clients: {}, usher: usher_yaml })
   documents['/assistant'] = ASSISTANT
   expect((await begin(`${site}/assistant`, crowd)).status).toBe(303)
@@ -255,7 +255,7 @@ test('many who ask for unknown ones have us ask 120 times a minute, and those th
   await crowd.close()
 })
 
-test('off, nothing is fetched, and discovery says nothing of it', async () => {
+test('while the feature is off, no document is fetched, and discovery does not list it', async () => {
   const off = await startUsher({ clients: {}, usher: { egress: usher_yaml.egress } })
   documents['/assistant'] = ASSISTANT
   asked.length = 0

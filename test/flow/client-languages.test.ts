@@ -1,4 +1,4 @@
-// What people read of an application and of what it asks for, in their language (RFC 7591 §2.2).
+// The name of an application and the texts of its scopes in the user's language (RFC 7591 §2.2).
 
 import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
@@ -50,7 +50,7 @@ test.each([
   ['de-AT', 'Urlaubsplaner', ['Ihre Abteilung sehen', 'See your office'], 'datenschutz'],
   ['en', 'Holiday planner', ['See your department', 'See your office'], 'privacy'],
   ['ja', 'Holiday planner', ['See your department', 'See your office'], 'privacy'],
-])('in %s the application is called %j', async (language, name, scopes, policy) => {
+])('in %s the name of the application is %j', async (language, name, scopes, policy) => {
   expect(await consentIn(language)).toEqual({
     signIn: name,
     name,
@@ -63,7 +63,7 @@ test.each([
   ['client_name#deutsch', 'Urlaub', 'clients/web.yaml:1:2 client_name#deutsch'],
   ['client_id#de', 'web', 'clients/web.yaml:1:2 client_id#de'],
   ['policy_uri#de', 'nowhere', 'clients/web.yaml:1:2 policy_uri#de'],
-])('%s that says %j is a finding', (key, value, place) => {
+])('%s with the value %j is a finding', (key, value, place) => {
   const client = { [key]: value, ...CLIENTS.web }
   expect(places(read({ 'clients/web.yaml': client }))).toEqual([place])
 })

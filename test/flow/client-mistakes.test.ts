@@ -1,4 +1,4 @@
-// Mistakes of client developers: each answer names the parameter and what is expected.
+// Mistakes of client developers: each response names the parameter and the expected value.
 
 import { randomBytes } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -42,7 +42,7 @@ test.each(AUTHORIZATION)('authorization request with %s', async (_, params, answ
   expect(returned.get('error_description')).toMatch(answer)
 })
 
-test('a description reaches the client in a JSON answer and on the error page, too', async () => {
+test('error_description is in the JSON response and on the error page', async () => {
   const body = { client_id: 'web', response_type: 'code', redirect_uri: WEB }
   const { json } = await send(usher, '/api/oauth/par', {
     headers: BASIC,
@@ -98,8 +98,8 @@ test.each(TOKENS)('token request with %s', async (_, headers, change, answer) =>
   expect(json.error_description).toMatch(answer)
 })
 
-// Anyone can send the client_id of a public client.
-test('a public client learns of a code or token of another client no more than of an unknown one', async () => {
+// Any sender can use the client_id of a public client.
+test('a public client gets the same error for a code or token of another client as for an unknown one', async () => {
   const { code } = await authorize(usher, { browser })
   const { refresh_token } = await tokens(usher, { browser })
   const answer = async (body: Record<string, string>) => {
@@ -116,7 +116,7 @@ test('a public client learns of a code or token of another client no more than o
   expect(await refresh(String(refresh_token))).toEqual(unknownToken)
 })
 
-test('a code that was used, other scopes at a refresh, and requests of another form', async () => {
+test('a used code, other scopes at a refresh, and requests in another format get descriptions', async () => {
   const { code, request, refresh_token } = await tokens(usher, { browser })
   const more = { grant_type: 'refresh_token', refresh_token, scope: 'openid files:read' }
   const wider = await send(usher, TOKEN, { headers: BASIC, body: more })
@@ -132,7 +132,7 @@ test('a code that was used, other scopes at a refresh, and requests of another f
   expect(get.json.error_description).toBe('this endpoint takes POST')
 })
 
-test('UserInfo without a token, or with one that has expired', async () => {
+test('UserInfo without a token, or with an expired one, gets a description', async () => {
   const { json } = await send(usher, '/api/oauth/userinfo')
   expect(json.error_description).toBe('an access token is required: Authorization: Bearer TOKEN')
   const headers = { authorization: 'Bearer x' }
@@ -153,7 +153,7 @@ test.each([
   await loggedAfter(line, `"ignored":"${ignored}"`)
 })
 
-test('so is the scope of an API at the token endpoint without its resource', async () => {
+test('the scope of an API at the token endpoint without its resource is ignored, and logged', async () => {
   const line = usher.output.length
   const body = { grant_type: 'client_credentials', scope: 'pay' }
   const answer = await send(usher, TOKEN, { headers: basic(`service:${SECRET}`), body })
@@ -165,7 +165,7 @@ describe('the detail for operators', () => {
   const wrong = { headers: basic('web:wrong'), body: { grant_type: 'authorization_code' } }
   const PROXY = { proxy: ['127.0.0.1'] }
 
-  test('is in the answer to a request from loopback to a loopback issuer', async () => {
+  test('is in the response to a request from loopback to a loopback issuer', async () => {
     const local = await startUsher({ usher: PROXY })
     const { json } = await send(local, TOKEN, wrong)
     expect(json.detail).toBe('invalid secret provided')
@@ -176,7 +176,7 @@ describe('the detail for operators', () => {
     await local.close()
   })
 
-  test('is in no answer of another issuer', async () => {
+  test('is in no response of another issuer', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'usher-mistakes-'))
     const env = {
       USHER_ISSUER: 'https://id.example.org',

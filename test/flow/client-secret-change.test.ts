@@ -1,4 +1,4 @@
-// A client's secret is changed as docs/operate.md says, while the application goes on with the old one.
+// A client secret is changed as docs/operate.md describes, while the application uses the old one.
 
 import { execFile } from 'node:child_process'
 import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
@@ -26,7 +26,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true })
 })
 
-/** 200 for a client that has proved who it is, 401 for others. */
+/** The status for this secret: 200 if the client is authenticated, else 401. */
 async function statusWith(secret: string): Promise<number> {
   const authorization = `Basic ${Buffer.from(`demo:${secret}`).toString('base64')}`
   const body = new URLSearchParams({ token: 'none-of-ours' })
@@ -34,7 +34,7 @@ async function statusWith(secret: string): Promise<number> {
   return (await fetch(`${service.issuer}/api/oauth/introspect`, options)).status
 }
 
-test('the new secret counts beside the old one, which ends by itself: no restart, no request fails', async () => {
+test('the old and the new secret are both valid until the old one expires, without a restart or a failed request', async () => {
   const script = block('usher') + block('client-secret').replace('7d', '12s')
   const env = { ...service.env, NAME: 'demo' }
   const began = Date.now()
@@ -61,7 +61,7 @@ test('the new secret counts beside the old one, which ends by itself: no restart
   expect(old.filter(([at, status]) => at < end - 500 && status !== 200)).toEqual([])
   const taken = fresh.indexOf(200)
   expect(taken).toBeGreaterThanOrEqual(0)
-  // Both counted for a while, and the new one ever since.
+  // Both were valid for a while, and the new one stayed valid.
   expect(old[taken]?.[1]).toBe(200)
   expect(new Set(fresh.slice(taken))).toEqual(new Set([200]))
   const { warnings, findings } = readFolder({ PORT: '3000' }, config)
@@ -75,7 +75,7 @@ describe('a secret', () => {
   const later = new Date(Date.now() + 120_000).toISOString()
   const over = new Date(Date.now() - 1).toISOString()
 
-  test('counts until its time, and no longer', () => {
+  test('is valid until its expiry, and not longer', () => {
     expect(matchesHash('of Ada', [hash])).toBe(true)
     expect(matchesHash('of Ada', [{ hash, until: soon }])).toBe(true)
     expect(matchesHash('of Ada', [{ hash, until: over }])).toBe(false)
@@ -83,7 +83,7 @@ describe('a secret', () => {
     expect(matchesHash('of Grace', [{ hash, until: soon }])).toBe(false)
   })
 
-  test('that is to end is never given longer', () => {
+  test('that has an expiry never gets a later one', () => {
     expect(endingBy(hash, soon)).toEqual({ hash, until: soon })
     expect(endingBy({ hash, until: later }, soon)).toEqual({ hash, until: soon })
     expect(endingBy({ hash, until: soon }, later)).toEqual({ hash, until: soon })

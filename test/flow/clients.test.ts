@@ -1,4 +1,4 @@
-// Standard client libraries, pointed at the issuer: the whole journey, confidential and public.
+// Standard client libraries against the issuer: the whole flow of a confidential and a public client.
 
 import * as oauth from 'oauth4webapi'
 import * as client from 'openid-client'
@@ -16,7 +16,7 @@ const INFO = {
   email_verified: true,
 }
 
-/** What the person does, from the address the client sends them to, to the one they come back to. */
+/** Acts as the user, from the authorization request to the redirect back to the client. */
 async function visit(url: URL): Promise<URL> {
   const browser = new Browser(usher.issuer)
   await browser.open(url)
@@ -33,7 +33,7 @@ describe.each([
     return client_id === 'post' ? client.ClientSecretPost(secret) : client.ClientSecretBasic(secret)
   }
 
-  test('discovery, sign-in, UserInfo, refresh, introspection, revocation, sign-out', async () => {
+  test('discovery, sign-in, UserInfo, refresh, introspection, revocation and sign-out work', async () => {
     const config = await client.discovery(
       new URL(usher.issuer),
       client_id,
@@ -80,7 +80,7 @@ describe.each([
     expect(end.href).toMatch(/\/api\/oauth\/logout\?/)
   })
 
-  test('a pushed authorization request', async () => {
+  test('a pushed authorization request works', async () => {
     const config = await client.discovery(
       new URL(usher.issuer),
       client_id,
@@ -105,7 +105,7 @@ describe.each([
   ['confidential', 'web', WEB, oauth.ClientSecretBasic(SECRET)],
   ['public', 'spa', 'https://spa.example.org/callback', oauth.None()],
 ] as const)('oauth4webapi, %s', (_kind, client_id, redirect_uri, authentication) => {
-  test('the whole journey, every answer validated', async () => {
+  test('the whole flow, with every response validated', async () => {
     const insecure = { [oauth.allowInsecureRequests]: true }
     const issuer = new URL(usher.issuer)
     const discovery = await oauth.discoveryRequest(issuer, insecure)

@@ -1,5 +1,5 @@
-// What `compatibility:` turns on: answers with tokens in them (implicit and hybrid flows), by fragment
-// or form, for the clients whose files say so.
+// `compatibility:` switches on the implicit and the hybrid flow. Clients whose files list such a
+// response type get tokens in the authorization response, by fragment or form.
 
 import { createHash } from 'node:crypto'
 import { decodeJwt } from 'jose'
@@ -35,39 +35,39 @@ test.afterAll(() => off.close())
 const halfOf = (value: string) =>
   createHash('sha256').update(value).digest().subarray(0, 16).toString('base64url')
 
-/** What a person who has allowed it once is sent back with. */
+/** The parameters in the fragment of the response. The user has given consent before. */
 async function answer(params: Record<string, string | undefined>) {
   const request = authorizationRequest(usher, { scope: SCOPE, ...params })
   const page = await browser.open(request.url)
-  return { request, page, told: new URLSearchParams(page.url.hash.slice(1)) }
+  return { request, page, received: new URLSearchParams(page.url.hash.slice(1)) }
 }
 
-/** What a request that is refused is told, and where. */
+/** Returns the error of a refused request from the redirect or the error page. */
 async function refusal(at: Usher, params: Record<string, string | undefined>) {
   const { url } = authorizationRequest(at, params)
   const { location, status, text } = await send(at, url, {
     headers: { cookie: at === usher ? await browser.cookies() : '' },
   })
   expect(status).toBeLessThan(500)
-  const told = new URLSearchParams(location?.search || location?.hash.slice(1))
-  const jwt = told.get('response')
+  const received = new URLSearchParams(location?.search || location?.hash.slice(1))
+  const jwt = received.get('response')
   expect(`${location} ${text}`).not.toMatch(/\b(code|id_token|access_token)=/)
-  return jwt ? String(decodeJwt(jwt).error) : (told.get('error') ?? text)
+  return jwt ? String(decodeJwt(jwt).error) : (received.get('error') ?? text)
 }
 
 describe.each(TYPES)('response_type=%s', type => {
-  test('the fragment has the parameters it names, each bound to the ID token, and the query has none', async () => {
-    const { told, page, request } = await answer({ response_type: type })
+  test('the fragment has exactly its parameters, each bound to the ID token, and the query has none', async () => {
+    const { received, page, request } = await answer({ response_type: type })
     expect(page.url.search).toBe('')
-    expect(told.get('state')).toBe(request.state)
+    expect(received.get('state')).toBe(request.state)
     const has = (part: string) => type.split(' ').includes(part)
     const [code, access_token, id_token] = ['code', 'access_token', 'id_token'].map(name =>
-      told.get(name),
+      received.get(name),
     )
     expect([code !== null, access_token !== null, id_token !== null]).toEqual(
       ['code', 'token', 'id_token'].map(has),
     )
-    expect(told.get('iss') ?? decodeJwt(id_token ?? '').iss).toBe(usher.issuer)
+    expect(received.get('iss') ?? decodeJwt(id_token ?? '').iss).toBe(usher.issuer)
     if (id_token) {
       const { nonce, c_hash, at_hash, aud, amr } = decodeJwt(id_token)
       expect({ nonce, c_hash, at_hash, aud, amr }).toEqual({
@@ -83,14 +83,14 @@ describe.each(TYPES)('response_type=%s', type => {
       const { body } = await redeem(usher, code, request)
       expect((await refresh(usher, body.refresh_token)).status).toBe(200)
       expect((await redeem(usher, code, request)).body.error).toBe('invalid_grant')
-      // A code that comes twice ends what came with it, too (RFC 6749 §4.1.2).
+      // The reuse of a code revokes the access token that was issued with it, too (RFC 6749 §4.1.2).
       if (access_token) expect((await userinfo(usher, access_token)).status).toBe(401)
     } else if (access_token) {
-      expect(told.get('scope')).toBe('openid profile email')
+      expect(received.get('scope')).toBe('openid profile email')
     }
   })
 
-  test('comes by form_post, in a JWT or not', async () => {
+  test('can be returned by form_post, with or without a JWT', async () => {
     for (const response_mode of ['form_post', 'form_post.jwt']) {
       const { page } = await answer({ response_type: type, response_mode })
       const form = page.html.querySelector('form')
@@ -102,13 +102,16 @@ describe.each(TYPES)('response_type=%s', type => {
     }
   })
 
-  test.each(['query', 'query.jwt', 'jwt', 'fragment.jwt'])('never by %s', async response_mode => {
-    expect(await refusal(usher, { response_type: type, response_mode })).toMatch(
-      /^(invalid_request|unsupported_response_mode)$/,
-    )
-  })
+  test.each(['query', 'query.jwt', 'jwt', 'fragment.jwt'])(
+    'is refused with response_mode=%s',
+    async response_mode => {
+      expect(await refusal(usher, { response_type: type, response_mode })).toMatch(
+        /^(invalid_request|unsupported_response_mode)$/,
+      )
+    },
+  )
 
-  test('is refused to a client that does not name it, and to all where it is off', async () => {
+  test('is refused for a client whose file does not list it, and for all clients while it is off', async () => {
     expect(
       await refusal(usher, { response_type: type, client_id: 'plain', redirect_uri: WEB }),
     ).toBe('invalid_request')
@@ -149,21 +152,28 @@ test('PKCE, a nonce, and the response modes of the file are still required', asy
   expect(await refusal(usher, { response_mode: 'fragment' })).toBe('unsupported_response_mode')
 })
 
-test('a client whose tokens are bound to a key has none from the browser', async () => {
+test('a client with key-bound tokens cannot get tokens from the authorization endpoint', async () => {
   const web = { ...clients.web, dpop_bound_access_tokens: true }
   const start = startUsher({ clients: { web }, usher: ALL })
   await expect(start).rejects.toThrow('must not include "token"')
 })
 
-test('errors come by the fragment as well', async () => {
-  const { page, told } = await answer({ response_type: 'id_token', prompt: 'login', max_age: 'x' })
+test('errors are returned in the fragment, too', async () => {
+  const { page, received } = await answer({
+    response_type: 'id_token',
+    prompt: 'login',
+    max_age: 'x',
+  })
   expect(page.url.search).toBe('')
-  expect(Object.fromEntries(told)).toMatchObject({ error: 'invalid_request', iss: usher.issuer })
+  expect(Object.fromEntries(received)).toMatchObject({
+    error: 'invalid_request',
+    iss: usher.issuer,
+  })
 })
 
-test('discovery names them where they are on, each flow by itself', async () => {
-  const told = async (at: Usher) => (await send(at, '/.well-known/openid-configuration')).json
-  const [on, none] = await Promise.all([told(usher), told(off)])
+test('discovery lists the response types of each flow only while that flow is on', async () => {
+  const discovery = async (at: Usher) => (await send(at, '/.well-known/openid-configuration')).json
+  const [on, none] = await Promise.all([discovery(usher), discovery(off)])
   expect((on.response_types_supported as string[]).toSorted()).toEqual(
     ['code', ...TYPES].toSorted(),
   )
@@ -172,18 +182,18 @@ test('discovery names them where they are on, each flow by itself', async () => 
   expect(none.response_modes_supported).not.toContain('fragment')
   expect(none.grant_types_supported).not.toContain('implicit')
   const hybrid = await startUsher({ usher: { compatibility: { hybrid: true } } })
-  const { response_types_supported } = await told(hybrid)
+  const { response_types_supported } = await discovery(hybrid)
   await hybrid.close()
   expect(response_types_supported).toEqual(['code', ...TYPES.filter(type => /code/.test(type))])
 })
 
-test('the log has that tokens were given, and none of them', async () => {
-  const { told } = await answer({ response_type: 'code id_token token' })
+test('the log records that tokens were issued, without the tokens', async () => {
+  const { received } = await answer({ response_type: 'code id_token token' })
   const log = usher.output.join('')
   const line = usher.output.findLast(text => text.includes('tokens_issued')) ?? '{}'
   expect(JSON.parse(line)).toMatchObject({ client_id: 'web', grant_type: 'implicit' })
   for (const name of ['code', 'id_token', 'access_token']) {
-    expect(told.get(name)).toMatch(/^[\w.-]{40,}$/)
-    expect(log).not.toContain(told.get(name))
+    expect(received.get(name)).toMatch(/^[\w.-]{40,}$/)
+    expect(log).not.toContain(received.get(name))
   }
 })

@@ -34,7 +34,7 @@ async function removeElsewhere() {
   )
 }
 
-/** The page comes again, and says why; what was allowed before counts for nothing. */
+/** The consent page is shown again with the reason. The earlier consent is not valid. */
 async function expectWithdrawn() {
   expect(browser.heading).toBe('Allow access')
   expect(textOf(browser.page.text)).toContain(words('consent.withdrawn'))
@@ -45,7 +45,7 @@ async function expectWithdrawn() {
   expect(await usher.consents.find(ada, 'web')).toBeUndefined()
 }
 
-test('a removal while the page is open wins, when it was allowed in another tab', async () => {
+test('a removal while the page is open invalidates the consent that was given in another tab', async () => {
   await open(usher, {}, browser)
   const tab = newTab(browser)
   await open(usher, {}, tab)
@@ -55,7 +55,7 @@ test('a removal while the page is open wins, when it was allowed in another tab'
   await expectWithdrawn()
 })
 
-test('a removal while the page is open wins, when something was allowed before', async () => {
+test('a removal while the page is open invalidates an earlier consent', async () => {
   await open(usher, { scope: 'openid profile' }, browser)
   await browser.submit({ decision: 'allow' })
   await open(usher, {}, browser)
@@ -65,7 +65,7 @@ test('a removal while the page is open wins, when something was allowed before',
   await expectWithdrawn()
 })
 
-test('a consent from before a removal stays invalid, however often the form is sent', async () => {
+test('a consent from before a removal stays invalid, however often the form is submitted', async () => {
   await open(usher, {}, browser)
   const form = fieldsOf(browser.page, { decision: 'allow', scope: 'profile' })
   const { url } = browser.page
@@ -90,7 +90,7 @@ test('a user who gets the consent page after a removal can allow it', async () =
   expect(status).toBe(200)
 })
 
-test('after a removal the application can be allowed anew', async () => {
+test('after a removal the user can allow the application again', async () => {
   await open(usher, {}, browser)
   await browser.submit({ decision: 'allow' })
   await removeElsewhere()
@@ -116,14 +116,14 @@ test('a refusal is returned to the application and leaves nothing behind', async
   expect(browser.heading).toBe('Allow access')
 })
 
-test('an answer that is neither yes nor no is no', async () => {
+test('an answer that is neither allow nor deny means deny', async () => {
   await open(usher, {}, browser)
   await browser.submit({ decision: 'Allow' })
   expect(browser.page.params.get('error')).toBe('access_denied')
   expect(await usher.consents.list(ada)).toEqual([])
 })
 
-test('yes after no, from the page before, allows nothing', async () => {
+test('an allow from a page that was already answered with deny allows nothing', async () => {
   await open(usher, {}, browser)
   const form = fieldsOf(browser.page, { decision: 'deny' })
   expect((await send(browser, browser.page.url, { form })).status).toBe(200)
@@ -132,7 +132,7 @@ test('yes after no, from the page before, allows nothing', async () => {
   expect(await usher.consents.list(ada)).toEqual([])
 })
 
-test('the same consent twice is one consent, a different one is refused', async () => {
+test('submitting the same consent twice succeeds; a different second answer is refused', async () => {
   const { request } = await open(usher, {}, browser)
   const form = fieldsOf(browser.page, { decision: 'allow', scope: 'profile' })
   const twice = await Promise.all([1, 2].map(() => send(browser, browser.page.url, { form })))
@@ -144,7 +144,7 @@ test('the same consent twice is one consent, a different one is refused', async 
   expect((await redeem(usher, code, request)).body.scope).toBe('openid profile')
 })
 
-test('the page needs its token and its own browser', async () => {
+test('the form needs its CSRF token and the cookies of its browser', async () => {
   await open(usher, {}, browser)
   const { url } = browser.page
   const form = fieldsOf(browser.page, { decision: 'allow', scope: 'profile' })
@@ -170,7 +170,7 @@ test('the consent of one user does not hold for another user who signs in afterw
   await mine.submit({ decision: 'allow' })
   expect(mine.heading).toBe('Sign in')
   await mine.submit(credentials('grace'))
-  // Signs Ada out, as the script of that page has it.
+  // Signs Ada out, as the script of that page does.
   await mine.submit()
   expect(mine.heading).toBe('Allow access')
   expect(textOf(mine.page.text)).not.toContain(words('consent.withdrawn'))

@@ -24,7 +24,7 @@ const ONCE: [client_id: string, redirect_uri: string][] = [
 ]
 
 test.for(EACH_TIME)(
-  '%s at %s requests consent each time: any program could be it',
+  '%s at %s needs consent each time, because any program can claim to be it',
   async ([client_id, redirect_uri]) => {
     for (let time = 0; time < 3; time++) {
       await open(usher, { client_id, redirect_uri }, browser)
@@ -38,7 +38,7 @@ test.for(EACH_TIME)(
   },
 )
 
-test.for(ONCE)('%s at %s requests consent once', async ([client_id, redirect_uri]) => {
+test.for(ONCE)('%s at %s needs consent once', async ([client_id, redirect_uri]) => {
   await usher.consents.removeAll(ada)
   await open(usher, { client_id, redirect_uri }, browser)
   expect(browser.heading).toBe('Allow access')
@@ -64,7 +64,7 @@ test('a client with implicit consent has no consent page, but is listed and remo
   expect(await usher.consents.find(ada, 'first')).toBeUndefined()
 })
 
-test('an application of one’s own gets new scopes without a question, and they are listed', async () => {
+test('a client with implicit consent gets new scopes without the consent page, and they are listed', async () => {
   for (const scope of ['openid', 'openid email', 'openid email offline_access']) {
     await open(usher, { client_id: 'first', scope }, browser)
     expect(Object.fromEntries(browser.page.params), scope).toHaveProperty('code')

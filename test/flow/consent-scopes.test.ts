@@ -9,7 +9,7 @@ test.beforeEach(() => usher.consents.withdraw(ada, 'web'))
 
 const ALL = 'openid profile email offline_access'
 
-/** Allows these of the scopes that are asked for. */
+/** Allows only these of the requested scopes. */
 async function allow(scope: string[], params: Record<string, string> = {}) {
   const { request } = await open(usher, params, browser)
   expect(browser.heading).toBe('Allow access')
@@ -23,7 +23,7 @@ async function tokensOf(request: Awaited<ReturnType<typeof open>>['request']) {
   return body
 }
 
-test('a scope that was deselected is in no token and gives no claim', async () => {
+test('a deselected scope is in no token and returns no claim', async () => {
   const body = await allow(['profile'], { scope: ALL })
   expect(String(body.scope).split(' ').sort()).toEqual(['openid', 'profile'])
   expect(body).not.toHaveProperty('refresh_token')
@@ -53,7 +53,7 @@ test('a declined scope is not requested at the next sign-in', async () => {
   expect((await tokensOf(request)).scope).toBe('openid profile')
 })
 
-test('with everything deselected a sign-in is left, and nothing more', async () => {
+test('with all scopes deselected, the client gets the sign-in only', async () => {
   const body = await allow([])
   expect(body.scope).toBe('openid')
   expect((await userinfo(usher, body.access_token)).body).toEqual({ sub: ada })
@@ -64,7 +64,7 @@ test('an allowed scope can be declined on a later consent page', async () => {
   const after = await allow(['profile'], { prompt: 'consent' })
   expect(after.scope).toBe('openid profile')
   expect((await usher.consents.find(ada, 'web'))?.scopes).toEqual(['openid', 'profile'])
-  // Also from what was given out before.
+  // Tokens that were issued with the scope before are revoked, too.
   expect((await userinfo(usher, before.access_token)).status).toBe(401)
   expect((await userinfo(usher, after.access_token)).body).not.toHaveProperty('email')
 })

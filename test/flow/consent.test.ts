@@ -34,7 +34,7 @@ async function consentText(params: Record<string, string>): Promise<string> {
   return textOf(browser.page.html.querySelector('main')?.outerHTML ?? '')
 }
 
-test('the page names the application, who registered it, and where the user is sent', async () => {
+test('the page shows the name of the application, who registered it, and where the user is sent', async () => {
   const text = await consentText({})
   expect(text).toContain(words('consent.asks', { client: 'Web application' }))
   expect(text).toContain(words('consent.verified', { brand: 'Usher' }))
@@ -42,7 +42,7 @@ test('the page names the application, who registered it, and where the user is s
   expect(textOf(browser.page.text)).toContain(words('page.signed_in_as', { name: 'ada' }))
 })
 
-test('a native application is named by where it listens, or by its scheme', async () => {
+test('the page shows the loopback address or the scheme of a native application', async () => {
   const native = { client_id: 'native' }
   const redirect_uri = 'http://127.0.0.1:51234/callback'
   expect(await consentText({ ...native, redirect_uri })).toContain(
@@ -76,7 +76,7 @@ test('the page does not show a scope that was not requested', async () => {
   expect(text).not.toContain(words('scope.offline_access'))
 })
 
-test('how long access lasts is said, with and without offline access', async () => {
+test('the page shows how long access lasts, with and without offline access', async () => {
   const online = await consentText({})
   expect(online).toContain(words('consent.lifetime'))
   expect(online).toContain(words('consent.manage'))
