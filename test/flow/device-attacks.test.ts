@@ -1,4 +1,4 @@
-// The device flow under attack: guesses, forms from elsewhere, and codes that somebody else has.
+// Attacks on the device flow: guessed codes, forms of other sites, and codes of another user.
 
 import { expect } from 'vitest'
 import { StoreUnavailable } from '../../src/storage/store.ts'
@@ -31,7 +31,7 @@ const test = usherTest({
   usher: { proxy: ['127.0.0.1'], features: { device_flow: true } },
   accounts: [ADA, GRACE, ALAN],
 })
-// As if nobody had entered a wrong code before.
+// Resets the counters of wrong codes.
 test.beforeEach(async () => {
   const counts = [ada, grace, alan, ...['127.0.0', '198.51.0'].map(net => `network ${net}`)]
   await Promise.all(counts.map(name => usher.records.remove('Attempts', `device code ${name}`, 1)))
@@ -63,19 +63,19 @@ test('a code that one user has entered cannot be allowed or denied by another', 
   const abort = fieldsOf(await other.open('/device'), { user_code, abort: 'yes' })
   await sendForm(other, '/device', { form: abort })
   expect(await poll(device_code)).toMatchObject(PENDING)
-  // Nor with the address of the page on which it would be allowed.
+  // The URL of the consent page does not help the other user, either.
   expect((await other.open(ada.page.url)).url.pathname).not.toBe(ada.page.url.pathname)
   await ada.submit({ decision: 'allow' })
   expect(ada.heading).toBe(words('device.done_title'))
   expect(await poll(device_code)).toHaveProperty('access_token')
 })
 
-test('of several users who enter a code at once, one gets it', async () => {
+test('when several users enter a code at the same time, one gets the consent page', async () => {
   const { device_code, user_code } = await begin()
-  const people = await Promise.all(['ada', 'grace', 'alan'].map(name => signedIn(usher, name)))
-  await Promise.all(people.map(person => person.open('/device')))
-  await Promise.all(people.map(person => person.submit({ user_code })))
-  const [holder, ...more] = people.filter(({ heading }) => heading === words('consent.title'))
+  const browsers = await Promise.all(['ada', 'grace', 'alan'].map(name => signedIn(usher, name)))
+  await Promise.all(browsers.map(visitor => visitor.open('/device')))
+  await Promise.all(browsers.map(visitor => visitor.submit({ user_code })))
+  const [holder, ...more] = browsers.filter(({ heading }) => heading === words('consent.title'))
   expect(more).toEqual([])
   await holder?.submit({ decision: 'deny' })
   expect(await poll(device_code)).toMatchObject({ error: 'access_denied' })
@@ -91,12 +91,12 @@ test('only the session that entered a code can allow it', async () => {
   const refused = await sendForm(elsewhere, consent.url, { form: fields })
   expect(refused.status).toBe(400)
   expect(await poll(device_code)).toMatchObject(PENDING)
-  // A tab that was closed is no obstacle.
+  // The same session can enter the code again, for example after its tab was closed.
   await enter(newTab(browser), user_code)
   expect(await poll(device_code)).toMatchObject(PENDING)
 })
 
-test('an answer on a page that another user opened allows nothing', async () => {
+test('a consent page that another user opened allows nothing', async () => {
   const { device_code, user_code } = await begin()
   const browser = await signedIn(usher)
   await enter(browser, user_code)
@@ -152,11 +152,11 @@ test('a double click allows a device once', async () => {
   expect(await poll(device_code)).toHaveProperty('access_token')
 })
 
-test('after five wrong codes a user waits, in every network; other users of that network do not', async () => {
+test('after five wrong codes a user is throttled in every network; other users of the network are not', async () => {
   const { user_code } = await begin()
   const headers = (ip: string) => ({ 'x-forwarded-for': ip, 'x-forwarded-proto': 'http' })
-  const from = async (person: Browser, ip: string, code: string) => {
-    const cookie = async () => person.jar.getCookieString(usher.issuer)
+  const from = async (visitor: Browser, ip: string, code: string) => {
+    const cookie = async () => visitor.jar.getCookieString(usher.issuer)
     const { host } = new URL(usher.issuer)
     const at = { ...headers(ip), host, accept: 'text/html' }
     const page = await raw(usher, '/device', { headers: { ...at, cookie: await cookie() } })
@@ -188,7 +188,7 @@ test('after five wrong codes a user waits, in every network; other users of that
   expect((await from(other, '198.51.0.202', user_code)).status).toBe(303)
 })
 
-test('a network waits after many wrong codes, for every user', async () => {
+test('after many wrong codes a network is throttled for every user', async () => {
   const { user_code } = await begin()
   const grace = await signedIn(usher, 'grace')
   const many = { count: 99, at: Date.now() }
@@ -199,7 +199,7 @@ test('a network waits after many wrong codes, for every user', async () => {
   expect((await enter(grace, user_code)).status).toBe(429)
 })
 
-test('of many guesses at once, five are examined', async () => {
+test('of many concurrent guesses, only five are checked', async () => {
   const alan = await signedIn(usher, 'alan')
   const page = await alan.open('/device')
   const form = { ...fieldsOf(page), user_code: 'ZZZZ-ZZZZ' }

@@ -1,4 +1,4 @@
-// What a device is given by the device flow: tokens for one API, and tokens that are bound to its key.
+// Tokens of the device flow: for one API, bound to a key, and without offline access.
 
 import { decodeJwt } from 'jose'
 import * as openid from 'openid-client'

@@ -1,4 +1,4 @@
-// The device flow (RFC 8628): a program shows a code, a person enters it in a browser and allows it.
+// The device flow (RFC 8628): a device shows a code, and the user enters it in a browser and gives consent.
 
 import * as openid from 'openid-client'
 import { expect } from 'vitest'
@@ -36,7 +36,7 @@ const enter = async (browser: Browser, user_code: string) => {
   return browser.submit({ user_code })
 }
 
-/** What the device is told, asking once. */
+/** One token request of the device. */
 const poll = async (device_code: string, client_id = 'tv', at: Usher = usher) =>
   (
     await send(at, '/api/oauth/token', {
@@ -44,7 +44,7 @@ const poll = async (device_code: string, client_id = 'tv', at: Usher = usher) =>
     })
   ).json
 
-/** As if the device had waited. */
+/** Resets the polling interval, as if the device had waited. */
 const forgetPoll = (device_code: string) => usher.records.remove('DevicePoll', device_code, 1)
 
 test('a user enters the code, sees the client, its scopes and its network, and allows it', async () => {
@@ -62,7 +62,7 @@ test('a user enters the code, sees the client, its scopes and its network, and a
   expect(browser.heading).toBe(words('sign_in.title'))
   await browser.submit(credentials())
   expect(browser.heading).toBe(words('device.title'))
-  // As people type it.
+  // Users type the code in lower case and with spaces.
   await browser.submit({ user_code: device.user_code.toLowerCase().replace('-', ' ') })
   expect(browser.heading).toBe(words('consent.title'))
   const shown = textOf(browser.page.text)
@@ -91,12 +91,12 @@ test('a user enters the code, sees the client, its scopes and its network, and a
   const renewed = await openid.refreshTokenGrant(config, given.refresh_token ?? '')
   expect(renewed.access_token).toEqual(expect.any(String))
   expect((await browser.open('/account/applications')).text).toContain('Television')
-  // Removed there, the device has nothing any more.
+  // After the removal of the application, the tokens of the device are invalid.
   await usher.consents.withdraw(ada, 'tv')
   await expect(openid.fetchUserInfo(config, renewed.access_token, ada)).rejects.toThrow()
 })
 
-test('an address with the code fills in the form, and does not send it', async () => {
+test('a URL with the code fills in the form, and does not submit it', async () => {
   const device = await begin()
   const browser = new Browser(usher.issuer)
   await browser.open(device.verification_uri_complete ?? '')

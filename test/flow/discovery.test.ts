@@ -10,7 +10,7 @@ test.beforeAll(async () => {
   metadata = (await send(usher, OPENID)).json
 })
 
-test('both documents say the same', async () => {
+test('both discovery documents have the same content', async () => {
   expect((await send(usher, OAUTH)).json).toEqual(metadata)
 })
 
@@ -64,7 +64,7 @@ test('discovery advertises only implemented features', () => {
   expect(metadata.request_parameter_supported).toBe(true)
 })
 
-test('every ID token algorithm that is advertised has a key to verify it with', async () => {
+test('the JWKS has a key for every advertised ID token algorithm', async () => {
   const { json } = await send(usher, '/api/oauth/jwks')
   const keys = json.keys as { alg: string; kid: string }[]
   expect(metadata.id_token_signing_alg_values_supported).toEqual(expect.arrayContaining(['RS256']))
@@ -79,7 +79,7 @@ test('the published keys have no private part', async () => {
   expect(text).not.toMatch(/"(d|p|q|dp|dq|qi|oth|k|priv)":/)
 })
 
-test('every URL is on the issuer, and something answers there', async () => {
+test('every URL is on the issuer, and an endpoint answers there', async () => {
   const urls = Object.entries(metadata).filter(([, value]) => /^https?:/.test(String(value)))
   expect(urls.length).toBeGreaterThan(8)
   for (const [name, value] of urls) {
@@ -94,7 +94,7 @@ test('every URL is on the issuer, and something answers there', async () => {
   }
 })
 
-test.each([OPENID, OAUTH, '/api/oauth/jwks'])('%s may be kept for an hour', async path => {
+test.each([OPENID, OAUTH, '/api/oauth/jwks'])('%s may be cached for an hour', async path => {
   const answer = await send(usher, path)
   expect(answer.status).toBe(200)
   expect(answer.headers.get('content-type')).toMatch(/^application\/(jwk-set\+)?json/)
@@ -102,7 +102,7 @@ test.each([OPENID, OAUTH, '/api/oauth/jwks'])('%s may be kept for an hour', asyn
   expect(answer.headers.get('set-cookie')).toBeNull()
 })
 
-test.each([OPENID, OAUTH, '/api/oauth/jwks'])('any page may read %s', async path => {
+test.each([OPENID, OAUTH, '/api/oauth/jwks'])('a page of any origin may read %s', async path => {
   const headers = { origin: 'https://anyone.example' }
   const answer = await send(usher, path, { headers })
   expect(answer.headers.get('access-control-allow-origin')).toMatch(/^(\*|https:\/\/anyone)/)
@@ -129,7 +129,7 @@ test.each([
   ['GET', '/auth'],
   ['GET', '/.well-known/openid-credential-issuer'],
   ['GET', '/.well-known/webfinger'],
-])('a feature that is off is not there: %s %s', async (method, path) => {
+])('an endpoint of a feature that is off does not exist: %s %s', async (method, path) => {
   const answer = await send(usher, path, { method })
   expect(answer).toMatchObject({ status: 404, json: { error: 'not_found' } })
 })

@@ -1,4 +1,4 @@
-// usher doctor beside a service that runs behind a reverse proxy: configured well, and wrong in the usual ways.
+// usher doctor with a service behind a reverse proxy, which is configured correctly or with usual mistakes.
 
 import { once } from 'node:events'
 import { existsSync, mkdtempSync, rmSync } from 'node:fs'
@@ -11,7 +11,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { run } from '../support/command.ts'
 import { freePort, type Service, startService } from '../support/service.ts'
 
-/** What the proxy does to headers on their way. */
+/** How the proxy changes headers. */
 interface Habits {
   there?: (headers: IncomingHttpHeaders) => void
   back?: (headers: IncomingHttpHeaders) => void
@@ -53,7 +53,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true })
 })
 
-/** What it finds, by name; the exit code. */
+/** Runs the doctor. Returns its checks by name, and the exit code. */
 async function doctor(wrong: Habits = {}) {
   habits = wrong
   const { stdout, code } = await run(['src/cli.ts', 'doctor', '--json'], env)
@@ -74,7 +74,7 @@ function foundIn(stdout: string) {
 const signIn = (password: string) =>
   run(['src/cli.ts', 'doctor', '--json', '--client', 'demo', '--account', 'ada'], env, password)
 
-/** The rows of every table of the store. */
+/** All rows of all tables of the store. */
 function everything() {
   const db = new DatabaseSync(env.USHER_STORE?.replace('sqlite:', '') ?? '', { readOnly: true })
   const tables = db.prepare("SELECT name FROM sqlite_master WHERE type = 'table'").all()
@@ -93,7 +93,7 @@ test('the service is checked, and nothing is written to the store', async () => 
   expect(everything()).toEqual(before)
 })
 
-test('it signs in with the client and the account that are named', async () => {
+test('the doctor signs in with the given client and account', async () => {
   const password = 'correct horse battery staple'
   const words = ['src/cli.ts', 'accounts', 'add', '--username', 'ada', '--password-stdin']
   await run(words, env, password)
@@ -133,7 +133,7 @@ const USUAL: [what: string, name: string, says: RegExp, fix: RegExp, habits: Hab
     { back: headers => Object.assign(headers, { 'access-control-allow-origin': '*' }) },
   ],
 ]
-test.each(USUAL)('a proxy that %s is found, with the line that fixes it', async (...row) => {
+test.each(USUAL)('a proxy that %s is reported, with the line that fixes it', async (...row) => {
   const [, name, says, fix, wrong] = row
   const { found, code } = await doctor(wrong)
   expect(found.get(name)).toMatchObject({ state: 'wrong' })
@@ -142,7 +142,7 @@ test.each(USUAL)('a proxy that %s is found, with the line that fixes it', async 
   expect(code).toBe(1)
 })
 
-test('a service with another store is found', async () => {
+test('a service with another store is reported', async () => {
   const other = { ...env, USHER_STORE: `sqlite:${join(folder, 'other.db')}` }
   await run(['src/cli.ts', 'keys', 'list'], other)
   habits = {}
@@ -151,7 +151,7 @@ test('a service with another store is found', async () => {
   expect({ stderr, code }).toEqual({ stderr: 'Failed checks: jwks.\n', code: 1 })
 })
 
-test('before the first start it creates no store, and does not prevent the start', async () => {
+test('before the first start the doctor creates no store, and does not prevent the start', async () => {
   const store = join(folder, 'first', 'usher.db')
   const nobody = {
     USHER_ISSUER: `http://localhost:${await freePort()}`,

@@ -1,4 +1,4 @@
-// What makes a DPoP proof one, and what holds with bound refresh tokens wherever they are presented.
+// The validation of DPoP proofs, and bound refresh tokens on several nodes.
 
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -22,7 +22,7 @@ let other: Prover
 beforeAll(async () => {
   const [port] = await freePorts(1)
   server = await startRedis({ port })
-  // As while the secret is being changed: each knows both, and another one first.
+  // USHER_SECRET during a change: each node knows both secrets, in a different order.
   const [one, another] = [`${USHER_SECRET},${NEXT_SECRET}`, `${NEXT_SECRET},${USHER_SECRET}`]
   const first = await startUsher({ store: server.url, env: { USHER_SECRET: one } })
   const env = { USHER_SECRET: another, USHER_ISSUER: first.issuer }
@@ -46,8 +46,8 @@ function ask(place: Usher, body: Record<string, string>, proof?: string) {
   return send(place, TOKEN, { body: { client_id: 'spa', ...body }, headers })
 }
 const refreshForm = (refresh_token: string) => ({ grant_type: 'refresh_token', refresh_token })
-/** It is looked at before the token is, which nobody knows: `invalid_grant` says that it is right. */
-const judge = (proof: string, place = node(0)) => ask(place, refreshForm('unknown'), proof)
+/** The proof is validated before the unknown token, so that `invalid_grant` means a valid proof. */
+const present = (proof: string, place = node(0)) => ask(place, refreshForm('unknown'), proof)
 
 async function boundToken() {
   const scope = 'openid offline_access'
@@ -78,49 +78,49 @@ describe('a proof is refused with', () => {
     ['the key of another', () => ({ header: { jwk: { ...other.privateJwk, d: undefined } } })],
     ['its private key', () => ({ header: { jwk: key.privateJwk } })],
   ])('%s', async (_, change) => {
-    const answer = await judge(await atToken(key, change()))
+    const answer = await present(await atToken(key, change()))
     expect(answer).toMatchObject({ status: 400, json: { error: 'invalid_dpop_proof' } })
   })
 
   test.each(['x', 'a.b.c', '..', 'e30.e30.', `${'a'.repeat(4000)}.b.c`])(
     'the text "%s"',
     async text => {
-      const answer = await judge(text)
+      const answer = await present(text)
       expect(answer).toMatchObject({ status: 400, json: { error: 'invalid_dpop_proof' } })
     },
   )
 
   test('an algorithm that is weaker than those in discovery', async () => {
     const weak = await createProver('RS256')
-    expect((await judge(await atToken(weak))).json.error).toBe('invalid_dpop_proof')
+    expect((await present(await atToken(weak))).json.error).toBe('invalid_dpop_proof')
     for (const alg of ['ES256', 'PS256', 'EdDSA']) {
       const strong = await createProver(alg)
-      expect((await judge(await atToken(strong))).json.error).toBe('invalid_grant')
+      expect((await present(await atToken(strong))).json.error).toBe('invalid_grant')
     }
   })
 })
 
-test('whose clock is wrong is given a nonce, which every node takes in place of the time', async () => {
+test('a client with a wrong clock gets a nonce, which every node accepts in place of the time', async () => {
   for (const iat of [now() - 3600, now() + 3600]) {
-    const late = await judge(await atToken(key, { claims: { iat } }))
+    const late = await present(await atToken(key, { claims: { iat } }))
     expect(late).toMatchObject({ status: 400, json: { error: 'use_dpop_nonce' } })
     const nonce = late.headers.get('dpop-nonce') ?? ''
     expect(nonce).toMatch(/^[\w-]{43}$/)
     for (const place of nodes) {
-      const answer = await judge(await atToken(key, { claims: { iat, nonce } }), place)
+      const answer = await present(await atToken(key, { claims: { iat, nonce } }), place)
       expect(answer.json.error).toBe('invalid_grant')
     }
   }
 })
 
-test('a nonce that is none of ours is refused, and the answer brings one', async () => {
+test('an unknown nonce is refused, and the response has a valid one', async () => {
   const nonce = Buffer.alloc(32, 'mine').toString('base64url')
-  const answer = await judge(await atToken(key, { claims: { nonce } }))
+  const answer = await present(await atToken(key, { claims: { nonce } }))
   expect(answer).toMatchObject({ status: 400, json: { error: 'use_dpop_nonce' } })
   expect(answer.headers.get('dpop-nonce')).toMatch(/^[\w-]{43}$/)
 })
 
-test('of many requests with one proof at two nodes, one succeeds', async () => {
+test('of many concurrent requests with one proof at two nodes, one succeeds', async () => {
   for (let round = 0; round < 3; round++) {
     const token = await boundToken()
     const proof = await atToken(key)
@@ -133,7 +133,7 @@ test('of many requests with one proof at two nodes, one succeeds', async () => {
   }
 })
 
-test('a proof of a clock that is ahead is remembered for as long as it could be used', async () => {
+test('a proof with a time in the future is remembered for as long as it could be used', async () => {
   const jti = 'a-proof-of-a-clock-that-is-ahead'
   const token = await boundToken()
   const iat = now() + 290
@@ -142,7 +142,7 @@ test('a proof of a clock that is ahead is remembered for as long as it could be 
   expect(Math.max(...kept)).toBeGreaterThanOrEqual(iat + 300)
 })
 
-/** Until when what is kept in Redis for some minutes is kept. */
+/** The expiry times of the keys in Redis that expire within minutes. */
 async function remembered(): Promise<number[]> {
   const operator = new Redis(server.url)
   const until: number[] = []
@@ -154,7 +154,7 @@ async function remembered(): Promise<number[]> {
   return until
 }
 
-test('a refresh token of a public client is of no use without its key, and trying ends nothing', async () => {
+test('a refresh token of a public client is refused without its key, and an attempt revokes nothing', async () => {
   const first = await boundToken()
   const stolen = async (token: string) => {
     for (const proof of [undefined, await atToken(other)]) {
@@ -165,19 +165,19 @@ test('a refresh token of a public client is of no use without its key, and tryin
   await stolen(first)
   const { json } = await ask(node(0), refreshForm(first), await atToken(key))
   const second = String(json.refresh_token)
-  // Within the grace the used one brings the same answer once more: to its key alone.
+  // Within the grace period a retry with the used token gets the same response, with its key only.
   await stolen(first)
   const replayed = await ask(node(1), refreshForm(first), await atToken(key))
   expect([replayed.status, replayed.json.refresh_token]).toEqual([200, second])
   expect(replayed.json.token_type).toBe('DPoP')
   await stolen(second)
   expect((await ask(node(1), refreshForm(second), await atToken(key))).status).toBe(200)
-  // Its successor has been used: by the right key too, the first is theft now, and all of it ends.
+  // After the use of the successor, the first token is reuse even with its key, and ends the family.
   expect((await ask(node(0), refreshForm(first), await atToken(key))).status).toBe(400)
   expect((await ask(node(0), refreshForm(second), await atToken(key))).status).toBe(400)
 })
 
-test('the key of a pushed request is the one that redeems its code', async () => {
+test('only the key of the pushed request can redeem its code', async () => {
   const { issuer } = node(0)
   const browser = new Browser(issuer)
   await authorize(node(0), { browser, client_id: 'web' })

@@ -1,4 +1,4 @@
-// DPoP: tokens bound to a key of the client, of no use to whoever has stolen them (RFC 9449).
+// DPoP (RFC 9449): tokens are bound to a key of the client, and cannot be used after a theft.
 
 import * as oauth from 'oauth4webapi'
 import * as openid from 'openid-client'
@@ -22,7 +22,7 @@ test.beforeAll(async () => {
   other = await createProver()
 })
 
-/** At the token endpoint of the Usher, with this proof. */
+/** Sends a token request with this proof. */
 async function ask(body: Record<string, string>, proof?: string, client_id = 'spa') {
   const dpop: Record<string, string> = proof === undefined ? {} : { dpop: proof }
   const isPublic = client_id === 'spa'
@@ -90,7 +90,7 @@ test('openid-client binds its tokens, reads UserInfo with them, and renews them'
   expect(renewed.token_type).toBe('dpop')
 })
 
-test('oauth4webapi is given a token of its own, bound, and introspection says to which key', async () => {
+test('oauth4webapi gets a bound token by client credentials, and introspection returns its key', async () => {
   const keys = await oauth.generateKeyPair('ES256', { extractable: true })
   const client: oauth.Client = { client_id: 'service' }
   const service = { ...CLIENTS.web, client_id: 'service', grant_types: ['client_credentials'] }
@@ -125,7 +125,7 @@ test('oauth4webapi is given a token of its own, bound, and introspection says to
   }
 })
 
-describe('a stolen access token is of no use', () => {
+describe('a stolen access token is refused', () => {
   test.each<[string, (token: string) => Promise<[string?, string?]>]>([
     ['as a bearer token', async () => [undefined, 'Bearer']],
     ['without a proof', async () => []],
@@ -144,7 +144,7 @@ describe('a stolen access token is of no use', () => {
   })
 })
 
-test('an access token that is bound to nothing takes no proof', async () => {
+test('an access token without a bound key is refused with a proof', async () => {
   const { json } = await ask(await formOf('spa'))
   const token = String(json.access_token)
   expect(json.token_type).toBe('Bearer')
@@ -165,7 +165,7 @@ test('a proof is valid once, and a replay does not revoke the tokens', async () 
   expect((await ask(refreshForm(String(json.refresh_token)), await atToken(key))).status).toBe(200)
 })
 
-test('the code of a request that names a key is redeemed with that key alone', async () => {
+test('a code from a request with dpop_jkt can only be redeemed with that key', async () => {
   for (const by of [undefined, other]) {
     const form = await formOf('spa', { dpop_jkt: key.jkt })
     const refused = await ask(form, by && (await atToken(by)))
@@ -175,14 +175,14 @@ test('the code of a request that names a key is redeemed with that key alone', a
   expect((await ask(form, await atToken(key))).json.token_type).toBe('DPoP')
 })
 
-test('a client that is registered for bound tokens is given no others', async () => {
+test('a client that is registered for bound tokens gets no other tokens', async () => {
   const form = await formOf('bound')
   const refused = await ask(form, undefined, 'bound')
   expect(refused).toMatchObject({ status: 400, json: { error: 'invalid_grant' } })
   expect((await ask(form, await atToken(key), 'bound')).json.token_type).toBe('DPoP')
 })
 
-test('off: a proof is ignored, discovery does not name DPoP, and no client can require it', async () => {
+test('while the feature is off, a proof is ignored, discovery does not list DPoP, and no client can require it', async () => {
   const features = { dpop: false }
   const off = await startUsher({ usher: { features } })
   try {
@@ -195,7 +195,7 @@ test('off: a proof is ignored, discovery does not name DPoP, and no client can r
   }
 })
 
-test('a browser application may send proofs, and read the nonce that it is given', async () => {
+test('a browser application can send proofs and read the nonce of the response', async () => {
   const origin = 'https://spa.example.org'
   const asked = {
     origin,
@@ -212,7 +212,7 @@ test('a browser application may send proofs, and read the nonce that it is given
   expect(answer.headers.get('access-control-expose-headers')).toMatch(/DPoP-Nonce/i)
 })
 
-test('without the store, proofs are answered 503, and no token is lost over it', async () => {
+test('while the store is unavailable, a request with a proof gets 503, and its token stays valid', async () => {
   const place = await startUsher()
   try {
     await place.addAccount(ADA)

@@ -1,5 +1,5 @@
-// The address of a client behind a proxy, however the proxy writes it: it is in the log, and what is
-// no address is never a fault of the server.
+// The IP address of a client behind a proxy, in every format that proxies use. The log shows it, and an
+// invalid address causes no 5xx.
 
 import { setTimeout } from 'node:timers/promises'
 import { expect } from 'vitest'
@@ -33,7 +33,7 @@ test.each([
   [']:443', PEER],
   [' , ,', PEER],
   ['', PEER],
-])('X-Forwarded-For: "%s" is the address %s', async (value, ip) => {
+])('X-Forwarded-For: "%s" means the address %s', async (value, ip) => {
   for (const [path, body] of [['/api/oauth/logout'], ['/api/oauth/device_authorization', 'x=y']]) {
     const start = usher.output.length
     const answer = await send(usher, path ?? '', { headers: { 'x-forwarded-for': value }, body })

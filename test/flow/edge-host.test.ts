@@ -43,7 +43,7 @@ test.each([
   'a b',
   '%00',
   'x'.repeat(5000),
-])('the host "%.30s" is not ours: 421, before any handler', async other => {
+])('the host "%.30s" is not that of the issuer: 421, before any handler', async other => {
   for (const path of paths) {
     for (const accept of ['text/html', 'application/json']) {
       const answer = await send(usher, path, { headers: { host: other, accept } })
@@ -109,7 +109,7 @@ test.each([
     expect(json.error_description).toBe(
       `the issuer is ${usher.issuer}, and the request is for the host "${shown}"`,
     )
-    // Only so many failed requests a second have lines.
+    // The number of log lines for failed requests is limited for each second.
     const line = async () => {
       const start = usher.output.length
       await ask()
@@ -119,7 +119,7 @@ test.each([
   },
 )
 
-test('a pretended address stands in no log line', async () => {
+test('an invalid forwarded address is in no log line', async () => {
   await send(usher, DISCOVERY, { headers: { 'x-forwarded-for': 'pretended.example' } })
   expect(usher.output.join('')).not.toContain('pretended')
 })

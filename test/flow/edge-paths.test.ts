@@ -3,7 +3,7 @@ import { test, usher } from '../support/fixtures.ts'
 import { SECRET } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
-/** Path, method, and the status that its handler gives to a bare request. */
+/** Path, method, and the status of a request without parameters. */
 const HANDLERS: [string, string, number][] = [
   ['/api/oauth/authorize', 'GET', 400],
   ['/api/oauth/authorize', 'POST', 415],
@@ -26,7 +26,7 @@ const HANDLERS: [string, string, number][] = [
   ['/readyz', 'GET', 200],
 ]
 
-/** Spellings that a proxy, or a router, may take for the same path. */
+/** Spellings that a proxy or a router may treat as the same path. */
 function spellingsOf(path: string): string[] {
   const last = path.lastIndexOf('/')
   const [head, tail] = [path.slice(0, last), path.slice(last + 1)]
@@ -60,11 +60,11 @@ function spellingsOf(path: string): string[] {
 }
 
 describe.each(HANDLERS)('%s by %s', (path, method, status) => {
-  test('is a path', async () => {
+  test('has a handler', async () => {
     expect((await send(usher, path, { method })).status).toBe(status)
   })
 
-  test('and no other spelling of it is', async () => {
+  test('has no handler at any other spelling', async () => {
     const answers = await Promise.all(
       spellingsOf(path).map(async spelling => {
         const answer = await send(usher, spelling, { method })
@@ -75,7 +75,7 @@ describe.each(HANDLERS)('%s by %s', (path, method, status) => {
   })
 })
 
-test('another spelling of the token endpoint never judges a client', async () => {
+test('another spelling of the token endpoint never authenticates a client', async () => {
   const body = { grant_type: 'refresh_token', refresh_token: 'x' }
   for (const spelling of spellingsOf('/api/oauth/token')) {
     const answer = await send(usher, spelling, { body, headers: basic('web', SECRET) })
@@ -83,7 +83,7 @@ test('another spelling of the token endpoint never judges a client', async () =>
   }
 })
 
-test('an interaction that is no interaction is a page that says so', async () => {
+test('an unknown interaction is answered with a page that explains it', async () => {
   const paths = ['x', 'x'.repeat(43), '%ff', '%00', '%2e%2e', '..%2f', '__proto__', "'", '%E0%A4%A']
   for (const path of paths) {
     for (const method of ['GET', 'POST']) {
@@ -102,7 +102,7 @@ test.each([
   ['/account/password', 'DELETE', 'HEAD, GET, POST'],
   ['/api/oauth/token', 'GET', 'POST'],
   ['/api/oauth/jwks', 'POST', 'GET'],
-])('%s refuses %s, and names the methods it accepts', async (path, method, allow) => {
+])('%s refuses %s, and lists the allowed methods', async (path, method, allow) => {
   const answer = await send(usher, path, { method })
   expect(answer.status).toBe(405)
   expect(answer.headers.get('allow')).toBe(allow)

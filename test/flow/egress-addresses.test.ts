@@ -1,5 +1,5 @@
-// Requests to addresses that strangers name: a listener on an address that is not public receives no
-// byte, not even of TCP, whatever the address is written like and wherever its name leads.
+// Requests to addresses that anonymous clients choose. A listener on a private address gets no TCP
+// connection, however the address is written and whatever its name resolves to.
 
 import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
@@ -16,7 +16,7 @@ import { startNameServer } from '../support/name-server.ts'
 import { startUsher, type Usher } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
-/** A public address, of example.com at the time; nothing there is needed. */
+/** A public address (example.com). The tests need no response from it. */
 const PUBLIC = '93.184.215.14'
 const names: Record<string, string[]> = {
   'loopback.example.net': ['127.0.0.1'],
@@ -25,7 +25,7 @@ const names: Record<string, string[]> = {
   'unspecified.example.net': ['0.0.0.0'],
   'wiki.example.net': ['127.0.0.2'],
 }
-/** Names that lead elsewhere each time they are resolved. */
+/** Names that resolve to another address each time. */
 const turns: Record<string, string[]> = {
   'rebinding.example.net': [PUBLIC, '127.0.0.1'],
   'moving.example.net': ['127.0.0.2', '127.0.0.1'],
@@ -95,7 +95,7 @@ test('a document at an address that is not public is not requested', async () =>
   expect(connections).toBe(0)
 })
 
-test('a name is resolved once, and only the address that was found public is connected to', async () => {
+test('a name is resolved once, and only the address that was checked is connected to', async () => {
   const id = `https://rebinding.example.net:${port}/document`
   for (const asked of [1, 2]) {
     expect((await begin(id)).status).toBe(400)
@@ -104,7 +104,7 @@ test('a name is resolved once, and only the address that was found public is con
   expect(connections).toBe(0)
 })
 
-test('a connection goes to the address that was checked', async () => {
+test('a name that changes to a private address after the check is refused', async () => {
   const [right, wrong] = [createServer(), createServer()]
   const heard: string[] = []
   right.on('connection', socket => {

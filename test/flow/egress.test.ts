@@ -1,4 +1,4 @@
-// Outgoing requests reach public addresses, and those that `egress.allow` names.
+// Outgoing requests reach public addresses, and those that `egress.allow` lists.
 
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { tokens } from '../support/journey.ts'
@@ -17,8 +17,8 @@ beforeEach(() => {
   wiki.answerWith((_req, res) => res.writeHead(200).end())
 })
 
-/** Ada signs in, is signed out, and it is told to `host`; answers with the line of the log about that. */
-async function tellOf(host: string, allow: string[], use?: (usher: Usher) => Promise<void>) {
+/** Sends a logout token to `host` after a sign-out of Ada. Returns the audit event about the delivery. */
+async function deliveryTo(host: string, allow: string[], use?: (usher: Usher) => Promise<void>) {
   const backchannel_logout_uri = `http://${host}:${wiki.port}/`
   const client = { ...wiki.client, backchannel_logout_uri }
   const usher = await startUsher({ clients: { wiki: client }, usher: { egress: { allow } } })
@@ -44,7 +44,7 @@ test.each([
   ['localhost', ['localhost.example.org', '10.0.0.0/8']],
   ['[::1]', ['127.0.0.1', 'fd00::/8']],
 ])('%s receives nothing when egress allows %j', async (host, allow) => {
-  expect(await tellOf(host, allow)).toMatchObject({
+  expect(await deliveryTo(host, allow)).toMatchObject({
     event: 'logout_failed',
     reason: expect.stringMatching(/no public address.*egress\.allow/),
   })
@@ -58,7 +58,7 @@ test.each([
   ['localhost', ['127.0.0.0/8', '::1']],
   ['[::1]', ['::1/128']],
 ])('%s is notified when egress allows %j', async (host, allow) => {
-  expect(await tellOf(host, allow)).toMatchObject({ event: 'logout_delivered' })
+  expect(await deliveryTo(host, allow)).toMatchObject({ event: 'logout_delivered' })
   expect(wiki.tokens).toHaveLength(1)
 })
 
@@ -66,12 +66,12 @@ test('a redirect is not followed', async () => {
   wiki.answerWith((_req, res) => {
     res.writeHead(307, { location: `http://127.0.0.1:${elsewhere.port}/` }).end()
   })
-  const told = await tellOf('127.0.0.1', ['127.0.0.0/8'])
+  const told = await deliveryTo('127.0.0.1', ['127.0.0.0/8'])
   expect(told).toMatchObject({ event: 'logout_failed', reason: 'answered 307' })
   expect(elsewhere.connections()).toBe(0)
 })
 
-test('an answer without end is not read', async () => {
+test('an endless response is not read to its end', async () => {
   let closed = false
   wiki.answerWith((_req, res) => {
     res.writeHead(200)
@@ -81,13 +81,13 @@ test('an answer without end is not read', async () => {
     })
     more()
   })
-  const told = await tellOf('127.0.0.1', ['127.0.0.1'], async () => {
+  const told = await deliveryTo('127.0.0.1', ['127.0.0.1'], async () => {
     await expect.poll(() => closed).toBe(true)
   })
   expect(told).toMatchObject({ event: 'logout_delivered' })
 })
 
-test('no secret of an address stands in the log', async () => {
+test('no secret in a URL is in the log', async () => {
   const usher = await startUsher({
     clients: {
       wiki: {

@@ -1,4 +1,4 @@
-// What ends access always succeeds, however many requests of the same user are in flight.
+// An operation that ends access always succeeds, however many requests of the same user are in flight.
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Browser } from '../support/browser.ts'
@@ -46,13 +46,13 @@ async function newUser(scope = SCOPE): Promise<User> {
 }
 
 interface Ending {
-  /** Opens the page; what it returns sends the form, and returns the status of the answer. */
+  /** Opens the page. The function it returns submits the form, and returns the status. */
   prepare(user: User): Promise<() => Promise<number>>
-  /** Whether the session goes on. */
+  /** Whether the session continues. */
   staysSignedIn?: true
 }
 
-/** Sends the form of a page that this browser opens now. */
+/** Opens a page in this browser and submits its form. */
 async function form(browser: Browser, path: string, fields: Record<string, string> = {}) {
   const tab = copyOf(browser)
   await tab.open(path)
@@ -187,7 +187,7 @@ describe.each([
   beforeAll(async () => {
     store = await startStore()
     const USHER_SECRET = Buffer.alloc(32, 'endings').toString('base64url')
-    // Attempts are counted before the password is checked: eight sign-ins of one account are in flight here.
+    // Attempts are counted before the password is checked, and eight sign-ins of one account are in flight.
     const security = { account_attempts: 100 }
     usher = await startUsher({ store: store.url, env: { USHER_SECRET }, usher: { security } })
   })
@@ -218,7 +218,7 @@ describe.each([
       }
       const isSignOut = name === 'sign-out' || name.startsWith('the end of a session')
       for (const { access_token, refresh_token } of issued) {
-        // What has a refresh token outlives a sign-out.
+        // Grants with a refresh token outlive a sign-out.
         if (isSignOut && refresh_token) continue
         expect((await userinfo(usher, access_token ?? '')).status).toBe(401)
         if (refresh_token) expect((await refresh(usher, refresh_token)).status).toBe(400)

@@ -1,4 +1,4 @@
-// A request that failed can be explained by its id: what was sent against what is registered.
+// config explain REQUEST_ID compares the parameters of a failed request with the registered ones.
 
 import { execFile } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -95,7 +95,7 @@ function posting(form: Record<string, string>, authorization = '', path = TOKEN)
   return fetch(new URL(path, usher.issuer), { method: 'POST', body, headers })
 }
 
-/** A client that signs its assertions; what is changed of a right one. */
+/** A token request with a client assertion. `changes` overrides the claims of a valid one. */
 async function asserting(changes: object) {
   const aud = usher.issuer
   const client_assertion = await signed('ES256', { ...claimsFor('keyed', aud), ...changes })
@@ -103,7 +103,7 @@ async function asserting(changes: object) {
   return posting({ ...code, client_assertion_type, client_assertion })
 }
 
-/** It is written beside the answer. */
+/** Waits for the record of the failed request, which is written after the response. */
 async function remembered(answer: Response): Promise<FailedRequest | undefined> {
   const id = answer.headers.get('x-request-id') ?? ''
   let found: FailedRequest | undefined
@@ -275,14 +275,14 @@ test.each(Object.entries(CASES))('%s', async (_, [send, explanation]) => {
   expect(await explained(await send())).toMatchObject(explanation)
 })
 
-test('the tolerance for clocks is the one that is named', async () => {
+test('the clock tolerance is the one of the documentation', async () => {
   const accepted = await asserting({ exp: now() - CLOCK_TOLERANCE_SECONDS + 5 })
   expect(await accepted.json()).toMatchObject({ error: 'invalid_grant' })
   const refused = await asserting({ exp: now() - CLOCK_TOLERANCE_SECONDS - 1 })
   expect(await refused.json()).toMatchObject({ error: 'invalid_client' })
 })
 
-test('a code: the verifier of another, another redirect_uri, and twice', async () => {
+test('a code with a wrong verifier, with another redirect_uri, and a reused code are explained', async () => {
   const { code, request } = await authorize(usher)
   const form = (changes: Record<string, string>) => {
     const { redirect_uri, code_verifier } = request
@@ -296,7 +296,7 @@ test('a code: the verifier of another, another redirect_uri, and twice', async (
   expect((await explained(await posting(form({}), BASIC))).wrong).toContain('used before')
 })
 
-test('no credential of a request is remembered', async () => {
+test('no credential of a request is stored', async () => {
   const { access_token } = await tokens(usher)
   const secret = 'canaryX9canaryX9canaryX9'
   const names =
@@ -307,7 +307,7 @@ test('no credential of a request is remembered', async () => {
     await posting({ ...values, redirect_uri, client_id: secret, scope: secret }),
     await posting({ ...values, token: access_token }, `Basic ${btoa(`${secret}:${secret}`)}`),
     await posting({ grant_type: secret }, `Bearer ${secret}`),
-    // Cut at any length, the start of a secret would be left.
+    // A truncated secret would still reveal its beginning.
     ...(await Promise.all(
       [975, 985, 995].map(length => posting({ grant_type: `?x=${'y'.repeat(length)}#${secret}` })),
     )),
@@ -322,7 +322,7 @@ test('no credential of a request is remembered', async () => {
   }
 })
 
-test('the command explains it by its id, and by its line of the log', async () => {
+test('the command explains a request by its id, and by its log line', async () => {
   const answer = await asking({ redirect_uri: `${callback}/` })
   await remembered(answer)
   const id = answer.headers.get('x-request-id') ?? ''
@@ -355,7 +355,7 @@ const explainLog = (...lines: object[]) => explain('-', ...lines)
 const logOf = (id: string) =>
   usher.output.filter(text => text.includes(`"${id}"`)).map(text => JSON.parse(text))
 
-test('a failed sign-in is explained by its id, or by the lines of the log', async () => {
+test('a failed sign-in is explained by its id, or by its log lines', async () => {
   const ada = await usher.directory.findByUsername(ADA.username)
   const browser = new Browser(usher.issuer)
   await browser.open('/account')
@@ -382,7 +382,7 @@ test('a failed sign-in is explained by its id, or by the lines of the log', asyn
   }
 })
 
-test('parts of a request that were ignored are explained by its line of the log', async () => {
+test('ignored parts of a request are explained by its log line', async () => {
   const answer = await asking({ scope: 'openid profle files:read', audience: 'x' })
   const id = answer.headers.get('x-request-id') ?? ''
   await expect.poll(() => logOf(id)).toHaveLength(1)
@@ -393,7 +393,7 @@ test('parts of a request that were ignored are explained by its line of the log'
   expect(text).toContain(`scope files:read belongs to an API: send resource=${FILES} with it`)
 })
 
-test('a flood is remembered sixty times a minute, and no more', async () => {
+test('at most sixty failed requests are stored in a minute', async () => {
   const answers = await Promise.all(
     Array.from({ length: 100 }, () => asking({ client_id: 'nobody', redirect_uri: callback })),
   )
@@ -402,7 +402,7 @@ test('a flood is remembered sixty times a minute, and no more', async () => {
     const all = await Promise.all(ids.map(id => findFailure(usher.records, id)))
     return all.filter(Boolean).length
   }
-  // Those before, in the same minute, count as well.
+  // Failed requests of earlier tests in the same minute count, too.
   await expect.poll(found).toBeGreaterThan(0)
   expect(await found()).toBeLessThanOrEqual(60)
   expect(answers.map(({ status }) => status)).toEqual(ids.map(() => 400))

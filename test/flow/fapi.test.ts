@@ -1,4 +1,4 @@
-// `profile: fapi2`: what the FAPI 2.0 security profile asks for, by one line in a client's file.
+// `profile: fapi2`: one line in a client's file switches on the FAPI 2.0 Security Profile.
 
 import { createPrivateKey } from 'node:crypto'
 import { exportJWK, generateKeyPair, SignJWT } from 'jose'
@@ -32,7 +32,7 @@ const test = usherTest(async () => {
   return { clients: { ...CLIENTS, keyed: { ...FAPI, jwks: { keys } } } }
 })
 
-/** openid-client as the profile wants it: its key, its assertions for the issuer, its proofs. */
+/** openid-client with private_key_jwt assertions for the issuer, and DPoP. */
 async function connect() {
   const key = { key: privateKey, kid: jwk.kid }
   const metadata = { id_token_signed_response_alg: 'ES256' }
@@ -48,7 +48,7 @@ async function tokensOf({ config, DPoP }: Awaited<ReturnType<typeof connect>>) {
   return openid.authorizationCodeGrant(config, answer, checks, {}, { DPoP })
 }
 
-test('openid-client signs in, reads UserInfo and renews, bound to its key by proofs with our nonces', async () => {
+test('openid-client signs in, reads UserInfo and refreshes with DPoP proofs that have a nonce', async () => {
   const connected = await connect()
   const given = await tokensOf(connected)
   expect(given).toMatchObject({ token_type: 'dpop', expires_in: 600 })
@@ -58,7 +58,7 @@ test('openid-client signs in, reads UserInfo and renews, bound to its key by pro
   expect(info.email).toBe(ADA.email)
 })
 
-test('its refresh token stays the same, so that a lost answer costs nothing, and lives to its end', async () => {
+test('the refresh token is not rotated, so that a lost response costs nothing, and keeps its lifetime', async () => {
   const { config, DPoP } = await connect()
   const { refresh_token = '' } = await tokensOf({ config, DPoP })
   for (let i = 0; i < 3; i++) {
@@ -74,7 +74,7 @@ test('its refresh token stays the same, so that a lost answer costs nothing, and
   await expect(refused).rejects.toMatchObject({ error: 'invalid_grant' })
 })
 
-test('only pushed requests are taken', async () => {
+test('only pushed requests are accepted', async () => {
   const { config } = await connect()
   const { params } = await newRequest({ redirect_uri: CALLBACK })
   const browser = new Browser(usher.issuer)
@@ -90,7 +90,7 @@ describe('a request is refused', () => {
       body: { ...body, client_assertion_type: ASSERTION, client_assertion },
       headers,
     })
-  test('with a proof that has no nonce of ours', async () => {
+  test('with a proof without a nonce of the provider', async () => {
     const dpop = await (await createProver()).prove('POST', `${usher.issuer}/api/oauth/token`)
     const answer = await ask(await signAssertion(usher.issuer), { dpop })
     expect(answer).toMatchObject({ status: 400, json: { error: 'use_dpop_nonce' } })
@@ -145,7 +145,7 @@ describe('a request is refused', () => {
   })
 })
 
-test('a request that was pushed a quarter of a minute ahead of our clock is taken', async () => {
+test('a pushed request from a clock that is 10 seconds ahead is accepted', async () => {
   const iat = Math.floor(Date.now() / 1000) + 10
   const claims = { iat, nbf: iat, exp: iat + 60 }
   const body = {
@@ -159,7 +159,7 @@ test('a request that was pushed a quarter of a minute ahead of our clock is take
   expect(answer).toMatchObject({ status: 201, json: { expires_in: 60 } })
 })
 
-test('the profile is one client’s affair: the others go on as they were', async () => {
+test('the profile of one client does not change discovery for the others', async () => {
   const { json } = await send(usher, '/.well-known/openid-configuration')
   expect(json.require_pushed_authorization_requests).not.toBe(true)
 })
@@ -175,10 +175,13 @@ test.each<[string, object, object?]>([
   ['dpop_bound_access_tokens', { dpop_bound_access_tokens: false }],
   ['profile', {}, { dpop: false }],
   ['profile', {}, { pushed_authorization_requests: false }],
-])('a file that contradicts the profile is refused, at %s', (key, changes, features = {}) => {
-  expect(read({ 'clients/web.yaml': fapi({}) }).findings).toEqual([])
-  const usher = { 'usher.yaml': JSON.stringify({ features }) }
-  const { findings } = read({ ...usher, 'clients/web.yaml': fapi(changes) })
-  expect(findings.map(finding => finding.key)).toEqual([key])
-  expect(findings[0]?.message).toContain('fapi2')
-})
+])(
+  'a client file that contradicts the profile is refused, at %s',
+  (key, changes, features = {}) => {
+    expect(read({ 'clients/web.yaml': fapi({}) }).findings).toEqual([])
+    const usher = { 'usher.yaml': JSON.stringify({ features }) }
+    const { findings } = read({ ...usher, 'clients/web.yaml': fapi(changes) })
+    expect(findings.map(finding => finding.key)).toEqual([key])
+    expect(findings[0]?.message).toContain('fapi2')
+  },
+)

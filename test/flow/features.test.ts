@@ -1,4 +1,4 @@
-// What `features:` turns on and off: the endpoint, discovery, and what a client is refused.
+// `features:` switches features on and off: their endpoints, their keys in discovery, and client files.
 
 import * as openid from 'openid-client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -16,7 +16,7 @@ const SERVICE = {
   client_secret_hashes: [hashSecret(SECRET)],
 }
 
-/** Its switch, the key that discovery has for it, and where it is. */
+/** The switch of each feature, its key in discovery, and its endpoint. */
 const ENDPOINTS: [feature: string, key: string, path: string, method: string][] = [
   ['introspection', 'introspection_endpoint', '/api/oauth/introspect', 'POST'],
   ['revocation', 'revocation_endpoint', '/api/oauth/revoke', 'POST'],
@@ -44,7 +44,7 @@ beforeAll(async () => {
 afterAll(() => Promise.all([on.close(), off.close()]))
 
 test.each(ENDPOINTS)(
-  '%s: off, it has no endpoint and no place in discovery',
+  '%s: while it is off, it has no endpoint and is not in discovery',
   async (_feature, key, path, method) => {
     const body = method === 'POST' ? { token: 'x' } : undefined
     const answers = await Promise.all([on, off].map(usher => send(usher, path, { body, method })))
@@ -59,7 +59,7 @@ test.each(ENDPOINTS)(
   },
 )
 
-test('client_credentials: a service gets a token of its own, and none for a user', async () => {
+test('client_credentials: a service gets an access token without a user', async () => {
   const config = await configOf(on, 'service')
   expect(config.serverMetadata().grant_types_supported).toContain('client_credentials')
   const given = await openid.clientCredentialsGrant(config, { scope: 'profile' })
@@ -75,7 +75,7 @@ test('client_credentials: a service gets a token of its own, and none for a user
   expect(await openid.tokenIntrospection(config, given.access_token)).toEqual({ active: false })
 })
 
-test('client_credentials: not for a client that is not registered for it, nor when it is off', async () => {
+test('client_credentials: refused for a client without this grant type, and for all while it is off', async () => {
   const body = { grant_type: 'client_credentials' }
   const refused = await send(on, '/api/oauth/token', { body, headers: basic('web', SECRET) })
   expect(refused).toMatchObject({ status: 400, json: { error: 'invalid_request' } })
@@ -92,7 +92,7 @@ test('client_credentials: not for a client that is not registered for it, nor wh
   )
 })
 
-test('rp_initiated_logout off: users sign out on the account page, and no application sends them there', async () => {
+test('rp_initiated_logout: while it is off, users sign out on the account page, and clients cannot start it', async () => {
   const browser = new Browser(off.issuer)
   await tokens(off, { browser })
   const account = await browser.open('/account')
@@ -105,7 +105,7 @@ test('rp_initiated_logout off: users sign out on the account page, and no applic
   expect((await browser.open('/account')).text).toContain('Sign in')
 })
 
-test('resource_indicators: off, nothing is for an API; on without APIs, none is known', async () => {
+test('resource_indicators: while it is off, resource is ignored; without API files, every resource is unknown', async () => {
   const usher = await startUsher({ usher: { features: { resource_indicators: false } } })
   try {
     const resource = 'https://files.example.org'
@@ -124,7 +124,7 @@ test('resource_indicators: off, nothing is for an API; on without APIs, none is 
   }
 })
 
-test('pushed_authorization_requests: required, nothing else is taken', async () => {
+test('pushed_authorization_requests: if required, only pushed requests are accepted', async () => {
   const usher = await startUsher({
     usher: { features: { pushed_authorization_requests: 'required' } },
   })

@@ -1,4 +1,4 @@
-// Forged request objects, client assertions and hints: none is taken, and nothing is fetched.
+// Forged request objects, client assertions and hints are refused, and no URL in them is fetched.
 
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -34,7 +34,7 @@ function requestClaims() {
   return { ...Object.fromEntries(url.searchParams), sub: undefined }
 }
 
-/** Each says whether the JWT was taken. */
+/** Sends the JWT in each place. Returns whether it was accepted. */
 const USES: Record<string, (jwt: string) => Promise<boolean>> = {
   async 'request object'(request) {
     const url = new URL('/api/oauth/authorize', usher.issuer)
@@ -99,8 +99,8 @@ async function honest(use: string) {
   return { ...common, jwt: body.id_token, key }
 }
 
-describe.each(Object.entries(USES))('row 13: %s', (name, isTaken) => {
-  test('of more than fifty forgeries none is taken, and nothing is fetched', async () => {
+describe.each(Object.entries(USES))('%s', (name, isTaken) => {
+  test('more than fifty forgeries are refused, and nothing is fetched', async () => {
     const real = await honest(name)
     const forged = Object.entries(await forgeries(real))
     expect(forged.length).toBeGreaterThan(50)
@@ -118,7 +118,7 @@ describe.each(Object.entries(USES))('row 13: %s', (name, isTaken) => {
   })
 })
 
-describe('signed as it should be, and yet no request', () => {
+describe('a request object with a valid signature is refused with', () => {
   const later = (seconds: number) => Math.floor(Date.now() / 1000) + seconds
   test.each<[string, Record<string, unknown>]>([
     ['an assertion of the client', { client_id: undefined, sub: 'keyed' }],

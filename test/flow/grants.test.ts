@@ -1,4 +1,4 @@
-// Each authorization has its own grant: what ends with it, and what does not.
+// Each authorization has its own grant: which tokens end with it, and which do not.
 
 import { expect } from 'vitest'
 import { ada, test, usher } from '../support/fixtures.ts'
@@ -21,7 +21,7 @@ test('the reuse of a code revokes its own tokens, and not those of an earlier si
   )
 })
 
-test('sign-out ends an access token, although another session has a refresh token', async () => {
+test('a sign-out ends an access token even if another session has a refresh token', async () => {
   const offline = await tokens(usher)
   const online = await onlineTokens(usher)
   await online.browser.open('/api/oauth/logout')

@@ -7,7 +7,7 @@ import { credentials, onlineTokens, open } from '../support/people.ts'
 
 test.beforeEach(() => usher.consents.removeAll(ada))
 
-/** The walker throws at a hop that `form-action` forbids: it has to have seen the directive. */
+/** The emulator throws if `form-action` forbids a navigation. It must have seen the directive. */
 function expectStrictForms(browser: Browser) {
   const forms = browser.pages.filter(({ ours, html }) => ours && html.querySelector('form'))
   expect(forms.length).toBeGreaterThan(0)
@@ -28,7 +28,7 @@ const WAYS: [what: string, params: Record<string, string>][] = [
   ],
 ]
 
-test.for(WAYS)('users reach %s from a form', async ([, params]) => {
+test.for(WAYS)('a form leads users to %s', async ([, params]) => {
   const { browser, request } = await open(usher, params)
   await browser.submit(credentials())
   await browser.submit({ decision: 'allow' })
@@ -38,7 +38,7 @@ test.for(WAYS)('users reach %s from a form', async ([, params]) => {
   expect((await redeem(usher, code, request)).status).toBe(200)
 })
 
-test.for(WAYS)('a refusal reaches %s from a form', async ([, params]) => {
+test.for(WAYS)('a refusal in a form leads users to %s', async ([, params]) => {
   const { browser, request } = await open(usher, params)
   await browser.submit({ decision: 'cancel' })
   expect(browser.page.url.href.startsWith(request.redirect_uri)).toBe(true)
@@ -62,7 +62,7 @@ test('no form is answered with a redirect, which form-action would block', async
   }
 })
 
-/** The library's page with the answer for the application, as the browser gets it. */
+/** The form_post page of the library with the response for the client. */
 async function formPost(params: Record<string, string>, decision: string) {
   const { browser, request } = await open(usher, { response_mode: 'form_post', ...params })
   if (decision === 'cancel') await browser.submit({ decision })
@@ -73,7 +73,7 @@ async function formPost(params: Record<string, string>, decision: string) {
   return { browser, request, page: browser.page }
 }
 
-test.for(['allow', 'deny', 'cancel'])('form_post brings the answer to %s', async decision => {
+test.for(['allow', 'deny', 'cancel'])('form_post sends the response after %s', async decision => {
   const { browser, request, page } = await formPost({}, decision)
   const policy = page.headers.get('content-security-policy') ?? ''
   expect(policy).toContain("default-src 'none'")
@@ -95,7 +95,7 @@ test.for(['allow', 'deny', 'cancel'])('form_post brings the answer to %s', async
   expect(browser.page.ours).toBe(false)
 })
 
-test('what form_post carries is escaped', async () => {
+test('the parameters of form_post are escaped', async () => {
   const state = `"><script>alert(1)</script><b a='`
   const { page } = await formPost({ state }, 'cancel')
   expect(page.html.querySelectorAll('script')).toHaveLength(1)
@@ -103,7 +103,7 @@ test('what form_post carries is escaped', async () => {
   expect(page.html.querySelector('input[name=state]')?.getAttribute('value')).toBe(state)
 })
 
-test('signing out leads to the application from a form', async () => {
+test('the form of a sign-out leads to the application', async () => {
   const { browser, id_token } = await onlineTokens(usher)
   const query = new URLSearchParams({
     id_token_hint: id_token,
@@ -115,7 +115,7 @@ test('signing out leads to the application from a form', async () => {
   expectStrictForms(browser)
 })
 
-test('the account pages lead from a form through a new sign-in', async () => {
+test('a form of the account pages leads through a new sign-in', async () => {
   const browser = new Browser(usher.issuer)
   await browser.open('/account/applications')
   await browser.submit(credentials())

@@ -12,7 +12,7 @@ interface Shown {
   text: string
 }
 
-/** Every page there is, and every kind of error, as a browser gets them. */
+/** Every page and every kind of error, as a browser gets them. */
 async function everyPage(): Promise<Shown[]> {
   const shown: Shown[] = []
   const show = (what: string, { headers, text }: Omit<Shown, 'what'>) =>
@@ -98,7 +98,7 @@ test('no page has a script, style or handler of its own that its policy does not
     const allowed = policyOf(headers).get('script-src') ?? ''
     expect(allowed, what).not.toContain('unsafe')
     for (const [tag, script = ''] of text.matchAll(/<script[^>]*>([\s\S]*?)<\/script>/g)) {
-      // A script of a file of ours; that it is ours is tested below.
+      // A script from a file of the provider. The next test checks its origin.
       if (tag.includes(' src="') && !script) continue
       const hash = createHash('sha256').update(script).digest('base64')
       expect(allowed, what).toContain(`'sha256-${hash}'`)
@@ -118,7 +118,7 @@ test('no page loads anything from another origin', async () => {
   }
 })
 
-test('the style of the pages is there, under a name that changes with it', async () => {
+test('the stylesheet exists, and its name has a hash of its content', async () => {
   const browser = await signedIn(usher)
   const href = browser.page.html.querySelector('link[rel=stylesheet]')?.getAttribute('href') ?? ''
   expect(href).toMatch(/^\/assets\/style-[0-9a-f]{12}\.css$/)
@@ -139,7 +139,7 @@ const JSON_ENDPOINTS: [method: string, path: string][] = [
   ['GET', '/nothing'],
 ]
 
-test.for(JSON_ENDPOINTS)('%s %s is not sniffed and not kept', async ([method, path]) => {
+test.for(JSON_ENDPOINTS)('%s %s is not sniffed and not cached', async ([method, path]) => {
   const { access_token } = await tokens(usher)
   const wrong = `Basic ${Buffer.from('web:wrong').toString('base64')}`
   const right = `Basic ${Buffer.from(`web:${SECRET}`).toString('base64')}`
@@ -155,7 +155,7 @@ test.for(JSON_ENDPOINTS)('%s %s is not sniffed and not kept', async ([method, pa
   }
 })
 
-test('unknown methods are refused, and not repeated in the answer', async () => {
+test('unknown methods are refused, and not repeated in the response', async () => {
   const paths = ['/api/oauth/token', '/api/oauth/authorize', '/account', '/interaction/x', '/livez']
   for (const method of ['TRACE', 'PUT', 'DELETE', 'PATCH', 'PURGE', 'PROPFIND']) {
     for (const path of paths) {

@@ -1,5 +1,5 @@
-// Requests that meet the end of what they are about, at every one of their store operations, and the
-// end at every one of its own.
+// Requests that run at the same time as an operation that ends their access. The test interrupts the
+// request before each of its store operations and runs the ending, and the other way round.
 
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import {
@@ -22,7 +22,7 @@ import { startRedis } from '../support/redis.ts'
 import { freePorts } from '../support/redis-together.ts'
 import { startUsher, type Usher } from '../support/usher.ts'
 
-// Hundreds of sign-ins: what a password costs is not what is looked at here.
+// Replaces the password hash, because the test signs in hundreds of times.
 vi.mock('@node-rs/argon2', () => ({
   hash: async (password: string) => `$argon2id$v=19$m=19456,t=2,p=1$${password}`,
   verify: async (phc: string, password: string) => phc.endsWith(`$${password}`),
@@ -36,19 +36,19 @@ const OFFLINE = `${ONLINE} offline_access`
 
 interface Ending {
   sentence: (request: string) => string
-  /** What is asked for; offline access outlives a sign-out. */
+  /** The requested scope. Offline access outlives a sign-out. */
   scope: string
-  /** Where there is nothing that could outlive it. */
+  /** Requests that cannot leave access behind. */
   not?: string[]
-  /** How `prompt=none` comes back. */
+  /** The error of `prompt=none` afterwards. */
   silently: string
-  /** Made ready; done, it answers whether the person is told that it is over. */
+  /** Prepares the ending. The returned function performs it, and returns whether it succeeded. */
   prepare: (scene: Scene) => Promise<Act<boolean>>
 }
 
 const ENDINGS: Ending[] = [
   {
-    sentence: request => `${request} that meets the end of all access leaves nothing of it`,
+    sentence: request => `${request} during the end of all access leaves no access behind`,
     scope: OFFLINE,
     silently: 'login_required',
     prepare:
@@ -57,7 +57,8 @@ const ENDINGS: Ending[] = [
         usher.directory.endAccess(id).then(() => true),
   },
   {
-    sentence: request => `${request} that meets disabling has nothing once enabled again`,
+    sentence: request =>
+      `${request} while the account is disabled leaves no access after it is enabled`,
     scope: OFFLINE,
     silently: 'login_required',
     prepare:
@@ -70,7 +71,7 @@ const ENDINGS: Ending[] = [
       },
   },
   {
-    sentence: request => `${request} that meets a removal brings the application nothing`,
+    sentence: request => `${request} during a removal of the application leaves it no access`,
     scope: OFFLINE,
     silently: 'consent_required',
     prepare:
@@ -79,16 +80,16 @@ const ENDINGS: Ending[] = [
         usher.consents.withdraw(id, 'web').then(() => true),
   },
   {
-    sentence: request => `${request} that meets a sign-out does not outlive it`,
+    sentence: request => `${request} during a sign-out leaves no access behind`,
     scope: ONLINE,
-    // Nobody is signed in yet; and who may refresh may do so after a sign-out.
+    // The first has no session yet. The second may continue after a sign-out.
     not: ['the return from signing in', 'refresh'],
     silently: 'login_required',
     prepare: signingOut,
   },
 ]
 
-/** What works that should not, in words. */
+/** Lists everything that still works although it should not. */
 async function leftovers(
   outcome: Outcome,
   ending: Pick<Ending, 'scope' | 'silently'>,
@@ -122,7 +123,7 @@ async function leftovers(
   return left
 }
 
-/** Every order of the two that there is; `round` makes them ready, and says what is wrong after. */
+/** Runs every order of the two operations. `round` prepares them, and returns the faults afterwards. */
 async function everywhere(
   round: () => Promise<{ held: Act; meanwhile: Act; faults: () => Promise<string[]> }>,
 ) {
@@ -158,7 +159,7 @@ describe.each([
     )) {
       for (const [held, who] of [
         ['ask', ''] as const,
-        ['end', ', when it is the faster one'] as const,
+        ['end', ', when the request is the faster one'] as const,
       ]) {
         test(sentence(name) + who, () =>
           everywhere(async () => {
@@ -166,14 +167,14 @@ describe.each([
             const request = await prepare(person)
             const finish = await ending.prepare(person)
             let outcome: Outcome | undefined
-            let isTold = false
+            let isDone = false
             const ask = async () => {
               outcome = await request()
             }
             const end = async () => {
-              isTold = await finish()
+              isDone = await finish()
             }
-            const faults = async () => (outcome && isTold ? leftovers(outcome, ending) : [])
+            const faults = async () => (outcome && isDone ? leftovers(outcome, ending) : [])
             return held === 'ask'
               ? { held: ask, meanwhile: end, faults }
               : { held: end, meanwhile: ask, faults }
@@ -183,7 +184,7 @@ describe.each([
     }
   }
 
-  test('authorization that meets a narrower consent gives nothing that was declined', () =>
+  test('an authorization during a narrower consent returns no declined scope', () =>
     everywhere(async () => {
       const person = await scene(usher, 'openid profile email')
       await signIn(person)
@@ -206,7 +207,7 @@ describe.each([
       }
     }))
 
-  test('an anonymous request that meets a sign-in in the same browser does not harm it', () =>
+  test('an anonymous request during a sign-in in the same browser does not end the new session', () =>
     everywhere(async () => {
       const { browser, username, scope } = await scene(usher, ONLINE)
       const silent = authorizationRequest(usher, { scope, prompt: 'none' })

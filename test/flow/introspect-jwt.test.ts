@@ -1,4 +1,4 @@
-// Introspection that answers in signed JWTs (RFC 9701), and by another node than gave the token.
+// Introspection responses as signed JWTs (RFC 9701), and introspection at another node.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -64,7 +64,7 @@ const introspect = (token: string, client_id: string, accept = ACCEPT) =>
     headers: { ...basic(client_id, SECRET), accept },
   })
 
-test('a token is known at every node, and dead at every node', async () => {
+test('every node introspects a token, and its revocation is effective on every node', async () => {
   const store = `sqlite:${join(folder, 'usher.db')}`
   const one = await startUsher({ ...APIS, store })
   const env = { USHER_ISSUER: one.issuer, USHER_SECRET_FILE: join(folder, 'usher.secret') }

@@ -11,7 +11,7 @@ const INACTIVE = { active: false }
 const introspect = (token: string, more: Record<string, string> = {}) =>
   post(usher, INTROSPECT, { token, ...more })
 
-test('only a client that authenticates gets an answer', async () => {
+test('only a client that authenticates gets a response', async () => {
   const { access_token: token } = await tokens(usher, { browser })
   const attempts = [
     send(usher, INTROSPECT, { body: { token } }),
@@ -35,14 +35,14 @@ test('a public client is refused, also for tokens of its own', async () => {
   }
 })
 
-test('GET has no answer', async () => {
+test('GET is refused', async () => {
   const { access_token } = await tokens(usher, { browser })
   const headers = basic('web', SECRET)
   const answer = await send(usher, `${INTROSPECT}?token=${access_token}`, { headers })
   expect([404, 405]).toContain(answer.status)
 })
 
-test('a client sees what its own tokens are', async () => {
+test('a client can introspect its own tokens', async () => {
   const { access_token, refresh_token, id_token } = await tokens(usher, { browser })
   const about = { active: true, client_id: 'web', iss: usher.issuer, sub: decodeJwt(id_token).sub }
   const access = await introspect(access_token)
@@ -59,7 +59,7 @@ test('a client sees what its own tokens are', async () => {
   }
 })
 
-test('a client sees nothing of the tokens of another', async () => {
+test('a client cannot introspect tokens of another client', async () => {
   const { access_token, refresh_token } = await tokens(usher, { browser })
   for (const client_id of ['first', 'post']) {
     for (const token of [access_token, refresh_token]) {
@@ -71,18 +71,18 @@ test('a client sees nothing of the tokens of another', async () => {
   }
 })
 
-describe('nothing is said of a token', () => {
+describe('the response is inactive for a token', () => {
   const expectInactive = async (token: string) => {
     const { status, body } = await introspect(token)
     expect([status, body]).toEqual([200, INACTIVE])
   }
 
   test.each(['unknown', ' ', '__proto__', 'x'.repeat(10_000)])(
-    'that never was one ("%.20s")',
+    'that was never issued ("%.20s")',
     expectInactive,
   )
 
-  test('that is none, but a code', async () => {
+  test('that is a code', async () => {
     await expectInactive((await authorize(usher, { browser })).code)
   })
 

@@ -1,4 +1,4 @@
-// The metrics say which signing keys there are, what each is, and when that changes next.
+// The metrics show the signing keys, the state of each, and the time of the next change.
 
 import { execFile } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'

@@ -1,5 +1,5 @@
-// A whole rotation over three nodes on one Redis, by a clock that is set forward: whoever keeps the JWKS
-// for as long as it says can verify every ID token. For longer, by the real clock: npm run test:operation.
+// A whole key rotation on three nodes with one Redis, by a clock that is set forward. A client that caches
+// the JWKS for its max-age can verify every ID token. `npm run test:operation` tests the real clock.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
@@ -26,9 +26,9 @@ import { basic, type Reply, send } from '../support/wire.ts'
 
 const SECOND = 1000
 const DAY = 24 * 3600 * SECOND
-/** Nodes look at the keys every ten seconds, and not at the same time. */
+/** Nodes load the keys every ten seconds, and not at the same time. */
 const APART = 3 * SECOND
-/** Seconds around a change: each node looks before and after it. */
+/** Seconds around a change. Each node loads the keys before and after it. */
 const WINDOW = 24
 
 interface Node {
@@ -84,7 +84,7 @@ async function startNode(at = 0): Promise<Node> {
   return { issuer: settings.issuer, address: `http://127.0.0.1:${port}`, server }
 }
 
-/** On the same port, as after a crash. */
+/** Restarts a node on the same port, as after a crash. */
 async function restart(i: number) {
   const { server, address } = node(i)
   server.closeAllConnections()
@@ -121,8 +121,8 @@ async function signIn() {
 const token = (i: number, body: Record<string, string>) =>
   send(node(i), '/api/oauth/token', { headers: basic('web', SECRET), body })
 
-/** Resolves when each node has done what its last look began: the clock does not wait for it. */
-async function agreed() {
+/** Resolves when all nodes publish the keys of the store. The fake clock does not wait for them. */
+async function untilAllNodesAgree() {
   const keys = await openSigningKeys(installation.records, settings)
   const kids = (list: { kid: string }[]) => list.map(({ kid }) => kid).join()
   const inStore = kids(await keys.load())
@@ -134,13 +134,13 @@ async function agreed() {
   throw new Error('the nodes have other keys than the store')
 }
 
-/** What each node says to somebody who signs out with this token. */
+/** The response of each node to a sign-out with this ID token as hint. */
 function signOut(id_token_hint: string): Promise<Reply[]> {
   const path = `/api/oauth/logout?${new URLSearchParams({ id_token_hint })}`
   return Promise.all(nodes.map(node => send(node, path)))
 }
 
-test('from announced to removed, every ID token of every node is verified with any JWKS that was kept', {
+test('from announcement to removal of a key, every cached JWKS verifies every ID token of every node', {
   timeout: 90_000,
 }, async () => {
   const start = Date.now()
@@ -151,7 +151,7 @@ test('from announced to removed, every ID token of every node is verified with a
   let verified = 0
   let halfRolled = 0
 
-  /** A token of each node, all at about the same time. */
+  /** Gets a token of each node at about the same time. */
   async function round() {
     const kids = new Set<string>()
     for (let i = 0; i < 3; i++) {
@@ -165,7 +165,7 @@ test('from announced to removed, every ID token of every node is verified with a
     if (kids.size > 1) halfRolled++
     return kids
   }
-  /** Second by second through a time at which something changes. */
+  /** Passes a time of change second by second. */
   async function around(time: number, { restarting }: { restarting: number }) {
     vi.setSystemTime(start + time - (WINDOW / 2) * SECOND)
     for (let second = 0; second < WINDOW; second++) {
@@ -173,7 +173,7 @@ test('from announced to removed, every ID token of every node is verified with a
       if (second === WINDOW - 5) await restart(restarting)
       await round()
     }
-    await agreed()
+    await untilAllNodesAgree()
     return round()
   }
 

@@ -1,4 +1,4 @@
-// Whose language a page is in: the application's word comes first, then the browser's.
+// The language of a page: ui_locales comes first, then the language of the browser.
 
 import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
@@ -20,7 +20,7 @@ async function headingOf(path: string, language: string) {
   return `${lang} ${dir}: ${browser.heading}`
 }
 
-test('discovery names the languages, those of the operator too', async () => {
+test('discovery lists the languages, including those of the operator', async () => {
   const response = await fetch(`${usher.issuer}/.well-known/openid-configuration`)
   const { ui_locales_supported } = Object(await response.json())
   expect(ui_locales_supported).toEqual(['en', 'ar', 'de', 'es', 'fr', 'ja', 'pt'])
@@ -38,17 +38,17 @@ test.each([
   ['de', '?ui_locales=fr&ui_locales=es', 'de ltr: Fehlercodes'],
   ['de', `?ui_locales=${'-'.repeat(2000)}`, 'de ltr: Fehlercodes'],
 ])(
-  'a browser that speaks %j and an address with %j are answered in %s',
+  'a browser with Accept-Language %j at a URL with %j gets a page in %s',
   async (speaks, query, expected) => {
     expect(await headingOf(`/errors${query}`, speaks)).toBe(expected)
   },
 )
 
-test('a page that an operator has reworded says it so', async () => {
+test('a page shows the texts of the operator', async () => {
   expect(await headingOf('/nowhere', 'de')).toBe('de ltr: Hier ist nichts')
 })
 
-test('ui_locales holds on every page of an authorization, and on the one after a mistake', async () => {
+test('ui_locales applies to every page of an authorization, also after a wrong password', async () => {
   const browser = new Browser(usher.issuer)
   await browser.open(authorizationRequest(usher, { ui_locales: 'pt-BR en' }).url)
   expect(browser.heading).toBe('Entrar')

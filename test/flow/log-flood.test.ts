@@ -1,4 +1,4 @@
-// A flood of failures fills no disk, and nothing that goes wrong in the background ends the service.
+// The log has a limit for failed requests, and a rejection in the background does not end the service.
 
 import { expect } from 'vitest'
 import { test, usher } from '../support/fixtures.ts'
@@ -7,7 +7,7 @@ import { type Service, startService } from '../support/service.ts'
 
 const MOST = 100
 const FLOOD = 400
-/** So many that some of them fall into a second whose lines are used up. */
+/** More requests than the log has lines for in one second. */
 const SIGN_INS = 10
 
 const linesSince = (start: number) => usher.output.slice(start).map(line => JSON.parse(line))
@@ -18,7 +18,7 @@ async function flood(): Promise<void> {
   await Promise.all(Array.from({ length: FLOOD }, (_, i) => ask(paths[i % 2] ?? '')))
 }
 
-test('a flood of failures has a hundred lines a second, and one line for the rest', async () => {
+test('failed requests get at most a hundred log lines a second, and one line counts the others', async () => {
   const start = usher.output.length
   const began = performance.now()
   await flood()
@@ -33,12 +33,12 @@ test('a flood of failures has a hundred lines a second, and one line for the res
   await expect.poll(() => failed().length + counted(), { timeout: 5000 }).toBe(FLOOD)
 })
 
-test('in a flood of unknown paths, every success and every failed sign-in has its line', async () => {
+test('during a flood of unknown paths, every success and every failed sign-in is logged', async () => {
   const wrong = await Promise.all(Array.from({ length: SIGN_INS }, () => open(usher)))
   const right = await open(usher)
   const start = usher.output.length
   await flood()
-  // The quota is for a second, and sign-ins take longer.
+  // The limit is for each second, and the sign-ins take longer.
   let isOver = false
   const flooding = (async () => {
     while (!isOver) await flood()

@@ -1,5 +1,4 @@
-// mTLS at an address of its own (RFC 8705 §5): clients find it in discovery, and browsers are asked for
-// no certificate.
+// mTLS at its own origin (RFC 8705 §5): discovery names it, and browsers get no certificate request.
 
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { request } from 'node:https'
@@ -36,12 +35,12 @@ const PROXY = {
 }
 const DISCOVERY = '/.well-known/openid-configuration'
 
-test('through a proxy a client finds where to go with its certificate, and its proofs hold there', async () => {
+test('behind a proxy, a client finds the mTLS endpoints in discovery, and its DPoP proofs are valid there', async () => {
   const usher = await startUsher({ clients: { own: OWN }, usher: PROXY })
   onTestFinished(() => usher.close())
   const certificate = { 'x-client-cert': encodeURIComponent(own.pem) }
   const asked: string[] = []
-  /** A proxy that asks for certificates at one of its two hosts. */
+  /** A proxy that requests certificates at one of its two hosts. */
   const proxied: openid.CustomFetch = (url, { headers, body, ...options }) => {
     const { origin, host, pathname } = new URL(url)
     asked.push(`${origin}${pathname}`)
@@ -70,7 +69,7 @@ test('through a proxy a client finds where to go with its certificate, and its p
   expect(new Set(asked.slice(1))).toEqual(new Set(paths.map(path => ORIGIN + path)))
 })
 
-test('nothing else is there, and nothing at all where no certificate counts', async () => {
+test('the mTLS origin has no other endpoints, and none at all while mTLS is off', async () => {
   const usher = await startUsher({ clients: { own: OWN }, usher: PROXY })
   onTestFinished(() => usher.close())
   const { json } = await send(usher, DISCOVERY)
@@ -79,8 +78,8 @@ test('nothing else is there, and nothing at all where no certificate counts', as
   for (const url of aliases) expect(url.startsWith(`${ORIGIN}/api/oauth/`)).toBe(true)
   const headers = { 'x-forwarded-host': 'mtls.example.org' }
   const at = (path: string, place = usher) => send(place, path, { headers })
-  const people = ['/', '/account', '/device', '/api/oauth/authorize', '/api/oauth/logout']
-  for (const path of [...people, DISCOVERY, '/api/oauth/jwks', '/api/oauth/token/']) {
+  const userPages = ['/', '/account', '/device', '/api/oauth/authorize', '/api/oauth/logout']
+  for (const path of [...userPages, DISCOVERY, '/api/oauth/jwks', '/api/oauth/token/']) {
     expect([path, (await at(path)).status]).toEqual([path, 421])
   }
   expect((await at('/api/oauth/userinfo')).status).toBe(401)
@@ -91,7 +90,7 @@ test('nothing else is there, and nothing at all where no certificate counts', as
   expect((await at('/api/oauth/userinfo', off)).status).toBe(421)
 })
 
-test('with its own TLS it listens there too, and requests certificates nowhere else', async () => {
+test('with its own TLS, Usher listens at the mTLS origin, too, and requests certificates only there', async () => {
   const port = await freePort()
   const config = join(folder, 'config')
   mkdirSync(config)
@@ -115,7 +114,7 @@ test('with its own TLS it listens there too, and requests certificates nowhere e
   expect(await service.stop()).toBe(0)
 })
 
-/** The answer to a service that shows its certificate to whoever asks for it. */
+/** The status for a service that sends its certificate whenever a server requests one. */
 function ask(origin: string): Promise<number | undefined> {
   const certificate = { cert: own.pem, key: readFileSync(own.key, 'utf8') }
   const headers = { 'content-type': 'application/x-www-form-urlencoded' }

@@ -1,4 +1,4 @@
-// mTLS on TLS of our own: the certificate is that of the connection, whatever a header says.
+// mTLS with Usher's own TLS: the certificate is that of the connection, and the header is ignored.
 
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { Agent, request } from 'node:https'
@@ -73,7 +73,7 @@ interface Answer {
   json: Record<string, unknown>
 }
 
-/** On a connection of its own, or of `agent`. */
+/** Sends a token request on a new connection, or on one of `agent`. */
 function ask(
   client_id: string,
   { certificate, headers = {}, agent = new Agent() }: Wire = {},
@@ -105,7 +105,7 @@ const keyOf = (made: Made | undefined) =>
 
 const REFUSED = { status: 401, json: { error: 'invalid_client' } }
 
-test('the certificate of the connection lets a client in, also when the connection is resumed', async () => {
+test('a client is authenticated by the certificate of the connection, also when the TLS session is resumed', async () => {
   for (const [id, certificate] of Object.entries({ issued, own })) {
     const agent = new Agent({ maxCachedSessions: 10 })
     for (let i = 0; i < 3; i++) {
@@ -115,7 +115,7 @@ test('the certificate of the connection lets a client in, also when the connecti
   }
 })
 
-test('another certificate does not, nor none, nor a header that says so', async () => {
+test('a client is refused with another certificate, without one, and with a certificate in the header', async () => {
   const headers = { 'x-client-cert': encodeURIComponent(own.pem) }
   for (const id of ['issued', 'own']) {
     expect(await ask(id)).toMatchObject(REFUSED)

@@ -1,5 +1,5 @@
-// mTLS: clients that say who they are by a certificate, and tokens bound to it (RFC 8705), behind a
-// proxy that passes it on.
+// mTLS (RFC 8705) behind a proxy that forwards the certificate: clients authenticate with it, and tokens
+// are bound to it.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -74,7 +74,7 @@ function ask(client_id: string, headers: Headers, place = usher) {
 const REFUSED = { status: 401, json: { error: 'invalid_client' } }
 
 test.each([...Object.keys(SERVICES), 'own'])(
-  'a certificate lets the client in that is registered for it by %s',
+  'a client that is registered for its certificate by %s is authenticated',
   async id => {
     const right = id === 'own' ? own : service
     expect(await ask(id, withCertificate(right))).toMatchObject({ status: 200 })
@@ -83,7 +83,7 @@ test.each([...Object.keys(SERVICES), 'own'])(
   },
 )
 
-describe('an issued certificate is not taken', () => {
+describe('a certificate is refused', () => {
   test.each<[string, Made]>([
     ['of an authority that is not ours', foreign],
     ['that is signed by itself', own],
@@ -101,13 +101,13 @@ test.each<[string, (made: Made) => string]>([
   ['PEM in one line', ({ pem }) => pem.replaceAll('\n', ' ').trim()],
   ['base64 of DER', ({ certificate }) => certificate.raw.toString('base64')],
   ['RFC 9440', ({ certificate }) => `:${certificate.raw.toString('base64')}:`],
-])('a proxy may write it as %s', async (_, write) => {
+])('a proxy may send the certificate as %s', async (_, write) => {
   expect((await ask('own', { [HEADER]: write(own) })).status).toBe(200)
 })
 
 const FORM = 'grant_type=client_credentials&client_id=own'
 
-test('an invalid certificate is no certificate, and neither are two', async () => {
+test('an invalid certificate, or two certificates, are refused', async () => {
   const good = encodeURIComponent(own.pem)
   const { raw: der } = own.certificate
   const twice = Buffer.concat([der, der]).toString('base64')
@@ -140,7 +140,7 @@ test('an invalid certificate is no certificate, and neither are two', async () =
   expect(await talk(usher, raw([header, header]))).toContain('401 Unauthorized')
 })
 
-test('one header is believed, and from the proxy alone', async () => {
+test('the certificate is read from one header only, and from a trusted proxy only', async () => {
   for (const changes of [
     { proxy: ['192.0.2.1'] },
     { client_certificates: { ca: ca.cert, header: 'x-other-cert' } },
@@ -155,7 +155,7 @@ test('one header is believed, and from the proxy alone', async () => {
   }
 })
 
-test('openid-client signs in; its tokens are bound, and of no use without the certificate', async () => {
+test('openid-client signs in, and its bound tokens are refused without the certificate', async () => {
   const config = await openid.discovery(new URL(usher.issuer), 'spa', undefined, openid.None(), {
     execute: [openid.allowInsecureRequests],
     [openid.customFetch]: (url, { headers, body, ...options }) =>
@@ -191,7 +191,7 @@ test('openid-client signs in; its tokens are bound, and of no use without the ce
   expect(renewed.access_token).toBeTruthy()
 })
 
-test('off, no certificate counts, discovery does not name it, and no client may need it', async () => {
+test('while the feature is off, certificates are ignored, discovery does not list it, and no client can use it', async () => {
   const off = await startUsher({ usher: { ...usherYaml, features: {} } })
   try {
     const { json } = await send(off, '/.well-known/openid-configuration')
@@ -204,7 +204,7 @@ test('off, no certificate counts, discovery does not name it, and no client may 
   expect(text).toContain('`features.mtls`')
 })
 
-test('a client of the profile fapi2 may have a certificate in place of assertions and proofs', async () => {
+test('a client with the profile fapi2 may use a certificate in place of assertions and DPoP proofs', async () => {
   const fapi = { ...OWN, profile: 'fapi2' }
   const { findings } = read({ 'usher.yaml': usherYaml, 'clients/own.yaml': fapi })
   expect(findings).toEqual([])
@@ -230,13 +230,13 @@ test.each<[string, object, object]>([
     SERVICES.dn,
   ],
   ['jwks', usherYaml, { ...OWN, jwks: { keys: [{ ...jwkOf(own), x5c: undefined }] } }],
-])('a setting that cannot work is a finding, at %s', (key, usher, client) => {
+])('an invalid setting is a finding, at %s', (key, usher, client) => {
   const files: Files = Object.keys(client).length ? { 'clients/own.yaml': client } : {}
   const { findings } = read({ 'usher.yaml': usher, ...files })
   expect(findings.map(finding => finding.key)).toEqual([key])
 })
 
-test('the library refuses a client with two names for its certificate', async () => {
+test('the library refuses a client with two subject names for its certificate', async () => {
   const both = { ...SERVICES.dn, ...SERVICES.dns }
   const { settings } = read({ 'usher.yaml': usherYaml, 'clients/own.yaml': both })
   if (!settings) throw new Error('the folder is valid')

@@ -1,4 +1,4 @@
-// The commands of the pages for operators, run as they are written there.
+// Runs the commands of the operator's documentation as they are written there.
 
 import { execFile } from 'node:child_process'
 import {
@@ -20,7 +20,7 @@ import { freePort, type Service, startService } from '../support/service.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 
-/** Looks like the project's folder, with a store and a secret of its own. */
+/** A copy of the project's folder with its own store and secret. */
 const folder = mkdtempSync(join(tmpdir(), 'usher-commands-'))
 const secretFile = join(folder, 'secret')
 const oldSecret = Buffer.alloc(32, 'old').toString('base64url')
@@ -47,7 +47,7 @@ const start = () =>
     USHER_SECRET_FILE: secretFile,
   })
 
-/** Each command is a process, with npm in front. */
+/** Each command starts npm and a process. */
 const SLOW = { timeout: 60_000 }
 
 async function run(script: string, env: NodeJS.ProcessEnv = {}): Promise<string> {
@@ -59,7 +59,7 @@ async function run(script: string, env: NodeJS.ProcessEnv = {}): Promise<string>
 const usernames = async () => JSON.stringify(await run('usher accounts list'))
 const add = (username: string) => run(`usher accounts add --username ${username}`)
 
-test('a backup that is restored holds what there was, and nothing since', SLOW, async () => {
+test('a restored backup contains the accounts of its time, and no later ones', SLOW, async () => {
   await add('ada')
   await run(block('backup'))
   await add('grace')
@@ -71,7 +71,7 @@ test('a backup that is restored holds what there was, and nothing since', SLOW, 
   expect(await usernames()).not.toMatch(/grace/)
 })
 
-test('accounts are exported as lines, and imported from them', SLOW, async () => {
+test('accounts are exported as lines of JSON, and imported from them', SLOW, async () => {
   const before = await usernames()
   await run(block('transfer'))
   expect(readFileSync(join(folder, 'accounts.jsonl'), 'utf8')).toMatch(/"username":"ada"/)
@@ -86,7 +86,7 @@ test('every page is written to a folder, in the requested languages', SLOW, asyn
   expect(index('folder')).not.toMatch(/fr\//)
 })
 
-test('signing keys are rotated, and one that has leaked leaves the JWKS', SLOW, async () => {
+test('signing keys are rotated, and a leaked one is removed from the JWKS', SLOW, async () => {
   expect(await run(block('keys'))).toMatch(/^current .*\n(.*\n)*next /m)
   const jwks = async () => {
     const response = await fetch(`${service.issuer}/api/oauth/jwks`)
@@ -99,23 +99,27 @@ test('signing keys are rotated, and one that has leaked leaves the JWKS', SLOW, 
   await expect.poll(jwks, { timeout: 15_000 }).not.toContain(leaked)
 })
 
-test('the user of Redis may do all that Usher needs: everything moves there', SLOW, async () => {
-  const port = await freePort()
-  const users = join(folder, 'users.acl')
-  writeFileSync(users, '')
-  const settings = ['--maxmemory-policy', 'noeviction', '--aclfile', users]
-  const redis = await startRedis({ port, settings })
-  const acl = block('acl').replaceAll('redis-cli', `redis-cli -p ${port}`)
-  await run(acl, { PASSWORD: 'engines' })
-  await service.stop()
-  const USHER_STORE_NEW = `redis://usher:engines@127.0.0.1:${port}`
-  await run(block('copy'), { USHER_STORE_NEW })
-  const moved = { USHER_STORE: USHER_STORE_NEW }
-  expect(await run('usher doctor', moved)).toMatch(/✓ eviction.*\n(.*\n)*✓ replicas/)
-  expect(await run('usher accounts list', moved)).toMatch(/ada/)
-  service = await startService({ ...moved, USHER_SECRET_FILE: secretFile })
-  expect((await fetch(`${service.issuer}/readyz`)).status).toBe(200)
-  await service.stop()
-  await redis.stop()
-  service = await start()
-})
+test(
+  'the documented Redis user has all necessary permissions: an installation is copied to Redis and runs',
+  SLOW,
+  async () => {
+    const port = await freePort()
+    const users = join(folder, 'users.acl')
+    writeFileSync(users, '')
+    const settings = ['--maxmemory-policy', 'noeviction', '--aclfile', users]
+    const redis = await startRedis({ port, settings })
+    const acl = block('acl').replaceAll('redis-cli', `redis-cli -p ${port}`)
+    await run(acl, { PASSWORD: 'engines' })
+    await service.stop()
+    const USHER_STORE_NEW = `redis://usher:engines@127.0.0.1:${port}`
+    await run(block('copy'), { USHER_STORE_NEW })
+    const moved = { USHER_STORE: USHER_STORE_NEW }
+    expect(await run('usher doctor', moved)).toMatch(/✓ eviction.*\n(.*\n)*✓ replicas/)
+    expect(await run('usher accounts list', moved)).toMatch(/ada/)
+    service = await startService({ ...moved, USHER_SECRET_FILE: secretFile })
+    expect((await fetch(`${service.issuer}/readyz`)).status).toBe(200)
+    await service.stop()
+    await redis.stop()
+    service = await start()
+  },
+)

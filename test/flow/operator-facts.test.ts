@@ -1,4 +1,4 @@
-// What operators do beside the service stands in its audit log.
+// The audit log contains the commands that operators run beside the service.
 
 import { execFile } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -29,16 +29,16 @@ async function usher(...args: string[]): Promise<string> {
   const options = { cwd: ROOT, env: service.env }
   return (await promisify(execFile)('node', ['src/cli.ts', ...args], options)).stdout
 }
-const told = (): Fact[] =>
+const operatorEvents = (): Fact[] =>
   service
     .stdout()
     .split('\n')
     .filter(line => line.includes('"log":"audit"'))
     .map(line => JSON.parse(line))
     .filter(({ by }) => by)
-const names = () => told().map(({ event }) => event)
+const names = () => operatorEvents().map(({ event }) => event)
 
-/** Each command is a process. */
+/** Each command starts a process. */
 const SLOW = { timeout: 90_000 }
 
 test('a running node logs an operator command once, without a name', SLOW, async () => {
@@ -47,32 +47,40 @@ test('a running node logs an operator command once, without a name', SLOW, async
   await usher('keys', 'rotate')
   const [first, second, third] = ['account_added', 'account_disabled', 'keys_rotated']
   await expect.poll(names, { timeout: 15_000 }).toEqual([first, second, third])
-  expect(told()[0]).toMatchObject({ account, by: expect.any(String), at: expect.any(String) })
-  expect(told()[1]).toMatchObject({ account })
+  expect(operatorEvents()[0]).toMatchObject({
+    account,
+    by: expect.any(String),
+    at: expect.any(String),
+  })
+  expect(operatorEvents()[1]).toMatchObject({ account })
   await expect
     .poll(service.stdout, { timeout: 15_000 })
     .toContain('"log":"audit","event":"keys_changed"')
   expect(service.stdout()).not.toContain('lovelace')
 })
 
-test('a command that ran while no node did is logged by the next node', SLOW, async () => {
-  await service.stop()
-  await usher('accounts', 'enable', 'ada.lovelace')
-  await usher('accounts', 'list')
-  await usher('store', 'reseal')
-  service = await start()
-  await expect.poll(names, { timeout: 15_000 }).toEqual(['account_enabled', 'store_resealed'])
-})
+test(
+  'a command that ran while the service was stopped is logged at its next start',
+  SLOW,
+  async () => {
+    await service.stop()
+    await usher('accounts', 'enable', 'ada.lovelace')
+    await usher('accounts', 'list')
+    await usher('store', 'reseal')
+    service = await start()
+    await expect.poll(names, { timeout: 15_000 }).toEqual(['account_enabled', 'store_resealed'])
+  },
+)
 
-test('of several nodes, one logs each command', async () => {
+test('only one of several nodes logs each command', async () => {
   const { records, store: opened } = await openInstallation('sqlite::memory:', [])
   for (let i = 0; i < 20; i++)
     await queueAuditEvent(records, 'account_changed', { account: `usr_${i}` })
-  const told: Fact[] = []
-  const node = () => takeAuditEvents(records, fact => told.push(fact))
+  const operatorEvents: Fact[] = []
+  const node = () => takeAuditEvents(records, fact => operatorEvents.push(fact))
   await Promise.all([node(), node(), node()])
   await node()
-  expect(told.map(({ account }) => account).toSorted()).toEqual(
+  expect(operatorEvents.map(({ account }) => account).toSorted()).toEqual(
     Array.from({ length: 20 }, (_, i) => `usr_${i}`).toSorted(),
   )
   await opened.close()

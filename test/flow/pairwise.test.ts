@@ -1,4 +1,4 @@
-// Pairwise subjects: one for each sector, the same for as long as there is the installation.
+// Pairwise subjects: one for each sector, which never changes within an installation.
 
 import { randomBytes } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -43,7 +43,7 @@ async function tokensOf(client_id: string, at = usher, by = browser) {
 const subjectOf = async (client_id: string, at?: Usher, by?: Browser) =>
   String(decodeJwt((await tokensOf(client_id, at, by)).id_token).sub)
 
-test('each sector gets its own subject of a user, in the usual form', async () => {
+test('each sector gets its own subject for a user, in the format of all subjects', async () => {
   const [wiki, wiki2, blog, shop, till, web] = [
     await subjectOf('wiki'),
     await subjectOf('wiki2'),
@@ -60,7 +60,7 @@ test('each sector gets its own subject of a user, in the usual form', async () =
   expect(await usher.directory.find(wiki)).toBeUndefined()
 })
 
-test('it is the same in the ID token, UserInfo and introspection', async () => {
+test('the subject is the same in the ID token, UserInfo and introspection', async () => {
   const { id_token, access_token } = await tokensOf('wiki')
   const { sub } = decodeJwt(id_token)
   expect((await userinfo(usher, access_token)).body.sub).toBe(sub)
@@ -84,7 +84,7 @@ test('an id_token_hint is valid for its own application only', async () => {
   expect((await ask({ claims }))?.get('error')).toBe('login_required')
 })
 
-test('it survives a restart, and each step of a change of USHER_SECRET', async () => {
+test('the subject survives a restart, and each step of a change of USHER_SECRET', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'usher-pairwise-'))
   const store = `sqlite:${folder}/usher.db`
   const [old, next] = [0, 0].map(() => randomBytes(32).toString('base64url'))
@@ -108,7 +108,7 @@ test.each<[string, object, RegExp]>([
   ['two hosts', { redirect_uris: ['https://a.example/', 'https://b.example/'] }, /one sector/],
   ['no host', { ...NATIVE, redirect_uris: ['com.example.app:/cb'] }, /one sector/],
   ['loopback', { ...NATIVE, redirect_uris: ['http://127.0.0.1/cb'] }, /one sector/],
-])('pairwise with %s needs a sector', async (_, more, said) => {
+])('a pairwise client with %s needs a sector_identifier_uri', async (_, more, said) => {
   await expect(start({ subject_type: 'pairwise', ...more })).rejects.toThrow(said)
 })
 

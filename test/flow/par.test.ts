@@ -35,7 +35,7 @@ test.beforeAll(async () => {
 
 type Params = Record<string, string | undefined>
 
-/** Pushes a request; gives it with the URL that refers to it. */
+/** Pushes a request. Returns it with the authorization URL that refers to it. */
 async function push(params: Params = {}) {
   const request = authorizationRequest(usher, params)
   const body = [...request.url.searchParams] as [string, string][]
@@ -51,7 +51,7 @@ async function push(params: Params = {}) {
 const errorOf = ({ location, text }: Reply) =>
   location?.searchParams.get('error') ?? /<code>(\w+)<\/code>/.exec(text)?.[1]
 
-test('a pushed request leads to a code, once', async () => {
+test('a pushed request leads to a code once', async () => {
   const { request, answer, url } = await push()
   expect(answer).toMatchObject({ status: 201, json: { expires_in: expect.any(Number) } })
   expect(answer.json.expires_in).toBeLessThanOrEqual(60)
@@ -62,7 +62,7 @@ test('a pushed request leads to a code, once', async () => {
   expect(errorOf(await sendAs(browser, usher, url))).toBe('invalid_request_uri')
 })
 
-test('of many who use one request_uri at once, one gets a code', async () => {
+test('of many concurrent uses of one request_uri, one gets a code', async () => {
   for (let round = 0; round < 5; round++) {
     const { url } = await push()
     const answers = await Promise.all(Array.from({ length: 16 }, () => sendAs(browser, usher, url)))
@@ -73,7 +73,7 @@ test('of many who use one request_uri at once, one gets a code', async () => {
   }
 })
 
-test('of two sign-ins that began with one request_uri, one ends with a code', async () => {
+test('of two sign-ins that begin with one request_uri, one gets a code', async () => {
   const { url } = await push()
   const [first, second] = [new Browser(usher.issuer), new Browser(usher.issuer)]
   await first.open(url)
@@ -83,7 +83,7 @@ test('of two sign-ins that began with one request_uri, one ends with a code', as
   expect(pages[1]?.params.get('error') ?? pages[1]?.text).toContain('invalid_request_uri')
 })
 
-test('prompt=none uses a request_uri up like every other answer with a code', async () => {
+test('a response to prompt=none uses up the request_uri, too', async () => {
   const { url } = await push({ prompt: 'none' })
   expect((await sendAs(browser, usher, url)).location?.searchParams.has('code')).toBe(true)
   expect((await sendAs(browser, usher, url)).location?.searchParams.has('code') ?? false).toBe(
@@ -91,7 +91,7 @@ test('prompt=none uses a request_uri up like every other answer with a code', as
   )
 })
 
-test('a request_uri is of no use to another client', async () => {
+test('a request_uri is refused for another client', async () => {
   const { url } = await push()
   url.searchParams.set('client_id', 'post')
   const answer = await sendAs(browser, usher, url)
@@ -99,7 +99,7 @@ test('a request_uri is of no use to another client', async () => {
   expect(answer.location?.href.startsWith(WEB) ?? false).toBe(false)
 })
 
-test('pushing needs the authentication of the client', async () => {
+test('a pushed request needs client authentication', async () => {
   const body = [...authorizationRequest(usher).url.searchParams] as [string, string][]
   const open = await send(usher, PAR, { body })
   expect(open).toMatchObject({ status: 401, json: { error: 'invalid_client' } })
@@ -109,14 +109,14 @@ test('pushing needs the authentication of the client', async () => {
   expect(other.status).toBe(400)
 })
 
-test('a public client may push as well', async () => {
+test('a public client can push requests, too', async () => {
   const { answer, url } = await push({ client_id: 'spa' })
   expect(answer.status).toBe(201)
   await browser.open(url)
   expect((await signInAndAllow(browser, 'ada')).params.get('code')).toBeTruthy()
 })
 
-test('a client can be held to pushing', async () => {
+test('a client can be required to push its requests', async () => {
   const params = { client_id: 'only', redirect_uri: ONLY }
   expect(errorOf(await send(usher, authorizationRequest(usher, params).url))).toBe(
     'invalid_request',
@@ -132,13 +132,13 @@ test.each([
   ['the response type token', { response_type: 'token' }],
   ['the response mode fragment', { response_mode: 'fragment' }],
   ['a request_uri in it', { request_uri: 'urn:ietf:params:oauth:request_uri:x' }],
-])('a pushed request with %s is refused when it is pushed', async (_, params) => {
+])('a pushed request with %s is refused at the PAR endpoint', async (_, params) => {
   const { answer } = await push(params)
   expect(answer.status).toBe(400)
   expect(answer.json.request_uri).toBeUndefined()
 })
 
-describe('what stands beside a request_uri', () => {
+describe('a parameter beside a request_uri', () => {
   test.each([
     ['scope', OFFLINE],
     ['redirect_uri', 'https://evil.example/callback'],
@@ -169,7 +169,7 @@ test('offline_access is not dropped from a pushed request', async () => {
   expect((await refresh(usher, body.refresh_token)).status).toBe(200)
 })
 
-test('a request_uri elsewhere is refused, and not requested', async () => {
+test('a request_uri of another server is refused, and not fetched', async () => {
   let visits = 0
   const elsewhere = createServer((_, res) => {
     visits++

@@ -1,4 +1,4 @@
-// Discovery and JWKS: the same for everybody, and up to date after a reload.
+// Discovery and JWKS are the same for all clients, and up to date after a reload.
 
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
@@ -20,7 +20,7 @@ const DISCOVERY = '/.well-known/openid-configuration'
 const JWKS = '/api/oauth/jwks'
 const PUBLISHED = [DISCOVERY, '/.well-known/oauth-authorization-server', JWKS]
 
-/** Without what is another each time. */
+/** The headers without those that differ in each response. */
 const headersOf = ({ headers }: Reply) =>
   Object.fromEntries([...headers].filter(([name]) => !/^(date|x-request-id)$/.test(name)))
 
@@ -68,7 +68,7 @@ describe.each(PUBLISHED)('%s', path => {
     expect(text + JSON.stringify([...told])).not.toContain('evil')
   })
 
-  test('other methods are what they were', async () => {
+  test('other methods are refused, and a preflight request is answered', async () => {
     expect(await get({}, 'POST')).toMatchObject({
       status: 405,
       json: { error: 'method_not_allowed' },
@@ -78,7 +78,7 @@ describe.each(PUBLISHED)('%s', path => {
     expect([status, headers.get('access-control-allow-methods')]).toEqual([204, 'GET'])
   })
 
-  test('it has its line in the log, with its route', async () => {
+  test('the request is logged with its route', async () => {
     const before = usher.output.length
     await get()
     const line = () => usher.output.slice(before).find(text => text.includes(`"route":"${path}"`))
@@ -86,7 +86,7 @@ describe.each(PUBLISHED)('%s', path => {
   })
 })
 
-test('after a reload, and with another key, it is another at once', async () => {
+test('after a reload, or with another key, the response changes at once', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'usher-published-'))
   writeConfig(folder, {})
   const server = createServer()

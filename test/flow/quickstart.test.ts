@@ -1,4 +1,4 @@
-// docs/quickstart.md, run as it is written, against the service as `npm start` starts it.
+// Runs the commands of docs/quickstart.md against the service as `npm start` starts it.
 
 import { execFile } from 'node:child_process'
 import { mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync } from 'node:fs'
@@ -26,7 +26,7 @@ test('the commands of the quickstart do what it says and leave nothing behind', 
   ]
   expect(blocks.length).toBe(8)
   const script = blocks.map(([, block]) => block).join('\n')
-  // In a folder that looks like the project's.
+  // Runs in a folder like that of the project.
   for (const name of ['package.json', 'node_modules', 'src', 'config']) {
     symlinkSync(join(ROOT, name), join(folder, name))
   }

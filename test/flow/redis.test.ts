@@ -1,4 +1,4 @@
-// The whole service over Redis: what works on one node with a file works on three with a Redis.
+// The whole service on three nodes with one Redis.
 
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -24,7 +24,7 @@ afterAll(async () => {
 })
 const node = (i: number): Usher => nodes[i % nodes.length] as Usher
 
-test('a code made on one node is redeemed on another, a withdrawal on a third is final on all', async () => {
+test('a code of one node is redeemed on another, and a withdrawal on a third is effective on all', async () => {
   const { code, request } = await authorize(node(0), { scope: 'openid profile offline_access' })
   const { status, body } = await redeem(node(1), code, request)
   expect(status).toBe(200)
@@ -38,7 +38,7 @@ test('a code made on one node is redeemed on another, a withdrawal on a third is
   }
 })
 
-test('of 50 at once over three nodes, one redeems, and all are given one successor', async () => {
+test('of 50 concurrent requests on three nodes, one redeems a code, and all refreshes get the same successor', async () => {
   for (let round = 0; round < 5; round++) {
     const { code, request } = await authorize(node(round))
     const redeemed = await Promise.all(
@@ -60,7 +60,7 @@ test('of 50 at once over three nodes, one redeems, and all are given one success
   }
 })
 
-test('a dump of Redis holds nothing that opens anything', async () => {
+test('a dump of Redis contains no credential', async () => {
   const browser = new Browser(node(0).issuer)
   const { access_token, refresh_token, code } = await tokens(node(0), { browser })
   await post(node(0), '/api/oauth/revoke', { token: access_token })
