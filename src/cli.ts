@@ -2,8 +2,6 @@
 
 import { parseArgs } from 'node:util'
 import { Failure, type Invocation, opened } from './commands/command.ts'
-import { ConfigError } from './config/report/finding.ts'
-import { CopyRefused } from './storage/copy.ts'
 import { reasonOf, StoreUnavailable } from './storage/store.ts'
 
 type Run = (invocation: Invocation) => Promise<void>
@@ -131,9 +129,11 @@ function help(command: Command | undefined, noun: string, verb: string): number 
   return isKnown ? 0 : 2
 }
 
+/** Names of errors whose message is for the operator. Most commands do not load their modules. */
+const PLAIN = ['ConfigError', 'CopyRefused', 'Failure', 'InvalidAccount']
+
 function inWords(error: unknown): string {
-  const isPlain = [ConfigError, CopyRefused, Failure].some(type => error instanceof type)
-  if (isPlain) return reasonOf(error)
+  if (error instanceof Error && PLAIN.includes(error.name)) return error.message
   if (!(error instanceof StoreUnavailable)) return `The command failed: ${reasonOf(error)}`
   return `Not finished: ${reasonOf(error)}.\nFix it and run the command again.`
 }
