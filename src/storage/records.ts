@@ -30,7 +30,7 @@ interface SaveOptions {
   version?: number
   /** Epoch seconds: consumed by this write. */
   consumed?: number
-  /** Pairs of kind and name, as given to `list`. */
+  /** Pairs of kind and name, as given to `walk`. */
   indexes?: [kind: string, name: string][]
 }
 
@@ -98,6 +98,14 @@ export async function openRecords(store: Store, secrets: Uint8Array[]) {
   const save = (kind: string, id: Id, value: object, options: SaveOptions = {}) =>
     transactions.write(putOf(kind, id, value, options))
 
+  /** Yields the records under an index, each once; see `Store`. */
+  async function* walk<T>(kind: string, name: string): AsyncGenerator<T> {
+    for await (const entry of store.walk(indexOf(kind, name))) {
+      const { value } = foundIn<T>(entry)
+      if (value) yield value
+    }
+  }
+
   /** Updates that were overtaken: the end of the last one of each key. */
   const queues = new Map<string, Promise<unknown>>()
 
@@ -145,18 +153,11 @@ export async function openRecords(store: Store, secrets: Uint8Array[]) {
     remove: (kind: string, id: Id, seconds = SLACK_SECONDS, version?: number) =>
       transactions.writeAlone({ key: keyOf(kind, id), tombstone: now() + clamp(seconds), version }),
 
-    async list<T>(kind: string, name: string): Promise<T[]> {
-      const entries = await transactions.call(() => store.list(indexOf(kind, name)))
-      return entries.flatMap(entry => foundIn<T>(entry).value ?? [])
-    },
+    walk,
 
-    /** Yields the records of `list` in pages. A record that is written meanwhile may be missing, or come twice. */
-    async *walk<T>(kind: string, name: string): AsyncIterable<T> {
-      for await (const entry of store.walk(indexOf(kind, name))) {
-        const { value } = foundIn<T>(entry)
-        if (value) yield value
-      }
-    },
+    /** Returns the records of `walk`. */
+    list: <T>(kind: string, name: string) =>
+      transactions.call(() => Array.fromAsync(walk<T>(kind, name))),
 
     /**
      * Reads, lets `change` decide, and writes unless another writer came in between; then repeats this.

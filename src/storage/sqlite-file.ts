@@ -88,7 +88,7 @@ export function prepare(db: DatabaseSync) {
       version = excluded.version, consumed = excluded.consumed, expires = excluded.expires`),
     delete: db.prepare('DELETE FROM records WHERE key = ?'),
     index: db.prepare('INSERT OR IGNORE INTO entries (name, key) VALUES (?, ?)'),
-    list: db.prepare(`${select} FROM entries i JOIN records r ON r.key = i.key
+    walk: db.prepare(`${select} FROM entries i JOIN records r ON r.key = i.key
       WHERE i.name = ? AND r.value IS NOT NULL AND ${live} AND r.key > ? ORDER BY r.key LIMIT ?`),
     scan: db.prepare(`${select} FROM records r WHERE ${live} AND key > ? ORDER BY key LIMIT ?`),
     sweep: db.prepare(`DELETE FROM records WHERE key IN

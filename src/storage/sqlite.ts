@@ -125,14 +125,11 @@ export function openSqliteStore(file: string) {
     }
   }
 
-  const walk = (index: string) => pages(last => sql.list.all(index, now(), last, PAGE_ROWS))
-
   return {
     get: async (key: string) => (await read(() => entriesOf([key])))[0],
     getMany: (keys: string[]) => read(() => entriesOf(keys)),
     write: (changes: Change[]) => commit(() => applyAll(changes)),
-    list: (index: string) => Array.fromAsync(walk(index)),
-    walk,
+    walk: (index: string) => pages(last => sql.walk.all(index, now(), last, PAGE_ROWS)),
     scan: () => pages(last => sql.scan.all(now(), last, PAGE_ROWS)),
 
     restore(entry: Entry) {

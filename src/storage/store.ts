@@ -20,7 +20,7 @@
 //   put each slot on a server of its own, as Redis Cluster does. Other operations may span slots.
 //
 // Indexes
-//   A write may name indexes. `list` and `walk` find the record under them until it expires or is removed.
+//   A write may name indexes. `walk` finds the record under them until it expires or is removed.
 //   A later write keeps the indexes of the record, and adds those it names.
 //
 // Which changes are refused (X), depending on the state of the key
@@ -57,7 +57,7 @@ export interface Entry {
   consumed?: number
   /** Epoch seconds at which the entry expires; absent: kept until removed. */
   expires?: number
-  /** Indexes under which `list` finds the record, in no order; absent when there are none. */
+  /** Indexes under which `walk` finds the record, in no order; absent when there are none. */
   indexes?: string[]
 }
 
@@ -114,13 +114,16 @@ export interface Store {
    */
   write(changes: Change[]): Promise<Written>
 
-  /** Returns the records under an index, in no order. */
-  list(index: string): Promise<Entry[]>
-
-  /** Yields the records of `list` in pages. A record that is written meanwhile may be missing, or come twice. */
+  /**
+   * Yields the records under an index, each once, in no order. Finds every record that is under the index
+   * from the beginning to the end: operations that end access rely on it. Other records may be missing.
+   */
   walk(index: string): AsyncIterable<Entry>
 
-  /** Yields all records and tombstones, in no order, with the same limit. */
+  /**
+   * Yields all records and tombstones, in no order. One that is written meanwhile may be missing, or come
+   * twice.
+   */
   scan(): AsyncIterable<Entry>
 
   /**

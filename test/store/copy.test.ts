@@ -14,7 +14,7 @@ import { openSqliteStore } from '../../src/storage/sqlite.ts'
 import { type Store, StoreUnavailable } from '../../src/storage/store.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePorts, startCluster } from '../support/redis-together.ts'
-import { consume, put, remove } from './operations.ts'
+import { consume, list, put, remove } from './operations.ts'
 import { bytes, describeEntry, fresh, now } from './store-suite.ts'
 
 const SECRETS = [Buffer.alloc(32, 'copy')]
@@ -110,7 +110,7 @@ describe('from SQLite and back to it', () => {
     const live = Object.values(before).filter(entry => entry?.value !== undefined)
     expect(await copy(from, to)).toBe(live.length)
     expect(await contents(to)).toEqual(exactly(before))
-    expect((await to.list('alone')).map(({ key }) => key)).toEqual(['bytes'])
+    expect((await list(to, 'alone')).map(({ key }) => key)).toEqual(['bytes'])
 
     expect(await copy(to, back)).toBe(live.length)
     expect(await contents(back)).toEqual(exactly(before))
@@ -199,7 +199,7 @@ describe('broken off in the middle', () => {
     // Everything is there, only the naming key is not.
     const nearly = withChanges(to, { write: () => Promise.reject(new Error('stopped')) })
     await expect(copy(from, nearly)).rejects.toThrow('stopped')
-    expect(await to.list('before')).toHaveLength(4)
+    expect(await list(to, 'before')).toHaveLength(4)
 
     await remove(from, removed, now() + 600)
     await remove(from, gone, now() - 1)
@@ -209,8 +209,8 @@ describe('broken off in the middle', () => {
     await put(to, 'of another', bytes('x'), { indexes: ['before'] })
     await copy(from, to)
     expect(await contents(to)).toEqual(exactly(await contents(from)))
-    expect((await to.list('before')).map(({ key }) => key)).toEqual([consumed])
-    expect((await to.list('after')).map(({ key }) => key)).toEqual([moved])
+    expect((await list(to, 'before')).map(({ key }) => key)).toEqual([consumed])
+    expect((await list(to, 'after')).map(({ key }) => key)).toEqual([moved])
     expect(await put(to, removed, bytes('late'), {})).toBe(false)
   })
 })

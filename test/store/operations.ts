@@ -1,4 +1,4 @@
-// What one change comes to: `write` for a single one, as most tests ask for it.
+// What one change comes to: `write` for a single one, as most tests ask for it; and `walk` as a list.
 
 import type { Put, Store } from '../../src/storage/store.ts'
 
@@ -14,3 +14,5 @@ export const consume = async (store: Store, key: string, consumed: number) =>
 
 export const remove = async (store: Store, key: string, tombstone: number, version?: number) =>
   isWritten(await store.write([{ key, tombstone, version }]))
+
+export const list = (store: Store, index: string) => Array.fromAsync(store.walk(index))

@@ -3,7 +3,7 @@
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Store } from '../../src/storage/store.ts'
-import { consume, put, remove } from './operations.ts'
+import { consume, list, put, remove } from './operations.ts'
 import { bytes, fresh, now } from './store-suite.ts'
 
 const CALLERS = [2, 8, 50]
@@ -84,7 +84,7 @@ export function raceSuite(name: string, open: () => Promise<Store[]>): void {
           return put(store, key, bytes('late'), { indexes: [index] })
         })
         expect((await first().get(key))?.value).toBeUndefined()
-        expect(await first().list(index)).toEqual([])
+        expect(await list(first(), index)).toEqual([])
       }
     })
   })

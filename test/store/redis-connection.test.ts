@@ -12,7 +12,7 @@ import { openInstallation, openStore } from '../../src/storage/open.ts'
 import { reasonOf, type Store, StoreUnavailable } from '../../src/storage/store.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePorts, untilInfo } from '../support/redis-together.ts'
-import { consume, put, remove } from './operations.ts'
+import { consume, list, put, remove } from './operations.ts'
 import { bytes, fresh, now, text } from './store-suite.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'usher-redis-connection-'))
@@ -43,7 +43,7 @@ async function open(url: string, settings: Partial<RedisSettings> = {}): Promise
 async function works(store: Store): Promise<void> {
   const key = fresh()
   expect(await put(store, key, bytes('x'), { expires: now() + 60, indexes: [key] })).toBe(true)
-  expect(await store.list(key)).toMatchObject([{ key, version: 1 }])
+  expect(await list(store, key)).toMatchObject([{ key, version: 1 }])
   expect(await consume(store, key, now())).toBe(true)
   expect(await remove(store, key, now() + 60)).toBe(true)
   expect((await store.check()).filter(({ state }) => state === 'wrong')).toEqual([])
@@ -303,7 +303,7 @@ describe('one Redis', () => {
     expect(await scanned(ours)).toEqual(['a', 'b'])
     expect(await scanned(theirs)).toEqual(['b', 'c'])
     expect(await scanned(none)).toEqual(['d'])
-    expect((await ours.list('all')).map(({ key }) => key).sort()).toEqual(['a', 'b'])
+    expect((await list(ours, 'all')).map(({ key }) => key).sort()).toEqual(['a', 'b'])
     expect(await remove(ours, 'b', now() + 60)).toBe(true)
     expect(await text(theirs, 'b')).toBe('b')
     const secrets = [Buffer.alloc(32, 1)]

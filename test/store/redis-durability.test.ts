@@ -18,7 +18,7 @@ import {
   startReplica,
   startSentinels,
 } from '../support/redis-together.ts'
-import { consume, put, remove } from './operations.ts'
+import { consume, list, put, remove } from './operations.ts'
 import { bytes, fresh, now, text } from './store-suite.ts'
 
 const PRIMARY = { ...REDIS_DEFAULTS, durability: 'primary' } as const
@@ -104,7 +104,7 @@ describe('a primary and its replica', () => {
       expect(Math.max(...together)).toBeLessThan(1000)
       expect(await contents(operator)).toBe(before)
       expect(await text(store, written)).toBe('old')
-      expect(await store.list(fresh())).toEqual([])
+      expect(await list(store, fresh())).toEqual([])
     } finally {
       goOn()
     }

@@ -7,7 +7,7 @@ import { reasonOf, type Store, StoreUnavailable } from '../../src/storage/store.
 import { type FlakyLink, flakyLink } from '../support/flaky-link.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePorts } from '../support/redis-together.ts'
-import { consume, put, remove } from './operations.ts'
+import { consume, list, put, remove } from './operations.ts'
 import { bytes, fresh, now } from './store-suite.ts'
 
 let server: RedisServer
@@ -23,7 +23,7 @@ afterAll(async () => {
 
 const OPERATIONS: [string, (key: string) => Promise<unknown>][] = [
   ['get', key => store.get(key)],
-  ['list', key => store.list(key)],
+  ['list', key => list(store, key)],
   ['put', key => put(store, key, bytes('x'), { expires: now() + 60, indexes: [fresh()] })],
   ['consume', key => consume(store, key, now())],
   ['remove', key => remove(store, key, now() + 60)],
@@ -155,7 +155,7 @@ describe('out of memory', () => {
       // With a write in the batch, the removal still goes first.
       expect(await remove(store, first, now() + 60)).toBe(true)
       expect(await remove(store, second, now() + 60)).toBe(true)
-      expect(await store.list(index)).toEqual([])
+      expect(await list(store, index)).toEqual([])
     } finally {
       await operator.config('SET', 'maxmemory', '0')
       await operator.quit()

@@ -24,11 +24,14 @@ export function interleaving({ store }: Usher) {
     arrived()
     await released
   }
-  const { get, getMany, write, list } = store
+  const { get, getMany, write, walk } = store
   store.get = key => gate().then(() => get.call(store, key))
   store.getMany = keys => gate().then(() => getMany.call(store, keys))
   store.write = changes => gate().then(() => write.call(store, changes))
-  store.list = index => gate().then(() => list.call(store, index))
+  store.walk = async function* (index) {
+    await gate()
+    yield* walk.call(store, index)
+  }
 
   /**
    * Runs `held`, with all of `meanwhile` before its k-th operation, and returns its result. `met` is

@@ -177,12 +177,15 @@ export async function grantsOf({ records }: Usher, accountId: string, clientId: 
 
 /** Delays every store operation by a few turns of the event loop, like a remote store. */
 export function slowDown({ store }: Usher) {
-  const { get, getMany, write, list } = store
+  const { get, getMany, write, walk } = store
   const turns = async () => {
     for (let i = Math.random() * 6; i > 0; i--) await new Promise(setImmediate)
   }
   store.get = async key => turns().then(() => get.call(store, key))
-  store.list = async index => turns().then(() => list.call(store, index))
+  store.walk = async function* (index) {
+    await turns()
+    yield* walk.call(store, index)
+  }
   store.getMany = async keys => turns().then(() => getMany.call(store, keys))
   store.write = async changes => turns().then(() => write.call(store, changes))
 }

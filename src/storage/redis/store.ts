@@ -27,6 +27,8 @@ import { openServers } from './servers.ts'
 
 /** Records of an index, or of a scan, that are read at once. */
 const BATCH = 200
+/** Names of an index that are read at once: all of most indexes, as a failover makes a cursor worthless. */
+const INDEX_PAGE = 10_000
 /** Attempts to note a record in its indexes. A repeat means that another writer came in between. */
 const MAX_ATTEMPTS = 10
 /** Epoch seconds until which a record that does not expire is noted. */
@@ -53,11 +55,7 @@ export async function openRedisStore(
 
   /** The entries of keys of any slots. */
   async function readEach(keys: string[]): Promise<Entry[]> {
-    const found: (Entry | undefined)[][] = []
-    for (let i = 0; i < keys.length; i += BATCH) {
-      const batch = keys.slice(i, i + BATCH)
-      found.push(...(await Promise.all(batch.map(key => readAll([key])))))
-    }
+    const found = await Promise.all(keys.map(key => readAll([key])))
     return found.flat().filter(entry => entry !== undefined)
   }
 
@@ -116,25 +114,19 @@ export async function openRedisStore(
     getMany: keys => servers.admit(() => readAll(keys)),
     write: changes => servers.admit(() => writeAll(changes)),
 
-    list(index: string) {
-      const name = indexKey(index)
-      return servers.admit(async () => {
-        const keys = await servers.read('zrangebyscore', redis =>
-          redis.zrangebyscore(name, `(${now()}`, '+inf'),
-        )
-        return members(keys, index)
-      })
-    },
-
     async *walk(index: string) {
       const name = indexKey(index)
       const pages = pagesOf(cursor =>
-        servers.read('zscan', redis => redis.zscan(name, cursor, 'COUNT', BATCH)),
+        servers.read('zscan', redis => redis.zscan(name, cursor, 'COUNT', INDEX_PAGE)),
       )
-      for await (const found of pages) {
-        // Members and scores take turns.
-        const keys = found.filter((_, i) => i % 2 === 0)
-        yield* await members(keys, index)
+      const seen = new Set<string>()
+      for await (const page of pages) {
+        // Members and scores take turns. A later page may repeat a member.
+        const keys = page.filter((key, i) => i % 2 === 0 && !seen.has(key))
+        for (const key of keys) seen.add(key)
+        for (let i = 0; i < keys.length; i += BATCH) {
+          yield* await servers.admit(() => members(keys.slice(i, i + BATCH), index))
+        }
       }
     },
 
