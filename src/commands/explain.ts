@@ -12,7 +12,7 @@ import { type DetailFile, describedIn } from '../config/schema/details.ts'
 import { scopesFor } from '../config/schema/resource.ts'
 import { mapOf, readJson } from '../config/schema/values.ts'
 import { claimsByScope } from '../provider/claims.ts'
-import { type FailedRequest, findFailure, harmless } from '../provider/failures.ts'
+import { type FailedRequest, failedSignIn, findFailure, harmless } from '../provider/failures.ts'
 import { DISCOVERY, endpointOf, routesOf } from '../provider/routes.ts'
 import { findClient } from './clients.ts'
 import {
@@ -195,26 +195,20 @@ async function readLoggedFailure(): Promise<FailedRequest> {
   if (!line) throw new Failure('Standard input has no line of the log about a request.')
   const remembered = await recallFailure(String(line.id)).catch(() => undefined)
   if (remembered) return remembered
-  const isSignIn = ({ event }: Line) => /^sign_in_(failed|throttled)$/.test(String(event))
-  const signIn = lines.find(other => other.id === line.id && isSignIn(other))
-  if (signIn) {
-    const { reason, account = 'unknown', ip } = signIn
-    const sent = { account: harmless(String(account)), ip: harmless(String(ip)) }
-    return { ...logged({ ...line, error: 'sign_in', detail: reason }), endpoint: 'sign-in', sent }
-  }
-  if (line.error) return logged(line)
-  if (line.ignored) return logged({ ...line, error: IGNORED, detail: line.ignored })
-  throw new Failure(`This request did not fail: ${line.status}.`)
-}
-
-type Line = Record<string, unknown>
-
-function logged({ time, route, status, error, detail, client_id }: Line): FailedRequest {
+  const { time, route, status, client_id } = line
+  const about = { at: Math.floor(Date.parse(String(time)) / 1000) || 0, status: Number(status) }
+  const signIn = lines
+    .filter(({ id }) => id === line.id)
+    .map(failedSignIn)
+    .find(Boolean)
+  if (signIn) return { ...about, ...signIn }
+  const isIgnored = line.error === undefined && line.ignored !== undefined
+  const { error, detail } = isIgnored ? { error: IGNORED, detail: line.ignored } : line
+  if (error === undefined) throw new Failure(`This request did not fail: ${status}.`)
   const text = (value: unknown) => (value === undefined ? undefined : harmless(String(value)))
   return {
-    at: Math.floor(Date.parse(String(time)) / 1000) || 0,
+    ...about,
     endpoint: endpointOf(String(route)) ?? String(route ?? 'none'),
-    status: Number(status),
     error: harmless(String(error)),
     detail: text(detail),
     client_id: text(client_id),
@@ -225,4 +219,4 @@ function logged({ time, route, status, error, detail, client_id }: Line): Failed
 }
 
 /** Usher's line begins at the brace; a collector may write a prefix. */
-const parseLine = (line: string): Line => mapOf(readJson(line.slice(line.indexOf('{'))))
+const parseLine = (line: string) => mapOf(readJson(line.slice(line.indexOf('{'))))

@@ -56,7 +56,8 @@ const ANSWERS = [
 export function createFailureLog(records: Records) {
   const hasRoom = createQuota(MAX_SAVED_PER_MINUTE, 60)
   return (ctx: Context): void => {
-    const failed = failedSignIn(ctx) ?? failedRequest(ctx)
+    const signIns = ctx.state.facts.map(fact => failedSignIn({ ip: ctx.ip, ...fact }))
+    const failed = signIns.find(Boolean) ?? failedRequest(ctx)
     if (!failed || !hasRoom()) return
     const failure: FailedRequest = { at: now(), status: ctx.status, ...failed }
     // The request does not wait. If the store is unavailable, `config explain` does not find it.
@@ -66,14 +67,13 @@ export function createFailureLog(records: Records) {
 
 type Described = Omit<FailedRequest, 'at' | 'status'>
 
-/** The account and the network as the audit event has them, never the typed name. */
-function failedSignIn({ ip, state }: Context): Described | undefined {
-  const fact = state.facts.find(({ event }) => /^sign_in_(failed|throttled)$/.test(event))
-  if (!fact) return undefined
-  const sent = { account: String(fact.account ?? 'unknown'), ip }
-  const authentication = String(fact.upstream ?? 'password')
-  const about = { error: 'sign_in', detail: String(fact.reason), authentication }
-  return { endpoint: 'sign-in', ...about, sent, names: [] }
+/** Describes the sign-in of an audit event, which never has the typed name; undefined for other events. */
+export function failedSignIn(audit: Record<string, unknown>): Described | undefined {
+  const { event, account = 'unknown', ip, reason, upstream = 'password' } = audit
+  if (!/^sign_in_(failed|throttled)$/.test(String(event))) return undefined
+  const sent = { account: harmless(String(account)), ip: harmless(String(ip)) }
+  const about = { error: 'sign_in', detail: harmless(String(reason)), sent, names: [] }
+  return { endpoint: 'sign-in', ...about, authentication: harmless(String(upstream)) }
 }
 
 /** Returns the failed request with this `request_id`; undefined after a day. */
