@@ -28,8 +28,7 @@ export function createAuthorizationDetails(settings: Settings) {
   const validators = new Map(
     Object.entries(types).map(([type, file]) => [type, createValidator(file)]),
   )
-  const resourceOf = ({ type }: Detail) =>
-    Object.hasOwn(types, type) ? types[type]?.resource : undefined
+  const resourceOf = ({ type }: Detail) => types[type]?.resource
 
   // A confidential client pushes them, so that no browser can change them.
   function validate({ oidc }: KoaContextWithOIDC, detail: Detail, client: Client): void {
@@ -58,26 +57,22 @@ export function createAuthorizationDetails(settings: Settings) {
     }
   }
 
-  /** Returns the details that the token request asks for: all that were allowed, or some (RFC 9396 §6). */
-  function wanted({ oidc }: KoaContextWithOIDC, source: Source | undefined): Detail[] {
-    const granted = source?.rar ?? []
-    const asked = sentDetails(oidc)
-    if (asked.some(detail => !granted.some(other => isDeepStrictEqual(detail, other)))) {
-      refuse('authorization_details must be of those that the user allowed')
-    }
-    return asked.length ? asked : granted
-  }
-
   const feature: Feature = {
     settings: {
       richAuthorizationRequests: {
         enabled: features.rich_authorization_requests,
         types: Object.fromEntries(Object.keys(types).map(type => [type, { validate }])),
         authorizationDetailsForGrantSource: ({ oidc }) => decisionOf(oidc)?.details,
-        authorizationDetailsForAccessToken(ctx, { resourceServer }, source) {
-          const { client } = ctx.oidc
+        // A token request gets all that were allowed, or asks for some (RFC 9396 §6).
+        authorizationDetailsForAccessToken({ oidc }, { resourceServer }, source: Source = {}) {
+          const { rar: granted = [] } = source
+          const asked = sentDetails(oidc)
+          if (asked.some(detail => !granted.some(other => isDeepStrictEqual(detail, other)))) {
+            refuse('authorization_details must be of those that the user allowed')
+          }
           const isFor = (detail: Detail) => resourceOf(detail) === resourceServer?.identifier()
-          return wanted(ctx, source).filter(detail => isFor(detail) && mayUse(client, detail.type))
+          const wanted = asked.length ? asked : granted
+          return wanted.filter(detail => isFor(detail) && mayUse(oidc.client, detail.type))
         },
         authorizationDetailsForIntrospection: (_ctx, { rar = [] }) =>
           rar.filter(detail => resourceOf(detail) !== undefined),

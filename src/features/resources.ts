@@ -1,7 +1,13 @@
 // Protected APIs: which client can have a token for which API, what the token holds (RFC 8707, RFC 9068), and
 // which API can introspect it (RFC 7662).
 
-import { type Client, errors, type KoaContextWithOIDC, type ResourceServer } from 'oidc-provider'
+import {
+  type AccessToken,
+  type Client,
+  errors,
+  type KoaContextWithOIDC,
+  type ResourceServer,
+} from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
 import { audienceOf, isFor, lifetimeOf, scopesFor } from '../config/schema/resource.ts'
@@ -12,12 +18,8 @@ import type { Feature } from '../provider/feature.ts'
 import { canSign } from '../provider/keys.ts'
 import type { AuthorizationDetails } from './authorization-details.ts'
 
-interface Token {
-  kind: string
-  clientId?: string
-  accountId?: string
-  aud?: unknown
-}
+/** An access token, or a refresh token, which has no `aud`. */
+type Token = Partial<Pick<AccessToken, 'clientId' | 'accountId' | 'aud'>>
 
 /** Returns the feature. Throws a `ConfigError` that names every API without a key for its tokens. */
 export function resourceIndicators(
@@ -38,9 +40,8 @@ export function resourceIndicators(
     }
     if (oidc.params?.scope) {
       const asked = String(oidc.params.scope).split(' ')
-      const isRefused = (scope: string) =>
-        Object.hasOwn(file.scopes, scope) && !scopes.includes(scope)
-      const refused = asked.find(isRefused)
+      const others = Object.keys(file.scopes).filter(scope => !scopes.includes(scope))
+      const refused = asked.find(scope => others.includes(scope))
       if (refused) throw new errors.InvalidScope('requested scope is not allowed', refused)
       if (!scopes.some(scope => asked.includes(scope)) && !details.areFor(name, oidc)) {
         throw new errors.InvalidScope('no scope of the resource is asked for', asked.join(' '))
@@ -56,8 +57,7 @@ export function resourceIndicators(
   }
 
   /** An API introspects the access tokens that were made for it. */
-  function isMadeFor({ clientId }: Client, { kind, aud }: Token): boolean {
-    if (kind === 'RefreshToken' || aud === undefined) return false
+  function isMadeFor({ clientId }: Client, { aud }: Token): boolean {
     const file = Object.values(resources).find(file => audienceOf(file) === aud)
     return file?.introspected_by?.includes(clientId) ?? false
   }
