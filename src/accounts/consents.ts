@@ -71,11 +71,12 @@ export function createConsents(records: Records) {
     change: (found: Found<Consent>) => Consent | undefined,
     found?: Found<Consent>,
   ) =>
-    records.update<Consent>(...consentName(accountId, clientId), change, {
-      ttl: CONSENT_TTL_SECONDS,
-      indexes: [['consents of account', accountId]],
+    records.update<Consent>(
+      ...consentName(accountId, clientId),
+      change,
+      { ttl: CONSENT_TTL_SECONDS, indexes: [['consents of account', accountId]] },
       found,
-    })
+    )
 
   /** Prefetches an account and a consent in one command. The request keeps both until it writes. */
   async function readAhead(accountId: string, clientId: string): Promise<void> {

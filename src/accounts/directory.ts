@@ -143,7 +143,7 @@ export function createDirectory(records: Records) {
       if (after) await names.claim(after, before)
       return after
     }
-    await records.update<Account>(...accountName(id), apply, { indexes })
+    await records.update(...accountName(id), apply, next => ({ indexes: indexes(next) }))
     if (before) await names.release(before, after)
     return after
   }

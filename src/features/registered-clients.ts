@@ -54,7 +54,7 @@ const ttlOf = ({ since, lastUsed }: Kept) =>
 export function createRegisteredClients(records: Records) {
   const indexes = [CLIENTS]
   const change = (id: string, by: (found: Found<Kept>) => Kept | undefined) =>
-    records.update(CLIENT, id, by, { ttl: ttlOf, indexes })
+    records.update(CLIENT, id, by, kept => ({ ttl: ttlOf(kept), indexes }))
 
   const read = async (id: string) =>
     isRegisteredId(id) ? (await records.read<Kept>(CLIENT, id)).value : undefined
@@ -152,7 +152,7 @@ export function createInvitations(records: Records) {
   async function use(token: string): Promise<string | undefined> {
     const count = ({ value }: Found<Invitation>) =>
       value && value.used < value.most ? { ...value, used: value.used + 1 } : undefined
-    const options = { ttl: ({ exp }: Invitation) => exp - now(), indexes: [INVITATIONS] }
+    const options = ({ exp }: Invitation) => ({ ttl: exp - now(), indexes: [INVITATIONS] })
     const isCounted = await records.update(INVITATION, token, count, options)
     return isCounted ? records.lastRead<Invitation>(INVITATION, token)?.value?.handle : undefined
   }

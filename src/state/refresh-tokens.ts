@@ -139,7 +139,7 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
       latest = value
       return value && value.generation < generation ? next : undefined
     }
-    if (await records.update<Family>(KIND, id, change, { ttl, found })) return
+    if (await records.update<Family>(KIND, id, change, { ttl })) return
     if (!latest) throw alreadyUsed(KIND)
     // `find` decided whether this request may be answered again; a clock that has moved on since does not.
     if (grace > 0 && latest.generation === generation) {

@@ -123,8 +123,7 @@ export function createSessions(records: Records) {
       }
     }
     const indexes: [string, string][] = accountId ? [['sessions of account', accountId]] : []
-    const options = { ttl, indexes, found }
-    const isSaved = await records.update<SessionRecord>('Session', uid, change, options)
+    const isSaved = await records.update('Session', uid, change, { ttl, indexes }, found)
     // The session ended meanwhile: what this request was about to issue must not outlive that.
     if (!isSaved) return revokeWithSession(records, grantsIn(mine))
     // A slow request sends a replaced value again, and the browser keeps it.
@@ -167,7 +166,7 @@ export function createSessions(records: Records) {
   function adopt(uid: string, grants: Record<string, number>): Promise<boolean> {
     const change = ({ value, consumed }: Found<SessionRecord>) =>
       consumed ? undefined : value && { ...value, grants: living({ ...value.grants, ...grants }) }
-    return records.update('Session', uid, change, { ttl: ({ exp }) => exp - now() })
+    return records.update('Session', uid, change, ({ exp }) => ({ ttl: exp - now() }))
   }
 
   /** Sign-out; see the head of this file. */

@@ -34,15 +34,6 @@ interface SaveOptions {
   indexes?: [kind: string, name: string][]
 }
 
-interface UpdateOptions<T> {
-  /** The value for `save`, or a function of the record that is to be written. */
-  indexes?: SaveOptions['indexes'] | ((next: T) => SaveOptions['indexes'])
-  /** The value for `save`, or a function of the record that is to be written. */
-  ttl?: number | ((next: T) => number)
-  /** A record that was just read. The first attempt uses it instead of reading again. */
-  found?: Found<T>
-}
-
 /**
  * The id of a record of a kind. Records whose ids name the same `slot` are in one slot of a Redis
  * Cluster: they can be read in one command and written in one atomic batch. A text is a slot of its own.
@@ -164,6 +155,9 @@ export async function openRecords(store: Store, secrets: Uint8Array[]) {
      * Returns false when `change` returned undefined: then nothing is written. Throws StoreUnavailable
      * after MAX_ATTEMPTS.
      *
+     * `options` are those of `save`, or a function of the record that is to be written. The first attempt
+     * uses `known`, a record that was just read, instead of reading again.
+     *
      * An update that was overtaken makes all later ones of this process wait, first come first served.
      * Thus an operation that ends access competes with one writer of each other process, however many
      * there are.
@@ -172,16 +166,15 @@ export async function openRecords(store: Store, secrets: Uint8Array[]) {
       kind: string,
       id: Id,
       change: (found: Found<T>) => T | undefined | Promise<T | undefined>,
-      { found: known, ttl, indexes }: UpdateOptions<T> = {},
+      options: SaveOptions | ((next: T) => SaveOptions) = {},
+      known?: Found<T>,
     ): Promise<boolean> {
       /** Undefined when another writer came in between. */
       const attempt = async (found: Found<T>): Promise<boolean | undefined> => {
         const next = await change(found)
         if (next === undefined) return false
-        const seconds = typeof ttl === 'function' ? ttl(next) : ttl
-        const named = typeof indexes === 'function' ? indexes(next) : indexes
-        const options = { ttl: seconds, indexes: named, version: found.version }
-        return (await save(kind, id, next, options)) || undefined
+        const given = typeof options === 'function' ? options(next) : options
+        return (await save(kind, id, next, { ...given, version: found.version })) || undefined
       }
       const repeat = async () => {
         for (let i = 1; i < MAX_ATTEMPTS; i++) {
