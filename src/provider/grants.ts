@@ -14,7 +14,7 @@ import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import type { Detail } from '../config/schema/details.ts'
 import { note } from '../http/audit.ts'
 import { holdGrant, newTag, revokeGrant, tagOf } from '../state/grants.ts'
-import type { Found, Records } from '../storage/records.ts'
+import type { Records } from '../storage/records.ts'
 import type { RequestedClaims } from './claims.ts'
 
 const DEVICE_ROUTES = ['code_verification', 'device_resume']
@@ -47,8 +47,8 @@ export function createGrantMaker(
     const client = required(oidc.client)
     const { clientId } = client
     const accountId = required(oidc.session?.accountId)
-    const isImplicit = client.consent === 'implicit' && clientId !== ACCOUNT_CLIENT
-    if (isImplicit && !isDevice(oidc)) {
+    if (clientId === ACCOUNT_CLIENT) return accountGrant(oidc.provider, accountId)
+    if (client.consent === 'implicit' && !isDevice(oidc)) {
       await recordImplicit(consents, accountId, clientId, requestedClaims.scopesOf(oidc))
     }
     // The consent page gave the decision; it is recorded here, where it is final. Nothing is recorded when
@@ -60,7 +60,7 @@ export function createGrantMaker(
       const about = { client_id: clientId, account: accountId, scopes, declined }
       note(ctx, 'consent_given', { ...about, authorization_details })
     }
-    const found = await consentOf(consents, accountId, clientId)
+    const found = await consents.read(accountId, clientId)
     const consent = found.value
     if (!consent || consent.appearance !== appearanceOf(client)) return undefined
 
@@ -103,15 +103,12 @@ export function appearanceOf({
   return hash('sha256', JSON.stringify([clientName, ...new Set(hosts.toSorted())]), 'base64url')
 }
 
-async function consentOf(
-  consents: Consents,
-  accountId: string,
-  clientId: string,
-): Promise<Found<Consent>> {
-  if (clientId !== ACCOUNT_CLIENT) return consents.read(accountId, clientId)
-  // It needs no consent, and its use is not stored.
-  const always = { since: 0, lastUsed: Number.POSITIVE_INFINITY, scopes: ['openid'], declined: [] }
-  return { value: { ...always, accountId, client_id: clientId }, version: 0 }
+/** The grant of the account pages needs no consent. It is not saved, because they redeem no code. */
+function accountGrant({ Grant }: Provider, accountId: string): Grant {
+  const grant = new Grant({ accountId, clientId: ACCOUNT_CLIENT })
+  grant.addOIDCScope('openid')
+  grant.jti = newTag()
+  return grant
 }
 
 async function recordImplicit(
@@ -164,6 +161,6 @@ export async function isStillAllowed(
 ): Promise<boolean> {
   await consents.readAhead(accountId, client_id)
   const account = await directory.findEnabled(accountId, signedIn)
-  const { value } = await consentOf(consents, accountId, client_id)
+  const { value } = await consents.read(accountId, client_id)
   return Boolean(account && value && scopes.every(name => value.scopes.includes(name)))
 }
