@@ -20,7 +20,6 @@
 // (RFC 6749 §4.1.2).
 
 import { type Adapter, Provider } from 'oidc-provider'
-import { clientInfoOf } from '../http/client-info.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import {
@@ -81,10 +80,11 @@ export function createAdapter(
   }
 }
 
+/** Saves with the next write, or at the end of the request. */
 function createPlainAdapter(model: string, records: Records) {
   return {
     async upsert(id: string, payload: Payload, ttl?: number) {
-      await records.save(model, id, payload, { ttl })
+      await records.saveLater(model, taggedId(id), payload, { ttl })
     },
 
     async find(id: string): Promise<Payload | undefined> {
@@ -99,7 +99,7 @@ function createPlainAdapter(model: string, records: Records) {
     },
 
     async destroy(id: string) {
-      await records.remove(model, id)
+      await records.remove(model, taggedId(id))
     },
 
     // Unused: the library destroys the grant as well, unless it revokes an access token alone.
@@ -109,6 +109,7 @@ function createPlainAdapter(model: string, records: Records) {
   }
 }
 
+/** For models whose ids begin with a tag. */
 function createTaggedAdapter(model: string, records: Records) {
   async function endReused(payload: Payload | undefined): Promise<never> {
     await assertConnected()
@@ -120,10 +121,6 @@ function createTaggedAdapter(model: string, records: Records) {
   }
 
   return {
-    async upsert(id: string, payload: Payload, ttl?: number) {
-      await records.saveLater(model, taggedId(id), payload, { ttl })
-    },
-
     async find(id: string): Promise<Payload | undefined> {
       const grantId = tagOf(id)
       if (!grantId) return undefined
@@ -148,10 +145,6 @@ function createTaggedAdapter(model: string, records: Records) {
       if (value.error) return void (await records.consume(model, taggedId(id)))
       const options = { ttl: Number(value.exp) - now(), version, consumed: now() }
       await records.saveLater(model, taggedId(id), value, options, () => endReused(value))
-    },
-
-    async destroy(id: string) {
-      await records.remove(model, taggedId(id))
     },
   }
 }
@@ -201,30 +194,21 @@ function createGrantAdapter(records: Records, { grant }: Lifetimes) {
 }
 
 function createSessionAdapter(records: Records, { grant }: Lifetimes) {
-  const sessions = createSessions(records)
-  const grantTtl = grant.withoutRefreshToken
-
+  const { find, findByUid, save, retire, end } = createSessions(records)
   return {
-    async find(id: string) {
-      const { session, isEnded } = (await sessions.find(id)) ?? {}
-      // A sign-out failed half-way: only its repetition still gets the session.
-      if (!session || !isEnded || Provider.ctx?.oidc.route === 'end_session_confirm') return session
-      await sessions.end(session.uid)
-    },
+    find,
 
-    findByUid: async (uid: string) => (await sessions.findByUid(uid)).value,
+    findByUid: async (uid: string) => (await findByUid(uid)).value,
 
-    upsert(_id: string, payload: object, ttl = 1) {
-      const clientInfo = Provider.ctx && clientInfoOf(Provider.ctx)
-      return sessions.save(payload as SessionRecord, ttl, { clientInfo, grantTtl })
-    },
+    upsert: (_id: string, payload: object, ttl = 1) =>
+      save(payload as SessionRecord, ttl, grant.withoutRefreshToken),
 
     // The library calls this for a cookie value that it replaces, and at sign-out.
     async destroy(id: string) {
       const { session } = Provider.ctx?.oidc ?? {}
-      if (session && session.jti !== id) return sessions.retire(id, session.uid)
-      const uid = session?.uid ?? (await sessions.find(id))?.session.uid
-      if (uid) await sessions.end(uid)
+      if (session && session.jti !== id) return retire(id, session.uid)
+      const uid = session?.uid ?? (await find(id))?.uid
+      if (uid) await end(uid)
     },
   }
 }

@@ -6,7 +6,6 @@
 // claims it afterwards; a client can be notified twice then.
 
 import pLimit from 'p-limit'
-import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 
@@ -104,23 +103,3 @@ export const signOutQueue = (records: Records) =>
     idOf: ({ uid, client_id }) => `${uid} ${client_id}`,
     pauses: SIGN_OUT_PAUSES,
   })
-
-interface EndedSession {
-  uid: string
-  accountId?: string
-  authorizations?: Record<string, { sid?: string }>
-}
-
-/** Enqueues a notification for each client of a session, once for each session. */
-export async function enqueueSignOut(
-  records: Records,
-  { uid, accountId, authorizations = {} }: EndedSession,
-): Promise<void> {
-  const { enqueue } = signOutQueue(records)
-  const notifications = Object.entries(authorizations).map(async ([client_id, { sid }]) => {
-    if (accountId && sid && client_id !== ACCOUNT_CLIENT) {
-      await enqueue({ uid, accountId, client_id, sid })
-    }
-  })
-  await Promise.all(notifications)
-}

@@ -18,10 +18,12 @@
 
 import { randomBytes } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
-import type { ClientInfo } from '../http/client-info.ts'
+import { Provider } from 'oidc-provider'
+import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
+import { type ClientInfo, clientInfoOf } from '../http/client-info.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
-import { enqueueSignOut } from './delivery-queue.ts'
+import { signOutQueue } from './delivery-queue.ts'
 import { revokeWithSession, TOMBSTONE_SECONDS } from './grants.ts'
 
 /** The payload of the library, and what Usher keeps with it. */
@@ -64,13 +66,16 @@ const MAX_SESSIONS = 100
 
 /** Returns the functions that find, save, list and end sessions. */
 export function createSessions(records: Records) {
-  /** The session to which a cookie value leads, also when it has ended and its end is not complete. */
-  async function find(cookie: string) {
+  /** The session to which a cookie value leads. */
+  async function find(cookie: string): Promise<SessionRecord | undefined> {
     const { value: pointer } = await records.read<Pointer>('SessionCookie', cookie)
     if (!pointer || pointer.exp < now()) return undefined
     const { value, consumed } = await findByUid(pointer.uid)
     if (!value || value.signInId !== pointer.signInId) return undefined
-    return { session: { ...value, jti: cookie }, isEnded: consumed !== undefined }
+    const session = { ...value, jti: cookie }
+    // A sign-out failed half-way: only its repetition still gets the session.
+    if (!consumed || Provider.ctx?.oidc.route === 'end_session_confirm') return session
+    await end(session.uid)
   }
 
   const findByUid = (uid: string) => records.read<SessionRecord>('Session', uid)
@@ -79,29 +84,22 @@ export function createSessions(records: Records) {
    * Writes what the request has changed since it read the session. Revokes its grants when that has ended.
    * `grantTtl`: seconds for which a grant of this request lives without a refresh token.
    */
-  async function save(
-    payload: SessionRecord,
-    ttl: number,
-    { clientInfo, grantTtl }: { clientInfo?: ClientInfo; grantTtl: number },
-  ): Promise<void> {
+  async function save(payload: SessionRecord, ttl: number, grantTtl = 0): Promise<void> {
     // The library sets these itself.
     const { kind, iat, ...own } = payload
     const { uid, jti, accountId, authorizations = {} } = own
     const found = records.lastRead<SessionRecord>('Session', uid)
     const base = found?.value
     const isSignIn = own.loginTs !== base?.loginTs
-    const before = grantsIn({ authorizations: base?.authorizations })
-    const made = grantsIn({ authorizations }).filter(id => !before.includes(id))
+    const before = grantsIn(base?.authorizations)
+    const made = grantsIn(authorizations).filter(id => !before.includes(id))
     const grants = {
       ...base?.grants,
       ...Object.fromEntries(made.map(id => [id, now() + grantTtl])),
     }
-    const mine = {
-      ...own,
-      grants,
-      lastUsed: now(),
-      clientInfo: isSignIn ? clientInfo : base?.clientInfo,
-    }
+    const { ctx } = Provider
+    const clientInfo = isSignIn && ctx ? clientInfoOf(ctx) : (base ?? own).clientInfo
+    const mine = { ...own, grants, lastUsed: now(), clientInfo }
     let signInId = isSignIn ? randomId() : base?.signInId
     let isReplaced = false
     const change = ({ value, version, consumed }: Found<SessionRecord>) => {
@@ -125,7 +123,7 @@ export function createSessions(records: Records) {
     const indexes: [string, string][] = accountId ? [['sessions of account', accountId]] : []
     const isSaved = await records.update('Session', uid, change, { ttl, indexes }, found)
     // The session ended meanwhile: what this request was about to issue must not outlive that.
-    if (!isSaved) return revokeWithSession(records, grantsIn(mine))
+    if (!isSaved) return revokeWithSession(records, Object.keys(grants))
     // A slow request sends a replaced value again, and the browser keeps it.
     const { value: pointer } = records.lastRead<Pointer>('SessionCookie', jti) ?? {}
     const isShort = (pointer?.exp ?? 0) < now() + ttl
@@ -158,7 +156,7 @@ export function createSessions(records: Records) {
   async function succeed(old: SessionRecord, loginTs: number, ttl: number) {
     const [uid, jti] = [randomId(), randomId()]
     const session = { ...old, uid, jti, loginTs, exp: now() + ttl, authorizations: {} }
-    await save(session, ttl, { clientInfo: old.clientInfo, grantTtl: 0 })
+    await save(session, ttl)
     return session
   }
 
@@ -175,7 +173,7 @@ export function createSessions(records: Records) {
     const { value } = await records.read<SessionRecord>('Session', uid)
     if (!value) return
     await enqueueSignOut(records, value)
-    await revokeWithSession(records, grantsIn(value))
+    await revokeWithSession(records, Object.keys(value.grants ?? {}))
     await records.remove('Session', uid, TOMBSTONE_SECONDS)
   }
 
@@ -187,12 +185,28 @@ export function createSessions(records: Records) {
   return { find, findByUid, list, save, retire, succeed, adopt, end, endAll }
 }
 
+/** Enqueues a notification for each client of a session, once for each session. */
+export async function enqueueSignOut(
+  records: Records,
+  {
+    uid,
+    accountId,
+    authorizations = {},
+  }: Pick<SessionRecord, 'uid' | 'accountId' | 'authorizations'>,
+): Promise<void> {
+  const { enqueue } = signOutQueue(records)
+  const notifications = Object.entries(authorizations).map(async ([client_id, { sid }]) => {
+    if (accountId && sid && client_id !== ACCOUNT_CLIENT) {
+      await enqueue({ uid, accountId, client_id, sid })
+    }
+  })
+  await Promise.all(notifications)
+}
+
 const randomId = () => randomBytes(16).toString('base64url')
 
-function grantsIn({ authorizations = {}, grants = {} }: Partial<SessionRecord>): string[] {
-  const latest = Object.values(authorizations).flatMap(({ grantId }) => grantId ?? [])
-  return [...new Set([...latest, ...Object.keys(grants)])]
-}
+const grantsIn = (authorizations: SessionRecord['authorizations'] = {}) =>
+  Object.values(authorizations).flatMap(({ grantId }) => grantId ?? [])
 
 /** Without those that have expired, or outlive the session. */
 function living(grants: Record<string, number>): Record<string, number> {

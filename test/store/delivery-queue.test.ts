@@ -1,7 +1,8 @@
 // Sign-outs on their way to applications, on every store: who takes them, and that nobody is forgotten.
 
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
-import { enqueueSignOut, type SignOut, signOutQueue } from '../../src/state/delivery-queue.ts'
+import { type SignOut, signOutQueue } from '../../src/state/delivery-queue.ts'
+import { enqueueSignOut } from '../../src/state/sessions.ts'
 import { openInstallation } from '../../src/storage/open.ts'
 import type { Records } from '../../src/storage/records.ts'
 import { startRedis } from '../support/redis.ts'
