@@ -2,7 +2,8 @@
 // All nodes read one record for each; an early request writes nothing.
 
 import { errors } from 'oidc-provider'
-import { type GrantHandler, memberOf } from '../provider/feature.ts'
+import { mapOf } from '../config/schema/values.ts'
+import type { GrantHandler } from '../provider/feature.ts'
 import type { Records } from '../storage/records.ts'
 
 /** The `interval` that clients are given. */
@@ -30,7 +31,7 @@ export function slowDownPending(records: Records, handler: GrantHandler): GrantH
       await handler(ctx)
     } catch (error) {
       if (!(error instanceof errors.AuthorizationPending)) throw error
-      const isInTime = await isDue(records, String(memberOf(ctx.oidc.params, 'device_code')))
+      const isInTime = await isDue(records, String(mapOf(ctx.oidc.params).device_code))
       throw isInTime ? error : new errors.SlowDown()
     }
   }
@@ -44,7 +45,7 @@ export function slowDownPending(records: Records, handler: GrantHandler): GrantH
 export function slowDownAll(records: Records, handler: GrantHandler): GrantHandler {
   return async ctx => {
     const { provider, client, params } = ctx.oidc
-    const id = String(memberOf(params, 'auth_req_id'))
+    const id = String(mapOf(params).auth_req_id)
     const request = await provider.BackchannelAuthenticationRequest.find(id)
     const isOpen = request?.clientId === client?.clientId && !request?.consumed
     const isAnswered = request?.grantId || request?.error

@@ -2,8 +2,8 @@
 // the current prompt, and accepts only forms that the page itself sent.
 
 import type { Context } from 'koa'
+import { mapOf } from '../config/schema/values.ts'
 import { type Form, readForm } from '../http/forms.ts'
-import { memberOf } from '../provider/feature.ts'
 import type { Interaction, Outcome } from '../provider/interactions.ts'
 import { newPasswordPage } from './account.ts'
 import { consentPage } from './consent.ts'
@@ -46,7 +46,7 @@ export function createInteractionPages(site: Site) {
    * session to the home page of the client, or to the account. Throws `error` again without a session.
    */
   async function leadOn(ctx: Context, error: unknown): Promise<undefined> {
-    if (memberOf(error, 'error') !== 'interaction_gone' || !(await isSignedIn(ctx))) throw error
+    if (mapOf(error).error !== 'interaction_gone' || !(await isSignedIn(ctx))) throw error
     const client = views.ownClient(ctx, String(ctx.query.client_id))
     ctx.status = 303
     ctx.redirect(client?.client_uri ?? client?.initiate_login_uri ?? PLACES.home)

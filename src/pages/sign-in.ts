@@ -4,8 +4,8 @@
 import type { Context } from 'koa'
 import type { SignInMethod } from '../accounts/sign-in-method.ts'
 import { PASSWORD } from '../config/schema/upstream.ts'
+import { mapOf } from '../config/schema/values.ts'
 import type { Form } from '../http/forms.ts'
-import { memberOf } from '../provider/feature.ts'
 import type { Interaction } from '../provider/interactions.ts'
 import { hostOf, inWords } from './consent.ts'
 import type { Site } from './site.ts'
@@ -62,8 +62,8 @@ export function signInPage({ views, records, authentication, settings, signInMet
   /** Sends the browser to another method. An error of the method becomes a problem on the page. */
   async function begin(ctx: Context, interaction: Interaction, method: SignInMethod) {
     const url = await method.begin(interaction).catch((error: unknown) => {
-      const reason = memberOf(error, 'cause') ?? error
-      ctx.state.log.detail = `${method.name}: ${memberOf(reason, 'message')}`
+      const reason = mapOf(error).cause ?? error
+      ctx.state.log.detail = `${method.name}: ${mapOf(reason).message}`
     })
     if (!url) return render(ctx, interaction, { problem: 'upstream_unavailable', status: 503 })
     if (ctx.method === 'GET') ctx.redirect(url)

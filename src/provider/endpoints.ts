@@ -4,12 +4,13 @@ import { errors as jose } from 'jose'
 import type { Context, Middleware } from 'koa'
 import { errors } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
+import { mapOf } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
 import { readForm } from '../http/forms.ts'
 import { MAX_URL_BYTES, refuseLongUrl } from '../http/limits.ts'
 import { described } from './error-descriptions.ts'
 import { logError } from './events.ts'
-import { type Feature, type Finisher, memberOf, type Oidc } from './feature.ts'
+import type { Feature, Finisher, Oidc } from './feature.ts'
 import { AUTHORIZATION, DISCOVERY, type Routes } from './routes.ts'
 
 /** Discovery and JWKS: for how long clients may cache them. */
@@ -111,7 +112,7 @@ export function finishAnswers(
     if (!oidc) return
     ctx.state.log.client_id = oidc.client?.clientId
     if (ctx.status === 500) blameClient(ctx, oidc)
-    if (memberOf(ctx.body, 'error')) ctx.body = described(ctx, ctx.body)
+    if (mapOf(ctx.body).error) ctx.body = described(ctx, ctx.body)
     const ofFeatures = features.map(({ answers }) => answers?.[oidc.route])
     for (const finish of [...ofFeatures, finishers[oidc.route] ?? signOut]) {
       await finish?.(ctx, oidc)
@@ -168,7 +169,7 @@ function introspection(ctx: Context, { client }: Oidc) {
     throw new errors.InvalidClientAuth({ detail: 'a public client cannot introspect' })
   }
   // JWTs are not stored. A caller that presents one to an API must not cause an error there (§2.2).
-  if (memberOf(ctx.body, 'error') !== 'unsupported_token_type') return
+  if (mapOf(ctx.body).error !== 'unsupported_token_type') return
   ctx.status = 200
   ctx.body = { active: false }
 }

@@ -80,8 +80,3 @@ export interface Feature {
   /** Sends notifications that are due in a queue. */
   deliver?(provider: Provider, queue: Queue, attempt: Attempt): Promise<void>
 }
-
-/** A member of a value whose type the library leaves open; undefined when it has none. */
-export function memberOf(value: unknown, name: string): unknown {
-  return typeof value === 'object' && value !== null ? Reflect.get(value, name) : undefined
-}

@@ -6,8 +6,8 @@ import { errors, type Provider } from 'oidc-provider'
 import type { Decision } from '../accounts/consents.ts'
 import type { Login } from '../accounts/sign-in-method.ts'
 import type { Settings } from '../config/load.ts'
+import { mapOf } from '../config/schema/values.ts'
 import { cookieNames, originCookie } from '../http/cookies.ts'
-import { memberOf } from './feature.ts'
 
 type Deployment = Pick<Settings, 'development'>
 type Cookies = Pick<Context, 'cookies'>
@@ -37,7 +37,7 @@ export function createBrowserBinding({ development }: Deployment) {
     /** Whether the interaction with these details began in the browser of the request. */
     isBound(ctx: Cookies, details: unknown): boolean {
       const value = read(ctx)
-      return value !== undefined && memberOf(details, 'browser') === hashOf(value)
+      return value !== undefined && mapOf(details).browser === hashOf(value)
     },
   }
 }
@@ -56,7 +56,7 @@ export interface Outcome {
 
 /** Whether the user answered `select_account` by asking for another account. */
 export const wantsAnother = (result: unknown) =>
-  memberOf(memberOf(result, 'select_account'), 'another') === true
+  mapOf(mapOf(result).select_account).another === true
 
 /** A pending interaction. Nothing in it comes from the browser. */
 export type Interaction = Awaited<ReturnType<ReturnType<typeof createInteractions>['read']>>
@@ -95,7 +95,7 @@ export function createInteractions(provider: Provider, settings: Deployment) {
         withdrawn:
           prompt.name === 'consent' &&
           lastSubmission?.consent !== undefined &&
-          memberOf(lastSubmission.consent, 'accountId') === session?.accountId,
+          mapOf(lastSubmission.consent).accountId === session?.accountId,
       }
     },
 

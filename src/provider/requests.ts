@@ -3,10 +3,11 @@
 
 import { decodeJwt } from 'jose'
 import { type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
+import { mapOf } from '../config/schema/values.ts'
 import { longParameter, MAX_URL_BYTES } from '../http/limits.ts'
 import { now } from '../storage/store.ts'
 import { harmless } from './failures.ts'
-import { type Feature, memberOf } from './feature.ts'
+import type { Feature } from './feature.ts'
 
 const OFFLINE_ACCESS = 'offline_access'
 
@@ -117,7 +118,7 @@ export function assertAssertion(
   if (typeof claims.aud !== 'string') refuse('aud must be a single string')
   if (isTooLong(claims)) refuse('exp must be at most ten minutes ahead')
   if (!oidc.isFapi('2.0')) return
-  if (memberOf(header, 'alg') === 'RS256') refuse(NO_RS256)
+  if (mapOf(header).alg === 'RS256') refuse(NO_RS256)
   if (claims.aud !== oidc.issuer) refuse('aud must be the issuer')
 }
 

@@ -13,6 +13,7 @@ import type { Context } from 'koa'
 import { fetch } from 'undici'
 import { createDirectory } from '../../accounts/directory.ts'
 import type { SignInMethod } from '../../accounts/sign-in-method.ts'
+import { mapOf } from '../../config/schema/values.ts'
 import { note } from '../../http/audit.ts'
 import { createAgent } from '../../http/egress.ts'
 import { PLACES } from '../../pages/page-data.ts'
@@ -21,7 +22,7 @@ import { problemPath } from '../../pages/sign-in.ts'
 import { RECENT_SECONDS, type Site } from '../../pages/site.ts'
 import type { Environment } from '../../provider/configuration.ts'
 import { harmless } from '../../provider/failures.ts'
-import { type Finisher, memberOf } from '../../provider/feature.ts'
+import type { Finisher } from '../../provider/feature.ts'
 import { now } from '../../storage/store.ts'
 import { accountFor, domainOf } from './identities.ts'
 import { type Checks, type Connection, createIssuer } from './issuer.ts'
@@ -100,7 +101,7 @@ export function upstreamSignIn({ settings, records }: Environment) {
   /** Returns the claims of a response; undefined for one that is not valid: the log has the reason. */
   const redeem = (ctx: Context, { upstream, issuer }: Connection, request: UpstreamRequest) =>
     issuer.redeem(new URL(ctx.url, own), request).catch((error: unknown) => {
-      const parts = ['error', 'code', 'message'].map(name => memberOf(error, name))
+      const parts = ['error', 'code', 'message'].map(name => mapOf(error)[name])
       const reason = harmless(parts.filter(Boolean).join(': '))
       note(ctx, 'sign_in_failed', { upstream: upstream.name, reason })
       return undefined
@@ -169,7 +170,7 @@ export function upstreamSignIn({ settings, records }: Environment) {
     // Until a sign-in has replaced the former user, the session is of that one.
     if (!uid || !account || account !== result?.login?.accountId) return
     signOut.forget(ctx)
-    const id = memberOf(result.login, 'upstreamSession')
+    const id = mapOf(result.login).upstreamSession
     const known: UpstreamSession = { uid, account }
     if (typeof id === 'string') {
       await records.save('UpstreamSession', id, known, { ttl: lifetimes.session })

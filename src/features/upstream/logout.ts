@@ -3,9 +3,9 @@
 import { jwtVerify } from 'jose'
 import type { Context } from 'koa'
 import type { OwnDirectory } from '../../accounts/directory.ts'
+import { mapOf } from '../../config/schema/values.ts'
 import { note } from '../../http/audit.ts'
 import { readForm } from '../../http/forms.ts'
-import { memberOf } from '../../provider/feature.ts'
 import { createSessions } from '../../state/sessions.ts'
 import type { Records } from '../../storage/records.ts'
 import { linkOf } from './identities.ts'
@@ -36,7 +36,7 @@ export function createLogoutReceiver(
       requiredClaims: ['iat', 'jti', 'events'],
     })
     const { events, nonce, sub, sid, jti = '' } = payload
-    const isLogout = typeof memberOf(events, LOGOUT_EVENT) === 'object'
+    const isLogout = typeof mapOf(events)[LOGOUT_EVENT] === 'object'
     if (!isLogout || nonce !== undefined) throw new Error('is not a logout token')
     if (protectedHeader.typ && !/^(logout\+jwt|jwt)$/i.test(protectedHeader.typ)) {
       throw new Error('typ is of another JWT')
