@@ -11,8 +11,7 @@ import { readSettings, type Settings } from './config/load.ts'
 import { ConfigError, toRecord } from './config/report/finding.ts'
 import { createAudit } from './http/audit.ts'
 import type { Readiness } from './http/health.ts'
-import type { SigningKey } from './keys/signing-keys.ts'
-import { openSigningKeys } from './keys/signing-keys.ts'
+import { openSigningKeys, type SigningKey } from './keys/signing-keys.ts'
 import type { Environment } from './provider/configuration.ts'
 import { StoreUnavailable } from './storage/store.ts'
 
@@ -29,8 +28,7 @@ export async function run(first: Settings, context: Context, readiness: Readines
   const audit = createAudit(log)
   let inForce = await build(first, context, readiness)
   let generation = 1
-  let restartKeys = ''
-  let warned = new Set<string>()
+  let logged = new Set<string>()
   metrics.configuration(generation, true)
   logOnce(first)
 
@@ -50,20 +48,18 @@ export async function run(first: Settings, context: Context, readiness: Readines
 
   /** Logs warnings, and the keys of settings that need a restart, once until they change. */
   function logOnce(wanted: Settings) {
-    const warnings = new Map(
-      wanted.warnings.map(one => [[one.rule, one.file, one.key].join(), one]),
-    )
-    for (const [name, warning] of warnings) {
-      const { message, ...fields } = toRecord(warning)
-      if (!warned.has(name)) log.warn({ event: 'config_warning', ...fields }, message)
+    const lines = new Map<string, { event: string; message: string; keys?: string[] }>()
+    for (const warning of wanted.warnings) {
+      const { rule, file, key } = warning
+      lines.set([rule, file, key].join(), { event: 'config_warning', ...toRecord(warning) })
     }
-    warned = new Set(warnings.keys())
     const keys = fixedDifferences(inForce.settings, wanted)
-    if (keys.length && restartKeys !== keys.join()) {
-      const message = 'these settings take effect after a restart'
-      log.warn({ event: 'config_needs_restart', keys }, message)
+    const message = 'these settings take effect after a restart'
+    if (keys.length) lines.set(keys.join(), { event: 'config_needs_restart', keys, message })
+    for (const [name, { message, ...fields }] of lines) {
+      if (!logged.has(name)) log.warn(fields, message)
     }
-    restartKeys = keys.join()
+    logged = new Set(lines.keys())
   }
 
   function refuse(error: unknown) {
