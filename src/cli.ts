@@ -92,7 +92,6 @@ async function main(argv: string[]): Promise<number> {
 
 /** Reads the words behind the name. Throws a `Failure` for those that are missing, wrong or too much. */
 function readInvocation({ name, usage }: Command, words: string[]): Invocation {
-  const wrong = (problem: string) => new Failure(`${problem}\n\nusage: npm run usher -- ${usage}`)
   const [described = '', ...rest] = usage.slice(name.length).split(/ \[?(?=--)/)
   // An option with a value is written `--name VALUE`.
   const options = Object.fromEntries(
@@ -108,12 +107,12 @@ function readInvocation({ name, usage }: Command, words: string[]): Invocation {
     const { values, positionals } = parseArgs(config)
     const all = described.match(/\[[^\]]+\]|\S+/g) ?? []
     const missing = all.filter(argument => !argument.startsWith('['))[positionals.length]
-    if (missing) throw wrong(`${missing} is missing.`)
+    if (missing) throw new Error(`${missing} is missing.`)
     const surplus = positionals.slice(all.length).join(' ')
-    if (surplus) throw wrong(`${surplus} is too much.`)
+    if (surplus) throw new Error(`${surplus} is too much.`)
     return { values, args: positionals }
   } catch (error) {
-    throw error instanceof Failure ? error : wrong(reasonOf(error))
+    throw new Failure(`${reasonOf(error)}\n\nusage: npm run usher -- ${usage}`)
   }
 }
 

@@ -51,9 +51,9 @@ export function createAuthentication(
   const { perAccount, perNetwork } = signInLimits(security)
 
   /** Returns undefined for every failure. `since` is the time before the password was checked. */
-  async function signIn(ctx: Context, credentials: Credentials, about: About = {}) {
+  async function signIn(ctx: Context, credentials: Credentials, about: About) {
     const started = now()
-    const account = await examine(ctx, credentials, about)
+    const account = await check(ctx, credentials, about)
     if (!account) return undefined
     const since = Math.max(started, (account.ended ?? 0) + 1)
     browsers.remember(ctx, account, since)
@@ -62,7 +62,7 @@ export function createAuthentication(
   }
 
   /** Returns the account of the credentials; undefined for every failure, after the same time. */
-  async function examine(ctx: Context, { username: typed, password }: Credentials, about: About) {
+  async function check(ctx: Context, { username: typed, password }: Credentials, about: About) {
     const began = performance.now()
     // No account has the username ''.
     const username = isUsername(typed) ? typed : ''
@@ -72,8 +72,8 @@ export function createAuthentication(
       ? { account: known.id }
       : { name_hash: records.keyedHash('name', foldUsername(username)).toString('base64url') }
     const isThrottled = refusal === 'throttled'
-    const event = isThrottled ? 'sign_in_throttled' : 'sign_in_failed'
-    note(ctx, event, { ...about, ...who, reason: refusal })
+    const fact = { ...about, ...who, reason: refusal }
+    note(ctx, isThrottled ? 'sign_in_throttled' : 'sign_in_failed', fact)
     await equalise(began, isThrottled, await areForeignHashes(records))
   }
 
@@ -94,15 +94,7 @@ export function createAuthentication(
     return { account }
   }
 
-  return {
-    signIn,
-    remember: browsers.remember,
-
-    /** Whether the password is that of this signed-in account. */
-    async check(ctx: Context, { id, username }: Account, password: string, about: About = {}) {
-      return (await examine(ctx, { username, password }, about))?.id === id
-    },
-  }
+  return { signIn, check, remember: browsers.remember }
 }
 
 /** Durations of failures that are kept. Failures without a password check wait as long. */
@@ -156,9 +148,8 @@ function createRememberedBrowsers(signatures: Signatures, development: boolean) 
   }
 
   /** Returns the mark of this browser for the account, unique among its browsers. */
-  function find(ctx: Context, account: Pick<Account, 'id' | 'ended'>): string | undefined {
-    return marks(ctx).find(mark => isOf(account, mark))
-  }
+  const find = (ctx: Context, account: Pick<Account, 'id' | 'ended'>) =>
+    marks(ctx).find(mark => isOf(account, mark))
 
   /** `since`: when the user signed in (epoch seconds). */
   function remember(ctx: Context, account: Account, since: number): void {

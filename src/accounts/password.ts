@@ -83,11 +83,7 @@ export async function admit<T>(attempt: () => Promise<T>): Promise<T> {
     throw Object.assign(new Error('too many passwords are waiting to be checked'), BUSY)
   }
   admitted++
-  try {
-    return await attempt()
-  } finally {
-    admitted--
-  }
+  return attempt().finally(() => admitted--)
 }
 
 const BUSY = {

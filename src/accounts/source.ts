@@ -146,7 +146,7 @@ function createSourceDirectory(records: Records, source: AccountsSource, log?: L
   async function accountOf(id: string, found: KnownAccount): Promise<Account> {
     const { since = now(), ended } = (await outsideOf(id)) ?? {}
     const { updated = since, ...profile } = found
-    return { ...profile, id, created: since, updated, ...(ended !== undefined && { ended }) }
+    return { ...profile, id, created: since, updated, ended }
   }
 
   async function load(id: string): Promise<Account | undefined> {
@@ -178,9 +178,8 @@ function createSourceDirectory(records: Records, source: AccountsSource, log?: L
   async function candidate(username: string): Promise<Candidate> {
     const name = foldUsername(username)
     const known = (await records.read<{ id: string }>('OutsideName', name)).value
-    const ended = known && (await outsideOf(known.id))?.ended
     return {
-      known: known && { ...known, ...(ended !== undefined && { ended }) },
+      known: known && { ...known, ended: (await outsideOf(known.id))?.ended },
       async authenticate(password) {
         if (!username) return { refusal: 'unknown' }
         if (!password || isTooLong(password)) return { refusal: 'wrong_password' }

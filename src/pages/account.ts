@@ -54,7 +54,9 @@ export function createAccountPages(site: Site) {
       const password = form.value('password')
       // A change always needs the current password: an open browser is not enough (ASVS 6.2.3).
       const about = { client_id: ACCOUNT_CLIENT }
-      const isKnown = await authentication.check(ctx, account, current, about)
+      const credentials = { username: account.username, password: current }
+      const known = await authentication.check(ctx, credentials, about)
+      const isKnown = known?.id === account.id
       const isUnchanged = password === current
       const problems = problemsOf(views.words(ctx), form, { isKnown, isUnchanged })
       if (problems) return views.page(ctx, 'password', { problems }, 400)
