@@ -66,8 +66,7 @@ export function signInPage({ views, records, authentication, settings, signInMet
       ctx.state.log.detail = `${method.name}: ${mapOf(reason).message}`
     })
     if (!url) return render(ctx, interaction, { problem: 'upstream_unavailable', status: 503 })
-    if (ctx.method === 'GET') ctx.redirect(url)
-    else views.navigate(ctx, url)
+    views.navigate(ctx, url)
   }
 
   return {

@@ -67,18 +67,16 @@ export function createSite(
     ctx.state.account = account
     ctx.state.csrf = session && csrf.token(subject(ctx, session))
     if (account && isFresh) return { account, session }
-    const url = signInUrl(ctx.url.length <= MAX_STATE_CHARS ? ctx.url : ctx.path, maxAge)
-    if (ctx.method === 'GET' || ctx.method === 'HEAD') ctx.redirect(url)
-    else views.navigate(ctx, url)
+    views.navigate(ctx, signInUrl(ctx, maxAge))
   }
 
-  function signInUrl(state: string, maxAge?: number): string {
+  function signInUrl({ url, path }: Context, maxAge?: number): string {
     const query = new URLSearchParams({
       client_id: ACCOUNT_CLIENT,
       response_type: 'code',
       scope: 'openid',
       redirect_uri: `${settings.issuer}/account/signed-in`,
-      state,
+      state: url.length <= MAX_STATE_CHARS ? url : path,
       // The code is never redeemed, so the verifier is not kept.
       code_challenge: randomBytes(32).toString('base64url'),
       code_challenge_method: 'S256',

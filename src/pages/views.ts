@@ -132,11 +132,12 @@ export function createViews(settings: Settings, registered?: FindRegistered) {
   }
 
   /**
-   * Answers a POST with a small page that navigates on. A redirect would be held against the
-   * `form-action` of the page the form was on, at every hop up to the application.
+   * Redirects a GET, and answers a POST with a small page that navigates on. Browsers would apply the
+   * `form-action` of the page with the form to a redirect, at every hop up to the application.
    */
   function navigate(ctx: Context, url: string) {
-    page(ctx, 'navigate', { url })
+    if (ctx.method === 'POST') page(ctx, 'navigate', { url })
+    else ctx.redirect(url)
   }
 
   /** Answers with a form that submits itself, or at a button without JavaScript. */

@@ -65,7 +65,7 @@ export function limitBodies({ endpoints }: Routes): Middleware {
 
 /** Pages in place of answers of the library. */
 interface AnswerPages {
-  /** A page that navigates on. */
+  /** Redirects a GET; a page that navigates on for a POST. */
   navigate(ctx: Context, url: string): void
   /** A form that submits itself. */
   handOver(ctx: Context, action: string, fields: Record<string, unknown>): void
