@@ -3,18 +3,9 @@
 
 import { createServer, type Server } from 'node:http'
 import prom from 'prom-client'
-import type { FactName } from './audit.ts'
+import { FACT_NAMES, type FactName } from './audit.ts'
 
 const BUCKETS_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1]
-
-/** Counters that start at 0, so that alerts see the first increase. */
-const ALARMING: FactName[] = [
-  'logout_given_up',
-  'refresh_replay',
-  'refresh_reuse',
-  'sign_in_failed',
-  'sign_in_throttled',
-]
 
 const HELP = {
   usher_store_command_seconds: 'Redis commands',
@@ -53,7 +44,8 @@ export function createMetrics() {
   const isLatest = gauge('min', 'usher_config_last_reload_ok')
   const signingKeys = gauge('max', 'usher_signing_keys', 'alg', 'state')
   const nextChange = gauge('min', 'usher_signing_keys_change_timestamp_seconds')
-  for (const event of ALARMING) facts.inc({ event }, 0)
+  // Counters start at 0, so that alerts see the first increase.
+  for (const event of FACT_NAMES) facts.inc({ event }, 0)
   prom.collectDefaultMetrics({ register: registry })
 
   return {
