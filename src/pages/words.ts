@@ -47,8 +47,8 @@ export function createLanguages(own: Locales = {}) {
     tags,
     /** The language of this tag or of a prefix: `de` for `de-CH`. */
     find(tag: string) {
-      const known = wider(tag).flatMap(name => written.get(name) ?? [])
-      return known[0] === undefined ? undefined : speak(known[0])
+      const [known] = wider(tag).flatMap(name => written.get(name) ?? [])
+      return known === undefined ? undefined : speak(known)
     },
     english: speak(ENGLISH),
   }
@@ -60,8 +60,7 @@ function createWords(lang: string, words: Record<string, string>) {
   const numbers = new Intl.NumberFormat(lang, { maximumFractionDigits: 20 })
   const lists = new Intl.ListFormat(lang)
   const rules = new Intl.PluralRules(lang)
-  const dir =
-    new Intl.Locale(lang).getTextInfo().direction === 'rtl' ? ('rtl' as const) : ('ltr' as const)
+  const { direction: dir = 'ltr' } = new Intl.Locale(lang).getTextInfo()
   // Isolates a value of the other direction, so that it does not reorder the sentence.
   const isolated = (value = '') =>
     value && RTL.test(value) !== (dir === 'rtl') ? `\u2068${value}\u2069` : value
