@@ -14,18 +14,18 @@ export type Asset = ReturnType<typeof asset>
 /** An SVG opened by itself is a document of the issuer's origin. Its scripts must not run. */
 const PICTURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 
-/** Returns the files of every page, and the files of clients with `branding` by `client_id`. */
+/** Returns the files of every page, the files of each client's `branding`, and the logos of upstreams. */
 export function createAssets({ branding, clients, upstreams, pictures, pages }: Settings) {
   const picture = (kind: string, name = '') => {
     const found = pictures[name]
     return found ? asset(`${kind}${extname(name)}`, Buffer.from(found, 'base64')) : undefined
   }
-  const theme = [colours(branding), pages[THEME]].filter(Boolean).join('\n')
+  const sheet = (name: string, css: string) => (css ? asset(name, css) : undefined)
   const logo = picture('logo', branding.logo)
   const site = {
     stylesheet: asset('style.css'),
     /** After the stylesheet: the operator's colours and rules. */
-    theme: theme ? asset(THEME, theme) : undefined,
+    theme: sheet(THEME, [colours(branding), pages[THEME]].filter(Boolean).join('\n')),
     /** Submits the form of hand-over.eta. */
     submit: asset('submit.js'),
     /** Shows and hides the text of a password field. */
@@ -34,13 +34,10 @@ export function createAssets({ branding, clients, upstreams, pictures, pages }: 
     logo,
     logoDark: picture('logo-dark', branding.logo_dark),
   }
-  const looks = clients.flatMap(({ client_id, branding }) => {
-    const own = branding && colours(branding)
-    const look = {
-      clientLogo: picture('client', branding?.logo),
-      clientTheme: own ? asset('client.css', own) : undefined,
-    }
-    return branding ? [[client_id, look] as const] : []
+  const looks = clients.map(({ client_id, branding = {} }) => {
+    const clientLogo = picture('client', branding.logo)
+    const clientTheme = sheet('client.css', colours(branding))
+    return [client_id, { clientLogo, clientTheme }] as const
   })
   const buttons = Object.values(upstreams).map(({ name, branding }) => {
     return [name, picture(name, branding.logo)] as const
