@@ -84,7 +84,7 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
   function isInGrace({ since }: Family): boolean {
     if (grace === 0) return false
     // A client that was cut off by an outage could not repeat its request before it was over.
-    const { from, to } = records.outage() ?? { from: Number.POSITIVE_INFINITY, to: 0 }
+    const { from, to = now() } = records.outage() ?? { from: Number.POSITIVE_INFINITY, to: 0 }
     const wasCutOff = since >= from - grace && since <= to
     return now() - (wasCutOff ? to : since) <= grace
   }

@@ -142,10 +142,10 @@ export interface Store {
   readonly outage?: Outage
 }
 
-/** A time without successful writes, in epoch seconds; `to` is now while it lasts. */
+/** A time without successful writes, in epoch seconds; `to` is absent while it lasts. */
 export interface Outage {
   from: number
-  to: number
+  to?: number
 }
 
 /** One finding of `check`. */

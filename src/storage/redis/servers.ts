@@ -28,13 +28,9 @@ export async function openServers(url: string, settings: RedisSettings, observe:
   let isReplicated = settings.durability === 'replicated'
   let isClosed = false
   let inFlight = 0
-  let failingSince: number | undefined
-  let lastOutage: Outage | undefined
+  let outage: Outage | undefined
 
   const masters = (): Redis[] => (reader instanceof Cluster ? reader.nodes('master') : [reader])
-
-  const outage = (): Outage | undefined =>
-    failingSince ? { from: failingSince, to: now() } : lastOutage
 
   /** Counts one operation, of as many commands as it takes. */
   async function admit<T>(operate: () => Promise<T>): Promise<T> {
@@ -73,11 +69,10 @@ export async function openServers(url: string, settings: RedisSettings, observe:
     const work = () => ask(writer)
     try {
       const answer = await send(command, () => (isReplicated ? replicate(key, work) : work()))
-      lastOutage = outage()
-      failingSince = undefined
+      if (outage) outage.to ??= now()
       return answer
     } catch (error) {
-      failingSince ??= now()
+      if (!outage || outage.to !== undefined) outage = { from: now() }
       throw error
     }
   }
@@ -141,7 +136,7 @@ export async function openServers(url: string, settings: RedisSettings, observe:
     check,
     close,
     masters,
-    outage,
+    outage: () => outage,
     isReplicated: () => isReplicated,
   }
 }
