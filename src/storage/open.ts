@@ -52,7 +52,7 @@ export async function openStore(
 ): Promise<Store> {
   const file = storeFile(location)
   try {
-    if (file) return openSqliteStore(file)
+    if (file) return await openSqliteStore(file)
     const { openRedisStore } = await import('./redis/store.ts')
     return await openRedisStore(location, redis, observe)
   } catch (error) {

@@ -6,8 +6,14 @@
 import { closeSync, mkdirSync, openSync, statfsSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
+import { setTimeout } from 'node:timers/promises'
 import { type Check, type Entry, ok, warning } from './store.ts'
 
+/** How long an operation waits for another process that has locked the file, and the pause between tries. */
+const BUSY_TIMEOUT_MS = 800
+const RETRY_MS = 1
+/** The lower byte of all of SQLite's codes for a file that is locked. */
+const SQLITE_BUSY = 5
 const MIN_FREE_BYTES = 256 * 2 ** 20
 /** Version of the tables, kept as `user_version` of the file. Raise it when they change. */
 const FORMAT = 3
@@ -35,31 +41,28 @@ export type Row = { [name in Exclude<keyof Entry, 'key' | 'version'>]: Entry[nam
 }
 
 /** Opens a path, made with its folders when missing, or `:memory:`. Throws for another format. */
-export function openFile(file: string, timeout: number): DatabaseSync {
+export async function openFile(file: string): Promise<DatabaseSync> {
   if (file !== ':memory:') {
     mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
     closeSync(openSync(file, 'a', 0o600))
   }
-  const db = new DatabaseSync(file, { timeout })
-  enableWal(db, Date.now() + timeout)
-  if (isNew(db)) db.exec(SCHEMA)
-  // From here on operations wait without blocking the process (sqlite.ts).
-  db.exec('PRAGMA busy_timeout = 0')
+  const db = new DatabaseSync(file)
+  await unlessBusy(() => db.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL'))
+  await unlessBusy(() => isNew(db) && db.exec(SCHEMA))
   return db
 }
 
-const SQLITE_BUSY = 5
-const RETRY_MS = 10
-
-/** SQLite does not wait for other connections that change a new file to WAL: it refuses (SQLITE_BUSY). */
-function enableWal(db: DatabaseSync, deadline: number): void {
-  try {
-    db.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL')
-  } catch (error) {
-    if ((error as { errcode?: number }).errcode !== SQLITE_BUSY || Date.now() > deadline)
-      throw error
-    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, RETRY_MS)
-    enableWal(db, deadline)
+/** Repeats work that finds the file locked, without blocking the process. */
+export async function unlessBusy<T>(work: () => T): Promise<T> {
+  const until = performance.now() + BUSY_TIMEOUT_MS
+  for (;;) {
+    try {
+      return work()
+    } catch (problem) {
+      const { errcode = 0 } = problem as { errcode?: number }
+      if ((errcode & 0xff) !== SQLITE_BUSY || performance.now() >= until) throw problem
+    }
+    await setTimeout(RETRY_MS)
   }
 }
 

@@ -5,7 +5,7 @@
 // Reads run at once.
 
 import { setImmediate, setTimeout } from 'node:timers/promises'
-import { checkFile, entryOf, openFile, prepare, type Row } from './sqlite-file.ts'
+import { checkFile, entryOf, openFile, prepare, type Row, unlessBusy } from './sqlite-file.ts'
 import {
   type Change,
   type Entry,
@@ -15,11 +15,6 @@ import {
   type Written,
 } from './store.ts'
 
-/** How long an operation waits for another process that has locked the file, and the pause between tries. */
-const BUSY_TIMEOUT_MS = 800
-const RETRY_MS = 1
-/** The lower byte of all of SQLite's codes for a file that is locked. */
-const SQLITE_BUSY = 5
 const SWEEP_EVERY_MS = 10_000
 /** Rows deleted in one step, while nothing else runs, and the pause until the next step. */
 const SWEEP_ROWS = 1_000
@@ -27,8 +22,8 @@ const SWEEP_PAUSE_MS = 5
 const PAGE_ROWS = 500
 
 /** Opens a path, made with its folders when missing, or `:memory:`. Throws for another format. */
-export function openSqliteStore(file: string) {
-  const db = openFile(file, BUSY_TIMEOUT_MS)
+export async function openSqliteStore(file: string) {
+  const db = await openFile(file)
   const sql = prepare(db)
   /** The writes of the next commit, and the promise of their results. */
   let writes: (() => unknown)[] = []
@@ -149,20 +144,6 @@ export function openSqliteStore(file: string) {
       if (db.isOpen) db.close()
     },
   } satisfies Store & { sweep(): Promise<number> }
-}
-
-/** Repeats work that finds the file locked, without blocking the process. */
-async function unlessBusy<T>(work: () => T): Promise<T> {
-  const until = performance.now() + BUSY_TIMEOUT_MS
-  for (;;) {
-    try {
-      return work()
-    } catch (problem) {
-      const { errcode = 0 } = problem as { errcode?: number }
-      if ((errcode & 0xff) !== SQLITE_BUSY || performance.now() >= until) throw problem
-    }
-    await setTimeout(RETRY_MS)
-  }
 }
 
 function isAllowed(change: Change, before?: Entry): boolean {

@@ -285,7 +285,7 @@ test('a hundred are on their way at once, and not more', async () => {
 })
 
 test('a removal wins over a consent page that was open before the move', async () => {
-  const [from, to] = [openSqliteStore(':memory:'), await open()]
+  const [from, to] = [await openSqliteStore(':memory:'), await open()]
   opened.push(from)
   const before = createConsents(await openRecords(from, SECRETS))
   const decision = { scopes: ['openid'], declined: [] }

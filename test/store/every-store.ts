@@ -8,7 +8,7 @@ import type { Store } from '../../src/storage/store.ts'
 import { startRedis } from '../support/redis.ts'
 
 const STORES: [name: string, start: () => Promise<{ store: Store; stop?(): Promise<void> }>][] = [
-  ['SQLite', async () => ({ store: openSqliteStore(':memory:') })],
+  ['SQLite', async () => ({ store: await openSqliteStore(':memory:') })],
   [
     'Redis',
     async () => {

@@ -37,7 +37,7 @@ export interface Library {
 export const RETENTION = 600
 
 export async function createLibrary(): Promise<Library> {
-  const store = openSqliteStore(':memory:')
+  const store = await openSqliteStore(':memory:')
   const records = await openRecords(store, [Buffer.alloc(32, 1)])
   const lifetimes = {
     grace: 30,

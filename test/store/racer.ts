@@ -22,7 +22,7 @@ export async function race(store: Store, name: string, keys: string[]): Promise<
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
   const [file = '', name = '', ...keys] = process.argv.slice(2)
-  const store = openSqliteStore(file)
+  const store = await openSqliteStore(file)
   process.stdout.write('ready\n')
   await once(process.stdin, 'data')
   process.stdin.destroy()

@@ -21,8 +21,8 @@ afterEach(async () => {
 })
 
 const newFile = () => join(folder, `${fresh()}.db`)
-function open(file: string): Promise<Records> {
-  const store = openSqliteStore(file)
+async function open(file: string): Promise<Records> {
+  const store = await openSqliteStore(file)
   opened.push(store)
   return openRecords(store, [Buffer.alloc(32, 1)])
 }
@@ -149,7 +149,7 @@ test('of two that remove one record, one has it', async () => {
 })
 
 test('resealAll seals everything with the first secret, and keeps lifetimes and indexes', async () => {
-  const store = openSqliteStore(':memory:')
+  const store = await openSqliteStore(':memory:')
   const [old, fresh] = [Buffer.alloc(32, 1), Buffer.alloc(32, 2)]
   const before = await openRecords(store, [old])
   const indexes: [string, string][] = [['kinds', 'all']]

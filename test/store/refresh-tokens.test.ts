@@ -81,7 +81,10 @@ function createRefresher(records: Records, grace: number) {
 }
 
 const STORES: [string, () => Promise<{ store: Store; stop(): Promise<void> }>][] = [
-  ['SQLite', async () => ({ store: openSqliteStore(':memory:'), stop: () => Promise.resolve() })],
+  [
+    'SQLite',
+    async () => ({ store: await openSqliteStore(':memory:'), stop: () => Promise.resolve() }),
+  ],
   [
     'Redis',
     async () => {
@@ -166,7 +169,7 @@ describe.each(STORES)('on %s', (_, start) => {
 
 describe('a used token', () => {
   const open = async (grace = 30) =>
-    createRefresher(await openRecords(openSqliteStore(':memory:'), [SECRET]), grace)
+    createRefresher(await openRecords(await openSqliteStore(':memory:'), [SECRET]), grace)
 
   test('a retry after the grace period is reuse, although its successor is unused', async () => {
     const { begin, refresh, isAlive } = await open()
@@ -212,7 +215,7 @@ describe('a used token', () => {
 })
 
 test('a client that was cut off by an outage longer than the grace may repeat its request', async () => {
-  const store = openSqliteStore(':memory:')
+  const store = await openSqliteStore(':memory:')
   const { begin, refresh, isAlive } = createRefresher(await openRecords(store, [SECRET]), 30)
   const { token, grantId } = await begin()
   const second = await refresh(token)
@@ -227,7 +230,7 @@ test('a client that was cut off by an outage longer than the grace may repeat it
 })
 
 test('an outage does not extend the grace period of a used token', async () => {
-  const store = openSqliteStore(':memory:')
+  const store = await openSqliteStore(':memory:')
   const { begin, refresh, isAlive } = createRefresher(await openRecords(store, [SECRET]), 30)
   const { token, grantId } = await begin()
   await refresh(token)
@@ -240,7 +243,7 @@ test('an outage does not extend the grace period of a used token', async () => {
 })
 
 test('a request whose token was the latest when it came ends nothing when others were quicker', async () => {
-  const records = await openRecords(openSqliteStore(':memory:'), [SECRET])
+  const records = await openRecords(await openSqliteStore(':memory:'), [SECRET])
   const { begin, refresh, slowly, isAlive, told } = createRefresher(records, 30)
   const { token, grantId } = await begin()
   const late = slowly(token, async () => {
@@ -252,7 +255,7 @@ test('a request whose token was the latest when it came ends nothing when others
 })
 
 test('a revocation that failed half-way is done in full when it is repeated', async () => {
-  const store = openSqliteStore(':memory:')
+  const store = await openSqliteStore(':memory:')
   const { begin, destroy, find, isAlive } = createRefresher(await openRecords(store, [SECRET]), 30)
   for (const failing of [1, 2]) {
     const { token, grantId } = await begin()
@@ -276,7 +279,7 @@ test('a revocation that failed half-way is done in full when it is repeated', as
 })
 
 test('a generation that a failover lost is known by its proof, and goes on', async () => {
-  const store = openSqliteStore(':memory:')
+  const store = await openSqliteStore(':memory:')
   const records = await openRecords(store, [SECRET])
   const { begin, refresh, find, isAlive } = createRefresher(records, 30)
   const { token, grantId } = await begin()
@@ -292,10 +295,10 @@ test('a generation that a failover lost is known by its proof, and goes on', asy
 })
 
 test('a malformed or forged token is refused without a query to the store', async () => {
-  const store = openSqliteStore(':memory:')
+  const store = await openSqliteStore(':memory:')
   const { begin, find, successor } = createRefresher(await openRecords(store, [SECRET]), 30)
   const { token } = await begin()
-  const other = createRefresher(await openRecords(openSqliteStore(':memory:'), [SECRET]), 30)
+  const other = createRefresher(await openRecords(await openSqliteStore(':memory:'), [SECRET]), 30)
   const forged = Buffer.from(token, 'base64url')
   forged.writeUInt32BE(1, 48)
   const read = vi.spyOn(store, 'getMany')
@@ -317,7 +320,7 @@ test('a malformed or forged token is refused without a query to the store', asyn
 })
 
 test('a family is one record however often it rotates, and says nothing of its tokens', async () => {
-  const store = openSqliteStore(':memory:')
+  const store = await openSqliteStore(':memory:')
   const { begin, refresh } = createRefresher(await openRecords(store, [SECRET]), 30)
   const all = async () => (await copyOf(store)).map(({ key }) => key).sort()
   let { token } = await begin()

@@ -22,13 +22,13 @@ afterEach(async () => {
   for (const handle of opened.splice(0)) await handle.close()
 })
 
-function storeOf(file: string): Store {
-  const store = openSqliteStore(file)
+async function storeOf(file: string): Promise<Store> {
+  const store = await openSqliteStore(file)
   opened.push(store)
   return store
 }
 const newFile = () => join(folder, `${fresh()}.db`)
-const open = (file: string, secrets = [OLD]) => openRecords(storeOf(file), secrets)
+const open = async (file: string, secrets = [OLD]) => openRecords(await storeOf(file), secrets)
 
 /** The rows as they lie in the file, without the naming key. */
 interface Row {
@@ -57,7 +57,7 @@ function raw(file: string) {
 describe('at rest', () => {
   test('no id, name or content can be read in the files', async () => {
     const own = mkdtempSync(join(folder, 'dump-'))
-    const store = openSqliteStore(join(own, 'usher.db'))
+    const store = await openSqliteStore(join(own, 'usher.db'))
     const records = await openRecords(store, [OLD])
     const id = 'the-refresh-token-of-ada'
     await records.save(

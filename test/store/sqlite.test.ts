@@ -26,7 +26,7 @@ function track<T extends { close(): unknown }>(handle: T): T {
   opened.push(handle)
   return handle
 }
-const openStore = (file = newFile()) => track(openSqliteStore(file))
+const openStore = async (file = newFile()) => track(await openSqliteStore(file))
 const openRaw = (file: string) => track(new DatabaseSync(file))
 
 afterEach(async () => {
@@ -39,10 +39,10 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
 storeSuite('in memory', async () => openSqliteStore(':memory:'))
 storeSuite('in a file', async () => openSqliteStore(newFile()))
-raceSuite('in memory', async () => [openSqliteStore(':memory:')])
+raceSuite('in memory', async () => [await openSqliteStore(':memory:')])
 raceSuite('two handles of one file', async () => {
   const file = newFile()
-  return [openSqliteStore(file), openSqliteStore(file)]
+  return [await openSqliteStore(file), await openSqliteStore(file)]
 })
 
 /** Everything that can be asked of a store. */
@@ -69,7 +69,7 @@ test('a file of an earlier format is refused, in one sentence, and left as it is
 
 test('a missing folder is made, for its owner alone', async () => {
   const folders = join(folder, 'made', 'for', 'it')
-  await openSqliteStore(join(folders, 'usher.db')).close()
+  await (await openSqliteStore(join(folders, 'usher.db'))).close()
   expect(statSync(folders).mode & 0o777).toBe(0o700)
 })
 
@@ -77,9 +77,9 @@ test('a new file that several open at once is opened by each of them', async () 
   const store = new URL('../../src/storage/sqlite.ts', import.meta.url).href
   const open = `
     const { workerData } = require('node:worker_threads')
-    import('${store}').then(({ openSqliteStore }) => {
+    import('${store}').then(async ({ openSqliteStore }) => {
       while (Date.now() < workerData.at);
-      return openSqliteStore(workerData.file).close()
+      return (await openSqliteStore(workerData.file)).close()
     })`
   for (let round = 0; round < 10; round++) {
     const workerData = { file: newFile(), at: Date.now() + 400 }
@@ -93,7 +93,7 @@ test('a new file that several open at once is opened by each of them', async () 
 describe('one file, opened twice', () => {
   test('one reads what the other writes', async () => {
     const file = newFile()
-    const [server, cli] = [openStore(file), openStore(file)]
+    const [server, cli] = [await openStore(file), await openStore(file)]
     const key = fresh()
     await put(server, key, bytes('from the server'), { indexes: ['all'] })
     expect(await text(cli, key)).toBe('from the server')
@@ -104,7 +104,7 @@ describe('one file, opened twice', () => {
 
   test('a waiting write does not block other requests', async () => {
     const file = newFile()
-    const [store, other] = [openStore(file), openRaw(file)]
+    const [store, other] = [await openStore(file), openRaw(file)]
     await put(store, 'before', bytes('x'), {})
     other.exec('BEGIN IMMEDIATE')
     const written = put(store, 'behind', bytes('x'), {})
@@ -115,7 +115,7 @@ describe('one file, opened twice', () => {
 
   test.each(Object.keys(ACTS))('of two processes one has each record: %s', async act => {
     const file = newFile()
-    const store = openStore(file)
+    const store = await openStore(file)
     const keys = Array.from({ length: 60 }, fresh)
     await Promise.all(keys.map(key => put(store, key, bytes('once'), {})))
 
@@ -137,26 +137,26 @@ describe('one file, opened twice', () => {
 
 describe('close', () => {
   test('can be called twice', async () => {
-    const store = openSqliteStore(newFile())
+    const store = await openSqliteStore(newFile())
     await Promise.all([store.close(), store.close()])
     await expect(store.close()).resolves.toBeUndefined()
   })
 
   test('writes the pending changes', async () => {
     const file = newFile()
-    const store = openSqliteStore(file)
+    const store = await openSqliteStore(file)
     const key = fresh()
     const written = put(store, key, bytes('at the last moment'), {})
     await store.close()
     expect(await written).toBe(true)
-    expect(await text(openStore(file), key)).toBe('at the last moment')
+    expect(await text(await openStore(file), key)).toBe('at the last moment')
   })
 })
 
 describe('sweep', () => {
   test('removes expired records only', async () => {
     const file = newFile()
-    const store = openStore(file)
+    const store = await openStore(file)
     const dead = Array.from({ length: 3 }, fresh)
     const alive = [fresh(), fresh()].sort()
     const tombstone = fresh()
@@ -185,7 +185,7 @@ describe('sweep', () => {
 
   test('removes any number of expired records', async () => {
     const file = newFile()
-    const store = openUnswept(file)
+    const store = await openUnswept(file)
     const dead = Array.from({ length: 12_000 }, fresh)
     const expires = now() - 1
     await Promise.all(dead.map(key => put(store, key, bytes('x'), { expires, indexes: ['i'] })))
@@ -199,7 +199,7 @@ describe('sweep', () => {
   })
 
   test('runs beside writes, in short steps', async () => {
-    const store = openUnswept()
+    const store = await openUnswept()
     const dead = Array.from({ length: 20_000 }, fresh)
     await Promise.all(dead.map(key => put(store, key, bytes('x'), { expires: now() - 1 })))
     let isOver = false
@@ -217,7 +217,7 @@ describe('sweep', () => {
 
   test('leaves a record its indexes when it was given a longer life without naming them', async () => {
     vi.useFakeTimers({ toFake: ['Date'] })
-    const store = openStore()
+    const store = await openStore()
     const key = fresh()
     await put(store, key, bytes('one'), { expires: now() + 1, indexes: ['i'] })
     await put(store, key, bytes('two'), { expires: now() + 60 })
@@ -229,32 +229,32 @@ describe('sweep', () => {
 
 describe('trouble', () => {
   test.each(questions)('a closed database is no empty one: %s', async (_, ask) => {
-    const store = openSqliteStore(newFile())
+    const store = await openSqliteStore(newFile())
     await store.close()
     await expect(ask(store)).rejects.toBeInstanceOf(StoreUnavailable)
   })
 
   test.each(questions)('a damaged file is no empty one: %s', async (_, ask) => {
     const file = newFile()
-    const before = openSqliteStore(file)
+    const before = await openSqliteStore(file)
     const many = Array.from({ length: 400 }, fresh)
     await Promise.all(many.map(key => put(before, key, bytes(key), { indexes: ['index'] })))
     await before.close()
     const content = readFileSync(file)
     writeFileSync(file, Buffer.concat([content.subarray(0, 4096), content.subarray(4096).fill(7)]))
-    await expect(ask(openStore(file))).rejects.toBeInstanceOf(StoreUnavailable)
+    await expect(ask(await openStore(file))).rejects.toBeInstanceOf(StoreUnavailable)
   })
 
   test.each(questions)('a table that is gone is no empty one: %s', async (_, ask) => {
     const file = newFile()
-    const store = openStore(file)
+    const store = await openStore(file)
     openRaw(file).exec('DROP TABLE records; DROP TABLE entries')
     await expect(ask(store)).rejects.toBeInstanceOf(StoreUnavailable)
   })
 
   test('a locked file is answered within a second, and written to when it is free', async () => {
     const file = newFile()
-    const store = openStore(file)
+    const store = await openStore(file)
     const other = openRaw(file)
     const key = fresh()
     await put(store, key, bytes('before'), {})
@@ -271,7 +271,7 @@ describe('trouble', () => {
 
   test('one error for all who waited together, and nothing half done', async () => {
     const file = newFile()
-    const store = openStore(file)
+    const store = await openStore(file)
     const other = openRaw(file)
     other.exec('BEGIN IMMEDIATE')
     const key = fresh()
