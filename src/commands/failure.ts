@@ -78,19 +78,13 @@ const unknownClient: Reason = ({ failure: { client_id }, settings }) => {
   }
 }
 
-type Key =
-  | 'redirect_uris'
-  | 'post_logout_redirect_uris'
-  | 'response_types'
-  | 'grant_types'
-  | 'scope'
-
 /** The parameter has a value that the client does not have under `key`. */
-function unregistered(parameter: string, key: Key): Reason {
+function unregistered(parameter: string, key: keyof ClientFile): Reason {
   const isUri = key.endsWith('uris')
   return facts => {
-    const { client, failure } = facts
-    const registered = [client?.value[key] ?? (key === 'scope' ? scopesIn(facts) : [])].flat()
+    const { client, failure, settings } = facts
+    const all = key === 'scope' && settings ? allScopes(settings).join(' ') : []
+    const registered = [client?.value[key] ?? all].flat().map(String)
     const known = registered.flatMap(value => harmless(value).split(' '))
     const refused = failure.sent[parameter]?.split(' ').filter(value => !known.includes(value))
     const [uri] = isUri && known.length ? (refused ?? []) : []
@@ -105,8 +99,6 @@ function unregistered(parameter: string, key: Key): Reason {
     }
   }
 }
-
-const scopesIn = ({ settings }: Facts) => (settings ? allScopes(settings).join(' ') : '')
 
 const URI_PARTS = [
   ['protocol', 'scheme'],

@@ -12,10 +12,10 @@ export async function list({ values }: Invocation) {
 
 /** `keys rotate [--now]`. */
 export async function rotate({ values }: Invocation) {
-  const { keys, audit, isImported } = await openKeys()
-  if (isImported) {
+  if (readSettings().importedKeys.length) {
     throw new Failure('The keys are imported: add a new file to keys.import in usher.yaml.')
   }
+  const { keys, audit } = await openKeys()
   const schedule = await keys.rotate(values.now ? 0 : undefined)
   await audit('keys_rotated', { at_once: Boolean(values.now) })
   show(values, schedule)
@@ -41,10 +41,8 @@ export async function retire({ args: [kid = ''] }: Invocation) {
 }
 
 async function openKeys() {
-  const settings = readSettings()
   const { records, audit } = await openState()
-  const keys = await openSigningKeys(records, settings)
-  return { keys, audit, isImported: settings.importedKeys.length > 0 }
+  return { keys: await openSigningKeys(records, readSettings()), audit }
 }
 
 function show(values: Invocation['values'], keys: KeyStatus[]): void {
