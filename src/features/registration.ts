@@ -181,12 +181,9 @@ export function readMetadata(
 
 /** Whether users would take it for the provider, or for a client of the config folder. */
 function isTaken(name: string, { clients, branding }: Settings): boolean {
-  const names = clients.flatMap(client =>
-    Object.entries(client).flatMap(([key, value]) =>
-      /^client_name(#|$)/.test(key) ? [String(value)] : [],
-    ),
-  )
-  return [branding.name, ...names].some(taken => lettersOf(taken) === lettersOf(name))
+  const names = clients.flatMap(Object.entries).filter(([key]) => /^client_name(#|$)/.test(key))
+  const taken = [branding.name, ...names.map(([, value]) => String(value))]
+  return taken.some(other => lettersOf(other) === lettersOf(name))
 }
 
 /** A name without case, accents, spaces and punctuation, for comparing what a reader sees. */
