@@ -42,7 +42,6 @@ export function deviceFlow(
   showError: ShowError,
 ): PageFeature {
   const { device_flow: enabled } = settings.features
-  const { enter, end } = createDevicePages(views)
   return {
     settings: {
       deviceFlow: {
@@ -50,18 +49,18 @@ export function deviceFlow(
         deviceInfo: ctx => ({ ...clientInfoOf(ctx) }),
         userCodeInputSource(ctx, _form, out, thrown) {
           const { session } = ctx.oidc
-          if (session?.accountId && enter(ctx, thrown)) return
+          if (session?.accountId && showForm(views, ctx, thrown)) return
           // The error changed a new session without a user, which cannot be saved.
           if (session && !session.accountId) Object.assign(session, { touched: false })
           if (out && thrown) return showError(ctx, out, thrown)
         },
         // Our form confirms at once, because the consent page asks. For other forms, our form is shown.
-        userCodeConfirmSource: ctx => void enter(ctx),
+        userCodeConfirmSource: ctx => void showForm(views, ctx),
         successSource(ctx) {
           const { clientId, accountId, deviceInfo } = ctx.oidc.entities.DeviceCode ?? {}
           const about = { client_id: clientId, account: accountId, network: deviceInfo?.network }
           note(ctx, 'device_connected', about)
-          end(ctx, 'done')
+          showEnd(views, ctx, 'done')
         },
       },
     },
@@ -69,46 +68,40 @@ export function deviceFlow(
     grantHandlers: { [DEVICE_GRANT]: handler => slowDownPending(records, handler) },
     answers: { device_authorization: finish },
     addPages(pages, site) {
-      if (enabled) pages.all(PLACES.device, guardDevicePage(site, end))
+      if (enabled) pages.all(PLACES.device, guardDevicePage(site))
     },
   }
 }
 
-type Pages = ReturnType<typeof createDevicePages>
+/** Shows the page at the end of the flow. */
+function showEnd(views: Views, ctx: Context, outcome: string, status = 200) {
+  const { t } = views.words(ctx)
+  const title = t(`device.${outcome}_title`)
+  const again = outcome !== 'done'
+  views.page(ctx, 'device-done', { title, text: t(`device.${outcome}`), again }, status)
+}
 
-/** The pages that the library shows. */
-function createDevicePages(views: Views) {
-  function end(ctx: Context, outcome: string, status = 200) {
-    const { t } = views.words(ctx)
-    const title = t(`device.${outcome}_title`)
-    const again = outcome !== 'done'
-    views.page(ctx, 'device-done', { title, text: t(`device.${outcome}`), again }, status)
-  }
-
-  /** Shows the form. Returns false for an error that is not about the code. */
-  function enter(ctx: KoaContextWithOIDC, thrown?: Error): boolean {
-    if (thrown?.name === 'AbortedError') {
-      end(ctx, 'denied')
-      return true
-    }
-    const problem = thrown && PROBLEMS[thrown.name]
-    if (thrown && !problem) return false
-    const { params, session } = ctx.oidc
-    const userCode = params?.user_code ?? ctx.URL.searchParams.get('user_code') ?? ''
-    const data = {
-      xsrf: String(session?.state?.secret),
-      user_code: String(userCode).slice(0, 64),
-      problem: problem && views.words(ctx).t(`device.${problem}`),
-    }
-    views.page(ctx, 'device', data, problem ? 400 : 200)
+/** Shows the form. Returns false for an error that is not about the code. */
+function showForm(views: Views, ctx: KoaContextWithOIDC, thrown?: Error): boolean {
+  if (thrown?.name === 'AbortedError') {
+    showEnd(views, ctx, 'denied')
     return true
   }
-
-  return { enter, end }
+  const problem = thrown && PROBLEMS[thrown.name]
+  if (thrown && !problem) return false
+  const { params, session } = ctx.oidc
+  const userCode = params?.user_code ?? ctx.URL.searchParams.get('user_code') ?? ''
+  const data = {
+    xsrf: String(session?.state?.secret),
+    user_code: String(userCode).slice(0, 64),
+    problem: problem && views.words(ctx).t(`device.${problem}`),
+  }
+  views.page(ctx, 'device', data, problem ? 400 : 200)
+  return true
 }
 
 /** Runs before the library's page: only signed-in users enter codes, and not many wrong ones. */
-function guardDevicePage({ enter, records }: Site, end: Pages['end']): Middleware {
+function guardDevicePage({ enter, records, views }: Site): Middleware {
   const attempts = createRateLimit(records)
   return async (ctx, next) => {
     const signedIn = await enter(ctx)
@@ -124,7 +117,7 @@ function guardDevicePage({ enter, records }: Site, end: Pages['end']): Middlewar
     ]
     if (!(await attempts.count(counts))) {
       note(ctx, 'device_code_throttled', { account })
-      return end(ctx, 'throttled', 429)
+      return showEnd(views, ctx, 'throttled', 429)
     }
     await next()
     if (ctx.oidc?.entities.DeviceCode) await attempts.takeBack(counts)
@@ -135,12 +128,10 @@ function guardDevicePage({ enter, records }: Site, end: Pages['end']): Middlewar
 // The library leaves `interval` out, and gives the user the host name of a client's mTLS request.
 const finish: Finisher = (ctx, { issuer }) => {
   if (ctx.status !== 200) return
-  const body = ctx.body as Record<string, string>
-  const forPeople = ['verification_uri', 'verification_uri_complete'].map(name => {
-    const { pathname, search } = new URL(body[name] ?? '', issuer)
-    return [name, `${issuer}${pathname}${search}`]
-  })
-  ctx.body = { ...body, interval: INTERVAL_SECONDS, ...Object.fromEntries(forPeople) }
+  const body = ctx.body as { user_code: string }
+  const verification_uri = `${issuer}${PLACES.device}`
+  const verification_uri_complete = `${verification_uri}?user_code=${body.user_code}`
+  ctx.body = { ...body, verification_uri, verification_uri_complete, interval: INTERVAL_SECONDS }
 }
 
 /**
