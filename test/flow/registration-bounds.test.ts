@@ -1,5 +1,5 @@
-// How much applications that register themselves can take up, where they are known, and that the
-// store holds nothing that opens anything.
+// Limits of dynamic registration, registered clients on several nodes and after a copy of the store, and
+// that the store contains no credential.
 
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -37,12 +37,12 @@ afterEach(() => {
   vi.useRealTimers()
 })
 
-/** Nothing waits: the clock alone is another. */
+/** Moves the clock forward without waiting. */
 function goTo(seconds: number) {
   vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + seconds * 1000 })
 }
 
-test('of many at once, as many register as the token is for', async () => {
+test('concurrent registrations cannot exceed the number of uses of an initial access token', async () => {
   const usher = await start()
   const token = await invite(usher, 7)
   const answers = await Promise.all(Array.from({ length: 25 }, () => register(usher, token)))
@@ -53,7 +53,7 @@ test('of many at once, as many register as the token is for', async () => {
   expect(await registered(usher).list()).toHaveLength(7)
 })
 
-test('there are never more than a thousand', async () => {
+test('at most a thousand clients can be registered', async () => {
   const usher = await start()
   const clients = registered(usher)
   const { client_id } = await registerNew(usher)
@@ -140,7 +140,7 @@ test.each([
   },
 )
 
-test('they go along to another store, and to another secret', async () => {
+test('registered clients survive a copy to another store, and a change of the secret', async () => {
   const [from, to] = [newFile(), newFile()]
   const [old, next] = [
     'of-the-store-that-is-left-behind-by-its-nodes',
@@ -159,7 +159,7 @@ test('they go along to another store, and to another secret', async () => {
   expect((await register(two, token)).status).toBe(201)
 })
 
-test('a registered client of a feature that is now off fails alone', async () => {
+test('if a feature of a registered client is switched off, only that client fails', async () => {
   const store = newFile()
   const env = { USHER_SECRET: 'of-one-node-that-is-started-twice-on-its-store' }
   const features = { dynamic_registration: true, pairwise_subjects: true }
@@ -199,7 +199,7 @@ test('the store contains no token or secret, in any encoding', async () => {
   }
 })
 
-test('while the store is away everything here is 503, and as before afterwards', async () => {
+test('while the store is unavailable every request is answered with 503, and works again afterwards', async () => {
   const usher = await start()
   const token = await invite(usher)
   const client = await registerNew(usher)

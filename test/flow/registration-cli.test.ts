@@ -1,4 +1,4 @@
-// Applications that register themselves, from the operator's side.
+// The operator's commands for dynamic registration.
 
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { invite } from '../../src/commands/clients.ts'
@@ -18,7 +18,7 @@ afterAll(() => operated.close())
 const usher = (words: string) => operated.usher(words)
 
 test(
-  'an operator invites, sees who came, and takes both back; the token is shown once',
+  'an operator creates a token, lists tokens and clients, and removes both; the token is shown once',
   SLOW,
   async () => {
     const invited = await usher('clients invite --until 2d --most 3 --policy without-pkce')
@@ -78,6 +78,6 @@ test.each([
   ['--until', { until: '2020-01-01' }],
   ['--most', { most: '0' }],
   ['--policy', { policy: 'none' }],
-])('what %s cannot be is said', async (name, values) => {
+])('an invalid %s is refused with a reason', async (name, values) => {
   await expect(invite({ values, args: [] })).rejects.toThrow(name)
 })

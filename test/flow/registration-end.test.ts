@@ -1,4 +1,4 @@
-// A client that is gone, by its own wish or an operator's: every token of it is dead, of whatever kind.
+// The removal of a registered client by itself or by an operator ends all of its tokens.
 
 import { expect } from 'vitest'
 import { hashSecret } from '../../src/config/client-secret.ts'
@@ -68,7 +68,7 @@ const userinfo = (token: string) =>
 const introspect = (token: string) =>
   send(usher, '/api/oauth/introspect', { body: { token }, headers: basic('api', SECRET) })
 
-/** What somebody who has everything of the client can still do. */
+/** Gets one credential of every kind for the client, and checks that each is valid. */
 async function everything(client: Registration) {
   usher.settings.resources[FILES]?.clients?.push(client.client_id)
   const own = await tokensFor(client)
@@ -95,7 +95,7 @@ async function everything(client: Registration) {
   return { own, ofApi, code, request_uri, page }
 }
 
-async function expectDead(client: Registration, all: Awaited<ReturnType<typeof everything>>) {
+async function expectInvalid(client: Registration, all: Awaited<ReturnType<typeof everything>>) {
   const { own, ofApi, code, request_uri, page } = all
   expect((await userinfo(own.access)).status).toBe(401)
   expect((await introspect(ofApi.access)).json).toEqual({ active: false })
@@ -108,29 +108,29 @@ async function expectDead(client: Registration, all: Awaited<ReturnType<typeof e
   const params = new URLSearchParams({ client_id, request_uri })
   const later = await new Browser(usher.issuer).open(`/api/oauth/authorize?${params}`)
   expect([later.status, later.text]).toEqual([400, expect.stringContaining('invalid_client')])
-  // The page that was open: nobody is sent to an application that there is not.
+  // A page that was open before the removal does not redirect to the removed client.
   const answered = await signInAndAllow(page, 'ada')
   expect([answered.ours, answered.status]).toEqual([true, 400])
   expect((await manage(usher, client)).status).toBe(401)
 }
 
-test('DELETE takes every token, code, pushed request and open page with it (RFC 7592 §2.3)', async () => {
+test('DELETE ends every token, code, pushed request and open page of the client (RFC 7592 §2.3)', async () => {
   const client = await registerNew(usher)
   const all = await everything(client)
   const answer = await manage(usher, client, undefined, 'DELETE')
   expect([answer.status, answer.text]).toEqual([204, ''])
-  await expectDead(client, all)
+  await expectInvalid(client, all)
   expect((await manage(usher, client, undefined, 'DELETE')).status).toBe(401)
   expect((await manage(usher, client, { ...METADATA, client_id: client.client_id })).status).toBe(
     401,
   )
 })
 
-test('so does a removal by the operator; the user sees that it is no longer registered', async () => {
+test('a removal by the operator has the same effect, and the user sees that the client is no longer registered', async () => {
   const client = await registerNew(usher)
   const all = await everything(client)
   await registered(usher).remove(client.client_id)
-  await expectDead(client, all)
+  await expectInvalid(client, all)
   const { browser } = all.own
   await browser.open('/account/applications')
   expect(browser.page.text).toContain(words('applications.unregistered'))
@@ -139,7 +139,7 @@ test('so does a removal by the operator; the user sees that it is no longer regi
   expect(browser.page.status).toBe(200)
 })
 
-test('an update that arrives after the end brings nothing back', async () => {
+test('an update that arrives after the removal does not restore the client', async () => {
   const client = await registerNew(usher)
   const { client_id } = client
   const clients = registered(usher)

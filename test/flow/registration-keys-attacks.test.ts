@@ -1,4 +1,4 @@
-// How often, where and for how much Usher is made to ask for the keys of applications (jwks_uri).
+// Limits of requests to the jwks_uri of clients: their number, their addresses and their size.
 
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest'
 import { explainFailure } from '../../src/commands/failure.ts'
@@ -55,20 +55,20 @@ test('at most 120 requests a minute go to all jwks_uri together, and known keys 
 const RIGHT = await setOf('old')
 // biome-ignore format: a table
 const WRONG: [what: string, text: string, status?: number][] = [
-  ['is none',               'not found', 404],
+  ['is a 404',              'not found', 404],
   ['is an error with keys', RIGHT, 500],
   ['is no JSON',            '<html>'],
-  ['is no set',             '[]'],
+  ['is a list',             '[]'],
   ['is null',               'null'],
   ['is empty',              '', 204],
-  ['has something else',    '{"keys":[7]}'],
+  ['has a number as a key',   '{"keys":[7]}'],
   ['has a shared secret',   '{"keys":[{"kty":"oct","k":"AAAA"}]}'],
-  ['has half a key',        '{"keys":[{"kty":"EC","crv":"P-256"}]}'],
-  ['has junk for a key',    '{"keys":[{"kty":"EC","crv":"P-256","x":"a","y":"b","kid":"old"}]}'],
+  ['has an incomplete key',       '{"keys":[{"kty":"EC","crv":"P-256"}]}'],
+  ['has an invalid key',   '{"keys":[{"kty":"EC","crv":"P-256","x":"a","y":"b","kid":"old"}]}'],
   ['is too long',   ' '.repeat(64 * 1024) + RIGHT],
 ]
 test.each(WRONG)(
-  'with an answer that %s it is not known, which is no fault of ours',
+  'a client is refused without a 5xx when the response of its jwks_uri %s',
   async (_, text, status) => {
     site.answer(text, status)
     const { status: refused, json } = await askWith('old', await site.register(usher), usher)
@@ -76,7 +76,7 @@ test.each(WRONG)(
   },
 )
 
-test('an answer without end is not read to its end', async () => {
+test('an endless response is not read to its end', async () => {
   const closed = Promise.withResolvers<void>()
   site.answerWith((_req, res) => {
     const more = () => res.write('x'.repeat(65_536), error => error || setImmediate(more))
@@ -87,7 +87,7 @@ test('an answer without end is not read to its end', async () => {
   await closed.promise
 })
 
-test('a redirect is not followed, and config explain says which address it was', async () => {
+test('a redirect is not followed, and config explain shows the address', async () => {
   const location = `http://127.0.0.1:${elsewhere.port}/`
   site.answer(await setOf('old'), 302, { location })
   const client_id = await site.register(usher)

@@ -1,4 +1,4 @@
-// Applications that register themselves and have their keys at an address of their own (jwks_uri).
+// Registered clients that publish their keys at a jwks_uri.
 
 import * as openid from 'openid-client'
 import { expect, vi } from 'vitest'
@@ -29,7 +29,7 @@ test.afterEach(() => {
   vi.useRealTimers()
 })
 
-test('it is known by a key at its address; after a rotation by the new one, and no more by the old', async () => {
+test('a client authenticates with a key of its jwks_uri; after a rotation only the new key is valid', async () => {
   const id = await site.register(usher)
   expect(site.asked()).toBe(0)
   expect([await outcome(usher, id, 'old'), await outcome(usher, id, 'old')]).toEqual(
@@ -54,7 +54,7 @@ test('a removed key is accepted for at most five minutes, whatever the response 
   expect(await outcome(usher, id, 'old')).toBe('invalid_client')
 })
 
-test('its request objects are verified with them', async () => {
+test('request objects are verified with the keys of the jwks_uri', async () => {
   const redirect_uris = ['https://keyed.example.org/callback']
   const ask = async () => {
     const client_id = await site.register(usher, {
@@ -78,7 +78,7 @@ test('its request objects are verified with them', async () => {
   expect(text).toContain('JSON Web Key Set failed to be refreshed')
 })
 
-test('responses are encrypted to its keys; without keys they are refused with the reason', async () => {
+test('responses are encrypted to these keys; without a suitable key the request is refused with the reason', async () => {
   site.answer(await setOf('old', 'sealed'))
   const sealed = { id_token_encrypted_response_alg: 'ECDH-ES' }
   const begin = async (keys = {}) => {

@@ -1,4 +1,4 @@
-// What people read of an application that registered itself: that nobody has checked what it says.
+// The pages show that the metadata of a client that registered itself are unchecked.
 
 import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
@@ -54,7 +54,7 @@ test('the sign-in page says that the application is unchecked, and where users a
   const text = textOf(browser.page.text)
   expect(text).toContain(unchecked)
   expect(text).toContain(words('consent.returns', { host: 'stranger.example.net' }))
-  // So it does after a wrong password.
+  // The page after a wrong password shows it, too.
   await browser.submit({ ...credentials(), password: 'wrong' })
   expect(textOf(browser.page.text)).toContain(unchecked)
   await browser.open(authorizationRequest(usher).url)
@@ -70,13 +70,13 @@ test.each([
   'Ｗｅｂ application.',
   'Wéb application',
   'USHER',
-])('an application cannot register as %s, which is taken', async client_name => {
+])('an application cannot register as %s, because another one has that name', async client_name => {
   const { status, json } = await register(usher, await invite(usher), { ...METADATA, client_name })
   expect([status, json.error]).toEqual([400, 'invalid_client_metadata'])
   expect(json.error_description).toContain('client_name is the name of')
 })
 
-test('an application of the config folder is said to be registered by whom it is', async () => {
+test('the consent page shows that an application of the config folder is checked', async () => {
   const browser = new Browser(usher.issuer)
   await browser.open(authorizationRequest(usher).url)
   await browser.submit(credentials())
@@ -85,7 +85,7 @@ test('an application of the config folder is said to be registered by whom it is
   expect(text).not.toContain(words('consent.unchecked', brand()))
 })
 
-test('so do the account pages; the name of the application is text everywhere', async () => {
+test('the account pages show that it is unchecked; the name of the application is text on every page', async () => {
   const browser = new Browser(usher.issuer)
   await browser.open(request())
   await signInAndAllow(browser, 'ada')
@@ -114,7 +114,7 @@ test('no error page links to an unchecked application', async () => {
   expect(own.text).toContain('https://app.example.org/')
 })
 
-test('select account names it; prompt=none gives only what the user allowed', async () => {
+test('the account chooser shows the name of the application; prompt=none needs a session', async () => {
   const browser = new Browser(usher.issuer)
   await browser.open(request({ scope: 'openid' }))
   await signInAndAllow(browser, 'ada')
@@ -132,7 +132,7 @@ test('after a change of name or host, the consent page is shown', async () => {
     browser.open(authorizationRequest(usher, { client_id, redirect_uri, ...prompt }).url)
   await open(CALLBACK)
   expect((await signInAndAllow(browser, 'ada')).params.get('code')).toBeTruthy()
-  // Nothing that users see.
+  // A change that users do not see needs no new consent.
   const update = { ...METADATA, client_id, policy_uri: LINKS.policy_uri }
   expect((await manage(usher, client, update)).status).toBe(200)
   expect((await open(CALLBACK)).params.get('code')).toBeTruthy()

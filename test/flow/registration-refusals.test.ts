@@ -1,5 +1,5 @@
-// What an application that registers itself is refused: whatever no file could say, and what is for the
-// operator alone to say. Nothing that is refused is written.
+// Dynamic registration refuses metadata that would be invalid in a client file, and metadata that only
+// the operator may set. A refused registration writes nothing.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -54,7 +54,7 @@ function post(body: string, headers: Record<string, string> = {}) {
   return send(usher, REGISTER, { body, headers: { ...PROXY, authorization, ...type, ...headers } })
 }
 
-/** How many registered, and with what. */
+/** The number of registered clients, and of the uses of each initial access token. */
 async function used() {
   const invitations = await createInvitations(usher.records).list()
   const { length } = await registered(usher).list()
@@ -136,7 +136,7 @@ test('every key leads to a registration or a refusal, without a 5xx', async () =
   const hollow = { toString: 1, length: 'x' }
   const key = { kty: 'RSA', n: hollow, e: 5 }
   const junk = [hollow, [hollow], -1, true, null, '\uD800', { keys: [key] }]
-  // First of all: of failures, the first of a minute are remembered.
+  // This request comes first, because only the first failures of a minute are stored.
   const names = ['client_id', 'scope', 'resource', 'prompt', 'client_secret', 'token']
   const hollows = Object.fromEntries(names.map(name => [name, [hollow]]))
   const first = await post(JSON.stringify({ ...hollows, state: hollow, consent: 1 }))
@@ -167,7 +167,7 @@ test('every key leads to a registration or a refusal, without a 5xx', async () =
   expect([...statuses].toSorted()).toEqual([201, 400])
 })
 
-test('metadata that no file could have, or that are for the operator, are refused by name, and nothing is written', async () => {
+test('invalid metadata, and metadata for the operator, are refused by name, and nothing is written', async () => {
   const before = await used()
   for (const [metadata, error, description] of REFUSED) {
     const { status, json } = await post(JSON.stringify({ ...METADATA, ...metadata }))
@@ -190,14 +190,14 @@ test('metadata of more than 16 KiB, and requests of more than 56 KiB, are refuse
   expect((await post(request(60))).json.error).toBe('invalid_request')
 })
 
-/** A value nested so deep that a function that calls itself for each level ends the stack. */
+/** A value that is nested so deeply that a recursive function overflows the stack. */
 const DEPTH = 9000
 const deep = (open: string, close: string) => open.repeat(DEPTH) + close.repeat(DEPTH)
 
 test.each([
   ['lists', deep('[', ']')],
   ['objects', `${'{"a":'.repeat(DEPTH)}1${'}'.repeat(DEPTH)}`],
-])('%s that are nested 5,000 levels deep are left out or refused everywhere', async (_, value) => {
+])('%s that are nested 5,000 levels deep are ignored or refused everywhere', async (_, value) => {
   const all = await invite(usher, 9999)
   const jwk = JSON.stringify(PUBLIC_JWKS.keys[0]).slice(1, -1)
   const bodies = [

@@ -1,4 +1,4 @@
-// Applications that register themselves (RFC 7591), sign people in, and manage what they registered (RFC 7592).
+// Dynamic client registration (RFC 7591), sign-in with a registered client, and its management (RFC 7592).
 
 import { once } from 'node:events'
 import { request } from 'node:http'
@@ -25,7 +25,7 @@ const SCOPE = 'openid profile offline_access'
 
 const test = usherTest(ON)
 
-/** As `openid-client` registers, and goes on with what it was given. */
+/** Registers with `openid-client`, and returns its configuration. */
 async function registerWith(metadata: Partial<openid.ClientMetadata>) {
   const initialAccessToken = await invite(usher)
   return openid.dynamicClientRegistration(new URL(usher.issuer), metadata, undefined, {
@@ -34,7 +34,7 @@ async function registerWith(metadata: Partial<openid.ClientMetadata>) {
   })
 }
 
-test('openid-client registers, signs in, refreshes; the answer says what there is and nothing of ours', async () => {
+test('openid-client registers, signs in and refreshes; the response has the metadata and no internal fields', async () => {
   const config = await registerWith({
     ...METADATA,
     token_endpoint_auth_method: 'client_secret_post',
@@ -102,7 +102,7 @@ test('a client reads and updates its registration with one token, and keeps its 
   expect(json.error).toBe('invalid_grant')
 })
 
-test('an update with a wrong secret, of another client, or with what only answers say, is refused', async () => {
+test('an update with a wrong secret, for another client, or with members of responses, is refused', async () => {
   const mine = await registerNew(usher)
   const other = await registerNew(usher)
   const base = { ...METADATA, client_id: mine.client_id }
@@ -119,7 +119,7 @@ test('an update with a wrong secret, of another client, or with what only answer
   expect((await manage(usher, mine)).json).toMatchObject(METADATA)
 })
 
-test('a client that begins to authenticate with a secret is given one, and one that stops has none', async () => {
+test('a client gets a secret when it changes to an authentication method with one, and loses it afterwards', async () => {
   const first = await registerNew(usher, { ...METADATA, token_endpoint_auth_method: 'none' })
   const { client_id } = first
   const update = await manage(usher, first, { ...METADATA, client_id })
@@ -128,7 +128,7 @@ test('a client that begins to authenticate with a secret is given one, and one t
   expect((await manage(usher, first, without)).json).not.toHaveProperty('client_secret')
 })
 
-test('of two concurrent updates the first stays, and the second is refused', async () => {
+test('of two concurrent updates the first is saved, and the second is refused', async () => {
   const mine = await registerNew(usher)
   const metadata = (client_name: string) => ({
     ...METADATA,
@@ -163,7 +163,7 @@ test('of two concurrent updates the first stays, and the second is refused', asy
   expect((await manage(usher, mine)).json.client_name).toBe('First')
 })
 
-test('a token manages its own client and no other, and none of a file', async () => {
+test('a registration access token manages only its own client, and no client of a file', async () => {
   const [mine, other] = [await registerNew(usher), await registerNew(usher)]
   expect((await manage(usher, { ...mine, client_id: 'web' })).status).toBe(401)
   const again = await registerNew(usher)
@@ -174,7 +174,7 @@ test('a token manages its own client and no other, and none of a file', async ()
   expect((await manage(usher, wrong)).status).toBe(401)
 })
 
-test('a client_id that a file has is that of the file', async () => {
+test('a client_id that a client file has cannot be managed by registration', async () => {
   const { client_id, registration_access_token } = await registerNew(usher)
   const managed = await usher.records.read('RegistrationAccessToken', registration_access_token)
   const kept = await usher.records.read('Client', client_id)
@@ -191,7 +191,7 @@ test('a client_id that a file has is that of the file', async () => {
   }
 })
 
-test('while it is off there is no endpoint, no word of it in discovery, and none of its clients', async () => {
+test('while the feature is off, it has no endpoint, is not in discovery, and its clients are unknown', async () => {
   const on = await send(usher, DISCOVERY)
   expect(on.json.registration_endpoint).toBe(`${usher.issuer}${REGISTER}`)
   const { client_id } = await registerNew(usher)
@@ -210,7 +210,7 @@ test('while it is off there is no endpoint, no word of it in discovery, and none
   }
 })
 
-test('the endpoints take the methods they have, and no others', async () => {
+test('the endpoints refuse other methods', async () => {
   const { client_id } = await registerNew(usher)
   const get = await send(usher, REGISTER)
   expect([get.status, get.headers.get('allow')]).toEqual([405, 'POST'])

@@ -1,4 +1,4 @@
-// A file of the configuration becomes garbage, and later valid again.
+// A configuration file becomes garbage, and later valid again.
 
 import { generateKeyPairSync, randomBytes } from 'node:crypto'
 import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -52,7 +52,7 @@ async function heading() {
   await browser.open(authorizationRequest(service).url)
   return browser.heading
 }
-/** What the log says of the reload that a signal asks for. */
+/** Sends SIGHUP, and returns the log line about the reload. */
 async function reload(): Promise<string> {
   const seen = service.stdout().length
   process.kill(service.child.pid ?? 0, 'SIGHUP')
@@ -72,9 +72,9 @@ test.each([
     copyFileSync(file, before)
     for (const garbage of [randomBytes(4096), readFileSync(file).subarray(0, 30)]) {
       writeFileSync(file, garbage)
-      const told = await reload()
-      expect(told).toContain('config_refused')
-      expect(told).toContain(named)
+      const logged = await reload()
+      expect(logged).toContain('config_refused')
+      expect(logged).toContain(named)
       expect(await get('/readyz')).toEqual({ status: 'ready', checks: { config: 'warning' } })
       expect(await isLatest()).toBe('0')
       expect([await heading(), await published()]).toEqual(['Sign in', 1])
@@ -87,14 +87,14 @@ test.each([
   },
 )
 
-test('a key that is added afterwards is published', async () => {
+test('a key that is added after an invalid one is published', async () => {
   writeFileSync(join(config, 'usher.yaml'), JSON.stringify({ keys: { import: KEYS } }))
   expect(await reload()).toContain('config_loaded')
   expect(await published()).toBe(2)
   expect(service.stdout()).not.toContain(readFileSync(TWO, 'utf8').slice(40, 80))
 })
 
-test('a key whose file is taken away stays published, verifies, and another signs', async () => {
+test('a key whose file is removed stays published and verifies, and another key signs', async () => {
   const before = await kids()
   const request = authorizationRequest(service)
   const browser = new Browser(service.issuer)

@@ -1,5 +1,5 @@
-// The folder is taken in while the service runs: what is right at once and without a request being
-// lost, what is wrong not at all.
+// The config folder is reloaded while the service runs. A valid folder takes effect at once without a
+// failed request. An invalid one changes nothing.
 
 import {
   cpSync,
@@ -50,7 +50,7 @@ const client = (client_id: string) => ({
   token_endpoint_auth_method: 'none',
 })
 /** The next line of the log with this event. */
-async function told(event: string): Promise<Record<string, unknown>> {
+async function logged(event: string): Promise<Record<string, unknown>> {
   const line = () =>
     service
       .stdout()
@@ -72,10 +72,10 @@ async function headingFor(client_id: string): Promise<string> {
   return browser.heading
 }
 
-test('a client that is added can be used, and one that is taken out cannot', async () => {
+test('an added client can be used, and a removed one cannot', async () => {
   expect(await headingFor('wiki')).not.toBe('Sign in')
   write('clients/wiki.yaml', client('wiki'))
-  expect(await told('config_loaded')).toMatchObject({
+  expect(await logged('config_loaded')).toMatchObject({
     log: 'audit',
     generation: 2,
     changes: ['+ clients.wiki'],
@@ -83,14 +83,17 @@ test('a client that is added can be used, and one that is taken out cannot', asy
   expect(await headingFor('wiki')).toBe('Sign in')
   seen = service.stdout().length
   unlinkSync(join(config, 'clients/wiki.yaml'))
-  expect(await told('config_loaded')).toMatchObject({ generation: 3, changes: ['- clients.wiki'] })
+  expect(await logged('config_loaded')).toMatchObject({
+    generation: 3,
+    changes: ['- clients.wiki'],
+  })
   expect(await headingFor('wiki')).not.toBe('Sign in')
 })
 
 test('a warning does not prevent a reload, and is logged once', async () => {
   const unwise = { ...client('wiki'), consent: 'implicit' }
   write('clients/wiki.yaml', unwise)
-  expect(await told('config_warning')).toMatchObject({
+  expect(await logged('config_warning')).toMatchObject({
     level: 40,
     file: join(config, 'clients/wiki.yaml'),
     line: 1,
@@ -98,19 +101,19 @@ test('a warning does not prevent a reload, and is logged once', async () => {
     rule: 'implicit-consent-public',
     msg: expect.stringContaining('RFC 8252'),
   })
-  await told('config_loaded')
+  await logged('config_loaded')
   seen = service.stdout().length
   write('clients/wiki.yaml', { ...unwise, client_name: 'Another name' })
-  await told('config_loaded')
+  await logged('config_loaded')
   expect(service.stdout().slice(seen)).not.toContain('config_warning')
   seen = service.stdout().length
   unlinkSync(join(config, 'clients/wiki.yaml'))
-  await told('config_loaded')
+  await logged('config_loaded')
 })
 
 test('a wrong edit changes nothing, is logged with its position, and shown until it is fixed', async () => {
   write('clients/wiki.yaml', { ...client('wiki'), client_secrets: SECRET })
-  const { findings } = await told('config_refused')
+  const { findings } = await logged('config_refused')
   expect(findings).toMatchObject([
     { file: join(config, 'clients/wiki.yaml'), line: 1, key: 'client_secrets' },
   ])
@@ -120,37 +123,37 @@ test('a wrong edit changes nothing, is logged with its position, and shown until
   expect(service.stdout()).not.toContain(SECRET)
   seen = service.stdout().length
   unlinkSync(join(config, 'clients/wiki.yaml'))
-  await told('config_loaded')
+  await logged('config_loaded')
   expect(await readyz()).toEqual({ status: 'ready' })
 })
 
-test('a client with a value that is refused changes nothing either', async () => {
+test('a client with an invalid value changes nothing, too', async () => {
   write('clients/wiki.yaml', {
     ...client('wiki'),
     initiate_login_uri: 'http://wiki.example.org/login',
   })
-  const { findings } = await told('config_refused')
+  const { findings } = await logged('config_refused')
   expect(findings).toMatchObject([{ line: 1, key: 'initiate_login_uri', rule: 'value' }])
   seen = service.stdout().length
   unlinkSync(join(config, 'clients/wiki.yaml'))
-  await told('config_loaded')
+  await logged('config_loaded')
 })
 
-test('what needs a restart is said, and everything else is taken in', async () => {
+test('settings that need a restart are logged, and all others take effect', async () => {
   write('usher.yaml', { redis: { durability: 'primary' }, branding: { name: 'Babbage' } })
-  expect(await told('config_needs_restart')).toMatchObject({ keys: ['redis'] })
-  const { changes } = await told('config_loaded')
+  expect(await logged('config_needs_restart')).toMatchObject({ keys: ['redis'] })
+  const { changes } = await logged('config_loaded')
   expect(changes).toContain('branding.name: "Usher" → "Babbage"')
   const page = await fetch(`${service.issuer}/errors`, { headers: { accept: 'text/html' } })
   expect(await page.text()).toContain('Babbage')
 })
 
-test('words, templates and theme are taken in; a template that does not compile is not', async () => {
+test('texts, templates and theme are reloaded; a template that does not compile is refused', async () => {
   for (const name of ['locales', 'pages']) mkdirSync(join(config, name))
   const put = (name: string, text: string) => writeFileSync(join(config, name), text)
   put('locales/en.yaml', 'errors: { title: What went wrong }')
   put('pages/theme.css', 'main { border-radius: 0 }')
-  const { changes } = await told('config_loaded')
+  const { changes } = await logged('config_loaded')
   expect(changes).toEqual([
     '+ locales.en.errors.title: "What went wrong"',
     '+ pages.theme.css: "main { border-radius: 0 }"',
@@ -160,42 +163,44 @@ test('words, templates and theme are taken in; a template that does not compile 
   expect(await page()).toMatch(/theme-.*<h1>What went wrong/s)
   seen = service.stdout().length
   put('pages/errors.eta', '<p>\n<%= it.codes( %>')
-  const { findings } = await told('config_refused')
+  const { findings } = await logged('config_refused')
   expect(findings).toMatchObject([{ file: join(config, 'pages/errors.eta'), line: 2 }])
   expect(await page()).toContain('<h1>What went wrong')
   seen = service.stdout().length
   for (const name of ['locales', 'pages']) rmSync(join(config, name), { recursive: true })
-  await told('config_loaded')
+  await logged('config_loaded')
 })
 
-test('a file that is put in place by a link is seen, as Kubernetes does it', async () => {
+test('a file that is replaced by a link is reloaded, as in Kubernetes', async () => {
   writeFileSync(join(folder, 'one.yaml'), JSON.stringify(client('one')))
   symlinkSync(join(folder, 'one.yaml'), join(config, 'clients/linked.yaml'))
-  expect(await told('config_loaded')).toMatchObject({ changes: ['+ clients.one'] })
+  expect(await logged('config_loaded')).toMatchObject({ changes: ['+ clients.one'] })
   seen = service.stdout().length
   writeFileSync(join(folder, 'two.yaml'), JSON.stringify(client('two')))
   unlinkSync(join(config, 'clients/linked.yaml'))
   symlinkSync(join(folder, 'two.yaml'), join(config, 'clients/linked.yaml'))
-  expect(await told('config_loaded')).toMatchObject({ changes: ['- clients.one', '+ clients.two'] })
+  expect(await logged('config_loaded')).toMatchObject({
+    changes: ['- clients.one', '+ clients.two'],
+  })
 })
 
-test('a folder that leads back into itself is looked at like any other', async () => {
+test('a folder with links to itself is watched like any other', async () => {
   const links = ['one', 'two'].map(name => join(config, name))
   for (const link of links) symlinkSync('.', link)
   write('clients/looped.yaml', client('looped'))
-  expect(await told('config_loaded')).toMatchObject({ changes: ['+ clients.looped'] })
+  expect(await logged('config_loaded')).toMatchObject({ changes: ['+ clients.looped'] })
   seen = service.stdout().length
   for (const path of [...links, join(config, 'clients/looped.yaml')]) unlinkSync(path)
-  expect(await told('config_loaded')).toMatchObject({ changes: ['- clients.looped'] })
+  expect(await logged('config_loaded')).toMatchObject({ changes: ['- clients.looped'] })
 })
 
-test('SIGHUP takes it in at once', async () => {
+test('SIGHUP reloads the folder at once', async () => {
   write('clients/wiki.yaml', client('wiki'))
   reload()
-  expect(await told('config_loaded')).toMatchObject({ changes: ['+ clients.wiki'] })
+  expect(await logged('config_loaded')).toMatchObject({ changes: ['+ clients.wiki'] })
 })
 
-test('fifty reloads under load lose no request, and leave nothing behind', {
+test('fifty reloads under load fail no request, and leave no old configuration in memory', {
   timeout: 60_000,
 }, async () => {
   let isOver = false

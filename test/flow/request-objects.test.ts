@@ -1,4 +1,4 @@
-// Authorization requests that clients sign (JAR, RFC 9101), and answers that we sign (JARM).
+// Signed authorization requests (JAR, RFC 9101), and signed authorization responses (JARM).
 
 import { decodeJwt, exportJWK, generateKeyPair } from 'jose'
 import * as openid from 'openid-client'
@@ -34,8 +34,8 @@ test.beforeAll(async () => {
 const KEY = { key: privateKey, kid: 'one' }
 const now = () => Math.floor(Date.now() / 1000)
 
-/** What the application is told; of an error page what stands on it. */
-async function toldBy(url: URL): Promise<string> {
+/** The error or code of the response to the client, or the text of the error page. */
+async function responseTo(url: URL): Promise<string> {
   const { location, text, status } = await send(usher, url)
   expect(status).toBeLessThan(500)
   if (!location) return text
@@ -62,7 +62,7 @@ test('offline_access in a request object shows the consent page', async () => {
   expect(tokens.refresh_token).toBeTruthy()
 })
 
-test('a signed request is pushed as well', async () => {
+test('a signed request can be pushed', async () => {
   const request = await newRequest({ redirect_uri: WEB })
   const signed = await openid.buildAuthorizationUrlWithJAR(jar, request.params, KEY)
   const body = { request: signed.searchParams.get('request') ?? '' }
@@ -77,15 +77,15 @@ test('a signed request is pushed as well', async () => {
 test('a client that must sign requests cannot send an unsigned one', async () => {
   const { params } = await newRequest({ redirect_uri: WEB })
   const strict = await configurationOf(usher, 'strict')
-  expect(await toldBy(openid.buildAuthorizationUrl(strict, params))).toBe('invalid_request')
+  expect(await responseTo(openid.buildAuthorizationUrl(strict, params))).toBe('invalid_request')
   const url = await openid.buildAuthorizationUrlWithJAR(strict, params, KEY)
-  expect(await toldBy(url)).toBe('/interaction')
+  expect(await responseTo(url)).toBe('/interaction')
 })
 
 test('the length limits apply in a request object too', async () => {
   const { params } = await newRequest({ redirect_uri: WEB, state: 'x'.repeat(1025) })
   const url = await openid.buildAuthorizationUrlWithJAR(jar, params, KEY)
-  expect(await toldBy(url)).toBe('invalid_request')
+  expect(await responseTo(url)).toBe('invalid_request')
 })
 
 test('an unreadable request object is a 400', async () => {
@@ -103,7 +103,7 @@ test('an unreadable request object is a 400', async () => {
 
 describe('JARM', () => {
   test.each([...JWT_MODES, ''])(
-    'openid-client takes the answer by response_mode=%s',
+    'openid-client accepts the response with response_mode=%s',
     async mode => {
       const config = await configurationOf(usher, 'jarm', {
         authorization_signed_response_alg: 'ES256',
@@ -142,7 +142,7 @@ describe('JARM', () => {
   })
 })
 
-test('request_objects and jwt_response_modes: off, neither is there', async () => {
+test('while request_objects and jwt_response_modes are off, neither works nor is in discovery', async () => {
   const features = { request_objects: false, jwt_response_modes: false }
   const off = await startUsher({ usher: { features } })
   const { json } = await send(off, '/.well-known/openid-configuration')

@@ -1,4 +1,4 @@
-// Single claims that an application asks for (OIDC Core §5.5): given within what the person allowed.
+// The claims parameter (OIDC Core §5.5): single claims are returned if the user has allowed their scope.
 
 import { decodeJwt } from 'jose'
 import { describe, expect } from 'vitest'
@@ -34,8 +34,8 @@ const ask = (claims: Asked, params: Record<string, string> = {}) =>
 const boxes = () =>
   browser.page.html.querySelectorAll('input[name=scope]').map(box => box.getAttribute('value'))
 
-/** What the application learns, of a request that has just been answered with a code. */
-async function learned(request: Awaited<ReturnType<typeof open>>['request']) {
+/** Redeems the code of the request. Returns the claims of the ID token and of UserInfo. */
+async function claimsOf(request: Awaited<ReturnType<typeof open>>['request']) {
   const { status, body } = await redeem(usher, browser.page.params.get('code') ?? '', request)
   expect(status).toBe(200)
   const told = await userinfo(usher, body.access_token)
@@ -50,7 +50,7 @@ test('OIDC Core §5.5: a requested claim needs the consent to its scope, and is 
   expect(browser.heading).toBe('Allow access')
   expect(boxes().toSorted()).toEqual(['email', 'profile'])
   await browser.submit({ decision: 'allow' })
-  const { id_token, userinfo, tokens } = await learned(request)
+  const { id_token, userinfo, tokens } = await claimsOf(request)
   expect(userinfo).toEqual({ sub: ada, email: 'ada@example.org' })
   expect(id_token).toMatchObject({ sub: ada, name: 'Ada Lovelace' })
   expect(id_token).not.toHaveProperty('email')
@@ -58,16 +58,16 @@ test('OIDC Core §5.5: a requested claim needs the consent to its scope, and is 
   expect(tokens.scope).toBe('openid')
 })
 
-test('a declined claim is not returned, even if essential, nor requested anew', async () => {
+test('a declined claim is not returned, even if essential, and not requested again', async () => {
   const claims = { userinfo: { email: { essential: true }, name: null } }
   const { request } = await ask(claims)
   await browser.submit({ decision: 'allow', scope: ['profile'] })
-  expect((await learned(request)).userinfo).toEqual({ sub: ada, name: 'Ada Lovelace' })
+  expect((await claimsOf(request)).userinfo).toEqual({ sub: ada, name: 'Ada Lovelace' })
   const again = await ask(claims)
-  expect((await learned(again.request)).userinfo).toEqual({ sub: ada, name: 'Ada Lovelace' })
+  expect((await claimsOf(again.request)).userinfo).toEqual({ sub: ada, name: 'Ada Lovelace' })
 })
 
-test('a claim is no way around consent, with prompt=none neither', async () => {
+test('a requested claim does not bypass consent, also with prompt=none', async () => {
   await open(usher, { scope: 'openid' }, browser)
   await browser.submit({ decision: 'allow' })
   await ask({ userinfo: { email: null } }, { prompt: 'none' })
@@ -84,26 +84,26 @@ test('a client gets no claim of a scope that its file does not allow, and no con
   expect(boxes()).toEqual(['profile'])
   await browser.submit({ decision: 'allow' })
   const form = { ...request, client_id: 'narrow' }
-  expect((await learned(form)).userinfo).toEqual({ sub: ada, name: 'Ada Lovelace' })
+  expect((await claimsOf(form)).userinfo).toEqual({ sub: ada, name: 'Ada Lovelace' })
 })
 
-test('an application of our own is given them without a question', async () => {
+test('a client with implicit consent gets claims without the consent page', async () => {
   const first = { client_id: 'first', redirect_uri: FIRST }
   const { request } = await ask({ userinfo: { email: null } }, first)
-  expect((await learned(request)).userinfo).toEqual({ sub: ada, email: 'ada@example.org' })
+  expect((await claimsOf(request)).userinfo).toEqual({ sub: ada, email: 'ada@example.org' })
 })
 
-test('an unknown claim is left out, without a consent page', async () => {
+test('an unknown claim is ignored, without a consent page', async () => {
   const { request } = await ask({ userinfo: { shoe_size: { essential: true }, __proto__: null } })
   expect(boxes()).toEqual([])
   await browser.submit({ decision: 'allow' })
-  expect((await learned(request)).userinfo).toEqual({ sub: ada })
+  expect((await claimsOf(request)).userinfo).toEqual({ sub: ada })
 })
 
 test('a refreshed token returns the same claims, and none after the removal', async () => {
   const { request } = await ask({ userinfo: { email: null } }, { scope: 'openid offline_access' })
   await browser.submit({ decision: 'allow' })
-  const { tokens } = await learned(request)
+  const { tokens } = await claimsOf(request)
   const { body } = await refresh(usher, tokens.refresh_token)
   expect((await userinfo(usher, body.access_token)).body).toEqual({
     sub: ada,
@@ -124,7 +124,7 @@ test('OIDC Core §5.5.1: sub with a value is that user or an error', async () =>
 })
 
 const NESTED = `{"userinfo":{"a":${'{"a":'.repeat(6)}1${'}'.repeat(6)}}}`
-describe('refused is', () => {
+describe('a claims parameter is refused with', () => {
   test.each([
     ['no JSON', '{'],
     ['a list', '[]'],

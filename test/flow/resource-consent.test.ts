@@ -1,4 +1,4 @@
-// What people are asked about protected APIs, and what becomes of their answer.
+// Consent to the scopes of protected APIs.
 
 import { expect } from 'vitest'
 import { APIS, ask, CALENDAR, FILES, tokensFor } from '../support/apis.ts'
@@ -12,7 +12,7 @@ const READ = { scope: 'openid files:read', resources: [FILES] }
 const test = usherTest({ ...APIS, browser: signedIn })
 test.beforeEach(() => usher.consents.withdraw(ada, 'web'))
 
-/** Each scope of the page with what stands beside it. */
+/** Each scope on the page with the note beside it. */
 const asked = () =>
   browser.page.html
     .querySelectorAll('fieldset .signs li')
@@ -39,7 +39,7 @@ test('the page describes the requested scopes, and names the API', async () => {
   }
 })
 
-test('a scope of one API is allowed, and the same of another is not', async () => {
+test('a scope can be allowed for one API and declined for another', async () => {
   const request = await ask(usher, { browser, ...SHARED })
   const given = await allow([`${FILES} share`], request, FILES)
   expect([given.status, given.body.scope]).toEqual([200, 'share'])
@@ -103,14 +103,14 @@ test('Connected applications describes the scopes, and a removal ends the tokens
   expect(browser.heading).toBe('Allow access')
 })
 
-test('the removal page says for how long JWT access tokens stay valid', async () => {
+test('the removal page shows how long JWT access tokens stay valid', async () => {
   const asked = { browser, scope: 'openid calendar:read', resources: [CALENDAR] }
   await tokensFor(usher, asked, CALENDAR)
   const { text } = await browser.open('/account/applications/remove?client_id=web')
   expect(text).toContain('At Calendar, its access can last up to 5 min longer')
 })
 
-test('an API that is gone from the folder is named as it was', async () => {
+test('an API that was removed from the config folder is listed by its identifier', async () => {
   const version = await usher.consents.version(ada, 'web')
   const decision = { scopes: ['urn:gone see'], declined: [], version }
   await usher.consents.decide(ada, 'web', decision)

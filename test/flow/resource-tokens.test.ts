@@ -1,4 +1,4 @@
-// What a token for an API is good for: the API it is for, a service of its own, and nothing else.
+// An access token for an API is valid at that API only. Services get such tokens by client credentials.
 
 import { createRemoteJWKSet, jwtVerify } from 'jose'
 import * as openid from 'openid-client'
@@ -48,7 +48,7 @@ test('an API sees the access tokens for it, and nothing else', async () => {
   }
 })
 
-test('an API learns nothing of a token that was revoked, or whose account is disabled', async () => {
+test('introspection at an API is inactive for a revoked token, and for one of a disabled account', async () => {
   const { access_token, refresh_token } = await tokensFor(usher, { browser, ...BOTH }, FILES)
   await usher.directory.change(ada, account => ({ ...account, enabled: false }))
   expect((await introspect(access_token, 'files-api')).body).toEqual({ active: false })
@@ -58,7 +58,7 @@ test('an API learns nothing of a token that was revoked, or whose account is dis
   expect((await introspect(access_token, 'files-api')).body).toEqual({ active: false })
 })
 
-test('client_credentials: a service has tokens for the APIs it may use', async () => {
+test('client_credentials: a service gets tokens for the APIs that it may use', async () => {
   const config = await configOf(usher, 'service')
   const paid = await openid.clientCredentialsGrant(config, { resource: PAYROLL, scope: 'pay' })
   expect(paid).toMatchObject({ scope: 'pay', expires_in: 600 })

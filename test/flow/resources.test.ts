@@ -1,4 +1,4 @@
-// Tokens that are for one API alone: which clients get them, what is in them, what they are good for.
+// Access tokens for one API: which clients get them, and their content.
 
 import { createRemoteJWKSet, decodeProtectedHeader, jwtVerify } from 'jose'
 import * as openid from 'openid-client'
@@ -27,7 +27,7 @@ const test = usherTest({ ...APIS, browser: signedIn })
 const introspect = (token: string, client_id: string) =>
   post(usher, '/api/oauth/introspect', { token, client_id })
 
-test('one consent, and a token for each API, with its scopes and no other', async () => {
+test('after one consent a client gets a token for each API, with the scopes of that API only', async () => {
   const first = await tokensFor(usher, { browser, ...BOTH }, FILES)
   expect(first.scope).toBe('files:read')
   const { body: files } = await introspect(first.access_token, 'files-api')
@@ -41,7 +41,7 @@ test('one consent, and a token for each API, with its scopes and no other', asyn
   expect((await userinfo(usher, third.access_token)).body).toMatchObject({ sub: ada })
 })
 
-test('a JWT says whose it is, for which API and client, and lasts ten minutes at most', async () => {
+test('a JWT access token has sub, aud and client_id, and lasts ten minutes at most', async () => {
   const { access_token, expires_in } = await tokensFor(usher, { browser, ...BOTH }, CALENDAR)
   const jwks = createRemoteJWKSet(new URL(`${usher.issuer}/api/oauth/jwks`))
   const { payload, protectedHeader } = await jwtVerify(access_token, jwks, {
@@ -69,7 +69,7 @@ test('without resource the access token is opaque', async () => {
   expect((await introspect(access_token, 'web')).body).not.toHaveProperty('aud')
 })
 
-test('a JWT is not revoked, and introspection knows nothing of it', async () => {
+test('a JWT access token cannot be revoked or introspected', async () => {
   const { access_token: token } = await tokensFor(usher, { browser, ...BOTH }, CALENDAR)
   const refused = await post(usher, '/api/oauth/revoke', { token })
   expect([refused.status, refused.body.error]).toEqual([400, 'unsupported_token_type'])
@@ -80,7 +80,7 @@ test('a JWT is not revoked, and introspection knows nothing of it', async () => 
   }
 })
 
-test('a resource that is unknown, or not for this client, is refused at the endpoint', async () => {
+test('an unknown resource, or one that this client may not use, is refused at the endpoint', async () => {
   const scope = 'openid pay files:read'
   for (const resource of [`${FILES}/`, 'https://evil.example', 'files', `${FILES}#x`, PAYROLL]) {
     await ask(usher, { browser, scope, resources: [resource] })
@@ -98,14 +98,14 @@ test('a resource without a requested scope is not on the consent page', async ()
   expect(browser.page.params.get('error')).toBe('invalid_scope')
 })
 
-test('a code, and a refresh, reach no resource that was not in the request', async () => {
+test('a code and a refresh token give no access to a resource that was not in the request', async () => {
   const asked = { browser, scope: 'openid offline_access calendar:read', resources: [CALENDAR] }
   const request = await ask(usher, asked)
   const code = (await signInAndAllow(browser, 'ada')).params.get('code') ?? ''
   const escaped = await redeem(usher, code, request, FILES)
   expect([escaped.status, escaped.body.error]).toEqual([400, 'invalid_target'])
 
-  // The consent of the person has files:read in it, from what was asked before.
+  // The user has allowed files:read in an earlier request.
   expect((await usher.consents.find(ada, 'web'))?.scopes).toContain(`${FILES} files:read`)
   const { refresh_token } = await tokensFor(usher, asked, CALENDAR)
   for (const resource of [FILES, PAYROLL, 'https://evil.example']) {
@@ -114,7 +114,7 @@ test('a code, and a refresh, reach no resource that was not in the request', asy
     const scoped = await refreshFor(usher, { refresh_token, resource, scope: 'files:read' })
     expect(scoped.status).toBe(400)
   }
-  // None of which used it up.
+  // These refusals did not use up the refresh token.
   const renewed = await refreshFor(usher, { refresh_token, resource: CALENDAR })
   expect([renewed.status, renewed.body.scope]).toEqual([200, 'calendar:read'])
   expect(usher.output.join('')).not.toMatch(/refresh_(reuse|replay)/)
@@ -129,7 +129,7 @@ test.each([
   'a:b',
   'javascript:x',
   'x'.repeat(5000),
-])('the resource "%.20s" is an answer, and no fault', async resource => {
+])('the resource "%.20s" is answered without a 5xx', async resource => {
   await ask(usher, { browser, scope: 'openid', resources: [resource] })
   expect(browser.page.status).toBeLessThan(500)
   for (const times of [1, 50]) {
@@ -144,7 +144,7 @@ test.each([
   }
 })
 
-test('one token is for one resource', async () => {
+test('a token request with two resources is refused', async () => {
   const { refresh_token } = await tokensFor(usher, { browser, ...BOTH }, FILES)
   const body = [
     ['grant_type', 'refresh_token'],
@@ -160,7 +160,7 @@ test('one token is for one resource', async () => {
   expect((await refreshFor(usher, { refresh_token })).status).toBe(200)
 })
 
-test('a pushed request has its resources, and no others', async () => {
+test('a pushed request has only its own resources', async () => {
   const config = await configOf(usher, 'web')
   const code_verifier = openid.randomPKCECodeVerifier()
   const params = new URLSearchParams({
@@ -171,7 +171,7 @@ test('a pushed request has its resources, and no others', async () => {
   })
   params.append('resource', FILES)
   const url = await openid.buildAuthorizationUrlWithPAR(config, params)
-  // What stands beside a pushed request counts for nothing (RFC 9126 §4).
+  // Parameters beside a request_uri are ignored (RFC 9126 §4).
   url.searchParams.append('resource', CALENDAR)
   await browser.open(url)
   const page = await signInAndAllow(browser, 'ada')

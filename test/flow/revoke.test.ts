@@ -12,7 +12,7 @@ const revoke = (token: string, more: Record<string, string> = {}) =>
 const works = async (access_token: string) => (await userinfo(usher, access_token)).status === 200
 
 test.each(['unknown', 'x'.repeat(10_000), '__proto__', '\u{1f600}', ' ', '../../etc'])(
-  'the token "%.20s", which never was one, counts as revoked',
+  'the revocation of "%.20s", which was never issued, succeeds',
   async token => {
     expect(await revoke(token)).toMatchObject({ status: 200, body: {} })
   },
@@ -29,7 +29,7 @@ test('a second revocation succeeds', async () => {
 })
 
 test.each(['access_token', 'refresh_token', 'nonsense', ''])(
-  'the hint "%s" is only a hint',
+  'a token is revoked with any token_type_hint (%s)',
   async token_type_hint => {
     const { access_token, refresh_token } = await tokens(usher, { browser })
     expect((await revoke(access_token, { token_type_hint })).status).toBe(200)
@@ -39,7 +39,7 @@ test.each(['access_token', 'refresh_token', 'nonsense', ''])(
   },
 )
 
-test('a request without token, or by a stranger, is refused', async () => {
+test('a request without a token, or without client authentication, is refused', async () => {
   expect(await post(usher, REVOKE, {})).toMatchObject({
     status: 400,
     body: { error: 'invalid_request' },
@@ -53,7 +53,7 @@ test('a request without token, or by a stranger, is refused', async () => {
   expect(await works(token)).toBe(true)
 })
 
-test('the token of another client is refused, and still works', async () => {
+test('the token of another client is refused, and stays valid', async () => {
   const { access_token, refresh_token } = await tokens(usher, { browser })
   for (const token of [access_token, refresh_token]) {
     const answer = await revoke(token, { client_id: 'first' })
@@ -74,7 +74,7 @@ test('a public client does not learn whether the token of another exists', async
   expect((await refresh(usher, refresh_token)).status).toBe(200)
 })
 
-test('a refresh token takes everything of its grant along, and nothing of another sign-in', async () => {
+test('revoking a refresh token ends its grant, and nothing of another sign-in', async () => {
   const first = await tokens(usher, { browser })
   const second = await refresh(usher, first.refresh_token)
   const other = await authorize(usher, { browser })
@@ -87,7 +87,7 @@ test('a refresh token takes everything of its grant along, and nothing of anothe
   expect((await redeem(usher, other.code, other.request)).status).toBe(200)
 })
 
-test('a public client can do the same', async () => {
+test('a public client can revoke its refresh token', async () => {
   const { access_token, refresh_token } = await tokens(usher, { browser, client_id: 'spa' })
   expect((await revoke(refresh_token, { client_id: 'spa' })).status).toBe(200)
   expect(await works(access_token)).toBe(false)
@@ -102,7 +102,7 @@ test('another application of the same user keeps its tokens', async () => {
   expect((await refresh(usher, other.refresh_token, 'post')).status).toBe(200)
 })
 
-test('an access token goes alone', async () => {
+test('revoking an access token revokes only that token', async () => {
   const first = await tokens(usher, { browser })
   const second = await refresh(usher, first.refresh_token)
   expect((await revoke(second.body.access_token)).status).toBe(200)
@@ -113,7 +113,7 @@ test('an access token goes alone', async () => {
   expect(await works(third.body.access_token)).toBe(true)
 })
 
-test('a refresh token that was used already takes its successor along', async () => {
+test('revoking a used refresh token revokes its successor', async () => {
   const first = await tokens(usher, { browser })
   const second = await refresh(usher, first.refresh_token)
   expect((await revoke(first.refresh_token)).status).toBe(200)
@@ -121,7 +121,7 @@ test('a refresh token that was used already takes its successor along', async ()
   expect(await works(second.body.access_token)).toBe(false)
 })
 
-test('codes, ID tokens and the like cannot be revoked, and nothing happens to them', async () => {
+test('codes and ID tokens cannot be revoked, and stay valid', async () => {
   const { code, request } = await authorize(usher, { browser })
   expect((await revoke(code)).status).toBe(200)
   const { status, body } = await redeem(usher, code, request)
@@ -130,7 +130,7 @@ test('codes, ID tokens and the like cannot be revoked, and nothing happens to th
   expect(refused).toMatchObject({ status: 400, body: { error: 'unsupported_token_type' } })
 })
 
-test('no answer is to be kept, neither a success nor an error', async () => {
+test('no response may be cached, neither a success nor an error', async () => {
   const good = await revoke('unknown')
   const bad = await post(usher, REVOKE, {})
   expect([good.status, bad.status]).toEqual([200, 400])

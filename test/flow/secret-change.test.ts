@@ -1,4 +1,4 @@
-// USHER_SECRET is changed as docs/operate.md says, on two nodes behind a balancer, while clients go on.
+// USHER_SECRET is changed as docs/operate.md describes, on two nodes behind a load balancer, under load.
 
 import { execFile } from 'node:child_process'
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
@@ -17,7 +17,7 @@ import { ADA, PASSWORD, writeConfig } from '../support/usher.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const OLD = Buffer.alloc(32, 'old').toString('base64url')
-/** Looks like the project's folder, with a configuration and a secret of its own. */
+/** A copy of the project's folder with its own configuration and secret. */
 const folder = mkdtempSync(join(tmpdir(), 'usher-secret-change-'))
 const secretFile = join(folder, 'secret')
 let redis: RedisServer
@@ -60,7 +60,7 @@ function run(script: string, secret: Record<string, string> = { USHER_SECRET_FIL
   return promisify(execFile)('bash', words, { cwd: folder, env })
 }
 
-test('no request fails while it is changed, and afterwards the old one opens nothing', {
+test('no request fails during the change, and afterwards the old secret cannot decrypt anything', {
   timeout: 180_000,
 }, async () => {
   const issuer = environment().USHER_ISSUER
@@ -72,7 +72,7 @@ test('no request fails while it is changed, and afterwards the old one opens not
       expect(await nodes.get(port)?.stop()).toBe(0)
       await start(port)
       await expect.poll(() => load.inRotation(port), { timeout: 20_000 }).toBe(true)
-      // What one node has sealed, the other opens.
+      // Each node decrypts the records that the other has encrypted.
       const before = load.answeredSoFar()
       await expect
         .poll(() => load.answeredSoFar() - before, { timeout: 20_000 })

@@ -21,7 +21,7 @@ let consenting: Browser
 let removing: Browser
 let code: string
 
-// Everything is under way when the store goes, and it does not come back.
+// Everything is prepared before the store becomes unavailable, and it stays unavailable.
 test.beforeAll(async () => {
   had = await tokens(usher)
   signingIn = (await open(usher)).browser
@@ -70,7 +70,7 @@ const ENDPOINTS: Record<
 }
 
 test.for(Object.entries(ENDPOINTS))(
-  'without a store, %s is unavailable, and says no token is bad',
+  'without a store, %s is unavailable, and refuses no token as invalid',
   async ([, request]) => {
     const { path, form, bearer } = request()
     const answer = fetch(new URL(path, usher.issuer), {
@@ -115,7 +115,7 @@ const PAGES: Record<string, () => Promise<Response>> = {
 }
 
 test.for(Object.entries(PAGES))(
-  'without a store, %s is a page that says to wait',
+  'without a store, %s is a page that asks the user to wait',
   async ([, request]) => {
     const { status, headers, text } = await timed(request())
     expect(status).toBe(503)
@@ -126,14 +126,14 @@ test.for(Object.entries(PAGES))(
   },
 )
 
-test('without a store the process is alive, and not ready', async () => {
+test('without a store the process is live, and not ready', async () => {
   const alive = await timed(fetch(new URL('/livez', usher.issuer)))
   expect([alive.status, alive.text]).toEqual([200, '{"status":"alive"}'])
   const ready = await timed(fetch(new URL('/readyz', usher.issuer)))
   expect([ready.status, ready.text]).toEqual([503, '{"status":"degraded"}'])
 })
 
-test('without a store, what needs none is served', async () => {
+test('without a store, endpoints that do not need it work', async () => {
   for (const path of [
     '/.well-known/openid-configuration',
     '/.well-known/oauth-authorization-server',

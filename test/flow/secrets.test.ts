@@ -47,7 +47,7 @@ async function keepCookies({ jar }: Browser) {
   for (const { key, value } of cookies) if (value) keep(`cookie ${key}`, value)
 }
 
-/** Everything that people and applications do here, and some of what goes wrong; keeps the secrets. */
+/** Runs every flow of users and clients, also with errors, and collects the secrets. */
 async function journey() {
   const { browser, request } = await open(usher, { scope: 'openid profile email offline_access' })
   await keepCookies(browser)
@@ -119,7 +119,7 @@ async function journey() {
   keep('every canary', 'canary-')
 }
 
-/** Signed in anew, so that the store holds what is alive too. */
+/** Signs in again, so that the store contains valid records, too. */
 async function again(): Promise<Browser> {
   const { browser } = await open(usher)
   await browser.submit(credentials(PROFILE.username, PASSWORD))
@@ -138,7 +138,7 @@ test('the log contains no credential and no personal data', () => {
   }
 })
 
-test('the library has nothing to warn of', () => {
+test('the library logs no warning', () => {
   expect(printed.filter(line => /oidc-provider (NOTICE|WARNING)/.test(line))).toEqual([])
 })
 
@@ -147,7 +147,7 @@ test('a copy of the store reveals no token, cookie, code or personal data', () =
   expect(files).toContain('usher.db')
   expect(files).toContain('usher.db-wal')
   const bytes = Buffer.concat(files.map(name => readFileSync(join(folder, name))))
-  // It is the right file: this is a table in it.
+  // The file is the store: it contains the name of a table.
   expect(bytes.includes('records_expires')).toBe(true)
   expect(bytes.length).toBeGreaterThan(50_000)
   const found = [...secrets].filter(([, value]) => bytes.includes(value)).map(([what]) => what)

@@ -1,4 +1,4 @@
-// prompt=select_account: a page that names who is signed in; they go on, or somebody else signs in.
+// prompt=select_account: the page shows the signed-in user, who continues or lets another user sign in.
 
 import { decodeJwt } from 'jose'
 import { expect } from 'vitest'
@@ -31,7 +31,7 @@ test('the signed-in user is named, and continues without a password', async () =
   expect(await subjectOf(asked)).toBe(ada)
 })
 
-test('another user signs in, and owns the session', async () => {
+test('another user can sign in, and gets the session', async () => {
   const asked = await choose()
   await browser.submit({ decision: 'another' })
   expect(browser.heading).toBe('Sign in')

@@ -1,4 +1,4 @@
-// The process: how it starts, what it says, how it ends.
+// The process: its start, its output, and its end.
 
 import { execFile } from 'node:child_process'
 import { once } from 'node:events'
@@ -28,7 +28,7 @@ async function accountsPage(service: Service, username: string, password: string
   return browser
 }
 
-test('the first start says where it is, who can sign in, and how to try it; the second keeps the password', async () => {
+test('the first start prints the URL, the user and how to try it; the second start keeps the password', async () => {
   const first = await startService({ USHER_STORE })
   expect(first.stderr().trim().split('\n')).toHaveLength(3)
   expect(first.stderr()).toContain(`Usher is ready at ${first.issuer}`)
@@ -71,7 +71,7 @@ test('SIGTERM lets requests in flight finish, refuses new ones, and exits 0', as
     `POST /api/oauth/token HTTP/1.1\r\nHost: ${hostname}:${port}\r\nConnection: close\r\n` +
       `Content-Type: application/x-www-form-urlencoded\r\nContent-Length: ${body.length}\r\n\r\n`,
   )
-  // The head was read when another request, sent after it, has been answered.
+  // The server has read the head when a later request has been answered.
   await fetch(`${service.issuer}/livez`)
   service.child.kill('SIGTERM')
   const ready = () =>
@@ -94,7 +94,7 @@ test('SIGTERM to npm start reaches the service (exec)', async () => {
   expect(scripts.start).toMatch(/ exec node src\/main\.ts$/)
 })
 
-test('a wrong configuration starts nothing, and says everything that is wrong with it', async () => {
+test('an invalid configuration prevents the start, and all of its errors are reported', async () => {
   const config = mkdtempSync(join(folder, 'config-'))
   writeFileSync(
     join(config, 'usher.yaml'),
@@ -106,7 +106,7 @@ test('a wrong configuration starts nothing, and says everything that is wrong wi
   expect(report).toContain(`${join(config, 'usher.yaml')}:3:3  listen.prot: unknown key`)
 })
 
-test('a store that was encrypted with another secret is not opened', async () => {
+test('a store that was encrypted with another secret prevents the start', async () => {
   const USHER_SECRET = Buffer.alloc(32, 7).toString('base64url')
   const report = await startService({ USHER_STORE, USHER_SECRET }).catch(String)
   expect(report).toContain('Usher cannot start: USHER_SECRET cannot decrypt this store or backup')

@@ -13,10 +13,10 @@ import {
 } from '../support/people.ts'
 import { ADA } from '../support/usher.ts'
 
-let people = 0
-/** A person with a session, tokens, a code and a consent page open. */
-async function somebody() {
-  const username = `ada-${++people}`
+let users = 0
+/** Adds a user with a session, tokens, a code and an open consent page. */
+async function userWithAccess() {
+  const username = `ada-${++users}`
   const account = await usher.addAccount({ ...ADA, username })
   const had = await tokens(usher, { username })
   const { request } = await open(usher, { scope: 'openid' }, had.browser)
@@ -26,8 +26,8 @@ async function somebody() {
   return { ...had, username, account, code, request, asked }
 }
 
-async function expectNothingWorks(person: Awaited<ReturnType<typeof somebody>>) {
-  const { browser, access_token, refresh_token, code, request, asked, username } = person
+async function expectNothingWorks(user: Awaited<ReturnType<typeof userWithAccess>>) {
+  const { browser, access_token, refresh_token, code, request, asked, username } = user
   const info = await userinfo(usher, access_token)
   expect(info.status).toBe(401)
   expect(info.headers.get('www-authenticate')).toContain('error="invalid_token"')
@@ -47,34 +47,34 @@ async function expectNothingWorks(person: Awaited<ReturnType<typeof somebody>>) 
   expect(textOf(browser.page.text)).toContain(words('sign_in.failed'))
 }
 
-test('a disabled account can do nothing, from the moment it is disabled', async () => {
-  const person = await somebody()
-  await usher.directory.change(person.account.id, account => ({ ...account, enabled: false }))
-  await expectNothingWorks(person)
+test('a disabled account loses all access at once', async () => {
+  const user = await userWithAccess()
+  await usher.directory.change(user.account.id, account => ({ ...account, enabled: false }))
+  await expectNothingWorks(user)
 })
 
-test('a removed account can do nothing, and nothing of it is left', async () => {
-  const person = await somebody()
-  const { id } = person.account
-  await usher.directory.remove(person.account)
-  await expectNothingWorks(person)
+test('a removed account loses all access, and none of its records is left', async () => {
+  const user = await userWithAccess()
+  const { id } = user.account
+  await usher.directory.remove(user.account)
+  await expectNothingWorks(user)
   expect(await usher.consents.list(id)).toEqual([])
   expect(await usher.directory.find(id)).toBeUndefined()
 })
 
 test('a re-enabled account does not get its tokens and sessions back', async () => {
-  const person = await somebody()
-  const { id } = person.account
+  const user = await userWithAccess()
+  const { id } = user.account
   await usher.directory.change(id, account => ({ ...account, enabled: false }))
   await usher.directory.endAccess(id)
   await usher.directory.change(id, account => ({ ...account, enabled: true }))
-  expect((await userinfo(usher, person.access_token)).status).toBe(401)
-  expect((await refresh(usher, person.refresh_token)).body.error).toBe('invalid_grant')
-  expect(await isSignedIn(person.browser)).toBe(false)
+  expect((await userinfo(usher, user.access_token)).status).toBe(401)
+  expect((await refresh(usher, user.refresh_token)).body.error).toBe('invalid_grant')
+  expect(await isSignedIn(user.browser)).toBe(false)
 })
 
-test('a sign-in that is on its way when the account is disabled does not arrive', async () => {
-  const { username, account } = await somebody()
+test('a sign-in in progress fails when the account is disabled', async () => {
+  const { username, account } = await userWithAccess()
   const { browser } = await open(usher)
   const submitted = browser.submit(credentials(username))
   await usher.directory.change(account.id, found => ({ ...found, enabled: false }))

@@ -28,7 +28,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true })
 })
 
-/** As a proxy hands on what a browser sends; the jar has the rules for `__Host-` and `Secure`. */
+/** Sends a request as a TLS proxy does. The cookie jar enforces `__Host-` and `Secure`. */
 async function visit(jar: CookieJar, url: URL, form?: Record<string, string>): Promise<RawAnswer> {
   const cookie = await jar.getCookieString(url.href)
   const method = form ? 'POST' : 'GET'
@@ -85,7 +85,7 @@ test('behind TLS the session cookie is __Host-, Secure, HttpOnly, Lax and for th
   expect((await visit(jar, new URL('/account', ISSUER))).status).toBe(200)
 })
 
-test('a session cookie without the prefix is not taken for one', async () => {
+test('a session cookie without the prefix is ignored', async () => {
   const jar = new CookieJar()
   await signIn(jar)
   const header = await jar.getCookieString(ISSUER)
@@ -95,7 +95,7 @@ test('a session cookie without the prefix is not taken for one', async () => {
   expect(answer.status).toBe(302)
 })
 
-test('behind TLS every answer says to come back by TLS', async () => {
+test('behind TLS every response has Strict-Transport-Security', async () => {
   for (const path of ['/account', '/errors', '/api/oauth/jwks', '/nothing']) {
     const { headers } = await raw(usher, path, { headers: PROXIED })
     const [, age] = /^max-age=(\d+)/.exec(headers['strict-transport-security'] ?? '') ?? []
@@ -103,7 +103,7 @@ test('behind TLS every answer says to come back by TLS', async () => {
   }
 })
 
-test('every address and redirect is the issuer’s, whatever the proxy connects to', async () => {
+test('every URL and redirect is on the issuer, whatever address the proxy connects to', async () => {
   const { text } = await raw(usher, '/.well-known/openid-configuration', { headers: PROXIED })
   expect(JSON.parse(text)).toMatchObject({
     issuer: ISSUER,

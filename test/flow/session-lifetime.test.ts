@@ -1,4 +1,4 @@
-// How long somebody stays signed in: as long as they come back soon enough, and then no longer.
+// The lifetime of a session: each use extends it up to a limit.
 
 import { expect } from 'vitest'
 import { ada, usher, usherTest } from '../support/fixtures.ts'
@@ -9,14 +9,14 @@ const test = usherTest({ usher: { lifetimes: { session_idle: '2 h', session: '24
 const HOUR = 3600
 const now = () => Date.now() / 1000
 
-/** Seconds for which the only session of Ada is kept. */
+/** The remaining lifetime of Ada's only session in seconds. */
 async function remaining() {
   const [session, ...more] = await usher.records.list<{ exp: number }>('sessions of account', ada)
   expect(more).toEqual([])
   return (session?.exp ?? 0) - now()
 }
 
-/** As if nobody had come for as long. */
+/** Simulates that the session was not used for this time. */
 async function idle(seconds: number) {
   const [{ uid = '' } = {}] = await sessionsOf(usher, ada)
   await usher.records.update<{ exp: number }>(
@@ -27,7 +27,7 @@ async function idle(seconds: number) {
   )
 }
 
-test('every use puts the end off, but never beyond the longest time since the sign-in', async () => {
+test('every use extends the session, but never beyond the maximum time since the sign-in', async () => {
   await usher.directory.endAccess(ada)
   const browser = await signedIn(usher)
   expect(await remaining()).toBeGreaterThan(2 * HOUR - 60)

@@ -1,5 +1,5 @@
-// Cookies that a neighbouring domain has planted: it can set whatever has no `__Host-` prefix, with
-// values that are ours, for it may have begun a sign-in itself.
+// Cookies that a sibling domain has planted. It can set every cookie without the `__Host-` prefix, with
+// valid values from its own sign-in.
 
 import { expect } from 'vitest'
 import { Browser } from '../support/browser.ts'
@@ -9,10 +9,10 @@ import { ADA, GRACE } from '../support/usher.ts'
 
 const test = usherTest({ accounts: [ADA, GRACE] })
 
-/** Those that are `__Host-` cookies where there is https. */
+/** The cookies that have the `__Host-` prefix under https. */
 const OF_HOST = /^usher_(session|browser|device)(\.sig)?$/
 
-/** Grace's sign-in, up to the address that her browser would go on to. */
+/** Signs Grace in, up to the URL that her browser would follow next. */
 async function signInOfGrace() {
   const { browser } = await open(usher, { client_id: 'first' })
   const { url } = browser.page
@@ -23,7 +23,7 @@ async function signInOfGrace() {
   return { browser, page: url, next: new URL(next, usher.issuer) }
 }
 
-/** Plants what a neighbour can of the cookies of one browser in another. */
+/** Copies the cookies that a sibling domain can set from one browser to another. */
 async function plant({ jar: from }: Browser, { jar: to, issuer }: Browser) {
   const { cookies } = await from.serialize()
   const planted = cookies.filter(({ key }) => !OF_HOST.test(String(key)))
@@ -33,9 +33,9 @@ async function plant({ jar: from }: Browser, { jar: to, issuer }: Browser) {
 }
 
 test.each([
-  ['who has never been here', async () => new Browser(usher.issuer)],
-  ['who was here before', async () => (await open(usher)).browser],
-  ['who is signed in', () => signedIn(usher)],
+  ['a new browser', async () => new Browser(usher.issuer)],
+  ['a browser with a sign-in in progress', async () => (await open(usher)).browser],
+  ['a signed-in browser', () => signedIn(usher)],
 ])('a planted sign-in of another user is not accepted: %s', async (_, start) => {
   const grace = await signInOfGrace()
   const victim = await start()
@@ -54,12 +54,12 @@ test.each([
   expect(await isSignedIn(victim)).toBe(before)
   expect((await victim.open('/account')).text).not.toContain('Grace Hopper')
 
-  // It was not used up, and is good for her.
+  // Grace can still use her own sign-in.
   await grace.browser.open(grace.next)
   expect(grace.browser.page.params.get('code')).toBeTruthy()
 })
 
-test('a planted page does not take a password either', async () => {
+test('a planted sign-in page does not accept a password, either', async () => {
   const { browser: attacker } = await open(usher, { client_id: 'first' })
   const victim = new Browser(usher.issuer)
   await open(usher, {}, victim)
@@ -70,7 +70,7 @@ test('a planted page does not take a password either', async () => {
   expect(await isSignedIn(victim)).toBe(false)
 })
 
-test('the cookie of a remembered browser gives no access, is stable, and needs its signature', async () => {
+test('the cookie of a remembered browser gives no access, does not change, and needs its signature', async () => {
   const { browser } = await open(usher)
   const markOf = async () => {
     const cookies = await browser.jar.getCookies(usher.issuer)

@@ -18,7 +18,7 @@ const test = usherTest({ accounts: [ADA, GRACE] })
 
 const SESSION = ['usher_session', 'usher_session.sig']
 
-/** Name and value of the cookies a browser shows on every path. */
+/** Names and values of the cookies that a browser sends on every path. */
 async function cookiesOf({ jar, issuer }: Browser): Promise<Map<string, string>> {
   const cookies = await jar.getCookies(issuer)
   return new Map(cookies.map(({ key, value }) => [key, value]))
@@ -44,7 +44,7 @@ test('on loopback http, cookies are HttpOnly and SameSite=Lax', async () => {
   }
   const session = cookies.filter(({ key }) => SESSION.includes(key ?? ''))
   expect(session.map(({ path }) => path)).toEqual(['/', '/'])
-  // Those that are `__Host-` cookies where there is https.
+  // These cookies have the `__Host-` prefix under https.
   const ofOrigin = cookies.filter(({ path }) => path === '/').map(({ key }) => key)
   const marks = ['usher_browser', 'usher_browser.sig', 'usher_device']
   expect(ofOrigin.toSorted()).toEqual([...SESSION, ...marks].toSorted())
@@ -52,7 +52,7 @@ test('on loopback http, cookies are HttpOnly and SameSite=Lax', async () => {
   for (const { path } of others) expect(path).toMatch(/^\/(interaction|api\/oauth\/authorize)\/./)
 })
 
-test('a session cookie without its signature, or with another, is none', async () => {
+test('a session cookie without its signature, or with another one, is ignored', async () => {
   const adas = await cookiesOf(await signedIn(usher, 'ada'))
   const graces = await cookiesOf(await signedIn(usher, 'grace'))
   expect(await browserWith(adas)).toBe(true)
@@ -88,7 +88,7 @@ test('a session cookie without its signature, or with another, is none', async (
   expect(await browserWith(graces)).toBe(true)
 })
 
-test('applications that ask at the same time in one session all get their codes', async () => {
+test('applications that send requests at the same time in one session all get their codes', async () => {
   const browser = await signedIn(usher)
   const clients = ['web', 'post', 'spa', 'first']
   for (const client_id of clients) {
@@ -110,7 +110,7 @@ test('applications that ask at the same time in one session all get their codes'
     const complete = sessions.filter(({ authorizations = {} }) =>
       clients.every(client_id => client_id in authorizations),
     )
-    // The one above, and one for each round so far.
+    // One from above, and one for each round.
     expect(complete, `round ${round}`).toHaveLength(round + 2)
     expect(await isSignedIn(fresh)).toBe(true)
   }
@@ -167,7 +167,7 @@ test('ending the access of an account ends every session and every token', async
   expect(await isSignedIn(await signedIn(usher))).toBe(true)
 })
 
-test('a code from before the end is worth nothing after it', async () => {
+test('a code from before the end of access is invalid after it', async () => {
   const browser = await signedIn(usher)
   const { request } = await open(usher, { client_id: 'first' }, browser)
   const code = browser.page.params.get('code') ?? ''

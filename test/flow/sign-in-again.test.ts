@@ -21,7 +21,7 @@ test.beforeEach(async () => {
 
 const uidOf = (page: Page) => page.url.pathname.split('/').at(-1) ?? ''
 
-/** A page that says what happened in words and leads on. */
+/** Expects an error page with an explanation and a link to continue. */
 async function expectWayForward(response: Response) {
   const text = await response.text()
   expect(response.status).toBe(400)
@@ -81,7 +81,7 @@ test('a finished sign-in page has expired for a browser without a session', asyn
   await expectWayForward(await send(new Browser(usher.issuer), page.url, { method: 'GET' }))
 })
 
-test('an address that leads on is good once, and then says so', async () => {
+test('the URL that continues an authorization works once, and then shows a page that explains it', async () => {
   const { browser } = await open(usher)
   await browser.submit(credentials())
   const form = fieldsOf(browser.page, { decision: 'allow', scope: 'profile' })
@@ -91,7 +91,7 @@ test('an address that leads on is good once, and then says so', async () => {
   await expectWayForward(await send(browser, address, { method: 'GET' }))
 })
 
-test('an interaction that was open for too long is over', async () => {
+test('an interaction expires', async () => {
   const { browser } = await open(usher)
   await usher.records.update<{ exp: number }>('Interaction', uidOf(browser.page), ({ value }) =>
     value ? { ...value, exp: Math.floor(Date.now() / 1000) - 60 } : undefined,
@@ -102,7 +102,7 @@ test('an interaction that was open for too long is over', async () => {
   expect(await sessionsOf(usher, ada)).toEqual([])
 })
 
-test('an interaction that never was, or is no identifier at all, is over', async () => {
+test('an unknown interaction id is answered like an expired interaction', async () => {
   const browser = new Browser(usher.issuer)
   for (const uid of ['x'.repeat(21), 'x', '%00', '%f0%28', '..%2faccount', '__proto__']) {
     for (const method of ['GET', 'POST']) {
@@ -114,7 +114,7 @@ test('an interaction that never was, or is no identifier at all, is over', async
   }
 })
 
-test('a sign-in that is sent twice signs in once', async () => {
+test('a sign-in form that is submitted twice creates one session', async () => {
   const { browser } = await open(usher)
   const form = fieldsOf(browser.page, credentials())
   const twice = await Promise.all([1, 2].map(() => send(browser, browser.page.url, { form })))

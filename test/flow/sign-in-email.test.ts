@@ -46,7 +46,7 @@ test('a verified address signs in, in any spelling, and so does the username', a
   }
 })
 
-test('the field says what it takes, and password managers still know it', async () => {
+test('the label names username and e-mail address, and password managers recognise the field', async () => {
   const browser = new Browser(usher.issuer)
   const { html } = await browser.open('/account')
   expect(html.querySelector('label[for=username]')?.text).toBe('Username or email')
@@ -72,7 +72,7 @@ test('an account with an unverified address cannot sign in as its owner, nor kee
   expect((await signIn('half@example.org', OTHER)).fact.event).toBe('sign_in_failed')
 })
 
-test('a username wins over the same address of another account', async () => {
+test('a username takes precedence over the same address of another account', async () => {
   const { browser } = await signIn('named@example.org', OTHER)
   expect(usernameOn(browser)).toBe('named@example.org')
   expect((await signIn('named@example.org')).fact.event).toBe('sign_in_failed')
@@ -93,7 +93,7 @@ test('guesses by address and by username count against one limit', async () => {
   expect(fact).toMatchObject({ event: 'sign_in_throttled', account: id })
 })
 
-test('without the setting, addresses are unknown names, and the label is another', async () => {
+test('without the setting, e-mail addresses are unknown names, and the label differs', async () => {
   const plain = await startUsher()
   try {
     await plain.addAccount({ ...ADA, ...account('ada', 'ada@example.org') })

@@ -9,14 +9,14 @@ test.beforeEach(() =>
   Promise.all([usher.directory.endAccess(ada), usher.directory.endAccess(grace)]),
 )
 
-async function expectNobody() {
+async function expectSignedOut() {
   expect(await sessionsOf(usher, ada)).toEqual([])
   expect(await sessionsOf(usher, grace)).toEqual([])
 }
 
-/** Nothing has happened when the page still works as it did. */
-async function expectStillGood(browser: Browser) {
-  await expectNobody()
+/** Expects that the page still works as before. */
+async function expectUnchanged(browser: Browser) {
+  await expectSignedOut()
   await browser.submit(credentials())
   expect(browser.heading).toBe('Allow access')
 }
@@ -31,10 +31,10 @@ test('a browser without the interaction cookie cannot be signed in', async () =>
     expect(response.status).toBe(400)
     expect(textOf(await response.text())).toContain(words('error.interaction_text'))
   }
-  await expectNobody()
+  await expectSignedOut()
 })
 
-test('the cookies of one interaction do not open another', async () => {
+test('the cookies of one interaction are refused for another', async () => {
   const { browser: attacker } = await open(usher)
   const { browser: victim } = await open(usher)
   const own = await victim.jar.getCookieString(victim.page.url.href)
@@ -44,10 +44,10 @@ test('the cookies of one interaction do not open another', async () => {
   expect(posted.status).toBe(400)
   const shown = await send(victim, attacker.page.url, { method: 'GET', headers: { cookie: own } })
   expect(shown.status).toBe(400)
-  await expectStillGood(victim)
+  await expectUnchanged(victim)
 })
 
-test('an interaction cookie that was altered, or is not signed, is none', async () => {
+test('an interaction cookie that was modified, or is not signed, is ignored', async () => {
   const { browser } = await open(usher)
   const form = fieldsOf(browser.page, credentials())
   const cookies = await browser.jar.getCookieString(browser.page.url.href)
@@ -60,10 +60,10 @@ test('an interaction cookie that was altered, or is not signed, is none', async 
     const response = await send(browser, browser.page.url, { form, headers: { cookie } })
     expect(response.status).toBe(400)
   }
-  await expectStillGood(browser)
+  await expectUnchanged(browser)
 })
 
-test('a form without its token, or with another, is refused and changes nothing', async () => {
+test('a form without its CSRF token, or with another, is refused and changes nothing', async () => {
   const { browser } = await open(usher)
   const { browser: other } = await open(usher)
   const { csrf = '' } = fieldsOf(other.page)
@@ -77,10 +77,10 @@ test('a form without its token, or with another, is refused and changes nothing'
   }
   const without = await send(browser, browser.page.url, { form: credentials() })
   expect(without.status).toBe(403)
-  await expectStillGood(browser)
+  await expectUnchanged(browser)
 })
 
-test('a form from another site is refused, with any token', async () => {
+test('a form from another site is refused, even with the right token', async () => {
   const { browser } = await open(usher)
   const form = fieldsOf(browser.page, credentials())
   const elsewhere: Record<string, string>[] = [
@@ -96,7 +96,7 @@ test('a form from another site is refused, with any token', async () => {
     const response = await send(browser, browser.page.url, { form, headers })
     expect(response.status, JSON.stringify(headers)).toBe(403)
   }
-  await expectStillGood(browser)
+  await expectUnchanged(browser)
 })
 
 test('a body that is not a form is refused', async () => {
@@ -113,7 +113,7 @@ test('a body that is not a form is refused', async () => {
     })
     expect(response.status, type).toBe(415)
   }
-  await expectStillGood(browser)
+  await expectUnchanged(browser)
 })
 
 test('unknown fields of the form are ignored', async () => {

@@ -1,4 +1,4 @@
-// Guessing passwords: what is counted for whom, who has to wait, and who does not.
+// Limits for password guesses: the counters for accounts, networks and remembered browsers.
 
 import { expect } from 'vitest'
 import { networkOf } from '../../src/http/client-info.ts'
@@ -15,22 +15,22 @@ const test = usherTest({
   usher: { proxy: ['127.0.0.1'], security: { network_attempts: 20 } },
 })
 
-let people = 0
+let accounts = 0
 let username = ''
 test.beforeEach(async () => {
-  username = `ada-${++people}`
+  username = `ada-${++accounts}`
   ada = (await usher.addAccount({ ...ADA, username })).id
 })
 
 let networks = 0
-/** An address in another network at each call, in the header of the proxy. */
+/** The proxy header with an address of a different network at each call. */
 const somewhere = () => {
   networks++
   return { 'x-forwarded-for': `198.${18 + (networks >> 8)}.${networks & 255}.7` }
 }
 
-/** A browser at the sign-in page, and what it sends from there. */
-async function visitor(headers = somewhere()) {
+/** Opens the sign-in page in a new browser. The function it returns submits the form. */
+async function openSignIn(headers = somewhere()) {
   const { browser } = await open(usher)
   const { url } = browser.page
   return async (name = username, password = WRONG) => {
@@ -47,13 +47,13 @@ async function factsOf(act: () => Promise<unknown>): Promise<Record<string, unkn
   return lines.filter(({ log }) => log === 'audit')
 }
 
-async function exhaust(attempt: Awaited<ReturnType<typeof visitor>>, name = username) {
+async function exhaust(attempt: Awaited<ReturnType<typeof openSignIn>>, name = username) {
   for (let i = 0; i < FREE; i++) expect((await attempt(name)).status).toBe(400)
   const account = await usher.directory.findByUsername(name)
   await prolong(account ? `account ${account.id}` : `name ${name}`)
 }
 
-/** What is used up waits a minute longer: seconds may pass between any two lines here. */
+/** Extends the wait of a used-up counter by a minute, because the test itself may take seconds. */
 async function prolong(count: string) {
   type Count = { count: number; at: number }
   const later = ({ value }: { value?: Count }) =>
@@ -69,7 +69,7 @@ const withoutReference = ({ headers, text }: { headers: Headers; text: string })
   text.replace(`<code>${headers.get('x-request-id')}</code>`, '')
 
 test('a throttled sign-in gets the response of a wrong password, also with the right one', async () => {
-  const attempt = await visitor()
+  const attempt = await openSignIn()
   const wrong = await attempt()
   for (let i = 1; i < FREE; i++) await attempt()
   await prolong(`account ${ada}`)
@@ -78,8 +78,9 @@ test('a throttled sign-in gets the response of a wrong password, also with the r
     expect(throttled.status).toBe(wrong.status)
     expect(withoutReference(throttled)).toBe(withoutReference(wrong))
     const own = ['date', 'x-request-id']
-    const told = ({ headers }: typeof wrong) => [...headers].filter(([name]) => !own.includes(name))
-    expect(told(throttled)).toEqual(told(wrong))
+    const comparable = ({ headers }: typeof wrong) =>
+      [...headers].filter(([name]) => !own.includes(name))
+    expect(comparable(throttled)).toEqual(comparable(wrong))
   })
   expect(event).toMatchObject({ event: 'sign_in_throttled', account: ada, reason: 'throttled' })
   expect(textOf(wrong.text)).toContain(words('sign_in.failed'))
@@ -87,9 +88,9 @@ test('a throttled sign-in gets the response of a wrong password, also with the r
 
 test('all spellings of a username share one count, also for an unknown name', async () => {
   const spellings = [username, username.toUpperCase(), 'ＡＤＡ'.concat(username.slice(3)), username]
-  const attempt = await visitor()
+  const attempt = await openSignIn()
   for (const name of [...spellings, username]) await attempt(name)
-  const nobody = `nobody-${people}`
+  const nobody = `nobody-${accounts}`
   for (const name of [nobody, nobody.toUpperCase(), nobody, nobody, nobody]) await attempt(name)
   await prolong(`account ${ada}`)
   await prolong(`name ${nobody}`)
@@ -102,14 +103,14 @@ test('all spellings of a username share one count, also for an unknown name', as
 
 test('guesses do not make the owner wait in a remembered browser', async () => {
   const browser = await signedIn(usher, username)
-  const attempt = await visitor()
+  const attempt = await openSignIn()
   await exhaust(attempt)
   const owner = new Browser(usher.issuer)
   await owner.jar.setCookie(String(await markOf(browser)), usher.issuer)
   await owner.open('/account')
   await owner.submit(credentials(username))
   expect(owner.heading).toBe('Your account')
-  // And that does not help the one who guesses.
+  // The attacker's browser stays throttled.
   const [fact] = await factsOf(() => attempt(username, PASSWORD))
   expect(fact).toMatchObject({ event: 'sign_in_throttled' })
 })
@@ -137,12 +138,12 @@ test('a remembered browser is valid for its account, unaltered, until access is 
     const [fact] = await factsOf(() => send(browser, url, { form, headers }))
     return fact?.event === 'sign_in_throttled'
   }
-  await exhaust(await visitor())
-  await usher.addAccount({ ...ADA, username: `grace-${people}` })
-  await exhaust(await visitor(), `grace-${people}`)
+  await exhaust(await openSignIn())
+  await usher.addAccount({ ...ADA, username: `grace-${accounts}` })
+  await exhaust(await openSignIn(), `grace-${accounts}`)
   expect(await isThrottled(value, username)).toBe(false)
   expect(await isThrottled(`x~${value}`, username)).toBe(false)
-  expect(await isThrottled(value, `grace-${people}`)).toBe(true)
+  expect(await isThrottled(value, `grace-${accounts}`)).toBe(true)
   expect(
     await isThrottled(
       value.replace(/^./, c => (c === 'x' ? 'y' : 'x')),
@@ -153,39 +154,39 @@ test('a remembered browser is valid for its account, unaltered, until access is 
   expect(await isThrottled(value, username)).toBe(true)
 })
 
-test('a network waits for all usernames; other networks and remembered browsers do not', async () => {
+test('a throttled network waits for all usernames; other networks and remembered browsers do not', async () => {
   const headers = somewhere()
   const known = await signedIn(usher, username)
-  const attempt = await visitor(headers)
-  for (let i = 0; i < 20; i++) await attempt(`nobody-${people}-${i}`)
+  const attempt = await openSignIn(headers)
+  for (let i = 0; i < 20; i++) await attempt(`nobody-${accounts}-${i}`)
   await prolong(`network ${networkOf(headers['x-forwarded-for'])}`)
   const right = () => attempt(username, PASSWORD)
   expect(await factsOf(right)).toMatchObject([{ event: 'sign_in_throttled', account: ada }])
   await open(usher, { prompt: 'login' }, known)
   const form = fieldsOf(known.page, credentials(username))
   expect((await send(known, known.page.url, { form, headers })).status).toBe(200)
-  // Nothing was charged to the account meanwhile.
-  const elsewhere = await visitor()
+  // These attempts did not count for the account.
+  const elsewhere = await openSignIn()
   await exhaust(elsewhere)
 })
 
 test('successful sign-ins are not counted, for the account or the network', async () => {
   const headers = somewhere()
   for (let i = 0; i < 25; i++) {
-    const attempt = await visitor(headers)
+    const attempt = await openSignIn(headers)
     expect((await attempt(username, PASSWORD)).status).toBe(200)
   }
 })
 
 test('a failure logs reason, account, address and interaction, and never the typed username', async () => {
   await usher
-    .addAccount({ ...ADA, username: `disabled-${people}` })
+    .addAccount({ ...ADA, username: `disabled-${accounts}` })
     .then(({ id }) => usher.directory.change(id, account => ({ ...account, enabled: false })))
-  await usher.directory.add({ ...ADA, username: `empty-${people}` })
-  const attempt = await visitor({ 'x-forwarded-for': '203.0.113.9' })
+  await usher.directory.add({ ...ADA, username: `empty-${accounts}` })
+  const attempt = await openSignIn({ 'x-forwarded-for': '203.0.113.9' })
   const typed = 'a password in the wrong field'
   const facts = await factsOf(async () => {
-    for (const name of [username, `disabled-${people}`, `empty-${people}`, typed])
+    for (const name of [username, `disabled-${accounts}`, `empty-${accounts}`, typed])
       await attempt(name)
   })
   const reasons = ['wrong_password', 'disabled', 'no_password', 'unknown']
@@ -199,26 +200,28 @@ test('a failure logs reason, account, address and interaction, and never the typ
   expect(usher.output.join()).not.toContain(typed)
 })
 
-// The last two: a flood leaves no room for lines of its second in the log.
+// The next two tests are the last ones: their floods use up the log lines of their second.
 test('of 200 guesses at once from many networks, only the free attempts are checked', async () => {
-  const visitors = await Promise.all(Array.from({ length: 200 }, () => visitor()))
-  // Not each has a line of its own in the log.
-  const looked = async () =>
+  const attempts = await Promise.all(Array.from({ length: 200 }, () => openSignIn()))
+  // The metric is exact, but not every guess has a log line.
+  const checked = async () =>
     Number(/{event="sign_in_failed"} (\d+)/.exec(await usher.metrics.text())?.[1])
-  const before = await looked()
+  const before = await checked()
   const started = performance.now()
-  const answers = await Promise.all(visitors.map(attempt => attempt()))
-  // Those that found the queue full were not looked at either.
+  const answers = await Promise.all(attempts.map(attempt => attempt()))
+  // Guesses that find the queue full are not checked, either.
   expect(answers.filter(({ status }) => ![400, 503].includes(status))).toEqual([])
-  // On a very busy machine the first wait may be over before the last of them is answered.
+  // On a very busy machine the first wait may end before the last response.
   const waited = Math.floor((performance.now() - started) / 5000)
-  expect((await looked()) - before).toBeGreaterThan(0)
-  expect((await looked()) - before).toBeLessThanOrEqual(FREE + waited)
+  expect((await checked()) - before).toBeGreaterThan(0)
+  expect((await checked()) - before).toBeLessThanOrEqual(FREE + waited)
 })
 
 test('sign-ins beyond the queue get 503 with Retry-After, and are not counted', async () => {
-  const visitors = await Promise.all(Array.from({ length: 100 }, () => visitor()))
-  const answers = await Promise.all(visitors.map((attempt, i) => attempt(`nobody-${people}-${i}`)))
+  const attempts = await Promise.all(Array.from({ length: 100 }, () => openSignIn()))
+  const answers = await Promise.all(
+    attempts.map((attempt, i) => attempt(`nobody-${accounts}-${i}`)),
+  )
   const refused = answers.filter(({ status }) => status === 503)
   expect(refused.length).toBeGreaterThan(0)
   expect(answers.filter(({ status }) => status === 400)).toHaveLength(100 - refused.length)
@@ -226,6 +229,6 @@ test('sign-ins beyond the queue get 503 with Retry-After, and are not counted', 
     expect(Number(headers.get('retry-after'))).toBeGreaterThan(0)
     expect(textOf(text)).toContain(words('error.unavailable_text'))
   }
-  const attempt = await visitor()
+  const attempt = await openSignIn()
   expect((await attempt(username, PASSWORD)).status).toBe(200)
 })

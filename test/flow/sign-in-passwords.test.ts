@@ -5,7 +5,7 @@ import { credentials } from '../support/people.ts'
 import { ADA } from '../support/usher.ts'
 
 let people = 0
-async function somebodyWith(password: string): Promise<string> {
+async function userWith(password: string): Promise<string> {
   const username = `ada-${++people}`
   await usher.addAccount({ ...ADA, username }, password)
   return username
@@ -31,35 +31,35 @@ const ACCEPTED: Record<string, string> = {
 }
 
 test.for(Object.entries(ACCEPTED))('a password %s signs in', async ([, password]) => {
-  const username = await somebodyWith(password)
+  const username = await userWith(password)
   expect(await outcome(username, password)).toBe('Your account')
 })
 
-test('not a byte of a password is cut off', async () => {
-  const username = await somebodyWith(`${LONG}x`)
+test('no byte of a password is cut off', async () => {
+  const username = await userWith(`${LONG}x`)
   expect(await outcome(username, LONG)).toBe('Sign in')
   expect(await outcome(username, `${LONG}y`)).toBe('Sign in')
   expect(await outcome(username, `${LONG}xx`)).toBe('Sign in')
-  const spaced = await somebodyWith('  two spaces, two spaces  ')
+  const spaced = await userWith('  two spaces, two spaces  ')
   expect(await outcome(spaced, 'two spaces, two spaces')).toBe('Sign in')
-  const withNul = await somebodyWith('before the nul\u0000after it')
+  const withNul = await userWith('before the nul\u0000after it')
   expect(await outcome(withNul, 'before the nul')).toBe('Sign in')
 })
 
-test('a password is the same however the keyboard composes its letters', async () => {
-  const username = await somebodyWith('Pässwörter über alles'.normalize('NFC'))
+test('composed and decomposed letters of a password are equal', async () => {
+  const username = await userWith('Pässwörter über alles'.normalize('NFC'))
   expect(await outcome(username, 'Pässwörter über alles'.normalize('NFD'))).toBe('Your account')
   expect(await outcome(username, 'Passworter uber alles')).toBe('Sign in')
 })
 
 test('a password beyond 1024 bytes fails like a wrong one, also for its owner', async () => {
-  const username = await somebodyWith('b'.repeat(1025))
+  const username = await userWith('b'.repeat(1025))
   expect(await outcome(username, 'b'.repeat(1025))).toBe('Sign in')
   expect(await outcome(username, 'b'.repeat(10_000))).toBe('Sign in')
 })
 
-test('a hash of weaker parameters is made anew when its owner signs in', async () => {
-  const username = await somebodyWith('a password of its time')
+test('a hash with weaker parameters is replaced when its owner signs in', async () => {
+  const username = await userWith('a password of its time')
   const account = await usher.directory.findByUsername(username)
   const { hash } = await import('@node-rs/argon2')
   const weak = await hash('a password of its time', { memoryCost: 8192, timeCost: 1 })

@@ -43,7 +43,7 @@ test('a planted anonymous session stays anonymous', async () => {
   expect(silent.browser.page.params.get('error')).toBe('login_required')
 })
 
-test('a session planted while the sign-in page is open stays worthless too', async () => {
+test('a session that is planted while the sign-in page is open stays anonymous, too', async () => {
   const attacker = new Browser(usher.issuer)
   await attacker.open('/api/oauth/logout')
   const { browser: victim } = await open(usher)
@@ -55,7 +55,7 @@ test('a session planted while the sign-in page is open stays worthless too', asy
   expect(await isSignedIn(attacker)).toBe(false)
 })
 
-test('a made-up session id becomes no session', async () => {
+test('an invented session id creates no session with that id', async () => {
   const planted = `usher_session=${'A'.repeat(43)}`
   const { browser } = await open(usher)
   await browser.jar.setCookie(`${planted}; Path=/`, usher.issuer)
@@ -87,7 +87,7 @@ test('a user who signs in to another’s browser gets a new session, and the oth
   const adas = copyOf(browser)
   const { request } = await open(usher, { prompt: 'login' }, browser)
   await browser.submit(credentials('grace'))
-  // The library's page that signs Ada out posts itself, where there are scripts.
+  // The library's page that signs Ada out submits itself by a script.
   await browser.submit()
   await signInAndAllow(browser, 'grace')
   const { body } = await redeem(usher, browser.page.params.get('code') ?? '', request)
@@ -128,7 +128,7 @@ test('a consent page is refused when another has signed in since', async () => {
   for (const id of [ada, grace]) expect(await usher.consents.list(id)).toEqual([])
 })
 
-test('the page between two users says what happens', async () => {
+test('the page between two users explains what happens', async () => {
   const { browser } = await open(usher, { prompt: 'login' }, await signedIn(usher, 'ada'))
   await browser.submit(credentials('grace'))
   expect(browser.page.html.querySelector('html')?.getAttribute('lang')).toBe('en')

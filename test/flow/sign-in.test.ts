@@ -15,7 +15,7 @@ test.beforeAll(async () => {
 const WRONG = 'not the password of anyone here'
 const ATTEMPTS: [what: string, username: string, password: string][] = [
   ['a wrong password', 'ada', WRONG],
-  ['a name nobody has', 'nobody', WRONG],
+  ['an unknown name', 'nobody', WRONG],
   ['a disabled account', 'grace', WRONG],
   ['a disabled account with its password', 'grace', PASSWORD],
   ['an account without password', 'alan', WRONG],
@@ -50,7 +50,7 @@ test('every failed sign-in is answered with the same status, headers and bytes',
   expect(await isSignedIn(browser)).toBe(false)
 })
 
-test('the name that was typed stays in the field, the password does not', async () => {
+test('the username stays in the field, the password does not', async () => {
   const { browser } = await open(usher)
   await browser.submit(credentials('ada', WRONG))
   expect(browser.page.html.querySelector('#username')?.getAttribute('value')).toBe('ada')
@@ -68,7 +68,7 @@ test('login_hint fills in the name, as text', async () => {
   expect(hinted.browser.page.html.querySelector('#username')?.getAttribute('value')).toBe(hint)
 })
 
-test('who cancels is back at the application, with access_denied and the state', async () => {
+test('a user who cancels returns to the application with access_denied and the state', async () => {
   const { browser, request } = await open(usher)
   await browser.submit({ decision: 'cancel' })
   expect(`${browser.page.url.origin}${browser.page.url.pathname}`).toBe(request.redirect_uri)
@@ -80,7 +80,7 @@ test('who cancels is back at the application, with access_denied and the state',
   expect(await isSignedIn(browser)).toBe(false)
 })
 
-test('a sign-in for an account page leads to that page', async () => {
+test('a sign-in that an account page required leads to that page', async () => {
   const browser = new Browser(usher.issuer)
   await browser.open('/account')
   expect(textOf(browser.page.text)).toContain(

@@ -1,5 +1,5 @@
-// The eleven modules of the conformance suite's plan for RP-Initiated Logout, by their names, and what
-// they leave out: hints that have expired, are another person's, or another application's.
+// The eleven modules of the conformance suite's plan for RP-Initiated Logout, by their names. The plan
+// omits hints that have expired or belong to another user or client. These tests are at the end.
 
 import { expect } from 'vitest'
 import type { Browser } from '../support/browser.ts'
@@ -25,7 +25,7 @@ function logout(params: Record<string, string>, browser: Browser = session.brows
   return browser.open(`${LOGOUT}?${new URLSearchParams(params)}`)
 }
 
-/** What the person agrees to; answers with where that leads. */
+/** Confirms the sign-out as the user. Returns the heading of the next page, or its URL at the client. */
 async function agree(browser = session.browser): Promise<string> {
   expect(browser.heading).toBe('Sign out')
   await browser.submit({ logout: 'yes' })
@@ -33,7 +33,7 @@ async function agree(browser = session.browser): Promise<string> {
   return browser.page.ours ? browser.heading : browser.page.url.href
 }
 
-/** An error page, which leads nowhere, and leaves the person signed in. */
+/** Expects an error page without a redirect, and that the user stays signed in. */
 async function expectRefusal(params: Record<string, string>) {
   const page = await logout(params)
   expect([page.ours, page.status]).toEqual([true, 400])
@@ -51,7 +51,7 @@ test('rp-initiated-logout: the user confirms, is signed out, and returns with st
   expect(await agree()).toBe(`${BYE}?state=${state}`)
 })
 
-test('rp-initiated-logout-no-state: without it there is none', async () => {
+test('rp-initiated-logout-no-state: the redirect has no state', async () => {
   await logout({ id_token_hint: session.id_token, post_logout_redirect_uri })
   expect(await agree()).toBe(BYE)
 })
@@ -105,7 +105,7 @@ test('rp-initiated-logout-query-added-to-post-logout-redirect-uri: an error page
   await expectRefusal({ ...hint, post_logout_redirect_uri: `${BYE}?foo=bar` })
 })
 
-test('a hint that has expired does, as the session goes on longer than an ID token', async () => {
+test('an expired hint is accepted, because a session lasts longer than an ID token', async () => {
   const client = await usher.provider.Client.find('web')
   const token = new usher.provider.IdToken({ sub: ada }, { client, ctx: undefined })
   Object.assign(token, { scope: 'openid' })
@@ -121,7 +121,7 @@ test('the hint of another user requires a confirmation', async () => {
   expect(await isSignedIn(session.browser)).toBe(true)
 })
 
-test('a hint and a client_id that do not agree are an error page', async () => {
+test('a hint and a client_id of different clients lead to an error page', async () => {
   await expectRefusal({ id_token_hint: session.id_token, client_id: 'post' })
   await expectRefusal({ client_id: 'nobody', post_logout_redirect_uri })
 })
@@ -137,21 +137,21 @@ test('without a session the same rules of redirect apply', async () => {
   expect(browser.page.url.href).toBe(`${BYE}?state=${state}`)
 })
 
-test('no spelling of a registered address but its own is taken', async () => {
+test('no other spelling of a registered post_logout_redirect_uri is accepted', async () => {
   const cookie = await session.browser.cookies()
   const accept = 'text/html'
   const mutants = mutantsOf(BYE)
   expect(mutants.length).toBeGreaterThan(400)
-  const taken: string[] = []
+  const accepted: string[] = []
   for (const uri of mutants) {
     const query = new URLSearchParams({ client_id: 'web', post_logout_redirect_uri: uri })
     const answer = await send(usher, `${LOGOUT}?${query}`, { headers: { accept, cookie } })
-    if (answer.status !== 400 || answer.location) taken.push(uri)
+    if (answer.status !== 400 || answer.location) accepted.push(uri)
   }
-  expect(taken).toEqual([])
+  expect(accepted).toEqual([])
 })
 
-test('nothing that another site can send ends a session', async () => {
+test('no request from another site ends a session', async () => {
   const { browser, id_token, access_token } = session
   const cookie = await browser.cookies()
   const elsewhere = { origin: 'https://evil.example', 'sec-fetch-site': 'cross-site' }

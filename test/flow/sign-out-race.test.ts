@@ -18,7 +18,7 @@ test.beforeAll(async () => {
 
 const CLIENTS = ['web', 'post', 'spa', 'first']
 
-/** What a browser does that does not know of the sign-out: asks, and redeems what it gets at once. */
+/** Sends an authorization request with the old cookies, and redeems the code at once. */
 async function authorizeAndRedeem(browser: Browser, client_id: string) {
   const { request, browser: tab } = await open(usher, { client_id }, copyOf(browser))
   const code = tab.page.params.get('code')
@@ -26,7 +26,7 @@ async function authorizeAndRedeem(browser: Browser, client_id: string) {
   return { tab, code, request, access_token: answer?.body.access_token }
 }
 
-test('a request that is slower than the sign-out brings nothing back', async () => {
+test('a request that is slower than the sign-out restores no access', async () => {
   let raced = 0
   for (let round = 0; round < 10; round++) {
     const browser = await signedIn(usher)
@@ -49,6 +49,6 @@ test('a request that is slower than the sign-out brings nothing back', async () 
       else if (code) expect((await redeem(usher, code, request)).body.error).toBe('invalid_grant')
     }
   }
-  // Some of them were fast enough to get a code, or nothing was raced here.
+  // Some requests must be fast enough to get a code, else the test shows nothing.
   expect(raced).toBeGreaterThan(0)
 })

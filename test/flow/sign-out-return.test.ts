@@ -14,8 +14,8 @@ function logout(browser: Browser, params: Record<string, string> = {}) {
   return browser.open(`${LOGOUT}?${new URLSearchParams(params)}`)
 }
 
-/** Either says which application asks. */
-function proofs(id_token: string): Record<string, string>[] {
+/** Two ways in which the request names its client. */
+function clientHints(id_token: string): Record<string, string>[] {
   return [{ id_token_hint: id_token }, { client_id: 'web' }]
 }
 
@@ -39,7 +39,7 @@ const UNREGISTERED = [
 
 test('after sign-out the user returns to the application, with its state', async () => {
   const { browser, id_token } = await onlineTokens(usher)
-  for (const proof of proofs(id_token)) {
+  for (const proof of clientHints(id_token)) {
     const state = 'a state & more/+%20'
     await logout(browser, { ...proof, post_logout_redirect_uri: BYE, state })
     await browser.submit({ logout: 'yes' })
@@ -50,12 +50,12 @@ test('after sign-out the user returns to the application, with its state', async
   }
 })
 
-test('an address that is not registered is refused, and leads nowhere', async () => {
+test('an unregistered post_logout_redirect_uri is refused without a redirect', async () => {
   const { browser, id_token } = await onlineTokens(usher)
   for (const uri of UNREGISTERED) {
-    for (const proof of proofs(id_token)) {
+    for (const proof of clientHints(id_token)) {
       const page = await logout(browser, { ...proof, post_logout_redirect_uri: uri })
-      // The library takes an empty parameter for one that was left out.
+      // The library treats an empty parameter like a missing one.
       if (uri === '') expect(browser.heading).toBe('Sign out')
       else expect(page.status, uri).toBe(400)
       expect(
@@ -67,7 +67,7 @@ test('an address that is not registered is refused, and leads nowhere', async ()
   expect(await isSignedIn(browser)).toBe(true)
 })
 
-test('without a client no address is followed', async () => {
+test('without a client there is no redirect', async () => {
   const browser = await signedIn(usher)
   await logout(browser, { post_logout_redirect_uri: BYE, state: 'x' })
   expect(browser.heading).toBe('Sign out')
@@ -76,7 +76,7 @@ test('without a client no address is followed', async () => {
   expect(browser.heading).toBe('Signed out')
 })
 
-test('a hint that was forged or altered is refused', async () => {
+test('a forged or modified hint is refused', async () => {
   const { browser, id_token } = await onlineTokens(usher)
   const [header, payload] = id_token.split('.')
   for (const hint of [

@@ -48,12 +48,12 @@ test('a sign-out after staying ends the tokens from before', async () => {
 test('a sign-out without a session shows Signed out', async () => {
   const browser = new Browser(usher.issuer)
   await browser.open('/api/oauth/logout')
-  // The library's page posts itself, where there are scripts.
+  // The library's page submits itself by a script.
   if (browser.heading !== 'Signed out') await browser.submit()
   expect(browser.heading).toBe('Signed out')
 })
 
-test('the page without a session is like every other, without scripts too', async () => {
+test('the page for a sign-out without a session has the common layout, and works without scripts', async () => {
   const browser = new Browser(usher.issuer)
   await browser.open('/api/oauth/logout')
   expect(browser.page.html.querySelector('html')?.getAttribute('lang')).toBe('en')

@@ -45,7 +45,7 @@ test('sign-out requires a confirmation, with any hint', async () => {
   }
 })
 
-test('the page says in words what ends and what stays', async () => {
+test('the page explains which access ends and which stays', async () => {
   const { browser } = await onlineTokens(usher)
   await logout(browser, { client_id: 'web' })
   const question = textOf(browser.page.text)
@@ -56,7 +56,7 @@ test('the page says in words what ends and what stays', async () => {
   expect(textOf(browser.page.text)).toContain(words('sign_out.kept'))
 })
 
-test('to ask changes nothing, by GET or by POST', async () => {
+test('opening the sign-out page changes nothing, by GET or by POST', async () => {
   const { browser, access_token } = await onlineTokens(usher)
   for (let i = 0; i < 3; i++) await logout(browser, { client_id: 'web' })
   await fetch(new URL(LOGOUT, usher.issuer), {
@@ -68,7 +68,7 @@ test('to ask changes nothing, by GET or by POST', async () => {
   expect((await userinfo(usher, access_token)).status).toBe(200)
 })
 
-test('signing out needs the token of the page', async () => {
+test('a sign-out needs the CSRF token of the page', async () => {
   const { browser, access_token } = await onlineTokens(usher)
   const confirm = async (form: Record<string, string>, cookie: string) =>
     fetch(new URL(`${LOGOUT}/confirm`, usher.issuer), {
@@ -94,7 +94,7 @@ test('signing out needs the token of the page', async () => {
   expect((await userinfo(usher, access_token)).status).toBe(200)
 })
 
-test('after signing out the old cookies, every copy and every tab are signed out', async () => {
+test('after a sign-out the old cookies, every copy and every tab are signed out', async () => {
   const { browser, access_token } = await onlineTokens(usher)
   const copies = [copyOf(browser)]
   const tab = newTab(browser)

@@ -1,4 +1,4 @@
-// What ID tokens and UserInfo are signed with, and what they are encrypted to.
+// Signature and encryption of ID tokens and UserInfo responses.
 
 import { decodeProtectedHeader, exportJWK, generateKeyPair, jwtVerify } from 'jose'
 import * as openid from 'openid-client'
@@ -38,15 +38,15 @@ const usher_yaml = { features: { encryption: true } }
 
 const test = usherTest({ clients, usher: usher_yaml })
 
-test.each(SIGNED)('%s: ID token and UserInfo are signed with it', async alg => {
+test.each(SIGNED)('ID token and UserInfo can be signed with %s', async alg => {
   const metadata = { id_token_signed_response_alg: alg, userinfo_signed_response_alg: alg }
   const config = await configurationOf(usher, alg, metadata)
   const tokens = await signInWith(usher, config, { redirect_uri: WEB })
   expect(decodeProtectedHeader(tokens.id_token ?? '').alg).toBe(alg)
 
   const headers = { authorization: `Bearer ${tokens.access_token}` }
-  const { text, headers: told } = await send(usher, '/api/oauth/userinfo', { headers })
-  expect(told.get('content-type')).toBe('application/jwt; charset=utf-8')
+  const { text, headers: listed } = await send(usher, '/api/oauth/userinfo', { headers })
+  expect(listed.get('content-type')).toBe('application/jwt; charset=utf-8')
   const { json } = await send(usher, '/api/oauth/jwks')
   const keys = (json.keys as { alg: string; kid: string }[]).filter(key => key.alg === alg)
   const { kid } = decodeProtectedHeader(text)
@@ -57,7 +57,7 @@ test.each(SIGNED)('%s: ID token and UserInfo are signed with it', async alg => {
   expect(payload).not.toHaveProperty('nonce')
 })
 
-test('to a client with keys of its own they are encrypted as well', async () => {
+test('for a client with encryption keys they are encrypted, too', async () => {
   const config = await configurationOf(usher, 'sealed', {
     id_token_encrypted_response_alg: 'RSA-OAEP-256',
     userinfo_signed_response_alg: 'ES256',
@@ -74,17 +74,17 @@ test('to a client with keys of its own they are encrypted as well', async () => 
   const tokens = await signInWith(usher, config, { redirect_uri: WEB })
   expect(tokens.claims()).toMatchObject({ name: 'Ada Lovelace' })
   const sub = tokens.claims()?.sub ?? ''
-  const told = await openid.fetchUserInfo(config, tokens.access_token, sub)
-  expect(told).toMatchObject({ email: 'ada@example.org' })
+  const listed = await openid.fetchUserInfo(config, tokens.access_token, sub)
+  expect(listed).toMatchObject({ email: 'ada@example.org' })
   const headers = { authorization: `Bearer ${tokens.access_token}` }
   const { text } = await send(usher, '/api/oauth/userinfo', { headers })
   expect(decodeProtectedHeader(text)).toMatchObject({ alg: 'ECDH-ES', enc: 'A128CBC-HS256' })
 })
 
-test('nothing that is weak, shared or decrypted here is on the list', async () => {
+test('discovery lists no weak or symmetric algorithm, and no encryption of requests', async () => {
   const { json } = await send(usher, '/.well-known/openid-configuration')
-  const told = Object.entries(json).filter(([name]) => /_encryption_(alg|enc)_values_/.test(name))
-  expect(Object.fromEntries(told.filter(([name]) => name.includes('_alg_')))).toEqual({
+  const listed = Object.entries(json).filter(([name]) => /_encryption_(alg|enc)_values_/.test(name))
+  expect(Object.fromEntries(listed.filter(([name]) => name.includes('_alg_')))).toEqual({
     id_token_encryption_alg_values_supported: ['RSA-OAEP-256', 'ECDH-ES'],
     userinfo_encryption_alg_values_supported: ['RSA-OAEP-256', 'ECDH-ES'],
   })
@@ -112,14 +112,14 @@ test('a client without an encryption key is refused at the start', async () => {
   await expect(start).rejects.toThrow(/needs a key to encrypt to/)
 })
 
-test('PS256 has a key, and a place in discovery, only where a client wants it', async () => {
+test('PS256 has a key, and is in discovery, only if a client uses it', async () => {
   const other = await startUsher()
   const { json } = await send(other, '/.well-known/openid-configuration')
   expect(json.id_token_signing_alg_values_supported).toEqual(['RS256', 'ES256', 'EdDSA'])
   await other.close()
 })
 
-test('signed_userinfo off: discovery does not name it, and no client can use it', async () => {
+test('while signed_userinfo is off, discovery does not list it, and no client can use it', async () => {
   const off = { features: { signed_userinfo: false } }
   const other = await startUsher({ usher: off })
   const { json } = await send(other, '/.well-known/openid-configuration')

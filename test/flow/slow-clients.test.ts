@@ -1,5 +1,5 @@
-// Connections that are held and hardly used: each ends in its time, and nobody else waits for them.
-// A bare server of Node on the same machine shows how late the machine itself is: this is not counted.
+// Slow connections: each ends at its timeout, and they delay no other client. A bare Node server on the
+// same machine measures the delay of the machine itself, which is subtracted.
 
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -13,7 +13,7 @@ import { createListener } from '../../src/http/listener.ts'
 import { type Service, startService } from '../support/service.ts'
 import { writeConfig } from '../support/usher.ts'
 
-/** Seconds after which a connection ends. */
+/** The timeouts of connections in seconds. */
 const LIMITS = { headers: 10, body: 15, idle: 7 }
 type Limit = keyof typeof LIMITS
 
@@ -57,7 +57,7 @@ async function hold(issuer: string, bytes: string, slowly = '') {
   socket.on('error', () => {})
   socket.write(bytes)
   const drip = setInterval(() => socket.write(slowly), 1000)
-  // `once` would take a reset, which a drop that comes too late is answered with, for a failure.
+  // `once` would reject on a reset, which is the reply to bytes after the end of the connection.
   await new Promise(resolve => socket.once('close', resolve))
   clearInterval(drip)
   return { seconds: (performance.now() - began) / 1000, status: heard.slice(9, 12) }
@@ -110,13 +110,13 @@ test('500 slow connections end after 10 s (headers), 15 s (body) and listen.keep
   for (const [name, seconds] of Object.entries(LIMITS) as [Limit, number][]) {
     expect(new Set(held[name].map(({ status }) => status)), name).toEqual(new Set([STATUS[name]]))
     for (const one of held[name]) expect(one.seconds, name).toBeGreaterThanOrEqual(seconds)
-    // The server looks once a second, so that a second is not late.
+    // The server checks timeouts once a second, so that a delay of a second is normal.
     const late = Math.max(0, latest(control[name]) - seconds - 1)
     expect(latest(held[name]), name).toBeLessThan(seconds + 3 + late)
   }
 })
 
-test('connections at once are bounded', () => {
+test('the number of concurrent connections is limited', () => {
   const server = createListener(() => {}, { keep_alive: 75 }, pino({ enabled: false }))
   expect(server.maxConnections).toBe(5000)
 })

@@ -1,4 +1,4 @@
-// How strongly people sign in: what an application asks for (acr_values, RFC 9470), and what it is told.
+// Step-up authentication: clients request an acr (acr_values, RFC 9470), and get acr and amr.
 
 import { decodeJwt } from 'jose'
 import { expect } from 'vitest'
@@ -23,8 +23,8 @@ const essential = (more: object) => ({
 })
 
 test('acr is the method of the sign-in, not the requested value', async () => {
-  const told = await idToken({ acr_values: `phr ${PASSWORD}` })
-  expect(told).toMatchObject({ acr: PASSWORD, amr: ['pwd'] })
+  const received = await idToken({ acr_values: `phr ${PASSWORD}` })
+  expect(received).toMatchObject({ acr: PASSWORD, amr: ['pwd'] })
   expect(await idToken({ acr_values: 'phr' })).toMatchObject({ acr: PASSWORD, amr: ['pwd'] })
   expect(await idToken({ acr_values: 'phr', amr: 'hwk', acr: 'phr' })).toMatchObject({
     acr: PASSWORD,
@@ -32,7 +32,7 @@ test('acr is the method of the sign-in, not the requested value', async () => {
   expect(await idToken({})).not.toHaveProperty('acr')
 })
 
-test('introspection returns acr and auth_time, where the application requested them (RFC 9470 §6)', async () => {
+test('introspection returns acr and auth_time if the client requested them (RFC 9470 §6)', async () => {
   const { access_token: token, auth_time } = await idToken({ acr_values: PASSWORD, max_age: '600' })
   const { body } = await post(usher, '/api/oauth/introspect', { token })
   expect(body).toMatchObject({ active: true, acr: PASSWORD, auth_time })
@@ -41,13 +41,13 @@ test('introspection returns acr and auth_time, where the application requested t
   expect(other.body).not.toHaveProperty('acr')
 })
 
-test('essential and possible, it is met', async () => {
+test('an essential acr that is supported is satisfied', async () => {
   expect(await idToken(essential({ value: PASSWORD }))).toMatchObject({ acr: PASSWORD })
   expect(await idToken(essential({ values: ['phr', PASSWORD] }))).toMatchObject({ acr: PASSWORD })
 })
 
 test.each([{ value: 'phr' }, { values: ['phr', 'mfa'] }, { values: [] }, { values: [{}] }])(
-  'essential and impossible, it fails: %j',
+  'an essential acr that is not supported fails: %j',
   async more => {
     const { url } = authorizationRequest(usher, essential(more))
     const headers = { cookie: await browser.cookies() }

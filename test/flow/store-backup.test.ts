@@ -1,5 +1,5 @@
-// Backup and restore as an operator makes them, beside a running service, and a store that is emptied
-// under one.
+// Backup and restore by an operator beside a running service, and a store that is emptied while a node
+// runs.
 
 import { spawn } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
@@ -102,7 +102,7 @@ describe('a restore is refused, with nothing written,', () => {
     expect(stderr).toMatch(/^USHER_STORE already holds this installation/)
   })
 
-  test('of a file that is not whole, or no backup', async () => {
+  test('of an incomplete file, or of one that is no backup', async () => {
     const lines = readFileSync(file, 'utf8').split('\n')
     for (const content of [lines.slice(0, -2).join('\n'), 'something else\n', '']) {
       const broken = newFile()
@@ -117,7 +117,7 @@ describe('a restore is refused, with nothing written,', () => {
     }
   }, 60_000)
 
-  test('of a file that is not there, and with another secret', async () => {
+  test('of a missing file, and with another secret', async () => {
     const missing = newFile()
     expect((await refusal(missing)).stderr).toBe(`File ${missing} not found.\n`)
     const other = { USHER_SECRET: Buffer.alloc(32, 'other').toString('base64url') }
@@ -126,7 +126,7 @@ describe('a restore is refused, with nothing written,', () => {
     expect(stderr).toContain('USHER_SECRET cannot decrypt this store or backup')
   }, 30_000)
 
-  test('a backup of a store without an installation makes no file', async () => {
+  test('a backup of a store without an installation creates no file', async () => {
     const made = newFile()
     const { code, stderr } = await usher(['store', 'backup', made], database(9))
     expect({ code, stderr }).toEqual({ code: 1, stderr: 'USHER_STORE holds no installation.\n' })
@@ -134,7 +134,7 @@ describe('a restore is refused, with nothing written,', () => {
   })
 })
 
-test('a store that is emptied under a running node is noticed, and two identities never run at once', async () => {
+test('a running node notices that its store was emptied, and does not use a second identity', async () => {
   const [port = 0] = await freePorts(1)
   const own = await startRedis({ port })
   const operator = new Redis(own.url)
@@ -160,7 +160,7 @@ test('a store that is emptied under a running node is noticed, and two identitie
     await expect.poll(problems).toMatchObject([{ level: 50, state: 'wrong' }])
     expect(problems()[0].found).toContain('the store was emptied')
 
-    // The command line makes an installation of what is empty; the node does not write into it.
+    // The command line creates a new installation in the empty store. The node does not write into it.
     await operator.flushall()
     const added = await usher(['accounts', 'add', '--username', 'grace'], own.url)
     expect(added.code).toBe(0)
@@ -176,7 +176,7 @@ test('a store that is emptied under a running node is noticed, and two identitie
     expect(await ready()).toBe(503)
     expect(await records()).toEqual(before)
 
-    // The store comes back as it was.
+    // The old content of the store is restored.
     await operator.flushall()
     for (const [name, dump] of saved) await operator.restore(name, 0, dump)
     await expect.poll(ready, { timeout: 15_000, interval: 100 }).toBe(200)

@@ -1,4 +1,4 @@
-// The most commands that each kind of request costs at Redis.
+// The maximum number of Redis commands for each kind of request.
 
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { hashSecret } from '../../src/config/client-secret.ts'
@@ -47,7 +47,7 @@ afterAll(async () => {
   await server.stop()
 })
 
-/** How many commands were sent so far. */
+/** The number of commands sent so far. */
 async function sent(): Promise<number> {
   const lines = (await usher.metrics.text()).matchAll(
     /^usher_store_command_seconds_count{command="\w+",outcome="ok"} (\d+)$/gm,
@@ -99,14 +99,14 @@ test('introspection: at most 2', async () => {
   expect(await commandsOf(form('introspect', refresh_token))).toBeLessThanOrEqual(2)
 })
 
-test('refresh: at most 3, and as many when it is repeated', async () => {
+test('refresh: at most 3, also for a retry', async () => {
   const { refresh_token } = await given()
   const rotation = () => refresh(usher, refresh_token)
   expect(await commandsOf(rotation)).toBeLessThanOrEqual(3)
   expect(await commandsOf(rotation)).toBeLessThanOrEqual(3)
 })
 
-test('revocation of a refresh token costs the same, however many tokens came of it', async () => {
+test('revocation of a refresh token costs the same, however often it was rotated', async () => {
   const cost = async (refreshes: number) => {
     let { refresh_token } = await tokens(usher, { browser, prompt: 'login' })
     for (let i = 0; i < refreshes; i++) {

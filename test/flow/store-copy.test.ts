@@ -1,4 +1,4 @@
-// The move to another store, as operators make it and people live through it.
+// The copy to another store: its commands, and its effects on users and clients.
 
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -25,7 +25,7 @@ const SECRETS = [Buffer.alloc(32, 'move')]
 const USHER_SECRET = SECRETS.map(secret => secret.toString('base64url')).join(' ')
 const folder = mkdtempSync(join(tmpdir(), 'usher-move-'))
 let server: RedisServer
-/** With the password, to a database of its own. */
+/** The URL of a database, with the password. */
 let database: (number: number) => string
 beforeAll(async () => {
   const [port] = await freePorts(1)
@@ -43,7 +43,7 @@ function start(args: string[], env: Record<string, string> = {}) {
   return spawn('node', ['src/cli.ts', ...args], { cwd: ROOT, env: { ...process.env, ...env } })
 }
 
-/** What it printed, what it said beside, and its exit code. */
+/** Runs a command. Returns stdout, stderr and the exit code. */
 async function usher(args: string[], env: Record<string, string> = {}) {
   const child = start(args, env)
   const [stdout, stderr, code] = await Promise.all([
@@ -62,7 +62,7 @@ async function using<T>(location: string, work: (store: Store) => Promise<T>): P
   return work(store).finally(() => store.close())
 }
 
-/** An installation as the commands leave it behind. */
+/** Creates an installation with the commands. */
 async function installation(usernames: string[], secrets: Uint8Array[] = []) {
   const location = newFile('usher.db')
   const { records, store } = await openInstallation(location, secrets)
@@ -72,7 +72,7 @@ async function installation(usernames: string[], secrets: Uint8Array[] = []) {
   return location
 }
 
-/** With so many records that it takes a while, and says so. */
+/** An installation with so many records that the copy reports its progress. */
 async function large() {
   const location = newFile('large.db')
   const { records, store } = await openInstallation(location, SECRETS)
@@ -82,7 +82,7 @@ async function large() {
   return location
 }
 
-/** Between two starts, with both stores closed by everybody else. */
+/** Copies a store while no node uses either of them. */
 const move = (from: string, to: string) =>
   using(from, source => using(to, target => copyStore(source, target, () => {})))
 
@@ -116,16 +116,16 @@ test('users and clients notice nothing: from SQLite to Redis, and back', async (
     signedIn = browser
   }
 
-  // Made in the first store, redeemed in the last: once.
+  // A code from the first store can be redeemed in the last store once.
   expect((await redeem(here, waiting.code, waiting.request)).status).toBe(200)
   expect((await redeem(here, waiting.code, waiting.request)).body.error).toBe('invalid_grant')
-  // Used in the first store: it ends what it gave, wherever that is now.
+  // The reuse of a code that was redeemed in the first store revokes its tokens in the last one.
   expect((await redeem(here, used.code, used.request)).body.error).toBe('invalid_grant')
   expect((await refresh(here, held.refresh_token)).body.error).toBe('invalid_grant')
   await here.close()
 })
 
-// Processes, several at once.
+// These tests start several processes at once.
 describe('an operator', { timeout: 60_000 }, () => {
   test('moves to Redis and back, and prints what was moved and the next step', async () => {
     const from = await installation(['ada', 'grace'])
@@ -147,7 +147,7 @@ describe('an operator', { timeout: 60_000 }, () => {
     const to = newFile('usher.db')
     const back = await copyBetween(database(2), to, env)
     expect(back.stderr).toBe(
-      // That it was copied once is a fact that nobody was there to tell.
+      // The sixth record is the audit event of the first copy, which no node has logged yet.
       '6 records are copied.\n' +
         `Next: start every node with USHER_STORE=${to} and the same USHER_SECRET, ` +
         'and none on --from.\n',
@@ -167,7 +167,7 @@ describe('an operator', { timeout: 60_000 }, () => {
     expect(wrong.stderr).toContain('but USHER_SECRET cannot decrypt this store or backup')
   })
 
-  test('is refused in words, and nothing is made', async () => {
+  test('gets an explanation when the copy is refused, and nothing is created', async () => {
     const from = await installation(['ada'])
     const [nowhere, empty] = [newFile('none.db'), newFile('to.db')]
     const copy = ['store', 'copy']
@@ -202,7 +202,7 @@ describe('an operator', { timeout: 60_000 }, () => {
     expect(stdout).toMatch(/^usr_\w+ {2}grace +\n$/)
   })
 
-  test('never prints a password of a wrong URL', async () => {
+  test('never sees the password of an invalid URL in the output', async () => {
     const from = await installation(['ada'])
     const [port] = await freePorts(1)
     const urls = [
@@ -221,7 +221,7 @@ describe('an operator', { timeout: 60_000 }, () => {
     }
   })
 
-  test('an interrupted copy can be started anew', async () => {
+  test('can start an interrupted copy again', async () => {
     const from = await large()
     const child = start(['store', 'copy', '--from', from, '--to', database(3)])
     const exited = once(child, 'exit')
@@ -239,7 +239,7 @@ describe('an operator', { timeout: 60_000 }, () => {
     expect(stderr).toMatch(/^10000 copied …\n15001 records are copied/)
   })
 
-  test('reports that Redis became unavailable, and that the copy is unfinished', async () => {
+  test('gets an error when Redis becomes unavailable, and the copy is unfinished', async () => {
     const [port] = await freePorts(1)
     const other = await startRedis({ port })
     const from = await large()

@@ -50,11 +50,11 @@ test.beforeEach(async () => {
   await usher.consents.removeAll(ada)
 })
 
-/** As `accounts password ada` does. */
+/** Sets a temporary password as `accounts password ada` does. */
 const setPassword = (fields: { password?: string; change_password_by?: number }) =>
   usher.directory.endAccess(ada, account => ({ ...account, password: hash, ...fields }))
 
-/** A browser at the page that asks for a new password. */
+/** A browser at the page that requires a new password. */
 async function choosing(params: Record<string, string> = {}, browser?: Browser) {
   const opened = await open(usher, params, browser)
   await opened.browser.submit(credentials('ada', TEMPORARY))
@@ -114,10 +114,10 @@ test('before the change, no session exists: not for the account pages, and not s
   }
 })
 
-test('no answer of the browser takes the place of the new password', async () => {
+test('no other request of the browser can replace the new password', async () => {
   const { browser } = await choosing()
   const { url } = browser.page
-  // The page that returns from an interaction.
+  // The URL that returns from an interaction.
   const resume = url.pathname.replace('/interaction', '/api/oauth/authorize')
   const tab = newTab(browser)
   await tab.open(resume)
@@ -174,7 +174,7 @@ test('a temporary password that expires on the page is not replaced', async () =
   expect(await sessionsOf(usher, ada)).toEqual([])
 })
 
-test('a second user of the temporary password gets nothing after the first', async () => {
+test('a second person with the temporary password gets no access after the first change', async () => {
   const [first, second] = [await choosing(), await choosing()]
   await first.browser.submit(CHOSEN)
   const stolen = 'a password of somebody else'
@@ -185,7 +185,7 @@ test('a second user of the temporary password gets nothing after the first', asy
   expect([await canSignIn(stolen), await canSignIn(NEW)]).toEqual([false, true])
 })
 
-test('of parallel changes one succeeds, from other browsers and from other tabs', async () => {
+test('of concurrent changes in several browsers and tabs, one succeeds', async () => {
   for (let round = 0; round < 10; round++) {
     await setPassword({ change_password_by: Math.floor(Date.now() / 1000) + DAY })
     const { browser } = await choosing()
@@ -227,7 +227,7 @@ test('the page belongs to the browser that signed in', async () => {
   expect(other.heading).toBe(EXPIRED)
 })
 
-test('sessions and refresh tokens from before stay ended, and the consent is remembered', async () => {
+test('earlier sessions and refresh tokens stay invalid, and the consent stays', async () => {
   await setPassword({ password: await hashPassword(PASSWORD), change_password_by: undefined })
   const former = await tokens(usher)
   await setPassword({ change_password_by: Math.floor(Date.now() / 1000) + DAY })
@@ -249,7 +249,7 @@ test('the account page is shown after the change', async () => {
   expect(browser.heading).toBe(words('sessions.title'))
 })
 
-test('another user who is signed in in this browser stays until the change', async () => {
+test('another user who is signed in in this browser stays signed in until the change', async () => {
   const browser = await signedIn(usher, 'grace')
   await choosing({ prompt: 'login' }, browser)
   expect(browser.page.html.querySelector('input#username')?.getAttribute('value')).toBe('ada')
@@ -293,7 +293,7 @@ test('a CIBA request can be answered after the change only', async () => {
   expect(browser.heading).toBe(words('requests.title'))
 })
 
-test('a user who is signed in otherwise replaces a temporary password on the account page', async () => {
+test('a user who is signed in by another method replaces a temporary password on the account page', async () => {
   await setPassword({ change_password_by: undefined })
   const browser = await signedIn(usher, 'ada', TEMPORARY)
   const change_password_by = Math.floor(Date.now() / 1000) + DAY

@@ -1,4 +1,4 @@
-// TLS of our own: an https issuer without a proxy.
+// Usher's own TLS: an https issuer without a proxy.
 
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
@@ -18,7 +18,7 @@ const config = join(folder, 'config')
 const USHER_SECRET = Buffer.alloc(32, 'tls').toString('base64url')
 let service: Service
 
-/** A certificate of our own for localhost. */
+/** Creates a self-signed certificate for localhost. */
 function makeCertificate(name: string, newkey = ['ec', '-pkeyopt', 'ec_paramgen_curve:P-256']) {
   const files = ['-keyout', join(folder, `${name}.key`), '-out', join(folder, `${name}.pem`)]
   const kind = ['-newkey', ...newkey, '-nodes', '-days', '2']
@@ -47,7 +47,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true })
 })
 
-/** What the provider says to a client that trusts this certificate only. */
+/** Reads discovery as a client that trusts only this certificate. */
 function discovery(trusted: string): Promise<{ issuer: string }> {
   const url = `${service.issuer.replace('http:', 'https:')}/.well-known/openid-configuration`
   const ca = readFileSync(join(folder, `${trusted}.pem`))
@@ -71,7 +71,7 @@ test('a connection that never begins TLS ends after ten seconds', async () => {
   expect(seconds).toBeLessThan(13)
 })
 
-test('an https issuer answers over TLS of its own', async () => {
+test('an https issuer answers over its own TLS', async () => {
   const { issuer } = await discovery('first')
   expect(issuer).toMatch(/^https:\/\/localhost:\d+$/)
   expect(service.stdout()).not.toContain('will be refused')
@@ -90,44 +90,52 @@ test('an idle connection stays open for 75 s by default', async () => {
 test.each([
   ['EC', 'ECDSA', ['ec', '-pkeyopt', 'ec_paramgen_curve:P-256']],
   ['RSA', 'RSA', ['rsa:2048']],
-])('with an %s certificate, TLS 1.2 has the suites of BCP 195 only', async (_, kind, newkey) => {
-  makeCertificate(kind, newkey)
-  const tls = { cert: join(folder, `${kind}.pem`), key: join(folder, `${kind}.key`) }
-  const asked = { ...tls, requestCert: false }
-  const log = pino({ enabled: false })
-  const server = createListener(() => {}, { keep_alive: 75, tls: asked }, log)
-  await once(server.listen(0, '127.0.0.1'), 'listening')
-  const { port } = server.address() as AddressInfo
-  const agree = (options: object) => {
-    const { promise, resolve } = Promise.withResolvers<string | undefined>()
-    try {
-      const socket = tlsConnect({ port, host: '127.0.0.1', rejectUnauthorized: false, ...options })
-      socket.on('secureConnect', () => resolve(socket.getCipher().name))
-      socket.on('secureConnect', () => socket.destroy())
-      socket.on('error', () => resolve(undefined))
-    } catch {
-      resolve(undefined)
+])(
+  'with an %s certificate, TLS 1.2 offers only the cipher suites of BCP 195',
+  async (_, kind, newkey) => {
+    makeCertificate(kind, newkey)
+    const tls = { cert: join(folder, `${kind}.pem`), key: join(folder, `${kind}.key`) }
+    const asked = { ...tls, requestCert: false }
+    const log = pino({ enabled: false })
+    const server = createListener(() => {}, { keep_alive: 75, tls: asked }, log)
+    await once(server.listen(0, '127.0.0.1'), 'listening')
+    const { port } = server.address() as AddressInfo
+    const agree = (options: object) => {
+      const { promise, resolve } = Promise.withResolvers<string | undefined>()
+      try {
+        const socket = tlsConnect({
+          port,
+          host: '127.0.0.1',
+          rejectUnauthorized: false,
+          ...options,
+        })
+        socket.on('secureConnect', () => resolve(socket.getCipher().name))
+        socket.on('secureConnect', () => socket.destroy())
+        socket.on('error', () => resolve(undefined))
+      } catch {
+        resolve(undefined)
+      }
+      return promise
     }
-    return promise
-  }
-  const accepted: string[] = []
-  const names = getCiphers().filter(name => !name.startsWith('tls_'))
-  expect(names.length).toBeGreaterThan(30)
-  for (const name of names) {
-    const ciphers = `${name.toUpperCase()}@SECLEVEL=0`
-    const agreed = await agree({ ciphers, maxVersion: 'TLSv1.2', minVersion: 'TLSv1.2' })
-    if (agreed) accepted.push(agreed)
-  }
-  expect(accepted.toSorted()).toEqual([
-    `ECDHE-${kind}-AES128-GCM-SHA256`,
-    `ECDHE-${kind}-AES256-GCM-SHA384`,
-  ])
-  expect(await agree({ minVersion: 'TLSv1.3' })).toMatch(/^TLS_/)
-  expect(await agree({ maxVersion: 'TLSv1.1', ciphers: 'ALL@SECLEVEL=0' })).toBeUndefined()
-  server.close()
-})
+    const accepted: string[] = []
+    const names = getCiphers().filter(name => !name.startsWith('tls_'))
+    expect(names.length).toBeGreaterThan(30)
+    for (const name of names) {
+      const ciphers = `${name.toUpperCase()}@SECLEVEL=0`
+      const agreed = await agree({ ciphers, maxVersion: 'TLSv1.2', minVersion: 'TLSv1.2' })
+      if (agreed) accepted.push(agreed)
+    }
+    expect(accepted.toSorted()).toEqual([
+      `ECDHE-${kind}-AES128-GCM-SHA256`,
+      `ECDHE-${kind}-AES256-GCM-SHA384`,
+    ])
+    expect(await agree({ minVersion: 'TLSv1.3' })).toMatch(/^TLS_/)
+    expect(await agree({ maxVersion: 'TLSv1.1', ciphers: 'ALL@SECLEVEL=0' })).toBeUndefined()
+    server.close()
+  },
+)
 
-test('a new certificate is used without a restart; half a one changes nothing', async () => {
+test('a new certificate is used without a restart; an incomplete one changes nothing', async () => {
   writeFileSync(join(folder, 'current.pem'), 'half a certificate')
   await expect
     .poll(() => service.stdout(), { timeout: 8000 })
@@ -148,7 +156,7 @@ test.each([
     'its file was not found',
   ],
   ['the key of another', 'another key', 'is not a certificate with its key'],
-])('a certificate with %s is in the report, at its place', async (_, tls, expected) => {
+])('a certificate with %s is a finding with its position', async (_, tls, expected) => {
   const folder = mkdtempSync(join(tmpdir(), 'usher-tls-config-'))
   const mixed = { cert: join(config, '../first.pem'), key: join(config, '../second.key') }
   const listen = { tls: typeof tls === 'string' ? mixed : tls }

@@ -37,7 +37,7 @@ const claims = () => assertionClaims(usher.issuer)
 const sign = (claims: Record<string, unknown> = {}, key?: CryptoKey, kid?: string) =>
   signAssertion(usher.issuer, { claims, key, kid })
 
-/** Refreshes with a token nobody knows: `invalid_grant` says that the client was let in. */
+/** Refreshes with an unknown token: `invalid_grant` means that the client is authenticated. */
 function use(
   client_assertion: string,
   more: Record<string, string> = {},
@@ -51,7 +51,7 @@ function use(
 const LET_IN = { status: 400, json: { error: 'invalid_grant' } }
 const REFUSED = { status: 401, json: { error: 'invalid_client' } }
 
-test('an assertion for the issuer lets the client in, once', async () => {
+test('an assertion for the issuer authenticates the client once', async () => {
   const assertion = await sign()
   expect(await use(assertion)).toMatchObject(LET_IN)
   expect(await use(assertion)).toMatchObject(REFUSED)
@@ -65,7 +65,7 @@ test.each(['EdDSA', 'Ed25519'])('an Ed25519 key signs as %s', async alg => {
   expect(await use(assertion, { client_id: 'ed' })).toMatchObject(LET_IN)
 })
 
-test('of many requests with one assertion, one succeeds', async () => {
+test('of many concurrent requests with one assertion, one succeeds', async () => {
   for (let round = 0; round < 5; round++) {
     const assertion = await sign()
     const answers = await Promise.all(Array.from({ length: 50 }, () => use(assertion)))
@@ -75,7 +75,7 @@ test('of many requests with one assertion, one succeeds', async () => {
   }
 })
 
-test('an assertion is as used at one endpoint as at another', async () => {
+test('an assertion that was used at one endpoint is refused at another', async () => {
   const assertion = await sign()
   expect(await use(assertion)).toMatchObject(LET_IN)
   const body = { token: 'x', client_assertion_type: ASSERTION, client_assertion: assertion }
@@ -118,7 +118,7 @@ describe('an assertion is refused with', () => {
     expect(answer.json.error).toMatch(/^invalid_(client|request)$/)
   })
 
-  test('the key of another', async () => {
+  test('the key of another client', async () => {
     expect(await use(await sign({}, otherKey.privateKey))).toMatchObject(REFUSED)
   })
 
@@ -129,13 +129,13 @@ describe('an assertion is refused with', () => {
     expect((await use(`${header}.${body}.`)).json.error).toMatch(/^invalid_(client|request)$/)
   })
 
-  test('the public key taken for a secret', async () => {
+  test('the public key as an HMAC secret', async () => {
     const secret = new TextEncoder().encode(JSON.stringify(jwk))
     const forged = await new SignJWT(claims()).setProtectedHeader({ alg: 'HS256' }).sign(secret)
     expect(await use(forged)).toMatchObject(REFUSED)
   })
 
-  test('a key of its own in the header', async () => {
+  test('another key in its header', async () => {
     const own = await exportJWK(otherKey.publicKey)
     const forged = await new SignJWT(claims())
       .setProtectedHeader({ alg: 'ES256', jwk: own, kid: 'one' })
@@ -168,7 +168,7 @@ describe('an assertion is refused with', () => {
   })
 })
 
-test('neither a secret nor nothing will do instead', async () => {
+test('a client secret, or no authentication, is refused', async () => {
   const form = { grant_type: 'refresh_token', refresh_token: 'x', client_id: 'keyed' }
   const secret = 'a-secret-of-at-least-thirty-two-characters'
   for (const body of [form, { ...form, client_secret: secret }]) {

@@ -37,13 +37,13 @@ async function codeForm(client_id = 'web') {
   return { grant_type: 'authorization_code', code, redirect_uri, code_verifier }
 }
 
-/** A form that fails with invalid_grant for whoever is let in. */
+/** A form that gets invalid_grant if the client is authenticated. */
 const FORM = { grant_type: 'refresh_token', refresh_token: 'x' }
 const ask = (options: WireOptions) => send(usher, TOKEN, { body: FORM, ...options })
 const asPost = (client_id: string, client_secret: string) =>
   ask({ body: { ...FORM, client_id, client_secret } })
 
-describe('only a form by POST is an answerable request', () => {
+describe('only a form by POST is accepted', () => {
   test.each(['GET', 'HEAD', 'PUT', 'PATCH', 'DELETE'])('%s is not', async method => {
     const query = new URLSearchParams(await codeForm())
     const headers = basic('web', SECRET)
@@ -88,7 +88,7 @@ describe('a client whose file names no method authenticates with its secret', ()
     expect(await answer()).toMatchObject({ status: 400, json: { error: 'invalid_grant' } })
   })
 
-  test('as openid-client does by default', async () => {
+  test('by the default method of openid-client', async () => {
     const config = await openid.discovery(new URL(usher.issuer), 'web', SECRET, undefined, {
       execute: [openid.allowInsecureRequests],
     })
@@ -96,7 +96,7 @@ describe('a client whose file names no method authenticates with its secret', ()
     expect(tokens.claims()?.iss).toBe(usher.issuer)
   })
 
-  test('and with no wrong one', async () => {
+  test('is refused with a wrong secret', async () => {
     expect((await asPost('web', `${SECRET}x`)).json.error).toBe('invalid_client')
   })
 })
@@ -119,7 +119,7 @@ describe('a client whose file names a method authenticates with that method', ()
     expect(answer).toMatchObject({ status: 401, json: { error: 'invalid_client' } })
   })
 
-  test('two ways at once are refused, also when both are right', async () => {
+  test('two authentication methods in one request are refused, even if both are valid', async () => {
     const answer = await ask({
       headers: basic('web', SECRET),
       body: { ...FORM, client_id: 'web', client_secret: SECRET },
@@ -139,7 +139,7 @@ describe('a client whose file names a method authenticates with that method', ()
     expect((await asPost('post', 'wrong')).headers.get('www-authenticate')).toBeNull()
   })
 
-  test('every secret of several is good, and none of odd characters is a problem', async () => {
+  test('each of several secrets is valid, also with special characters', async () => {
     for (const secret of [SECRET, NEXT_SECRET]) {
       expect((await ask({ headers: basic('two', secret) })).json.error).toBe('invalid_grant')
     }
@@ -156,8 +156,8 @@ describe('a client whose file names a method authenticates with that method', ()
   )
 })
 
-// From a loopback address the answer would have the operator's detail as well.
-test('an unknown client and a wrong secret are answered alike', async () => {
+// From a loopback address the response would also have the detail for operators.
+test('an unknown client and a wrong secret get the same response', async () => {
   const shape = async (client_id: string) => {
     const remote = { ...basic(client_id, 'wrong'), 'x-forwarded-for': '203.0.113.7' }
     const { status, json, headers } = await ask({ headers: remote })
@@ -166,7 +166,7 @@ test('an unknown client and a wrong secret are answered alike', async () => {
   expect(await shape('nobody')).toEqual(await shape('web'))
 })
 
-test('no answer may be kept, neither tokens nor an error', async () => {
+test('no response may be cached, neither tokens nor an error', async () => {
   const { code, request } = await authorize(usher, { browser })
   const good = await redeem(usher, code, request)
   const bad = await post(usher, TOKEN, FORM)

@@ -31,7 +31,7 @@ test.beforeAll(async () => {
   await tokens(usher, { browser })
 })
 
-/** Redeems a fresh code with other parameters than it ought to be; `undefined` leaves one out. */
+/** Redeems a new code with changed parameters. `undefined` omits a parameter. */
 async function redeemWith(
   change: Record<string, string | undefined>,
   params = {},
@@ -44,14 +44,14 @@ async function redeemWith(
   return post(usher, TOKEN, Object.fromEntries(given) as Record<string, string>)
 }
 
-test('a code has its tag and 256 random bits, and says nothing', async () => {
+test('a code has its tag and 256 random bits, and no other information', async () => {
   const codes = new Set<string>()
   for (let i = 0; i < 20; i++) codes.add((await authorize(usher, { browser })).code)
   expect(codes.size).toBe(20)
   for (const code of codes) expect(code).toMatch(/^[\w-]{65}$/)
 })
 
-test('a code lives for 60 seconds at most, and not longer than it is set to', async () => {
+test('a code expires after 60 seconds, or after its configured lifetime', async () => {
   expect(usher.settings.lifetimes.code).toBeLessThanOrEqual(60)
   const brief = await startUsher({ usher: { lifetimes: { code: '1 s' } } })
   await brief.addAccount(ADA)
@@ -85,13 +85,13 @@ test.each([
   expect(body.error).toMatch(/^invalid_(grant|request)$/)
 })
 
-test('a code that was refused for the wrong client can still be redeemed by its own', async () => {
+test('a code that was refused for another client can still be redeemed by its own', async () => {
   const { code, request } = await authorize(usher, { browser })
   expect(await redeem(usher, code, { ...request, client_id: 'first' })).toMatchObject(INVALID_GRANT)
   expect((await redeem(usher, code, request)).status).toBe(200)
 })
 
-test('a code that is used twice takes its tokens with it', async () => {
+test('the reuse of a code revokes its tokens', async () => {
   const scope = 'openid offline_access'
   const { code, request } = await authorize(usher, { browser, scope })
   const { body } = await redeem(usher, code, request)
@@ -123,13 +123,13 @@ test('a code_verifier for a code without challenge is refused', async () => {
   expect(without.status).toBe(200)
 })
 
-test('a code with challenge needs its verifier, also of an exempted client', async () => {
+test('a code with a challenge needs its verifier, also for an exempted client', async () => {
   const params = { client_id: 'legacy', redirect_uri: LEGACY }
   expect(await redeemWith({ code_verifier: undefined }, params)).toMatchObject(INVALID_GRANT)
 })
 
 describe('another kind of token is not accepted as a code or refresh token', () => {
-  test('as a code', async () => {
+  test('in place of a code', async () => {
     const { access_token, refresh_token, id_token } = await tokens(usher, { browser })
     const { url, code_verifier } = authorizationRequest(usher, { prompt: 'login' })
     const page = await browser.open(url)
@@ -145,7 +145,7 @@ describe('another kind of token is not accepted as a code or refresh token', () 
     expect((await refresh(usher, refresh_token)).status).toBe(200)
   })
 
-  test('as a refresh token', async () => {
+  test('in place of a refresh token', async () => {
     const { code } = await authorize(usher, { browser, scope: 'openid offline_access' })
     const { access_token, id_token } = await tokens(usher, { browser })
     for (const token of [code, access_token, id_token, 'constructor']) {
@@ -153,7 +153,7 @@ describe('another kind of token is not accepted as a code or refresh token', () 
     }
   })
 
-  test('as an access token', async () => {
+  test('in place of an access token', async () => {
     const { code } = await authorize(usher, { browser })
     const { refresh_token, id_token } = await tokens(usher, { browser })
     for (const token of [code, refresh_token, id_token]) {

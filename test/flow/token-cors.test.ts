@@ -29,20 +29,23 @@ async function redeemFrom(origin: string, client_id = 'spa'): Promise<Reply> {
 
 const allowed = ({ headers }: Reply) => headers.get('access-control-allow-origin')
 
-test('a browser application may redeem from the origin it lives at', async () => {
+test('a browser application can redeem a code from its own origin', async () => {
   const answer = await redeemFrom(OWN)
   expect(answer.status).toBe(200)
   expect(allowed(answer)).toBe(OWN)
   expect(answer.headers.get('vary')).toMatch(/\borigin\b/i)
 })
 
-test.each(STRANGERS)('and from no other (%s)', async origin => {
-  const answer = await redeemFrom(origin)
-  expect(answer.json).not.toHaveProperty('access_token')
-  expect(allowed(answer)).toBeNull()
-})
+test.each(STRANGERS)(
+  'a browser application cannot redeem a code from another origin (%s)',
+  async origin => {
+    const answer = await redeemFrom(origin)
+    expect(answer.json).not.toHaveProperty('access_token')
+    expect(allowed(answer)).toBeNull()
+  },
+)
 
-test('the origin of a custom scheme is no origin', async () => {
+test('the origin of a custom scheme is not allowed', async () => {
   const answer = await redeemFrom('null', 'native')
   expect(answer.json).not.toHaveProperty('access_token')
   expect(allowed(answer)).toBeNull()
@@ -61,7 +64,7 @@ test('a browser application reads UserInfo from its own origin only', async () =
   }
 })
 
-test('a confidential client cannot be spoken for from another page', async () => {
+test('a page cannot send requests for a confidential client', async () => {
   for (const path of ['revoke', 'introspect', 'par', 'token']) {
     const headers = { ...basic('web', SECRET), origin: 'https://evil.example' }
     const body = { token: 'x', grant_type: 'refresh_token', refresh_token: 'x', client_id: 'web' }
@@ -82,7 +85,7 @@ describe('a preflight', () => {
       },
     })
 
-  test('is answered where browser applications call', async () => {
+  test('is answered at the endpoints of browser applications', async () => {
     for (const path of [TOKEN, '/api/oauth/userinfo', '/api/oauth/revoke']) {
       const answer = await preflight(path, OWN)
       expect(answer.status).toBe(204)
@@ -98,7 +101,7 @@ describe('a preflight', () => {
     }
   })
 
-  test('never lets cookies along, nor does any answer', async () => {
+  test('never allows credentials, and neither does any response', async () => {
     const answers = [
       await preflight(TOKEN, OWN),
       await preflight(TOKEN, 'null'),

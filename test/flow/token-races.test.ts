@@ -23,13 +23,13 @@ test.beforeAll(async () => {
 const atOnce = <T>(act: () => Promise<T>, count = AT_ONCE) =>
   Promise.all(Array.from({ length: count }, act))
 
-/** Each answer as one word; what is neither a success nor a fair refusal stands out. */
+/** Each response as one word. An unexpected response is shown in full. */
 const results = (answers: Answer[]) =>
   answers.map(({ status, body }) => (status === 200 ? 'ok' : `${status} ${body.error}`)).sort()
 
 const oneWinner = [...Array(AT_ONCE - 1).fill('400 invalid_grant'), 'ok']
 
-test('of many who redeem one code at once, one gets tokens', async () => {
+test('of many concurrent redemptions of one code, one gets tokens', async () => {
   for (let round = 0; round < ROUNDS; round++) {
     const { code, request } = await authorize(usher, { browser })
     const answers = await atOnce(() => redeem(usher, code, request))
@@ -39,23 +39,23 @@ test('of many who redeem one code at once, one gets tokens', async () => {
   }
 })
 
-test('of many who use one refresh token at once, one gets the next when there is no grace', async () => {
+test('without a grace period, of many concurrent uses of one refresh token one succeeds', async () => {
   const strict = await startUsher({ usher: { lifetimes: { refresh_token_grace: '0 s' } } })
   await strict.addAccount(ADA)
-  const person = new Browser(strict.issuer)
+  const other = new Browser(strict.issuer)
   for (let round = 0; round < ROUNDS; round++) {
-    const first = await tokens(strict, { browser: person })
+    const first = await tokens(strict, { browser: other })
     const answers = await atOnce(() => refresh(strict, first.refresh_token))
     expect(results(answers)).toEqual(oneWinner)
     const { body } = answers.find(({ status }) => status === 200) ?? {}
     expect((await refresh(strict, body?.refresh_token ?? '')).status).toBe(400)
   }
-  const told = strict.output.filter(line => line.includes('"event":"refresh_reuse"'))
-  expect(told).toHaveLength(ROUNDS)
+  const reuses = strict.output.filter(line => line.includes('"event":"refresh_reuse"'))
+  expect(reuses).toHaveLength(ROUNDS)
   await strict.close()
 })
 
-test('§3.3: in the grace time they get the same next, which goes on', async () => {
+test('in the grace period, concurrent uses of one refresh token get the same successor, which is valid', async () => {
   for (let round = 0; round < ROUNDS; round++) {
     const first = await tokens(usher, { browser })
     const answers = await atOnce(() => refresh(usher, first.refresh_token))
@@ -69,11 +69,11 @@ test('§3.3: in the grace time they get the same next, which goes on', async () 
   }
 })
 
-test('of many who resume one sign-in at once, one gets a code', async () => {
+test('of many concurrent requests that resume one sign-in, one gets a code', async () => {
   for (let round = 0; round < 5; round++) {
-    const person = new Browser(usher.issuer)
-    const resume = await signInUpTo(person)
-    const answers = await atOnce(() => sendAs(person, usher, resume), 16)
+    const other = new Browser(usher.issuer)
+    const resume = await signInUpTo(other)
+    const answers = await atOnce(() => sendAs(other, usher, resume), 16)
     expect(answers.filter(({ location }) => location?.searchParams.has('code'))).toHaveLength(1)
     const losers = answers.filter(({ location }) => !location?.searchParams.has('code'))
     for (const { status, location } of losers) {
@@ -83,11 +83,11 @@ test('of many who resume one sign-in at once, one gets a code', async () => {
   }
 })
 
-/** Signs in, and stops at the page that navigates on; gives where to. */
-async function signInUpTo(person: Browser): Promise<string> {
-  const page = await person.open(authorizationRequest(usher).url)
+/** Signs in, and returns the URL that the next page leads to. */
+async function signInUpTo(other: Browser): Promise<string> {
+  const page = await other.open(authorizationRequest(usher).url)
   const csrf = page.html.querySelector('input[name=csrf]')?.getAttribute('value') ?? ''
-  const answer = await sendAs(person, usher, page.url, {
+  const answer = await sendAs(other, usher, page.url, {
     body: { csrf, username: 'ada', password: PASSWORD, decision: 'continue' },
     headers: { origin: usher.issuer, 'sec-fetch-site': 'same-origin' },
   })

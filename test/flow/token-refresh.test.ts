@@ -12,7 +12,7 @@ const narrow = (refresh_token: string, scope: string) =>
 
 const introspect = (place: Usher, token: string) => post(place, '/api/oauth/introspect', { token })
 
-/** An Usher of other lifetimes, with Ada in it; closed when `use` is done. */
+/** Starts an Usher with other lifetimes and the account of Ada. Closes it after `use`. */
 async function withLifetimes(
   lifetimes: Record<string, string>,
   use: (usher: Usher) => Promise<void>,
@@ -35,14 +35,14 @@ const nextSecond = () => {
   })
 }
 
-test('a refresh token is of no use to another client', async () => {
+test('a refresh token is refused for another client', async () => {
   const { refresh_token } = await tokens(usher, { browser })
   expect(await refresh(usher, refresh_token, 'first')).toMatchObject(INVALID_GRANT)
   expect(await refresh(usher, refresh_token, 'spa')).toMatchObject(INVALID_GRANT)
   expect((await refresh(usher, refresh_token)).status).toBe(200)
 })
 
-test('scopes can be narrowed for one access token, and are whole at the next', async () => {
+test('scopes can be narrowed for one access token, and are complete at the next refresh', async () => {
   const { refresh_token } = await tokens(usher, { browser })
   const less = await narrow(refresh_token, 'openid')
   expect(less.body.scope).toBe('openid')
@@ -55,7 +55,7 @@ test('scopes can be narrowed for one access token, and are whole at the next', a
   expect((await userinfo(usher, whole.body.access_token)).body.email).toBe(ADA.email)
 })
 
-test('scopes cannot be widened, and trying costs nothing', async () => {
+test('scopes cannot be widened, and an attempt does not use up the token', async () => {
   const { refresh_token } = await tokens(usher, { browser, scope: 'openid offline_access' })
   for (const scope of ['openid profile', 'openid admin', 'email']) {
     const { status, body } = await narrow(refresh_token, scope)
@@ -64,7 +64,7 @@ test('scopes cannot be widened, and trying costs nothing', async () => {
   expect((await refresh(usher, refresh_token)).body.scope).toBe('openid offline_access')
 })
 
-test('a disabled account gets nothing more, and everything once it is enabled', async () => {
+test('a refresh fails while the account is disabled, and works after it is enabled', async () => {
   const grace = await usher.addAccount({ username: 'grace' })
   const { refresh_token } = await tokens(usher, { username: 'grace' })
   const setEnabled = (enabled: boolean) =>
@@ -75,7 +75,7 @@ test('a disabled account gets nothing more, and everything once it is enabled', 
   expect((await refresh(usher, refresh_token)).status).toBe(200)
 })
 
-test('a removed account gets nothing more', async () => {
+test('a refresh fails after the account was removed', async () => {
   const alan = await usher.addAccount({ username: 'alan' })
   const { refresh_token, access_token } = await tokens(usher, { username: 'alan' })
   await usher.directory.remove(alan)
@@ -83,7 +83,7 @@ test('a removed account gets nothing more', async () => {
   expect((await userinfo(usher, access_token)).status).toBe(401)
 })
 
-test('who it is about, and since when, stays the same', async () => {
+test('sub and auth_time do not change at a refresh', async () => {
   const first = await tokens(usher, { browser, max_age: '3600' })
   const { body } = await refresh(usher, first.refresh_token)
   const [before, after] = [decodeJwt(first.id_token), decodeJwt(body.id_token)]
@@ -93,20 +93,23 @@ test('who it is about, and since when, stays the same', async () => {
   }
 })
 
-test.each(['web', 'post', 'spa', 'native'])('every use rotates, for "%s"', async client_id => {
-  const first = await tokens(usher, { browser, client_id })
-  const seen = new Set([first.refresh_token])
-  let token = first.refresh_token
-  for (let use = 0; use < 3; use++) {
-    const { status, body } = await refresh(usher, token, client_id)
-    expect(status).toBe(200)
-    token = body.refresh_token
-    seen.add(token)
-  }
-  expect(seen.size).toBe(4)
-})
+test.each(['web', 'post', 'spa', 'native'])(
+  'every use rotates the refresh token, for "%s"',
+  async client_id => {
+    const first = await tokens(usher, { browser, client_id })
+    const seen = new Set([first.refresh_token])
+    let token = first.refresh_token
+    for (let use = 0; use < 3; use++) {
+      const { status, body } = await refresh(usher, token, client_id)
+      expect(status).toBe(200)
+      token = body.refresh_token
+      seen.add(token)
+    }
+    expect(seen.size).toBe(4)
+  },
+)
 
-test.each(['web', 'spa'])('a second use ends the whole family, for "%s"', async client_id => {
+test.each(['web', 'spa'])('a second use revokes the whole family, for "%s"', async client_id => {
   const first = await tokens(usher, { browser, client_id })
   const second = await refresh(usher, first.refresh_token, client_id)
   const third = await refresh(usher, second.body.refresh_token, client_id)
@@ -118,7 +121,7 @@ test.each(['web', 'spa'])('a second use ends the whole family, for "%s"', async 
   }
 })
 
-test('a refreshed ID token carries no nonce (OIDC Core §12.2), and all else as before', async () => {
+test('a refreshed ID token has no nonce (OIDC Core §12.2), and the same other claims', async () => {
   const first = await tokens(usher)
   const before = decodeJwt(first.id_token)
   expect(before.nonce).toBe(first.request.nonce)
@@ -128,7 +131,7 @@ test('a refreshed ID token carries no nonce (OIDC Core §12.2), and all else as 
   expect(before).toMatchObject(after)
 })
 
-test('after that no consent page is shown', async () => {
+test('after the reuse of a token, no consent page is shown', async () => {
   const first = await tokens(usher, { browser })
   await refresh(usher, first.refresh_token)
   await refresh(usher, first.refresh_token)
@@ -136,7 +139,7 @@ test('after that no consent page is shown', async () => {
   expect((await refresh(usher, again.refresh_token)).status).toBe(200)
 })
 
-test('rotation never reaches past the end of the first token', () =>
+test('rotation never extends the expiry of the first token', () =>
   withLifetimes({ refresh_token: '20 s', refresh_token_idle: '1 d' }, async brief => {
     const first = await tokens(brief)
     const end = (await introspect(brief, first.refresh_token)).body.exp
@@ -146,7 +149,7 @@ test('rotation never reaches past the end of the first token', () =>
     expect((await introspect(brief, second.body.refresh_token)).body.exp).toBe(end)
   }))
 
-test('a use moves the idle end, and no other', () =>
+test('a use extends the idle lifetime only', () =>
   withLifetimes({ refresh_token: '90 d', refresh_token_idle: '20 s' }, async brief => {
     const first = await tokens(brief)
     const end = Number((await introspect(brief, first.refresh_token)).body.exp)

@@ -36,7 +36,7 @@ beforeEach(() => {
   second.state.behaviour = {}
 })
 
-/** Opens the sign-in page, and presses the button of an issuer. */
+/** Opens the sign-in page and selects an upstream issuer. */
 async function signIn(behaviour: Behaviour = {}, name = 'example', browser = newBrowser()) {
   const at = name === 'example' ? issuer : second
   at.state.behaviour = behaviour
@@ -49,7 +49,7 @@ const isSignedIn = (browser: Browser) => /^(Allow access)$/.test(browser.heading
 const accounts = async () => (await usher.directory.list()).length
 const seconds = () => Math.floor(Date.now() / 1000)
 
-test('a right answer signs in', async () => {
+test('a valid response signs the user in', async () => {
   expect(isSignedIn(await signIn())).toBe(true)
 })
 
@@ -71,7 +71,7 @@ describe('ID tokens', () => {
     expect(usher.output.join('')).toMatch(/"event":"sign_in_failed".*"upstream":"example"/)
   })
 
-  test('of users outside of the allowed domains are refused, and those of unverified addresses', async () => {
+  test('with a domain that is not allowed, or with an unverified address, are refused', async () => {
     const before = await accounts()
     for (const claims of [
       { sub: 'a', email: 'eve@example.org' },
@@ -132,7 +132,7 @@ describe('authorization responses', () => {
     expect(attacker.page.status).toBe(400)
   })
 
-  test('work once: the same callback, twice and in turn', async () => {
+  test('are accepted once, also at the same time', async () => {
     const browser = await signIn({ response: { state: undefined } })
     const url = callbackOf(issuer)
     await browser.open(url)
@@ -162,7 +162,7 @@ test('the cookie of the session changes at the sign-in (session fixation)', asyn
   expect(after).not.toBe(session)
 })
 
-test('a session id from before the sign-in leads nowhere after it (session fixation)', async () => {
+test('a session id from before the sign-in is invalid after it (session fixation)', async () => {
   const [attacker, victim] = [newBrowser(), newBrowser()]
   await attacker.open(authorizationRequest(usher).url)
   for (const cookie of await attacker.jar.getCookies(usher.issuer)) {
@@ -174,7 +174,7 @@ test('a session id from before the sign-in leads nowhere after it (session fixat
   expect(attacker.heading).toBe('Sign in')
 })
 
-test('nothing in a callback decides where the browser goes (open redirect)', async () => {
+test('no parameter of a callback can redirect the browser elsewhere (open redirect)', async () => {
   const names = ['redirect_uri', 'post_logout_redirect_uri', 'next', 'returnTo', 'return_to', 'url']
   const evil = names.map(name => [name, 'https://evil.example/'])
   const right = await signIn({ response: Object.fromEntries(evil) })
@@ -192,7 +192,7 @@ test('nothing in a callback decides where the browser goes (open redirect)', asy
   }
 })
 
-test('max_age needs a fresh auth_time of the issuer', async () => {
+test('max_age needs a recent auth_time of the issuer', async () => {
   const browser = newBrowser()
   const ask = async (auth_time: number | undefined) => {
     issuer.state.behaviour = { claims: { auth_time } }
@@ -255,7 +255,7 @@ describe('logout tokens', () => {
     expect(await isOut(browser)).toBe(true)
   })
 
-  test('are refused when they are wrong, and end nothing', async () => {
+  test('are refused when they are invalid, and end nothing', async () => {
     const browser = await signedIn()
     for (const [claims, header] of [
       [{ iss: second.issuer }],
@@ -284,7 +284,7 @@ describe('logout tokens', () => {
     expect(await isOut(elsewhere)).toBe(true)
   })
 
-  test('are no ID tokens of the issuer', async () => {
+  test('cannot be ID tokens of the issuer', async () => {
     const browser = await signedIn()
     const body = new URLSearchParams({ logout_token: issuer.state.idToken })
     const url = `${usher.issuer}/sign-in/example/backchannel-logout`
@@ -294,7 +294,7 @@ describe('logout tokens', () => {
     expect(await isOut(browser)).toBe(false)
   })
 
-  test('work once', async () => {
+  test('are accepted once', async () => {
     const { status, body } = await send({ jti: 'once' })
     expect(status).toBe(200)
     const url = `${usher.issuer}/sign-in/example/backchannel-logout`
@@ -311,7 +311,7 @@ test('neither the store nor the log has a token, code or secret of the issuer', 
   const { searchParams } = issuer.state.requests.at(-1) as URL
   const nonce = searchParams.get('nonce') ?? 'none'
   for (const secret of [SECRET, 'code-', nonce]) expect(written).not.toContain(secret)
-  // The header and the payload of a JWT; three letters alone occur in random ids.
+  // Matches the header and the payload of a JWT. Three letters alone also occur in random ids.
   expect(written).not.toMatch(/eyJ[\w-]+\.eyJ/)
 })
 

@@ -1,4 +1,4 @@
-// Links of accounts to users of upstream issuers, by the operator's commands.
+// The operator's commands for links of accounts to users of upstream issuers.
 
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

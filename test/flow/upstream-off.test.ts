@@ -1,4 +1,4 @@
-// Without a file in upstreams/, users and the process notice nothing of upstream issuers.
+// Without a file in upstreams/, the code of upstream issuers is not loaded, and pages have no trace of it.
 
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -59,7 +59,7 @@ async function signIn(name: string, options: UsherOptions) {
 
 const OWN = /\/features\/upstream\/|openid-client/
 
-test('no module of upstream issuers is loaded, and no page or cookie has a trace of them', async () => {
+test('without a file, no module of upstream issuers is loaded, and no page or cookie mentions them', async () => {
   const { text, cookies, modules } = await signIn('without', {})
   expect(modules.some(url => url.endsWith('/src/pages/sign-in.ts'))).toBe(true)
   expect(modules.filter(url => OWN.test(url))).toEqual([])

@@ -1,4 +1,4 @@
-// Sign-out at the upstream issuer, and the way back from it.
+// Sign-out at the upstream issuer, and the return from it.
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { Browser } from '../support/browser.ts'
@@ -40,7 +40,7 @@ describe('sign_out: offer', () => {
     return browser.page.url.origin === pair.upstream.issuer
   }
 
-  test('a user can sign out at the issuer, too', async () => {
+  test('a user can also sign out at the issuer', async () => {
     const browser = await signedIn(pair)
     await browser.open(LOGOUT)
     expect(browser.page.text).toContain(new URL(pair.upstream.issuer).host)
@@ -60,7 +60,7 @@ describe('sign_out: offer', () => {
     expect(browser.page.text).toContain('type="password"')
   })
 
-  test('after a sign-out the button leads to the issuer, and after a sign-in no button is needed', async () => {
+  test('after a sign-out the sign-in page has a button to the issuer; after a sign-in it redirects at once', async () => {
     const browser = await signedIn(pair)
     await browser.open(LOGOUT)
     await browser.submit({ logout: 'yes' })
@@ -72,7 +72,7 @@ describe('sign_out: offer', () => {
     expect(browser.page.url.origin).toBe(pair.upstream.issuer)
   })
 
-  test('after a sign-out without a session the button is needed, too', async () => {
+  test('after a sign-out without a session the sign-in page has the button, too', async () => {
     const browser = pair.browser()
     await browser.open(LOGOUT)
     await browser.submit()
@@ -80,7 +80,7 @@ describe('sign_out: offer', () => {
     expect(await toIssuer(browser)).toBe(false)
   })
 
-  test('a user who stays signed in needs no button', async () => {
+  test('after Stay signed in, the sign-in page redirects at once', async () => {
     const browser = await signedIn(pair)
     await browser.open(LOGOUT)
     await browser.submit()
@@ -89,7 +89,7 @@ describe('sign_out: offer', () => {
     expect(browser.page.url.origin).toBe(pair.upstream.issuer)
   })
 
-  test('a user who takes the place of another needs no button', async () => {
+  test('after a change of the user, the sign-in page redirects at once', async () => {
     const browser = await signedIn(pair)
     const again = authorizationRequest(pair.usher, { prompt: 'login' }).url
     await browser.open(again)
@@ -111,7 +111,7 @@ describe('sign_out: return', () => {
   })
   afterAll(() => pair.close())
 
-  /** Signs out here by a client, and then at the issuer. */
+  /** Signs out by a request of a client, and then at the issuer. */
   async function signOut(params: Record<string, string>) {
     const browser = await signedIn(pair)
     await browser.open(`${LOGOUT}?${new URLSearchParams(params)}`)
@@ -126,7 +126,7 @@ describe('sign_out: return', () => {
     const browser = await signOut({ client_id: 'web', post_logout_redirect_uri: BYE, state })
     expect(browser.page.url.href.split('?')[0]).toBe(BYE)
     expect(Object.fromEntries(browser.page.params)).toEqual({ state })
-    // Once: later the URL of the return shows the page of Usher.
+    // The return works once. Later its URL shows the page of Usher.
     await browser.open('/sign-in/example/signed-out')
     expect(browser.heading).toBe('Signed out')
   })
@@ -143,7 +143,7 @@ describe('sign_out: return', () => {
     expect(browser.heading).toBe('Sign in')
   })
 
-  test('nothing in a request decides where the browser goes', async () => {
+  test('no parameter of a request can redirect the browser elsewhere', async () => {
     const browser = pair.browser()
     const evil = 'https://evil.example/'
     const names = ['state', 'next', 'redirect_uri', 'post_logout_redirect_uri', 'returnTo']

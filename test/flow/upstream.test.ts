@@ -46,7 +46,7 @@ describe('accounts: create', () => {
   })
   afterAll(() => pair.close())
 
-  test('the first sign-in makes an account with an own subject, and later ones find it', async () => {
+  test('the first sign-in creates an account with its own subject, and later sign-ins find it', async () => {
     const claims = await idTokenBy(pair)
     expect(claims.sub).toMatch(/^usr_[0-9a-z]{26}$/)
     expect(claims.amr).toEqual(['example', 'pwd'])
@@ -81,7 +81,7 @@ describe('accounts: create', () => {
     expect(browser.page.text).toContain('No account belongs to this sign-in')
   })
 
-  test('clients request our acr, the issuer its own, and the ID token has ours', async () => {
+  test('acr values of clients are mapped to those of the issuer, and back in the ID token', async () => {
     const claims = await idTokenBy(pair, 'ada', {
       acr_values: MAPPED_ACR,
       claims: JSON.stringify({ id_token: { acr: null } }),
@@ -93,7 +93,7 @@ describe('accounts: create', () => {
     })
   })
 
-  test('acr_values step up a session that a password began', async () => {
+  test('acr_values step up a session that began with a password', async () => {
     await pair.usher.addAccount({ username: 'local' })
     const browser = await signInByPassword(pair, 'local')
     await browser.open(authorizationRequest(pair.usher, { acr_values: MAPPED_ACR }).url)
@@ -102,7 +102,7 @@ describe('accounts: create', () => {
     expect(browser.pages.at(-1)?.url.searchParams.get('client_id')).toBe('usher')
   })
 
-  test('a login_hint in a domain of the issuer leads there without our page', async () => {
+  test('a login_hint in a domain of the issuer leads to the issuer without the sign-in page', async () => {
     const browser = pair.browser()
     const login_hint = 'ada@example.org'
     await browser.open(authorizationRequest(pair.usher, { login_hint }).url)
@@ -161,7 +161,7 @@ describe('accounts: link', () => {
     expect(grace?.links).toBeUndefined()
   })
 
-  test('the only way to sign in cannot be removed', async () => {
+  test('the only sign-in method of an account cannot be removed', async () => {
     const ada = await pair.usher.directory.findByUsername('ada')
     await pair.usher.directory.change(ada?.id ?? '', ({ password, ...account }) => account)
     const browser = pair.browser()
@@ -190,7 +190,7 @@ describe('link_by_verified_email', () => {
 })
 
 describe('sign_in.methods and require_sign_in', () => {
-  test('with one issuer and no password, users see no page of ours', async () => {
+  test('with one issuer and no password, users are redirected to the issuer without the sign-in page', async () => {
     const pair = await startUpstream({}, { usher: { ...LOCAL, sign_in: { methods: ['example'] } } })
     await pair.upstream.addAccount(ADA)
     const browser = pair.browser()
@@ -202,7 +202,7 @@ describe('sign_in.methods and require_sign_in', () => {
     await pair.close()
   })
 
-  test('a client that requires a method gets that one alone', async () => {
+  test('a client that requires a sign-in method gets only that one', async () => {
     const clients = {
       ...CLIENTS,
       web: { ...CLIENTS.web, require_sign_in: 'example' },
@@ -217,7 +217,7 @@ describe('sign_in.methods and require_sign_in', () => {
     await browser.open(authorizationRequest(pair.usher, { client_id: 'web' }).url)
     expect(browser.page.url.origin).toBe(pair.upstream.issuer)
     await pair.continueAt(browser)
-    // The account is another one, so that the session is replaced.
+    // The issuer returns another account, so that the session is replaced.
     await browser.submit()
     if (browser.heading === 'Allow access') await browser.submit({ decision: 'allow' })
     expect(browser.page.params.get('code')).toBeTruthy()

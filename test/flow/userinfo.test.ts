@@ -14,8 +14,8 @@ test.beforeAll(async () => {
 
 const ask = (authorization: string) => send(usher, USERINFO, { headers: { authorization } })
 
-describe('the token comes in the Authorization header, as RFC 6750 writes it', () => {
-  test('and the name of the scheme in any case', async () => {
+describe('the token is read from the Authorization header (RFC 6750)', () => {
+  test('with the name of the scheme in any case', async () => {
     for (const scheme of ['Bearer', 'bearer', 'BEARER']) {
       expect((await ask(`${scheme} ${token}`)).status).toBe(200)
     }
@@ -32,45 +32,45 @@ describe('the token comes in the Authorization header, as RFC 6750 writes it', (
     ['no token', () => 'Bearer'],
     ['quotes', (t: string) => `Bearer "${t}"`],
     ['something behind it', (t: string) => `Bearer ${t};x=1`],
-  ])('and not with %s', async (_, write) => {
+  ])('but not with %s', async (_, write) => {
     const answer = await ask(write(token))
     expect([400, 401]).toContain(answer.status)
     expect(answer.json).not.toHaveProperty('sub')
     expect(answer.headers.get('www-authenticate')).toMatch(/^(Bearer|DPoP) /)
   })
 
-  test('never in the URL, where logs would keep it', async () => {
+  test('and never from the URL, which logs would contain', async () => {
     const answer = await send(usher, `${USERINFO}?access_token=${token}`)
     expect([400, 401]).toContain(answer.status)
     expect(answer.json).not.toHaveProperty('sub')
   })
 
-  test('not twice, by header and form', async () => {
+  test('but not from header and form at once', async () => {
     const headers = { authorization: `Bearer ${token}` }
     const answer = await send(usher, USERINFO, { headers, body: { access_token: token } })
     expect(answer).toMatchObject({ status: 400, json: { error: 'invalid_request' } })
   })
 
-  test('by POST as by GET', async () => {
+  test('by POST and by GET', async () => {
     const headers = { authorization: `Bearer ${token}` }
     const answer = await send(usher, USERINFO, { method: 'POST', headers })
     expect(answer.status).toBe(200)
     expect(answer.json.sub).toMatch(/^usr_/)
   })
 
-  test('and where there is none, the answer says how to come', async () => {
+  test('and a request without a token gets a WWW-Authenticate challenge', async () => {
     const answer = await send(usher, USERINFO)
     expect(answer.status).toBe(401)
     expect(answer.headers.get('www-authenticate')).toMatch(/^Bearer realm=/)
   })
 })
 
-test('the answer is not to be kept', async () => {
+test('the response may not be cached', async () => {
   expect((await ask(`Bearer ${token}`)).headers.get('cache-control')).toBe('no-store')
   expect((await ask('Bearer x')).headers.get('cache-control')).toBe('no-store')
 })
 
-test('a token without openid is not enough', async () => {
+test('a token without the scope openid is refused', async () => {
   const { code, request } = await authorize(usher, {
     browser,
     scope: 'profile',
@@ -91,7 +91,7 @@ test.each(['unknown', '', 'a.b.c', 'x'.repeat(5000), '__proto__'])(
   },
 )
 
-describe('a token stops working, and says so, when', () => {
+describe('a token is refused as invalid when', () => {
   const expectInvalid = async (access_token: string) => {
     const answer = await userinfo(usher, access_token)
     expect(answer).toMatchObject({ status: 401, body: { error: 'invalid_token' } })
@@ -141,7 +141,7 @@ describe('what it says', () => {
     expect(info.body.sub).toBe(decodeJwt(body.id_token).sub)
   })
 
-  test('the address is confirmed only where an operator said so, and that is a boolean', async () => {
+  test('email_verified is true only if an operator set it, and is a boolean', async () => {
     const people = [
       [{ username: 'one', email: 'one@example.org', email_verified: true }, true],
       [{ username: 'two', email: 'two@example.org' }, false],

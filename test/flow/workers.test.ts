@@ -1,5 +1,5 @@
-// Several processes behind one listener: they are one service to users, clients, operators and
-// Prometheus, also while one of them dies.
+// Several worker processes behind one listener act as one service for users, clients, operators and
+// Prometheus, also when one of them dies.
 
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { Agent, request } from 'node:http'
@@ -30,7 +30,7 @@ const start = async (store: string) => {
   })
 }
 
-/** By a connection of its own, which goes to the next worker. */
+/** Sends a request on a new connection, which goes to the next worker. */
 const ask = (service: Service, path: string): Promise<Reply> =>
   send({ ...service, address: service.issuer }, path, { headers: { connection: 'close' } })
 
@@ -49,7 +49,7 @@ const linesOf = (service: Service) =>
     .split('\n')
     .slice(0, -1)
     .map((line): Line => JSON.parse(line))
-const told = (service: Service, event: string) =>
+const eventsOf = (service: Service, event: string) =>
   linesOf(service).filter(line => line.event === event)
 
 /** Process ids of the workers, the oldest first. */
@@ -59,7 +59,7 @@ function pidsOf({ child: { pid } }: Service): number[] {
 }
 
 /** Resolves when two workers have taken connections. */
-async function bothServe(service: Service) {
+async function untilBothServe(service: Service) {
   const before = linesOf(service).length
   const serving = () =>
     new Set(
@@ -98,7 +98,7 @@ describe('on a SQLite file', () => {
     ])
     for (let i = 0; i < 4; i++) expect((await ask(service, '/readyz')).status).toBe(200)
     await expect.poll(() => Object.keys(pidsOf(service)).length).toBe(2)
-    await bothServe(service)
+    await untilBothServe(service)
   })
 
   test('workers share the store, and their metrics add up', async () => {
@@ -115,18 +115,18 @@ describe('on a SQLite file', () => {
     expect(sum('usher_workers_lost_total')).toBe(0)
   })
 
-  test('a saved folder is in force with all of them; so is what needs a restart', async () => {
+  test('all workers load a changed folder, and settings that need a restart', async () => {
     configure({ workers: 3, branding: { name: 'Engines' } })
     const change = 'branding.name: "Usher" → "Engines"'
     const workers = () =>
-      told(service, 'config_loaded').flatMap(({ changes, worker }) =>
+      eventsOf(service, 'config_loaded').flatMap(({ changes, worker }) =>
         changes?.includes(change) ? [worker] : [],
       )
     await expect.poll(() => workers().toSorted(), { timeout: 8000 }).toEqual([1, 2])
-    expect(told(service, 'config_needs_restart')).toHaveLength(2)
+    expect(eventsOf(service, 'config_needs_restart')).toHaveLength(2)
     for (let i = 0; i < 4; i++) expect((await ask(service, '/errors')).text).toContain('Engines')
     configure({ workers: 2, brandin: {} })
-    await expect.poll(() => told(service, 'config_refused').length, { timeout: 8000 }).toBe(2)
+    await expect.poll(() => eventsOf(service, 'config_refused').length, { timeout: 8000 }).toBe(2)
     for (let i = 0; i < 4; i++) {
       expect((await ask(service, '/readyz')).json).toEqual({
         status: 'ready',
@@ -136,32 +136,32 @@ describe('on a SQLite file', () => {
     configure({ workers: 2 })
   })
 
-  test('a worker that dies is replaced, and the other one goes on', async () => {
+  test('a worker that dies is replaced, and the other one continues', async () => {
     const before = pidsOf(service)
     const others = await connectionTo(service, 2)
     process.kill(before[0] ?? 0, 'SIGKILL')
-    await expect.poll(() => told(service, 'worker_lost').length).toBe(1)
+    await expect.poll(() => eventsOf(service, 'worker_lost').length).toBe(1)
     const statuses = new Set<number>()
     while (pidsOf(service).length < 2) {
       statuses.add((await others()).status).add((await ask(service, '/readyz')).status)
     }
     expect(statuses).toEqual(new Set([200]))
     expect(pidsOf(service)).toEqual([before[1], expect.any(Number)])
-    await bothServe(service)
+    await untilBothServe(service)
     expect((await metricsOf(service))('usher_workers_lost_total')).toBe(1)
   })
 
   test('a worker that ends at every start is restarted with increasing delay', async () => {
     configure({ workers: 2, brandin: {} })
     process.kill(pidsOf(service)[1] ?? 0, 'SIGKILL')
-    const waits = () => told(service, 'worker_lost').map(({ wait }) => wait)
+    const waits = () => eventsOf(service, 'worker_lost').map(({ wait }) => wait)
     await expect.poll(() => waits().slice(1, 4), { timeout: 15_000 }).toEqual([500, 1000, 2000])
     expect((await ask(service, '/readyz')).status).toBe(200)
     configure({ workers: 2 })
-    await bothServe(service)
+    await untilBothServe(service)
   })
 
-  test('SIGTERM drains all of them, and the service ends with 0', async () => {
+  test('SIGTERM drains all workers, and the service exits with 0', async () => {
     const pids = pidsOf(service)
     const stopped = service.stop()
     await expect.poll(async () => (await ask(service, '/readyz')).status).toBe(503)
@@ -170,7 +170,7 @@ describe('on a SQLite file', () => {
   })
 })
 
-/** A connection that is kept, and leads to that worker. */
+/** Opens a keep-alive connection to this worker. */
 async function connectionTo(service: Service, worker: number): Promise<() => Promise<Reply>> {
   for (let i = 0; i < 10; i++) {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 })
@@ -201,7 +201,7 @@ describe('at the start', () => {
       ({ message }) => String(message),
     )
 
-  test('a store that does not open is said once, and nothing is started', async () => {
+  test('a store that cannot be opened is reported once, and no worker starts', async () => {
     const other = Buffer.alloc(32, 'other').toString('base64url')
     const report = await refusal({ USHER_SECRET: other })
     expect(report).toMatch(
