@@ -1,5 +1,5 @@
-// The applications that people use: one with refresh tokens, one without, and one that pushes its
-// requests and signs its assertions.
+// The clients: one with refresh tokens, one without, and one with pushed authorization requests and
+// signed assertions.
 
 import { ASSERTION, KEYED, signAssertion } from '../support/keyed.ts'
 import { CLIENTS, SECRET } from '../support/usher.ts'
@@ -20,12 +20,12 @@ export const SCOPES: Record<string, string> = {
 
 export const REDIRECTS: Record<string, string> = { keyed: KEYED.redirect_uris[0] ?? '' }
 
-/** Seconds: longer than any fault holds a request up. */
-const LIFETIME = 300
+/** Longer than any fault delays a request. */
+const ASSERTION_LIFETIME_SECONDS = 300
 
-/** An assertion is good for one request. */
+/** Signs an assertion, which is valid for one request. */
 export function assertion(issuer: string): Promise<string> {
-  const exp = Math.floor(Date.now() / 1000) + LIFETIME
+  const exp = Math.floor(Date.now() / 1000) + ASSERTION_LIFETIME_SECONDS
   return signAssertion(issuer, { claims: { exp } })
 }
 
@@ -34,7 +34,7 @@ export interface Signed {
   form: Record<string, string>
 }
 
-/** How this client says who it is, each time anew. */
+/** Adds the authentication of the client to a form. Each call signs a new assertion. */
 export async function signed(
   client_id: string,
   issuer: string,

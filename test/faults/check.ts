@@ -1,21 +1,22 @@
-// The ledger held against what the nodes say when all is over: everything is really used, and what was
-// ended is tried at every node.
+// Checks the ledger against the responses of the nodes after the recovery. Every token is used. Every revoked
+// token, ended session and withdrawn consent is tried at every node.
 
 import { authorizationRequest } from '../support/journey.ts'
 import { copyOf } from '../support/people.ts'
 import { type Reply, send, sendAs } from '../support/wire.ts'
 import { SCOPES, signed } from './applications.ts'
-import { type Ledger, type Letter, type Login, type Person, stateOf, story } from './ledger.ts'
+import { type Ledger, type Letter, type Login, stateOf, story, type User } from './ledger.ts'
 import { answerOf, GaveUp, insist } from './traffic.ts'
 
 /**
- * Milliseconds. Whatever stays without an answer for so long, the rest is asked once. On a busy machine
- * Sentinels may take the new primary for dead, too, and begin no other failover for 10 s after the first.
+ * The time for the retries of one request. After one request without an answer, every other request is sent
+ * once. On a busy machine, Sentinels may mark the new primary as down, too, and start no other failover for
+ * 10 s after the first.
  */
-const PERSISTENCE = 20_000
-/** Codes and pushed requests live for 60 s; afterwards anybody would refuse them. */
-const RECENT = 55_000
-const AT_ONCE = 8
+const RETRY_TIMEOUT_MS = 20_000
+/** Codes and pushed requests expire after 60 s: a later reuse fails for that reason. */
+const REUSE_WINDOW_MS = 55_000
+const CONCURRENCY = 8
 const TOKEN = '/api/oauth/token'
 
 interface Place {
@@ -23,7 +24,7 @@ interface Place {
   addresses: string[]
 }
 
-/** The JWKS as each of the nodes shows it. */
+/** The JWKS of each node. */
 export async function keysOf({ issuer, addresses }: Place): Promise<string[]> {
   const ask = (address: string) => send({ issuer, address }, '/api/oauth/jwks')
   return (await Promise.all(addresses.map(ask))).map(({ text }) => text)
@@ -32,13 +33,13 @@ export async function keysOf({ issuer, addresses }: Place): Promise<string[]> {
 export async function check(ledger: Ledger, place: Place, keys: string[]) {
   const checker = new Checker(ledger, place)
   const after = await keysOf(place)
-  if (new Set([...keys, ...after]).size !== 1) ledger.violated('e', 'the keys are others')
-  await each(ledger.people, person => checker.list(person))
+  if (new Set([...keys, ...after]).size !== 1) ledger.violated('e', 'the keys have changed')
+  await each(ledger.users, user => checker.list(user))
   await each(ledger.logins, login => checker.session(login))
   await each(ledger.logins, login => checker.access(login))
   await each(ledger.logins, login => checker.refresh(login))
-  // Last of all: whatever is used twice ends what came of it.
-  const since = performance.now() - RECENT
+  // Last, because a reuse revokes the tokens that the first use issued.
+  const since = performance.now() - REUSE_WINDOW_MS
   const recent = ledger.used.filter(({ at }) => at > since)
   await each(recent, async ({ kind, again }) => {
     if (await checker.insist(() => again(checker.somewhere()))) {
@@ -52,21 +53,21 @@ async function each<T>(list: T[], act: (item: T) => Promise<void>) {
   const next = async () => {
     for (let item = waiting.pop(); item !== undefined; item = waiting.pop()) await act(item)
   }
-  await Promise.all(Array.from({ length: AT_ONCE }, next))
+  await Promise.all(Array.from({ length: CONCURRENCY }, next))
 }
 
 class Checker {
   readonly #ledger: Ledger
   readonly #place: Place
   #turn = 0
-  #persistence = PERSISTENCE
+  #retryTimeout = RETRY_TIMEOUT_MS
 
   constructor(ledger: Ledger, place: Place) {
     this.#ledger = ledger
     this.#place = place
   }
 
-  /** The nodes take turns. */
+  /** The address of the next node, in turn. */
   somewhere(): string {
     const { addresses } = this.#place
     return addresses[this.#turn++ % addresses.length] ?? ''
@@ -76,24 +77,24 @@ class Checker {
     return { issuer: this.#place.issuer, address }
   }
 
-  /** Undefined when there is no answer. */
+  /** Retries a request; undefined if there is no answer. */
   async insist<T>(ask: () => Promise<T>): Promise<T | undefined> {
     try {
-      return (await insist(ask, this.#persistence)).answer
+      return (await insist(ask, this.#retryTimeout)).answer
     } catch (error) {
       if (!(error instanceof GaveUp)) throw error
-      this.#persistence = 0
+      this.#retryTimeout = 0
     }
   }
 
-  async #reply(letter: Letter, what: string, ask: () => Promise<Reply>) {
+  async #reply(letter: Letter, subject: string, ask: () => Promise<Reply>) {
     const reply = await this.insist(async () => answerOf(await ask()))
-    if (!reply) this.#ledger.violated(letter, `no answer: ${what}`)
+    if (!reply) this.#ledger.violated(letter, `no answer: ${subject}`)
     return reply
   }
 
-  /** (g) The connected applications of a person are those they allowed. */
-  async list({ username, logins, consents }: Person) {
+  /** (g) The list of connected applications has exactly the user's consents. */
+  async list({ username, logins, consents }: User) {
     const login = logins.findLast(({ session }) => session.state === 'live')
     if (!login) return
     const page = await this.#reply('g', `the list of ${username}`, () =>
@@ -113,7 +114,7 @@ class Checker {
     }
   }
 
-  /** (d) Who is signed in and has allowed it gets a code at once; (c) nobody else does, anywhere. */
+  /** (d) A session with consent gets a code without a page. (c) No other session does, at any node. */
   async session({ browser, client_id, request, session, consent }: Login) {
     if (session.state === 'unsure') return
     const expected =
@@ -138,13 +139,13 @@ class Checker {
     }
   }
 
-  /** (c) What was ended is refused everywhere; (f) what was not is good. */
+  /** (c) A revoked access token is refused at every node. (f) Every other one is accepted. */
   async access({ access, client_id }: Login) {
     for (const one of access) {
       const state = stateOf(one)
       if (state === 'unsure') continue
       const headers = { authorization: `Bearer ${one.token}` }
-      // The grant decides, and the last one asks it everywhere.
+      // The grant decides for all of its tokens: only the last token is tried at every node.
       const isLast = one === access.at(-1)
       const everywhere = state === 'ended' && isLast ? this.#place.addresses : [this.somewhere()]
       for (const address of everywhere) {
@@ -172,7 +173,7 @@ class Checker {
     if (reply && reply.json.active !== false) this.#ledger.violated('c', `active: ${name}`)
   }
 
-  /** (b) The last refresh token works, and those long before it do not; (c) nor does what was ended. */
+  /** (b) The latest refresh token is valid, an older one is not. (c) A revoked one is refused. */
   async refresh({ refresh_token, older, grant, client_id }: Login) {
     if (!refresh_token || grant.state === 'unsure') return
     const use = (token: string, address = this.somewhere()) => {

@@ -1,4 +1,4 @@
-// From an empty store to a verdict: baseline, a fault and the recovery from it, or several, and the
+// Runs one or more faults: an empty store, a baseline, each fault with its recovery, and the check of the
 // ledger.
 
 import { setTimeout } from 'node:timers/promises'
@@ -13,29 +13,29 @@ export interface Fault {
   id: string
   name: string
   stage: StageKind
-  /** What stands in usher.yaml. */
+  /** The content of usher.yaml. */
   usher?: object
-  /** Nothing is out of order: no request may get a 503 either. */
+  /** A harmless fault may not cause a 503. */
   isHarmless?: boolean
-  /** Losses are what this one is known for: they are counted, and do not fail. */
+  /** Losses are documented for this fault: they are counted, and do not fail. */
   isLossy?: boolean
-  /** Must be acknowledged while the fault lasts. */
+  /** Operations that must be acknowledged during the fault. */
   goesOn?: string[]
-  /** How long it lasts; some end by themselves. */
+  /** The duration of the fault. Some faults end by themselves. */
   seconds?: number
-  /** Does harm and ends it; resolves when nothing is in the way of recovery any more. */
+  /** Causes the fault and ends it. Resolves when the recovery can begin. */
   inject(stage: Ground, seconds: number): Promise<void>
 }
 
 type Ground = Stage & {
   nodes: Nodes
-  /** Resolves when all that must go on has been acknowledged since the fault began, or after a while. */
+  /** Resolves when each operation of `goesOn` was acknowledged during the fault, or after ten seconds. */
   proof(): Promise<void>
 }
 
 export interface Seconds {
   baseline: number
-  /** In place of the faults' own. */
+  /** Replaces the duration of the faults. */
   fault?: number
   recovery: number
 }
@@ -53,32 +53,33 @@ export interface Outcome {
   otherErrors: number
   anew: number
   wrong: string[]
-  /** By letter. */
+  /** The number of violations by letter. */
   violations: Record<string, number>
   details: string[]
-  /** What should have been acknowledged while the fault lasted, and was not. */
+  /** Operations of `goesOn` that were not acknowledged during the fault. */
   missed: string[]
-  /** What took longest, and what was acknowledged during the fault. */
+  /** The slowest request. */
   slowest: string
+  /** The number of operations acknowledged during the fault, by name. */
   done: Record<string, number>
   verdict: 'ok' | 'stated' | 'FAILED'
 }
 
-const PEOPLE = Array.from({ length: 16 }, (_, i) => `ada${i + 1}`)
-/** Of a fault that says nothing else. */
-const SECONDS = 5
-/** Milliseconds in which all nodes are to be ready again after the recovery. */
-const READY = 10_000
+const USERNAMES = Array.from({ length: 16 }, (_, i) => `ada${i + 1}`)
+/** The default duration of a fault. */
+const FAULT_SECONDS = 5
+/** All nodes must be ready within this time after the recovery. */
+const READY_TIMEOUT_MS = 10_000
 
-/** One after another, to the same nodes; what the ledger says in the end is told with the last. */
+/** Runs faults one after another with the same nodes. The last outcome includes the final check. */
 export async function runFaults(faults: Fault[], seconds: Seconds): Promise<Outcome[]> {
   const { stage: kind, usher } = first(faults)
   const stage = await openStage(kind)
   let nodes: Nodes | undefined
   try {
-    nodes = await startNodes({ store: stage.url, usernames: PEOPLE, usher })
+    nodes = await startNodes({ store: stage.url, usernames: USERNAMES, usher })
     const keys = await keysOf(nodes)
-    const ledger = new Ledger(PEOPLE)
+    const ledger = new Ledger(USERNAMES)
     const traffic = new Traffic(nodes.issuer)
     const workload = new Workload(traffic, ledger, nodes.addresses)
     await workload.prepare()
@@ -98,7 +99,7 @@ export async function runFaults(faults: Fault[], seconds: Seconds): Promise<Outc
     workload.stop()
     failing.catch(() => {})
     await running
-    const isReady = await nodes.ready(READY)
+    const isReady = await nodes.ready(READY_TIMEOUT_MS)
     await check(ledger, nodes, keys)
 
     const last = windows.at(-1)
@@ -112,11 +113,11 @@ export async function runFaults(faults: Fault[], seconds: Seconds): Promise<Outc
 }
 
 function inject(fault: Fault, ground: Ground, seconds?: number) {
-  return fault.inject(ground, seconds ?? fault.seconds ?? SECONDS)
+  return fault.inject(ground, seconds ?? fault.seconds ?? FAULT_SECONDS)
 }
 
 async function untilDone({ goesOn = [] }: Fault, { lines }: Ledger, began: number) {
-  const isDone = (what: string) => lines.some(line => line.at >= began && line.what === what)
+  const isDone = (name: string) => lines.some(line => line.at >= began && line.operation === name)
   for (let i = 0; i < 100 && !goesOn.every(isDone); i++) await setTimeout(100)
 }
 
@@ -130,18 +131,19 @@ interface Window {
 function outcome({ fault, began, ended, over }: Window, ledger: Ledger, all: Sample[]): Outcome {
   const { id, name, isLossy, isHarmless, goesOn = [] } = fault
   const isWithin = ({ at }: { at: number }) => at >= began && at < over
-  // By when they were over: what the next fault holds up is its own.
+  // The end of a request decides to which fault it belongs.
   const samples = all.filter(({ at, ms }) => isWithin({ at: at + ms }))
   const count = (test: (status: number) => boolean) =>
     samples.filter(({ status }) => test(status)).length
-  const done = tally(ledger.lines.filter(({ at }) => at >= began && at < ended).map(l => l.what))
+  const isDuring = ({ at }: { at: number }) => at >= began && at < ended
+  const done = tally(ledger.lines.filter(isDuring).map(({ operation }) => operation))
   const broken = ledger.violations.filter(isWithin)
   const wrong = ledger.wrong.filter(isWithin).map(({ detail }) => detail)
-  const missed = goesOn.filter(what => !done[what])
+  const missed = goesOn.filter(operation => !done[operation])
   const otherErrors = count(status => status >= 500 && (isHarmless || status !== 503))
   const isFine = !otherErrors && !missed.length
   const isKept = !broken.length && !wrong.length
-  const unanswered = samples.filter(({ at, status }) => at > ended && isAway(status))
+  const unanswered = samples.filter(({ at, status }) => at > ended && isUnavailable(status))
   const slowest = samples.toSorted((one, other) => other.ms - one.ms)[0]
   return {
     id,
@@ -170,9 +172,9 @@ function tally(names: string[]): Record<string, number> {
   return counts
 }
 
-const isAway = (status: number) => status === 0 || status >= 500
+const isUnavailable = (status: number) => status === 0 || status >= 500
 
-/** Between two successes, wherever they came from. */
+/** The longest time between two successful responses of any node. */
 function longestGap(samples: Sample[], began: number): number {
   const successes = samples.filter(({ status }) => status >= 200 && status < 400)
   const times = [began, ...successes.map(({ at, ms }) => at + ms).sort((a, b) => a - b)]

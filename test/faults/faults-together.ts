@@ -1,4 +1,4 @@
-// The faults of several Redis together: Sentinels that fail over, Clusters, replicas left behind.
+// Faults of a group of Redis servers: Sentinel failover, Cluster, replication.
 
 import { execFile } from 'node:child_process'
 import { setTimeout } from 'node:timers/promises'
@@ -13,27 +13,27 @@ async function killPrimary({ servers }: Stage) {
   await first(servers).kill('SIGKILL')
 }
 
-/** Another is primary when it wakes up. */
+/** Suspends the primary. Another server is primary when it resumes. */
 async function suspendPrimary({ servers }: Stage, pause: number) {
   suspend(first(servers))
   await seconds(pause)
   resume(first(servers))
 }
 
-/** What the primary took meanwhile, no replica has heard of. */
-async function loseThePrimary(stage: Stage, pause: number) {
+/** Kills the primary after its replication stalled: the replicas do not have its latest writes. */
+async function losePrimary(stage: Stage, pause: number) {
   const { servers, links } = stage
-  const [primary, heir, other] = servers
-  const [way, ...replication] = links
-  if (!primary || !heir || !other || !way) throw new Error('three servers, please')
-  for (const link of replication) link.turn('stall')
+  const [primary, successor, other] = servers
+  const [link, ...replication] = links
+  if (!primary || !successor || !other || !link) throw new Error('this fault needs three servers')
+  for (const one of replication) one.turn('stall')
   await seconds(pause)
   await primary.kill('SIGKILL')
-  await stage.operator(heir).replicaof('NO', 'ONE')
-  await stage.operator(other).replicaof('127.0.0.1', portOf(heir))
-  await untilInfo(heir.url, 'replication', /state=online/)
-  way.leadTo(portOf(heir))
-  way.reset()
+  await stage.operator(successor).replicaof('NO', 'ONE')
+  await stage.operator(other).replicaof('127.0.0.1', portOf(successor))
+  await untilInfo(successor.url, 'replication', /state=online/)
+  link.leadTo(portOf(successor))
+  link.reset()
 }
 
 async function loseSentinels({ servers, sentinels }: Stage) {
@@ -45,7 +45,7 @@ async function loseSentinels({ servers, sentinels }: Stage) {
   await Promise.all(sentinels.map(sentinel => sentinel.start()))
 }
 
-/** It comes back as the replica of what was its own. */
+/** Kills a master. It returns as the replica of its former replica. */
 async function killMaster({ servers }: Stage, pause: number) {
   await first(servers).kill('SIGKILL')
   await seconds(pause)
@@ -54,7 +54,7 @@ async function killMaster({ servers }: Stage, pause: number) {
 
 async function reshard(stage: Stage) {
   const [from, to] = stage.servers
-  if (!from || !to) throw new Error('two masters, please')
+  if (!from || !to) throw new Error('this fault needs two masters')
   const idOf = async (server: typeof from) => String(await stage.operator(server).cluster('MYID'))
   const [source, target] = await Promise.all([idOf(from), idOf(to)])
   const slots = ['--cluster-from', source, '--cluster-to', target, '--cluster-slots', '1000']
@@ -79,15 +79,15 @@ export const TOGETHER: Fault[] = [
     usher: { redis: { durability: 'primary' } },
     isLossy: true,
     seconds: 2,
-    inject: loseThePrimary,
+    inject: losePrimary,
   },
   {
     id: 'F6',
-    name: 'the same, replicated',
+    name: 'stalled, durability replicated',
     stage: 'replicas',
     usher: { redis: { durability: 'replicated' } },
     seconds: 2,
-    inject: loseThePrimary,
+    inject: losePrimary,
   },
   { id: 'F7', name: 'Sentinels down, restart', stage: 'sentinels', inject: loseSentinels },
   { id: 'F8', name: 'Cluster, kill -9 master', stage: 'cluster', seconds: 6, inject: killMaster },

@@ -1,5 +1,4 @@
-// Faults, one by one: of a single Redis, of the network to it,
-// and of the nodes.
+// Faults of a single Redis, of its network, and of the nodes.
 
 import { deepEqual } from 'node:assert/strict'
 import { mkdtempSync, rmdirSync } from 'node:fs'
@@ -46,7 +45,7 @@ function turnTo(mode: Mode): Fault['inject'] {
   }
 }
 
-/** Again and again for so many seconds. */
+/** Repeats `act` for `total` seconds, with `pause` milliseconds between two calls. */
 async function often(total: number, pause: number, act: () => unknown) {
   const until = performance.now() + total * 1000
   while (performance.now() < until) {
@@ -55,7 +54,7 @@ async function often(total: number, pause: number, act: () => unknown) {
   }
 }
 
-/** For so many seconds this setting, and then the one before. */
+/** Sets a setting of Redis during `during`, and then restores it. */
 async function setting(operator: Redis, [name, value]: [string, string], during: () => unknown) {
   const [, before = ''] = (await operator.config('GET', name)) as string[]
   await operator.config('SET', name, value)
@@ -66,11 +65,11 @@ async function setting(operator: Redis, [name, value]: [string, string], during:
   }
 }
 
-/** The connections of everybody but the operator. */
+/** Closes every connection except the operator's. */
 const disconnectAll = (operator: Redis) =>
   operator.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
 
-/** Redis cannot write its file, since its folder is gone. */
+/** Redis cannot write its file, because its folder was removed. */
 async function diskFull(stage: Stage, pause: number) {
   const operator = stage.operator()
   const folder = mkdtempSync(join(tmpdir(), 'usher-gone-'))
@@ -84,8 +83,8 @@ async function diskFull(stage: Stage, pause: number) {
 
 async function becomeReplica(stage: Stage, pause: number) {
   const operator = stage.operator()
-  const [nowhere = 0] = await freePorts(1)
-  await operator.replicaof('127.0.0.1', nowhere)
+  const [closedPort = 0] = await freePorts(1)
+  await operator.replicaof('127.0.0.1', closedPort)
   await seconds(pause)
   await operator.replicaof('NO', 'ONE')
 }
@@ -125,18 +124,18 @@ const killNode: Fault['inject'] = async ({ nodes }, pause) => {
 const rollingRestart: Fault['inject'] = async ({ nodes }) => {
   for (let i = 0; i < 10; i++) {
     const code = await nodes.stop(i)
-    if (code !== 0) throw new Error(`a node ended with ${code}`)
+    if (code !== 0) throw new Error(`a node exited with ${code}`)
     await nodes.start(i)
   }
 }
 
-/** Anonymous requests: from one network until it is refused, then from that one and four others. */
+/** Sends anonymous requests from one network until it is refused, then from it and four others. */
 const strangers: Fault['inject'] = async ({ nodes: { issuer }, proof }, total) => {
   const statuses = { most: new Set<number>(), others: new Set<number>() }
-  const ask = async (who: keyof typeof statuses, network: string) => {
+  const ask = async (sender: keyof typeof statuses, network: string) => {
     const { url } = authorizationRequest({ issuer }, { login_hint: 'x'.repeat(7000) })
     const headers = { 'x-forwarded-for': `${network}.7` }
-    statuses[who].add((await send({ issuer, address: issuer }, url, { headers })).status)
+    statuses[sender].add((await send({ issuer, address: issuer }, url, { headers })).status)
   }
   const askMost = () => Promise.all([1, 2, 3, 4].map(() => ask('most', '203.0.113')))
   for (let i = 0; i < 500 && !statuses.most.has(429); i++) await askMost()

@@ -1,14 +1,18 @@
-// What was acknowledged, line by line, and what has to hold because of it. Whatever was begun and not
-// acknowledged may have happened or not: until it is settled, its facts are unsure and nobody is
-// blamed for either.
+// A ledger of every acknowledged operation, and of the facts that must hold because of it. An operation
+// without an answer may have happened or not: its facts are `unsure`, and neither result is a violation.
 
 import type { Browser } from '../support/browser.ts'
 import type { Request } from '../support/journey.ts'
 
 /**
- * a used once is used once · b the last refresh token works · c what was ended is refused everywhere ·
- * d consents and sign-ins are kept · e clients and keys are the same · f a healthy token is never
- * called bad · g people see what is so
+ * The guarantees:
+ * a: codes, request URIs, assertions and refresh tokens work once
+ * b: the latest refresh token is valid
+ * c: revoked tokens, ended sessions and withdrawn consents are refused at every node
+ * d: consents and sessions are kept
+ * e: the clients and the keys stay the same
+ * f: a valid token is never refused
+ * g: the account pages show the current state
  */
 export type Letter = 'a' | 'b' | 'c' | 'd' | 'e' | 'f' | 'g'
 
@@ -17,21 +21,22 @@ export type State = 'live' | 'ended' | 'unsure'
 export interface Fact {
   name: string
   state: State
-  /** The last line about it. */
+  /** The latest operation of the fact. */
   by?: string
 }
 
-/** One person in one browser at one application, with the tokens that came of it. */
+/** A sign-in of a user in one browser at one client, with its tokens. */
 export interface Login {
-  person: Person
+  user: User
   client_id: string
   browser: Browser
   request: Request
   consent: Fact
   session: Fact
   grant: Fact
-  /** The last one that was answered, and those before it. */
+  /** The latest refresh token of the client. */
   refresh_token?: string
+  /** The earlier refresh tokens. */
   older: string[]
   access: Access[]
 }
@@ -41,30 +46,30 @@ export interface Access extends Fact {
   login: Login
 }
 
-export interface Person {
+export interface User {
   username: string
   /** By client_id. */
   consents: Map<string, Fact>
   logins: Login[]
-  /** People do one thing at a time. */
+  /** A user performs one operation at a time. */
   busy: boolean
 }
 
-/** Something that is good for one success, and had it. */
+/** A one-time artefact that was used successfully. */
 export interface Used {
   kind: 'code' | 'request_uri' | 'interaction' | 'jti' | 'refresh_token'
   at: number
-  /** Uses it again at this node; true when that succeeds. */
+  /** Uses it again at this node; true if the provider accepts it. */
   again(address: string): Promise<boolean>
 }
 
 export interface Line {
   at: number
-  what: string
+  operation: string
   facts: string[]
 }
 
-/** An answer 4xx to what was in order. */
+/** A 4xx response to a valid request. */
 export interface Refusal {
   at: number
   detail: string
@@ -74,14 +79,14 @@ export interface Violation extends Refusal {
   letter: Letter
 }
 
-/** Both have to be: a token lives no longer than its grant. */
+/** The state of a token: it ends with its grant at the latest. */
 export function stateOf({ state, login }: Access): State {
   const states = [state, login.grant.state]
   if (states.includes('ended')) return 'ended'
   return states.includes('unsure') ? 'unsure' : 'live'
 }
 
-/** For whoever has to find out why. */
+/** Describes a fact in a violation. */
 export const story = ({ name, by, state }: Fact) => `${name} (${state}, ${by ?? 'nothing noted'})`
 
 export class Ledger {
@@ -89,12 +94,12 @@ export class Ledger {
   readonly used: Used[] = []
   readonly violations: Violation[] = []
   readonly wrong: Refusal[] = []
-  readonly people: Person[]
-  /** When people had to begin anew, since an answer they did not get had used something up. */
+  readonly users: User[]
+  /** Sign-ins that had to be repeated, because a lost answer had used up a code or page. */
   readonly anew: { at: number }[] = []
 
   constructor(usernames: string[]) {
-    this.people = usernames.map(username => ({
+    this.users = usernames.map(username => ({
       username,
       consents: new Map(),
       logins: [],
@@ -102,38 +107,38 @@ export class Ledger {
     }))
   }
 
-  /** To be called before it is asked for; what it gives, when it is acknowledged. */
-  begin(what: string, facts: Fact[], state: 'live' | 'ended'): () => void {
+  /** Call this before the request, and the returned function when the operation is acknowledged. */
+  begin(operation: string, facts: Fact[], state: 'live' | 'ended'): () => void {
     for (const fact of facts) if (fact.state !== state) fact.state = 'unsure'
     return () => {
       for (const fact of facts) fact.state = state
-      this.note(what, facts)
+      this.note(operation, facts)
     }
   }
 
-  note(what: string, facts: Fact[]) {
-    for (const fact of facts) fact.by = what
-    this.lines.push({ at: performance.now(), what, facts: facts.map(({ name }) => name) })
+  note(operation: string, facts: Fact[]) {
+    for (const fact of facts) fact.by = operation
+    this.lines.push({ at: performance.now(), operation, facts: facts.map(({ name }) => name) })
   }
 
   violated(letter: Letter, detail: string) {
     this.violations.push({ at: performance.now(), letter, detail })
   }
 
-  /** A wrong 4xx; with a letter when it breaks a promise of the ledger as well. */
+  /** Records a wrong 4xx, and with a letter also a violation. */
   refused(detail: string, letter?: Letter) {
     this.wrong.push({ at: performance.now(), detail })
     if (letter) this.violated(letter, detail)
   }
 
   get logins(): Login[] {
-    return this.people.flatMap(({ logins }) => logins)
+    return this.users.flatMap(({ logins }) => logins)
   }
 
-  consent(person: Person, client_id: string): Fact {
-    const name = `consent of ${person.username} to ${client_id}`
-    const fact: Fact = person.consents.get(client_id) ?? { name, state: 'ended' }
-    person.consents.set(client_id, fact)
+  consent(user: User, client_id: string): Fact {
+    const name = `consent of ${user.username} to ${client_id}`
+    const fact: Fact = user.consents.get(client_id) ?? { name, state: 'ended' }
+    user.consents.set(client_id, fact)
     return fact
   }
 }

@@ -1,4 +1,4 @@
-// Three Usher processes over one store, behind a balancer at the issuer's address.
+// Three Usher processes with one store, behind a load balancer at the issuer's address.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -18,7 +18,7 @@ export type Nodes = Awaited<ReturnType<typeof startNodes>>
 interface NodesOptions {
   store: string
   usernames: string[]
-  /** What stands in usher.yaml. */
+  /** The content of usher.yaml. */
   usher?: object
 }
 
@@ -26,7 +26,7 @@ export async function startNodes({ store, usernames, usher = {} }: NodesOptions)
   const [front = 0, ...ports] = await freePorts(COUNT + 1)
   const issuer = `http://127.0.0.1:${front}`
   const folder = mkdtempSync(join(tmpdir(), 'usher-faults-'))
-  // Whose answer is lost signs in again, many times: that is no guessing.
+  // Users whose answers are lost sign in many times: the limits for guesses must not refuse them.
   const security = { account_attempts: 100, network_attempts: 100_000 }
   writeConfig(folder, { clients: APPLICATIONS, usher: { limits: UNLIMITED, security, ...usher } })
   await addAccounts(store, usernames)
@@ -44,17 +44,17 @@ export async function startNodes({ store, usernames, usher = {} }: NodesOptions)
   const serviceAt = (i: number): [number, Service] => {
     const port = ports[i % COUNT] ?? 0
     const service = services.get(port)
-    if (!service) throw new Error(`there is no node ${i}`)
+    if (!service) throw new Error(`node not found: ${i}`)
     return [port, service]
   }
   return {
     issuer,
     addresses: ports.map(port => `http://127.0.0.1:${port}`),
-    /** Where their configuration is. */
+    /** The config folder. */
     folder,
-    /** Those that run now. */
+    /** The current processes. */
     services: () => ports.flatMap(port => services.get(port) ?? []),
-    /** SIGKILL. */
+    /** Sends SIGKILL. */
     kill(i: number) {
       serviceAt(i)[1].child.kill('SIGKILL')
     },
@@ -62,20 +62,20 @@ export async function startNodes({ store, usernames, usher = {} }: NodesOptions)
       const [port] = serviceAt(i)
       services.set(port, await start(port))
     },
-    /** SIGTERM; answers with the exit code. */
+    /** Sends SIGTERM. Resolves with the exit code. */
     stop(i: number) {
       return serviceAt(i)[1].stop()
     },
-    /** True when all of them are ready within this time, in milliseconds. */
-    async ready(patience: number): Promise<boolean> {
+    /** True if all nodes are ready within `timeout` milliseconds. */
+    async ready(timeout: number): Promise<boolean> {
       const started = performance.now()
       for (;;) {
         if ((await Promise.all(ports.map(isReady))).every(Boolean)) return true
-        if (performance.now() - started > patience) return false
+        if (performance.now() - started > timeout) return false
         await setTimeout(50)
       }
     },
-    /** What they wrote down of failures that they do not know: lines with `"level":50`. */
+    /** Log lines of unexpected errors: lines with `"level":50`. */
     failures(): string[] {
       const output = [...services.values()].map(service => service.stdout()).join('')
       return output.split('\n').filter(line => line.includes('"level":50'))
@@ -88,7 +88,7 @@ export async function startNodes({ store, usernames, usher = {} }: NodesOptions)
   }
 }
 
-/** Before anything happens, and so without waiting for replicas. */
+/** Adds the accounts before the test, and therefore without waiting for replicas. */
 async function addAccounts(store: string, usernames: string[]) {
   const usher = await startUsher({
     store,

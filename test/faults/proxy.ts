@@ -1,28 +1,28 @@
-// Ways that can go wrong: the one to a Redis, which may stall, cut or lose what passes, and the one to
-// the nodes, which goes on to the next when a node does not answer.
+// Proxies: a link to a Redis, which can stall, cut connections or drop replies, and a load balancer to the
+// nodes, which tries the next node if a node refuses the connection.
 
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
 import { setTimeout } from 'node:timers/promises'
 
-/** `pass`; `stall` holds what comes until it passes again; `delay` replies by 300 ms; `trickle` at 1 kB/s. */
+/** `stall` buffers until the mode changes. `delay` delays replies by 300 ms. `trickle` sends 1 kB/s. */
 export type Mode = 'pass' | 'stall' | 'delay' | 'trickle'
 
-const DELAY = 300
-/** Bytes a tick, and milliseconds: 1 kB/s. */
-const DROP = 100
-const TICK = 100
+const DELAY_MS = 300
+/** Bytes for each tick: 1 kB/s. */
+const TRICKLE_BYTES = 100
+const TICK_MS = 100
 
 async function trickle(chunk: Buffer, to: Socket) {
-  for (let i = 0; i < chunk.length && !to.destroyed; i += DROP) {
-    to.write(chunk.subarray(i, i + DROP))
-    await setTimeout(TICK)
+  for (let i = 0; i < chunk.length && !to.destroyed; i += TRICKLE_BYTES) {
+    to.write(chunk.subarray(i, i + TRICKLE_BYTES))
+    await setTimeout(TICK_MS)
   }
 }
 
 export type Link = Awaited<ReturnType<typeof startLink>>
 
-/** A way to a port of loopback; everything of it can be changed while it is used. */
+/** Starts a link to a port of 127.0.0.1. Its mode and target can change while it is used. */
 export async function startLink(target: number) {
   let mode: Mode = 'pass'
   let losing = false
@@ -32,7 +32,7 @@ export async function startLink(target: number) {
   async function pump(from: Socket, to: Socket, isReply: boolean) {
     let sent = Promise.resolve()
     for await (const chunk of from as AsyncIterable<Buffer>) {
-      while (mode === 'stall' && !from.destroyed) await setTimeout(TICK)
+      while (mode === 'stall' && !from.destroyed) await setTimeout(TICK_MS)
       if (isReply && losing) {
         losing = false
         lost++
@@ -40,8 +40,8 @@ export async function startLink(target: number) {
         to.destroy()
         return
       }
-      // In their order, also when what comes later passes at once again.
-      const delay = mode === 'delay' && isReply ? setTimeout(DELAY) : undefined
+      // The chain keeps the order of the chunks when the mode changes.
+      const delay = mode === 'delay' && isReply ? setTimeout(DELAY_MS) : undefined
       const isSlow = mode === 'trickle'
       sent = sent.then(() => delay).then(() => (isSlow ? trickle(chunk, to) : void to.write(chunk)))
       if (isSlow) await sent
@@ -62,15 +62,15 @@ export async function startLink(target: number) {
     turn(next: Mode) {
       mode = next
     },
-    /** Where new connections lead. */
+    /** Sets the target of new connections. */
     leadTo(other: number) {
       target = other
     },
-    /** Loses the next reply, and its connection. */
+    /** Drops the next reply and its connection. */
     loseNextReply() {
       losing = true
     },
-    /** RST to everybody. */
+    /** Resets every connection with RST. */
     reset() {
       for (const socket of sockets) socket.resetAndDestroy()
     },
@@ -78,10 +78,10 @@ export async function startLink(target: number) {
   }
 }
 
-/** Milliseconds between two looks at /readyz. */
-const LOOK = 200
+/** The interval of the checks of /readyz. */
+const CHECK_INTERVAL_MS = 200
 
-/** Spreads connections over the nodes that say they are ready, as a balancer does. */
+/** Starts a load balancer: it distributes connections over the ready nodes. */
 export async function startBalancer(port: number, nodes: number[]) {
   const sockets = new Set<Socket>()
   let ready = nodes
@@ -110,7 +110,7 @@ export async function startBalancer(port: number, nodes: number[]) {
     while (watching) {
       const states = await Promise.all(nodes.map(isReady))
       ready = nodes.filter((_, i) => states[i])
-      await setTimeout(LOOK, undefined, { ref: false })
+      await setTimeout(CHECK_INTERVAL_MS, undefined, { ref: false })
     }
   }
   watch()
@@ -129,7 +129,7 @@ export async function isReady(port: number): Promise<boolean> {
   return answer?.status === 200
 }
 
-/** What ends one end ends the other. */
+/** Closes each socket when the other closes. */
 function join(one: Socket, other: Socket, sockets: Set<Socket>) {
   const end = () => {
     for (const socket of [one, other]) {

@@ -1,4 +1,4 @@
-// npm run test:faults -- --only F1,F6 --seconds 10,20: every fault in turn, and one table.
+// `npm run test:faults -- --only F1,F6 --seconds 10,20` runs the faults one after another, and prints a table.
 
 import { parseArgs } from 'node:util'
 import { type Outcome, runFaults } from './experiment.ts'
@@ -15,7 +15,7 @@ const [baseline = 4, recovery = 8] = values.seconds.split(',').map(Number)
 const wanted = values.only.split(',').filter(Boolean)
 const chosen = FAULTS.filter(({ id }) => !wanted.length || wanted.includes(id))
 
-// So that what was started is ended, whoever ends this.
+// `exit` ends the child processes, which a signal alone would leave running.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
   process.once(signal, () => process.exit(130))
 }
@@ -65,7 +65,7 @@ process.exit(failed ? 1 : 0)
 function show(outcome: Outcome) {
   console.log(row(COLUMNS.map(([, value]) => value(outcome))))
   const { missed, wrong, details, slowest, done } = outcome
-  const story = `${slowest} was slowest; acknowledged: ${JSON.stringify(done)}`
+  const story = `slowest request: ${slowest}; acknowledged: ${JSON.stringify(done)}`
   const more = values.details ? [story, ...missed, ...details, ...wrong] : missed
   for (const line of new Set(more)) console.log(`    ${line}`)
 }

@@ -1,5 +1,5 @@
-// The Redis that a fault happens to: alone, behind a link, watched by Sentinels, as a Cluster, or with
-// replicas that are promoted by hand.
+// The Redis deployments for faults: alone, behind a link, with Sentinels, as a Cluster, or with replicas
+// that are promoted manually.
 
 import { Redis } from 'ioredis'
 import { type RedisServer, startRedis } from '../support/redis.ts'
@@ -18,9 +18,9 @@ export interface Stage {
   url: string
   servers: RedisServer[]
   sentinels: RedisServer[]
-  /** Between Usher and the first server; with `replicas` also from each replica to its primary. */
+  /** The link between Usher and the first server; with `replicas` also those of the replication. */
   links: Link[]
-  /** An operator's connection to one of the servers. */
+  /** Connects an operator to a server; default: the first. */
   operator(server?: RedisServer): Redis
   close(): Promise<void>
 }
@@ -47,7 +47,7 @@ export async function openStage(kind: StageKind): Promise<Stage> {
     ...made,
     operator(server = first(servers)) {
       const redis = new Redis(server.url, { maxRetriesPerRequest: 3 })
-      // What fails is told by the command that fails.
+      // Each command reports its own error.
       redis.on('error', () => {})
       operators.push(redis)
       return redis
@@ -64,7 +64,7 @@ export async function openStage(kind: StageKind): Promise<Stage> {
 }
 
 export function first<T>([one]: T[]): T {
-  if (one === undefined) throw new Error('there is none')
+  if (one === undefined) throw new Error('the list is empty')
   return one
 }
 
@@ -72,7 +72,7 @@ export const portOf = ({ url }: { url: string }) => Number(new URL(url).port)
 
 export const suspend = ({ pid }: RedisServer) => process.kill(pid, 'SIGSTOP')
 
-/** Also where it is gone already. */
+/** Resumes a server. A server that no longer runs is not an error. */
 export function resume({ pid }: RedisServer) {
   try {
     process.kill(pid, 'SIGCONT')
@@ -95,7 +95,7 @@ function together({ url, servers, sentinels, stop }: RedisGroup): Made {
   return { url, servers, sentinels, close: stop }
 }
 
-/** One primary and two replicas; Usher, and each replica, reaches the primary over a link. */
+/** Starts one primary and two replicas. Usher and each replica have a link to the primary. */
 async function replicas(): Promise<Made> {
   const [port, ...others] = await freePorts(3)
   const primary = await startRedis({ port, settings: ['--repl-diskless-sync-delay', '0'] })

@@ -1,22 +1,22 @@
-// Requests as clients and browsers send them, each of them measured, and asked again as long as there
-// is no answer: neither a 503 nor a cut connection says anything about what was asked.
+// Measured requests of clients and browsers. A request is retried until there is an answer. A 503 or a cut
+// connection is no answer: it does not tell whether the operation happened.
 
 import { setTimeout } from 'node:timers/promises'
 import { Browser, type Page } from '../support/browser.ts'
 
 export interface Sample {
-  /** When it was sent, and how long the answer took; milliseconds. */
+  /** The time of the request, in milliseconds. */
   at: number
+  /** The duration until the answer. */
   ms: number
-  /** 0: there was none. */
+  /** 0 for a cut connection. */
   status: number
   path: string
 }
 
-/** Milliseconds: for one answer, for asking again, and between two times of it. */
-const PATIENCE = 8_000
-const PERSISTENCE = 30_000
-const PAUSE = { first: 100, longest: 500 }
+const REQUEST_TIMEOUT_MS = 8_000
+const RETRY_TIMEOUT_MS = 30_000
+const PAUSE_MS = { first: 100, longest: 500 }
 
 export class GaveUp extends Error {
   override name = 'GaveUp'
@@ -26,7 +26,7 @@ export class NoAnswer extends Error {
   override name = 'NoAnswer'
 }
 
-/** For requests that are not measured. */
+/** Returns a reply below 500. Throws `NoAnswer` for others. */
 export function answerOf<T extends { status: number }>(reply: T): T {
   if (reply.status >= 500) throw new NoAnswer(`${reply.status}`)
   return reply
@@ -35,30 +35,30 @@ export function answerOf<T extends { status: number }>(reply: T): T {
 export interface Reply {
   status: number
   json: Record<string, unknown>
-  /** It was asked more than once. */
+  /** The request was retried. */
   again: boolean
 }
 
-/** Until there is an answer, or no time. `attempt` gives undefined where there was none. */
+/** Retries until `attempt` returns an answer, and throws `GaveUp` after `timeout` milliseconds. */
 export async function insist<T>(
   attempt: () => Promise<T | undefined>,
-  persistence = PERSISTENCE,
+  timeout = RETRY_TIMEOUT_MS,
   isOver = () => false,
 ): Promise<{ answer: T; again: boolean }> {
   const started = performance.now()
-  for (let pause = PAUSE.first, again = false; ; again = true) {
+  for (let pause = PAUSE_MS.first, again = false; ; again = true) {
     const answer = await attempt().catch((error: unknown) => {
       if (!isCut(error)) throw error
     })
     if (answer !== undefined) return { answer, again }
     const waited = performance.now() - started
-    if (waited > persistence || isOver()) throw new GaveUp(`no answer in ${Math.round(waited)} ms`)
+    if (waited > timeout || isOver()) throw new GaveUp(`no answer in ${Math.round(waited)} ms`)
     await setTimeout(pause * (0.75 + Math.random() / 2))
-    pause = Math.min(2 * pause, PAUSE.longest)
+    pause = Math.min(2 * pause, PAUSE_MS.longest)
   }
 }
 
-/** `fetch`, and sockets, say it in many ways. */
+/** True if the error of `fetch` or of a socket means a cut connection or a timeout. */
 function isCut(error: unknown): boolean {
   const { name, code, message } = Object(error)
   return (
@@ -77,7 +77,7 @@ export class Traffic {
     this.issuer = issuer
   }
 
-  /** What has no answer yet is asked for this much longer, in milliseconds, and no more. */
+  /** Ends all retries in `time` milliseconds. */
   endIn(time: number) {
     this.#end = performance.now() + time
   }
@@ -89,7 +89,10 @@ export class Traffic {
     const path = new URL(String(target)).pathname.replace(/[\w-]{43}$/, 'ID')
     let status = 0
     try {
-      const answer = await fetch(target, { ...init, signal: AbortSignal.timeout(PATIENCE) })
+      const answer = await fetch(target, {
+        ...init,
+        signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS),
+      })
       status = answer.status
       return answer
     } finally {
@@ -97,11 +100,11 @@ export class Traffic {
     }
   }
 
-  /** `init` is made for each time it is sent. */
+  /** Sends a request with retries. `init` is called for each attempt. */
   async ask(
     path: string,
     init: () => Promise<RequestInit> | RequestInit,
-    persistence?: number,
+    timeout?: number,
   ): Promise<Reply> {
     const { answer, again } = await insist(
       async () => {
@@ -111,7 +114,7 @@ export class Traffic {
         const isJson = /json/.test(response.headers.get('content-type') ?? '') && text
         return { status: response.status, json: isJson ? JSON.parse(text) : {} }
       },
-      persistence,
+      timeout,
       this.isOver,
     )
     return { ...answer, again }
@@ -122,10 +125,10 @@ export class Traffic {
   }
 }
 
-/** A person at a browser who, given no answer, loads the page again or sends the form again. */
+/** A user's browser: without an answer, it reloads the page or submits the form again. */
 export class Visitor {
   readonly browser: Browser
-  /** Something was asked more than once. */
+  /** A request was retried. */
   again = false
   #last = { url: '', method: 'GET' }
   #isOver: () => boolean

@@ -1,11 +1,11 @@
-// What people do at their browsers: sign in and allow, remove an application, sign out.
+// Operations of users in the browser: sign in and allow, remove an application, sign out.
 
 import { authorizationRequest, type Request } from '../support/journey.ts'
 import { copyOf, removalOf } from '../support/people.ts'
 import { PASSWORD } from '../support/usher.ts'
 import { sendAs } from '../support/wire.ts'
 import { REDIRECTS, SCOPES, signed } from './applications.ts'
-import type { Fact, Ledger, Login, Person } from './ledger.ts'
+import type { Fact, Ledger, Login, User } from './ledger.ts'
 import { answerOf, type Traffic, type Visitor } from './traffic.ts'
 
 const APPLICATIONS = '/account/applications'
@@ -15,46 +15,47 @@ export interface Arrival {
   code: string
 }
 
-/** To a code; undefined when an answer that never came has used up what there was. */
+/** Signs a user in, up to the code; undefined if a lost answer has used up the code or a page. */
 export async function signIn(
   traffic: Traffic,
   ledger: Ledger,
-  person: Person,
+  user: User,
   client_id: string,
 ): Promise<Arrival | undefined> {
   const visitor = traffic.visitor()
   const { browser } = visitor
   const request = await requestOf(traffic, ledger, client_id)
   if (!request) return undefined
-  const consent = ledger.consent(person, client_id)
+  const consent = ledger.consent(user, client_id)
   const { state: before } = consent
   const settle = ledger.begin('signed in and allowed', [consent], 'live')
 
   await visitor.open(request.url)
-  let wasAsked = false
+  let hadConsentPage = false
   for (let pages = 0; pages < 4 && browser.page.ours; pages++) {
     if (browser.heading === 'Sign in') {
-      const { username } = person
+      const { username } = user
       await answer(ledger, visitor, { username, password: PASSWORD, decision: 'continue' })
     } else if (browser.heading === 'Allow access') {
-      wasAsked = true
-      if (before === 'live') ledger.violated('d', `asked again: ${consent.name}`)
+      hadConsentPage = true
+      if (before === 'live') ledger.violated('d', `a second consent page: ${consent.name}`)
       await answer(ledger, visitor, { decision: 'allow' })
     } else break
   }
   const code = browser.page.params.get('code')
   if (!code || browser.page.ours) {
     const { page, heading } = browser
-    // What was used up by an answer that got lost, people have to begin anew.
+    // After a retry, a lost answer may have used up the code or page: the user signs in again.
     if (!visitor.again) ledger.refused(`no code: ${page.status} ${page.url.pathname} "${heading}"`)
     return undefined
   }
-  if (before === 'ended' && !wasAsked) ledger.violated('c', `nobody was asked: ${consent.name}`)
+  if (before === 'ended' && !hadConsentPage)
+    ledger.violated('c', `no consent page: ${consent.name}`)
   settle()
   browser.pages = []
-  const name = `of ${person.username} at ${client_id}, ${code.slice(0, 6)}`
+  const name = `of ${user.username} at ${client_id}, ${code.slice(0, 6)}`
   const login: Login = {
-    person,
+    user,
     client_id,
     browser,
     request,
@@ -64,7 +65,7 @@ export async function signIn(
     older: [],
     access: [],
   }
-  person.logins.push(login)
+  user.logins.push(login)
   ledger.note('signed in', [login.session])
   return { login, code }
 }
@@ -95,7 +96,7 @@ async function requestOf(
   return { ...request, url }
 }
 
-/** Answers a page; whoever comes back to it as it was before, comes to nothing. */
+/** Submits the form of a page, and records its interaction as used. */
 async function answer(ledger: Ledger, visitor: Visitor, fields: Record<string, string>) {
   const { browser } = visitor
   const { issuer } = browser
@@ -107,22 +108,22 @@ async function answer(ledger: Ledger, visitor: Visitor, fields: Record<string, s
     kind: 'interaction',
     at: performance.now(),
     async again(address) {
-      const way = `/api/oauth/authorize/${uid}`
-      const back = answerOf(await sendAs(before, { issuer, address }, way))
-      return Boolean(back.location?.searchParams.get('code'))
+      const path = `/api/oauth/authorize/${uid}`
+      const reply = answerOf(await sendAs(before, { issuer, address }, path))
+      return Boolean(reply.location?.searchParams.get('code'))
     },
   })
 }
 
-/** Removes the application of this login from the person's list. */
+/** Removes the application of the login from the user's list. */
 export async function withdraw(traffic: Traffic, ledger: Ledger, login: Login) {
-  const { person, client_id, consent } = login
+  const { user, client_id, consent } = login
   const visitor = traffic.visitor()
   visitor.browser.jar = login.browser.jar
   const { browser } = visitor
   await visitor.open(APPLICATIONS)
   if (browser.heading !== 'Connected applications') {
-    return ledger.refused(`a list for "${browser.heading}" ${browser.page.status}`, 'd')
+    return ledger.refused(`no list: "${browser.heading}" ${browser.page.status}`, 'd')
   }
   const links = browser.page.html.querySelectorAll('article a').map(a => a.getAttribute('href'))
   if (!links.includes(removalOf(client_id))) {
@@ -131,9 +132,9 @@ export async function withdraw(traffic: Traffic, ledger: Ledger, login: Login) {
   }
   await visitor.open(removalOf(client_id))
   if (!browser.page.html.querySelector('form input[name=csrf]')) {
-    return ledger.refused(`a question for "${browser.heading}" ${browser.page.status}`, 'd')
+    return ledger.refused(`no form: "${browser.heading}" ${browser.page.status}`, 'd')
   }
-  const grants = person.logins.filter(other => other.client_id === client_id)
+  const grants = user.logins.filter(other => other.client_id === client_id)
   const ending: Fact[] = [consent, ...grants.map(({ grant }) => grant)]
   const settle = ledger.begin('withdrew', ending, 'ended')
   await visitor.submit({})
@@ -146,16 +147,16 @@ export async function signOut(traffic: Traffic, ledger: Ledger, login: Login) {
   const visitor = traffic.visitor()
   visitor.browser.jar = login.browser.jar
   const { browser } = visitor
-  // What offline access was given to stays.
+  // A grant with offline access outlives the session.
   const ending = login.refresh_token ? [login.session] : [login.session, login.grant]
   const settle = ledger.begin('signed out', ending, 'ended')
   for (let attempt = 0; attempt < 3; attempt++) {
     await visitor.open('/api/oauth/logout')
     if (browser.heading === 'Sign out') await visitor.submit({ logout: 'yes' })
-    // Nobody is signed in: it happened, and the answer was lost.
+    // No user is signed in: the sign-out happened, and its answer was lost.
     else if (browser.heading === 'One moment' && visitor.again) await visitor.submit({})
     if (browser.heading === 'Signed out') return settle()
-    // The answer that got lost has signed out: the form is of no use any more.
+    // After a retry, the lost answer may have ended the session, and the form is void: open it again.
     if (!visitor.again) break
   }
   ledger.refused(`signing out: ${browser.page.status} "${browser.heading}"`)

@@ -1,5 +1,5 @@
-// What three nodes have to do all day: people and applications, a few at a time, each person one thing
-// after another. Every acknowledged answer goes into the ledger.
+// The load of the nodes: concurrent users and clients. Each user performs one operation at a time. Every
+// acknowledged operation goes into the ledger.
 
 import { setTimeout } from 'node:timers/promises'
 import { createRandom } from '../support/anonymous.ts'
@@ -9,30 +9,29 @@ import {
   type Access,
   type Ledger,
   type Login,
-  type Person,
   type State,
   stateOf,
   story,
+  type User,
 } from './ledger.ts'
 import { answerOf, GaveUp, type Reply, type Traffic } from './traffic.ts'
 import { type Arrival, signIn, signOut, withdraw } from './walks.ts'
 
-/** How many things go on at once, and the longest pause between two of them, in milliseconds. */
 const WORKERS = 8
-const PAUSE = 300
-/** Milliseconds after which who reads or revokes does something else, and comes back another time. */
-const SOON = 500
-/** Milliseconds for what was begun before the end. */
-const LAST = 5_000
-/** One of so many logins has its code redeemed twice at once. */
-const DOUBLED = 10
+const MAX_PAUSE_MS = 300
+/** Reads and revocations give up after this time: the worker continues with another operation. */
+const SHORT_TIMEOUT_MS = 500
+/** The time for operations that run when the workload stops. */
+const STOP_TIMEOUT_MS = 5_000
+/** One of this many codes is redeemed twice concurrently. */
+const DOUBLE_REDEMPTION_INTERVAL = 10
 const TOKEN = '/api/oauth/token'
 
 function deck(...acts: [number, Act][]): Act[] {
   return acts.flatMap(([count, act]) => Array<Act>(count).fill(act))
 }
 
-type Act = (person: Person) => Promise<boolean>
+type Act = (user: User) => Promise<boolean>
 
 export class Workload {
   readonly #traffic: Traffic
@@ -48,21 +47,21 @@ export class Workload {
     this.#addresses = addresses
   }
 
-  /** Everybody signs in somewhere. */
+  /** Signs every user in at a client. */
   async prepare() {
-    const waiting = [...this.#ledger.people]
+    const waiting = [...this.#ledger.users]
     const next = async () => {
-      for (let person = waiting.pop(); person; person = waiting.pop()) await this.login(person)
+      for (let user = waiting.pop(); user; user = waiting.pop()) await this.login(user)
     }
     await Promise.all(Array.from({ length: WORKERS }, next))
   }
 
-  /** Until `stop`; resolves when what was begun has ended. */
+  /** Runs until `stop`. Resolves when the current operations have ended. */
   async run() {
     const worker = async (_: unknown, i: number) => {
       while (this.#going) {
         await this.#one(i % 4 ? this.#writers : this.#readers)
-        await setTimeout(this.#random() * PAUSE)
+        await setTimeout(this.#random() * MAX_PAUSE_MS)
       }
     }
     await Promise.all(Array.from({ length: WORKERS }, worker))
@@ -70,25 +69,25 @@ export class Workload {
 
   stop() {
     this.#going = false
-    this.#traffic.endIn(LAST)
+    this.#traffic.endIn(STOP_TIMEOUT_MS)
   }
 
-  // Of twenty acts, 8 refresh, 4 sign in, 3 read userinfo, 2 introspect, and 1 each revokes, withdraws
-  // and signs out. Those that read are not held up by those that wait until they can write.
+  // The numbers are weights. One worker in four only reads and revokes, so that reads continue while the other
+  // workers wait until they can write.
   readonly #writers = deck(
-    [8, person => this.#any(person.logins.filter(mayRefresh), one => this.refresh(one))],
-    [4, person => this.login(person).then(() => true)],
-    [1, person => this.#any(tokensOf(person), one => this.#userinfo(one))],
-    [1, person => this.#any(person.logins.filter(mayWithdraw), one => this.#withdraw(one))],
-    [1, person => this.#any(person.logins.filter(isSignedIn), one => this.#signOut(one))],
+    [8, user => this.#any(user.logins.filter(mayRefresh), one => this.refresh(one))],
+    [4, user => this.login(user).then(() => true)],
+    [1, user => this.#any(tokensOf(user), one => this.#userinfo(one))],
+    [1, user => this.#any(user.logins.filter(mayWithdraw), one => this.#withdraw(one))],
+    [1, user => this.#any(user.logins.filter(isSignedIn), one => this.#signOut(one))],
   )
   readonly #readers = deck(
-    [2, person => this.#any(tokensOf(person), one => this.#userinfo(one))],
-    [2, person => this.#any(tokensOf(person), one => this.#introspect(one))],
-    [1, person => this.#any(person.logins.filter(hasTokens), one => this.#revoke(one))],
+    [2, user => this.#any(tokensOf(user), one => this.#userinfo(one))],
+    [2, user => this.#any(tokensOf(user), one => this.#introspect(one))],
+    [1, user => this.#any(user.logins.filter(hasTokens), one => this.#revoke(one))],
   )
 
-  /** With one of them; false when there is none. */
+  /** Calls `act` with a random item of the list; false for an empty list. */
   async #any<T>(list: T[], act: (one: T) => Promise<void>): Promise<boolean> {
     const one = this.#pick(list)
     if (one === undefined) return false
@@ -98,35 +97,35 @@ export class Workload {
 
   readonly #pick = <T>(list: T[]): T | undefined => list[Math.floor(this.#random() * list.length)]
 
-  /** One act of somebody who has time, and something to do it with. */
+  /** Performs one operation of a user who is not busy and has the necessary tokens. */
   async #one(acts: Act[]) {
     const act = this.#pick(acts)
     for (let attempt = 0; attempt < 5; attempt++) {
-      const person = this.#pick(this.#ledger.people.filter(({ busy }) => !busy))
-      if (!person || !act) return
-      person.busy = true
+      const user = this.#pick(this.#ledger.users.filter(({ busy }) => !busy))
+      if (!user || !act) return
+      user.busy = true
       try {
-        if (await act(person)) return
+        if (await act(user)) return
       } catch (error) {
-        // Unanswered for too long: what it was about stays unsure.
+        // No answer within the time: the facts of the operation stay unsure.
         if (error instanceof GaveUp) return
         throw error
       } finally {
-        person.busy = false
+        user.busy = false
       }
     }
   }
 
-  async #post(path: string, client_id: string, form: Record<string, string>, persistence?: number) {
+  async #post(path: string, client_id: string, form: Record<string, string>, timeout?: number) {
     let last: Signed | undefined
     const { issuer } = this.#traffic
     const make = async () => {
       last = await signed(client_id, issuer, form)
       return { method: 'POST', headers: last.headers, body: new URLSearchParams(last.form) }
     }
-    const reply = await this.#traffic.ask(path, make, persistence)
+    const reply = await this.#traffic.ask(path, make, timeout)
     const { client_assertion = '' } = last?.form ?? {}
-    // An assertion that let somebody in lets nobody in again.
+    // An assertion works once: a reuse must fail.
     if (client_assertion && reply.status === 200 && this.#random() < 0.2) {
       this.#remember('jti', TOKEN, {
         headers: {},
@@ -136,7 +135,7 @@ export class Workload {
     return reply
   }
 
-  /** To be sent again, as it was, after the fault. */
+  /** Records a request that is sent again, unchanged, after the fault. */
   #remember(kind: 'code' | 'jti' | 'refresh_token', path: string, { headers, form }: Signed) {
     const { issuer } = this.#traffic
     this.#ledger.used.push({
@@ -150,11 +149,11 @@ export class Workload {
     })
   }
 
-  /** From the authorization request to the tokens; as often as it takes. */
-  async login(person: Person) {
+  /** Runs the flow up to the tokens. A lost answer can make up to four attempts necessary. */
+  async login(user: User) {
     const client_id = this.#pick(Object.keys(SCOPES)) ?? 'web'
     for (let attempt = 0; attempt < 4; attempt++) {
-      const arrival = await signIn(this.#traffic, this.#ledger, person, client_id)
+      const arrival = await signIn(this.#traffic, this.#ledger, user, client_id)
       if (arrival && (await this.#redeem(arrival))) return
       this.#ledger.anew.push({ at: performance.now() })
     }
@@ -164,7 +163,7 @@ export class Workload {
     const { client_id, request, grant } = login
     const { redirect_uri, code_verifier } = request
     const form = { grant_type: 'authorization_code', code, redirect_uri, code_verifier }
-    if (++this.#logins % DOUBLED === 0) return this.#redeemTwice(login, form)
+    if (++this.#logins % DOUBLE_REDEMPTION_INTERVAL === 0) return this.#redeemTwice(login, form)
     const settle = this.#ledger.begin('redeemed', [grant], 'live')
     const reply = await this.#post(TOKEN, client_id, form)
     if (reply.status === 200) {
@@ -174,13 +173,13 @@ export class Workload {
       if (client_id !== 'keyed') this.#remember('code', TOKEN, proof)
       return true
     }
-    // A code has no grace: whoever missed the answer has to begin anew.
+    // A code has no grace: after a lost answer the user signs in again.
     grant.state = 'ended'
-    if (!reply.again) this.#ledger.refused(`a fresh code: ${told(reply)}`, 'f')
+    if (!reply.again) this.#ledger.refused(`a fresh code: ${errorOf(reply)}`, 'f')
     return false
   }
 
-  /** At two nodes at the same time: one of them at most, and nothing of it is good afterwards. */
+  /** Redeems a code at two nodes concurrently. At most one succeeds, and its tokens are revoked. */
   async #redeemTwice(login: Login, form: Record<string, string>): Promise<boolean> {
     const { client_id, grant } = login
     const { issuer } = this.#traffic
@@ -223,23 +222,25 @@ export class Workload {
       this.#ledger.note('refreshed', [grant])
       if (before === 'ended') this.#ledger.violated('c', `refreshed: ${grant.name}`)
     } else if (before === 'live') {
-      const repeat = reply.again ? ', asked again' : ''
-      this.#ledger.refused(`refresh: ${told(reply)}${repeat}, ${grant.name}`, 'f')
+      const retried = reply.again ? ', retried' : ''
+      this.#ledger.refused(`refresh: ${errorOf(reply)}${retried}, ${grant.name}`, 'f')
     }
   }
 
   async #userinfo(access: Access) {
     const { token } = access
     const headers = { authorization: `Bearer ${token}` }
-    const reply = await this.#traffic.ask('/api/oauth/userinfo', () => ({ headers }), SOON)
-    this.#judge('userinfo', access, reply.status === 200, told(reply))
+    const init = () => ({ headers })
+    const reply = await this.#traffic.ask('/api/oauth/userinfo', init, SHORT_TIMEOUT_MS)
+    this.#check('userinfo', access, reply.status === 200, errorOf(reply))
   }
 
   async #introspect(access: Access) {
     const { token, login } = access
-    const reply = await this.#post('/api/oauth/introspect', login.client_id, { token }, SOON)
-    if (reply.status !== 200) return this.#ledger.refused(`introspection: ${told(reply)}`)
-    this.#judge('introspection', access, reply.json.active === true, 'inactive')
+    const path = '/api/oauth/introspect'
+    const reply = await this.#post(path, login.client_id, { token }, SHORT_TIMEOUT_MS)
+    if (reply.status !== 200) return this.#ledger.refused(`introspection: ${errorOf(reply)}`)
+    this.#check('introspection', access, reply.json.active === true, 'inactive')
   }
 
   #withdraw(login: Login) {
@@ -250,14 +251,15 @@ export class Workload {
     return signOut(this.#traffic, this.#ledger, login)
   }
 
-  #judge(what: string, access: Access, isGood: boolean, said: string) {
+  #check(endpoint: string, access: Access, isAccepted: boolean, error: string) {
     const state: State = stateOf(access)
-    const told = `${story(access)} of ${story(access.login.grant)}`
-    if (isGood && state === 'ended') this.#ledger.violated('c', `${what}: ${told}`)
-    if (!isGood && state === 'live') this.#ledger.refused(`${what}: ${said}, ${told}`, 'f')
+    const facts = `${story(access)} of ${story(access.login.grant)}`
+    if (isAccepted && state === 'ended') this.#ledger.violated('c', `${endpoint}: ${facts}`)
+    if (!isAccepted && state === 'live')
+      this.#ledger.refused(`${endpoint}: ${error}, ${facts}`, 'f')
   }
 
-  /** The refresh token, and so all of it, or one access token alone. */
+  /** Revokes the refresh token, and so the whole grant, or one access token. */
   async #revoke(login: Login) {
     const { client_id, grant, refresh_token } = login
     const access = login.access.at(-1)
@@ -266,9 +268,9 @@ export class Workload {
     const fact = isWhole ? grant : access
     if (!token || !fact) return
     const settle = this.#ledger.begin('revoked', [fact], 'ended')
-    const reply = await this.#post('/api/oauth/revoke', client_id, { token }, SOON)
+    const reply = await this.#post('/api/oauth/revoke', client_id, { token }, SHORT_TIMEOUT_MS)
     if (reply.status === 200) settle()
-    else this.#ledger.refused(`revocation: ${told(reply)}`)
+    else this.#ledger.refused(`revocation: ${errorOf(reply)}`)
   }
 }
 
@@ -277,5 +279,5 @@ const hasTokens = ({ access, grant }: Login) => access.length > 0 && grant.state
 const isSignedIn = ({ session }: Login) => session.state === 'live'
 const mayWithdraw = ({ session, consent }: Login) =>
   session.state === 'live' && consent.state === 'live'
-const tokensOf = ({ logins }: Person) => logins.flatMap(({ access }) => access)
-const told = ({ status, json }: Reply) => `${status} ${json.error ?? ''}`.trim()
+const tokensOf = ({ logins }: User) => logins.flatMap(({ access }) => access)
+const errorOf = ({ status, json }: Reply) => `${status} ${json.error ?? ''}`.trim()
