@@ -1,4 +1,4 @@
-// docs/examples/http-directory: an Usher whose accounts an HTTP service keeps.
+// docs/examples/http-directory: an Usher with the accounts of an HTTP service.
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes, scryptSync } from 'node:crypto'
@@ -18,7 +18,7 @@ import { ADA, GRACE, PASSWORD, startUsher, type Usher } from '../support/usher.t
 const ROOT = join(import.meta.dirname, '../..')
 const EXAMPLE = join(ROOT, 'docs/examples/http-directory')
 const folder = mkdtempSync(join(tmpdir(), 'usher-directory-'))
-const [people, secret] = [join(folder, 'people.json'), join(folder, 'secret')]
+const [users, secret] = [join(folder, 'users.json'), join(folder, 'secret')]
 const options = { signal: AbortSignal.timeout(60_000) }
 
 let url: string
@@ -26,7 +26,7 @@ let directory: ChildProcess
 let usher: Usher
 
 async function startDirectory() {
-  const env = { ...process.env, PEOPLE: people, DIRECTORY_SECRET_FILE: secret, DIRECTORY_URL: url }
+  const env = { ...process.env, PEOPLE: users, DIRECTORY_SECRET_FILE: secret, DIRECTORY_URL: url }
   directory = spawn('node', [join(EXAMPLE, 'directory.ts')], { cwd: ROOT, env })
   if (directory.stdout) await once(directory.stdout, 'data')
 }
@@ -37,7 +37,7 @@ async function stopDirectory() {
 }
 
 let imports = 0
-/** The example, imported with settings of its own. */
+/** Imports the example with these settings. */
 async function source(
   DIRECTORY_URL = url,
   DIRECTORY_SECRET_FILE = secret,
@@ -50,7 +50,7 @@ beforeAll(async () => {
   const salt = randomBytes(16)
   const scrypt = `${salt.toString('hex')}:${scryptSync(PASSWORD, salt, 32).toString('hex')}`
   writeFileSync(
-    people,
+    users,
     JSON.stringify([
       { id: '17', scrypt, ...ADA },
       { id: '18', scrypt, ...GRACE },
@@ -101,16 +101,16 @@ test.each([
   ['500', 500, ''],
   ['a page', 200, '<html>'],
   ['no account', 200, '{}'],
-])('an answer that is %s is thrown', async (_, status, body) => {
+])('an invalid response of the directory is an error: %s', async (_, status, body) => {
   const server = await startServer((_req, res) => res.writeHead(status).end(body))
   await expect((await source(server.url)).find({ id: '1' }, options)).rejects.toThrow()
   await server.close()
 })
 
-test('a redirect is not followed, and what never ends is aborted', async () => {
-  let asked = 0
+test('a redirect is not followed, and a response without end is aborted', async () => {
+  let requests = 0
   const elsewhere = await startServer((_req, res) => {
-    asked++
+    requests++
     res.end('{"account":null}')
   })
   const redirecting = await startServer((_req, res) =>
@@ -121,7 +121,7 @@ test('a redirect is not followed, and what never ends is aborted', async () => {
   await expect(find({ id: '1' }, options)).rejects.toThrow()
   const signal = AbortSignal.timeout(200)
   await expect((await source(endless.url)).find({ id: '1' }, { signal })).rejects.toThrow()
-  expect(asked).toBe(0)
+  expect(requests).toBe(0)
   for (const server of [elsewhere, redirecting, endless]) await server.close()
 })
 

@@ -1,4 +1,4 @@
-// docs/examples/ldap: an Usher whose accounts an LDAP directory keeps, with a real slapd.
+// docs/examples/ldap: an Usher with the accounts of an LDAP directory, with a real slapd.
 
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
@@ -31,7 +31,7 @@ function find(program: string): string {
   return path
 }
 
-/** Installs what the example depends on, as an operator does. */
+/** Installs the dependencies of the example, as an operator does. */
 function install() {
   if (existsSync(join(EXAMPLE, 'node_modules/ldapts'))) return
   const { status, stderr } = spawnSync('npm', ['ci', '--no-audit', '--no-fund'], { cwd: EXAMPLE })
@@ -59,7 +59,7 @@ async function stopSlapd() {
   await exited
 }
 
-/** LDIF; each record ends with an empty line. */
+/** Applies LDIF. Each record ends with an empty line. */
 function change(ldif: string) {
   const words = ['-x', '-H', url, '-D', ADMIN.dn, '-w', ADMIN.password]
   execFileSync(find('ldapmodify'), [...words], { input: ldif, stdio: 'pipe' })
@@ -164,7 +164,7 @@ test('a user who is removed from the directory loses every token and session', a
   expect((await refresh(usher, refresh_token)).body.error).toBe('invalid_grant')
 })
 
-test('while the directory is stopped every request that needs it is 503, and no token is lost', async () => {
+test('while the directory is stopped, requests that need it get a 503, and no token is lost', async () => {
   const { access_token, refresh_token } = await tokens(usher)
   await stopSlapd()
   const status = async () => (await userinfo(usher, access_token)).status

@@ -1,5 +1,5 @@
-// How much memory the service has when nothing is asked, and while clients ask as fast as they can: on
-// either store, for ten minutes, as the kernel counts it (VmRSS). It has to stay as it is.
+// Measures the memory of a process (VmRSS) on each store: idle, and for ten minutes under full load. It must
+// not grow.
 
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -10,12 +10,12 @@ import { startLoad } from '../support/load.ts'
 import { signIn } from '../support/sign-ins.ts'
 
 /**
- * Megabytes; and how much more the last third may have than the second, under load: before some minutes are
- * over it still finds its size.
+ * Limits, in megabytes. `growth` is the last third relative to the second, under load: during the first
+ * minutes the memory still grows.
  */
-const MOST = { idle: 150, load: 400, growth: 1.1 }
+const MAX = { idle: 150, load: 400, growth: 1.1 }
 const FAMILIES = 16
-/** As the image and the unit have it. */
+/** The environment of the image and of the systemd unit. */
 const SHIPPED = {
   NODE_COMPILE_CACHE: join(import.meta.dirname, '../../node_modules/.cache/usher'),
   NODE_OPTIONS: '--max-semi-space-size=4',
@@ -27,7 +27,7 @@ const megabytes = (pid: number) =>
 
 export async function memory(seconds = 600): Promise<string[]> {
   Object.assign(process.env, SHIPPED)
-  // The first start compiles, and what compiles is 12 MB.
+  // The first start fills the compile cache, and has 12 MB more.
   await (await deploy(ON_REDIS)).stop()
   const lines: string[] = []
   const failures: string[] = []
@@ -61,7 +61,7 @@ async function measure(shape: Shape, seconds: number) {
     const [before, last] = [seen.slice(third, -third), seen.slice(-third)].map(median)
     const most = Math.max(...seen)
     const growth = (last ?? 0) / (before ?? 1)
-    const isRight = !failed.length && idle < MOST.idle && most < MOST.load && growth < MOST.growth
+    const isRight = !failed.length && idle < MAX.idle && most < MAX.load && growth < MAX.growth
     const line = `${shape.name}: idle ${idle.toFixed(0)} MB, under load at most ${most.toFixed(0)} MB, the last third ${growth.toFixed(2)} times the second; ${answered} requests in ${seconds} s, ${failed.length} failed`
     return { line, isRight }
   } finally {

@@ -1,4 +1,4 @@
-// The nginx configurations of docs/deploy, in a real nginx, and a rolling restart of two nodes behind it.
+// The nginx configurations of docs/deploy with a real nginx, and a rolling restart of two nodes behind it.
 
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
@@ -28,7 +28,7 @@ let ports: number[]
 let nodes: Service[]
 
 beforeAll(async () => {
-  // nginx has a certificate that nobody issued.
+  // nginx has a self-signed certificate.
   process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0'
   const [port = 0, redisPort, ...others] = await freePorts(4)
   front = port
@@ -58,7 +58,7 @@ const startNode = (port: number) =>
     HOST: '127.0.0.1',
   })
 
-/** Runs it with the addresses and certificates of this test, and nothing else changed. */
+/** Starts nginx. Only the addresses and certificates of the configuration are replaced. */
 async function startNginx(name: string, change = (text: string) => text) {
   const { cert, key } = makeCertificate(folder, 'localhost')
   const addresses = ports.map(port => `127.0.0.1:${port}`)
@@ -104,7 +104,7 @@ function findNginx(): string {
   return path.stdout.trim()
 }
 
-/** Clients that refresh and use their tokens until they are stopped. */
+/** Starts clients that refresh and use their tokens. The returned function stops them. */
 function startLoad(families: string[]) {
   let answered = 0
   let isOver = false
@@ -162,7 +162,7 @@ test('two nodes behind nginx are restarted one after another under load, and no 
   expect(answered).toBeGreaterThan(500)
 })
 
-test('with $host instead of $http_host, a port is lost and nothing is answered', async () => {
+test('with $host instead of $http_host, the port is lost and every request is refused', async () => {
   const nginx = await startNginx('nginx-one-node.conf', text => text.replace('$http_host', '$host'))
   expect((await fetch(`${issuer}/.well-known/openid-configuration`)).status).toBe(421)
   await stop(nginx)

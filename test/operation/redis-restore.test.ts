@@ -1,4 +1,4 @@
-// Backing up and restoring Redis by the commands of docs/operate.md, and what goes wrong without them.
+// Backup and restore of Redis with the commands of docs/operate.md, and the failures without them.
 
 import { execFile } from 'node:child_process'
 import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -31,7 +31,7 @@ async function start(settings: string[] = []) {
   return { redis, port }
 }
 
-/** Commands of the pages, for the Redis of this test. */
+/** Runs the commands of a page with the Redis of this test. */
 async function run(
   commands: string,
   { port, redis }: Awaited<ReturnType<typeof start>>,
@@ -48,7 +48,7 @@ async function run(
     .stdout
 }
 
-/** Adds an account; returns the names of all. */
+/** Adds an account. Returns the usernames of all accounts. */
 async function addAccount(url: string, username?: string): Promise<string[]> {
   const { store, records } = await openInstallation(url, [SECRET])
   const directory = createDirectory(records)
@@ -75,7 +75,7 @@ test('a copy made by docs/operate.md is restored by its commands, and Usher star
 
   await redis.start()
   expect(await addAccount(redis.url)).toEqual(['ada'])
-  // What was restored is in the append-only file: another restart, after a crash, keeps it.
+  // The restored data are in the append-only file, so that a restart after a crash keeps them.
   await redis.kill('SIGKILL')
   await redis.start()
   expect(await addAccount(redis.url)).toEqual(['ada'])
@@ -85,7 +85,7 @@ test('a copy made by docs/operate.md is restored by its commands, and Usher star
   expect(await service.stop()).toBe(0)
 })
 
-test('a copy that is only put in place of dump.rdb is ignored: the store is empty', async () => {
+test('Redis ignores a copy that only replaces dump.rdb, and the store is empty', async () => {
   const server = await start()
   const { redis } = server
   await addAccount(redis.url, 'ada')
@@ -97,7 +97,7 @@ test('a copy that is only put in place of dump.rdb is ignored: the store is empt
   expect(await countKeys(redis.url)).toBe(0)
 })
 
-test('the user that docs/redis.md creates is there after a restart of Redis', async () => {
+test('the user that docs/redis.md creates exists after a restart of Redis', async () => {
   const users = join(folder, 'users.acl')
   writeFileSync(users, '')
   const server = await start(['--aclfile', users])
@@ -108,7 +108,7 @@ test('the user that docs/redis.md creates is there after a restart of Redis', as
   expect(await addAccount(`redis://usher:engines@127.0.0.1:${port}`, 'ada')).toEqual(['ada'])
 })
 
-test('without aclfile Redis says so to these commands, and the user is gone after a restart', async () => {
+test('without aclfile the commands report it, and the user does not exist after a restart', async () => {
   const server = await start()
   const { redis, port } = server
   expect(await run(block('acl'), server, folder)).toContain('not configured to use an ACL file')

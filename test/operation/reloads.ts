@@ -1,5 +1,5 @@
-// Three nodes take in a hundred configurations, one after another, while people and applications go
-// about their business: no request fails, and what was replaced is collected.
+// Three nodes load a hundred configurations, one after another, under load. No request fails, and the replaced
+// providers are garbage-collected.
 
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -9,40 +9,39 @@ import { type Memory, memoryOf } from '../support/inspector.ts'
 import type { Service } from '../support/service.ts'
 
 const COUNT = 100
-/** Those before: they make what is kept for good, as compiled code and pools. */
-const FIRST = 10
-/** Milliseconds for a node to take one in. */
-const PATIENCE = 20_000
-/** Looks, while requests that began with an old provider come to their end. */
-const LOOKS = 20
-/** Bytes: a hundred providers that were kept would have many times as much. */
-const GROWTH = 10e6
+/** Reloads before the first measurement: they fill caches that stay, for example compiled code. */
+const WARM_UP_RELOADS = 10
+const RELOAD_TIMEOUT_MS = 20_000
+/** Measurements are repeated while requests still use an old provider. */
+const MAX_MEASUREMENTS = 20
+/** A hundred providers in memory would need many times as much. */
+const MAX_GROWTH_BYTES = 10e6
 
 export async function reloads(count = COUNT): Promise<string[]> {
   process.env.NODE_OPTIONS = '--inspect=127.0.0.1:0'
   const memory: Memory[][] = []
-  const look = async ({ nodes }: Ground) => void memory.push(await looked(nodes.services()))
-  // A process stands still while it is looked into: that is not what is counted.
+  const measure = async ({ nodes }: Ground) => void memory.push(await measured(nodes.services()))
+  // A process pauses while it is measured. Only the requests during the second step count.
   const [, outcome] = await runFaults(
     [
-      step('look', async ground => reload(ground, FIRST).then(() => look(ground))),
+      step('measure', async ground => reload(ground, WARM_UP_RELOADS).then(() => measure(ground))),
       step('reload', ground => reload(ground, count)),
-      step('look again', look),
+      step('measure again', measure),
     ],
     { baseline: 2, recovery: 2 },
   )
   delete process.env.NODE_OPTIONS
-  if (!outcome) throw new Error('nothing came of it')
+  if (!outcome) throw new Error('the reloads have no outcome')
   const { requests, unavailable, cut, otherErrors, wrong, details } = outcome
   const failed = unavailable + cut + otherErrors + wrong.length
   const [before = [], after = []] = memory
   const lines = [
     `${count} reloads of three nodes: ${requests} requests; 503: ${unavailable}, cut: ${cut}, other 5xx: ${otherErrors}, wrong 4xx: ${wrong.length}`,
-    `heap after collection (providers in it): ${show(before)}`,
+    `heap after garbage collection (providers in it): ${show(before)}`,
     `and ${count} reloads later: ${show(after)}`,
   ]
   const isKept = after.some(({ providers }) => providers !== 1)
-  const grew = after.some(({ heap }, i) => heap - (before[i]?.heap ?? 0) > GROWTH)
+  const grew = after.some(({ heap }, i) => heap - (before[i]?.heap ?? 0) > MAX_GROWTH_BYTES)
   if (failed || details.length || isKept || grew) {
     throw new Error([...lines, ...wrong, ...details].join('\n'))
   }
@@ -58,15 +57,16 @@ const step = (name: string, inject: Fault['inject']): Fault => {
 const show = (list: Memory[]) =>
   list.map(({ heap, providers }) => `${(heap / 1e6).toFixed(1)} MB (${providers})`).join(', ')
 
-async function looked(services: Service[]): Promise<Memory[]> {
-  for (let look = 1; ; look++) {
+async function measured(services: Service[]): Promise<Memory[]> {
+  for (let count = 1; ; count++) {
     const memory = await Promise.all(services.map(memoryOf))
-    if (memory.every(({ providers }) => providers === 1) || look === LOOKS) return memory
+    if (memory.every(({ providers }) => providers === 1) || count === MAX_MEASUREMENTS)
+      return memory
     await setTimeout(500)
   }
 }
 
-/** One after another: the next when each node has the last. */
+/** Reloads `count` configurations. Each one waits until every node has loaded the last. */
 async function reload({ nodes }: Ground, count: number) {
   const services = nodes.services()
   for (let i = 0; i < count; i++) {
@@ -77,9 +77,11 @@ async function reload({ nodes }: Ground, count: number) {
     writeFileSync(join(nodes.folder, 'clients/changing.yaml'), JSON.stringify(content))
     for (const { child } of services) if (child.pid) process.kill(child.pid, 'SIGHUP')
     const started = performance.now()
-    const isIn = () => services.every(({ stdout }) => stdout().includes(`+ clients.${client_id}"`))
-    while (!isIn()) {
-      if (performance.now() - started > PATIENCE) throw new Error(`${client_id} was not taken in`)
+    const isLoaded = () =>
+      services.every(({ stdout }) => stdout().includes(`+ clients.${client_id}"`))
+    while (!isLoaded()) {
+      if (performance.now() - started > RELOAD_TIMEOUT_MS)
+        throw new Error(`${client_id} was not loaded`)
       await setTimeout(10)
     }
   }

@@ -1,5 +1,5 @@
-// Three nodes are replaced one after another, ten times over, behind a balancer that asks /readyz and
-// sends to another node what was refused a connection: no request fails.
+// Ten rolling restarts of three nodes behind a load balancer, which checks /readyz and sends a request to
+// another node if its connection was refused. No request fails.
 
 import { setTimeout } from 'node:timers/promises'
 import { startNodes } from '../faults/nodes.ts'
@@ -10,8 +10,8 @@ import { signIn } from '../support/sign-ins.ts'
 
 const ROUNDS = 10
 const FAMILIES = 6
-/** Milliseconds until a new node is sent requests. */
-const PATIENCE = 20_000
+/** The time until the balancer sends requests to a new node. */
+const ROTATION_TIMEOUT_MS = 20_000
 
 export async function restarts(rounds = ROUNDS): Promise<string[]> {
   const redis = await startRedis({ port: await freePort() })
@@ -27,7 +27,8 @@ export async function restarts(rounds = ROUNDS): Promise<string[]> {
       await nodes.start(i)
       const started = performance.now()
       while (!load.inRotation(ports[i % ports.length] ?? 0)) {
-        if (performance.now() - started > PATIENCE) throw new Error('it is not sent anything')
+        if (performance.now() - started > ROTATION_TIMEOUT_MS)
+          throw new Error('the balancer sends no requests to the new node')
         await setTimeout(50)
       }
     }

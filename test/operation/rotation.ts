@@ -1,5 +1,5 @@
-// Three nodes on a short schedule, by the real clock: keys are announced, sign, retire and go, a node is
-// killed in each phase, and clients keep the JWKS for exactly as long as it says.
+// Key rotation of three nodes on a short schedule, by the real clock: a key is announced, signs, retires and is
+// removed. In each phase a node is killed. Clients cache the JWKS for exactly its max-age.
 
 import { setTimeout } from 'node:timers/promises'
 import { decodeProtectedHeader } from 'jose'
@@ -13,25 +13,25 @@ import { signIn } from '../support/sign-ins.ts'
 import { SECRET } from '../support/usher.ts'
 import { basic, send } from '../support/wire.ts'
 
-// Seconds:   0        60          120                  180            720
-//            signs    next made   the next one signs   third made     first is gone
+// Seconds:   0             60              120               180            720
+//            first signs   second made     second signs      third made     first removed
 const USHER = {
   keys: { rotate_every: '2 min', announce: '1 min' },
-  // Shorter together than a JWT for an API may live, for which a key is kept after it signed.
+  // Together shorter than the longest lifetime of a JWT for an API, which decides how long a key is kept.
   lifetimes: { session: '30 s', id_token: '30 s' },
 }
 const KILLS = [30, 90, 150, 190]
 const TOKENS = 10_000
 const FAMILIES = 6
-/** Clients that ask each node for its JWKS, and seconds between two of them. */
+/** Clients that cache the JWKS of each node, and the time between their starts. */
 const KEEPERS = 5
-const APART = 6
-/** Seconds in which a node has looked at the keys, and built what it says next. */
-const LOOK = 12
-/** Seconds after that in which what it says is asked for. */
-const AFTERWARDS = 8
-/** No key that this schedule retires is kept for longer, in seconds. */
-const AT_MOST = 900
+const KEEPER_INTERVAL_SECONDS = 6
+/** A node reads the keys and builds its new provider within this time. */
+const UPDATE_SECONDS = 12
+/** The time after that for the last requests. */
+const AFTERWARDS_SECONDS = 8
+/** The schedule removes the first key within this time. */
+const MAX_SECONDS = 900
 
 type Place = { issuer: string; address: string }
 
@@ -48,13 +48,13 @@ export async function rotation(): Promise<string[]> {
     const failures: string[] = []
     const kids = new Set<string>()
     const hints: { at: number; status: number }[] = []
-    const counts = { tokens: 0, verifications: 0, unasked: 0 }
+    const counts = { tokens: 0, verifications: 0, unavailable: 0 }
     const elapsed = () => (Date.now() - began) / 1000
-    /** Epoch seconds at which the first key goes, as the nodes say. */
+    /** The epoch seconds at which the nodes remove the first key. */
     let until = 0
-    const isOver = () =>
-      elapsed() > AT_MOST ||
-      (until > 0 && Date.now() / 1000 > until + LOOK + AFTERWARDS && counts.tokens >= TOKENS)
+    const isAfterwards = () =>
+      until > 0 && Date.now() / 1000 > until + UPDATE_SECONDS + AFTERWARDS_SECONDS
+    const isOver = () => elapsed() > MAX_SECONDS || (isAfterwards() && counts.tokens >= TOKENS)
 
     async function verify(id_token: string) {
       counts.tokens++
@@ -64,8 +64,8 @@ export async function rotation(): Promise<string[]> {
           await keeper.verify(id_token)
           counts.verifications++
         } catch (error) {
-          // Its node is being started: it has a JWKS to go by when that is back.
-          if (/^ECONN/.test(Object(error).code)) counts.unasked++
+          // The node is restarting: the client fetches the JWKS when the node is back.
+          if (/^ECONN/.test(Object(error).code)) counts.unavailable++
           else failures.push(`${elapsed()} s, keeper ${i}: ${error}`)
         }
       }
@@ -81,7 +81,7 @@ export async function rotation(): Promise<string[]> {
       for (let i = 0; i < KEEPERS * places.length; i++) {
         const place = places[i % places.length]
         if (place) keepers.push(new JwksKeeper(place))
-        if (i % places.length === 2) await setTimeout(APART * 1000)
+        if (i % places.length === 2) await setTimeout(KEEPER_INTERVAL_SECONDS * 1000)
       }
     })()
     const signingOut = (async () => {
@@ -107,11 +107,11 @@ export async function rotation(): Promise<string[]> {
     await Promise.all([...workers, joining, signingOut])
 
     const early = hints.filter(({ at }) => at < until)
-    const late = hints.filter(({ at }) => at > until + LOOK)
+    const late = hints.filter(({ at }) => at > until + UPDATE_SECONDS)
     const lines = [
       `${counts.tokens} ID tokens of ${kids.size} keys, ${counts.verifications} verifications by ${keepers.length} clients in ${Math.round(elapsed())} s, ${failures.length} failed`,
       `a node killed while the keys were ${phases.join(', ')}`,
-      `an old ID token as id_token_hint: ${statuses(early)} until its key was gone, ${statuses(late)} afterwards`,
+      `an old ID token as id_token_hint: ${statuses(early)} until its key was removed, ${statuses(late)} afterwards`,
     ]
     const isRight =
       kids.size >= 2 && statuses(early) === '200' && statuses(late) === '400' && !failures.length
@@ -126,7 +126,7 @@ export async function rotation(): Promise<string[]> {
 const statuses = (list: { status: number }[]) =>
   [...new Set(list.map(({ status }) => status))].join()
 
-/** At one of the nodes; the next time at another. */
+/** Refreshes at a random one of two nodes, which change with each turn. */
 async function refresh(places: Place[], turn: number, refresh_token: string) {
   const place = places[(turn + Math.floor(Math.random() * 2)) % places.length]
   if (!place) return undefined

@@ -1,4 +1,4 @@
-// npm run test:operation -- --only reloads: what operators do while people sign in, at length.
+// `npm run test:operation -- --only reloads` runs the operations of an operator under load.
 
 import { parseArgs } from 'node:util'
 import { memory } from './memory.ts'
@@ -9,23 +9,23 @@ import { rotation } from './rotation.ts'
 const { values } = parseArgs({
   options: { only: { type: 'string', default: '' }, seconds: { type: 'string', default: '600' } },
 })
-const PROOFS: Record<string, () => Promise<string[]>> = {
+const RUNS: Record<string, () => Promise<string[]>> = {
   rotation,
   reloads,
   restarts: () => restarts(),
   memory: () => memory(Number(values.seconds)),
 }
 
-// So that what was started is ended, whoever ends this.
+// `exit` ends the child processes, which a signal alone would leave running.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
   process.once(signal, () => process.exit(130))
 }
 
 let failed = 0
-for (const [name, prove] of Object.entries(PROOFS)) {
+for (const [name, run] of Object.entries(RUNS)) {
   if (!name.includes(values.only)) continue
   try {
-    for (const line of await prove()) console.log(`${name}: ${line}`)
+    for (const line of await run()) console.log(`${name}: ${line}`)
   } catch (error) {
     console.error(`${name} FAILED: ${error instanceof Error ? error.message : error}`)
     failed++
