@@ -1,5 +1,5 @@
-// Every page in every state, held against axe (WCAG 2.2 AA and best practice) in each look, and in every
-// language on a phone. The states are those of `usher pages preview`.
+// Checks every page in every state with axe (WCAG 2.2 AA and best practice) in each display setting, and in
+// every language on a phone. The states are those of `usher pages preview`.
 
 import axe from 'axe-core'
 import type { Browser, Page } from 'playwright-core'
@@ -27,7 +27,7 @@ let browser: Browser
 let page: Page
 beforeAll(async () => {
   browser = await launchChromium()
-  // One page for all: axe is read by the browser once, not for each state.
+  // One browser page for all states, so that the browser loads axe once.
   const context = await browser.newContext()
   await context.addInitScript(axe.source)
   await preview.answer(context)
@@ -37,40 +37,43 @@ afterAll(() => browser.close())
 beforeEach(() => lookAt(page))
 
 const NAMES = STATES.map(({ name }) => name)
-/** A state of each template: the one with the most to say, which is the first to be too wide. */
+/** One state of each template: the one with the most text, which becomes too wide first. */
 const LONGEST_OF_EACH = [...Map.groupBy(STATES, ({ template }) => template).values()].map(
   states =>
     states.toSorted((a, b) => preview.sizeOf(b.name) - preview.sizeOf(a.name))[0]?.name ?? '',
 )
 
-test.each(NAMES)('axe finds nothing wrong with "%s", and nothing sticks out', async name => {
+test.each(NAMES)('the page "%s" has no violation of axe, and fits the window', async name => {
   await preview.open(page, 'en', name)
   const found = await inEveryLook(page, name, async look => {
     const pixels = await overflow(page)
     const violations = await axeViolations(page, look)
-    return pixels ? [...violations, `${pixels}px stick out`] : violations
+    return pixels ? [...violations, `${pixels}px wider than the window`] : violations
   })
   expect(found).toEqual({})
 })
 
-test.each(preview.tags)('nothing sticks out of a phone in the language %s', async tag => {
+test.each(preview.tags)('every page fits a phone in the language %s', async tag => {
   await page.setViewportSize({ width: 320, height: 640 })
-  const sticking: string[] = []
+  const tooWide: string[] = []
   for (const name of LONGEST_OF_EACH) {
     await preview.open(page, tag, name)
     expect(await page.locator('html').getAttribute('lang')).toBe(tag)
-    if (await overflow(page)) sticking.push(name)
+    if (await overflow(page)) tooWide.push(name)
   }
-  expect(sticking).toEqual([])
+  expect(tooWide).toEqual([])
 })
 
-describe('a language that is written from right to left', () => {
-  test.each(['sign-in-failed', 'consent', 'applications'])('"%s" is clean', async name => {
-    await preview.open(page, 'ar', name)
-    expect(await axeViolations(page)).toEqual([])
-  })
+describe('a right-to-left language', () => {
+  test.each(['sign-in-failed', 'consent', 'applications'])(
+    'the page "%s" has no violation of axe',
+    async name => {
+      await preview.open(page, 'ar', name)
+      expect(await axeViolations(page)).toEqual([])
+    },
+  )
 
-  test('the page begins at the right, marks and lists too', async () => {
+  test('the logo, the icons and the arrows are mirrored', async () => {
     await preview.open(page, 'ar', 'sign-in-failed')
     const css = (selector: string, property: string) =>
       page.evaluate<string>(`getComputedStyle(document.querySelector('${selector}')).${property}`)
@@ -87,7 +90,7 @@ describe('a language that is written from right to left', () => {
     expect(await css('.arrow', 'transform')).toBe('matrix(-1, 0, 0, 1, 0, 0)')
   })
 
-  test('a name that is written the other way round stands by itself in the sentence', async () => {
+  test('a left-to-right name is isolated in the sentence', async () => {
     await preview.open(page, 'ar', 'consent')
     expect(await page.locator('.lead').textContent()).toBe(
       'يطلب \u2068Wiki\u2069 الوصول إلى حسابك.',

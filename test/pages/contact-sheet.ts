@@ -1,5 +1,5 @@
-// Writes docs/pages/: a picture of each group of pages in light, in dark and on a phone, and the picture
-// of the README. npm run contact-sheet -- [LANGUAGE FOLDER]
+// Writes the screenshots in docs/pages/: one image for each group of pages (light, dark and on a phone), and
+// the image of the README. Usage: npm run contact-sheet -- [LANGUAGE FOLDER]
 
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -13,7 +13,7 @@ const PHONE = { colorScheme: 'light', viewport: { width: 360, height: 640 } } as
 type Look = Pick<BrowserContextOptions, 'colorScheme'> & {
   viewport: { width: number; height: number }
 }
-/** Pictures keep their shape, and are this high at most. */
+/** Longer pages are cut at this height. */
 const MAX_HEIGHT_PX = 1200
 const WEBP_QUALITY = 80
 const STYLE = `
@@ -39,7 +39,7 @@ const branded = createPreview({
   'logo-dark.svg': LOGO.replaceAll('#14663a', '#8fdcae'),
 })
 
-/** The states of each picture. */
+/** The states in each image. */
 const SHEETS = {
   'sign-in': [
     plain,
@@ -96,7 +96,7 @@ const [tag = 'en', folder = join(import.meta.dirname, '../../docs/pages')] = pro
 const browser = await launchChromium()
 mkdirSync(folder, { recursive: true })
 
-/** The picture of a page as the source of an image. */
+/** Takes a screenshot of a page. Returns it as a data: URL. */
 async function picture(preview: Preview, name: string, look: Look) {
   const context = await browser.newContext(look)
   await preview.answer(context)
@@ -110,7 +110,7 @@ async function picture(preview: Preview, name: string, look: Look) {
   return `data:image/png;base64,${taken.toString('base64')}`
 }
 
-/** Writes HTML as one picture. */
+/** Renders HTML to one image file. */
 async function write(name: string, html: string, format: 'webp' | 'png') {
   const sheet = await browser.newPage()
   await sheet.setContent(`<style>${STYLE}</style>${html}`)

@@ -1,5 +1,4 @@
-// Authorization details on the pages, for looking at them: what an application sends is between words of
-// an operator's.
+// Samples of authorization details on the pages: values of the client within a sentence of the operator.
 
 import type { DetailInWords } from '../../src/pages/page-data.ts'
 import type { Words } from '../../src/pages/words.ts'

@@ -4,7 +4,7 @@ import { state } from './sample.ts'
 
 const CODE = 'WDJB-MJHT'
 
-/** What the consent page says then. */
+/** The data of the consent page in the device flow. */
 export const deviceAsks = {
   host: undefined,
   device: { code: CODE, network: '192.0.2.0/24' },

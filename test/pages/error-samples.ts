@@ -5,7 +5,7 @@ import { state } from './sample.ts'
 
 const WIKI = { client_name: 'Wiki', client_uri: 'https://wiki.example.org/' }
 
-/** What an error page is about: its code, and the words for it. */
+/** The error codes, and the keys of their texts. */
 // biome-ignore format: a table
 const ERRORS = [
   { name: 'error-request',     error: 'invalid_request',         title: 'title',       text: 'request_text', description: 'there is no client with this client_id' },

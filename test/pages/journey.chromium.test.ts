@@ -1,11 +1,11 @@
-// The whole way in a real browser, with a client library on the other side; with scripts and without.
+// The authorization code flow in Chromium, with and without scripts. The client uses openid-client.
 
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { NO_COMPLAINTS } from '../support/chromium.ts'
 import { startRelyingParty } from '../support/relying-party.ts'
 import { type Stage, startStage, Visit } from '../support/visit.ts'
 
-/** Lives at another origin and on another site; nobody signs in there. */
+/** A server of another origin and site, at which no user signs in. */
 let third: Awaited<ReturnType<typeof startRelyingParty>>
 let stage: Stage
 
@@ -84,7 +84,7 @@ describe('a client can redirect users from its callback to a third origin', () =
   })
 })
 
-test('who does not allow goes back to the client with access_denied', async () => {
+test('a user who denies consent returns to the client with access_denied', async () => {
   const visit = await start()
   const web = stage.party('web')
   await visit.beginAt(web)
@@ -95,7 +95,7 @@ test('who does not allow goes back to the client with access_denied', async () =
   expect(visit.complaints).toEqual(NO_COMPLAINTS)
 })
 
-test('an injected style is refused, and these tests notice it', async () => {
+test('the policy blocks an injected style, and the tests report it', async () => {
   const visit = await start()
   await visit.beginAt(stage.party('web'))
   await visit.page.evaluate('document.body.setAttribute("style", "color: red")')

@@ -1,4 +1,4 @@
-// The whole way with nothing but a keyboard.
+// The pages used with the keyboard alone.
 
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { focused, NO_COMPLAINTS, type TabStop, tabTo } from '../support/chromium.ts'

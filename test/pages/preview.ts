@@ -1,5 +1,4 @@
-// All pages in all states as files, to be looked at without anything running: an index, a folder for each
-// language, and what the pages need.
+// All pages in all states as files that need no server: an index, a folder for each language, and the assets.
 
 import type { Views } from '../../src/pages/views.ts'
 import type { State } from './sample.ts'
@@ -10,7 +9,7 @@ type Files = Map<string, string | Buffer>
 export function preview(views: Views, tags: string[]): Files {
   const files: Files = new Map([['index.html', index(tags)]])
   for (const { path, content } of views.assets) files.set(path.slice(1), content)
-  // Nothing is to go on by itself here.
+  // Without this script, no page submits itself.
   for (const path of files.keys()) if (path.startsWith('assets/submit-')) files.set(path, '')
   for (const tag of tags) {
     const words = views.find(tag) ?? views.english

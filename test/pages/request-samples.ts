@@ -1,4 +1,4 @@
-// The pages of requests that come from elsewhere, in every state.
+// The pages of backchannel authentication requests in every state.
 
 import type { PageData } from '../../src/pages/page-data.ts'
 import type { Words } from '../../src/pages/words.ts'
@@ -8,7 +8,7 @@ const MESSAGE = 'W4SCT'
 const now = () => Date.now() / 1000
 const times = ({ ago, ahead }: Words) => ({ since: ago(now() - 120), until: ahead(now() + 780) })
 
-/** What the consent page says then. */
+/** The data of the consent page of such a request. */
 export const requestAsks = (words: Words) => ({
   host: undefined,
   request: { message: MESSAGE, ...times(words) },

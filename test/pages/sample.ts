@@ -1,4 +1,4 @@
-// One state of a page, with what stands on it.
+// A state of a page with sample data.
 
 import type { PageData } from '../../src/pages/page-data.ts'
 import type { Views } from '../../src/pages/views.ts'
@@ -27,5 +27,5 @@ export function state<T extends keyof PageData>(
   }
 }
 
-/** As long as may be, without a place to break it. */
+/** The longest permitted name, without a position for a line break. */
 export const LONG = 'Donaudampfschifffahrtsgesellschaftskapitänsmütze'.repeat(2).slice(0, 80)

@@ -1,5 +1,5 @@
-// Every page in every state, with people and applications that there are not: for looking at, and for
-// trying an operator's templates. A test says when a text of the pages is on none of these.
+// Every page in every state with sample data, for the preview and for an operator's templates. A test checks
+// that each text of the pages is on one of them.
 
 import { SCOPE_ICONS } from '../../src/pages/consent.ts'
 import { CODES } from '../../src/pages/error.ts'
@@ -120,10 +120,10 @@ function removal({ t }: Words, after: string): PageData['confirm'] {
   }
 }
 
-function signOutThere({ t }: Words, title: string, what: string): PageData['confirm'] {
+function signOutThere({ t }: Words, title: string, effect: string): PageData['confirm'] {
   return {
     title,
-    effects: [what, t('sessions.effect')],
+    effects: [effect, t('sessions.effect')],
     kept: t('sessions.kept'),
     confirm: t('sessions.sign_out'),
     back: PLACES.sessions,
@@ -172,7 +172,7 @@ function account({ t }: Words): PageData['account'] {
   }
 }
 
-/** What may be wrong with a new password, each beside its field. */
+/** The problems of a new password, which the page shows next to its field. */
 const PASSWORD_PROBLEMS = ['too_short', 'too_long', 'too_common', 'unchanged']
 
 export const STATES: State[] = [

@@ -1,4 +1,4 @@
-// A second Usher as upstream issuer, in a real browser, both with TLS.
+// A second Usher as upstream issuer, in Chromium, both with TLS.
 
 import { PASSWORD_ACR } from '../../src/accounts/sign-in-method.ts'
 import { freePort } from '../support/service.ts'
@@ -7,7 +7,7 @@ import { startTlsUsher, USERS, upstreamSuite } from '../support/upstream-suite.t
 import { CLAIMS, PASSWORD } from '../support/usher.ts'
 
 upstreamSuite(async surroundings => {
-  // Cookies do not depend on the port, so that the two have different hosts.
+  // Cookies do not depend on the port, so the two need different hosts.
   const place = { name: 'central', host: '127.0.0.1', port: await freePort() }
   const { redirectUri, signedOutUri, backchannelLogoutUri } = surroundings
   const client = {

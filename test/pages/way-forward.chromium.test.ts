@@ -1,4 +1,4 @@
-// When something does not go as planned, the page says so and leads on.
+// Pages after an error tell the user the problem and the next step.
 
 import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test, vi } from 'vitest'
 import { type Stage, startStage, Visit } from '../support/visit.ts'
@@ -26,7 +26,7 @@ test('a failed sign-in shows its request id, by which the operator finds the rea
   expect(await visit.page.getByRole('alert').textContent()).toContain(`Reference: ${id}`)
 })
 
-test('a wrong password is said aloud, the username is kept, and the password comes next', async () => {
+test('after a wrong password, the page has an alert, the username, and the focus on the password', async () => {
   const { page } = visit
   await visit.beginAt(stage.party('web'))
   await visit.signIn('not the password')
