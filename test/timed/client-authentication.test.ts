@@ -1,4 +1,4 @@
-// How long the token endpoint takes to refuse a client: it must not tell which clients exist.
+// The duration of a failed client authentication must not reveal which clients exist.
 
 import { expect, onTestFinished, test } from 'vitest'
 import { startUsher } from '../support/usher.ts'

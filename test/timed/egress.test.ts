@@ -1,5 +1,5 @@
-// A request to an address that a stranger names takes the same time whatever goes wrong, so that its
-// time does not tell which ports of an inner network are open.
+// A failed request to an address of a stranger always takes the same time. Otherwise the duration would
+// reveal the open ports of an inner network.
 
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
@@ -8,8 +8,8 @@ import { expect, test } from 'vitest'
 import { createFetch, FAILURE_MS } from '../../src/http/egress.ts'
 import { startNameServer } from '../support/name-server.ts'
 
-/** A TCP server that says this to everybody. */
-async function say(text: string) {
+/** Starts a TCP server that sends `text` on each connection. */
+async function serve(text: string) {
   const server = createServer(socket => {
     socket.on('error', () => {})
     if (text) socket.end(text)
@@ -24,7 +24,7 @@ test('every failure takes the same time', async () => {
     return name.startsWith('inner') ? ['127.0.0.1'] : []
   })
   const [silent, missing, html, closed] = await Promise.all(
-    ['', 'HTTP/1.1 404 Not Found\r\n\r\n', 'HTTP/1.1 200 OK\r\n\r\n<html>', ''].map(say),
+    ['', 'HTTP/1.1 404 Not Found\r\n\r\n', 'HTTP/1.1 200 OK\r\n\r\n<html>', ''].map(serve),
   )
   closed?.server.close()
   const urls = [

@@ -1,6 +1,5 @@
-// The time that one request takes grows with its length, never with the square of it: nobody blocks
-// the process with a long parameter or header. CPU time of this thread is measured, so that other
-// processes do not count.
+// The CPU time of a request grows in proportion to its length, not to the square of it. So a client cannot
+// block the process with a long parameter or header. CPU time is independent of other processes.
 
 import { expect, test } from 'vitest'
 import { clientInfoOf } from '../../src/http/client-info.ts'
@@ -8,7 +7,7 @@ import { harmless } from '../../src/provider/failures.ts'
 import { startUsher, type Usher } from '../support/usher.ts'
 import { send } from '../support/wire.ts'
 
-/** Each is repeated until the value has its length. */
+/** Each filling is repeated up to the length of the value. */
 const FILLINGS =
   'z Z 0 - _ . / : @ ? & = # % + , ; \\ " \' ( [ { < \t a0 aZ0 a= ?a= &a=& :// ://@ a@ %41 1,2; é 💥 Version/ Safari/ ::ffff:'.split(
     ' ',
@@ -25,14 +24,14 @@ const HEADERS =
 const fill = (filling: string, length: number) =>
   filling.repeat(Math.ceil(length / filling.length)).slice(0, length)
 
-/** Under this a request blocks nobody, and the ratio of two such times says nothing. */
-const UNNOTICED_MS = 50
+/** A shorter request does no harm, and the ratio of two such times has no meaning. */
+const HARMLESS_MS = 50
 const TRIES = 3
 
-/** CPU time of the fastest of some tries; one try is enough when it went unnoticed. */
+/** The CPU time of the fastest try. A harmless try is not repeated. */
 async function fastest(run: () => unknown): Promise<number> {
   let best = Infinity
-  for (let i = 0; i < TRIES && best > UNNOTICED_MS; i++) {
+  for (let i = 0; i < TRIES && best > HARMLESS_MS; i++) {
     const before = process.threadCpuUsage()
     await run()
     const { user, system } = process.threadCpuUsage(before)
@@ -41,15 +40,15 @@ async function fastest(run: () => unknown): Promise<number> {
   return best
 }
 
-/** What takes 16 times as long when it is 8 times as long: the CPU time of both, in milliseconds. */
+/** Two CPU times, if an eight times longer value takes 16 times as long; undefined otherwise. */
 async function slowdown(run: (length: number) => unknown, longest: number) {
   const long = await fastest(() => run(longest))
-  if (long <= UNNOTICED_MS) return undefined
+  if (long <= HARMLESS_MS) return undefined
   const short = await fastest(() => run(longest / 8))
   return long < 16 * short ? undefined : { short, long }
 }
 
-/** Where a value can be sent to, and the longest that is read there. */
+/** The places of a value in a request, with the maximum length that Usher reads. */
 const PLACES: [string, names: string[], longest: number, ask: typeof post][] = [
   ['a parameter of the token endpoint', PARAMETERS, 55_000, post],
   ['a parameter of the authorization endpoint', PARAMETERS, 7_000, ofQuery('authorize')],
@@ -58,7 +57,7 @@ const PLACES: [string, names: string[], longest: number, ask: typeof post][] = [
 ]
 
 function post(usher: Usher, name: string, value: string) {
-  // Escaped it would have another length, and the server sees what it stands for.
+  // Only reserved characters are escaped, so that the length stays nearly the same.
   const body = `${name}=${value.replace(/[%&+#=]/g, encodeURIComponent)}`.slice(0, 56 * 1024)
   const headers = { 'content-type': 'application/x-www-form-urlencoded' }
   return send(usher, '/api/oauth/token', { body, headers })
@@ -77,11 +76,11 @@ function withHeader(usher: Usher, name: string, value: string) {
 }
 
 test.each(PLACES)(
-  '%s takes time in proportion to its length',
+  'the time for %s is proportional to its length',
   async (_, names, longest, ask) => {
     const slow: unknown[] = []
     for (const filling of FILLINGS) {
-      // A new one each time: a provider remembers sixty failed requests a minute.
+      // A new Usher for each filling: a provider records at most sixty failed requests a minute.
       const usher = await startUsher({ usher: { proxy: ['127.0.0.1'] } })
       await send(usher, '/livez')
       for (const name of names) {
@@ -96,21 +95,24 @@ test.each(PLACES)(
   600_000,
 )
 
-/** What reads text of strangers by patterns, often enough to be measured, and the longest it gets. */
+/** Functions that match patterns in text of strangers, with the maximum length and the repetitions. */
 const READERS: [string, (text: string) => unknown, longest: number, times: number][] = [
-  ['what is shown of a failed request', harmless, 56_000, 1],
+  ['the text of a failed request', harmless, 56_000, 1],
   ['client info', text => clientInfoOf({ ip: '::1', get: () => text }), 512, 500],
 ]
 
-test.each(READERS)('%s is made in proportion to its length', async (_, read, longest, times) => {
-  const slow: unknown[] = []
-  for (const filling of FILLINGS) {
-    const run = (length: number) => {
-      const text = fill(filling, length)
-      for (let i = 0; i < times; i++) read(text)
+test.each(READERS)(
+  'the time for %s is proportional to its length',
+  async (_, read, longest, times) => {
+    const slow: unknown[] = []
+    for (const filling of FILLINGS) {
+      const run = (length: number) => {
+        const text = fill(filling, length)
+        for (let i = 0; i < times; i++) read(text)
+      }
+      const found = await slowdown(run, longest)
+      if (found) slow.push({ filling, ...found })
     }
-    const found = await slowdown(run, longest)
-    if (found) slow.push({ filling, ...found })
-  }
-  expect(slow).toEqual([])
-})
+    expect(slow).toEqual([])
+  },
+)
