@@ -1,4 +1,4 @@
-// The plans of docs/certification that are about more than signing in, and the script that starts them.
+// The plans of docs/certification except basic and form-post, and the script that starts a plan.
 
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -28,7 +28,7 @@ async function plan(name: string): Promise<Usher> {
   return usher
 }
 
-/** A browser in which the person has signed in at the client, and the ID token of it. */
+/** Signs the user in at the client. Returns the browser and the ID token. */
 async function signIn(usher: Usher) {
   const browser = new Browser(usher.issuer)
   const params = { code_challenge: undefined, code_challenge_method: undefined }
@@ -44,18 +44,18 @@ async function signIn(usher: Usher) {
 
 const logoutWith = (params: Record<string, string>) => `${LOGOUT}?${new URLSearchParams(params)}`
 
-test('config: discovery has what the plan looks for, and the JWKS no private key', async () => {
+test('config: discovery has the required metadata, and the JWKS has no private key', async () => {
   const usher = await plan('config')
   const { json } = await send(usher, DISCOVERY)
-  const demanded =
+  const required =
     'issuer authorization_endpoint token_endpoint userinfo_endpoint jwks_uri scopes_supported response_types_supported grant_types_supported subject_types_supported id_token_signing_alg_values_supported claims_supported'
-  expect(Object.keys(json)).toEqual(expect.arrayContaining(demanded.split(' ')))
+  expect(Object.keys(json)).toEqual(expect.arrayContaining(required.split(' ')))
   expect(json.id_token_signing_alg_values_supported).toContain('RS256')
   const jwks = await send(usher, '/api/oauth/jwks')
   for (const key of jwks.json.keys as object[]) expect(key).not.toHaveProperty('d')
 })
 
-test('rp-initiated-logout: with hint, address and state, the user returns with the state', async () => {
+test('rp-initiated-logout: with hint, redirect URI and state, the user returns with the state', async () => {
   const usher = await plan('rp-initiated-logout')
   const { browser, id_token_hint } = await signIn(usher)
   const params = { id_token_hint, post_logout_redirect_uri: RETURN, state: 'of-the-suite' }
@@ -65,7 +65,7 @@ test('rp-initiated-logout: with hint, address and state, the user returns with t
   expect(url.href).toBe(`${RETURN}?state=of-the-suite`)
 })
 
-test('rp-initiated-logout: without anything, it is confirmed, and ends at Signed out', async () => {
+test('rp-initiated-logout: without parameters, the user confirms and sees Signed out', async () => {
   const usher = await plan('rp-initiated-logout')
   const { browser } = await signIn(usher)
   await browser.open(LOGOUT)
@@ -73,7 +73,7 @@ test('rp-initiated-logout: without anything, it is confirmed, and ends at Signed
   expect(browser.heading).toMatch(/signed out/i)
 })
 
-test('rp-initiated-logout: with a bad hint, none, or another address, a page is shown without a redirect', async () => {
+test('rp-initiated-logout: with an invalid or no hint, or another redirect URI, there is no redirect', async () => {
   const usher = await plan('rp-initiated-logout')
   const { browser, id_token_hint } = await signIn(usher)
   const [header, , signature] = id_token_hint.split('.')
@@ -91,7 +91,7 @@ test('rp-initiated-logout: with a bad hint, none, or another address, a page is 
   }
 })
 
-test('back-channel-logout: it is in discovery, and the ID token says which session it is of', async () => {
+test('back-channel-logout: discovery advertises it, and the ID token has a sid', async () => {
   const usher = await plan('back-channel-logout')
   const { json } = await send(usher, DISCOVERY)
   expect(json).toMatchObject({
@@ -102,7 +102,7 @@ test('back-channel-logout: it is in discovery, and the ID token says which sessi
   expect(decodeJwt(id_token_hint).sid).toEqual(expect.any(String))
 })
 
-test('dynamic: a client with keys registers for a module, signs in without PKCE, and removes itself', async () => {
+test('dynamic: a client with keys registers, signs a user in without PKCE, and deletes itself', async () => {
   const usher = await plan('dynamic')
   const { privateKey, publicKey } = await generateKeyPair('RS256', { extractable: true })
   const metadata = {
@@ -134,7 +134,7 @@ test('dynamic: a client with keys registers for a module, signs in without PKCE,
   expect((await manage(usher, Object(client), undefined, 'DELETE')).status).toBe(204)
 })
 
-test('fapi2: pushed, with keys of the client, bound to one; a request_uri is opened twice and completed once', async () => {
+test('fapi2: pushed requests, private_key_jwt and DPoP; a request_uri opens twice and completes once', async () => {
   const usher = await plan('fapi2')
   const file = readFileSync(join(ROOT, 'docs/certification/suite/fapi2.json'), 'utf8')
   const [jwk] = JSON.parse(file).client.jwks.keys
@@ -159,11 +159,11 @@ test('fapi2: pushed, with keys of the client, bound to one; a request_uri is ope
   await new Browser(usher.issuer).open(url)
   const browser = new Browser(usher.issuer)
   await browser.open(url)
-  const { url: came } = await signInAndAllow(browser, USER.username, USER.password)
-  expect(came.searchParams.get('iss')).toBe(usher.issuer)
+  const { url: response } = await signInAndAllow(browser, USER.username, USER.password)
+  expect(response.searchParams.get('iss')).toBe(usher.issuer)
   const DPoP = openid.getDPoPHandle(config, await openid.randomDPoPKeyPair('ES256'))
   const checks = { pkceCodeVerifier }
-  const tokens = await openid.authorizationCodeGrant(config, came, checks, undefined, { DPoP })
+  const tokens = await openid.authorizationCodeGrant(config, response, checks, undefined, { DPoP })
   expect(tokens.token_type).toBe('dpop')
   expect(tokens.claims()?.aud).toBe('client')
   const again = await send(usher, url)
@@ -189,7 +189,7 @@ test.each(Object.entries(PLANS))(
   },
 )
 
-test('npm run certification starts a plan, where SUITE says the suite is', async () => {
+test('npm run certification starts a plan for the address of the suite in SUITE', async () => {
   const port = await freePort()
   const ISSUER = `http://localhost:${port}`
   const env = { ...process.env, ISSUER, SUITE: 'https://suite.example.org/test/a/usher/' }
@@ -201,12 +201,12 @@ test('npm run certification starts a plan, where SUITE says the suite is', async
     child.kill('SIGTERM')
     if (child.exitCode === null) await once(child, 'exit')
   })
-  let said = ''
+  let output = ''
   for await (const chunk of child.stderr) {
-    said += chunk
-    if (/is ready at/.test(said)) break
+    output += chunk
+    if (/is ready at/.test(output)) break
   }
-  expect(said).toContain(`is ready at ${ISSUER}`)
+  expect(output).toContain(`is ready at ${ISSUER}`)
   const redirect_uri = 'https://suite.example.org/test/a/usher/callback'
   const query = new URLSearchParams({
     client_id: 'client',

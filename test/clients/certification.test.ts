@@ -1,4 +1,4 @@
-// What modules of the conformance suite are known to demand of docs/certification/basic and form-post.
+// Requirements of the conformance suite for docs/certification/basic and form-post.
 
 import { decodeJwt, decodeProtectedHeader } from 'jose'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
@@ -12,8 +12,8 @@ const TOKEN = '/api/oauth/token'
 const STANDARD_CLAIMS =
   'sub name given_name family_name middle_name nickname preferred_username profile picture website email email_verified gender birthdate zoneinfo locale phone_number phone_number_verified address updated_at'
 
-/** As the suite asks: no PKCE, and what a module adds. */
-function ask(usher: Usher, params: Record<string, string> = {}) {
+/** An authorization request of the suite: without PKCE, with the parameters of a module. */
+function requestOf(usher: Usher, params: Record<string, string> = {}) {
   return authorizationRequest(usher, {
     client_id: 'client',
     redirect_uri: CALLBACK,
@@ -24,9 +24,9 @@ function ask(usher: Usher, params: Record<string, string> = {}) {
   })
 }
 
-/** The answer to an authorization request, once the person has done what the pages ask for. */
-async function answerTo(usher: Usher, params = {}, browser = new Browser(usher.issuer)) {
-  const { url, nonce } = ask(usher, params)
+/** Sends an authorization request, signs in and allows it. Returns the response. */
+async function authorize(usher: Usher, params = {}, browser = new Browser(usher.issuer)) {
+  const { url, nonce } = requestOf(usher, params)
   await browser.open(url)
   const page = await signInAndAllow(browser, USER.username, USER.password)
   return { browser, nonce, page, code: page.params.get('code') ?? '' }
@@ -48,9 +48,9 @@ describe('basic', () => {
   afterAll(() => usher.close())
 
   test.each(['client', 'client2', 'client_secret_post'])(
-    '%s is given tokens without PKCE',
+    '%s gets tokens without PKCE',
     async client_id => {
-      const { code, nonce } = await answerTo(usher, { client_id })
+      const { code, nonce } = await authorize(usher, { client_id })
       const { status, json } = await redeem(usher, code, client_id)
       expect(status).toBe(200)
       const id_token = String(json.id_token)
@@ -60,7 +60,7 @@ describe('basic', () => {
   )
 
   test('all standard claims are at UserInfo, and none of them in the ID token', async () => {
-    const { code } = await answerTo(usher, { scope: 'openid profile email address phone' })
+    const { code } = await authorize(usher, { scope: 'openid profile email address phone' })
     const { json } = await redeem(usher, code)
     const { body } = await userinfo(usher, String(json.access_token))
     expect(Object.keys(body).toSorted()).toEqual(STANDARD_CLAIMS.split(' ').toSorted())
@@ -68,39 +68,39 @@ describe('basic', () => {
     expect(decodeJwt(String(json.id_token))).not.toHaveProperty('name')
   })
 
-  test('prompt=none, max_age and id_token_hint are kept to the letter', async () => {
-    const none = await answerTo(usher, { prompt: 'none' })
+  test('prompt=none, max_age and id_token_hint work as specified', async () => {
+    const none = await authorize(usher, { prompt: 'none' })
     expect(none.page.params.get('error')).toBe('login_required')
 
-    const first = await answerTo(usher, { max_age: '15000' })
+    const first = await authorize(usher, { max_age: '15000' })
     const { json } = await redeem(usher, first.code)
     const id_token_hint = String(json.id_token)
     const { sub, auth_time } = decodeJwt(id_token_hint)
     expect(auth_time).toEqual(expect.any(Number))
 
     const params = { prompt: 'none', id_token_hint, max_age: '10000' }
-    const again = await answerTo(usher, params, first.browser)
+    const again = await authorize(usher, params, first.browser)
     const second = decodeJwt(String((await redeem(usher, again.code)).json.id_token))
     expect(second).toMatchObject({ sub, auth_time })
 
-    const { url } = ask(usher, { prompt: 'login' })
+    const { url } = requestOf(usher, { prompt: 'login' })
     await first.browser.open(url)
     expect(first.browser.heading).toBe('Sign in')
   })
 
-  test('acr_values and the claims parameter are answered', async () => {
-    const { json: told } = await send(usher, '/.well-known/openid-configuration')
-    const acr_values = (told.acr_values_supported as string[]).join(' ')
+  test('acr_values and the claims parameter have an effect', async () => {
+    const { json: metadata } = await send(usher, '/.well-known/openid-configuration')
+    const acr_values = (metadata.acr_values_supported as string[]).join(' ')
     const claims = JSON.stringify({ userinfo: { name: { essential: true } } })
-    const { code } = await answerTo(usher, { acr_values, claims })
+    const { code } = await authorize(usher, { acr_values, claims })
     const { json } = await redeem(usher, code)
     expect(decodeJwt(String(json.id_token)).acr).toBe(acr_values.split(' ')[0])
     const { body } = await userinfo(usher, String(json.access_token))
     expect(Object.keys(body).toSorted()).toEqual(['name', 'sub'])
   })
 
-  test('a code that comes twice kills the access token that it brought', async () => {
-    const { code } = await answerTo(usher)
+  test('reuse of a code revokes its access token', async () => {
+    const { code } = await authorize(usher)
     const access_token = String((await redeem(usher, code)).json.access_token)
     expect((await userinfo(usher, access_token)).status).toBe(200)
     expect((await redeem(usher, code)).json.error).toBe('invalid_grant')
@@ -108,24 +108,24 @@ describe('basic', () => {
   })
 
   test('the authorization endpoint accepts a form, and an error page names the mistake', async () => {
-    const { searchParams } = ask(usher).url
+    const { searchParams } = requestOf(usher).url
     const body = Object.fromEntries(searchParams)
     const posted = await send(usher, '/api/oauth/authorize', { body })
     expect(posted.status).toBe(303)
     const browser = new Browser(usher.issuer)
-    const { status, text } = await browser.open(ask(usher, { redirect_uri: SUITE }).url)
+    const { status, text } = await browser.open(requestOf(usher, { redirect_uri: SUITE }).url)
     expect(status).toBe(400)
     expect(text).toContain('redirect_uri')
   })
 
   test('unknown parameters are ignored, and request_uri is refused', async () => {
-    const { page } = await answerTo(usher, {
+    const { page } = await authorize(usher, {
       extra: 'foobar',
       ui_locales: 'se',
       claims_locales: 'se',
     })
     expect(page.params.has('code')).toBe(true)
-    const refused = await answerTo(usher, { request_uri: 'https://example.org/request.jwt' })
+    const refused = await authorize(usher, { request_uri: 'https://example.org/request.jwt' })
     expect(refused.page.text + refused.page.url).toMatch(/request_uri_not_supported|request_uri/)
   })
 
@@ -137,10 +137,10 @@ describe('basic', () => {
   })
 })
 
-test('form-post: the answer is a form for the application, without PKCE', async () => {
+test('form-post: the response is a form for the client, without PKCE', async () => {
   const usher = await startPlan('form-post')
   onTestFinished(() => usher.close())
-  const { page } = await answerTo(usher, { response_mode: 'form_post' })
+  const { page } = await authorize(usher, { response_mode: 'form_post' })
   const form = page.html.querySelector('form')
   expect(form?.getAttribute('action')).toBe(CALLBACK)
   const code = form?.querySelector('input[name=code]')?.getAttribute('value') ?? ''

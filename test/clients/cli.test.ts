@@ -4,11 +4,11 @@ import { expect, onTestFinished, test } from 'vitest'
 import { blockOf, stageClient, Visitor } from '../support/client-page.ts'
 import { words } from '../support/people.ts'
 
-const PATIENCE = { timeout: 30_000 }
+const SLOW = { timeout: 30_000 }
 
 test(
   'a command line continues after the user has entered its code in a browser',
-  PATIENCE,
+  SLOW,
   async () => {
     const stage = await stageClient(blockOf('cli.md', 'yaml client'), {
       features: { device_flow: true },
@@ -17,10 +17,10 @@ test(
     const program = stage.write('application.mjs', blockOf('cli.md', 'js application'))
     const child = stage.spawn(process.execPath, program)
     const exited = once(child, 'exit')
-    if (!child.stdout) throw new Error('its output is not heard')
+    if (!child.stdout) throw new Error('the application has no stdout')
     const lines = createInterface(child.stdout)[Symbol.asyncIterator]()
-    const { value: told = '' } = await lines.next()
-    const [, address = '', user_code = ''] = /^Open (\S+) and enter (\S+)$/.exec(told) ?? []
+    const { value: line = '' } = await lines.next()
+    const [, address = '', user_code = ''] = /^Open (\S+) and enter (\S+)$/.exec(line) ?? []
     const visitor = new Visitor(stage.usher)
     await visitor.open(address)
     await visitor.provider.submit({ user_code })

@@ -1,4 +1,4 @@
-// Clients that Debian carries, as their pages have them: Authlib of Python, and Apache.
+// Clients from packages of Debian, with the code of their pages: Authlib for Python, and Apache.
 
 import { execFileSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
@@ -8,7 +8,7 @@ import { blockOf, stageClient, Visitor } from '../support/client-page.ts'
 const PYTHON = '/usr/bin/python3'
 const MODULES = '/usr/lib/apache2/modules'
 
-test('Authlib: Ada signs in at an application of Python', async () => {
+test('Authlib: Ada signs in at an application in Python', async () => {
   needs('python3-authlib python3-flask python3-requests', hasAuthlib)
   const stage = await stageClient(blockOf('authlib.md', 'yaml client'))
   onTestFinished(() => stage.close())
@@ -23,7 +23,7 @@ test('mod_auth_openidc: Ada signs in at pages behind Apache', async () => {
   needs('apache2-bin libapache2-mod-auth-openidc', isThere)
   const stage = await stageClient(blockOf('apache.md', 'yaml client'))
   onTestFinished(() => stage.close())
-  stage.write('index.html', 'Only for people who are signed in')
+  stage.write('index.html', 'Only for signed-in users')
   const host = `
     ServerRoot ${stage.folder}
     DocumentRoot ${stage.folder}
@@ -36,13 +36,13 @@ test('mod_auth_openidc: Ada signs in at pages behind Apache', async () => {
     ${['mpm_event', 'authn_core', 'authz_core', 'authz_user', 'dir', 'headers', 'auth_openidc']
       .map(name => `LoadModule ${name}_module ${MODULES}/mod_${name}.so`)
       .join('\n')}
-    Header set X-Person "%{REMOTE_USER}s %{OIDC_CLAIM_name}e"
+    Header set X-User "%{REMOTE_USER}s %{OIDC_CLAIM_name}e"
     OIDCInfoHook userinfo
     ${blockOf('apache.md', 'apache')}`
   await stage.run('/usr/sbin/apache2', '-D', 'FOREGROUND', '-f', stage.write('apache.conf', host))
   const ada = new Visitor(stage.usher)
   const page = await ada.open(`${stage.origin}/index.html`)
-  expect(page.text).toContain('Only for people who are signed in')
+  expect(page.text).toContain('Only for signed-in users')
   const about = (await ada.open(`${stage.origin}/callback?info=json`)).json()
   expect(about.userinfo).toMatchObject({ preferred_username: 'ada', name: 'Ada Lovelace' })
 })
@@ -53,7 +53,7 @@ function needs(packages: string, isThere: () => boolean) {
   if (process.getuid?.() === 0 && existsSync('/usr/bin/apt-get')) {
     execFileSync('/bin/sh', ['-c', install], { stdio: 'inherit' })
   }
-  if (!isThere()) throw new Error(`this test needs (as root): ${install}`)
+  if (!isThere()) throw new Error(`This test needs (as root): ${install}`)
 }
 
 function hasAuthlib(): boolean {

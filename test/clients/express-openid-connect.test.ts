@@ -7,15 +7,15 @@ beforeAll(async () => {
 })
 afterAll(() => stage.close())
 
-test('express-openid-connect: Ada signs in, her tokens are renewed, she signs out', async () => {
+test('express-openid-connect: Ada signs in, the application refreshes her tokens, she signs out', async () => {
   const ada = new Visitor(stage.usher)
   const me = await ada.open(`${stage.origin}/me`)
   expect(me.json()).toMatchObject({ sub: expect.stringMatching(/^usr_/), name: 'Ada Lovelace' })
   const renewed = (await ada.open(`${stage.origin}/renew`)).json()
   expect(renewed.expires_in).toBeGreaterThan(500)
 
-  const asked = await ada.open(`${stage.origin}/logout`)
-  expect(asked.url.origin).toBe(stage.usher.issuer)
+  const page = await ada.open(`${stage.origin}/logout`)
+  expect(page.url.origin).toBe(stage.usher.issuer)
   const { url } = await ada.provider.submit({ logout: 'yes' })
   const home = await ada.open(url.href)
   expect(home.url.href).toBe(`${stage.origin}/`)

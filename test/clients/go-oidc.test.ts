@@ -1,4 +1,4 @@
-// The application of docs/applications/go-oidc.md. Needs Go; the modules come from its proxy.
+// The application of docs/applications/go-oidc.md. It needs Go, which downloads the modules.
 
 import { execFileSync } from 'node:child_process'
 import { expect, onTestFinished, test } from 'vitest'

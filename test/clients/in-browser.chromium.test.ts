@@ -1,4 +1,4 @@
-// Libraries of browser applications in Chromium, bundled as their developers do.
+// Libraries for browser applications, bundled, in Chromium.
 
 import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
@@ -19,7 +19,7 @@ const HTML = `<!DOCTYPE html><title>Browser application</title><link rel="icon" 
 test.each([
   ['oidc-client-ts', blockOf(PAGE, 'js application')],
   ['angular-oauth2-oidc', readFileSync(ANGULAR, 'utf8')],
-])('%s signs in, renews by its refresh token, signs out', async (_name, code) => {
+])('%s signs in, refreshes its tokens, signs out', async (_name, code) => {
   const stage = await stageClient(blockOf(PAGE, 'yaml client'))
   onTestFinished(() => stage.close())
   await serve(stage, bundle(stage.write('application.js', code)))
@@ -53,7 +53,7 @@ test.each([
   expect(visit.complaints).toEqual(NO_COMPLAINTS)
 })
 
-test('oidc-client-ts signs in by a pop-up, which our pages have cut off from its opener', async () => {
+test('oidc-client-ts signs in with a pop-up, although its pages have no opener', async () => {
   const stage = await stageClient(blockOf(PAGE, 'yaml client'))
   onTestFinished(() => stage.close())
   await serve(stage, bundle(stage.write('application.js', blockOf(PAGE, 'js application'))))
@@ -75,7 +75,7 @@ test('oidc-client-ts signs in by a pop-up, which our pages have cut off from its
   expect(visit.complaints).toEqual(NO_COMPLAINTS)
 })
 
-/** One script of an application and its libraries. */
+/** Bundles an application and its libraries to one script. */
 function bundle(input: string): string {
   const bundler = join(import.meta.dirname, 'node_modules/.bin/rolldown')
   const file = `${input}.bundle.js`

@@ -1,4 +1,4 @@
-// Client libraries of Node, each in a small application as its documentation has it (applications/).
+// Client libraries for Node, each in a small application like that of its documentation (applications/).
 
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -14,9 +14,9 @@ const CLIENT = {
 
 const WITHOUT_PKCE = { require_pkce: false, token_endpoint_auth_method: 'client_secret_post' }
 
-/** The library, where it has people sent back to, and what its client's file has to say besides. */
+/** The library, its redirect URI, further keys of its client file, and further facts that it shows. */
 const LIBRARIES: [name: string, callback: string, more: object, shows: object][] = [
-  // It speaks no PKCE, and sends its secret in the body.
+  // This library has no PKCE, and sends its secret in the body.
   ['passport-openidconnect', '/callback', WITHOUT_PKCE, {}],
   ['simple-oauth2', '/callback', {}, { afterwards: 401 }],
   ['grant', '/connect/usher/callback', {}, { preferred_username: 'ada' }],

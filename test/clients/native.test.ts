@@ -9,7 +9,7 @@ test('a native application receives the response on a loopback port that is not 
   const program = stage.write('application.mjs', blockOf('native.md', 'js application'))
   const child = stage.spawn(process.execPath, program)
   const exited = once(child, 'exit')
-  if (!child.stdout) throw new Error('its output is not heard')
+  if (!child.stdout) throw new Error('the application has no stdout')
   const lines = createInterface(child.stdout)[Symbol.asyncIterator]()
   const { value: address = '' } = await lines.next()
   const page = await new Visitor(stage.usher).open(address)

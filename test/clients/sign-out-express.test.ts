@@ -1,4 +1,4 @@
-// The back channel of `express-openid-connect`, which judges what it is sent by itself.
+// Back-channel logout with `express-openid-connect`, which validates the logout token.
 
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { blockOf, type Stage, stageClient, Visitor } from '../support/client-page.ts'
@@ -21,7 +21,7 @@ beforeAll(async () => {
 })
 afterAll(() => stage.close())
 
-test('express-openid-connect: whose session ends at Usher is signed out at the application', async () => {
+test('express-openid-connect: a user whose session ends is signed out at the application', async () => {
   const { usher, origin } = stage
   const ada = new Visitor(usher)
   await ada.open(`${origin}/me`)

@@ -1,5 +1,4 @@
-// docs/applications/sign-out.md, as it is written: the file of the application, its receiver, and what is said
-// of both; against the service as operators start it.
+// docs/applications/sign-out.md: its client file, its code, and its statements, tested with Usher as a process.
 
 import { execFile, execFileSync } from 'node:child_process'
 import { once } from 'node:events'
@@ -44,8 +43,8 @@ const environment = {
 }
 const wiki = parse(block('wiki'))
 const ended: Ended[] = []
-const noteEnd = (whose: Ended) => ended.push(whose)
-/** That of the guide. */
+const noteEnd = (session: Ended) => ended.push(session)
+/** The function of the page. */
 let receive: (request: Request, end: typeof noteEnd) => Promise<Response>
 let receiver: Server
 let service: Service
@@ -96,7 +95,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true })
 })
 
-/** That of an authority which nobody else trusts. */
+/** Makes a self-signed certificate, which only Usher trusts. */
 function makeCertificate() {
   const [cert, key] = [environment.NODE_EXTRA_CA_CERTS, join(folder, 'ca.key')]
   const kind = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '2']
@@ -106,7 +105,7 @@ function makeCertificate() {
   return [cert, key] as const
 }
 
-/** Ada signs in to the wiki, in a browser of her own. */
+/** Signs Ada in at the wiki in a new browser. */
 async function signIn() {
   const browser = new Browser(service.issuer)
   const [pkceCodeVerifier, expectedState] = [client.randomPKCECodeVerifier(), client.randomState()]
@@ -123,11 +122,11 @@ async function signIn() {
   return { browser, tokens: await client.authorizationCodeGrant(config, callback, checks) }
 }
 
-const PATIENCE = { timeout: 15_000 }
+const SLOW = { timeout: 15_000 }
 const usher = (...args: string[]) =>
   promisify(execFile)('node', ['src/cli.ts', ...args], { cwd: ROOT, env: service.env })
 
-test('users sign out with the application, and return with its state', async () => {
+test('a user signs out at the application, and returns with its state', async () => {
   const { browser, tokens } = await signIn()
   const url = client.buildEndSessionUrl(config, {
     id_token_hint: tokens.id_token ?? '',
@@ -138,24 +137,20 @@ test('users sign out with the application, and return with its state', async () 
   expect(browser.heading).toBe('Sign out')
   await browser.submit({ logout: 'yes' })
   expect(browser.page.url.href).toBe('https://wiki.example.org/signed-out?state=af0ifjsldkj')
-  await expect.poll(() => ended, PATIENCE).toHaveLength(1)
+  await expect.poll(() => ended, SLOW).toHaveLength(1)
 })
 
-test(
-  'whom an operator signs out is signed out at the application, of that session',
-  PATIENCE,
-  async () => {
-    ended.length = 0
-    const { tokens } = await signIn()
-    const { sub, sid }: Partial<client.IDToken> = tokens.claims() ?? {}
-    await usher('sessions', 'end', 'ada')
-    await expect.poll(() => ended, PATIENCE).toEqual([{ sub, sid }])
-    expect(sid).toEqual(expect.any(String))
-    await expect.poll(service.stdout).toContain('"event":"logout_delivered"')
-  },
-)
+test('usher sessions end signs the user out at the application', SLOW, async () => {
+  ended.length = 0
+  const { tokens } = await signIn()
+  const { sub, sid }: Partial<client.IDToken> = tokens.claims() ?? {}
+  await usher('sessions', 'end', 'ada')
+  await expect.poll(() => ended, SLOW).toEqual([{ sub, sid }])
+  expect(sid).toEqual(expect.any(String))
+  await expect.poll(service.stdout).toContain('"event":"logout_delivered"')
+})
 
-test('the receiver of the guide takes no other token, and says 400', async () => {
+test('the code of the page refuses every other token with 400', async () => {
   ended.length = 0
   const { tokens } = await signIn()
   for (const logout_token of ['', 'x', tokens.id_token ?? '']) {
@@ -166,7 +161,7 @@ test('the receiver of the guide takes no other token, and says 400', async () =>
   expect(ended).toEqual([])
 })
 
-test('a session that ended while no node ran is notified by the next node', {
+test('a node notifies the application of a session that ended while no node ran', {
   timeout: 30_000,
 }, async () => {
   ended.length = 0
@@ -177,5 +172,5 @@ test('a session that ended while no node ran is notified by the next node', {
   await usher('accounts', 'disable', 'ada')
   expect(ended).toEqual([])
   service = await startService({ ...environment, PORT })
-  await expect.poll(() => ended, PATIENCE).toContainEqual({ sub, sid })
+  await expect.poll(() => ended, SLOW).toContainEqual({ sub, sid })
 })

@@ -30,9 +30,9 @@ app.get('/sign-in', (_req, res) =>
 app.get('/callback', async (req, res) => {
   const first = await client.getToken({ code: req.query.code, redirect_uri, code_verifier })
   const renewed = await first.refresh()
-  const person = await (await userinfo(renewed)).json()
+  const claims = await (await userinfo(renewed)).json()
   await renewed.revokeAll()
-  res.json({ ...person, afterwards: (await userinfo(renewed)).status })
+  res.json({ ...claims, afterwards: (await userinfo(renewed)).status })
 })
 app.listen(4000)
 
