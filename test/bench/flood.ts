@@ -1,4 +1,4 @@
-// Flood: the duration of token requests while 200 sign-ins a second arrive.
+// Measures the duration of token requests while 200 sign-ins a second arrive.
 
 import { once } from 'node:events'
 import { setTimeout } from 'node:timers/promises'
@@ -7,24 +7,23 @@ import { refresh, tokenOf } from '../races/clients.ts'
 import { type Deployment, deploy, type Shape } from '../races/deployment.ts'
 import { allowWeb, family, signIn } from '../races/user.ts'
 import type { Order } from './flooder.ts'
+import { openSignInPage, PROXY } from './sign-in-page.ts'
 import { quantile } from './statistics.ts'
-import { PROXY, visit } from './visitor.ts'
 
-const RATE = 200
-/** Clients that renew their tokens, each so many times a second. */
+const SIGN_INS_PER_SECOND = 200
 const CLIENTS = 4
-const EACH = 10
+const REFRESHES_PER_SECOND = 10
 const PAGES = 20
 
-/** Of calm and flood, in turn, so that both meet the same machine. */
+/** Rounds of calm and flood alternate, so that the machine is the same for both. */
 const ROUNDS = 5
 
 export interface Flood {
   aim: Order['aim']
-  /** Milliseconds, of `/token`, between the floods and in them. */
+  /** The durations of `/token` between the floods and during them, in milliseconds. */
   calm: Times
   flooded: Times
-  /** Of the sign-ins, by status. */
+  /** The number of sign-ins by status. */
   answers: Record<string, number>
 }
 
@@ -39,18 +38,20 @@ export async function measureFlood(shape: Shape, seconds: number): Promise<Flood
   const deployment = await deploy(shape, {}, { ...PROXY, security: { account_attempts: 5 } })
   try {
     const families = await tokensOf(deployment)
-    const visitors = await Promise.all(Array.from({ length: PAGES }, () => visit(deployment)))
-    const order = { node: deployment.node(0), visitors, rate: RATE, seconds: seconds / ROUNDS }
-    await renew(deployment, families, 1)
+    const open = () => openSignInPage(deployment)
+    const pages = await Promise.all(Array.from({ length: PAGES }, open))
+    const rate = SIGN_INS_PER_SECOND
+    const order = { node: deployment.node(0), pages, rate, seconds: seconds / ROUNDS }
+    await refreshAll(deployment, families, 1)
     const results: Flood[] = []
     for (const aim of AIMS) {
       const [calm, flooded]: [number[], number[]] = [[], []]
       const answers: Record<string, number> = {}
       for (let round = 0; round < ROUNDS; round++) {
-        calm.push(...(await renew(deployment, families, order.seconds)))
+        calm.push(...(await refreshAll(deployment, families, order.seconds)))
         const flooder = flood({ ...order, aim })
         await setTimeout(200)
-        flooded.push(...(await renew(deployment, families, order.seconds - 0.4)))
+        flooded.push(...(await refreshAll(deployment, families, order.seconds - 0.4)))
         for (const [answer, count] of Object.entries(await flooder)) {
           answers[answer] = (answers[answer] ?? 0) + count
         }
@@ -69,7 +70,7 @@ async function flood(workerData: Order): Promise<Record<string, number>> {
   return answers
 }
 
-/** A refresh token for each client. */
+/** Returns a refresh token for each client. */
 async function tokensOf(deployment: Deployment): Promise<string[]> {
   const node = deployment.node(0)
   const browser = await signIn(deployment)
@@ -79,8 +80,8 @@ async function tokensOf(deployment: Deployment): Promise<string[]> {
   return families
 }
 
-/** Renews all of them at a steady pace; milliseconds that each took. */
-async function renew(
+/** Refreshes all families at a constant rate. Returns the durations in milliseconds. */
+async function refreshAll(
   deployment: Deployment,
   families: string[],
   seconds: number,
@@ -92,10 +93,10 @@ async function renew(
       const started = performance.now()
       const reply = await refresh(deployment.node(0), families[i] ?? '')
       const took = performance.now() - started
-      if (reply.status !== 200) throw new Error(`no token: ${reply.status} ${reply.text}`)
+      if (reply.status !== 200) throw new Error(`refresh failed: ${reply.status} ${reply.text}`)
       families[i] = tokenOf(reply, 'refresh_token') ?? ''
       times.push(took)
-      await setTimeout(Math.max(0, 1000 / EACH - took))
+      await setTimeout(Math.max(0, 1000 / REFRESHES_PER_SECOND - took))
     }
   }
   await Promise.all(families.map(client))

@@ -1,77 +1,81 @@
-// Guesses: how many of many guesses are checked, and whether the user can still sign in.
+// Measures how many of many parallel guesses are checked, and whether the user can still sign in.
 
 import { type Deployment, deploy, type Shape } from '../races/deployment.ts'
 import { signIn } from '../races/user.ts'
 import { PASSWORD } from '../support/usher.ts'
-import { attempt, PROXY, somewhere, visit } from './visitor.ts'
+import { attempt, newAddress, openSignInPage, PROXY } from './sign-in-page.ts'
 
 const GUESSES = 200
-const FREE = 5
-/** Seconds, doubling. */
-const FIRST_WAIT = 5
+/** Guesses without a wait. */
+const FREE_GUESSES = 5
+/** The wait after the free guesses. It doubles with each further guess. */
+const FIRST_WAIT_SECONDS = 5
 
 export interface Guesses {
   deployment: string
+  /** Concurrent guesses, each from another network. */
   guesses: number
-  /** Of `guesses` at once, from as many networks. */
-  looked: number
-  /** Those that are free, and those whose wait was over before the last was answered. */
+  /** Guesses whose password was checked. */
+  checked: number
+  /** The free guesses, and one for each wait that ended before the last response. */
   allowed: number
-  /** Seconds until the last of them was answered. */
+  /** Seconds until the last response. */
   seconds: number
-  /** Times that the owner tried to sign in meanwhile, in a browser of theirs; and got in. */
+  /** Concurrent sign-ins of the user with the right password, in a remembered browser. */
   tried: number
-  in: number
+  succeeded: number
 }
 
 export async function measureGuesses(shape: Shape): Promise<Guesses> {
-  const deployment = await deploy(shape, {}, { ...PROXY, security: { account_attempts: FREE } })
+  const security = { account_attempts: FREE_GUESSES }
+  const deployment = await deploy(shape, {}, { ...PROXY, security })
   try {
-    const owner = await signIn(deployment)
+    const remembered = await signIn(deployment)
     const before = await deployment.facts('sign_in_failed')
     const guessing = guess(deployment)
-    const meanwhile = await signInAgain(deployment, () => visit(deployment, owner), guessing)
+    const open = () => openSignInPage(deployment, remembered)
+    const signIns = await signInRepeatedly(deployment, open, guessing)
     const { guesses, seconds } = await guessing
-    const looked = (await deployment.facts('sign_in_failed')) - before
-    const allowed = FREE + Math.floor(Math.log2(seconds / FIRST_WAIT + 1))
-    return { deployment: deployment.name, guesses, looked, allowed, seconds, ...meanwhile }
+    const checked = (await deployment.facts('sign_in_failed')) - before
+    const allowed = FREE_GUESSES + Math.floor(Math.log2(seconds / FIRST_WAIT_SECONDS + 1))
+    return { deployment: deployment.name, guesses, checked, allowed, seconds, ...signIns }
   } finally {
     await deployment.stop()
   }
 }
 
 async function guess(deployment: Deployment) {
-  const visitor = await visit(deployment)
+  const page = await openSignInPage(deployment)
   const started = performance.now()
   const one = (_: unknown, i: number) =>
-    attempt(deployment.node(i), visitor, 'ada', undefined, somewhere())
+    attempt(deployment.node(i), page, 'ada', undefined, newAddress())
   const answers = await Promise.all(Array.from({ length: GUESSES }, one))
-  const odd = answers.find(({ status }) => status !== 400 && status !== 503)
-  if (odd) throw new Error(`a guess was answered ${odd.status}`)
+  const unexpected = answers.find(({ status }) => status !== 400 && status !== 503)
+  if (unexpected) throw new Error(`a guess returned ${unexpected.status}`)
   return { guesses: answers.length, seconds: (performance.now() - started) / 1000 }
 }
 
-/** As long as the others guess, and once more. */
-async function signInAgain(
+/** Signs the user in repeatedly until `guessing` has ended, and once more. */
+async function signInRepeatedly(
   deployment: Deployment,
-  arrive: () => ReturnType<typeof visit>,
+  open: () => ReturnType<typeof openSignInPage>,
   guessing: Promise<unknown>,
 ) {
   let isOver = false
   let tried = 0
-  let got = 0
+  let succeeded = 0
   const end = guessing.finally(() => {
     isOver = true
   })
   for (let last = false; !last && tried < 1000; ) {
     last = isOver
-    const visitor = await arrive()
-    const { status } = await attempt(deployment.node(tried), visitor, 'ada', PASSWORD)
-    // A full queue says to come again, and nothing was counted.
+    const page = await open()
+    const { status } = await attempt(deployment.node(tried), page, 'ada', PASSWORD)
+    // 503: the queue is full, and the provider did not count the attempt.
     if (status === 503) continue
     tried++
-    if (status === 200) got++
+    if (status === 200) succeeded++
   }
   await end
-  return { tried, in: got }
+  return { tried, succeeded }
 }

@@ -1,11 +1,12 @@
-// `npm run test:sign-in`: what a failed sign-in gives away, how many guesses count, and what a flood of
-// them does to everybody else. Prints tables; exits with 1 when anything was not as it must be.
+// `npm run test:sign-in` measures whether a failed sign-in reveals its reason, how many guesses are checked,
+// and the latency of other requests in a flood of sign-ins. It prints tables, and exits with 1 if a limit is
+// exceeded.
 
 import { parseArgs } from 'node:util'
 import { ON_REDIS, ON_SQLITE, THREE_ON_REDIS } from '../races/deployment.ts'
-import { measureAlike } from './alike.ts'
 import { measureFlood } from './flood.ts'
 import { measureGuesses } from './guesses.ts'
+import { measureTiming } from './timing.ts'
 
 const { values } = parseArgs({
   options: {
@@ -15,7 +16,7 @@ const { values } = parseArgs({
   },
 })
 
-/** Limits: milliseconds, area under the curve, and times as slow. */
+/** `difference` in milliseconds, `auc` the area under the ROC curve, `slower` a factor. */
 const LIMITS = { difference: 3, auc: 0.55, slower: 2 }
 
 let failed = false
@@ -29,24 +30,24 @@ const head = (...cells: string[]) =>
   )
 const chosen = (name: string) => values.only === '' || values.only.split(',').includes(name)
 
-// The processes end with this one, whichever way that goes.
+// `exit` ends the child processes, which a signal alone would leave running.
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(1))
 
 for (const shape of chosen('timing') ? [ON_SQLITE, ON_REDIS] : []) {
   head(`timing, ${shape.name}`, 'median ms', 'from wrong password', 'AUC')
-  for (const { kind, median, difference, auc } of await measureAlike(Number(values.n), shape)) {
+  for (const { kind, median, difference, auc } of await measureTiming(Number(values.n), shape)) {
     const isFine = Math.abs(difference) < LIMITS.difference && auc < LIMITS.auc
     row(isFine, kind, median.toFixed(1), difference.toFixed(2), auc.toFixed(3))
   }
 }
 
 if (chosen('guesses')) {
-  head('guesses', 'at once', 'checked', 's', 'sign-ins of the owner meanwhile', 'got in')
+  head('guesses', 'concurrent', 'checked', 's', 'sign-ins of the user', 'succeeded')
   for (const shape of [ON_SQLITE, ON_REDIS, THREE_ON_REDIS]) {
     const result = await measureGuesses(shape)
-    const { deployment, guesses, looked, allowed, seconds, tried, in: got } = result
-    const isFine = looked <= allowed && got === tried
-    row(isFine, deployment, guesses, looked, seconds.toFixed(1), tried, got)
+    const { deployment, guesses, checked, allowed, seconds, tried, succeeded } = result
+    const isFine = checked <= allowed && succeeded === tried
+    row(isFine, deployment, guesses, checked, seconds.toFixed(1), tried, succeeded)
   }
 }
 
@@ -54,9 +55,9 @@ for (const shape of chosen('flood') ? [ON_SQLITE, ON_REDIS] : []) {
   const columns = ['/token p50 ms, calm', 'flooded', 'p99 ms, calm', 'flooded', 'answers']
   head(`flood, ${shape.name}: 200 sign-ins a second`, ...columns)
   for (const { aim, calm, flooded, answers } of await measureFlood(shape, Number(values.seconds))) {
-    const told = Object.entries(answers).map(([answer, count]) => `${count} × ${answer}`)
+    const counts = Object.entries(answers).map(([answer, count]) => `${count} × ${answer}`)
     const times = [calm.p50, flooded.p50, calm.p99, flooded.p99].map(time => time.toFixed(1))
-    row(flooded.p99 <= calm.p99 * LIMITS.slower, aim, ...times, told.join(', '))
+    row(flooded.p99 <= calm.p99 * LIMITS.slower, aim, ...times, counts.join(', '))
   }
 }
 

@@ -1,4 +1,4 @@
-// Somebody at the sign-in page who sends it again and again, from wherever they like to be.
+// Submits one sign-in page repeatedly, from any network.
 
 import type { Deployment, Node } from '../races/deployment.ts'
 import { question } from '../races/user.ts'
@@ -6,33 +6,35 @@ import { Browser } from '../support/browser.ts'
 import { credentials } from '../support/people.ts'
 import { type Reply, send } from '../support/wire.ts'
 
-export const WRONG = 'not the password of anyone here'
-/** What usher.yaml has to say for it. */
+export const WRONG = 'not the password of any account'
+/** Settings in usher.yaml that accept the addresses in X-Forwarded-For. */
 export const PROXY = { proxy: ['127.0.0.1'] }
 
-/** All that goes with one page: it can be handed to another thread. */
-export interface Visitor {
+/** The data of one sign-in page. It can be sent to another thread. */
+export interface SignInPage {
   path: string
   cookie: string
   csrf: string
 }
 
 let networks = 0
-/** An address in a network that nobody has come from yet. */
-export const somewhere = () => {
+/** An address in a network without earlier requests. */
+export const newAddress = () => {
   const [high, low] = [Math.floor(++networks / 250) % 250, networks % 250]
   return `${11 + (Math.floor(networks / 62_500) % 200)}.${high}.${low}.7`
 }
 
-export async function visit({ node }: Deployment, browser?: Browser): Promise<Visitor> {
-  const guest = browser ?? new Browser(node(0).issuer)
-  const { url, csrf } = await question(node(0), guest, { client_id: 'web', prompt: 'login' })
-  return { path: url.pathname, cookie: await guest.jar.getCookieString(url.href), csrf }
+export async function openSignInPage(
+  { node }: Deployment,
+  browser = new Browser(node(0).issuer),
+): Promise<SignInPage> {
+  const { url, csrf } = await question(node(0), browser, { client_id: 'web', prompt: 'login' })
+  return { path: url.pathname, cookie: await browser.jar.getCookieString(url.href), csrf }
 }
 
 export function attempt(
   node: Node,
-  { path, cookie, csrf }: Visitor,
+  { path, cookie, csrf }: SignInPage,
   username: string,
   password = WRONG,
   ip = '203.0.113.1',

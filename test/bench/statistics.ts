@@ -1,6 +1,6 @@
-// What many times have in common, and whether one can tell two kinds of them apart.
+// Statistics of durations: quantiles, and the difference between two samples.
 
-/** `share` of them are at most this. */
+/** The quantile `share` of the times. */
 export function quantile(times: number[], share: number): number {
   const sorted = times.toSorted((a, b) => a - b)
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0
@@ -9,8 +9,8 @@ export function quantile(times: number[], share: number): number {
 export const median = (times: number[]) => quantile(times, 0.5)
 
 /**
- * How often one of the first is longer than one of the second, or the other way round: the area under
- * the ROC curve. 0.5: they cannot be told apart.
+ * The area under the ROC curve: the probability that a time of one sample is longer than a time of the
+ * other. 0.5 means that the samples cannot be distinguished.
  */
 export function auc(first: number[], second: number[]): number {
   let longer = 0

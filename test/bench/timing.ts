@@ -1,59 +1,59 @@
-// Timing: whether the duration of a failed sign-in reveals its reason.
+// Measures whether the duration of a failed sign-in reveals its reason.
 
 import { type Deployment, deploy, ON_SQLITE, type Shape } from '../races/deployment.ts'
 import { PASSWORD } from '../support/usher.ts'
+import { attempt, openSignInPage, PROXY, type SignInPage, WRONG } from './sign-in-page.ts'
 import { auc, median } from './statistics.ts'
-import { attempt, PROXY, type Visitor, visit, WRONG } from './visitor.ts'
 
-/** Of each kind, so that no account comes near its limit. */
+/** Accounts of each kind: enough that none reaches the limit. */
 const ACCOUNTS = 8
 const LIMIT = 100
 
 type Kind = (turn: number) => [username: string, password: string]
 const KINDS: Record<string, Kind> = {
   'wrong password': turn => [`wrong-${turn % ACCOUNTS}`, WRONG],
-  'unknown name': turn => [`nobody-${turn % ACCOUNTS}`, WRONG],
+  'unknown name': turn => [`unknown-${turn % ACCOUNTS}`, WRONG],
   disabled: turn => [`disabled-${turn % ACCOUNTS}`, PASSWORD],
   throttled: () => ['throttled', PASSWORD],
 }
 
-export interface Alike {
+export interface Timing {
   kind: string
   median: number
-  /** From the wrong password, in milliseconds. */
+  /** The difference to the median of a wrong password, in milliseconds. */
   difference: number
   auc: number
 }
 
-/** `n` of each kind, in turn. */
-export async function measureAlike(n: number, shape: Shape = ON_SQLITE): Promise<Alike[]> {
+/** Measures `n` failed sign-ins of each kind, alternating. */
+export async function measureTiming(n: number, shape: Shape = ON_SQLITE): Promise<Timing[]> {
   const security = { account_attempts: LIMIT, network_attempts: 100_000 }
   const deployment = await deploy(shape, {}, { ...PROXY, security })
   try {
-    const visitor = await prepare(deployment)
+    const page = await prepare(deployment)
     const times = Object.values(KINDS).map((): number[] => [])
     for (let turn = -5; turn < n; turn++) {
       for (const [i, kind] of shuffled(Object.values(KINDS).entries())) {
         const started = performance.now()
-        const { status } = await attempt(deployment.node(0), visitor, ...kind(turn + ACCOUNTS))
+        const { status } = await attempt(deployment.node(0), page, ...kind(turn + ACCOUNTS))
         if (status !== 400) throw new Error(`${Object.keys(KINDS)[i]}: ${status}`)
-        // The first turns are for the machine to get warm.
+        // The first turns are the warm-up.
         if (turn >= 0) times[i]?.push(performance.now() - started)
       }
     }
-    return judge(times)
+    return compare(times)
   } finally {
     await deployment.stop()
   }
 }
 
-/** What comes after a wait finds a colder machine: each kind comes after each other as often. */
+/** A random order: the kind before a sign-in has an effect on its duration. */
 function shuffled<T>(all: Iterable<T>): T[] {
-  const drawn = Array.from(all, one => ({ one, lot: Math.random() }))
-  return drawn.sort((a, b) => a.lot - b.lot).map(({ one }) => one)
+  const keyed = Array.from(all, one => ({ one, order: Math.random() }))
+  return keyed.sort((a, b) => a.order - b.order).map(({ one }) => one)
 }
 
-async function prepare(deployment: Deployment): Promise<Visitor> {
+async function prepare(deployment: Deployment): Promise<SignInPage> {
   const { directory } = deployment
   for (let i = 0; i < ACCOUNTS; i++) {
     await directory.add({ username: `wrong-${i}` }, PASSWORD)
@@ -61,13 +61,13 @@ async function prepare(deployment: Deployment): Promise<Visitor> {
     await directory.change(id, account => ({ ...account, enabled: false }))
   }
   const { id } = await directory.add({ username: 'throttled' }, PASSWORD)
-  // As if it had been guessed at for hours: it waits for the longest time there is.
+  // This many failed sign-ins cause the longest wait.
   const count = { count: LIMIT + 20, at: Date.now() }
   await deployment.records.save('Attempts', `account ${id}`, count)
-  return await visit(deployment)
+  return await openSignInPage(deployment)
 }
 
-function judge(times: number[][]): Alike[] {
+function compare(times: number[][]): Timing[] {
   const [wrong = []] = times
   return Object.keys(KINDS).map((kind, i) => {
     const own = times[i] ?? []

@@ -1,8 +1,7 @@
-// `node test/bench/workers.ts`: what a second worker is worth. One service with two workers is held against
-// two services of one process each, with stores of their own: those are as good as two cores can be, and
-// have the same machine, whose cores the load and the stores need as well. Both are asked in turn. Requests
-// a second are those of this machine; the time on a core that a request takes is read from /proc, of the
-// primary that hands out connections too.
+// `node test/bench/workers.ts` measures the benefit of a second worker. It compares one service with two workers
+// to two services of one process each, with stores of their own: the best possible use of two cores. The load
+// and the stores use the same cores in both cases. The measurements alternate. Requests a second depend on the
+// machine. The CPU time of a request comes from /proc, and includes the primary, which distributes connections.
 
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
@@ -23,7 +22,7 @@ const { values } = parseArgs({
     seconds: { type: 'string', default: '1' },
   },
 })
-/** Of each worker: with more at once, more is done at once. */
+/** Connections to each worker. */
 const CONNECTIONS = 16
 const USHER_SECRET = Buffer.alloc(32, 'workers').toString('base64url')
 const MACHINE = {
@@ -43,7 +42,7 @@ interface Message {
 }
 const basic = (client_id: string) => `Basic ${btoa(`${client_id}:${SECRET}`)}`
 
-/** What a client sends next, given the tokens it was given last. */
+/** The next request of a client with its latest tokens. */
 const KINDS: Record<string, (tokens: Tokens) => Message> = {
   UserInfo: ({ access_token }) => ({
     path: '/api/oauth/userinfo',
@@ -66,12 +65,12 @@ const KINDS: Record<string, (tokens: Tokens) => Message> = {
   }),
 }
 
-/** A connection with one request at a time, as cheap as can be: it shares the cores. */
+/** A connection with one request at a time. It is cheap, because it shares the cores with Usher. */
 class Wire {
   tokens: Tokens
   #socket: Socket
   #host: string
-  #heard = ''
+  #received = ''
   #waiting = Promise.withResolvers<string>()
 
   constructor(issuer: string, tokens: Tokens) {
@@ -79,31 +78,31 @@ class Wire {
     this.tokens = tokens
     this.#host = host
     this.#socket = connect(Number(port), hostname).setNoDelay(true).setEncoding('latin1')
-    this.#socket.on('data', text => this.#hear(String(text)))
+    this.#socket.on('data', text => this.#receive(String(text)))
     this.#socket.on('error', error => this.#waiting.reject(error))
   }
 
-  /** Throws for what is not answered 200. */
+  /** Sends a request. Throws if the status is not 200. */
   async ask(kind: string) {
     const { path, authorization, form } = KINDS[kind]?.(this.tokens) ?? { path: '/' }
     const body = new URLSearchParams(form).toString()
     const type = 'Content-Type: application/x-www-form-urlencoded'
-    const about = form ? [type, `Content-Length: ${body.length}`] : []
+    const content = form ? [type, `Content-Length: ${body.length}`] : []
     const line = `${form ? 'POST' : 'GET'} ${path} HTTP/1.1`
-    const head = [line, `Host: ${this.#host}`, `Authorization: ${authorization}`, ...about]
+    const head = [line, `Host: ${this.#host}`, `Authorization: ${authorization}`, ...content]
     this.#waiting = Promise.withResolvers<string>()
     this.#socket.write(`${head.join('\r\n')}\r\n\r\n${body}`)
     const answer = await this.#waiting.promise
     if (kind === 'refresh') this.tokens = JSON.parse(answer)
   }
 
-  #hear(text: string) {
-    this.#heard += text
-    const start = this.#heard.indexOf('\r\n\r\n') + 4
-    const length = /\r\ncontent-length: (\d+)/i.exec(this.#heard)?.[1]
-    if (start < 4 || this.#heard.length < start + Number(length)) return
-    const answer = this.#heard
-    this.#heard = ''
+  #receive(text: string) {
+    this.#received += text
+    const start = this.#received.indexOf('\r\n\r\n') + 4
+    const length = /\r\ncontent-length: (\d+)/i.exec(this.#received)?.[1]
+    if (start < 4 || this.#received.length < start + Number(length)) return
+    const answer = this.#received
+    this.#received = ''
     if (answer.startsWith('HTTP/1.1 200')) this.#waiting.resolve(answer.slice(start))
     else this.#waiting.reject(new Error(answer))
   }
@@ -111,7 +110,7 @@ class Wire {
   close = () => this.#socket.destroy()
 }
 
-/** Microseconds on a core so far, of all threads. */
+/** The CPU time of all threads of a process so far, in microseconds. */
 function coreTime(pid: number): number {
   const threads = readdirSync(`/proc/${pid}/task`)
   const times = threads.map(thread =>
@@ -153,11 +152,11 @@ const machine = () => ({ ...MACHINE, client_secret_hashes: [hashSecret(SECRET)] 
 
 interface Figures {
   rate: number
-  /** Microseconds on a core, a request. */
+  /** CPU time of a request, in microseconds. */
   cost: number
-  /** Of it, those of the process that hands out connections. */
+  /** The part of `cost` in the primary, which distributes connections. */
   primary: number
-  /** How much of a core each process that serves had. */
+  /** The share of a core that each serving process used. */
   busy: number[]
 }
 
@@ -202,9 +201,9 @@ async function compare(store: 'redis' | 'sqlite') {
   try {
     contenders.push(await start(folder, 1, [await newStore(0), await newStore(1)]))
     contenders.push(await start(folder, 2, [await newStore(2)]))
-    const apart = ['two apart, a second', 'µs of a core']
-    const together = ['two workers, a second', 'µs of a core', 'of it the primary', 'busy']
-    const titles = [store, ...apart, ...together, 'worth, by rate', 'by cost']
+    const apart = ['two services: requests/s', 'CPU µs']
+    const together = ['two workers: requests/s', 'CPU µs', 'of the primary', 'busy']
+    const titles = [store, ...apart, ...together, 'benefit by rate', 'by CPU time']
     console.log(`\n| ${titles.join(' | ')} |\n|${' --- |'.repeat(titles.length)}`)
     for (const kind of Object.keys(KINDS)) await row(contenders, kind)
   } finally {
@@ -216,7 +215,7 @@ async function compare(store: 'redis' | 'sqlite') {
   }
 }
 
-/** Medians of alternating turns, after one to get warm. */
+/** Prints the medians of alternating measurements, after one warm-up. */
 async function row(contenders: Contender[], kind: string) {
   const figures: Figures[][] = contenders.map(() => [])
   for (let round = -1; round < Number(values.rounds); round++) {

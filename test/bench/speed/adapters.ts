@@ -1,5 +1,5 @@
-// What the library is usually given to keep its records: a map; or Redis, one key a record and one
-// command a step, as in the example that comes with the library. And what would be the least.
+// Adapters for the library alone: a map; Redis as in the example of the library, with one key for each record;
+// and Redis with the fewest possible commands.
 
 import type { Redis } from 'ioredis'
 import type { Adapter, AdapterPayload } from 'oidc-provider'
@@ -17,7 +17,7 @@ const CONSUMED = new Set([
 const isConsumed = (model: string) => CONSUMED.has(model)
 const isOfGrant = (model: string) => isConsumed(model) || model === 'AccessToken'
 
-/** Nothing is copied and nothing expires: no adapter does less. */
+/** The cheapest possible adapter: it copies nothing, and nothing expires. */
 export function createMapAdapter(): MakeAdapter {
   const records = new Map<string, AdapterPayload>()
   const keys = new Map<string, string>()
@@ -64,8 +64,8 @@ const READ = ['AccessToken', 'RefreshToken', 'AuthorizationCode', 'Session']
 const WRITTEN = ['ClientCredentials', 'RefreshToken', 'AuthorizationCode']
 
 /**
- * The least that any store in Redis costs: a map, and of the records that a request begins and ends with
- * the commands to read and write them. Nothing is kept by it that would outlive the process.
+ * The minimum cost of a store in Redis: one read and one write for the main records of a request. All other
+ * data are in a map. The data do not survive a restart of the process.
  */
 export function createLeastAdapter(redis: Redis): MakeAdapter {
   const make = createMapAdapter()
@@ -87,7 +87,7 @@ export function createLeastAdapter(redis: Redis): MakeAdapter {
   }
 }
 
-/** With a `keyPrefix` of its connection, the same for all. */
+/** The adapter of the library's example. The connection has the `keyPrefix`. */
 export function createClassicAdapter(redis: Redis): MakeAdapter {
   return model => {
     async function find(id: string): Promise<AdapterPayload | undefined> {
@@ -120,7 +120,7 @@ export function createClassicAdapter(redis: Redis): MakeAdapter {
         if (grantId && isOfGrant(model)) {
           const grant = `grant:${grantId}`
           multi.rpush(grant, key)
-          // So that the list is there for as long as the last that stands in it.
+          // The list must not expire before its last member.
           if (expiresIn > (await redis.ttl(grant))) multi.expire(grant, expiresIn)
         }
         if (userCode)

@@ -1,13 +1,13 @@
-// The library by itself, as a process: PORT and ISSUER as of a service; `node bare.ts` keeps everything
-// in a map, `node bare.ts REDIS classic` in a Redis, or `least`. Whoever is named by login_hint is signed
-// in and allows all.
+// The library alone, as a process, with PORT and ISSUER in the environment. `node bare.ts` stores in a map,
+// `node bare.ts REDIS classic` or `node bare.ts REDIS least` in Redis. The user in login_hint is signed in and
+// allows everything, without a page.
 
 import { createServer } from 'node:http'
 import { Redis } from 'ioredis'
 import { type AccountClaims, Provider } from 'oidc-provider'
 import { makeKey } from '../../../src/keys/signing-keys.ts'
 import { createClassicAdapter, createLeastAdapter, createMapAdapter } from './adapters.ts'
-import { CLIENT, LIFETIME, OFFLINE, SECRET } from './client.ts'
+import { CLIENT, LIFETIME_SECONDS, OFFLINE, SECRET } from './client.ts'
 
 const { PORT, ISSUER = '' } = process.env
 const [, , redis, kind] = process.argv
@@ -33,11 +33,11 @@ const provider = new Provider(ISSUER, {
   rotateRefreshToken: true,
   interactions: { url: (_ctx, { uid }) => `/interaction/${uid}` },
   ttl: {
-    AccessToken: LIFETIME,
+    AccessToken: LIFETIME_SECONDS,
     AuthorizationCode: 60,
-    ClientCredentials: LIFETIME,
+    ClientCredentials: LIFETIME_SECONDS,
     Grant: 86_400,
-    IdToken: LIFETIME,
+    IdToken: LIFETIME_SECONDS,
     Interaction: 900,
     RefreshToken: 86_400,
     Session: 86_400,

@@ -1,4 +1,4 @@
-// A little of `npm run bench`. How long anything took says nothing here.
+// A short run of `npm run bench`. The durations have no meaning here.
 
 import { once } from 'node:events'
 import { createServer } from 'node:http'
@@ -13,7 +13,7 @@ const LITTLE = '--processes 1 --runs 1 --seconds 0.1 --warm-up 0.1 --tokens 4 --
 const bench = (...words: string[]) =>
   run(['test/bench/speed/run.ts', ...LITTLE.split(' '), ...words])
 
-test('the bench compares Usher on Redis with the bare library, in time, commands and memory', async () => {
+test('the bench compares Usher on Redis with the library alone in time, commands and memory', async () => {
   const { stdout, stderr, code } = await bench('--variants', '1,4,5')
   expect(code, stderr).toBe(0)
   const of = (request: string) =>
@@ -27,7 +27,7 @@ test('the bench compares Usher on Redis with the bare library, in time, commands
   expect(stdout).toMatch(/^\| UserInfo \| bare, least commands .* \| 1 \| [1-9]\d* \|/m)
 })
 
-test('processes of one name are reported together, each compared with its own turn', () => {
+test('processes of one variant share a row, and each run is compared with the run beside it', () => {
   const of = (name: string, cpu: number[]) => ({
     name,
     runs: { UserInfo: cpu.map(cpu => ({ cpu, rate: 1, p50: 1, p99: 1 })) },
@@ -39,7 +39,7 @@ test('processes of one name are reported together, each compared with its own tu
   expect(rows[1]).toContain('| b | 1.50 (1.00–3.00) |')
 })
 
-test('the bench takes others in, and fails when an answer is wrong', async () => {
+test('the bench measures any provider, and fails if a response is wrong', async () => {
   let active = true
   const server = createServer(({ url }, res) => {
     const issuer = `http://${address()}`
@@ -73,7 +73,7 @@ test('the bench takes others in, and fails when an answer is wrong', async () =>
   active = false
   const wrong = await against()
   expect(wrong.code).toBe(1)
-  expect(wrong.stderr).toContain('a wrong answer: 200 {"active":false}')
+  expect(wrong.stderr).toContain('wrong response: 200 {"active":false}')
   server.close()
   server.closeAllConnections()
 })

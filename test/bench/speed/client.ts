@@ -1,5 +1,5 @@
-// The one application that asks, and what is the same for all that it asks. Nothing of Usher's is
-// imported here: the bare library is to be without what Usher does to it.
+// The client of the bench. This file imports nothing from Usher, because the library alone must run without
+// Usher's changes of it.
 
 export const CLIENT = {
   client_id: 'web',
@@ -14,5 +14,5 @@ export const SECRET = 'a-secret-of-at-least-thirty-two-characters'
 export const ONLINE = 'openid profile email'
 export const OFFLINE = `${ONLINE} offline_access`
 
-/** Seconds that tokens live: longer than anything is measured. */
-export const LIFETIME = 3600
+/** The lifetime of tokens: longer than a measurement. */
+export const LIFETIME_SECONDS = 3600

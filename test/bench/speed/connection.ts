@@ -1,5 +1,5 @@
-// Connections to a provider, as its discovery document names its endpoints: as many requests at once
-// as there are connections.
+// Connections to a provider, with the endpoints of its discovery document. The number of concurrent requests
+// is the number of connections.
 
 import { Pool } from 'undici'
 import { basic } from '../../support/wire.ts'
@@ -7,7 +7,7 @@ import { basic } from '../../support/wire.ts'
 export interface Reply {
   status: number
   location?: string
-  /** The body as JSON; an empty object when it is none. */
+  /** The body as JSON; an empty object for another content type. */
   json: Record<string, unknown>
   text: string
 }
@@ -20,9 +20,9 @@ type Endpoint =
   | 'revocation'
   | 'end_session'
 
-export type Line = Awaited<ReturnType<typeof openLine>>
+export type Connection = Awaited<ReturnType<typeof openConnection>>
 
-export async function openLine(
+export async function openConnection(
   issuer: string,
   client: { id: string; secret: string },
   connections: number,
@@ -70,7 +70,7 @@ export async function openLine(
     addressOf,
     submit,
     get: (url: URL, headers: Record<string, string>) => send(url, 'GET', headers),
-    /** As the application. */
+    /** Sends a form with the credentials of the client. */
     post: (endpoint: Endpoint, form: Record<string, string>) =>
       submit(addressOf(endpoint), credentials, form),
     async close() {

@@ -1,73 +1,76 @@
-// A variant that is ready to be asked: people are signed in, tokens are there.
+// A variant that is ready for measurements: its users are signed in and have tokens.
 
 import { Redis } from 'ioredis'
 import { profile } from '../../support/inspector.ts'
-import { openLine } from './line.ts'
+import { openConnection } from './connection.ts'
 import { type Figures, load } from './load.ts'
 import { costAtRedis } from './redis-cost.ts'
-import { type Ask, signIn, type Token, tokenOf, tokenOfClient } from './requests.ts'
+import { type MeasuredRequest, signIn, type Token, tokenOf, tokenOfClient } from './requests.ts'
 import type { Result } from './table.ts'
 import type { Variant } from './variants.ts'
 
 export interface Contender extends Result {
-  /** What it can be asked. */
-  asks: Record<string, Ask>
-  /** Asks for so many seconds; `folder`: a profile of it is written there. */
-  play(asked: string, seconds: number, folder?: string): Promise<Figures | undefined>
+  /** The requests that it supports. */
+  requests: Record<string, MeasuredRequest>
+  /** Sends one request repeatedly for `seconds`. With `folder`, writes a profile there. */
+  play(request: string, seconds: number, folder?: string): Promise<Figures | undefined>
   stop(): Promise<void>
 }
 
-/** A connection for each but the first of the people, who comes and goes; so many tokens of the others. */
+/**
+ * Signs users in and gets `count` tokens. The first user signs in and out during the measurements; each other
+ * user has a connection.
+ */
 export async function prepare(
   variant: Variant,
-  people: string[],
+  usernames: string[],
   count: number,
 ): Promise<Contender> {
-  const { name, issuer, client, pid, service, asks, ends } = variant
-  const [guest = '', ...others] = people
-  const line = await openLine(issuer, client, others.length)
+  const { name, issuer, client, pid, service, requests, finalRequests } = variant
+  const [first = '', ...others] = usernames
+  const connection = await openConnection(issuer, client, others.length)
   const redis = variant.redis && new Redis(variant.redis.url)
   const tokens: Token[] = variant.tokens ?? []
-  // In no order: what is near each other in memory is not asked for together.
+  // Random, so that consecutive requests do not use neighbours in memory.
   const next = () => tokens[Math.floor(Math.random() * tokens.length)] ?? { token: '' }
 
   const callers = await Promise.all(
     others.map(async name => ({
-      line,
+      connection,
       next,
-      ...(variant.hasPeople && { person: await signIn(line, name) }),
+      ...(variant.hasUsers && { user: await signIn(connection, name) }),
     })),
   )
   const fill = (count: number) => {
-    const add = async ({ person }: (typeof callers)[number]) => {
+    const add = async ({ user }: (typeof callers)[number]) => {
       while (tokens.length < count) {
-        tokens.push(await (person ? tokenOf(line, person) : tokenOfClient(line)))
+        tokens.push(await (user ? tokenOf(connection, user) : tokenOfClient(connection)))
       }
     }
     return Promise.all(callers.map(add))
   }
   await fill(1)
-  // Now, while there is little else in it.
+  // The memory is measured before the tokens are there, because it reads every key.
   const [caller] = callers
-  const cost = redis && caller && (await costAtRedis(redis, caller, guest, asks, ends))
+  const cost = redis && caller && (await costAtRedis(redis, caller, first, requests, finalRequests))
   await fill(count)
 
   return {
     name,
-    asks,
+    requests,
     runs: {},
     redis: cost,
-    async play(asked, seconds, folder) {
-      const ask = asks[asked]
-      if (!ask) return undefined
-      const work = () => load({ pid, redis, callers }, ask, seconds)
+    async play(requestName, seconds, folder) {
+      const request = requests[requestName]
+      if (!request) return undefined
+      const work = () => load({ pid, redis, callers }, request, seconds)
       if (!service || !folder) return work()
-      const file = `${name} ${asked}`.replaceAll(/\W+/g, '-')
+      const file = `${name} ${requestName}`.replaceAll(/\W+/g, '-')
       return profile(service, work, `${folder}/${file}.cpuprofile`)
     },
     async stop() {
       redis?.disconnect()
-      await line.close()
+      await connection.close()
       await variant.stop()
     },
   }

@@ -1,5 +1,4 @@
-// Usher on a Redis that holds a great deal already: live tokens of other people, and somebody who has
-// allowed as many applications as a page has ever shown.
+// Usher on a Redis with many entries: live tokens of other users, and one user with 200 connected applications.
 
 import { pino } from 'pino'
 import { createConsents } from '../../../src/accounts/consents.ts'
@@ -10,15 +9,22 @@ import { readSettings } from '../../../src/config/load.ts'
 import { createMetrics } from '../../../src/http/metrics.ts'
 import { openSigningKeys } from '../../../src/keys/signing-keys.ts'
 import { openInstallation } from '../../../src/storage/open.ts'
-import { CLIENT, LIFETIME, ONLINE, SECRET } from './client.ts'
-import { type Line, openLine } from './line.ts'
-import { type Ask, hold, type Person, signIn, type Token, tokenOf } from './requests.ts'
+import { CLIENT, LIFETIME_SECONDS, ONLINE, SECRET } from './client.ts'
+import { type Connection, openConnection } from './connection.ts'
+import {
+  expectAnswer,
+  type MeasuredRequest,
+  signIn,
+  type Token,
+  tokenOf,
+  type User,
+} from './requests.ts'
 import { type Options, startOnSocket, startUsher, type Variant } from './variants.ts'
 
-/** That hold the tokens, and grants of so many tokens each. */
+/** Accounts that own the tokens. */
 const HOLDERS = 16
-const OF_A_GRANT = 10
-/** Written at once. */
+const TOKENS_PER_GRANT = 10
+/** Concurrent writes. */
 const WRITERS = 64
 const APPLICATIONS = Array.from({ length: 200 }, (_, i) => `application-${i}`)
 
@@ -33,32 +39,35 @@ export async function startFull(live: number, options: Options): Promise<Variant
   })
   const redis = await startOnSocket()
   const name = `${live} live tokens`
-  const people = [...options.people, POPULAR]
-  const variant = await startUsher(name, { ...options, people }, redis, Object.fromEntries(others))
-  const line = await openLine(variant.issuer, variant.client, 1)
-  const popular = await signIn(line, POPULAR)
-  const { token } = await tokenOf(line, popular)
-  await line.close()
+  const usernames = [...options.usernames, POPULAR]
+  const clients = Object.fromEntries(others)
+  const variant = await startUsher(name, { ...options, usernames }, redis, clients)
+  const connection = await openConnection(variant.issuer, variant.client, 1)
+  const popular = await signIn(connection, POPULAR)
+  const { token } = await tokenOf(connection, popular)
+  await connection.close()
   const tokens = await fill(variant, live, token)
   const { cookie } = popular
-  const page: Ask = async ({ line }) => {
-    const reply = await line.get(new URL(PAGE, line.issuer), { cookie })
+  const page: MeasuredRequest = async ({ connection }) => {
+    const reply = await connection.get(new URL(PAGE, connection.issuer), { cookie })
     const count = reply.text.match(/client_id=application-/g)?.length
-    hold(reply, reply.status === 200 && count === APPLICATIONS.length)
+    expectAnswer(reply, reply.status === 200 && count === APPLICATIONS.length)
   }
-  const asks = { ...variant.asks, [`page of ${APPLICATIONS.length} applications`]: page }
-  return { ...variant, tokens, asks, ends: { ...variant.ends, withdrawal: withdraw } }
+  const requests = { ...variant.requests, [`page of ${APPLICATIONS.length} applications`]: page }
+  const finalRequests = { ...variant.finalRequests, withdrawal: withdraw }
+  return { ...variant, tokens, requests, finalRequests }
 }
 
-/** The page that asks, and the answer. */
-async function withdraw(_line: Line, { browser }: Person): Promise<void> {
+/** Opens the page that removes an application, and submits it. */
+async function withdraw(_line: Connection, { browser }: User): Promise<void> {
   await browser.open(`${PAGE}/remove?client_id=${CLIENT.client_id}`)
   const { status, text } = await browser.submit()
-  hold({ status, text }, status === 200 && !text.includes(`client_id=${CLIENT.client_id}`))
+  const isRemoved = status === 200 && !text.includes(`client_id=${CLIENT.client_id}`)
+  expectAnswer({ status, text }, isRemoved)
 }
 
-/** As the service itself writes them: like this one, of other people and grants. */
-async function fill({ service }: Variant, live: number, like: string): Promise<Token[]> {
+/** Writes access tokens with Usher's own code, as copies of `template` with other users and grants. */
+async function fill({ service }: Variant, live: number, template: string): Promise<Token[]> {
   const settings = readSettings(service?.env)
   const { store: location, redis } = settings
   const { records, store, secrets } = await openInstallation(location, settings.secrets, redis)
@@ -82,23 +91,23 @@ async function fill({ service }: Variant, live: number, like: string): Promise<T
   for (let i = 0; i < HOLDERS; i++) {
     holders.push((await directory.add({ username: `holder-${i}` })).id)
   }
-  const given = await app.AccessToken.adapter.find(like)
+  const copied = await app.AccessToken.adapter.find(template)
   const { generateTokenId } = Object(app.AccessToken.prototype)
   const tokens: Token[] = []
-  let begun = 0
+  let grants = 0
   async function write() {
-    for (let i = begun++; i * OF_A_GRANT < live; i = begun++) {
+    for (let i = grants++; i * TOKENS_PER_GRANT < live; i = grants++) {
       const accountId = holders[i % HOLDERS] ?? ''
       const grant = new app.Grant({ accountId, clientId: CLIENT.client_id })
       grant.addOIDCScope(ONLINE)
       const grantId = await grant.save()
       const one = async () => {
-        const id = generateTokenId.call({ ...given, grantId })
-        const payload = { ...given, jti: id, accountId, grantId }
-        await app.AccessToken.adapter.upsert(id, payload, LIFETIME)
+        const id = generateTokenId.call({ ...copied, grantId })
+        const payload = { ...copied, jti: id, accountId, grantId }
+        await app.AccessToken.adapter.upsert(id, payload, LIFETIME_SECONDS)
         tokens.push({ token: id, sub: accountId })
       }
-      await Promise.all(Array.from({ length: OF_A_GRANT }, one))
+      await Promise.all(Array.from({ length: TOKENS_PER_GRANT }, one))
     }
   }
   await Promise.all(Array.from({ length: WRITERS }, write))

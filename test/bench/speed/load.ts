@@ -1,5 +1,4 @@
-// What a run of requests costs: time of the process by the clock of the system, and bytes to and from
-// its Redis.
+// Measures a run of requests: the CPU time of the process, and the bytes to and from its Redis.
 
 import { readFileSync } from 'node:fs'
 import type { Redis } from 'ioredis'
@@ -7,14 +6,14 @@ import { quantile } from '../statistics.ts'
 import type { Caller } from './requests.ts'
 
 export interface Figures {
-  /** Microseconds of a request. */
+  /** CPU time of a request, in microseconds. */
   cpu?: number
   /** Requests a second. */
   rate: number
-  /** Milliseconds. */
+  /** Latency in milliseconds. */
   p50: number
   p99: number
-  /** To and from Redis, of a request. */
+  /** Bytes to and from Redis for each request. */
   bytes?: number
 }
 
@@ -24,10 +23,10 @@ interface Measured {
   callers: Caller[]
 }
 
-/** Everybody asks again as soon as they are answered. */
+/** Runs a request repeatedly. Each caller sends the next one when it has the response. */
 export async function load(
   { pid, redis, callers }: Measured,
-  ask: (caller: Caller) => Promise<void>,
+  request: (caller: Caller) => Promise<void>,
   seconds: number,
 ): Promise<Figures> {
   const times: number[] = []
@@ -35,7 +34,7 @@ export async function load(
   const started = performance.now()
   const work = async (caller: Caller) => {
     for (let from = started; from < started + seconds * 1000; ) {
-      await ask(caller)
+      await request(caller)
       const answered = performance.now()
       times.push(answered - from)
       from = answered
@@ -53,11 +52,11 @@ export async function load(
   }
 }
 
-/** Microseconds that all threads of a process have spent so far, in steps of 10 ms. */
+/** The CPU time of all threads of a process so far, in microseconds, with a resolution of 10 ms. */
 function cpuOf(pid: number | undefined): number {
   if (!pid) return 0
   const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
-  // Its name stands in brackets before the rest, and may have anything in it.
+  // The fields follow the name of the process, which is in brackets and can contain any character.
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
   const [inUser = 0, inSystem = 0] = fields.slice(11, 13).map(Number)
   return (inUser + inSystem) * 10_000

@@ -1,49 +1,55 @@
-// What single requests cost at Redis: the commands that were sent, not those inside of scripts; and the
-// memory of what they leave behind.
+// The cost of single requests in Redis: the number of commands, without those inside of scripts, and the memory
+// of the entries that they leave.
 
 import { randomUUID } from 'node:crypto'
 import type { Redis } from 'ioredis'
 import { median } from '../statistics.ts'
-import { type Ask, type Caller, type End, REQUESTS, signIn } from './requests.ts'
+import {
+  type Caller,
+  type FinalRequest,
+  type MeasuredRequest,
+  REQUESTS,
+  signIn,
+} from './requests.ts'
 
-/** Times that each is asked; of what happens beside it now and then, the median knows nothing. */
+/** Repetitions of each request. The median ignores occasional background commands. */
 const TIMES = 3
-/** Keys, all of which would have to be looked at, and of which some end meanwhile. */
-const MANY = 1000
+/** With more keys the memory is not measured: it would read each key, and some expire meanwhile. */
+const MAX_KEYS = 1000
 
 export interface RedisCost {
-  /** By what is asked. */
+  /** The number of commands by request. */
   commands: Record<string, number>
-  /** Bytes, by what is kept. */
+  /** Bytes by operation. */
   memory: Record<string, number>
 }
 
-/** Of requests for one person, and of what `name` does last of all. */
+/** Measures the requests of one caller, and the final requests of the user `name`. */
 export async function costAtRedis(
   redis: Redis,
   caller: Caller,
   name: string,
-  asks: Record<string, Ask>,
-  ends: Record<string, End>,
+  requests: Record<string, MeasuredRequest>,
+  finalRequests: Record<string, FinalRequest>,
 ): Promise<RedisCost> {
-  const { line } = caller
-  const login = async () => void (await signIn(line, name))
+  const { connection } = caller
+  const login = async () => void (await signIn(connection, name))
   const refresh = () => REQUESTS.refresh(caller)
   const memory: Record<string, number> = {}
-  if ((await redis.dbsize()) < MANY) {
+  if ((await redis.dbsize()) < MAX_KEYS) {
     memory['a whole login'] = await medianOf(() => growthOf(redis, login))
     memory['a rotation'] = await medianOf(() => growthOf(redis, refresh))
   }
   const commands: Record<string, number> = {}
   const monitor = await redis.monitor()
   const countOf = createCounter(redis, monitor)
-  for (const [name, ask] of Object.entries(asks)) {
-    commands[name] = await medianOf(() => countOf(() => ask(caller)))
+  for (const [requestName, request] of Object.entries(requests)) {
+    commands[requestName] = await medianOf(() => countOf(() => request(caller)))
   }
-  for (const [what, end] of Object.entries(ends)) {
-    commands[what] = await medianOf(async () => {
-      const person = await signIn(line, name)
-      return countOf(() => end(line, person))
+  for (const [requestName, request] of Object.entries(finalRequests)) {
+    commands[requestName] = await medianOf(async () => {
+      const user = await signIn(connection, name)
+      return countOf(() => request(connection, user))
     })
   }
   monitor.disconnect()
@@ -56,7 +62,7 @@ async function medianOf(figure: () => Promise<number>): Promise<number> {
   return median(figures)
 }
 
-/** A monitor tells of a command when it likes: two of our own stand around what is counted. */
+/** MONITOR reports commands with a delay. So an ECHO before and after the work marks its commands. */
 function createCounter(redis: Redis, monitor: Redis) {
   const seen: string[] = []
   monitor.on('monitor', (_time: string, words: string[], source: string) => {
@@ -64,12 +70,12 @@ function createCounter(redis: Redis, monitor: Redis) {
   })
   async function mark(): Promise<number> {
     const word = randomUUID()
-    const heard = Promise.withResolvers<void>()
-    const look = () => seen.some(command => command.endsWith(word)) && heard.resolve()
-    monitor.on('monitor', look)
+    const marked = Promise.withResolvers<void>()
+    const check = () => seen.some(command => command.endsWith(word)) && marked.resolve()
+    monitor.on('monitor', check)
     await redis.echo(word)
-    await heard.promise
-    monitor.off('monitor', look)
+    await marked.promise
+    monitor.off('monitor', check)
     return seen.findIndex(command => command.endsWith(word))
   }
   return async (work: () => Promise<void>) => {
@@ -79,7 +85,7 @@ function createCounter(redis: Redis, monitor: Redis) {
   }
 }
 
-/** Bytes of all keys together. */
+/** The growth of all keys during `work`, in bytes. */
 async function growthOf(redis: Redis, work: () => Promise<void>): Promise<number> {
   const before = await memoryOf(redis)
   await work()

@@ -1,13 +1,13 @@
-// What is asked: each answer is looked at, and a wrong one ends it all.
+// The measured requests. Each response is checked, and a wrong response ends the bench.
 
 import { decodeJwt } from 'jose'
 import { Browser } from '../../support/browser.ts'
 import { authorizationRequest, type Request, signInAndAllow } from '../../support/journey.ts'
 import { CLIENT, OFFLINE, ONLINE } from './client.ts'
-import type { Line, Reply } from './line.ts'
+import type { Connection, Reply } from './connection.ts'
 
-/** Somebody who is signed in, and has allowed everything. */
-export interface Person {
+/** A signed-in user who has allowed every scope. */
+export interface User {
   sub: string
   browser: Browser
   cookie: string
@@ -15,88 +15,88 @@ export interface Person {
   refresh_token: string
 }
 
-/** An access token, and whose it is. */
+/** An access token and its user; without a user for client credentials. */
 export interface Token {
   token: string
   sub?: string
 }
 
-/** Asks for one person, if there are any, and of the tokens of all. */
+/** A caller with its user, if the provider has users. `next` returns a token of any user. */
 export interface Caller {
-  line: Line
-  person?: Person
+  connection: Connection
+  user?: User
   next(): Token
 }
 
-export type Ask = (caller: Caller) => Promise<void>
+/** Sends one request, and checks its response. */
+export type MeasuredRequest = (caller: Caller) => Promise<void>
 
-/** Of somebody who has just signed in. */
-export type End = (line: Line, person: Person) => Promise<void>
+/** The last request of a user who has just signed in: it ends the access. */
+export type FinalRequest = (connection: Connection, user: User) => Promise<void>
 
 export const REQUESTS = {
-  async UserInfo({ line, next }) {
+  async UserInfo({ connection, next }) {
     const { token, sub } = next()
     const headers = { authorization: `Bearer ${token}` }
-    const reply = await line.get(line.addressOf('userinfo'), headers)
-    hold(reply, reply.status === 200 && sub !== undefined && reply.json.sub === sub)
+    const reply = await connection.get(connection.addressOf('userinfo'), headers)
+    expectAnswer(reply, reply.status === 200 && sub !== undefined && reply.json.sub === sub)
   },
 
-  async introspection({ line, next }) {
+  async introspection({ connection, next }) {
     const { token, sub } = next()
-    const reply = await line.post('introspection', { token })
-    hold(reply, reply.json.active === true && (sub === undefined || reply.json.sub === sub))
+    const reply = await connection.post('introspection', { token })
+    const isOfUser = sub === undefined || reply.json.sub === sub
+    expectAnswer(reply, reply.json.active === true && isOfUser)
   },
 
-  async 'client credentials'({ line }) {
-    await tokenOfClient(line)
+  async 'client credentials'({ connection }) {
+    await tokenOfClient(connection)
   },
 
-  async refresh({ line, person }) {
-    const mine = required(person)
-    const { refresh_token } = mine
-    const reply = await line.post('token', { grant_type: 'refresh_token', refresh_token })
+  async refresh({ connection, user }) {
+    const signedIn = required(user)
+    const { refresh_token } = signedIn
+    const reply = await connection.post('token', { grant_type: 'refresh_token', refresh_token })
     const { json } = reply
     const isNew = json.refresh_token !== undefined && json.refresh_token !== refresh_token
-    hold(
-      reply,
-      isNew && json.access_token !== undefined && decodeJwt(String(json.id_token)).sub === mine.sub,
-    )
-    mine.refresh_token = String(json.refresh_token)
+    const isOfUser = decodeJwt(String(json.id_token)).sub === signedIn.sub
+    expectAnswer(reply, isNew && json.access_token !== undefined && isOfUser)
+    signedIn.refresh_token = String(json.refresh_token)
   },
 
-  async 'authorize + code'({ line, person }) {
-    await tokenOf(line, required(person))
+  async 'authorize + code'({ connection, user }) {
+    await tokenOf(connection, required(user))
   },
-} satisfies Record<string, Ask>
+} satisfies Record<string, MeasuredRequest>
 
-/** What needs nobody to be signed in. */
-export const OF_CLIENTS = {
+/** Requests that need no user. */
+export const CLIENT_REQUESTS = {
   introspection: REQUESTS.introspection,
   'client credentials': REQUESTS['client credentials'],
 }
 
-export async function tokenOfClient(line: Line): Promise<Token> {
-  const reply = await line.post('token', { grant_type: 'client_credentials' })
-  hold(reply, reply.status === 200 && typeof reply.json.access_token === 'string')
+export async function tokenOfClient(connection: Connection): Promise<Token> {
+  const reply = await connection.post('token', { grant_type: 'client_credentials' })
+  expectAnswer(reply, reply.status === 200 && typeof reply.json.access_token === 'string')
   return { token: String(reply.json.access_token) }
 }
 
-/** Nobody is asked anything: a code at once, and what it brings. */
-export async function tokenOf(line: Line, { sub, cookie }: Person): Promise<Token> {
-  const request = requestFor(line, { scope: ONLINE })
-  const answer = await line.get(request.url, { cookie })
-  const reply = await redeem(line, new URL(answer.location ?? '', line.issuer), request)
-  hold(reply, decodeJwt(String(reply.json.id_token)).sub === sub)
+/** Gets a code without a page, redeems it, and returns the access token. */
+export async function tokenOf(connection: Connection, { sub, cookie }: User): Promise<Token> {
+  const request = requestFor(connection, { scope: ONLINE })
+  const answer = await connection.get(request.url, { cookie })
+  const reply = await redeem(connection, new URL(answer.location ?? '', connection.issuer), request)
+  expectAnswer(reply, decodeJwt(String(reply.json.id_token)).sub === sub)
   return { token: String(reply.json.access_token), sub }
 }
 
-/** In a browser of their own. */
-export async function signIn(line: Line, name: string): Promise<Person> {
-  const request = requestFor(line, { scope: OFFLINE, prompt: 'consent', login_hint: name })
-  const browser = new Browser(line.issuer)
+/** Signs a user in with a new browser. */
+export async function signIn(connection: Connection, name: string): Promise<User> {
+  const request = requestFor(connection, { scope: OFFLINE, prompt: 'consent', login_hint: name })
+  const browser = new Browser(connection.issuer)
   await browser.open(request.url)
   const page = await signInAndAllow(browser, name)
-  const { json } = await redeem(line, page.url, request)
+  const { json } = await redeem(connection, page.url, request)
   const id_token = String(json.id_token)
   return {
     sub: decodeJwt(id_token).sub ?? '',
@@ -107,37 +107,40 @@ export async function signIn(line: Line, name: string): Promise<Person> {
   }
 }
 
-async function revoke(line: Line, { refresh_token }: Person): Promise<void> {
-  const reply = await line.post('revocation', { token: refresh_token })
-  hold(reply, reply.status === 200)
+async function revoke(connection: Connection, { refresh_token }: User): Promise<void> {
+  const reply = await connection.post('revocation', { token: refresh_token })
+  expectAnswer(reply, reply.status === 200)
 }
 
-/** The page that asks, and the answer. */
-async function signOut(line: Line, { browser, id_token }: Person): Promise<void> {
+/** Opens the sign-out page, and confirms it. */
+async function signOut(connection: Connection, { browser, id_token }: User): Promise<void> {
   const [post_logout_redirect_uri = ''] = CLIENT.post_logout_redirect_uris
-  const url = line.addressOf('end_session')
+  const url = connection.addressOf('end_session')
   url.search = new URLSearchParams({ id_token_hint: id_token, post_logout_redirect_uri }).toString()
   await browser.open(url)
   const page = await browser.submit({ logout: 'yes' })
   if (page.ours) throw new WrongAnswer(`not signed out: ${page.status} ${page.text}`)
 }
 
-export const ENDS: Record<string, End> = { revocation: revoke, 'sign-out': signOut }
+export const FINAL_REQUESTS: Record<string, FinalRequest> = {
+  revocation: revoke,
+  'sign-out': signOut,
+}
 
-function requestFor(line: Line, params: Record<string, string>): Request {
+function requestFor(connection: Connection, params: Record<string, string>): Request {
   const { client_id } = CLIENT
-  const request = authorizationRequest(line, { client_id, ...params })
-  request.url.pathname = line.addressOf('authorization').pathname
+  const request = authorizationRequest(connection, { client_id, ...params })
+  request.url.pathname = connection.addressOf('authorization').pathname
   return request
 }
 
-async function redeem(line: Line, answer: URL, request: Request): Promise<Reply> {
+async function redeem(connection: Connection, answer: URL, request: Request): Promise<Reply> {
   const { code_verifier, redirect_uri, state } = request
   const { code = '', ...params } = Object.fromEntries(answer.searchParams)
   if (!code || params.state !== state) throw new WrongAnswer(`no code: ${answer}`)
   const form = { grant_type: 'authorization_code', code, redirect_uri, code_verifier }
-  const reply = await line.post('token', form)
-  hold(reply, reply.status === 200)
+  const reply = await connection.post('token', form)
+  expectAnswer(reply, reply.status === 200)
   return reply
 }
 
@@ -145,11 +148,15 @@ class WrongAnswer extends Error {
   override name = 'WrongAnswer'
 }
 
-export function hold({ status, text }: Pick<Reply, 'status' | 'text'>, isRight: boolean): void {
-  if (!isRight) throw new WrongAnswer(`a wrong answer: ${status} ${text.slice(0, 300)}`)
+/** Throws `WrongAnswer` with the response if it is wrong. */
+export function expectAnswer(
+  { status, text }: Pick<Reply, 'status' | 'text'>,
+  isRight: boolean,
+): void {
+  if (!isRight) throw new WrongAnswer(`wrong response: ${status} ${text.slice(0, 300)}`)
 }
 
 function required<T>(value: T | undefined): T {
-  if (value === undefined) throw new Error('nobody is signed in there')
+  if (value === undefined) throw new Error('this request needs a signed-in user')
   return value
 }

@@ -1,11 +1,11 @@
-// `npm run bench`: what requests cost, as a multiple of what they cost the library alone in memory.
-// Prints a table; exits with 1 when an answer was wrong.
+// `npm run bench` measures the cost of requests, relative to the library alone with a map. It prints a table,
+// and exits with 1 if a response was wrong.
 
 import { readFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { type Contender, prepare } from './contender.ts'
 import { startFull } from './growth.ts'
-import { OF_CLIENTS } from './requests.ts'
+import { CLIENT_REQUESTS } from './requests.ts'
 import { type Result, tableOf } from './table.ts'
 import { type Options, VARIANTS, type Variant } from './variants.ts'
 
@@ -13,18 +13,18 @@ const { values } = parseArgs({
   options: {
     variants: { type: 'string', default: '1,2,3,4' },
     only: { type: 'string', default: '' },
-    /** Of each variant, one after the other: some are quicker than others for as long as they live. */
+    /** Processes of each variant, one after another: the speed of equal processes differs. */
     processes: { type: 'string', default: '3' },
-    /** Of each process. */
+    /** Runs of each process. */
     runs: { type: 'string', default: '5' },
     seconds: { type: 'string', default: '1' },
-    /** Seconds of each request that count for nothing: V8 compiles for some ten thousand requests. */
+    /** Seconds of each request before the measurement: V8 compiles during some ten thousand requests. */
     'warm-up': { type: 'string', default: '10' },
     tokens: { type: 'string', default: '10000' },
     connections: { type: 'string', default: '16' },
-    /** How many tokens there are, in place of variants. */
+    /** Numbers of live tokens, compared instead of the variants. */
     live: { type: 'string' },
-    /** A folder. */
+    /** The folder for profiles. */
     profile: { type: 'string' },
     against: { type: 'string' },
     client: { type: 'string', default: '' },
@@ -33,11 +33,11 @@ const { values } = parseArgs({
   },
 })
 
-const people = Array.from({ length: Number(values.connections) + 1 }, (_, i) => `person-${i}`)
+const usernames = Array.from({ length: Number(values.connections) + 1 }, (_, i) => `user-${i}`)
 const only = values.only.toLowerCase().split(',').filter(Boolean)
 let contenders: Contender[] = []
 
-// The processes end with this one, whichever way that goes.
+// `exit` ends the child processes, which a signal alone would leave running.
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => process.exit(1))
 
 async function bench() {
@@ -50,18 +50,18 @@ async function bench() {
   process.stdout.write(tableOf(results))
 }
 
-/** A process of each. */
+/** Starts one process of each variant, and measures them. */
 async function compare() {
-  for await (const variant of start({ people, node: values.profile ? INSPECTED : [] })) {
+  for await (const variant of start({ usernames, node: values.profile ? INSPECTED : [] })) {
     const began = performance.now()
-    contenders.push(await prepare(variant, people, Number(values.tokens)))
-    tell(`${variant.name}: ready after ${((performance.now() - began) / 1000).toFixed(1)} s\n`)
+    contenders.push(await prepare(variant, usernames, Number(values.tokens)))
+    log(`${variant.name}: ready after ${((performance.now() - began) / 1000).toFixed(1)} s\n`)
   }
   for (let round = 0; round <= Number(values.runs); round++) {
-    for (const name of asked()) await play(name, round)
-    tell('.')
+    for (const name of requestNames()) await play(name, round)
+    log('.')
   }
-  tell('\n')
+  log('\n')
 }
 
 async function stop() {
@@ -69,13 +69,13 @@ async function stop() {
   contenders = []
 }
 
-function asked(): string[] {
-  const names = contenders.flatMap(({ asks }) => Object.keys(asks))
+function requestNames(): string[] {
+  const names = contenders.flatMap(({ requests }) => Object.keys(requests))
   return [...new Set(names)].filter(name => !only.length || only.includes(name.toLowerCase()))
 }
 
 const INSPECTED = ['--inspect=127.0.0.1:0']
-const tell = (text: string) => process.stderr.write(text)
+const log = (text: string) => process.stderr.write(text)
 
 async function* start(options: Options): AsyncIterable<Variant> {
   if (values.live) {
@@ -84,23 +84,23 @@ async function* start(options: Options): AsyncIterable<Variant> {
   }
   for (const number of values.variants.split(',').filter(Boolean)) {
     const variant = VARIANTS[Number(number) - 1]
-    if (!variant) throw new Error(`there is no variant ${number}`)
+    if (!variant) throw new Error(`unknown variant ${number}`)
     yield await variant(options)
   }
   if (!values.against) return
   yield {
     name: new URL(values.against).host,
     issuer: values.against,
-    hasPeople: false,
-    asks: OF_CLIENTS,
-    ends: {},
+    hasUsers: false,
+    requests: CLIENT_REQUESTS,
+    finalRequests: {},
     client: { id: values.client, secret: readFileSync(values['secret-file'], 'utf8').trim() },
     pid: values.pid === undefined ? undefined : Number(values.pid),
     stop: async () => {},
   }
 }
 
-/** Another begins each time; the first round is for all to get warm. */
+/** Measures each process, in each round beginning with another one. Round 0 is the warm-up. */
 async function play(name: string, round: number) {
   const first = round % contenders.length
   const seconds = Number(round > 0 ? values.seconds : values['warm-up'])
@@ -115,7 +115,7 @@ async function play(name: string, round: number) {
 try {
   await bench()
 } catch (error) {
-  tell(`${error instanceof Error ? error.stack : error}\n`)
+  log(`${error instanceof Error ? error.stack : error}\n`)
   process.exitCode = 1
 } finally {
   await stop()

@@ -1,4 +1,4 @@
-// The table: what each costs as a multiple of the first, which says what it costs itself.
+// The table of the bench: absolute values of the first variant, and the ratios of the others to it.
 
 import { median } from '../statistics.ts'
 import type { Figures } from './load.ts'
@@ -6,7 +6,7 @@ import type { RedisCost } from './redis-cost.ts'
 
 export interface Result {
   name: string
-  /** By what was asked. */
+  /** By request. */
   runs: Record<string, Figures[]>
   redis?: RedisCost
 }
@@ -16,14 +16,14 @@ const COLUMNS = [
   ...['Redis commands', 'bytes sent', 'bytes kept'],
 ]
 
-/** In Markdown: medians, and in brackets the least and the most of all runs; those of one name together. */
+/** Formats a Markdown table: medians, and in brackets minimum and maximum. Equal names share a row. */
 export function tableOf(ofProcesses: Result[]): string {
   const names = [...new Set(ofProcesses.map(({ name }) => name))]
   const results = names.map(name => together(ofProcesses.filter(result => result.name === name)))
-  const asked = results.flatMap(({ runs, redis }) =>
+  const requests = results.flatMap(({ runs, redis }) =>
     Object.keys({ ...runs, ...redis?.commands, ...redis?.memory }),
   )
-  const rows = [...new Set(asked)].flatMap(name =>
+  const rows = [...new Set(requests)].flatMap(name =>
     results.map(result => [name, result.name, ...cellsOf(name, result, results[0])]),
   )
   const filled = rows.filter(([, , ...cells]) => cells.some(Boolean))
@@ -31,11 +31,12 @@ export function tableOf(ofProcesses: Result[]): string {
   return lines.map(cells => `| ${cells.join(' | ')} |\n`).join('')
 }
 
-/** What processes of the same did, as one, in the order in which they took turns with the others'. */
+/** Joins the runs of the processes of one variant, in their order. */
 function together(same: Result[]): Result {
-  const asked = [...new Set(same.flatMap(({ runs }) => Object.keys(runs)))]
+  const requests = [...new Set(same.flatMap(({ runs }) => Object.keys(runs)))]
   const runsOf = (name: string) => same.flatMap(({ runs }) => runs[name] ?? [])
-  return { name: '', ...same[0], runs: Object.fromEntries(asked.map(name => [name, runsOf(name)])) }
+  const runs = Object.fromEntries(requests.map(name => [name, runsOf(name)]))
+  return { name: '', ...same[0], runs }
 }
 
 function cellsOf(name: string, { runs, redis }: Result, first: Result | undefined): string[] {
@@ -60,11 +61,11 @@ function cellsOf(name: string, { runs, redis }: Result, first: Result | undefine
   ]
 }
 
-/** Of runs that took turns with those of the first: what was in the way of one was in that of the other. */
+/** The ratios of runs to the runs of the first variant beside them, which had the same disturbances. */
 function ratio(own: Figures[], others: Figures[], key: keyof Figures): string {
   const ratios = own.flatMap((run, i) => {
-    const [mine, theirs] = [run[key], others[i]?.[key]]
-    return mine && theirs ? [mine / theirs] : []
+    const [value, other] = [run[key], others[i]?.[key]]
+    return value && other ? [value / other] : []
   })
   if (!ratios.length) return ''
   const [middle, least, most] = [median(ratios), Math.min(...ratios), Math.max(...ratios)]

@@ -1,4 +1,4 @@
-// What is compared: each a process of its own on the same Node, with a Redis of its own if it has one.
+// The variants: each is a process with the same Node, and a Redis of its own if it uses Redis.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -9,32 +9,36 @@ import { openInstallation } from '../../../src/storage/open.ts'
 import { type RedisServer, startRedis } from '../../support/redis.ts'
 import { freePort, type Service, startService } from '../../support/service.ts'
 import { PASSWORD, UNLIMITED, writeConfig } from '../../support/usher.ts'
-import { CLIENT, LIFETIME, SECRET } from './client.ts'
-import { type Ask, ENDS, type End, REQUESTS, type Token } from './requests.ts'
+import { CLIENT, LIFETIME_SECONDS, SECRET } from './client.ts'
+import {
+  FINAL_REQUESTS,
+  type FinalRequest,
+  type MeasuredRequest,
+  REQUESTS,
+  type Token,
+} from './requests.ts'
 
 export interface Variant {
   name: string
   issuer: string
-  /** Who the application is there. */
+  /** The credentials of the client. */
   client: { id: string; secret: string }
-  /** False where nobody can sign in. */
-  hasPeople: boolean
-  /** What it can be asked, and what somebody does there last of all. */
-  asks: Record<string, Ask>
-  ends: Record<string, End>
-  /** That it can be looked into. */
+  /** False if no user can sign in. */
+  hasUsers: boolean
+  requests: Record<string, MeasuredRequest>
+  finalRequests: Record<string, FinalRequest>
+  /** The process, for profiles. */
   service?: Service
   pid?: number
   redis?: RedisServer
-  /** That it has already; absent: they are asked for. */
+  /** The existing tokens; absent: the bench requests tokens. */
   tokens?: Token[]
   stop(): Promise<void>
 }
 
 export interface Options {
-  /** Who can sign in there. */
-  people: string[]
-  /** Options of its Node. */
+  usernames: string[]
+  /** Options of Node. */
   node: string[]
 }
 
@@ -50,9 +54,9 @@ export const VARIANTS: ((options: Options) => Promise<Variant>)[] = [
   async ({ node }) => startBare('bare, least commands', node, await startOnSocket(), 'least'),
 ]
 
-/** On a unix socket. */
+/** Starts a Redis on a unix socket. */
 export function startOnSocket(): Promise<RedisServer> {
-  // What it would write anew beside the bench, and when, is not what is measured.
+  // Without AOF rewrites, which would disturb the measurement.
   return startRedis({ settings: ['--auto-aof-rewrite-percentage', '0'] })
 }
 
@@ -62,16 +66,16 @@ async function startBare(name: string, node: string[], redis?: RedisServer, kind
   return variantOf(name, service, redis)
 }
 
-/** With everything on; its log goes where logs go: down a pipe that somebody reads. */
+/** Starts Usher with metrics. Its log goes through a pipe to a reader, as in production. */
 export async function startUsher(
   name: string,
-  { people, node }: Options,
+  { usernames, node }: Options,
   redis?: RedisServer,
   others: Record<string, object> = {},
 ): Promise<Variant> {
   const folder = mkdtempSync(join(tmpdir(), 'usher-speed-'))
   const client = { ...CLIENT, client_secret_hashes: [hashSecret(SECRET)] }
-  const lifetimes = { access_token: `${LIFETIME} s` }
+  const lifetimes = { access_token: `${LIFETIME_SECONDS} s` }
   writeConfig(folder, {
     clients: { web: client, ...others },
     usher: { lifetimes, limits: UNLIMITED },
@@ -86,15 +90,15 @@ export async function startUsher(
     },
     ['bash', '-c', 'exec node "$@" > >(exec cat > /dev/null)', 'node', ...node, 'src/main.ts'],
   )
-  await addAccounts(store, people)
+  await addAccounts(store, usernames)
   return variantOf(name, service, redis, () => rmSync(folder, { recursive: true, force: true }))
 }
 
-async function addAccounts(location: string, people: string[]) {
+async function addAccounts(location: string, usernames: string[]) {
   const secret = Buffer.from(USHER_SECRET, 'base64url')
   const { records, store } = await openInstallation(location, [secret])
   const directory = createDirectory(records)
-  for (const username of people) {
+  for (const username of usernames) {
     const email = `${username}@example.org`
     await directory.add({ username, name: username, email, email_verified: true }, PASSWORD)
   }
@@ -106,9 +110,9 @@ function variantOf(name: string, service: Service, redis?: RedisServer, clean = 
     name,
     issuer: service.issuer,
     client: { id: CLIENT.client_id, secret: SECRET },
-    hasPeople: true,
-    asks: REQUESTS,
-    ends: ENDS,
+    hasUsers: true,
+    requests: REQUESTS,
+    finalRequests: FINAL_REQUESTS,
     service,
     pid: service.child.pid,
     redis,
