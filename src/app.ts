@@ -84,6 +84,8 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   pages.get('/errors', errorPages.explain)
 
   const app = new Koa({ proxy: true })
+  // Keys that sign cookies.
+  app.keys = provider.keys
   app.on('error', logFaults(log))
   app.use(securityHeaders(settings.issuer))
   app.use(requestLog(log, metrics, createFailureLog(records)))
@@ -92,11 +94,6 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   app.use(health(readiness))
   app.use(edge(settings, Object.values(routes.byCertificate)))
   app.use(limits)
-  // Cookies are signed with the keys of the provider.
-  app.use((ctx, next) => {
-    ctx.cookies = provider.createContext(ctx.req, ctx.res).cookies
-    return next()
-  })
   app.use((_ctx, next) => records.transaction(next))
   app.use(
     limitAnonymous(settings.limits, {

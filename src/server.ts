@@ -159,10 +159,9 @@ function createListeners(settings: Settings, handle: RequestListener, log: Logge
 }
 
 /** Unlike `server.close`, leaves idle connections open: a request may be in flight to one of them. */
-function stopAccepting(server: Server): Promise<void> {
-  return new Promise(resolve => {
-    NetServer.prototype.close.call(server, () => resolve())
-  })
+function stopAccepting(server: Server) {
+  NetServer.prototype.close.call(server)
+  return once(server, 'close')
 }
 
 async function greet(settings: Settings, records: Records) {

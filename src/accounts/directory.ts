@@ -195,11 +195,7 @@ export function createDirectory(records: Records) {
    * Sets the password and ends all access of the account. Returns a new session of `ttl` seconds for the
    * browser of session `uid`, or undefined if that session has ended.
    */
-  async function changePassword(
-    id: string,
-    password: string,
-    { uid, ttl }: { uid: string; ttl: number },
-  ) {
+  async function changePassword(id: string, password: string, uid: string, ttl: number) {
     const { value: session } = await sessions.findByUid(uid)
     const hash = await hashPassword(password)
     const permanent = { password: hash, change_password_by: undefined }

@@ -22,9 +22,7 @@ const OURS = `$argon2id$v=19$m=${memoryCost},t=${timeCost},p=${parallelism}$`
 const CURRENT = /^\$argon2id\$v=19\$m=(\d+),t=(\d+),p=\d+\$/
 
 /** Returns the problem of a new password, as a key of the translations. Undefined if there is none. */
-export function passwordProblem(
-  password: string,
-): 'too_short' | 'too_long' | 'too_common' | undefined {
+export function passwordProblem(password: string) {
   if (Buffer.byteLength(password) < MIN_PASSWORD_BYTES) return 'too_short'
   if (isTooLong(password)) return 'too_long'
   return isCommon(password) ? 'too_common' : undefined

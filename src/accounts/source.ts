@@ -16,7 +16,7 @@ import { withTimeout } from '../http/egress.ts'
 import { revokeGrants } from '../state/grants.ts'
 import { createSessions } from '../state/sessions.ts'
 import type { Records } from '../storage/records.ts'
-import { now, StoreUnavailable } from '../storage/store.ts'
+import { now, reasonOf, StoreUnavailable } from '../storage/store.ts'
 import { type Account, foldUsername, isUsername, newAccountId } from './account.ts'
 import { admitted, type Candidate, createDirectory, type Directory } from './directory.ts'
 import { isTooLong } from './password.ts'
@@ -95,7 +95,7 @@ async function loadSource(module: string): Promise<AccountsSource> {
   const wrong = (message: string) =>
     new ConfigError([{ file: module, rule: 'accounts-module', message }])
   const source = await import(pathToFileURL(module).href).catch((error: unknown) => {
-    throw wrong(`cannot be imported: ${error instanceof Error ? error.message : error}`)
+    throw wrong(`cannot be imported: ${reasonOf(error)}`)
   })
   const missing = ['find', 'authenticate'].filter(name => typeof source[name] !== 'function')
   if (missing.length) throw wrong(`does not export a function ${missing.join(' and a function ')}`)
@@ -120,8 +120,8 @@ function createSourceDirectory(records: Records, source: AccountsSource, log?: L
     work: (options: { signal: AbortSignal }) => Promise<unknown>,
   ): Promise<KnownAccount | 'malformed' | undefined> {
     const found = await withTimeout(SOURCE_TIMEOUT_MS, work).catch((error: unknown) => {
-      const detail = error instanceof Error ? error.message : String(error)
-      throw new SourceUnavailable(`${name} of accounts.module: ${detail}`, { cause: error })
+      const detail = `${name} of accounts.module: ${reasonOf(error)}`
+      throw new SourceUnavailable(detail, { cause: error })
     })
     if (found === null || found === undefined) return undefined
     const { success, data, error } = sourceAccountSchema.safeParse(found)

@@ -60,8 +60,8 @@ export function createAccountPages(site: Site) {
       const isUnchanged = password === current
       const problems = problemsOf(views.words(ctx), form, { isKnown, isUnchanged })
       if (problems) return views.page(ctx, 'password', { problems }, 400)
-      const keeping = { uid: session.uid, ttl: settings.lifetimes.session_idle }
-      const successor = await directory.changePassword?.(account.id, password, keeping)
+      const { session_idle: ttl } = settings.lifetimes
+      const successor = await directory.changePassword?.(account.id, password, session.uid, ttl)
       note(ctx, 'password_changed', { account: account.id })
       if (successor) {
         site.keepSignedIn(ctx, successor)

@@ -64,7 +64,7 @@ onEveryStore(records => {
 
     eachRound('a change of password', async () => {
       const { directory, id, rename } = await setUp()
-      await contest(rename, () => directory.changePassword(id, 'another one', { uid: '', ttl: 60 }))
+      await contest(rename, () => directory.changePassword(id, 'another one', '', 60))
       expect(await directory.find(id)).toMatchObject({
         password: expect.any(String),
         ended: expect.any(Number),
