@@ -3,7 +3,7 @@
 import Koa from 'koa'
 import mount from 'koa-mount'
 import { openDirectory } from './accounts/source.ts'
-import { createAuthorizationDetails } from './features/authorization-details.ts'
+import { authorizationDetails } from './features/authorization-details.ts'
 import { ciba } from './features/ciba.ts'
 import { clientDocuments } from './features/client-metadata-documents.ts'
 import { deviceFlow } from './features/device.ts'
@@ -55,13 +55,12 @@ export async function createApp(environment: Environment, readiness: Readiness) 
     )
   const dependencies = { ...environment, directory }
 
-  const details = createAuthorizationDetails(settings)
   const upstreams = Object.keys(settings.upstreams).length
     ? (await import('./features/upstream/feature.ts')).upstreamSignIn(dependencies)
     : undefined
   const features: PageFeature[] = [
-    details.feature,
-    resourceIndicators(dependencies, details),
+    authorizationDetails(settings),
+    resourceIndicators(dependencies),
     dpop(dependencies),
     mutualTls(settings, routes.byCertificate),
     responseModes(settings, views),

@@ -10,31 +10,33 @@ import {
 } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
+import type { Detail } from '../config/schema/details.ts'
 import { audienceOf, isFor, lifetimeOf, scopesFor } from '../config/schema/resource.ts'
 import type { SigningKey } from '../keys/signing-keys.ts'
 import { findClient } from '../provider/clients.ts'
 import type { Dependencies } from '../provider/configuration.ts'
-import type { Feature } from '../provider/feature.ts'
+import type { Feature, Oidc } from '../provider/feature.ts'
+import { sentDetails } from '../provider/grants.ts'
 import { canSign } from '../provider/keys.ts'
-import type { AuthorizationDetails } from './authorization-details.ts'
+import { mayUse } from './authorization-details.ts'
 
 /** An access token, or a refresh token, which has no `aud`. */
 type Token = Partial<Pick<AccessToken, 'clientId' | 'accountId' | 'aud'>>
 
 /** Returns the feature. Throws a `ConfigError` that names every API without a key for its tokens. */
-export function resourceIndicators(
-  { settings, keys, directory }: Dependencies,
-  details: AuthorizationDetails,
-): Feature {
-  const { resources, lifetimes, features } = settings
+export function resourceIndicators({ settings, keys, directory }: Dependencies): Feature {
+  const { resources, details: types, lifetimes, features } = settings
   checkResources(settings, keys)
+  const apiOf = ({ type }: Detail) => types[type]?.resource
 
   /** The API for this client, with the scopes that it may request. Throws if the client may request none. */
   function serverFor({ oidc }: KoaContextWithOIDC, name: string, client: Client): ResourceServer {
     const file = Object.hasOwn(resources, name) ? resources[name] : undefined
     const { clientId: client_id, scope } = client
     const scopes = file ? scopesFor(file, { client_id, scope }) : []
-    const hasDetails = file && isFor(file, client_id) && details.mayBeAskedFor(name, client)
+    const ownTypes = Object.values(types).filter(({ type }) => mayUse(client, type))
+    const hasDetails =
+      file && isFor(file, client_id) && ownTypes.some(({ resource }) => resource === name)
     if (!file || !(scopes.length || hasDetails)) {
       throw new errors.InvalidTarget('resource is unknown or not allowed for this client')
     }
@@ -43,7 +45,8 @@ export function resourceIndicators(
       const others = Object.keys(file.scopes).filter(scope => !scopes.includes(scope))
       const refused = asked.find(scope => others.includes(scope))
       if (refused) throw new errors.InvalidScope('requested scope is not allowed', refused)
-      if (!scopes.some(scope => asked.includes(scope)) && !details.areFor(name, oidc)) {
+      const isAboutDetails = detailsOf(oidc).some(detail => apiOf(detail) === name)
+      if (!isAboutDetails && !scopes.some(scope => asked.includes(scope))) {
         throw new errors.InvalidScope('no scope of the resource is asked for', asked.join(' '))
       }
     }
@@ -79,12 +82,24 @@ export function resourceIndicators(
       resourceIndicators: {
         enabled: features.resource_indicators,
         getResourceServerInfo: serverFor,
-        defaultResource: details.defaultResource,
-        useGrantedResource: details.isForApi,
+        // A client that asks for details names their API by that.
+        defaultResource({ oidc }, _client, oneOf) {
+          if (oneOf) return oneOf
+          const [first, ...others] = new Set(sentDetails(oidc).flatMap(one => apiOf(one) ?? []))
+          return first !== undefined && others.length ? [first, ...others] : first
+        },
+        useGrantedResource: ({ oidc }, { rar }) => Boolean(rar?.some(apiOf)) && !oidc.params?.scope,
       },
       introspection: { enabled: features.introspection, allowedPolicy: mayIntrospect },
     },
   }
+}
+
+/** The authorization details that the request is about. */
+function detailsOf(oidc: Oidc): Detail[] {
+  const { RefreshToken, AuthorizationCode, DeviceCode } = oidc.entities
+  const { rar = sentDetails(oidc) } = RefreshToken ?? AuthorizationCode ?? DeviceCode ?? {}
+  return rar
 }
 
 function checkResources({ resources, resourceFiles }: Settings, keys: SigningKey[]): void {
