@@ -35,13 +35,9 @@ export function responseModes(
 
     // The library lists every mode it knows.
     discovery({ response_modes_supported: modes, response_types_supported: types }) {
-      const hasTokens = Array.isArray(types) && types.some(flowOf)
-      return {
-        response_modes_supported: RESPONSE_MODES.filter(
-          mode =>
-            Array.isArray(modes) && modes.includes(mode) && (mode !== 'fragment' || hasTokens),
-        ),
-      }
+      const hasTokens = [types].flat().map(String).some(flowOf)
+      const own = RESPONSE_MODES.filter(mode => [modes].flat().includes(mode))
+      return { response_modes_supported: own.filter(mode => mode !== 'fragment' || hasTokens) }
     },
   }
 }
