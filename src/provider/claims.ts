@@ -36,7 +36,7 @@ export function createRequestedClaims({ claims, features }: Settings) {
       const isRefused = (scope: string) => !mayAskFor(client, scope) || declined.includes(scope)
       const isGranted = (scope: string) => scopes.includes(scope) && !isRefused(scope)
       const ofScopes = (is: (scope: string) => boolean) =>
-        [...scopeOf.keys()].filter(claim => is(scopeOf.get(claim) ?? ''))
+        [...scopeOf].flatMap(([claim, scope]) => (is(scope) ? claim : []))
       return { granted: ofScopes(isGranted), refused: ofScopes(isRefused) }
     },
   }

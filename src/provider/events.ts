@@ -74,15 +74,12 @@ function grantTypeOf({ oidc }: KoaContextWithOIDC): string {
   return GRANT_TYPES.some(type => type === sent) ? sent : 'other'
 }
 
-/** Sends everything that is due in a queue. */
-type Deliver = (queue: Queue) => Promise<void>
-
-/** Returns the function that sends notifications, logs each attempt and counts it. */
+/** Returns the function that sends what is due in a queue, logs each attempt and counts it. */
 export function createDeliver(
   provider: Provider,
   features: Feature[],
   { log, metrics }: { log: Logger; metrics: Metrics },
-): Deliver {
+): (queue: Queue) => Promise<void> {
   const audit = createAudit(log)
   const deliverOnce: Attempt = async (kind, { client_id, accountId, attempt }, isLast, sent) => {
     const failure = await sent.then(() => undefined, failureOf)

@@ -12,6 +12,7 @@ import { type Consent, type Consents, type Decision, readKey } from '../accounts
 import type { Directory } from '../accounts/directory.ts'
 import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import type { Detail } from '../config/schema/details.ts'
+import { required } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
 import { holdGrant, newTag, revokeGrant, tagOf } from '../state/grants.ts'
 import type { Records } from '../storage/records.ts'
@@ -42,6 +43,12 @@ export function createGrantMaker(
   consents: Consents,
   requestedClaims: RequestedClaims,
 ) {
+  async function recordImplicit(accountId: string, clientId: string, scopes: string[]) {
+    const { value, version } = await consents.read(accountId, clientId)
+    if (value && scopes.every(scope => value.scopes.includes(scope))) return
+    await consents.decide(accountId, clientId, { scopes, declined: [], version })
+  }
+
   return async (ctx: KoaContextWithOIDC): Promise<Grant | undefined> => {
     const { oidc } = ctx
     const client = required(oidc.client)
@@ -49,7 +56,7 @@ export function createGrantMaker(
     const accountId = required(oidc.session?.accountId)
     if (clientId === ACCOUNT_CLIENT) return accountGrant(oidc.provider, accountId)
     if (client.consent === 'implicit' && !isDevice(oidc)) {
-      await recordImplicit(consents, accountId, clientId, requestedClaims.scopesOf(oidc))
+      await recordImplicit(accountId, clientId, requestedClaims.scopesOf(oidc))
     }
     // The consent page gave the decision; it is recorded here, where it is final. Nothing is recorded when
     // the access was removed while that page was open: the user is then asked again.
@@ -109,23 +116,6 @@ function accountGrant({ Grant }: Provider, accountId: string): Grant {
   grant.addOIDCScope('openid')
   grant.jti = newTag()
   return grant
-}
-
-async function recordImplicit(
-  consents: Consents,
-  accountId: string,
-  clientId: string,
-  scopes: string[],
-) {
-  const { value, version } = await consents.read(accountId, clientId)
-  if (value && scopes.every(scope => value.scopes.includes(scope))) return
-  await consents.decide(accountId, clientId, { scopes, declined: [], version })
-}
-
-/** Returns the value; throws if the library has not set it yet. */
-export function required<T>(value: T | undefined): T {
-  if (value === undefined) throw new Error('the library has not set this value yet')
-  return value
 }
 
 /** Returns a grant with the scopes and claims of the consent. It is not saved yet. */

@@ -4,9 +4,10 @@ import { interactionPolicy } from 'oidc-provider'
 import type { Consents } from '../accounts/consents.ts'
 import { methodOf } from '../accounts/sign-in-method.ts'
 import type { Settings } from '../config/load.ts'
+import { required } from '../config/schema/values.ts'
 import { acrValuesOf, type RequestedClaims } from './claims.ts'
 import type { Oidc } from './feature.ts'
-import { appearanceOf, decisionOf, isDevice, required, sentDetails } from './grants.ts'
+import { appearanceOf, decisionOf, isDevice, sentDetails } from './grants.ts'
 import { createBrowserBinding, wantsAnother } from './interactions.ts'
 
 const { Check, Prompt, base } = interactionPolicy

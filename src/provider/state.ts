@@ -45,8 +45,5 @@ export function createState(records: Records, settings: Settings, features: Feat
   return { adapter, tokenIds }
 }
 
-const tagged: TokenIds[string] = (token, generate) => {
-  // `generate` decides on the format.
-  const id = generate()
-  return token.format === 'jwt' ? id : taggedValue(token.grantId ?? newTag())
-}
+const tagged: TokenIds[string] = ({ format, grantId }, id) =>
+  format === 'jwt' ? id : taggedValue(grantId ?? newTag())

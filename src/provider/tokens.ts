@@ -39,11 +39,11 @@ export const pushedRequestTtl = ({ lifetimes }: Settings) =>
 /** Returns the lifetimes of all records of the library, in seconds. */
 export function lifetimes(settings: Settings): NonNullable<Configuration['ttl']> {
   const set = settings.lifetimes
-  const ofAccessToken = ({ resourceServer }: AccessToken | ClientCredentials) =>
+  const ofAccessToken = (_ctx: unknown, { resourceServer }: AccessToken | ClientCredentials) =>
     resourceServer?.accessTokenTTL ?? set.access_token
   return {
-    AccessToken: (_ctx, token: AccessToken) => ofAccessToken(token),
-    ClientCredentials: (_ctx, token: ClientCredentials) => ofAccessToken(token),
+    AccessToken: ofAccessToken,
+    ClientCredentials: ofAccessToken,
     AuthorizationCode: set.code,
     IdToken: set.id_token,
     Interaction: set.interaction,

@@ -15,6 +15,7 @@
 
 import { randomBytes, timingSafeEqual } from 'node:crypto'
 import { Provider } from 'oidc-provider'
+import { required } from '../config/schema/values.ts'
 import type { Found, Id, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import { type GrantRecord, grantName, type Payload, revokeGrant } from './grants.ts'
@@ -152,8 +153,7 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
   }
 
   async function destroy(token: string): Promise<void> {
-    const { id } = parse(token) ?? {}
-    if (!id) return
+    const { id } = required(parse(token))
     const { value } = records.lastRead<Family>(KIND, id) ?? (await records.read<Family>(KIND, id))
     if (value) await (isRefresh() ? endReused(id, value) : end(id, value))
   }
@@ -178,9 +178,4 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
  */
 function lasting({ nonce, iiat, ...payload }: Payload): Payload {
   return { ...payload, ...(iiat !== payload.iat && { iiat }) }
-}
-
-function required<T>(value: T | undefined): T {
-  if (value === undefined) throw new Error('not a refresh token of ours')
-  return value
 }

@@ -24,6 +24,12 @@ export function displayTextProblem(text: string, maxLength: number): string | un
 export const mapOf = (value: unknown): Record<string, unknown> =>
   typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
 
+/** Returns the value; throws if it is missing, which is a mistake of the caller. */
+export function required<T>(value: T | undefined): T {
+  if (value === undefined) throw new Error('a required value is missing')
+  return value
+}
+
 /** Returns the value of a JSON text; undefined if the text is no JSON. */
 export function readJson(text: string) {
   try {
