@@ -81,7 +81,7 @@ export function createGrantMaker(
       await revokeGrant(records, jti)
       throw new errors.AccessDenied(undefined, 'the consent or the sign-in ended meanwhile')
     }
-    holdGrant(ctx, grant, check)
+    holdGrant(grant, check)
     return grant
   }
 }

@@ -69,27 +69,22 @@ export function grantsOfAccount(accountId: string): [kind: string, name: string]
   return ['grants of account', accountId]
 }
 
-interface HeldGrant {
-  grant: Grant
-  /** Throws and revokes the grant, if what it was made from has ended. */
-  check: () => Promise<void>
-}
-/** Grants of authorization requests, until their code is saved. A request may end without one. */
-const held = new WeakMap<object, HeldGrant>()
+/** Grants that wait for their code, each with its check. A request may end without a code. */
+const held = new WeakMap<Grant, () => Promise<void>>()
 
-/** Keeps the grant that a request has made, until its code is saved. */
-export function holdGrant(ctx: object, grant: Grant, check: HeldGrant['check']) {
-  held.set(ctx, { grant, check })
+/** Keeps a new grant until its code is saved. `check` throws when what it was made from has ended. */
+export function holdGrant(grant: Grant, check: () => Promise<void>) {
+  held.set(grant, check)
 }
 
-/** Saves the held grant with the next write; returns its check. Undefined when there is none. */
-export async function saveHeldGrant(grantId = ''): Promise<HeldGrant['check'] | undefined> {
-  const { ctx } = Provider
-  const found = ctx && held.get(ctx)
-  if (!found || found.grant.jti !== grantId) return undefined
-  held.delete(ctx)
-  await found.grant.save()
-  return found.check
+/** Saves the grant of the request with the next write, if it is held; returns its check. */
+export async function saveHeldGrant(grantId?: string): Promise<(() => Promise<void>) | undefined> {
+  const { grant } = Provider.ctx?.oidc ?? {}
+  const check = grant && held.get(grant)
+  if (!check || grant.jti !== grantId) return undefined
+  held.delete(grant)
+  await grant.save()
+  return check
 }
 
 /** After this no code or token of the grant is valid, and it cannot be written again. */

@@ -93,13 +93,10 @@ export function createSessions(records: Records) {
     const isSignIn = own.loginTs !== base?.loginTs
     const before = grantsIn(base?.authorizations)
     const made = grantsIn(authorizations).filter(id => !before.includes(id))
-    const grants = {
-      ...base?.grants,
-      ...Object.fromEntries(made.map(id => [id, now() + grantTtl])),
-    }
+    const grants = Object.fromEntries(made.map(id => [id, now() + grantTtl]))
     const { ctx } = Provider
     const clientInfo = isSignIn && ctx ? clientInfoOf(ctx) : (base ?? own).clientInfo
-    const mine = { ...own, grants, lastUsed: now(), clientInfo }
+    const mine = { ...own, lastUsed: now(), clientInfo }
     let signInId = isSignIn ? randomId() : base?.signInId
     let isReplaced = false
     const change = ({ value, version, consumed }: Found<SessionRecord>) => {
@@ -117,7 +114,7 @@ export function createSessions(records: Records) {
         ...merged,
         jti: merged.signInId === signInId ? jti : (theirs?.jti ?? jti),
         authorizations: merge(authorizations, base?.authorizations, theirs?.authorizations),
-        grants: living(merge(grants, base?.grants, theirs?.grants)),
+        grants: living({ ...theirs?.grants, ...grants }),
       }
     }
     const indexes: [string, string][] = accountId ? [['sessions of account', accountId]] : []
