@@ -16,18 +16,13 @@ const pathOf = (session: string) => `${PLACES.end}?${new URLSearchParams({ sessi
 export function createSessionPages({ views, sessions }: Site) {
   async function list(ctx: Context, { account, session }: SignedIn, done?: string) {
     const all = await sessions.list(account.id)
-    const isHere = ({ uid }: SignedInBrowser) => uid === session.uid
-    const inOrder = all.toSorted((a, b) => Number(isHere(b)) - Number(isHere(a)))
-    const browsers = inOrder.map(async browser => ({
-      ...(await describe(ctx, browser)),
-      isHere: isHere(browser),
-    }))
-    const data = { browsers: await Promise.all(browsers), endOthers: pathOf(OTHERS), done }
-    views.page(ctx, 'sessions', data)
+    const described = await Promise.all(all.map(browser => describe(ctx, browser, session)))
+    const browsers = described.toSorted((a, b) => Number(b.isHere) - Number(a.isHere))
+    views.page(ctx, 'sessions', { browsers, endOthers: pathOf(OTHERS), done })
   }
 
-  async function describe(ctx: Context, browser: SignedInBrowser) {
-    const { handle, since, lastUsed, clientInfo, clients } = browser
+  async function describe(ctx: Context, browser: SignedInBrowser, here: SignedIn['session']) {
+    const { uid, handle, since, lastUsed, clientInfo, clients } = browser
     const words = views.words(ctx)
     const names = await Promise.all(clients.map(id => views.nameOf(ctx, id)))
     return {
@@ -37,6 +32,7 @@ export function createSessionPages({ views, sessions }: Site) {
       lastUsed: words.ago(lastUsed),
       clients: names.toSorted((a, b) => a.localeCompare(b, words.lang)),
       end: pathOf(handle),
+      isHere: uid === here.uid,
     }
   }
 
