@@ -35,9 +35,7 @@ export interface SignedIn {
 }
 
 /** The user who submitted a form. */
-export interface Submitted extends SignedIn {
-  form: Form
-}
+export type Submitted = SignedIn & { form: Form }
 
 /** Maximum age of the sign-in for a change of the account. */
 export const RECENT_SECONDS = 15 * 60
