@@ -28,20 +28,15 @@ export function endingBy(entry: SecretHash, until: string): SecretHash {
 
 /** Returns `1 for good, 1 until 2026-12-01 00:00 UTC, 1 expired`; undefined without secrets. */
 export function describeSecrets(entries: SecretHash[] = []): string | undefined {
-  const lasting = entries.filter(entry => typeof entry === 'string').length
-  const ending = entries.filter(entry => typeof entry !== 'string' && !isExpired(entry))
-  const expired = entries.filter(isExpired).length
-  const parts = [
-    lasting && `${lasting} for good`,
-    ...ending.map(entry => `1 until ${timeOf(entry)}`),
-    expired && `${expired} expired`,
-  ]
-  return parts.filter(Boolean).join(', ') || undefined
+  const groups = [...Map.groupBy(entries, lifetimeOf)]
+  return groups.map(([lifetime, { length }]) => `${length} ${lifetime}`).join(', ') || undefined
 }
 
-/** Returns the expiry of an entry as text. */
-export const timeOf = (entry: SecretHash) =>
-  `${new Date(untilOf(entry)).toISOString().slice(0, 16).replace('T', ' ')} UTC`
+function lifetimeOf(entry: SecretHash): string {
+  if (typeof entry === 'string') return 'for good'
+  const time = new Date(untilOf(entry)).toISOString().slice(0, 16).replace('T', ' ')
+  return isExpired(entry) ? 'expired' : `until ${time} UTC`
+}
 
 type Secrets = Pick<ClientFile, 'client_secret' | 'client_secret_hashes'>
 

@@ -1,7 +1,7 @@
 // Rules about clients that look at several keys or files, where the library checks nothing. What the
 // library refuses itself is reported with its words (provider/clients.ts).
 
-import { hashOf, isExpired, timeOf } from '../client-secret.ts'
+import { hashOf, isExpired } from '../client-secret.ts'
 import type { ValidFile } from '../files.ts'
 import { type Finding, findingsOf } from '../report/finding.ts'
 import { didYouMean } from '../report/wording.ts'
@@ -51,6 +51,8 @@ const WARNINGS = {
     'a stolen or injected code can be redeemed. Use a client library that sends code_challenge, and delete this line (RFC 9700 §2.1.1)',
   'implicit-consent-public':
     'any program can impersonate a client without a secret, and would get tokens without consent. Set explicit (RFC 8252 §8.6, RFC 6749 §10.2)',
+  'secret-expired':
+    'has expired: delete it. If the application has no other, make one: npm run usher -- clients secret NAME',
   'demo-secret':
     'the secret of the demo application is public. Make a new one: npm run usher -- clients secret NAME, and delete this line',
 }
@@ -75,10 +77,8 @@ export function clientFindings(client: Client, settings: ProviderSettings): Find
   const isIssued = method === 'tls_client_auth' && features.mtls
   const isSelfSigned = method === 'self_signed_tls_client_auth'
   const isBound = features.dpop || value.tls_client_certificate_bound_access_tokens
-  const isPlain = (uri = 'https://localhost') => {
-    const { protocol, hostname } = new URL(uri)
-    return protocol === 'http:' && !(development && isLoopbackHost(hostname))
-  }
+  const isPlain = (uri?: string) =>
+    uri && schemeProblem(uri, { native: false, loopbackIssuer: development })
   const lacksKey = (alg?: string) => alg && !value.jwks_uri && !hasKeyFor(jwks, alg)
   return [
     ...findingsOf(client, MESSAGES, [
@@ -108,26 +108,17 @@ const ENCRYPTION = ['id_token_encrypted_response_alg', 'userinfo_encrypted_respo
 
 /** Returns the warnings about a client. */
 export function clientWarnings(client: Client, development: boolean): Finding[] {
-  const { value, at } = client
+  const { value } = client
   const isPublic = value.token_endpoint_auth_method === 'none'
   const hashes = value.client_secret_hashes ?? []
   const demo = hashes.findIndex(entry => hashOf(entry) === DEMO_SECRET)
-  const isLast = hashes.every(isExpired) && !value.client_secret
-  const next = isLast
-    ? 'the application has no other. Make one: npm run usher -- clients secret NAME'
-    : 'delete it'
-  return [
-    ...findingsOf(client, WARNINGS, [
-      [!value.require_pkce, 'pkce-exempt', 'require_pkce'],
-      [value.consent === 'implicit' && isPublic, 'implicit-consent-public', 'consent'],
-      [!development && demo >= 0, 'demo-secret', `client_secret_hashes.${demo}`],
-    ]),
-    ...hashes.flatMap((entry, i) => {
-      if (!isExpired(entry)) return []
-      const message = `expired at ${timeOf(entry)}: ${next}`
-      return [at(['client_secret_hashes', i], 'secret-expired', message)]
-    }),
-  ]
+  const secretAt = (i: number) => `client_secret_hashes.${i}`
+  return findingsOf(client, WARNINGS, [
+    [!value.require_pkce, 'pkce-exempt', 'require_pkce'],
+    [value.consent === 'implicit' && isPublic, 'implicit-consent-public', 'consent'],
+    [!development && demo >= 0, 'demo-secret', secretAt(demo)],
+    ...hashes.map((entry, i) => [isExpired(entry), 'secret-expired', secretAt(i)] as const),
+  ])
 }
 
 /** Returns the findings about scopes of clients that are none of `scopes`. */
