@@ -6,6 +6,7 @@ import {
   httpsUrl,
   isTime,
   mapOf,
+  matching,
   nameLike,
   path,
   refusing,
@@ -43,9 +44,7 @@ const jwks = z.strictObject({
     .describe('Public keys: RSA, EC or OKP. Several keys need a kid each'),
 })
 
-const hash = z
-  .string()
-  .regex(/^sha256:[\w-]{43}$/, 'make one with: npm run usher -- clients secret NAME')
+const hash = matching(/^sha256:[\w-]{43}$/, 'make one with: npm run usher -- clients secret NAME')
 
 const until = z
   .string()

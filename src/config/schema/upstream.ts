@@ -1,20 +1,17 @@
 // Schema of upstreams/NAME.yaml: an OpenID Connect issuer at which users sign in.
 
 import { z } from 'zod'
-import { path, scopeName, wordsByLanguage } from './values.ts'
+import { matching, path, scopeName, wordsByLanguage } from './values.ts'
 
 /** The name of the method of sign-in that is not an upstream. */
 export const PASSWORD = 'password'
 
 const FIELD = 'an upstream claim becomes username, name, email or attributes.NAME'
-const field = z.string().regex(/^(username|name|email|attributes\.\S+)$/, FIELD)
+const field = matching(/^(username|name|email|attributes\.\S+)$/, FIELD)
 const issuer = z
   .url({ protocol: /^https?$/, error: 'is an https URL, as the iss of its ID tokens' })
   .refine(url => !/[?#]/.test(url), 'an issuer has neither query nor fragment')
-const domain = z
-  .string()
-  .regex(/^[a-z\d-]+(\.[a-z\d-]+)+$/i, 'is a domain: example.org')
-  .toLowerCase()
+const domain = matching(/^[a-z\d-]+(\.[a-z\d-]+)+$/i, 'is a domain: example.org').toLowerCase()
 const claimName = z.string().min(1)
 
 // biome-ignore format: a table

@@ -12,6 +12,7 @@ import { signInSchema, upstreamSchema } from './upstream.ts'
 import {
   colour,
   durationText,
+  matching,
   path,
   refusing,
   scopeName,
@@ -48,22 +49,16 @@ const address = z.union(
   'an address or range: 10.0.0.0/8',
 )
 const PEER = 'a host, an address or a range: wiki.internal, 10.0.0.0/8'
-const hostName = z
-  .string()
-  .regex(/^(?=.*[a-z])[\w-]+(\.[\w-]+)*$/i, PEER)
-  .toLowerCase()
+const hostName = matching(/^(?=.*[a-z])[\w-]+(\.[\w-]+)*$/i, PEER).toLowerCase()
 const peer = z.union([address, hostName], PEER)
-const prefix = z.string().regex(/^[\w:.-]*$/, 'is made of letters, digits, and _ : . -')
-const location = z
-  .string()
-  .regex(
-    /^(sqlite:.+|rediss?:\/\/.+|redis\+sentinel:\/\/(.*@)?[^/@]+\/[^/@]+|redis\+cluster:\/\/(.*@)?[^/@]+\/?|redis\+unix:\/\/(.*@)?\/[^@]+)$/,
-    'a store is sqlite:PATH, sqlite::memory:, redis://…, rediss://…, redis+sentinel://HOSTS/NAME, redis+cluster://HOSTS or redis+unix:///PATH',
-  )
-  .refine(
-    store => !/^rediss?:/.test(store) || URL.canParse(store),
-    'is no URL: in a password, write %2F for /, %23 for # and %3F for ?',
-  )
+const prefix = matching(/^[\w:.-]*$/, 'is made of letters, digits, and _ : . -')
+const location = matching(
+  /^(sqlite:.+|rediss?:\/\/.+|redis\+sentinel:\/\/(.*@)?[^/@]+\/[^/@]+|redis\+cluster:\/\/(.*@)?[^/@]+\/?|redis\+unix:\/\/(.*@)?\/[^@]+)$/,
+  'a store is sqlite:PATH, sqlite::memory:, redis://…, rediss://…, redis+sentinel://HOSTS/NAME, redis+cluster://HOSTS or redis+unix:///PATH',
+).refine(
+  store => !/^rediss?:/.test(store) || URL.canParse(store),
+  'is no URL: in a password, write %2F for /, %23 for # and %3F for ?',
+)
 
 const workers = z
   .union([z.int().min(1).max(64), z.literal('auto')], 'is 1 to 64, or auto')
@@ -129,7 +124,7 @@ export const usherSchema = z.strictObject({
   compatibility: compatibilitySchema.prefault({}).describe('For old applications and certification. RFC 9700 §2.1.2 advises against these'),
   client_certificates: z.strictObject({
     ca: path.optional().describe('Certificates of the authorities, PEM, for clients whose token_endpoint_auth_method is tls_client_auth. Include every authority that signs client certificates directly'),
-    header: z.string().regex(/^[a-z\d-]*cert[a-z\d-]*$/i, 'must be the name of a header that contains cert: X-Client-Cert').optional().describe('The header in which a `proxy` passes the client certificate on: PEM, URL-encoded or not, or base64 of DER. From any other sender it is ignored. Absent: certificates arrive by `listen.tls`'),
+    header: matching(/^[a-z\d-]*cert[a-z\d-]*$/i, 'must be the name of a header that contains cert: X-Client-Cert').optional().describe('The header in which a `proxy` passes the client certificate on: PEM, URL-encoded or not, or base64 of DER. From any other sender it is ignored. Absent: certificates arrive by `listen.tls`'),
     origin: origin.optional().describe('Another origin of the provider, for requests with client certificates, so that `issuer` does not prompt browsers for one. Discovery lists its endpoints (mtls_endpoint_aliases); it has no others. With `listen.tls`, Usher listens on its port too, after a restart'),
   }).prefault({}).describe('How client certificates arrive, and which authorities issue them, with `features.mtls`'),
   accounts: z.strictObject({
@@ -167,12 +162,10 @@ export const usherSchema = z.strictObject({
   }).prefault({}).describe('How the pages look'),
 })
 
-const source = z
-  .string()
-  .regex(
-    /^(username|name|email|email_verified|updated_at|attributes\.\S+)$/,
-    'a claim comes from username, name, email, email_verified, updated_at or attributes.NAME',
-  )
+const source = matching(
+  /^(username|name|email|email_verified|updated_at|attributes\.\S+)$/,
+  'a claim comes from username, name, email, email_verified, updated_at or attributes.NAME',
+)
 // biome-ignore format: a table
 const claim = z.strictObject({
   scope: scopeName.describe('The scope that grants this claim. A scope exists when a claim belongs to it'),

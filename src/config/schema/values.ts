@@ -54,12 +54,14 @@ export const refusing =
     if (message) ctx.addIssue({ code: 'custom', message, params: { rule } })
   }
 
+/** Text that matches a pattern. */
+export const matching = (pattern: RegExp, message: string) => z.string().regex(pattern, message)
+
+const isFree = (name: string) => !(name in Object.prototype)
+
 /** A name that can be the key of an object. */
 export const nameLike = (pattern: RegExp, message: string) =>
-  z
-    .string()
-    .regex(pattern, message)
-    .refine(name => !(name in Object.prototype), 'is a name that JavaScript keeps for itself')
+  matching(pattern, message).refine(isFree, 'is a name that JavaScript keeps for itself')
 
 /** Text that pages show. The JSON Schema for editors has the members of `meta`. */
 export const words = (maxLength: number) =>
