@@ -74,11 +74,10 @@ export function readFile<N extends keyof typeof SCHEMAS>(
   }
 
   findings.push(...problems)
-  if (problems.length) return { file, written: {}, at, origin }
   const written = overlay(data ?? {}, overlays)
   const schema = kind === 'client' ? inLanguages(SCHEMAS[kind], written) : SCHEMAS[kind]
   const report: Report = (...problem) => findings.push(at(...problem))
-  const value = validate(schema, kind, written, report)
+  const value = problems.length ? undefined : validate(schema, kind, written, report)
   return { file, written: mapOf(written), at, origin, value }
 }
 

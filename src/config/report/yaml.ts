@@ -2,16 +2,7 @@
 
 import { isUtf8 } from 'node:buffer'
 import { type Dirent, lstatSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
-import {
-  type Document,
-  isMap,
-  isNode,
-  isScalar,
-  isSeq,
-  LineCounter,
-  parseDocument,
-  visit,
-} from 'yaml'
+import { type Document, isMap, isScalar, isSeq, LineCounter, parseDocument, visit } from 'yaml'
 import { mapOf } from '../schema/values.ts'
 import type { Finding } from './finding.ts'
 import { plainYamlError } from './wording.ts'
@@ -33,15 +24,15 @@ export function appendToList(
   const doc = parseDocument(readFileSync(file, 'utf8'))
   const found = doc.get(key)
   const list = isSeq(found) ? found : doc.createNode([])
-  list.items = list.items.map(node => {
-    const item = isNode(node) ? node.toJS(doc) : node
+  const items: unknown[] = list.toJS(doc)
+  for (const [i, item] of items.entries()) {
     const amended = amend(item)
-    if (amended === item) return node
+    if (amended === item) continue
     // Items get a line each: a list of maps in one line is hard to read.
     list.flow = false
-    const { comment, commentBefore } = mapOf(node)
-    return Object.assign(doc.createNode(amended), { comment, commentBefore })
-  })
+    const { comment, commentBefore } = mapOf(list.items[i])
+    list.items[i] = Object.assign(doc.createNode(amended), { comment, commentBefore })
+  }
   list.add(doc.createNode(value))
   doc.set(key, list)
   writeFileSync(file, doc.toString({ lineWidth: 0, flowCollectionPadding: false }))
