@@ -30,14 +30,10 @@ export async function openSqliteStore(file: string) {
   let committed: Promise<unknown[]> | undefined
   const sweeper = setInterval(() => sweep().catch(() => {}), SWEEP_EVERY_MS).unref()
 
-  /** Deletes everything that has expired, a few rows at a time. Returns the number of records. */
-  async function sweep(): Promise<number> {
-    for (let total = 0; ; ) {
-      const swept = await commit(() => Number(sql.sweep.run(now(), SWEEP_ROWS).changes))
-      total += swept
-      if (swept < SWEEP_ROWS) return total
-      await setTimeout(SWEEP_PAUSE_MS, undefined, { ref: false })
-    }
+  /** Deletes everything that has expired, a few rows at a time. */
+  async function sweep(): Promise<void> {
+    const step = () => sql.sweep.run(now(), SWEEP_ROWS).changes === SWEEP_ROWS
+    while (await commit(step)) await setTimeout(SWEEP_PAUSE_MS, undefined, { ref: false })
   }
 
   async function* pages(readPage: (last: string) => unknown[]): AsyncGenerator<Entry> {
@@ -143,7 +139,7 @@ export async function openSqliteStore(file: string) {
       await committed?.catch(() => {})
       if (db.isOpen) db.close()
     },
-  } satisfies Store & { sweep(): Promise<number> }
+  } satisfies Store & { sweep(): Promise<void> }
 }
 
 function isAllowed(change: Change, before?: Entry): boolean {
