@@ -106,11 +106,7 @@ export async function openRedisStore(
   }
 
   return {
-    async get(key: string) {
-      const [entry] = await servers.admit(() => readAll([key]))
-      return entry
-    },
-
+    get: key => servers.admit(async () => (await readAll([key]))[0]),
     getMany: keys => servers.admit(() => readAll(keys)),
     write: changes => servers.admit(() => writeAll(changes)),
 
