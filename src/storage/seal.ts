@@ -68,12 +68,6 @@ export function createSeal(secrets: Uint8Array[]) {
   return { seal, open, isCurrent }
 }
 
-/** Keyed hashes (HMAC-SHA256) of ids and index names, as base64url. */
-export function createNames(key: Uint8Array): (name: string) => string {
-  const secret = createSecretKey(key)
-  return name => createHmac('sha256', secret).update(name).digest().toString('base64url', 0, NAME)
-}
-
 /**
  * The key of the naming key, which is the identity of an installation. It is made once for each store and
  * kept in it, sealed, so that `USHER_SECRET` can be changed without losing any record. A store without one
@@ -105,9 +99,12 @@ export async function openIdentity(store: Store, seal: Seal) {
     await store.write([{ key: NAMING_KEY, value: seal.seal(NAMING_KEY, plain), version }])
   }
 
+  const namingKey = createSecretKey(plain.subarray(1))
+
   return {
     /** Keyed hashes (HMAC-SHA256) of ids and index names, as base64url. */
-    nameOf: createNames(plain.subarray(1)),
+    nameOf: (name: string) =>
+      createHmac('sha256', namingKey).update(name).digest().toString('base64url', 0, NAME),
 
     /** Why the store no longer has this identity. */
     async problem(): Promise<string | undefined> {
