@@ -31,11 +31,10 @@ export interface Decision extends Pick<Consent, 'scopes' | 'declined' | 'appeara
   version: number
 }
 
-/** Returns the key of a scope in a consent: the scope itself, or for a scope of an API `URI read`. */
-export const keyOf = (scope: string, resource?: string) =>
-  resource === undefined ? scope : `${resource} ${scope}`
+/** Returns the key of a scope of an API in a consent: `URI read`. The key of another scope is the scope. */
+export const keyOf = (scope: string, resource: string) => `${resource} ${scope}`
 
-/** Reverses `keyOf`. Neither a scope nor a URI contains a space. */
+/** Returns the scope of a key. Neither a scope nor a URI contains a space. */
 export function readKey(key: string): { scope: string; resource?: string } {
   const [first = '', second] = key.split(' ')
   return second === undefined ? { scope: first } : { scope: second, resource: first }
@@ -69,14 +68,11 @@ export function createConsents(records: Records) {
     accountId: string,
     clientId: string,
     change: (found: Found<Consent>) => Consent | undefined,
-    found?: Found<Consent>,
   ) =>
-    records.update<Consent>(
-      ...consentName(accountId, clientId),
-      change,
-      { ttl: CONSENT_TTL_SECONDS, indexes: [['consents of account', accountId]] },
-      found,
-    )
+    records.update<Consent>(...consentName(accountId, clientId), change, {
+      ttl: CONSENT_TTL_SECONDS,
+      indexes: [['consents of account', accountId]],
+    })
 
   /** Prefetches an account and a consent in one command. The request keeps both until it writes. */
   async function readAhead(accountId: string, clientId: string): Promise<void> {
@@ -124,14 +120,12 @@ export function createConsents(records: Records) {
     return isRecorded
   }
 
-  /** Updates `lastUsed`, at most once a minute. `found` avoids a second read. */
-  async function touch(accountId: string, clientId: string, found?: Found<Consent>): Promise<void> {
-    const use = ({ value }: Found<Consent>) =>
-      value && now() - value.lastUsed >= TOUCH_INTERVAL_SECONDS
-        ? { ...value, lastUsed: now() }
-        : undefined
-    await update(accountId, clientId, use, found)
-  }
+  /** Updates `lastUsed`, at most once a minute. */
+  const touch = (accountId: string, clientId: string) =>
+    update(accountId, clientId, ({ value }) => {
+      const isDue = value && now() - value.lastUsed >= TOUCH_INTERVAL_SECONDS
+      return isDue ? { ...value, lastUsed: now() } : undefined
+    })
 
   /** When it returns, no code or token of that client for that account is valid. */
   async function withdraw(accountId: string, clientId: string): Promise<void> {

@@ -67,12 +67,11 @@ export function createGrantMaker(
       const about = { client_id: clientId, account: accountId, scopes, declined }
       note(ctx, 'consent_given', { ...about, authorization_details })
     }
-    const found = await consents.read(accountId, clientId)
-    const consent = found.value
+    const consent = await consents.find(accountId, clientId)
     if (!consent || consent.appearance !== appearanceOf(client)) return undefined
 
     nameSession(records, oidc, clientId)
-    await consents.touch(accountId, clientId, found)
+    await consents.touch(accountId, clientId)
     const grant = grantOf(oidc.provider, consent, requestedClaims.claimsOf(client, consent))
     grant.jti = tagOf(oidc.entities.DeviceCode?.jti ?? '') ?? newTag()
     const { jti } = grant
