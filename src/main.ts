@@ -45,7 +45,11 @@ async function supervise(settings: Settings) {
       const worker = cluster.fork()
       worker.send(heldOf(settings))
       const [code, signal] = await once(worker, 'exit')
-      if (state === 'starting') giveUp(signal)
+      if (state === 'starting') {
+        // A worker that exits by itself has written the reason to stderr.
+        if (signal) process.stderr.write(`Usher cannot start: a worker ended by ${signal}\n`)
+        process.exit(1)
+      }
       if (state === 'ending') return
       if (performance.now() - started > STABLE_MS) wait = RESTART_MS.min
       const reason = signal ?? `exit ${code}`
@@ -79,12 +83,6 @@ const workers = () => Object.values(cluster.workers ?? {}).filter(worker => work
 
 function signalWorkers(signal: NodeJS.Signals) {
   for (const worker of workers()) worker.process.kill(signal)
-}
-
-/** Ends the primary process. A worker that exits by itself has written the reason to stderr. */
-function giveUp(signal: string | null): never {
-  if (signal) process.stderr.write(`Usher cannot start: a worker ended by ${signal}\n`)
-  process.exit(1)
 }
 
 main().catch((error: unknown) => {

@@ -149,13 +149,12 @@ function createListeners(settings: Settings, handle: RequestListener, log: Logge
   const { listen, features, client_certificates } = settings
   const { host, port, tls, keep_alive } = listen
   const origin = tls && features.mtls ? client_certificates.origin : undefined
-  const listener = (port: number, requestCert: boolean) => ({
-    server: createListener(handle, { keep_alive, tls: tls && { ...tls, requestCert } }, log),
-    host,
-    port,
+  const ports = [{ port, requestCert: features.mtls && !origin }]
+  if (origin) ports.push({ port: portOf(new URL(origin)), requestCert: true })
+  return ports.map(({ port, requestCert }) => {
+    const options = { keep_alive, tls: tls && { ...tls, requestCert } }
+    return { server: createListener(handle, options, log), host, port }
   })
-  const listeners = [listener(port, features.mtls && !origin)]
-  return origin ? [...listeners, listener(portOf(new URL(origin)), true)] : listeners
 }
 
 /** Unlike `server.close`, leaves idle connections open: a request may be in flight to one of them. */
