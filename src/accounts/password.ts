@@ -28,15 +28,11 @@ export function passwordProblem(password: string) {
   return isCommon(password) ? 'too_common' : undefined
 }
 
-let common: Set<string> | undefined
-
-/** The list has passwords of at least `MIN_PASSWORD_BYTES`, in lower case. */
-function isCommon(password: string): boolean {
-  common ??= new Set(
-    readFileSync(`${import.meta.dirname}/common-passwords.txt`, 'utf8').split('\n'),
-  )
-  return common.has(password.normalize('NFKC').toLowerCase())
-}
+/** Passwords of at least `MIN_PASSWORD_BYTES`, in lower case. */
+const COMMON = new Set(
+  readFileSync(`${import.meta.dirname}/common-passwords.txt`, 'utf8').split('\n'),
+)
+const isCommon = (password: string) => COMMON.has(password.normalize('NFKC').toLowerCase())
 
 /** Whether the password is longer than 1024 bytes. */
 export const isTooLong = (password: string) => Buffer.byteLength(password) > MAX_PASSWORD_BYTES
