@@ -9,7 +9,8 @@ import { tableOf } from './table.ts'
 
 vi.setConfig({ testTimeout: 90_000 })
 
-const LITTLE = '--processes 1 --runs 1 --seconds 0.1 --warm-up 0.1 --tokens 4 --connections 2'
+const LITTLE =
+  '--processes 1 --runs 1 --seconds 0.1 --warm-up 0.1 --tokens 4 --connections 2 --sessions 2'
 const bench = (...words: string[]) =>
   run(['test/bench/speed/run.ts', ...LITTLE.split(' '), ...words])
 

@@ -19,12 +19,13 @@ export interface Contender extends Result {
 
 /**
  * Signs users in and gets `count` tokens. The first user signs in and out during the measurements; each other
- * user has a connection.
+ * user has a connection and `sessions` sessions: a session with thousands of authorizations within minutes does
+ * not occur in practice.
  */
 export async function prepare(
   variant: Variant,
   usernames: string[],
-  count: number,
+  { count, sessions }: { count: number; sessions: number },
 ): Promise<Contender> {
   const { name, issuer, client, pid, service, requests, finalRequests } = variant
   const [first = '', ...others] = usernames
@@ -38,7 +39,7 @@ export async function prepare(
     others.map(async name => ({
       connection,
       next,
-      ...(variant.hasUsers && { user: await signIn(connection, name) }),
+      ...(variant.hasUsers && { user: await signIn(connection, name, sessions) }),
     })),
   )
   const fill = (count: number) => {

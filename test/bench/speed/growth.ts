@@ -47,7 +47,7 @@ export async function startFull(live: number, options: Options): Promise<Variant
   const { token } = await tokenOf(connection, popular)
   await connection.close()
   const tokens = await fill(variant, live, token)
-  const { cookie } = popular
+  const [cookie = ''] = popular.cookies
   const page: MeasuredRequest = async ({ connection }) => {
     const reply = await connection.get(new URL(PAGE, connection.issuer), { cookie })
     const count = reply.text.match(/client_id=application-/g)?.length

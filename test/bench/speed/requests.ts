@@ -10,7 +10,8 @@ import type { Connection, Reply } from './connection.ts'
 export interface User {
   sub: string
   browser: Browser
-  cookie: string
+  /** The cookies of the user's sessions, which authorize in turn. */
+  cookies: string[]
   id_token: string
   refresh_token: string
 }
@@ -82,16 +83,19 @@ export async function tokenOfClient(connection: Connection): Promise<Token> {
 }
 
 /** Gets a code without a page, redeems it, and returns the access token. */
-export async function tokenOf(connection: Connection, { sub, cookie }: User): Promise<Token> {
+export async function tokenOf(connection: Connection, { sub, cookies }: User): Promise<Token> {
   const request = requestFor(connection, { scope: ONLINE })
+  const [cookie = ''] = cookies
+  cookies.push(...cookies.splice(0, 1))
   const answer = await connection.get(request.url, { cookie })
   const reply = await redeem(connection, new URL(answer.location ?? '', connection.issuer), request)
   expectAnswer(reply, decodeJwt(String(reply.json.id_token)).sub === sub)
   return { token: String(reply.json.access_token), sub }
 }
 
-/** Signs a user in with a new browser. */
-export async function signIn(connection: Connection, name: string): Promise<User> {
+/** Signs a user in with a new browser. With `count`, in that number of browsers. */
+export async function signIn(connection: Connection, name: string, count = 1): Promise<User> {
+  const others = count > 1 ? (await signIn(connection, name, count - 1)).cookies : []
   const request = requestFor(connection, { scope: OFFLINE, prompt: 'consent', login_hint: name })
   const browser = new Browser(connection.issuer)
   await browser.open(request.url)
@@ -101,7 +105,7 @@ export async function signIn(connection: Connection, name: string): Promise<User
   return {
     sub: decodeJwt(id_token).sub ?? '',
     browser,
-    cookie: await browser.jar.getCookieString(request.url.href),
+    cookies: [...others, await browser.jar.getCookieString(request.url.href)],
     id_token,
     refresh_token: String(json.refresh_token),
   }

@@ -21,6 +21,8 @@ const { values } = parseArgs({
     /** Seconds of each request before the measurement: V8 compiles during some ten thousand requests. */
     'warm-up': { type: 'string', default: '10' },
     tokens: { type: 'string', default: '10000' },
+    /** Of each user. */
+    sessions: { type: 'string', default: '20' },
     connections: { type: 'string', default: '16' },
     /** Numbers of live tokens, compared instead of the variants. */
     live: { type: 'string' },
@@ -54,7 +56,12 @@ async function bench() {
 async function compare() {
   for await (const variant of start({ usernames, node: values.profile ? INSPECTED : [] })) {
     const began = performance.now()
-    contenders.push(await prepare(variant, usernames, Number(values.tokens)))
+    contenders.push(
+      await prepare(variant, usernames, {
+        count: Number(values.tokens),
+        sessions: Number(values.sessions),
+      }),
+    )
     log(`${variant.name}: ready after ${((performance.now() - began) / 1000).toFixed(1)} s\n`)
   }
   for (let round = 0; round <= Number(values.runs); round++) {
