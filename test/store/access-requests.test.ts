@@ -1,5 +1,5 @@
-// Requests of applications on every kind of store: how many a person is asked at once, and that what they
-// answer first stays.
+// CIBA requests on every kind of store: the limit of open requests for a user, and that the first answer
+// of the user stays.
 
 import { expect, test } from 'vitest'
 import { usherSchema } from '../../src/config/schema/usher.ts'
@@ -20,7 +20,7 @@ onEveryStore(records => {
     return { id, handle: id, client_id, scopes: ['openid'], since, until: since + TTL, version: 0 }
   }
 
-  test('of thirty requests of two clients at once, on two nodes, three of each are open', async () => {
+  test('of thirty concurrent requests of two clients on two nodes, three of each client are accepted', async () => {
     const nodes = [
       createAccessRequests(records(), SETTINGS),
       createAccessRequests(records(), SETTINGS),
@@ -48,7 +48,7 @@ onEveryStore(records => {
     expect(await ask(person, request())).toBe(true)
   })
 
-  test('of two answers at once, one stays', async () => {
+  test('of two concurrent answers, one stays', async () => {
     const model = 'BackchannelAuthenticationRequest'
     const isAnswered = ({ grantId, error }: Payload) => grantId || error
     const save = answerOnce(records(), model, isAnswered)

@@ -1,5 +1,5 @@
-// The part of the library's Adapter contract on which any two adapters agree. The library's own
-// memory adapter passes it too: that is what makes it the definition of "correct".
+// The library's Adapter contract. The library's own memory adapter passes this suite, too, which shows
+// that the suite tests nothing but the contract.
 
 import { randomBytes } from 'node:crypto'
 import type { Adapter } from 'oidc-provider'
@@ -8,7 +8,7 @@ import { taggedValue } from '../../src/state/grants.ts'
 import { fresh } from './store-suite.ts'
 
 export type Adapters = (model: string) => Adapter
-/** What carries a `grantId` and ends with its grant. Refresh tokens have a test of their own. */
+/** Models with a `grantId`, which end with their grant. Refresh tokens have their own test. */
 export const TOKENS = [
   'AccessToken',
   'AuthorizationCode',
@@ -16,18 +16,18 @@ export const TOKENS = [
   'BackchannelAuthenticationRequest',
 ] as const
 
-/** What the library calls when it revokes. */
+/** Makes the calls with which the library revokes a grant. */
 export const revoke = (adapters: Adapters, grantId: string) =>
   Promise.all([
     ...TOKENS.map(model => adapters(model).revokeByGrantId(grantId)),
     adapters('Grant').destroy(grantId),
   ])
 
-/** The id of a model: that of a token begins with its tag. */
+/** A new id for a model. The id of a token begins with the tag of its grant. */
 export const idFor = (model: string, tag = fresh()) =>
   TOKENS.some(name => name === model) ? taggedValue(tag) : tag
 
-/** `open` answers the adapters of an empty store, before each test. */
+/** `open` is called before each test, and returns the adapters of an empty store. */
 export function adapterSuite(name: string, open: () => Promise<Adapters>): void {
   describe(name, () => {
     let adapters: Adapters
@@ -36,7 +36,7 @@ export function adapterSuite(name: string, open: () => Promise<Adapters>): void 
     })
 
     test.each([...TOKENS, 'Grant', 'Interaction', 'PushedAuthorizationRequest', 'ReplayDetection'])(
-      '%s: what was put in is found, until it is destroyed',
+      '%s: a saved record is found until it is destroyed',
       async model => {
         const [id, other] = [idFor(model), idFor(model)]
         const payload = {
@@ -56,7 +56,7 @@ export function adapterSuite(name: string, open: () => Promise<Adapters>): void 
       },
     )
 
-    test('nothing is found under an id nobody wrote, nor under another model’s', async () => {
+    test('an unknown id, or the id of another model, is not found', async () => {
       const id = idFor('AccessToken')
       await adapters('AccessToken').upsert(id, { jti: id }, 60)
       expect(await adapters('AuthorizationCode').find(id)).toBeUndefined()
@@ -73,14 +73,14 @@ export function adapterSuite(name: string, open: () => Promise<Adapters>): void 
       expect(await adapters(model).find(id)).toEqual({ jti: id, kind: model, new: 1 })
     })
 
-    test('without a lifetime it is kept', async () => {
+    test('a record without a lifetime is kept', async () => {
       const id = idFor('AccessToken')
       await adapters('AccessToken').upsert(id, { jti: id, kind: 'AccessToken' })
       expect(await adapters('AccessToken').find(id)).toEqual({ jti: id, kind: 'AccessToken' })
     })
 
     test.each([...TOKENS, 'PushedAuthorizationRequest'])(
-      '%s: what is consumed is found, and says so',
+      '%s: a consumed record is found with its time of consumption',
       async model => {
         const id = idFor(model)
         await adapters(model).upsert(id, { jti: id, clientId: 'web', exp: 4_000_000_000 }, 60)
@@ -104,7 +104,7 @@ export function adapterSuite(name: string, open: () => Promise<Adapters>): void 
       expect(await adapters('Session').findByUid(uid)).toBeUndefined()
     })
 
-    test('a device code is found by its user code, as it is now', async () => {
+    test('a device code is found by its user code, with its latest payload', async () => {
       const [id, userCode] = [idFor('DeviceCode'), fresh()]
       await adapters('DeviceCode').upsert(id, { jti: id, userCode }, 60)
       await adapters('DeviceCode').upsert(id, { jti: id, userCode, accountId: 'usr_ada' }, 60)
@@ -114,12 +114,12 @@ export function adapterSuite(name: string, open: () => Promise<Adapters>): void 
       expect(await adapters('DeviceCode').findByUserCode(userCode)).toBeUndefined()
     })
 
-    test('a revoked grant takes its tokens with it, and nobody else’s', async () => {
+    test('revoking a grant ends its own tokens only', async () => {
       const [revoked, kept] = [fresh(), fresh()]
       for (const jti of [revoked, kept]) {
         await adapters('Grant').upsert(jti, { jti, accountId: 'usr_ada', clientId: 'web' }, 60)
       }
-      // A token counts for the library when it is found, and then its grant.
+      // For the library a token is valid if both the token and its grant are found.
       const upsert = async (model: string, grantId: string) => {
         const id = idFor(model, grantId)
         await adapters(model).upsert(id, { jti: id, grantId }, 60)
@@ -129,10 +129,10 @@ export function adapterSuite(name: string, open: () => Promise<Adapters>): void 
       const both = [...TOKENS, ...TOKENS]
       const ended = await Promise.all(both.map(model => upsert(model, revoked)))
       const alive = await Promise.all(both.map(model => upsert(model, kept)))
-      for (const counts of ended) expect(await counts()).toBe(true)
+      for (const isValid of ended) expect(await isValid()).toBe(true)
       await revoke(adapters, revoked)
-      for (const counts of ended) expect(await counts()).toBe(false)
-      for (const counts of alive) expect(await counts()).toBe(true)
+      for (const isValid of ended) expect(await isValid()).toBe(false)
+      for (const isValid of alive) expect(await isValid()).toBe(true)
     })
   })
 }

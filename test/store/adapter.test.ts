@@ -1,4 +1,4 @@
-// The library's Adapter over our store: what any adapter does, and what is used once.
+// Usher's Adapter for the library: the contract of every adapter, and records that are used once.
 
 import type { Adapter } from 'oidc-provider'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
@@ -58,7 +58,7 @@ test('find returns a copy that the library can change', async () => {
 const CODES = ['AuthorizationCode', 'DeviceCode', 'BackchannelAuthenticationRequest'] as const
 
 describe.each([...CODES, 'PushedAuthorizationRequest'])('%s', model => {
-  test('of 50 uses at once one succeeds, and the others get an error', async () => {
+  test('of 50 concurrent uses one succeeds, and the others get an error', async () => {
     for (let round = 0; round < 20; round++) {
       const grantId = fresh()
       const jti = idFor(model, grantId)
@@ -76,7 +76,7 @@ describe.each([...CODES, 'PushedAuthorizationRequest'])('%s', model => {
     }
   })
 
-  test('a missing, destroyed or expired one is not used, and not made by trying', async () => {
+  test('a missing, destroyed or expired record cannot be consumed, and an attempt does not create it', async () => {
     const [missing, destroyed, expired] = [idFor(model), idFor(model), idFor(model)]
     await adapterOf(model).upsert(destroyed, { jti: destroyed }, 60)
     await adapterOf(model).destroy(destroyed)
@@ -88,7 +88,7 @@ describe.each([...CODES, 'PushedAuthorizationRequest'])('%s', model => {
     }
   })
 
-  test('a consumed record stays consumed when it is saved anew', async () => {
+  test('a consumed record stays consumed when it is saved again', async () => {
     const jti = idFor(model)
     await adapterOf(model).upsert(jti, { jti }, 60)
     await adapterOf(model).consume(jti)
@@ -116,7 +116,7 @@ test.each(CODES)('%s: a second use ends the grant', async model => {
   expect(await adapterOf('Grant').find(other)).toBeDefined()
 })
 
-test('a code or token of another grant than its tag says is not found', async () => {
+test('a code or token with the tag of another grant is not found', async () => {
   for (const model of TOKENS) {
     const jti = idFor(model)
     await adapterOf(model).upsert(jti, { jti, grantId: fresh() }, 60)
@@ -128,14 +128,14 @@ test('a pushed request can still be used at the end of a long interaction', asyn
   const jti = fresh()
   await adapterOf('PushedAuthorizationRequest').upsert(jti, { jti, exp: 1 }, 60)
   later(RETENTION)
-  // Whether it may still begin one is for the library to say, by its `exp`.
+  // The library decides by `exp` whether the request may still begin an interaction.
   expect(await adapterOf('PushedAuthorizationRequest').find(jti)).toEqual({ jti, exp: 1 })
   await adapterOf('PushedAuthorizationRequest').consume(jti)
   await expect(adapterOf('PushedAuthorizationRequest').consume(jti)).rejects.toThrow()
 })
 
 describe('a user code', () => {
-  test('leads to one device code as long as it lives', async () => {
+  test('leads to one device code during its lifetime', async () => {
     const userCode = fresh()
     const ids = Array.from({ length: 50 }, () => idFor('DeviceCode'))
     const claims = await Promise.allSettled(
@@ -150,7 +150,7 @@ describe('a user code', () => {
     }
   })
 
-  test('can be issued anew after that', async () => {
+  test('can be issued again after its lifetime', async () => {
     const [first, second] = [idFor('DeviceCode'), idFor('DeviceCode')]
     const userCode = fresh()
     await adapterOf('DeviceCode').upsert(first, { jti: first, userCode }, 60)

@@ -1,4 +1,4 @@
-// An installation moved from store to store: everything, exactly, or nothing that counts.
+// The copy of an installation to another store. It is complete and exact, or the target is unusable.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -29,7 +29,7 @@ async function open(location = `sqlite:${join(folder, `${fresh()}.db`)}`): Promi
   return store
 }
 
-/** An installation with more records than are copied at once, of every kind there is. */
+/** An installation with records of every kind, and more of them than fit in one batch. */
 async function openFilled(store?: Store): Promise<Store> {
   const filled = store ?? (await open())
   const records = await openRecords(filled, SECRETS)
@@ -62,13 +62,13 @@ async function contents(store: Store): Promise<Contents> {
 
 const copy = (from: Store, to: Store) => copyStore(from, to, () => {})
 
-/** The naming key is the one record whose history nobody asks for. */
-const exactly = (found: Contents) => ({
+/** The expected content of the copy. The version of the naming key is not copied. */
+const expectedCopy = (found: Contents) => ({
   ...found,
   [NAMING_KEY]: { ...found[NAMING_KEY], version: 1 },
 })
 
-/** A store with some of its operations replaced by others. */
+/** A store of which some operations are replaced. */
 const withChanges = (store: Store, changes: Partial<Store>): Store =>
   new Proxy(store, {
     get(target, name) {
@@ -77,7 +77,7 @@ const withChanges = (store: Store, changes: Partial<Store>): Store =>
     },
   })
 
-/** Its scan ends in an error after so many. */
+/** A store whose scan fails after `count` records. */
 function breakingAfter(store: Store, count: number): Store {
   return withChanges(store, {
     async *scan() {
@@ -101,35 +101,38 @@ describe('from SQLite and back to it', () => {
   })
   afterAll(() => Promise.all([alone?.stop(), cluster?.stop()]))
 
-  test.each(['Redis alone', 'Redis Cluster'])('%s: everything stands as it stood', async name => {
-    const from = await openFilled()
-    const before = await contents(from)
-    expect(Object.keys(before).length).toBeGreaterThan(200)
-    const [to, back] = [await open(urls[name]), await open()]
+  test.each(['Redis alone', 'Redis Cluster'])(
+    '%s: the copy and the copy back have the same content',
+    async name => {
+      const from = await openFilled()
+      const before = await contents(from)
+      expect(Object.keys(before).length).toBeGreaterThan(200)
+      const [to, back] = [await open(urls[name]), await open()]
 
-    const live = Object.values(before).filter(entry => entry?.value !== undefined)
-    expect(await copy(from, to)).toBe(live.length)
-    expect(await contents(to)).toEqual(exactly(before))
-    expect((await list(to, 'alone')).map(({ key }) => key)).toEqual(['bytes'])
+      const live = Object.values(before).filter(entry => entry?.value !== undefined)
+      expect(await copy(from, to)).toBe(live.length)
+      expect(await contents(to)).toEqual(expectedCopy(before))
+      expect((await list(to, 'alone')).map(({ key }) => key)).toEqual(['bytes'])
 
-    expect(await copy(to, back)).toBe(live.length)
-    expect(await contents(back)).toEqual(exactly(before))
-    expect(await contents(from)).toEqual(before)
+      expect(await copy(to, back)).toBe(live.length)
+      expect(await contents(back)).toEqual(expectedCopy(before))
+      expect(await contents(from)).toEqual(before)
 
-    const records = await openRecords(back, SECRETS)
-    expect((await records.read('Kind', '3')).consumed).toBeGreaterThan(0)
-    expect(await records.list('accounts', 'all')).toHaveLength(92)
-    expect(await records.save('Kind', '5', {})).toBe(false)
-  })
+      const records = await openRecords(back, SECRETS)
+      expect((await records.read('Kind', '3')).consumed).toBeGreaterThan(0)
+      expect(await records.list('accounts', 'all')).toHaveLength(92)
+      expect(await records.save('Kind', '5', {})).toBe(false)
+    },
+  )
 
   test('from one Redis to another', async () => {
     const from = await openFilled(await open(`${alone.url}/5`))
     const to = await open(`${alone.url}/6`)
     await copy(from, to)
-    expect(await contents(to)).toEqual(exactly(await contents(from)))
+    expect(await contents(to)).toEqual(expectedCopy(await contents(from)))
   })
 
-  test('out of memory nothing is written; with enough of it the same copy succeeds', async () => {
+  test('when Redis is out of memory nothing is written; with enough memory the same copy succeeds', async () => {
     const from = await openFilled()
     const to = await open(`${alone.url}/8`)
     const operator = new Redis(alone.url)
@@ -147,7 +150,7 @@ describe('from SQLite and back to it', () => {
   })
 })
 
-describe('refused, with nothing written', () => {
+describe('the copy is refused, and nothing is written, for', () => {
   test('a target that is an installation', async () => {
     const [from, to] = [await openFilled(), await open()]
     const records = await openRecords(to, [Buffer.alloc(32, 'other')])
@@ -168,7 +171,7 @@ describe('refused, with nothing written', () => {
     expect(await contents(to)).toEqual(before)
   })
 
-  test('a source that is no installation', async () => {
+  test('a source without an installation', async () => {
     const [from, to] = [await open(), await open()]
     await put(from, 'leftover', bytes('x'), {})
     await expect(copy(from, to)).rejects.toThrow('--from holds no installation')
@@ -176,8 +179,8 @@ describe('refused, with nothing written', () => {
   })
 })
 
-describe('broken off in the middle', () => {
-  test('it is no installation, and the same copy once more makes it one', async () => {
+describe('after an interrupted copy', () => {
+  test('the target is no installation, and a second copy completes it', async () => {
     const [from, to] = [await openFilled(), await open()]
     await expect(copy(breakingAfter(from, 150), to)).rejects.toThrow('the cable was pulled')
     const left = await contents(to)
@@ -186,7 +189,7 @@ describe('broken off in the middle', () => {
     await expect(copy(to, await open())).rejects.toThrow('--from holds no installation')
 
     await copy(from, to)
-    expect(await contents(to)).toEqual(exactly(await contents(from)))
+    expect(await contents(to)).toEqual(expectedCopy(await contents(from)))
   })
 
   test('a second attempt copies the changes since the first', async () => {
@@ -196,7 +199,7 @@ describe('broken off in the middle', () => {
     const [removed = '', gone = '', consumed = '', moved = ''] = keys
     for (const key of keys) await put(from, key, bytes('x'), { indexes: ['before'] })
     await records.save('Kind', 'id', {})
-    // Everything is there, only the naming key is not.
+    // All records are there except the naming key.
     const nearly = withChanges(to, { write: () => Promise.reject(new Error('stopped')) })
     await expect(copy(from, nearly)).rejects.toThrow('stopped')
     expect(await list(to, 'before')).toHaveLength(4)
@@ -208,7 +211,7 @@ describe('broken off in the middle', () => {
     await put(from, moved, bytes('y'), { version: 2, indexes: ['after'] })
     await put(to, 'of another', bytes('x'), { indexes: ['before'] })
     await copy(from, to)
-    expect(await contents(to)).toEqual(exactly(await contents(from)))
+    expect(await contents(to)).toEqual(expectedCopy(await contents(from)))
     expect((await list(to, 'before')).map(({ key }) => key)).toEqual([consumed])
     expect((await list(to, 'after')).map(({ key }) => key)).toEqual([moved])
     expect(await put(to, removed, bytes('late'), {})).toBe(false)
@@ -228,7 +231,7 @@ describe('the copy is not completed', () => {
     )
     expect(await to.get(NAMING_KEY)).toBeUndefined()
     await copy(from, to)
-    expect(await contents(to)).toEqual(exactly(await contents(from)))
+    expect(await contents(to)).toEqual(expectedCopy(await contents(from)))
   })
 
   test('when the target is unavailable for a moment; the same copy once more succeeds', async () => {
@@ -242,10 +245,10 @@ describe('the copy is not completed', () => {
     await expect(copy(from, lagging)).rejects.toBeInstanceOf(StoreUnavailable)
     expect(await to.get(NAMING_KEY)).toBeUndefined()
     await copy(from, to)
-    expect(await contents(to)).toEqual(exactly(await contents(from)))
+    expect(await contents(to)).toEqual(expectedCopy(await contents(from)))
   })
 
-  test('when a node is started on the target meanwhile', async () => {
+  test('when a node is started on the target during the copy', async () => {
     const [from, to] = [await openFilled(), await open()]
     const started = withChanges(to, {
       async restore(entry) {
@@ -257,7 +260,7 @@ describe('the copy is not completed', () => {
   })
 })
 
-test('what ends at this moment may be missing, where the clock of the target is ahead', async () => {
+test('a record that expires during the copy may be missing, because the clock of the target may be ahead', async () => {
   const losing = (to: Store, key: string) =>
     withChanges(to, {
       restore: async entry => (entry.key === key ? undefined : to.restore(entry)),
@@ -269,7 +272,7 @@ test('what ends at this moment may be missing, where the clock of the target is 
   await copy(from, losing(to, 'ending'))
 })
 
-test('a hundred are on their way at once, and not more', async () => {
+test('at most a hundred records are written concurrently', async () => {
   const [from, to] = [await openFilled(), await open()]
   let atOnce = 0
   let most = 0
@@ -295,7 +298,7 @@ test('a removal wins over a consent page that was open before the move', async (
       version: await consents.version('ada', client),
     })
 
-  // Opened when there was no consent, and when there was one.
+  // One page was opened before the consent, and one after it.
   const unasked = await before.version('ada', 'removed before')
   await decide(before, 'removed before')
   await before.withdraw('ada', 'removed before')

@@ -1,4 +1,4 @@
-// Sign-outs on their way to applications, on every store: who takes them, and that nobody is forgotten.
+// The queue of logout tokens on every store: each delivery is taken by one node, and none is lost.
 
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
 import { type SignOut, signOutQueue } from '../../src/state/delivery-queue.ts'
@@ -51,17 +51,19 @@ describe.each([
       accountId: 'usr_ada',
       authorizations: { wiki: { sid: 'w' }, chat: { sid: 'c' }, 'usher-account': { sid: 'a' } },
     })
-  /** Takes what is due at every node at once; `isAgain`: what has to be told again. */
+  /** Takes all due deliveries at every node at the same time. `isAgain` returns whether to retry one. */
   async function take(
     queue: 'new' | 'again',
     isAgain: (signOut: SignOut) => boolean = () => false,
   ) {
     const taken: SignOut[] = []
-    const tell = async (signOut: SignOut) => {
+    const deliver = async (signOut: SignOut) => {
       taken.push(signOut)
       return isAgain(signOut)
     }
-    await Promise.all([...nodes, ...nodes].map(node => signOutQueue(node).deliverDue(queue, tell)))
+    await Promise.all(
+      [...nodes, ...nodes].map(node => signOutQueue(node).deliverDue(queue, deliver)),
+    )
     return taken
   }
 
@@ -84,7 +86,7 @@ describe.each([
     expect(await take('again')).toEqual([])
   })
 
-  test('who takes one and dies leaves it to the next', async () => {
+  test('a delivery of a node that dies is taken by another node', async () => {
     await leave(fresh())
     let taken = 0
     await new Promise<void>(all => {
@@ -96,7 +98,7 @@ describe.each([
     expect(await take('new')).toHaveLength(2)
   })
 
-  test('a session without applications leaves nothing', async () => {
+  test('a session without applications adds no delivery', async () => {
     await enqueueSignOut(one(), { uid: fresh(), accountId: 'usr_ada', authorizations: {} })
     await enqueueSignOut(one(), { uid: fresh(), authorizations: { wiki: { sid: 'w' } } })
     expect(await take('new')).toEqual([])

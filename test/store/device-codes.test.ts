@@ -1,4 +1,5 @@
-// Device codes on every kind of store: who enters a user code first holds it, and what they decide stays.
+// Device codes on every kind of store: the first session that enters a user code holds it, and its
+// decision stays.
 
 import { expect, test } from 'vitest'
 import { deviceCodeAdapter } from '../../src/features/device.ts'
@@ -12,7 +13,7 @@ const TTL = 60
 const TAKEN = alreadyUsed('DeviceCode')
 
 onEveryStore(records => {
-  /** A node, asked by the session that `as` says. */
+  /** A node. `as` selects the session of the request. */
   function node() {
     const find = async (id: string) =>
       (await records().read<Record<string, unknown>>('DeviceCode', id)).value
@@ -38,7 +39,7 @@ onEveryStore(records => {
     return { one, other, code, claimed: { ...code, inFlight: true } }
   }
 
-  test('of fifty sessions that enter a code at once, on two nodes, one holds it', async () => {
+  test('of fifty sessions that enter a code at the same time on two nodes, one holds it', async () => {
     const { one, other, code, claimed } = await begin()
     const sessions = Array.from({ length: 50 }, (_, i) => [one, other][i % 2]?.as(`session-${i}`))
     const answers = await Promise.allSettled(
@@ -53,7 +54,7 @@ onEveryStore(records => {
     await expect(other.as('somebody').save(code.jti, denied)).rejects.toEqual(TAKEN)
   })
 
-  test('the first decision stays, in every tab and on every node', async () => {
+  test('the first decision is final, in every tab and on every node', async () => {
     const { one, other, code, claimed } = await begin()
     await one.as('ada').save(code.jti, claimed)
     const decisions = [{ accountId: 'usr_ada' }, { error: 'access_denied' }]
@@ -68,7 +69,7 @@ onEveryStore(records => {
     expect(await one.find(code.jti)).toEqual(decided)
   })
 
-  test('an error is no decision, and an expired code does not come back', async () => {
+  test('an error is no decision, and an expired code is not restored', async () => {
     const { one, code, claimed } = await begin()
     await one.as('ada').save(code.jti, { ...claimed, error: 'temporarily_unavailable' })
     expect(await one.find(code.jti)).toEqual(code)

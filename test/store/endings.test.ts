@@ -18,7 +18,7 @@ onEveryStore(records => {
       const writing = Array.from({ length: writers }, async () => {
         while (!isOver) {
           await records().transaction(write)
-          // SQLite reads without giving way to anything else.
+          // Reads of SQLite are synchronous, and give no other task a turn.
           await setImmediate()
         }
       })
@@ -31,7 +31,7 @@ onEveryStore(records => {
       await Promise.all(writing)
     }
 
-    /** An account whose name is changed all the time. */
+    /** An account, and a write that changes its name. */
     async function setUp() {
       const directory = createDirectory(records())
       const { id } = await directory.add({ username: fresh() })
@@ -39,7 +39,7 @@ onEveryStore(records => {
       return { directory, id, rename }
     }
 
-    /** A consent whose scopes are decided upon all the time. */
+    /** A consent, and a write that changes its scopes. */
     async function setUpConsent() {
       const consents = createConsents(records())
       const id = fresh()

@@ -1,4 +1,4 @@
-// Records on every kind of store, for what has to be so on each.
+// Runs tests with the records of every kind of store.
 
 import { afterAll, beforeAll, describe } from 'vitest'
 import { openRecords, type Records } from '../../src/storage/records.ts'
@@ -18,7 +18,7 @@ const STORES: [name: string, start: () => Promise<{ store: Store; stop?(): Promi
   ],
 ]
 
-/** `tests` is given the records once they run. */
+/** Calls `tests` for each store. The function it gets returns the records while a test runs. */
 export function onEveryStore(tests: (records: () => Records) => void): void {
   describe.each(STORES)('%s', (_name, start) => {
     let records: Records

@@ -1,4 +1,4 @@
-// The end of grants: by revocation, by withdrawal, by sign-out; and that it is the end.
+// The end of grants by revocation, by withdrawal of consent and by sign-out. An ended grant stays ended.
 
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { revokeGrant, revokeGrants } from '../../src/state/grants.ts'
@@ -23,11 +23,11 @@ interface Given {
   client?: string
   scope?: string
   hasRefreshToken?: boolean
-  /** In which it is made, as the library notes it. */
+  /** The request that creates the grant. */
   visit?: Visit
 }
 
-/** A grant with an access token of it; answers its id and whether the token counts. */
+/** Creates a grant with an access token. `isAlive` returns whether the token is valid. */
 async function grant(given: Given = {}) {
   const { account = 'usr_ada', client = 'web', scope = 'openid', hasRefreshToken, visit } = given
   const grantId = fresh()
@@ -52,7 +52,7 @@ async function grant(given: Given = {}) {
 }
 
 describe('a revoked grant', () => {
-  test('is gone with its tokens, and no other', async () => {
+  test('ends with its tokens, and no other grant ends', async () => {
     const [revoked, other] = [await grant(), await grant()]
     await revokeGrant(library.records, revoked.grantId)
     expect(await find('Grant', revoked.grantId)).toBeUndefined()
@@ -60,7 +60,7 @@ describe('a revoked grant', () => {
     expect(await other.isAlive()).toBe(true)
   })
 
-  test('is not brought back by a write that was on its way', async () => {
+  test('is not restored by a write in flight', async () => {
     for (const end of [
       (id: string) => library.adapters('Grant').destroy(id),
       (id: string) => revokeGrant(library.records, id),
@@ -87,7 +87,7 @@ describe('a revoked grant', () => {
     }
   })
 
-  test('two grants revoked in one request are both gone', async () => {
+  test('two grants that are revoked in one request both end', async () => {
     const both = [await grant(), await grant()]
     await library.request().run(async () => {
       for (const { grantId } of both) await revoke(library.adapters, grantId)
@@ -96,7 +96,7 @@ describe('a revoked grant', () => {
   })
 })
 
-describe('a withdrawal', () => {
+describe('a withdrawal of consent', () => {
   test('ends all grants of the account to that client, and no others', async () => {
     const ended = [await grant(), await grant(), await grant({ scope: 'openid offline_access' })]
     const kept = [await grant({ client: 'spa' }), await grant({ account: 'usr_grace' })]
@@ -105,7 +105,7 @@ describe('a withdrawal', () => {
     for (const { isAlive } of kept) expect(await isAlive()).toBe(true)
   })
 
-  test('without a client, all of the account', async () => {
+  test('without a client ends all grants of the account', async () => {
     const ended = [await grant(), await grant({ client: 'spa' })]
     const kept = await grant({ account: 'usr_grace' })
     await revokeGrants(library.records, 'usr_ada')
@@ -156,12 +156,12 @@ describe('the end of a session', () => {
     expect(issued).toContain(true)
   })
 
-  test('ends those that others have taken the place of, or that were forgotten', async () => {
+  test('ends grants that were replaced or lost in the session', async () => {
     const first = await signedIn()
     const { jti } = first.session
     const made = [await grant({ visit: first }), await grant({ visit: first, client: 'spa' })]
     await first.save()
-    // At once, each for the same client.
+    // Two concurrent requests for the same client.
     const both = [await visit(library, jti), await visit(library, jti)]
     for (const each of both) made.push(await grant({ visit: each }))
     for (const each of both) await each?.save()
@@ -174,7 +174,7 @@ describe('the end of a session', () => {
     for (const { isAlive } of made) expect(await isAlive()).toBe(false)
   })
 
-  test('ends those that were given elsewhere, and none is given after it', async () => {
+  test('ends grants from other channels, and none can be added afterwards', async () => {
     const { session, destroy } = await signedIn()
     const sessions = createSessions(library.records)
     const [early, late] = [await grant(), await grant()]
@@ -197,7 +197,7 @@ describe('the end of a session', () => {
         const spy = vi.spyOn(records, method).mockRejectedValue(new StoreUnavailable('cut'))
         await expect(leaving.destroy()).rejects.toBeInstanceOf(StoreUnavailable)
         spy.mockRestore()
-        // Nothing is added to it meanwhile.
+        // A request in flight cannot add anything to the session.
         await late?.save()
         const again = await visit(library, leaving.session.jti, { endsSession })
         expect(again !== undefined).toBe(endsSession)
@@ -223,7 +223,7 @@ describe('the end of a session', () => {
     }
   })
 
-  test('nor when both happen at once', async () => {
+  test('a concurrent request cannot leave a grant behind, either', async () => {
     for (let round = 0; round < 10; round++) {
       const slow = await signedIn()
       const leaving = await visit(library, slow.session.jti)
@@ -238,7 +238,7 @@ describe('the end of a session', () => {
     }
   })
 
-  test('everywhere ends all sessions of the account, and no others', async () => {
+  test('of the account ends all of its sessions, and no others', async () => {
     const ada = [await signedIn(), await signedIn()]
     const grace = await signedIn('usr_grace')
     const online = await grant({ visit: ada[1] })

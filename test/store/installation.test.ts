@@ -25,7 +25,7 @@ test('a secret is created beside the store, readable for its owner only, and rea
   await second.store.close()
 })
 
-test('a secret that was given is the one that counts, and none is made', async () => {
+test('a configured secret is used, and no secret is created', async () => {
   const folder = newFolder()
   const { store, secrets } = await openInstallation(storeIn(folder), [Buffer.alloc(32, 1)])
   await store.close()
@@ -33,7 +33,7 @@ test('a secret that was given is the one that counts, and none is made', async (
   expect(() => readFileSync(join(folder, 'usher.secret'))).toThrow(/ENOENT/)
 })
 
-test('the wrong secret opens nothing, says which setting to look at, and harms nothing', async () => {
+test('a wrong secret is refused with the name of the setting, and does not change the store', async () => {
   const folder = newFolder()
   const right = await openInstallation(storeIn(folder), [Buffer.alloc(32, 1)])
   await right.records.save('Account', 'ada', { name: 'Ada' })
@@ -47,18 +47,15 @@ test('the wrong secret opens nothing, says which setting to look at, and harms n
   await again.store.close()
 })
 
-// What a start finds that is a moment behind another one, or comes after a crash or a full disk.
-test.each(['', 'c2hvcnQ'])(
-  'a secret file that holds %j is not taken for a secret',
-  async content => {
-    const folder = newFolder()
-    mkdirSync(folder)
-    writeFileSync(join(folder, 'usher.secret'), content)
-    await expect(openInstallation(storeIn(folder), [])).rejects.toThrow(/usher\.secret/)
-  },
-)
+// A start may find such a file beside a concurrent start, after a crash, or after a full disk.
+test.each(['', 'c2hvcnQ'])('a secret file with %j is not used as a secret', async content => {
+  const folder = newFolder()
+  mkdirSync(folder)
+  writeFileSync(join(folder, 'usher.secret'), content)
+  await expect(openInstallation(storeIn(folder), [])).rejects.toThrow(/usher\.secret/)
+})
 
-test('a file that is no store is refused', async () => {
+test('a file that is not a store is refused', async () => {
   const folder = newFolder()
   mkdirSync(folder)
   writeFileSync(join(folder, 'usher.db'), 'Dear diary, '.repeat(1000))

@@ -1,4 +1,4 @@
-// A detour through our pages is answered once and resumed once.
+// An interaction is answered once and resumed once.
 
 import type { Adapter } from 'oidc-provider'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -18,7 +18,7 @@ const USED = alreadyUsed('Interaction')
 const ADA = { login: { accountId: 'usr_ada', amr: ['pwd'] } }
 const GRACE = { login: { accountId: 'usr_grace', amr: ['pwd'] } }
 
-/** Saves an interaction as the authorization endpoint does; answers what to save it with again. */
+/** Saves an interaction as the authorization endpoint does. Returns its id, and `save` for an answer. */
 async function begin() {
   const jti = fresh()
   const save = (change: object = {}) => interactions.upsert(jti, { jti, ...change }, 60)
@@ -27,14 +27,14 @@ async function begin() {
 }
 
 describe('the answer', () => {
-  test('§3.1: is accepted once; a double click does no harm', async () => {
+  test('is accepted once; a double click does no harm', async () => {
     const { save, find } = await begin()
     await save({ result: ADA })
     await save({ result: structuredClone(ADA) })
     expect(await find()).toMatchObject({ result: ADA })
   })
 
-  test('§3.1: a different one is refused, and changes nothing', async () => {
+  test('is refused if it differs from the first one, and then changes nothing', async () => {
     const { save, find } = await begin()
     await save({ result: ADA })
     for (const result of [GRACE, { error: 'access_denied' }, undefined]) {
@@ -43,7 +43,7 @@ describe('the answer', () => {
     expect(await find()).toMatchObject({ result: ADA })
   })
 
-  test('§3.1: of different ones at once the first decides', async () => {
+  test('is accepted once if different answers arrive at the same time', async () => {
     for (let round = 0; round < 20; round++) {
       const { save, find } = await begin()
       const answers = Array.from({ length: 8 }, (_, n) => ({ login: { accountId: `usr_${n}` } }))
@@ -54,7 +54,7 @@ describe('the answer', () => {
     }
   })
 
-  test('is the same when a member of it is undefined, which no store keeps', async () => {
+  test('is the same with an undefined member, which JSON omits', async () => {
     const { save } = await begin()
     const result = { error: 'access_denied', error_description: undefined }
     await save({ result })
@@ -63,7 +63,7 @@ describe('the answer', () => {
 })
 
 describe('the end', () => {
-  test('§3.1: of 50 concurrent resumes one removes it, and the others fail', async () => {
+  test('is reached by one of 50 concurrent resumes, and the others fail', async () => {
     for (let round = 0; round < 20; round++) {
       const { jti, find } = await begin()
       const ends = await Promise.allSettled(
@@ -76,7 +76,7 @@ describe('the end', () => {
     }
   })
 
-  test('§3.1: nothing is written after it, not even by an earlier request', async () => {
+  test('is final: nothing is written after it, not even by an earlier request', async () => {
     const { jti, save, find } = await begin()
     await interactions.destroy(jti)
     for (const change of [{}, { result: ADA }]) {
@@ -85,7 +85,7 @@ describe('the end', () => {
     expect(await find()).toBeUndefined()
   })
 
-  test('an interaction that never was cannot be ended', async () => {
+  test('fails for an unknown interaction', async () => {
     await expect(interactions.destroy(fresh())).rejects.toEqual(USED)
   })
 })

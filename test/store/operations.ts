@@ -1,4 +1,4 @@
-// What one change comes to: `write` for a single one, as most tests ask for it; and `walk` as a list.
+// `write` for a single change, and `walk` as a list, as most tests need them.
 
 import type { Put, Store } from '../../src/storage/store.ts'
 

@@ -1,5 +1,5 @@
-// The adapter in requests of the library that a test plays by hand: they begin, read, and write when the
-// test says so.
+// Calls the adapter as requests of the library do. A test decides when each request begins, reads and
+// writes.
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { randomBytes } from 'node:crypto'
@@ -20,9 +20,9 @@ export function asRequest<T>(oidc: object, work: () => T, facts: object[] = []):
 }
 
 export interface Request {
-  /** Runs as a part of this request. */
+  /** Runs `part` within this request. */
   run<T>(part: () => Promise<T>): Promise<T>
-  /** What the library holds as the session of the request. */
+  /** The session of the request in the library. */
   session?: { uid: string; jti: string }
 }
 
@@ -52,7 +52,7 @@ export async function createLibrary(): Promise<Library> {
     refreshTokens,
     request({ endsSession = false } = {}) {
       const route = endsSession ? 'end_session_confirm' : 'token'
-      // Its parts are run one after the other, in the transaction of one request.
+      // All parts run one after the other in the transaction of this request.
       let enter = <T>(part: () => T): T => part()
       records.transaction(async () => {
         enter = AsyncLocalStorage.snapshot()
@@ -72,19 +72,19 @@ export async function createLibrary(): Promise<Library> {
 
 export type Session = SessionRecord & { oldId?: string }
 
-/** A request with a session, read and not yet written. */
+/** A request that has read its session and not yet saved it. */
 export interface Visit {
   request: Request
   session: Session
-  /** What the library does at the end of every request. */
+  /** Saves the session as the library does at the end of every request. */
   save(): Promise<void>
-  /** What the library does when somebody signs out. */
+  /** Destroys the session as the library does at a sign-out. */
   destroy(): Promise<void>
 }
 
 const TTL = 3600
 
-/** Someone comes with the session id in their cookie; undefined when that leads nowhere. */
+/** Begins a request with this session id in the cookie. Undefined if the session is not found. */
 export async function visit(
   library: Library,
   id: string,
@@ -95,7 +95,7 @@ export async function visit(
   return found ? visitWith(library, request, found as Session) : undefined
 }
 
-/** Someone comes for the first time. */
+/** Begins a request with a new session. */
 export function firstVisit(library: Library, session: Partial<Session> = {}): Visit {
   const own = { jti: randomId(), uid: randomId(), exp: 4_000_000_000 }
   return visitWith(library, library.request(), { ...own, ...session })

@@ -1,5 +1,5 @@
-// Of any number of callers that want the same thing at once, exactly one has it: over every handle
-// (connection, process, node) that the same store is open through.
+// Of any number of concurrent callers with the same operation, exactly one succeeds. The callers use all
+// handles (connections, processes, nodes) of the store.
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Store } from '../../src/storage/store.ts'
@@ -9,7 +9,7 @@ import { bytes, fresh, now } from './store-suite.ts'
 const CALLERS = [2, 8, 50]
 const ROUNDS = 20
 
-/** `open` answers one or more handles of one store; they are closed at the end. */
+/** `open` returns one or more handles of one store. They are closed at the end. */
 export function raceSuite(name: string, open: () => Promise<Store[]>): void {
   describe(name, () => {
     let handles: Store[]
@@ -18,7 +18,7 @@ export function raceSuite(name: string, open: () => Promise<Store[]>): void {
     })
     afterAll(() => Promise.all(handles.map(store => store.close())))
 
-    /** What each of `n` callers was answered, spread over the handles. */
+    /** The results of `n` concurrent callers, which are distributed over the handles. */
     const atOnce = <T>(n: number, ask: (store: Store, i: number) => Promise<T>) =>
       Promise.all(Array.from({ length: n }, (_, i) => ask(handles[i % handles.length] as Store, i)))
     const first = () => handles[0] as Store
@@ -42,7 +42,7 @@ export function raceSuite(name: string, open: () => Promise<Store[]>): void {
         }
       })
 
-      test('one writes where nothing stands, and its value stays', async () => {
+      test('one creates a record, and its value stays', async () => {
         for (let round = 0; round < ROUNDS; round++) {
           const key = fresh()
           const answers = await atOnce(n, (store, i) =>
@@ -55,7 +55,7 @@ export function raceSuite(name: string, open: () => Promise<Store[]>): void {
         }
       })
 
-      test('one writes over the version that all have read', async () => {
+      test('one overwrites the version that all have read', async () => {
         const key = fresh()
         await put(first(), key, bytes('base'), {})
         for (let version = 1; version <= ROUNDS; version++) {
@@ -68,13 +68,13 @@ export function raceSuite(name: string, open: () => Promise<Store[]>): void {
       })
     })
 
-    test('plain writes at once are all taken, one version each', async () => {
+    test('concurrent writes without a version all succeed, with one version each', async () => {
       const key = fresh()
       expect(winners(await atOnce(50, (store, i) => put(store, key, bytes(`${i}`), {})))).toBe(50)
       expect((await first().get(key))?.version).toBe(50)
     })
 
-    test('whatever a removal races with, nothing stands there afterwards', async () => {
+    test('after a removal and concurrent writes, the record does not exist', async () => {
       for (let round = 0; round < ROUNDS; round++) {
         const [key, index] = [fresh(), fresh()]
         await put(first(), key, bytes('alive'), { indexes: [index] })

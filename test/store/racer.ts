@@ -1,5 +1,5 @@
-// A process of its own on a store file, for sqlite.test.ts: when its stdin says so it does one thing
-// to each of the keys it was given, one after the other, and prints those it had success with.
+// A process with its own handle of a store file, for sqlite.test.ts. When stdin gives the signal, it
+// performs one operation on each of its keys in turn, and prints the keys for which it succeeded.
 
 import { once } from 'node:events'
 import { pathToFileURL } from 'node:url'
@@ -7,7 +7,7 @@ import { openSqliteStore } from '../../src/storage/sqlite.ts'
 import type { Store } from '../../src/storage/store.ts'
 import { consume, put, remove } from './operations.ts'
 
-/** What one alone may succeed with, on a record at its first version. */
+/** Operations with which only one caller may succeed on a record at its first version. */
 export const ACTS: Record<string, (store: Store, key: string) => Promise<unknown>> = {
   consume: (store, key) => consume(store, key, 1_700_000_000),
   remove: (store, key) => remove(store, key, 4_000_000_000),

@@ -1,4 +1,4 @@
-// JSON records over the store: agreed names, clamped lifetimes, changes that are not lost.
+// JSON records on a store: keyed names, limits of lifetimes, and updates that are not lost.
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -27,7 +27,7 @@ async function open(file: string): Promise<Records> {
   return openRecords(store, [Buffer.alloc(32, 1)])
 }
 
-/** When the one record of a file expires, as it is kept. */
+/** The stored expiry of the only record of a file. */
 function expiryIn(file: string) {
   const db = new DatabaseSync(file)
   opened.push(db)
@@ -35,7 +35,7 @@ function expiryIn(file: string) {
   return row?.expires
 }
 
-test('two that open an empty store at once agree on its names', async () => {
+test('two nodes that open an empty store at the same time use the same naming key', async () => {
   for (let round = 0; round < 5; round++) {
     const file = newFile()
     const all = await Promise.all([file, file, file, file].map(each => open(each)))
@@ -81,7 +81,7 @@ describe('update', () => {
   const increment = (records: Records) =>
     records.update<{ n: number }>('Counter', 'x', ({ value }) => ({ n: (value?.n ?? 0) + 1 }))
 
-  test('of 50 at once none is lost', async () => {
+  test('loses none of 50 concurrent changes', async () => {
     const file = newFile()
     const handles = [await open(file), await open(file)]
     const answers = await Promise.all(
@@ -91,7 +91,7 @@ describe('update', () => {
     expect((await handles[0]?.read('Counter', 'x'))?.value).toEqual({ n: 50 })
   })
 
-  test('that wants nothing written writes nothing', async () => {
+  test('writes nothing if its change returns undefined', async () => {
     const records = await open(newFile())
     await records.save('Counter', 'x', { n: 1 })
     expect(await records.update('Counter', 'x', () => undefined)).toBe(false)
@@ -128,7 +128,7 @@ describe('update', () => {
     expect((await records.read<{ n: number }>('Counter', 'x')).value?.n).toBeLessThan(0)
   })
 
-  test('gives up rather than lose, when it is overtaken every time', async () => {
+  test('fails without losing a change if another writer is faster every time', async () => {
     const records = await open(newFile())
     await records.save('Counter', 'x', { n: 1 })
     const overtaken = records.update('Counter', 'x', () => {
@@ -140,7 +140,7 @@ describe('update', () => {
   })
 })
 
-test('of two that remove one record, one has it', async () => {
+test('of two concurrent removals of one record, one succeeds', async () => {
   const records = await open(newFile())
   await records.save('Kind', 'id', { once: true })
   const removed = await Promise.all([records.remove('Kind', 'id'), records.remove('Kind', 'id')])

@@ -1,4 +1,4 @@
-// However slow Redis is: what is asked of it at once is bounded, and each command is counted.
+// The number of concurrent Redis operations is limited, however slow Redis is. Each command is counted.
 
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
@@ -12,14 +12,14 @@ import { bytes, fresh, now } from './store-suite.ts'
 const BOUND = 2000
 let server: RedisServer
 let store: Store
-/** What the observer was told. */
-const told: [command: string, seconds: number, failed: boolean][] = []
+/** The calls of the observer. */
+const observed: [command: string, seconds: number, failed: boolean][] = []
 beforeAll(async () => {
   server = await startRedis()
-  store = await openRedisStore(server.url, REDIS_DEFAULTS, (...one) => told.push(one))
+  store = await openRedisStore(server.url, REDIS_DEFAULTS, (...one) => observed.push(one))
 })
 beforeEach(() => {
-  told.length = 0
+  observed.length = 0
 })
 afterAll(async () => {
   await store.close()
@@ -34,9 +34,9 @@ const KINDS: ((key: string) => Promise<unknown>)[] = [
 const ask = (count: number) =>
   Array.from({ length: count }, (_, i) => KINDS[i % KINDS.length]?.(fresh()))
 
-test('of 5,000 operations on a hung Redis, the surplus is refused at once, the rest in a second', async () => {
+test('of 5,000 operations on a hung Redis, those above the limit fail at once, and the others within a second', async () => {
   await Promise.all(ask(100))
-  told.length = 0
+  observed.length = 0
   const memory = () => process.memoryUsage().rss / 2 ** 20
   const before = memory()
   process.kill(server.pid, 'SIGSTOP')
@@ -49,7 +49,7 @@ test('of 5,000 operations on a hung Redis, the surplus is refused at once, the r
         reasons.push(reasonOf(error))
       }
       await Promise.all(ask(5000).map(one => one?.then(() => reasons.push('answered'), refuse)))
-      // At once: before any of those that wait for Redis.
+      // The refused operations fail before any operation that waits for Redis.
       const surplus = reasons.slice(0, 5000 - BOUND)
       expect(new Set(surplus)).toEqual(new Set(['Redis: too many operations']))
       expect(reasons).toHaveLength(5000)
@@ -59,14 +59,14 @@ test('of 5,000 operations on a hung Redis, the surplus is refused at once, the r
   } finally {
     process.kill(server.pid, 'SIGCONT')
   }
-  expect(told.length).toBeLessThanOrEqual(3 * BOUND)
-  expect(told.every(([, , failed]) => failed)).toBe(true)
+  expect(observed.length).toBeLessThanOrEqual(3 * BOUND)
+  expect(observed.every(([, , failed]) => failed)).toBe(true)
   expect(memory() - before).toBeLessThan(150)
   const both = () => Promise.all([store.get(fresh()), remove(store, fresh(), now())])
   await expect.poll(() => both().catch(() => 'away'), { timeout: 5000 }).not.toBe('away')
 })
 
-test('nothing is left counted: afterwards as many as before are answered at once', async () => {
+test('failed operations free their place: afterwards the limit is as before', async () => {
   expect(await Promise.all(ask(BOUND))).toHaveLength(BOUND)
   const outcomes = await Promise.allSettled(ask(BOUND + 1))
   const refused = outcomes.filter(({ status }) => status === 'rejected')
@@ -80,29 +80,29 @@ test('the observer gets each command once, with result and duration', async () =
   await store.get(key)
   await consume(store, key, now())
   await remove(store, key, now() + 60)
-  expect(told.map(([command, , failed]) => [command, failed])).toEqual(
+  expect(observed.map(([command, , failed]) => [command, failed])).toEqual(
     ['note', 'note', 'write', 'mget', 'write', 'write'].map(command => [command, false]),
   )
-  for (const [, seconds] of told) {
+  for (const [, seconds] of observed) {
     expect(seconds).toBeGreaterThan(0)
     expect(seconds).toBeLessThan(1)
   }
-  told.length = 0
+  observed.length = 0
   await server.kill('SIGKILL')
   await store.get(key).catch(() => {})
-  expect(told.map(([command, , failed]) => [command, failed])).toEqual([['mget', true]])
+  expect(observed.map(([command, , failed]) => [command, failed])).toEqual([['mget', true]])
   await server.start()
   const both = () => Promise.all([store.get(key), remove(store, key, now())]).catch(() => 'away')
   await expect.poll(both, { timeout: 5000 }).not.toBe('away')
 })
 
-test('a list costs a command, and one more for each of its records', async () => {
+test('a list costs one command, and one more for each of its records', async () => {
   const index = fresh()
   const keys = Array.from({ length: 500 }, fresh)
   await Promise.all(keys.map(key => put(store, key, bytes('x'), { indexes: [index] })))
-  told.length = 0
+  observed.length = 0
   expect(await list(store, index)).toHaveLength(500)
-  expect(told).toHaveLength(501)
+  expect(observed).toHaveLength(501)
 })
 
 test('an index may be longer than one page of ZSCAN', async () => {
@@ -117,7 +117,7 @@ test('an index may be longer than one page of ZSCAN', async () => {
   expect(await list(store, index)).toHaveLength(count)
 })
 
-test('a record takes little more than its value, a tombstone next to nothing', async () => {
+test('a record needs little more memory than its value, and a tombstone very little', async () => {
   const operator = new Redis(server.url)
   const key = fresh()
   const size = () => operator.memory('USAGE', `usher:r:${key}`)

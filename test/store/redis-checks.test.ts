@@ -1,4 +1,4 @@
-// A Redis that cannot be trusted is found, with the command that fixes it.
+// Unsafe settings of Redis are reported with the command that fixes them.
 
 import { execFileSync } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -58,14 +58,14 @@ async function open(at: string, settings = REDIS_DEFAULTS): Promise<Store> {
 async function checkOf(store: Store, name: string): Promise<Check | undefined> {
   return (await store.check()).find(check => check.name === name)
 }
-/** As an operator would, in a shell. */
+/** Runs a command in redis-cli, as an operator does. */
 function type(line = '', at = ['-p', String(port), '-a', PASSWORD, '--no-auth-warning']) {
   const [program = '', ...words] = line.split(' ')
   execFileSync(program, [...at, ...words], { stdio: 'ignore' })
 }
 
-describe('what is looked at', () => {
-  test('is all fine on a Redis that runs as it ought to', async () => {
+describe('the checks', () => {
+  test('are all ok on a Redis with the recommended settings', async () => {
     const checks = await (await open(url)).check()
     expect(checks.map(({ name }) => name)).toEqual(NAMES)
     expect(checks.filter(({ state, fix }) => state !== 'ok' || fix)).toEqual([])
@@ -112,7 +112,7 @@ describe('what is looked at', () => {
     expect(await checkOf(store, 'min-replicas')).toMatchObject({ state: 'ok' })
   })
 
-  test('a Redis that lets everybody in is a warning', async () => {
+  test('a Redis without a password is a warning', async () => {
     const server = await startRedis({ port: (await freePorts(1))[0] })
     closing.push(() => server.stop())
     const check = await checkOf(await open(server.url), 'access')
@@ -144,7 +144,7 @@ describe.each<[string, () => Promise<RedisGroup>]>([
   })
   afterAll(() => group?.stop())
 
-  test('counts as its worst server does', async () => {
+  test('has the state of its worst server', async () => {
     const store = await open(group.url)
     const checks = await store.check()
     expect(checks.map(({ name }) => name).sort()).toEqual([...NAMES].sort())
@@ -160,7 +160,7 @@ describe.each<[string, () => Promise<RedisGroup>]>([
     expect(await checkOf(store, 'eviction')).toMatchObject({ state: 'wrong' })
   })
 
-  test('lets a command end that is done with it', async () => {
+  test('does not prevent the exit of a command', async () => {
     const env = { USHER_STORE: group.url, USHER_SECRET }
     const { code, stderr, took } = await run(['src/cli.ts', 'accounts', 'list'], env)
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
@@ -194,7 +194,7 @@ describe('the start', () => {
     expect(await operator.dbsize()).toBe(0)
   })
 
-  test('without the replica that it is to wait for is refused in words', async () => {
+  test('is refused with an explanation without the required replica', async () => {
     const USHER_CONFIG = configWith({ redis: { durability: 'replicated' } })
     const { stderr, code } = await run(['src/main.ts'], { ...environment(), USHER_CONFIG })
     expect(code).toBe(1)
@@ -202,7 +202,7 @@ describe('the start', () => {
     expect(stderr).toContain('redis.durability: primary')
   })
 
-  test('with a wrong password is refused in words, and says none', async () => {
+  test('is refused with an explanation for a wrong password, which is not shown', async () => {
     const USHER_STORE = `redis://:wrong-${PASSWORD}@127.0.0.1:${port}`
     const { stderr, stdout, code } = await run(['src/main.ts'], { USHER_SECRET, USHER_STORE })
     expect(code).toBe(1)
@@ -210,7 +210,7 @@ describe('the start', () => {
     expect(stderr + stdout).not.toContain(PASSWORD)
   })
 
-  test('with a metrics port that is taken is refused in words', async () => {
+  test('is refused with an explanation if the metrics port is in use', async () => {
     const { stderr, code } = await run(['src/main.ts'], {
       USHER_STORE: 'sqlite::memory:',
       USHER_METRICS_PORT: String(port),
@@ -288,16 +288,16 @@ test('a problem that appears later is shown by /readyz and logged once', async (
   expect((await fetch(`${service.issuer}/metrics`)).status).toBe(404)
 }, 60_000)
 
-test('a store that goes away and comes back is a fact each, however many requests fail', async () => {
+test('an outage of the store and its end are one audit event each, however many requests fail', async () => {
   const service = await startService(environment())
   closing.push(() => service.stop())
   const facts = () => [...service.stdout().matchAll(/"log":"audit","event":"(store_\w+)"/g)]
-  const told = () => facts().map(([, event]) => event)
+  const events = () => facts().map(([, event]) => event)
   await server.kill()
-  await expect.poll(told, { timeout: 15_000 }).toEqual(['store_away'])
+  await expect.poll(events, { timeout: 15_000 }).toEqual(['store_away'])
   for (let i = 0; i < 5; i++) expect((await fetch(`${service.issuer}/readyz`)).status).toBe(503)
   await server.start()
-  await expect.poll(told, { timeout: 15_000 }).toEqual(['store_away', 'store_back'])
+  await expect.poll(events, { timeout: 15_000 }).toEqual(['store_away', 'store_back'])
 }, 60_000)
 
 describe('usher doctor', () => {
@@ -310,14 +310,14 @@ describe('usher doctor', () => {
   const ALL_OK = Object.fromEntries(['config', 'store', ...NAMES].map(name => [name, 'ok']))
 
   beforeAll(async () => {
-    // Opening the store for the first time makes the installation.
+    // Opening the store for the first time creates the installation.
     await run(['src/cli.ts', 'keys', 'list'], environment())
   })
 
-  test('says line by line that all is fine', async () => {
+  test('prints a line for each check that is ok', async () => {
     const { stdout, stderr, code } = await doctor()
     expect({ stderr, code }).toEqual({ stderr: '', code: 0 })
-    // Folder, store and what was found of it; nothing runs here yet.
+    // Only the config folder and the store are checked, because no service runs yet.
     expect(stdout.trim().split('\n')).toHaveLength(2 + NAMES.length + 1)
     expect(stdout).toMatch(/^! service {6}.* does not answer: ECONNREFUSED$/m)
     expect(stdout).toMatch(/^✓ store {8}found; USHER_SECRET decrypts it$/m)
@@ -345,7 +345,7 @@ describe('usher doctor', () => {
 
   test.each<[string, () => Promise<Record<string, string>>, string, RegExp]>([
     [
-      'a Redis that is away',
+      'an unavailable Redis',
       async () => ({ USHER_STORE: `redis://:${PASSWORD}@127.0.0.1:${await freePorts(1)}` }),
       'store',
       /ECONNREFUSED/,

@@ -1,4 +1,4 @@
-// How a Redis is reached: TLS, users and passwords, databases and prefixes, in each of its five kinds.
+// The connection to Redis: TLS, users and passwords, databases and prefixes, for each of its five kinds.
 
 import { execFileSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -24,11 +24,11 @@ function fileWith(content: string): string {
   return file
 }
 
-/** With everything that a URL gives a meaning to. */
+/** A password with all characters that have a meaning in a URL. */
 const PASSWORD = 'p@ss:w/rd#?%é+CANARY'
 const IN_URL = `usher:${encodeURIComponent(PASSWORD)}@`
 const SENTINEL_PASSWORD = 'sentinel-CANARY'
-/** What README says is enough. */
+/** The permissions that the documentation lists. */
 const RIGHTS = ['~usher:*', '+@all', '-@dangerous', '+info']
 
 const closing: (() => Promise<unknown>)[] = []
@@ -48,7 +48,7 @@ async function works(store: Store): Promise<void> {
   expect(await remove(store, key, now() + 60)).toBe(true)
   expect((await store.check()).filter(({ state }) => state === 'wrong')).toEqual([])
 }
-/** Why it could not be opened, in less than five seconds and without a password. */
+/** The error of a failed connection, within five seconds and without a password. */
 async function refusal(url: string, settings: Partial<RedisSettings> = {}): Promise<string> {
   const started = performance.now()
   const refused = await open(url, settings).catch((error: unknown) => error)
@@ -66,7 +66,7 @@ function makeAuthority(name: string) {
   const files = ['-keyout', `${name}.key`, '-out', `${name}.pem`]
   openssl('req', '-x509', ...KEY, '-days', '2', '-subj', `/CN=${name}`, ...files)
 }
-/** For 127.0.0.1, signed by an authority. */
+/** Creates a certificate for 127.0.0.1 that an authority signs. */
 function makeCertificate(name: string, authority: string) {
   writeFileSync(inFolder(`${name}.ext`), 'subjectAltName=IP:127.0.0.1,DNS:localhost')
   openssl('req', ...KEY, '-subj', `/CN=${name}`, '-keyout', `${name}.key`, '-out', `${name}.csr`)
@@ -105,15 +105,15 @@ describe('TLS', () => {
   afterAll(() => Promise.all(servers.map(server => server.stop())))
   const { ca, ...certificate } = CLIENT
 
-  test.each(['redis', 'rediss'])('%s:// with an authority of our own', async scheme => {
+  test.each(['redis', 'rediss'])('%s:// with a private certificate authority', async scheme => {
     await works(await open(`${scheme}://127.0.0.1:${ports[0]}`, { tls: { ca } }))
   })
 
-  test.each(['redis', 'rediss'])('%s:// with a certificate of ours', async scheme => {
+  test.each(['redis', 'rediss'])('%s:// with a client certificate', async scheme => {
     await works(await open(`${scheme}://127.0.0.1:${ports[1]}`, { tls: CLIENT }))
   })
 
-  test('a certificate of another authority is refused, and an unexpected one', async () => {
+  test('a certificate of another authority is refused on both sides', async () => {
     const url = `rediss://${IN_URL}127.0.0.1:${ports[0]}`
     expect(await refusal(url, { tls: { ca: inFolder('other.pem') } })).toMatch(/certificate/)
     expect(await refusal(url)).toMatch(/certificate/)
@@ -123,13 +123,13 @@ describe('TLS', () => {
     expect(await refusal(url.replace('rediss', 'redis'))).not.toBe('')
   })
 
-  test('a certificate with the key of another is refused', async () => {
+  test('a certificate with a wrong private key is refused', async () => {
     const tls = { ca, ...certificate, key: inFolder('redis.key') }
     expect(await refusal(`rediss://127.0.0.1:${ports[1]}`, { tls })).toMatch(/key values mismatch/)
   })
 })
 
-/** With how each is reached: where the URL has the user, and what else has to be said. */
+/** The kinds of Redis. For each: where its URL has the user, and its other settings. */
 const KINDS = [
   'alone',
   'a socket',
@@ -175,7 +175,7 @@ describe.each(KINDS)('a user of Redis, %s', kind => {
       urlWith = userinfo => `redis+sentinel://${userinfo}127.0.0.1:${watcher}/usher`
     }
     await setPassword(PASSWORD)
-    // Whoever names no user may nothing.
+    // The default user has no permissions.
     await operator.call('ACL', 'SETUSER', 'default', 'on', '>of-the-operator-CANARY')
   }, 30_000)
   afterAll(async () => {
@@ -204,7 +204,7 @@ describe.each(KINDS)('a user of Redis, %s', kind => {
     )
   })
 
-  test('a password that is changed on the server and in its file is taken up', async () => {
+  test('a password that changes on the server and in its file is used', async () => {
     const password_file = fileWith(PASSWORD)
     const store = await open(urlWith(''), { ...settings, username: 'usher', password_file })
     await works(store)
@@ -220,7 +220,7 @@ describe.each(KINDS)('a user of Redis, %s', kind => {
         },
       )
     await expect.poll(state, { timeout: 5000 }).toBe('unavailable')
-    // For a moment, as whoever writes it in two steps leaves it.
+    // The file is empty for a moment, as if it was written in two steps.
     writeFileSync(password_file, '')
     await state()
     writeFileSync(password_file, 'changed-CANARY\n')
@@ -255,7 +255,7 @@ describe('one Redis', () => {
     return keys.sort()
   }
 
-  test('what README names is enough for its user, and lets it do nothing else', async () => {
+  test('the documented permissions are sufficient and minimal', async () => {
     await operator.call('ACL', 'SETUSER', 'usher', 'on', `>${PASSWORD}`, ...RIGHTS)
     const store = await open(server.url.replace('//', `//${IN_URL}`))
     await works(store)
@@ -281,7 +281,7 @@ describe('one Redis', () => {
     expect(await refusal(server.url.replace('//', '//narrow:p@'))).toMatch(/NOPERM.*info/)
   })
 
-  test('a database is the one of the settings, also after the connection was lost', async () => {
+  test('the configured database is used, also after a reconnect', async () => {
     const store = await open(`${server.url}/2`, { database: 3 })
     const inUrl = await open(`${server.url}/2`)
     await put(store, 'here', bytes('three'), {})
@@ -293,7 +293,7 @@ describe('one Redis', () => {
     expect(await operator.dbsize()).toBe(0)
   })
 
-  test('two installations with prefixes of their own do not see each other', async () => {
+  test('two installations with different prefixes do not see each other', async () => {
     const ours = await open(server.url, { key_prefix: 'ours:' })
     const theirs = await open(server.url, { key_prefix: 'theirs:' })
     const none = await open(server.url, { key_prefix: '' })
@@ -333,7 +333,7 @@ test.each([
   ['a name', 'redis://usher:CANARY@redis.invalid', /ENOTFOUND|EAI_AGAIN/],
   ['a URL', 'redis://usher:CANARY/x@127.0.0.1', /Invalid URL/],
   ['an escape', 'redis+cluster://usher:%CANARY@127.0.0.1', /URI malformed/],
-])('%s that cannot be reached is an answer in five seconds', async (_, url, reason) => {
+])('%s that cannot be reached is reported within five seconds', async (_, url, reason) => {
   const [port] = await freePorts(1)
   expect(await refusal(url.replaceAll('PORT', String(port)))).toMatch(reason)
 })

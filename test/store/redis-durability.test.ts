@@ -1,4 +1,4 @@
-// What a failover takes back: nothing that was answered, once a replica was seen (redis.durability).
+// A failover loses no acknowledged write after a replica was connected (redis.durability).
 
 import { Command, Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
@@ -26,7 +26,7 @@ const REPLICATED = { ...REDIS_DEFAULTS, durability: 'replicated' } as const
 const portOf = (url: string) => Number(new URL(url).port)
 const soon = () => ({ expires: now() + 600 })
 
-/** Closed after each test, whatever comes of it. */
+/** Handles that are closed after each test. */
 const closing: (() => Promise<unknown>)[] = []
 afterEach(async () => {
   for (const close of closing.splice(0).reverse()) await close()
@@ -42,20 +42,20 @@ function operatorOf(url: string): Redis {
   return operator
 }
 
-/** How often a command was called. */
+/** The number of calls of a Redis command. */
 async function calls(operator: Redis, command: string): Promise<number> {
   const stats = await operator.info('commandstats')
   return Number(new RegExp(`cmdstat_${command}:calls=(\\d+)`).exec(stats)?.[1] ?? 0)
 }
 
-/** All that stands in a Redis. */
+/** The whole content of a Redis. */
 async function contents(operator: Redis): Promise<string> {
   const keys = (await operator.keys('*')).sort()
   const dumps = await Promise.all(keys.map(key => operator.dumpBuffer(key)))
   return keys.map((key, i) => `${key} ${dumps[i]?.toString('base64')}`).join('\n')
 }
 
-/** Milliseconds until it was refused as unavailable. */
+/** The milliseconds until an operation fails with StoreUnavailable. */
 async function refused(ask: Promise<unknown>): Promise<number> {
   const started = performance.now()
   await expect(ask).rejects.toBeInstanceOf(StoreUnavailable)
@@ -91,7 +91,7 @@ describe('a primary and its replica', () => {
     ],
     ['the way to the replica hangs', () => pair.link.hang(), () => pair.link.open()],
   ]
-  test.each(HANGING)('while %s nothing is written, and all is read', async (_, stop, goOn) => {
+  test.each(HANGING)('while %s no write succeeds, and reads do', async (_, stop, goOn) => {
     const store = await open(pair.primary.url)
     const operator = operatorOf(pair.primary.url)
     const { written, kinds } = await kindsOfWrite(store)
@@ -162,7 +162,7 @@ describe('a primary and its replica', () => {
         .poll(() => operator.info('clients'), { interval: 5 })
         .toContain('blocked_clients:1')
       await operator.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
-      // From here on a WAIT on another connection would be answered.
+      // From now on a WAIT on another connection would succeed.
       pair.link.open()
       expect(await writing).toBeInstanceOf(StoreUnavailable)
       expect(await operator.exists(`usher:r:${key}`)).toBe(1)
@@ -203,7 +203,7 @@ describe('a primary and its replica', () => {
   })
 })
 
-test('a replica that comes later is seen, and waited for from then on', async () => {
+test('writes wait for a replica as soon as it is connected', async () => {
   const [port = 0] = await freePorts(1)
   const primary = await startRedis({ port, settings: AT_ONCE })
   closing.push(() => primary.stop())
@@ -224,7 +224,7 @@ test('a replica that comes later is seen, and waited for from then on', async ()
   await refused(put(store, fresh(), bytes('x'), soon()))
 })
 
-test('a replica that still loads its first copy is not waited for yet', async () => {
+test('writes do not wait for a replica that still loads its first copy', async () => {
   const [port = 0, other = 0] = await freePorts(2)
   const primary = await startRedis({ port, settings: AT_ONCE })
   closing.push(() => primary.stop())
@@ -255,7 +255,7 @@ test('durability: replicated writes nothing before there is a replica', async ()
   expect((await store.get(first))?.version).toBe(1)
 })
 
-test('a store that is closed while it looks for replicas leaves no connection', async () => {
+test('a store that is closed during its check for replicas leaves no connection', async () => {
   const pair = await startPair()
   closing.push(() => pair.stop())
   const operator = operatorOf(pair.primary.url)
@@ -267,7 +267,7 @@ test('a store that is closed while it looks for replicas leaves no connection', 
 
 const COUNT = 500
 
-/** Mixed writes, a few at once; halfway `midway` happens. Answers what was acknowledged. */
+/** Runs mixed writes, a few at once, and `midway` after half of them. Returns the acknowledged ones. */
 async function mixedWrites(store: Store, midway: () => void) {
   const keys = Array.from({ length: COUNT }, fresh)
   for (let i = 0; i < COUNT; i += 100) {
@@ -293,7 +293,7 @@ async function mixedWrites(store: Store, midway: () => void) {
   return acknowledged
 }
 
-/** How many of them the store does not know of. */
+/** The number of acknowledged writes that the store has lost. */
 async function missing(store: Store, acknowledged: [string, number][]): Promise<number> {
   const found = await Promise.all(
     acknowledged.map(async ([key, i]) => {
@@ -317,12 +317,12 @@ async function failover(settings?: typeof REDIS_DEFAULTS) {
   return { acknowledged: acknowledged.length, missing: await missing(promoted, acknowledged) }
 }
 
-test('of 500 writes, a failover takes back none that was acknowledged', async () => {
+test('of 500 writes, a failover loses none that was acknowledged', async () => {
   const outcome = await failover()
   expect(outcome).toEqual({ acknowledged: COUNT / 2, missing: 0 })
 })
 
-test('with durability: primary, it takes back those that no replica had', async () => {
+test('with durability: primary, a failover loses writes that no replica had', async () => {
   const { acknowledged, missing } = await failover(PRIMARY)
   expect(acknowledged).toBe(COUNT)
   expect(missing).toBeGreaterThanOrEqual(COUNT / 2)
@@ -342,7 +342,7 @@ describe('a Cluster', () => {
     return server
   }
 
-  /** Each with its replica, and whether it holds a key. */
+  /** Each master with its replica, and a function that returns whether it holds a key. */
   async function shards() {
     const slots = await operatorOf(cluster.servers[0]?.url ?? '').cluster('SLOTS')
     return Promise.all(
@@ -367,7 +367,7 @@ describe('a Cluster', () => {
     throw new Error('no key falls into this shard')
   }
 
-  test('each master waits for a replica of its own', async () => {
+  test('each master waits for its own replica', async () => {
     const store = await open(cluster.url)
     const [first, ...others] = await shards()
     if (!first) throw new Error('there are no shards')
@@ -398,7 +398,7 @@ describe('a Cluster', () => {
     await lost.master.kill('SIGKILL')
     const isThere = () => missing(store, acknowledged).catch(reasonOf)
     await expect.poll(isThere, { timeout: 25_000, interval: 200 }).toBe(0)
-    // It has no replica of its own until the old master is one.
+    // The new master has no replica until the old master becomes one.
     await refused(put(store, keyOf(lost), bytes('x'), soon()))
     await lost.master.start()
     const back = () => put(store, keyOf(lost), bytes('x'), soon()).catch(() => false)

@@ -1,4 +1,4 @@
-// What happens when Redis, or the way to it, does not do as it should. Every fault is a real one.
+// Real faults of Redis and of the connection to it.
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { openInstallation } from '../../src/storage/open.ts'
@@ -38,7 +38,7 @@ const OPERATIONS: [string, (key: string) => Promise<unknown>][] = [
   ],
 ]
 
-/** Milliseconds until it was refused as unavailable. */
+/** The milliseconds until an operation fails with StoreUnavailable. */
 async function refused(ask: Promise<unknown>): Promise<number> {
   const started = performance.now()
   await expect(ask).rejects.toBeInstanceOf(StoreUnavailable)
@@ -55,7 +55,7 @@ async function recovered(key: string) {
 }
 
 describe('killed', () => {
-  test('every operation is unavailable within a second, and back within five', async () => {
+  test('every operation fails within a second, and works again within five', async () => {
     const key = fresh()
     await put(store, key, bytes('kept'), { expires: now() + 600 })
     await server.kill('SIGKILL')
@@ -67,7 +67,7 @@ describe('killed', () => {
 })
 
 describe('hung', () => {
-  test('every operation is unavailable within a second, and back when it goes on', async () => {
+  test('every operation fails within a second, and works again when Redis continues', async () => {
     const key = fresh()
     await put(store, key, bytes('kept'), { expires: now() + 600 })
     process.kill(server.pid, 'SIGSTOP')
@@ -95,7 +95,7 @@ describe('the reply is lost, and the command is retried', () => {
     ['put', (key: string) => put(flaky, key, bytes('new'), { expires: now() + 60, version: 1 })],
     ['consume', (key: string) => consume(flaky, key, now())],
     ['remove', (key: string) => remove(flaky, key, now() + 60)],
-  ])('%s answers what it did, and did it once', async (_, change) => {
+  ])('%s returns its result, and is done once', async (_, change) => {
     const before = link.lost()
     for (let round = 0; round < ROUNDS; round++) {
       const key = fresh()
@@ -108,7 +108,7 @@ describe('the reply is lost, and the command is retried', () => {
     expect(link.lost() - before).toBe(ROUNDS)
   })
 
-  test('many writes of one turn are each answered what they did', async () => {
+  test('many concurrent writes return their own results', async () => {
     const before = link.lost()
     for (let round = 0; round < ROUNDS; round++) {
       const [taken, ...keys] = Array.from({ length: 20 }, fresh) as [string, ...string[]]
@@ -125,7 +125,7 @@ describe('the reply is lost, and the command is retried', () => {
   })
 })
 
-describe('the scripts are forgotten', () => {
+describe('the scripts are flushed', () => {
   test('they are retried', async () => {
     const { Redis } = await import('ioredis')
     const operator = new Redis(server.url)
@@ -150,9 +150,9 @@ describe('out of memory', () => {
       expect(await refused(put(store, fresh(), bytes('x'), options))).toBeLessThan(1000)
       expect(await remove(store, gone, now() + 60)).toBe(true)
       expect(await store.get(gone)).toMatchObject({ key: gone, version: 2 })
-      // Again, as whoever was refused for want of a replica does.
+      // The retry of a write that was refused without a replica.
       expect(await remove(store, gone, now() + 60)).toBe(false)
-      // With a write in the batch, the removal still goes first.
+      // The removal is done first, also in a batch with a write.
       expect(await remove(store, first, now() + 60)).toBe(true)
       expect(await remove(store, second, now() + 60)).toBe(true)
       expect(await list(store, index)).toEqual([])
@@ -164,7 +164,7 @@ describe('out of memory', () => {
   })
 })
 
-test('nothing stays behind: every key has a lifetime, and its index with it', async () => {
+test('every key has a lifetime, and so has its index', async () => {
   const { Redis } = await import('ioredis')
   const own = await startRedis()
   const operator = new Redis(own.url)
@@ -183,7 +183,7 @@ test('nothing stays behind: every key has a lifetime, and its index with it', as
   await own.stop()
 })
 
-test('a failed connection at the start says why, without the password', async () => {
+test('a failed connection at the start is reported with its cause, without the password', async () => {
   const [port] = await freePorts(1)
   const url = `redis://:a-password@127.0.0.1:${port}`
   const error = await openInstallation(url, [Buffer.alloc(32, 1)]).catch(String)
@@ -195,7 +195,7 @@ test('a Redis of an earlier format is refused at the start, in one sentence', as
   const { Redis } = await import('ioredis')
   const own = await startRedis()
   const operator = new Redis(own.url)
-  // Packed by a script of an earlier version: version 1, an operation, a value.
+  // The format of an earlier version: version 1, an operation, a value.
   await operator.set('usher:r:naming-key', Buffer.from('9301a8414243444546474861', 'hex'))
   const refusal = await openInstallation(own.url, [Buffer.alloc(32, 1)]).catch(reasonOf)
   expect(refusal).toBe(

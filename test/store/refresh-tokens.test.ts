@@ -1,5 +1,5 @@
-// Rotation that survives lost answers, and tells them from reuse: on every kind of store, by requests
-// that present a token, read its family, and give out the next.
+// Rotation of refresh tokens on every kind of store: a retry after a lost response succeeds, and reuse
+// ends the family.
 
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import type { Fact } from '../../src/http/audit.ts'
@@ -20,7 +20,7 @@ const TTL = 600
 
 const USED = alreadyUsed('RefreshToken')
 
-/** The library's refresh of a token, as far as the store is concerned. */
+/** Performs the store operations with which the library refreshes a token. */
 function createRefresher(records: Records, grace: number) {
   const noted: Fact[] = []
   const tokens = createRefreshTokens(records, {
@@ -29,7 +29,7 @@ function createRefresher(records: Records, grace: number) {
     pushedRequest: TTL,
   })
 
-  /** A new family under a grant of its own. */
+  /** Creates a new family with its own grant. */
   async function begin() {
     const grantId = fresh()
     const token = tokens.first(grantId)
@@ -40,7 +40,7 @@ function createRefresher(records: Records, grace: number) {
 
   const refresh = (token: string) => slowly(token, async () => {})
 
-  /** `meanwhile` is between what it reads and what it writes. */
+  /** A refresh that runs `meanwhile` between its read and its write. */
   async function slowly(token: string, meanwhile: () => Promise<void>): Promise<string> {
     const facts: Fact[] = []
     const present = async () => {
@@ -71,7 +71,7 @@ function createRefresher(records: Records, grace: number) {
     },
   }
 
-  /** What each of many at once got. */
+  /** The results of `count` concurrent refreshes. */
   const atOnce = (count: number, token: string) =>
     Promise.allSettled(Array.from({ length: count }, () => refresh(token)))
 
@@ -111,37 +111,43 @@ describe.each(STORES)('on %s', (_, start) => {
   })
   afterAll(() => end())
 
-  test.each([2, 8, 50])('strict, of %i at once one has the next, and all is ended', async n => {
-    for (let round = 0; round < 20; round++) {
-      const strict = createRefresher(records, 0)
-      const { token, grantId } = await strict.begin()
-      const answers = await strict.atOnce(n, token)
-      const won = answers.filter(answer => answer.status === 'fulfilled')
-      expect(won).toHaveLength(1)
-      for (const answer of answers) {
-        if (answer.status === 'rejected') expect(answer.reason).toEqual(USED)
+  test.each([2, 8, 50])(
+    'without a grace period, of %i concurrent uses one succeeds, and the family ends',
+    async n => {
+      for (let round = 0; round < 20; round++) {
+        const strict = createRefresher(records, 0)
+        const { token, grantId } = await strict.begin()
+        const answers = await strict.atOnce(n, token)
+        const won = answers.filter(answer => answer.status === 'fulfilled')
+        expect(won).toHaveLength(1)
+        for (const answer of answers) {
+          if (answer.status === 'rejected') expect(answer.reason).toEqual(USED)
+        }
+        expect(await strict.isAlive(grantId)).toBe(false)
+        await expect(strict.refresh(String(won[0]?.value))).rejects.toEqual(USED)
+        expect(strict.told.reuse).toEqual([grantId])
       }
-      expect(await strict.isAlive(grantId)).toBe(false)
-      await expect(strict.refresh(String(won[0]?.value))).rejects.toEqual(USED)
-      expect(strict.told.reuse).toEqual([grantId])
-    }
-  })
+    },
+  )
 
-  test.each([2, 8, 50])('in the grace time %i at once have the same next', async n => {
-    for (let round = 0; round < 20; round++) {
-      const graceful = createRefresher(records, 30)
-      const { token, grantId } = await graceful.begin()
-      const answers = await graceful.atOnce(n, token)
-      const next = new Set(answers.map(answer => Object(answer).value))
-      expect(next.size).toBe(1)
-      expect(next).not.toContain(undefined)
-      expect(graceful.told).toEqual({ reuse: [], replay: n - 1 })
-      await graceful.refresh([...next][0])
-      expect(await graceful.isAlive(grantId)).toBe(true)
-    }
-  })
+  test.each([2, 8, 50])(
+    'in the grace period %i concurrent uses get the same successor',
+    async n => {
+      for (let round = 0; round < 20; round++) {
+        const graceful = createRefresher(records, 30)
+        const { token, grantId } = await graceful.begin()
+        const answers = await graceful.atOnce(n, token)
+        const next = new Set(answers.map(answer => Object(answer).value))
+        expect(next.size).toBe(1)
+        expect(next).not.toContain(undefined)
+        expect(graceful.told).toEqual({ reuse: [], replay: n - 1 })
+        await graceful.refresh([...next][0])
+        expect(await graceful.isAlive(grantId)).toBe(true)
+      }
+    },
+  )
 
-  test('once its successor was used, the predecessor is reuse', async () => {
+  test('a token is reuse after its successor was used', async () => {
     const { begin, refresh, isAlive, told } = createRefresher(records, 30)
     const { token, grantId } = await begin()
     const third = await refresh(await refresh(token))
@@ -152,13 +158,13 @@ describe.each(STORES)('on %s', (_, start) => {
     expect(told.reuse).toEqual([grantId])
   })
 
-  test('a predecessor and its successor at once: one line goes on, or none', async () => {
+  test('after concurrent use of a token and its successor, the family continues or ends', async () => {
     for (let round = 0; round < 20; round++) {
       const { begin, refresh, isAlive, told } = createRefresher(records, 30)
       const { token, grantId } = await begin()
       const second = await refresh(token)
       const [late, next] = await Promise.allSettled([refresh(token), refresh(second)])
-      // Either the repeat came first, and was answered again; or it came after a use: reuse.
+      // The retry succeeds if it comes first. It is reuse if it comes after the use of the successor.
       expect(await isAlive(grantId)).toBe(late.status === 'fulfilled')
       if (late.status === 'fulfilled')
         expect([late.value, next.status]).toEqual([second, 'fulfilled'])
@@ -184,7 +190,7 @@ describe('a used token', () => {
     expect(await isAlive(grantId)).toBe(false)
   })
 
-  test('is used for everybody else at once', async () => {
+  test('is consumed for all other requests at once', async () => {
     const { begin, refresh, find } = await open()
     const { token } = await begin()
     expect(await find(token)).toMatchObject({ jti: token, scope: 'openid' })
@@ -194,7 +200,7 @@ describe('a used token', () => {
     expect(await find(second)).not.toHaveProperty('consumed')
   })
 
-  test('takes its successor along when it is revoked, and that is no reuse', async () => {
+  test('revokes its successor when it is revoked, and that is not reported as reuse', async () => {
     const { begin, refresh, find, destroy, told } = await open()
     const { token } = await begin()
     const second = await refresh(token)
@@ -204,7 +210,7 @@ describe('a used token', () => {
     expect(told.reuse).toEqual([])
   })
 
-  test('that was revoked while it was refreshed is not given a successor', async () => {
+  test('that is revoked during a refresh gets no successor', async () => {
     const { begin, find, save, successor, destroy } = await open()
     const { token } = await begin()
     const payload = { ...(await find(token)) }
@@ -214,7 +220,7 @@ describe('a used token', () => {
   })
 })
 
-test('a client that was cut off by an outage longer than the grace may repeat its request', async () => {
+test('a client can retry after an outage that was longer than the grace period', async () => {
   const store = await openSqliteStore(':memory:')
   const { begin, refresh, isAlive } = createRefresher(await openRecords(store, [SECRET]), 30)
   const { token, grantId } = await begin()
@@ -242,7 +248,7 @@ test('an outage does not extend the grace period of a used token', async () => {
   expect(await isAlive(grantId)).toBe(false)
 })
 
-test('a request whose token was the latest when it came ends nothing when others were quicker', async () => {
+test('a request with the latest token ends nothing when other requests rotate the token meanwhile', async () => {
   const records = await openRecords(await openSqliteStore(':memory:'), [SECRET])
   const { begin, refresh, slowly, isAlive, told } = createRefresher(records, 30)
   const { token, grantId } = await begin()
@@ -254,7 +260,7 @@ test('a request whose token was the latest when it came ends nothing when others
   expect(told.reuse).toEqual([])
 })
 
-test('a revocation that failed half-way is done in full when it is repeated', async () => {
+test('a revocation that failed half-way is completed by a retry', async () => {
   const store = await openSqliteStore(':memory:')
   const { begin, destroy, find, isAlive } = createRefresher(await openRecords(store, [SECRET]), 30)
   for (const failing of [1, 2]) {
@@ -278,7 +284,7 @@ test('a revocation that failed half-way is done in full when it is repeated', as
   }
 })
 
-test('a generation that a failover lost is known by its proof, and goes on', async () => {
+test('a generation that a failover lost is accepted by its MAC, and the family continues', async () => {
   const store = await openSqliteStore(':memory:')
   const records = await openRecords(store, [SECRET])
   const { begin, refresh, find, isAlive } = createRefresher(records, 30)
@@ -319,7 +325,7 @@ test('a malformed or forged token is refused without a query to the store', asyn
   expect(await find(successor(token))).toBeDefined()
 })
 
-test('a family is one record however often it rotates, and says nothing of its tokens', async () => {
+test('a family is one record however often it rotates, and does not contain its tokens', async () => {
   const store = await openSqliteStore(':memory:')
   const { begin, refresh } = createRefresher(await openRecords(store, [SECRET]), 30)
   const all = async () => (await copyOf(store)).map(({ key }) => key).sort()

@@ -1,4 +1,4 @@
-// What is at rest: names hashed, contents sealed, and nothing opened that was not sealed here.
+// Encryption at rest: names are keyed hashes, values are encrypted, and other values are refused.
 
 import { createHash, createHmac } from 'node:crypto'
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
@@ -30,7 +30,7 @@ async function storeOf(file: string): Promise<Store> {
 const newFile = () => join(folder, `${fresh()}.db`)
 const open = async (file: string, secrets = [OLD]) => openRecords(await storeOf(file), secrets)
 
-/** The rows as they lie in the file, without the naming key. */
+/** The rows of the file without the naming key. */
 interface Row {
   key: string
   value: Uint8Array
@@ -55,7 +55,7 @@ function raw(file: string) {
 }
 
 describe('at rest', () => {
-  test('no id, name or content can be read in the files', async () => {
+  test('the files contain no readable id, name or value', async () => {
     const own = mkdtempSync(join(folder, 'dump-'))
     const store = await openSqliteStore(join(own, 'usher.db'))
     const records = await openRecords(store, [OLD])
@@ -78,7 +78,7 @@ describe('at rest', () => {
       OLD.toString('latin1'),
       OLD.toString('base64url'),
     ]
-    // Neither as they are nor under a hash that anyone can compute.
+    // Neither the names themselves nor their plain hashes are in the file.
     const forms = secrets.flatMap(secret => {
       const hash = createHash('sha256').update(secret).digest()
       return [secret, hash.toString('latin1'), hash.toString('hex'), hash.toString('base64url')]
@@ -94,7 +94,7 @@ describe('at rest', () => {
     expect(found()).toEqual([])
   })
 
-  test('the same content never looks the same', async () => {
+  test('the same value is encrypted differently each time', async () => {
     const file = newFile()
     const records = await open(file)
     for (const id of ['a', 'b']) await records.save('Kind', id, { same: true })
@@ -102,7 +102,7 @@ describe('at rest', () => {
     expect(a?.value).not.toEqual(b?.value)
   })
 
-  test('names are HMAC-SHA256 of ids, as far as 128 bits go', async () => {
+  test('names are the first 128 bits of HMAC-SHA256 of ids', async () => {
     const [store, seal] = [await storeOf(newFile()), createSeal([OLD])]
     const { nameOf } = await openIdentity(store, seal)
     const { value = new Uint8Array() } = (await store.get(NAMING_KEY)) ?? {}
@@ -114,7 +114,7 @@ describe('at rest', () => {
     }
   })
 
-  test('one id under two kinds is two records', async () => {
+  test('one id of two kinds is two records', async () => {
     const records = await open(newFile())
     await records.save('AccessToken', 'x', { kind: 'access' })
     await records.save('RefreshToken', 'x', { kind: 'refresh' })
@@ -122,7 +122,7 @@ describe('at rest', () => {
     expect((await records.read('RefreshToken', 'x')).value).toEqual({ kind: 'refresh' })
   })
 
-  test('a value that was moved under another key does not open', async () => {
+  test('a value that was moved to another key is not decrypted', async () => {
     const file = newFile()
     const records = await open(file)
     await records.save('Account', 'ada', { admin: true }, { indexes: [['all', 'x']] })
@@ -159,7 +159,7 @@ describe('at rest', () => {
 })
 
 describe('a change of the secret', () => {
-  test('the new one seals, both open, and then the old one can go', async () => {
+  test('the new secret encrypts, both decrypt, and then the old one can be removed', async () => {
     const file = newFile()
     await (await open(file, [OLD])).save('Account', 'ada', { since: 'before' })
 
@@ -174,14 +174,14 @@ describe('a change of the secret', () => {
     await expect(open(file, [OLD])).rejects.toThrow(/USHER_SECRET/)
   })
 
-  test('what only the old one opens is refused when that is gone, not taken for missing', async () => {
+  test('a record of a removed secret is an error, and not missing', async () => {
     const file = newFile()
     await (await open(file, [OLD])).save('Account', 'ada', {})
     await open(file, [NEW, OLD])
     await expect((await open(file, [NEW])).read('Account', 'ada')).rejects.toThrow(/USHER_SECRET/)
   })
 
-  test('the order decides which seals: a second that is not yet used changes nothing', async () => {
+  test('the first secret encrypts: a second secret that is not yet used changes nothing', async () => {
     const file = newFile()
     await open(file, [OLD])
     await (await open(file, [OLD, NEW])).save('Account', 'ada', { since: 'now' })

@@ -1,4 +1,4 @@
-// Sessions under parallel requests: nothing lost, nothing brought back, nothing led to by an old id.
+// Sessions with concurrent requests: no change is lost or restored, and old ids become invalid.
 
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import {
@@ -19,7 +19,7 @@ afterEach(async () => {
   await library.close()
 })
 
-/** Ada's session, with the id in her cookie. */
+/** Creates a session of Ada. Returns its id. */
 async function signedIn(): Promise<string> {
   const { session, save } = firstVisit(library)
   signIn(session, 'usr_ada', 1_700_000_000)
@@ -33,7 +33,7 @@ async function visitOf(id: string) {
   return found
 }
 
-/** A request that changes the id, as every resume does; answers the new one. */
+/** A request that changes the id, as every resume does. Returns the new id. */
 async function replace(id: string): Promise<string> {
   const { session, save } = await visitOf(id)
   resetIdentifier(session)
@@ -53,8 +53,8 @@ const later = (seconds: number) => {
   vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + seconds * 1000 })
 }
 
-describe('requests at once in one session', () => {
-  test('two that authorise different clients both keep what they did', async () => {
+describe('concurrent requests in one session', () => {
+  test('two that authorise different clients both keep their change', async () => {
     for (let round = 0; round < 30; round++) {
       const id = await signedIn()
       const visits = await Promise.all([visitOf(id), visitOf(id)])
@@ -72,7 +72,7 @@ describe('requests at once in one session', () => {
     }
   })
 
-  test('fifty, too', async () => {
+  test('fifty that authorise different clients all keep their change', async () => {
     const id = await signedIn()
     const visits = await Promise.all(Array.from({ length: 50 }, () => visitOf(id)))
     for (const [n, { session }] of visits.entries()) {
@@ -86,7 +86,7 @@ describe('requests at once in one session', () => {
     expect(Object.keys(authorizations)).toHaveLength(50)
   })
 
-  test('one that changed nothing takes nothing back', async () => {
+  test('one without a change does not undo the change of another', async () => {
     const id = await signedIn()
     const [slow, quick] = [await visitOf(id), await visitOf(id)]
     quick.session.state = { secret: 'of the sign-out form' }
@@ -99,7 +99,7 @@ describe('requests at once in one session', () => {
     })
   })
 
-  test('one removes a client, another adds one: both happen', async () => {
+  test('one that removes a client and one that adds a client both keep their change', async () => {
     const id = await signedIn()
     const before = await visitOf(id)
     before.session.authorizations = { web: { grantId: 'g1' }, spa: { grantId: 'g2' } }
@@ -119,7 +119,7 @@ describe('requests at once in one session', () => {
 })
 
 describe('a replaced id', () => {
-  test('leads to the session for a while, for tabs that were on their way', async () => {
+  test('leads to the session for a while, for requests in flight', async () => {
     const id = await signedIn()
     const [one, two] = [await visitOf(id), await visitOf(id)]
     resetIdentifier(one.session)
@@ -135,7 +135,7 @@ describe('a replaced id', () => {
     expect(await visit(library, two.session.jti)).toBeDefined()
   })
 
-  test('leads on as the one before the last, too', async () => {
+  test('leads to the session after a second replacement, too', async () => {
     const id = await signedIn()
     const current = await replace(await replace(id))
     expect(await visit(library, id)).toBeDefined()
@@ -145,7 +145,7 @@ describe('a replaced id', () => {
     expect(await visit(library, current)).toBeDefined()
   })
 
-  test('leads nowhere once its minute is over, though the one after it has just been replaced', async () => {
+  test('is invalid after a minute, even if its successor has just been replaced', async () => {
     const id = await signedIn()
     const second = await replace(id)
     later(61)
@@ -157,14 +157,14 @@ describe('a replaced id', () => {
     expect(await visit(library, third)).toBeDefined()
   })
 
-  test('nothing but a whole cookie value leads anywhere, and the uid of the session does not', async () => {
+  test('only a whole cookie value leads to a session, and its uid does not', async () => {
     const id = await signedIn()
     const { uid } = (await visitOf(id)).session
     const others = ['', uid, id + uid, uid + id, id.slice(0, -1), `${id}A`]
     for (const each of others) expect(await visit(library, each), each).toBeUndefined()
   })
 
-  test('the session of a browser that comes back each half hour is found for as long as it lives', async () => {
+  test('a session that is used every half hour is found during its whole lifetime', async () => {
     const id = await signedIn()
     for (let times = 0; times < 40; times++) {
       later(1800)
@@ -186,7 +186,7 @@ describe('a replaced id', () => {
     expect(await visit(library, id)).toBeUndefined()
   })
 
-  test('leads nowhere after a sign-in, even if it was replaced just before it', async () => {
+  test('is invalid after a sign-in, even if it was replaced just before it', async () => {
     const id = await signedIn()
     const current = await replace(id)
     expect(await visit(library, id)).toBeDefined()
@@ -195,7 +195,7 @@ describe('a replaced id', () => {
     expect(await visit(library, id)).toBeUndefined()
   })
 
-  test('leads nowhere after a sign-in, even if a slow request had kept it alive', async () => {
+  test('is invalid after a sign-in, even if a slow request has saved it', async () => {
     const id = await signedIn()
     const slow = await visitOf(id)
     const current = await replace(id)
@@ -205,7 +205,7 @@ describe('a replaced id', () => {
     expect(await visit(library, id)).toBeUndefined()
   })
 
-  test('a request that came with it before the sign-in neither revives nor renews it', async () => {
+  test('a request from before the sign-in neither restores nor extends it', async () => {
     const planted = firstVisit(library)
     await planted.save()
     const { jti } = planted.session
@@ -231,7 +231,7 @@ describe('a replaced id', () => {
 })
 
 describe('after sign-out', () => {
-  test('the id, every copy and every older id lead nowhere', async () => {
+  test('the id, every copy and every older id are invalid', async () => {
     const old = await signedIn()
     const current = await replace(old)
     const leaving = await visitOf(current)
@@ -242,7 +242,7 @@ describe('after sign-out', () => {
     expect(found).toBeUndefined()
   })
 
-  test('a request in flight does not bring it back', async () => {
+  test('a request in flight does not restore the session', async () => {
     for (let round = 0; round < 10; round++) {
       const id = await signedIn()
       const [slow, leaving, resuming] = [await visitOf(id), await visitOf(id), await visitOf(id)]
@@ -256,7 +256,7 @@ describe('after sign-out', () => {
     }
   })
 
-  test('nor when both happen at once', async () => {
+  test('a concurrent request does not restore the session, either', async () => {
     for (let round = 0; round < 10; round++) {
       const id = await signedIn()
       const [slow, leaving] = [await visitOf(id), await visitOf(id)]
@@ -267,7 +267,7 @@ describe('after sign-out', () => {
   })
 })
 
-test('sign-out ends the session even where its id does not lead to it any more', async () => {
+test('a sign-out ends the session even if its id no longer leads to it', async () => {
   const { records } = library
   const id = await signedIn()
   const { session, destroy } = await visitOf(id)
@@ -276,7 +276,7 @@ test('sign-out ends the session even where its id does not lead to it any more',
   expect((await records.read('Session', session.uid)).value).toBeUndefined()
 })
 
-test('of two users who sign in to one anonymous session, the second is not in it', async () => {
+test('if two users sign in to one anonymous session, only the first gets a session', async () => {
   const { session, save } = firstVisit(library)
   await save()
   const [ada, grace] = [await visitOf(session.jti), await visitOf(session.jti)]

@@ -1,4 +1,4 @@
-// The embedded store: the suites every store passes, and what is SQLite's own.
+// The embedded store: the suites of every store, and tests of SQLite only.
 
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -21,7 +21,7 @@ import { bytes, fresh, now, storeSuite, text } from './store-suite.ts'
 const folder = mkdtempSync(join(tmpdir(), 'usher-sqlite-'))
 const newFile = () => join(folder, `${fresh()}.db`)
 const opened: { close(): unknown }[] = []
-/** Closed after the test, like everything it opens. */
+/** Registers a handle that is closed after the test. */
 function track<T extends { close(): unknown }>(handle: T): T {
   opened.push(handle)
   return handle
@@ -45,8 +45,8 @@ raceSuite('two handles of one file', async () => {
   return [await openSqliteStore(file), await openSqliteStore(file)]
 })
 
-/** Everything that can be asked of a store. */
-const questions: [string, (store: Store) => Promise<unknown>][] = [
+/** Every operation of a store. */
+const operations: [string, (store: Store) => Promise<unknown>][] = [
   ['get', store => store.get('key')],
   ['list', store => list(store, 'index')],
   ['put', store => put(store, 'key', bytes('x'), {})],
@@ -54,7 +54,7 @@ const questions: [string, (store: Store) => Promise<unknown>][] = [
   ['remove', store => remove(store, 'key', now() + 60)],
 ]
 
-test('a file of an earlier format is refused, in one sentence, and left as it is', async () => {
+test('a file of an earlier format is refused with a message, and not changed', async () => {
   const file = newFile()
   const raw = openRaw(file)
   raw.exec(`CREATE TABLE records (
@@ -67,13 +67,13 @@ test('a file of an earlier format is refused, in one sentence, and left as it is
   expect(raw.prepare('SELECT count(*) n FROM records').get()).toEqual({ n: 1 })
 })
 
-test('a missing folder is made, for its owner alone', async () => {
+test('a missing folder is created, with access for its owner only', async () => {
   const folders = join(folder, 'made', 'for', 'it')
   await (await openSqliteStore(join(folders, 'usher.db'))).close()
   expect(statSync(folders).mode & 0o777).toBe(0o700)
 })
 
-test('a new file that several open at once is opened by each of them', async () => {
+test('several processes can open a new file at the same time', async () => {
   const store = new URL('../../src/storage/sqlite.ts', import.meta.url).href
   const open = `
     const { workerData } = require('node:worker_threads')
@@ -83,7 +83,7 @@ test('a new file that several open at once is opened by each of them', async () 
     })`
   for (let round = 0; round < 10; round++) {
     const workerData = { file: newFile(), at: Date.now() + 400 }
-    // `once` rejects with the error that a worker ends with.
+    // `once` rejects if a worker ends with an error.
     await Promise.all(
       Array.from({ length: 3 }, () => once(new Worker(open, { eval: true, workerData }), 'exit')),
     )
@@ -91,7 +91,7 @@ test('a new file that several open at once is opened by each of them', async () 
 })
 
 describe('one file, opened twice', () => {
-  test('one reads what the other writes', async () => {
+  test('one handle reads the writes of the other', async () => {
     const file = newFile()
     const [server, cli] = [await openStore(file), await openStore(file)]
     const key = fresh()
@@ -113,7 +113,7 @@ describe('one file, opened twice', () => {
     expect(await written).toBe(true)
   })
 
-  test.each(Object.keys(ACTS))('of two processes one has each record: %s', async act => {
+  test.each(Object.keys(ACTS))('of two processes one succeeds for each record: %s', async act => {
     const file = newFile()
     const store = await openStore(file)
     const keys = Array.from({ length: 60 }, fresh)
@@ -217,7 +217,7 @@ describe('sweep', () => {
     expect(written).toBeGreaterThan(10)
   })
 
-  test('leaves a record its indexes when it was given a longer life without naming them', async () => {
+  test('keeps the indexes of a record whose lifetime was extended without them', async () => {
     vi.useFakeTimers({ toFake: ['Date'] })
     const store = await openStore()
     const key = fresh()
@@ -229,14 +229,14 @@ describe('sweep', () => {
   })
 })
 
-describe('trouble', () => {
-  test.each(questions)('a closed database is no empty one: %s', async (_, ask) => {
+describe('faults', () => {
+  test.each(operations)('a closed database is unavailable, not empty: %s', async (_, ask) => {
     const store = await openSqliteStore(newFile())
     await store.close()
     await expect(ask(store)).rejects.toBeInstanceOf(StoreUnavailable)
   })
 
-  test.each(questions)('a damaged file is no empty one: %s', async (_, ask) => {
+  test.each(operations)('a damaged file is unavailable, not empty: %s', async (_, ask) => {
     const file = newFile()
     const before = await openSqliteStore(file)
     const many = Array.from({ length: 400 }, fresh)
@@ -247,14 +247,14 @@ describe('trouble', () => {
     await expect(ask(await openStore(file))).rejects.toBeInstanceOf(StoreUnavailable)
   })
 
-  test.each(questions)('a table that is gone is no empty one: %s', async (_, ask) => {
+  test.each(operations)('a missing table is unavailable, not empty: %s', async (_, ask) => {
     const file = newFile()
     const store = await openStore(file)
     openRaw(file).exec('DROP TABLE records; DROP TABLE entries')
     await expect(ask(store)).rejects.toBeInstanceOf(StoreUnavailable)
   })
 
-  test('a locked file is answered within a second, and written to when it is free', async () => {
+  test('a write to a locked file fails within a second, and succeeds when it is free', async () => {
     const file = newFile()
     const store = await openStore(file)
     const other = openRaw(file)
@@ -271,7 +271,7 @@ describe('trouble', () => {
     expect(await put(store, key, bytes('after'), { version: 1 })).toBe(true)
   })
 
-  test('one error for all who waited together, and nothing half done', async () => {
+  test('all operations of a failed batch get the error, and none is done', async () => {
     const file = newFile()
     const store = await openStore(file)
     const other = openRaw(file)

@@ -1,4 +1,4 @@
-// What every implementation of the state contract (src/storage/store.ts) does, whatever it stands on.
+// The contract of src/storage/store.ts, which every implementation of a store fulfils.
 
 import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -8,7 +8,7 @@ import { consume, list, put, remove } from './operations.ts'
 
 export const now = () => Math.floor(Date.now() / 1000)
 export const bytes = (text: string) => new TextEncoder().encode(text)
-/** Stores may be shared between runs: no name is ever used twice. */
+/** A new name. Stores may be shared between runs, so that no name is used twice. */
 export const fresh = () => randomBytes(16).toString('base64url')
 /** The text under a key, or undefined. */
 export async function text(store: Store, key: string): Promise<string | undefined> {
@@ -16,7 +16,7 @@ export async function text(store: Store, key: string): Promise<string | undefine
   return entry?.value && new TextDecoder().decode(entry.value)
 }
 
-/** An entry as one compares it: text, and indexes in order. */
+/** An entry in a form that can be compared: its value as text, and its indexes in order. */
 export function describeEntry(entry: Entry | undefined) {
   if (!entry) return undefined
   const { value, indexes, ...rest } = entry
@@ -24,7 +24,7 @@ export function describeEntry(entry: Entry | undefined) {
   return { ...rest, ...text, ...(indexes && { indexes: indexes.toSorted() }) }
 }
 
-/** `open` is called once; what it answers is closed at the end. */
+/** `open` is called once. The store is closed at the end. */
 export function storeSuite(name: string, open: () => Promise<Store>): void {
   describe(name, () => {
     let store: Store
@@ -59,7 +59,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         expect(Buffer.compare(listed?.value ?? Buffer.from('none'), value)).toBe(0)
       })
 
-      test('is given out as a copy: nobody changes it by changing what they read', async () => {
+      test('is returned as a copy, so that changes to it do not affect the store', async () => {
         const key = fresh()
         const mine = bytes('kept')
         await put(store, key, mine, { indexes: [key] })
@@ -69,7 +69,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         expect(await text(store, key)).toBe('kept')
       })
 
-      test('is written over exactly the version that was named, and no other', async () => {
+      test('is overwritten only if its version is the given one', async () => {
         const key = fresh()
         expect(await put(store, key, bytes('early'), { version: 1 })).toBe(false)
         expect(await put(store, key, bytes('first'), { version: 0 })).toBe(true)
@@ -92,7 +92,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         expect(await text(store, key)).toBe('once')
       })
 
-      test('is one with a write that says so', async () => {
+      test('is done together with a write that has `consumed`', async () => {
         const key = fresh()
         const [value, expires] = [bytes('rest'), now() + 60]
         await put(store, key, bytes('whole'), { expires, indexes: [`of-${key}`] })
@@ -106,7 +106,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         ])
       })
 
-      test('is remembered when the record is written again', async () => {
+      test('stays when the record is written again', async () => {
         const key = fresh()
         await put(store, key, bytes('one'), {})
         await consume(store, key, 1_700_000_000)
@@ -116,14 +116,14 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         expect(await consume(store, key, now())).toBe(false)
       })
 
-      test('is in the way of a write that had read the record before', async () => {
+      test('refuses a later write with the version from before it', async () => {
         const key = fresh()
         await put(store, key, bytes('one'), {})
         await consume(store, key, now())
         expect(await put(store, key, bytes('two'), { version: 1 })).toBe(false)
       })
 
-      test('fails for what is missing, removed or expired, and makes nothing', async () => {
+      test('fails for a missing, removed or expired record, and creates nothing', async () => {
         const [missing, removed, expired] = [fresh(), fresh(), fresh()]
         await put(store, removed, bytes('x'), {})
         await remove(store, removed, now() + 60)
@@ -182,7 +182,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
           key => ({ key, value: bytes('x'), consumed: now() }),
         ],
         ['a removal of another version', key => ({ key, tombstone: now() + 60, version: 7 })],
-      ])('writes nothing at all because of %s, and says which it is', async (_, refused) => {
+      ])('writes nothing because of %s, and returns which change failed', async (_, refused) => {
         const [one, other, used, gone] = keysOfOneSlot()
         for (const key of [used, gone]) await put(store, key, bytes('before'))
         await consume(store, used, 1_700_000_000)
@@ -200,7 +200,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         expect(await names(`of-${one}`)).toEqual([])
       })
 
-      test('of no change at all is written', async () => {
+      test('without a change succeeds', async () => {
         expect(await store.write([])).toEqual({})
       })
     })
@@ -219,7 +219,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
     })
 
     describe('remove', () => {
-      test('is true once, and leaves a tombstone', async () => {
+      test('succeeds once, and leaves a tombstone', async () => {
         const key = fresh()
         await put(store, key, bytes('gone'), {})
         await consume(store, key, 1_700_000_000)
@@ -228,14 +228,14 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         expect(await store.get(key)).toEqual({ key, version: 3, expires: expect.any(Number) })
       })
 
-      test('of what is missing answers undefined and leaves nothing', async () => {
+      test('fails for a missing record, and leaves no tombstone', async () => {
         const key = fresh()
         expect(await remove(store, key, now() + 60)).toBe(false)
         expect(await store.get(key)).toBeUndefined()
         expect(await put(store, key, bytes('new'), {})).toBe(true)
       })
 
-      test('keeps plain writes out, and those that take it for empty', async () => {
+      test('refuses later writes without the version of the tombstone', async () => {
         const key = fresh()
         await put(store, key, bytes('one'), {})
         await remove(store, key, now() + 60)
@@ -245,7 +245,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         expect(await text(store, key)).toBeUndefined()
       })
 
-      test('lets in who has read the tombstone; the new record is unconsumed', async () => {
+      test('allows a write with the version of the tombstone; the new record is not consumed', async () => {
         const key = fresh()
         await put(store, key, bytes('one'), {})
         await consume(store, key, now())
@@ -258,7 +258,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
       })
     })
 
-    test('remove: only the version that was read, where that is given', async () => {
+    test('remove with a version removes only that version', async () => {
       const key = fresh()
       await put(store, key, bytes('x'), {})
       await put(store, key, bytes('y'), {})
@@ -269,8 +269,8 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
       expect(await remove(store, key, now() + 60, 3)).toBe(false)
     })
 
-    describe('what scan says', () => {
-      test('says all there is of a key, to the second, and scan says the same of every key', async () => {
+    describe('an entry', () => {
+      test('has all data of a record, and scan returns the same entry for every key', async () => {
         const [whole, kept, gone, ended] = [fresh(), fresh(), fresh(), fresh()]
         const [ada, grace] = [fresh(), fresh()]
         const expires = now() + 60
@@ -306,7 +306,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         }
       })
 
-      test('is what it is restored to, whatever stood there', async () => {
+      test('is restored exactly, and replaces the old record', async () => {
         const [key, before, ada] = [fresh(), fresh(), fresh()]
         const expires = now() + 60
         await put(store, key, bytes('before'), { indexes: [before] })
@@ -336,7 +336,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         expect(Buffer.compare(found, value)).toBe(0)
       })
 
-      test('restored as consumed is so for good', async () => {
+      test('that is restored as consumed stays consumed', async () => {
         const key = fresh()
         const consumed = 1_700_000_000
         await store.restore({ key, value: bytes('x'), version: 2, consumed, indexes: [] })
@@ -344,7 +344,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         expect(await consume(store, key, now())).toBe(false)
       })
 
-      test('restored as a tombstone keeps plain writes out', async () => {
+      test('that is restored as a tombstone refuses writes without its version', async () => {
         const [key, index] = [fresh(), fresh()]
         await put(store, key, bytes('x'), { indexes: [index] })
         await store.restore({ key, version: 4, expires: now() + 60, indexes: [] })
@@ -354,7 +354,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         expect(await put(store, key, bytes('anew'), { version: 4 })).toBe(true)
       })
 
-      test('restored as long expired is nothing', async () => {
+      test('that is restored as expired does not exist', async () => {
         const key = fresh()
         await put(store, key, bytes('x'), {})
         await store.restore({ key, version: 1, expires: 0, indexes: [] })
@@ -363,8 +363,8 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
       })
     })
 
-    describe('a record that has expired', () => {
-      test('is not there: not to read, remove, list, or for a version', async () => {
+    describe('an expired record', () => {
+      test('cannot be read, removed or listed, and has version 0', async () => {
         const [key, index] = [fresh(), fresh()]
         await put(store, key, bytes('old'), { expires: now() - 1, indexes: [index] })
         expect(await store.get(key)).toBeUndefined()
@@ -377,7 +377,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
     })
 
     describe('an index', () => {
-      test('lists its records and nobody else’s', async () => {
+      test('lists its records and no others', async () => {
         const [ada, grace] = [fresh(), fresh()]
         const keys = Array.from({ length: 150 }, fresh).sort()
         await Promise.all(keys.map(key => put(store, key, bytes(key), { indexes: [ada] })))
@@ -389,7 +389,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         expect(await list(store, grace)).toEqual([await store.get(both)])
       })
 
-      test('shows the record as it is now, once', async () => {
+      test('lists the current value of a record once', async () => {
         const [key, index] = [fresh(), fresh()]
         await put(store, key, bytes('one'), { indexes: [index] })
         await put(store, key, bytes('two'), { indexes: [index] })
@@ -400,7 +400,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         expect(more).toEqual([])
       })
 
-      test('loses what is removed, for good', async () => {
+      test('no longer lists a removed record', async () => {
         const [key, index] = [fresh(), fresh()]
         await put(store, key, bytes('one'), { indexes: [index] })
         await remove(store, key, now() + 60)
@@ -409,7 +409,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         expect(await list(store, index)).toEqual([])
       })
 
-      test('is not entered by a write that was refused', async () => {
+      test('does not list the record of a refused write', async () => {
         const [key, index] = [fresh(), fresh()]
         await put(store, key, bytes('one'), {})
         await put(store, key, bytes('two'), { version: 7, indexes: [index] })
@@ -418,7 +418,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
     })
 
     describe('walking an index', () => {
-      test('comes by each of its records, of more than are read at once, and by nothing else', async () => {
+      test('visits each of its records once, also if there are more than one batch', async () => {
         const [index, other] = [fresh(), fresh()]
         const keys = Array.from({ length: 1200 }, fresh).sort()
         const add = (key: string) => put(store, key, bytes(key), { indexes: [index] })
@@ -438,9 +438,9 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
       })
     })
 
-    // These wait for the clock, together.
+    // These tests wait for the clock at the same time.
     describe.concurrent('as time passes', () => {
-      test('what has expired leaves nothing to its successor: no mark, no index', async () => {
+      test('an expired record leaves no consumption and no index to its successor', async () => {
         const [key, index] = [fresh(), fresh()]
         await put(store, key, bytes('old'), { expires: now() + 1, indexes: [index] })
         await consume(store, key, now())
@@ -450,7 +450,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         expect(await consume(store, key, now())).toBe(true)
       })
 
-      test('a record lives as long as its last write says', async () => {
+      test('a record has the lifetime of its last write', async () => {
         const [short, long] = [fresh(), fresh()]
         await put(store, long, bytes('one'), { expires: now() + 1 })
         await put(store, long, bytes('two'), { expires: now() + 60 })
@@ -461,7 +461,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         expect(await text(store, long)).toBe('two')
       })
 
-      test('a tombstone keeps writes out as long as it was told to', async () => {
+      test('a tombstone refuses writes until it expires', async () => {
         const [short, long] = [fresh(), fresh()]
         await put(store, short, bytes('x'), {})
         await put(store, long, bytes('x'), {})
@@ -472,7 +472,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         expect(await put(store, long, bytes('late'), {})).toBe(false)
       })
 
-      test('an index keeps what was written again without naming it', async () => {
+      test('an index keeps a record that is written again without it', async () => {
         const [key, other, index] = [fresh(), fresh(), fresh()]
         await put(store, key, bytes('one'), { expires: now() + 3, indexes: [index] })
         await put(store, other, bytes('one'), { expires: now() + 3, indexes: [index] })
@@ -484,7 +484,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
   })
 }
 
-/** Waits for what only the clock can bring about. */
+/** Waits until a condition is true. */
 export async function until(condition: () => Promise<boolean>, patience = 5000): Promise<void> {
   const end = Date.now() + patience
   while (!(await condition())) {

@@ -1,4 +1,4 @@
-// What one request reads and writes together, over a store that does several things at once.
+// The transaction of a request: combined reads, deferred writes, and the read cache.
 
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { openStore } from '../../src/storage/open.ts'
@@ -10,7 +10,7 @@ import { freePorts } from '../support/redis-together.ts'
 const SECRET = Buffer.alloc(32, 'units')
 let server: RedisServer
 let store: Store
-/** Of two nodes. */
+/** The records as two nodes see them. */
 let records: Records
 let others: Records
 let commands: string[]
@@ -48,7 +48,7 @@ describe('records of one slot', () => {
     await records.save('Token', inSlot('t'), { grant: 'g' })
   })
 
-  test('are read in one command, and cost nothing more in the same request', async () => {
+  test('are read in one command, and only once in a request', async () => {
     const both = () =>
       records.transaction(async () => {
         expect((await readBoth()).value).toEqual({ grant: 'g' })
@@ -62,7 +62,7 @@ describe('records of one slot', () => {
     await expect(reading).rejects.toThrow('in several slots')
   })
 
-  test('are other records than those of the same id in another slot, or in none', async () => {
+  test('differ from records with the same id in another slot, or in none', async () => {
     expect((await records.read('Grant', 'g')).value).toBeUndefined()
     expect((await records.read('Grant', { slot: 'other', id: 'g' })).value).toBeUndefined()
   })
@@ -70,7 +70,7 @@ describe('records of one slot', () => {
   test.each<[string, () => Promise<unknown>]>([
     ['a write', () => records.save('Other', 'o', {})],
     ['a removal', () => records.remove('Other', 'none')],
-  ])('are read anew after %s', async (_, act) => {
+  ])('are read again after %s', async (_, act) => {
     await others.save('Grant', inSlot('g'), { of: 'ada' })
     await records.transaction(async () => {
       await readBoth()
@@ -80,7 +80,7 @@ describe('records of one slot', () => {
     })
   })
 
-  test('are read anew by another request, and after the end of their own', async () => {
+  test('are read again by another request, and after the end of the request', async () => {
     await others.save('Grant', inSlot('g'), { of: 'ada' })
     let later: (() => Promise<unknown>) | undefined
     await records.transaction(async () => {
@@ -107,7 +107,7 @@ test('a record is read once, until the request writes', async () => {
   expect(await costs(work)).toEqual(['mget', 'write', 'mget'])
 })
 
-test('a read that is overtaken by a write of its request is not remembered', async () => {
+test('a read that a write of the same request overtakes is not cached', async () => {
   await others.save('Token', 'race', { n: 1 })
   await records.transaction(async () => {
     const reading = records.read('Token', 'race')
@@ -148,7 +148,7 @@ describe('deferred writes', () => {
     expect(await costs(inTwo)).toEqual(['write', 'write'])
   })
 
-  test('is written with all of its slot, or not at all', async () => {
+  test('of one slot are all written, or none', async () => {
     const [used, first, second] = ['used', 'first', 'second'].map(inSlot) as [Id, Id, Id]
     await records.save('Code', used, {})
     const redeem = () =>
@@ -161,14 +161,14 @@ describe('deferred writes', () => {
         await leave(first)
         await leave(second)
       })
-    // Of two that use it at once, one writes its tokens.
+    // Of two concurrent redemptions, one writes its tokens.
     const outcomes = await Promise.allSettled([redeem(), redeem()])
     expect(outcomes.map(({ status }) => status).toSorted()).toEqual(['fulfilled', 'rejected'])
     expect((await records.read('Kept', first)).version).toBe(1)
     expect((await records.read('Kept', second)).version).toBe(1)
   })
 
-  test('is written at the end where nothing follows, and at once outside of a request', async () => {
+  test('are written at the end of the request, and at once outside of a request', async () => {
     expect(await costs(() => records.transaction(() => leave('d')))).toEqual(['write'])
     expect(await costs(() => leave('e'))).toEqual(['write'])
     for (const id of 'de') expect(await standing('Kept', id)).toEqual({ id })
@@ -207,7 +207,7 @@ describe('deferred writes', () => {
   })
 })
 
-test('a request does not wait twice for an unavailable store; another request tries anew', async () => {
+test('a request waits for an unavailable store only once; another request tries again', async () => {
   const read = vi.spyOn(store, 'getMany').mockRejectedValueOnce(new StoreUnavailable('hung'))
   const asks = [
     () => records.read('Hung', 'a'),

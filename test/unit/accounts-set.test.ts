@@ -1,4 +1,4 @@
-// `accounts set` changes what it was told to change and leaves the rest of the account alone.
+// `accounts set` changes only the given fields of the account.
 
 import { execFileSync } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -27,7 +27,7 @@ beforeAll(() => {
 })
 afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
-test('a new name leaves the confirmed address and the attributes as they were', () => {
+test('a new name does not change the verified address and the attributes', () => {
   usher('accounts', 'set', 'ada', '--name', 'Ada Lovelace')
   expect(show()).toMatchObject({
     name: 'Ada Lovelace',

@@ -1,4 +1,4 @@
-// What an account is: its identifier, its name in every spelling, and what may stand in it.
+// The fields of an account: its subject, the spellings of its username, and valid values.
 
 import { expect, test } from 'vitest'
 import { foldUsername, newAccountId, profileSchema } from '../../src/accounts/account.ts'
@@ -9,13 +9,13 @@ test('a subject is usr_ and 26 characters that differ each time', () => {
   expect(new Set(ids).size).toBe(ids.length)
 })
 
-test('a subject says nothing of the time: every place takes every character, alike often', () => {
+test('a subject is random: at every position all characters are equally frequent', () => {
   const ids = Array.from({ length: 3600 }, () => newAccountId().slice(4))
   for (let place = 0; place < 26; place++) {
     const counts = new Map<string, number>()
     for (const id of ids) counts.set(id.charAt(place), (counts.get(id.charAt(place)) ?? 0) + 1)
     expect(counts.size).toBe(36)
-    // 100 expected of each; ten standard deviations either way never happen.
+    // 100 of each are expected. A deviation of ten standard deviations never happens.
     for (const count of counts.values()) expect(Math.abs(count - 100)).toBeLessThan(99)
   }
 })
@@ -49,7 +49,7 @@ test.each([
   expect(foldUsername(one)).not.toBe(foldUsername(other))
 })
 
-test('a Turkish i folds the same in every locale, and İ is not lost', () => {
+test('a Turkish i is folded the same in every locale, and İ is not lost', () => {
   expect(foldUsername('ILKER')).toBe('ilker')
   expect(foldUsername('İLKER')).toBe(foldUsername('i\u0307lker'))
 })
@@ -88,7 +88,7 @@ test('folding is idempotent', () => {
   }
 })
 
-test('a profile has a username and nothing else it does not say', () => {
+test('a profile has a username, and no fields that were not given', () => {
   expect(profileSchema.parse({ username: 'ada' })).toEqual({
     username: 'ada',
     email_verified: false,

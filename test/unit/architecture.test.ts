@@ -1,5 +1,4 @@
-// The shape of src, read from the tree: which way imports point, where each package lives, how large
-// it all is (design.md §2).
+// The structure of src: the direction of imports, the place of each package, and the size.
 
 import { globSync, readFileSync } from 'node:fs'
 import { dirname, join, normalize } from 'node:path'
@@ -14,7 +13,7 @@ const readTree = (pattern: string) =>
 const source = readTree('src/**/*.ts')
 const everything = readTree('src/**/*.*')
 
-/** What a file imports: of ours as a path below src, of others as they are called. */
+/** The imports of a file: own modules as a path below src, packages by name. */
 function importsOf({ path, text }: { path: string; text: string }): string[] {
   const quoted = [
     ...text.matchAll(/^(?:import|export|\})(?:[^'\n]*\bfrom)? '([^'\n]+)'$/gm),
@@ -28,7 +27,7 @@ const imports = source.flatMap(file =>
   importsOf(file).map(name => ({ file: file.path, imported: name })),
 )
 
-/** Each may import from those further down, and from its own folder. */
+/** Each layer may import from the layers below it, and from its own folder. */
 const LAYERS = [
   ['main.ts', 'cli.ts'],
   ['server.ts'],
@@ -48,7 +47,7 @@ const STILL_UPWARD: string[] = []
 const partOf = (path: string) => path.split('/')[1] ?? ''
 const layerOf = (part: string) => LAYERS.findIndex(layer => layer.includes(part))
 
-/** Packages that have one home: what this gives may be changed by changing that place alone. */
+/** Packages that only one place imports, so that a replacement changes only that place. */
 const HOMES: Record<string, RegExp> = {
   'oidc-provider': /^src\/(provider|features|state)\//,
   yaml: /^src\/config\//,
@@ -63,7 +62,7 @@ const HOMES: Record<string, RegExp> = {
   'koa-mount': /^src\/app\.ts$/,
 }
 
-/** Of code: without blank lines and comments. */
+/** The limit of code lines, without blank lines and comments. */
 const LINES = 12_450
 const FILES = 150
 const LONGEST_FILE = 270
@@ -74,17 +73,17 @@ const linesOf = (text: string) => text.split('\n').length - 1
 const codeLinesOf = (text: string) =>
   text.split('\n').filter(line => !/^\s*(\/\/|\/?\*|$)/.test(line)).length
 
-test('there is a tree to look at', () => {
+test('src has files', () => {
   expect(source.length).toBeGreaterThan(30)
   expect(imports.length).toBeGreaterThan(100)
 })
 
-test('every part of src has its place in the order', () => {
+test('every folder of src is in a layer', () => {
   const parts = new Set(source.map(({ path }) => partOf(path)))
   expect([...parts].filter(part => part !== 'config' && layerOf(part) === -1)).toEqual([])
 })
 
-test('imports point one way', () => {
+test('imports point from upper to lower layers only', () => {
   const upward = imports.filter(({ file, imported }) => {
     if (!imported.startsWith('src/')) return false
     const [from, to] = [partOf(file), partOf(imported)]
@@ -94,7 +93,7 @@ test('imports point one way', () => {
   expect(found.toSorted()).toEqual(STILL_UPWARD)
 })
 
-test('the configuration knows of nothing else', () => {
+test('the configuration imports no other part of src', () => {
   const outward = imports.filter(
     ({ file, imported }) =>
       partOf(file) === 'config' && imported.startsWith('src/') && partOf(imported) !== 'config',
@@ -116,13 +115,13 @@ test('no two files import each other, directly or in a circle', () => {
   expect(circles).toEqual([])
 })
 
-test('every import leads to a file that is there', () => {
+test('every import leads to an existing file', () => {
   const paths = new Set(everything.map(({ path }) => path))
   const lost = imports.filter(({ imported }) => imported.startsWith('src/') && !paths.has(imported))
   expect(lost).toEqual([])
 })
 
-test.each(Object.entries(HOMES))('%s lives in one place', (name, home) => {
+test.each(Object.entries(HOMES))('%s is imported in one place only', (name, home) => {
   const strays = imports.filter(({ file, imported }) => imported === name && !home.test(file))
   expect(strays).toEqual([])
 })
@@ -141,7 +140,7 @@ test('the Koa application is made in one file; elsewhere koa gives types alone',
   expect(makers.map(({ path }) => path)).toEqual(['src/app.ts'])
 })
 
-test('of what serves requests, app.ts alone imports features', () => {
+test('only app.ts imports features, except commands', () => {
   const found = imports
     .filter(({ imported }) => imported.startsWith('src/features/'))
     .map(({ file }) => file)
@@ -149,7 +148,7 @@ test('of what serves requests, app.ts alone imports features', () => {
   expect(found).toEqual([])
 })
 
-test('nothing looks inside the library', () => {
+test('no file imports internals of the library', () => {
   const files = readTree('{src,docs}/**/*.ts')
   const deep = files.filter(file =>
     importsOf(file).some(
@@ -176,7 +175,7 @@ test('the environment is read in one file', () => {
   expect(readers.map(({ path }) => path)).toEqual(['src/config/load.ts'])
 })
 
-test('nothing is called by a name that says nothing', () => {
+test('no file has a name without a meaning', () => {
   const names = everything.flatMap(({ path }) => path.split('/').map(part => part.split('.')[0]))
   const empty = 'util utils helper helpers common type types service services core lib misc shared'
   expect(names.filter(name => empty.split(' ').includes(name ?? ''))).toEqual([])

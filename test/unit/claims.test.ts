@@ -1,4 +1,4 @@
-// What is said about an account: the claims of claims.yaml, and only what the account itself holds.
+// The claims of an account: those of claims.yaml, from fields that the account itself has.
 
 import { expect, test } from 'vitest'
 import type { Account } from '../../src/accounts/account.ts'
@@ -56,7 +56,7 @@ test.each(['__proto__', 'constructor', 'toString'])('a claim may be called %s', 
   expect(Object.getPrototypeOf(claims)).toBe(Object.prototype)
 })
 
-test('email_verified says nothing without an email, and says false when it is not', () => {
+test('email_verified is absent without an email, and false if the email is not verified', () => {
   const { email, ...without } = ADA
   expect(email).toBeDefined()
   expect(claimsOf(without, claim('email_verified'))).toEqual({})

@@ -1,4 +1,4 @@
-// What is remembered of who signs in: enough to know one's own browser again, and no more.
+// Client info of a sign-in: the IP network, and the names of browser and system.
 
 import { expect, test } from 'vitest'
 import { clientInfoOf, prefixOf } from '../../src/http/client-info.ts'
@@ -15,7 +15,7 @@ test.each([
   ['::1', '::/48'],
   ['::2:3:4:5:6:7:8', '0:2:3::/48'],
   ['64:ff9b::203.0.113.77', '64:ff9b::/48'],
-])('of the address %s, %s is remembered', (address, network) => {
+])('the network of the address %s is %s', (address, network) => {
   expect(prefixOf(address)).toBe(network)
 })
 

@@ -1,4 +1,4 @@
-// Client files: who may be registered, with which ways to authenticate and which names.
+// Client files: valid client_ids, authentication methods and metadata.
 
 import { expect, test } from 'vitest'
 import { client, PRODUCTION, places, read } from '../support/config-folder.ts'
@@ -6,11 +6,11 @@ import { client, PRODUCTION, places, read } from '../support/config-folder.ts'
 const HASH = `sha256:${'A'.repeat(43)}`
 const KEYS = { keys: [{ kty: 'OKP', crv: 'Ed25519', x: 'A'.repeat(43), kid: 'ada' }] }
 
-/** The keys that a client file with these changes is told about. */
+/** The keys of the findings for a client file with these changes. */
 const refused = (changes: object) =>
   read({ 'clients/web.yaml': client(changes) }, PRODUCTION).findings.map(({ key }) => key)
 
-test('one client_id in two files is refused, naming the other file', () => {
+test('one client_id in two files is refused with the name of the other file', () => {
   const files = {
     'clients/ada.yaml': client(),
     'clients/grace.yaml': client({ client_id: 'grace' }),
@@ -99,7 +99,7 @@ test.each([
 })
 
 test.each(['jwks_uri', 'request_uris'])(
-  'with %s, which makes the library fetch, no client is taken',
+  'a client with %s, which makes the library send requests, is refused',
   key => {
     const uri = 'https://app.example.org/fetched'
     expect(refused({ [key]: key.endsWith('s') ? [uri] : uri })).toEqual([key])
@@ -137,12 +137,12 @@ test('a key-bound or FAPI 2.0 client gets no tokens from the authorization endpo
   expect(text).toContain('response_types: profile: fapi2 allows here only code')
 })
 
-test('a loopback issuer sends logout tokens over plain http, to loopback only', () => {
-  const toldTo = (backchannel_logout_uri: string) =>
+test('a loopback issuer may send logout tokens over plain http, to loopback only', () => {
+  const refusedFor = (backchannel_logout_uri: string) =>
     read({ 'clients/web.yaml': client({ backchannel_logout_uri }) }).text
-  expect(toldTo('http://localhost:4000/backchannel')).toBe('')
+  expect(refusedFor('http://localhost:4000/backchannel')).toBe('')
   const message = 'must be https; http only on loopback, for a loopback issuer'
-  expect(toldTo('http://app.example.org/backchannel')).toContain(message)
+  expect(refusedFor('http://app.example.org/backchannel')).toContain(message)
 })
 
 test('a scope that does not exist is named in the report', () => {

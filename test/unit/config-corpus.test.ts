@@ -20,7 +20,7 @@ import {
   withFolder,
 } from '../support/config-folder.ts'
 
-/** Stands wherever a folder has a secret. */
+/** A secret that must not be in any report. */
 const CANARY = 'canary-1815-that-nobody-may-read'
 const SECRET = Buffer.from(`${CANARY}-${CANARY}`).toString('base64url')
 
@@ -40,9 +40,9 @@ interface Case {
   name: string
   files?: Files
   env?: Record<string, string>
-  /** Done to the folder before it is read. */
+  /** Changes the folder before it is read. */
   arrange?(folder: string): void
-  /** Whether it is read as somebody who is not root. */
+  /** Whether a user other than root reads the folder. */
   isUnprivileged?: boolean
 }
 
@@ -71,7 +71,7 @@ function refuse({ name, files, env = {}, arrange, isUnprivileged }: Case) {
 
 const json = (name: Name) => JSON.stringify(parse(RIGHT[name]))
 
-/** As JSON, which is YAML, no beginning of a file is a file. */
+/** JSON is YAML. A truncated JSON file is never valid. */
 const truncated = NAMES.flatMap(name => {
   const text = json(name)
   const ends = Array.from({ length: Math.floor((text.length - 1) / 7) }, (_, i) => 7 * (i + 1))
@@ -92,7 +92,7 @@ function changed(name: Name, path: string[], value: unknown): Files {
   return { [name]: Object(document) }
 }
 
-/** The names of unknown keys are in the report; what stands under them is not. */
+/** The report shows the names of unknown keys, and not their values. */
 const WRONG_TYPES = [[[SECRET]], { x: { y: CANARY } }, null]
 const wrongTypes = NAMES.flatMap(name =>
   pathsOf(parse(RIGHT[name])).flatMap(path =>
@@ -283,7 +283,7 @@ const IMPORTS: Record<string, string> = {
   'no key': CANARY,
   nothing: '',
 }
-/** Beside the folder, that it may have any name. */
+/** A key file beside the folder, because it may have any name. */
 const keyFile = (text: string, make: (file: string) => void = () => {}) => ({
   arrange(folder: string) {
     const file = join(folder, '.key')
@@ -381,13 +381,13 @@ const CORPUS: Case[] = [
   ...environments,
 ]
 
-test('the folder they are made of is right', () => {
+test('the folder without a change is valid', () => {
   withFolder(RIGHT, folder => {
     expect(readFolder(folder, { USHER_SECRET: SECRET }).text).toBe('')
   })
 })
 
-test('there are more than 400 that are wrong', () => {
+test('there are more than 400 invalid folders', () => {
   expect(CORPUS.length).toBeGreaterThan(600)
 })
 
@@ -408,12 +408,12 @@ test.each(
     clientKeys,
     environments,
   }),
-)('%s: none is taken, none crashes, none shows a secret', (_, cases: Case[]) => {
+)('%s: each is refused, without a crash and without showing a secret', (_, cases: Case[]) => {
   expect(cases.length).toBeGreaterThan(2)
   for (const each of cases) refuse(each)
 })
 
-/** Right by themselves, in a folder for itself each. */
+/** Valid variants, each in its own folder. */
 const VALID_CLIENTS: object[] = [
   {},
   ...[

@@ -1,4 +1,4 @@
-// Files of authorization details: what may stand in one, and beside which others; what people read.
+// Files of authorization details types: valid content, dependencies on other files, and the consent page.
 
 import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -14,7 +14,7 @@ import { client, type Files, places, read, resource, withFolder } from '../suppo
 const FILES = 'https://files.example.org'
 const ON = { features: { rich_authorization_requests: true } }
 
-/** A type that is right in every way, and what `changes` make of it. */
+/** A valid type with `changes`. */
 const type = (changes: object = {}): object => ({
   type: 'folder',
   resource: FILES,
@@ -35,7 +35,7 @@ const withType = (changes: object, files: Files = {}) =>
 const refused = (changes: object, files: Files = {}) =>
   withType(changes, files).findings.map(({ key, rule }) => `${key} ${rule}`)
 
-/** A schema of these properties; `name` is there and required. */
+/** A schema with these properties, and with the required property `name`. */
 const schema = (properties: object, more: object = {}) => ({
   schema: {
     type: 'object',
@@ -159,7 +159,7 @@ test.each([
   '^(.)\\1$',
   '^a+?$',
   '^a\\$',
-])('a pattern that a text can make expensive is refused (%#)', pattern => {
+])('a pattern with expensive backtracking is refused (%#)', pattern => {
   expect(refused(name({ pattern }))).toEqual(['schema.properties.name.pattern value'])
 })
 
@@ -184,7 +184,7 @@ test('a feature that is off, or lacks another, is a finding', () => {
   ])
 })
 
-test('a consent page of the operator has to show the details', async () => {
+test('a template of the consent page must show the details', async () => {
   const ours = readFileSync(
     join(import.meta.dirname, '../../src/pages/templates/consent.eta'),
     'utf8',
@@ -279,7 +279,7 @@ test.each<[string, string, string[]]>([
   ['en', 'Use a {days} b for 1,234.5', ['With: all and me']],
   ['fr', 'Utiliser a {days} b pour 1\u202f234,5', ['With: all et me']],
   ['de', 'Use a {days} b for 1.234,5', ['Mit: allen und me']],
-])('in %s the page shows each value as it is written there', (tag, sentence, facts) => {
+])('in %s the page shows each value in the format of the language', (tag, sentence, facts) => {
   if (!settings) throw new Error('not read')
   const words = detailWords(find(tag) ?? english, settings, said)
   expect(words.sentence.map(({ text }) => text).join('')).toBe(sentence)

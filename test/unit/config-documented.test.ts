@@ -1,4 +1,4 @@
-// The files that docs/applications shows are right, and without warnings, in production.
+// The client files in docs/applications are valid, and have no warnings in production.
 
 import { globSync, readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
@@ -14,7 +14,7 @@ const files = globSync('docs/applications/*.md', { cwd: ROOT }).flatMap(path =>
   }),
 )
 
-test('there are files to look at', () => expect(files.length).toBeGreaterThan(10))
+test('docs/applications has client files', () => expect(files.length).toBeGreaterThan(10))
 
 test.each(files)('the client file of $name has no warning', ({ yaml }) => {
   const folder = { 'usher.yaml': 'proxy: [10.0.0.1]', 'claims.yaml': COMPLETE.claims }

@@ -1,4 +1,4 @@
-// The environment wins over the files, names itself where it is wrong, and never shows a secret.
+// Environment variables override the files. An invalid one is reported by name, and no secret is shown.
 
 import { randomBytes } from 'node:crypto'
 import { writeFileSync } from 'node:fs'
@@ -11,7 +11,7 @@ const FILE = {
     'issuer: http://localhost:4000\nlisten: { host: "::1", port: 4000 }\nstore: sqlite:file.db\n',
 }
 
-test('each variable wins over the file', () => {
+test('each variable overrides the file', () => {
   const env = {
     USHER_ISSUER: 'http://127.0.0.1:5000',
     PORT: '5000',
@@ -30,7 +30,7 @@ test('each variable wins over the file', () => {
   })
 })
 
-test('a variable that is empty is not given', () => {
+test('an empty variable is ignored', () => {
   const env = { USHER_ISSUER: '', PORT: '', HOST: '', USHER_STORE: '', USHER_SECRET: '' }
   const { settings, text } = read(FILE, { ...env, USHER_STORE_FILE: '', USHER_SECRET_FILE: '' })
   expect(text).toBe('')
@@ -57,7 +57,7 @@ test.each(['abc', '0', '65536', '-1', '3.5', '1e3', '0x10', ' 3000', '٣٠٠٠',
   },
 )
 
-test('a wrong value in the environment is reported there, not at a line of the file', () => {
+test('an invalid variable is reported by name, not at a line of the file', () => {
   const env = { USHER_ISSUER: 'nowhere', USHER_STORE: 'mysql://host/' }
   expect(places(read(FILE, env))).toEqual(['environment USHER_ISSUER', 'environment USHER_STORE'])
 })
@@ -75,19 +75,22 @@ test('a secret may come from a file, with or without a line end', () => {
   }
 })
 
-test.each(['USHER_SECRET', 'USHER_STORE'])('%s twice, in itself and in a file, is refused', key => {
-  withFolder({}, folder => {
-    const file = join(folder, 'value')
-    const value = key === 'USHER_SECRET' ? GOOD_SECRET : 'sqlite:data/usher.db'
-    writeFileSync(file, value)
-    const reading = readFolder(folder, { [key]: value, [`${key}_FILE`]: file })
-    expect(places(reading)).toEqual([`environment ${key}`])
-    expect(reading.text).toContain(`is given twice, as ${key}_FILE too`)
-  })
-})
+test.each(['USHER_SECRET', 'USHER_STORE'])(
+  '%s is refused if it is given directly and as a file',
+  key => {
+    withFolder({}, folder => {
+      const file = join(folder, 'value')
+      const value = key === 'USHER_SECRET' ? GOOD_SECRET : 'sqlite:data/usher.db'
+      writeFileSync(file, value)
+      const reading = readFolder(folder, { [key]: value, [`${key}_FILE`]: file })
+      expect(places(reading)).toEqual([`environment ${key}`])
+      expect(reading.text).toContain(`is given twice, as ${key}_FILE too`)
+    })
+  },
+)
 
 test.each(['USHER_SECRET_FILE', 'USHER_STORE_FILE'])(
-  '%s that is not there, or a folder, is refused',
+  '%s is refused if the file is missing or a folder',
   key => {
     withFolder({}, folder => {
       for (const file of [join(folder, 'nowhere'), folder]) {
@@ -127,7 +130,7 @@ test.each([
   expect(text).not.toContain(USHER_SECRET.slice(5, 15))
 })
 
-test('of several secrets each must be right, and the finding says which is not', () => {
+test('each of several secrets must be valid, and the finding names the invalid one', () => {
   const second = Buffer.alloc(48, 'grace').toString('base64url')
   for (const separator of [',', ' ', '\n', ', ']) {
     const { settings } = read({}, { USHER_SECRET: [second, GOOD_SECRET].join(separator) })
@@ -138,7 +141,7 @@ test('of several secrets each must be right, and the finding says which is not',
   expect(text).not.toMatch(/tooshort1815/)
 })
 
-test('the command a refused secret is answered with makes one that is accepted', () => {
+test('the command in the finding for a refused secret creates an accepted one', () => {
   const { text } = read({}, { USHER_SECRET: 'tooshort' })
   expect(text).toContain("openssl rand -base64 32 | tr '+/' '-_' | tr -d =")
   for (let i = 0; i < 50; i++) {

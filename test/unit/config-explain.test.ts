@@ -1,4 +1,4 @@
-// config explain: every key is described, and every value has its place.
+// config explain: every key has a description, and every value has its source.
 
 import { expect, test } from 'vitest'
 import { clientMetadata, effectiveKeys } from '../../src/commands/explain.ts'
@@ -38,7 +38,7 @@ test('a name in backticks in a description is a key of its file', () => {
   expect(strays).toEqual([])
 })
 
-test('a value has its line, its variable, or is the default', () => {
+test('the source of a value is its line, its variable, or the default', () => {
   const { keys, folder } = explained({ PORT: '4001' })
   expect(keys.get('lifetimes.code')).toMatchObject({
     value: '30 s',
@@ -55,7 +55,7 @@ test('a value has its line, its variable, or is the default', () => {
   })
 })
 
-test('a client has everything that is set and every default, and no hash', () => {
+test('a client is shown with its settings and defaults, and without hashes', () => {
   const [values = {}] = explained().clients
   expect(values.response_modes?.value).toEqual(['query'])
   expect(values.client_secret_hashes?.value).toBe('(not shown)')

@@ -1,4 +1,4 @@
-// Files that are not what a config file should be: refused with a reason, never a crash.
+// Files that cannot be read as configuration are refused with a reason, without a crash.
 
 import { execFileSync } from 'node:child_process'
 import { chmodSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
@@ -18,7 +18,7 @@ import {
 
 const utf16 = (text: string) => Buffer.from(text, 'utf16le')
 
-test('a byte order mark and Windows line ends change nothing', () => {
+test('a byte order mark and Windows line endings are accepted', () => {
   const text = `\uFEFF${COMPLETE.usher.replaceAll('\n', '\r\n')}`
   expect(read({ 'usher.yaml': text }).settings?.branding.name).toBe('Example')
   expect(places(read({ 'usher.yaml': `${text}extra: 1\r\n` }))).toEqual([
@@ -86,7 +86,7 @@ test('a config folder that does not exist is named as missing', () => {
   expect(text).toMatch(/nowhere {2}.*(missing|does not exist|no such|not found|cannot be read)/)
 })
 
-test('a file in place of the config folder is not called badly encoded', () => {
+test('a file in place of the config folder is reported as such', () => {
   const { text } = withFolder({}, folder => readFolder(join(folder, 'usher.yaml')))
   expect(text).not.toBe('')
   expect(text).not.toContain('UTF-8')
@@ -122,7 +122,7 @@ test('a pipe in place of a file is refused at once', () => {
   })
 })
 
-test('a file that may not be read is said to be unreadable', () => {
+test('a file without read permission is reported as unreadable', () => {
   withFolder({ 'clients/web.yaml': client() }, folder => {
     chmodSync(folder, 0o755)
     chmodSync(join(folder, 'clients'), 0o755)
@@ -139,7 +139,7 @@ test('a file of 2 MiB is refused without being parsed', () => {
   expect(performance.now() - started).toBeLessThan(1000)
 })
 
-test('files that are not YAML by name are left alone', () => {
+test('files without a YAML extension are ignored', () => {
   const { settings } = read({ 'clients/README.md': '# {', 'clients/web.yaml.bak': ': {' })
   expect(settings?.clients).toEqual([])
 })
@@ -150,7 +150,7 @@ test.each([
   'clients/web.YAML',
   'usher.yml',
   'clents/web.yaml',
-])('%s is not read, and the report says so', name => {
+])('%s is not read, and the report shows that', name => {
   const { findings, text } = read({ [name]: client() })
   expect(findings).toHaveLength(1)
   expect(text).toMatch(/is not read|nothing reads this/)
@@ -166,7 +166,7 @@ test('a folder that is a mounted ConfigMap, as the kubelet lays it out, is read'
   })
 })
 
-test('only a report is thrown, for any content of the folder', () => {
+test('any invalid content of the folder leads to a report, and to no other error', () => {
   withFolder({}, folder => {
     writeFileSync(join(folder, 'usher.yaml'), Buffer.from(Array.from({ length: 256 }, (_, i) => i)))
     expect(() => readSettings({ USHER_CONFIG: folder })).toThrow(ConfigError)

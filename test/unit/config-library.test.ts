@@ -1,4 +1,4 @@
-// What only the library can say of a configuration: it ends in the same report, before anything runs.
+// Findings of the library about a configuration are in the same report, before the start.
 
 import { expect, test } from 'vitest'
 import { checkSettings } from '../../src/commands/config.ts'
@@ -22,7 +22,7 @@ const keys = (jwk: object) => ({
   jwks: { keys: [jwk] },
 })
 
-test('files with every key in them are taken by the library', async () => {
+test('the library accepts files with every key', async () => {
   const { text } = await check({
     'usher.yaml': COMPLETE.usher,
     'claims.yaml': COMPLETE.claims,
@@ -31,14 +31,14 @@ test('files with every key in them are taken by the library', async () => {
   expect(text).toBe('')
 })
 
-test('the client_id of the account pages cannot be taken: the report says by which file', async () => {
+test('the client_id of the account pages is reserved: the report shows the file that uses it', async () => {
   const { text } = await check({ 'clients/ada.yaml': client({ client_id: 'usher-account' }) })
   expect(text).toContain('usher-account')
   expect(text).toMatch(/in the configuration\./)
 })
 
 test.each(['constructor', 'toString', 'valueOf'])(
-  'a scope called %s is a scope, or a finding, but no crash',
+  'a scope with the name %s is valid or a finding, without a crash',
   async scope => {
     const claims = { claims: { level: { scope, from: 'attributes.level' } } }
     await expect(check({ 'claims.yaml': claims })).resolves.toBeDefined()

@@ -1,6 +1,6 @@
-// The most likely mistakes, and what an operator reads of each. A folder of config-mistakes/ holds the
-// files that differ from those in `right`, variables in `environment`, and the expected report, which
-// `npm test -- -u` writes: read it aloud, it must help.
+// The most likely mistakes of operators, and their reports. A folder of config-mistakes/ has the files that
+// differ from those in `right`, variables in `environment`, and the expected report. `npm test -- -u` writes
+// the report. Read it: it must help an operator.
 
 import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -15,7 +15,7 @@ const MISTAKES = join(import.meta.dirname, 'config-mistakes')
 const names = readdirSync(MISTAKES).filter(name => name !== 'right')
 const { USHER_SECRET } = PRODUCTION
 
-/** What is found in `right` with the files of `name` in their place, and in the environment. */
+/** The findings for `right` with the files and variables of `name`. */
 async function check(name: string) {
   const folder = mkdtempSync(join(tmpdir(), 'usher-mistake-'))
   try {
@@ -35,15 +35,15 @@ async function check(name: string) {
   }
 }
 
-test('what they are compared with is right, and wise', async () => {
+test('the folder `right` has no errors and no warnings', async () => {
   expect((await check('right')).text).toBe('')
 })
 
-test('there are thirty and more', () => {
+test('there are at least thirty mistakes', () => {
   expect(names.length).toBeGreaterThan(30)
 })
 
-test.each(names)('%s: the report is the one that was read', async name => {
+test.each(names)('%s: the report is the expected one', async name => {
   const { text } = await check(name)
   expect(text).not.toBe('')
   expect(text).not.toContain('hunter2')
@@ -51,7 +51,7 @@ test.each(names)('%s: the report is the one that was read', async name => {
 })
 
 test.each(names.filter(name => name !== 'several' && name !== 'unwise'))(
-  '%s: one mistake is few findings, each with its file and rule',
+  '%s: one mistake causes few findings, each with its file and rule',
   async name => {
     const { findings } = await check(name)
     expect(findings.length).toBeGreaterThan(0)

@@ -1,4 +1,4 @@
-// The keys under `redis:` and `metrics:`, and the URLs of a store that is not a file.
+// The keys `redis:` and `metrics:`, and the URLs of a Redis store.
 
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -33,7 +33,7 @@ test('every unreadable file is reported at its key', () => {
   expect(read(files, { USHER_STORE: 'sqlite:usher.db' }).text).toBe('')
 })
 
-test('files without a certificate are reported, and not shown', () => {
+test('files without a certificate are reported, without their content', () => {
   const file = join(folder, 'nothing.pem')
   writeFileSync(file, 'CANARY')
   const reading = read(yaml('  tls:', `    cert: ${file}`, `    key: ${file}`), REDIS)
@@ -42,7 +42,7 @@ test('files without a certificate are reported, and not shown', () => {
   expect(reading.text).not.toContain('CANARY')
 })
 
-test('TLS is refused where Redis is spoken to by a socket', () => {
+test('TLS is refused with a Unix socket', () => {
   const socket = { ...REDIS, USHER_STORE: 'redis+unix:///run/redis.sock' }
   const reading = read(yaml('  tls: {}'), socket)
   expect(places(reading)).toEqual(['usher.yaml:2:3 redis.tls'])
@@ -52,7 +52,7 @@ test('TLS is refused where Redis is spoken to by a socket', () => {
   expect(read(yaml('  database: 3'), socket).text).toBe('')
 })
 
-test('a database of a Cluster is refused, unless it is the one it has', () => {
+test('a database of a Cluster is refused, except database 0', () => {
   const reading = read(yaml('  database: 3'), CLUSTER)
   expect(places(reading)).toEqual(['usher.yaml:2:3 redis.database'])
   expect(reading.text).toContain('a Redis Cluster has the database 0 only')
@@ -72,7 +72,7 @@ test.each([
   ['username: ""', 'redis.username: '],
   ['tls: true', 'redis.tls: must be a map of keys'],
   ['tls: { cert_file: /x }', 'redis.tls.cert_file: unknown key'],
-])('%s is refused at its place', (line, message) => {
+])('%s is refused at its position', (line, message) => {
   const reading = read(yaml(`  ${line}`), REDIS)
   expect(reading.text).toContain(message)
   expect(reading.findings.map(({ file, line }) => `${file}:${line}`)).toEqual(['usher.yaml:2'])
@@ -88,7 +88,7 @@ test.each([
   'redis+cluster://usher:p/w@a:7000',
   'redis+unix:///run/redis/redis.sock',
   'redis+unix://usher:p@s/s@/run/redis.sock',
-])('the store %s is taken', USHER_STORE => {
+])('the store %s is accepted', USHER_STORE => {
   expect(read({}, { ...REDIS, USHER_STORE }).text).toBe('')
 })
 
@@ -109,7 +109,7 @@ test.each([
   expect(reading.text).not.toContain('CANARY')
 })
 
-test('metrics answer nowhere unless a port is named, in the file or in the environment', () => {
+test('metrics are off unless the file or the environment sets a port', () => {
   expect(read({}).settings?.metrics).toBeUndefined()
   const named = { host: '127.0.0.1', port: 9464 }
   expect(read({ 'usher.yaml': 'metrics: { port: 9464 }\n' }).settings?.metrics).toEqual(named)
@@ -132,7 +132,7 @@ test.each([
   ['metrics: { port: "9464" }', 'usher.yaml:1:12 metrics.port'],
   ['metrics: 9464', 'usher.yaml:1:1 metrics'],
   ['metrics: true', 'usher.yaml:1:1 metrics'],
-])('%s is refused at its place', (text, place) => {
+])('%s is refused at its position', (text, place) => {
   expect(places(read({ 'usher.yaml': `${text}\n` }))).toEqual([place])
 })
 

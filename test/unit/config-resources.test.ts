@@ -1,4 +1,4 @@
-// Files of protected APIs: what may stand in one, and beside which others.
+// Files of protected APIs: valid content, and dependencies on other files.
 
 import { generateKeyPairSync } from 'node:crypto'
 import { writeFileSync } from 'node:fs'
@@ -14,7 +14,7 @@ const API = client({ client_id: 'api', token_endpoint_auth_method: undefined, cl
 const withApi = (changes: object, files: Files = {}) =>
   read({ ...WEB, 'clients/api.yaml': API, 'resources/files.yaml': resource(changes), ...files })
 
-/** What an API with these changes is told about: keys and rules. */
+/** The keys and rules of the findings for an API with these changes. */
 const refused = (changes: object) =>
   withApi(changes).findings.map(({ key, rule }) => `${key} ${rule}`)
 
@@ -36,7 +36,7 @@ test.each([
   ['https://files.example.org#', 'value'],
   ['https://files example.org', 'invalid-format'],
   ['https://files.example.org/é', 'invalid-format'],
-])('"%s" is none', (identifier, rule) => {
+])('"%s" is no identifier', (identifier, rule) => {
   expect(refused({ resource: identifier })).toEqual([`resource ${rule}`])
 })
 
@@ -76,7 +76,7 @@ test.each<[string, object]>([
   expect(refused(changes)).toEqual([])
 })
 
-test('two APIs have neither the identifier nor the audience of one another', () => {
+test('two APIs cannot have the same identifier or audience', () => {
   const reading = withApi(
     {},
     {
@@ -102,7 +102,7 @@ test('a client may name the scopes of an API, and no others', () => {
   )
 })
 
-test('features that are off are named where something needs them', () => {
+test('a key that needs a feature that is off is a finding with the name of the feature', () => {
   const usher = (features: object) => ({ 'usher.yaml': { features } })
   const off = withApi({}, usher({ resource_indicators: false }))
   expect(off.text).toContain('features.resource_indicators')
@@ -125,7 +125,7 @@ test('an opaque token that no client can introspect is a warning', () => {
   expect(asked?.warnings).toEqual([])
 })
 
-test('an algorithm that the operator has brought no key for is a finding', async () => {
+test('an algorithm without an imported key is a finding', async () => {
   const sign = (token_signing_alg: string, types = ['rsa', 'ed25519'], changes = {}) => {
     const files = {
       'clients/web.yaml': client(changes),
@@ -155,7 +155,7 @@ test('an algorithm that the operator has brought no key for is a finding', async
   )
 })
 
-test('a change between two configurations is named by the identifier of the API', () => {
+test('a change between two configurations is reported by the identifier of the API', () => {
   const { settings: before } = withApi({})
   const other = { 'resources/other.yaml': resource({ resource: 'urn:other' }) }
   const { settings: after } = withApi({ token_lifetime: '5 min' }, other)

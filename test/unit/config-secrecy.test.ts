@@ -1,5 +1,5 @@
-// A report shows the key that is wrong with its value, but no secret: no value of a key for
-// secrets, of a key that is unknown, or of a file that is no YAML; and nothing that looks random.
+// A report shows the invalid key with its value, but no secret: no value of a key for secrets, of an
+// unknown key, or of a file that is not YAML, and no value that looks random.
 
 import { createHash } from 'node:crypto'
 import { expect, test } from 'vitest'
@@ -8,7 +8,7 @@ import { COMPLETE, client, type Files, read } from '../support/config-folder.ts'
 
 const CANARY = 'CANARY1815'
 
-/** How a secret may stand in a file by someone's mistake; the YAML parser trips over most. */
+/** Formats in which a secret may be in a file by mistake. Most are errors for the YAML parser. */
 const VALUES = [
   CANARY,
   `"${CANARY}"`,
@@ -79,7 +79,7 @@ test.each(RANDOM)('a secret in %s, in place of any value, is not shown', encodin
   }
 })
 
-test('nothing of the environment is shown but the names', () => {
+test('only the names of environment variables are shown', () => {
   const env = {
     USHER_SECRET: CANARY,
     USHER_STORE: `redis://:${CANARY}@localhost`,

@@ -1,4 +1,4 @@
-// What may start: a loopback http issuer without secrets; any other with https, a secret and a store.
+// A loopback http issuer starts without secrets. Any other issuer needs https, a secret and a store.
 
 import { copyFileSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
@@ -31,7 +31,7 @@ test.each([
   })
 })
 
-test('without an issuer it is the loopback address at the port that is listened on', () => {
+test('the default issuer is the loopback address with the configured port', () => {
   expect(read({}, { PORT: '3456' }).settings?.issuer).toBe('http://localhost:3456')
 })
 
@@ -72,14 +72,14 @@ test.each([
   'https://ada:canary@id.example.org',
   'https://bücher.example',
   'http://2130706433:3000',
-])('the issuer %s is not written as clients compare it', USHER_ISSUER => {
+])('the issuer %s is refused because it is not in normal form', USHER_ISSUER => {
   const reading = read({}, { ...SECRET, USHER_ISSUER })
   expect(places(reading)).toEqual(['environment USHER_ISSUER'])
   expect(reading.text).toContain('must be an origin, without path, query or trailing slash: http')
   expect(reading.text).not.toContain('canary')
 })
 
-test('the finding shows the issuer as it should be written, and that one is accepted', () => {
+test('the finding shows the issuer in normal form, and that one is accepted', () => {
   const written = read({}, { ...SECRET, USHER_ISSUER: 'HTTPS://ID.Example.org:443/' }).text
   const USHER_ISSUER = /slash: (\S+)/.exec(written)?.[1] ?? ''
   expect(USHER_ISSUER).toBe('https://id.example.org')
@@ -93,11 +93,11 @@ test.each([
   'https:///x',
   'javascript:1',
   '//x',
-])('the issuer %s is no web address', USHER_ISSUER => {
+])('the issuer %s is no URL of an issuer', USHER_ISSUER => {
   expect(places(read({}, { ...SECRET, USHER_ISSUER }))).toEqual(['environment USHER_ISSUER'])
 })
 
-test('an issuer of the file is reported at its line', () => {
+test('an invalid issuer in the file is reported at its line', () => {
   const reading = read({ 'usher.yaml': '# Ours\nissuer: https://id.example.org/x\n' }, SECRET)
   expect(places(reading)).toEqual(['usher.yaml:2:1 issuer'])
 })
@@ -108,7 +108,7 @@ test('an https issuer without a secret is refused, and the error names the key',
   expect(reading.text).toContain('is required')
 })
 
-test('an https issuer with the memory store is refused where the store was chosen', () => {
+test('an https issuer with the memory store is refused at the key of the store', () => {
   const store = 'sqlite::memory:'
   expect(places(read({}, { ...PRODUCTION, USHER_STORE: store }))).toEqual([
     'environment USHER_STORE',
@@ -117,7 +117,7 @@ test('an https issuer with the memory store is refused where the store was chose
   expect(places(inFile)).toEqual(['usher.yaml:2:1 store'])
 })
 
-test('https on loopback is no excuse for a missing secret', () => {
+test('an https issuer on loopback needs a secret, too', () => {
   expect(read({}, { USHER_ISSUER: 'https://localhost:3000' }).text).toContain('USHER_SECRET')
 })
 
@@ -134,7 +134,7 @@ test('the demo client starts on loopback and is refused under an https issuer', 
   })
 })
 
-test('http redirect URIs of a web client are for a loopback issuer', () => {
+test('http redirect URIs of a web client need a loopback issuer', () => {
   const files = {
     'clients/web.yaml': client({ redirect_uris: ['http://localhost:4000/callback'] }),
   }

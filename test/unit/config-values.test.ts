@@ -1,4 +1,4 @@
-// Every key of every file with values it cannot have; and every file cut off anywhere.
+// Every key of every file with invalid values, and every file truncated at any position.
 
 import { expect, test } from 'vitest'
 import { parse } from 'yaml'
@@ -28,7 +28,7 @@ function pathsOf(node: unknown, path: string[] = []): string[][] {
   return children.flatMap(([key, child]) => [[...path, key], ...pathsOf(child, [...path, key])])
 }
 
-/** Where any text will do. */
+/** Keys that accept any text. */
 const FREE_TEXT = [
   'listen.host',
   'branding.name',
@@ -54,7 +54,7 @@ const KEYS = (Object.keys(FILES) as Name[]).flatMap(name =>
   pathsOf(parse(FILES[name])).map(path => ({ name, key: path.join('.'), path })),
 )
 
-test('the keys below are all there are', () => {
+test('the keys below are all keys of the schemas', () => {
   expect(KEYS.length).toBeGreaterThan(55)
 })
 
@@ -75,7 +75,7 @@ test.each(KEYS)('$name refuses every wrong value of $key, at $key', ({ name, key
 })
 
 test.each(Object.entries(FILES))(
-  '%s cut off anywhere is refused or valid, and never a crash',
+  '%s truncated at any position is refused or valid, without a crash',
   (name, text) => {
     for (let end = 0; end < text.length; end += 7) {
       const { settings, findings } = read({ ...FILES, [name]: text.slice(0, end) })
@@ -124,7 +124,7 @@ test.each([
   'azp',
   'sid',
   'jti',
-])('the claim %s is the protocol’s and cannot be set', claim => {
+])('the claim %s belongs to the protocol and cannot be set', claim => {
   const { text } = read({
     'claims.yaml': { claims: { [claim]: { scope: 'profile', from: 'name' } } },
   })
@@ -154,7 +154,7 @@ test.each(['offline_access', 'a b', 'a"b', 'a\\b', '', 'ü'])(
   },
 )
 
-test('words for a scope that no claim belongs to are a mistake', () => {
+test('a text for a scope without claims is a finding', () => {
   const scopes = { hr: { description: 'See your department' } }
   expect(read({ 'claims.yaml': { claims: {}, scopes } }).findings[0]?.key).toBe('scopes.hr')
 })

@@ -1,4 +1,4 @@
-// What YAML can do beyond data, and names that JavaScript gives a meaning: none of it gets through.
+// YAML features beyond data, and names with a meaning in JavaScript, have no effect.
 
 import { performance } from 'node:perf_hooks'
 import { expect, test } from 'vitest'
@@ -9,14 +9,14 @@ for (const [i, name] of [...'bcdefghij'].entries()) {
   LAUGHS.push(`${name}: &${name} [${Array(9).fill(`*${'abcdefghij'[i]}`).join(', ')}]`)
 }
 
-test('aliases that multiply are refused at once, by name', () => {
+test('exponential aliases are refused at once', () => {
   const started = performance.now()
   const { text } = read({ 'usher.yaml': LAUGHS.join('\n') })
   expect(performance.now() - started).toBeLessThan(1000)
   expect(text).toMatch(/usher\.yaml.* too many aliases/)
 })
 
-test('an alias that names nothing is said to be one', () => {
+test('an unknown alias is reported as such', () => {
   const reading = read({ 'usher.yaml': 'branding:\n  name: *ada\n' })
   expect(reading.text).toMatch(/usher\.yaml.* alias/i)
 })
@@ -25,13 +25,13 @@ test('an alias to itself is refused', () => {
   expect(read({ 'usher.yaml': 'listen: &a { port: *a }\n' }).findings).not.toEqual([])
 })
 
-test('an alias that is used fairly is allowed', () => {
+test('a normal alias is allowed', () => {
   const text = 'lifetimes:\n  access_token: &short 5 min\n  id_token: *short\n'
   expect(read({ 'usher.yaml': text }).settings?.lifetimes.id_token).toBe(300)
 })
 
 test.each(['!js/function', '!!js/function', '!!python/object', '!env', '!<tag:example.org,1:x>'])(
-  'a value tagged %s is refused where it stands',
+  'a value with the tag %s is refused at its position',
   tag => {
     const reading = read({ 'usher.yaml': `branding:\n  name: ${tag} "Usher"\n` })
     expect(places(reading)).toEqual(['usher.yaml:2:9'])
@@ -71,14 +71,14 @@ test.each(NAMES)('a claim of the scope %s makes that scope, or is refused', name
   else expect(Object.keys(settings?.scopes ?? {})).toContain(name)
 })
 
-test.each(NAMES)('a claim called %s is kept, or refused, but not lost in silence', name => {
+test.each(NAMES)('a claim with the name %s is kept or refused, but not ignored', name => {
   const claims = `claims:\n  ${name}: { scope: profile, from: name }\n`
   const { settings, findings } = read({ 'claims.yaml': claims })
   if (findings.length) expect(findings[0]?.file).toBe('claims.yaml')
   else expect(Object.keys(settings?.claims ?? {})).toEqual([name])
 })
 
-test('a merge key is an unknown key, not a second way to say things', () => {
+test('a merge key is refused as an unknown key', () => {
   const text = 'listen:\n  <<: { port: 3001 }\n'
   expect(places(read({ 'usher.yaml': text }))).toEqual(['usher.yaml:2:3 listen.<<'])
 })

@@ -1,4 +1,4 @@
-// The report as a whole: what is in it, where, in which order; and that the shipped folder is right.
+// The report as a whole: its content, positions and order. The shipped config folder is valid.
 
 import { expect, test } from 'vitest'
 import { hashSecret } from '../../src/config/client-secret.ts'
@@ -30,14 +30,14 @@ test('files with every key in them are valid', () => {
   expect(settings?.scopes).toMatchObject({ hr: { description: 'See your department' } })
 })
 
-test('the defaults in the comments of usher.yaml are the defaults', () => {
+test('the defaults in the comments of usher.yaml are those of the schema', () => {
   const { settings: shipped } = readFolder(SHIPPED)
   const { settings: silent } = read()
   const { lifetimes, listen, store, branding, id_token } = shipped ?? {}
   expect(silent).toMatchObject({ lifetimes, listen, store, branding, id_token })
 })
 
-test('a client without further words gets the safe choice of everything', () => {
+test('a minimal client gets secure defaults', () => {
   const { settings } = read({ 'clients/web.yaml': client() })
   expect(settings?.clients[0]).toMatchObject({
     application_type: 'web',
@@ -69,13 +69,13 @@ test('one report names every finding of every file by file, line and column', ()
   ])
 })
 
-test('rules across keys and files follow once every file is valid by itself', () => {
+test('rules across keys and files are checked when every file is valid by itself', () => {
   const { 'claims.yaml': claims, 'clients/web.yaml': web } = BROKEN
   const reading = read({ 'claims.yaml': claims, 'clients/web.yaml': web })
   expect(places(reading)).toEqual(['claims.yaml:2:3 claims.sub', 'clients/web.yaml:22:1 scope'])
 })
 
-test('a mistake in claims.yaml is not blamed on the clients that use its scopes', () => {
+test('a mistake in claims.yaml causes no findings in the clients that use its scopes', () => {
   const claims = COMPLETE.claims.replace('scope: hr', 'scopes: hr')
   const reading = read({ 'claims.yaml': claims, 'clients/web.yaml': COMPLETE.client })
   expect(reading.findings.map(({ file }) => file)).not.toContain('clients/web.yaml')
@@ -100,7 +100,7 @@ test('the report is sorted by file, and by line within a file', () => {
   expect(order).toEqual(sorted)
 })
 
-test('an unknown key is reported where it stands, at every depth', () => {
+test('an unknown key is reported at its position, at every depth', () => {
   expect(
     places(
       read({
@@ -126,7 +126,7 @@ test('a duplicate key is an error at its second position', () => {
   ])
 })
 
-test('a mistyped key gets the key that was probably meant', () => {
+test('the finding for a misspelled key suggests the right one', () => {
   const { text } = read({
     'usher.yaml': 'lifetimes:\n  acces_token: 5 min\n',
     'clients/web.yaml': client({ redirect_uri: [] }),
@@ -138,13 +138,13 @@ test('a mistyped key gets the key that was probably meant', () => {
 const confidential = (more: object) =>
   client({ token_endpoint_auth_method: 'client_secret_basic', ...more })
 
-test('a loopback issuer takes client_secret in plain, and keeps a hash', () => {
+test('a loopback issuer accepts client_secret in plain text, and keeps a hash', () => {
   const { settings } = read({ 'clients/web.yaml': confidential({ client_secret: 'canary-1815' }) })
   expect(settings?.clients[0]?.client_secret_hashes).toContain(hashSecret('canary-1815'))
   expect(JSON.stringify(settings)).not.toContain('canary')
 })
 
-test('client_secret in plain is answered with the command that replaces it', () => {
+test('client_secret in plain text is refused with the command that replaces it', () => {
   const issuer = { USHER_ISSUER: 'https://id.example.org', USHER_SECRET: 'A'.repeat(43) }
   const files = { 'clients/web.yaml': confidential({ client_secret: 'canary-1815' }) }
   const { text, findings } = read(files, issuer)

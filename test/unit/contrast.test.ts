@@ -1,4 +1,4 @@
-// What the contrast of a colour is, and which one near it can be read.
+// The contrast of colours, and the nearest colour that is readable.
 
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -30,14 +30,14 @@ test.each([
   },
 )
 
-test('black on the page is what everybody knows it is', () => {
+test('the contrast of black and white is 21', () => {
   expect(contrastIn('light', '#000000')).toBeCloseTo(21 / 1.1, 0)
-  // The first of the examples of WCAG that fails by little.
+  // The first WCAG example, which fails by a small difference.
   expect(contrastIn('light', '#777777')).toBeLessThan(MIN_TEXT_CONTRAST)
 })
 
 test.each(['#ff9900', '#00ff00', '#FFFFFF', '#000000', '#1d4ed8', '#e6007e', '#777777'])(
-  'near %s there is one for each scheme, and an ink that can be read on it',
+  'for %s there is a readable colour for each scheme, and a readable text colour on it',
   colour => {
     for (const scheme of ['light', 'dark'] as const) {
       const readable = readableIn(scheme, colour)
@@ -48,7 +48,7 @@ test.each(['#ff9900', '#00ff00', '#FFFFFF', '#000000', '#1d4ed8', '#e6007e', '#7
   },
 )
 
-test('what can be read already stays as it is', () => {
+test('a readable colour is not changed', () => {
   expect(readableIn('light', '#1d4ed8')).toBe('#1d4ed8')
   expect(readableIn('dark', '#9db8ff')).toBe('#9db8ff')
 })

@@ -1,4 +1,4 @@
-// The directory: accounts come, change their names and go, and no two ever have one name.
+// The directory: accounts are added, renamed and removed, and usernames are unique.
 
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { ZodError } from 'zod'
@@ -33,14 +33,14 @@ test('an added account is found by subject, and by username in any spelling', as
   expect(await directory.findByUsername('nobody')).toBeUndefined()
 })
 
-test('a name that is taken in another spelling is taken', async () => {
+test('a username that exists in another spelling is refused', async () => {
   await directory.add({ username: 'groß' })
   for (const username of ['groß', 'GROSS', 'Ｇross']) {
     await expect(directory.add({ username })).rejects.toBeInstanceOf(InvalidAccount)
   }
 })
 
-test('a profile that is wrong is not added, and its name stays free', async () => {
+test('an invalid profile is not added, and its username stays free', async () => {
   const wrong = { username: 'grace', email: 'nowhere' }
   await expect(directory.add(wrong)).rejects.toBeInstanceOf(ZodError)
   await expect(directory.add({ username: 'grace' })).resolves.toMatchObject({ username: 'grace' })
@@ -88,7 +88,7 @@ test('a rename to another spelling of the same name keeps it', async () => {
   expect(await directory.findByUsername('hopper')).toMatchObject({ username: 'Hopper' })
 })
 
-test('a rename to a name that is taken changes nothing', async () => {
+test('a rename to an existing username changes nothing', async () => {
   const account = await directory.add({ username: 'turing' })
   await directory.add({ username: 'church' })
   await expect(rename(account, 'CHURCH')).rejects.toBeInstanceOf(InvalidAccount)
@@ -107,7 +107,7 @@ test('of twenty concurrent renames to one username, one succeeds', async () => {
   expect(named.map(({ id }) => id)).toEqual([holder?.id])
 })
 
-test('a change never changes the subject, and twenty at once all count', async () => {
+test('a change never changes the subject, and twenty concurrent changes are all saved', async () => {
   const account = await directory.add({ username: 'counter', attributes: { count: 0 } })
   await Promise.all(
     Array.from({ length: 20 }, () =>
@@ -125,14 +125,14 @@ test('a change never changes the subject, and twenty at once all count', async (
   expect(await directory.change('usr_nobody', current => current)).toBeUndefined()
 })
 
-test('a disabled account is found, and not found enabled', async () => {
+test('a disabled account is found, and not found as an enabled one', async () => {
   const account = await directory.add({ username: 'disabled' }, PASSWORD)
   await directory.change(account.id, current => ({ ...current, enabled: false }))
   expect(await directory.find(account.id)).toMatchObject({ enabled: false })
   expect(await directory.findEnabled(account.id)).toBeUndefined()
 })
 
-test('a removed account is gone, and its username is free', async () => {
+test('a removed account is not found, and its username is free', async () => {
   const account = await directory.add({ username: 'leaver' }, PASSWORD)
   await directory.remove(account)
   expect(await directory.find(account.id)).toBeUndefined()
@@ -143,7 +143,7 @@ test('a removed account is gone, and its username is free', async () => {
   expect(await directory.findByUsername('leaver')).toEqual(next)
 })
 
-test('a change that comes after the removal does not bring the account back', async () => {
+test('a change after the removal does not restore the account', async () => {
   const account = await directory.add({ username: 'ghost' })
   await directory.remove(account)
   expect(await directory.change(account.id, current => current)).toBeUndefined()

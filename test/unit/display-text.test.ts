@@ -9,7 +9,7 @@ test.each([
   'C\u0327\u0302afé',
   'Notes ✏️',
   '10 €',
-])('users may be shown %s', text => {
+])('%s may be shown to users', text => {
   expect(displayTextProblem(text, 80)).toBeUndefined()
 })
 

@@ -1,4 +1,4 @@
-// The documents agree with the source, their links lead somewhere, and a test runs their commands.
+// The documents agree with the source, their links are valid, and tests run their commands.
 
 import { globSync, readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
@@ -90,7 +90,7 @@ test('a test runs each command', () => {
   expect(words.filter(command => !isRun(command))).toEqual([])
 })
 
-test('git ignores the backup that the documents tell to make', () => {
+test('git ignores the backup file of the documents', () => {
   const files = [...all.matchAll(/store backup ([a-z][\w.]*)/g)].map(([, file = '']) => file)
   expect(files).not.toEqual([])
   for (const file of files) expect(read('.gitignore').split('\n')).toContain(`/${file}`)
@@ -109,7 +109,7 @@ interface Installed {
   engines?: { node?: string }
 }
 
-/** Headings as anchors, the way hosting sites make them. */
+/** The anchors of headings, as GitHub builds them. */
 const anchors = (text: string) =>
   [...text.replaceAll(/```.*?```/gs, '').matchAll(/^#+ (.*)$/gm)].map(([, head = '']) =>
     head
@@ -132,7 +132,7 @@ const linksOf = (path: string) =>
       return { target: file ? relative(ROOT, join(ROOT, dirname(path), file)) : path, anchor }
     })
 
-test.each([...pages.keys()])('the links of %s lead somewhere', path => {
+test.each([...pages.keys()])('the links of %s are valid', path => {
   const isDead = ({ target, anchor }: { target: string; anchor: string | undefined }) =>
     !globSync(join(ROOT, target)).length || (anchor && !anchors(page(target)).includes(anchor))
   expect(linksOf(path).filter(isDead)).toEqual([])
@@ -151,7 +151,7 @@ test('no page of docs/ has more than 1,500 words, except the reference', () => {
   expect(own.filter(([, text]) => wordsIn(text) > 1500).map(([path]) => path)).toEqual([])
 })
 
-test('the index leads to every page, and from the words that engineers search for', () => {
+test('the index has every page, with the terms that engineers search for', () => {
   const linked = new Set(
     ['docs/README.md', 'docs/applications/README.md'].flatMap(path =>
       linksOf(path).map(({ target }) => target),

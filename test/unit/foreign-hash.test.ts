@@ -1,4 +1,4 @@
-// Hashes that other systems made: those of their own documentation and test suites are right here too.
+// Password hashes of other systems, with examples from their documentation and test suites.
 
 import { expect, test } from 'vitest'
 import { hashProblem } from '../../src/accounts/foreign-hash.ts'
@@ -24,7 +24,7 @@ const KNOWN: [kind: string, password: string, hash: string][] = [
   ['PBKDF2-SHA1 as passlib writes it, RFC 6070', 'password', `$pbkdf2$4096$${b64('salt')}$${RFC6070.replaceAll('+', '.')}`],
 ]
 
-test.each(KNOWN)('%s: the password matches, and nothing else does', async (_, password, hash) => {
+test.each(KNOWN)('%s: only the right password matches', async (_, password, hash) => {
   expect(await hashProblem(hash)).toBeUndefined()
   expect(await checkPassword(password, hash)).toBe(true)
   expect(await checkPassword(`${password} `, hash)).toBe(false)
@@ -33,7 +33,7 @@ test.each(KNOWN)('%s: the password matches, and nothing else does', async (_, pa
 })
 
 test.each(KNOWN.filter(([kind]) => !kind.startsWith('argon2id')))(
-  '%s is made anew at the next sign-in',
+  '%s is replaced at the next sign-in',
   (_, __, hash) => {
     expect(needsRehash(hash)).toBe(true)
   },
@@ -51,7 +51,7 @@ test.each([
   `$scrypt$ln=18,r=8,p=1$${S}$${H}`, `$scrypt$ln=17,r=8,p=2$${S}$${H}`, `$scrypt$ln=17,r=32,p=1$${S}$${H}`,
   `$scrypt$ln=0,r=8,p=1$${S}$${H}`, `$scrypt$ln=14,r=0,p=1$${S}$${H}`,
   `$pbkdf2-sha256$2000001$${S}$${H}`, `$pbkdf2-sha512$i=600001$${S}$${H}`, `$pbkdf2-sha256$0$${S}$${H}`,
-])('%s would take too long, or is nothing that could be checked', async hash => {
+])('%s is refused because it would take too long or cannot be verified', async hash => {
   expect(await hashProblem(hash)).toMatch(/takes too long/)
 })
 
@@ -61,7 +61,7 @@ test.each([
   '$2b$10$short', `$2b$10$${'a'.repeat(54)}`, `$argon2id$v=16$m=65536,t=2,p=1$${S}$${H}`, `$argon2id$m=65536,t=2,p=1$${S}$${H}`,
   `$argon2id$v=19$m=65536,t=2,p=1$${S}$${H}\n`, `$pbkdf2-md5$6400$${S}$${H}`, `pbkdf2_sha256$6400$${S}$${H}`,
   `$scrypt$ln=16,r=8,p=1$${S}$short`, `$scrypt$ln=16,r=8,p=1$$${H}`, `$pbkdf2-sha256$1e6$${S}$${H}`,
-])('%j is no hash that is known here', async hash => {
+])('%j is no known hash', async hash => {
   expect(await hashProblem(hash)).toMatch(/no hash of a known kind/)
 })
 
@@ -74,7 +74,7 @@ test.each([
   ['a point in base64', `$argon2id$v=19$m=65536,t=2,p=1$c29tZX.hbHQ$${H}`],
   ['bits beyond the last byte', `$argon2id$v=19$m=65536,t=2,p=1$${S}$${'A'.repeat(42)}B`],
   ['a cost that its block size forbids', `$scrypt$ln=17,r=1,p=1$${S}$${H}`],
-])('a hash with %s could never be checked: %s', async (_, hash) => {
+])('a hash with %s cannot be verified: %s', async (_, hash) => {
   expect(await hashProblem(hash)).toMatch(/can never be checked/)
 })
 
@@ -103,7 +103,7 @@ test('the most expensive accepted parameters are verified in less than a second'
     const before = process.cpuUsage()
     expect(await checkPassword('a password', hash), hash).toBe(false)
     const { user, system } = process.cpuUsage(before)
-    // Of the processor: others may want it too.
+    // The test measures CPU time, because other processes may be running.
     expect((user + system) / 1000, hash).toBeLessThan(1000)
   }
 })

@@ -1,4 +1,4 @@
-// The words of the glossary: documents, messages and comments use the field's terms.
+// The glossary: documents, messages and comments use the field's terms.
 
 import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,4 +1,4 @@
-// The signing keys: which there are, whose they stay, and what of them is published.
+// The signing keys: their algorithms, their storage, their publication and their rotation.
 
 import { createPublicKey } from 'node:crypto'
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
@@ -163,14 +163,14 @@ describe('as time passes', () => {
     expect(loads[0]).toHaveLength(6)
   })
 
-  test('a service that stood still for a year announces before it signs anew', async () => {
+  test('after a year without a running service, a new key is announced before it signs', async () => {
     const before = await open().load()
     at(365 * DAY)
     expect((await open().load()).slice(0, 3)).toEqual(before)
     expect(await states()).toEqual([...ALL('current'), ...ALL('next')])
   })
 
-  test('an operator’s rotation is announced as well, or signs at once', async () => {
+  test('a rotation by an operator is announced, or signs at once', async () => {
     const before = await open().load()
     await open().rotate()
     expect((await open().load()).slice(0, 3)).toEqual(before)
@@ -180,7 +180,7 @@ describe('as time passes', () => {
     expect(await states()).toEqual([...ALL('current'), ...ALL('retired')])
   })
 
-  test('a key that is not to be trusted goes at once, but not the one that signs', async () => {
+  test('a compromised key is removed at once, but not the one that signs', async () => {
     const [leaked] = await open().load()
     const { kid = '' } = leaked ?? {}
     expect(await open().retire(kid)).toBe('current')
@@ -190,7 +190,7 @@ describe('as time passes', () => {
     expect(await open().retire(kid)).toBeUndefined()
   })
 
-  test('imported keys take over once they were announced, and give back when they are gone', async () => {
+  test('imported keys sign after they were announced, and generated keys sign after their removal', async () => {
     const own = await open().load()
     const [one, two] = [await makeKey('RS256'), await makeKey('RS256')]
     expect((await open({ imported: [one] }).load())[0]).toEqual(own[0])
@@ -209,7 +209,7 @@ describe('as time passes', () => {
     expect((await open().load())[0]?.kid).toBe(own[0]?.kid)
   })
 
-  test('an imported key that is taken away stays published until another has its place', async () => {
+  test('a removed imported key stays published until another key replaces it', async () => {
     const [one, two, three] = await Promise.all(['RS256', 'RS256', 'RS256'].map(makeKey))
     if (!one || !two || !three) throw new Error('a key is missing')
     const kids = async (...imported: SigningKey[]) =>
@@ -227,7 +227,7 @@ describe('as time passes', () => {
     expect(await kids(three)).toEqual([three.kid])
   })
 
-  test('a retired imported key is not imported anew from its file', async () => {
+  test('a retired imported key is not imported again from its file', async () => {
     const imported = await Promise.all([makeKey('RS256'), makeKey('RS256')])
     await open({ imported: imported.slice(0, 1) }).load()
     await open({ imported }).load()

@@ -1,5 +1,5 @@
-// The library says on the console when it runs on something meant for development. Usher gives it no
-// reason to. Everything is imported here after the console is watched, for it also speaks when loaded.
+// The library logs warnings about development settings to the console. Usher causes none. The console is
+// watched before the imports, because the library also logs when it is loaded.
 
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 
@@ -26,7 +26,7 @@ afterEach(() => {
   vi.restoreAllMocks()
 })
 
-test('an Usher starts and serves a whole journey without a notice or warning of the library', async () => {
+test('an Usher starts and serves a whole flow without a notice or warning of the library', async () => {
   const { ADA, startUsher } = await import('../support/usher.ts')
   const { post, refresh, tokens, userinfo } = await import('../support/journey.ts')
   const usher = await startUsher()
@@ -45,7 +45,7 @@ test('an Usher starts and serves a whole journey without a notice or warning of 
   expect(said.filter(line => NOTICE.test(line))).toEqual([])
 })
 
-test('the watched outputs are all outputs of the library', async () => {
+test('the test watches all outputs of the library', async () => {
   const { Provider } = await import('oidc-provider')
   new Provider('http://localhost:3000', {})
   expect(said.filter(line => NOTICE.test(line)).length).toBeGreaterThan(1)

@@ -1,5 +1,5 @@
-// What we rely on in the library, and what it leaves to us: when an upgrade changes one of these, a
-// decision of ours has lost its reason, or a hole has opened.
+// Behaviour of the library on which Usher relies, or which it corrects. If an upgrade changes one of these,
+// a decision of Usher has lost its reason, or a vulnerability has appeared.
 
 import { readFileSync } from 'node:fs'
 import { request as httpRequest } from 'node:http'
@@ -16,7 +16,7 @@ const AT_ONCE = 20
 
 let library: BareLibrary
 let keys: SigningKey[]
-/** Holds whoever looks for a code until all have come; undefined: nobody. */
+/** Delays all reads of a code until all requests have arrived. Undefined: no delay. */
 let gate: { waiting: number; opened: Promise<void>; open: () => void } | undefined
 
 async function waitForAll({ model, method }: Call) {
@@ -32,14 +32,14 @@ beforeAll(async () => {
 })
 afterAll(() => library.close())
 
-test('the library is exactly the version that was measured', () => {
+test('the library has exactly the version for which these tests were written', () => {
   const json = (path: string) => JSON.parse(readFileSync(join(ROOT, path), 'utf8'))
   expect(json('package.json').dependencies['oidc-provider']).toBe(VERSION)
   expect(json('node_modules/oidc-provider/package.json').version).toBe(VERSION)
   expect(json('package-lock.json').packages['node_modules/oidc-provider'].version).toBe(VERSION)
 })
 
-test('without prompt=consent the library drops offline_access, so a check of ours puts it back', async () => {
+test('without prompt=consent the library drops offline_access, so Usher adds it again', async () => {
   const { code, request } = await bareCode(library)
   const { status, body } = await redeem(library, code, request)
   expect(status).toBe(200)
@@ -47,14 +47,14 @@ test('without prompt=consent the library drops offline_access, so a check of our
   expect(body).not.toHaveProperty('refresh_token')
 })
 
-test('with prompt=consent the library keeps offline_access and gives a refresh token', async () => {
+test('with prompt=consent the library keeps offline_access and issues a refresh token', async () => {
   const { code, request } = await bareCode(library, { prompt: 'consent' })
   const { body } = await redeem(library, code, request)
   expect(body.scope).toBe('openid offline_access')
   expect(body.refresh_token).toEqual(expect.any(String))
 })
 
-test('revoking one access token makes the library revoke all of its grant, which we undo', async () => {
+test('the revocation of one access token makes the library revoke its grant, which Usher prevents', async () => {
   const { code, request } = await bareCode(library, { prompt: 'consent' })
   const { body } = await redeem(library, code, request)
   const before = library.calls.length
@@ -71,7 +71,7 @@ test('revoking one access token makes the library revoke all of its grant, which
   expect((await post(library, '/api/oauth/token', form)).body.error).toBe('invalid_grant')
 })
 
-test('over a plain adapter all who redeem one code at once win, so ours lets one', async () => {
+test('with a plain adapter all concurrent redemptions of one code succeed, so the adapter of Usher allows one', async () => {
   const { code, request } = await bareCode(library)
   const { promise, resolve } = Promise.withResolvers<void>()
   gate = { waiting: 0, opened: promise, open: resolve }
@@ -82,7 +82,7 @@ test('over a plain adapter all who redeem one code at once win, so ours lets one
   expect(answers.map(({ status }) => status)).toEqual(Array(AT_ONCE).fill(200))
 })
 
-test('one after another, the second redemption is refused and takes the grant with it', async () => {
+test('a later second redemption is refused and revokes the grant', async () => {
   const { code, request } = await bareCode(library)
   expect((await redeem(library, code, request)).status).toBe(200)
   const before = library.calls.length
@@ -91,7 +91,7 @@ test('one after another, the second redemption is refused and takes the grant wi
   expect(methods).toContain('revokeByGrantId')
 })
 
-test('the Host header ends up in discovery, so ours is pinned in front', async () => {
+test('the Host header appears in discovery, so Usher validates it first', async () => {
   const text = await new Promise<string>((resolve, reject) => {
     const url = new URL('/.well-known/openid-configuration', library.issuer)
     const request = httpRequest(url, { headers: { host: 'evil.example' } }, async response => {
@@ -105,12 +105,12 @@ test('the Host header ends up in discovery, so ours is pinned in front', async (
   })
 })
 
-test('a path in capitals and with a slash is the same endpoint, so we refuse other spellings', async () => {
+test('a path in capitals or with a slash is the same endpoint, so Usher refuses other spellings', async () => {
   const { status, body } = await post(library, '/API/OAUTH/TOKEN/', {})
   expect({ status, error: body.error }).toEqual({ status: 400, error: 'invalid_request' })
 })
 
-test('configuration keys that the library does not know pass in silence, so we check ours', () => {
+test('the library ignores unknown configuration keys, so Usher checks its keys', () => {
   const configuration = {
     adapter: class {},
     jwks: { keys },
@@ -122,7 +122,7 @@ test('configuration keys that the library does not know pass in silence, so we c
   expect(() => Reflect.construct(Provider, [library.issuer, configuration])).not.toThrow()
 })
 
-test('a client that is wrong is found out at its first use only, so we ask for each at start', async () => {
+test('an invalid client is reported at its first use only, so Usher loads each client at the start', async () => {
   const wrong = { client_id: 'wrong', redirect_uris: ['nowhere'], client_secret: 'x' }
   const lazy = await startBareLibrary({ keys, configuration: { clients: [wrong] } })
   await expect(lazy.provider.Client.find('wrong')).rejects.toMatchObject({
@@ -131,7 +131,7 @@ test('a client that is wrong is found out at its first use only, so we ask for e
   await lazy.close()
 })
 
-test('the library refuses a key without its private members, so we publish those in another way', () => {
+test('the library refuses a key without its private members, so Usher publishes public keys itself', () => {
   const { kty, n, e } = keys.find(({ alg }) => alg === 'RS256') ?? {}
   const jwks = { keys: [{ kty: 'RSA', n, e, kid: 'public', use: 'sig' as const }] }
   expect(kty).toBe('RSA')

@@ -1,4 +1,4 @@
-// Every language says everything, with the same values in it, and an operator's words go before ours.
+// Every language has all texts with the same placeholders, and texts of the operator take precedence.
 
 import { globSync, readFileSync } from 'node:fs'
 import { join, parse as parsePath } from 'node:path'
@@ -10,7 +10,7 @@ import { places, read } from '../support/config-folder.ts'
 
 const FORM = /\.(zero|one|two|few|many|other)$/
 const english = shippedWords('en')
-/** A scope of any other name, which is no plural form. */
+/** The key `scope.other` is no plural form: it is for scopes of any other name. */
 const isForm = (key: string) => FORM.test(key) && key !== 'scope.other'
 const singular = (words: object) => Object.keys(words).filter(key => !isForm(key))
 const counted = (words: object) => [
@@ -21,7 +21,7 @@ const counted = (words: object) => [
   ),
 ]
 
-/** Spelt alike in both languages. */
+/** Texts that are the same in both languages. */
 const ALIKE = [
   'de account.name',
   'de device.code',
@@ -31,7 +31,7 @@ const ALIKE = [
   'es detail.no',
 ]
 
-test('there are six languages, and each file is one', () => {
+test('there are six languages, each with its file', () => {
   const files = globSync(join(import.meta.dirname, '../../src/pages/locales/*'))
   expect(files.map(file => parsePath(file).name).toSorted()).toEqual(shippedTags.toSorted())
   expect(createLanguages().tags).toEqual(['en', 'de', 'es', 'fr', 'ja', 'pt'])
@@ -40,12 +40,12 @@ test('there are six languages, and each file is one', () => {
 describe.each(shippedTags.filter(tag => tag !== 'en'))('%s', lang => {
   const words = shippedWords(lang)
 
-  test('says all that English says, and nothing else', () => {
+  test('has all texts of English, and no others', () => {
     expect(singular(words).toSorted()).toEqual(singular(english).toSorted())
     expect(counted(words).toSorted()).toEqual(counted(english).toSorted())
   })
 
-  test('has the forms of number that it needs, and no other', () => {
+  test('has the plural forms that it needs, and no others', () => {
     const { pluralCategories } = new Intl.PluralRules(lang).resolvedOptions()
     for (const key of counted(words)) {
       const forms = Object.keys(words).filter(form => form.replace(FORM, '') === key)
@@ -56,7 +56,7 @@ describe.each(shippedTags.filter(tag => tag !== 'en'))('%s', lang => {
     }
   })
 
-  test('has a place for every value', () => {
+  test('has every placeholder', () => {
     for (const key of singular(words))
       expect(placesIn(words[key] ?? ''), key).toEqual(placesIn(english[key] ?? ''))
     for (const key of Object.keys(words).filter(isForm)) {
@@ -70,7 +70,7 @@ describe.each(shippedTags.filter(tag => tag !== 'en'))('%s', lang => {
     expect(same.filter(key => !ALIKE.includes(`${lang} ${key}`))).toEqual([])
   })
 
-  test('is laid out as en.yaml is, so that they can be read side by side', () => {
+  test('has the order of en.yaml, so that they can be compared', () => {
     const keysOf = (tag: string) =>
       Object.keys(shippedWords(tag)).map(key => (isForm(key) ? key.replace(FORM, '') : key))
     expect([...new Set(keysOf(lang))]).toEqual([...new Set(keysOf('en'))])
@@ -86,7 +86,7 @@ test('a regional variant falls back to its language, and an unknown language is 
   expect(find('-'.repeat(10_000))).toBeUndefined()
 })
 
-test('numbers, days and lists are said as the language says them', () => {
+test('numbers, days and lists have the format of the language', () => {
   const { find } = createLanguages({ ar: {} })
   expect(find('de')?.date(0).words).toBe('1. Januar 1970')
   expect(find('ja')?.date(0)).toEqual({ iso: '1970-01-01T00:00:00.000Z', words: '1970年1月1日' })
@@ -101,7 +101,7 @@ test('numbers, days and lists are said as the language says them', () => {
   expect(find('ar')?.dir).toBe('rtl')
 })
 
-test('words of the operator go before ours; a variety has its own, and the rest of its language', () => {
+test('texts of the operator take precedence; a regional variant inherits the texts of its language', () => {
   const { settings } = read({
     'locales/de.yaml': 'sign_in: { title: Einloggen }\n',
     'locales/de-CH.yaml': 'sign_in: { cancel: Schliessen }\n',
@@ -132,12 +132,12 @@ test.each([
   ['german', '', 'locales/german.yaml'],
   ['DE', '', 'locales/DE.yaml'],
   ['de_CH', '', 'locales/de_CH.yaml'],
-])('%s.yaml that says %j is refused, with its place', (name, text, place) => {
+])('%s.yaml with %j is refused with its position', (name, text, place) => {
   const reading = read({ [`locales/${name}.yaml`]: text })
   expect(places(reading)).toEqual([place])
 })
 
-test('the schema that editors complete from shows the English words', () => {
+test('the JSON Schema for editors has the English texts', () => {
   const file = join(import.meta.dirname, '../../config/schema/locale.json')
   const { properties } = parse(readFileSync(file, 'utf8'))
   expect(properties.sign_in.properties.title.description).toBe('In English: Sign in')

@@ -1,5 +1,5 @@
-// An operator's templates take the place of ours; what is wrong with them is said with its line, before
-// anybody sees it.
+// Templates of the operator replace the default ones. Their errors are reported with the line before a
+// page is shown.
 
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -59,13 +59,13 @@ test.each([
   expect({ first, more }).toMatchObject({ first: expect.stringContaining(expected), more: [] })
 })
 
-test('copies of ours are right, and make the same pages', async () => {
+test('copies of the default templates are valid, and render the same pages', async () => {
   const names = ['layout.eta', 'sign-in.eta', 'consent.eta']
   const files = Object.fromEntries(names.map(name => [`pages/${name}`, ours(name)]))
   expect(await check(files)).toEqual([])
 })
 
-test('a valid template is used on its page, inside our layout, and escapes its output', () => {
+test('a valid template is used on its page within the default layout, and escapes its output', () => {
   const text = "<% layout('./layout', { title: 'Hello' }) %>\n<p>For <%= it.client %></p>"
   const views = withFolder({ 'pages/sign-in.eta': text }, folder =>
     createViews(readSettings({ USHER_CONFIG: folder })),

@@ -1,4 +1,4 @@
-// Passwords: which may be set, how they are kept, and that checking one says only yes or no.
+// Passwords: which ones may be set, how they are stored, and how they are verified.
 
 import { readFileSync } from 'node:fs'
 import { hash } from '@node-rs/argon2'
@@ -34,7 +34,7 @@ test.each(['1qaz2wsx3edc', 'PasswordPassword', 'ｑｗｅｒｔｙｕｉｏｐ�
   password => expect(passwordProblem(password)).toBe('too_common'),
 )
 
-test('the list of what many choose has thousands that would be long enough', () => {
+test('the list of common passwords has thousands that are long enough', () => {
   const list = readFileSync(
     `${import.meta.dirname}/../../src/accounts/common-passwords.txt`,
     'utf8',
@@ -45,14 +45,14 @@ test('the list of what many choose has thousands that would be long enough', () 
   expect(entries.filter(entry => passwordProblem(entry) !== 'too_common')).toEqual([])
 })
 
-test('it is bytes that count', () => {
+test('the length limits are in bytes', () => {
   expect(passwordProblem('愛愛愛')).toBe('too_short')
   expect(passwordProblem('愛愛愛愛')).toBeUndefined()
   expect(passwordProblem('🙂'.repeat(256))).toBeUndefined()
   expect(passwordProblem('🙂'.repeat(257))).toBe('too_long')
 })
 
-test('a password is kept as argon2id with a salt of its own', async () => {
+test('a password is stored as argon2id with its own salt', async () => {
   expect(phc).toMatch(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/)
   expect(await hashPassword(PASSWORD)).not.toBe(phc)
 })
@@ -69,20 +69,20 @@ test('an account without a hash cannot sign in, with any password', async () => 
   expect(await checkPassword('', undefined)).toBe(false)
 })
 
-test.each([12, 72, 73, 1024])('a password of %d bytes counts to its last byte', async length => {
+test.each([12, 72, 73, 1024])('the last byte of a password of %d bytes matters', async length => {
   const password = 'x'.repeat(length - 1)
   const made = await hashPassword(`${password}a`)
   expect(await checkPassword(`${password}a`, made)).toBe(true)
   expect(await checkPassword(`${password}b`, made)).toBe(false)
 })
 
-test('a password that is too long fails like a wrong one, even if it were right', async () => {
+test('a password that is too long fails like a wrong one, even if its hash matches', async () => {
   const long = 'x'.repeat(1025)
   expect(await checkPassword(long, await hash(long))).toBe(false)
   expect(await checkPassword(long, await hash(''))).toBe(false)
 })
 
-test('a password typed on another keyboard is the same: composed and decomposed', async () => {
+test('composed and decomposed spellings of a password are equal', async () => {
   const password = 'crème brûlée à la Ada'
   expect(password.normalize('NFD')).not.toBe(password.normalize('NFC'))
   const made = await hashPassword(password.normalize('NFD'))
@@ -91,7 +91,7 @@ test('a password typed on another keyboard is the same: composed and decomposed'
   expect(await checkPassword('creme brulee a la Ada', made)).toBe(false)
 })
 
-test('spaces, zero bytes and emoji are characters like others', async () => {
+test('spaces, zero bytes and emoji are allowed', async () => {
   const made = await hashPassword(' 🙂\u0000 spaces around ')
   expect(await checkPassword(' 🙂\u0000 spaces around ', made)).toBe(true)
   expect(await checkPassword(' 🙂', made)).toBe(false)
@@ -101,17 +101,17 @@ test('spaces, zero bytes and emoji are characters like others', async () => {
 test.each([
   ['less memory', { memoryCost: 8192, timeCost: 2, parallelism: 1 }],
   ['fewer passes', { memoryCost: 19_456, timeCost: 1, parallelism: 1 }],
-])('a hash with %s is to be made anew', async (_, parameters) => {
+])('a hash with %s needs a rehash', async (_, parameters) => {
   expect(needsRehash(await hash(PASSWORD, parameters))).toBe(true)
 })
 
-test('argon2i and foreign hashes are to be rehashed', async () => {
+test('argon2i and foreign hashes need a rehash', async () => {
   expect(needsRehash(await hash(PASSWORD, { algorithm: 1 }))).toBe(true)
   expect(needsRehash('$2b$12$abcdefghijklmnopqrstuv')).toBe(true)
   expect(needsRehash(phc.replace('v=19', 'v=16'))).toBe(true)
 })
 
-test('a hash of today, or a stronger one, stays', async () => {
+test('a hash with the current or stronger parameters needs no rehash', async () => {
   expect(needsRehash(phc)).toBe(false)
   const stronger = { memoryCost: 32_768, timeCost: 3, parallelism: 2 }
   expect(needsRehash(await hash(PASSWORD, stronger))).toBe(false)

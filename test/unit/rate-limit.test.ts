@@ -1,4 +1,4 @@
-// How often a password may be tried: what is counted, how long the next one waits, what is forgotten.
+// The rate limit of password attempts: its counters, its waiting times, and when they are reset.
 
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest'
 import { createRateLimit } from '../../src/accounts/rate-limit.ts'
@@ -29,7 +29,7 @@ beforeEach(() => {
 const pass = (seconds: number) => vi.setSystemTime(Date.now() + seconds * 1000)
 const count = () => attempts.count([[name, LIMIT]])
 
-/** Seconds until the next attempt was counted. */
+/** The seconds until the next attempt is accepted. */
 async function waitOf(step = 1): Promise<number> {
   const began = Date.now()
   for (let second = 0; second <= 1000; second += step) {
@@ -43,7 +43,7 @@ async function countAll(times: number) {
   for (let i = 0; i < times; i++) expect(await count()).toBe(true)
 }
 
-test('after those that are free each one waits, twice as long, and never longer than the longest', async () => {
+test('after the free attempts the waiting time doubles up to its maximum', async () => {
   await countAll(5)
   expect(await count()).toBe(false)
   const waits: number[] = []
@@ -60,7 +60,7 @@ test('after those that are free each one waits, twice as long, and never longer 
   expect(waits.at(-1)).toBeGreaterThan(400)
 })
 
-test('what guesses without end may try of one account in a day is about a hundred', async () => {
+test('a continuous attack can try about a hundred passwords of one account in a day', async () => {
   const end = Date.now() + 24 * 3600 * 1000
   let tried = 0
   for (; Date.now() < end; tried++) await waitOf(20)
@@ -68,13 +68,13 @@ test('what guesses without end may try of one account in a day is about a hundre
   expect(tried).toBeLessThan(150)
 })
 
-test('an attempt that came too early is not counted, and does not extend the wait', async () => {
+test('an attempt that is too early is not counted, and does not extend the waiting time', async () => {
   await countAll(5)
   for (let i = 0; i < 50; i++) expect(await count()).toBe(false)
   expect(await waitOf()).toBe(5)
 })
 
-test('one is forgotten in the time of the longest wait, and all when they are forgiven', async () => {
+test('one attempt is forgotten after the maximum waiting time, and a reset forgets all', async () => {
   await countAll(5)
   pass(2 * 900)
   await countAll(2)
@@ -84,7 +84,7 @@ test('one is forgotten in the time of the longest wait, and all when they are fo
   expect(await count()).toBe(false)
 })
 
-test('one that is taken back leaves room for another, and a count never falls below none', async () => {
+test('an attempt that is taken back allows another one, and a count is never negative', async () => {
   await attempts.takeBack([[name, LIMIT]])
   await countAll(1)
   await attempts.takeBack([[name, LIMIT]])
@@ -95,7 +95,7 @@ test('one that is taken back leaves room for another, and a count never falls be
   expect(await count()).toBe(false)
 })
 
-test('of 200 at once, by several nodes, no more count than are free', async () => {
+test('of 200 concurrent attempts on several nodes, only the free ones are accepted', async () => {
   const nodes = [
     attempts,
     createRateLimit(installation.records),
@@ -107,7 +107,7 @@ test('of 200 at once, by several nodes, no more count than are free', async () =
   expect(results.filter(Boolean)).toHaveLength(5)
 })
 
-test('while the store is unavailable every attempt is refused, and none counts', async () => {
+test('while the store is unavailable every attempt is refused, and none is counted', async () => {
   const { records } = installation
   const unavailable = createRateLimit({
     ...records,
@@ -128,6 +128,6 @@ test.each([
   ['::1', '0:0:0:0'],
   ['64:ff9b::192.0.2.7', '64:ff9b:0:0'],
   ['fe80::1%eth0', 'fe80:0:0:0'],
-])('%s is of the network %s', (ip, network) => {
+])('the network of %s is %s', (ip, network) => {
   expect(networkOf(ip)).toBe(network)
 })

@@ -1,4 +1,4 @@
-// Which redirect URIs can be registered: what the URI is by itself, and then for whom.
+// Valid redirect URIs: for all clients, and for each kind of client.
 
 import { expect, test } from 'vitest'
 import { redirectUriProblem, schemeProblem } from '../../src/config/schema/client.ts'
@@ -138,7 +138,7 @@ const ACCEPTED = [
   'org.example.ada-app:/',
 ]
 
-test('the corpus is as large as it claims to be', () => {
+test('the corpus has the expected size', () => {
   expect(Object.values(REFUSED).flat().length).toBeGreaterThanOrEqual(60)
   expect(ACCEPTED.length).toBeGreaterThanOrEqual(20)
 })
@@ -153,7 +153,7 @@ test.each(ACCEPTED)('%s may be registered', uri => {
   expect(redirectUriProblem(uri)).toBeUndefined()
 })
 
-test('the words say what to write instead of another spelling of a host', () => {
+test('the finding suggests the right spelling of a host', () => {
   expect(redirectUriProblem('https://APP.example.org/')).toContain('app.example.org')
   expect(redirectUriProblem('https://127.1/')).toContain('127.0.0.1')
 })

@@ -1,4 +1,4 @@
-// The samples show everything: each template, each text, each way a template can go.
+// The samples of pages cover every template and every text.
 
 import { readdirSync } from 'node:fs'
 import { join, parse } from 'node:path'
@@ -19,7 +19,7 @@ const BRANDED: Files = { 'usher.yaml': { branding: { links: Object.fromEntries(L
 const viewsOf = (files: Files) =>
   withFolder(files, folder => createViews(readSettings({ USHER_CONFIG: folder })))
 
-test('every template has a sample, and no two of them have one name', () => {
+test('every template has a sample, and the names of samples are unique', () => {
   const templates = readdirSync(join(import.meta.dirname, '../../src/pages/templates'))
   const names = templates
     .map(file => parse(file).name)
@@ -30,21 +30,21 @@ test('every template has a sample, and no two of them have one name', () => {
 
 test('every text is on some sample', () => {
   const views = viewsOf(BRANDED)
-  const asked = new Set<string>()
+  const used = new Set<string>()
   const { t, plural } = views.english
   const words = {
     ...views.english,
     t: (...call: Parameters<typeof t>) => {
-      asked.add(call[0])
+      used.add(call[0])
       return t(...call)
     },
     plural: (key: string, count: number) => {
-      asked.add(`${key}.${count === 1 ? 'one' : 'other'}`)
+      used.add(`${key}.${count === 1 ? 'one' : 'other'}`)
       return plural(key, count)
     },
   }
   for (const state of STATES) state.render(views, words)
-  const unseen = Object.keys(shippedWords('en')).filter(key => !asked.has(key))
+  const unseen = Object.keys(shippedWords('en')).filter(key => !used.has(key))
   expect(unseen).toEqual([])
 })
 

@@ -8,7 +8,7 @@ import { createSignatures } from '../../src/http/cookies.ts'
 
 const [older, newer, foreign] = ['older', 'newer', 'foreign'].map(text => Buffer.alloc(32, text))
 
-/** What a service with these secrets says to a cookie, and the signature that it sends, if it does. */
+/** Whether a service with these secrets accepts a cookie, and the signature that it sets, if any. */
 async function ask(secrets: (Buffer | undefined)[], cookie: string) {
   const app = new Koa()
   app.keys = createSignatures(secrets.filter(secret => secret !== undefined))
@@ -31,7 +31,7 @@ async function ask(secrets: (Buffer | undefined)[], cookie: string) {
 
 const signedWith = async (secret: Buffer | undefined) => (await ask([secret], '')).signature ?? ''
 
-test('a cookie that an older secret has signed is accepted, and signed with the first', async () => {
+test('a cookie with the signature of an older secret is accepted, and signed with the first secret', async () => {
   const [old, own] = [await signedWith(older), await signedWith(newer)]
   expect(old).not.toBe(own)
   expect(await ask([newer, older], `who=ada; who.sig=${old}`)).toEqual({
@@ -41,7 +41,7 @@ test('a cookie that an older secret has signed is accepted, and signed with the 
   expect(await ask([newer, older], `who=ada; who.sig=${own}`)).toEqual({ who: 'ada' })
 })
 
-test('a cookie that no secret has signed is none, and its signature is taken back', async () => {
+test('a cookie without a valid signature is ignored, and its signature is removed', async () => {
   const own = await signedWith(newer)
   const others = [await signedWith(foreign), own.slice(0, -1), `${own}A`, 'é', own.toUpperCase()]
   for (const signature of others) {

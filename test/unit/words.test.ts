@@ -1,4 +1,4 @@
-// Every word that is asked for is there, and every word that is there is asked for.
+// Every text that the pages use exists, and every existing text is used.
 
 import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -13,7 +13,7 @@ const read = (pattern: string) =>
     .toSorted()
     .map(name => ({ name, text: readFileSync(join(PAGES, name), 'utf8') }))
 const templates = read('templates/*.eta')
-/** Samples show what pages ask for; they ask for nothing themselves. */
+/** Files that use no texts themselves, or only those of the pages. */
 const SHOWN = ['samples.ts', 'device-samples.ts', 'request-samples.ts', 'page-data.ts']
 const sources = [
   ...templates,
@@ -28,42 +28,42 @@ function keysOf(tree: unknown, prefix = ''): string[] {
   )
 }
 
-/** What stands between the parentheses of every call of `t`. */
+/** The arguments of every call of `t`. */
 const calls = sources.flatMap(({ name, text }) =>
   [...text.matchAll(/\b(?:t|strong|plural)\(([^()]*)/g)].map(([, argument = '']) => ({
     name,
     argument,
   })),
 )
-/** Whole keys in quotes; a prefix with something added to it is not one. */
+/** Whole keys in quotes, without prefixes of composed keys. */
 const keys = calls.flatMap(({ name, argument }) =>
   [...argument.matchAll(/'([a-z_]+\.[a-z_]+)'/g)].map(([, key = '']) => ({ name, key })),
 )
 const codes = CODES
-/** The titles of the error page; those without a text of their own have one of these. */
+/** The titles of the error page. An error without its own text has one of these. */
 const situations = [...Object.values(TITLES), 'server_error', 'request']
 
-/** The words of a number, under the key they are asked for by. */
+/** The keys of texts with plural forms. */
 const plurals = sources.flatMap(({ text }) =>
   [...text.matchAll(/\bplural\('([a-z_.]+)'/g)].map(([, key = '']) => key),
 )
 const formsOf = (key: string) => [`${key}.one`, `${key}.other`]
-/** What may be wrong with a new password, and with the rest of its form. */
+/** The errors of the form for a new password. */
 const PROBLEMS = ['too_short', 'too_long', 'too_common', 'unchanged', 'wrong', 'differs']
-/** What may be wrong with the code of a device, and how its page ends. */
+/** The errors of a user code, and the results of the device page. */
 const DEVICE =
   'unknown expired used form done done_title denied denied_title throttled throttled_title'
 
-/** What the answer to a request came to. */
+/** The results of the answer to a CIBA request. */
 const OUTCOMES = ['allowed', 'denied', 'gone', 'withdrawn']
 
-/** What went wrong with a sign-in, and how a change of the sign-in methods ended. */
+/** The errors of a sign-in, and the results of a change of the sign-in methods. */
 const SIGN_IN = ['failed', 'upstream_failed', 'upstream_unavailable', 'upstream_unknown']
 const SIGN_INS = ['added', 'removed', 'failed', 'taken']
 
 const SCOPES = ['openid', 'profile', 'email', 'phone', 'address', 'offline_access', 'other']
 
-test('there are pages, words and calls to look at', () => {
+test('there are pages, texts and calls of `t`', () => {
   expect(templates.length).toBeGreaterThan(8)
   expect(words.length).toBeGreaterThan(80)
   expect(keys.length).toBeGreaterThan(60)
@@ -77,7 +77,7 @@ test('every key that a page uses has a text', () => {
   expect(missing).toEqual([])
 })
 
-test('a key that is put together begins with one of eight prefixes', () => {
+test('a composed key begins with one of eight prefixes', () => {
   const dynamic = calls
     .filter(
       ({ argument }) =>
@@ -96,12 +96,12 @@ test('every situation of the error page has a title, and all others have a text'
   for (const key of ['server_error', 'request']) expect(words).toContain(`error.${key}_text`)
 })
 
-test('every scope of the specification has words, and one key is for all others', () => {
+test('every scope of the specification has a text, and one key is for all others', () => {
   const scopes = words.filter(key => key.startsWith('scope.'))
   expect(scopes.toSorted()).toEqual(SCOPES.map(scope => `scope.${scope}`).toSorted())
 })
 
-test('every word in the file is on some page', () => {
+test('every text of the file is used on a page', () => {
   const used = new Set([
     ...keys.map(({ key }) => key),
     ...codes.map(code => `errors.${code}`),
@@ -146,7 +146,7 @@ test('plural forms and numbers follow the language', () => {
   expect(plurals.length).toBeGreaterThan(1)
 })
 
-test('a key without words gives nothing, and a value is never read as words', () => {
+test('a key without a text returns nothing, and a value is never parsed as a text', () => {
   const { t } = createLanguages().english
   expect(t('scope.nowhere')).toBe('')
   expect(t('constructor')).toBe('')
