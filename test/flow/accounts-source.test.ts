@@ -26,7 +26,7 @@ const MODULE = `
 `
 const ada = { id: '17', ...ADA }
 const grace = { id: '18', ...GRACE }
-let people: SourceAccount[]
+let known: SourceAccount[]
 let calls: string[]
 const folder = mkdtempSync(join(tmpdir(), 'usher-source-'))
 const store = `sqlite:${join(folder, 'usher.db')}`
@@ -44,20 +44,20 @@ test.afterAll(async () => {
   rmSync(folder, { recursive: true })
 })
 test.beforeEach(() => {
-  people = [ada, grace]
+  known = [ada, grace]
   calls = []
   globalThis.testSource = {
     async find(query) {
       calls.push('find')
       return (
-        people.find(one =>
+        known.find(one =>
           'id' in query ? one.id === query.id : one.username === query.username,
         ) ?? null
       )
     },
     async authenticate({ username, password }) {
       calls.push(`authenticate ${username}`)
-      return (password === PASSWORD && people.find(one => one.username === username)) || null
+      return (password === PASSWORD && known.find(one => one.username === username)) || null
     },
   }
 })
@@ -66,7 +66,7 @@ test.beforeEach(() => {
 const forgotten = () => new Promise(resolve => setTimeout(resolve, 1100))
 
 let networks = 0
-/** A sign-in attempt, from a network of its own unless it is given. */
+/** Attempts to sign in from a new network, or from the given one. */
 async function attempt(username: string, password = PASSWORD, network = ++networks) {
   const headers = { 'x-forwarded-for': `198.51.${network}.7` }
   const browser = new Browser(usher.issuer, (url, init) =>
@@ -88,7 +88,7 @@ test('users of the module sign in with a subject of Usher, which stays when all 
   const { body } = await userinfo(usher, first.access_token)
   expect(body).toMatchObject({ preferred_username: 'ada', name: ADA.name, email: ADA.email })
   expect(body.sub).toMatch(/^usr_[0-9a-z]{26}$/)
-  people = [{ ...ada, username: 'countess', name: null, email: null }, grace]
+  known = [{ ...ada, username: 'countess', name: null, email: null }, grace]
   await forgotten()
   const second = await tokens(usher, { username: 'countess' })
   const renamed = (await userinfo(usher, second.access_token)).body
@@ -99,7 +99,7 @@ test('users of the module sign in with a subject of Usher, which stays when all 
 })
 
 test('a field of the module does not make a password temporary', async () => {
-  people = [Object.assign({}, grace, { change_password_by: 1 })]
+  known = [Object.assign({}, grace, { change_password_by: 1 })]
   expect((await attempt('grace')).heading).toBe('Your account')
 })
 
@@ -153,14 +153,14 @@ test('a remembered browser has its own counter', async () => {
 test('a user who is disabled or removed in the module loses all tokens and sessions within a second, permanently', async () => {
   const alan = { id: '19', username: 'alan' }
   for (const after of [[{ ...alan, enabled: false }], []]) {
-    people = [alan]
+    known = [alan]
     const { access_token, refresh_token, browser } = await tokens(usher, { username: 'alan' })
-    people = after
+    known = after
     await forgotten()
     expect((await userinfo(usher, access_token)).status).toBe(401)
     expect((await refresh(usher, refresh_token)).body.error).toBe('invalid_grant')
     expect(await isSignedIn(browser)).toBe(false)
-    people = [alan]
+    known = [alan]
     await forgotten()
     expect((await refresh(usher, refresh_token)).body.error).toBe('invalid_grant')
     expect(await isSignedIn(browser)).toBe(false)

@@ -147,16 +147,16 @@ test(
       `$scrypt$ln=17,r=1,p=1$c29tZXNhbHQ$${digest}`,
     ]
     const right = await argon2(PASSWORD, { memoryCost: 32, parallelism: 4, timeCost: 1 })
-    const people = [...hopeless, right].map((password_hash, i) => ({
+    const users = [...hopeless, right].map((password_hash, i) => ({
       username: `user-${i}`,
       password_hash,
     }))
-    const { code, stderr } = await usher('accounts import', lines(...people))
+    const { code, stderr } = await usher('accounts import', lines(...users))
     expect(code).toBe(1)
     expect(stderr.match(/^line [1-4]: password_hash: can never be checked/gm)).toHaveLength(4)
     expect(stderr).toContain('1 accounts are added')
     const service = await startUsher({ store })
-    for (const { username } of people) {
+    for (const { username } of users) {
       const browser = new Browser(service.issuer)
       await browser.open('/account')
       await browser.submit(credentials(username))
@@ -176,12 +176,12 @@ test(
     const b64 = (bytes: Buffer) => bytes.toString('base64').replaceAll('=', '')
     const salt = randomBytes(16)
     const scrypt = b64(scryptSync(PASSWORD, salt, 32, { N: 2 ** 14, r: 8, p: 1 }))
-    const people = [
+    const users = [
       { username: 'ada', password_hash: await bcrypt(PASSWORD, 10) },
       { username: 'grace', password_hash: `$scrypt$ln=14,r=8,p=1$${b64(salt)}$${scrypt}` },
       { username: 'alan', password_hash: `$pbkdf2-sha256$1$${b64(salt)}$${b64(pbkdf2Once(salt))}` },
     ]
-    await usher('accounts import', lines(...people))
+    await usher('accounts import', lines(...users))
     const service = await startUsher({ store })
     const signIn = async (username: string, password: string) => {
       const browser = new Browser(service.issuer)
@@ -195,7 +195,7 @@ test(
       expect(heading).toBe('Sign in')
       expect(took).toBeGreaterThan(990)
     }
-    for (const { username, password_hash } of people) {
+    for (const { username, password_hash } of users) {
       expect(await signIn(username, PASSWORD)).toMatchObject({ heading: 'Your account' })
       const { password } = (await service.directory.findByUsername(username)) ?? {}
       expect(password).toMatch(/^\$argon2id\$/)

@@ -133,7 +133,7 @@ let before: Record<string, unknown>
 let metadata: Record<string, unknown>
 beforeAll(async () => {
   const discovery = '/.well-known/openid-configuration'
-  // A key for PS256 is there, and advertised, where a client wants it.
+  // PS256 has a key and is advertised because a client uses it.
   const ps256 = { ...CLIENTS.spa, client_id: 'ps256', id_token_signed_response_alg: 'PS256' }
   byDefault = await startUsher({ clients: { ps256 } })
   before = (await send(byDefault, discovery)).json
@@ -260,7 +260,7 @@ test('exactly the advertised delivery modes of CIBA work', async () => {
 
 const differing = () =>
   Object.keys(metadata).filter(key => {
-    const [was, is] = [before, metadata].map(told => JSON.stringify(told[key]))
+    const [was, is] = [before, metadata].map(document => JSON.stringify(document[key]))
     return was?.replaceAll(byDefault.issuer, usher.issuer) !== is
   })
 

@@ -94,9 +94,9 @@ const signedBy = (jwt: unknown, alg: string) => decodeProtectedHeader(String(jwt
 
 async function hasAnswer(alg: string, at: Usher): Promise<boolean> {
   const asked = authorizationRequest(at, { response_mode: 'jwt' })
-  const visitor = new Browser(at.issuer)
-  await visitor.open(asked.url)
-  const { params } = await signInAndAllow(visitor, 'ada')
+  const fresh = new Browser(at.issuer)
+  await fresh.open(asked.url)
+  const { params } = await signInAndAllow(fresh, 'ada')
   return signedBy(params.get('response'), alg)
 }
 

@@ -21,7 +21,7 @@ test.each<[string, unknown, string]>([
   ['no JSON', '[{', 'could not parse'],
   ['no list', PAYMENT, 'JSON array'],
   ['no type', [{ creditor: 'Grace' }], 'index 0'],
-  ['a type that is none', [PAYMENT, { type: 'gift' }], 'index 1'],
+  ['an unknown type', [PAYMENT, { type: 'gift' }], 'index 1'],
   ['a type with a name of JavaScript', [{ type: '__proto__' }], 'index 0'],
   ['an unknown property', payment({ to: 'Alan' }), 'payment: there is no property to'],
   ['one within another', amount('1.00', { tip: 1 }), 'there is no property amount.tip'],
@@ -60,13 +60,13 @@ test.each<[string, unknown, string]>([
   ['filler characters', payment({ creditor: `Red${'\u3164'.repeat(30)}Cross` }), 'invisible'],
   ['stacked marks', payment({ creditor: `Re${'\u0301'.repeat(9)}d` }), 'combining marks'],
   ['filler in a list', [{ ...STATEMENT, actions: ['\u3164'] }], 'balance or list'],
-  ['the same twice', [PAYMENT, { ...PAYMENT }], 'the same authorization details twice'],
+  ['two equal details', [PAYMENT, { ...PAYMENT }], 'the same authorization details twice'],
   ['eleven', Array.from({ length: 11 }, (_, i) => amount(`${i}.00`)).flat(), 'more than 10'],
   ['long ones', payment({ creditor: 'x'.repeat(4100) }), 'longer than 4096 characters'],
 ])('%s is refused, and the error says why', async (_, details, reason) => {
-  const said = await refusal(usher, details)
-  expect(said).toMatch(/^400 invalid_authorization_details /)
-  expect(said).toContain(reason)
+  const refused = await refusal(usher, details)
+  expect(refused).toMatch(/^400 invalid_authorization_details /)
+  expect(refused).toContain(reason)
 })
 
 test('100 kB, or deeply nested brackets, are refused without a fault', async () => {

@@ -180,8 +180,8 @@ test('a device and a public client can request details', async () => {
 
 test('the audit log names the types that were allowed, without their values', async () => {
   await given(usher, browser, [PAYMENT])
-  const told = usher.output.filter(line => line.includes('consent_given')).at(-1) ?? ''
-  expect(JSON.parse(told).authorization_details).toEqual(['payment'])
+  const logged = usher.output.filter(line => line.includes('consent_given')).at(-1) ?? ''
+  expect(JSON.parse(logged).authorization_details).toEqual(['payment'])
   expect(usher.output.join('')).not.toContain('Grace Hopper')
 })
 

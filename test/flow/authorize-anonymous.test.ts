@@ -88,10 +88,7 @@ test(`no anonymous request causes a 5xx, a stack trace or a delay (seed ${SEED})
 
 test.each<[string, Attempt]>([
   ['a resume of nothing', { path: `/api/oauth/authorize/${'x'.repeat(43)}` }],
-  [
-    'a sign-out confirmed by nobody',
-    { path: '/api/oauth/logout/confirm', body: { logout: 'yes' } },
-  ],
+  ['a sign-out without a session', { path: '/api/oauth/logout/confirm', body: { logout: 'yes' } }],
   ['a sign-out that is over', { path: '/api/oauth/logout/success?client_id=nobody' }],
   ['a hint that is no token', { path: '/api/oauth/logout?id_token_hint=a.b.c' }],
   ['an interaction of %ff', { path: '/interaction/%ff' }],

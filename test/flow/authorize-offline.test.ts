@@ -34,9 +34,9 @@ const test = usherTest({
 const OFFLINE = 'openid profile offline_access'
 
 /** Adds a new account each time, so that no consent exists. */
-let people = 0
-async function newPerson() {
-  const username = `person-${++people}`
+let users = 0
+async function newUser() {
+  const username = `person-${++users}`
   await usher.addAccount({ username })
   return { username, browser: new Browser(usher.issuer) }
 }
@@ -66,49 +66,49 @@ test.each([
   ['with prompt=login', { prompt: 'login' }],
   ['with prompt=login consent', { prompt: 'login consent' }],
 ])('the consent page requests offline_access, %s', async (_, params) => {
-  const person = await newPerson()
-  const { request, scopes } = await reachConsent(person, { scope: OFFLINE, ...params })
+  const user = await newUser()
+  const { request, scopes } = await reachConsent(user, { scope: OFFLINE, ...params })
   expect(scopes).toContain('offline_access')
-  const page = await signInAndAllow(person.browser, person.username)
+  const page = await signInAndAllow(user.browser, user.username)
   const { body } = await redeem(usher, page.params.get('code') ?? '', request)
   expect(String(body.scope).split(' ').sort()).toEqual(OFFLINE.split(' ').sort())
   expect((await refresh(usher, body.refresh_token)).status).toBe(200)
 })
 
 test('a user who has allowed all other scopes gets the consent page for offline_access', async () => {
-  const person = await newPerson()
-  const first = await authorize(usher, { ...person, scope: 'openid profile' })
+  const user = await newUser()
+  const first = await authorize(usher, { ...user, scope: 'openid profile' })
   expect((await redeem(usher, first.code, first.request)).body).not.toHaveProperty('refresh_token')
-  const { scopes } = await reachConsent(person, { scope: OFFLINE })
+  const { scopes } = await reachConsent(user, { scope: OFFLINE })
   expect(scopes).toContain('offline_access')
 })
 
 test('no refresh token is issued when offline_access was not allowed', async () => {
-  const person = await newPerson()
-  const { request } = await reachConsent(person, { scope: OFFLINE })
-  const page = await person.browser.submit({ decision: 'allow', scope: ['profile'] })
+  const user = await newUser()
+  const { request } = await reachConsent(user, { scope: OFFLINE })
+  const page = await user.browser.submit({ decision: 'allow', scope: ['profile'] })
   const { body } = await redeem(usher, page.params.get('code') ?? '', request)
   expect(body).not.toHaveProperty('refresh_token')
   expect(String(body.scope).split(' ')).not.toContain('offline_access')
 })
 
 test('no refresh token is issued without offline_access in the request, even if it was allowed before', async () => {
-  const person = await newPerson()
-  await authorize(usher, { ...person, scope: OFFLINE })
-  const { code, request } = await authorize(usher, { ...person, scope: 'openid profile' })
+  const user = await newUser()
+  await authorize(usher, { ...user, scope: OFFLINE })
+  const { code, request } = await authorize(usher, { ...user, scope: 'openid profile' })
   expect((await redeem(usher, code, request)).body).not.toHaveProperty('refresh_token')
 })
 
 test('prompt=none gives a refresh token once offline_access was allowed, and not before', async () => {
-  const person = await newPerson()
-  await authorize(usher, { ...person, scope: 'openid profile' })
+  const user = await newUser()
+  await authorize(usher, { ...user, scope: 'openid profile' })
   const silent = () => authorizationRequest(usher, { scope: OFFLINE, prompt: 'none' })
-  const before = await person.browser.open(silent().url)
+  const before = await user.browser.open(silent().url)
   expect(before.params.get('error')).toBe('consent_required')
 
-  await authorize(usher, { ...person, scope: OFFLINE })
+  await authorize(usher, { ...user, scope: OFFLINE })
   const request = silent()
-  const after = await person.browser.open(request.url)
+  const after = await user.browser.open(request.url)
   const { body } = await redeem(usher, after.params.get('code') ?? '', request)
   expect(body.refresh_token).toBeTruthy()
 })
@@ -116,17 +116,17 @@ test('prompt=none gives a refresh token once offline_access was allowed, and not
 test.each(['spa', 'first', 'post'])(
   'the client "%s" gets a refresh token with offline_access, too',
   async client_id => {
-    const person = await newPerson()
-    const { code, request } = await authorize(usher, { ...person, client_id, scope: OFFLINE })
+    const user = await newUser()
+    const { code, request } = await authorize(usher, { ...user, client_id, scope: OFFLINE })
     const { body } = await redeem(usher, code, request)
     expect((await refresh(usher, body.refresh_token, client_id)).status).toBe(200)
   },
 )
 
 test('a client without the grant type refresh_token never gets a refresh token', async () => {
-  const person = await newPerson()
+  const user = await newUser()
   const params = { client_id: 'once', redirect_uri: ONCE, scope: OFFLINE }
-  const { code, request } = await authorize(usher, { ...person, ...params })
+  const { code, request } = await authorize(usher, { ...user, ...params })
   const { body } = await redeem(usher, code, request)
   expect(body).not.toHaveProperty('refresh_token')
   expect(String(body.scope).split(' ')).not.toContain('offline_access')
@@ -142,7 +142,7 @@ test('a client whose file does not list offline_access cannot request it', async
 })
 
 test('an unknown scope is ignored (OIDC Core §3.1.2.1)', async () => {
-  const person = await newPerson()
-  const { code, request } = await authorize(usher, { ...person, scope: 'openid admin Profile' })
+  const user = await newUser()
+  const { code, request } = await authorize(usher, { ...user, scope: 'openid admin Profile' })
   expect((await redeem(usher, code, request)).body.scope).toBe('openid')
 })

@@ -134,12 +134,12 @@ test.each([
   'nonsense',
 ])('response_type=%s is refused as unsupported', async response_type => {
   const { location } = await ask({ response_type, prompt: 'none' })
-  const told = new URLSearchParams(location?.search || location?.hash.slice(1))
-  expect(told.get('error')).toBe('unsupported_response_type')
-  expect(told.get('iss')).toBe(usher.issuer)
+  const received = new URLSearchParams(location?.search || location?.hash.slice(1))
+  expect(received.get('error')).toBe('unsupported_response_type')
+  expect(received.get('iss')).toBe(usher.issuer)
 })
 
-test('audience is accepted and ignored, and the log says so', async () => {
+test('audience is accepted and ignored, which is logged', async () => {
   const before = usher.output.length
   const { location } = await ask({ audience: 'https://api.example.org' })
   expect(location?.pathname).toMatch(/^\/interaction\//)

@@ -37,10 +37,10 @@ describe('response modes', () => {
       const cookie = await browser.cookies()
       const { url } = authorizationRequest(usher, { response_mode })
       const { location } = await send(usher, url, { headers: { cookie } })
-      const told = new URLSearchParams(location?.search || location?.hash.slice(1))
+      const params = new URLSearchParams(location?.search || location?.hash.slice(1))
       // A request for a JWT response mode gets the error in a JWT.
-      const response = told.get('response')
-      expect(response ? decodeJwt(response).error : told.get('error')).toMatch(
+      const response = params.get('response')
+      expect(response ? decodeJwt(response).error : params.get('error')).toMatch(
         /^(invalid_request|unsupported_response_mode)$/,
       )
       expect(location?.href).not.toContain('code=')
@@ -78,8 +78,8 @@ test('every response has the parameter iss, with a code or with an error', async
     iss: usher.issuer,
   })
   for (const params of [{ prompt: 'none' }, { scope: 'nonsense' }, { prompt: 'nonsense' }]) {
-    const told = responseOf(await ask({ state: 'kept', ...params }))
-    expect(told).toMatchObject({ iss: usher.issuer, state: 'kept', error: expect.any(String) })
+    const received = responseOf(await ask({ state: 'kept', ...params }))
+    expect(received).toMatchObject({ iss: usher.issuer, state: 'kept', error: expect.any(String) })
   }
   await browser.open(authorizationRequest(usher, { prompt: 'consent' }).url)
   const denied = await browser.submit({ decision: 'deny' })

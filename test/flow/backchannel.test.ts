@@ -50,21 +50,21 @@ test('a logout token has exactly the claims of its specification, including sub 
   await signOut(browser)
   await usher.deliver('new')
   expect(wiki.tokens).toHaveLength(1)
-  const told = await wiki.claims(usher.issuer)
+  const received = await wiki.claims(usher.issuer)
   expect(wiki.header()).toMatchObject({ typ: 'logout+jwt', alg: 'RS256' })
-  expect(told).toEqual({
+  expect(received).toEqual({
     iss: usher.issuer,
     aud: 'wiki',
     sub: ada,
     sid: decodeJwt(given[0]?.id_token ?? '').sid,
-    iat: told.iat,
-    exp: told.exp,
+    iat: received.iat,
+    exp: received.exp,
     jti: expect.stringMatching(/^[\w-]{20,}$/),
     events: { 'http://schemas.openid.net/event/backchannel-logout': {} },
   })
-  expect(told.sid).toEqual(expect.any(String))
-  expect(told.iat).toBeGreaterThanOrEqual(signedOut)
-  expect((told.exp ?? 0) - (told.iat ?? 0)).toBeLessThanOrEqual(120)
+  expect(received.sid).toEqual(expect.any(String))
+  expect(received.iat).toBeGreaterThanOrEqual(signedOut)
+  expect((received.exp ?? 0) - (received.iat ?? 0)).toBeLessThanOrEqual(120)
 })
 
 test('two tabs that authorize a new client at once get the sid that the logout token names', async () => {
@@ -192,8 +192,10 @@ test('notifications are in the audit log and the metrics', async () => {
   usher.output.length = 0
   await signOut(browser)
   await usher.deliver('new')
-  const told = usher.output.map(line => JSON.parse(line)).find(({ event }) => /^logout/.test(event))
-  expect(told).toMatchObject({ log: 'audit', event: 'logout_delivered', client_id: 'wiki' })
-  expect(told).toMatchObject({ account: ada, attempt: 1 })
+  const received = usher.output
+    .map(line => JSON.parse(line))
+    .find(({ event }) => /^logout/.test(event))
+  expect(received).toMatchObject({ log: 'audit', event: 'logout_delivered', client_id: 'wiki' })
+  expect(received).toMatchObject({ account: ada, attempt: 1 })
   expect(await usher.metrics.text()).toMatch(/usher_facts_total\{event="logout_delivered"\} \d/)
 })

@@ -78,8 +78,8 @@ test('a client does not learn whether an account exists or is disabled', async (
     expect(keys(unknown.json)).toEqual(keys(known.json))
     expect(unknown.json).toMatchObject({ expires_in: 900, interval: 5 })
     expect(String(unknown.json.auth_req_id)).toHaveLength(String(known.json.auth_req_id).length)
-    const told = await poll(usher, String(unknown.json.auth_req_id))
-    expect(told).toMatchObject(PENDING)
+    const polled = await poll(usher, String(unknown.json.auth_req_id))
+    expect(polled).toMatchObject(PENDING)
     for (let i = 0; i < 2; i++) await asked(usher, { login_hint })
     expect(await ask(usher, { login_hint: login_hint.replace('nob', 'NOB') })).toMatchObject(
       REFUSED,

@@ -62,8 +62,8 @@ test('a user sees which client requests what, allows it, and the client gets its
   await browser.open((await waiting(browser)).at(0) ?? '')
   expect(browser.heading).toBe(words('consent.title'))
   const shown = textOf(browser.page.text)
-  for (const told of ['Application till', 'Till 4 <b>', words('scope.profile')]) {
-    expect(shown).toContain(told)
+  for (const expected of ['Application till', 'Till 4 <b>', words('scope.profile')]) {
+    expect(shown).toContain(expected)
   }
   for (const key of ['scope.offline_access', 'requests.warning', 'consent.manage']) {
     expect(shown).toContain(words(key))
@@ -153,9 +153,9 @@ test('polls before the interval get slow_down, even when the tokens are ready', 
   await usher.records.remove('DevicePoll', id, 1)
   const answers = await Promise.all(Array.from({ length: 8 }, () => pollAtOnce(usher, id)))
   expect(answers.filter(({ access_token }) => access_token)).toHaveLength(1)
-  const told = new Set(answers.map(({ error }) => error))
+  const errors = new Set(answers.map(({ error }) => error))
   // Requests that come after the successful one may get either error.
-  expect(['slow_down', 'invalid_grant', undefined]).toEqual(expect.arrayContaining([...told]))
+  expect(['slow_down', 'invalid_grant', undefined]).toEqual(expect.arrayContaining([...errors]))
 })
 
 test('tokens can be bound to a key; a repeat with the missing nonce is not slowed down', async () => {
@@ -170,8 +170,8 @@ test('tokens can be bound to a key; a repeat with the missing nonce is not slowe
   const given = await openid.pollBackchannelAuthenticationGrant(keyed, soon, {}, { DPoP })
   expect(given.token_type).toBe('dpop')
   const lines = usher.output.map(line => JSON.parse(line))
-  const told = lines.filter(({ client_id, error }) => client_id === 'keyed' && error)
-  expect(told.map(({ error }) => error)).toEqual(['use_dpop_nonce'])
+  const failures = lines.filter(({ client_id, error }) => client_id === 'keyed' && error)
+  expect(failures.map(({ error }) => error)).toEqual(['use_dpop_nonce'])
 })
 
 test('a request is redeemed once; a second use revokes its tokens', async () => {
@@ -238,7 +238,7 @@ test('discovery describes the feature while it is on', async () => {
   }
 })
 
-test('while the feature is off there is no page, endpoint or grant type, and no client may name it', async () => {
+test('while the feature is off there is no page, endpoint or grant type, and no client may use it', async () => {
   const off = await startUsher()
   try {
     expect((await send(off, '/account/requests')).status).toBe(404)

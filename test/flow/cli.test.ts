@@ -147,9 +147,9 @@ test('clients secret writes the hash, keeps the comments, and prints the secret 
 test('config check lists findings as text and as JSON', async () => {
   const broken = mkdtempSync(join(folder, 'broken-'))
   writeFileSync(join(broken, 'usher.yaml'), 'id_token:\n  claims: all\nbrand: x\n')
-  const people = await usher(['config', 'check', broken])
-  expect(people).toMatchObject({ code: 1, stderr: 'Findings: 2.\n' })
-  expect(people.stdout).toContain('2 problems')
+  const report = await usher(['config', 'check', broken])
+  expect(report).toMatchObject({ code: 1, stderr: 'Findings: 2.\n' })
+  expect(report.stdout).toContain('2 problems')
   const programs = await usher(['config', 'check', broken, '--json'])
   expect(JSON.parse(programs.stdout).findings).toHaveLength(2)
 })
@@ -157,10 +157,10 @@ test('config check lists findings as text and as JSON', async () => {
 test('config check underlines the error, and exits with 0 if there are only warnings', async () => {
   const unwise = mkdtempSync(join(folder, 'unwise-'))
   writeFileSync(join(unwise, 'usher.yaml'), 'lifetimes:\n  access_token: 3 h\n')
-  const people = await usher(['config', 'check', unwise])
-  expect(people).toMatchObject({ code: 0, stderr: '' })
-  expect(people.stdout).toContain('1 warning')
-  expect(people.stdout).toContain('    2 | access_token: 3 h\n')
+  const report = await usher(['config', 'check', unwise])
+  expect(report).toMatchObject({ code: 0, stderr: '' })
+  expect(report.stdout).toContain('1 warning')
+  expect(report.stdout).toContain('    2 | access_token: 3 h\n')
   const programs = await usher(['config', 'check', unwise, '--json'])
   expect(programs.code).toBe(0)
   expect(JSON.parse(programs.stdout)).toEqual({

@@ -160,19 +160,19 @@ const REFUSED: [what: string, document: object | string, why: RegExp][] = [
   ['is no JSON', '<html>', /fetch failed/],
   ['is a list', '[]', /not a JSON object/],
   ['is larger than 5 KiB', { ...ASSISTANT, client_name: 'x'.repeat(6000) }, /fetch failed/],
-  ['is about another', { ...ASSISTANT, client_id: 'https://other.example' }, /does not match/],
+  ['has another client_id', { ...ASSISTANT, client_id: 'https://other.example' }, /does not match/],
   ['has a secret', { ...ASSISTANT, client_secret: 's'.repeat(40) }, /client_secret/],
-  ['takes a secret', { redirect_uris: [CALLBACK] }, /client_secret/],
+  ['omits the authentication method', { redirect_uris: [CALLBACK] }, /client_secret/],
   ['needs no consent', { ...ASSISTANT, consent: 'implicit' }, /consent is for the operator/],
   ['needs no PKCE', { ...ASSISTANT, require_pkce: false }, /require_pkce is for the operator/],
-  ['has keys elsewhere', { ...ASSISTANT, jwks_uri: 'https://localhost/keys' }, /jwks_uri/],
+  ['has a jwks_uri', { ...ASSISTANT, jwks_uri: 'https://localhost/keys' }, /jwks_uri/],
   [
-    'has its sector elsewhere',
+    'has a sector_identifier_uri',
     { ...ASSISTANT, sector_identifier_uri: 'https://localhost/s' },
     /sector/,
   ],
   [
-    'is sent sign-outs',
+    'has a backchannel_logout_uri',
     { ...ASSISTANT, backchannel_logout_uri: 'https://localhost/b' },
     /backchannel/,
   ],
@@ -180,7 +180,7 @@ const REFUSED: [what: string, document: object | string, why: RegExp][] = [
   ['is on plain http', { ...ASSISTANT, redirect_uris: ['http://app.example.net/'] }, /https/],
   ['is a service', { ...ASSISTANT, grant_types: ['client_credentials'] }, /grant_types/],
   [
-    'has the sector of others',
+    'is pairwise with a redirect URI of another host',
     { ...ASSISTANT, subject_type: 'pairwise' },
     /redirect_uris of a pairwise/,
   ],
@@ -189,7 +189,11 @@ const REFUSED: [what: string, document: object | string, why: RegExp][] = [
     { ...ASSISTANT, client_name: 'U S H E R' },
     /client_name is the name/,
   ],
-  ['has a name that turns', { ...ASSISTANT, client_name: 'Bank\u202eknaB' }, /client_name/],
+  [
+    'has a name with a right-to-left override',
+    { ...ASSISTANT, client_name: 'Bank\u202eknaB' },
+    /client_name/,
+  ],
 ]
 
 test.each(REFUSED)(

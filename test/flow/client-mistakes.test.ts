@@ -33,7 +33,7 @@ const AUTHORIZATION: [mistake: string, params: Record<string, string | undefined
   ['a max_age that is no number', { max_age: 'x' }, /^max_age must be a number of seconds/],
   ['an unknown resource', { resource: 'https://nothing.example' }, /resource/],
   ['a resource without its scopes', { resource: FILES, scope: 'openid' }, /scope of the resource/],
-  ['an id_token_hint that is none', { id_token_hint: 'x' }, /^id_token_hint must be an ID token/],
+  ['an invalid id_token_hint', { id_token_hint: 'x' }, /^id_token_hint must be an ID token/],
 ]
 
 test.each(AUTHORIZATION)('authorization request with %s', async (_, params, answer) => {
@@ -146,7 +146,7 @@ const loggedAfter = (line: number, text: string) =>
 test.each([
   ['an unknown scope', 'openid calendars', 'scope calendars'],
   ['a scope of an API without its resource', 'openid files:read', 'scope files:read'],
-])('%s is accepted and ignored, and the log says so', async (_, scope, ignored) => {
+])('%s is accepted and ignored, which is logged', async (_, scope, ignored) => {
   const line = usher.output.length
   const { location } = await send(usher, authorizationRequest(usher, { scope }).url)
   expect(location?.pathname).toMatch(/^\/interaction\//)

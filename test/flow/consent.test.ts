@@ -102,8 +102,8 @@ test('metadata of an application are shown as text only', async () => {
 })
 
 test('metadata of an application are text on the sign-in page too', async () => {
-  const { browser: visitor } = await open(usher, { client_id: 'nasty', redirect_uri: NASTY_URI })
-  expect(visitor.heading).toBe('Sign in')
-  expect(visitor.page.html.querySelector('script:not([src^="/assets/"]), b')).toBeNull()
-  expect(visitor.page.text).toContain('&lt;script&gt;alert(1)&lt;/script&gt;')
+  const { browser: fresh } = await open(usher, { client_id: 'nasty', redirect_uri: NASTY_URI })
+  expect(fresh.heading).toBe('Sign in')
+  expect(fresh.page.html.querySelector('script:not([src^="/assets/"]), b')).toBeNull()
+  expect(fresh.page.text).toContain('&lt;script&gt;alert(1)&lt;/script&gt;')
 })

@@ -73,8 +73,8 @@ test('a code that one user has entered cannot be allowed or denied by another', 
 test('when several users enter a code at the same time, one gets the consent page', async () => {
   const { device_code, user_code } = await begin()
   const browsers = await Promise.all(['ada', 'grace', 'alan'].map(name => signedIn(usher, name)))
-  await Promise.all(browsers.map(visitor => visitor.open('/device')))
-  await Promise.all(browsers.map(visitor => visitor.submit({ user_code })))
+  await Promise.all(browsers.map(userBrowser => userBrowser.open('/device')))
+  await Promise.all(browsers.map(userBrowser => userBrowser.submit({ user_code })))
   const [holder, ...more] = browsers.filter(({ heading }) => heading === words('consent.title'))
   expect(more).toEqual([])
   await holder?.submit({ decision: 'deny' })
@@ -155,8 +155,8 @@ test('a double click allows a device once', async () => {
 test('after five wrong codes a user is throttled in every network; other users of the network are not', async () => {
   const { user_code } = await begin()
   const headers = (ip: string) => ({ 'x-forwarded-for': ip, 'x-forwarded-proto': 'http' })
-  const from = async (visitor: Browser, ip: string, code: string) => {
-    const cookie = async () => visitor.jar.getCookieString(usher.issuer)
+  const from = async (userBrowser: Browser, ip: string, code: string) => {
+    const cookie = async () => userBrowser.jar.getCookieString(usher.issuer)
     const { host } = new URL(usher.issuer)
     const at = { ...headers(ip), host, accept: 'text/html' }
     const page = await raw(usher, '/device', { headers: { ...at, cookie: await cookie() } })

@@ -66,8 +66,8 @@ test('a user enters the code, sees the client, its scopes and its network, and a
   await browser.submit({ user_code: device.user_code.toLowerCase().replace('-', ' ') })
   expect(browser.heading).toBe(words('consent.title'))
   const shown = textOf(browser.page.text)
-  for (const told of ['Television', device.user_code, '127.0.0.0/24', words('scope.profile')]) {
-    expect(shown).toContain(told)
+  for (const expected of ['Television', device.user_code, '127.0.0.0/24', words('scope.profile')]) {
+    expect(shown).toContain(expected)
   }
   expect(shown).toContain(words('consent.device_warning'))
   await browser.submit({ decision: 'allow' })
@@ -175,7 +175,7 @@ test('discovery names the endpoint while the feature is on', async () => {
   expect(json.grant_types_supported).toContain(DEVICE_GRANT)
 })
 
-test('while the feature is off there is no page, endpoint or grant type, and no client may name it', async () => {
+test('while the feature is off there is no page, endpoint or grant type, and no client may use it', async () => {
   const off = await startUsher()
   try {
     for (const path of ['/device', '/device/abcdefghijklmnopqrstuvwxyz']) {

@@ -66,8 +66,8 @@ test('a redirect is not followed', async () => {
   wiki.answerWith((_req, res) => {
     res.writeHead(307, { location: `http://127.0.0.1:${elsewhere.port}/` }).end()
   })
-  const told = await deliveryTo('127.0.0.1', ['127.0.0.0/8'])
-  expect(told).toMatchObject({ event: 'logout_failed', reason: 'answered 307' })
+  const delivery = await deliveryTo('127.0.0.1', ['127.0.0.0/8'])
+  expect(delivery).toMatchObject({ event: 'logout_failed', reason: 'answered 307' })
   expect(elsewhere.connections()).toBe(0)
 })
 
@@ -81,10 +81,10 @@ test('an endless response is not read to its end', async () => {
     })
     more()
   })
-  const told = await deliveryTo('127.0.0.1', ['127.0.0.1'], async () => {
+  const delivery = await deliveryTo('127.0.0.1', ['127.0.0.1'], async () => {
     await expect.poll(() => closed).toBe(true)
   })
-  expect(told).toMatchObject({ event: 'logout_delivered' })
+  expect(delivery).toMatchObject({ event: 'logout_delivered' })
 })
 
 test('no secret in a URL is in the log', async () => {

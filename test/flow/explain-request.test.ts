@@ -155,7 +155,7 @@ const CASES: Record<string, [() => Promise<Response>, Partial<Explanation>]> = {
       registered: ['openid profile'],
     },
   ],
-  'a resource that is none': [
+  'an invalid resource': [
     () => asking({ scope: 'openid files:read', resource: `${FILES}/` }),
     {
       wrong: expect.stringContaining('web may not use this resource'),
@@ -242,7 +242,7 @@ const CASES: Record<string, [() => Promise<Response>, Partial<Explanation>]> = {
     () => posting(code),
     { wrong: expect.stringContaining('no client authentication') },
   ],
-  'a code that is none': [
+  'an invalid code': [
     () => posting(code, BASIC),
     { wrong: expect.stringContaining('the code expired') },
   ],
@@ -254,11 +254,11 @@ const CASES: Record<string, [() => Promise<Response>, Partial<Explanation>]> = {
     () => posting({ grant_type: 'authorization_code', code: 'none-of-ours' }, BASIC),
     { wrong: expect.stringContaining("'redirect_uri'"), sent: 'grant_type, code' },
   ],
-  'a refresh token that is none': [
+  'an invalid refresh token': [
     () => posting({ grant_type: 'refresh_token', refresh_token: 'none-of-ours' }, BASIC),
     { wrong: expect.stringContaining('it expired (lifetimes.refresh_token') },
   ],
-  'an access token that is none': [
+  'an invalid access token': [
     () => posting({}, 'Bearer none-of-ours', '/api/oauth/userinfo'),
     { wrong: expect.stringContaining('the access token expired') },
   ],

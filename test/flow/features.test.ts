@@ -51,11 +51,11 @@ test.each(ENDPOINTS)(
     expect(answers[0]?.status).not.toBe(404)
     expect(answers[1]?.status).toBe(404)
     expect(answers[1]?.json.error).toBe('not_found')
-    const told = await Promise.all(
+    const documents = await Promise.all(
       [on, off].map(async usher => (await send(usher, DISCOVERY)).json),
     )
-    expect(told[0]?.[key]).toBe(`${on.issuer}${path}`)
-    expect(told[1]).not.toHaveProperty(key)
+    expect(documents[0]?.[key]).toBe(`${on.issuer}${path}`)
+    expect(documents[1]).not.toHaveProperty(key)
   },
 )
 

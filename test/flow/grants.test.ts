@@ -31,7 +31,7 @@ test('a sign-out ends an access token even if another session has a refresh toke
   expect((await refresh(usher, offline.refresh_token)).status).toBe(200)
 })
 
-test('a grant without a refresh token lives as long as its tokens', async () => {
+test('a grant without a refresh token has the lifetime of its tokens', async () => {
   await onlineTokens(usher)
   const { interaction, access_token, refresh_token } = usher.settings.lifetimes
   const grants = () => usher.records.list<{ exp: number }>('grants of account', ada)

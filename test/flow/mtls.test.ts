@@ -85,7 +85,7 @@ test.each([...Object.keys(SERVICES), 'own'])(
 
 describe('a certificate is refused', () => {
   test.each<[string, Made]>([
-    ['of an authority that is not ours', foreign],
+    ['of an unknown authority', foreign],
     ['that is signed by itself', own],
     ['that was issued for servers', server],
     ['that a client has issued', child],

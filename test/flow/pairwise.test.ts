@@ -108,8 +108,8 @@ test.each<[string, object, RegExp]>([
   ['two hosts', { redirect_uris: ['https://a.example/', 'https://b.example/'] }, /one sector/],
   ['no host', { ...NATIVE, redirect_uris: ['com.example.app:/cb'] }, /one sector/],
   ['loopback', { ...NATIVE, redirect_uris: ['http://127.0.0.1/cb'] }, /one sector/],
-])('a pairwise client with %s needs a sector_identifier_uri', async (_, more, said) => {
-  await expect(start({ subject_type: 'pairwise', ...more })).rejects.toThrow(said)
+])('a pairwise client with %s needs a sector_identifier_uri', async (_, more, reason) => {
+  await expect(start({ subject_type: 'pairwise', ...more })).rejects.toThrow(reason)
 })
 
 test('pairwise_subjects off: discovery does not name it, and no client can use it', async () => {

@@ -62,10 +62,10 @@ describe.each(PUBLISHED)('%s', path => {
     const headers = { ...claims, host: 'evil.example', origin: 'https://evil.example' }
     expect((await send(fresh, path, { headers })).status).toBe(421)
     const { status } = await send(fresh, `${path}?host=evil.example`, { headers: claims })
-    const { text, headers: told } = await send(fresh, path)
+    const { text, headers: responseHeaders } = await send(fresh, path)
     await fresh.close()
     expect(status).toBe(200)
-    expect(text + JSON.stringify([...told])).not.toContain('evil')
+    expect(text + JSON.stringify([...responseHeaders])).not.toContain('evil')
   })
 
   test('other methods are refused, and a preflight request is answered', async () => {

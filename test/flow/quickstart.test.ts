@@ -20,7 +20,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true })
 })
 
-test('the commands of the quickstart do what it says and leave nothing behind', async () => {
+test('the commands of the quickstart work as described and leave nothing behind', async () => {
   const blocks = [
     ...readFileSync(join(ROOT, 'docs/quickstart.md'), 'utf8').matchAll(/```sh journey\n(.*?)```/gs),
   ]

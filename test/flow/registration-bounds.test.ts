@@ -214,8 +214,8 @@ test('while the store is unavailable every request is answered with 503, and wor
     await manage(usher, client, { ...METADATA, client_id }),
     await manage(usher, client, undefined, 'DELETE'),
   ]
-  const told = answers.map(({ status, json }) => [status, json.error])
-  expect(told).toEqual(answers.map(() => [503, 'temporarily_unavailable']))
+  const responses = answers.map(({ status, json }) => [status, json.error])
+  expect(responses).toEqual(answers.map(() => [503, 'temporarily_unavailable']))
   usher.store.getMany = getMany
   expect((await manage(usher, client)).status).toBe(200)
   expect((await register(usher, token)).status).toBe(201)

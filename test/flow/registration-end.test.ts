@@ -158,10 +158,10 @@ test('the events are in the audit log, without any token', async () => {
   const { client_id } = client
   await manage(usher, client, { ...METADATA, client_id })
   await manage(usher, client, undefined, 'DELETE')
-  const told = usher.output.filter(
+  const lines = usher.output.filter(
     line => line.includes('"log":"audit"') && line.includes(client_id),
   )
-  const events = told.map(line => JSON.parse(line).event)
+  const events = lines.map(line => JSON.parse(line).event)
   expect(events).toEqual(['client_registered', 'client_updated', 'client_removed'])
   for (const secret of [client.client_secret, client.registration_access_token]) {
     expect(usher.output.join('\n')).not.toContain(secret)

@@ -32,7 +32,7 @@ const request = (params: Record<string, string> = {}) =>
   authorizationRequest(usher, { client_id, redirect_uri: CALLBACK, ...params }).url
 const brand = () => ({ brand: usher.settings.branding.name })
 
-test('the consent page says that the application is unchecked, and where users are sent', async () => {
+test('the consent page shows that the application is unchecked, and where users are sent', async () => {
   const browser = new Browser(usher.issuer)
   await browser.open(request())
   expect(textOf(browser.page.text)).toContain(NAME)
@@ -47,7 +47,7 @@ test('the consent page says that the application is unchecked, and where users a
   expect(link?.getAttribute('rel')).toBe('noopener noreferrer')
 })
 
-test('the sign-in page says that the application is unchecked, and where users are sent', async () => {
+test('the sign-in page shows that the application is unchecked, and where users are sent', async () => {
   const browser = new Browser(usher.issuer)
   await browser.open(request())
   const unchecked = words('consent.unchecked', brand())

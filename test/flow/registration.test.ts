@@ -63,7 +63,7 @@ test('openid-client registers, signs in and refreshes; the response has the meta
   expect(again.access_token).not.toBe(tokens.access_token)
 })
 
-test('a registered client must use PKCE, unless its initial access token says otherwise', async () => {
+test('a registered client must use PKCE, unless its initial access token allows otherwise', async () => {
   const relaxed = await registerNew(usher, METADATA, 'without-pkce')
   const strict = await registerNew(usher)
   const open = (client_id: string) => {
@@ -89,9 +89,9 @@ test('a client reads and updates its registration with one token, and keeps its 
     registration_client_uri: _,
     client_secret_expires_at: __,
     client_id_issued_at: ___,
-    ...said
+    ...current
   } = Object(read.json)
-  const update = await manage(usher, first, { ...said, client_name: 'Another name' })
+  const update = await manage(usher, first, { ...current, client_name: 'Another name' })
   expect([update.status, update.json.client_name]).toEqual([200, 'Another name'])
   expect(update.json.registration_access_token).toBe(token)
   expect((await manage(usher, first)).json.client_name).toBe('Another name')

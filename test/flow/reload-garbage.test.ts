@@ -56,9 +56,10 @@ async function heading() {
 async function reload(): Promise<string> {
   const seen = service.stdout().length
   process.kill(service.child.pid ?? 0, 'SIGHUP')
-  const said = () => /^.*"event":"config_(refused|loaded)".*$/m.exec(service.stdout().slice(seen))
-  await expect.poll(said, { timeout: 8000 }).not.toBeNull()
-  return String(said()?.[0])
+  const logLine = () =>
+    /^.*"event":"config_(refused|loaded)".*$/m.exec(service.stdout().slice(seen))
+  await expect.poll(logLine, { timeout: 8000 }).not.toBeNull()
+  return String(logLine()?.[0])
 }
 
 test.each([

@@ -130,9 +130,9 @@ describe('JARM', () => {
     const { params } = await newRequest({ redirect_uri: WEB, prompt: 'none' })
     const url = openid.buildAuthorizationUrl(config, { ...params, response_mode: 'jwt' })
     const { location } = await send(usher, url)
-    const told = decodeJwt(location?.searchParams.get('response') ?? '')
-    expect(told).toMatchObject({ error: 'login_required', aud: 'jarm', state: params.state })
-    expect(told.exp).toBeLessThan(now() + 600)
+    const received = decodeJwt(location?.searchParams.get('response') ?? '')
+    expect(received).toMatchObject({ error: 'login_required', aud: 'jarm', state: params.state })
+    expect(received.exp).toBeLessThan(now() + 600)
     for (const response_mode of ['query', 'form_post', 'fragment.jwt', 'fragment']) {
       const plain = openid.buildAuthorizationUrl(config, { ...params, response_mode })
       const { location, text } = await send(usher, plain)
@@ -158,8 +158,8 @@ test('while request_objects and jwt_response_modes are off, neither works nor is
     [clients.strict, /features.request_objects/],
     [clients.jarm, /features.jwt_response_modes/],
   ]
-  for (const [file, said] of refused) {
+  for (const [file, reason] of refused) {
     const start = startUsher({ clients: { file }, usher: { features } })
-    await expect(start).rejects.toThrow(said)
+    await expect(start).rejects.toThrow(reason)
   }
 })

@@ -38,8 +38,8 @@ const boxes = () =>
 async function claimsOf(request: Awaited<ReturnType<typeof open>>['request']) {
   const { status, body } = await redeem(usher, browser.page.params.get('code') ?? '', request)
   expect(status).toBe(200)
-  const told = await userinfo(usher, body.access_token)
-  return { id_token: decodeJwt(body.id_token), userinfo: told.body, tokens: body }
+  const info = await userinfo(usher, body.access_token)
+  return { id_token: decodeJwt(body.id_token), userinfo: info.body, tokens: body }
 }
 
 test('OIDC Core §5.5: a requested claim needs the consent to its scope, and is returned alone', async () => {
@@ -135,8 +135,11 @@ describe('a claims parameter is refused with', () => {
     ['a member that is a text', '{"userinfo":{"email":"yes"}}'],
     ['a member that is a list', '{"id_token":{"email":[]}}'],
     ['values that are no list', '{"id_token":{"acr":{"values":"1"}}}'],
-    ['what is nested too deeply', NESTED],
-    ['what is too long', JSON.stringify({ userinfo: { email: { value: 'x'.repeat(2048) } } })],
+    ['a value that is nested too deeply', NESTED],
+    [
+      'a value that is too long',
+      JSON.stringify({ userinfo: { email: { value: 'x'.repeat(2048) } } }),
+    ],
   ])('%s', async (_, claims) => {
     const { url } = authorizationRequest(usher, { claims })
     const { status, location, json } = await send(usher, url)
@@ -150,8 +153,8 @@ test('claims_parameter off: discovery does not name it, and the parameter is ign
   const { json } = await send(off, '/.well-known/openid-configuration')
   expect(json.claims_parameter_supported).toBe(false)
   await off.addAccount(ADA)
-  const person = await signedIn(off)
-  await open(off, { scope: 'openid', claims: '{"userinfo":{"email":null}}' }, person)
-  expect(person.page.html.querySelectorAll('input[name=scope]')).toEqual([])
+  const offBrowser = await signedIn(off)
+  await open(off, { scope: 'openid', claims: '{"userinfo":{"email":null}}' }, offBrowser)
+  expect(offBrowser.page.html.querySelectorAll('input[name=scope]')).toEqual([])
   await off.close()
 })

@@ -25,8 +25,8 @@ test('a browser without the interaction cookie cannot be signed in', async () =>
   const { browser: attacker } = await open(usher)
   const form = fieldsOf(attacker.page, credentials('grace'))
   const { browser: victim } = await open(usher)
-  const visitor = new Browser(usher.issuer)
-  for (const browser of [victim, visitor]) {
+  const stranger = new Browser(usher.issuer)
+  for (const browser of [victim, stranger]) {
     const response = await send(browser, attacker.page.url, { form })
     expect(response.status).toBe(400)
     expect(textOf(await response.text())).toContain(words('error.interaction_text'))

@@ -4,9 +4,9 @@ import { test, usher } from '../support/fixtures.ts'
 import { credentials } from '../support/people.ts'
 import { ADA } from '../support/usher.ts'
 
-let people = 0
+let users = 0
 async function userWith(password: string): Promise<string> {
-  const username = `ada-${++people}`
+  const username = `ada-${++users}`
   await usher.addAccount({ ...ADA, username }, password)
   return username
 }

@@ -101,8 +101,8 @@ test.each<[string, object, RegExp]>([
   ['A256KW', { userinfo_encrypted_response_alg: 'A256KW', jwks }, /RSA-OAEP-256/],
   ['HS256', { userinfo_signed_response_alg: 'HS256' }, /EdDSA/],
   ['none', { id_token_signed_response_alg: 'none' }, /EdDSA/],
-])('a client file with %s is refused', async (_, more, said) => {
-  await expect(startUsher(web(more))).rejects.toThrow(said)
+])('a client file with %s is refused', async (_, more, reason) => {
+  await expect(startUsher(web(more))).rejects.toThrow(reason)
 })
 
 test('a client without an encryption key is refused at the start', async () => {

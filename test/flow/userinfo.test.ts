@@ -125,7 +125,7 @@ describe('a token is refused as invalid when', () => {
   })
 })
 
-describe('what it says', () => {
+describe('the response', () => {
   const CLAIMS: Record<string, string[]> = {
     openid: ['sub'],
     'openid profile': ['name', 'preferred_username', 'sub'],
@@ -142,11 +142,11 @@ describe('what it says', () => {
   })
 
   test('email_verified is true only if an operator set it, and is a boolean', async () => {
-    const people = [
+    const profiles = [
       [{ username: 'one', email: 'one@example.org', email_verified: true }, true],
       [{ username: 'two', email: 'two@example.org' }, false],
     ] as const
-    for (const [profile, expected] of people) {
+    for (const [profile, expected] of profiles) {
       await usher.addAccount(profile)
       const { access_token } = await tokens(usher, { username: profile.username })
       expect((await userinfo(usher, access_token)).body.email_verified).toBe(expected)

@@ -25,27 +25,27 @@ onEveryStore(records => {
       createAccessRequests(records(), SETTINGS),
       createAccessRequests(records(), SETTINGS),
     ]
-    const person = fresh()
+    const userId = fresh()
     const asked = Array.from({ length: 30 }, (_, i) => {
       const made = request(['till', 'desk'][i % 2])
-      return nodes[i % 3 ? 1 : 0]?.ask(person, made)
+      return nodes[i % 3 ? 1 : 0]?.ask(userId, made)
     })
     const taken = (await Promise.all(asked)).filter(Boolean)
     expect(taken).toHaveLength(6)
-    expect(await nodes[0]?.list(person)).toHaveLength(6)
-    expect(await nodes[0]?.list(person, now())).toEqual([])
+    expect(await nodes[0]?.list(userId)).toHaveLength(6)
+    expect(await nodes[0]?.list(userId, now())).toEqual([])
   })
 
   test('a denied request counts towards the limit, an allowed one does not', async () => {
     const { ask, list, close } = createAccessRequests(records(), SETTINGS)
-    const person = fresh()
+    const userId = fresh()
     const made = [request(), request(), request()]
-    for (const each of made) expect(await ask(person, each)).toBe(true)
-    await close(person, made[0]?.id ?? '', 'denied')
-    expect((await list(person)).map(({ id }) => id)).toEqual(made.slice(1).map(({ id }) => id))
-    expect(await ask(person, request())).toBe(false)
-    await close(person, made[1]?.id ?? '', 'allowed')
-    expect(await ask(person, request())).toBe(true)
+    for (const each of made) expect(await ask(userId, each)).toBe(true)
+    await close(userId, made[0]?.id ?? '', 'denied')
+    expect((await list(userId)).map(({ id }) => id)).toEqual(made.slice(1).map(({ id }) => id))
+    expect(await ask(userId, request())).toBe(false)
+    await close(userId, made[1]?.id ?? '', 'allowed')
+    expect(await ask(userId, request())).toBe(true)
   })
 
   test('of two concurrent answers, one stays', async () => {

@@ -95,7 +95,7 @@ describe('the checks', () => {
     expect(found).toMatch(/^\d\d % of maxmemory$/)
   })
 
-  test('durability: replicated is wrong without a replica; with one, so is a primary that takes writes alone', async () => {
+  test('durability: replicated is wrong without a replica, and with one if the primary accepts writes alone', async () => {
     const [port = 0] = await freePorts(1)
     const primary = await startRedis({ port, settings: ['--repl-diskless-sync-delay', '0'] })
     closing.push(() => primary.stop())
@@ -168,7 +168,7 @@ describe.each<[string, () => Promise<RedisGroup>]>([
   })
 })
 
-/** A config folder whose usher.yaml says this; JSON is YAML. */
+/** A config folder with this usher.yaml, as JSON, which is YAML. */
 function configWith(usher: object): string {
   const config = mkdtempSync(join(folder, 'config-'))
   writeFileSync(join(config, 'usher.yaml'), JSON.stringify(usher))
@@ -244,12 +244,12 @@ test('a problem that appears later is shown by /readyz and logged once', async (
   await operator.config('SET', 'maxmemory-policy', 'noeviction')
   await expect.poll(ready, { timeout: 15_000, interval: 200 }).toEqual(fine)
 
-  const said = () => {
+  const logLines = () => {
     const lines = service.stdout().slice(0, service.stdout().lastIndexOf('\n')).split('\n')
     return lines.map(line => JSON.parse(line) as Record<string, unknown>)
   }
   const of = (name: string) =>
-    said()
+    logLines()
       .filter(({ log, event, check }) => `${log} ${event} ${check}` === `audit store_check ${name}`)
       .map(({ level, state }) => [level, state])
   const eviction = [
@@ -376,15 +376,15 @@ describe('usher doctor', () => {
     ],
   ])('reports %s, as text and as JSON', async (_, env, name, found) => {
     const given = await env()
-    const people = await doctor(given)
-    expect(people.code).toBe(1)
-    expect(people.stdout).toMatch(new RegExp(`^✗ ${name} `, 'm'))
-    expect(people.stdout).toMatch(found)
-    expect(people.stdout).toMatch(/^ +→ \S/m)
-    expect(people.stderr).toBe(`Failed checks: ${name}.\n`)
+    const report = await doctor(given)
+    expect(report.code).toBe(1)
+    expect(report.stdout).toMatch(new RegExp(`^✗ ${name} `, 'm'))
+    expect(report.stdout).toMatch(found)
+    expect(report.stdout).toMatch(/^ +→ \S/m)
+    expect(report.stderr).toBe(`Failed checks: ${name}.\n`)
     const programs = await doctor(given, '--json')
     expect(programs.code).toBe(1)
     expect(statesOf(programs.stdout)[name]).toBe('wrong')
-    expect(people.stdout + people.stderr + programs.stdout).not.toContain(PASSWORD)
+    expect(report.stdout + report.stderr + programs.stdout).not.toContain(PASSWORD)
   })
 })

@@ -185,7 +185,7 @@ describe.each(KINDS)('a user of Redis, %s', kind => {
   const setPassword = (password: string) =>
     operator.call('ACL', 'SETUSER', 'usher', 'reset', 'on', `>${password}`, ...RIGHTS)
 
-  test('comes from the URL, or from the settings with a file', async () => {
+  test('is read from the URL, or from the settings and a file', async () => {
     await works(await open(urlWith(IN_URL), settings))
     const password_file = fileWith(`${PASSWORD}\n`)
     await works(await open(urlWith(''), { ...settings, username: 'usher', password_file }))

@@ -128,7 +128,7 @@ describe('a primary and its replica', () => {
     }
   })
 
-  test('many at once are refused within a second too, when the replica hangs', async () => {
+  test('many concurrent writes fail within a second, too, while the replica hangs', async () => {
     const store = await open(pair.primary.url)
     pair.link.hang()
     try {
@@ -139,7 +139,7 @@ describe('a primary and its replica', () => {
     }
   })
 
-  test('200 writes at once share a few WAITs', async () => {
+  test('200 concurrent writes share a few WAITs', async () => {
     const store = await open(pair.primary.url)
     const operator = operatorOf(pair.primary.url)
     await put(store, fresh(), bytes('warm'), soon())
@@ -241,7 +241,7 @@ test('writes do not wait for a replica that still loads its first copy', async (
   expect(await replication()).toMatch(/slave0:.*offset=0/)
 })
 
-test('durability: replicated writes nothing before there is a replica', async () => {
+test('with durability: replicated, no write succeeds without a replica', async () => {
   const [port = 0] = await freePorts(1)
   const primary = await startRedis({ port })
   closing.push(() => primary.stop())
@@ -389,7 +389,7 @@ describe('a Cluster', () => {
     await expect.poll(back, { timeout: 5000 }).toBe(true)
   })
 
-  test('a replica that takes over has all that was acknowledged', async () => {
+  test('a promoted replica has all acknowledged writes', async () => {
     const store = await open(cluster.url)
     const acknowledged = await mixedWrites(store, () => {})
     expect(acknowledged).toHaveLength(COUNT)
@@ -413,7 +413,7 @@ describe('behind Sentinel', () => {
   })
   afterAll(() => group?.stop())
 
-  test('the replica that takes over has all that was acknowledged', async () => {
+  test('the promoted replica has all acknowledged writes', async () => {
     const store = await open(group.url)
     const operator = operatorOf(group.servers[0]?.url ?? '')
     expect(await calls(operator, 'wait')).toBe(0)

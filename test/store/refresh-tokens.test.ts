@@ -62,7 +62,7 @@ function createRefresher(records: Records, grace: number) {
   /** Accounts of the audit events of reuse, or of repeated answers. */
   const accountsOf = (event: 'refresh_reuse' | 'refresh_replay') =>
     noted.filter(fact => fact.event === event).map(({ account }) => account)
-  const told = {
+  const events = {
     get reuse() {
       return accountsOf('refresh_reuse')
     },
@@ -77,7 +77,7 @@ function createRefresher(records: Records, grace: number) {
 
   const isAlive = async (grantId: string) =>
     (await records.read(...grantName(grantId))).value !== undefined
-  return { ...tokens, begin, refresh, slowly, atOnce, isAlive, told }
+  return { ...tokens, begin, refresh, slowly, atOnce, isAlive, events }
 }
 
 const STORES: [string, () => Promise<{ store: Store; stop(): Promise<void> }>][] = [
@@ -125,7 +125,7 @@ describe.each(STORES)('on %s', (_, start) => {
         }
         expect(await strict.isAlive(grantId)).toBe(false)
         await expect(strict.refresh(String(won[0]?.value))).rejects.toEqual(USED)
-        expect(strict.told.reuse).toEqual([grantId])
+        expect(strict.events.reuse).toEqual([grantId])
       }
     },
   )
@@ -140,7 +140,7 @@ describe.each(STORES)('on %s', (_, start) => {
         const next = new Set(answers.map(answer => Object(answer).value))
         expect(next.size).toBe(1)
         expect(next).not.toContain(undefined)
-        expect(graceful.told).toEqual({ reuse: [], replay: n - 1 })
+        expect(graceful.events).toEqual({ reuse: [], replay: n - 1 })
         await graceful.refresh([...next][0])
         expect(await graceful.isAlive(grantId)).toBe(true)
       }
@@ -148,19 +148,19 @@ describe.each(STORES)('on %s', (_, start) => {
   )
 
   test('a token is reuse after its successor was used', async () => {
-    const { begin, refresh, isAlive, told } = createRefresher(records, 30)
+    const { begin, refresh, isAlive, events } = createRefresher(records, 30)
     const { token, grantId } = await begin()
     const third = await refresh(await refresh(token))
     await expect(refresh(token)).rejects.toEqual(USED)
     await expect(refresh(third)).rejects.toEqual(USED)
     await expect(refresh(token)).rejects.toEqual(USED)
     expect(await isAlive(grantId)).toBe(false)
-    expect(told.reuse).toEqual([grantId])
+    expect(events.reuse).toEqual([grantId])
   })
 
   test('after concurrent use of a token and its successor, the family continues or ends', async () => {
     for (let round = 0; round < 20; round++) {
-      const { begin, refresh, isAlive, told } = createRefresher(records, 30)
+      const { begin, refresh, isAlive, events } = createRefresher(records, 30)
       const { token, grantId } = await begin()
       const second = await refresh(token)
       const [late, next] = await Promise.allSettled([refresh(token), refresh(second)])
@@ -168,7 +168,7 @@ describe.each(STORES)('on %s', (_, start) => {
       expect(await isAlive(grantId)).toBe(late.status === 'fulfilled')
       if (late.status === 'fulfilled')
         expect([late.value, next.status]).toEqual([second, 'fulfilled'])
-      else expect(told.reuse).toEqual([grantId])
+      else expect(events.reuse).toEqual([grantId])
     }
   })
 })
@@ -201,13 +201,13 @@ describe('a used token', () => {
   })
 
   test('revokes its successor when it is revoked, and that is not reported as reuse', async () => {
-    const { begin, refresh, find, destroy, told } = await open()
+    const { begin, refresh, find, destroy, events } = await open()
     const { token } = await begin()
     const second = await refresh(token)
     await destroy(token)
     expect(await find(second)).toBeUndefined()
     await expect(refresh(second)).rejects.toEqual(USED)
-    expect(told.reuse).toEqual([])
+    expect(events.reuse).toEqual([])
   })
 
   test('that is revoked during a refresh gets no successor', async () => {
@@ -250,14 +250,14 @@ test('an outage does not extend the grace period of a used token', async () => {
 
 test('a request with the latest token ends nothing when other requests rotate the token meanwhile', async () => {
   const records = await openRecords(await openSqliteStore(':memory:'), [SECRET])
-  const { begin, refresh, slowly, isAlive, told } = createRefresher(records, 30)
+  const { begin, refresh, slowly, isAlive, events } = createRefresher(records, 30)
   const { token, grantId } = await begin()
   const late = slowly(token, async () => {
     await refresh(await refresh(token))
   })
   await expect(late).rejects.toEqual(USED)
   expect(await isAlive(grantId)).toBe(true)
-  expect(told.reuse).toEqual([])
+  expect(events.reuse).toEqual([])
 })
 
 test('a revocation that failed half-way is completed by a retry', async () => {

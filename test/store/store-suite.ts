@@ -49,7 +49,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         ['every byte there is', Uint8Array.from({ length: 256 }, (_, i) => i)],
         ['no byte at all', new Uint8Array()],
         ['zeros', new Uint8Array(3)],
-        ['what is no UTF-8', Uint8Array.of(0xff, 0xfe, 0xc3, 0x28)],
+        ['bytes that are not UTF-8', Uint8Array.of(0xff, 0xfe, 0xc3, 0x28)],
         ['a large value', new Uint8Array(randomBytes(300_000))],
       ])('holds %s', async (_, value) => {
         const key = fresh()
@@ -205,7 +205,7 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
       })
     })
 
-    test('several keys of one slot are read in one step, in the order asked for', async () => {
+    test('several keys of one slot are read in one step, in the requested order', async () => {
       const slot = `{${fresh()}}`
       const [live, gone, missing] = [slot + fresh(), slot + fresh(), slot + fresh()]
       await put(store, live, bytes('1'), {})

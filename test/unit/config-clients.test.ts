@@ -35,7 +35,7 @@ test.each(['usr_', 'usr_ada', `usr_${'a'.repeat(26)}`])(
 )
 
 test.each(['usr', 'usr-ada', 'my_usr_app', 'a', 'https://app.example.org/', 'x'.repeat(255)])(
-  'the client_id %s cannot be taken for a subject',
+  'the client_id %s is valid: it does not look like a subject',
   client_id => {
     expect(refused({ client_id })).toEqual([])
   },

@@ -46,7 +46,7 @@ const schema = (properties: object, more: object = {}) => ({
 })
 const name = (more: object) => schema({ name: { type: 'string', ...more } })
 
-test('a valid type is in the settings, and the log says what changed', () => {
+test('a valid type is in the settings, and its changes are logged', () => {
   const before = withType({}).settings
   const after = withType(name({ title: 'Place' })).settings
   expect(before?.details.folder).toMatchObject({
@@ -273,7 +273,7 @@ const { settings } = withType({
   },
 })
 const { find, english } = createLanguages()
-const said = { type: 'folder', name: 'a {days} b', days: 1234.5, for: { whom: ['all', 'me'] } }
+const FOLDER = { type: 'folder', name: 'a {days} b', days: 1234.5, for: { whom: ['all', 'me'] } }
 
 test.each<[string, string, string[]]>([
   ['en', 'Use a {days} b for 1,234.5', ['With: all and me']],
@@ -281,7 +281,7 @@ test.each<[string, string, string[]]>([
   ['de', 'Use a {days} b for 1.234,5', ['Mit: allen und me']],
 ])('in %s the page shows each value in the format of the language', (tag, sentence, facts) => {
   if (!settings) throw new Error('not read')
-  const words = detailWords(find(tag) ?? english, settings, said)
+  const words = detailWords(find(tag) ?? english, settings, FOLDER)
   expect(words.sentence.map(({ text }) => text).join('')).toBe(sentence)
   expect(words.facts.map(({ label, value }) => `${label}: ${value}`)).toEqual(facts)
   expect(words.at).toBe('Files')
@@ -290,7 +290,7 @@ test.each<[string, string, string[]]>([
 test('without a sentence the page shows labels, then titles, then names', () => {
   if (!settings?.details.folder) throw new Error('not read')
   const folder = { ...settings.details.folder, description: { ja: '{name}' }, labels: {} }
-  const { sentence, facts } = detailWords(english, { ...settings, details: { folder } }, said)
+  const { sentence, facts } = detailWords(english, { ...settings, details: { folder } }, FOLDER)
   expect(sentence).toEqual([{ text: 'folder', isValue: false }])
   expect(facts.map(({ label }) => label)).toEqual(['name', 'Days', 'for.whom'])
 })

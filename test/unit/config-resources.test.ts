@@ -46,17 +46,13 @@ test.each<[string, object, string[]]>([
   ['no scope', { scopes: {} }, ['scopes value']],
   ['a scope of claims.yaml', TAKEN, ['scopes.openid same-scope']],
   ['a scope with a space', { scopes: { 'a b': {} } }, ['scopes.a b invalid-key']],
-  ['a client that is none', FEW, ['clients.1 unknown-client']],
+  ['an unknown client', FEW, ['clients.1 unknown-client']],
   [
     'a public client that introspects',
     { introspected_by: ['web'] },
     ['introspected_by.0 client-public'],
   ],
-  [
-    'an algorithm that is none',
-    { token_signing_alg: 'HS256' },
-    ['token_signing_alg invalid-value'],
-  ],
+  ['an unknown algorithm', { token_signing_alg: 'HS256' }, ['token_signing_alg invalid-value']],
   ['a JWT for longer', { token_lifetime: '11 min' }, ['token_lifetime jwt-lifetime']],
   ['the audience of an ID token', { audience: 'web' }, ['audience same-audience']],
   [

@@ -5,14 +5,14 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 
 const NOTICE = /oidc-provider (NOTICE|WARNING)/
 
-let said: string[]
+let output: string[]
 beforeEach(() => {
-  said = []
+  output = []
   const keep = (...parts: unknown[]) => {
-    said.push(parts.map(String).join(' '))
+    output.push(parts.map(String).join(' '))
   }
   const write = (chunk: unknown) => {
-    said.push(String(chunk))
+    output.push(String(chunk))
     return true
   }
   for (const method of ['debug', 'error', 'info', 'log', 'warn'] as const) {
@@ -42,11 +42,11 @@ test('an Usher starts and serves a whole flow without a notice or warning of the
   await browser.open('/api/oauth/logout')
   await browser.submit()
   await usher.close()
-  expect(said.filter(line => NOTICE.test(line))).toEqual([])
+  expect(output.filter(line => NOTICE.test(line))).toEqual([])
 })
 
 test('the test watches all outputs of the library', async () => {
   const { Provider } = await import('oidc-provider')
   new Provider('http://localhost:3000', {})
-  expect(said.filter(line => NOTICE.test(line)).length).toBeGreaterThan(1)
+  expect(output.filter(line => NOTICE.test(line)).length).toBeGreaterThan(1)
 })

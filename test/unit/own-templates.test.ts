@@ -36,7 +36,7 @@ test.each([
     'pages/sign-in.eta:3 unclosed string',
   ],
   [
-    'code that is none',
+    'a syntax error',
     'sign-in.eta',
     '<p>\n<%= it.t( %>\n</p>',
     'pages/sign-in.eta:2 missing ) after argument list',

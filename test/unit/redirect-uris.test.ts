@@ -53,7 +53,7 @@ const REFUSED: Record<string, string[]> = {
     'https:',
     'urn:ietf:wg:oauth:2.0:oob',
   ],
-  'what is not absolute': [
+  'URIs that are not absolute': [
     '',
     '/callback',
     'callback',
