@@ -91,12 +91,6 @@ export function hostOf(redirectUri: string): string {
   return host || protocol.slice(0, -1)
 }
 
-type Description = string | Record<string, string>
-
-/** Returns an operator's text in this language or in English; empty if neither exists. */
-export const inWords = ({ pick }: Pick<Words, 'pick'>, text: Description = '') =>
-  typeof text === 'string' ? text : pick(text) || text.en || ''
-
 /** Icons of icon.eta for the scopes of OpenID Connect; others get the shield. */
 export const SCOPE_ICONS: Record<string, string> = {
   openid: 'key',
@@ -117,12 +111,12 @@ export function scopeWords(
   const { scope: name, resource } = readKey(key)
   if (resource !== undefined) {
     const file = resources[resource]
-    const description = inWords(languages, file?.scopes[name]?.description)
+    const description = languages.textOf(file?.scopes[name]?.description)
     return { words: description || name, icon: 'unlock', at: file?.resource_name ?? resource }
   }
   const given = Object.keys(claims).filter(claim => claims[claim]?.scope === name)
   const text =
-    inWords(languages, scopes[name]?.description) ||
+    languages.textOf(scopes[name]?.description) ||
     t(`scope.${name}`) ||
     t('scope.other', { claims: list(given.map(claim => claim.replaceAll('_', ' '))) || name })
   return { words: text, icon: SCOPE_ICONS[name] ?? 'shield' }
@@ -138,7 +132,7 @@ export function detailWords(
   const file = details[detail.type]
   const values = new Map(valuesIn(detail))
 
-  const label = (path: string) => inWords(words, file?.labels[path])
+  const label = (path: string) => words.textOf(file?.labels[path])
 
   function shown(path: string): string {
     const one = (value: unknown) => {
@@ -155,7 +149,7 @@ export function detailWords(
   }
 
   // PLACE splits a sentence into texts and, between them, the names of properties.
-  const parts = (inWords(words, file?.description) || detail.type).split(PLACE)
+  const parts = (words.textOf(file?.description) || detail.type).split(PLACE)
   const isPlace = (_: string, i: number) => i % 2 === 1
   const said = parts.filter(isPlace)
   return {

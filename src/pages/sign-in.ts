@@ -7,7 +7,7 @@ import { PASSWORD } from '../config/schema/upstream.ts'
 import { mapOf } from '../config/schema/values.ts'
 import type { Form } from '../http/forms.ts'
 import type { Interaction } from '../provider/interactions.ts'
-import { hostOf, inWords } from './consent.ts'
+import { hostOf } from './consent.ts'
 import type { Site } from './site.ts'
 
 /** Problems that the page can show: texts `sign_in.PROBLEM`. */
@@ -53,7 +53,7 @@ export function signInPage({ views, records, authentication, settings, signInMet
       hasPassword,
       byEmail: settings.sign_in.by.includes('email'),
       methods: others.map(({ name, label }) => {
-        return { name, label: inWords(words, label), logo: views.buttonLogo(name) }
+        return { name, label: words.textOf(label), logo: views.buttonLogo(name) }
       }),
     }
     views.page(ctx, 'sign-in', data, tried?.status)

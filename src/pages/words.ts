@@ -72,6 +72,11 @@ function createWords(lang: string, words: Record<string, string>) {
     const time = new Date(seconds * 1000)
     return { iso: time.toISOString(), words: dates.format(time) }
   }
+  const pick = (texts: Record<string, string>) => {
+    const byTag = new Map(Object.entries(texts).map(([tag, text]) => [tag.toLowerCase(), text]))
+    const found = wider(lang).map(tag => byTag.get(tag))
+    return found.find(Boolean)
+  }
   return {
     /** BCP 47. */
     lang,
@@ -104,12 +109,11 @@ function createWords(lang: string, words: Record<string, string>) {
     },
 
     /** Returns the text in this language, from texts by language tag. */
-    pick(texts: Record<string, string>) {
-      const byTag = new Map(Object.entries(texts).map(([tag, text]) => [tag.toLowerCase(), text]))
-      return wider(lang)
-        .map(tag => byTag.get(tag))
-        .find(Boolean)
-    },
+    pick,
+
+    /** Returns an operator's text in this language or in English; empty if neither exists. */
+    textOf: (text: string | Record<string, string> = '') =>
+      typeof text === 'string' ? text : pick(text) || text.en || '',
 
     number: (value: number) => numbers.format(value),
 

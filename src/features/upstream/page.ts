@@ -5,7 +5,6 @@ import type { IDToken } from 'openid-client'
 import { type Account, InvalidAccount, type Link } from '../../accounts/account.ts'
 import type { OwnDirectory } from '../../accounts/directory.ts'
 import { note } from '../../http/audit.ts'
-import { inWords } from '../../pages/consent.ts'
 import { PLACES } from '../../pages/page-data.ts'
 import type { SignedIn, Site, Submitted } from '../../pages/site.ts'
 import { isAllowed, linkOf } from './identities.ts'
@@ -31,7 +30,7 @@ export function createSignInsPage(
       isLast: links.length === 1 && !hasPassword,
       methods: connections.map(connection => ({
         name: connection.upstream.name,
-        label: inWords(words, connection.upstream.label),
+        label: words.textOf(connection.upstream.label),
         logo: views.buttonLogo(connection.upstream.name),
         isLinked: links.some(link => isOf(connection, link)),
       })),
