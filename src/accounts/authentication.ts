@@ -138,7 +138,10 @@ const MARK = /^([\w-]{12})\.(\d{1,12})\.([\w-]{43})$/
 function createRememberedBrowsers(signatures: Signatures, development: boolean) {
   const { device: name } = cookieNames(development)
   const textOf = (id: string, nonce: string, since: string) => `${id} ${nonce} ${since}`
-  const marks = (ctx: Context) => (ctx.cookies.get(name, { signed: false }) ?? '').split('~')
+  // Each mark costs a verification, for accounts that exist: hundreds of forged ones would take time that
+  // reveals the account, and that other requests wait for.
+  const marks = (ctx: Context) =>
+    (ctx.cookies.get(name, { signed: false }) ?? '').split('~', MAX_REMEMBERED_ACCOUNTS)
 
   /** A mark expires when all sessions of the account are ended. */
   function isOf({ id, ended = 0 }: Pick<Account, 'id' | 'ended'>, mark: string): boolean {

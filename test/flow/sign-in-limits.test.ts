@@ -143,6 +143,9 @@ test('a remembered browser is valid for its account, unaltered, until access is 
   await exhaust(await openSignIn(), `grace-${accounts}`)
   expect(await isThrottled(value, username)).toBe(false)
   expect(await isThrottled(`x~${value}`, username)).toBe(false)
+  // No more marks are read than a browser can have: each costs time, for accounts that exist.
+  expect(await isThrottled(`x~y~z~${value}`, username)).toBe(false)
+  expect(await isThrottled(`w~x~y~z~${value}`, username)).toBe(true)
   expect(await isThrottled(value, `grace-${accounts}`)).toBe(true)
   expect(
     await isThrottled(
