@@ -15,8 +15,6 @@ interface Source {
 }
 
 const MAX_DETAILS = 10
-/** Endpoints of requests that a consent page follows, and the token endpoint, which adds nothing. */
-const ROUTES = ['authorization', 'pushed_authorization_request', 'device_authorization', 'token']
 
 /** Returns the feature. resources.ts finds the API of a request by its details. */
 export function authorizationDetails({ details: types, features }: Settings): Feature {
@@ -51,7 +49,8 @@ function validation(file: DetailFile) {
   const problemIn = createValidator(file)
   return ({ oidc }: KoaContextWithOIDC, detail: Detail, client: Client): void => {
     const { route, params, entities } = oidc
-    if (!ROUTES.includes(route)) {
+    // The page of a backchannel request does not show details.
+    if (route === 'backchannel_authentication') {
       throw new errors.InvalidRequest('authorization_details cannot be asked for here')
     }
     const isInFront = route === 'authorization' && !entities.PushedAuthorizationRequest

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect } from 'vitest'
 import { FILES } from '../support/apis.ts'
+import { ask, asker } from '../support/asking.ts'
 import { GOOD_SECRET } from '../support/config-folder.ts'
 import {
   asking,
@@ -41,6 +42,17 @@ test('a client that can authenticate pushes authorization details, and cannot se
   const code = (await signInAndAllow(browser, 'ada')).params.get('code') ?? ''
   const { body } = await redeem(usher, code, pushed)
   expect(body.authorization_details).toEqual([PAYMENT])
+})
+
+test('a backchannel request cannot ask for details, which its page does not show', async () => {
+  const till = asker('till', { authorization_details_types: ['payment'] })
+  const features = { ...BANKING.usher.features, ciba: true }
+  const clients = { ...BANKING.clients, till }
+  const usher = await startUsher({ ...BANKING, clients, usher: { features } })
+  const { status, json } = await ask(usher, { authorization_details: JSON.stringify([PAYMENT]) })
+  expect([status, json.error]).toEqual([400, 'invalid_request'])
+  expect(json.error_description).toBe('authorization_details cannot be asked for here')
+  await usher.close()
 })
 
 test('authorization_details sent twice are refused', async () => {
