@@ -9,6 +9,7 @@ import type { Directory } from '../accounts/directory.ts'
 import type { Settings } from '../config/load.ts'
 import { RESPONSE_TYPES } from '../config/schema/client.ts'
 import { flowOf } from '../config/schema/features.ts'
+import { required } from '../config/schema/values.ts'
 import { cookieNames, createSignatures, originCookie, pathCookie } from '../http/cookies.ts'
 import { createFetch } from '../http/egress.ts'
 import type { Metrics } from '../http/metrics.ts'
@@ -174,12 +175,11 @@ function configuration(
       requireScope(token)
       return authenticationOf(oidc)
     },
-    rotateRefreshToken: async ctx => {
-      const { RefreshToken: token } = ctx.oidc.entities
-      if (!token?.clientId) return true
-      const isRecent = now() - (token.iat ?? 0) < TOUCH_INTERVAL_SECONDS
-      if (!isRecent) await consents.touch(token.accountId, token.clientId)
-      return rotates(ctx.oidc.client)
+    rotateRefreshToken: async ({ oidc }) => {
+      const { accountId, clientId = '', iat } = required(oidc.entities.RefreshToken)
+      const isRecent = now() - iat < TOUCH_INTERVAL_SECONDS
+      if (!isRecent) await consents.touch(accountId, clientId)
+      return rotates(oidc.client)
     },
 
     fetch: cacheKeySets(createFetch(settings.egress)),

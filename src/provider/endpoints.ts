@@ -147,7 +147,6 @@ function blame(ctx: Context, error: errors.OIDCProviderError): never {
 }
 
 function discovery(ctx: Context, { end_session }: Routes['endpoints'], features: Feature[]) {
-  if (ctx.status !== 200) return
   cacheable(ctx, MAX_CACHE_SECONDS)
   const document = ctx.body as Record<string, unknown>
   // Empty lists are left out (RFC 8414 §3.2).

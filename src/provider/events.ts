@@ -95,12 +95,7 @@ export function createDeliver(
   }
 }
 
-interface DeliveryError {
-  name?: string
-  message?: string
-  code?: string
-  response?: { status: number }
-}
+type DeliveryError = Partial<NodeJS.ErrnoException> & { response?: { status: number } }
 
 /** For operators: without the URL, whose query may hold a secret. */
 function failureOf({ name, message, code, response }: DeliveryError) {

@@ -17,16 +17,14 @@ import { note } from '../http/audit.ts'
 import { holdGrant, newTag, revokeGrant, tagOf } from '../state/grants.ts'
 import type { Records } from '../storage/records.ts'
 import type { RequestedClaims } from './claims.ts'
+import type { Outcome } from './interactions.ts'
 
 const DEVICE_ROUTES = ['code_verification', 'device_resume']
 
 /** The answer to the consent page, when the user who is signed in now gave it. */
 export function decisionOf({ result, session }: KoaContextWithOIDC['oidc']): Decision | undefined {
-  const { decision, accountId } = (result?.consent ?? {}) as {
-    decision?: Decision
-    accountId?: string
-  }
-  return accountId === session?.accountId ? decision : undefined
+  const { consent } = (result ?? {}) as Outcome
+  return consent?.accountId === session?.accountId ? consent?.decision : undefined
 }
 
 /** Returns the authorization details of the request (RFC 9396), whose JSON the library has checked. */

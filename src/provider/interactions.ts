@@ -112,14 +112,12 @@ export function createInteractions(provider: Provider, settings: Deployment) {
      */
     async finishSignIn(ctx: Context, uid: string, login: Login) {
       const interaction = await provider.Interaction.find(uid)
-      const { prompt, lastSubmission, returnTo } = interaction ?? {}
+      const { prompt } = interaction ?? {}
       const isPending = prompt?.name === 'login' && isBound(ctx, prompt.details)
-      if (!interaction || !returnTo || !isPending) {
-        return ctx.throw(400, { error: 'interaction_gone' })
-      }
-      interaction.result = { ...lastSubmission, login }
+      if (!interaction || !isPending) return ctx.throw(400, { error: 'interaction_gone' })
+      interaction.result = { ...interaction.lastSubmission, login }
       await orGone(ctx, () => interaction.persist())
-      return returnTo
+      return interaction.returnTo
     },
   }
 }

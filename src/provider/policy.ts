@@ -48,7 +48,11 @@ export function createPolicy(
     ['select_account_prompt', 'account_selection_required', 'the user has to choose an account', hasToSelect],
   ]))
   policy.add(select, 0)
-  policy.add(changePassword(), 0)
+  // After a sign-in with a temporary password. No user is signed in before the answer.
+  // biome-ignore format: a table
+  policy.add(new Prompt({ name: 'change_password' }, ...checksOf([
+    ['temporary_password', 'interaction_required', 'the password is temporary', isTemporary],
+  ])), 0)
 
   consent.checks.remove('native_client_prompt')
   // biome-ignore format: a table
@@ -78,14 +82,6 @@ export function createPolicy(
   return policy
 }
 
-/** Asks for a new password after a sign-in with a temporary one. No user is signed in before the answer. */
-function changePassword() {
-  const check = new Check('temporary_password', 'the password is temporary', ({ oidc }) =>
-    Boolean(oidc.result?.change_password && !oidc.result.login),
-  )
-  return new Prompt({ name: 'change_password' }, check)
-}
-
 type Row = [reason: string, error: string, description: string, isNeeded: (oidc: Oidc) => boolean]
 
 /** Returns checks of a prompt. `error`: the answer for `prompt=none`. */
@@ -96,6 +92,7 @@ const checksOf = (rows: Row[]) =>
   )
 
 const isGone = ({ session, account }: Oidc) => Boolean(session?.accountId && !account)
+const isTemporary = ({ result }: Oidc) => Boolean(result?.change_password && !result.login)
 const wantsOther = ({ result }: Oidc) => wantsAnother(result) && !result?.login
 
 /** Users are not asked while they are signed out, or when they have just signed in. */

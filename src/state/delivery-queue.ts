@@ -78,8 +78,7 @@ export function createDeliveryQueue<T extends object>(
         if (entry.due <= now()) due.push(entry)
         if (due.length === MAX_DELIVERIES_A_ROUND) break
       }
-      const limit = pLimit(MAX_CONCURRENT_DELIVERIES)
-      await Promise.all(due.map(entry => limit(() => attempt(entry))))
+      await pLimit(MAX_CONCURRENT_DELIVERIES).map(due, attempt)
     },
   }
 }
@@ -93,13 +92,11 @@ export interface SignOut {
   sid: string
 }
 
-/** Seconds between the five attempts: within an hour or so. */
-const SIGN_OUT_PAUSES = [60, 300, 900, 2400]
-
 /** The queue of back-channel logout (OpenID Connect Back-Channel Logout 1.0). */
 export const signOutQueue = (records: Records) =>
   createDeliveryQueue<SignOut>(records, {
     names: ['SignOut', 'sign-outs'],
     idOf: ({ uid, client_id }) => `${uid} ${client_id}`,
-    pauses: SIGN_OUT_PAUSES,
+    // Five attempts within an hour or so.
+    pauses: [60, 300, 900, 2400],
   })
