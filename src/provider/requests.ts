@@ -3,7 +3,6 @@
 
 import { decodeJwt } from 'jose'
 import { type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
-import { mapOf } from '../config/schema/values.ts'
 import { longParameter, MAX_URL_BYTES } from '../http/limits.ts'
 import { now } from '../storage/store.ts'
 import { harmless } from './failures.ts'
@@ -33,10 +32,10 @@ export function checkRequest(ctx: KoaContextWithOIDC, features: Feature[]): void
 function keepOfflineAccess(ctx: KoaContextWithOIDC): void {
   const { client, params, requestParamScopes } = ctx.oidc
   if (!client?.grantTypeAllowed('refresh_token') || !params) return
-  if (!scopesIn(sentScope(ctx)).includes(OFFLINE_ACCESS)) return
+  if (!sentScopes(ctx).includes(OFFLINE_ACCESS)) return
   // Only a code leads to a refresh token (OIDC Core §11).
   if (params.response_type && !String(params.response_type).includes('code')) return
-  if (client.scope && !scopesIn(client.scope).includes(OFFLINE_ACCESS)) {
+  if (client.scope && !client.scope.split(' ').includes(OFFLINE_ACCESS)) {
     throw new errors.InvalidScope('requested scope is not allowed', OFFLINE_ACCESS)
   }
   params.scope = [...requestParamScopes.add(OFFLINE_ACCESS)].join(' ')
@@ -51,21 +50,17 @@ export function logIgnored(ctx: KoaContextWithOIDC): void {
   const known = Object.values(resourceServers).map(({ scopes }) => scopes)
   const isKnown = (scope: string) =>
     [requestParamOIDCScopes, ...known].some(scopes => scopes.has(scope))
-  const scopes = scopesIn(sentScope(ctx)).filter(scope => !isKnown(scope))
+  const scopes = sentScopes(ctx).filter(scope => !isKnown(scope))
   const ignored = scopes.map(scope => `scope ${harmless(scope)}`)
   if (params?.audience !== undefined) ignored.unshift('audience')
   if (ignored.length) ctx.state.log.ignored = ignored.join(', ')
 }
 
 /** Parameters beside a pushed request or a request object are ignored (RFC 9126 §4, RFC 9101 §6.3). */
-function sentScope({ oidc, query }: KoaContextWithOIDC): unknown {
+function sentScopes({ oidc, query }: KoaContextWithOIDC): string[] {
   const { PushedAuthorizationRequest: pushed } = oidc.entities
   const request = pushed?.request ?? oidc.body?.request ?? query.request
-  if (request) return decodeJwt(String(request)).scope
-  return oidc.body?.scope ?? query.scope
-}
-
-function scopesIn(scope: unknown): string[] {
+  const { scope } = request ? decodeJwt(String(request)) : { ...query, ...oidc.body }
   return typeof scope === 'string' ? scope.split(' ').filter(Boolean) : []
 }
 
@@ -106,11 +101,7 @@ export function assertRequestObject(
 }
 
 /** Checks the claims and the header of a client assertion (RFC 7523), in place of the library. */
-export function assertAssertion(
-  { oidc }: KoaContextWithOIDC,
-  claims: Claims,
-  header: object,
-): void {
+export function assertAssertion({ oidc }: KoaContextWithOIDC, claims: Claims, { alg }: Claims) {
   const refuse = (detail: string) => {
     throw new errors.InvalidClientAuth({ detail })
   }
@@ -118,7 +109,7 @@ export function assertAssertion(
   if (typeof claims.aud !== 'string') refuse('aud must be a single string')
   if (isTooLong(claims)) refuse('exp must be at most ten minutes ahead')
   if (!oidc.isFapi('2.0')) return
-  if (mapOf(header).alg === 'RS256') refuse(NO_RS256)
+  if (alg === 'RS256') refuse(NO_RS256)
   if (claims.aud !== oidc.issuer) refuse('aud must be the issuer')
 }
 
