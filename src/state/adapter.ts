@@ -23,7 +23,6 @@ import { type Adapter, Provider } from 'oidc-provider'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import {
-  type GrantRecord,
   grantName,
   grantsOfAccount,
   isTokenWithoutGrant,
@@ -169,16 +168,17 @@ const usedCodes = new WeakMap<object, Payload>()
 
 function createGrantAdapter(records: Records, { grant }: Lifetimes) {
   /** Whether the request asks for a refresh token, and its user has allowed it. */
-  function isForRefresh({ openid }: Partial<GrantRecord>): boolean {
-    const isAsked = Provider.ctx?.oidc.requestParamScopes.has('offline_access')
-    return Boolean(isAsked && openid?.scope?.split(' ').includes('offline_access'))
+  function isForRefresh() {
+    const { oidc } = Provider.ctx ?? {}
+    const scopes = oidc?.grant?.getOIDCScopeFiltered(oidc.requestParamScopes)
+    return scopes?.split(' ').includes('offline_access')
   }
 
   return {
     // A new grant never replaces a record or a tombstone. A refresh token will prolong it: it is stored and
     // indexed for that long from the start. Its `exp`, which the library checks, stays short until then.
     async upsert(id: string, payload: Payload, shortTtl?: number) {
-      const ttl = isForRefresh(payload) ? grant.withRefreshToken : shortTtl
+      const ttl = isForRefresh() ? grant.withRefreshToken : shortTtl
       const indexes = [grantsOfAccount(String(payload.accountId))]
       await records.saveLater(...grantName(id), payload, { ttl, version: 0, indexes })
     },

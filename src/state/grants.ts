@@ -24,7 +24,6 @@ export interface GrantRecord {
   clientId: string
   /** Epoch seconds. */
   exp: number
-  openid?: { scope?: string }
   /** A refresh token was issued under it: it outlives its session. */
   hasRefreshToken?: boolean
 }
