@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { expect, onTestFinished, test } from 'vitest'
-import { answer } from '../support/asking.ts'
+import { answer } from '../support/ciba.ts'
 import { blockOf, stageClient } from '../support/client-page.ts'
 import { signedIn } from '../support/people.ts'
 

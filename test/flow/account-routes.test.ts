@@ -4,8 +4,8 @@
 import { readFileSync } from 'node:fs'
 import { expect } from 'vitest'
 import { PLACES } from '../../src/pages/page-data.ts'
-import { asked, asker, forgetRequests, waiting } from '../support/asking.ts'
 import { Browser } from '../support/browser.ts'
+import { cibaClient, forgetRequests, pendingRequests, startRequest } from '../support/ciba.ts'
 import { ada, usher, usherTest } from '../support/fixtures.ts'
 import {
   endOf,
@@ -23,7 +23,7 @@ let password: string | undefined
 let browser: Browser
 let elsewhere: Browser
 const test = usherTest({
-  clients: { ...CLIENTS, till: asker('till') },
+  clients: { ...CLIENTS, till: cibaClient('till') },
   usher: { features: { ciba: true } },
 })
 test.beforeAll(async () => {
@@ -56,9 +56,9 @@ const CHANGES: Record<string, Change> = {
   '/account/sessions/end': { address: () => endOf(browser) },
   '/account/requests/answer': {
     async address() {
-      const [known] = await waiting(browser)
-      if (!known) await asked(usher)
-      return known ?? (await waiting(browser)).at(0) ?? ''
+      const [known] = await pendingRequests(browser)
+      if (!known) await startRequest(usher)
+      return known ?? (await pendingRequests(browser)).at(0) ?? ''
     },
     fields: { decision: 'allow' },
   },

@@ -9,11 +9,11 @@ import { decodeProtectedHeader, exportJWK, generateKeyPair } from 'jose'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { hashSecret } from '../../src/config/client-secret.ts'
 import { featuresSchema } from '../../src/config/schema/features.ts'
-import { asker, ENDPOINT } from '../support/asking.ts'
 import type { Browser } from '../support/browser.ts'
 import { jwkOf, makeCertificate } from '../support/certificates.ts'
+import { cibaClient, ENDPOINT } from '../support/ciba.ts'
 import { read } from '../support/config-folder.ts'
-import { BANKING, PAYMENT, refusal, STATEMENT } from '../support/details.ts'
+import { BANKING, PAYMENT, pushOutcome, STATEMENT } from '../support/details.ts'
 import { post, tokens } from '../support/journey.ts'
 import { ALGORITHMS, backchannelRequest, PUBLIC_JWKS } from '../support/signers.ts'
 import { ADA, CLIENTS, SECRET, startUsher, type Usher } from '../support/usher.ts'
@@ -117,7 +117,7 @@ const clients: Record<string, object> = {
     client_id: 'issued',
     tls_client_auth_san_dns: 'service.example.org',
   }),
-  till: asker('till', { jwks: PUBLIC_JWKS }),
+  till: cibaClient('till', { jwks: PUBLIC_JWKS }),
   own: certified('self_signed_tls_client_auth', {
     client_id: 'own',
     jwks: { keys: [jwkOf(own)] },
@@ -230,15 +230,16 @@ test('tls_client_certificate_bound_access_tokens is true, and access tokens are 
 
 test('authorization_details_types_supported lists exactly the types that clients can request', async () => {
   expect(metadata.authorization_details_types_supported).toEqual(authorization_details_types)
-  for (const detail of [PAYMENT, STATEMENT]) expect(await refusal(usher, [detail])).toMatch(/^201/)
-  expect(await refusal(usher, [{ type: 'gift' }])).toContain('invalid_authorization_details')
+  for (const detail of [PAYMENT, STATEMENT])
+    expect(await pushOutcome(usher, [detail])).toMatch(/^201/)
+  expect(await pushOutcome(usher, [{ type: 'gift' }])).toContain('invalid_authorization_details')
 })
 
 const DELIVERY = 'backchannel_token_delivery_modes_supported'
 const REQUEST_SIGNING = 'backchannel_authentication_request_signing_alg_values_supported'
 test('exactly the advertised delivery modes of CIBA work', async () => {
   const ofMode = (backchannel_token_delivery_mode: string) =>
-    asker('x', {
+    cibaClient('x', {
       backchannel_token_delivery_mode,
       backchannel_client_notification_endpoint:
         backchannel_token_delivery_mode === 'poll' ? undefined : REDIRECT,

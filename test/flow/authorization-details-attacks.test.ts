@@ -8,16 +8,16 @@ import { FILES } from '../support/apis.ts'
 import { ask, asker } from '../support/asking.ts'
 import { GOOD_SECRET } from '../support/config-folder.ts'
 import {
-  asking,
   BANK,
   BANKING,
-  given,
+  detailsRequest,
+  detailsTokens,
   introspect,
   LEDGER,
   PAYMENT,
   push,
+  pushOutcome,
   refreshWith,
-  refusal,
   STATEMENT,
 } from '../support/details.ts'
 import { ada, browser, usher, usherTest } from '../support/fixtures.ts'
@@ -33,7 +33,7 @@ const WRONG = 'invalid_authorization_details'
 const test = usherTest({ ...BANKING, browser: signedIn })
 
 test('a client that can authenticate pushes authorization details, and cannot send others beside them', async () => {
-  await browser.open(asking(usher, [PAYMENT]).url)
+  await browser.open(detailsRequest(usher, [PAYMENT]).url)
   expect(browser.page.params.get('error')).toBe('invalid_request')
   expect(browser.page.params.get('error_description')).toContain('have to be pushed')
   const pushed = await push(usher, [PAYMENT])
@@ -56,14 +56,14 @@ test('a backchannel request cannot ask for details, which its page does not show
 })
 
 test('authorization_details sent twice are refused', async () => {
-  const { url } = asking(usher, [PAYMENT], { client_id: 'spa' })
+  const { url } = detailsRequest(usher, [PAYMENT], { client_id: 'spa' })
   url.searchParams.append('authorization_details', JSON.stringify([MORE]))
   await browser.open(url)
   expect(browser.page.params.get('error')).toBe('invalid_request')
 })
 
 test('a refresh cannot add details, and the refused refresh token stays valid', async () => {
-  const { refresh_token } = await given(usher, browser, [PAYMENT], OFFLINE)
+  const { refresh_token } = await detailsTokens(usher, browser, [PAYMENT], OFFLINE)
   for (const details of [[MORE], [PAYMENT, MORE], [PAYMENT, PAYMENT], 'x', [1]]) {
     const authorization_details = typeof details === 'string' ? details : JSON.stringify(details)
     const refused = await refreshWith(usher, { refresh_token, authorization_details })
@@ -103,7 +103,7 @@ test('details in the form of the consent page are ignored', async () => {
 test('details that one user allowed are not allowed for another user who signs in afterwards', async () => {
   const grace = await usher.addAccount(GRACE)
   const hers = await signedIn(usher, 'grace')
-  await given(usher, hers, [PAYMENT])
+  await detailsTokens(usher, hers, [PAYMENT])
   const mine = await signedIn(usher)
   await mine.open((await push(usher, [MORE], { max_age: '100' })).url)
   await ageSessions(usher, ada, 200)
@@ -119,12 +119,12 @@ test('details that one user allowed are not allowed for another user who signs i
 })
 
 test('another client does not get the details, and another API does not see them', async () => {
-  expect(await refusal(usher, [PAYMENT], { client_id: 'service' })).toMatch(/^400/)
+  expect(await pushOutcome(usher, [PAYMENT], { client_id: 'service' })).toMatch(/^400/)
   const body = { authorization_details: JSON.stringify([PAYMENT]), scope: 'openid' }
   const headers = basic('payroll-api', SECRET)
   expect((await send(usher, '/api/oauth/par', { body, headers })).status).toBe(400)
 
-  const mine = await given(usher, browser, [PAYMENT], OFFLINE)
+  const mine = await detailsTokens(usher, browser, [PAYMENT], OFFLINE)
   const { refresh_token } = mine
   const stolen = await refreshWith(usher, { refresh_token, client_id: 'spa' })
   expect(stolen.body.error).toBe('invalid_grant')
@@ -133,7 +133,7 @@ test('another client does not get the details, and another API does not see them
 })
 
 test('a client may only request the types in its file', async () => {
-  const url = asking(usher, [PAYMENT], { client_id: 'native' }).url
+  const url = detailsRequest(usher, [PAYMENT], { client_id: 'native' }).url
   await browser.open(url)
   expect(browser.page.params.get('error')).toBe(WRONG)
 })
@@ -149,12 +149,12 @@ test('a service without a user gets no details', async () => {
 
 test('a resource that the details are not for is refused', async () => {
   const elsewhere = { resource: LEDGER, scope: 'openid ledger:read', client_id: 'spa' }
-  await browser.open(asking(usher, [PAYMENT], elsewhere).url)
+  await browser.open(detailsRequest(usher, [PAYMENT], elsewhere).url)
   expect(browser.page.params.get('error')).toBe(WRONG)
-  await browser.open(asking(usher, [PAYMENT], { ...elsewhere, resource: FILES }).url)
+  await browser.open(detailsRequest(usher, [PAYMENT], { ...elsewhere, resource: FILES }).url)
   expect(browser.page.params.get('error')).toBe(WRONG)
   // A scope of the API is granted with or without details.
-  await browser.open(asking(usher, '[]', { client_id: 'spa', resource: BANK }).url)
+  await browser.open(detailsRequest(usher, '[]', { client_id: 'spa', resource: BANK }).url)
   expect(browser.page.params.get('error')).toBe('invalid_scope')
 })
 
@@ -172,7 +172,12 @@ test('allowed details are no longer in tokens after the feature is switched off'
   try {
     const on = await startUsher({ ...BANKING, ...shared })
     await on.addAccount(ADA)
-    const { access_token, refresh_token } = await given(on, await signedIn(on), [PAYMENT], OFFLINE)
+    const { access_token, refresh_token } = await detailsTokens(
+      on,
+      await signedIn(on),
+      [PAYMENT],
+      OFFLINE,
+    )
     await on.close()
     const features = { device_flow: true }
     const off = await startUsher({

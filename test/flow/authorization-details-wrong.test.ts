@@ -1,15 +1,15 @@
 // Invalid authorization details: each is refused with a description for the client developer.
 
 import { expect } from 'vitest'
-import { asker } from '../support/asking.ts'
-import { BANKING, PAYMENT, push, refusal, STATEMENT } from '../support/details.ts'
+import { cibaClient } from '../support/ciba.ts'
+import { BANKING, PAYMENT, push, pushOutcome, STATEMENT } from '../support/details.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
 import { SECRET } from '../support/usher.ts'
 import { basic } from '../support/wire.ts'
 
 const test = usherTest(() => {
   const features = { ...BANKING.usher.features, ciba: true }
-  const clients = { ...BANKING.clients, till: asker('till') }
+  const clients = { ...BANKING.clients, till: cibaClient('till') }
   return { ...BANKING, clients, usher: { features } }
 })
 
@@ -64,7 +64,7 @@ test.each<[string, unknown, string]>([
   ['eleven', Array.from({ length: 11 }, (_, i) => amount(`${i}.00`)).flat(), 'more than 10'],
   ['long ones', payment({ creditor: 'x'.repeat(4100) }), 'longer than 4096 characters'],
 ])('%s is refused, and the error says why', async (_, details, reason) => {
-  const refused = await refusal(usher, details)
+  const refused = await pushOutcome(usher, details)
   expect(refused).toMatch(/^400 invalid_authorization_details /)
   expect(refused).toContain(reason)
 })

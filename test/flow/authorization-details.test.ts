@@ -6,10 +6,10 @@ import { expect } from 'vitest'
 import { configOf } from '../support/apis.ts'
 import { configurationOf } from '../support/client-library.ts'
 import {
-  asking,
   BANK,
   BANKING,
-  given,
+  detailsRequest,
+  detailsTokens,
   introspect,
   LEDGER,
   PAYMENT,
@@ -69,7 +69,7 @@ test('a client library requests a payment; the page shows it, and the tokens car
 
 test('a JWT carries the details of its API, and each API gets its own', async () => {
   const both = [PAYMENT, STATEMENT]
-  const ledger = await given(usher, browser, both, OFFLINE, LEDGER)
+  const ledger = await detailsTokens(usher, browser, both, OFFLINE, LEDGER)
   expect(ledger.authorization_details).toEqual([STATEMENT])
   expect(decodeJwt(ledger.access_token)).toMatchObject({
     aud: LEDGER,
@@ -81,12 +81,12 @@ test('a JWT carries the details of its API, and each API gets its own', async ()
 })
 
 test('a token for the details of two APIs is refused', async () => {
-  const answer = await given(usher, browser, [PAYMENT, STATEMENT])
+  const answer = await detailsTokens(usher, browser, [PAYMENT, STATEMENT])
   expect(answer.error).toBe('invalid_target')
 })
 
 test('the consent page is shown each time, in the language of the user', async () => {
-  await given(usher, browser, [PAYMENT])
+  await detailsTokens(usher, browser, [PAYMENT])
   await browser.open((await push(usher, [PAYMENT], { ui_locales: 'de' })).url)
   expect(shown()).toEqual(['12.50 euros an Grace Hopper zahlen The bank'])
   await browser.submit({ decision: 'deny' })
@@ -118,7 +118,7 @@ test('the page shows every value, as text', async () => {
 
 test('a refresh can request fewer details, none, and later all', async () => {
   const another = { ...PAYMENT, creditor: 'Alan Turing' }
-  const { refresh_token } = await given(usher, browser, [PAYMENT, another], OFFLINE)
+  const { refresh_token } = await detailsTokens(usher, browser, [PAYMENT, another], OFFLINE)
   const few = { refresh_token, authorization_details: JSON.stringify([another]) }
   const narrow = (await refreshWith(usher, few)).body
   expect(narrow.authorization_details).toEqual([another])
@@ -131,8 +131,8 @@ test('a refresh can request fewer details, none, and later all', async () => {
 })
 
 test('Connected applications shows the allowed details, and removal ends the tokens', async () => {
-  const { access_token } = await given(usher, browser, [{ ...PAYMENT, reference: 'Rent' }])
-  await given(usher, browser, [STATEMENT])
+  const { access_token } = await detailsTokens(usher, browser, [{ ...PAYMENT, reference: 'Rent' }])
+  await detailsTokens(usher, browser, [STATEMENT])
   await browser.open('/account/applications')
   const text = textOf(browser.page.text)
   expect(text).toContain('Pay 12.50 euros to Grace Hopper (The bank, ')
@@ -145,7 +145,7 @@ test('Connected applications shows the allowed details, and removal ends the tok
 })
 
 test('the consent page is shown again when the client was removed while it was open', async () => {
-  await given(usher, browser, [PAYMENT], ALONE)
+  await detailsTokens(usher, browser, [PAYMENT], ALONE)
   const request = await push(usher, [PAYMENT], ALONE)
   await browser.open(request.url)
   await usher.consents.withdraw(ada, 'web')
@@ -157,7 +157,7 @@ test('the consent page is shown again when the client was removed while it was o
 })
 
 test('a request may have details without a scope', async () => {
-  const { authorization_details } = await given(usher, browser, [PAYMENT], ALONE)
+  const { authorization_details } = await detailsTokens(usher, browser, [PAYMENT], ALONE)
   expect(authorization_details).toEqual([PAYMENT])
 })
 
@@ -172,14 +172,14 @@ test('a device and a public client can request details', async () => {
   const tokens = await openid.pollDeviceAuthorizationGrant(tv, { ...device, interval: 0.1 })
   expect(tokens.authorization_details).toEqual([PAYMENT])
 
-  const request = asking(usher, [PAYMENT], { client_id: 'spa' })
+  const request = detailsRequest(usher, [PAYMENT], { client_id: 'spa' })
   await browser.open(request.url)
   const code = (await signInAndAllow(browser, 'ada')).params.get('code') ?? ''
   expect((await redeem(usher, code, request)).body.authorization_details).toEqual([PAYMENT])
 })
 
 test('the audit log names the types that were allowed, without their values', async () => {
-  await given(usher, browser, [PAYMENT])
+  await detailsTokens(usher, browser, [PAYMENT])
   const logged = usher.output.filter(line => line.includes('consent_given')).at(-1) ?? ''
   expect(JSON.parse(logged).authorization_details).toEqual(['payment'])
   expect(usher.output.join('')).not.toContain('Grace Hopper')

@@ -2,17 +2,17 @@
 
 import { expect, vi } from 'vitest'
 import { StoreUnavailable } from '../../src/storage/store.ts'
+import type { Browser } from '../support/browser.ts'
 import {
   answer,
-  ask,
-  asked,
-  asker,
+  cibaClient,
   forgetRequests,
   PENDING,
+  pendingRequests,
   poll,
-  waiting,
-} from '../support/asking.ts'
-import type { Browser } from '../support/browser.ts'
+  sendRequest,
+  startRequest,
+} from '../support/ciba.ts'
 import { ada, usher, usherTest } from '../support/fixtures.ts'
 import { refresh } from '../support/journey.ts'
 import { fieldsOf, newTab, send, signedIn, words } from '../support/people.ts'
@@ -21,7 +21,7 @@ import { ADA, CLIENTS, GRACE } from '../support/usher.ts'
 /** A browser in which Ada is signed in. */
 let browser: Browser
 const test = usherTest({
-  clients: { ...CLIENTS, till: asker('till'), desk: asker('desk') },
+  clients: { ...CLIENTS, till: cibaClient('till'), desk: cibaClient('desk') },
   usher: { features: { ciba: true }, security: { ciba_requests: 3 } },
   accounts: [ADA, GRACE],
 })
@@ -34,24 +34,24 @@ const REFUSED = { status: 403, json: { error: 'access_denied' } }
 
 test('security.ciba_requests limits the open requests of a client to a user, also for concurrent requests', async () => {
   const hints = Array.from({ length: 12 }, (_, i) => ['ada', 'ADA', ada][i % 3] ?? '')
-  const answers = await Promise.all(hints.map(login_hint => ask(usher, { login_hint })))
+  const answers = await Promise.all(hints.map(login_hint => sendRequest(usher, { login_hint })))
   expect(answers.filter(({ status }) => status === 200)).toHaveLength(3)
   expect(answers.filter(({ status }) => status === 403)).toHaveLength(9)
-  expect(await waiting(browser)).toHaveLength(3)
+  expect(await pendingRequests(browser)).toHaveLength(3)
   // Other clients and other users are not affected.
-  expect((await ask(usher, {}, 'desk')).status).toBe(200)
-  expect((await ask(usher, { login_hint: 'grace' })).status).toBe(200)
+  expect((await sendRequest(usher, {}, 'desk')).status).toBe(200)
+  expect((await sendRequest(usher, { login_hint: 'grace' })).status).toBe(200)
 })
 
 test('denied and expired requests count towards the limit; allowed requests do not', async () => {
   for (const decision of ['allow', 'deny', 'deny', 'allow', 'deny'] as const) {
-    await asked(usher, { requested_expiry: '60' })
+    await startRequest(usher, { requested_expiry: '60' })
     await answer(browser, decision)
   }
-  expect(await ask(usher)).toMatchObject(REFUSED)
+  expect(await sendRequest(usher)).toMatchObject(REFUSED)
   vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 901_000 })
   try {
-    expect((await ask(usher)).status).toBe(200)
+    expect((await sendRequest(usher)).status).toBe(200)
   } finally {
     vi.useRealTimers()
     await forgetRequests(usher, ada)
@@ -61,9 +61,9 @@ test('denied and expired requests count towards the limit; allowed requests do n
 test('all requests of one client have a rate limit, before any account is looked up', async () => {
   const many = { count: 1_000_000, at: Date.now() + 10_000 }
   await usher.records.save('Attempts', 'requests of till', many, { ttl: 60 })
-  expect(await ask(usher)).toMatchObject(REFUSED)
-  expect(await ask(usher, { login_hint: 'nobody' })).toMatchObject(REFUSED)
-  expect((await ask(usher, {}, 'desk')).status).toBe(200)
+  expect(await sendRequest(usher)).toMatchObject(REFUSED)
+  expect(await sendRequest(usher, { login_hint: 'nobody' })).toMatchObject(REFUSED)
+  expect((await sendRequest(usher, {}, 'desk')).status).toBe(200)
   await usher.records.remove('Attempts', 'requests of till', 1)
 })
 
@@ -71,24 +71,24 @@ test('a client does not learn whether an account exists or is disabled', async (
   const keys = (json: object) => Object.keys(json).toSorted()
   const { id } = await usher.addAccount({ username: 'gone' })
   await usher.directory.change(id, account => ({ ...account, enabled: false }))
-  const known = await ask(usher)
+  const known = await sendRequest(usher)
   for (const login_hint of ['nobody', `usr_${'x'.repeat(26)}`, 'gone']) {
-    const unknown = await ask(usher, { login_hint })
+    const unknown = await sendRequest(usher, { login_hint })
     expect(unknown.status).toBe(200)
     expect(keys(unknown.json)).toEqual(keys(known.json))
     expect(unknown.json).toMatchObject({ expires_in: 900, interval: 5 })
     expect(String(unknown.json.auth_req_id)).toHaveLength(String(known.json.auth_req_id).length)
     const polled = await poll(usher, String(unknown.json.auth_req_id))
     expect(polled).toMatchObject(PENDING)
-    for (let i = 0; i < 2; i++) await asked(usher, { login_hint })
-    expect(await ask(usher, { login_hint: login_hint.replace('nob', 'NOB') })).toMatchObject(
-      REFUSED,
-    )
+    for (let i = 0; i < 2; i++) await startRequest(usher, { login_hint })
+    expect(
+      await sendRequest(usher, { login_hint: login_hint.replace('nob', 'NOB') }),
+    ).toMatchObject(REFUSED)
   }
   expect(usher.output.join('\n')).toContain('no user has this login_hint')
   // A login_hint that cannot be a username is an error of the client.
   for (const login_hint of ['two words', 'x'.repeat(300), 'a\u200bda']) {
-    const { status, json } = await ask(usher, { login_hint })
+    const { status, json } = await sendRequest(usher, { login_hint })
     expect([status, json.error]).toEqual([400, 'unknown_user_id'])
   }
 })
@@ -106,18 +106,18 @@ test.each([
   ['space around it', ' Pay'],
   ['more than 100 characters', 'x'.repeat(101)],
 ])('a binding_message with %s is refused', async (_, binding_message) => {
-  const { status, json } = await ask(usher, { binding_message })
+  const { status, json } = await sendRequest(usher, { binding_message })
   expect([status, json.error]).toEqual([400, 'invalid_binding_message'])
 })
 
 test('a binding_message in another language is shown', async () => {
-  await asked(usher, { binding_message: 'カフェ № 4, 12:31 “ok”' })
+  await startRequest(usher, { binding_message: 'カフェ № 4, 12:31 “ok”' })
   expect((await browser.open('/account/requests')).text).toContain('カフェ № 4')
 })
 
 test('when two tabs answer at the same time, the first answer decides, and both show the result', async () => {
-  const id = await asked(usher)
-  const [address = ''] = await waiting(browser)
+  const id = await startRequest(usher)
+  const [address = ''] = await pendingRequests(browser)
   const tabs = [newTab(browser), newTab(browser)]
   await Promise.all(tabs.map(tab => tab.open(address)))
   await Promise.all(tabs.map((tab, i) => tab.submit({ decision: ['allow', 'deny'][i] ?? '' })))
@@ -130,28 +130,28 @@ test('when two tabs answer at the same time, the first answer decides, and both 
 })
 
 test('a form without the CSRF token of its page is refused', async () => {
-  const id = await asked(usher)
-  const [address = ''] = await waiting(browser)
+  const id = await startRequest(usher)
+  const [address = ''] = await pendingRequests(browser)
   const { csrf: _, ...form } = fieldsOf(await browser.open(address), { decision: 'allow' })
   expect((await send(browser, address, { form })).status).toBe(403)
   expect(await poll(usher, id)).toMatchObject(PENDING)
 })
 
 test('open requests end when all access of the account ends', async () => {
-  const id = await asked(usher)
-  const allowed = await asked(usher)
+  const id = await startRequest(usher)
+  const allowed = await startRequest(usher)
   await answer(browser, 'allow')
   await usher.directory.endAccess(ada)
   expect(await poll(usher, allowed)).toMatchObject({ error: 'invalid_grant' })
   browser = await signedIn(usher)
-  expect(await waiting(browser)).toEqual([])
+  expect(await pendingRequests(browser)).toEqual([])
   expect(await poll(usher, id)).toMatchObject(PENDING)
 })
 
 test('a client that was removed after its request gets access_denied', async () => {
-  await asked(usher)
+  await startRequest(usher)
   await answer(browser, 'allow')
-  const id = await asked(usher)
+  const id = await startRequest(usher)
   await usher.consents.withdraw(ada, 'till')
   await answer(browser, 'allow')
   expect(browser.page.text).toContain('after it had asked')
@@ -160,15 +160,15 @@ test('a client that was removed after its request gets access_denied', async () 
 })
 
 test('while the store is unavailable the answer is 503, and nothing is lost', async () => {
-  const id = await asked(usher)
-  const [address = ''] = await waiting(browser)
+  const id = await startRequest(usher)
+  const [address = ''] = await pendingRequests(browser)
   const form = fieldsOf(await browser.open(address), { decision: 'allow' })
   const { write } = usher.store
   usher.store.write = async () => {
     throw new StoreUnavailable('away')
   }
   try {
-    expect((await ask(usher, {}, 'desk')).status).toBe(503)
+    expect((await sendRequest(usher, {}, 'desk')).status).toBe(503)
     expect((await send(browser, address, { form })).status).toBe(503)
   } finally {
     usher.store.write = write
@@ -180,8 +180,8 @@ test('while the store is unavailable the answer is 503, and nothing is lost', as
 
 test('without a refresh token the access ends with the session in which the user allowed it', async () => {
   const offline = { scope: 'openid offline_access' }
-  const requests = [await asked(usher), await asked(usher, offline, 'desk')]
-  const early = await asked(usher, offline, 'desk')
+  const requests = [await startRequest(usher), await startRequest(usher, offline, 'desk')]
+  const early = await startRequest(usher, offline, 'desk')
   for (let i = 0; i < 3; i++) await answer(browser, 'allow')
   const { refresh_token } = await poll(usher, early, 'desk')
   for (const { uid } of await usher.sessions.list(ada)) await usher.sessions.end(uid)

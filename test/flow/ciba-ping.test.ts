@@ -12,18 +12,18 @@ import { text } from 'node:stream/consumers'
 import { getCACertificates, setDefaultCACertificates } from 'node:tls'
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest'
 import { StoreUnavailable } from '../../src/storage/store.ts'
+import { Browser } from '../support/browser.ts'
+import { makeCertificate } from '../support/certificates.ts'
 import {
   answer,
-  ask,
-  asked,
-  asker,
+  cibaClient,
   forgetRequests,
   PENDING,
   poll,
   pollAtOnce,
-} from '../support/asking.ts'
-import { Browser } from '../support/browser.ts'
-import { makeCertificate } from '../support/certificates.ts'
+  sendRequest,
+  startRequest,
+} from '../support/ciba.ts'
 import { credentials } from '../support/people.ts'
 import { ADA, CLIENTS, startUsher, type Usher } from '../support/usher.ts'
 
@@ -52,11 +52,11 @@ beforeAll(async () => {
   setDefaultCACertificates([...authorities, cert])
   await once(server.listen(0), 'listening')
   const { port } = server.address() as AddressInfo
-  const till = asker('till', {
+  const till = cibaClient('till', {
     backchannel_token_delivery_mode: 'ping',
     backchannel_client_notification_endpoint: `https://127.0.0.1:${port}/ping`,
   })
-  const inside = asker('inside', {
+  const inside = cibaClient('inside', {
     backchannel_token_delivery_mode: 'ping',
     backchannel_client_notification_endpoint: `https://127.0.0.2:${port}/ping`,
   })
@@ -96,7 +96,7 @@ const facts = () =>
     .map(({ event, attempt, reason }) => [event, attempt, reason].filter(Boolean).join(' '))
 
 test('when the user answers on another node, the client gets one ping and can fetch its tokens', async () => {
-  const id = await asked(node, TOKEN)
+  const id = await startRequest(node, TOKEN)
   await node.deliver('new')
   expect(pings).toEqual([])
   await answer(browser, 'allow')
@@ -112,7 +112,7 @@ test('when the user answers on another node, the client gets one ping and can fe
 })
 
 test('after the ping a token request is not too early, not even right after a poll', async () => {
-  const id = await asked(node, TOKEN)
+  const id = await startRequest(node, TOKEN)
   expect(await pollAtOnce(node, id)).toMatchObject(PENDING)
   expect(await pollAtOnce(node, id)).toMatchObject({ error: 'slow_down' })
   await answer(browser, 'allow')
@@ -121,7 +121,7 @@ test('after the ping a token request is not too early, not even right after a po
 })
 
 test('a denial causes a ping too', async () => {
-  const id = await asked(node, TOKEN)
+  const id = await startRequest(node, TOKEN)
   await answer(browser, 'deny')
   await node.deliver('new')
   expect(JSON.parse(pings[0]?.body ?? '')).toEqual({ auth_req_id: id })
@@ -130,7 +130,7 @@ test('a denial causes a ping too', async () => {
 
 test('a client that hangs or fails delays no other client, and gets pings until it polls', async () => {
   take = () => {}
-  const id = await asked(node, TOKEN)
+  const id = await startRequest(node, TOKEN)
   const started = performance.now()
   await answer(browser, 'allow')
   expect(performance.now() - started).toBeLessThan(2000)
@@ -147,7 +147,7 @@ test('a client that hangs or fails delays no other client, and gets pings until 
 })
 
 test('no ping is sent to a private address that egress.allow does not list', async () => {
-  await asked(node, TOKEN, 'inside')
+  await startRequest(node, TOKEN, 'inside')
   await answer(browser, 'allow')
   await node.deliver('new')
   expect(pings).toEqual([])
@@ -156,13 +156,13 @@ test('no ping is sent to a private address that egress.allow does not list', asy
 
 test('in ping mode a request without a valid client_notification_token is refused', async () => {
   for (const client_notification_token of ['', 'two words', 'x'.repeat(1025)]) {
-    const { status, json } = await ask(node, { client_notification_token })
+    const { status, json } = await sendRequest(node, { client_notification_token })
     expect([status, json.error]).toEqual([400, 'invalid_request'])
   }
 })
 
 test('pings are sent after an outage of the store', async () => {
-  const id = await asked(node, TOKEN)
+  const id = await startRequest(node, TOKEN)
   await answer(browser, 'allow')
   const { write } = node.store
   node.store.write = async () => {

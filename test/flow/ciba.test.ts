@@ -3,20 +3,20 @@
 import * as openid from 'openid-client'
 import { expect } from 'vitest'
 import { APIS, FILES } from '../support/apis.ts'
+import { Browser } from '../support/browser.ts'
 import {
   answer,
-  ask,
-  asked,
-  asker,
   CIBA_GRANT,
+  cibaClient,
   ENDPOINT,
   forgetRequests,
   PENDING,
+  pendingRequests,
   poll,
   pollAtOnce,
-  waiting,
-} from '../support/asking.ts'
-import { Browser } from '../support/browser.ts'
+  sendRequest,
+  startRequest,
+} from '../support/ciba.ts'
 import { configurationOf } from '../support/client-library.ts'
 import { ada, usher, usherTest } from '../support/fixtures.ts'
 import { ASSERTION, jwk, KEYED, privateKey, signAssertion } from '../support/keyed.ts'
@@ -26,13 +26,13 @@ import { send } from '../support/wire.ts'
 
 const FAPI = { ...KEYED, profile: 'fapi2', grant_types: [CIBA_GRANT], redirect_uris: undefined }
 const SIGNER = { ...FAPI, profile: undefined, client_id: 'signer' }
-const OWN = asker('own', { consent: 'implicit' })
+const OWN = cibaClient('own', { consent: 'implicit' })
 
 let config: openid.Configuration
 /** A browser in which Ada is signed in. */
 let browser: Browser
 const test = usherTest({
-  clients: { ...APIS.clients, till: asker('till'), own: OWN, keyed: FAPI, signer: SIGNER },
+  clients: { ...APIS.clients, till: cibaClient('till'), own: OWN, keyed: FAPI, signer: SIGNER },
   resources: APIS.resources,
   usher: { features: { ciba: true } },
   accounts: [ADA, GRACE],
@@ -59,7 +59,7 @@ test('a user sees which client requests what, allows it, and the client gets its
   expect(account.text).toContain(words('account.waiting.one'))
   const list = await browser.open('/account/requests')
   expect(textOf(list.text)).toContain('Till 4 <b>')
-  await browser.open((await waiting(browser)).at(0) ?? '')
+  await browser.open((await pendingRequests(browser)).at(0) ?? '')
   expect(browser.heading).toBe(words('consent.title'))
   const shown = textOf(browser.page.text)
   for (const expected of ['Application till', 'Till 4 <b>', words('scope.profile')]) {
@@ -81,7 +81,7 @@ test('a user sees which client requests what, allows it, and the client gets its
   const claims = await openid.fetchUserInfo(config, given.access_token, ada)
   expect(claims).not.toHaveProperty('email')
   const renewed = await openid.refreshTokenGrant(config, given.refresh_token ?? '')
-  expect(await waiting(browser)).toEqual([])
+  expect(await pendingRequests(browser)).toEqual([])
   expect(
     (await browser.open('/account')).html.querySelector('main a[href="/account/requests"]'),
   ).toBeNull()
@@ -97,7 +97,7 @@ test('a user sees which client requests what, allows it, and the client gets its
 })
 
 test('a user denies a request, and the client gets access_denied', async () => {
-  const id = await asked(usher, { login_hint: ada })
+  const id = await startRequest(usher, { login_hint: ada })
   await answer(browser, 'deny')
   expect(browser.page.text).toContain('You denied the request')
   expect(await poll(usher, id)).toMatchObject({ error: 'access_denied' })
@@ -106,12 +106,12 @@ test('a user denies a request, and the client gets access_denied', async () => {
 })
 
 test('by default a client can have twenty open requests to one user', async () => {
-  for (let i = 0; i < 20; i++) await asked(usher)
-  expect((await ask(usher)).status).toBe(403)
+  for (let i = 0; i < 20; i++) await startRequest(usher)
+  expect((await sendRequest(usher)).status).toBe(403)
 })
 
 test('id_token_hint names the user of that ID token', async () => {
-  const id = await asked(usher)
+  const id = await startRequest(usher)
   await answer(browser, 'allow')
   const { id_token } = await poll(usher, id)
   const params = { scope: 'openid', id_token_hint: String(id_token) }
@@ -125,7 +125,7 @@ test('id_token_hint names the user of that ID token', async () => {
 test('a request for an API shows its scopes, and the token is for it', async () => {
   const params = { scope: 'openid files:read files:write', login_hint: 'ada', resource: FILES }
   const request = await openid.initiateBackchannelAuthentication(config, params)
-  await browser.open((await waiting(browser)).at(0) ?? '')
+  await browser.open((await pendingRequests(browser)).at(0) ?? '')
   expect(textOf(browser.page.text)).toContain('Read your files')
   await browser.submit({ decision: 'allow', scope: `${FILES} files:read` })
   const soon = { ...request, interval: 0.1 }
@@ -137,7 +137,7 @@ test('a request for an API shows its scopes, and the token is for it', async () 
 
 test('the consent page is shown each time, also after consent and for a client with implicit consent', async () => {
   for (const client_id of ['till', 'till', 'own']) {
-    const id = await asked(usher, {}, client_id)
+    const id = await startRequest(usher, {}, client_id)
     expect(await poll(usher, id, client_id)).toMatchObject(PENDING)
     if (client_id === 'own') expect(await usher.consents.find(ada, 'own')).toBeUndefined()
     await answer(browser, 'allow')
@@ -146,7 +146,7 @@ test('the consent page is shown each time, also after consent and for a client w
 })
 
 test('polls before the interval get slow_down, even when the tokens are ready', async () => {
-  const id = await asked(usher)
+  const id = await startRequest(usher)
   expect(await pollAtOnce(usher, id)).toMatchObject(PENDING)
   await answer(browser, 'allow')
   expect(await pollAtOnce(usher, id)).toMatchObject({ error: 'slow_down' })
@@ -175,7 +175,7 @@ test('tokens can be bound to a key; a repeat with the missing nonce is not slowe
 })
 
 test('a request is redeemed once; a second use revokes its tokens', async () => {
-  const id = await asked(usher)
+  const id = await startRequest(usher)
   await answer(browser, 'allow')
   const { access_token } = await poll(usher, id)
   expect(await poll(usher, id)).toMatchObject({ error: 'invalid_grant' })
@@ -183,7 +183,7 @@ test('a request is redeemed once; a second use revokes its tokens', async () => 
 })
 
 test('a client cannot redeem the request of another', async () => {
-  const id = await asked(usher)
+  const id = await startRequest(usher)
   for (const [auth_req_id, client_id] of [
     [id, 'own'],
     ['unknown', 'till'],
@@ -193,23 +193,23 @@ test('a client cannot redeem the request of another', async () => {
 })
 
 test('the user must have signed in within the last 15 minutes, or within max_age', async () => {
-  await asked(usher, { max_age: '60' })
+  await startRequest(usher, { max_age: '60' })
   await ageSessions(usher, ada, 120)
-  await browser.open((await waiting(browser)).at(0) ?? '')
+  await browser.open((await pendingRequests(browser)).at(0) ?? '')
   expect(browser.heading).toBe(words('sign_in.title'))
   await browser.submit(credentials())
   expect(browser.heading).toBe(words('consent.title'))
   await browser.submit({ decision: 'deny' })
-  await asked(usher)
+  await startRequest(usher)
   await ageSessions(usher, ada, 1000)
-  await browser.open((await waiting(browser)).at(0) ?? '')
+  await browser.open((await pendingRequests(browser)).at(0) ?? '')
   expect(browser.heading).toBe(words('sign_in.title'))
   await browser.submit(credentials())
 })
 
 test('the URL of a request leads to the sign-in page, and then to the request', async () => {
-  await asked(usher)
-  const [address = ''] = await waiting(browser)
+  await startRequest(usher)
+  const [address = ''] = await pendingRequests(browser)
   const another = new Browser(usher.issuer)
   await another.open(address)
   await another.submit(credentials())
@@ -231,7 +231,7 @@ test('discovery describes the feature while it is on', async () => {
   ]
   for (const [name = '', value = ''] of unsupported) {
     const params = { login_hint: name === 'user_code' ? 'ada' : '', [name]: value }
-    expect(await ask(usher, params)).toMatchObject({
+    expect(await sendRequest(usher, params)).toMatchObject({
       status: 400,
       json: { error: 'invalid_request' },
     })
@@ -242,11 +242,11 @@ test('while the feature is off there is no page, endpoint or grant type, and no 
   const off = await startUsher()
   try {
     expect((await send(off, '/account/requests')).status).toBe(404)
-    expect((await ask(off, {}, 'web')).status).toBe(404)
+    expect((await sendRequest(off, {}, 'web')).status).toBe(404)
     const { text } = await send(off, '/.well-known/openid-configuration')
     expect(text).not.toMatch(/ciba|backchannel_(authentication|token|user)/)
     expect(await pollAtOnce(off, 'x', 'web')).toMatchObject({ error: 'unsupported_grant_type' })
-    const start = startUsher({ clients: { till: asker('till') } })
+    const start = startUsher({ clients: { till: cibaClient('till') } })
     await expect(start).rejects.toThrow('`features.ciba`')
   } finally {
     await off.close()

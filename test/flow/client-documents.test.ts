@@ -13,7 +13,7 @@ import { explainFailure } from '../../src/commands/failure.ts'
 import { findFailure } from '../../src/provider/failures.ts'
 import { Browser } from '../support/browser.ts'
 import { makeCertificate } from '../support/certificates.ts'
-import { asking, BANKING, PAYMENT } from '../support/details.ts'
+import { BANKING, detailsRequest, PAYMENT } from '../support/details.ts'
 import { authorizationRequest, signInAndAllow } from '../support/journey.ts'
 import { textOf, words } from '../support/people.ts'
 import { assertion, PUBLIC_JWKS } from '../support/signers.ts'
@@ -227,7 +227,7 @@ test('config explain reports that the document could not be fetched', async () =
 test('a client cannot allow itself authorization details in its document', async () => {
   documents['/payer'] = { ...ASSISTANT, authorization_details_types: ['payment'] }
   const client_id = `${site}/payer`
-  const { url } = asking(usher, [PAYMENT], { client_id, redirect_uri: CALLBACK })
+  const { url } = detailsRequest(usher, [PAYMENT], { client_id, redirect_uri: CALLBACK })
   const { location } = await send(usher, url)
   expect(location?.searchParams.get('error')).toBe('invalid_authorization_details')
 })

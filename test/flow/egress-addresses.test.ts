@@ -34,7 +34,7 @@ const addressesOf = (name: string) => {
   if (name.startsWith('silent')) return undefined
   const turn = turns[name]
   if (!turn) return names[name] ?? []
-  const isFirst = nameServer.asked.filter(question => question === `A ${name}`).length <= 1
+  const isFirst = nameServer.queries.filter(question => question === `A ${name}`).length <= 1
   return isFirst ? turn.slice(0, 1) : turn.slice(1)
 }
 
@@ -60,7 +60,7 @@ afterAll(async () => {
 })
 beforeEach(() => {
   connections = 0
-  nameServer.asked.length = 0
+  nameServer.queries.length = 0
 })
 
 const begin = (client_id: string) =>
@@ -99,7 +99,7 @@ test('a name is resolved once, and only the address that was checked is connecte
   const id = `https://rebinding.example.net:${port}/document`
   for (const asked of [1, 2]) {
     expect((await begin(id)).status).toBe(400)
-    expect(nameServer.asked.filter(question => question.startsWith('A '))).toHaveLength(asked)
+    expect(nameServer.queries.filter(question => question.startsWith('A '))).toHaveLength(asked)
   }
   expect(connections).toBe(0)
 })
@@ -134,7 +134,7 @@ test('a public address is requested on the ports of egress.ports only', async ()
 test('name servers that do not answer delay no other request', async () => {
   const silent = Array.from({ length: 20 }, (_, i) => begin(`https://silent-${i}.example.net/x`))
   const { lookup } = await import('node:dns/promises')
-  await expect.poll(() => nameServer.asked.length).toBeGreaterThan(20)
+  await expect.poll(() => nameServer.queries.length).toBeGreaterThan(20)
   const began = performance.now()
   await lookup('localhost')
   expect(performance.now() - began).toBeLessThan(1000)

@@ -5,14 +5,14 @@ import { explainFailure } from '../../src/commands/failure.ts'
 import { findFailure } from '../../src/provider/failures.ts'
 import { cacheKeySets } from '../../src/provider/keys.ts'
 import {
-  ASKING,
-  askWith,
+  authenticateWith,
   FEATURES,
+  KEY_SITE_OPTIONS,
   type KeySite,
+  moveClock,
   outcome,
   setOf,
   startKeySite,
-  wait,
 } from '../support/key-site.ts'
 import { type Receiver, startReceiver } from '../support/receiver.ts'
 import { startUsher, type Usher } from '../support/usher.ts'
@@ -22,7 +22,7 @@ let site: KeySite
 let elsewhere: Receiver
 beforeAll(async () => {
   site = await startKeySite()
-  usher = await startUsher(ASKING)
+  usher = await startUsher(KEY_SITE_OPTIONS)
   elsewhere = await startReceiver('elsewhere')
 })
 afterAll(() => Promise.all([usher.close(), site.close(), elsewhere.close()]))
@@ -36,10 +36,10 @@ test('assertions with unknown keys cause two requests a minute to a jwks_uri', a
   const id = await site.register(usher)
   const crowd = () => Promise.all(Array.from({ length: 20 }, () => outcome(usher, id, 'new')))
   expect(new Set(await crowd())).toEqual(new Set(['invalid_client']))
-  expect(site.asked()).toBe(1)
-  wait(30)
+  expect(site.requests()).toBe(1)
+  moveClock(30)
   await crowd()
-  expect(site.asked()).toBe(2)
+  expect(site.requests()).toBe(2)
 })
 
 test('at most 120 requests a minute go to all jwks_uri together, and known keys stay valid', async () => {
@@ -71,8 +71,12 @@ test.each(WRONG)(
   'a client is refused without a 5xx when the response of its jwks_uri %s',
   async (_, text, status) => {
     site.answer(text, status)
-    const { status: refused, json } = await askWith('old', await site.register(usher), usher)
-    expect([refused, json.error, site.asked()]).toEqual([401, 'invalid_client', 1])
+    const { status: refused, json } = await authenticateWith(
+      'old',
+      await site.register(usher),
+      usher,
+    )
+    expect([refused, json.error, site.requests()]).toEqual([401, 'invalid_client', 1])
   },
 )
 
@@ -91,7 +95,7 @@ test('a redirect is not followed, and config explain shows the address', async (
   const location = `http://127.0.0.1:${elsewhere.port}/`
   site.answer(await setOf('old'), 302, { location })
   const client_id = await site.register(usher)
-  const { status, headers } = await askWith('old', client_id, usher)
+  const { status, headers } = await authenticateWith('old', client_id, usher)
   expect([status, elsewhere.connections()]).toEqual([401, 0])
   const read = () => findFailure(usher.records, headers.get('x-request-id') ?? '')
   await expect.poll(read).toBeTruthy()
@@ -113,7 +117,7 @@ test('no internal address is requested unless the operator allows it', async () 
       const id = await site.register(strict, { jwks_uri })
       expect(await outcome(strict, id, 'old')).toBe('invalid_client')
     }
-    expect(site.asked()).toBe(0)
+    expect(site.requests()).toBe(0)
   } finally {
     await strict.close()
   }

@@ -5,21 +5,21 @@ import { expect, vi } from 'vitest'
 import { configurationOf, signInWith } from '../support/client-library.ts'
 import { usher, usherTest } from '../support/fixtures.ts'
 import {
-  ASKING,
   jwkOf,
+  KEY_SITE_OPTIONS,
   type KeySite,
+  moveClock,
   outcome,
   pairs,
   setOf,
   startKeySite,
-  wait,
 } from '../support/key-site.ts'
 import { CALLBACK } from '../support/registration.ts'
 import { PUBLIC_JWKS, requestObject } from '../support/signers.ts'
 import { send } from '../support/wire.ts'
 
 let site: KeySite
-const test = usherTest(ASKING)
+const test = usherTest(KEY_SITE_OPTIONS)
 test.beforeAll(async () => {
   site = await startKeySite()
 })
@@ -31,17 +31,17 @@ test.afterEach(() => {
 
 test('a client authenticates with a key of its jwks_uri; after a rotation only the new key is valid', async () => {
   const id = await site.register(usher)
-  expect(site.asked()).toBe(0)
+  expect(site.requests()).toBe(0)
   expect([await outcome(usher, id, 'old'), await outcome(usher, id, 'old')]).toEqual(
     Array(2).fill('invalid_grant'),
   )
   site.answer(await setOf('new'))
   expect(await outcome(usher, id, 'new')).toBe('invalid_client')
-  expect(site.asked()).toBe(0)
-  wait(60)
+  expect(site.requests()).toBe(0)
+  moveClock(60)
   expect(await outcome(usher, id, 'new')).toBe('invalid_grant')
   expect(await outcome(usher, id, 'old')).toBe('invalid_client')
-  expect(site.asked()).toBe(1)
+  expect(site.requests()).toBe(1)
 })
 
 test('a removed key is accepted for at most five minutes, whatever the response headers say', async () => {
@@ -50,7 +50,7 @@ test('a removed key is accepted for at most five minutes, whatever the response 
   const id = await site.register(usher)
   expect(await outcome(usher, id, 'old')).toBe('invalid_grant')
   site.answer(await setOf('new'))
-  wait(300)
+  moveClock(300)
   expect(await outcome(usher, id, 'old')).toBe('invalid_client')
 })
 

@@ -1,7 +1,7 @@
 // Consent to the scopes of protected APIs.
 
 import { expect } from 'vitest'
-import { APIS, ask, CALENDAR, FILES, tokensFor } from '../support/apis.ts'
+import { APIS, CALENDAR, FILES, requestScopes, tokensFor } from '../support/apis.ts'
 import { ada, browser, usher, usherTest } from '../support/fixtures.ts'
 import { post, redeem } from '../support/journey.ts'
 import { signedIn } from '../support/people.ts'
@@ -18,14 +18,22 @@ const asked = () =>
     .querySelectorAll('fieldset .signs li')
     .map(({ text }) => text.trim().replaceAll(/\s+/g, ' '))
 
-async function allow(scope: string[], request: Awaited<ReturnType<typeof ask>>, resource: string) {
+async function allow(
+  scope: string[],
+  request: Awaited<ReturnType<typeof requestScopes>>,
+  resource: string,
+) {
   expect(browser.heading).toBe('Allow access')
   await browser.submit({ decision: 'allow', scope })
   return redeem(usher, browser.page.params.get('code') ?? '', request, resource)
 }
 
 test('the page describes the requested scopes, and names the API', async () => {
-  await ask(usher, { browser, scope: 'openid files:read share', resources: [FILES, CALENDAR] })
+  await requestScopes(usher, {
+    browser,
+    scope: 'openid files:read share',
+    resources: [FILES, CALENDAR],
+  })
   expect(asked().slice(1)).toEqual([
     'Read your files Files',
     'Share your files with others Files',
@@ -40,7 +48,7 @@ test('the page describes the requested scopes, and names the API', async () => {
 })
 
 test('a scope can be allowed for one API and declined for another', async () => {
-  const request = await ask(usher, { browser, ...SHARED })
+  const request = await requestScopes(usher, { browser, ...SHARED })
   const given = await allow([`${FILES} share`], request, FILES)
   expect([given.status, given.body.scope]).toEqual([200, 'share'])
   expect(await usher.consents.find(ada, 'web')).toMatchObject({
@@ -48,14 +56,14 @@ test('a scope can be allowed for one API and declined for another', async () => 
     declined: [`${CALENDAR} share`],
   })
 
-  const again = await ask(usher, { browser, ...SHARED })
+  const again = await requestScopes(usher, { browser, ...SHARED })
   const code = browser.page.params.get('code') ?? ''
   const refused = await redeem(usher, code, again, CALENDAR)
   expect([refused.status, refused.body.error]).toEqual([400, 'invalid_scope'])
 })
 
 test('scopes in the form that were not requested are ignored', async () => {
-  const request = await ask(usher, { browser, ...READ })
+  const request = await requestScopes(usher, { browser, ...READ })
   const sent = [`${FILES} files:read`, `${FILES} files:write`, `${CALENDAR} share`, 'profile']
   const { body } = await allow(sent, request, FILES)
   expect(body.scope).toBe('files:read')
@@ -65,10 +73,10 @@ test('scopes in the form that were not requested are ignored', async () => {
 
 test('allowed scopes need no new consent, a new scope does', async () => {
   await tokensFor(usher, { browser, ...READ }, FILES)
-  await ask(usher, { browser, ...READ })
+  await requestScopes(usher, { browser, ...READ })
   expect(browser.page.params.get('code')).toBeTruthy()
   const more = { scope: 'openid files:read files:write', resources: [FILES] }
-  await ask(usher, { browser, ...more })
+  await requestScopes(usher, { browser, ...more })
   expect(asked()).toContain('Change your files Files')
   const { scope } = await tokensFor(usher, { browser, ...more }, FILES)
   expect(scope).toBe('files:read files:write')
@@ -78,7 +86,7 @@ test('allowed scopes need no new consent, a new scope does', async () => {
 
 test('a scope of the same name at another API needs its own consent', async () => {
   await tokensFor(usher, { browser, scope: 'openid share', resources: [FILES] }, FILES)
-  await ask(usher, { browser, scope: 'openid share', resources: [CALENDAR] })
+  await requestScopes(usher, { browser, scope: 'openid share', resources: [CALENDAR] })
   expect(asked().slice(1)).toEqual(['Share your appointments with others Calendar'])
 })
 
@@ -99,7 +107,7 @@ test('Connected applications describes the scopes, and a removal ends the tokens
   expect(removal.text).not.toContain('Calendar')
   await browser.submit()
   expect((await about()).body).toEqual({ active: false })
-  await ask(usher, { browser, ...READ })
+  await requestScopes(usher, { browser, ...READ })
   expect(browser.heading).toBe('Allow access')
 })
 

@@ -5,12 +5,12 @@ import * as openid from 'openid-client'
 import { expect } from 'vitest'
 import {
   APIS,
-  ask,
   CALENDAR,
   configOf,
   FILES,
   PAYROLL,
   refreshFor,
+  requestScopes,
   tokensFor,
 } from '../support/apis.ts'
 import { ada, browser, usher, usherTest } from '../support/fixtures.ts'
@@ -83,7 +83,7 @@ test('a JWT access token cannot be revoked or introspected', async () => {
 test('an unknown resource, or one that this client may not use, is refused at the endpoint', async () => {
   const scope = 'openid pay files:read'
   for (const resource of [`${FILES}/`, 'https://evil.example', 'files', `${FILES}#x`, PAYROLL]) {
-    await ask(usher, { browser, scope, resources: [resource] })
+    await requestScopes(usher, { browser, scope, resources: [resource] })
     expect([resource, browser.page.params.get('error')]).toEqual([resource, 'invalid_target'])
   }
   const body = { grant_type: 'client_credentials', resource: 'https://evil.example', scope }
@@ -94,13 +94,17 @@ test('an unknown resource, or one that this client may not use, is refused at th
 })
 
 test('a resource without a requested scope is not on the consent page', async () => {
-  await ask(usher, { browser, scope: 'openid calendar:read', resources: [CALENDAR, FILES] })
+  await requestScopes(usher, {
+    browser,
+    scope: 'openid calendar:read',
+    resources: [CALENDAR, FILES],
+  })
   expect(browser.page.params.get('error')).toBe('invalid_scope')
 })
 
 test('a code and a refresh token give no access to a resource that was not in the request', async () => {
   const asked = { browser, scope: 'openid offline_access calendar:read', resources: [CALENDAR] }
-  const request = await ask(usher, asked)
+  const request = await requestScopes(usher, asked)
   const code = (await signInAndAllow(browser, 'ada')).params.get('code') ?? ''
   const escaped = await redeem(usher, code, request, FILES)
   expect([escaped.status, escaped.body.error]).toEqual([400, 'invalid_target'])
@@ -130,7 +134,7 @@ test.each([
   'javascript:x',
   'x'.repeat(5000),
 ])('the resource "%.20s" is answered without a 5xx', async resource => {
-  await ask(usher, { browser, scope: 'openid', resources: [resource] })
+  await requestScopes(usher, { browser, scope: 'openid', resources: [resource] })
   expect(browser.page.status).toBeLessThan(500)
   for (const times of [1, 50]) {
     const body: [string, string][] = [

@@ -3,8 +3,8 @@
 import { decodeJwt } from 'jose'
 import { expect } from 'vitest'
 import { hashPassword } from '../../src/accounts/password.ts'
-import { asked, asker, PENDING, poll } from '../support/asking.ts'
 import { Browser } from '../support/browser.ts'
+import { cibaClient, PENDING, poll, startRequest } from '../support/ciba.ts'
 import { ada, usher, usherTest } from '../support/fixtures.ts'
 import { authorize, redeem, refresh, tokens } from '../support/journey.ts'
 import {
@@ -37,7 +37,7 @@ const TV = {
 }
 
 const test = usherTest({
-  clients: { ...CLIENTS, tv: TV, till: asker('till') },
+  clients: { ...CLIENTS, tv: TV, till: cibaClient('till') },
   usher: { features: { device_flow: true, ciba: true } },
   accounts: [ADA, GRACE],
 })
@@ -283,7 +283,7 @@ test('a device gets no token before the change', async () => {
 })
 
 test('a CIBA request can be answered after the change only', async () => {
-  const id = await asked(usher)
+  const id = await startRequest(usher)
   const browser = new Browser(usher.issuer)
   await browser.open('/account/requests')
   await browser.submit(credentials('ada', TEMPORARY))

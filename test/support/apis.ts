@@ -58,7 +58,7 @@ export const APIS = {
   },
 }
 
-interface Asked {
+interface ScopeRequest {
   browser: Browser
   scope: string
   resources: string[]
@@ -66,7 +66,10 @@ interface Asked {
 }
 
 /** Requests scopes of resources. The browser is left at the first page. */
-export async function ask(usher: Usher, { browser, scope, resources, client_id = 'web' }: Asked) {
+export async function requestScopes(
+  usher: Usher,
+  { browser, scope, resources, client_id = 'web' }: ScopeRequest,
+) {
   const request = authorizationRequest(usher, { scope, client_id })
   for (const resource of resources) request.url.searchParams.append('resource', resource)
   await browser.open(request.url)
@@ -74,10 +77,10 @@ export async function ask(usher: Usher, { browser, scope, resources, client_id =
 }
 
 /** Requests scopes, allows them, and returns the token response for `resource`, or for UserInfo. */
-export async function tokensFor(usher: Usher, asked: Asked, resource?: string) {
-  const request = await ask(usher, asked)
-  const page = await signInAndAllow(asked.browser, 'ada')
-  const answer = await redeem(usher, page.params.get('code') ?? '', request, resource)
+export async function tokensFor(usher: Usher, request: ScopeRequest, resource?: string) {
+  const sent = await requestScopes(usher, request)
+  const page = await signInAndAllow(request.browser, 'ada')
+  const answer = await redeem(usher, page.params.get('code') ?? '', sent, resource)
   if (answer.status !== 200) throw new Error(JSON.stringify(answer.body))
   return answer.body
 }

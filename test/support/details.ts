@@ -114,14 +114,14 @@ export const STATEMENT = { type: 'statement', account: 'DE1234', actions: ['bala
 type Params = Record<string, string | undefined>
 
 /** An authorization request with these authorization details. */
-export function asking(usher: Usher, details: unknown, params: Params = {}) {
+export function detailsRequest(usher: Usher, details: unknown, params: Params = {}) {
   const authorization_details = typeof details === 'string' ? details : JSON.stringify(details)
   return authorizationRequest(usher, { scope: 'openid', authorization_details, ...params })
 }
 
 /** Pushes an authorization request; `url` is the URL for the browser. */
 export async function push(usher: Usher, details: unknown, params: Params = {}) {
-  const request = asking(usher, details, params)
+  const request = detailsRequest(usher, details, params)
   const body = [...request.url.searchParams] as [string, string][]
   const headers = basic(request.client_id, 'a-secret-of-at-least-thirty-two-characters')
   const answer = await send(usher, '/api/oauth/par', { body, headers })
@@ -132,13 +132,13 @@ export async function push(usher: Usher, details: unknown, params: Params = {}) 
 }
 
 /** The status, error and description of a pushed request. */
-export async function refusal(usher: Usher, details: unknown, params: Params = {}) {
+export async function pushOutcome(usher: Usher, details: unknown, params: Params = {}) {
   const { answer } = await push(usher, details, params)
   return [answer.status, answer.json.error, answer.json.error_description].join(' ')
 }
 
 /** Pushes a request, opens it, allows it, and returns the token response. */
-export async function given(
+export async function detailsTokens(
   usher: Usher,
   browser: Browser,
   details: unknown,

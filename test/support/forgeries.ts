@@ -52,7 +52,7 @@ export async function forgeries({ jwt, key, secret, elsewhere }: Honest) {
   const jwe = (more: object, text = zeros(64)) =>
     `${encode({ enc: 'A128GCM', ...more })}.${zeros(32)}.${zeros(12)}.${text}.${zeros(16)}`
   const isRsa = key.kty === 'RSA'
-  const toUs = await new CompactEncrypt(Buffer.from(JSON.stringify(payload)))
+  const encrypted = await new CompactEncrypt(Buffer.from(JSON.stringify(payload)))
     .setProtectedHeader({
       alg: isRsa ? 'RSA-OAEP-256' : 'ECDH-ES',
       enc: 'A256GCM',
@@ -79,23 +79,23 @@ export async function forgeries({ jwt, key, secret, elsewhere }: Honest) {
     'a signature of zeros, ES256': `${encode(es)}.${second}.${zeros(64)}`,
     'another payload': `${first}.${encode({ ...payload, jti: 'another' })}.${third}`,
     'another header': `${encode({ ...header, x: 1 })}.${second}.${third}`,
-    'a key of its own, under our kid': signed(es, payload),
-    'a key of its own, without a kid': signed({ alg: 'ES256' }, payload),
-    'its key in jwk': signed({ ...es, jwk: own }, payload),
-    'its key in jwk alone': signed({ alg: 'ES256', jwk: own }, payload),
-    'its key at jku': signed({ ...es, jku: `${elsewhere}/jwks` }, payload),
-    'its key at x5u': signed({ ...es, x5u: `${elsewhere}/x5c` }, payload),
-    'its key in x5c': signed({ ...es, x5c: [encode('a certificate')] }, payload),
+    'a key of the attacker, with the valid kid': signed(es, payload),
+    'a key of the attacker, without a kid': signed({ alg: 'ES256' }, payload),
+    'the key of the attacker in jwk': signed({ ...es, jwk: own }, payload),
+    'the key of the attacker in jwk alone': signed({ alg: 'ES256', jwk: own }, payload),
+    'the key of the attacker at jku': signed({ ...es, jku: `${elsewhere}/jwks` }, payload),
+    'the key of the attacker at x5u': signed({ ...es, x5u: `${elsewhere}/x5c` }, payload),
+    'the key of the attacker in x5c': signed({ ...es, x5c: [encode('a certificate')] }, payload),
     'a kid that is a URL': signed({ alg: 'ES256', kid: `${elsewhere}/kid` }, payload),
     'a kid that is a path': hashed({ alg: 'HS256', ...{ kid: '../../dev/null' } }, payload, ''),
     'a kid that is SQL': signed({ alg: 'ES256', kid: "' OR 1=1 --" }, payload),
     'a kid that is an object': signed({ alg: 'ES256', kid: {} }, payload),
-    'crit that nobody knows': signed({ ...es, crit: ['x'], x: 1 }, payload),
+    'an unknown crit': signed({ ...es, crit: ['x'], x: 1 }, payload),
     'a payload that is not encoded': signed({ ...es, crit: ['b64'], b64: false }, payload),
     ...Object.fromEntries(
       Object.entries(secrets).flatMap(([name, text]) =>
         ['HS256', 'HS512'].map(alg => [
-          `${alg} with our ${name}`,
+          `${alg} with the verifying key as ${name}`,
           hashed({ alg, ...{ kid } }, payload, text),
         ]),
       ),
@@ -103,7 +103,7 @@ export async function forgeries({ jwt, key, secret, elsewhere }: Honest) {
     'HS256 with the secret': hashed({ alg: 'HS256' }, payload, secret),
     'HS384 with the secret': hashed({ alg: 'HS384' }, payload, secret),
     'HS256 with an empty secret': hashed({ alg: 'HS256' }, payload, ''),
-    'encrypted to our key, unsigned inside': toUs,
+    'encrypted to the verifying key, without a signature': encrypted,
     'encrypted, dir': jwe({ alg: 'dir' }),
     'encrypted, A256KW': jwe({ alg: 'A256KW' }),
     'encrypted, RSA-OAEP': jwe({ alg: 'RSA-OAEP', kid }),

@@ -10,7 +10,7 @@ import { send } from './wire.ts'
 
 export const FEATURES = { ...ON.usher.features, request_objects: true, encryption: true }
 /** Options of an Usher that may send requests to a key site. */
-export const ASKING = { usher: { features: FEATURES, egress: { allow: ['127.0.0.1'] } } }
+export const KEY_SITE_OPTIONS = { usher: { features: FEATURES, egress: { allow: ['127.0.0.1'] } } }
 
 export const pairs = {
   old: await generateKeyPair('ES256', { extractable: true }),
@@ -36,7 +36,7 @@ export async function startKeySite() {
     port,
     close,
     /** The number of requests since the last call of `answer`. */
-    asked: () => tokens.length,
+    requests: () => tokens.length,
     answerWith,
     answer(text: string, status = 200, headers = {}) {
       tokens.length = 0
@@ -52,7 +52,7 @@ export async function startKeySite() {
 }
 
 /** Sends a token request with an unknown code: a client with a valid key gets invalid_grant. */
-export async function askWith(kid: Kid, client_id: string, usher: Usher) {
+export async function authenticateWith(kid: Kid, client_id: string, usher: Usher) {
   const claims = { iss: client_id, sub: client_id }
   const key = pairs[kid].privateKey
   const client_assertion = await signAssertion(usher.issuer, { claims, key, kid })
@@ -62,9 +62,9 @@ export async function askWith(kid: Kid, client_id: string, usher: Usher) {
 }
 
 export const outcome = async (usher: Usher, id: string, kid: Kid) =>
-  (await askWith(kid, id, usher)).json.error
+  (await authenticateWith(kid, id, usher)).json.error
 
 /** Moves the clock forward until `vi.useRealTimers`. Timers do not run. */
-export function wait(seconds: number) {
+export function moveClock(seconds: number) {
   vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + seconds * 1000 })
 }

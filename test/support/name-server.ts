@@ -9,13 +9,13 @@ const TYPES = { 1: 'A', 28: 'AAAA' } as const
 
 /** Starts the server. `addresses` returns the addresses of a name, or undefined to send no response. */
 export async function startNameServer(addresses: (name: string) => string[] | undefined) {
-  const asked: string[] = []
+  const queries: string[] = []
   const socket = createSocket('udp4')
   socket.on('message', (question, { port, address }) => {
     const end = question.indexOf(0, 12)
     const name = labels(question.subarray(12, end))
     const type = TYPES[question.readUInt16BE(end + 1) as keyof typeof TYPES]
-    asked.push(`${type} ${name}`)
+    queries.push(`${type} ${name}`)
     const found = addresses(name)?.filter(one => isIPv6(one) === (type === 'AAAA'))
     if (!found) return
     const head = Buffer.from(question.subarray(0, end + 5))
@@ -29,7 +29,7 @@ export async function startNameServer(addresses: (name: string) => string[] | un
   const before = dns.getServers()
   dns.setServers([`127.0.0.1:${socket.address().port}`])
   return {
-    asked,
+    queries,
     close() {
       dns.setServers(before)
       socket.close()

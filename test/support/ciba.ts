@@ -10,7 +10,7 @@ export const CIBA_GRANT = 'urn:openid:params:grant-type:ciba'
 export const ENDPOINT = '/api/oauth/backchannel_authentication'
 
 /** The client's file in config/clients/. */
-export const asker = (client_id: string, client: object = {}) => ({
+export const cibaClient = (client_id: string, client: object = {}) => ({
   client_id,
   client_name: `Application ${client_id}`,
   client_secret_hashes: [hashSecret(SECRET)],
@@ -20,16 +20,24 @@ export const asker = (client_id: string, client: object = {}) => ({
 
 export const PENDING = { error: 'authorization_pending' }
 
-/** Sends a backchannel authentication request as a client of `asker`. */
-export const ask = (usher: Usher, params: Record<string, string> = {}, client_id = 'till') =>
+/** Sends a backchannel authentication request as a client of `cibaClient`. */
+export const sendRequest = (
+  usher: Usher,
+  params: Record<string, string> = {},
+  client_id = 'till',
+) =>
   send(usher, ENDPOINT, {
     headers: basic(client_id, SECRET),
     body: { scope: 'openid profile', login_hint: 'ada', ...params },
   })
 
 /** Sends a backchannel authentication request, and returns its auth_req_id. */
-export async function asked(usher: Usher, params?: Record<string, string>, client_id?: string) {
-  const { json } = await ask(usher, params, client_id)
+export async function startRequest(
+  usher: Usher,
+  params?: Record<string, string>,
+  client_id?: string,
+) {
+  const { json } = await sendRequest(usher, params, client_id)
   if (!json.auth_req_id) throw new Error(`not accepted: ${JSON.stringify(json)}`)
   return String(json.auth_req_id)
 }
@@ -46,14 +54,14 @@ export async function pollAtOnce(usher: Usher, auth_req_id: string, client_id = 
 }
 
 /** The links to the pending requests of the user, the latest last. */
-export async function waiting(browser: Browser): Promise<string[]> {
+export async function pendingRequests(browser: Browser): Promise<string[]> {
   const { html } = await newTab(browser).open('/account/requests')
   return html.querySelectorAll('article a.button').map(link => link.getAttribute('href') ?? '')
 }
 
 /** Opens the latest request, and answers it. */
 export async function answer(browser: Browser, decision: 'allow' | 'deny') {
-  await browser.open((await waiting(browser)).at(-1) ?? '/account/requests')
+  await browser.open((await pendingRequests(browser)).at(-1) ?? '/account/requests')
   return browser.submit({ decision })
 }
 
