@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect } from 'vitest'
 import { FILES } from '../support/apis.ts'
-import { ask, asker } from '../support/asking.ts'
+import { cibaClient, sendRequest } from '../support/ciba.ts'
 import { GOOD_SECRET } from '../support/config-folder.ts'
 import {
   BANK,
@@ -45,11 +45,13 @@ test('a client that can authenticate pushes authorization details, and cannot se
 })
 
 test('a backchannel request cannot ask for details, which its page does not show', async () => {
-  const till = asker('till', { authorization_details_types: ['payment'] })
+  const till = cibaClient('till', { authorization_details_types: ['payment'] })
   const features = { ...BANKING.usher.features, ciba: true }
   const clients = { ...BANKING.clients, till }
   const usher = await startUsher({ ...BANKING, clients, usher: { features } })
-  const { status, json } = await ask(usher, { authorization_details: JSON.stringify([PAYMENT]) })
+  const { status, json } = await sendRequest(usher, {
+    authorization_details: JSON.stringify([PAYMENT]),
+  })
   expect([status, json.error]).toEqual([400, 'invalid_request'])
   expect(json.error_description).toBe('authorization_details cannot be asked for here')
   await usher.close()
