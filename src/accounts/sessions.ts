@@ -15,9 +15,6 @@ export function createAccountSessions(records: Records) {
   const sessions = createSessions(records)
   const consents = createConsents(records)
 
-  const handleOf = (accountId: string, uid: string) =>
-    records.keyedHash('session handle', `${accountId} ${uid}`).toString('hex')
-
   /** The browser used last comes first. */
   async function list(accountId: string) {
     const [all, allowed] = await Promise.all([sessions.list(accountId), consents.list(accountId)])
@@ -25,7 +22,7 @@ export function createAccountSessions(records: Records) {
     return all
       .map(({ uid, loginTs: since = 0, lastUsed = since, clientInfo, authorizations = {} }) => ({
         /** Public name of the session for one account. It gives no access. */
-        handle: handleOf(accountId, uid),
+        handle: records.keyedHash('session handle', `${accountId} ${uid}`).toString('hex'),
         /** Never shown. */
         uid,
         /** Epoch seconds of the sign-in and, in `lastUsed`, of the latest use. */
