@@ -199,7 +199,7 @@ test('after many wrong codes a network is throttled for every user', async () =>
   expect((await enter(grace, user_code)).status).toBe(429)
 })
 
-test('of many concurrent guesses, only five are checked', async () => {
+test('only five of many concurrent guesses are checked', async () => {
   const alan = await signedIn(usher, 'alan')
   const page = await alan.open('/device')
   const form = { ...fieldsOf(page), user_code: 'ZZZZ-ZZZZ' }

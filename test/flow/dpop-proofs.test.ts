@@ -120,7 +120,7 @@ test('an unknown nonce is refused, and the response has a valid one', async () =
   expect(answer.headers.get('dpop-nonce')).toMatch(/^[\w-]{43}$/)
 })
 
-test('of many concurrent requests with one proof at two nodes, one succeeds', async () => {
+test('only one of many concurrent requests with one proof at two nodes succeeds', async () => {
   for (let round = 0; round < 3; round++) {
     const token = await boundToken()
     const proof = await atToken(key)

@@ -92,7 +92,7 @@ describe('the response is inactive for a token', () => {
     await expectInactive(refresh_token)
   })
 
-  test('that was revoked, or whose grant was', async () => {
+  test('that was revoked, or whose grant was revoked', async () => {
     const { access_token, refresh_token } = await tokens(usher, { browser })
     await post(usher, '/api/oauth/revoke', { token: refresh_token })
     await expectInactive(access_token)

@@ -62,7 +62,7 @@ test('a pushed request leads to a code once', async () => {
   expect(errorOf(await sendAs(browser, usher, url))).toBe('invalid_request_uri')
 })
 
-test('of many concurrent uses of one request_uri, one gets a code', async () => {
+test('only one of many concurrent uses of one request_uri gets a code', async () => {
   for (let round = 0; round < 5; round++) {
     const { url } = await push()
     const answers = await Promise.all(Array.from({ length: 16 }, () => sendAs(browser, usher, url)))
@@ -73,7 +73,7 @@ test('of many concurrent uses of one request_uri, one gets a code', async () => 
   }
 })
 
-test('of two sign-ins that begin with one request_uri, one gets a code', async () => {
+test('only one of two sign-ins that begin with one request_uri gets a code', async () => {
   const { url } = await push()
   const [first, second] = [new Browser(usher.issuer), new Browser(usher.issuer)]
   await first.open(url)

@@ -38,7 +38,7 @@ test('a code of one node is redeemed on another, and a withdrawal on a third is 
   }
 })
 
-test('of 50 concurrent requests on three nodes, one redeems a code, and all refreshes get the same successor', async () => {
+test('one of 50 concurrent requests on three nodes redeems a code, and 50 refreshes get the same successor', async () => {
   for (let round = 0; round < 5; round++) {
     const { code, request } = await authorize(node(round))
     const redeemed = await Promise.all(

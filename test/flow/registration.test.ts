@@ -128,7 +128,7 @@ test('a client gets a secret when it changes to an authentication method with on
   expect((await manage(usher, first, without)).json).not.toHaveProperty('client_secret')
 })
 
-test('of two concurrent updates the first is saved, and the second is refused', async () => {
+test('the first of two concurrent updates is saved, and the second is refused', async () => {
   const mine = await registerNew(usher)
   const metadata = (client_name: string) => ({
     ...METADATA,

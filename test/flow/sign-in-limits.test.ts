@@ -204,7 +204,7 @@ test('a failure logs reason, account, address and interaction, and never the typ
 })
 
 // The next two tests are the last ones: their floods use up the log lines of their second.
-test('of 200 concurrent guesses from many networks, only the free attempts are checked', async () => {
+test('only the free attempts of 200 concurrent guesses from many networks are checked', async () => {
   const attempts = await Promise.all(Array.from({ length: 200 }, () => openSignIn()))
   // The metric is exact, but not every guess has a log line.
   const checked = async () =>

@@ -185,7 +185,7 @@ test('a second person with the temporary password gets no access after the first
   expect([await canSignIn(stolen), await canSignIn(NEW)]).toEqual([false, true])
 })
 
-test('of concurrent changes in several browsers and tabs, one succeeds', async () => {
+test('only one of several concurrent changes in different browsers and tabs succeeds', async () => {
   for (let round = 0; round < 10; round++) {
     await setPassword({ change_password_by: Math.floor(Date.now() / 1000) + DAY })
     const { browser } = await choosing()

@@ -65,7 +65,7 @@ test.each(['EdDSA', 'Ed25519'])('an Ed25519 key signs as %s', async alg => {
   expect(await use(assertion, { client_id: 'ed' })).toMatchObject(LET_IN)
 })
 
-test('of many concurrent requests with one assertion, one succeeds', async () => {
+test('only one of many concurrent requests with one assertion succeeds', async () => {
   for (let round = 0; round < 5; round++) {
     const assertion = await sign()
     const answers = await Promise.all(Array.from({ length: 50 }, () => use(assertion)))

@@ -29,7 +29,7 @@ const results = (answers: Answer[]) =>
 
 const oneWinner = [...Array(AT_ONCE - 1).fill('400 invalid_grant'), 'ok']
 
-test('of many concurrent redemptions of one code, one gets tokens', async () => {
+test('only one of many concurrent redemptions of one code gets tokens', async () => {
   for (let round = 0; round < ROUNDS; round++) {
     const { code, request } = await authorize(usher, { browser })
     const answers = await atOnce(() => redeem(usher, code, request))
@@ -39,7 +39,7 @@ test('of many concurrent redemptions of one code, one gets tokens', async () => 
   }
 })
 
-test('without a grace period, of many concurrent uses of one refresh token one succeeds', async () => {
+test('without a grace period, only one of many concurrent uses of one refresh token succeeds', async () => {
   const strict = await startUsher({ usher: { lifetimes: { refresh_token_grace: '0 s' } } })
   await strict.addAccount(ADA)
   const other = new Browser(strict.issuer)
@@ -69,7 +69,7 @@ test('in the grace period, concurrent uses of one refresh token get the same suc
   }
 })
 
-test('of many concurrent requests that resume one sign-in, one gets a code', async () => {
+test('only one of many concurrent requests that resume one sign-in gets a code', async () => {
   for (let round = 0; round < 5; round++) {
     const other = new Browser(usher.issuer)
     const resume = await signInUpTo(other)

@@ -20,7 +20,7 @@ onEveryStore(records => {
     return { id, handle: id, client_id, scopes: ['openid'], since, until: since + TTL, version: 0 }
   }
 
-  test('of thirty concurrent requests of two clients on two nodes, three of each client are accepted', async () => {
+  test('three requests of each client are accepted when two clients send thirty concurrently on two nodes', async () => {
     const nodes = [
       createAccessRequests(records(), SETTINGS),
       createAccessRequests(records(), SETTINGS),
@@ -48,7 +48,7 @@ onEveryStore(records => {
     expect(await ask(userId, request())).toBe(true)
   })
 
-  test('of two concurrent answers, one stays', async () => {
+  test('only one of two concurrent answers is saved', async () => {
     const model = 'BackchannelAuthenticationRequest'
     const isAnswered = ({ grantId, error }: Payload) => grantId || error
     const save = answerOnce(records(), model, isAnswered)

@@ -58,7 +58,7 @@ test('find returns a copy that the library can change', async () => {
 const CODES = ['AuthorizationCode', 'DeviceCode', 'BackchannelAuthenticationRequest'] as const
 
 describe.each([...CODES, 'PushedAuthorizationRequest'])('%s', model => {
-  test('of 50 concurrent uses one succeeds, and the others get an error', async () => {
+  test('one of 50 concurrent uses succeeds, and the others get an error', async () => {
     for (let round = 0; round < 20; round++) {
       const grantId = fresh()
       const jti = idFor(model, grantId)

@@ -39,7 +39,7 @@ onEveryStore(records => {
     return { one, other, code, claimed: { ...code, inFlight: true } }
   }
 
-  test('of fifty sessions that enter a code at the same time on two nodes, one holds it', async () => {
+  test('only one of fifty sessions that enter a code at the same time on two nodes holds it', async () => {
     const { one, other, code, claimed } = await begin()
     const sessions = Array.from({ length: 50 }, (_, i) => [one, other][i % 2]?.as(`session-${i}`))
     const answers = await Promise.allSettled(

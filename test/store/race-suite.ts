@@ -24,7 +24,7 @@ export function raceSuite(name: string, open: () => Promise<Store[]>): void {
     const first = () => handles[0] as Store
     const winners = (answers: unknown[]) => answers.filter(Boolean).length
 
-    describe.each(CALLERS)('of %i callers', n => {
+    describe.each(CALLERS)('among %i callers', n => {
       test('one consumes', async () => {
         for (let round = 0; round < ROUNDS; round++) {
           const key = fresh()

@@ -140,7 +140,7 @@ describe('update', () => {
   })
 })
 
-test('of two concurrent removals of one record, one succeeds', async () => {
+test('only one of two concurrent removals of one record succeeds', async () => {
   const records = await open(newFile())
   await records.save('Kind', 'id', { once: true })
   const removed = await Promise.all([records.remove('Kind', 'id'), records.remove('Kind', 'id')])

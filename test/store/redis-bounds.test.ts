@@ -34,7 +34,7 @@ const KINDS: ((key: string) => Promise<unknown>)[] = [
 const ask = (count: number) =>
   Array.from({ length: count }, (_, i) => KINDS[i % KINDS.length]?.(fresh()))
 
-test('of 5,000 operations on a hung Redis, those above the limit fail at once, and the others within a second', async () => {
+test('on a hung Redis, operations above the limit fail at once, and the others within a second', async () => {
   await Promise.all(ask(100))
   observed.length = 0
   const memory = () => process.memoryUsage().rss / 2 ** 20

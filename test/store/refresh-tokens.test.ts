@@ -112,7 +112,7 @@ describe.each(STORES)('on %s', (_, start) => {
   afterAll(() => end())
 
   test.each([2, 8, 50])(
-    'without a grace period, of %i concurrent uses one succeeds, and the family ends',
+    'without a grace period, one of %i concurrent uses succeeds, and the family ends',
     async n => {
       for (let round = 0; round < 20; round++) {
         const strict = createRefresher(records, 0)

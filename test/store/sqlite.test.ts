@@ -113,7 +113,7 @@ describe('one file, opened twice', () => {
     expect(await written).toBe(true)
   })
 
-  test.each(Object.keys(ACTS))('of two processes one succeeds for each record: %s', async act => {
+  test.each(Object.keys(ACTS))('one of two processes succeeds for each record: %s', async act => {
     const file = newFile()
     const store = await openStore(file)
     const keys = Array.from({ length: 60 }, fresh)

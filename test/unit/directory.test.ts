@@ -46,7 +46,7 @@ test('an invalid profile is not added, and its username stays free', async () =>
   await expect(directory.add({ username: 'grace' })).resolves.toMatchObject({ username: 'grace' })
 })
 
-test('of twenty concurrent accounts with one username, one is added', async () => {
+test('only one of twenty concurrent accounts with one username is added', async () => {
   const spellings = ['Alan', 'alan', 'ALAN', 'ａlan']
   const results = await Promise.allSettled(
     Array.from({ length: 20 }, (_, i) => directory.add({ username: spellings[i % 4] })),
@@ -96,7 +96,7 @@ test('a rename to an existing username changes nothing', async () => {
   expect(await directory.findByUsername('church')).not.toMatchObject({ id: account.id })
 })
 
-test('of twenty concurrent renames to one username, one succeeds', async () => {
+test('only one of twenty concurrent renames to one username succeeds', async () => {
   const accounts = await Promise.all(
     Array.from({ length: 20 }, (_, i) => directory.add({ username: `racer${i}` })),
   )
@@ -156,7 +156,7 @@ test('the list is sorted by name', async () => {
   expect(names).toEqual(names.toSorted((a, b) => a.localeCompare(b)))
 })
 
-test('of two concurrent imports with one id, one adds the account, which has its username', async () => {
+test('only one of two concurrent imports with one id adds the account, which has its username', async () => {
   const one = { username: 'twice', id: newAccountId(), email_verified: false, attributes: {} }
   const imports = [one, one].map(account => directory.transfer({ ...account, enabled: true }))
   const results = await Promise.allSettled(imports)

@@ -95,7 +95,7 @@ test('an attempt that is taken back allows another one, and a count is never neg
   expect(await count()).toBe(false)
 })
 
-test('of 200 concurrent attempts on several nodes, only the free ones are accepted', async () => {
+test('only the free attempts of 200 concurrent ones on several nodes are accepted', async () => {
   const nodes = [
     attempts,
     createRateLimit(installation.records),
