@@ -37,6 +37,8 @@ const MESSAGES = {
 const NO_RSA =
   'no key is RSA, and clients use RS256 unless their file names another algorithm: add one (OIDC Core §15.1)'
 
+const NO_SECRET = `is required: only a loopback http issuer with SQLite gets a generated one. It ${RANDOM}`
+
 /** Warnings by rule: the risk, the fix, and the clause of the specification. */
 const WARNINGS = {
   'proxy-everyone':
@@ -66,9 +68,6 @@ export function startFindings(usher: Usher, hasSecret: boolean, development: boo
   const isLocal = store.startsWith('sqlite:')
   const inMemory = store === 'sqlite::memory:'
   const isSecretNeeded = !hasSecret && !(development && isLocal)
-  const reason = development
-    ? 'Redis needs one: every node has to have the same'
-    : `is required, because only a loopback http issuer gets a generated one. It ${RANDOM}`
   const { password_file, sentinel_password_file } = redis
   const { announce, rotate_every } = keys
   const isEarly = announce >= rotate_every || announce < MIN_ANNOUNCE_SECONDS
@@ -81,7 +80,7 @@ export function startFindings(usher: Usher, hasSecret: boolean, development: boo
       (listen.tls && portOf(origin) === listen.port))
   const unmet = NEEDS.filter(([feature, needed]) => features[feature] && !features[needed])
   return [
-    ...(isSecretNeeded ? [wrongVariable('USHER_SECRET', 'secret', reason)] : []),
+    ...(isSecretNeeded ? [wrongVariable('USHER_SECRET', 'secret', NO_SECRET)] : []),
     ...(isLocal ? [] : unreadable(at, ['redis'], { password_file, sentinel_password_file })),
     ...(isLocal ? [] : certificateFindings(at, ['redis', 'tls'], redis.tls)),
     ...(development ? [] : certificateFindings(at, ['listen', 'tls'], listen.tls)),

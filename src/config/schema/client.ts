@@ -46,9 +46,7 @@ const jwks = z.strictObject({
 
 const hash = matching(/^sha256:[\w-]{43}$/, 'make one with: npm run usher -- clients secret NAME')
 
-const until = z
-  .string()
-  .refine(isTime, 'is a time, in UTC: 2026-12-01T00:00Z, or a day: 2026-12-01')
+const until = z.string().refine(isTime, 'is a day, or a time in UTC: 2026-12-01T00:00Z')
 const secretHash = z.union(
   [hash, z.strictObject({ hash, until })],
   'a hash, or {hash, until}: make one with: npm run usher -- clients secret NAME',
