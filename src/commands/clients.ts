@@ -183,12 +183,8 @@ export async function invite({ values }: Invocation) {
 export async function invitations({ values }: Invocation) {
   const { records } = await openState()
   const all = (await createInvitations(records).list()).map(visible)
-  printList(
-    values,
-    all,
-    describeInvitation,
-    'There are no invitations: npm run usher -- clients invite',
-  )
+  const none = 'There are no invitations: npm run usher -- clients invite'
+  printList(values, all, describeInvitation, none)
 }
 
 /** `clients uninvite INVITATION`. */

@@ -84,11 +84,8 @@ function aboutKey({ key: _, isMap, value, from, default: fallback, ...about }: E
   return isMap ? about : { value: { value, from }, default: fallback ?? 'none', ...about }
 }
 
-function aboutClient(
-  source: ClientSource,
-  { issuer, scopes, claims, resources, details, features }: Settings,
-  keys: Effective[],
-) {
+function aboutClient(source: ClientSource, settings: Settings, keys: Effective[]) {
+  const { issuer, scopes, claims, resources, details, features } = settings
   const { value: client } = source
   const { client_id, scope, authorization_details_types: types = [], grant_types } = client
   const requested = (scope?.split(' ') ?? Object.keys(scopes)).filter(

@@ -7,7 +7,7 @@ import type { Settings } from '../config/load.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import { createQuota } from '../http/limits.ts'
 import type { Feature, LibraryFeatures } from '../provider/feature.ts'
-import { readMetadata } from './registration.ts'
+import { readMetadata, refuse } from './registration.ts'
 
 const MAX_FETCHES_PER_MINUTE = 120
 const CACHE_SECONDS = { min: 60, max: 3600 }
@@ -39,15 +39,12 @@ export function clientDocuments(settings: Settings): Feature {
 }
 
 function metadataOf(client: Client, settings: Settings): ClientMetadata {
-  const refuse = (problem: string) => new errors.InvalidClientMetadata(problem)
   if (client.jwksUri) throw refuse('jwks_uri is not fetched: the keys stand in jwks')
   const sent = Object.entries(client.metadata()).filter(([, value]) => value !== undefined)
   const metadata = readMetadata(Object.fromEntries(sent), client.clientId, settings)
   // A document changes without notice; the sector of its client must not.
-  if (
-    metadata.subject_type === 'pairwise' &&
-    client.sectorIdentifier !== new URL(client.clientId).host
-  ) {
+  const { host } = new URL(client.clientId)
+  if (metadata.subject_type === 'pairwise' && client.sectorIdentifier !== host) {
     throw refuse('redirect_uris of a pairwise client have the host of its client_id')
   }
   return metadata

@@ -145,14 +145,11 @@ const REFUSED: Record<string, string> = {
   software_statement: 'is not read: send the metadata themselves',
 }
 
-const refuse = (message: string) => new errors.InvalidClientMetadata(message)
+/** Returns the error for metadata that a client cannot have (RFC 7591 §3.2.2). */
+export const refuse = (message: string) => new errors.InvalidClientMetadata(message)
 
 /** Returns the metadata of a client that registers itself; throws `InvalidClientMetadata` (RFC 7591 §3.2.2). */
-export function readMetadata(
-  sent: Record<string, unknown>,
-  client_id: string,
-  settings: Settings,
-): ClientMetadata {
+export function readMetadata(sent: Properties, client_id: string, settings: Settings) {
   const given = Object.fromEntries(Object.entries(sent).filter(([, value]) => value !== null))
   const refused = Object.keys(REFUSED).find(key => Object.hasOwn(given, key))
   if (refused) throw refuse(`${refused} ${REFUSED[refused]}`)

@@ -8,10 +8,7 @@ import type { Views } from '../pages/views.ts'
 import type { Feature, ResponseMode } from '../provider/feature.ts'
 
 /** Returns the feature with our response modes. */
-export function responseModes(
-  { features }: Settings,
-  { formPost }: Pick<Views, 'formPost'>,
-): Feature {
+export function responseModes({ features }: Settings, { formPost }: Views): Feature {
   return {
     settings: { jwtResponseModes: { enabled: features.jwt_response_modes } },
 
