@@ -51,10 +51,7 @@ export async function exportAccounts() {
   })
 }
 
-interface Outcome {
-  outcome: 'added' | 'present' | 'wrong' | 'empty'
-  reason?: string
-}
+type Outcome = { outcome: 'added' | 'present' | 'wrong' | 'empty'; reason?: string }
 
 async function add(directory: OwnDirectory, line: string): Promise<Outcome> {
   try {

@@ -9,11 +9,6 @@ import { longParameter } from '../http/limits.ts'
 import type { Feature } from '../provider/feature.ts'
 import { decisionOf, sentDetails } from '../provider/grants.ts'
 
-/** The code or refresh token from which an access token is issued. */
-interface Source {
-  rar?: Detail[]
-}
-
 const MAX_DETAILS = 10
 
 /** Returns the feature. resources.ts finds the API of a request by its details. */
@@ -26,8 +21,8 @@ export function authorizationDetails({ details: types, features }: Settings): Fe
         types: Object.fromEntries(validations),
         authorizationDetailsForGrantSource: ({ oidc }) => decisionOf(oidc)?.details,
         // A token request gets all that were allowed, or asks for some (RFC 9396 §6).
-        authorizationDetailsForAccessToken({ oidc }, { resourceServer }, source: Source = {}) {
-          const { rar: granted = [] } = source
+        authorizationDetailsForAccessToken({ oidc }, { resourceServer }, source) {
+          const granted = source?.rar ?? []
           const asked = sentDetails(oidc)
           if (asked.some(detail => !granted.some(other => isDeepStrictEqual(detail, other)))) {
             refuse('authorization_details must be of those that the user allowed')
