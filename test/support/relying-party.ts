@@ -115,7 +115,7 @@ export async function startRelyingParty({
 
   return {
     origin,
-    /** The same server under another origin and site. */
+    /** This server under another origin and site. */
     elsewhere: `http://127.0.0.1:${port}`,
     /** The client's file in config/clients/. */
     metadata: {

@@ -21,7 +21,7 @@ const { values } = parseArgs({
     /** Seconds of each request before the measurement: V8 compiles during some ten thousand requests. */
     'warm-up': { type: 'string', default: '10' },
     tokens: { type: 'string', default: '10000' },
-    /** Of each user. */
+    /** Sessions of each user. */
     sessions: { type: 'string', default: '20' },
     connections: { type: 'string', default: '16' },
     /** Numbers of live tokens, compared instead of the variants. */
