@@ -28,7 +28,7 @@ export function fixedDifferences(before: Settings, after: Settings): string[] {
   return FIXED.filter(key => JSON.stringify(before[key]) !== JSON.stringify(after[key]))
 }
 
-/** Returns lines such as `lifetimes.code: 60 → 30`, `- clients.wiki`, `+ claims.hr: {"scope":"hr",…`. */
+/** Returns lines such as `lifetimes.code: 60 → 30`, `+ clients.wiki`, `- clients.wiki.contacts.0`. */
 export const differences = (before: Settings, after: Settings): string[] =>
   compare([], byClientId(before), byClientId(after))
 
@@ -47,7 +47,7 @@ function compare(path: string[], was: unknown, is: unknown): string[] {
   if (JSON.stringify(was) === JSON.stringify(is)) return []
   const name = path.join('.')
   if (is === undefined) return [`- ${name}`]
-  if (was === undefined) return [`+ ${name}: ${shown(path, is)}`]
+  if (was === undefined) return [isTree(is) ? `+ ${name}` : `+ ${name}: ${shown(path, is)}`]
   return [`${name}: ${shown(path, was)} → ${shown(path, is)}`]
 }
 
@@ -57,7 +57,7 @@ const MAX_VALUE_CHARS = 80
 function shown(path: string[], value: unknown): string {
   if (isSecret(path)) return '(not shown)'
   if (path[0] === 'pictures') return '(an image)'
-  const hide = (key: string, inner: unknown) => (isSecret([key]) ? '(not shown)' : inner)
-  const text = JSON.stringify(value, hide)
+  if (isTree(value)) return '(a list or map)'
+  const text = JSON.stringify(value)
   return text.length > MAX_VALUE_CHARS ? `${text.slice(0, MAX_VALUE_CHARS)}…` : text
 }

@@ -30,7 +30,8 @@ export type Signatures = ReturnType<typeof createSignatures>
  * Returns `Signatures` whose first secret signs and whose secrets all verify. Throws without a secret. Koa
  * alone would make a Keygrip with SHA-1.
  */
-export function createSignatures(secrets: Uint8Array[]) {
-  // Its types name text only; `createHmac` takes bytes as well.
-  return new Keygrip(secrets as never[], 'sha256')
-}
+export const createSignatures = (secrets: Uint8Array[]) =>
+  new Keygrip(
+    secrets.map(secret => Buffer.from(secret).toString('base64url')),
+    'sha256',
+  )

@@ -113,7 +113,7 @@ test('a reload does not log the value of a changed secret', () => {
   const lines = before && after ? differences(before, { ...after, folder: before.folder }) : []
   expect(lines).toEqual([
     '- clients.web.client_secret_hashes',
-    '+ clients.web.jwks: (not shown)',
+    '+ clients.web.jwks',
     '+ clients.web.token_endpoint_auth_method: "private_key_jwt"',
   ])
 })
