@@ -63,7 +63,7 @@ const HOMES: Record<string, RegExp> = {
 }
 
 /** The limit of code lines, without blank lines and comments. */
-const LINES = 12_450
+const LINES = 11_930
 const FILES = 150
 const LONGEST_FILE = 270
 /** Sign-in at upstream issuers, beside `LINES`. */
