@@ -20,7 +20,7 @@ import { run } from './reload.ts'
 import { takeAuditEvents } from './state/operator-facts.ts'
 import { openStore, unlock } from './storage/open.ts'
 import type { Records } from './storage/records.ts'
-import type { Check } from './storage/store.ts'
+import { type Check, requireTrust } from './storage/store.ts'
 
 /** The signals that end the service. */
 export const SIGNALS = ['SIGTERM', 'SIGINT'] as const
@@ -136,12 +136,6 @@ async function noteChecks(checking: Promise<Check[]>, readiness: Readiness, audi
   }
   readiness.checks = checks
   return checks
-}
-
-function requireTrust(checks: Check[]) {
-  const wrong = checks.filter(({ state }) => state === 'wrong')
-  const lines = wrong.map(({ name, found, fix }) => `\n  ${name}: ${found}\n    → ${fix}`)
-  if (wrong.length) throw new Error(`the store cannot be trusted${lines.join('')}`)
 }
 
 /** The main listener, and one for `client_certificates.origin`, so that browsers need no certificate. */

@@ -1,9 +1,9 @@
 // Moves an installation to another store, or to a file and back, or to another secret. Names stay hashed and contents
 // encrypted, so the same USHER_SECRET opens the copy.
 //
-//   1  the target is cleared of what an unfinished copy left there
-//   2  everything but the naming key is written
-//   3  every entry that was written is found again
+//   1  the target is checked, as at a start: a Redis that evicts records is refused
+//   2  the target is cleared of what an unfinished copy left there
+//   3  everything but the naming key is written
 //   4  the naming key is written: from here on the target is an installation, and refuses a copy
 //
 // A copy keeps versions and tombstones: by them, a removal wins over a consent page that was open before
@@ -18,12 +18,10 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { readJson } from '../config/schema/values.ts'
 import { createSeal, NAMING_KEY } from './seal.ts'
-import { type Entry, now, type Store } from './store.ts'
+import { type Entry, requireTrust, type Store } from './store.ts'
 
 /** Records in flight, of some kB each. */
 const CONCURRENCY = 100
-/** Seconds by which the clocks of two stores may differ. */
-const SKEW_SECONDS = 5
 const BACKUP_FORMAT = 1
 
 /** The stores or the file are in order, but cannot be copied to each other. */
@@ -128,23 +126,13 @@ async function fill(
         '(another file, database or redis.key_prefix).',
     )
   }
+  requireTrust(await to.check())
   await forEach(to.scan(), ({ key }) => to.restore({ key, version: 1, expires: 0 }))
   let records = 1
-  /** Entries that were written and not found again: when they expire. */
-  const missing = new Map<string, number>()
   await forEach(counted(entries, 'copied', progress), async entry => {
     await to.restore(entry)
     if (entry.value) records++
-    missing.set(entry.key, entry.expires ?? Number.POSITIVE_INFINITY)
   })
-  for await (const { key } of to.scan()) missing.delete(key)
-  const lost = [...missing.values()].filter(expires => expires > now() + SKEW_SECONDS).length
-  if (lost) {
-    throw new CopyRefused(
-      `Not finished: ${lost} of ${records} records are missing in ${name}. Stop everything else that ` +
-        'writes to it, set its maxmemory-policy to noeviction if it is a Redis, and run it again.',
-    )
-  }
   const { failed } = await to.write([{ key, value, version: 0 }])
   if (failed === undefined) return records
   throw new CopyRefused(`${name} became an installation meanwhile: Usher was started on it.`)

@@ -172,6 +172,13 @@ export const wrong = (name: string, found: string, fix: string): Check => {
   return { name, state: 'wrong', found, fix }
 }
 
+/** Throws an error for the operator if a finding is `wrong`. */
+export function requireTrust(checks: Check[]) {
+  const wrong = checks.filter(({ state }) => state === 'wrong')
+  const lines = wrong.map(({ name, found, fix }) => `\n  ${name}: ${found}\n    → ${fix}`)
+  if (wrong.length) throw new Error(`the store cannot be trusted${lines.join('')}`)
+}
+
 /** Called after each command to a store in another process. */
 export type Observer = (command: string, seconds: number, failed: boolean) => void
 
