@@ -33,7 +33,7 @@ import { authorizationRequest, redeem, signInAndAllow } from '../support/journey
 import { startLoad } from '../support/load.ts'
 import { type RedisServer, startRedis } from '../support/redis.ts'
 import { freePort } from '../support/service.ts'
-import { CLAIMS, CLIENTS } from '../support/usher.ts'
+import { CLAIMS, CLIENTS, UNLIMITED } from '../support/usher.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const { folder, remove } = imageFolder()
@@ -286,7 +286,8 @@ test('three nodes are replaced under load, and no request fails', {
   const ports = [await freePort(), await freePort(), await freePort()]
   const issuer = `http://localhost:${ports[0]}`
   const config = writeFolder({
-    'usher.yaml': { issuer },
+    // The load has anonymous requests, as many as the machine can.
+    'usher.yaml': { issuer, limits: UNLIMITED },
     'claims.yaml': CLAIMS,
     'clients/web.yaml': CLIENTS.web ?? {},
   })
