@@ -96,7 +96,8 @@ function detectReplays({ ReplayDetection }: Provider, records: Records, features
   ReplayDetection.unique = async (iss: string, jti: string, exp: number) => {
     const id = createHash('sha256').update(`${iss}\0${jti}`).digest('base64url')
     const ttl = exp - now() + CLOCK_SKEW_SECONDS
-    const isFirst = await records.save('ReplayDetection', id, {}, { ttl, version: 0 })
+    // The library checks a DPoP proof after it has consumed the code, which waits for its tokens.
+    const isFirst = await records.saveAlone('ReplayDetection', id, {}, { ttl, version: 0 })
     const [error] = isFirst ? [] : features.flatMap(({ replayError }) => replayError?.(jti) ?? [])
     if (error) throw error
     return isFirst

@@ -3,7 +3,8 @@
 //   model                               kept in            specialty
 //   AuthorizationCode, DeviceCode,
 //   BackchannelAuthenticationRequest,
-//   AccessToken                         here               read with their grant; a code works once
+//   AccessToken                         here               read with their grant; a code works once.
+//                                                          JWTs are not stored
 //   RefreshToken                        refresh-tokens.ts  families
 //   Session                             sessions.ts        three-way merge
 //   Grant                               grants.ts          deleting it revokes its opaque tokens
@@ -15,13 +16,12 @@
 // request that loses a race must throw. The library also saves records that another request has removed:
 // a tombstone refuses that.
 //
-// One batch writes a used code and its tokens (library-overrides.ts begins it with `records.batch`). The
-// version of the code decides a race. The loser revokes the grant, and with it the tokens of the winner
-// (RFC 6749 §4.1.2).
+// The changes of one use of a code are kept, and written in one batch when the grant handler ends
+// (`records.batch` in library-overrides.ts): the consumption of the code, and its tokens. The consumption
+// decides a race. The loser revokes the grant, and with it the tokens of the winner (RFC 6749 §4.1.2).
 
 import { type Adapter, Provider } from 'oidc-provider'
 import type { Records } from '../storage/records.ts'
-import { now } from '../storage/store.ts'
 import {
   grantName,
   grantsOfAccount,
@@ -36,7 +36,10 @@ import type { Lifetimes, RefreshTokens } from './refresh-tokens.ts'
 import { alreadyUsed, answerOnce, assertConnected, noteReuse } from './reuse.ts'
 import { createSessions, type SessionRecord } from './sessions.ts'
 
-/** Models whose ids begin with a tag: the id of the grant, which is made later. */
+/**
+ * Models whose values begin with a tag, which is the id of their grant (provider/state.ts). In the device flow
+ * and CIBA, the grant is made later, with this id.
+ */
 export const TAGGED = [
   'AuthorizationCode',
   'DeviceCode',
@@ -47,18 +50,22 @@ export const TAGGED = [
 /** Methods that replace those of the plain adapter. */
 export type AdapterPart = (plain: Adapter) => Partial<Adapter>
 
-/** Returns the adapter of a model of the library. `parts`: changes of it by model. */
+/** Returns the adapter of a model of the library. `parts`: what features replace, by model. */
 export function createAdapter(
   records: Records,
   lifetimes: Lifetimes,
-  { find, save, destroy }: RefreshTokens,
+  refreshTokens: RefreshTokens,
   parts: Record<string, AdapterPart>,
 ): (model: string) => Adapter {
   const ours: Record<string, AdapterPart> = {
     Grant: () => createGrantAdapter(records, lifetimes),
     Session: () => createSessionAdapter(records, lifetimes),
     // `save` of the next token of the family marks the former one as used.
-    RefreshToken: () => ({ find, upsert: save, destroy, consume: async () => {} }),
+    RefreshToken() {
+      const { find, save, destroy } = refreshTokens
+      return { find, upsert: save, destroy, consume: async () => {} }
+    },
+    // The library looks for a token in every model: another value costs no read.
     ClientCredentials: ({ find }) => ({
       find: async id => (isTokenWithoutGrant(id) ? find(id) : undefined),
     }),
@@ -87,21 +94,21 @@ function createPlainAdapter(model: string, records: Records) {
     },
 
     async find(id: string): Promise<Payload | undefined> {
-      const { value, consumed } = await records.read<Payload>(model, id)
+      const { value, consumed } = await records.read<Payload>(model, taggedId(id))
       if (consumed) await assertConnected()
       return value && { ...value, ...(consumed && { consumed }) }
     },
 
     async consume(id: string) {
       await assertConnected()
-      if (!(await records.consume(model, id))) throw alreadyUsed(model)
+      if (!(await records.consume(model, taggedId(id)))) throw alreadyUsed(model)
     },
 
     async destroy(id: string) {
       await records.remove(model, taggedId(id))
     },
 
-    // Unused: the library destroys the grant as well, unless it revokes an access token alone.
+    // The library destroys the grant as well, or revokes an access token alone.
     revokeByGrantId: async () => {},
     findByUid: async () => undefined,
     findByUserCode: async () => undefined,
@@ -123,7 +130,7 @@ function createTaggedAdapter(model: string, records: Records) {
     async find(id: string): Promise<Payload | undefined> {
       const grantId = tagOf(id)
       if (!grantId) return undefined
-      // The library reads the grant next: the request remembers it.
+      // Reads the grant in the same command: the library reads it next, and the request remembers it.
       const grant = grantName(grantId)
       const { value, version, consumed } = await records.read<Payload>(model, taggedId(id), grant)
       // A repeated revocation waits for the replicas again: the first one may not have reached them.
@@ -138,17 +145,19 @@ function createTaggedAdapter(model: string, records: Records) {
 
     async consume(id: string): Promise<void> {
       await assertConnected()
-      const { value, version, consumed } = await records.read<Payload>(model, taggedId(id))
+      const { value, consumed } = await records.read<Payload>(model, taggedId(id))
       if (!value || consumed) return endReused(value)
       // The user has refused (device flow, CIBA): no token will be issued.
       if (value.error) return void (await records.consume(model, taggedId(id)))
-      const options = { ttl: Number(value.exp) - now(), version, consumed: now() }
-      await records.saveLater(model, taggedId(id), value, options, () => endReused(value))
+      await records.consumeLater(model, taggedId(id), () => endReused(value))
     },
   }
 }
 
-/** Writes a new grant and the first code that names it in one batch, and then checks the grant. */
+/**
+ * Writes a code and the new grant that provider/grants.ts holds for it in one batch, and then checks that the
+ * consent and the sign-in have not ended.
+ */
 function withGrant(adapter: Adapter, records: Records): Adapter {
   return {
     ...adapter,

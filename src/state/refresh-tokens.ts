@@ -113,7 +113,7 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
     const next: Family = { payload: lasting(payload), generation, since: now() }
     if (generation === 0) {
       await prolongGrant(tag)
-      return void (await records.save(KIND, id, next, { ttl, version: 0 }))
+      return records.saveLater(KIND, id, next, { ttl, version: 0 })
     }
     const found = records.lastRead<Family>(KIND, id)
     const contest = () => rotate(id, next, ttl, found)

@@ -28,8 +28,6 @@ interface SaveOptions {
   ttl?: number
   /** The version that must stand; absent: any but a tombstone. */
   version?: number
-  /** Epoch seconds: consumed by this write. */
-  consumed?: number
   /** Pairs of kind and name, as given to `walk`. */
   indexes?: [kind: string, name: string][]
 }
@@ -56,9 +54,10 @@ export async function openRecords(store: Store, secrets: Uint8Array[]) {
   const indexOf = (kind: string, name: string) => keyOf(`index:${kind}`, name)
 
   let lostIdentity: string | undefined
-  const transactions = createTransactions(store, () => {
+  const guard = () => {
     if (lostIdentity) throw new StoreUnavailable(lostIdentity)
-  })
+  }
+  const transactions = createTransactions(store, guard)
 
   function foundIn<T>({ key = '', value, version = 0, consumed }: Partial<Entry> = {}): Found<T> {
     if (!value) return { version, consumed }
@@ -91,6 +90,7 @@ export async function openRecords(store: Store, secrets: Uint8Array[]) {
 
   /** Yields the records under an index, each once; see `Store`. */
   async function* walk<T>(kind: string, name: string): AsyncGenerator<T> {
+    guard()
     for await (const entry of store.walk(indexOf(kind, name))) {
       const { value } = foundIn<T>(entry)
       if (value) yield value
@@ -136,9 +136,17 @@ export async function openRecords(store: Store, secrets: Uint8Array[]) {
       return entry && foundIn<T>(entry)
     },
 
+    /** `save` alone: the changes that were kept stay kept. */
+    saveAlone: (kind: string, id: Id, value: object, options: SaveOptions) =>
+      transactions.writeAlone(putOf(kind, id, value, options)),
+
     /** True for exactly one caller in the life of a record. */
     consume: (kind: string, id: Id) =>
       transactions.writeAlone({ key: keyOf(kind, id), consumed: now() }),
+
+    /** `consume` in the batch of `saveLater`. Calls `refused` where `consume` would answer false. */
+    consumeLater: (kind: string, id: Id, refused: () => Promise<void>) =>
+      transactions.writeLater({ key: keyOf(kind, id), consumed: now() }, refused),
 
     /** True for exactly one caller, and of `version` alone. Plain writes stay refused for `seconds`. */
     remove: (kind: string, id: Id, seconds = SLACK_SECONDS, version?: number) =>

@@ -67,8 +67,7 @@ export async function openSqliteStore(file: string) {
     if (!before || 'tombstone' in change) sql.delete.run(key)
     if ('tombstone' in change) put({ key, version, expires: change.tombstone })
     else if ('value' in change) {
-      const consumed = change.consumed ?? before?.consumed
-      put({ ...change, version, consumed }, change.indexes)
+      put({ ...change, version, consumed: before?.consumed }, change.indexes)
     } else if (before) put({ ...before, version, consumed: change.consumed })
   }
 
@@ -147,7 +146,6 @@ function isAllowed(change: Change, before?: Entry): boolean {
   if ('version' in change && change.version !== undefined) {
     if (change.version !== (before?.version ?? 0)) return false
   } else if ('value' in change && before && !isRecord) return false
-  if ('tombstone' in change) return isRecord
-  if (change.consumed !== undefined && before?.consumed !== undefined) return false
+  if ('consumed' in change) return isRecord && before.consumed === undefined
   return 'value' in change || isRecord
 }

@@ -27,9 +27,9 @@
 //                                nothing   record              tombstone
 //   Put without version                                        X
 //   Put with version             unless 0  unless its version  unless its version
-//   Put with consumed, besides             if consumed before
 //   Consumption                  X         if consumed before  X
-//   Removal                      X         unless its version  X
+//   Removal                      X                             X
+//   Removal with version         X         unless its version  X
 //
 // Guarantees
 //   Atomic: `write` and `getMany` happen in one step, for every process that shares the store.
@@ -71,11 +71,9 @@ export interface Put {
   expires?: number
   /** Indexes to add to those of the record. */
   indexes?: string[]
-  /** Epoch seconds: also marks the record as consumed. Refused if it is marked already. */
-  consumed?: number
 }
 
-/** Marks a record as consumed, and changes nothing else. Refused without a record, or if it is marked. */
+/** Marks a record as consumed, and keeps its value and expiry. Refused without a record, or if it is marked. */
 export interface Consumption {
   key: string
   /** Epoch seconds. */

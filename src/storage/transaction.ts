@@ -22,8 +22,9 @@ interface Later {
 }
 
 class Transaction {
-  /** Entries by key: those read since the last write, and all that were read. */
-  current = new Map<string, Entry | undefined>()
+  /** Entries that were read since the last write, by key. */
+  fresh = new Map<string, Entry | undefined>()
+  /** All entries that were read, by key. */
   read = new Map<string, Entry | undefined>()
   later: Later[] = []
   failure?: StoreUnavailable
@@ -53,14 +54,14 @@ export function createTransactions(store: Store, guard: () => void) {
   /** Throws for keys of several slots, which a Redis Cluster alone would refuse. */
   async function getMany(keys: string[]): Promise<(Entry | undefined)[]> {
     if (new Set(keys.map(slotOf)).size > 1) throw new Error('these keys are in several slots')
-    const { current, read } = transaction()
-    if (!keys.every(key => current.has(key))) {
+    const { fresh, read } = transaction()
+    if (!keys.every(key => fresh.has(key))) {
       const entries = await call(() => store.getMany(keys))
       for (const [i, key] of keys.entries()) {
-        for (const memory of [current, read]) memory.set(key, entries[i])
+        for (const memory of [fresh, read]) memory.set(key, entries[i])
       }
     }
-    return keys.map(key => current.get(key))
+    return keys.map(key => fresh.get(key))
   }
 
   const lastRead = (key: string) => transaction().read.get(key)
@@ -83,7 +84,7 @@ export function createTransactions(store: Store, guard: () => void) {
     const current = transaction()
     // A read after this must see what others have written, and so must one that is on its way now.
     const forget = () => {
-      current.current = new Map()
+      current.fresh = new Map()
     }
     let isWritten = true
     forget()

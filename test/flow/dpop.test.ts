@@ -59,6 +59,14 @@ function readInfo(token: string, proof?: string, scheme = 'DPoP') {
 const atUserinfo = (by: Prover, token: string, change?: ProofChange) =>
   by.prove('GET', `${usher.issuer}${USERINFO}`, { token, ...change })
 
+test('a replayed proof does not use up the code that is sent with it', async () => {
+  const proof = await atToken(key)
+  expect((await ask(await formOf('spa'), proof)).status).toBe(200)
+  const form = await formOf('spa')
+  expect((await ask(form, proof)).json.error).toBe('invalid_dpop_proof')
+  expect((await ask(form, await atToken(key))).status).toBe(200)
+})
+
 test('openid-client binds its tokens, reads UserInfo with them, and renews them', async () => {
   const config = await openid.discovery(new URL(usher.issuer), 'spa', undefined, openid.None(), {
     execute: [openid.allowInsecureRequests],

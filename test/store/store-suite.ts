@@ -92,20 +92,6 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
         expect(await text(store, key)).toBe('once')
       })
 
-      test('is done together with a write that has `consumed`', async () => {
-        const key = fresh()
-        const [value, expires] = [bytes('rest'), now() + 60]
-        await put(store, key, bytes('whole'), { expires, indexes: [`of-${key}`] })
-        const used = { expires, version: 1, consumed: 1_700_000_000 }
-        expect(await put(store, key, value, used)).toBe(true)
-        expect(await put(store, key, value, { ...used, version: 2 })).toBe(false)
-        expect(await text(store, key)).toBe('rest')
-        expect(await consume(store, key, now())).toBe(false)
-        expect(await list(store, `of-${key}`)).toMatchObject([
-          { key, version: 2, consumed: 1_700_000_000 },
-        ])
-      })
-
       test('stays when the record is written again', async () => {
         const key = fresh()
         await put(store, key, bytes('one'), {})
@@ -177,10 +163,6 @@ export function storeSuite(name: string, open: () => Promise<Store>): void {
       test.each<[string, (key: string) => Change]>([
         ['a write over another version', key => ({ key, value: bytes('x'), version: 7 })],
         ['a second consumption', key => ({ key, consumed: now() })],
-        [
-          'a write that consumes a second time',
-          key => ({ key, value: bytes('x'), consumed: now() }),
-        ],
         ['a removal of another version', key => ({ key, tombstone: now() + 60, version: 7 })],
       ])('writes nothing because of %s, and returns which change failed', async (_, refused) => {
         const [one, other, used, gone] = keysOfOneSlot()

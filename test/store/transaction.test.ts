@@ -153,11 +153,10 @@ describe('deferred writes', () => {
     await records.save('Code', used, {})
     const redeem = () =>
       records.transaction(async () => {
-        const { version } = await records.read('Code', used)
         const refused = async () => {
           throw new Error('used')
         }
-        await records.saveLater('Code', used, {}, { version, consumed: 1_700_000_000 }, refused)
+        await records.consumeLater('Code', used, refused)
         await leave(first)
         await leave(second)
       })

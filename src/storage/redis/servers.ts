@@ -16,9 +16,6 @@ const REPLY_TIMEOUT_MS = 900
 /** Pause before a connection that has ended is made anew. */
 const RECONNECT_PAUSE_MS = 200
 
-/** See `openServers`. */
-export type Servers = Awaited<ReturnType<typeof openServers>>
-
 /** Connects to the servers of one URL. Rejects when there is nothing to reach. */
 export async function openServers(url: string, settings: RedisSettings, observe: Observer) {
   const reader = createConnection(url, settings)

@@ -14,6 +14,7 @@ import { randomBytes } from 'node:crypto'
 import { REDIS_DEFAULTS } from '../../config/schema/usher.ts'
 import {
   type Change,
+  type Consumption,
   type Entry,
   now,
   type Observer,
@@ -35,7 +36,7 @@ const MAX_ATTEMPTS = 10
 const FOREVER = 1e12
 
 /** A change with, once it is noted in all of `indexes`, the epoch seconds until which it is. */
-type Write = Partial<Put & Removal> & { key: string; noted?: number }
+type Write = Partial<Put & Consumption & Removal> & { key: string; noted?: number }
 
 /** Opens the store on Redis servers. Rejects when there is nothing to reach. */
 export async function openRedisStore(

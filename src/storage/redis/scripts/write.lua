@@ -41,8 +41,7 @@ local function isAllowed(change, head)
   local isRecord = head.v > 0 and not head.t
   if change.version and change.version ~= head.v then return false end
   if change.action == 'remove' then return isRecord end
-  if change.consumed and head.c then return false end
-  if change.action == 'consume' then return isRecord end
+  if change.action == 'consume' then return isRecord and not head.c end
   return change.version or not head.t
 end
 
@@ -104,7 +103,7 @@ for _, change in ipairs(changes) do
   else
     write(change.key, {
       v = version, o = operation, e = change.expires, i = change.indexes, n = change.noted,
-      c = change.consumed or (not head.t and head.c or nil),
+      c = not head.t and head.c or nil,
     }, change.value)
   end
 end
