@@ -83,7 +83,6 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   pages.get('/errors', errorPages.explain)
 
   const app = new Koa({ proxy: true })
-  // Keys that sign cookies.
   app.keys = provider.keys
   app.on('error', logFaults(log))
   app.use(securityHeaders(settings.issuer))
@@ -93,6 +92,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   app.use(health(readiness))
   app.use(edge(settings, Object.values(routes.byCertificate)))
   app.use(limits)
+  // Remembers what a request reads, and keeps writes for one batch a slot (storage/transaction.ts).
   app.use((_ctx, next) => records.transaction(next))
   app.use(
     limitAnonymous(settings.limits, {

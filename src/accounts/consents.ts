@@ -17,7 +17,7 @@ export interface Consent {
   declined: string[]
   /** Allowed authorization details (RFC 9396), the latest first, each with its time in epoch seconds. */
   details?: { detail: Detail; at: number }[]
-  /** Hash of the client name and hosts that the user saw (provider/policy.ts). */
+  /** Hash of the client name and hosts that the user saw (`appearanceOf` in provider/grants.ts). */
   appearance?: string
   /** Epoch seconds. */
   since: number
@@ -127,7 +127,7 @@ export function createConsents(records: Records) {
       return isDue ? { ...value, lastUsed: now() } : undefined
     })
 
-  /** When it returns, no code or token of that client for that account is valid. */
+  /** When it returns, no code or opaque token of that client for that account is valid. */
   async function withdraw(accountId: string, clientId: string): Promise<void> {
     // The consent goes first, so that no new grant can be made from it while grants are revoked.
     await records.remove(...consentName(accountId, clientId), TOMBSTONE_TTL_SECONDS)

@@ -82,13 +82,13 @@ export async function createProvider(
   const provider = createOverridden(settings.issuer, setup, records, features)
   // Scheme, host and address of a request are those that `http/edge.ts` set.
   provider.proxy = true
+  // Values of codes and tokens begin with the id of their grant (state/grants.ts).
   assignTokenIds(provider, state.tokenIds)
   logEvents(provider, log, metrics)
   await checkClients(provider, settings)
   return provider
 }
 
-/** The library's configuration, one decision a line. */
 function configuration(
   { settings, secrets, records, directory, keys }: Dependencies,
   features: Feature[],
@@ -129,8 +129,8 @@ function configuration(
     clientBasedCORS: (_ctx, origin, client) => corsOrigins(client).has(origin),
     enabledJWA: algorithms(keys),
 
-    // `audience` is ignored. The library calls its validator for each authorization request, pushed ones
-    // too, also without the parameter.
+    // A hook more than a parameter: the library calls this validator for each authorization request, pushed
+    // ones too, also without `audience`, which is ignored.
     extraParams: { audience: ctx => checkRequest(ctx, features) },
     scopes: Object.keys(scopes),
     acrValues: acrValuesOf(settings),
@@ -169,7 +169,8 @@ function configuration(
       for (const { onGrant } of features) if (grant?.clientId) await onGrant?.(grant.clientId)
       return grant
     },
-    // Tokens do not read the session. Sign-out revokes its grants without a refresh token (state/sessions.ts).
+    // Tokens do not read the session, and the library revokes no grant at sign-out: state/sessions.ts revokes
+    // those without a refresh token.
     expiresWithSession: () => false,
     extraTokenClaims: ({ oidc }, token) => {
       requireScope(token)

@@ -55,7 +55,7 @@ export interface Feature {
   // Authorization
   /** Called for each authorization request, pushed ones too. Throws to refuse it. */
   checkRequest?(ctx: KoaContextWithOIDC): void
-  /** Called after a grant was made or used for this client. */
+  /** Called when a grant is made for this client, before it is saved. */
   onGrant?(clientId: string): Promise<void>
   /** The account with this id, when the feature knows better than the directory. */
   findAccount?(ctx: KoaContextWithOIDC, id: string): Promise<Account | undefined>

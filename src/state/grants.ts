@@ -1,6 +1,7 @@
 // Grants, and the tag that a grant shares with its codes and tokens.
 //
-//   Grant TAG    one for each authorization, made from the consent; every use of a token reads it
+//   Grant TAG    one for each authorization, made from the consent; every use of an opaque token
+//                reads it
 //
 // Each authorization has a random tag. It begins the first id of the chain (authorization code,
 // `device_code` or `auth_req_id`), is the id of the grant, and begins every opaque token of the grant.
@@ -8,7 +9,8 @@
 // its grant and its tokens are written in one batch. Tags differ between authorizations, so that no two
 // clients can link a user by them.
 //
-// Deleting a grant revokes all of its tokens, however many there are; their records expire by themselves.
+// Deleting a grant revokes all of its opaque tokens, however many there are; their records expire by
+// themselves. JWTs are not stored, and are valid until they expire.
 
 import { randomBytes } from 'node:crypto'
 import { type AdapterPayload, type Grant, Provider } from 'oidc-provider'
@@ -86,7 +88,7 @@ export async function saveHeldGrant(grantId?: string): Promise<(() => Promise<vo
   return check
 }
 
-/** After this no code or token of the grant is valid, and it cannot be written again. */
+/** After this no code or opaque token of the grant is valid, and it cannot be written again. */
 export async function revokeGrant(records: Records, grantId: string): Promise<void> {
   await records.remove(...grantName(grantId), TOMBSTONE_SECONDS)
 }
