@@ -117,6 +117,29 @@ test('an index may be longer than one page of ZSCAN', async () => {
   expect(await list(store, index)).toHaveLength(count)
 })
 
+test('a walk of several pages does not continue on another connection', async () => {
+  const index = fresh()
+  for (let at = 0; at < 25_000; at += 500) {
+    const some = Array.from({ length: 500 }, () =>
+      put(store, fresh(), bytes('x'), { expires: now() + 60, indexes: [index] }),
+    )
+    await Promise.all(some)
+  }
+  const walk = store.walk(index)[Symbol.asyncIterator]()
+  await walk.next()
+  const operator = new Redis(server.url)
+  await operator.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
+  const answers = () =>
+    store.get('x').then(
+      () => true,
+      () => false,
+    )
+  await expect.poll(answers).toBe(true)
+  const rest = Array.fromAsync({ [Symbol.asyncIterator]: () => walk })
+  await expect(rest).rejects.toMatchObject({ error_detail: expect.stringContaining('changed') })
+  await operator.quit()
+})
+
 test('a record needs little more memory than its value, and a tombstone very little', async () => {
   const operator = new Redis(server.url)
   const key = fresh()

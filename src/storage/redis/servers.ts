@@ -123,6 +123,8 @@ export async function openServers(url: string, settings: RedisSettings, observe:
     await close()
     throw error
   }
+  let connects = 0
+  for (const event of ['ready', '+node']) reader.on(event, () => connects++)
   // Only the writer notices that its server is no longer the primary.
   writer.on('close', () => isReplicated && reconnect())
   return {
@@ -134,6 +136,8 @@ export async function openServers(url: string, settings: RedisSettings, observe:
     close,
     masters,
     outage: () => outage,
+    /** Changes with each connection to read from: a cursor is valid on one server only. */
+    connects: () => connects,
     isReplicated: () => isReplicated,
   }
 }

@@ -28,7 +28,7 @@ import { openServers } from './servers.ts'
 
 /** Records of an index, or of a scan, that are read at once. */
 const BATCH = 200
-/** Names of an index that are read at once: all of most indexes, as a failover makes a cursor worthless. */
+/** Names of an index that are read at once: all of most indexes. */
 const INDEX_PAGE = 10_000
 /** Attempts to note a record in its indexes. A repeat means that another writer came in between. */
 const MAX_ATTEMPTS = 10
@@ -66,7 +66,9 @@ export async function openRedisStore(
     // A caller who removes them all relies on the removed ones too: those may lack a replica still.
     const removed = found.filter(({ value }) => !value)
     if (servers.isReplicated()) {
-      await Promise.all(removed.map(({ key }) => writeAll([{ key, tombstone: now() }])))
+      // The version protects a record that was written over the tombstone meanwhile.
+      const removals = removed.map(({ key, version }) => ({ key, version, tombstone: now() }))
+      await Promise.all(removals.map(removal => writeAll([removal])))
     }
     return found.filter(({ value, indexes }) => value && indexes?.includes(index))
   }
@@ -117,7 +119,11 @@ export async function openRedisStore(
         servers.read('zscan', redis => redis.zscan(name, cursor, 'COUNT', INDEX_PAGE)),
       )
       const seen = new Set<string>()
+      const connects = servers.connects()
       for await (const page of pages) {
+        if (servers.connects() !== connects) {
+          throw new StoreUnavailable('Redis: the server changed while an index was read')
+        }
         // Members and scores take turns. A later page may repeat a member.
         const keys = page.filter((key, i) => i % 2 === 0 && !seen.has(key))
         for (const key of keys) seen.add(key)
