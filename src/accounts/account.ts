@@ -109,7 +109,7 @@ const transferSchema = profileSchema.extend({
 /** An account from another system, which may lack fields. */
 export type Transfer = z.output<typeof transferSchema>
 
-/** An account that cannot be added. The message never quotes the account, which may contain a hash. */
+/** An account that cannot be added or changed. The message never quotes the account, which may contain a hash. */
 export class InvalidAccount extends Error {
   override name = 'InvalidAccount'
 }

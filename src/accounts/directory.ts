@@ -57,7 +57,7 @@ const indexes = ({ email }: Account): [string, string][] => [
   ['accounts', 'all'],
   ...(email === undefined ? [] : [emailIndex(email)]),
 ]
-const linksBut = (link: Link, { links = [] }: Account) =>
+const otherLinks = (link: Link, { links = [] }: Account) =>
   links.filter(other => !isDeepStrictEqual(other, link))
 
 /** Whether the account has a temporary password that has expired. */
@@ -119,14 +119,14 @@ export function createDirectory(records: Records) {
 
   /** Lets a user of an upstream issuer sign in to the account. Throws `InvalidAccount`. */
   async function link(id: string, link: Link): Promise<Account | undefined> {
-    return change(id, account => ({ ...account, links: [...linksBut(link, account), link] }))
+    return change(id, account => ({ ...account, links: [...otherLinks(link, account), link] }))
   }
 
   /** Reverses `link`. Returns undefined, and changes nothing, for the only way to sign in. */
   async function unlink(id: string, link: Link): Promise<Account | undefined> {
     let isRemoved = false
     const account = await change(id, account => {
-      const links = linksBut(link, account)
+      const links = otherLinks(link, account)
       isRemoved = links.length > 0 || account.password !== undefined
       return isRemoved ? { ...account, links } : account
     })

@@ -17,6 +17,10 @@ interface Claim {
   id: string
   since: number
 }
+const TAKEN: Record<Kind, string> = {
+  Username: 'This username is taken.',
+  Link: 'This user of the issuer is linked to another account: unlink it there first.',
+}
 /** A claim without an account can be taken over after this time. */
 const CLAIM_TIMEOUT_SECONDS = 60
 
@@ -45,26 +49,33 @@ export function createUniqueNames(
   }
 
   /**
-   * Claims the names that the account did not have before. Throws `InvalidAccount` if another account has
-   * one of them. Names that were claimed before the error stay claimed until the timeout.
+   * Claims the names that the account did not have before: all, or none. Throws `InvalidAccount` if another
+   * account has one of them.
    */
   async function claim(account: Account, before?: Account): Promise<void> {
     const { id } = account
+    const claimed: Name[] = []
     for (const name of namesOf(account, before)) {
       const { value, version } = await records.read<Claim>(...name)
       const isAbandoned = value && (value.id === id || value.since < now() - CLAIM_TIMEOUT_SECONDS)
       const isFree = !value || (isAbandoned && !(await owner(name)))
-      const claim: Claim = { id, since: now() }
-      if (isFree && (await records.save(...name, claim, { version }))) continue
-      throw new InvalidAccount(`${name[0].toLowerCase()}: another account has it`)
+      const mine: Claim = { id, since: now() }
+      if (!isFree || !(await records.save(...name, mine, { version }))) {
+        for (const name of claimed) await records.remove(...name, 1)
+        throw new InvalidAccount(TAKEN[name[0]])
+      }
+      // A concurrent import of the same account may have claimed it already, and needs it.
+      if (value?.id !== id) claimed.push(name)
     }
   }
 
   /** Releases the names that the account had, and has no longer. */
   async function release(account: Account, after?: Account): Promise<void> {
     for (const name of namesOf(account, after)) {
-      const { value } = await records.read<Claim>(...name)
-      if (value?.id === account.id) await records.remove(...name, 1)
+      const { value, version } = await records.read<Claim>(...name)
+      // A concurrent change may have given the name back to the account.
+      const isUnused = value?.id === account.id && !(await owner(name))
+      if (isUnused) await records.remove(...name, 1, version)
     }
   }
 

@@ -110,7 +110,7 @@ test(
       'line 4: password_hash: is no hash of a known kind: argon2, bcrypt, scrypt or PBKDF2',
       'line 5: password: unknown key; a hash stands in password_hash',
       'line 6: password_hash: takes too long to check, or too much memory',
-      'line 7: username: another account has it',
+      'line 7: This username is taken.',
       'line 8: e_mail: unknown key; did you mean email?',
       '1 accounts are added; 1 existed already and stay as they are.',
       '6 lines were not imported: fix them, and run it again.',

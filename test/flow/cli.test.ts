@@ -58,7 +58,7 @@ test('a username that exists in any spelling is refused', async () => {
   const { stdout, stderr, code } = await usher(['accounts', 'add', '--username', 'ＡDA'])
   expect({ stdout, stderr, code }).toEqual({
     stdout: '',
-    stderr: 'username: another account has it\n',
+    stderr: 'This username is taken.\n',
     code: 1,
   })
 })

@@ -163,3 +163,12 @@ test('only one of two concurrent imports with one id adds the account, which has
   expect(reasonsOf(results)).toHaveLength(1)
   expect(await directory.findByUsername('twice')).toMatchObject({ id: one.id })
 })
+
+test('an import that is refused because of its link leaves its username free', async () => {
+  const link = { issuer: 'https://issuer.example', subject: 'taken' }
+  const bob = { username: 'bob-again', email_verified: false, attributes: {}, enabled: true }
+  await directory.transfer({ ...bob, username: 'ann-linked', links: [link] })
+  await expect(directory.transfer({ ...bob, links: [link] })).rejects.toThrow('linked to another')
+  expect(await directory.transfer(bob)).toBe('added')
+  expect(await directory.findByUsername('bob-again')).toBeDefined()
+})
