@@ -52,7 +52,12 @@ export function createGrantMaker(
     const client = required(oidc.client)
     const { clientId } = client
     const accountId = required(oidc.session?.accountId)
-    if (clientId === ACCOUNT_CLIENT) return accountGrant(oidc.provider, accountId)
+    if (clientId === ACCOUNT_CLIENT) {
+      // It needs no consent. It is not saved, because the account pages redeem no code.
+      const allowed = { accountId, client_id: clientId, scopes: ['openid'], declined: [] }
+      const grant = grantOf(oidc.provider, allowed, requestedClaims.claimsOf(client, allowed))
+      return Object.assign(grant, { jti: newTag() })
+    }
     if (client.consent === 'implicit' && !isDevice(oidc)) {
       await recordImplicit(accountId, clientId, requestedClaims.scopesOf(oidc))
     }
@@ -107,18 +112,12 @@ export function appearanceOf({
   return hash('sha256', JSON.stringify([clientName, ...new Set(hosts.toSorted())]), 'base64url')
 }
 
-/** The grant of the account pages needs no consent. It is not saved, because they redeem no code. */
-function accountGrant({ Grant }: Provider, accountId: string): Grant {
-  const grant = new Grant({ accountId, clientId: ACCOUNT_CLIENT })
-  grant.addOIDCScope('openid')
-  grant.jti = newTag()
-  return grant
-}
+type Allowed = Pick<Consent, 'accountId' | 'client_id' | 'scopes' | 'declined'>
 
 /** Returns a grant with the scopes and claims of the consent. It is not saved yet. */
 export function grantOf(
   { Grant }: Pick<Provider, 'Grant'>,
-  { accountId, client_id: clientId, scopes, declined }: Consent,
+  { accountId, client_id: clientId, scopes, declined }: Allowed,
   claims: { granted: string[]; refused: string[] },
 ): Grant {
   const grant = new Grant({ accountId, clientId })

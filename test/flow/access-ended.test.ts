@@ -86,3 +86,17 @@ test('the client of the account pages requests no consent, even with prompt=cons
   expect(browser.page.status).toBe(400)
   expect(browser.heading).toBe('This page has expired')
 })
+
+test('the client of the account pages leads to the account, whichever claims are requested', async () => {
+  const browser = await signedIn(usher)
+  await browser.open(
+    authorizationRequest(usher, {
+      client_id: 'usher-account',
+      redirect_uri: `${usher.issuer}/account/signed-in`,
+      scope: 'openid',
+      claims: JSON.stringify({ userinfo: { email: null } }),
+    }).url,
+  )
+  expect(browser.page.status).toBe(200)
+  expect(browser.heading).toBe('Your account')
+})
