@@ -1,13 +1,12 @@
 // Templates: Usher's own, and the operator's in their place. Checks the operator's templates before they
-// take effect: names that no page has, and code that the engine cannot compile.
+// take effect: code that the engine cannot compile.
 
-import { readdirSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { Script } from 'node:vm'
 import { Eta } from 'eta'
 import type { Settings } from '../config/load.ts'
 import { ConfigError, type Finding } from '../config/report/finding.ts'
-import { didYouMean } from '../config/report/wording.ts'
 import { THEME } from '../config/rules/pages.ts'
 
 const TEMPLATES = `${import.meta.dirname}/templates`
@@ -23,19 +22,15 @@ const UNSEEN = 'does not show it.details: users would allow what they have not s
 
 /** Throws a `ConfigError` that names every template and line. */
 export function checkOwnTemplates({ folder, pages, features }: Settings): void {
-  const known = [THEME, ...readdirSync(TEMPLATES)]
   const own = Object.entries(pages).filter(([name]) => name !== THEME)
   const findings = own.flatMap(([name, text]): Finding[] => {
-    const finding = (rule: string, message: string, line = 1) => {
-      return [{ file: join(folder, 'pages', name), line, column: 1, rule, message }]
-    }
-    if (!known.includes(name)) {
-      return finding('stray-file', `nothing reads this${didYouMean(name, known)}`)
+    const finding = (message: string, line = 1) => {
+      return [{ file: join(folder, 'pages', name), line, column: 1, rule: 'template', message }]
     }
     const broken = compileError(text)
-    if (broken) return finding('template', broken.message, broken.line)
+    if (broken) return finding(broken.message, broken.line)
     const hides = features.rich_authorization_requests && !text.includes('it.details')
-    return name === 'consent.eta' && hides ? finding('template', UNSEEN) : []
+    return name === 'consent.eta' && hides ? finding(UNSEEN) : []
   })
   if (findings.length) throw new ConfigError(findings)
 }

@@ -17,9 +17,10 @@ const ours = (name: string) => readFileSync(join(OURS, name), 'utf8')
 const check = (files: Files) =>
   withFolder(files, async folder => {
     const { findings } = await validate(folder, {})
-    return findings.map(
-      ({ file, line, message }) => `${file.replace(`${folder}/`, '')}:${line} ${message}`,
-    )
+    return findings.map(({ file, line, message }) => {
+      const place = [file.replace(`${folder}/`, ''), line].filter(Boolean).join(':')
+      return `${place} ${message}`
+    })
   })
 
 test.each([
@@ -51,11 +52,10 @@ test.each([
     'a name that no page has',
     'sign-on.eta',
     '<p></p>',
-    'pages/sign-on.eta:1 nothing reads this; did you mean sign-in.eta?',
+    'pages/sign-on.eta nothing reads this; did you mean sign-in.eta?',
   ],
 ])('%s is a finding', async (_, name, text, expected) => {
   const [first = '', ...more] = await check({ [`pages/${name}`]: text })
-  expect(first).toContain(expected.split(':')[0])
   expect({ first, more }).toMatchObject({ first: expect.stringContaining(expected), more: [] })
 })
 

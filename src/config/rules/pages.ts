@@ -1,9 +1,11 @@
 // Rules about the operator's look of the pages: pictures, colours, templates, and the contrast of each.
 
+import { readdirSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import tinycolor from 'tinycolor2'
 import type { ValidFile } from '../files.ts'
 import type { Finding } from '../report/finding.ts'
+import { didYouMean } from '../report/wording.ts'
 import { entriesOf, readBytes, readText } from '../report/yaml.ts'
 import type { UsherFile } from '../schema/usher.ts'
 
@@ -14,6 +16,8 @@ const MAX_PICTURE_BYTES = 256 * 1024
 const PNG = Buffer.from('89504e470d0a1a0a', 'hex')
 /** The operator's stylesheet, in pages/. */
 export const THEME = 'theme.css'
+/** The files that pages/ can have. */
+const FILES = [THEME, ...readdirSync(join(import.meta.dirname, '../../pages/templates'))]
 
 type Branded = Pick<ValidFile<{ branding?: Partial<UsherFile['branding']> }>, 'at' | 'value'>
 
@@ -83,7 +87,7 @@ function pictureProblem(name: string, bytes: Buffer): string | undefined {
   return 'has to be NAME.svg or NAME.png'
 }
 
-/** Returns the files of pages/ by their names. pages/templates.ts knows which names there are. */
+/** Returns the files of pages/ by their names. pages/templates.ts checks the code of the templates. */
 function readPages(folder: string, pictures: string[], findings: Finding[]) {
   const pages: Record<string, string> = {}
   const paths = pictures.map(name => resolve(folder, name))
@@ -91,7 +95,10 @@ function readPages(folder: string, pictures: string[], findings: Finding[]) {
     const file = join(folder, 'pages', name)
     if (name.startsWith('.') || paths.includes(resolve(file))) continue
     const { text = '', problem } = readText(file)
-    if (problem) findings.push({ file, rule: 'file', message: problem })
+    if (!FILES.includes(name)) {
+      const message = `nothing reads this${didYouMean(name, FILES)}`
+      findings.push({ file, rule: 'stray-file', message })
+    } else if (problem) findings.push({ file, rule: 'file', message: problem })
     else pages[name] = text
   }
   return pages
