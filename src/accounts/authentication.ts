@@ -50,7 +50,7 @@ export function createAuthentication(
   const attempts = createRateLimit(records)
   const { perAccount, perNetwork } = signInLimits(security)
 
-  /** Returns undefined for every failure. `since` is the time before the password was checked. */
+  /** Returns undefined for every failure. `login.ts` is a time before the password check. */
   async function signIn(ctx: Context, credentials: Credentials, about: About) {
     const started = now()
     const account = await check(ctx, credentials, about)
@@ -138,8 +138,8 @@ const MARK = /^([\w-]{12})\.(\d{1,12})\.([\w-]{43})$/
 function createRememberedBrowsers(signatures: Signatures, development: boolean) {
   const { device: name } = cookieNames(development)
   const textOf = (id: string, nonce: string, since: string) => `${id} ${nonce} ${since}`
-  // Each mark costs a verification, for accounts that exist: hundreds of forged ones would take time that
-  // reveals the account, and that other requests wait for.
+  // Each mark costs a verification, but only for accounts that exist. Without a limit, forged marks would
+  // delay other requests, and reveal by their time that the account exists.
   const marks = (ctx: Context) =>
     (ctx.cookies.get(name, { signed: false }) ?? '').split('~', MAX_REMEMBERED_ACCOUNTS)
 

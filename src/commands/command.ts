@@ -97,7 +97,7 @@ export function notFound(what: string, name: string, known: string[] = [], advic
   return new Failure(`${what} ${name} not found${didYouMean(name, known) || '.'}${advice}`)
 }
 
-/** A secret from standard input, without the line break at its end: `ps` shows arguments. */
+/** Standard input as text, without the line break at its end. Secrets come from there: `ps` shows arguments. */
 export async function readStdin(): Promise<string> {
   return (await text(process.stdin)).replace(/\r?\n$/, '')
 }

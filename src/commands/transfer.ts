@@ -63,7 +63,10 @@ async function add(directory: OwnDirectory, line: string): Promise<Outcome> {
 }
 
 async function read(file?: string): Promise<string> {
-  if (file === undefined) return readStdin()
-  if (!existsSync(file)) throw new Failure(`File ${file} not found.`)
-  return readFile(file, 'utf8')
+  if (file && !existsSync(file)) throw new Failure(`File ${file} not found.`)
+  const content = file ? readFile(file, 'utf8') : readStdin()
+  return content.catch(error => {
+    const problem = `The accounts cannot be read: ${reasonOf(error)}.`
+    throw new Failure(`${problem} Split an import of more than 512 MB: split -l 100000 FILE`)
+  })
 }

@@ -11,7 +11,7 @@ import type { Settings } from '../config/load.ts'
 import { readJson } from '../config/schema/values.ts'
 import { among } from './client-info.ts'
 
-/** For a whole request, as in the library, and for its connection. */
+/** Timeout of a whole request, as in the library, and of its connection. */
 const REQUEST_TIMEOUT_MS = 2_500
 /** Every failure takes longer than the timeout, so that its duration reveals nothing. */
 export const FAILURE_MS = 2_700
