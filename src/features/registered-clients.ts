@@ -3,9 +3,58 @@
 // register with invitations: initial access tokens (RFC 7591 §3) with a limit and an expiry.
 
 import { randomBytes } from 'node:crypto'
-import { registrationSchema, withDefaults } from '../config/schema/registration.ts'
+import { type ClientMetadata, clientSchema, requestedUri } from '../config/schema/client.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
+
+// biome-ignore format: a table
+const KEYS = {
+  client_id: true, client_name: true, client_uri: true, policy_uri: true, tos_uri: true,
+  contacts: true, application_type: true, scope: true, jwks: true, subject_type: true,
+  redirect_uris: true, post_logout_redirect_uris: true, initiate_login_uri: true,
+  response_modes: true, authorization_signed_response_alg: true,
+  request_object_signing_alg: true, require_signed_request_object: true,
+  id_token_signed_response_alg: true, id_token_encrypted_response_alg: true,
+  id_token_encrypted_response_enc: true, userinfo_signed_response_alg: true,
+  userinfo_encrypted_response_alg: true, userinfo_encrypted_response_enc: true,
+  default_max_age: true, require_auth_time: true, dpop_bound_access_tokens: true,
+  require_pushed_authorization_requests: true,
+} as const
+const { token_endpoint_auth_method: methods, grant_types, response_types } = clientSchema.shape
+
+/**
+ * Metadata that a client may register (RFC 7591 §2, client ID metadata documents). Anything else is left
+ * out. Such a client signs users in with a code. `jwks_uri` is not for files, which have the keys
+ * themselves.
+ */
+export const registrationSchema = clientSchema
+  .pick(KEYS)
+  .extend({
+    token_endpoint_auth_method: methods
+      .unwrap()
+      .exclude(['tls_client_auth', 'self_signed_tls_client_auth'])
+      .default('client_secret_basic'),
+    grant_types: grant_types
+      .unwrap()
+      .element.extract(['authorization_code', 'refresh_token'])
+      .array()
+      .refine(types => types.includes('authorization_code'), 'must have authorization_code')
+      .default(['authorization_code', 'refresh_token']),
+    response_types: response_types
+      .unwrap()
+      .element.extract(['code'], 'must be code')
+      .array()
+      .length(1)
+      .default(['code']),
+    jwks_uri: requestedUri.optional(),
+  })
+  .strip()
+
+/** Metadata that only an operator may set, for a client that registered itself. */
+export const withDefaults = (
+  registered: ReturnType<typeof registrationSchema.parse>,
+  require_pkce = true,
+): ClientMetadata => ({ ...registered, require_pkce, consent: 'explicit' })
 
 /** A registered client, as it is stored. */
 interface Kept {

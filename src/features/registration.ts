@@ -8,7 +8,6 @@ import type { Locate } from '../config/report/finding.ts'
 import { plainWords } from '../config/report/wording.ts'
 import { clientFindings } from '../config/rules/client.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
-import { registrationSchema, withDefaults } from '../config/schema/registration.ts'
 import { allScopes } from '../config/schema/resource.ts'
 import { note } from '../http/audit.ts'
 import type { Feature } from '../provider/feature.ts'
@@ -154,10 +153,10 @@ export function readMetadata(sent: Properties, client_id: string, settings: Sett
   const refused = Object.keys(REFUSED).find(key => Object.hasOwn(given, key))
   if (refused) throw refuse(`${refused} ${REFUSED[refused]}`)
   const written = { client_name: nameFrom(given.redirect_uris), ...given, client_id }
-  const { data, error } = registrationSchema.safeParse(written, { error: plainWords })
+  const { data, error } = registered.registrationSchema.safeParse(written, { error: plainWords })
   const [issue] = error?.issues ?? []
   if (!data) throw refuse(`${issue?.path.join('.')} ${issue?.message}`)
-  const metadata = withDefaults(data)
+  const metadata = registered.withDefaults(data)
 
   const scopes = allScopes(settings)
   const unknown = metadata.scope?.split(' ').some(name => !scopes.includes(name))

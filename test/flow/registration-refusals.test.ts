@@ -5,8 +5,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { registrationSchema } from '../../src/config/schema/registration.ts'
-import { createInvitations } from '../../src/features/registered-clients.ts'
+import { createInvitations, registrationSchema } from '../../src/features/registered-clients.ts'
 import {
   CALLBACK,
   invite,
