@@ -4,12 +4,15 @@
 import { isDeepStrictEqual } from 'node:util'
 import { type Client, errors, type KoaContextWithOIDC } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
-import { createValidator, type Detail, type DetailFile } from '../config/schema/details.ts'
+import { plainWords } from '../config/report/wording.ts'
+import { type Detail, type DetailFile, propertiesOf, valuesIn } from '../config/schema/details.ts'
+import { displayTextProblem } from '../config/schema/values.ts'
 import { longParameter } from '../http/limits.ts'
 import type { Feature } from '../provider/feature.ts'
 import { decisionOf, sentDetails } from '../provider/grants.ts'
 
 const MAX_DETAILS = 10
+const MAX_TEXT_CHARS = 500
 
 /** Returns the feature. resources.ts finds the API of a request by its details. */
 export function authorizationDetails({ details: types, features }: Settings): Feature {
@@ -75,4 +78,36 @@ export const mayUse = (client: Client | undefined, type: string) =>
 
 function refuse(description: string): never {
   throw new errors.InvalidAuthorizationDetails(description)
+}
+
+/** Returns the function that says why a detail is not a valid one of this type, or that nothing is wrong. */
+export function createValidator(file: DetailFile): (detail: Detail) => string | undefined {
+  const validator = propertiesOf(file)
+  return detail => {
+    const { type: _, ...properties } = detail
+    const issue = validator.safeParse(properties, { error: plainWords }).error?.issues[0]
+    if (issue?.code === 'unrecognized_keys') {
+      return `there is no property ${printable([...issue.path, issue.keys[0]].join('.'))}`
+    }
+    if (issue?.code === 'invalid_format') return `${issue.path.join('.')} has another format`
+    return issue ? `${issue.path.join('.')} ${issue.message}` : unreadableIn(detail)
+  }
+}
+
+/** Makes a name that the client chose fit for an error description (RFC 6749 §5.2). */
+const printable = (text: string) => text.replace(/[^\x20-\x7E]|["\\]/g, '?').slice(0, 60)
+
+// The user allows what the page shows: every value has to be readable.
+function unreadableIn(detail: Detail): string | undefined {
+  const problems = valuesIn(detail).flatMap(([path, value]) =>
+    (Array.isArray(value) && value.length ? value : [value]).map(one => [path, unreadable(one)]),
+  )
+  return problems.find(([, problem]) => problem)?.join(' ')
+}
+
+function unreadable(value: unknown): string | undefined {
+  if (typeof value === 'string') return displayTextProblem(value, MAX_TEXT_CHARS)
+  if (typeof value === 'object') return 'is empty'
+  // Such numbers are written as 1e21 or 1e-7.
+  return /\de/.test(String(value)) ? 'has too many digits' : undefined
 }

@@ -3,10 +3,7 @@
 // values a page can show; zod validates against it.
 
 import { z } from 'zod'
-import { plainWords } from '../report/wording.ts'
-import { displayTextProblem, leavesOf, nameLike, words, wordsByLanguage } from './values.ts'
-
-const MAX_TEXT_CHARS = 500
+import { leavesOf, nameLike, words, wordsByLanguage } from './values.ts'
 
 /** An authorization detail as a client sends it (RFC 9396 §2). */
 export type Detail = { type: string; [property: string]: unknown }
@@ -123,34 +120,5 @@ export function describedIn(
 /** Returns the values of a detail with their paths; an empty object is a value. */
 export const valuesIn = ({ type: _, ...values }: Detail) => leavesOf(values)
 
-/** Returns the function that says why a detail is not a valid one of this type, or that nothing is wrong. */
-export function createValidator({ schema }: DetailFile): (detail: Detail) => string | undefined {
-  const validator = z.fromJSONSchema(schema)
-  return detail => {
-    const { type: _, ...properties } = detail
-    const issue = validator.safeParse(properties, { error: plainWords }).error?.issues[0]
-    if (issue?.code === 'unrecognized_keys') {
-      return `there is no property ${printable([...issue.path, issue.keys[0]].join('.'))}`
-    }
-    if (issue?.code === 'invalid_format') return `${issue.path.join('.')} has another format`
-    return issue ? `${issue.path.join('.')} ${issue.message}` : unreadableIn(detail)
-  }
-}
-
-/** Makes a name that the client chose fit for an error description (RFC 6749 §5.2). */
-const printable = (text: string) => text.replace(/[^\x20-\x7E]|["\\]/g, '?').slice(0, 60)
-
-// The user allows what the page shows: every value has to be readable.
-function unreadableIn(detail: Detail): string | undefined {
-  const problems = valuesIn(detail).flatMap(([path, value]) =>
-    (Array.isArray(value) && value.length ? value : [value]).map(one => [path, unreadable(one)]),
-  )
-  return problems.find(([, problem]) => problem)?.join(' ')
-}
-
-function unreadable(value: unknown): string | undefined {
-  if (typeof value === 'string') return displayTextProblem(value, MAX_TEXT_CHARS)
-  if (typeof value === 'object') return 'is empty'
-  // Such numbers are written as 1e21 or 1e-7.
-  return /\de/.test(String(value)) ? 'has too many digits' : undefined
-}
+/** Returns the schema of zod that validates the properties of a detail, except `type`. */
+export const propertiesOf = ({ schema }: DetailFile) => z.fromJSONSchema(schema)
