@@ -4,7 +4,7 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync, readdirSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { describeSecrets, endingBy, hashSecret, type SecretHash } from '../config/client-secret.ts'
+import { hashOf, hashSecret, type SecretHash } from '../config/client-secret.ts'
 import { configFolder, type Reading, readSettings, type Settings } from '../config/load.ts'
 import { appendToList, readKey } from '../config/report/yaml.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
@@ -34,7 +34,7 @@ import {
   secondOf,
   timeOf,
 } from './command.ts'
-import { ANY_SECRET, type ClientSource } from './failure.ts'
+import { ANY_SECRET, type ClientSource, describeSecrets } from './failure.ts'
 
 const MIN_SECRET_CHARACTERS = 32
 const DEFAULT_CLIENTS = 10
@@ -144,6 +144,12 @@ export async function secret({ values, args: [name = ''] }: Invocation) {
   if (secrets.length > 1) {
     hint(`Secrets: ${describeSecrets(secrets)}. Delete the lines of those that are not in use.`)
   }
+}
+
+/** Returns the entry with an expiry that is not later than `until`. */
+export function endingBy(entry: SecretHash, until: string): SecretHash {
+  const isSooner = typeof entry === 'object' && Date.parse(entry.until) <= Date.parse(until)
+  return isSooner ? entry : { hash: hashOf(entry), until }
 }
 
 /** The file may have errors. */

@@ -3,7 +3,7 @@
 
 import { withoutSecret } from '../config/client-secret.ts'
 import { FIXED } from '../config/diff.ts'
-import { OTHER_VARIABLES, VARIABLES } from '../config/environment.ts'
+import { VARIABLES } from '../config/environment.ts'
 import type { FileResult } from '../config/files.ts'
 import { isSecret, type Key, keysOf, placeOf } from '../config/key-list.ts'
 import { type Reading, readFolder, type Settings, variable } from '../config/load.ts'
@@ -26,6 +26,15 @@ import {
   shown,
 } from './command.ts'
 import { type ClientSource, explainFailure, IGNORED, UNKNOWN } from './failure.ts'
+
+// biome-ignore format: a table
+/** Variables that replace no key, with their descriptions. */
+const OTHER_VARIABLES: Record<string, string> = {
+  USHER_CONFIG: 'The config folder; absent: config',
+  USHER_STORE_FILE: 'A file that contains USHER_STORE',
+  USHER_SECRET: 'The key that encrypts the store: at least 32 random bytes as base64url. Several, separated by spaces: the first encrypts, all decrypt. Absent: a loopback issuer with SQLite generates one, and keeps it beside the store',
+  USHER_SECRET_FILE: 'A file that contains USHER_SECRET',
+}
 
 /** `config explain [KEY | CLIENT_ID | REQUEST_ID | -]`: `clients.ID` is a client, also where ID is a key. */
 export async function explain({ values, args: [name = ''] }: Invocation) {

@@ -2,7 +2,7 @@
 
 import { closest } from 'fastest-levenshtein'
 import type { Refusal } from '../accounts/directory.ts'
-import { describeSecrets, withoutSecret } from '../config/client-secret.ts'
+import { isExpired, type SecretHash, withoutSecret } from '../config/client-secret.ts'
 import type { ValidFile } from '../config/files.ts'
 import type { Settings } from '../config/load.ts'
 import { didYouMean } from '../config/report/wording.ts'
@@ -145,6 +145,18 @@ const authentication: Reason = facts => {
     registered: [`secrets: ${secrets ?? 'none'}`],
     change: 'the secret in the application; a new one: npm run usher -- clients secret NAME',
   }
+}
+
+/** Returns `1 for good, 1 until 2026-12-01 00:00 UTC, 1 expired`; undefined without secrets. */
+export function describeSecrets(entries: SecretHash[] = []): string | undefined {
+  const groups = [...Map.groupBy(entries, lifetimeOf)]
+  return groups.map(([lifetime, { length }]) => `${length} ${lifetime}`).join(', ') || undefined
+}
+
+function lifetimeOf(entry: SecretHash): string {
+  if (typeof entry === 'string') return 'for good'
+  const time = new Date(entry.until).toISOString().slice(0, 16).replace('T', ' ')
+  return isExpired(entry) ? 'expired' : `until ${time} UTC`
 }
 
 /** The request succeeded; the log names the parameters and scopes that had no effect. */

@@ -14,29 +14,9 @@ export type SecretHash = string | { hash: string; until: string }
 /** Returns the hash without its expiry. */
 export const hashOf = (entry: SecretHash) => (typeof entry === 'string' ? entry : entry.hash)
 
-/** Milliseconds since the epoch. */
-const untilOf = (entry: SecretHash) =>
-  typeof entry === 'string' ? Number.POSITIVE_INFINITY : Date.parse(entry.until)
-
 /** Whether a secret has expired. */
-export const isExpired = (entry: SecretHash) => untilOf(entry) <= Date.now()
-
-/** Returns the entry with an expiry that is not later than `until`. */
-export function endingBy(entry: SecretHash, until: string): SecretHash {
-  return untilOf(entry) <= Date.parse(until) ? entry : { hash: hashOf(entry), until }
-}
-
-/** Returns `1 for good, 1 until 2026-12-01 00:00 UTC, 1 expired`; undefined without secrets. */
-export function describeSecrets(entries: SecretHash[] = []): string | undefined {
-  const groups = [...Map.groupBy(entries, lifetimeOf)]
-  return groups.map(([lifetime, { length }]) => `${length} ${lifetime}`).join(', ') || undefined
-}
-
-function lifetimeOf(entry: SecretHash): string {
-  if (typeof entry === 'string') return 'for good'
-  const time = new Date(untilOf(entry)).toISOString().slice(0, 16).replace('T', ' ')
-  return isExpired(entry) ? 'expired' : `until ${time} UTC`
-}
+export const isExpired = (entry: SecretHash) =>
+  typeof entry === 'object' && Date.parse(entry.until) <= Date.now()
 
 type Secrets = Pick<ClientFile, 'client_secret' | 'client_secret_hashes'>
 

@@ -17,15 +17,6 @@ export const VARIABLES: Record<string, string> = {
   USHER_STORE: 'store',
 }
 
-// biome-ignore format: a table
-/** Variables that replace no key, with their descriptions. */
-export const OTHER_VARIABLES: Record<string, string> = {
-  USHER_CONFIG: 'The config folder; absent: config',
-  USHER_STORE_FILE: 'A file that contains USHER_STORE',
-  USHER_SECRET: 'The key that encrypts the store: at least 32 random bytes as base64url. Several, separated by spaces: the first encrypts, all decrypt. Absent: a loopback issuer with SQLite generates one, and keeps it beside the store',
-  USHER_SECRET_FILE: 'A file that contains USHER_SECRET',
-}
-
 /** Returns the variables that replace keys. An empty variable is ignored. */
 export function overlays(env: NodeJS.ProcessEnv, store: string | undefined): Overlay[] {
   return Object.entries(VARIABLES).flatMap(([name, key]) => {
