@@ -1,7 +1,7 @@
 // The library's configuration, one decision a line. Settings that are not here have their defaults, on
 // purpose; test/unit/library.test.ts pins the defaults we rely on.
 
-import type { Configuration, Provider } from 'oidc-provider'
+import { type Configuration, Provider } from 'oidc-provider'
 import type { Logger } from 'pino'
 import { claimsOf } from '../accounts/account.ts'
 import { createConsents, TOUCH_INTERVAL_SECONDS } from '../accounts/consents.ts'
@@ -14,6 +14,7 @@ import { cookieNames, createSignatures, originCookie, pathCookie } from '../http
 import { createFetch } from '../http/egress.ts'
 import type { Metrics } from '../http/metrics.ts'
 import type { SigningKey } from '../keys/signing-keys.ts'
+import { createState } from '../state/adapter.ts'
 import type { Records } from '../storage/records.ts'
 import { deriveKey } from '../storage/seal.ts'
 import { now } from '../storage/store.ts'
@@ -36,13 +37,13 @@ import {
 import { logEvents } from './events.ts'
 import type { Feature } from './feature.ts'
 import { createGrantMaker } from './grants.ts'
+import { createBrowserBinding } from './interactions.ts'
 import { algorithms, asLibraryKey, cacheKeySets } from './keys.ts'
 import { assignTokenIds, createOverridden } from './library-overrides.ts'
 import { createPolicy } from './policy.ts'
 import { assertAssertion, assertRequestObject, checkRequest } from './requests.ts'
 import { routesOf } from './routes.ts'
-import { createState } from './state.ts'
-import { lifetimes, mayRevoke, requireScope } from './tokens.ts'
+import { grantLifetimes, lifetimes, mayRevoke, pushedRequestTtl, requireScope } from './tokens.ts'
 
 /** Shows an error of the library to users. */
 export type ShowError = NonNullable<Configuration['renderError']>
@@ -77,13 +78,29 @@ export async function createProvider(
   pages: LibraryPages,
 ): Promise<Provider> {
   const { settings, records, log, metrics } = dependencies
-  const state = createState(records, settings, features)
-  const setup = configuration(dependencies, features, pages, state.adapter)
+  const { isBound } = createBrowserBinding(settings)
+  const ttl = {
+    grace: settings.lifetimes.refresh_token_grace,
+    grant: grantLifetimes(settings),
+    pushedRequest: pushedRequestTtl(settings),
+  }
+  const { adapter, tokenIds } = createState(records, ttl, {
+    // Outside the library's routes, interactions.ts checks the browser.
+    Interaction: ({ find }) => ({
+      async find(id) {
+        const found = await find(id)
+        const { ctx } = Provider
+        return !ctx || isBound(ctx, found?.prompt?.details) ? found : undefined
+      },
+    }),
+    ...Object.assign({}, ...features.map(({ adapters }) => adapters)),
+  })
+  const setup = configuration(dependencies, features, pages, adapter)
   const provider = createOverridden(settings.issuer, setup, records, features)
   // Scheme, host and address of a request are those that `http/edge.ts` set.
   provider.proxy = true
   // Values of codes and tokens begin with the id of their grant (state/grants.ts).
-  assignTokenIds(provider, state.tokenIds)
+  assignTokenIds(provider, tokenIds)
   logEvents(provider, log, metrics)
   await checkClients(provider, settings)
   return provider

@@ -104,20 +104,13 @@ function detectReplays({ ReplayDetection }: Provider, records: Records, features
   }
 }
 
-/** Values of tokens by model; `id` is the one that the library has made. */
-export type TokenIds = Record<string, (token: Token, id: string) => string>
-
-interface Token {
-  grantId?: string
-  /** `jwt` for an access token that is not kept. Set with the library's id. */
-  format?: string
-  generateTokenId(): string
-}
-
-/** Values that are more than random. Removed by: a `generateTokenId` option. */
-export function assignTokenIds(provider: Provider, ids: TokenIds): void {
+/** Values that are more than random. `ids`: by model. Removed by: a `generateTokenId` option. */
+export function assignTokenIds(
+  provider: Provider,
+  ids: Record<string, (token: object, id: string) => string>,
+): void {
   for (const [model, idOf] of Object.entries(ids)) {
-    const { prototype }: { prototype: Token } = Reflect.get(provider, model)
+    const { prototype }: { prototype: { generateTokenId(): string } } = Reflect.get(provider, model)
     const { generateTokenId: generate } = prototype
     prototype.generateTokenId = function () {
       return idOf(this, generate.call(this))

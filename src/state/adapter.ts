@@ -26,21 +26,23 @@ import {
   grantName,
   grantsOfAccount,
   isTokenWithoutGrant,
+  newTag,
   type Payload,
   revokeGrant,
   saveHeldGrant,
   taggedId,
+  taggedValue,
   tagOf,
 } from './grants.ts'
-import type { Lifetimes, RefreshTokens } from './refresh-tokens.ts'
+import { createRefreshTokens, type Lifetimes } from './refresh-tokens.ts'
 import { alreadyUsed, answerOnce, assertConnected, noteReuse } from './reuse.ts'
 import { createSessions, type SessionRecord } from './sessions.ts'
 
 /**
- * Models whose values begin with a tag, which is the id of their grant (provider/state.ts). In the device flow
- * and CIBA, the grant is made later, with this id.
+ * Models whose values begin with a tag, which is the id of their grant. In the device flow and CIBA, the
+ * grant is made later, with this id.
  */
-export const TAGGED = [
+const TAGGED = [
   'AuthorizationCode',
   'DeviceCode',
   'BackchannelAuthenticationRequest',
@@ -50,13 +52,16 @@ export const TAGGED = [
 /** Methods that replace those of the plain adapter. */
 export type AdapterPart = (plain: Adapter) => Partial<Adapter>
 
-/** Returns the adapter of a model of the library. `parts`: what features replace, by model. */
-export function createAdapter(
+/** A code or token that gets its value. `format`: `jwt` for an access token that is not stored. */
+type NewToken = Partial<Record<'grantId' | 'format', string>>
+
+/** Returns the adapters of the library's models, and the values of its codes and tokens. `parts`: by model. */
+export function createState(
   records: Records,
   lifetimes: Lifetimes,
-  refreshTokens: RefreshTokens,
   parts: Record<string, AdapterPart>,
-): (model: string) => Adapter {
+) {
+  const refreshTokens = createRefreshTokens(records, lifetimes)
   const ours: Record<string, AdapterPart> = {
     Grant: () => createGrantAdapter(records, lifetimes),
     Session: () => createSessionAdapter(records, lifetimes),
@@ -74,16 +79,28 @@ export function createAdapter(
       upsert: (id, payload, ttl = 0) => upsert(id, payload, Math.max(ttl, lifetimes.pushedRequest)),
     }),
   }
-  return model => {
+  const adapter = (model: string): Adapter => {
     const isTagged = TAGGED.includes(model)
     const plain = {
       ...createPlainAdapter(model, records),
       ...(isTagged && createTaggedAdapter(model, records)),
     }
     const own = { ...plain, ...ours[model]?.(plain) }
-    const adapter = { ...own, ...parts[model]?.(own) }
-    return isTagged ? withGrant(adapter, records) : adapter
+    const all = { ...own, ...parts[model]?.(own) }
+    return isTagged ? withGrant(all, records) : all
   }
+  const tagged = ({ format, grantId }: NewToken, id: string) =>
+    format === 'jwt' ? id : taggedValue(grantId ?? newTag())
+  /** By model, given the value that the library has made. */
+  const tokenIds: Record<string, typeof tagged> = {
+    ...Object.fromEntries(TAGGED.map(model => [model, tagged])),
+    // A rotation continues the family of the used token. Otherwise a new family begins.
+    RefreshToken({ grantId = '' }) {
+      const { RotatedRefreshToken: used } = Provider.ctx?.oidc.entities ?? {}
+      return used ? refreshTokens.successor(used.jti) : refreshTokens.first(grantId)
+    },
+  }
+  return { adapter, tokenIds }
 }
 
 /** Saves with the next write, or at the end of the request. */

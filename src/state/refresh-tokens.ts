@@ -46,9 +46,6 @@ export interface Lifetimes {
   pushedRequest: number
 }
 
-/** See `createRefreshTokens`. */
-export type RefreshTokens = ReturnType<typeof createRefreshTokens>
-
 /** Returns the functions that create, find, rotate and revoke refresh tokens. */
 export function createRefreshTokens(records: Records, { grace, grant }: Lifetimes) {
   /** At the token endpoint, presenting a token uses it up. */

@@ -7,8 +7,8 @@ import type { Adapter } from 'oidc-provider'
 // @ts-expect-error the package has no types for its own context
 import als from '../../node_modules/oidc-provider/lib/helpers/als.js'
 import { deviceCodeAdapter } from '../../src/features/device.ts'
-import { createAdapter } from '../../src/state/adapter.ts'
-import { createRefreshTokens, type RefreshTokens } from '../../src/state/refresh-tokens.ts'
+import { createState } from '../../src/state/adapter.ts'
+import { createRefreshTokens } from '../../src/state/refresh-tokens.ts'
 import type { SessionRecord } from '../../src/state/sessions.ts'
 import { openRecords, type Records } from '../../src/storage/records.ts'
 import { openSqliteStore } from '../../src/storage/sqlite.ts'
@@ -29,7 +29,7 @@ export interface Request {
 export interface Library {
   records: Records
   adapters: (model: string) => Adapter
-  refreshTokens: RefreshTokens
+  refreshTokens: ReturnType<typeof createRefreshTokens>
   request(options?: { endsSession?: boolean }): Request
   close(): Promise<void>
 }
@@ -44,12 +44,11 @@ export async function createLibrary(): Promise<Library> {
     grant: { withoutRefreshToken: 3600, withRefreshToken: 7 * 24 * 3600 },
     pushedRequest: RETENTION,
   }
-  const refreshTokens = createRefreshTokens(records, lifetimes)
   const parts = { DeviceCode: deviceCodeAdapter(records) }
   return {
     records,
-    adapters: createAdapter(records, lifetimes, refreshTokens, parts),
-    refreshTokens,
+    adapters: createState(records, lifetimes, parts).adapter,
+    refreshTokens: createRefreshTokens(records, lifetimes),
     request({ endsSession = false } = {}) {
       const route = endsSession ? 'end_session_confirm' : 'token'
       // All parts run one after the other in the transaction of this request.
