@@ -17,7 +17,7 @@ import { Failure, hint, type Invocation, opened, refuseMemory, reportProgress } 
 const LEFT_OUT = new Set(
   (
     'AccessToken AuthorizationCode BackchannelAuthenticationRequest ClientCredentials DeviceCode ' +
-    'DevicePoll Grant Interaction OperatorFact Ping Probe PushedAuthorizationRequest RefreshToken ' +
+    'Grant Interaction OperatorFact Ping Probe PushedAuthorizationRequest RefreshToken ' +
     'ReplayDetection Session SessionCookie SignOut UserCode'
   ).split(' '),
 )

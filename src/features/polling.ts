@@ -1,7 +1,8 @@
 // How often a client may poll the token endpoint, with a device code (RFC 8628) or an `auth_req_id` (CIBA).
-// All nodes read one record for each; an early request writes nothing.
+// All nodes read one counter for each; an early request writes nothing.
 
 import { errors } from 'oidc-provider'
+import { createRateLimit, type Limit } from '../accounts/rate-limit.ts'
 import { mapOf } from '../config/schema/values.ts'
 import type { GrantHandler } from '../provider/feature.ts'
 import type { Records } from '../storage/records.ts'
@@ -11,18 +12,13 @@ export const INTERVAL_SECONDS = 5
 /** A request may arrive early by this: networks and timers are not exact. */
 const SLACK_SECONDS = 1
 
-/** True when the last request that was in time lies an interval back; it is recorded then. */
-function isDue(records: Records, code: string): Promise<boolean> {
-  return records.update<{ at: number }>(
-    'DevicePoll',
-    code,
-    ({ value }) => {
-      const isEarly = value && Date.now() - value.at < (INTERVAL_SECONDS - SLACK_SECONDS) * 1000
-      return isEarly ? undefined : { at: Date.now() }
-    },
-    { ttl: 10 * INTERVAL_SECONDS },
-  )
-}
+const OF_CODE: Limit = { attempts: 1, maxWaitSeconds: INTERVAL_SECONDS - SLACK_SECONDS }
+
+const counterOf = (code: string) => `polls of ${code}`
+
+/** True when the last request that was in time lies an interval back; it is counted then. */
+const isDue = (records: Records, code: string) =>
+  createRateLimit(records).count([[counterOf(code), OF_CODE]])
 
 /** For device codes. Writes a record for codes of this client only, so that others do not fill the store. */
 export function slowDownPending(records: Records, handler: GrantHandler): GrantHandler {
@@ -55,7 +51,8 @@ export function slowDownAll(records: Records, handler: GrantHandler): GrantHandl
       await handler(ctx)
     } catch (error) {
       // The client repeats the request at once, with a nonce.
-      if (isOpen && error instanceof errors.UseDpopNonce) await records.remove('DevicePoll', id, 1)
+      const isRepeated = isOpen && error instanceof errors.UseDpopNonce
+      if (isRepeated) await createRateLimit(records).forget(counterOf(id))
       throw error
     }
   }

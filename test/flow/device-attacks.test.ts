@@ -44,7 +44,7 @@ async function begin() {
 }
 
 async function poll(device_code: string) {
-  await usher.records.remove('DevicePoll', device_code, 1)
+  await usher.records.remove('Attempts', `polls of ${device_code}`, 1)
   const body = { grant_type: DEVICE_GRANT, device_code, client_id: 'tv' }
   return (await send(usher, '/api/oauth/token', { body })).json
 }

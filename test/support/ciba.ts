@@ -44,7 +44,7 @@ export async function startRequest(
 
 /** Polls as if the interval had passed, and returns the token response. */
 export async function poll(usher: Usher, auth_req_id: string, client_id = 'till') {
-  await usher.records.remove('DevicePoll', auth_req_id, 1)
+  await usher.records.remove('Attempts', `polls of ${auth_req_id}`, 1)
   return pollAtOnce(usher, auth_req_id, client_id)
 }
 
