@@ -7,7 +7,7 @@
 // can flood a user with questions. The record of the library has the decision.
 
 import type { Context } from 'koa'
-import { errors, type Provider } from 'oidc-provider'
+import { errors } from 'oidc-provider'
 import type { Decision } from '../accounts/consents.ts'
 import type { Settings } from '../config/load.ts'
 import { note } from '../http/audit.ts'
@@ -16,8 +16,8 @@ import { PLACES } from '../pages/page-data.ts'
 import type { SignedIn, Site, Submitted } from '../pages/site.ts'
 import { createRequestedClaims } from '../provider/claims.ts'
 import { findClient } from '../provider/clients.ts'
-import { grantOf, isStillAllowed } from '../provider/grants.ts'
-import { newTag, revokeGrant, tagOf } from '../state/grants.ts'
+import { createGrants } from '../provider/grants.ts'
+import { revokeGrant, saveWithGrant, tagOf } from '../state/grants.ts'
 import { createSessions } from '../state/sessions.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
@@ -155,52 +155,49 @@ export function createRequestPages(site: Site, requests: AccessRequests) {
 /** Returns the function that gives a request its result. */
 function createAnswers({ provider, settings, records, directory, consents }: Site) {
   const sessions = createSessions(records)
-  const requestedClaims = createRequestedClaims(settings)
+  const grants = createGrants(records, directory, consents, createRequestedClaims(settings))
   const { BackchannelAuthenticationRequest: Requests } = provider
 
-  /** Returns false when the request has a result already, from another tab or node. */
-  async function finish(...result: Parameters<Provider['backchannelResult']>): Promise<boolean> {
+  /** Writes a result. Returns false when the request has one already, or when its consent or sign-in has ended. */
+  async function isGiven(write: () => Promise<unknown>): Promise<boolean> {
     try {
-      await provider.backchannelResult(...result)
+      await write()
       return true
     } catch (error) {
-      if (error instanceof errors.InvalidGrant) return false
+      if (error instanceof errors.InvalidGrant || error instanceof errors.AccessDenied) return false
       throw error
     }
   }
 
-  /** Makes a grant that ends with the session; undefined when session or consent have ended meanwhile. */
-  async function grantFor({ account, session }: SignedIn, { id, client_id }: AccessRequest) {
-    const client = await findClient(provider, client_id)
-    const consent = await consents.find(account.id, client_id)
-    if (!client || !consent) return undefined
-    const grant = grantOf(provider, consent, requestedClaims.claimsOf(client, consent))
-    grant.jti = tagOf(id) ?? newTag()
-    const grantId = await grant.save()
-    const isOfSession = await sessions.adopt(session.uid, { [grantId]: now() + grant.expiration })
-    const isAllowed =
-      isOfSession && (await isStillAllowed(directory, consents, consent, session.since))
-    if (isAllowed) return grantId
-    await revokeGrant(records, grantId)
-  }
-
   /** Without a decision the user denies the request. */
   return async (user: SignedIn, request: AccessRequest, decision?: Decision): Promise<Outcome> => {
+    const { account, session } = user
     const { id, client_id } = request
     const open = await Requests.find(id)
-    if (!open || open.grantId || open.error || !(await findClient(provider, client_id)))
-      return 'gone'
-    if (!decision || !(await consents.decide(user.account.id, client_id, decision))) {
-      const isDenied = await finish(id, new errors.AccessDenied('the user did not allow it'))
+    const client = await findClient(provider, client_id)
+    if (!open || open.grantId || open.error || !client) return 'gone'
+    if (!decision || !(await consents.decide(account.id, client_id, decision))) {
+      const refusal = new errors.AccessDenied('the user did not allow it')
+      const isDenied = await isGiven(() => provider.backchannelResult(id, refusal))
       return isDenied ? (decision ? 'withdrawn' : 'denied') : 'gone'
     }
-    const grantId = await grantFor(user, request)
-    if (!grantId) return 'gone'
-    const { since: authTime, amr = [], acr } = user.session
-    if (await finish(id, grantId, { acr, amr, authTime })) return 'allowed'
+    const { since, amr = [], acr } = session
+    const grant = await grants.make(provider, client, account.id, {
+      jti: tagOf(id),
+      signedIn: since,
+    })
+    if (!grant) return 'gone'
+    const answer = async () => {
+      // Written after the grant: the end of the session finds it.
+      const until = now() + grant.expiration
+      const isOfSession = await sessions.adopt(session.uid, { [grant.jti]: until })
+      if (!isOfSession) throw new errors.AccessDenied(undefined, 'the session ended meanwhile')
+      await provider.backchannelResult(id, grant, { acr, amr, authTime: since })
+    }
+    if (await isGiven(() => saveWithGrant(records, grant, answer))) return 'allowed'
     // Allowed in another tab, the request has the same grant.
     const answered = await Requests.find(id)
-    if (!answered?.grantId) await revokeGrant(records, grantId)
+    if (!answered?.grantId) await revokeGrant(records, grant.jti)
     return 'gone'
   }
 }

@@ -36,7 +36,7 @@ import {
 } from './clients.ts'
 import { logEvents } from './events.ts'
 import type { Feature } from './feature.ts'
-import { createGrantMaker } from './grants.ts'
+import { createGrants } from './grants.ts'
 import { createBrowserBinding } from './interactions.ts'
 import { algorithms, asLibraryKey, cacheKeySets } from './keys.ts'
 import { assignTokenIds, createOverridden } from './library-overrides.ts'
@@ -115,7 +115,7 @@ function configuration(
   const { issuer, claims, scopes, development, features: enabled } = settings
   const consents = createConsents(records)
   const requestedClaims = createRequestedClaims(settings)
-  const makeGrant = createGrantMaker(records, directory, consents, requestedClaims)
+  const grants = createGrants(records, directory, consents, requestedClaims)
   const isPermitted = (type: string) => {
     const flow = flowOf(type)
     return !flow || settings.compatibility[flow]
@@ -182,7 +182,7 @@ function configuration(
       policy: createPolicy(settings, consents, requestedClaims),
     },
     loadExistingGrant: async ctx => {
-      const grant = await makeGrant(ctx)
+      const grant = await grants.load(ctx)
       for (const { onGrant } of features) if (grant?.clientId) await onGrant?.(grant.clientId)
       return grant
     },

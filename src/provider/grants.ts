@@ -34,8 +34,10 @@ export const sentDetails = ({ params }: KoaContextWithOIDC['oidc']): Detail[] =>
 /** Nothing proves that the device is the user's, for any client (RFC 8628 §5.4): ask each time. */
 export const isDevice = ({ route }: KoaContextWithOIDC['oidc']) => DEVICE_ROUTES.includes(route)
 
-/** Makes the grant of an authorization from the recorded consent: each authorization has its own. */
-export function createGrantMaker(
+type Allowed = Pick<Consent, 'accountId' | 'scopes' | 'declined'>
+
+/** Returns the functions that make grants from recorded consents: each authorization has its own grant. */
+export function createGrants(
   records: Records,
   directory: Directory,
   consents: Consents,
@@ -47,16 +49,62 @@ export function createGrantMaker(
     await consents.decide(accountId, clientId, { scopes, declined: [], version })
   }
 
-  return async (ctx: KoaContextWithOIDC): Promise<Grant | undefined> => {
+  /** Returns a grant with the scopes and claims of a consent. It is not saved yet. */
+  function grantOf({ Grant }: Provider, client: Client, allowed: Allowed, jti: string): Grant {
+    const { accountId, scopes, declined } = allowed
+    const grant = Object.assign(new Grant({ accountId, clientId: client.clientId }), { jti })
+    for (const { scope, resource } of scopes.map(readKey)) {
+      if (resource === undefined) grant.addOIDCScope(scope)
+      else grant.addResourceScope(resource, scope)
+    }
+    for (const { scope, resource } of declined.map(readKey)) {
+      if (resource === undefined) grant.rejectOIDCScope(scope)
+      else grant.rejectResourceScope(resource, scope)
+    }
+    const { granted, refused } = requestedClaims.claimsOf(client, allowed)
+    if (granted.length) grant.addOIDCClaims(granted)
+    if (refused.length) grant.rejectOIDCClaims(refused)
+    return grant
+  }
+
+  /**
+   * Makes a grant for `saveWithGrant` (state/grants.ts), whose tag is `jti`; undefined without a consent.
+   * `signedIn`: epoch seconds of the sign-in.
+   *
+   * When the grant is saved, the consent and the sign-in must still stand. Ending access first writes that it
+   * ended and then looks for grants: either it finds the grant, or the check finds that access has ended.
+   */
+  async function make(
+    provider: Provider,
+    client: Client,
+    accountId: string,
+    { jti = newTag(), signedIn }: { jti?: string; signedIn?: number },
+  ): Promise<Grant | undefined> {
+    const { clientId } = client
+    const consent = await consents.find(accountId, clientId)
+    if (!consent || consent.appearance !== appearanceOf(client)) return undefined
+    const grant = grantOf(provider, client, consent, jti)
+    holdGrant(grant, async () => {
+      await consents.readAhead(accountId, clientId)
+      const account = await directory.findEnabled(accountId, signedIn)
+      const { value } = await consents.read(accountId, clientId)
+      if (account && value && consent.scopes.every(name => value.scopes.includes(name))) return
+      await revokeGrant(records, jti)
+      throw new errors.AccessDenied(undefined, 'the consent or the sign-in ended meanwhile')
+    })
+    return grant
+  }
+
+  /** Returns the grant of an authorization request, after its consent is recorded. */
+  async function load(ctx: KoaContextWithOIDC): Promise<Grant | undefined> {
     const { oidc } = ctx
     const client = required(oidc.client)
     const { clientId } = client
     const accountId = required(oidc.session?.accountId)
     if (clientId === ACCOUNT_CLIENT) {
       // It needs no consent. It is not saved, because the account pages redeem no code.
-      const allowed = { accountId, client_id: clientId, scopes: ['openid'], declined: [] }
-      const grant = grantOf(oidc.provider, allowed, requestedClaims.claimsOf(client, allowed))
-      return Object.assign(grant, { jti: newTag() })
+      const allowed = { accountId, scopes: ['openid'], declined: [] }
+      return grantOf(oidc.provider, client, allowed, newTag())
     }
     if (client.consent === 'implicit' && !isDevice(oidc)) {
       await recordImplicit(accountId, clientId, requestedClaims.scopesOf(oidc))
@@ -70,22 +118,16 @@ export function createGrantMaker(
       const about = { client_id: clientId, account: accountId, scopes, declined }
       note(ctx, 'consent_given', { ...about, authorization_details })
     }
-    const consent = await consents.find(accountId, clientId)
-    if (!consent || consent.appearance !== appearanceOf(client)) return undefined
-
+    const jti = tagOf(oidc.entities.DeviceCode?.jti ?? '')
+    const signedIn = oidc.session?.loginTs
+    const grant = await make(oidc.provider, client, accountId, { jti, signedIn })
+    if (!grant) return undefined
     nameSession(records, oidc, clientId)
     await consents.touch(accountId, clientId)
-    const grant = grantOf(oidc.provider, consent, requestedClaims.claimsOf(client, consent))
-    grant.jti = tagOf(oidc.entities.DeviceCode?.jti ?? '') ?? newTag()
-    const { jti } = grant
-    const check = async () => {
-      if (await isStillAllowed(directory, consents, consent, oidc.session?.loginTs)) return
-      await revokeGrant(records, jti)
-      throw new errors.AccessDenied(undefined, 'the consent or the sign-in ended meanwhile')
-    }
-    holdGrant(grant, check)
     return grant
   }
+
+  return { make, load }
 }
 
 /**
@@ -110,43 +152,4 @@ export function appearanceOf({
   if (consent !== undefined) return undefined
   const hosts = redirectUris.map(uri => new URL(uri)).map(({ protocol, host }) => protocol + host)
   return hash('sha256', JSON.stringify([clientName, ...new Set(hosts.toSorted())]), 'base64url')
-}
-
-type Allowed = Pick<Consent, 'accountId' | 'client_id' | 'scopes' | 'declined'>
-
-/** Returns a grant with the scopes and claims of the consent. It is not saved yet. */
-export function grantOf(
-  { Grant }: Pick<Provider, 'Grant'>,
-  { accountId, client_id: clientId, scopes, declined }: Allowed,
-  claims: { granted: string[]; refused: string[] },
-): Grant {
-  const grant = new Grant({ accountId, clientId })
-  for (const { scope, resource } of scopes.map(readKey)) {
-    if (resource === undefined) grant.addOIDCScope(scope)
-    else grant.addResourceScope(resource, scope)
-  }
-  for (const { scope, resource } of declined.map(readKey)) {
-    if (resource === undefined) grant.rejectOIDCScope(scope)
-    else grant.rejectResourceScope(resource, scope)
-  }
-  if (claims.granted.length) grant.addOIDCClaims(claims.granted)
-  if (claims.refused.length) grant.rejectOIDCClaims(claims.refused)
-  return grant
-}
-
-/**
- * Whether the consent and the sign-in (epoch seconds) that a saved grant was made from still stand. Ending
- * access first writes that it ended and then looks for grants: either it finds the grant, or this function
- * finds that access has ended.
- */
-export async function isStillAllowed(
-  directory: Directory,
-  consents: Consents,
-  { accountId, client_id, scopes }: Consent,
-  signedIn?: number,
-): Promise<boolean> {
-  await consents.readAhead(accountId, client_id)
-  const account = await directory.findEnabled(accountId, signedIn)
-  const { value } = await consents.read(accountId, client_id)
-  return Boolean(account && value && scopes.every(name => value.scopes.includes(name)))
 }

@@ -29,7 +29,7 @@ import {
   newTag,
   type Payload,
   revokeGrant,
-  saveHeldGrant,
+  saveWithGrant,
   taggedId,
   taggedValue,
   tagOf,
@@ -171,20 +171,14 @@ function createTaggedAdapter(model: string, records: Records) {
   }
 }
 
-/**
- * Writes a code and the new grant that provider/grants.ts holds for it in one batch, and then checks that the
- * consent and the sign-in have not ended.
- */
+/** Writes a code together with the grant of the request, which provider/grants.ts has made. */
 function withGrant(adapter: Adapter, records: Records): Adapter {
   return {
     ...adapter,
-    async upsert(id, payload, ttl) {
-      const check = await saveHeldGrant(payload.grantId)
-      if (!check) return adapter.upsert(id, payload, ttl)
-      await records.batch(() => adapter.upsert(id, payload, ttl))
-      // An operation that ends access writes first, and then lists the grants. If its list lacks this one,
-      // `check` finds that access has ended, revokes the grant and throws.
-      await check()
+    upsert(id, payload, ttl) {
+      const { grant } = Provider.ctx?.oidc ?? {}
+      const own = grant?.jti === payload.grantId ? grant : undefined
+      return saveWithGrant(records, own, () => adapter.upsert(id, payload, ttl))
     },
   }
 }

@@ -13,7 +13,7 @@
 // themselves. JWTs are not stored, and are valid until they expire.
 
 import { randomBytes } from 'node:crypto'
-import { type AdapterPayload, type Grant, Provider } from 'oidc-provider'
+import type { AdapterPayload, Grant } from 'oidc-provider'
 import type { Id, Records } from '../storage/records.ts'
 
 /** The library's payload of a record. */
@@ -78,14 +78,22 @@ export function holdGrant(grant: Grant, check: () => Promise<void>) {
   held.set(grant, check)
 }
 
-/** Saves the grant of the request with the next write, if it is held; returns its check. */
-export async function saveHeldGrant(grantId?: string): Promise<(() => Promise<void>) | undefined> {
-  const { grant } = Provider.ctx?.oidc ?? {}
+/** Writes a code. A grant that is held for it is saved in the same batch, and then checked. */
+export async function saveWithGrant(
+  records: Records,
+  grant: Grant | undefined,
+  write: () => Promise<void>,
+): Promise<void> {
   const check = grant && held.get(grant)
-  if (!check || grant.jti !== grantId) return undefined
+  if (!check) return write()
   held.delete(grant)
-  await grant.save()
-  return check
+  await records.batch(async () => {
+    await grant.save()
+    await write()
+  })
+  // An operation that ends access writes first, and then lists the grants. If its list lacks this one,
+  // `check` finds that access has ended, revokes the grant and throws.
+  await check()
 }
 
 /** After this no code or opaque token of the grant is valid, and it cannot be written again. */

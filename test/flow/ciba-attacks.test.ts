@@ -1,6 +1,8 @@
 // Attacks on CIBA: floods of requests, guessing of accounts, misleading messages, and ended access.
 
 import { expect, vi } from 'vitest'
+import { grantsOfAccount } from '../../src/state/grants.ts'
+import { createSessions } from '../../src/state/sessions.ts'
 import { StoreUnavailable } from '../../src/storage/store.ts'
 import type { Browser } from '../support/browser.ts'
 import {
@@ -13,7 +15,8 @@ import {
   sendRequest,
   startRequest,
 } from '../support/ciba.ts'
-import { ada, usher, usherTest } from '../support/fixtures.ts'
+import { ada, grace, usher, usherTest } from '../support/fixtures.ts'
+import { interleaving } from '../support/interleave.ts'
 import { refresh } from '../support/journey.ts'
 import { fieldsOf, newTab, send, signedIn, words } from '../support/people.ts'
 import { ADA, CLIENTS, GRACE } from '../support/usher.ts'
@@ -188,4 +191,21 @@ test('without a refresh token the access ends with the session in which the user
   expect(await poll(usher, requests[0] ?? '')).toMatchObject({ error: 'invalid_grant' })
   expect(await poll(usher, requests[1] ?? '', 'desk')).toMatchObject({ error: 'invalid_grant' })
   expect((await refresh(usher, String(refresh_token), 'desk')).status).toBe(200)
+})
+
+test('an answer during the end of its session leaves no access behind, and no grant that is of no use', async () => {
+  const interleave = interleaving(usher)
+  const { endAll } = createSessions(usher.records)
+  let met = true
+  for (let k = 0; met; k++) {
+    await forgetRequests(usher, grace)
+    const own = await signedIn(usher, 'grace')
+    const id = await startRequest(usher, { login_hint: 'grace' })
+    const [address = ''] = await pendingRequests(own)
+    const form = fieldsOf(await own.open(address), { decision: 'allow' })
+    const answered = () => send(own, address, { form })
+    met = (await interleave(k, answered, () => endAll(grace))).met
+    expect(await poll(usher, id)).not.toHaveProperty('access_token')
+    expect(await usher.records.list(...grantsOfAccount(grace))).toEqual([])
+  }
 })
