@@ -2,6 +2,7 @@
 
 import Koa from 'koa'
 import mount from 'koa-mount'
+import { createConsents } from './accounts/consents.ts'
 import { openDirectory } from './accounts/source.ts'
 import { authorizationDetails } from './features/authorization-details.ts'
 import { ciba } from './features/ciba.ts'
@@ -23,7 +24,8 @@ import { createPages, type PageFeature } from './pages/routes.ts'
 import { createSite } from './pages/site.ts'
 import { checkOwnTemplates } from './pages/templates.ts'
 import { createViews } from './pages/views.ts'
-import { createProvider, type Environment, type ShowError } from './provider/configuration.ts'
+import { createRequestedClaims } from './provider/claims.ts'
+import { createProvider } from './provider/configuration.ts'
 import {
   authorizeByPost,
   canonicalPaths,
@@ -33,6 +35,7 @@ import {
 import { described } from './provider/error-descriptions.ts'
 import { createDeliver, logFaults } from './provider/events.ts'
 import { createFailureLog } from './provider/failures.ts'
+import type { Dependencies, Environment, ShowError } from './provider/feature.ts'
 import { anonymousWrites, PLAIN_ERRORS, routesOf } from './provider/routes.ts'
 import { pushedRequestTtl } from './provider/tokens.ts'
 
@@ -53,7 +56,12 @@ export async function createApp(environment: Environment, readiness: Readiness) 
       ctx,
       name === 'SessionNotFound' ? { error: 'interaction_gone' } : described(ctx, out),
     )
-  const dependencies = { ...environment, directory }
+  const dependencies: Dependencies = {
+    ...environment,
+    directory,
+    consents: createConsents(records),
+    requestedClaims: createRequestedClaims(settings),
+  }
 
   const upstreams = Object.keys(settings.upstreams).length
     ? (await import('./features/upstream/feature.ts')).upstreamSignIn(dependencies)

@@ -12,7 +12,7 @@ import { ConfigError, toRecord } from './config/report/finding.ts'
 import { createAudit } from './http/audit.ts'
 import type { Readiness } from './http/health.ts'
 import { openSigningKeys, type SigningKey } from './keys/signing-keys.ts'
-import type { Environment } from './provider/configuration.ts'
+import type { Environment } from './provider/feature.ts'
 import { StoreUnavailable } from './storage/store.ts'
 
 /** Interval of the checks of the signing keys. */

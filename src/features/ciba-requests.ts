@@ -14,9 +14,8 @@ import { note } from '../http/audit.ts'
 import { createConsentPage, decisionIn } from '../pages/consent.ts'
 import { PLACES } from '../pages/page-data.ts'
 import type { SignedIn, Site, Submitted } from '../pages/site.ts'
-import { createRequestedClaims } from '../provider/claims.ts'
 import { findClient } from '../provider/clients.ts'
-import { createGrants } from '../provider/grants.ts'
+import type { Grants } from '../provider/grants.ts'
 import { revokeGrant, saveWithGrant, tagOf } from '../state/grants.ts'
 import { createSessions } from '../state/sessions.ts'
 import type { Records } from '../storage/records.ts'
@@ -87,9 +86,9 @@ export function createAccessRequests(
 type Outcome = 'allowed' | 'denied' | 'gone' | 'withdrawn'
 
 /** Returns the handlers of the pages. */
-export function createRequestPages(site: Site, requests: AccessRequests) {
+export function createRequestPages(site: Site, requests: AccessRequests, grants: Grants) {
   const { views, enter } = site
-  const answer = createAnswers(site)
+  const answer = createAnswers(site, grants)
   const ask = createConsentPage(site)
 
   function times(ctx: Context, { since, until }: AccessRequest) {
@@ -153,9 +152,8 @@ export function createRequestPages(site: Site, requests: AccessRequests) {
 }
 
 /** Returns the function that gives a request its result. */
-function createAnswers({ provider, settings, records, directory, consents }: Site) {
+function createAnswers({ provider, records, consents }: Site, grants: Grants) {
   const sessions = createSessions(records)
-  const grants = createGrants(records, directory, consents, createRequestedClaims(settings))
   const { BackchannelAuthenticationRequest: Requests } = provider
 
   /** Writes a result. Returns false when the request has one already, or when its consent or sign-in has ended. */

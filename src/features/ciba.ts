@@ -7,7 +7,6 @@
 import { randomUUID } from 'node:crypto'
 import { errors, type KoaContextWithOIDC } from 'oidc-provider'
 import { foldUsername } from '../accounts/account.ts'
-import { createConsents } from '../accounts/consents.ts'
 import { createRateLimit, type Limit } from '../accounts/rate-limit.ts'
 import { CIBA_GRANT } from '../config/schema/client.ts'
 import { displayTextProblem } from '../config/schema/values.ts'
@@ -15,10 +14,9 @@ import { note } from '../http/audit.ts'
 import { PLACES } from '../pages/page-data.ts'
 import type { PageFeature } from '../pages/routes.ts'
 import { RECENT_SECONDS } from '../pages/site.ts'
-import { createRequestedClaims } from '../provider/claims.ts'
 import { findClient } from '../provider/clients.ts'
-import type { Dependencies } from '../provider/configuration.ts'
-import type { LibraryFeatures } from '../provider/feature.ts'
+import type { Dependencies, LibraryFeatures } from '../provider/feature.ts'
+import { createGrants } from '../provider/grants.ts'
 import { createDeliveryQueue } from '../state/delivery-queue.ts'
 import { answerOnce } from '../state/reuse.ts'
 import { now } from '../storage/store.ts'
@@ -58,7 +56,7 @@ export function ciba(dependencies: Dependencies): PageFeature {
     waiting: async ({ id, ended }) => (isOn ? (await requests.list(id, ended)).length : 0),
     addPages(pages, site) {
       if (!isOn) return
-      const { list, ask, answer } = createRequestPages(site, requests)
+      const { list, ask, answer } = createRequestPages(site, requests, createGrants(dependencies))
       pages
         .get(PLACES.requests, site.signedIn(list))
         .get(PLACES.answer, site.signedIn(ask, RECENT_SECONDS))
@@ -108,11 +106,9 @@ export function ciba(dependencies: Dependencies): PageFeature {
 }
 
 function libraryFeature(
-  { settings, records, directory }: Dependencies,
+  { settings, records, directory, consents, requestedClaims }: Dependencies,
   requests: AccessRequests,
 ): NonNullable<LibraryFeatures['ciba']> {
-  const consents = createConsents(records)
-  const requestedClaims = createRequestedClaims(settings)
   const attempts = createRateLimit(records)
   return {
     enabled: settings.features.ciba,

@@ -2,8 +2,7 @@
 
 import { decodeJwt } from 'jose'
 import { errors, Provider } from 'oidc-provider'
-import type { Environment } from '../provider/configuration.ts'
-import type { Feature } from '../provider/feature.ts'
+import type { Environment, Feature } from '../provider/feature.ts'
 import { deriveKey } from '../storage/seal.ts'
 
 /** Returns the feature DPoP. */

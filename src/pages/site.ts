@@ -5,14 +5,12 @@ import { randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
 import type { Account } from '../accounts/account.ts'
 import { createAuthentication } from '../accounts/authentication.ts'
-import { createConsents } from '../accounts/consents.ts'
 import { createAccountSessions } from '../accounts/sessions.ts'
 import type { SignInMethod } from '../accounts/sign-in-method.ts'
 import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import { createSignatures } from '../http/cookies.ts'
 import { createCsrf, type Form, readForm } from '../http/forms.ts'
-import type { Dependencies } from '../provider/configuration.ts'
-import type { LibraryProvider } from '../provider/feature.ts'
+import type { Dependencies, LibraryProvider } from '../provider/feature.ts'
 import { createBrowserSession, createInteractions, type Session } from '../provider/interactions.ts'
 import { AUTHORIZATION } from '../provider/routes.ts'
 import { deriveKey } from '../storage/seal.ts'
@@ -47,7 +45,7 @@ export type Site = ReturnType<typeof createSite>
 
 /** Returns the dependencies of the pages. */
 export function createSite(
-  { settings, secrets, records, directory }: Dependencies,
+  { settings, secrets, records, directory, consents }: Dependencies,
   views: Views,
   provider: LibraryProvider,
   features: PageExtensions[],
@@ -94,7 +92,7 @@ export function createSite(
     provider,
     csrf,
     authentication: createAuthentication(records, directory, signatures('devices'), settings),
-    consents: createConsents(records),
+    consents,
     sessions: createAccountSessions(records),
     interactions: createInteractions(provider, settings),
 

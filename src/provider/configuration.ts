@@ -2,20 +2,14 @@
 // purpose; test/unit/library.test.ts pins the defaults we rely on.
 
 import { type Configuration, Provider } from 'oidc-provider'
-import type { Logger } from 'pino'
 import { claimsOf } from '../accounts/account.ts'
-import { createConsents, TOUCH_INTERVAL_SECONDS } from '../accounts/consents.ts'
-import type { Directory } from '../accounts/directory.ts'
-import type { Settings } from '../config/load.ts'
+import { TOUCH_INTERVAL_SECONDS } from '../accounts/consents.ts'
 import { RESPONSE_TYPES } from '../config/schema/client.ts'
 import { flowOf } from '../config/schema/features.ts'
 import { required } from '../config/schema/values.ts'
 import { cookieNames, createSignatures, originCookie, pathCookie } from '../http/cookies.ts'
 import { createFetch } from '../http/egress.ts'
-import type { Metrics } from '../http/metrics.ts'
-import type { SigningKey } from '../keys/signing-keys.ts'
 import { createState } from '../state/adapter.ts'
-import type { Records } from '../storage/records.ts'
 import { deriveKey } from '../storage/seal.ts'
 import { now } from '../storage/store.ts'
 import {
@@ -23,7 +17,6 @@ import {
   assertClaims,
   authenticationOf,
   claimsByScope,
-  createRequestedClaims,
   pairwiseSubjects,
 } from './claims.ts'
 import {
@@ -35,7 +28,7 @@ import {
   toLibrary,
 } from './clients.ts'
 import { logEvents } from './events.ts'
-import type { Feature } from './feature.ts'
+import type { Dependencies, Feature, ShowError } from './feature.ts'
 import { createGrants } from './grants.ts'
 import { createBrowserBinding } from './interactions.ts'
 import { algorithms, asLibraryKey, cacheKeySets } from './keys.ts'
@@ -45,30 +38,10 @@ import { assertAssertion, assertRequestObject, checkRequest } from './requests.t
 import { routesOf } from './routes.ts'
 import { grantLifetimes, lifetimes, mayRevoke, pushedRequestTtl, requireScope } from './tokens.ts'
 
-/** Shows an error of the library to users. */
-export type ShowError = NonNullable<Configuration['renderError']>
-
-/** Everything that an app is built from. */
-export interface Environment {
-  settings: Settings
-  /** At least one: the first signs, all verify. */
-  secrets: Uint8Array[]
-  records: Records
-  /** The first of an algorithm signs, all are published. */
-  keys: SigningKey[]
-  log: Logger
-  metrics: Metrics
-}
-
 interface LibraryPages {
   showError: ShowError
   /** The languages of the pages (BCP 47). */
   tags: string[]
-}
-
-/** The objects that the provider and its features use. */
-export interface Dependencies extends Environment {
-  directory: Directory
 }
 
 /** Throws a `ConfigError` that names every client the library would refuse. */
@@ -107,15 +80,14 @@ export async function createProvider(
 }
 
 function configuration(
-  { settings, secrets, records, directory, keys }: Dependencies,
+  dependencies: Dependencies,
   features: Feature[],
   pages: LibraryPages,
   adapter: Configuration['adapter'],
 ): Configuration {
+  const { settings, secrets, records, directory, consents, keys } = dependencies
   const { issuer, claims, scopes, development, features: enabled } = settings
-  const consents = createConsents(records)
-  const requestedClaims = createRequestedClaims(settings)
-  const grants = createGrants(records, directory, consents, requestedClaims)
+  const grants = createGrants(dependencies)
   const isPermitted = (type: string) => {
     const flow = flowOf(type)
     return !flow || settings.compatibility[flow]
@@ -179,7 +151,7 @@ function configuration(
       // An expired page leads back to this client. Nothing else trusts the parameter.
       url: (_ctx, { uid, params }) =>
         `/interaction/${uid}?client_id=${encodeURIComponent(String(params.client_id))}`,
-      policy: createPolicy(settings, consents, requestedClaims),
+      policy: createPolicy(dependencies),
     },
     loadExistingGrant: async ctx => {
       const grant = await grants.load(ctx)

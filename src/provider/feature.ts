@@ -1,4 +1,4 @@
-// The type of a feature. `app.ts` imports the features and hands them to
+// The type of a feature, and what features are made from. `app.ts` imports the features and hands them to
 // `configuration.ts`; nothing else below `app.ts` knows which features there are.
 
 import type { Context } from 'koa'
@@ -11,9 +11,39 @@ import type {
   Provider,
   TokenEndpointGrantContext,
 } from 'oidc-provider'
+import type { Logger } from 'pino'
+import type { Consents } from '../accounts/consents.ts'
+import type { Directory } from '../accounts/directory.ts'
+import type { Settings } from '../config/load.ts'
 import type { ClientMetadata } from '../config/schema/client.ts'
+import type { Metrics } from '../http/metrics.ts'
+import type { SigningKey } from '../keys/signing-keys.ts'
 import type { AdapterPart } from '../state/adapter.ts'
 import type { Queue } from '../state/delivery-queue.ts'
+import type { Records } from '../storage/records.ts'
+import type { RequestedClaims } from './claims.ts'
+
+/** Everything that an app is built from. */
+export interface Environment {
+  settings: Settings
+  /** At least one: the first signs, all verify. */
+  secrets: Uint8Array[]
+  records: Records
+  /** The first of an algorithm signs, all are published. */
+  keys: SigningKey[]
+  log: Logger
+  metrics: Metrics
+}
+
+/** The objects that the provider and its features use. */
+export interface Dependencies extends Environment {
+  directory: Directory
+  consents: Consents
+  requestedClaims: RequestedClaims
+}
+
+/** Shows an error of the library to users. */
+export type ShowError = NonNullable<Configuration['renderError']>
 
 /** The library's provider, for code that does not import the library. */
 export type LibraryProvider = Provider

@@ -8,15 +8,14 @@ import {
   type KoaContextWithOIDC,
   type Provider,
 } from 'oidc-provider'
-import { type Consent, type Consents, type Decision, readKey } from '../accounts/consents.ts'
-import type { Directory } from '../accounts/directory.ts'
+import { type Consent, type Decision, readKey } from '../accounts/consents.ts'
 import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import type { Detail } from '../config/schema/details.ts'
 import { required } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
 import { holdGrant, newTag, revokeGrant, tagOf } from '../state/grants.ts'
 import type { Records } from '../storage/records.ts'
-import type { RequestedClaims } from './claims.ts'
+import type { Dependencies } from './feature.ts'
 import type { Outcome } from './interactions.ts'
 
 const DEVICE_ROUTES = ['code_verification', 'device_resume']
@@ -36,13 +35,11 @@ export const isDevice = ({ route }: KoaContextWithOIDC['oidc']) => DEVICE_ROUTES
 
 type Allowed = Pick<Consent, 'accountId' | 'scopes' | 'declined'>
 
+/** See `createGrants`. */
+export type Grants = ReturnType<typeof createGrants>
+
 /** Returns the functions that make grants from recorded consents: each authorization has its own grant. */
-export function createGrants(
-  records: Records,
-  directory: Directory,
-  consents: Consents,
-  requestedClaims: RequestedClaims,
-) {
+export function createGrants({ records, directory, consents, requestedClaims }: Dependencies) {
   async function recordImplicit(accountId: string, clientId: string, scopes: string[]) {
     const { value, version } = await consents.read(accountId, clientId)
     if (value && scopes.every(scope => value.scopes.includes(scope))) return

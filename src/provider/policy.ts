@@ -1,23 +1,17 @@
 // Prompts: when users sign in, choose an account or consent.
 
 import { interactionPolicy } from 'oidc-provider'
-import type { Consents } from '../accounts/consents.ts'
 import { methodOf } from '../accounts/sign-in-method.ts'
-import type { Settings } from '../config/load.ts'
 import { required } from '../config/schema/values.ts'
-import { acrValuesOf, type RequestedClaims } from './claims.ts'
-import type { Oidc } from './feature.ts'
+import { acrValuesOf } from './claims.ts'
+import type { Dependencies, Oidc } from './feature.ts'
 import { appearanceOf, decisionOf, isDevice, sentDetails } from './grants.ts'
 import { createBrowserBinding, wantsAnother } from './interactions.ts'
 
 const { Check, Prompt, base } = interactionPolicy
 
 /** Returns the interaction policy: the library's prompts and checks, and ours. */
-export function createPolicy(
-  settings: Settings,
-  consents: Consents,
-  requestedClaims: RequestedClaims,
-): interactionPolicy.DefaultPolicy {
+export function createPolicy({ settings, consents, requestedClaims }: Dependencies) {
   const { bind } = createBrowserBinding(settings)
   const acrValues = acrValuesOf(settings)
   const policy = base()
