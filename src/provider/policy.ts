@@ -15,7 +15,6 @@ export function createPolicy({ settings, consents, requestedClaims }: Dependenci
   const { bind } = createBrowserBinding(settings)
   const acrValues = acrValuesOf(settings)
   const policy = base()
-  const login = required(policy.get('login'))
   const consent = required(policy.get('consent'))
 
   const lacksAcr = ({ params, acr, result }: Oidc) => {
@@ -27,34 +26,29 @@ export function createPolicy({ settings, consents, requestedClaims }: Dependenci
     session?.accountId && client?.require_sign_in
       ? client.require_sign_in !== methodOf(session.amr, settings.upstreams)
       : false
-  // biome-ignore format: a table
-  login.checks.push(...checksOf([
-    ['account_gone', 'login_required', 'the account can no longer sign in', isGone],
-    ['acr_values', 'login_required', 'the user has not signed in as acr_values has it', lacksAcr],
-    ['required_sign_in', 'login_required', 'the client requires another method of sign-in', lacksMethod],
-    ['another_account', 'login_required', 'the user wants to use another account', wantsOther],
-  ]))
-
   const select = new Prompt({ name: 'select_account', requestable: true })
   select.checks.clear()
-  // biome-ignore format: a table
-  select.checks.push(...checksOf([
-    ['select_account_prompt', 'account_selection_required', 'the user has to choose an account', hasToSelect],
-  ]))
   policy.add(select, 0)
   // After a sign-in with a temporary password. No user is signed in before the answer.
-  // biome-ignore format: a table
-  policy.add(new Prompt({ name: 'change_password' }, ...checksOf([
-    ['temporary_password', 'interaction_required', 'the password is temporary', isTemporary],
-  ])), 0)
-
+  policy.add(new Prompt({ name: 'change_password' }), 0)
   consent.checks.remove('native_client_prompt')
+
   // biome-ignore format: a table
-  consent.checks.push(...checksOf([
-    ['impersonation', 'interaction_required', 'nothing proves that the answer reaches the application that requested it', isImpersonable],
-    ['device', 'interaction_required', 'the device flow was started elsewhere, perhaps by another user', isUndecidedDevice],
-    ['authorization_details', 'consent_required', 'the user has not allowed the authorization details', lacksDetails],
-  ]))
+  const rows: Row[] = [
+    ['login', 'account_gone', 'login_required', 'the account can no longer sign in', isGone],
+    ['login', 'acr_values', 'login_required', 'the user has not signed in as acr_values has it', lacksAcr],
+    ['login', 'required_sign_in', 'login_required', 'the client requires another method of sign-in', lacksMethod],
+    ['login', 'another_account', 'login_required', 'the user wants to use another account', wantsOther],
+    ['select_account', 'select_account_prompt', 'account_selection_required', 'the user has to choose an account', hasToSelect],
+    ['change_password', 'temporary_password', 'interaction_required', 'the password is temporary', isTemporary],
+    ['consent', 'impersonation', 'interaction_required', 'nothing proves that the answer reaches the application that requested it', isImpersonable],
+    ['consent', 'device', 'interaction_required', 'the device flow was started elsewhere, perhaps by another user', isUndecidedDevice],
+    ['consent', 'authorization_details', 'consent_required', 'the user has not allowed the authorization details', lacksDetails],
+  ]
+  for (const [prompt, reason, error, description, isNeeded] of rows) {
+    const check = new Check(reason, description, error, ({ oidc }) => isNeeded(oidc))
+    required(policy.get(prompt)).checks.push(check)
+  }
   // An interaction keeps the parameters of its request. The library's details would repeat them, so
   // that a request with a long login_hint would be stored twice.
   for (const prompt of policy) {
@@ -76,14 +70,14 @@ export function createPolicy({ settings, consents, requestedClaims }: Dependenci
   return policy
 }
 
-type Row = [reason: string, error: string, description: string, isNeeded: (oidc: Oidc) => boolean]
-
-/** Returns checks of a prompt. `error`: the answer for `prompt=none`. */
-const checksOf = (rows: Row[]) =>
-  rows.map(
-    ([reason, error, description, isNeeded]) =>
-      new Check(reason, description, error, ({ oidc }) => isNeeded(oidc)),
-  )
+/** A check of a prompt. `error`: the answer for `prompt=none`. */
+type Row = [
+  prompt: string,
+  reason: string,
+  error: string,
+  description: string,
+  isNeeded: (oidc: Oidc) => boolean,
+]
 
 const isGone = ({ session, account }: Oidc) => Boolean(session?.accountId && !account)
 const isTemporary = ({ result }: Oidc) => Boolean(result?.change_password && !result.login)
