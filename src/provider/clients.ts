@@ -1,4 +1,4 @@
-// Clients, as the library reads them: their metadata, their secrets, the origins they call from.
+// Clients, as the library reads them: their metadata and their secrets.
 
 import { randomBytes, timingSafeEqual } from 'node:crypto'
 import {
@@ -33,10 +33,9 @@ export const OWN_METADATA = [
 /** Whether refresh tokens of the client are rotated. */
 export const rotates = (client: Client | undefined) => client?.rotate_refresh_tokens !== false
 
-/** Returns the metadata of a client file or a registered client for the library. */
+/** Returns the metadata of a client file for the library. */
 export function toLibrary(client: ClientMetadata): LibraryClientMetadata {
-  // Clients that registered before other response types existed have no response_types.
-  const { backchannel_token_delivery_mode = 'poll', response_types = ['code'] } = client
+  const { backchannel_token_delivery_mode = 'poll', response_types } = client
   const isCodeOnly = response_types.every(type => !flowOf(type))
   return {
     ...client,
@@ -117,12 +116,6 @@ export async function findClient(provider: Provider, id = ''): Promise<Receiver 
     throw error
   })
   return found as Receiver | undefined
-}
-
-/** Origins from which browser applications call the token endpoint and UserInfo. */
-export function corsOrigins(client: Client): Set<string> {
-  const origins = (client.redirectUris ?? []).map(uri => new URL(uri).origin)
-  return new Set(origins.filter(origin => origin !== 'null'))
 }
 
 /** Compares with every hash that has not expired, in constant time for each. */

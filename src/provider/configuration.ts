@@ -19,14 +19,7 @@ import {
   claimsByScope,
   pairwiseSubjects,
 } from './claims.ts'
-import {
-  accountClient,
-  checkClients,
-  corsOrigins,
-  OWN_METADATA,
-  rotates,
-  toLibrary,
-} from './clients.ts'
+import { accountClient, checkClients, OWN_METADATA, rotates, toLibrary } from './clients.ts'
 import { logEvents } from './events.ts'
 import type { Dependencies, Feature, ShowError } from './feature.ts'
 import { createGrants } from './grants.ts'
@@ -115,7 +108,9 @@ function configuration(
     extraClientMetadata: { properties: OWN_METADATA },
     allowOmittingSingleRegisteredRedirectUri: false,
     assertJwtClientAuthClaimsAndHeader: assertAssertion,
-    clientBasedCORS: (_ctx, origin, client) => corsOrigins(client).has(origin),
+    // The origins of redirect URIs, from which browser applications call. Other applications have `null`.
+    clientBasedCORS: (_ctx, origin, { redirectUris = [] }) =>
+      origin !== 'null' && redirectUris.some(uri => new URL(uri).origin === origin),
     enabledJWA: algorithms(keys),
 
     // A hook more than a parameter: the library calls this validator for each authorization request, pushed
