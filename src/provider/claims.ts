@@ -59,12 +59,11 @@ export const assertClaims = (acrValues: string[]) => (_ctx: unknown, claims: Cla
   if (members.some(member => member !== null && !isObject(member))) {
     throw new errors.InvalidRequest('the members of claims are null or objects')
   }
-  const { essential, value, ...acr } = claims.id_token?.acr ?? {}
-  const { values = value === undefined ? undefined : [value] } = acr
-  if (values !== undefined && !Array.isArray(values)) {
+  const { essential, value, values = [value] } = claims.id_token?.acr ?? {}
+  if (!Array.isArray(values)) {
     throw new errors.InvalidRequest('the values of a claim are a list')
   }
-  if (essential && values && !values.some(acr => acrValues.includes(String(acr)))) {
+  if (essential && !values.some(acr => acr === undefined || acrValues.includes(String(acr)))) {
     throw new errors.UnmetAuthenticationRequirements(
       'acr must have one of acr_values_supported in discovery',
     )
