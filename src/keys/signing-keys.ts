@@ -51,7 +51,6 @@ interface Scheduled {
   key: SigningKey
   /** Epoch seconds at which it begins to sign. */
   from: number
-  imported?: boolean
 }
 
 /** The record in the store. */
@@ -137,7 +136,7 @@ export function createSigningKeys(records: Records, rules: KeyRules) {
     for (const [i, key] of rules.imported.entries()) {
       // A key before a scheduled one has been used already. It is not scheduled again.
       if (rules.imported.slice(i).some(isScheduled)) continue
-      schedule.push({ key: publicPart(key), from: startOf(key.alg), imported: true })
+      schedule.push({ key: publicPart(key), from: startOf(key.alg) })
     }
     if (imported.size) return schedule
     for (const alg of algorithmsOf(schedule)) {
@@ -158,8 +157,7 @@ export function createSigningKeys(records: Records, rules: KeyRules) {
   /** Returns the keys of an algorithm in the order in which they sign. */
   const signersOf = (schedule: Scheduled[], alg: string) =>
     schedule
-      .filter(({ key, imported: isImported }) => !isImported || imported.has(key.kid))
-      .filter(({ key }) => key.alg === alg)
+      .filter(({ key }) => key.alg === alg && (key.d !== undefined || imported.has(key.kid)))
       .toSorted((a, b) => a.from - b.from)
 
   function statusOf(schedule: Scheduled[], { key: { kid, alg }, from }: Scheduled): KeyStatus {
