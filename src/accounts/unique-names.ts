@@ -56,16 +56,19 @@ export function createUniqueNames(
     const { id } = account
     const claimed: Name[] = []
     for (const name of namesOf(account, before)) {
-      const { value, version } = await records.read<Claim>(...name)
-      const isAbandoned = value && (value.id === id || value.since < now() - CLAIM_TIMEOUT_SECONDS)
-      const isFree = !value || (isAbandoned && !(await owner(name)))
-      const mine: Claim = { id, since: now() }
-      if (!isFree || !(await records.save(...name, mine, { version }))) {
+      let isOurs = false
+      const isClaimed = await records.update<Claim>(...name, async ({ value }) => {
+        // A concurrent change or import of the same account may have claimed it already, and needs it.
+        isOurs = value?.id === id
+        const isOld = value && value.since < now() - CLAIM_TIMEOUT_SECONDS
+        const isFree = !value || isOurs || (isOld && !(await owner(name)))
+        return isFree ? { id, since: now() } : undefined
+      })
+      if (!isClaimed) {
         for (const name of claimed) await records.remove(...name, 1)
         throw new InvalidAccount(TAKEN[name[0]])
       }
-      // A concurrent import of the same account may have claimed it already, and needs it.
-      if (value?.id !== id) claimed.push(name)
+      if (!isOurs) claimed.push(name)
     }
   }
 

@@ -199,7 +199,7 @@ export const SIGN_IN: Record<Refusal | 'throttled', Said> = {
   not_allowed: ['`allow` in the file of upstreams/ does not admit this user', 'allow in that file'],
   not_linked: ['no account is linked to this user of the issuer, and accounts is link',
     LINK],
-  username_taken: ['the username of the new account belongs to another one', LINK],
+  username_taken: ['the username of the new account, or the user of the issuer, belongs to another account', LINK],
   throttled: ['too many attempts for this account, or from its network; the password was not checked',
     'wait, because the limit expires by itself. Until when: npm run usher -- accounts why ACCOUNT'],
 }

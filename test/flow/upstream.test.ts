@@ -2,6 +2,7 @@ import { decodeJwt } from 'jose'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Browser } from '../support/browser.ts'
 import { authorizationRequest, redeem } from '../support/journey.ts'
+import { slowDown } from '../support/people.ts'
 import { LABEL, startUpstream, type Upstream } from '../support/upstream.ts'
 import { ADA, CLIENTS, GRACE, PASSWORD } from '../support/usher.ts'
 
@@ -185,6 +186,17 @@ describe('link_by_verified_email', () => {
     await pair.upstream.addAccount(GRACE)
     expect((await idTokenBy(pair, 'ada')).sub).toBe(ada.id)
     await expect(idTokenBy(pair, 'grace')).rejects.toThrow('No account belongs')
+    await pair.close()
+  })
+
+  test('links the account once when the user signs in in several tabs at the same time', async () => {
+    const pair = await startUpstream({ accounts: 'link', link_by_verified_email: true })
+    const ada = await pair.usher.addAccount(ADA)
+    await pair.upstream.addAccount(ADA)
+    slowDown(pair.usher)
+    const tabs = await Promise.all(Array.from({ length: 5 }, () => idTokenBy(pair)))
+    expect(tabs.map(({ sub }) => sub)).toEqual(Array(5).fill(ada.id))
+    expect((await pair.usher.directory.find(ada.id))?.links).toHaveLength(1)
     await pair.close()
   })
 })

@@ -164,6 +164,15 @@ test('only one of two concurrent imports with one id adds the account, which has
   expect(await directory.findByUsername('twice')).toMatchObject({ id: one.id })
 })
 
+test('twenty concurrent links of one user of an issuer to one account are one link', async () => {
+  const { id } = await directory.add({ username: 'linker' })
+  const link = { issuer: 'https://issuer.example', subject: 'linker' }
+  await Promise.all(Array.from({ length: 20 }, () => directory.link(id, link)))
+  expect(await directory.findByLink(link)).toMatchObject({ id, links: [link] })
+  const other = await directory.add({ username: 'other' })
+  await expect(directory.link(other.id, link)).rejects.toThrow('linked to another')
+})
+
 test('an import that is refused because of its link leaves its username free', async () => {
   const link = { issuer: 'https://issuer.example', subject: 'taken' }
   const bob = { username: 'bob-again', email_verified: false, attributes: {}, enabled: true }

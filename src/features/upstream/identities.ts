@@ -21,14 +21,15 @@ export async function accountFor(
 ): Promise<Account | Refusal> {
   if (!isAllowed(upstream, claims)) return 'not_allowed'
   const link = linkOf(upstream, claims)
-  const known =
-    (await directory.findByLink(link)) ?? (await linkByEmail(directory, upstream, claims))
-  if (known) return known.enabled ? update(directory, known, upstream, claims) : 'disabled'
-  if (upstream.accounts === 'link') return 'not_linked'
-  return create(directory, upstream, claims).catch((error: unknown) => {
+  try {
+    const known =
+      (await directory.findByLink(link)) ?? (await linkByEmail(directory, upstream, claims))
+    if (known) return known.enabled ? await update(directory, known, upstream, claims) : 'disabled'
+    return upstream.accounts === 'link' ? 'not_linked' : await create(directory, upstream, claims)
+  } catch (error) {
     if (error instanceof InvalidAccount) return 'username_taken'
     throw error
-  })
+  }
 }
 
 /** Whether `allow` admits this user. */
