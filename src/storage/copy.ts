@@ -129,21 +129,13 @@ async function fill(
   requireTrust(await to.check())
   await forEach(to.scan(), ({ key }) => to.restore({ key, version: 1, expires: 0 }))
   let records = 1
-  await forEach(counted(entries, 'copied', progress), async entry => {
+  await forEach(entries, async entry => {
     await to.restore(entry)
-    if (entry.value) records++
+    if (entry.value) progress('copied', ++records)
   })
   const { failed } = await to.write([{ key, value, version: 0 }])
   if (failed === undefined) return records
   throw new CopyRefused(`${name} became an installation meanwhile: Usher was started on it.`)
-}
-
-async function* counted(entries: AsyncIterable<Entry>, step: string, progress: Progress) {
-  let done = 0
-  for await (const entry of entries) {
-    yield entry
-    progress(step, ++done)
-  }
 }
 
 /** Works on everything but the naming key, some at a time. */
@@ -164,8 +156,8 @@ export async function resealAll(
   progress: Progress = () => {},
 ): Promise<number> {
   const seal = createSeal(secrets)
-  let count = 0
-  for await (const scanned of counted(store.scan(), 'records read', progress)) {
+  let [read, count] = [0, 0]
+  for await (const scanned of store.scan()) {
     // Read again when another writer came in between.
     let entry: Entry | undefined = scanned
     while (entry?.value && !seal.isCurrent(entry.value)) {
@@ -175,6 +167,7 @@ export async function resealAll(
       if (failed === undefined) count++
       entry = await store.get(key)
     }
+    progress('records read', ++read)
   }
   return count
 }
