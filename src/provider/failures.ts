@@ -29,7 +29,6 @@ const DAY_SECONDS = 24 * 3600
 /** Per process, about 400 bytes each: a flood does not fill the store. The log has all requests. */
 const MAX_SAVED_PER_MINUTE = 60
 const MAX_SHOWN_CHARACTERS = 200
-const MAX_READ_CHARACTERS = 1000
 
 /** Parameters that are stored with their values. */
 // biome-ignore format: a table
@@ -42,14 +41,10 @@ const SHOWN = [
 const PARAMETER_NAME = /^[a-z_]{1,40}$/
 const MAX_NAMES = 20
 /** Answers that are part of the protocol, not failures. */
+// biome-ignore format: a table
 const ANSWERS = [
-  'login_required',
-  'consent_required',
-  'interaction_required',
-  'access_denied',
-  'use_dpop_nonce',
-  'authorization_pending',
-  'slow_down',
+  'login_required', 'consent_required', 'interaction_required', 'access_denied', 'use_dpop_nonce',
+  'authorization_pending', 'slow_down',
 ]
 
 /** Returns the function that saves failed requests; it is called after each request. */
@@ -143,15 +138,6 @@ const hideSecret = (_found: string, run = '') =>
  * `MAX_SHOWN_CHARACTERS` long. Compare it with other texts that went through here.
  */
 export function harmless(value: string): string {
-  const shown = start(value).replace(SUSPECT, hideSecret).replace(/\p{C}/gu, ' ')
-  return shown.length > MAX_SHOWN_CHARACTERS || value.length > MAX_READ_CHARACTERS
-    ? `${shown.slice(0, MAX_SHOWN_CHARACTERS)}…`
-    : shown
-}
-
-/** Cut before any pattern reads it, between two words: half a secret is not recognized as one. */
-function start(value: string): string {
-  if (value.length <= MAX_READ_CHARACTERS) return value
-  const read = value.slice(0, MAX_READ_CHARACTERS)
-  return read.slice(0, Math.max(read.lastIndexOf(' '), read.lastIndexOf('/')) + 1)
+  const shown = value.replace(SUSPECT, hideSecret).replace(/\p{C}/gu, ' ')
+  return shown.length > MAX_SHOWN_CHARACTERS ? `${shown.slice(0, MAX_SHOWN_CHARACTERS)}…` : shown
 }
