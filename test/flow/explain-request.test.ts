@@ -165,7 +165,7 @@ const CASES: Record<string, [() => Promise<Response>, Partial<Explanation>]> = {
   ],
   'a resource without a scope of it': [
     () => asking({ scope: 'openid', resource: FILES }),
-    { wrong: expect.stringContaining('no scope of the resource was requested') },
+    { wrong: expect.stringContaining('no scope of the resource is asked for') },
   ],
   'authorization details that are none': [
     () =>
@@ -289,7 +289,7 @@ test('a code with a wrong verifier, with another redirect_uri, and a reused code
     return { grant_type: 'authorization_code', code, redirect_uri, code_verifier, ...changes }
   }
   const other = await posting(form({ code_verifier: 'another'.repeat(8) }), BASIC)
-  expect((await explained(other)).wrong).toContain('code_verifier does not belong')
+  expect((await explained(other)).wrong).toContain('code_verifier does not match code_challenge')
   const elsewhere = await posting(form({ redirect_uri: `${callback}2` }), BASIC)
   expect((await explained(elsewhere)).wrong).toContain('redirect_uri mismatch')
   expect((await redeem(usher, code, request)).status).toBe(200)
