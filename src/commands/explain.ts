@@ -1,7 +1,6 @@
 // `usher config explain`: the configuration in force, one key of it, all that a client can do, or why a
 // request failed.
 
-import { withoutSecret } from '../config/client-secret.ts'
 import { FIXED } from '../config/diff.ts'
 import { VARIABLES } from '../config/environment.ts'
 import type { FileResult } from '../config/files.ts'
@@ -102,13 +101,9 @@ function aboutClient(source: ClientSource, settings: Settings, keys: Effective[]
       Object.hasOwn(scopes, name) &&
       (name !== 'offline_access' || grant_types.includes('refresh_token')),
   )
-  const claimsOf: Record<string, string[] | undefined> = {
-    offline_access: ['a refresh token'],
-    ...claimsByScope(claims),
-  }
-  const apis = Object.values(resources).map(
-    api => [api.resource, scopesFor(api, withoutSecret(client))] as const,
-  )
+  const claimsOf = claimsByScope(claims)
+  claimsOf.offline_access = ['a refresh token']
+  const apis = Object.values(resources).map(api => [api.resource, scopesFor(api, client)] as const)
   const endpoints = Object.entries({ discovery: DISCOVERY[0], ...routesOf(features).endpoints })
   const lifetimes = keys.filter(({ key }) => /^lifetimes\.(code|\w+_token\w*)$/.test(key))
   return {
@@ -144,10 +139,8 @@ type Effective = ReturnType<typeof inForce>
 
 /** Returns all keys of usher.yaml and claims.yaml, and those of other files as they are by default. */
 export function effectiveKeys({ usher, claims, settings }: Reading): Effective[] {
-  const derived: Record<string, unknown> = {
-    issuer: settings?.issuer,
-    'listen.host': settings?.listen.host,
-  }
+  const { issuer, listen } = settings ?? {}
+  const derived: Record<string, unknown> = { issuer, 'listen.host': listen?.host }
   return [
     ...keysOf('usher', usher.written).map(key =>
       inForce({ default: derived[key.path], ...key }, usher),
@@ -203,10 +196,8 @@ async function readLoggedFailure(): Promise<FailedRequest> {
   if (remembered) return remembered
   const { time, route, status, client_id } = line
   const about = { at: Math.floor(Date.parse(String(time)) / 1000) || 0, status: Number(status) }
-  const signIn = lines
-    .filter(({ id }) => id === line.id)
-    .map(failedSignIn)
-    .find(Boolean)
+  const sameRequest = lines.filter(({ id }) => id === line.id)
+  const signIn = sameRequest.map(failedSignIn).find(Boolean)
   if (signIn) return { ...about, ...signIn }
   const isIgnored = line.error === undefined && line.ignored !== undefined
   const { error, detail } = isIgnored ? { error: IGNORED, detail: line.ignored } : line

@@ -73,10 +73,8 @@ function generatedSecret(storeFile: string): Uint8Array {
   if (!existsSync(file)) {
     // The file is linked when it is complete: no process ever reads half a secret.
     const made = `${file}.${randomBytes(6).toString('hex')}`
-    writeFileSync(made, randomBytes(SECRET_BYTES).toString('base64url'), {
-      mode: 0o600,
-      flag: 'wx',
-    })
+    const secret = randomBytes(SECRET_BYTES).toString('base64url')
+    writeFileSync(made, secret, { mode: 0o600, flag: 'wx' })
     try {
       linkSync(made, file)
     } catch (error) {
