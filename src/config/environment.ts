@@ -1,6 +1,5 @@
 // Environment variables. They replace keys of the files.
 
-import type { Overlay } from './files.ts'
 import { type Finding, wrongVariable } from './report/finding.ts'
 import { readText } from './report/yaml.ts'
 
@@ -17,17 +16,14 @@ export const VARIABLES: Record<string, string> = {
   USHER_STORE: 'store',
 }
 
-/** Returns the variables that replace keys. An empty variable is ignored. */
-export function overlays(env: NodeJS.ProcessEnv, store: string | undefined): Overlay[] {
-  return Object.entries(VARIABLES).flatMap(([name, key]) => {
-    const text = name === 'USHER_STORE' ? store : env[name]
-    const isPort = key.endsWith('.port') && /^\d+$/.test(text ?? '')
-    return text ? [{ name, path: key.split('.'), value: isPort ? Number(text) : text }] : []
-  })
-}
+/** Values that replace keys of usher.yaml, by the path of the key. `name` is the variable. */
+export type Overlays = Map<string, { name: string; value: unknown }>
 
-/** Returns the secrets of the environment, or of the files that `…_FILE` variables name. */
-export function secretsFromEnvironment(env: NodeJS.ProcessEnv, findings: Finding[]) {
+/**
+ * Returns the values that replace keys, and the secrets, of the environment or of the files that `…_FILE`
+ * variables name. An empty variable is ignored.
+ */
+export function readEnvironment(env: NodeJS.ProcessEnv, findings: Finding[]) {
   const read = (name: string) => {
     const file = env[`${name}_FILE`]
     if (!file) return env[name] || undefined
@@ -37,11 +33,19 @@ export function secretsFromEnvironment(env: NodeJS.ProcessEnv, findings: Finding
     if (problem) findings.push(wrongVariable(`${name}_FILE`, 'file', `its file ${problem}`))
     return text?.trim()
   }
-  return { store: read('USHER_STORE'), secret: read('USHER_SECRET') }
+  const given: NodeJS.ProcessEnv = { ...env, USHER_STORE: read('USHER_STORE') }
+  const secret = read('USHER_SECRET')
+  const overlays: Overlays = new Map()
+  for (const [name, path] of Object.entries(VARIABLES)) {
+    const { [name]: text } = given
+    const isPort = path.endsWith('.port') && /^\d+$/.test(text ?? '')
+    if (text) overlays.set(path, { name, value: isPort ? Number(text) : text })
+  }
+  return { overlays, hasSecret: secret !== undefined, secrets: parseSecrets(secret, findings) }
 }
 
 /** Returns the bytes of secrets in base64url, separated by commas or spaces. Findings never quote them. */
-export function parseSecrets(text: string | undefined, findings: Finding[]): Uint8Array[] {
+function parseSecrets(text: string | undefined, findings: Finding[]): Uint8Array[] {
   const parts = text?.split(/[\s,]+/).filter(Boolean) ?? []
   if (text !== undefined && !parts.length) parts.push('')
   return parts.flatMap((part, i) => {

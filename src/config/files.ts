@@ -1,7 +1,8 @@
 // Reads one file of the folder, and validates it against its schema.
 
-import type { z } from 'zod'
-import { isSecret, keysAt, placesOf } from './key-list.ts'
+import { z } from 'zod'
+import type { Overlays } from './environment.ts'
+import { isSecret, placesOf } from './key-list.ts'
 import { type Finding, type Locate, wrongVariable } from './report/finding.ts'
 import { meant, plainWords, ruleOf, unknownKey } from './report/wording.ts'
 import { excerpt, openYaml } from './report/yaml.ts'
@@ -11,13 +12,6 @@ import { mapOf } from './schema/values.ts'
 
 /** Findings of one file in a report. */
 const MAX_FINDINGS = 50
-
-/** A value that replaces a key of a file. `name` is its environment variable. */
-export interface Overlay {
-  name: string
-  path: string[]
-  value: unknown
-}
 
 /** A file of the folder, as it was read. */
 export interface FileResult<T> {
@@ -55,12 +49,11 @@ export function readFile<N extends keyof typeof SCHEMAS>(
   file: string,
   kind: N,
   findings: Finding[],
-  overlays: Overlay[] = [],
+  overlays: Overlays = new Map(),
 ): FileResult<z.output<(typeof SCHEMAS)[N]>> {
   const { data, problems, locate } = openYaml(file)
 
-  const variable = (path: PropertyKey[]) =>
-    overlays.find(overlay => overlay.path.join('.') === path.join('.'))?.name
+  const variable = (path: PropertyKey[]) => overlays.get(path.join('.'))?.name
   const at: Locate = (path, rule, message) => {
     const name = variable(path)
     if (name) return wrongVariable(name, rule, message)
@@ -76,45 +69,49 @@ export function readFile<N extends keyof typeof SCHEMAS>(
   findings.push(...problems)
   const written = overlay(data ?? {}, overlays)
   const schema = kind === 'client' ? inLanguages(SCHEMAS[kind], written) : SCHEMAS[kind]
-  const report: Report = (...problem) => findings.push(at(...problem))
-  const value = problems.length ? undefined : validate(schema, kind, written, report)
-  return { file, written: mapOf(written), at, origin, value }
+  const { value, wrong } = validate(schema, written)
+  if (!problems.length) findings.push(...wrong.map(problem => at(...problem)))
+  return { file, written: mapOf(written), at, origin, value: problems.length ? undefined : value }
 }
 
-type Report = (...problem: Parameters<Locate>) => void
-
-/** Returns the value, or reports each problem. */
-function validate<S extends z.ZodObject>(schema: S, kind: string, data: unknown, report: Report) {
-  const { data: value, error } = schema.safeParse(data, { error: plainWords })
-  if (!error) return value
-  const issues = error.issues.flatMap(issue => {
+/** Returns the value, or what is wrong with it. */
+function validate<S extends z.ZodObject>(schema: S, data: unknown) {
+  const known = new Map<string, string[]>()
+  const inWords: z.core.$ZodErrorMap = issue => {
+    const { inst, path = [] } = issue
+    if (inst instanceof z.ZodObject) known.set(path.join('.'), Object.keys(inst.shape))
+    return plainWords(issue)
+  }
+  const { data: value, error } = schema.safeParse(data, { error: inWords })
+  const misspelt = new Set<string>()
+  const found = (error?.issues ?? []).flatMap((issue): Problem[] => {
     const { path, message } = issue
-    if (issue.code !== 'unrecognized_keys') return [{ path, rule: ruleOf(issue), message }]
-    const known = keysAt(kind, path)
+    if (issue.code !== 'unrecognized_keys') return [[path, ruleOf(issue), message]]
+    const names = known.get(path.join('.')) ?? []
     return issue.keys.map(key => {
-      const message = unknownKey(key, known, placesOf(key))
-      const right = [...path, meant(key, known)].join('.')
-      return { path: [...path, key], rule: 'unknown-key', message, right }
+      misspelt.add([...path, meant(key, names)].join('.'))
+      return [[...path, key], 'unknown-key', unknownKey(key, names, placesOf(key))]
     })
   })
   // A misspelt key is one mistake: the right key is not reported as missing.
-  const misspelt = new Set(issues.map(issue => 'right' in issue && issue.right))
-  const found = issues.filter(
-    ({ path, rule }) => rule !== 'missing' || !misspelt.has(path.join('.')),
-  )
-  const more = found.splice(MAX_FINDINGS).length
-  for (const { path, rule, message } of found) report(path, rule, message)
-  if (more) report([], 'more', `${more} more findings in this file`)
+  const wrong = found.filter(([path, rule]) => rule !== 'missing' || !misspelt.has(path.join('.')))
+  const more = wrong.splice(MAX_FINDINGS).length
+  if (more) wrong.push([[], 'more', `${more} more findings in this file`])
+  return { value, wrong }
 }
 
-function overlay(data: unknown, overlays: Overlay[]): unknown {
-  for (const { path, value } of overlays) {
+type Problem = Parameters<Locate>
+
+function overlay(data: unknown, overlays: Overlays): unknown {
+  for (const [path, { value }] of overlays) {
+    const keys = path.split('.')
+    const name = keys.pop() ?? ''
     let target = mapOf(data)
-    for (const key of path.slice(0, -1)) {
+    for (const key of keys) {
       target[key] ??= {}
       target = mapOf(target[key])
     }
-    target[path.at(-1) ?? ''] = value
+    target[name] = value
   }
   return data
 }

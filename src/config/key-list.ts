@@ -1,6 +1,5 @@
 // Every key that a file of the folder can have, as its JSON Schema describes it.
 
-import { basename } from 'node:path'
 import type { z } from 'zod'
 import { jsonSchemas } from './schema/usher.ts'
 import { mapOf } from './schema/values.ts'
@@ -39,18 +38,6 @@ export function keysOf(file: string, written?: object): Key[] {
     })
   }
   return walk(nodes()[file] ?? {}, written, '')
-}
-
-/** Returns the names of the keys below a path. */
-export function keysAt(file: string, path: PropertyKey[]): string[] {
-  const root = nodeOf(nodes()[file])
-  let node = root
-  for (const name of path) {
-    const { properties, additionalProperties, items } = node
-    const next = nodeOf(properties?.[String(name)] ?? additionalProperties ?? items)
-    node = root.$defs?.[basename(next.$ref ?? '')] ?? next
-  }
-  return Object.keys(node.properties ?? {})
 }
 
 /** Returns the file of a key, relative to the folder. */

@@ -4,7 +4,7 @@
 import { readdirSync, statSync } from 'node:fs'
 import { basename, dirname, join, parse, relative, sep } from 'node:path'
 import { withoutSecret } from './client-secret.ts'
-import { overlays, parseSecrets, secretsFromEnvironment } from './environment.ts'
+import { readEnvironment } from './environment.ts'
 import { type FileResult, isValid, namesakes, readFile, type ValidFile } from './files.ts'
 import { ConfigError, type Finding, inOrder } from './report/finding.ts'
 import { didYouMean } from './report/wording.ts'
@@ -149,15 +149,14 @@ function readUsher(env: NodeJS.ProcessEnv, folder: string) {
     throw new ConfigError([{ file: folder, rule: 'folder', message }])
   }
   const findings: Finding[] = []
-  const { store, secret } = secretsFromEnvironment(env, findings)
-  const usher = readFile(join(folder, 'usher.yaml'), 'usher', findings, overlays(env, store))
-  const secrets = parseSecrets(secret, findings)
+  const { overlays, secrets, hasSecret } = readEnvironment(env, findings)
+  const usher = readFile(join(folder, 'usher.yaml'), 'usher', findings, overlays)
   const issuer = usher.value?.issuer ?? `http://localhost:${usher.value?.listen.port ?? ''}`
   const { protocol, hostname } = new URL(issuer)
   const development = protocol === 'http:' && isLoopbackHost(hostname)
   let accounts: ReturnType<typeof provider.readAccounts> = {}
   if (isValid(usher)) {
-    findings.push(...provider.startFindings(usher, secret !== undefined, development))
+    findings.push(...provider.startFindings(usher, hasSecret, development))
     accounts = provider.readAccounts(usher, folder, findings)
   }
   return { usher, issuer, development, secrets, findings, accounts }

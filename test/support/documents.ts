@@ -5,7 +5,7 @@ import { spawnSync } from 'node:child_process'
 import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { FIXED } from '../../src/config/diff.ts'
-import { overlays } from '../../src/config/environment.ts'
+import { VARIABLES } from '../../src/config/environment.ts'
 import { jsonSchemas } from '../../src/config/schema/usher.ts'
 import { createClusterMetrics, createMetrics } from '../../src/http/metrics.ts'
 
@@ -138,9 +138,8 @@ function defaultOf(file: string, { path, schema, requiredWith }: Key): string {
 }
 
 function variableOf(path: string): string {
-  const everything = new Proxy<NodeJS.ProcessEnv>({}, { get: () => '1' })
-  const found = overlays(everything, '1').find(overlay => overlay.path.join('.') === path)
-  return found ? `\`${found.name}\`` : ''
+  const name = Object.keys(VARIABLES).find(name => VARIABLES[name] === path)
+  return name ? `\`${name}\`` : ''
 }
 
 const takesEffect = (path: string) =>
