@@ -36,11 +36,10 @@ export const isValid = <T>(file: FileResult<T>): file is ValidFile<T> => file.va
 
 /** Returns a finding for each file whose name, the value of `key`, an earlier file has. */
 export function namesakes(files: ValidFile<object>[], key: string, noun: string): Finding[] {
-  const nameOf = ({ value }: ValidFile<object>) => mapOf(value)[key]
-  return files.flatMap((file, i) => {
-    const other = files.slice(0, i).find(earlier => nameOf(earlier) === nameOf(file))
-    const message = `is already the ${key} of ${other?.file}; each ${noun} has its own`
-    return other ? [file.at([key], `same-${noun}`, message)] : []
+  const byName = Map.groupBy(files, ({ value }) => mapOf(value)[key])
+  return [...byName.values()].flatMap(([first, ...others]) => {
+    const message = `is already the ${key} of ${first?.file}; each ${noun} has its own`
+    return others.map(({ at }) => at([key], `same-${noun}`, message))
   })
 }
 

@@ -154,11 +154,8 @@ function readUsher(env: NodeJS.ProcessEnv, folder: string) {
   const issuer = usher.value?.issuer ?? `http://localhost:${usher.value?.listen.port ?? ''}`
   const { protocol, hostname } = new URL(issuer)
   const development = protocol === 'http:' && isLoopbackHost(hostname)
-  let accounts: ReturnType<typeof provider.readAccounts> = {}
-  if (isValid(usher)) {
-    findings.push(...provider.startFindings(usher, hasSecret, development))
-    accounts = provider.readAccounts(usher, folder, findings)
-  }
+  const accounts = provider.readAccounts(usher, folder, findings)
+  if (isValid(usher)) findings.push(...provider.startFindings(usher, hasSecret, development))
   return { usher, issuer, development, secrets, findings, accounts }
 }
 
@@ -204,13 +201,13 @@ function scopesOf({ value: { claims, scopes }, at }: ValidFile<ClaimsFile>, find
 
 function listYaml(folder: string, findings: Finding[]): string[] {
   try {
-    const names = readdirSync(folder).filter(name => !name.startsWith('.'))
-    const read = names.filter(name => name.endsWith('.yaml'))
-    for (const name of names.filter(name => isData(name) && !read.includes(name))) {
+    const names = readdirSync(folder).filter(name => isData(name) && !name.startsWith('.'))
+    for (const name of names.filter(name => !name.endsWith('.yaml'))) {
       const message = `is not read: ${basename(folder)} are NAME.yaml; rename it to ${parse(name).name}.yaml`
       findings.push({ file: join(folder, name), rule: 'stray-file', message })
     }
-    return read.sort().map(name => join(folder, name))
+    const read = names.filter(name => name.endsWith('.yaml')).sort()
+    return read.map(name => join(folder, name))
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') {
       findings.push({ file: folder, rule: 'folder', message: 'cannot be read as a folder' })

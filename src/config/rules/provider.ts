@@ -5,7 +5,7 @@ import { statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { createSecureContext } from 'node:tls'
 import { RANDOM } from '../environment.ts'
-import type { ValidFile } from '../files.ts'
+import type { FileResult, ValidFile } from '../files.ts'
 import { type Finding, findingsOf, type Locate, wrongVariable } from '../report/finding.ts'
 import { readBytes, readText } from '../report/yaml.ts'
 import type { UsherFile } from '../schema/usher.ts'
@@ -174,21 +174,22 @@ export function readClientAuthorities({ value, at }: Usher, findings: Finding[])
 }
 
 function authoritiesProblem(text: string): string | undefined {
-  const problem = 'contains something else than certificates of authorities (CA:TRUE), PEM'
   try {
     const certificates = certificatesIn(text)
-    return certificates.length && certificates.every(({ ca }) => ca) ? undefined : problem
+    if (certificates.length && certificates.every(({ ca }) => ca)) return undefined
   } catch {
-    return problem
+    // It has no certificate that can be read.
   }
+  return 'contains something else than certificates of authorities (CA:TRUE), PEM'
 }
 
 /** Returns the port of a URL, 443 by default. */
 export const portOf = ({ port }: URL) => Number(port || 443)
 
 /** Returns `accounts` with the path of its module, and a digest that changes when the file does. */
-export function readAccounts({ value, at }: Usher, folder: string, findings: Finding[]) {
-  if (!value.accounts.module) return {}
+export function readAccounts(usher: FileResult<UsherFile>, folder: string, findings: Finding[]) {
+  const { value, at } = usher
+  if (!value?.accounts.module) return {}
   const module = resolve(folder, value.accounts.module)
   const { bytes = '', problem } = readBytes(module)
   if (problem) findings.push(at(['accounts', 'module'], 'file', `its file ${problem}`))

@@ -11,9 +11,7 @@ import { leavesOf, mapOf, refusing, words } from './values.ts'
 /** Texts by `page.thing`, by language tag (BCP 47). */
 export type Locales = Record<string, Record<string, string>>
 
-interface Tree {
-  [key: string]: string | Tree
-}
+type Tree = { [key: string]: string | Tree }
 
 /** The language of texts that another language does not have. */
 export const ENGLISH = 'en'
