@@ -1,10 +1,10 @@
 // The table of all commands. cli.ts reads help, arguments and options from the usage texts.
 
+// biome-ignore format: a table
 /**
  * All commands. `run`: the file in this folder, and its function. `usage`: the name, the arguments, and
  * then the options.
  */
-// biome-ignore format: a table
 export const TABLE: [run: string, usage: string, about: string][] = [
   ['accounts.add', 'accounts add --username U [--name N] [--email E] [--email-verified] [--attributes JSON] [--must-change] --password-stdin',
     'add an account; prints its usr_… alone on the first line. With --must-change the password is temporary, and without --password-stdin a generated one stands on the second line'],
