@@ -16,6 +16,7 @@ import { PLACES } from '../pages/page-data.ts'
 import type { SignedIn, Site, Submitted } from '../pages/site.ts'
 import { findClient } from '../provider/clients.ts'
 import type { Grants } from '../provider/grants.ts'
+import { createDeliveryQueue } from '../state/delivery-queue.ts'
 import { revokeGrant, saveWithGrant, tagOf } from '../state/grants.ts'
 import { createSessions } from '../state/sessions.ts'
 import type { Records } from '../storage/records.ts'
@@ -79,6 +80,13 @@ export function createAccessRequests(
           return outcome === 'allowed' ? [] : [{ ...request, isDenied: true }]
         }),
       ),
+
+    /** The pings (CIBA §10.2): a request that has its result. */
+    pings: createDeliveryQueue<{ accountId: string } & Pick<AccessRequest, 'id' | 'client_id'>>(
+      records,
+      // A request expires soon.
+      { names: ['Ping', 'pings'], idOf: ({ id }) => id, pauses: [10, 30, 60, 180] },
+    ),
   }
 }
 
@@ -140,6 +148,7 @@ export function createRequestPages(site: Site, requests: AccessRequests, grants:
       const { id, client_id } = request
       const decision = decisionIn(user.form, request)
       const outcome = await answer(user, request, decision)
+      if (outcome !== 'gone') await requests.pings.enqueue({ id, client_id, accountId: account })
       if (decision && outcome === 'allowed') {
         const { scopes, declined } = decision
         note(ctx, 'consent_given', { client_id, account, scopes, declined })

@@ -17,22 +17,12 @@ import { RECENT_SECONDS } from '../pages/site.ts'
 import { findClient } from '../provider/clients.ts'
 import type { Dependencies, LibraryFeatures } from '../provider/feature.ts'
 import { createGrants } from '../provider/grants.ts'
-import { createDeliveryQueue } from '../state/delivery-queue.ts'
 import { answerOnce } from '../state/reuse.ts'
 import { now } from '../storage/store.ts'
 import { type AccessRequests, createAccessRequests, createRequestPages } from './ciba-requests.ts'
 import { INTERVAL_SECONDS, slowDownAll } from './polling.ts'
 
-interface Ping {
-  /** The `auth_req_id`. */
-  id: string
-  client_id: string
-  accountId: string
-}
-
 const MODEL = 'BackchannelAuthenticationRequest'
-/** After each attempt but the last: a request expires soon. */
-const PING_PAUSES_SECONDS = [10, 30, 60, 180]
 /** Requests of one client, for all users. */
 const OF_CLIENT: Limit = { attempts: 1000, maxWaitSeconds: 1 }
 const INTERACTION_ID = 'x-fapi-interaction-id'
@@ -46,11 +36,6 @@ export function ciba(dependencies: Dependencies): PageFeature {
   const { records, settings, directory } = dependencies
   const isOn = settings.features.ciba
   const requests = createAccessRequests(records, settings)
-  const pings = createDeliveryQueue<Ping>(records, {
-    names: ['Ping', 'pings'],
-    idOf: ({ id }) => id,
-    pauses: PING_PAUSES_SECONDS,
-  })
   return {
     settings: { ciba: libraryFeature(dependencies, requests) },
     waiting: async ({ id, ended }) => (isOn ? (await requests.list(id, ended)).length : 0),
@@ -92,14 +77,13 @@ export function ciba(dependencies: Dependencies): PageFeature {
     },
     // The library always lists it; user codes are not supported.
     discovery: () => ({ backchannel_user_code_parameter_supported: undefined }),
-    onPing: ({ jti: id, clientId: client_id = '', accountId = '' }) =>
-      pings.enqueue({ id, client_id, accountId }),
     deliver: (provider, queue, attempt) =>
-      pings.deliverDue(queue, async (ping, isLast) => {
+      requests.pings.deliverDue(queue, async (ping, isLast) => {
         const client = await findClient(provider, ping.client_id)
         const request = await provider.BackchannelAuthenticationRequest.find(ping.id)
+        const isForPing = client?.backchannelTokenDeliveryMode === 'ping'
         // It has expired, or the client has polled.
-        if (!client || !request || request.consumed) return false
+        if (!isForPing || !request || request.consumed) return false
         return attempt('ping', ping, isLast, client.sendPing(request))
       }),
   }

@@ -4,7 +4,6 @@
 import type { Context } from 'koa'
 import type {
   Account,
-  BackchannelAuthenticationRequest,
   ClientAuthMethod,
   Configuration,
   KoaContextWithOIDC,
@@ -101,8 +100,6 @@ export interface Feature {
   grantHandlers?: Record<string, (handler: GrantHandler) => GrantHandler>
   /** Response modes in place of the library's; `none` removes one. */
   responseModes?(provider: Provider): Record<string, ResponseMode | 'none'>
-  /** Takes a CIBA ping instead of sending it while the user waits. */
-  onPing?(request: BackchannelAuthenticationRequest): Promise<void>
   /** By the library's names of the endpoints. */
   answers?: Record<string, Finisher>
   /** Members of the discovery document that the feature adds, changes or removes (`undefined`). */

@@ -2,12 +2,7 @@
 // handlers; nothing else assigns to a prototype or a class of the library.
 
 import { createHash } from 'node:crypto'
-import {
-  type BackchannelAuthenticationRequest,
-  type Configuration,
-  Provider,
-  type TokenEndpointGrantContext,
-} from 'oidc-provider'
+import { type Configuration, Provider, type TokenEndpointGrantContext } from 'oidc-provider'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
@@ -53,7 +48,7 @@ export function createOverridden(
   }
   const provider = new Overridden(issuer, configuration)
   compareHashes(provider)
-  deliverLater(provider, features)
+  deliverLater(provider)
   detectReplays(provider, records, features)
   return provider
 }
@@ -76,15 +71,13 @@ function compareHashes({ Client: { prototype } }: Provider): void {
  * The library sends logout tokens and pings while the user waits, once, and forgets failures. Here a
  * queue delivers them. Removed by: a `deliver` option of backchannelLogout and ciba.
  */
-function deliverLater({ Client: { prototype } }: Provider, features: Feature[]): void {
+function deliverLater({ Client: { prototype } }: Provider): void {
   Object.assign(prototype, {
     sendLogoutToken: prototype.backchannelLogout,
-    // The end of the session enqueues it.
-    backchannelLogout: async () => {},
     sendPing: prototype.backchannelPing,
-    backchannelPing: async (request: BackchannelAuthenticationRequest) => {
-      for (const { onPing } of features) await onPing?.(request)
-    },
+    // The end of the session and the answer of the user enqueue them.
+    backchannelLogout: async () => {},
+    backchannelPing: async () => {},
   })
 }
 
