@@ -12,8 +12,7 @@ import type { Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import { type Account, foldUsername, isUsername } from './account.ts'
 import type { Directory } from './directory.ts'
-import { areForeignHashes } from './foreign-hash.ts'
-import { admit, checkPassword } from './password.ts'
+import { admit } from './password.ts'
 import { type Counter, createRateLimit } from './rate-limit.ts'
 import { PASSWORD_ACR } from './sign-in-method.ts'
 
@@ -33,6 +32,11 @@ export const signInLimits = ({ account_attempts, network_attempts }: Settings['s
   perNetwork: { attempts: network_attempts, maxWaitSeconds: 6 },
 })
 
+/** A failed sign-in takes a multiple of this time. The check of any hash that is accepted is shorter. */
+const FAILURE_MS = 1000
+/** Random delay of a failure. It hides differences of a millisecond. */
+const JITTER_MS = 20
+
 /** Name of the counter of an account. */
 export const accountCounter = (id: string) => `account ${id}`
 /** Name of the counter of the network of an address. */
@@ -46,7 +50,6 @@ export function createAuthentication(
   { security, development, sign_in }: Pick<Settings, 'security' | 'development' | 'sign_in'>,
 ) {
   const browsers = createRememberedBrowsers(signatures, development)
-  const equalise = createTimingEqualiser()
   const attempts = createRateLimit(records)
   const { perAccount, perNetwork } = signInLimits(security)
 
@@ -71,10 +74,11 @@ export function createAuthentication(
     const who = known
       ? { account: known.id }
       : { name_hash: records.keyedHash('name', foldUsername(username)).toString('base64url') }
-    const isThrottled = refusal === 'throttled'
-    const fact = { ...about, ...who, reason: refusal }
-    note(ctx, isThrottled ? 'sign_in_throttled' : 'sign_in_failed', fact)
-    await equalise(began, isThrottled, await areForeignHashes(records))
+    const event = refusal === 'throttled' ? 'sign_in_throttled' : 'sign_in_failed'
+    note(ctx, event, { ...about, ...who, reason: refusal })
+    const duration = performance.now() - began
+    const whole = Math.ceil(duration / FAILURE_MS) * FAILURE_MS
+    await setTimeout(whole - duration + Math.random() * JITTER_MS)
   }
 
   async function attempt(ctx: Context, username: string, password: string) {
@@ -95,34 +99,6 @@ export function createAuthentication(
   }
 
   return { signIn, check, remember: browsers.remember }
-}
-
-/** Durations of failures that are kept. Failures without a password check wait as long. */
-const MAX_SAMPLES = 50
-/** Random delay. It hides differences of a few milliseconds. */
-const JITTER_MS = 20
-/** Longer than the check of any hash that can be imported. */
-const ROUND_UP_MS = 1000
-
-/** Returns the function that makes a failed sign-in take as long as any other. */
-function createTimingEqualiser() {
-  const samples: number[] = []
-  const until = (time: number) =>
-    setTimeout(Math.max(0, time + Math.random() * JITTER_MS - performance.now()))
-
-  /** `began` is by `performance.now()`. A throttled failure is one without a password check. */
-  return async (began: number, isThrottled: boolean, areForeign: boolean): Promise<void> => {
-    const duration = performance.now() - began
-    // Imported hashes take another time to check than hashes made here.
-    if (areForeign) return until(began + Math.ceil(duration / ROUND_UP_MS) * ROUND_UP_MS)
-    const sample = samples[Math.floor(Math.random() * samples.length)]
-    if (isThrottled && sample !== undefined) return until(began + sample)
-    if (isThrottled) await admit(() => checkPassword('', undefined))
-    const time = performance.now()
-    samples.push(time - began)
-    if (samples.length > MAX_SAMPLES) samples.shift()
-    await until(time)
-  }
 }
 
 /** Accounts of one browser. */

@@ -17,8 +17,7 @@ import {
   type Transfer,
 } from './account.ts'
 import { accountName, createConsents } from './consents.ts'
-import { noteForeignHashes } from './foreign-hash.ts'
-import { checkPassword, hashPassword, isOurs, needsRehash } from './password.ts'
+import { checkPassword, hashPassword, needsRehash } from './password.ts'
 import { createUniqueNames, linkName, usernameOf } from './unique-names.ts'
 
 // biome-ignore format: a table
@@ -112,7 +111,6 @@ export function createDirectory(records: Records) {
     const { id = newAccountId(), username } = said
     const present = await (said.id ? find(said.id) : findByUsername(username))
     if (present) return 'present'
-    if (password && !isOurs(password)) await noteForeignHashes(records)
     await insert({ ...said, id, ...(password && { password }) })
     return 'added'
   }

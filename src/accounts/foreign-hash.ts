@@ -12,7 +12,6 @@ import { pbkdf2, type ScryptOptions, scrypt, timingSafeEqual } from 'node:crypto
 import { promisify } from 'node:util'
 import { verify as verifyArgon2 } from '@node-rs/argon2'
 import { verify as verifyBcrypt } from '@node-rs/bcrypt'
-import type { Records } from '../storage/records.ts'
 
 type Fields = Record<string, string | undefined>
 
@@ -96,13 +95,3 @@ function fieldsOf(hash: string): Fields {
 
 const isWithin = (text: string | undefined, least: number, most: number) =>
   Number(text) >= least && Number(text) <= most
-
-/** Records that imported hashes exist. Their check takes another time, which sign-in then hides. */
-export async function noteForeignHashes(records: Records): Promise<void> {
-  if (!(await areForeignHashes(records))) await records.save('Passwords', 'foreign', {})
-}
-
-/** Whether imported hashes may exist. Stays true after the last one is replaced. */
-export async function areForeignHashes(records: Records): Promise<boolean> {
-  return (await records.read('Passwords', 'foreign')).value !== undefined
-}

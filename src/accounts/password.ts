@@ -1,7 +1,6 @@
 // Passwords: argon2id as PHC strings (RFC 9106; OWASP's parameters). A limit of concurrent hashes keeps a
 // flood of sign-ins from delaying other requests. One hash takes 20 ms of a core and 19 MiB.
 
-import { randomBytes } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { hash } from '@node-rs/argon2'
@@ -17,8 +16,7 @@ const MAX_CONCURRENT_HASHES = Math.max(1, Math.min(availableParallelism() - 1, 3
 const MAX_WAITING_ATTEMPTS = 64
 
 const PARAMETERS = { memoryCost: 19_456, timeCost: 2, parallelism: 1 }
-const { memoryCost, timeCost, parallelism } = PARAMETERS
-const OURS = `$argon2id$v=19$m=${memoryCost},t=${timeCost},p=${parallelism}$`
+const { memoryCost, timeCost } = PARAMETERS
 const CURRENT = /^\$argon2id\$v=19\$m=(\d+),t=(\d+),p=\d+\$/
 
 /** Returns the problem of a new password, as a key of the translations. Undefined if there is none. */
@@ -42,20 +40,13 @@ export function hashPassword(password: string): Promise<string> {
   return hashInTurn(() => hash(password.normalize('NFC'), PARAMETERS))
 }
 
-const random = (bytes: number) => randomBytes(bytes).toString('base64').replaceAll('=', '')
-/** A hash without a password, to check unknown names against. */
-const DUMMY_HASH = `${OURS}${random(16)}$${random(32)}`
-
 /** Whether the password matches. Takes as long without a hash as for a wrong password. */
 export async function checkPassword(password: string, phc: string | undefined): Promise<boolean> {
-  const tooLong = isTooLong(password)
-  const tried = tooLong ? '' : password.normalize('NFC')
-  const matches = await hashInTurn(() => verify(phc ?? DUMMY_HASH, tried))
-  return matches && phc !== undefined && !tooLong
+  const tried = password.normalize('NFC')
+  if (phc && !isTooLong(password)) return hashInTurn(() => verify(phc, tried))
+  await hashPassword('')
+  return false
 }
-
-/** Returns false for a hash with other parameters than today's, whose check takes another time. */
-export const isOurs = (phc: string) => phc.startsWith(OURS)
 
 /** Returns true for a hash with weaker parameters than today's. The next sign-in replaces it. */
 export function needsRehash(phc: string): boolean {

@@ -12,9 +12,7 @@ vi.setConfig({ testTimeout: 600_000 })
 
 test('a failed sign-in takes the same time with and without a check of the password', async () => {
   const results = await measureTiming(10)
-  // Without a hash or a wait, a sign-in would take a tenth of the time.
-  const least = (results[0]?.median ?? 0) * 0.4
-  for (const { kind, median } of results) expect(median, kind).toBeGreaterThan(least)
+  for (const { kind, median } of results) expect(median, kind).toBeGreaterThan(990)
 })
 
 test('three nodes check five of 200 concurrent guesses, and the user can sign in', async () => {

@@ -1,5 +1,6 @@
 // Measures whether the duration of a failed sign-in reveals its reason.
 
+import { setTimeout } from 'node:timers/promises'
 import { type Deployment, deploy, ON_SQLITE, type Shape } from '../races/deployment.ts'
 import { PASSWORD } from '../support/usher.ts'
 import { attempt, openSignInPage, PROXY, type SignInPage, WRONG } from './sign-in-page.ts'
@@ -8,6 +9,8 @@ import { auc, median } from './statistics.ts'
 /** Accounts of each kind: enough that none reaches the limit. */
 const ACCOUNTS = 8
 const LIMIT = 100
+/** Turns that are not measured. */
+const WARM_UP = 5
 
 type Kind = (turn: number) => [username: string, password: string]
 const KINDS: Record<string, Kind> = {
@@ -25,22 +28,30 @@ export interface Timing {
   auc: number
 }
 
-/** Measures `n` failed sign-ins of each kind, alternating. */
+/** Time between the starts of two sign-ins. They overlap, because a failure takes a second. */
+const INTERVAL_MS = 60
+
+/** Measures `n` failed sign-ins of each kind, in random order. */
 export async function measureTiming(n: number, shape: Shape = ON_SQLITE): Promise<Timing[]> {
   const security = { account_attempts: LIMIT, network_attempts: 100_000 }
   const deployment = await deploy(shape, {}, { ...PROXY, security })
   try {
     const page = await prepare(deployment)
     const times = Object.values(KINDS).map((): number[] => [])
-    for (let turn = -5; turn < n; turn++) {
+    async function measure(i: number, kind: Kind, turn: number) {
+      const started = performance.now()
+      const { status } = await attempt(deployment.node(0), page, ...kind(turn))
+      if (status !== 400) throw new Error(`${Object.keys(KINDS)[i]}: ${status}`)
+      if (turn >= WARM_UP) times[i]?.push(performance.now() - started)
+    }
+    const running: Promise<void>[] = []
+    for (let turn = 0; turn < WARM_UP + n; turn++) {
       for (const [i, kind] of shuffled(Object.values(KINDS).entries())) {
-        const started = performance.now()
-        const { status } = await attempt(deployment.node(0), page, ...kind(turn + ACCOUNTS))
-        if (status !== 400) throw new Error(`${Object.keys(KINDS)[i]}: ${status}`)
-        // The first turns are the warm-up.
-        if (turn >= 0) times[i]?.push(performance.now() - started)
+        running.push(measure(i, kind, turn))
+        await setTimeout(INTERVAL_MS)
       }
     }
+    await Promise.all(running)
     return compare(times)
   } finally {
     await deployment.stop()

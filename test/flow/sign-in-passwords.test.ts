@@ -37,13 +37,16 @@ test.for(Object.entries(ACCEPTED))('a password %s signs in', async ([, password]
 
 test('no byte of a password is cut off', async () => {
   const username = await userWith(`${LONG}x`)
-  expect(await outcome(username, LONG)).toBe('Sign in')
-  expect(await outcome(username, `${LONG}y`)).toBe('Sign in')
-  expect(await outcome(username, `${LONG}xx`)).toBe('Sign in')
   const spaced = await userWith('  two spaces, two spaces  ')
-  expect(await outcome(spaced, 'two spaces, two spaces')).toBe('Sign in')
   const withNul = await userWith('before the nul\u0000after it')
-  expect(await outcome(withNul, 'before the nul')).toBe('Sign in')
+  const outcomes = await Promise.all([
+    outcome(username, LONG),
+    outcome(username, `${LONG}y`),
+    outcome(username, `${LONG}xx`),
+    outcome(spaced, 'two spaces, two spaces'),
+    outcome(withNul, 'before the nul'),
+  ])
+  expect(outcomes).toEqual(Array(5).fill('Sign in'))
 })
 
 test('composed and decomposed letters of a password are equal', async () => {
