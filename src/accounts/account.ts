@@ -5,7 +5,7 @@ import { randomInt } from 'node:crypto'
 import { z } from 'zod'
 import { didYouMean, plainWords } from '../config/report/wording.ts'
 import type { ClaimsFile } from '../config/schema/usher.ts'
-import { readJson } from '../config/schema/values.ts'
+import { readJson, refusing } from '../config/schema/values.ts'
 import { hashProblem } from './foreign-hash.ts'
 
 const ALPHABET = '0123456789abcdefghijklmnopqrstuvwxyz'
@@ -92,13 +92,7 @@ const transferSchema = profileSchema.extend({
     .regex(ID, 'must be usr_ and 26 characters of 0-9a-z; leave it out for a new one')
     .optional(),
   enabled: z.boolean().default(true),
-  password_hash: z
-    .string()
-    .superRefine(async (hash, { addIssue }) => {
-      const problem = await hashProblem(hash)
-      if (problem) addIssue(problem)
-    })
-    .optional(),
+  password_hash: z.string().superRefine(refusing(hashProblem)).optional(),
   change_password_by: time,
   links: z.array(z.strictObject({ issuer: z.url(), subject: z.string().min(1) })).optional(),
   created: time,
@@ -119,15 +113,15 @@ export function writeLine({ password: password_hash, ...account }: Account): str
   return `${JSON.stringify({ ...account, password_hash })}\n`
 }
 
-/** Returns the account of a line. Rejects with `InvalidAccount` for an invalid one. */
-export async function readLine(line: string): Promise<Transfer> {
+/** Returns the account of a line. Throws `InvalidAccount` for an invalid one. */
+export function readLine(line: string): Transfer {
   if (line.includes('\uFFFD')) throw new InvalidAccount('is not UTF-8')
   // Some systems begin a file with a byte order mark.
   const value: unknown = readJson(line.replace(/^\uFEFF/, ''))
   if (value === undefined) {
     throw new InvalidAccount('is not JSON: one object a line, and nothing else')
   }
-  const { data, error } = await transferSchema.safeParseAsync(value, { error: plainWords })
+  const { data, error } = transferSchema.safeParse(value, { error: plainWords })
   if (data) return data
   throw new InvalidAccount(error.issues.map(inWords).join('; '))
 }

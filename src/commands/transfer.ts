@@ -55,7 +55,7 @@ type Outcome = { outcome: 'added' | 'present' | 'wrong' | 'empty'; reason?: stri
 
 async function add(directory: OwnDirectory, line: string): Promise<Outcome> {
   try {
-    return { outcome: line.trim() ? await directory.transfer(await readLine(line)) : 'empty' }
+    return { outcome: line.trim() ? await directory.transfer(readLine(line)) : 'empty' }
   } catch (error) {
     if (!(error instanceof InvalidAccount)) throw error
     return { outcome: 'wrong', reason: error.message }
