@@ -3,7 +3,7 @@
 import Koa from 'koa'
 import mount from 'koa-mount'
 import { createConsents } from './accounts/consents.ts'
-import { openDirectory } from './accounts/source.ts'
+import { openDirectory } from './features/accounts-module.ts'
 import { authorizationDetails } from './features/authorization-details.ts'
 import { ciba } from './features/ciba.ts'
 import { clientDocuments } from './features/client-metadata-documents.ts'

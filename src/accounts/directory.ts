@@ -35,7 +35,7 @@ export interface Candidate {
   authenticate(password: string): Promise<{ account?: Account; refusal?: Refusal }>
 }
 
-/** Accounts: in the provider's own store (below) or in an external source (source.ts). */
+/** Accounts: in the provider's own store (below) or in an external source (features/accounts-module.ts). */
 export type Directory = Partial<OwnDirectory> &
   Pick<OwnDirectory, 'find' | 'findEnabled' | 'findByUsername' | 'candidate'>
 

@@ -7,10 +7,10 @@ import { accountCounter, networkCounter, signInLimits } from '../accounts/authen
 import { isExpired } from '../accounts/directory.ts'
 import { hashPassword, passwordProblem } from '../accounts/password.ts'
 import { type Counter, createRateLimit } from '../accounts/rate-limit.ts'
-import { openDirectory } from '../accounts/source.ts'
 import { readSettings } from '../config/load.ts'
 import { plainWords } from '../config/report/wording.ts'
 import { readJson } from '../config/schema/values.ts'
+import { openDirectory } from '../features/accounts-module.ts'
 import { now } from '../storage/store.ts'
 import {
   Failure,

@@ -1,8 +1,8 @@
 // Accounts for the commands that work on them: the directory, and one account in it.
 
 import { createDirectory, type Directory } from '../accounts/directory.ts'
-import { openDirectory } from '../accounts/source.ts'
 import { readStoreSettings } from '../config/load.ts'
+import { openDirectory } from '../features/accounts-module.ts'
 import { Failure, notFound, openState } from './command.ts'
 
 /** Opens the accounts of Usher. Throws a `Failure` where `accounts.module` keeps them. */

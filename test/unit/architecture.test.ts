@@ -51,7 +51,7 @@ const layerOf = (part: string) => LAYERS.findIndex(layer => layer.includes(part)
 const HOMES: Record<string, RegExp> = {
   'oidc-provider': /^src\/(provider|features|state)\//,
   yaml: /^src\/config\//,
-  zod: /^src\/(config\/|accounts\/(account|transfer|source)\.ts$)/,
+  zod: /^src\/(config\/|accounts\/account\.ts$|features\/accounts-module\.ts$)/,
   'node:sqlite': /^src\/storage\/sqlite(-file)?\.ts$/,
   '@node-rs/bcrypt': /^src\/accounts\/foreign-hash\.ts$/,
   ioredis: /^src\/storage\/redis\//,

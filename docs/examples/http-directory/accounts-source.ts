@@ -6,7 +6,7 @@
 
 import { createHmac, randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import type { Authenticate, Find, SourceAccount } from '../../../src/accounts/source.ts'
+import type { Authenticate, Find, SourceAccount } from '../../../src/features/accounts-module.ts'
 
 const { DIRECTORY_URL = 'http://localhost:4100/', DIRECTORY_SECRET_FILE = 'secret' } = process.env
 

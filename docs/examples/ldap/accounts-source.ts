@@ -13,7 +13,7 @@
 
 import { readFileSync } from 'node:fs'
 import { AndFilter, Client, EqualityFilter, FilterParser, InvalidCredentialsError } from 'ldapts'
-import type { Authenticate, Find, SourceAccount } from '../../../src/accounts/source.ts'
+import type { Authenticate, Find, SourceAccount } from '../../../src/features/accounts-module.ts'
 
 const {
   LDAP_URL = '',

@@ -10,6 +10,9 @@
 import { pathToFileURL } from 'node:url'
 import type { Logger } from 'pino'
 import { z } from 'zod'
+import { type Account, foldUsername, isUsername, newAccountId } from '../accounts/account.ts'
+import { admitted, type Candidate, createDirectory, type Directory } from '../accounts/directory.ts'
+import { isTooLong } from '../accounts/password.ts'
 import type { Settings } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
 import { withTimeout } from '../http/egress.ts'
@@ -17,9 +20,6 @@ import { revokeGrants } from '../state/grants.ts'
 import { createSessions } from '../state/sessions.ts'
 import type { Records } from '../storage/records.ts'
 import { now, reasonOf, StoreUnavailable } from '../storage/store.ts'
-import { type Account, foldUsername, isUsername, newAccountId } from './account.ts'
-import { admitted, type Candidate, createDirectory, type Directory } from './directory.ts'
-import { isTooLong } from './password.ts'
 
 /** Timeout of each call of the module. */
 const SOURCE_TIMEOUT_MS = 1000
