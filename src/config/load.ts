@@ -10,7 +10,7 @@ import { ConfigError, type Finding, inOrder } from './report/finding.ts'
 import { didYouMean } from './report/wording.ts'
 import { entriesOf } from './report/yaml.ts'
 import { clientFindings, clientWarnings, scopeFindings } from './rules/client.ts'
-import { logoWarnings, readLook } from './rules/pages.ts'
+import { readLook } from './rules/pages.ts'
 import * as provider from './rules/provider.ts'
 import { detailFindings, resourceFindings, resourceWarnings } from './rules/resource.ts'
 import * as upstream from './rules/upstream.ts'
@@ -80,7 +80,6 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
 
   const { listen } = usher.value
   const clientIds = clients.map(({ value }) => value.client_id)
-  const look = readLook([usher, ...clients, ...upstreams], folder, findings)
   const settings = {
     ...usher.value,
     folder,
@@ -100,7 +99,7 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
     claims: claims.value.claims,
     scopes: scopesOf(claims, findings),
     /** `pictures` by their paths in the files. `pages`: contents of the files in pages/, by name. */
-    ...look,
+    ...readLook([usher, ...clients, ...upstreams], folder, findings),
     /** Texts of the pages by the operator. */
     locales: Object.fromEntries(words.map(({ file, value }) => [parse(file).name, flatten(value)])),
     clients: clients.map(({ value }): ClientMetadata => withoutSecret(value)),
@@ -118,7 +117,6 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
     upstreams: upstream.readUpstreams(upstreams, folder, findings),
     /** Settings that are valid but unsafe. */
     warnings: inOrder([
-      ...logoWarnings(usher, look.pictures),
       ...provider.providerWarnings(usher, development),
       ...clients.flatMap(client => clientWarnings(client, development)),
       ...apis.flatMap(resourceWarnings),

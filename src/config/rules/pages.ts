@@ -59,26 +59,6 @@ function colourFindings({ at, value: { branding = {} } }: Branded): Finding[] {
   })
 }
 
-/** Returns warnings for SVG logos that are hard to see on the light or the dark page: WCAG 2.2, 1.4.11. */
-export function logoWarnings(
-  { value: { branding }, at }: ValidFile<UsherFile>,
-  pictures: Record<string, string>,
-): Finding[] {
-  const logos = { light: 'logo', dark: branding.logo_dark ? 'logo_dark' : 'logo' } as const
-  return (['light', 'dark'] as const).flatMap(scheme => {
-    const key = logos[scheme]
-    const { [key]: name = '' } = branding
-    const text = Buffer.from(pictures[name] ?? '', 'base64').toString()
-    if (!name.endsWith('.svg') || /prefers-color-scheme|currentColor/.test(text)) return []
-    const colours = text.match(/(?<=(?:fill|stroke)\s*[=:]\s*["']?\s*)#[0-9a-f]{6}\b/gi) ?? []
-    const [page = ''] = SCHEMES[scheme].backgrounds
-    const isSeen = colours.some(colour => readability(colour, page) >= MIN_GRAPHICS_CONTRAST)
-    if (isSeen || !colours.length) return []
-    const change = scheme === 'dark' ? ': name a lighter one in branding.logo_dark' : ''
-    return [at(['branding', key], 'logo-contrast', `is hard to see on the ${scheme} page${change}`)]
-  })
-}
-
 function pictureProblem(name: string, bytes: Buffer): string | undefined {
   if (bytes.length > MAX_PICTURE_BYTES) return 'is larger than 256 KiB'
   if (name.endsWith('.svg'))
@@ -114,8 +94,6 @@ export type Scheme = keyof typeof SCHEMES
 
 /** WCAG 2.2, 1.4.3. */
 export const MIN_TEXT_CONTRAST = 4.5
-/** WCAG 2.2, 1.4.11. */
-const MIN_GRAPHICS_CONTRAST = 3
 const INKS = ['#ffffff', '#0d1526']
 
 /** Returns the lowest contrast of a colour against the backgrounds of a scheme. */
