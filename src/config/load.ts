@@ -9,11 +9,12 @@ import { type FileResult, isValid, namesakes, readFile, type ValidFile } from '.
 import { ConfigError, type Finding, inOrder } from './report/finding.ts'
 import { didYouMean } from './report/wording.ts'
 import { entriesOf } from './report/yaml.ts'
-import { clientFindings, clientWarnings, scopeFindings } from './rules/client.ts'
+import { clientFindings, scopeFindings } from './rules/client.ts'
 import { readLook } from './rules/pages.ts'
 import * as provider from './rules/provider.ts'
-import { detailFindings, resourceFindings, resourceWarnings } from './rules/resource.ts'
+import { detailFindings, resourceFindings } from './rules/resource.ts'
 import * as upstream from './rules/upstream.ts'
+import { isWarning } from './rules/warnings.ts'
 import { type ClientMetadata, isLoopbackHost } from './schema/client.ts'
 import { flatten } from './schema/locale.ts'
 import { allScopes } from './schema/resource.ts'
@@ -115,16 +116,9 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
     details: Object.fromEntries(details.map(({ value }) => [value.type, value])),
     /** The issuers at which users sign in, by the names of their files. */
     upstreams: upstream.readUpstreams(upstreams, folder, findings),
-    /** Settings that are valid but unsafe. */
-    warnings: inOrder([
-      ...provider.providerWarnings(usher, development),
-      ...clients.flatMap(client => clientWarnings(client, development)),
-      ...apis.flatMap(resourceWarnings),
-      ...upstreams.flatMap(upstream.upstreamWarnings),
-    ]),
   }
-  const { warnings } = settings
-  findings.push(
+  const found = [
+    ...provider.providerWarnings(usher, development),
     ...words.flatMap(languageFindings),
     ...namesakes(clients, 'client_id', 'client'),
     ...namesakes(apis, 'resource', 'resource'),
@@ -135,8 +129,10 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
     ...detailFindings(details, clients, apis),
     ...upstreams.flatMap(file => upstream.upstreamFindings(file, settings)),
     ...upstream.methodFindings(usher, clients, settings.upstreams),
-  )
-  return { ...reading, warnings, settings: findings.length ? undefined : settings }
+  ]
+  findings.push(...found.filter(({ rule }) => !isWarning(rule)))
+  const warnings = inOrder(found.filter(({ rule }) => isWarning(rule)))
+  return { ...reading, warnings, settings: findings.length ? undefined : { ...settings, warnings } }
 }
 
 /** Reads usher.yaml and the environment. The results are usable only without findings. */

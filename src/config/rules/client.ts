@@ -14,6 +14,7 @@ import {
 } from '../schema/client.ts'
 import type { UsherFile } from '../schema/usher.ts'
 import { mapOf } from '../schema/values.ts'
+import { WARNINGS } from './warnings.ts'
 
 /** Settings that a client is checked against. */
 interface ProviderSettings extends Pick<UsherFile, 'features' | 'compatibility'> {
@@ -45,29 +46,18 @@ const MESSAGES = {
   'certificate-missing': 'self_signed_tls_client_auth needs a key with its certificate (x5c)',
 }
 
-/** Warnings by rule: the risk, the fix, and the clause of the specification. */
-const WARNINGS = {
-  'pkce-exempt':
-    'a stolen or injected code can be redeemed. Use a client library that sends code_challenge, and delete this line (RFC 9700 §2.1.1)',
-  'implicit-consent-public':
-    'any program can impersonate a client without a secret, and would get tokens without consent. Set explicit (RFC 8252 §8.6, RFC 6749 §10.2)',
-  'secret-expired':
-    'has expired: delete it. If the application has no other, make one: npm run usher -- clients secret NAME',
-  'demo-secret':
-    'the secret of the demo application is public. Make a new one: npm run usher -- clients secret NAME, and delete this line',
-}
 /** Hash of the public secret of the shipped client `demo`. */
 const DEMO_SECRET = 'sha256:FoWR19LG3fXwJBV3R_vmwQGtKh4Q3swDuTWR06stEOI'
 
-/** Returns the findings about one client. */
+/** Returns the findings about one client, with the warnings. */
 export function clientFindings(client: Client, settings: ProviderSettings): Finding[] {
   const { value } = client
   const { development, clientAuthorities, features } = settings
   const { token_endpoint_auth_method: method, profile, jwks, redirect_uris } = value
-  const { client_secret, client_secret_hashes: hashes } = value
+  const { client_secret, client_secret_hashes: hashes = [] } = value
   const isPublic = method === 'none'
   const usesSecret = method === undefined || method.startsWith('client_secret_')
-  const hasSecret = client_secret !== undefined || Boolean(hashes?.length)
+  const hasSecret = client_secret !== undefined || hashes.length > 0
   const secretKey = client_secret === undefined ? 'client_secret_hashes' : 'client_secret'
   const isPairwise = value.subject_type === 'pairwise'
   const hasSector =
@@ -80,6 +70,8 @@ export function clientFindings(client: Client, settings: ProviderSettings): Find
   const isPlain = (uri?: string) =>
     uri && schemeProblem(uri, { native: false, loopbackIssuer: development })
   const lacksKey = (alg?: string) => alg && !value.jwks_uri && !hasKeyFor(jwks, alg)
+  const demo = hashes.findIndex(entry => hashOf(entry) === DEMO_SECRET)
+  const hashAt = (i: number) => `client_secret_hashes.${i}`
   return [
     ...findingsOf(client, MESSAGES, [
       [usesSecret && !hasSecret, 'secret-missing', 'client_secret_hashes'],
@@ -98,6 +90,12 @@ export function clientFindings(client: Client, settings: ProviderSettings): Find
       [profile && !isBound, 'fapi-dpop', 'profile'],
       [profile && !features.pushed_authorization_requests, 'fapi-par', 'profile'],
     ]),
+    ...findingsOf(client, WARNINGS, [
+      [!value.require_pkce, 'pkce-exempt', 'require_pkce'],
+      [value.consent === 'implicit' && isPublic, 'implicit-consent-public', 'consent'],
+      [!development && demo >= 0, 'demo-secret', hashAt(demo)],
+      ...hashes.map((entry, i) => [isExpired(entry), 'secret-expired', hashAt(i)] as const),
+    ]),
     ...schemeFindings(client, development),
     ...featureFindings(client, settings),
     ...fapiFindings(client),
@@ -105,21 +103,6 @@ export function clientFindings(client: Client, settings: ProviderSettings): Find
 }
 
 const ENCRYPTION = ['id_token_encrypted_response_alg', 'userinfo_encrypted_response_alg'] as const
-
-/** Returns the warnings about a client. */
-export function clientWarnings(client: Client, development: boolean): Finding[] {
-  const { value } = client
-  const isPublic = value.token_endpoint_auth_method === 'none'
-  const hashes = value.client_secret_hashes ?? []
-  const demo = hashes.findIndex(entry => hashOf(entry) === DEMO_SECRET)
-  const secretAt = (i: number) => `client_secret_hashes.${i}`
-  return findingsOf(client, WARNINGS, [
-    [!value.require_pkce, 'pkce-exempt', 'require_pkce'],
-    [value.consent === 'implicit' && isPublic, 'implicit-consent-public', 'consent'],
-    [!development && demo >= 0, 'demo-secret', secretAt(demo)],
-    ...hashes.map((entry, i) => [isExpired(entry), 'secret-expired', secretAt(i)] as const),
-  ])
-}
 
 /** Returns the findings about scopes of clients that are none of `scopes`. */
 export function scopeFindings(clients: ValidFile<ClientFile>[], scopes: string[]): Finding[] {

@@ -9,6 +9,7 @@ import type { FileResult, ValidFile } from '../files.ts'
 import { type Finding, findingsOf, type Locate, wrongVariable } from '../report/finding.ts'
 import { readBytes, readText } from '../report/yaml.ts'
 import type { UsherFile } from '../schema/usher.ts'
+import { WARNINGS } from './warnings.ts'
 
 type Usher = ValidFile<UsherFile>
 
@@ -38,20 +39,6 @@ const NO_RSA =
   'no key is RSA, and clients use RS256 unless their file names another algorithm: add one (OIDC Core §15.1)'
 
 const NO_SECRET = `is required: only a loopback http issuer with SQLite gets a generated one. It ${RANDOM}`
-
-/** Warnings by rule: the risk, the fix, and the clause of the specification. */
-const WARNINGS = {
-  'proxy-everyone':
-    'almost every sender is trusted: any client can choose its logged address by X-Forwarded-For. Name only the addresses of your proxies (RFC 9700 §4.13)',
-  'no-tls':
-    'every request will be refused (421): an https issuer needs the addresses of the TLS proxy in front in proxy, or listen.tls',
-  'access-token-lifetime':
-    'a stolen access token is valid for this long. Set an hour or less, such as 10 min; clients renew it without asking the user (RFC 6750 §5.3)',
-  'durability-primary':
-    'after a failover, a used code or a revoked token may be valid again. If there is a replica, set auto (RFC 6749 §4.1.2, RFC 7009 §2)',
-  'redis-plaintext':
-    'the password and all commands for Redis are sent without encryption. Use rediss:// or redis.tls, except in a private network (OWASP ASVS 12.3.1)',
-}
 
 /** Features that need another one. */
 const NEEDS = [

@@ -7,6 +7,7 @@ import type { ClientFile } from '../schema/client.ts'
 import { type DetailFile, describedIn, PLACE } from '../schema/details.ts'
 import { isFor, MAX_JWT_SECONDS, type ResourceFile } from '../schema/resource.ts'
 import type { UsherFile } from '../schema/usher.ts'
+import { WARNINGS } from './warnings.ts'
 
 type Client = ValidFile<ClientFile>
 type Resource = ValidFile<ResourceFile>
@@ -19,12 +20,8 @@ const MESSAGES = {
   'feature-off': 'needs a setting that is off: `features.resource_indicators` in usher.yaml',
   'introspection-off': 'needs a setting that is off: `features.introspection` in usher.yaml',
 }
-const WARNINGS = {
-  'resource-unread':
-    'no API can validate these tokens: name the client_id of the API in introspected_by, or set token_format: jwt',
-}
 
-/** Returns the findings about the files of config/resources/. */
+/** Returns the findings about the files of config/resources/, with the warnings. */
 export function* resourceFindings(resources: Resource[], clients: Client[], context: Context) {
   const { issuer, scopes, features } = context
   // A token for one audience must not be accepted by another, nor as an ID token or an assertion.
@@ -43,6 +40,8 @@ export function* resourceFindings(resources: Resource[], clients: Client[], cont
     for (const scope of Object.keys(value.scopes).filter(name => Object.hasOwn(scopes, name))) {
       yield at(['scopes', scope], 'same-scope', 'is already a scope of claims.yaml')
     }
+    const isUnread = token_format === 'opaque' && !introspected_by
+    yield* findingsOf(api, WARNINGS, [[isUnread, 'resource-unread', 'token_format']])
     const isLong = token_format === 'jwt' && Number(value.token_lifetime) > MAX_JWT_SECONDS
     yield* findingsOf(api, MESSAGES, [
       [isLong, 'jwt-lifetime', 'token_lifetime'],
@@ -70,13 +69,6 @@ function* memberFindings({ value, at }: Resource, clients: Client[]): Generator<
       }
     }
   }
-}
-
-/** Returns the warnings about an API. */
-export function resourceWarnings(resource: Resource): Finding[] {
-  const { token_format, introspected_by } = resource.value
-  const isUnread = token_format === 'opaque' && !introspected_by
-  return findingsOf(resource, WARNINGS, [[isUnread, 'resource-unread', 'token_format']])
 }
 
 /** Returns the findings about the files of config/details/, and about clients that name a type. */

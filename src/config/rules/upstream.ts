@@ -9,16 +9,12 @@ import { type ClientFile, schemeProblem } from '../schema/client.ts'
 import { PASSWORD, type Upstream, type UpstreamFile } from '../schema/upstream.ts'
 import type { UsherFile } from '../schema/usher.ts'
 import { readPrivateKey } from './provider.ts'
+import { WARNINGS } from './warnings.ts'
 
 const MESSAGES = {
   'upstream-name': 'the file is NAME.yaml, with a name of a-z, 0-9 and - other than password',
   'upstream-accounts': 'needs accounts in `store`, and `accounts.module` keeps them elsewhere',
   'upstream-credentials': 'is required, or private_key_file instead of it',
-}
-const WARNINGS = {
-  'upstream-email':
-    'a person who controls an address at this issuer can sign in to the account that has it: name the domains that are yours in allow.email_domains',
-  'upstream-open': 'every user of this issuer gets an account: name those who may sign in in allow',
 }
 
 type File = ValidFile<UpstreamFile>
@@ -38,12 +34,14 @@ export function readUpstreams(files: File[], folder: string, findings: Finding[]
   return Object.fromEntries(upstreams)
 }
 
-/** Returns the findings about an upstream. */
+/** Returns the findings about an upstream, with the warnings. */
 export function upstreamFindings(
   file: File,
   { accounts, development }: { accounts: { module?: string }; development: boolean },
 ): Finding[] {
-  const { client_secret_file, private_key_file, issuer } = file.value
+  const { client_secret_file, private_key_file, issuer, allow } = file.value
+  const isOpen = !allow.email_domains && !Object.keys(allow.claims).length
+  const isByEmail = file.value.link_by_verified_email && !allow.email_domains
   const isName = /^(?!password\.)[a-z][a-z\d-]*\.yaml$/.test(basename(file.file))
   const problem = schemeProblem(issuer, { native: false, loopbackIssuer: development })
   return [
@@ -52,6 +50,10 @@ export function upstreamFindings(
       [!isName, 'upstream-name', 'issuer'],
       [accounts.module, 'upstream-accounts', 'issuer'],
       [!client_secret_file === !private_key_file, 'upstream-credentials', 'client_secret_file'],
+    ]),
+    ...findingsOf(file, WARNINGS, [
+      [isByEmail, 'upstream-email', 'link_by_verified_email'],
+      [file.value.accounts === 'create' && isOpen, 'upstream-open', 'accounts'],
     ]),
   ]
 }
@@ -74,14 +76,4 @@ export function methodFindings(
       name ? check(at, ['require_sign_in'], name, methods) : [],
     ),
   ]
-}
-
-/** Returns the warnings about an upstream. */
-export function upstreamWarnings(file: File): Finding[] {
-  const { allow, accounts, link_by_verified_email } = file.value
-  const isOpen = !allow.email_domains && !Object.keys(allow.claims).length
-  return findingsOf(file, WARNINGS, [
-    [link_by_verified_email && !allow.email_domains, 'upstream-email', 'link_by_verified_email'],
-    [accounts === 'create' && isOpen, 'upstream-open', 'accounts'],
-  ])
 }
