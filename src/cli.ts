@@ -74,7 +74,7 @@ function help(command: Command | undefined, noun: string, verb: string): number 
 }
 
 /** Names of errors whose message is for the operator. Most commands do not load their modules. */
-const PLAIN = ['ConfigError', 'CopyRefused', 'Failure', 'InvalidAccount']
+const PLAIN = ['ConfigError', 'Failure', 'InvalidAccount']
 
 function inWords(error: unknown): string {
   if (error instanceof Error && PLAIN.includes(error.name)) return error.message

@@ -4,23 +4,12 @@ import { existsSync } from 'node:fs'
 import { readStoreSettings } from '../config/load.ts'
 import { usherSchema } from '../config/schema/usher.ts'
 import { queueAuditEvent } from '../state/operator-facts.ts'
-import { backUpStore, copyStore, readNamingKey, resealAll, restoreStore } from '../storage/copy.ts'
 import { openStore, readSecret, secretFile, storeFile } from '../storage/open.ts'
 import { openRecords } from '../storage/records.ts'
 import { reasonOf, type Store } from '../storage/store.ts'
-import { Failure, hint, type Invocation, opened, refuseMemory, reportProgress } from './command.ts'
+import { Failure, hint, type Invocation, opened, refuseMemory } from './command.ts'
+import { backUpStore, copyStore, readNamingKey, resealAll, restoreStore } from './copy.ts'
 
-/**
- * Kinds of records that a backup leaves out. An old copy would make a used code, an ended session or a
- * rotated or revoked token valid again, or repeat a notification.
- */
-const LEFT_OUT = new Set(
-  (
-    'AccessToken AuthorizationCode BackchannelAuthenticationRequest ClientCredentials DeviceCode ' +
-    'Grant Interaction OperatorFact Ping Probe PushedAuthorizationRequest RefreshToken ' +
-    'ReplayDetection Session SessionCookie SignOut UserCode'
-  ).split(' '),
-)
 const WITHOUT =
   'Sessions, codes, tokens, grants and replay records are not part of a backup, because an old copy ' +
   'would make used ones valid again: users sign in again, and applications request new tokens.'
@@ -28,7 +17,7 @@ const WITHOUT =
 /** `store backup FILE`: works while the service runs. */
 export async function backup({ args: [file = ''] }: Invocation) {
   const { store, secrets } = await openOwnStore()
-  const count = await backUpStore(store, secrets, file, LEFT_OUT)
+  const count = await backUpStore(store, secrets, file)
   hint(`${count} records are in ${file}, encrypted with USHER_SECRET: keep that too.\n${WITHOUT}`)
 }
 
@@ -36,7 +25,7 @@ export async function backup({ args: [file = ''] }: Invocation) {
 export async function restore({ args: [file = ''] }: Invocation) {
   if (!existsSync(file)) throw new Failure(`File ${file} not found.`)
   const { store, secrets } = await openOwnStore()
-  const count = await restoreStore(file, secrets, store, reportProgress)
+  const count = await restoreStore(file, secrets, store)
   hint(`${count} records are restored.\n${WITHOUT}`)
 }
 
@@ -46,7 +35,7 @@ export async function reseal() {
     throw new Failure('Set USHER_SECRET to the new secret and the former one.')
   }
   const { store, secrets } = await openOwnStore()
-  const count = await resealAll(store, secrets, reportProgress)
+  const count = await resealAll(store, secrets)
   await queueAuditEvent(await openRecords(store, secrets), 'store_resealed', { records: count })
   hint(`${count} records are encrypted again; USHER_SECRET needs only its first value now.`)
 }
@@ -61,7 +50,7 @@ export async function copy({ values }: Invocation) {
   // A source without an installation is refused before the file of the target is made.
   await readNamingKey(source)
   const target = await open('--to', to)
-  const count = await copyStore(source, target, reportProgress)
+  const count = await copyStore(source, target)
   const { secrets, variable } = findSecret(file)
   hint(`${count} records are copied${await noteCopy(target, secrets, count)}.`)
   // A Redis URL may contain a password, and is not printed.

@@ -5,9 +5,9 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, expect, onTestFinished, test, vi } from 'vitest'
+import { copyStore, resealAll } from '../../src/commands/copy.ts'
 import { createInvitations, MAX_CLIENTS } from '../../src/features/registered-clients.ts'
 import { enqueueSignOut } from '../../src/state/sessions.ts'
-import { copyStore, resealAll } from '../../src/storage/copy.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { StoreUnavailable } from '../../src/storage/store.ts'
 import { Browser } from '../support/browser.ts'
@@ -150,7 +150,7 @@ test('registered clients survive a copy to another store, and a change of the se
   const client = await registerNew(one)
   const token = await invite(one)
   const target = await openStore(to)
-  await copyStore(one.store, target, () => {})
+  await copyStore(one.store, target)
   const secrets = [next, old].map(secret => Buffer.from(secret, 'base64url'))
   await resealAll(target, secrets)
   await target.close()

@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createDirectory } from '../../src/accounts/directory.ts'
-import { copyStore } from '../../src/storage/copy.ts'
+import { copyStore } from '../../src/commands/copy.ts'
 import { openInstallation, openStore } from '../../src/storage/open.ts'
 import { NAMING_KEY } from '../../src/storage/seal.ts'
 import type { Store } from '../../src/storage/store.ts'
@@ -84,7 +84,7 @@ async function large() {
 
 /** Copies a store while no node uses either of them. */
 const move = (from: string, to: string) =>
-  using(from, source => using(to, target => copyStore(source, target, () => {})))
+  using(from, source => using(to, target => copyStore(source, target)))
 
 test('users and clients notice nothing: from SQLite to Redis, and back', async () => {
   const stores = [newFile('first.db'), database(1), newFile('last.db')]

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { createConsents } from '../../src/accounts/consents.ts'
-import { copyStore } from '../../src/storage/copy.ts'
+import { copyStore } from '../../src/commands/copy.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { openRecords } from '../../src/storage/records.ts'
 import { NAMING_KEY } from '../../src/storage/seal.ts'
@@ -60,7 +60,7 @@ async function contents(store: Store): Promise<Contents> {
   return found
 }
 
-const copy = (from: Store, to: Store) => copyStore(from, to, () => {})
+const copy = (from: Store, to: Store) => copyStore(from, to)
 
 /** The expected content of the copy. The version of the naming key is not copied. */
 const expectedCopy = (found: Contents) => ({

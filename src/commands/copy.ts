@@ -7,8 +7,7 @@
 //   4  the naming key is written: from here on the target is an installation, and refuses a copy
 //
 // A copy keeps versions and tombstones: by them, a removal wins over a consent page that was open before
-// it. A backup has neither tombstones nor the kinds of records that the caller leaves out: an old copy of
-// a used code, or of a refresh token, would make it valid again.
+// it. A backup has no tombstones, and leaves out some kinds of records.
 //
 // A backup file is text, one JSON value a line: a head, the records, and how many those are.
 
@@ -17,25 +16,30 @@ import { open, rename, rm } from 'node:fs/promises'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { readJson } from '../config/schema/values.ts'
-import { createSeal, NAMING_KEY } from './seal.ts'
-import { type Entry, requireTrust, type Store } from './store.ts'
+import { createSeal, NAMING_KEY } from '../storage/seal.ts'
+import { type Entry, requireTrust, type Store } from '../storage/store.ts'
+import { Failure, reportProgress } from './command.ts'
 
 /** Records in flight, of some kB each. */
 const CONCURRENCY = 100
 const BACKUP_FORMAT = 1
 
-/** The stores or the file are in order, but cannot be copied to each other. */
-export class CopyRefused extends Error {
-  override name = 'CopyRefused'
-}
+/**
+ * Kinds of records that a backup leaves out. An old copy would make a used code, an ended session or a
+ * rotated or revoked token valid again, or repeat a notification.
+ */
+const LEFT_OUT = new Set(
+  (
+    'AccessToken AuthorizationCode BackchannelAuthenticationRequest ClientCredentials DeviceCode ' +
+    'Grant Interaction OperatorFact Ping Probe PushedAuthorizationRequest RefreshToken ' +
+    'ReplayDetection Session SessionCookie SignOut UserCode'
+  ).split(' '),
+)
 
-/** Called after each record of a step, with their number. */
-type Progress = (step: string, done: number) => void
-
-/** Returns the entry of the naming key. Throws `CopyRefused` for a store without one. */
+/** Returns the entry of the naming key. Throws a `Failure` for a store without one. */
 export async function readNamingKey(from: Store, name = '--from'): Promise<Entry> {
   const entry = await from.get(NAMING_KEY)
-  if (!entry?.value) throw new CopyRefused(`${name} holds no installation.`)
+  if (!entry?.value) throw new Failure(`${name} holds no installation.`)
   return entry
 }
 
@@ -43,17 +47,12 @@ export async function readNamingKey(from: Store, name = '--from'): Promise<Entry
  * Copies a store; no other process may write to either one. Repeats an unfinished copy from the start.
  * Returns the number of records, without tombstones.
  */
-export async function copyStore(from: Store, to: Store, progress: Progress): Promise<number> {
-  return fill(to, '--to', await readNamingKey(from), from.scan(), progress)
+export async function copyStore(from: Store, to: Store): Promise<number> {
+  return fill(to, '--to', await readNamingKey(from), from.scan())
 }
 
 /** Writes the records of a store to a file, while the service runs. Returns their number. */
-export async function backUpStore(
-  from: Store,
-  secrets: Uint8Array[],
-  file: string,
-  leftOut: ReadonlySet<string>,
-): Promise<number> {
+export async function backUpStore(from: Store, secrets: Uint8Array[], file: string) {
   await readNamingKey(from, 'USHER_STORE')
   const seal = createSeal(secrets)
   const partial = `${file}.partial`
@@ -65,7 +64,7 @@ export async function backUpStore(
     for await (const { value, ...entry } of from.scan()) {
       const { key } = entry
       if (!value || seen.has(key)) continue
-      if (key !== NAMING_KEY && leftOut.has(kindOf(key, value) ?? '')) continue
+      if (key !== NAMING_KEY && LEFT_OUT.has(kindOf(key, value) ?? '')) continue
       seen.add(key)
       yield lineOf({ ...entry, value: textOf(value) })
     }
@@ -84,17 +83,12 @@ export async function backUpStore(
 const lineOf = (value: object) => `${JSON.stringify(value)}\n`
 
 /** Fills an empty store from a file of `backUpStore`. No node may run on it. Returns the number of records. */
-export async function restoreStore(
-  file: string,
-  secrets: Uint8Array[],
-  to: Store,
-  progress: Progress,
-): Promise<number> {
+export async function restoreStore(file: string, secrets: Uint8Array[], to: Store) {
   let namingKey: Entry | undefined
   for await (const entry of entriesOf(file)) if (entry.key === NAMING_KEY) namingKey = entry
-  if (!namingKey?.value) throw new CopyRefused(`${file} holds no installation.`)
+  if (!namingKey?.value) throw new Failure(`${file} holds no installation.`)
   createSeal(secrets).open(NAMING_KEY, namingKey.value)
-  return fill(to, 'USHER_STORE', namingKey, entriesOf(file), progress)
+  return fill(to, 'USHER_STORE', namingKey, entriesOf(file))
 }
 
 /** The records of a backup; throws where it is not whole. */
@@ -107,21 +101,16 @@ async function* entriesOf(file: string): AsyncGenerator<Entry> {
     if (records !== undefined) end = records
     else if (count++ >= 0) yield { ...entry, value: Buffer.from(value, 'base64') }
   }
-  if (end !== count) throw new CopyRefused(`${file} is no backup of Usher, or not all of one.`)
+  if (end !== count) throw new Failure(`${file} is no backup of Usher, or not all of one.`)
 }
 
 /** `name`: what the operator calls the target. */
-async function fill(
-  to: Store,
-  name: string,
-  { key, value = new Uint8Array() }: Entry,
-  entries: AsyncIterable<Entry>,
-  progress: Progress,
-): Promise<number> {
+async function fill(to: Store, name: string, namingKey: Entry, entries: AsyncIterable<Entry>) {
+  const { key, value = new Uint8Array() } = namingKey
   const found = await to.get(key)
   if (found) {
     const which = textOf(found.value) === textOf(value) ? 'this' : 'another'
-    throw new CopyRefused(
+    throw new Failure(
       `${name} already holds ${which} installation; choose an empty store ` +
         '(another file, database or redis.key_prefix).',
     )
@@ -131,11 +120,11 @@ async function fill(
   let records = 1
   await forEach(entries, async entry => {
     await to.restore(entry)
-    if (entry.value) progress('copied', ++records)
+    if (entry.value) reportProgress('copied', ++records)
   })
   const { failed } = await to.write([{ key, value, version: 0 }])
   if (failed === undefined) return records
-  throw new CopyRefused(`${name} became an installation meanwhile: Usher was started on it.`)
+  throw new Failure(`${name} became an installation meanwhile: Usher was started on it.`)
 }
 
 /** Works on everything but the naming key, some at a time. */
@@ -150,11 +139,7 @@ const textOf = (bytes?: Uint8Array) => bytes && Buffer.from(bytes).toString('bas
  * Seals everything anew that was not sealed with the first secret, and answers how many records that
  * were. Afterwards the other secrets open nothing.
  */
-export async function resealAll(
-  store: Store,
-  secrets: Uint8Array[],
-  progress: Progress = () => {},
-): Promise<number> {
+export async function resealAll(store: Store, secrets: Uint8Array[]): Promise<number> {
   const seal = createSeal(secrets)
   let [read, count] = [0, 0]
   for await (const scanned of store.scan()) {
@@ -167,7 +152,7 @@ export async function resealAll(
       if (failed === undefined) count++
       entry = await store.get(key)
     }
-    progress('records read', ++read)
+    reportProgress('records read', ++read)
   }
   return count
 }
