@@ -2,14 +2,7 @@
 // `configuration.ts`; nothing else below `app.ts` knows which features there are.
 
 import type { Context } from 'koa'
-import type {
-  Account,
-  ClientAuthMethod,
-  Configuration,
-  KoaContextWithOIDC,
-  Provider,
-  TokenEndpointGrantContext,
-} from 'oidc-provider'
+import type { ClientAuthMethod, Configuration, KoaContextWithOIDC, Provider } from 'oidc-provider'
 import type { Logger } from 'pino'
 import type { Consents } from '../accounts/consents.ts'
 import type { Directory } from '../accounts/directory.ts'
@@ -60,7 +53,7 @@ export type Finisher = (ctx: Context, oidc: Oidc) => Promise<void> | void
 export type ResponseMode = Parameters<Provider['registerResponseMode']>[1]
 
 /** Answers a token request of one grant type; the client is authenticated. */
-export type GrantHandler = (ctx: TokenEndpointGrantContext<object>) => Promise<void> | void
+export type GrantHandler = Parameters<Provider['registerGrantType']>[1]
 
 /** Counts and logs one attempt to notify a client. Returns true when it has to be repeated. */
 export type Attempt = (
@@ -87,7 +80,7 @@ export interface Feature {
   /** Called when a grant is made for this client, before it is saved. */
   onGrant?(clientId: string): Promise<void>
   /** The account with this id, when the feature knows better than the directory. */
-  findAccount?(ctx: KoaContextWithOIDC, id: string): Promise<Account | undefined>
+  findAccount?: Configuration['findAccount']
 
   // Tokens
   /** The error for a JWT id that was used before; undefined for the library's own error. */

@@ -1,13 +1,7 @@
 // Grants: each authorization has its own, made from the recorded consent.
 
 import { hash } from 'node:crypto'
-import {
-  type Client,
-  errors,
-  type Grant,
-  type KoaContextWithOIDC,
-  type Provider,
-} from 'oidc-provider'
+import { type Client, errors, type Grant, type KoaContextWithOIDC } from 'oidc-provider'
 import { type Consent, type Decision, readKey } from '../accounts/consents.ts'
 import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import type { Detail } from '../config/schema/details.ts'
@@ -15,23 +9,23 @@ import { required } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
 import { holdGrant, newTag, revokeGrant, tagOf } from '../state/grants.ts'
 import type { Records } from '../storage/records.ts'
-import type { Dependencies } from './feature.ts'
+import type { Dependencies, LibraryProvider, Oidc } from './feature.ts'
 import type { Outcome } from './interactions.ts'
 
 const DEVICE_ROUTES = ['code_verification', 'device_resume']
 
 /** The answer to the consent page, when the user who is signed in now gave it. */
-export function decisionOf({ result, session }: KoaContextWithOIDC['oidc']): Decision | undefined {
+export function decisionOf({ result, session }: Oidc): Decision | undefined {
   const { consent } = (result ?? {}) as Outcome
   return consent?.accountId === session?.accountId ? consent?.decision : undefined
 }
 
 /** Returns the authorization details of the request (RFC 9396), whose JSON the library has checked. */
-export const sentDetails = ({ params }: KoaContextWithOIDC['oidc']): Detail[] =>
+export const sentDetails = ({ params }: Oidc): Detail[] =>
   JSON.parse(String(params?.authorization_details ?? '[]'))
 
 /** Nothing proves that the device is the user's, for any client (RFC 8628 §5.4): ask each time. */
-export const isDevice = ({ route }: KoaContextWithOIDC['oidc']) => DEVICE_ROUTES.includes(route)
+export const isDevice = ({ route }: Oidc) => DEVICE_ROUTES.includes(route)
 
 type Allowed = Pick<Consent, 'accountId' | 'scopes' | 'declined'>
 
@@ -47,7 +41,7 @@ export function createGrants({ records, directory, consents, requestedClaims }: 
   }
 
   /** Returns a grant with the scopes and claims of a consent. It is not saved yet. */
-  function grantOf({ Grant }: Provider, client: Client, allowed: Allowed, jti: string): Grant {
+  function grantOf({ Grant }: LibraryProvider, client: Client, allowed: Allowed, jti: string) {
     const { accountId, scopes, declined } = allowed
     const grant = Object.assign(new Grant({ accountId, clientId: client.clientId }), { jti })
     for (const { scope, resource } of scopes.map(readKey)) {
@@ -72,7 +66,7 @@ export function createGrants({ records, directory, consents, requestedClaims }: 
    * ended and then looks for grants: either it finds the grant, or the check finds that access has ended.
    */
   async function make(
-    provider: Provider,
+    provider: LibraryProvider,
     client: Client,
     accountId: string,
     { jti = newTag(), signedIn }: { jti?: string; signedIn?: number },
@@ -131,7 +125,7 @@ export function createGrants({ records, directory, consents, requestedClaims }: 
  * Sets the `sid` of the client in this session to a keyed hash. The library would take a random one, and
  * the ID tokens of two tabs that authorize a new client at once would differ in it.
  */
-function nameSession(records: Records, { session }: KoaContextWithOIDC['oidc'], clientId: string) {
+function nameSession(records: Records, { session }: Oidc, clientId: string) {
   if (!session || session.sidFor(clientId)) return
   const sid = records.keyedHash('sid', `${session.uid} ${clientId}`)
   session.sidFor(clientId, sid.toString('base64url'))

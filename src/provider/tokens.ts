@@ -1,16 +1,6 @@
 // Tokens: how long they and other records last, and who may revoke them.
 
-import {
-  type AccessToken,
-  type BackchannelAuthenticationRequest,
-  type Client,
-  type ClientCredentials,
-  type Configuration,
-  errors,
-  type KoaContextWithOIDC,
-  type RefreshToken,
-  type Session,
-} from 'oidc-provider'
+import { type AccessToken, type Client, type Configuration, errors } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
 import { lifetimeOf } from '../config/schema/resource.ts'
 import { now } from '../storage/store.ts'
@@ -39,7 +29,7 @@ export const pushedRequestTtl = ({ lifetimes }: Settings) =>
 /** Returns the lifetimes of all records of the library, in seconds. */
 export function lifetimes(settings: Settings): NonNullable<Configuration['ttl']> {
   const set = settings.lifetimes
-  const ofAccessToken = (_ctx: unknown, { resourceServer }: AccessToken | ClientCredentials) =>
+  const ofAccessToken = (_ctx: unknown, { resourceServer }: Pick<AccessToken, 'resourceServer'>) =>
     resourceServer?.accessTokenTTL ?? set.access_token
   return {
     AccessToken: ofAccessToken,
@@ -48,10 +38,10 @@ export function lifetimes(settings: Settings): NonNullable<Configuration['ttl']>
     IdToken: set.id_token,
     Interaction: set.interaction,
     DeviceCode: set.interaction,
-    BackchannelAuthenticationRequest: ({ oidc }, _request: BackchannelAuthenticationRequest) =>
+    BackchannelAuthenticationRequest: ({ oidc }) =>
       Math.min(Number(oidc.params?.requested_expiry ?? set.interaction), set.interaction),
     // Idle and absolute at once: rotation never reaches past the first token's end (ASVS 10.4.8).
-    RefreshToken: (_ctx, token: RefreshToken, client: Client) =>
+    RefreshToken: (_ctx, token, client) =>
       // A token that is never rotated would be idle from its first day on.
       rotates(client)
         ? positive(
@@ -59,7 +49,7 @@ export function lifetimes(settings: Settings): NonNullable<Configuration['ttl']>
           )
         : set.refresh_token,
     // A session without a sign-in expires with the page that made it.
-    Session: (_ctx, session: Session) =>
+    Session: (_ctx, session) =>
       session.loginTs === undefined
         ? set.interaction
         : positive(Math.min(set.session_idle, session.loginTs + set.session - now())),
@@ -71,14 +61,18 @@ export function lifetimes(settings: Settings): NonNullable<Configuration['ttl']>
 const positive = (seconds: number) => Math.max(1, seconds)
 
 /** RFC 7009 §2.1: another client's token is refused; a public client learns nothing of it. */
-export function mayRevoke(_ctx: KoaContextWithOIDC, client: Client, token: { clientId?: string }) {
+export function mayRevoke(_ctx: unknown, client: Client, token: { clientId?: string }) {
   if (token.clientId === client.clientId) return true
   if (client.tokenEndpointAuthMethod === 'none') return false
   throw new errors.InvalidRequest('client is not authorized to revoke the presented token')
 }
 
 /** Refuses a token for an API without scopes or details: the user allowed none, or none were requested. */
-export function requireScope({ aud, scope, rar }: AccessToken | ClientCredentials): void {
+export function requireScope({
+  aud,
+  scope,
+  rar,
+}: Pick<AccessToken, 'aud' | 'scope' | 'rar'>): void {
   if (aud === undefined || scope || rar) return
   throw new errors.InvalidScope('no scope of the resource was asked for, or allowed', '')
 }
