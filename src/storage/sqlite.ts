@@ -6,14 +6,7 @@
 
 import { setImmediate, setTimeout } from 'node:timers/promises'
 import { checkFile, entryOf, openFile, prepare, type Row, unlessBusy } from './sqlite-file.ts'
-import {
-  type Change,
-  type Entry,
-  now,
-  type Store,
-  StoreUnavailable,
-  type Written,
-} from './store.ts'
+import { type Change, type Entry, now, type Store, StoreUnavailable } from './store.ts'
 
 const SWEEP_EVERY_MS = 10_000
 /** Rows deleted in one step, while nothing else runs, and the pause until the next step. */
@@ -52,7 +45,7 @@ export async function openSqliteStore(file: string) {
     return keys.map(key => entries.get(key))
   }
 
-  function applyAll(changes: Change[]): Written {
+  function applyAll(changes: Change[]) {
     const standing = entriesOf(changes.map(({ key }) => key))
     const failed = changes.findIndex((change, i) => !isAllowed(change, standing[i]))
     if (failed !== -1) return { failed }

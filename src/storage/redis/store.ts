@@ -14,12 +14,9 @@ import { randomBytes } from 'node:crypto'
 import { REDIS_DEFAULTS } from '../../config/schema/usher.ts'
 import {
   type Change,
-  type Consumption,
   type Entry,
   now,
   type Observer,
-  type Put,
-  type Removal,
   type Store,
   StoreUnavailable,
   type Written,
@@ -36,7 +33,7 @@ const MAX_ATTEMPTS = 10
 const FOREVER = 1e12
 
 /** A change with, once it is noted in all of `indexes`, the epoch seconds until which it is. */
-type Write = Partial<Put & Consumption & Removal> & { key: string; noted?: number }
+type Write = Partial<Entry> & { key: string; tombstone?: number; noted?: number }
 
 /** Opens the store on Redis servers. Rejects when there is nothing to reach. */
 export async function openRedisStore(
@@ -155,7 +152,7 @@ export async function openRedisStore(
       const write: Write = { ...entry }
       if (indexes) await note(write)
       const head = { v: version, e: expires, c: consumed, n: write.noted, t: value ? undefined : 1 }
-      const line = `${JSON.stringify({ ...head, i: indexes?.join(' ') })}\n`
+      const line = `${JSON.stringify({ ...head, i: indexes?.join(' ') || undefined })}\n`
       const packed = Buffer.concat([Buffer.from(line), value ?? Buffer.alloc(0)])
       await servers.write('set', name, redis =>
         expires === undefined ? redis.set(name, packed) : redis.set(name, packed, 'EXAT', expires),
@@ -180,12 +177,9 @@ async function* pagesOf(ask: (cursor: string) => Promise<[next: string, page: st
   } while (cursor !== '0')
 }
 
-/** The arguments for a change, in the order of scripts/write.lua. */
-function argumentsOf({ value, version, tombstone, expires, consumed, indexes, noted }: Write) {
-  const action = value ? 'put' : tombstone === undefined ? 'consume' : 'remove'
-  const bytes = value && Buffer.from(value)
-  const all = [bytes, version, tombstone ?? expires, consumed, indexes?.join(' '), noted]
-  return [action, ...all.map(argument => argument ?? '')]
+/** The arguments of scripts/write.lua for a change. */
+function argumentsOf({ key, value = new Uint8Array(), indexes = [], ...change }: Write) {
+  return [Buffer.from(value), JSON.stringify({ ...change, indexes: indexes.join(' ') })]
 }
 
 /** Throws for a value that another version of Usher, or another program, has written. */
@@ -195,14 +189,7 @@ function entryOf(key: string, packed: Buffer | null | undefined): Entry | undefi
   try {
     const { v, c, e, i, t } = JSON.parse(packed.toString('utf8', 0, lineEnd))
     const value = t ? undefined : packed.subarray(lineEnd + 1)
-    return {
-      key,
-      value,
-      version: v,
-      consumed: c,
-      expires: e,
-      indexes: i ? i.split(' ') : undefined,
-    }
+    return { key, value, version: v, consumed: c, expires: e, indexes: i?.split(' ') }
   } catch {
     throw new StoreUnavailable(
       'Redis: a key holds no record of this version of Usher; ' +

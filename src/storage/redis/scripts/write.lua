@@ -1,9 +1,9 @@
 -- Makes all changes to records of one slot, or none where one is refused (`write` in store.ts).
 --
 -- KEYS  the records
--- ARGV  an id of this operation; and seven for each record, '' for what is not given: action ('put',
---       'consume' or 'remove'), value, version, expires, consumed, indexes (with spaces between), and until
---       when the caller has noted it in all of those
+-- ARGV  an id of this operation; and two for each record: its value, '' where none is given, and the change
+--       as JSON: version, expires, and for a put indexes (with spaces between) and until when the caller has
+--       noted it in all of those; `consumed` makes it a consumption, `tombstone` a removal
 -- Answers { 'written' }, { 'failed', position }, or { 'unnoted', position, indexes }: the caller has to
 -- note the record in these, and try again.
 --
@@ -11,7 +11,6 @@
 --   v version, o operation that wrote it, e expires, c consumed, i indexes, n noted in them until,
 --   t present for a tombstone
 -- A lost reply makes the client send a script again: it finds its operation, and answers the same.
-local WIDTH = 7
 local operation = ARGV[1]
 
 local function read(key)
@@ -40,8 +39,8 @@ local function has(names, name) return string.find(' ' .. names .. ' ', ' ' .. n
 local function isAllowed(change, head)
   local isRecord = head.v > 0 and not head.t
   if change.version and change.version ~= head.v then return false end
-  if change.action == 'remove' then return isRecord end
-  if change.action == 'consume' then return isRecord and not head.c end
+  if change.tombstone then return isRecord end
+  if change.consumed then return isRecord and not head.c end
   return change.version or not head.t
 end
 
@@ -61,28 +60,24 @@ end
 
 local changes = {}
 for i, key in ipairs(KEYS) do
-  local action, value, version, expires, consumed, indexes, noted =
-    unpack(ARGV, (i - 1) * WIDTH + 2, i * WIDTH + 1)
-  local head, standing = read(key)
-  if head.o == operation then
+  local change = cjson.decode(ARGV[2 * i + 1])
+  change.key, change.value = key, ARGV[2 * i]
+  change.head, change.standing = read(key)
+  if change.head.o == operation then
     for _, again in ipairs(KEYS) do touch(again) end
     return { 'written' }
   end
-  changes[i] = {
-    key = key, head = head, standing = standing, action = action, value = value, indexes = indexes,
-    version = tonumber(version), expires = tonumber(expires), consumed = tonumber(consumed),
-    noted = tonumber(noted),
-  }
+  changes[i] = change
 end
 
 for i, change in ipairs(changes) do
   local head = change.head
   if not isAllowed(change, head) then
     -- The caller that removed it may have failed, because no replica confirmed the removal.
-    if change.action == 'remove' and head.t then touch(change.key) end
+    if change.tombstone and head.t then touch(change.key) end
     return { 'failed', i }
   end
-  if change.action == 'put' then
+  if not (change.tombstone or change.consumed) then
     local isMissing
     change.indexes, change.noted, isMissing = indexesOf(change, head.t and {} or head)
     if isMissing then return { 'unnoted', i, change.indexes } end
@@ -91,13 +86,13 @@ end
 
 -- Deletes first: out of memory, Redis refuses a script only at its first growing write.
 for _, change in ipairs(changes) do
-  if change.action == 'remove' then redis.call('DEL', change.key) end
+  if change.tombstone then redis.call('DEL', change.key) end
 end
 for _, change in ipairs(changes) do
   local head, version = change.head, change.head.v + 1
-  if change.action == 'remove' then
-    write(change.key, { v = version, o = operation, e = change.expires, t = 1 }, '')
-  elseif change.action == 'consume' then
+  if change.tombstone then
+    write(change.key, { v = version, o = operation, e = change.tombstone, t = 1 }, '')
+  elseif change.consumed then
     head.v, head.o, head.c = version, operation, change.consumed
     write(change.key, head, change.standing)
   else
