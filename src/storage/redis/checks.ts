@@ -8,6 +8,7 @@ import type { Check } from '../store.ts'
 const CLOCK = { warning: 1, wrong: 5 }
 const CLOCK_FIX = 'keep the clocks of all machines right (chrony, systemd-timesyncd)'
 const OLDEST_VERSION = '6.2'
+const STATES = ['ok', 'warning', 'wrong']
 
 type Info = Record<string, string>
 
@@ -35,12 +36,11 @@ export async function checkServers(servers: Redis[], infos: Info[], replicated: 
     const difference = seconds + microseconds / 1e6 - (asked + Date.now()) / 2000
     return findings(info, replicated, Math.abs(difference), servers[i]?.options.password)
   })
-  const order = ['wrong', 'warning', 'ok']
   const found = (await Promise.all(rows)).flat().filter(([, isCase]) => isCase)
   const checks = found.map(([name, , state, found, fix]): Check => ({ name, state, found, fix }))
-  return [...Map.groupBy(checks, ({ name }) => name).values()].flatMap(
-    same => same.toSorted((a, b) => order.indexOf(a.state) - order.indexOf(b.state))[0] ?? [],
-  )
+  // A later one replaces an earlier one of its name.
+  const worstLast = STATES.flatMap(state => checks.filter(check => check.state === state))
+  return [...new Map(worstLast.map(check => [check.name, check])).values()]
 }
 
 type Row = [name: string, isCase: unknown, state: Check['state'], found: string, fix?: string]

@@ -2,7 +2,6 @@
 // timeouts and secrets. Scripts (scripts/*.lua) are commands of a connection.
 
 import { readFileSync } from 'node:fs'
-import { setTimeout } from 'node:timers/promises'
 import { createSecureContext, type SecureContextOptions } from 'node:tls'
 import { Cluster, Redis, type RedisOptions } from 'ioredis'
 import type { RedisSettings } from '../../config/schema/usher.ts'
@@ -86,15 +85,21 @@ export async function connect(connection: Connection): Promise<void> {
   connection.on('sentinelError', error => {
     reason = error
   })
-  const late = setTimeout(CONNECT_TIMEOUT_MS, undefined, { ref: false }).then(() => {
-    throw new Error(`there was no answer in ${CONNECT_TIMEOUT_MS} ms`)
-  })
   try {
-    await Promise.race([connection.connect(), late])
+    await inTime(CONNECT_TIMEOUT_MS, connection.connect())
   } catch (error) {
     connection.disconnect()
     throw reason ?? error
   }
+}
+
+/** Rejects after `ms`, also for a command that waits behind others on its connection. */
+export function inTime<T>(ms: number, answer: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const late = () => reject(new Error(`there was no answer in ${ms} ms`))
+    const timer = setTimeout(late, ms)
+    answer.then(resolve, reject).finally(() => clearTimeout(timer))
+  })
 }
 
 function parseUrl(url: string) {
@@ -102,9 +107,9 @@ function parseUrl(url: string) {
     /^redis\+(sentinel|cluster|unix):\/\/(?:(.*)@)?([^/@]*)\/?(.*)$/.exec(url) ?? []
   const [username, password] = userinfo.split(/:(.*)/s).map(decodeURIComponent)
   const hosts = nodes.split(',').map(node => {
-    const [, host = '', port] = /^(.*?)(?::(\d+))?$/.exec(node) ?? []
-    const usual = kind === 'sentinel' ? 26379 : 6379
-    return { host: host.replace(/^\[|\]$/g, ''), port: port ? Number(port) : usual }
+    const { hostname, port } = new URL(`redis://${node}`)
+    // ioredis knows the usual ports.
+    return { host: hostname.replace(/^\[|\]$/g, ''), ...(port && { port: Number(port) }) }
   })
   return { kind, hosts, name, ...(username && { username }), ...(password && { password }) }
 }

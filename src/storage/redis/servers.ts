@@ -6,7 +6,7 @@ import { Cluster, type Redis } from 'ioredis'
 import type { RedisSettings } from '../../config/schema/usher.ts'
 import { type Check, now, type Observer, type Outage, StoreUnavailable } from '../store.ts'
 import { checkServers, hasReplica, readInfo } from './checks.ts'
-import { type Connection, connect, createConnection } from './connection.ts'
+import { type Connection, connect, createConnection, inTime } from './connection.ts'
 import { createReplication } from './replication.ts'
 
 /** One more operation is refused, so that a slow Redis does not fill the memory of this process. */
@@ -41,7 +41,7 @@ export async function openServers(url: string, settings: RedisSettings, observe:
     const started = performance.now()
     let failed = true
     try {
-      const answer = await inTime(ask())
+      const answer = await inTime(REPLY_TIMEOUT_MS, ask())
       failed = false
       return answer
     } catch (error) {
@@ -140,13 +140,4 @@ export async function openServers(url: string, settings: RedisSettings, observe:
     connects: () => connects,
     isReplicated: () => isReplicated,
   }
-}
-
-/** Rejects after the time limit, also for a command that waits behind others on its connection. */
-function inTime<T>(answer: Promise<T>): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const late = () => reject(new StoreUnavailable('Redis: no answer in time'))
-    const timer = setTimeout(late, REPLY_TIMEOUT_MS)
-    answer.then(resolve, reject).finally(() => clearTimeout(timer))
-  })
 }
