@@ -12,9 +12,9 @@ import { portOf } from './config/rules/provider.ts'
 import { watchFolder } from './config/watch.ts'
 import { createAudit, type Fact } from './http/audit.ts'
 import type { Readiness } from './http/health.ts'
-import { createQuota, shareAmong } from './http/limits.ts'
+import { shareAmong } from './http/limits.ts'
 import { createListener } from './http/listener.ts'
-import { createLog, faultOf } from './http/log.ts'
+import { createLog, logRejections } from './http/log.ts'
 import { createMetrics, createMetricsListener, type Metrics } from './http/metrics.ts'
 import { run } from './reload.ts'
 import { takeAuditEvents } from './state/operator-facts.ts'
@@ -29,7 +29,6 @@ const NOTICE_MS = { SIGTERM: 1_000, SIGINT: 0 }
 const DRAIN_MS = 10_000
 const CLOSE_IDLE_EVERY_MS = 100
 const CHECK_EVERY_MS = 5_000
-const MAX_REJECTION_LINES_PER_SECOND = 10
 
 /** Serves in this process. Rejects with an error for the operator. */
 export async function serve(settings: Settings) {
@@ -42,11 +41,12 @@ export async function serve(settings: Settings) {
 
   const { store: location, secrets, redis } = settings
   const store = await openStore(location, redis, metrics.storeCommand)
-  const readiness: Readiness = { state: 'ready', probe: async () => {}, checks: [] }
-  requireTrust(await noteChecks(store.check(), readiness, audit))
+  requireTrust(await store.check())
   const installation = await unlock(store, location, secrets)
   const { records } = installation
-  readiness.probe = () => records.save('Probe', 'ready', {}, { ttl: 60 })
+  const probe = () => records.save('Probe', 'ready', {}, { ttl: 60 }).catch(() => false)
+  const readiness: Readiness = { state: 'ready', probe, checks: [] }
+  await watchStore(records, readiness, audit, metrics)
   const { handle, reload } = await run(settings, { ...installation, log, metrics }, readiness)
   const listeners = createListeners(settings, handle, log)
   const servers = listeners.map(({ server }) => server)
@@ -66,7 +66,6 @@ export async function serve(settings: Settings) {
   for (const { server, host, port } of listeners) {
     await once(server.listen({ host, port }), 'listening')
   }
-  watchStore(records, readiness, audit, metrics)
   // The first worker reports for all.
   if (!worker || worker === 1) await greet(settings, records)
 }
@@ -91,22 +90,12 @@ async function drain(servers: Server[], readiness: Readiness, noticeMs: number) 
   await Promise.race([stopped, setTimeout(DRAIN_MS)])
 }
 
-/** Logs unhandled rejections. They are faults of Usher, but must not end the other requests. */
-function logRejections(log: Logger) {
-  const hasRoom = createQuota(MAX_REJECTION_LINES_PER_SECOND, 1, left_out =>
-    log.warn({ event: 'log_limited', left_out }, 'rejected promises were not logged'),
-  )
-  process.on('unhandledRejection', error => {
-    if (hasRoom()) log.error({ fault: faultOf(error) }, 'promise rejected')
-  })
-}
-
 /** Checks the store, and logs audit events of the command line, now and every few seconds. */
 function watchStore(records: Records, readiness: Readiness, audit: Logger, metrics: Metrics) {
   let isAway = false
   const look = async () => {
     try {
-      await noteChecks(records.check(), readiness, audit)
+      noteChecks(await records.check(), readiness, audit)
       if (isAway) audit.info({ event: 'store_back' }, 'the store answers again')
       isAway = false
     } catch {
@@ -120,13 +109,12 @@ function watchStore(records: Records, readiness: Readiness, audit: Logger, metri
     }
     await takeAuditEvents(records, write).catch(() => {})
   }
-  look()
   setInterval(look, CHECK_EVERY_MS).unref()
+  return look()
 }
 
 /** Keeps the results of checks of the store for `/readyz`, and logs those that differ from before. */
-async function noteChecks(checking: Promise<Check[]>, readiness: Readiness, audit: Logger) {
-  const checks = await checking
+function noteChecks(checks: Check[], readiness: Readiness, audit: Logger) {
   for (const { name, state, found, fix } of checks) {
     const before = readiness.checks.find(check => check.name === name)?.state ?? 'ok'
     const level = state === 'ok' ? 'info' : name === 'identity' ? 'error' : 'warn'
@@ -135,7 +123,6 @@ async function noteChecks(checking: Promise<Check[]>, readiness: Readiness, audi
     }
   }
   readiness.checks = checks
-  return checks
 }
 
 /** The main listener, and one for `client_certificates.origin`, so that browsers need no certificate. */

@@ -60,6 +60,6 @@ export async function checkSettings(settings: Settings): Promise<void> {
   const signingKeys = await openSigningKeys(installation.records, settings)
   const keys = await signingKeys.load()
   const environment = { settings, ...installation, keys, log, metrics: createMetrics() }
-  const readiness: Readiness = { state: 'ready', probe: async () => {}, checks: [] }
+  const readiness: Readiness = { state: 'ready', probe: async () => true, checks: [] }
   await createApp(environment, readiness).finally(() => store.close())
 }

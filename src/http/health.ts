@@ -1,18 +1,16 @@
 // Probes for load balancers and orchestrators: `/livez` and `/readyz`.
 
-import { setTimeout } from 'node:timers/promises'
 import type { Middleware } from 'koa'
 import { createQuota } from './limits.ts'
 
-const PROBE_TIMEOUT_MS = 800
 const PROBE_EVERY_SECONDS = 1
 
 /** The state that `/readyz` reports. */
 export interface Readiness {
   /** `closing`: draining, and new connections are refused. */
   state: 'ready' | 'draining' | 'closing'
-  /** Writes to the store; throws if the store is unavailable. */
-  probe: () => Promise<unknown>
+  /** Writes to the store. Returns within a second whether it could. */
+  probe: () => Promise<boolean>
   /** Results of the latest checks of the store. */
   checks: { name: string; state: 'ok' | 'warning' | 'wrong' }[]
   /** `warning`: the folder has a configuration with an error, which is not in force. */
@@ -23,7 +21,7 @@ export interface Readiness {
 export function health(readiness: Readiness): Middleware {
   // Anonymous requests reach this: the store is probed once a second at most.
   const mayProbe = createQuota(1, PROBE_EVERY_SECONDS)
-  let latest = Promise.resolve('ready')
+  let latest = Promise.resolve(true)
 
   return async (ctx, next) => {
     // Clients open another connection before this one is closed. Earlier, they would open it here: a
@@ -35,8 +33,8 @@ export function health(readiness: Readiness): Middleware {
     ctx.state.isQuiet = true
     ctx.set('Cache-Control', 'no-store')
     const known = isReady ? stateOf(readiness) : 'alive'
-    if (!known && mayProbe()) latest = probe(readiness)
-    const status = known ?? (await latest)
+    if (!known && mayProbe()) latest = readiness.probe()
+    const status = known ?? ((await latest) ? 'ready' : 'degraded')
     ctx.status = ['alive', 'ready'].includes(status) ? 200 : 503
     ctx.body = { status, ...(isReady && notes(readiness)) }
   }
@@ -52,12 +50,4 @@ function notes({ checks, config = 'ok' }: Readiness) {
 function stateOf({ state, checks }: Readiness): string | undefined {
   if (state !== 'ready') return 'draining'
   return checks.some(({ state }) => state === 'wrong') ? 'degraded' : undefined
-}
-
-function probe(readiness: Readiness): Promise<string> {
-  const answer = readiness.probe().then(
-    () => stateOf(readiness) ?? 'ready',
-    () => 'degraded',
-  )
-  return Promise.race([answer, setTimeout(PROBE_TIMEOUT_MS, 'degraded', { ref: false })])
 }

@@ -23,7 +23,7 @@ declare module 'koa' {
 
 /** POSIX does not interleave writes of at most 4 KB into a pipe that several processes share. */
 const DESTINATION = { sync: false, minLength: 3072, maxWrite: 4096, periodicFlush: 100 }
-/** For failed requests, and separately for failed sign-ins. */
+/** For failed requests, and separately for failed sign-ins and unhandled rejections. */
 const MAX_FAILURE_LINES_PER_SECOND = 100
 
 /** The log of one process. `worker`: its number if there are several; 0 is the primary process. */
@@ -33,6 +33,19 @@ export const createLog = (worker?: number) =>
     pino.destination(DESTINATION),
   )
 
+const lineQuota = (log: Logger, message: string) =>
+  createQuota(MAX_FAILURE_LINES_PER_SECOND, 1, left_out =>
+    log.warn({ event: 'log_limited', left_out }, message),
+  )
+
+/** Logs unhandled rejections. They are faults of Usher, but must not end the other requests. */
+export function logRejections(log: Logger) {
+  const hasRoom = lineQuota(log, 'rejected promises were not logged')
+  process.on('unhandledRejection', error => {
+    if (hasRoom()) log.error({ fault: faultOf(error) }, 'promise rejected')
+  })
+}
+
 /** Logs and counts each request. Calls `onFailure` for a failed one, before its response is sent. */
 export function requestLog(
   log: Logger,
@@ -40,10 +53,7 @@ export function requestLog(
   onFailure: (ctx: Context) => void,
 ): Middleware {
   const audit = createAudit(log)
-  const quota = () =>
-    createQuota(MAX_FAILURE_LINES_PER_SECOND, 1, left_out =>
-      log.warn({ event: 'log_limited', left_out }, 'failed requests were not logged'),
-    )
+  const quota = () => lineQuota(log, 'failed requests were not logged')
   const [hasRoom, hasRoomForSignIn] = [quota(), quota()]
 
   return async (ctx, next) => {

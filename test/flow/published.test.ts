@@ -95,7 +95,7 @@ test('after a reload, or with another key, the response changes at once', async 
   const settings = readSettings({ USHER_CONFIG: folder, PORT: port })
   const { store, ...installation } = await openInstallation('sqlite::memory:', settings.secrets)
   const environment = { ...installation, log: pino({ enabled: false }), metrics: createMetrics() }
-  const probe = async () => {}
+  const probe = async () => true
   const { handle, reload } = await run(settings, environment, { state: 'ready', probe, checks: [] })
   server.on('request', handle)
   const place = { issuer: settings.issuer, address: `http://127.0.0.1:${port}` }

@@ -131,7 +131,7 @@ export async function startUsher(options: UsherOptions = {}) {
 
   const output: string[] = []
   const log = pino({ base: null }, { write: line => output.push(line) })
-  const probe = () => records.read('Probe', 'ready')
+  const probe = () => records.save('Probe', 'ready', {}).catch(() => false)
   const readiness: Readiness = { state: 'ready', probe, checks: [] }
   const app = await createApp({ settings, secrets, records, keys, log, metrics }, readiness)
   handler = app.handle

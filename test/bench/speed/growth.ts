@@ -76,7 +76,7 @@ async function fill({ service }: Variant, live: number, template: string): Promi
   const environment = { settings, secrets, records, keys, log, metrics: createMetrics() }
   const { provider: app } = await createApp(environment, {
     state: 'ready',
-    probe: async () => {},
+    probe: async () => true,
     checks: [],
   })
 
