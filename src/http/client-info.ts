@@ -1,7 +1,7 @@
 // Client info: the IP network of a request, and the browser and system that its user agent names. Users
 // and attackers change addresses within a network freely; limits are therefore kept by network.
 
-import { BlockList, isIPv4, isIPv6 } from 'node:net'
+import { BlockList, isIPv6 } from 'node:net'
 import type { Context } from 'koa'
 
 /** The network and user agent of a request. */
@@ -41,20 +41,19 @@ export function clientInfoOf(ctx: Pick<Context, 'ip' | 'get'>): ClientInfo {
 }
 
 /** The network of an office or a household in CIDR notation: a /24, or a /48 of IPv6. */
-export function prefixOf(address: string): string {
-  const network = networkOf(address)
-  if (isIPv4(address)) return `${network}.0/24`
-  const { hostname } = new URL(`http://[${network.split(':').slice(0, 3).join(':')}::]`)
-  return `${hostname.slice(1, -1)}/48`
-}
+export const prefixOf = (address: string) => cidrOf(address, 3)
 
-/** `192.0.2` for a /24, `2001:db8:0:1` for a /64. */
-export function networkOf(ip: string): string {
-  if (!isIPv6(ip)) return ip.split('.').slice(0, 3).join('.')
-  const [head = [], tail = []] = ip.split('::').map(half => half.split(':').filter(Boolean))
+/** A smaller network in CIDR notation: a /24, or a /64 of IPv6. */
+export const networkOf = (address: string) => cidrOf(address, 4)
+
+/** `length`: groups of 16 bits of an IPv6 network. */
+function cidrOf(address: string, length: number): string {
+  if (!isIPv6(address)) return `${address.split('.').slice(0, 3).join('.')}.0/24`
+  const [head = [], tail = []] = address.split('::').map(half => half.split(':').filter(Boolean))
   const zeros = Array.from({ length: 8 - head.length - tail.length }, () => '0')
-  const groups = [...head, ...zeros, ...tail].slice(0, 4)
-  return groups.map(group => Number.parseInt(group, 16).toString(16)).join(':')
+  const groups = [...head, ...zeros, ...tail].slice(0, length)
+  const { hostname } = new URL(`http://[${groups.join(':')}::]`)
+  return `${hostname.slice(1, -1)}/${16 * length}`
 }
 
 /** Returns a function that tests whether an address is one of `entries`, or in a range among them. */

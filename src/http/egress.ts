@@ -52,7 +52,7 @@ export function createFetch(settings: Settings['egress']) {
     const answer = await request(url, {
       dispatcher,
       method: isRead ? 'GET' : 'POST',
-      headers: Object.fromEntries(new Headers(headers)),
+      headers: new Headers(headers),
       body: body ? String(body) : null,
       signal,
     })
@@ -61,19 +61,16 @@ export function createFetch(settings: Settings['egress']) {
     // The response to a notification is not read; it may have no end.
     if (text === null) answer.body.dump().catch(() => {})
     const fields = Object.entries(answer.headers).map(([name, value]) => [name, String(value)])
-    return {
-      response: new Response(text, { status, headers: Object.fromEntries(fields) }),
-      isFailure: isRead && !readJson(text ?? ''),
-    }
+    return new Response(text, { status, headers: Object.fromEntries(fields) })
   }
 
   return async (input: string | URL | Request, options: RequestInit = {}): Promise<Response> => {
     const waited = setTimeout(FAILURE_MS, undefined, { ref: false })
     try {
-      const { response, isFailure } = await withTimeout(REQUEST_TIMEOUT_MS, ({ signal }) =>
+      const response = await withTimeout(REQUEST_TIMEOUT_MS, ({ signal }) =>
         send(String(input), options, signal),
       )
-      if (isFailure) await waited
+      if (options.method !== 'POST' && !readJson(await response.clone().text())) await waited
       return response
     } catch (error) {
       await waited

@@ -2,6 +2,7 @@
 
 import { STATUS_CODES } from 'node:http'
 import type { Context, Middleware } from 'koa'
+import { mapOf } from '../config/schema/values.ts'
 import { among } from './client-info.ts'
 
 /** The members of an error response (RFC 6749 §5.2). */
@@ -46,8 +47,8 @@ export function errors(
       // Clients would read this header as an error of their token.
       ctx.remove('WWW-Authenticate')
     }
-    if (!isErrorBody(ctx.body)) return
-    const { error, error_description } = ctx.body
+    const { error, error_description } = mapOf(ctx.body)
+    if (typeof error !== 'string') return
     const { requestId: request_id, log } = ctx.state
     log.error ??= error
     if (bare.includes(ctx.path)) return
@@ -76,9 +77,4 @@ function answerOf(thrown: unknown): ErrorAnswer & { status: number } {
     // The default message of Koa only repeats the status.
     error_description: error_description ?? (message === reason ? undefined : message),
   }
-}
-
-function isErrorBody(body: unknown): body is ErrorAnswer {
-  const isObject = typeof body === 'object' && body !== null
-  return isObject && 'error' in body && typeof body.error === 'string'
 }
