@@ -1,8 +1,6 @@
 // Findings: everything that is wrong or unwise in a configuration, each with its place and its rule. A
 // finding shows a part of a file only if that part cannot be a secret (yaml.ts).
 
-import { basename } from 'node:path'
-
 /** A mistake or a warning, at its place. */
 export interface Finding {
   /** Path of the file, or `environment`. */
@@ -20,24 +18,6 @@ export interface Finding {
 
 /** Makes a finding at a key of one file. */
 export type Locate = (path: PropertyKey[], rule: string, message: string) => Finding
-
-/** Whether a rule is broken, its name, and the key that the finding is about, as `a.b.0`. */
-type Check<R> = readonly [isBroken: unknown, rule: R, key: string]
-
-/**
- * Returns a finding for each broken rule, with its message. `NAME` in a message becomes the name of the
- * file, as commands expect it.
- */
-export function findingsOf<R extends string>(
-  { file, at }: { file: string; at: Locate },
-  messages: Record<R, string>,
-  checks: Check<R>[],
-): Finding[] {
-  const broken = checks.filter(([isBroken]) => isBroken)
-  return broken.map(([, rule, key]) =>
-    at(key.split('.'), rule, messages[rule].replace('NAME', basename(file, '.yaml'))),
-  )
-}
 
 /** Makes a finding about an environment variable. */
 export function wrongVariable(key: string, rule: string, message: string): Finding {

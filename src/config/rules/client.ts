@@ -3,7 +3,7 @@
 
 import { hashOf, isExpired } from '../client-secret.ts'
 import type { ValidFile } from '../files.ts'
-import { type Finding, findingsOf } from '../report/finding.ts'
+import type { Finding } from '../report/finding.ts'
 import { didYouMean } from '../report/wording.ts'
 import {
   CIBA_GRANT,
@@ -14,7 +14,7 @@ import {
 } from '../schema/client.ts'
 import type { UsherFile } from '../schema/usher.ts'
 import { mapOf } from '../schema/values.ts'
-import { WARNINGS } from './warnings.ts'
+import { findingsOf } from './messages.ts'
 
 /** Settings that a client is checked against. */
 interface ProviderSettings extends Pick<UsherFile, 'features' | 'compatibility'> {
@@ -25,26 +25,6 @@ interface ProviderSettings extends Pick<UsherFile, 'features' | 'compatibility'>
 }
 
 type Client = Pick<ValidFile<ClientFile>, 'file' | 'value' | 'written' | 'at'>
-
-const MESSAGES = {
-  'secret-missing': 'this client needs a secret: npm run usher -- clients secret NAME makes one',
-  'secret-unused': 'a client with this token_endpoint_auth_method has no secret: delete this key',
-  'secret-in-plain':
-    'files contain hashes only: npm run usher -- clients secret NAME --secret-stdin writes client_secret_hashes',
-  'pkce-exempt-public': 'a public client cannot be exempted from PKCE',
-  'grant-public': 'client_credentials and CIBA are for clients that authenticate',
-  'grant-pairwise': 'a pairwise client cannot use the device flow or CIBA',
-  'sector-missing': 'pairwise needs one sector: redirect_uris of one public host, or this address',
-  'response-modes': 'a code is never sent in a fragment: delete fragment here',
-  'plain-http': 'must be https; http only on loopback, for a loopback issuer',
-  'client-key-missing': 'needs a key to encrypt to: in jwks, with use enc or none',
-  certificate:
-    'tls_client_auth needs the authorities that issue certificates: `client_certificates.ca` in usher.yaml',
-  'fapi-par': 'fapi2 needs a setting that is off: `features.pushed_authorization_requests`',
-  'fapi-dpop':
-    'fapi2 needs tokens that are bound to a key: `features.dpop` in usher.yaml is off, and so is tls_client_certificate_bound_access_tokens',
-  'certificate-missing': 'self_signed_tls_client_auth needs a key with its certificate (x5c)',
-}
 
 /** Hash of the public secret of the shipped client `demo`. */
 const DEMO_SECRET = 'sha256:FoWR19LG3fXwJBV3R_vmwQGtKh4Q3swDuTWR06stEOI'
@@ -73,7 +53,7 @@ export function clientFindings(client: Client, settings: ProviderSettings): Find
   const demo = hashes.findIndex(entry => hashOf(entry) === DEMO_SECRET)
   const hashAt = (i: number) => `client_secret_hashes.${i}`
   return [
-    ...findingsOf(client, MESSAGES, [
+    ...findingsOf(client, [
       [usesSecret && !hasSecret, 'secret-missing', 'client_secret_hashes'],
       [!usesSecret && hasSecret, 'secret-unused', secretKey],
       [client_secret && !development, 'secret-in-plain', 'client_secret'],
@@ -89,8 +69,6 @@ export function clientFindings(client: Client, settings: ProviderSettings): Find
       [isSelfSigned && !jwks?.keys.every(({ x5c }) => x5c?.length), 'certificate-missing', 'jwks'],
       [profile && !isBound, 'fapi-dpop', 'profile'],
       [profile && !features.pushed_authorization_requests, 'fapi-par', 'profile'],
-    ]),
-    ...findingsOf(client, WARNINGS, [
       [!value.require_pkce, 'pkce-exempt', 'require_pkce'],
       [value.consent === 'implicit' && isPublic, 'implicit-consent-public', 'consent'],
       [!development && demo >= 0, 'demo-secret', hashAt(demo)],

@@ -6,10 +6,10 @@ import { resolve } from 'node:path'
 import { createSecureContext } from 'node:tls'
 import { RANDOM } from '../environment.ts'
 import type { FileResult, ValidFile } from '../files.ts'
-import { type Finding, findingsOf, type Locate, wrongVariable } from '../report/finding.ts'
+import { type Finding, type Locate, wrongVariable } from '../report/finding.ts'
 import { readBytes, readText } from '../report/yaml.ts'
 import type { UsherFile } from '../schema/usher.ts'
-import { WARNINGS } from './warnings.ts'
+import { findingsOf } from './messages.ts'
 
 type Usher = ValidFile<UsherFile>
 
@@ -20,20 +20,6 @@ const MIN_RSA_BITS = 2048
 const MAX_ACCESS_TOKEN_SECONDS = 3600
 /** Redis without a network: TLS has nothing to protect there. */
 const LOCAL_REDIS = /^rediss:|^redis\+unix:|(\/\/|@)(localhost|127\.|\[::1\])/
-
-const MESSAGES = {
-  issuer: 'must be https; http is only for loopback addresses',
-  tls: 'is for an https issuer',
-  'memory-store': 'the memory store loses everything at a restart: only for a loopback http issuer',
-  'memory-workers': 'need a store that they share: each process would have its own memory store',
-  'redis-socket': 'is for the network, and the store is a socket of this machine',
-  'redis-database': 'a Redis Cluster has the database 0 only',
-  'key-times': 'must be shorter than keys.rotate_every, and at least 1 min',
-  'certificate-header': 'is accepted from a `proxy` only, and no proxy is named',
-  'certificate-source':
-    'no certificate can arrive: set client_certificates.header for a proxy, or listen.tls',
-  mtls: 'must have the scheme of `issuer`, and another host or port than `issuer` and `listen.port`',
-}
 
 const NO_RSA =
   'no key is RSA, and clients use RS256 unless their file names another algorithm: add one (OIDC Core §15.1)'
@@ -71,7 +57,7 @@ export function startFindings(usher: Usher, hasSecret: boolean, development: boo
     ...(isLocal ? [] : unreadable(at, ['redis'], { password_file, sentinel_password_file })),
     ...(isLocal ? [] : certificateFindings(at, ['redis', 'tls'], redis.tls)),
     ...(development ? [] : certificateFindings(at, ['listen', 'tls'], listen.tls)),
-    ...findingsOf(usher, MESSAGES, [
+    ...findingsOf(usher, [
       [isPlain, 'issuer', 'issuer'],
       [redis.tls && store.startsWith('redis+unix:'), 'redis-socket', 'redis.tls'],
       [redis.database && store.startsWith('redis+cluster:'), 'redis-database', 'redis.database'],
@@ -96,7 +82,7 @@ export function providerWarnings(usher: Usher, development: boolean): Finding[] 
   const everyone = proxy.findIndex(range => /\/[0-7]$/.test(range))
   const isPlain = !development && isRedis && !redis.tls && !LOCAL_REDIS.test(store)
   const isLong = lifetimes.access_token > MAX_ACCESS_TOKEN_SECONDS
-  return findingsOf(usher, WARNINGS, [
+  return findingsOf(usher, [
     [everyone >= 0, 'proxy-everyone', `proxy.${everyone}`],
     [!development && !proxy.length && !listen.tls, 'no-tls', 'proxy'],
     [isLong, 'access-token-lifetime', 'lifetimes.access_token'],

@@ -1,25 +1,19 @@
 // Rules about APIs and their types of authorization details that look at several keys or files.
 
 import type { ValidFile } from '../files.ts'
-import { type Finding, findingsOf } from '../report/finding.ts'
+import type { Finding } from '../report/finding.ts'
 import { didYouMean } from '../report/wording.ts'
 import type { ClientFile } from '../schema/client.ts'
 import { type DetailFile, describedIn, PLACE } from '../schema/details.ts'
 import { isFor, MAX_JWT_SECONDS, type ResourceFile } from '../schema/resource.ts'
 import type { UsherFile } from '../schema/usher.ts'
-import { WARNINGS } from './warnings.ts'
+import { findingsOf } from './messages.ts'
 
 type Client = ValidFile<ClientFile>
 type Resource = ValidFile<ResourceFile>
 type Type = ValidFile<DetailFile>
 /** Settings that APIs are checked against. `scopes`: those of claims.yaml. */
 type Context = Pick<UsherFile, 'features'> & { issuer: string; scopes: object }
-
-const MESSAGES = {
-  'jwt-lifetime': 'is at most 10 min for a jwt, which cannot be revoked (RFC 9068 §5)',
-  'feature-off': 'needs a setting that is off: `features.resource_indicators` in usher.yaml',
-  'introspection-off': 'needs a setting that is off: `features.introspection` in usher.yaml',
-}
 
 /** Returns the findings about the files of config/resources/, with the warnings. */
 export function* resourceFindings(resources: Resource[], clients: Client[], context: Context) {
@@ -41,10 +35,10 @@ export function* resourceFindings(resources: Resource[], clients: Client[], cont
       yield at(['scopes', scope], 'same-scope', 'is already a scope of claims.yaml')
     }
     const isUnread = token_format === 'opaque' && !introspected_by
-    yield* findingsOf(api, WARNINGS, [[isUnread, 'resource-unread', 'token_format']])
     const isLong = token_format === 'jwt' && Number(value.token_lifetime) > MAX_JWT_SECONDS
-    yield* findingsOf(api, MESSAGES, [
+    yield* findingsOf(api, [
       [isLong, 'jwt-lifetime', 'token_lifetime'],
+      [isUnread, 'resource-unread', 'token_format'],
       [!features.resource_indicators, 'feature-off', 'resource'],
       [introspected_by && !features.introspection, 'introspection-off', 'introspected_by'],
     ])

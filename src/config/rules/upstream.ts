@@ -2,20 +2,14 @@
 
 import { basename, resolve } from 'node:path'
 import type { ValidFile } from '../files.ts'
-import { type Finding, findingsOf, type Locate } from '../report/finding.ts'
+import type { Finding, Locate } from '../report/finding.ts'
 import { didYouMean } from '../report/wording.ts'
 import { readText } from '../report/yaml.ts'
 import { type ClientFile, schemeProblem } from '../schema/client.ts'
 import { PASSWORD, type Upstream, type UpstreamFile } from '../schema/upstream.ts'
 import type { UsherFile } from '../schema/usher.ts'
+import { findingsOf } from './messages.ts'
 import { readPrivateKey } from './provider.ts'
-import { WARNINGS } from './warnings.ts'
-
-const MESSAGES = {
-  'upstream-name': 'the file is NAME.yaml, with a name of a-z, 0-9 and - other than password',
-  'upstream-accounts': 'needs accounts in `store`, and `accounts.module` keeps them elsewhere',
-  'upstream-credentials': 'is required, or private_key_file instead of it',
-}
 
 type File = ValidFile<UpstreamFile>
 
@@ -46,12 +40,10 @@ export function upstreamFindings(
   const problem = schemeProblem(issuer, { native: false, loopbackIssuer: development })
   return [
     ...(problem ? [file.at(['issuer'], 'issuer', problem)] : []),
-    ...findingsOf(file, MESSAGES, [
+    ...findingsOf(file, [
       [!isName, 'upstream-name', 'issuer'],
       [accounts.module, 'upstream-accounts', 'issuer'],
       [!client_secret_file === !private_key_file, 'upstream-credentials', 'client_secret_file'],
-    ]),
-    ...findingsOf(file, WARNINGS, [
       [isByEmail, 'upstream-email', 'link_by_verified_email'],
       [file.value.accounts === 'create' && isOpen, 'upstream-open', 'accounts'],
     ]),
