@@ -37,7 +37,7 @@ import { createDeliver, logFaults } from './provider/events.ts'
 import { createFailureLog } from './provider/failures.ts'
 import type { Dependencies, Environment, ShowError } from './provider/feature.ts'
 import { anonymousWrites, PLAIN_ERRORS, routesOf } from './provider/routes.ts'
-import { pushedRequestTtl } from './provider/tokens.ts'
+import { ownLifetimes } from './provider/tokens.ts'
 
 /**
  * Returns the application of one configuration. Throws a `ConfigError` for a client or a template that
@@ -106,7 +106,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
     limitAnonymous(settings.limits, {
       ...anonymousWrites(routes),
       // The longest lifetime of these records.
-      seconds: pushedRequestTtl(settings),
+      seconds: ownLifetimes(settings).pushedRequest,
       isSignedIn: site.isSignedIn,
     }),
   )

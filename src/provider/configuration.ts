@@ -29,7 +29,7 @@ import { assignTokenIds, createOverridden } from './library-overrides.ts'
 import { createPolicy } from './policy.ts'
 import { assertAssertion, assertRequestObject, checkRequest } from './requests.ts'
 import { routesOf } from './routes.ts'
-import { grantLifetimes, lifetimes, mayRevoke, pushedRequestTtl, requireScope } from './tokens.ts'
+import { lifetimes, mayRevoke, ownLifetimes, requireScope } from './tokens.ts'
 
 interface LibraryPages {
   showError: ShowError
@@ -45,12 +45,7 @@ export async function createProvider(
 ): Promise<Provider> {
   const { settings, records, log, metrics } = dependencies
   const { isBound } = createBrowserBinding(settings)
-  const ttl = {
-    grace: settings.lifetimes.refresh_token_grace,
-    grant: grantLifetimes(settings),
-    pushedRequest: pushedRequestTtl(settings),
-  }
-  const { adapter, tokenIds } = createState(records, ttl, {
+  const { adapter, tokenIds } = createState(records, ownLifetimes(settings), {
     // Outside the library's routes, interactions.ts checks the browser.
     Interaction: ({ find }) => ({
       async find(id) {

@@ -3,28 +3,28 @@
 import { type AccessToken, type Client, type Configuration, errors } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
 import { lifetimeOf } from '../config/schema/resource.ts'
+import type { Lifetimes } from '../state/refresh-tokens.ts'
 import { now } from '../storage/store.ts'
 import { rotates } from './clients.ts'
 
 /** Clocks of the nodes differ by less. */
 const CLOCK_SECONDS = 60
 
-/** Seconds for which a grant lives: as long as its codes and tokens. */
-export function grantLifetimes({ lifetimes: set, resources }: Settings) {
+/** Returns the lifetimes that the library does not know, in seconds. A grant lives as long as its codes and tokens. */
+export function ownLifetimes({ lifetimes: set, resources }: Settings): Lifetimes {
   const apis = Object.values(resources).map(api => lifetimeOf(api, set.access_token))
   const tokens = Math.max(set.access_token, ...apis) + CLOCK_SECONDS
   return {
-    withoutRefreshToken: Math.max(set.code, set.interaction) + tokens,
-    withRefreshToken: set.refresh_token + tokens,
+    grace: set.refresh_token_grace,
+    grant: {
+      withoutRefreshToken: Math.max(set.code, set.interaction) + tokens,
+      withRefreshToken: set.refresh_token + tokens,
+    },
+    // Longer than its URI is valid, so that an interaction begun with it can be finished, and a used one is
+    // recognized.
+    pushedRequest: 2 * set.interaction + CLOCK_SECONDS,
   }
 }
-
-/**
- * Seconds for which a pushed request is stored: longer than its URI is valid, so that an interaction begun
- * with it can be finished, and a used one is recognized.
- */
-export const pushedRequestTtl = ({ lifetimes }: Settings) =>
-  2 * lifetimes.interaction + CLOCK_SECONDS
 
 /** Returns the lifetimes of all records of the library, in seconds. */
 export function lifetimes(settings: Settings): NonNullable<Configuration['ttl']> {
@@ -54,7 +54,7 @@ export function lifetimes(settings: Settings): NonNullable<Configuration['ttl']>
         ? set.interaction
         : positive(Math.min(set.session_idle, session.loginTs + set.session - now())),
     // A refresh token prolongs it (state/refresh-tokens.ts).
-    Grant: grantLifetimes(settings).withoutRefreshToken,
+    Grant: ownLifetimes(settings).grant.withoutRefreshToken,
   }
 }
 
