@@ -1,7 +1,6 @@
 // Every override of the library. Each says why it is there and what would remove it. Features pass
 // handlers; nothing else assigns to a prototype or a class of the library.
 
-import { createHash } from 'node:crypto'
 import { type Configuration, Provider, type TokenEndpointGrantContext } from 'oidc-provider'
 import type { ClientMetadata } from '../config/schema/client.ts'
 import type { Records } from '../storage/records.ts'
@@ -87,10 +86,9 @@ function deliverLater({ Client: { prototype } }: Provider): void {
  */
 function detectReplays({ ReplayDetection }: Provider, records: Records, features: Feature[]): void {
   ReplayDetection.unique = async (iss: string, jti: string, exp: number) => {
-    const id = createHash('sha256').update(`${iss}\0${jti}`).digest('base64url')
-    const ttl = exp - now() + CLOCK_SKEW_SECONDS
+    const options = { ttl: exp - now() + CLOCK_SKEW_SECONDS, version: 0 }
     // The library checks a DPoP proof after it has consumed the code, which waits for its tokens.
-    const isFirst = await records.saveAlone('ReplayDetection', id, {}, { ttl, version: 0 })
+    const isFirst = await records.saveAlone('ReplayDetection', `${iss}\0${jti}`, {}, options)
     const [error] = isFirst ? [] : features.flatMap(({ replayError }) => replayError?.(jti) ?? [])
     if (error) throw error
     return isFirst
