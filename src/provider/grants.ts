@@ -135,11 +135,7 @@ function nameSession(records: Records, { session }: Oidc, clientId: string) {
  * Returns a hash of the name and hosts that users see of a client that is not in the config folder (its
  * metadata have no `consent`): it can change them, and is then another to users. Undefined for others.
  */
-export function appearanceOf({
-  clientName,
-  redirectUris = [],
-  consent,
-}: Client): string | undefined {
+export function appearanceOf({ clientName, redirectUris = [], consent }: Client) {
   if (consent !== undefined) return undefined
   const hosts = redirectUris.map(uri => new URL(uri)).map(({ protocol, host }) => protocol + host)
   return hash('sha256', JSON.stringify([clientName, ...new Set(hosts.toSorted())]), 'base64url')

@@ -26,7 +26,6 @@ import {
   grantName,
   grantsOfAccount,
   isTokenWithoutGrant,
-  newTag,
   type Payload,
   revokeGrant,
   saveWithGrant,
@@ -90,7 +89,7 @@ export function createState(
     return isTagged ? withGrant(all, records) : all
   }
   const tagged = ({ format, grantId }: NewToken, id: string) =>
-    format === 'jwt' ? id : taggedValue(grantId ?? newTag())
+    format === 'jwt' ? id : taggedValue(grantId)
   /** By model, given the value that the library has made. */
   const tokenIds: Record<string, typeof tagged> = {
     ...Object.fromEntries(TAGGED.map(model => [model, tagged])),

@@ -44,7 +44,7 @@ const random = (bytes: number) => randomBytes(bytes).toString('base64url')
 export const newTag = () => random(TAG_BYTES)
 
 /** The value of a code or token: the tag, and 256 random bits. */
-export const taggedValue = (tag: string) => tag + random(SECRET_BYTES)
+export const taggedValue = (tag = newTag()) => tag + random(SECRET_BYTES)
 
 /** The tag of a value; undefined for a value that has another form, as those without a grant have. */
 export function tagOf(value: string): string | undefined {

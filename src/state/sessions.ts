@@ -185,12 +185,9 @@ export function createSessions(records: Records) {
 /** Enqueues a notification for each client of a session, once for each session. */
 export async function enqueueSignOut(
   records: Records,
-  {
-    uid,
-    accountId,
-    authorizations = {},
-  }: Pick<SessionRecord, 'uid' | 'accountId' | 'authorizations'>,
+  session: Pick<SessionRecord, 'uid' | 'accountId' | 'authorizations'>,
 ): Promise<void> {
+  const { uid, accountId, authorizations = {} } = session
   const { enqueue } = signOutQueue(records)
   const notifications = Object.entries(authorizations).map(async ([client_id, { sid }]) => {
     if (accountId && sid && client_id !== ACCOUNT_CLIENT) {
