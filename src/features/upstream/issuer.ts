@@ -29,9 +29,8 @@ export interface Connection {
 /** Returns the client of an issuer. Every function rejects after `TIMEOUT_MS`. */
 export function createIssuer(upstream: Upstream, send: typeof fetch, redirect_uri: string) {
   const { issuer, client_id, scopes } = upstream
-  // jose reads the keys of one set again at most every 30 s.
-  let jwks: { uri: string; keys: JWTVerifyGetKey } | undefined
-  let read: { config: Promise<oidc.Configuration>; at: number } | undefined
+  let latest: ReturnType<typeof discover> | undefined
+  let readAt = 0
 
   async function discover() {
     const execute = [
@@ -40,22 +39,24 @@ export function createIssuer(upstream: Upstream, send: typeof fetch, redirect_ur
     ]
     const authentication = await authenticationOf(upstream)
     const options = { execute, [oidc.customFetch]: send, timeout: TIMEOUT_MS / 1000 }
-    return oidc.discovery(new URL(issuer), client_id, undefined, authentication, options)
+    const url = new URL(issuer)
+    const config = await oidc.discovery(url, client_id, undefined, authentication, options)
+    const { jwks_uri = '' } = config.serverMetadata()
+    const fetching = { timeoutDuration: TIMEOUT_MS, [customFetch]: send }
+    // jose reads the keys of one set again at most every 30 s.
+    return { config, keys: createRemoteJWKSet(new URL(jwks_uri), fetching) }
   }
 
-  /** A document that cannot be renewed stays in use. */
-  function configuration(): Promise<oidc.Configuration> {
-    if (read && Date.now() - read.at < MAX_AGE_MS) return read.config
-    const former = read?.config
-    const latest = {
-      config: discover().catch(error => former ?? Promise.reject(error)),
-      at: Date.now(),
-    }
-    read = latest
-    latest.config.catch(() => {
-      if (read === latest) read = undefined
+  /** Returns the document of the last hour. One that cannot be renewed stays in use. */
+  function discovered(): ReturnType<typeof discover> {
+    if (latest && Date.now() - readAt < MAX_AGE_MS) return latest
+    const former = latest
+    readAt = Date.now()
+    latest = discover().catch(error => {
+      latest = former
+      return former ?? Promise.reject(error)
     })
-    return latest.config
+    return latest
   }
 
   return {
@@ -64,7 +65,7 @@ export function createIssuer(upstream: Upstream, send: typeof fetch, redirect_ur
       { state, nonce, verifier, maxAge }: Checks,
       hints: Record<string, string>,
     ) {
-      const config = await inTime(configuration)
+      const { config } = await inTime(discovered)
       return oidc.buildAuthorizationUrl(config, {
         ...hints,
         redirect_uri,
@@ -79,7 +80,7 @@ export function createIssuer(upstream: Upstream, send: typeof fetch, redirect_ur
 
     /** Returns the URL of a logout request (RP-Initiated Logout §2). Throws if the issuer accepts none. */
     async logoutUrl(parameters: Record<string, string>) {
-      return oidc.buildEndSessionUrl(await inTime(configuration), parameters)
+      return oidc.buildEndSessionUrl((await inTime(discovered)).config, parameters)
     },
 
     /** Returns the claims of the ID token for the authorization response at a URL. */
@@ -91,21 +92,15 @@ export function createIssuer(upstream: Upstream, send: typeof fetch, redirect_ur
         idTokenExpected: true,
         maxAge,
       }
-      const redeemed = async () => oidc.authorizationCodeGrant(await configuration(), url, checks)
+      const redeemed = async () =>
+        oidc.authorizationCodeGrant((await discovered()).config, url, checks)
       const claims = (await inTime(redeemed)).claims()
       if (!claims) throw new Error('no ID token')
       return claims
     },
 
     /** The keys of the issuer, for JWTs that it sends by itself. */
-    async keys(): Promise<JWTVerifyGetKey> {
-      const { jwks_uri = '' } = (await inTime(configuration)).serverMetadata()
-      const options = { timeoutDuration: TIMEOUT_MS, [customFetch]: send }
-      if (jwks?.uri !== jwks_uri) {
-        jwks = { uri: jwks_uri, keys: createRemoteJWKSet(new URL(jwks_uri), options) }
-      }
-      return jwks.keys
-    },
+    keys: async (): Promise<JWTVerifyGetKey> => (await inTime(discovered)).keys,
   }
 }
 
