@@ -61,6 +61,7 @@ export function consentName(accountId: string, clientId: string): [kind: string,
 
 /** Returns the consents in a store. */
 export function createConsents(records: Records) {
+  /** `version` is stored with a consent page, and compared with its answer. */
   const read = (accountId: string, clientId: string) =>
     records.read<Consent>(...consentName(accountId, clientId))
 
@@ -79,14 +80,8 @@ export function createConsents(records: Records) {
     await records.read(...accountName(accountId), consentName(accountId, clientId))
   }
 
-  async function find(accountId: string, clientId: string): Promise<Consent | undefined> {
-    return (await read(accountId, clientId)).value
-  }
-
-  /** Version of the consent record: stored with a consent page, compared with its answer. */
-  async function version(accountId: string, clientId: string): Promise<number> {
-    return (await read(accountId, clientId)).version
-  }
+  const find = async (accountId: string, clientId: string) =>
+    (await read(accountId, clientId)).value
 
   const list = (accountId: string) => records.list<Consent>('consents of account', accountId)
 
@@ -138,7 +133,7 @@ export function createConsents(records: Records) {
     for (const { client_id } of await list(accountId)) await withdraw(accountId, client_id)
   }
 
-  return { read, readAhead, find, version, list, decide, touch, withdraw, removeAll }
+  return { read, readAhead, find, list, decide, touch, withdraw, removeAll }
 }
 
 function remembered(allowed: Detail[], before: Consent['details'] = []): Consent['details'] {

@@ -135,7 +135,7 @@ function libraryFeature(
         since: Math.max(now(), ended + 1),
         until: now() + request.expiration,
         signedIn: earliestSignIn(oidc),
-        version: await consents.version(accountId, client_id),
+        version: (await consents.read(accountId, client_id)).version,
       })
       if (isAsked) {
         const account = SUBJECT.test(accountId) ? accountId : undefined

@@ -61,7 +61,7 @@ export function createPolicy({ settings, consents, requestedClaims }: Dependenci
     const accountId = required(ctx.oidc.session?.accountId)
     return {
       ...bind(ctx),
-      version: await consents.version(accountId, client.clientId),
+      version: (await consents.read(accountId, client.clientId)).version,
       scopes: requestedClaims.scopesOf(ctx.oidc),
       appearance: appearanceOf(client),
       details: sentDetails(ctx.oidc),

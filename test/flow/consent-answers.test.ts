@@ -70,7 +70,7 @@ test('a consent from before a removal stays invalid, however often the form is s
   const form = fieldsOf(browser.page, { decision: 'allow', scope: 'profile' })
   const { url } = browser.page
   const { consents } = usher
-  const version = await consents.version(ada, 'web')
+  const { version } = await consents.read(ada, 'web')
   expect(await consents.decide(ada, 'web', { scopes: SCOPES, declined: [], version })).toBe(true)
   await consents.withdraw(ada, 'web')
   for (let again = 0; again < 3; again++) await send(browser, url, { form })

@@ -119,7 +119,7 @@ test('the removal page shows how long JWT access tokens stay valid', async () =>
 })
 
 test('an API that was removed from the config folder is listed by its identifier', async () => {
-  const version = await usher.consents.version(ada, 'web')
+  const { version } = await usher.consents.read(ada, 'web')
   const decision = { scopes: ['urn:gone see'], declined: [], version }
   await usher.consents.decide(ada, 'web', decision)
   const { text } = await browser.open('/account/applications')

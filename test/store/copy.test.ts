@@ -275,15 +275,15 @@ test('a removal wins over a consent page that was open before the move', async (
   const decide = async (consents: typeof before, client: string) =>
     consents.decide('ada', client, {
       ...decision,
-      version: await consents.version('ada', client),
+      version: (await consents.read('ada', client)).version,
     })
 
   // One page was opened before the consent, and one after it.
-  const unasked = await before.version('ada', 'removed before')
+  const { version: unasked } = await before.read('ada', 'removed before')
   await decide(before, 'removed before')
   await before.withdraw('ada', 'removed before')
   for (let i = 0; i < 2; i++) await decide(before, 'removed after')
-  const asked = await before.version('ada', 'removed after')
+  const { version: asked } = await before.read('ada', 'removed after')
 
   await copy(from, to)
   const after = createConsents(await openRecords(to, SECRETS))

@@ -93,7 +93,7 @@ export async function scene(usher: Usher, scope: string): Promise<Scene> {
 }
 
 async function allow(usher: Usher, id: string, scope: string) {
-  const version = await usher.consents.version(id, 'web')
+  const { version } = await usher.consents.read(id, 'web')
   await usher.consents.decide(id, 'web', { scopes: scope.split(' '), declined: [], version })
 }
 
