@@ -29,8 +29,8 @@ async function main(argv: string[]): Promise<number> {
 }
 
 /** Loads the file of a command when it is called, so that no command waits for the others. */
-async function run({ run }: Command, invocation: Invocation): Promise<void> {
-  const [file, name = ''] = run.split('.')
+async function run(command: Command, invocation: Invocation): Promise<void> {
+  const [file, name = ''] = command.run.split('.')
   const functions: Functions = await import(`./commands/${file}.ts`)
   await functions[name]?.(invocation)
 }

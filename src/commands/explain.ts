@@ -41,9 +41,7 @@ export async function explain({ values, args: [name = ''] }: Invocation) {
   const keys = effectiveKeys(reading)
   const path = VARIABLES[name] ?? name
   const found = keys.find(({ key }) => key === path)
-  if (name && !found) {
-    return print(values, await explainNamed(name, reading, keys))
-  }
+  if (name && !found) return print(values, await explainNamed(name, reading, keys))
   const below = keys.filter(
     ({ key, isMap, stands_in }) =>
       !isMap && (!found || (key.startsWith(`${path}.`) && stands_in === found.stands_in)),
@@ -121,11 +119,10 @@ function aboutClient(source: ClientSource, settings: Settings, keys: Effective[]
 /** Every key of a client that is set or has a default, with its place. */
 export function clientMetadata({ value, origin }: ClientSource) {
   const keys = Object.entries(value).filter(([, value]) => value !== undefined)
-  return Object.fromEntries(
-    keys.map(([key, value]) => {
-      return [key, { value: visible([key], value), from: origin([key]) ?? 'default' }]
-    }),
-  )
+  const about = (path: string[], value: unknown) => {
+    return { value: visible(path, value), from: origin(path) ?? 'default' }
+  }
+  return Object.fromEntries(keys.map(([key, value]) => [key, about([key], value)]))
 }
 
 /** The API of a type, and its properties; optional ones in brackets. */

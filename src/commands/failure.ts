@@ -9,6 +9,7 @@ import { didYouMean } from '../config/report/wording.ts'
 import type { ClientFile } from '../config/schema/client.ts'
 import { allScopes } from '../config/schema/resource.ts'
 import { type FailedRequest, harmless } from '../provider/failures.ts'
+import { timeOf } from './command.ts'
 
 /** A client: its file, or its registration. */
 export type ClientSource = Pick<ValidFile<ClientFile>, 'file' | 'value' | 'origin'>
@@ -155,8 +156,7 @@ export function describeSecrets(entries: SecretHash[] = []): string | undefined 
 
 function lifetimeOf(entry: SecretHash): string {
   if (typeof entry === 'string') return 'for good'
-  const time = new Date(entry.until).toISOString().slice(0, 16).replace('T', ' ')
-  return isExpired(entry) ? 'expired' : `until ${time} UTC`
+  return isExpired(entry) ? 'expired' : `until ${timeOf(Date.parse(entry.until) / 1000)}`
 }
 
 /** The request succeeded; the log names the parameters and scopes that had no effect. */
