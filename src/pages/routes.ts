@@ -1,24 +1,18 @@
 // The pages of the core, by path.
 
 import Router from '@koa/router'
-import type { Account } from '../accounts/account.ts'
-import type { SignInMethod } from '../accounts/sign-in-method.ts'
 import type { Feature } from '../provider/feature.ts'
 import { createAccountPages } from './account.ts'
 import { createApplicationPages } from './applications.ts'
 import { createInteractionPages } from './interaction.ts'
 import { PLACES } from './page-data.ts'
 import { createSessionPages } from './sessions.ts'
-import { RECENT_SECONDS, type Site } from './site.ts'
+import { type PageExtensions, RECENT_SECONDS, type Site } from './site.ts'
 
 /** A feature that may have pages. */
-export interface PageFeature extends Feature {
+export interface PageFeature extends Feature, PageExtensions {
   /** Adds pages to the router. */
   addPages?(pages: Router, site: Site): void
-  /** How many requests of clients wait for the user's answer. */
-  waiting?(account: Account): Promise<number>
-  /** Methods of sign-in beside the password. */
-  signInMethods?: SignInMethod[]
 }
 
 /** Returns the router of the pages. */

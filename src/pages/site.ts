@@ -6,6 +6,7 @@ import type { Context } from 'koa'
 import type { Account } from '../accounts/account.ts'
 import { createAuthentication } from '../accounts/authentication.ts'
 import { createAccountSessions } from '../accounts/sessions.ts'
+import type { SignInMethod } from '../accounts/sign-in-method.ts'
 import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import { createSignatures } from '../http/cookies.ts'
 import { createCsrf, type Form, readForm } from '../http/forms.ts'
@@ -15,8 +16,15 @@ import { AUTHORIZATION } from '../provider/routes.ts'
 import { deriveKey } from '../storage/seal.ts'
 import { now } from '../storage/store.ts'
 import { PLACES } from './page-data.ts'
-import type { PageFeature } from './routes.ts'
 import type { Views } from './views.ts'
+
+/** Functions that features add to the pages of the core. */
+export interface PageExtensions {
+  /** How many requests of clients wait for the user's answer. */
+  waiting?(account: Account): Promise<number>
+  /** Methods of sign-in beside the password. */
+  signInMethods?: SignInMethod[]
+}
 
 /** The signed-in account, and the session of this browser. */
 export interface SignedIn {
@@ -40,7 +48,7 @@ export function createSite(
   { settings, secrets, records, directory, consents }: Dependencies,
   views: Views,
   provider: LibraryProvider,
-  features: PageFeature[],
+  features: PageExtensions[],
 ) {
   const signatures = (purpose: string) =>
     createSignatures(secrets.map(secret => deriveKey(secret, purpose)))
