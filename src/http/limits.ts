@@ -7,7 +7,7 @@ import { prefixOf } from './client-info.ts'
 /** Bytes of path and query together. */
 export const MAX_URL_BYTES = 8 * 1024
 /** Characters of single parameters, in the query, the body or a request object. */
-const MAX_CHARACTERS = {
+export const MAX_CHARACTERS = {
   state: 1024,
   nonce: 512,
   scope: 1024,

@@ -10,6 +10,7 @@ import type { SignInMethod } from '../accounts/sign-in-method.ts'
 import { ACCOUNT_CLIENT } from '../config/schema/client.ts'
 import { createSignatures } from '../http/cookies.ts'
 import { createCsrf, type Form, readForm } from '../http/forms.ts'
+import { MAX_CHARACTERS } from '../http/limits.ts'
 import type { Dependencies, LibraryProvider } from '../provider/feature.ts'
 import { createBrowserSession, createInteractions, type Session } from '../provider/interactions.ts'
 import { AUTHORIZATION } from '../provider/routes.ts'
@@ -37,8 +38,6 @@ export type Submitted = SignedIn & { form: Form }
 
 /** Maximum age of the sign-in for a change of the account. */
 export const RECENT_SECONDS = 15 * 60
-/** Maximum length of `state` in an authorization request (http/limits.ts). */
-const MAX_STATE_CHARS = 1024
 
 /** Dependencies of the pages, and the guards of their handlers. */
 export type Site = ReturnType<typeof createSite>
@@ -72,7 +71,7 @@ export function createSite(
       response_type: 'code',
       scope: 'openid',
       redirect_uri: `${settings.issuer}/account/signed-in`,
-      state: url.length <= MAX_STATE_CHARS ? url : path,
+      state: url.length <= MAX_CHARACTERS.state ? url : path,
       // The code is never redeemed, so the verifier is not kept.
       code_challenge: randomBytes(32).toString('base64url'),
       code_challenge_method: 'S256',

@@ -33,7 +33,12 @@ const test = usherTest({
 })
 // Resets the counters of wrong codes.
 test.beforeEach(async () => {
-  const counts = [ada, grace, alan, ...['127.0.0', '198.51.0'].map(net => `network ${net}`)]
+  const counts = [
+    ada,
+    grace,
+    alan,
+    ...['127.0.0.0/24', '198.51.0.0/24'].map(net => `network ${net}`),
+  ]
   await Promise.all(counts.map(name => usher.records.remove('Attempts', `device code ${name}`, 1)))
 })
 
@@ -192,7 +197,7 @@ test('after many wrong codes a network is throttled for every user', async () =>
   const { user_code } = await begin()
   const grace = await signedIn(usher, 'grace')
   const many = { count: 99, at: Date.now() }
-  const network = 'device code network 127.0.0'
+  const network = 'device code network 127.0.0.0/24'
   await usher.records.update('Attempts', network, () => many, { ttl: 60 })
   await enter(grace, 'BBBB-BBBB')
   expect(grace.page.status).toBe(400)
