@@ -18,10 +18,8 @@ export const hashOf = (entry: SecretHash) => (typeof entry === 'string' ? entry 
 export const isExpired = (entry: SecretHash) =>
   typeof entry === 'object' && Date.parse(entry.until) <= Date.now()
 
-type Secrets = Pick<ClientFile, 'client_secret' | 'client_secret_hashes'>
-
 /** Returns a client whose plain secret, which only a loopback issuer accepts, became a hash. */
-export function withoutSecret<T extends Secrets>({ client_secret, ...client }: T) {
+export function withoutSecret<T extends Partial<ClientFile>>({ client_secret, ...client }: T) {
   if (client_secret === undefined) return client
   const hashes = [...(client.client_secret_hashes ?? []), hashSecret(client_secret)]
   return { ...client, client_secret_hashes: hashes }

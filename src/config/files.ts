@@ -27,9 +27,7 @@ export interface FileResult<T> {
 }
 
 /** A file without findings. */
-export interface ValidFile<T> extends FileResult<T> {
-  value: T
-}
+export type ValidFile<T> = FileResult<T> & { value: T }
 
 /** Whether a file has no findings. */
 export const isValid = <T>(file: FileResult<T>): file is ValidFile<T> => file.value !== undefined

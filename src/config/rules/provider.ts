@@ -95,19 +95,18 @@ export function providerWarnings(usher: Usher, development: boolean): Finding[] 
 export function importKeys(usher: Usher, findings: Finding[]): string[] {
   const pems: string[] = []
   const keys = (usher.value.keys.import ?? []).map(readPrivateKey)
-  for (const [i, { key, problem }] of keys.entries()) {
-    const pem = String(key?.export({ type: 'pkcs8', format: 'pem' }) ?? '')
+  for (const [i, { pem = '', problem }] of keys.entries()) {
     const wrong = pems.includes(pem) ? 'its key is that of a file before it' : problem
     if (wrong) findings.push(usher.at(['keys', 'import', i], 'signing-key', wrong))
     else pems.push(pem)
   }
-  const hasNoRsa = keys.every(({ key }) => key && key.asymmetricKeyType !== 'rsa')
+  const hasNoRsa = keys.every(({ pem, isRsa }) => pem && !isRsa)
   if (keys.length && hasNoRsa) findings.push(usher.at(['keys', 'import'], 'signing-key', NO_RSA))
   return pems
 }
 
-/** Returns the private key in a file, or what is wrong with the file, without any part of the key. */
-export function readPrivateKey(file: string): { key?: KeyObject; problem?: string } {
+/** Returns the private key in a file as PKCS #8 PEM, or what is wrong with it, without any part of the key. */
+export function readPrivateKey(file: string): { pem?: string; isRsa?: boolean; problem?: string } {
   const { text, problem } = readText(file)
   if (text === undefined) return { problem: `its file ${problem}` }
   if ((statSync(file).mode & 0o007) !== 0) {
@@ -117,7 +116,9 @@ export function readPrivateKey(file: string): { key?: KeyObject; problem?: strin
     const isJwk = text.trimStart().startsWith('{')
     const key = createPrivateKey(isJwk ? { key: JSON.parse(text), format: 'jwk' } : text)
     const weakness = weaknessOf(key)
-    return weakness ? { problem: `its key ${weakness}` } : { key }
+    if (weakness) return { problem: `its key ${weakness}` }
+    const pem = String(key.export({ type: 'pkcs8', format: 'pem' }))
+    return { pem, isRsa: key.asymmetricKeyType === 'rsa' }
   } catch {
     return { problem: 'its file is not a private key, as PEM or JWK' }
   }

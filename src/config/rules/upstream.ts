@@ -22,8 +22,7 @@ export function readUpstreams(files: File[], folder: string, findings: Finding[]
     const own = pem ? readPrivateKey(resolve(folder, pem)) : {}
     if (problem) findings.push(at(['client_secret_file'], 'file', `its file ${problem}`))
     if (own.problem) findings.push(at(['private_key_file'], 'signing-key', own.problem))
-    const secretKey = own.key && String(own.key.export({ type: 'pkcs8', format: 'pem' }))
-    return [name, { ...value, name, clientSecret: text?.trim(), secretKey }]
+    return [name, { ...value, name, clientSecret: text?.trim(), secretKey: own.pem }]
   })
   return Object.fromEntries(upstreams)
 }
@@ -37,17 +36,15 @@ export function upstreamFindings(
   const isOpen = !allow.email_domains && !Object.keys(allow.claims).length
   const isByEmail = file.value.link_by_verified_email && !allow.email_domains
   const isName = /^(?!password\.)[a-z][a-z\d-]*\.yaml$/.test(basename(file.file))
-  const problem = schemeProblem(issuer, { native: false, loopbackIssuer: development })
-  return [
-    ...(problem ? [file.at(['issuer'], 'issuer', problem)] : []),
-    ...findingsOf(file, [
-      [!isName, 'upstream-name', 'issuer'],
-      [accounts.module, 'upstream-accounts', 'issuer'],
-      [!client_secret_file === !private_key_file, 'upstream-credentials', 'client_secret_file'],
-      [isByEmail, 'upstream-email', 'link_by_verified_email'],
-      [file.value.accounts === 'create' && isOpen, 'upstream-open', 'accounts'],
-    ]),
-  ]
+  const isPlain = schemeProblem(issuer, { native: false, loopbackIssuer: development })
+  return findingsOf(file, [
+    [isPlain, 'plain-http', 'issuer'],
+    [!isName, 'upstream-name', 'issuer'],
+    [accounts.module, 'upstream-accounts', 'issuer'],
+    [!client_secret_file === !private_key_file, 'upstream-credentials', 'client_secret_file'],
+    [isByEmail, 'upstream-email', 'link_by_verified_email'],
+    [file.value.accounts === 'create' && isOpen, 'upstream-open', 'accounts'],
+  ])
 }
 
 /** Returns the findings about `sign_in.methods`, and about `require_sign_in` of clients. */

@@ -60,10 +60,7 @@ export function scopesFor(file: ResourceFile, client: Pick<ClientFile, 'client_i
 }
 
 /** Settings with scopes. */
-interface Scoped {
-  scopes: object
-  resources: Record<string, Pick<ResourceFile, 'scopes'>>
-}
+type Scoped = { scopes: object; resources: Record<string, Pick<ResourceFile, 'scopes'>> }
 
 /** Returns every scope that a client may have: those of claims.yaml, and those of APIs. */
 export const allScopes = ({ scopes, resources }: Scoped) =>
