@@ -1,13 +1,7 @@
 // Protected APIs: which client can have a token for which API, what the token holds (RFC 8707, RFC 9068), and
 // which API can introspect it (RFC 7662).
 
-import {
-  type AccessToken,
-  type Client,
-  errors,
-  type KoaContextWithOIDC,
-  type ResourceServer,
-} from 'oidc-provider'
+import { type AccessToken, type Client, errors, type ResourceServer } from 'oidc-provider'
 import type { Settings } from '../config/load.ts'
 import { ConfigError } from '../config/report/finding.ts'
 import type { Detail } from '../config/schema/details.ts'
@@ -29,7 +23,7 @@ export function resourceIndicators({ settings, keys, directory }: Dependencies):
   const apiOf = ({ type }: Detail) => types[type]?.resource
 
   /** The API for this client, with the scopes that it may request. Throws if the client may request none. */
-  function serverFor({ oidc }: KoaContextWithOIDC, name: string, client: Client): ResourceServer {
+  function serverFor({ oidc }: { oidc: Oidc }, name: string, client: Client): ResourceServer {
     const file = Object.hasOwn(resources, name) ? resources[name] : undefined
     const { clientId: client_id, scope } = client
     const scopes = file ? scopesFor(file, { client_id, scope }) : []
@@ -68,7 +62,7 @@ export function resourceIndicators({ settings, keys, directory }: Dependencies):
    * Whether the client may introspect a token: its own or one for an API that it is, of an account and a
    * client that still exist. endpoints.ts refuses public clients.
    */
-  async function mayIntrospect({ oidc }: KoaContextWithOIDC, client: Client, token: Token) {
+  async function mayIntrospect({ oidc }: { oidc: Oidc }, client: Client, token: Token) {
     const isOwn = token.clientId === client.clientId
     if (!isOwn && !isMadeFor(client, token)) return false
     if (!isOwn && !(await findClient(oidc.provider, token.clientId))) return false

@@ -10,7 +10,7 @@ import { createAudit, note } from '../http/audit.ts'
 import { faultOf } from '../http/log.ts'
 import type { Metrics } from '../http/metrics.ts'
 import type { Queue } from '../state/delivery-queue.ts'
-import type { Attempt, Feature } from './feature.ts'
+import type { Attempt, Environment, Feature } from './feature.ts'
 import { logIgnored } from './requests.ts'
 
 // biome-ignore format: a table
@@ -75,11 +75,8 @@ function grantTypeOf({ oidc }: KoaContextWithOIDC): string {
 }
 
 /** Returns the function that sends what is due in a queue, logs each attempt and counts it. */
-export function createDeliver(
-  provider: Provider,
-  features: Feature[],
-  { log, metrics }: { log: Logger; metrics: Metrics },
-): (queue: Queue) => Promise<void> {
+export function createDeliver(provider: Provider, features: Feature[], environment: Environment) {
+  const { log, metrics } = environment
   const audit = createAudit(log)
   const deliverOnce: Attempt = async (kind, { client_id, accountId, attempt }, isLast, sent) => {
     const failure = await sent.then(() => undefined, failureOf)
@@ -90,7 +87,7 @@ export function createDeliver(
     audit.info({ event, client_id, account: accountId, attempt, reason: failure?.reason })
     return outcome === 'failed'
   }
-  return async queue => {
+  return async (queue: Queue): Promise<void> => {
     await Promise.all(features.map(({ deliver }) => deliver?.(provider, queue, deliverOnce)))
   }
 }

@@ -41,24 +41,19 @@ export function lifetimes(settings: Settings): NonNullable<Configuration['ttl']>
     BackchannelAuthenticationRequest: ({ oidc }) =>
       Math.min(Number(oidc.params?.requested_expiry ?? set.interaction), set.interaction),
     // Idle and absolute at once: rotation never reaches past the first token's end (ASVS 10.4.8).
-    RefreshToken: (_ctx, token, client) =>
+    RefreshToken: (_ctx, { iiat = now() }, client) =>
       // A token that is never rotated would be idle from its first day on.
-      rotates(client)
-        ? positive(
-            Math.min(set.refresh_token_idle, (token.iiat ?? now()) + set.refresh_token - now()),
-          )
-        : set.refresh_token,
+      rotates(client) ? left(set.refresh_token_idle, iiat + set.refresh_token) : set.refresh_token,
     // A session without a sign-in expires with the page that made it.
-    Session: (_ctx, session) =>
-      session.loginTs === undefined
-        ? set.interaction
-        : positive(Math.min(set.session_idle, session.loginTs + set.session - now())),
+    Session: (_ctx, { loginTs }) =>
+      loginTs === undefined ? set.interaction : left(set.session_idle, loginTs + set.session),
     // A refresh token prolongs it (state/refresh-tokens.ts).
     Grant: ownLifetimes(settings).grant.withoutRefreshToken,
   }
 }
 
-const positive = (seconds: number) => Math.max(1, seconds)
+/** Seconds until the idle lifetime or the absolute one has passed, at least one. */
+const left = (idle: number, until: number) => Math.max(1, Math.min(idle, until - now()))
 
 /** RFC 7009 §2.1: another client's token is refused; a public client learns nothing of it. */
 export function mayRevoke(_ctx: unknown, client: Client, token: { clientId?: string }) {
