@@ -19,7 +19,6 @@ import {
   notFound,
   openState,
   print,
-  printList,
   readStdin,
   secondOf,
 } from './command.ts'
@@ -52,12 +51,12 @@ export async function list({ values, args: [text] }: Invocation) {
   const accounts = await directory.list()
   const found = accounts.filter(({ username, name, email }) => [username, name, email].some(has))
   const width = Math.max(0, ...found.map(({ username }) => username.length))
-  const describe = ({ id, username, name, email, enabled }: Visible) => {
+  const describe = ({ id, username, name, email, enabled }: Account) => {
     const about = [enabled ? '' : '(disabled)', name, text === undefined ? '' : email]
     return [id, '', username.padEnd(width), '', ...about.filter(Boolean)].join(' ')
   }
   const none = text === undefined ? 'There are no accounts yet.' : 'No account has this text.'
-  printList(values, found.map(visible), describe, none)
+  print(values, found.map(visible), found.map(describe), none)
 }
 
 /** `accounts link ACCOUNT --upstream NAME --subject SUB`. */
@@ -117,7 +116,7 @@ export async function why({ values, args: [name = ''] }: Invocation) {
   const due = account?.change_password_by
   const temporary = due ? ` The user must change it by ${secondOf(due)}.` : ''
   const none = `Nothing prevents a sign-in with the right password.${temporary}`
-  print(values, { account: account?.id, reasons }, lines.length ? lines : [none])
+  print(values, { account: account?.id, reasons }, lines, none)
 }
 
 /** `until`: epoch seconds. */
@@ -210,7 +209,6 @@ export async function remove({ values, args: [name = ''] }: Invocation) {
   hint(`${username} is removed.`)
 }
 
-type Visible = ReturnType<typeof visible>
 function visible({ password, ...account }: Account) {
   return { ...account, has_password: password !== undefined }
 }

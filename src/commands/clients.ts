@@ -28,7 +28,6 @@ import {
   openState,
   outline,
   print,
-  printList,
   readStdin,
   readUntil,
   secondOf,
@@ -76,7 +75,8 @@ function describeRegistration(registered: RegisteredClient['registered']): strin
 /** `clients list`. */
 export async function list({ values }: Invocation) {
   const none = 'There are no clients: npm run usher -- clients add'
-  printList(values, await readClients(readSettings()), describe, none)
+  const clients = await readClients(readSettings())
+  print(values, clients, clients.map(describe), none)
 }
 
 function describe({ client_id, client_name, registered, ...client }: Client): string {
@@ -190,7 +190,7 @@ export async function invitations({ values }: Invocation) {
   const { records } = await openState()
   const all = (await createInvitations(records).list()).map(visible)
   const none = 'There are no invitations: npm run usher -- clients invite'
-  printList(values, all, describeInvitation, none)
+  print(values, all, all.map(describeInvitation), none)
 }
 
 /** `clients uninvite INVITATION`. */

@@ -9,10 +9,12 @@ import { queueAuditEvent } from '../state/operator-facts.ts'
 import { openInstallation } from '../storage/open.ts'
 import { now } from '../storage/store.ts'
 
+/** Options, by name. */
+type Values = Record<string, unknown>
+
 /** The words after the name of a command. */
 export interface Invocation {
-  /** Options. */
-  values: Record<string, unknown>
+  values: Values
   /** Arguments, in the order of the usage text. Those that it requires are present. */
   args: string[]
 }
@@ -42,9 +44,10 @@ export function refuseMemory(name: string, location: string): void {
   throw new Failure(`${name}: ${location} is inside the running service. Name a file or a Redis.`)
 }
 
-/** Prints `lines`, or with `--json` the data. */
-export function print({ json }: Invocation['values'], data: object, lines = outline(data)): void {
-  process.stdout.write(`${json ? JSON.stringify(data, null, 2) : lines.join('\n')}\n`)
+/** Prints `lines`, or `none` if there are none; with `--json` the data. */
+export function print({ json }: Values, data: object, lines = outline(data), none = ''): void {
+  const text = lines.join('\n') || none
+  process.stdout.write(`${json ? JSON.stringify(data, null, 2) : text}\n`)
 }
 
 const TIMES = ['created', 'updated', 'ended', 'since', 'last_used', 'change_password_by']
@@ -71,16 +74,6 @@ export function shown(value: unknown): string {
 
 const isMap = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
-
-/** Prints a list as `print` does; `none` where it is empty. */
-export function printList<T>(
-  values: Invocation['values'],
-  items: T[],
-  describe: (item: T) => string,
-  none: string,
-): void {
-  print(values, items, items.length ? items.map(describe) : [none])
-}
 
 /** Prints to standard error: what was done, and what to do next. */
 export function hint(message: string): void {

@@ -1,14 +1,15 @@
 // `usher grants`: the access that a user has allowed applications.
 
 import { type Consent, createConsents } from '../accounts/consents.ts'
-import { hint, type Invocation, notFound, printList, timeOf } from './command.ts'
+import { hint, type Invocation, notFound, print, timeOf } from './command.ts'
 import { openAccount } from './directory.ts'
 
 /** `grants list ACCOUNT`. */
 export async function list({ values, args: [name = ''] }: Invocation) {
   const { id, username, records } = await openAccount(name)
   const consents = await createConsents(records).list(id)
-  printList(values, consents, describe, `${username} has allowed no application access.`)
+  const none = `${username} has allowed no application access.`
+  print(values, consents, consents.map(describe), none)
 }
 
 /** `grants withdraw ACCOUNT CLIENT_ID`: does the same as *Remove access* of the account pages. */

@@ -1,7 +1,7 @@
 // `usher sessions`: the browsers in which a user is signed in.
 
 import { createAccountSessions, type SignedInBrowser } from '../accounts/sessions.ts'
-import { hint, type Invocation, notFound, printList, timeOf } from './command.ts'
+import { hint, type Invocation, notFound, print, timeOf } from './command.ts'
 import { openAccount } from './directory.ts'
 
 /** `sessions list ACCOUNT`. */
@@ -9,7 +9,7 @@ export async function list({ values, args: [name = ''] }: Invocation) {
   const { id, username, records } = await openAccount(name)
   const browsers = await createAccountSessions(records).list(id)
   const shown = browsers.map(({ uid: _, ...browser }) => browser)
-  printList(values, shown, describe, `${username} is not signed in.`)
+  print(values, shown, shown.map(describe), `${username} is not signed in.`)
 }
 
 /** `sessions end ACCOUNT [SESSION]`: signs the user out. Refresh tokens stay valid. */
