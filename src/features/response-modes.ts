@@ -8,15 +8,15 @@ import type { Views } from '../pages/views.ts'
 import type { Feature, ResponseMode } from '../provider/feature.ts'
 
 /** Returns the feature with our response modes. */
-export function responseModes({ features }: Settings, { formPost }: Views): Feature {
+export function responseModes({ features }: Settings, { handOver }: Views): Feature {
   return {
     settings: { jwtResponseModes: { enabled: features.jwt_response_modes } },
 
     // The library's form_post page has a script of its own and no text for users without JavaScript.
     // A code in the fragment reaches scripts and history, in a JWT or not.
     responseModes: provider => ({
-      form_post: formPost,
-      'form_post.jwt': formPostJwt(provider, formPost),
+      form_post: handOver,
+      'form_post.jwt': formPostJwt(provider, handOver),
       'fragment.jwt': 'none',
     }),
 
@@ -39,11 +39,11 @@ export function responseModes({ features }: Settings, { formPost }: Views): Feat
   }
 }
 
-function formPostJwt(provider: Provider, formPost: ResponseMode): ResponseMode {
+function formPostJwt(provider: Provider, handOver: ResponseMode): ResponseMode {
   return async (ctx: KoaContextWithOIDC, redirectUri, payload) => {
     const token = new provider.IdToken({}, { ctx })
     for (const [key, value] of Object.entries(payload)) token.set(key, value)
     const response = await token.issue({ use: 'authorization' })
-    await formPost(ctx, redirectUri, { response })
+    await handOver(ctx, redirectUri, { response })
   }
 }

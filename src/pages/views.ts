@@ -140,15 +140,13 @@ export function createViews(settings: Settings, registered?: FindRegistered) {
     else ctx.redirect(url)
   }
 
-  /** Answers with a form that submits itself, or at a button without JavaScript. */
+  /**
+   * Answers with a form that submits itself, or at a button without JavaScript. A URL, not a path, is that
+   * of a client (`response_mode=form_post`), which may redirect anywhere.
+   */
   function handOver(ctx: Context, action: string, fields: Record<string, unknown>) {
+    if (URL.canParse(action)) allowFormAnywhere(ctx)
     page(ctx, 'hand-over', { action, fields }, 'error' in fields ? 400 : 200)
-  }
-
-  /** Like `handOver`, to a client: `response_mode=form_post`. */
-  function formPost(ctx: Context, redirectUri: string, fields: Record<string, unknown>) {
-    allowFormAnywhere(ctx)
-    handOver(ctx, redirectUri, fields)
   }
 
   return {
@@ -168,7 +166,6 @@ export function createViews(settings: Settings, registered?: FindRegistered) {
     page,
     navigate,
     handOver,
-    formPost,
   }
 }
 
