@@ -3,7 +3,7 @@
 // register with invitations: initial access tokens (RFC 7591 §3) with a limit and an expiry.
 
 import { randomBytes } from 'node:crypto'
-import { type ClientMetadata, clientSchema, requestedUri } from '../config/schema/client.ts'
+import { clientSchema, requestedUri } from '../config/schema/client.ts'
 import type { Found, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 
@@ -18,14 +18,14 @@ const KEYS = {
   id_token_encrypted_response_enc: true, userinfo_signed_response_alg: true,
   userinfo_encrypted_response_alg: true, userinfo_encrypted_response_enc: true,
   default_max_age: true, require_auth_time: true, dpop_bound_access_tokens: true,
-  require_pushed_authorization_requests: true,
+  require_pushed_authorization_requests: true, require_pkce: true, consent: true,
 } as const
 const { token_endpoint_auth_method: methods, grant_types, response_types } = clientSchema.shape
 
 /**
- * Metadata that a client may register (RFC 7591 §2, client ID metadata documents). Anything else is left
- * out. Such a client signs users in with a code. `jwks_uri` is not for files, which have the keys
- * themselves.
+ * Metadata of a client that registers itself (RFC 7591 §2, client ID metadata documents). Anything else is
+ * left out. Such a client signs users in with a code. `require_pkce` and `consent` have their defaults: only
+ * an operator sets them. `jwks_uri` is not for files, which have the keys themselves.
  */
 export const registrationSchema = clientSchema
   .pick(KEYS)
@@ -49,12 +49,6 @@ export const registrationSchema = clientSchema
     jwks_uri: requestedUri.optional(),
   })
   .strip()
-
-/** Metadata that only an operator may set, for a client that registered itself. */
-export const withDefaults = (
-  registered: ReturnType<typeof registrationSchema.parse>,
-  require_pkce = true,
-): ClientMetadata => ({ ...registered, require_pkce, consent: 'explicit' })
 
 /** A registered client, as it is stored. */
 interface Kept {
@@ -92,7 +86,7 @@ export const newClientId = () => `app_${randomBytes(12).toString('hex')}`
 /** A registered client, as commands print it and pages show it. */
 export type RegisteredClient = ReturnType<typeof described>
 const described = ({ client, since, lastUsed: last_used, invitation }: Kept) => ({
-  ...withDefaults(registrationSchema.parse(client), client.require_pkce !== false),
+  ...registrationSchema.parse(client),
   registered: { since, last_used, invitation },
 })
 

@@ -153,10 +153,11 @@ export function readMetadata(sent: Properties, client_id: string, settings: Sett
   const refused = Object.keys(REFUSED).find(key => Object.hasOwn(given, key))
   if (refused) throw refuse(`${refused} ${REFUSED[refused]}`)
   const written = { client_name: nameFrom(given.redirect_uris), ...given, client_id }
-  const { data, error } = registered.registrationSchema.safeParse(written, { error: plainWords })
+  const { data: metadata, error } = registered.registrationSchema.safeParse(written, {
+    error: plainWords,
+  })
   const [issue] = error?.issues ?? []
-  if (!data) throw refuse(`${issue?.path.join('.')} ${issue?.message}`)
-  const metadata = registered.withDefaults(data)
+  if (!metadata) throw refuse(`${issue?.path.join('.')} ${issue?.message}`)
 
   const scopes = allScopes(settings)
   const unknown = metadata.scope?.split(' ').some(name => !scopes.includes(name))
