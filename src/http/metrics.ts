@@ -79,16 +79,15 @@ export function createMetrics() {
 /** Metrics of the primary process: the sum of all workers, and its own. */
 export function createClusterMetrics() {
   const workers = new prom.AggregatorRegistry()
-  const own = new prom.Registry()
   const lost = new prom.Counter({
     name: 'usher_workers_lost_total',
     help: 'Worker processes that ended by themselves and were replaced (`workers`)',
-    registers: [own],
+    registers: [workers],
   })
   return {
     workerLost: () => lost.inc(),
     /** Rejects when a worker does not answer within 5 s. */
-    text: async () => `${await workers.clusterMetrics()}${await own.metrics()}`,
+    text: async () => `${await workers.clusterMetrics()}${await workers.metrics()}`,
   }
 }
 

@@ -24,13 +24,11 @@ const UNSEEN = 'does not show it.details: users would allow what they have not s
 export function checkOwnTemplates({ folder, pages, features }: Settings): void {
   const own = Object.entries(pages).filter(([name]) => name !== THEME)
   const findings = own.flatMap(([name, text]): Finding[] => {
-    const finding = (message: string, line = 1) => {
-      return [{ file: join(folder, 'pages', name), line, column: 1, rule: 'template', message }]
-    }
-    const broken = compileError(text)
-    if (broken) return finding(broken.message, broken.line)
-    const hides = features.rich_authorization_requests && !text.includes('it.details')
-    return name === 'consent.eta' && hides ? finding(UNSEEN) : []
+    const hides = name === 'consent.eta' && !text.includes('it.details')
+    const unseen = features.rich_authorization_requests && hides && { message: UNSEEN, line: 1 }
+    const problem = compileError(text) ?? unseen
+    const at = { file: join(folder, 'pages', name), column: 1, rule: 'template' }
+    return problem ? [{ ...at, ...problem }] : []
   })
   if (findings.length) throw new ConfigError(findings)
 }

@@ -32,16 +32,12 @@ export function createLanguages(own: Locales = {}) {
   const others = [...shippedTags, ...Object.keys(own)].toSorted()
   const tags = [...new Set([ENGLISH, ...others])]
   const written = new Map(tags.map(tag => [tag.toLowerCase(), tag]))
-  const spoken = new Map<string, Words>()
+  const spoken: Record<string, Words> = {}
   const textsOf = (tag: string) => {
     const layers = [ENGLISH, ...wider(tag).toReversed()].flatMap(name => written.get(name) ?? [])
     return Object.assign({}, ...layers.flatMap(layer => [shippedIn(layer), own[layer]]))
   }
-  const speak = (tag: string) => {
-    const words = spoken.get(tag) ?? createWords(tag, textsOf(tag))
-    spoken.set(tag, words)
-    return words
-  }
+  const speak = (tag: string) => (spoken[tag] ??= createWords(tag, textsOf(tag)))
 
   return {
     tags,
