@@ -189,10 +189,8 @@ function createAnswers({ provider, records, consents }: Site, grants: Grants) {
       return isDenied ? (decision ? 'withdrawn' : 'denied') : 'gone'
     }
     const { since, amr = [], acr } = session
-    const grant = await grants.make(provider, client, account.id, {
-      jti: tagOf(id),
-      signedIn: since,
-    })
+    const about = { jti: tagOf(id), signedIn: since }
+    const grant = await grants.make(provider, client, account.id, about)
     if (!grant) return 'gone'
     const answer = async () => {
       // Written after the grant: the end of the session finds it.
