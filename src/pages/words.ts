@@ -9,13 +9,6 @@ export type Translate = (key: string, values?: Record<string, string>) => string
 /** The texts and formats of one language. */
 export type Words = ReturnType<typeof createWords>
 
-/** Locale files, read on first use: each costs some 20 ms and a megabyte. */
-const shipped: Locales = {}
-function shippedIn(tag: string): Locales[string] {
-  shipped[tag] ??= shippedTags.includes(tag) ? shippedWords(tag) : {}
-  return shipped[tag]
-}
-
 /** The tag and its prefixes, lower case, the longest first (RFC 4647 §3.4). */
 const wider = (tag: string) => {
   const parts = tag.toLowerCase().split('-', 4)
@@ -35,7 +28,7 @@ export function createLanguages(own: Locales = {}) {
   const spoken: Record<string, Words> = {}
   const textsOf = (tag: string) => {
     const layers = [ENGLISH, ...wider(tag).toReversed()].flatMap(name => written.get(name) ?? [])
-    return Object.assign({}, ...layers.flatMap(layer => [shippedIn(layer), own[layer]]))
+    return Object.assign({}, ...layers.flatMap(layer => [shippedWords(layer), own[layer]]))
   }
   const speak = (tag: string) => (spoken[tag] ??= createWords(tag, textsOf(tag)))
 

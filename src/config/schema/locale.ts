@@ -63,5 +63,10 @@ export const flatten = (tree: unknown): Record<string, string> =>
 /** Languages that Usher ships. */
 export const shippedTags = readdirSync(FOLDER).map(file => parse(file).name)
 
-/** Returns the texts of a language that Usher ships. */
-export const shippedWords = (lang: string) => flatten(readOurs(lang))
+const shipped: Locales = {}
+
+/** Returns the texts of a language, if Usher ships it. A file is read once: it costs some 20 ms. */
+export function shippedWords(lang: string): Record<string, string> {
+  shipped[lang] ??= shippedTags.includes(lang) ? flatten(readOurs(lang)) : {}
+  return shipped[lang]
+}
