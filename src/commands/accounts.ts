@@ -61,6 +61,7 @@ export async function list({ values, args: [text] }: Invocation) {
 
 /** `accounts link ACCOUNT --upstream NAME --subject SUB`. */
 export async function link({ values, args: [name = ''] }: Invocation) {
+  if (!values.subject) throw new Failure('--subject is missing: sub of the ID tokens.')
   const issuer = issuerOf(values.upstream)
   const { id, username, directory, audit } = await openOwnAccount(name)
   const link = { issuer, subject: String(values.subject) }
