@@ -11,7 +11,7 @@ import { didYouMean } from './report/wording.ts'
 import { entriesOf } from './report/yaml.ts'
 import { clientFindings, scopeFindings } from './rules/client.ts'
 import { isWarning } from './rules/messages.ts'
-import { readLook } from './rules/pages.ts'
+import { logoFindings, readLook } from './rules/pages.ts'
 import * as provider from './rules/provider.ts'
 import { detailFindings, resourceFindings } from './rules/resource.ts'
 import * as upstream from './rules/upstream.ts'
@@ -119,6 +119,7 @@ export function readFolder(env: NodeJS.ProcessEnv = process.env, folder = config
   }
   const found = [
     ...provider.providerWarnings(usher, development),
+    ...logoFindings(usher, settings.pictures),
     ...words.flatMap(languageFindings),
     ...namesakes(clients, 'client_id', 'client'),
     ...namesakes(apis, 'resource', 'resource'),

@@ -10,6 +10,7 @@ import {
   readableIn,
   SCHEMES,
 } from '../../src/config/rules/pages.ts'
+import { read } from '../support/config-folder.ts'
 
 const stylesheet = readFileSync(join(import.meta.dirname, '../../src/pages/style.css'), 'utf8')
 const [light = '', dark = ''] = stylesheet.split('prefers-color-scheme: dark')
@@ -50,4 +51,20 @@ test.each(['#ff9900', '#00ff00', '#FFFFFF', '#000000', '#1d4ed8', '#e6007e', '#7
 test('a readable colour is not changed', () => {
   expect(readableIn('light', '#1d4ed8')).toBe('#1d4ed8')
   expect(readableIn('dark', '#9db8ff')).toBe('#9db8ff')
+})
+
+test.each([
+  ['#ffffff', ['logo']],
+  ['#101010', ['logo']],
+  ['#777777', []],
+])('config check warns about an SVG logo of %s where it is hard to see', (colour, keys) => {
+  const svg = (fill: string) =>
+    `<svg xmlns="http://www.w3.org/2000/svg"><path fill="${fill}"/></svg>`
+  const files = { 'usher.yaml': 'branding: { logo: logo.svg }', 'logo.svg': svg(colour) }
+  const found = read(files).settings?.warnings ?? []
+  expect(found.map(({ key }) => key)).toEqual(keys.map(key => `branding.${key}`))
+  const both = { ...files, 'dark.svg': svg('#ffffff') }
+  both['usher.yaml'] = 'branding: { logo: logo.svg, logo_dark: dark.svg }'
+  const isDark = colour === '#101010'
+  if (isDark) expect(read(both).settings?.warnings).toEqual([])
 })

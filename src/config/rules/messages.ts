@@ -63,6 +63,8 @@ const WARNINGS = {
   'upstream-email':
     'a person who controls an address at this issuer can sign in to the account that has it: name the domains that are yours in allow.email_domains',
   'upstream-open': 'every user of this issuer gets an account: name those who may sign in in allow',
+  'logo-contrast':
+    'is hard to see on one of the pages: `logo` is for the light one, and for the dark one without `logo_dark`',
   'proxy-everyone':
     'almost every sender is trusted: any client can choose its logged address by X-Forwarded-For. Name only the addresses of your proxies (RFC 9700 §4.13)',
   'no-tls':

@@ -8,6 +8,7 @@ import type { Finding } from '../report/finding.ts'
 import { didYouMean } from '../report/wording.ts'
 import { entriesOf, readBytes, readText } from '../report/yaml.ts'
 import type { UsherFile } from '../schema/usher.ts'
+import { findingsOf } from './messages.ts'
 
 const { mix, mostReadable, readability } = tinycolor
 
@@ -59,6 +60,21 @@ function colourFindings({ at, value: { branding = {} } }: Branded): Finding[] {
   })
 }
 
+/** Returns findings for SVG logos that are hard to see on the light or the dark page: WCAG 2.2, 1.4.11. */
+export function logoFindings(usher: ValidFile<UsherFile>, pictures: Record<string, string>) {
+  const { branding } = usher.value
+  return (['light', 'dark'] as const).flatMap(scheme => {
+    const key = scheme === 'dark' && branding.logo_dark ? 'logo_dark' : 'logo'
+    const { [key]: name = '' } = branding
+    const text = Buffer.from(pictures[name] ?? '', 'base64').toString()
+    if (!name.endsWith('.svg') || /prefers-color-scheme|currentColor/.test(text)) return []
+    const colours = text.match(/(?<=(?:fill|stroke)\s*[=:]\s*["']?\s*)#[0-9a-f]{6}\b/gi) ?? []
+    const [page = ''] = SCHEMES[scheme].backgrounds
+    const isSeen = colours.some(colour => readability(colour, page) >= MIN_GRAPHICS_CONTRAST)
+    return findingsOf(usher, [[!isSeen && colours.length, 'logo-contrast', `branding.${key}`]])
+  })
+}
+
 function pictureProblem(name: string, bytes: Buffer): string | undefined {
   if (bytes.length > MAX_PICTURE_BYTES) return 'is larger than 256 KiB'
   if (name.endsWith('.svg'))
@@ -94,6 +110,8 @@ export type Scheme = keyof typeof SCHEMES
 
 /** WCAG 2.2, 1.4.3. */
 export const MIN_TEXT_CONTRAST = 4.5
+/** WCAG 2.2, 1.4.11. */
+const MIN_GRAPHICS_CONTRAST = 3
 const INKS = ['#ffffff', '#0d1526']
 
 /** Returns the lowest contrast of a colour against the backgrounds of a scheme. */
