@@ -48,7 +48,8 @@ async function factsOf(act: () => Promise<unknown>): Promise<Record<string, unkn
 }
 
 async function exhaust(attempt: Awaited<ReturnType<typeof openSignIn>>, name = username) {
-  for (let i = 0; i < FREE; i++) expect((await attempt(name)).status).toBe(400)
+  const answers = await Promise.all(Array.from({ length: FREE }, () => attempt(name)))
+  expect(answers.map(({ status }) => status)).toEqual(Array(FREE).fill(400))
   const account = await usher.directory.findByUsername(name)
   await prolong(account ? `account ${account.id}` : `name ${name}`)
 }
@@ -89,9 +90,10 @@ test('a throttled sign-in gets the response of a wrong password, also with the r
 test('all spellings of a username share one count, also for an unknown name', async () => {
   const spellings = [username, username.toUpperCase(), 'ＡＤＡ'.concat(username.slice(3)), username]
   const attempt = await openSignIn()
-  for (const name of [...spellings, username]) await attempt(name)
+  await Promise.all([...spellings, username].map(name => attempt(name)))
   const nobody = `nobody-${accounts}`
-  for (const name of [nobody, nobody.toUpperCase(), nobody, nobody, nobody]) await attempt(name)
+  const ofNobody = [nobody, nobody.toUpperCase(), nobody, nobody, nobody]
+  await Promise.all(ofNobody.map(name => attempt(name)))
   await prolong(`account ${ada}`)
   await prolong(`name ${nobody}`)
   const facts = await factsOf(async () => {
@@ -161,7 +163,8 @@ test('a throttled network waits for all usernames; other networks and remembered
   const headers = somewhere()
   const known = await signedIn(usher, username)
   const attempt = await openSignIn(headers)
-  for (let i = 0; i < 20; i++) await attempt(`nobody-${accounts}-${i}`)
+  const names = Array.from({ length: 20 }, (_, i) => `nobody-${accounts}-${i}`)
+  await Promise.all(names.map(name => attempt(name)))
   await prolong(`network ${networkOf(headers['x-forwarded-for'])}`)
   const right = () => attempt(username, PASSWORD)
   expect(await factsOf(right)).toMatchObject([{ event: 'sign_in_throttled', account: ada }])
