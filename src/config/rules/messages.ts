@@ -43,7 +43,7 @@ const MESSAGES = {
   'introspection-off': 'needs a setting that is off: `features.introspection` in usher.yaml',
 
   // Upstream issuers
-  'upstream-name': 'the file is NAME.yaml, with a name of a-z, 0-9 and - other than password',
+  'upstream-name': 'rename its file: a-z first, then a-z, 0-9 and -; the name password is taken',
   'upstream-accounts': 'needs accounts in `store`, and `accounts.module` keeps them elsewhere',
   'upstream-credentials': 'is required, or private_key_file instead of it',
 }
