@@ -21,27 +21,25 @@ export function createSignInsPage(
   begin: (connection: Connection, user: SignedIn) => Promise<string>,
 ) {
   const isOf = ({ upstream }: Connection, { issuer }: Link) => issuer === upstream.issuer
-
-  function render(ctx: Context, { links = [], password }: Account, outcome?: Outcome) {
-    const words = views.words(ctx)
-    const hasPassword = password !== undefined
-    views.page(ctx, 'sign-ins', {
-      hasPassword,
-      isLast: links.length === 1 && !hasPassword,
-      methods: connections.map(connection => ({
-        name: connection.upstream.name,
-        label: words.textOf(connection.upstream.label),
-        logo: views.buttonLogo(connection.upstream.name),
-        isLinked: links.some(link => isOf(connection, link)),
-      })),
-      outcome: outcome && words.t(`sign_ins.${outcome}`),
-    })
-  }
+  const report = (ctx: Context, outcome: Outcome) =>
+    ctx.redirect(`${PLACES.signIns}?outcome=${outcome}`)
 
   return {
-    show(ctx: Context, { account }: SignedIn) {
+    show(ctx: Context, { account: { links = [], password } }: SignedIn) {
+      const words = views.words(ctx)
+      const hasPassword = password !== undefined
       const outcome = OUTCOMES.find(known => known === ctx.query.outcome)
-      render(ctx, account, outcome)
+      views.page(ctx, 'sign-ins', {
+        hasPassword,
+        isLast: links.length === 1 && !hasPassword,
+        methods: connections.map(connection => ({
+          name: connection.upstream.name,
+          label: words.textOf(connection.upstream.label),
+          logo: views.buttonLogo(connection.upstream.name),
+          isLinked: links.some(link => isOf(connection, link)),
+        })),
+        outcome: outcome && words.t(`sign_ins.${outcome}`),
+      })
     },
 
     async submit(ctx: Context, user: Submitted) {
@@ -51,25 +49,23 @@ export function createSignInsPage(
       const [added, removed] = [named('add'), named('remove')]
       if (added) {
         const url = await begin(added, user).catch(() => undefined)
-        return url ? views.navigate(ctx, url) : render(ctx, account, 'failed')
+        return url ? views.navigate(ctx, url) : report(ctx, 'failed')
       }
       const link = account.links?.find(link => removed && isOf(removed, link))
-      const changed = link && (await directory.unlink(account.id, link))
-      if (!changed) return render(ctx, account)
+      if (!link || !(await directory.unlink(account.id, link))) return ctx.redirect(PLACES.signIns)
       note(ctx, 'account_unlinked', { account: account.id, upstream: removed?.upstream.name })
-      render(ctx, changed, 'removed')
+      report(ctx, 'removed')
     },
 
     /** Links the account to a user of the issuer; without claims, reports that it failed. */
     async add(ctx: Context, { id }: Account, { upstream }: Connection, claims?: IDToken) {
-      const report = (outcome: Outcome) => ctx.redirect(`${PLACES.signIns}?outcome=${outcome}`)
-      if (!claims || !isAllowed(upstream, claims)) return report('failed')
+      if (!claims || !isAllowed(upstream, claims)) return report(ctx, 'failed')
       const account = await directory.link(id, linkOf(upstream, claims)).catch((error: unknown) => {
         if (!(error instanceof InvalidAccount)) throw error
       })
-      if (!account) return report('taken')
+      if (!account) return report(ctx, 'taken')
       note(ctx, 'account_linked', { account: id, upstream: upstream.name })
-      report('added')
+      report(ctx, 'added')
     },
   }
 }
