@@ -97,7 +97,7 @@ export async function openRecords(store: Store, secrets: Uint8Array[]) {
     }
   }
 
-  /** The end of the last update of each key that is under way. */
+  /** Updates that were overtaken: the end of the last one of each key. */
   const queues = new Map<string, Promise<unknown>>()
 
   /** Runs work on a key after the work that waits for it, in order. */
@@ -166,8 +166,9 @@ export async function openRecords(store: Store, secrets: Uint8Array[]) {
      * `options` are those of `save`, or a function of the record that is to be written. The first attempt
      * uses `known`, a record that was just read, instead of reading again.
      *
-     * The updates of a record in one process run one after another. Thus an operation that ends access
-     * competes with one writer of each other process, however many there are.
+     * An update that was overtaken makes all later ones of this process wait, first come first served.
+     * Thus an operation that ends access competes with one writer of each other process, however many
+     * there are.
      */
     async update<T extends object>(
       kind: string,
@@ -176,20 +177,25 @@ export async function openRecords(store: Store, secrets: Uint8Array[]) {
       options: SaveOptions | ((next: T) => SaveOptions) = {},
       known?: Found<T>,
     ): Promise<boolean> {
-      const key = keyOf(kind, id)
-      let found = queues.has(key) ? undefined : known
-      return await inOrder(key, async () => {
-        for (let i = 0; i < MAX_ATTEMPTS; i++) {
+      /** Undefined when another writer came in between. */
+      const attempt = async (found: Found<T>): Promise<boolean | undefined> => {
+        const next = await change(found)
+        if (next === undefined) return false
+        const given = typeof options === 'function' ? options(next) : options
+        return (await save(kind, id, next, { ...given, version: found.version })) || undefined
+      }
+      const repeat = async () => {
+        for (let i = 1; i < MAX_ATTEMPTS; i++) {
           if (i > 10) await setTimeout(Math.random() * i)
-          found ??= await read<T>(kind, id)
-          const next = await change(found)
-          if (next === undefined) return false
-          const given = typeof options === 'function' ? options(next) : options
-          if (await save(kind, id, next, { ...given, version: found.version })) return true
-          found = undefined
+          const outcome = await attempt(await read<T>(kind, id))
+          if (outcome !== undefined) return outcome
         }
-        throw new StoreUnavailable(`a ${kind} is written to by too many requests at once`)
-      })
+      }
+      const key = keyOf(kind, id)
+      const first = queues.has(key) ? undefined : await attempt(known ?? (await read<T>(kind, id)))
+      const outcome = first ?? (await inOrder(key, repeat))
+      if (outcome !== undefined) return outcome
+      throw new StoreUnavailable(`a ${kind} is written to by too many requests at once`)
     },
 
     transaction: transactions.run,
