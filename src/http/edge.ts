@@ -84,16 +84,11 @@ export function originForm(issuer: string): Middleware {
 
 /** The last address in `X-Forwarded-For` that is no trusted proxy. A client can forge all before it. */
 function nearestOf(forwardedFor: string, peer: string, isProxy: (ip: string) => boolean) {
-  let nearest = peer
-  for (const hop of forwardedFor.split(',').reverse()) {
-    if (!hop.trim()) continue
-    const ip = ipOf(hop)
-    // `unknown`, or an obfuscated name (RFC 7239 §6): the address is not known.
-    if (!ip) return peer
-    nearest = ip
-    if (!isProxy(ip)) break
-  }
-  return nearest
+  const hops = forwardedFor.split(',').filter(hop => hop.trim())
+  const addresses = hops.map(hop => ipOf(hop))
+  const nearest = addresses.findLastIndex(ip => !ip || !isProxy(ip))
+  // `unknown`, or an obfuscated name (RFC 7239 §6): the address is not known.
+  return addresses[Math.max(nearest, 0)] ?? peer
 }
 
 /** The IP address without port, brackets, zone and IPv4 prefix; undefined if the text is no address. */

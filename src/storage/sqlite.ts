@@ -31,7 +31,7 @@ export async function openSqliteStore(file: string) {
 
   async function* pages(readPage: (last: string) => unknown[]): AsyncGenerator<Entry> {
     for (let last = ''; ; ) {
-      const rows = (await read(() => readPage(last))) as Row[]
+      const rows = (await access('read', () => readPage(last))) as Row[]
       yield* rows.map(entryOf)
       if (rows.length < PAGE_ROWS) return
       last = rows.at(-1)?.key ?? ''
@@ -69,11 +69,11 @@ export async function openSqliteStore(file: string) {
     for (const name of indexes) sql.index.run(name, key)
   }
 
-  async function read<T>(run: () => T): Promise<T> {
+  async function access<T>(done: 'read' | 'written', work: () => T): Promise<T> {
     try {
-      return await unlessBusy(run)
+      return await unlessBusy(work)
     } catch (cause) {
-      throw new StoreUnavailable('the SQLite file could not be read', { cause })
+      throw new StoreUnavailable(`the SQLite file could not be ${done}`, { cause })
     }
   }
 
@@ -89,7 +89,7 @@ export async function openSqliteStore(file: string) {
   async function commitAll(): Promise<unknown[]> {
     try {
       await setImmediate()
-      return await unlessBusy(() => {
+      return await access('written', () => {
         db.exec('BEGIN IMMEDIATE')
         try {
           const results = writes.map(run => run())
@@ -100,8 +100,6 @@ export async function openSqliteStore(file: string) {
           if (db.isTransaction) db.exec('ROLLBACK')
         }
       })
-    } catch (cause) {
-      throw new StoreUnavailable('the SQLite file could not be written', { cause })
     } finally {
       writes = []
       committed = undefined
@@ -109,8 +107,8 @@ export async function openSqliteStore(file: string) {
   }
 
   return {
-    get: async (key: string) => (await read(() => entriesOf([key])))[0],
-    getMany: (keys: string[]) => read(() => entriesOf(keys)),
+    get: async (key: string) => (await access('read', () => entriesOf([key])))[0],
+    getMany: (keys: string[]) => access('read', () => entriesOf(keys)),
     write: (changes: Change[]) => commit(() => applyAll(changes)),
     walk: (index: string) => pages(last => sql.walk.all(index, now(), last, PAGE_ROWS)),
     scan: () => pages(last => sql.scan.all(now(), last, PAGE_ROWS)),
