@@ -71,7 +71,7 @@ async function* runChecks({ client, account }: Invocation['values']): AsyncGener
   for (const upstream of Object.values(settings.upstreams)) yield checkUpstream(upstream)
   const kids = yield* checkStore(settings)
   const endpoints = kids && (yield* checkService(issuer, kids))
-  if (own && endpoints) yield checkSignIn(endpoints, own, String(account), await readStdin())
+  if (own && endpoints) yield checkSignIn(endpoints, own, String(account))
 }
 
 /** An issuer at which users sign in: whether this machine can read its discovery document. */
@@ -163,16 +163,16 @@ async function checkKeys({ jwks_uri }: Document, kids: string[]): Promise<Check>
 /** A request with `prompt=none` ends at a page of the service, and is not stored. */
 async function checkPages(endpoints: Document): Promise<Check> {
   const issuer = String(endpoints.issuer)
-  const browser = createBrowser(issuer)
   const redirect_uri = `${issuer}/account/signed-in`
   const request = { client_id: ACCOUNT_CLIENT, redirect_uri, prompt: 'none' }
-  const { url } = await browser.go(authorizationRequest(endpoints, request))
+  const cookies = new Map<string, string>()
+  const { url } = await browse(authorizationRequest(endpoints, request), cookies)
   if (url.searchParams.get('error') !== 'login_required') {
     const found = `the authorization endpoint does not require a sign-in: ${url.pathname}`
     return wrong('sign-in', found, FIXES.service)
   }
   const wanted = ['HttpOnly', 'SameSite=Lax', ...(issuer.startsWith('https:') ? ['Secure'] : [])]
-  const lines = [...browser.cookies.values()].map(line => line.toLowerCase())
+  const lines = [...cookies.values()].map(line => line.toLowerCase())
   const missing = wanted.filter(flag => lines.some(line => !line.includes(flag.toLowerCase())))
   if (missing.length) return wrong('cookies', `arrive without ${missing.join(', ')}`, FIXES.cookies)
   return ok('sign-in', 'the authorization endpoint, the sign-in page and its cookies are correct')
@@ -193,18 +193,17 @@ async function checkToken({ token_endpoint, issuer }: Document): Promise<Check> 
   return wrong('cors', `the answer of ${issuer} allows every origin (*)`, FIXES.cors)
 }
 
-/** Signs in without redeeming the code. The session lasts for `lifetimes.session_idle`. */
-async function checkSignIn(
-  endpoints: Document,
-  { client_id, redirect_uris: [redirect_uri = ''] = [] }: ClientMetadata,
-  username: string,
-  password: string,
-): Promise<Check> {
-  const browser = createBrowser(String(endpoints.issuer))
-  const form = await browser.go(authorizationRequest(endpoints, { client_id, redirect_uri }))
+/**
+ * Signs in with the password on standard input, without redeeming the code. The session lasts for
+ * `lifetimes.session_idle`.
+ */
+async function checkSignIn(endpoints: Document, client: ClientMetadata, username: string) {
+  const { client_id, redirect_uris: [redirect_uri = ''] = [] } = client
+  const cookies = new Map<string, string>()
+  const form = await browse(authorizationRequest(endpoints, { client_id, redirect_uri }), cookies)
   const [, csrf] = /name="csrf" value="([^"]*)"/.exec(form.page) ?? []
-  const filled = { csrf: csrf ?? '', username, password, decision: 'continue' }
-  const { url, page } = csrf ? await browser.go(form.url, filled) : form
+  const filled = { csrf: csrf ?? '', username, password: await readStdin(), decision: 'continue' }
+  const { url, page } = csrf ? await browse(form.url, cookies, new URLSearchParams(filled)) : form
   const isSignIn = page.includes('name="password"')
   if (url.searchParams.has('code')) return ok('account', `${client_id} receives a code`)
   if (page.includes('name="csrf"') && !isSignIn) {
@@ -225,25 +224,27 @@ function authorizationRequest(endpoints: Document, parameters: Record<string, st
   return url
 }
 
-/** Keeps cookies, and follows redirects below the issuer. */
-function createBrowser(issuer: string) {
-  /** The latest `Set-Cookie` of each name. */
-  const cookies = new Map<string, string>()
+type Page = { url: URL; page: string }
 
-  async function go(url: URL, form?: Record<string, string>): Promise<{ url: URL; page: string }> {
-    const cookie = [...cookies.values()].map(line => line.replace(/;.*/, '')).join('; ')
-    const posted = form && { method: 'POST', body: new URLSearchParams(form) }
-    const response = await send(url, { headers: { accept: 'text/html', cookie }, ...posted })
-    for (const line of response.headers.getSetCookie()) cookies.set(line.replace(/=.*/, ''), line)
-    const page = await response.text()
-    const [, refresh] = /content="0;url=([^"]*)"/.exec(page) ?? []
-    const next = response.headers.get('location') ?? refresh?.replaceAll('&amp;', '&')
-    if (!next) return { url, page }
-    const target = new URL(next, url)
-    return target.origin === issuer ? go(target) : { url: target, page }
-  }
-
-  return { go, cookies }
+/**
+ * Requests a page, or posts its form, and follows redirects of the same origin. `cookies`: the latest
+ * `Set-Cookie` of each name.
+ */
+async function browse(
+  url: URL,
+  cookies: Map<string, string>,
+  form?: URLSearchParams,
+): Promise<Page> {
+  const cookie = [...cookies.values()].map(line => line.replace(/;.*/, '')).join('; ')
+  const headers = { accept: 'text/html', cookie }
+  const response = await send(url, { method: form ? 'POST' : 'GET', headers, body: form })
+  for (const line of response.headers.getSetCookie()) cookies.set(line.replace(/=.*/, ''), line)
+  const page = await response.text()
+  const [, refresh] = /content="0;url=([^"]*)"/.exec(page) ?? []
+  const next = response.headers.get('location') ?? refresh?.replaceAll('&amp;', '&')
+  if (!next) return { url, page }
+  const target = new URL(next, url)
+  return target.origin === url.origin ? browse(target, cookies) : { url: target, page }
 }
 
 const send = (url: string | URL, init: RequestInit = {}) =>
