@@ -138,15 +138,10 @@ type Effective = ReturnType<typeof inForce>
 export function effectiveKeys({ usher, claims, settings }: Reading): Effective[] {
   const { issuer, listen } = settings ?? {}
   const derived: Record<string, unknown> = { issuer, 'listen.host': listen?.host }
-  return [
-    ...keysOf('usher', usher.written).map(key =>
-      inForce({ default: derived[key.path], ...key }, usher),
-    ),
-    ...keysOf('claims', claims.written).map(key => inForce(key, claims)),
-    ...['client', 'resource', 'detail', 'upstream'].flatMap(file =>
-      keysOf(file).map(key => inForce(key)),
-    ),
-  ]
+  const files: Record<string, FileResult<object>> = { usher, claims }
+  const kinds = ['usher', 'claims', 'client', 'resource', 'detail', 'upstream']
+  const keys = kinds.flatMap(kind => keysOf(kind, files[kind]?.written))
+  return keys.map(key => inForce(key, derived, files[key.file]))
 }
 
 const RESTART = 'takes effect after a restart'
@@ -157,10 +152,13 @@ const visible = (path: string[], value: unknown) =>
     ? '(not shown)'
     : value
 
-function inForce(key: Key, file?: FileResult<object>) {
-  const { path, written, default: fallback } = key
+/** `derived`: defaults of usher.yaml that other settings decide. */
+function inForce(key: Key, derived: Record<string, unknown>, file?: FileResult<object>) {
+  const { path, written } = key
   const steps = path.split('.')
-  const isFixed = key.file === 'usher' && FIXED.some(fixed => fixed === steps[0])
+  const isOfUsher = key.file === 'usher'
+  const isFixed = isOfUsher && FIXED.some(fixed => fixed === steps[0])
+  const fallback = key.default ?? (isOfUsher ? derived[path] : undefined)
   return {
     key: path,
     description: key.description,
@@ -170,7 +168,7 @@ function inForce(key: Key, file?: FileResult<object>) {
     from: file?.origin(steps) ?? 'default',
     default: fallback,
     values: key.enum,
-    variable: Object.keys(VARIABLES).find(name => VARIABLES[name] === path),
+    variable: Object.keys(VARIABLES).find(name => isOfUsher && VARIABLES[name] === path),
     stands_in: placeOf(key),
     a_change: isFixed ? RESTART : 'takes effect at once',
     isMap: Boolean(key.properties ?? key.additionalProperties) && path !== 'jwks',
