@@ -1,14 +1,45 @@
-// `usher store`: copies, backs up, restores and reseals a store as a whole.
+// `usher store`: moves an installation to another store, or to a file and back, or to another secret. Names stay
+// hashed and contents encrypted, so the same USHER_SECRET opens the copy.
+//
+//   1  the target is checked, as at a start: a Redis that evicts records is refused
+//   2  the target is cleared of what an unfinished copy left there
+//   3  everything but the naming key is written
+//   4  the naming key is written: from here on the target is an installation, and refuses a copy
+//
+// A copy keeps versions and tombstones: by them, a removal wins over a consent page that was open before
+// it. A backup has no tombstones, and leaves out some kinds of records.
+//
+// A backup file is text, one JSON value a line: a head, the records, and how many those are.
 
-import { existsSync } from 'node:fs'
+import { createWriteStream, existsSync } from 'node:fs'
+import { open, rename, rm } from 'node:fs/promises'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
 import { readStoreSettings } from '../config/load.ts'
 import { usherSchema } from '../config/schema/usher.ts'
+import { readJson } from '../config/schema/values.ts'
 import { queueAuditEvent } from '../state/operator-facts.ts'
 import { openStore, readSecret, secretFile, storeFile } from '../storage/open.ts'
 import { openRecords } from '../storage/records.ts'
-import { reasonOf, type Store } from '../storage/store.ts'
-import { Failure, hint, type Invocation, opened, refuseMemory } from './command.ts'
-import { backUpStore, copyStore, readNamingKey, resealAll, restoreStore } from './copy.ts'
+import { createSeal, NAMING_KEY } from '../storage/seal.ts'
+import { type Entry, reasonOf, requireTrust, type Store } from '../storage/store.ts'
+import { Failure, hint, type Invocation, opened, refuseMemory, reportProgress } from './command.ts'
+
+/** Records in flight, of some kB each. */
+const CONCURRENCY = 100
+const BACKUP_FORMAT = 1
+
+/**
+ * Kinds of records that a backup leaves out. An old copy would make a used code, an ended session or a
+ * rotated or revoked token valid again, or repeat a notification.
+ */
+const LEFT_OUT = new Set(
+  (
+    'AccessToken AuthorizationCode BackchannelAuthenticationRequest ClientCredentials DeviceCode ' +
+    'Grant Interaction OperatorFact Ping Probe PushedAuthorizationRequest RefreshToken ' +
+    'ReplayDetection Session SessionCookie SignOut UserCode'
+  ).split(' '),
+)
 
 const WITHOUT =
   'Sessions, codes, tokens, grants and replay records are not part of a backup, because an old copy ' +
@@ -17,16 +48,59 @@ const WITHOUT =
 /** `store backup FILE`: works while the service runs. */
 export async function backup({ args: [file = ''] }: Invocation) {
   const { store, secrets } = await openOwnStore()
-  const count = await backUpStore(store, secrets, file)
-  hint(`${count} records are in ${file}, encrypted with USHER_SECRET: keep that too.\n${WITHOUT}`)
+  await readNamingKey(store, 'USHER_STORE')
+  const seal = createSeal(secrets)
+  const partial = `${file}.partial`
+  /** The kind of a record stands before the first line end of its contents (records.ts). */
+  const kindOf = (key: string, value: Uint8Array) => String(seal.open(key, value)).split('\n', 1)[0]
+  const seen = new Set<string>()
+  async function* lines() {
+    yield lineOf({ usher_backup: BACKUP_FORMAT, at: new Date().toISOString() })
+    for await (const { value, ...entry } of store.scan()) {
+      const { key } = entry
+      if (!value || seen.has(key)) continue
+      if (key !== NAMING_KEY && LEFT_OUT.has(kindOf(key, value) ?? '')) continue
+      seen.add(key)
+      yield lineOf({ ...entry, value: textOf(value) })
+    }
+    yield lineOf({ records: seen.size })
+  }
+  try {
+    await pipeline(lines, createWriteStream(partial, { mode: 0o600, flush: true }))
+    await rename(partial, file)
+  } catch (error) {
+    await rm(partial, { force: true })
+    throw error
+  }
+  hint(`${seen.size} records are in ${file}, encrypted with USHER_SECRET: keep that too.`)
+  hint(WITHOUT)
 }
+
+const lineOf = (value: object) => `${JSON.stringify(value)}\n`
 
 /** `store restore FILE`: fills an empty store, while no node runs on it. */
 export async function restore({ args: [file = ''] }: Invocation) {
   if (!existsSync(file)) throw new Failure(`File ${file} not found.`)
   const { store, secrets } = await openOwnStore()
-  const count = await restoreStore(file, secrets, store)
+  let namingKey: Entry | undefined
+  for await (const entry of entriesOf(file)) if (entry.key === NAMING_KEY) namingKey = entry
+  if (!namingKey?.value) throw new Failure(`${file} holds no installation.`)
+  createSeal(secrets).open(NAMING_KEY, namingKey.value)
+  const count = await fill(store, 'USHER_STORE', namingKey, entriesOf(file))
   hint(`${count} records are restored.\n${WITHOUT}`)
+}
+
+/** The records of a backup; throws where it is not whole. */
+async function* entriesOf(file: string): AsyncGenerator<Entry> {
+  // The first line is the head.
+  let [count, end] = [-1, -2]
+  for await (const line of (await open(file)).readLines()) {
+    const { usher_backup, records, value, ...entry } = readJson(line) ?? {}
+    if (count === -1 && usher_backup !== BACKUP_FORMAT) break
+    if (records !== undefined) end = records
+    else if (count++ >= 0) yield { ...entry, value: Buffer.from(value, 'base64') }
+  }
+  if (end !== count) throw new Failure(`${file} is no backup of Usher, or not all of one.`)
 }
 
 /** `store reseal`: encrypts every record with the first of USHER_SECRET. */
@@ -40,16 +114,38 @@ export async function reseal() {
   hint(`${count} records are encrypted again; USHER_SECRET needs only its first value now.`)
 }
 
+/**
+ * Seals everything anew that was not sealed with the first secret, and answers how many records that
+ * were. Afterwards the other secrets open nothing.
+ */
+export async function resealAll(store: Store, secrets: Uint8Array[]): Promise<number> {
+  const seal = createSeal(secrets)
+  let [read, count] = [0, 0]
+  for await (const scanned of store.scan()) {
+    // Read again when another writer came in between.
+    let entry: Entry | undefined = scanned
+    while (entry?.value && !seal.isCurrent(entry.value)) {
+      const { key, version, expires } = entry
+      const value = seal.seal(key, seal.open(key, entry.value))
+      const { failed } = await store.write([{ key, value, version, expires }])
+      if (failed === undefined) count++
+      entry = await store.get(key)
+    }
+    reportProgress('records read', ++read)
+  }
+  return count
+}
+
 /** `store copy --from STORE --to STORE`: while no node runs on either store. */
 export async function copy({ values }: Invocation) {
   const [from, to] = [readLocation(values, 'from'), readLocation(values, 'to')]
   if (from === to) throw new Failure('--from and --to name the same store.')
   const file = storeFile(from)
   if (file && !existsSync(file)) throw new Failure(`--from: file ${file} not found.`)
-  const source = await open('--from', from)
+  const source = await openAt('--from', from)
   // A source without an installation is refused before the file of the target is made.
   await readNamingKey(source)
-  const target = await open('--to', to)
+  const target = await openAt('--to', to)
   const count = await copyStore(source, target)
   const { secrets, variable } = findSecret(file)
   hint(`${count} records are copied${await noteCopy(target, secrets, count)}.`)
@@ -57,6 +153,52 @@ export async function copy({ values }: Invocation) {
   const store = storeFile(to) === undefined ? 'USHER_STORE as --to was' : `USHER_STORE=${to}`
   hint(`Next: start every node with ${store} and ${variable}, and none on --from.`)
 }
+
+/**
+ * Copies a store; no other process may write to either one. Repeats an unfinished copy from the start.
+ * Returns the number of records, without tombstones.
+ */
+export async function copyStore(from: Store, to: Store): Promise<number> {
+  return fill(to, '--to', await readNamingKey(from), from.scan())
+}
+
+/** Returns the entry of the naming key. Throws a `Failure` for a store without one. */
+async function readNamingKey(from: Store, name = '--from'): Promise<Entry> {
+  const entry = await from.get(NAMING_KEY)
+  if (!entry?.value) throw new Failure(`${name} holds no installation.`)
+  return entry
+}
+
+/** `name`: what the operator calls the target. */
+async function fill(to: Store, name: string, namingKey: Entry, entries: AsyncIterable<Entry>) {
+  const { key, value = new Uint8Array() } = namingKey
+  const found = await to.get(key)
+  if (found) {
+    const which = textOf(found.value) === textOf(value) ? 'this' : 'another'
+    throw new Failure(
+      `${name} already holds ${which} installation; choose an empty store ` +
+        '(another file, database or redis.key_prefix).',
+    )
+  }
+  requireTrust(await to.check())
+  await forEach(to.scan(), ({ key }) => to.restore({ key, version: 1, expires: 0 }))
+  let records = 1
+  await forEach(entries, async entry => {
+    await to.restore(entry)
+    if (entry.value) reportProgress('copied', ++records)
+  })
+  const { failed } = await to.write([{ key, value, version: 0 }])
+  if (failed === undefined) return records
+  throw new Failure(`${name} became an installation meanwhile: Usher was started on it.`)
+}
+
+/** Works on everything but the naming key, some at a time. */
+const forEach = (entries: AsyncIterable<Entry>, work: (entry: Entry) => Promise<void>) =>
+  Readable.from(entries)
+    .filter(({ key }: Entry) => key !== NAMING_KEY)
+    .forEach(work, { concurrency: CONCURRENCY })
+
+const textOf = (bytes?: Uint8Array) => bytes && Buffer.from(bytes).toString('base64')
 
 function readLocation(values: Invocation['values'], option: string): string {
   const value = values[option]
@@ -73,11 +215,11 @@ async function openOwnStore() {
   refuseMemory('USHER_STORE', location)
   const { secrets } = findSecret(storeFile(location))
   if (!secrets.length) throw new Failure('Set USHER_SECRET to the secret of the store.')
-  return { store: await open('USHER_STORE', location), secrets }
+  return { store: await openAt('USHER_STORE', location), secrets }
 }
 
 /** `name`: how the operator named the store. A Redis is opened as `redis` in usher.yaml says. */
-async function open(name: string, location: string): Promise<Store> {
+async function openAt(name: string, location: string): Promise<Store> {
   const store = await openStore(location, readStoreSettings().redis).catch(({ message }: Error) => {
     throw new Failure(`${name}: ${message}`)
   })
