@@ -3,7 +3,6 @@
 //   Account id → account        indexed under 'accounts'
 
 import { randomBytes } from 'node:crypto'
-import { isDeepStrictEqual } from 'node:util'
 import { revokeGrants } from '../state/grants.ts'
 import { createSessions } from '../state/sessions.ts'
 import type { Found, Records } from '../storage/records.ts'
@@ -56,8 +55,6 @@ const indexes = ({ email }: Account): [string, string][] => [
   ['accounts', 'all'],
   ...(email === undefined ? [] : [emailIndex(email)]),
 ]
-const otherLinks = (link: Link, { links = [] }: Account) =>
-  links.filter(other => !isDeepStrictEqual(other, link))
 
 /** Whether the account has a temporary password that has expired. */
 export const isExpired = ({ change_password_by: due }: Account) => due !== undefined && due <= now()
@@ -113,22 +110,6 @@ export function createDirectory(records: Records) {
     if (present) return 'present'
     await insert({ ...said, id, ...(password && { password }) })
     return 'added'
-  }
-
-  /** Lets a user of an upstream issuer sign in to the account. Throws `InvalidAccount`. */
-  async function link(id: string, link: Link): Promise<Account | undefined> {
-    return change(id, account => ({ ...account, links: [...otherLinks(link, account), link] }))
-  }
-
-  /** Reverses `link`. Returns undefined, and changes nothing, for the only way to sign in. */
-  async function unlink(id: string, link: Link): Promise<Account | undefined> {
-    let isRemoved = false
-    const account = await change(id, account => {
-      const links = otherLinks(link, account)
-      isRemoved = links.length > 0 || account.password !== undefined
-      return isRemoved ? { ...account, links } : account
-    })
-    return isRemoved ? account : undefined
   }
 
   /** Returns undefined if the account does not exist. Throws `InvalidAccount` for a taken username or link. */
@@ -230,8 +211,6 @@ export function createDirectory(records: Records) {
     add,
     transfer,
     change,
-    link,
-    unlink,
     candidate,
     changePassword,
     replaceTemporaryPassword,

@@ -11,6 +11,7 @@ import { readSettings } from '../config/load.ts'
 import { plainWords } from '../config/report/wording.ts'
 import { readJson } from '../config/schema/values.ts'
 import { openDirectory } from '../features/accounts-module.ts'
+import { addLink, removeLink } from '../features/upstream/identities.ts'
 import { now } from '../storage/store.ts'
 import {
   Failure,
@@ -65,7 +66,7 @@ export async function link({ values, args: [name = ''] }: Invocation) {
   const issuer = issuerOf(values.upstream)
   const { id, username, directory, audit } = await openOwnAccount(name)
   const link = { issuer, subject: String(values.subject) }
-  await directory.link(id, link)
+  await addLink(directory, id, link)
   await audit('account_linked', { account: id, upstream: values.upstream })
   hint(`${username} can sign in with ${values.upstream}.`)
 }
@@ -76,7 +77,7 @@ export async function unlink({ values, args: [name = ''] }: Invocation) {
   const { account, id, username, directory, audit } = await openOwnAccount(name)
   const link = account.links?.find(link => link.issuer === issuer)
   if (!link) throw new Failure(`${username} has no link to ${values.upstream}.`)
-  if (!(await directory.unlink(id, link))) {
+  if (!(await removeLink(directory, id, link))) {
     throw new Failure(`This is the only way for ${username} to sign in: set a password first.`)
   }
   await audit('account_unlinked', { account: id, upstream: values.upstream })

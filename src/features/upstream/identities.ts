@@ -13,6 +13,28 @@ export const linkOf = ({ issuer }: Upstream, { sub }: { sub: string }): Link => 
   subject: sub,
 })
 
+const otherLinks = (link: Link, { links = [] }: Account) =>
+  links.filter(other => !isDeepStrictEqual(other, link))
+
+/** Lets a user of an upstream issuer sign in to the account. Throws `InvalidAccount`. */
+export function addLink(directory: OwnDirectory, id: string, link: Link) {
+  return directory.change(id, account => ({
+    ...account,
+    links: [...otherLinks(link, account), link],
+  }))
+}
+
+/** Reverses `addLink`. Returns undefined, and changes nothing, for the only way to sign in. */
+export async function removeLink(directory: OwnDirectory, id: string, link: Link) {
+  let isRemoved = false
+  const account = await directory.change(id, account => {
+    const links = otherLinks(link, account)
+    isRemoved = links.length > 0 || account.password !== undefined
+    return isRemoved ? { ...account, links } : account
+  })
+  return isRemoved ? account : undefined
+}
+
 /** Returns the account, with its fields as the issuer has them now; or why there is none. */
 export async function accountFor(
   directory: OwnDirectory,
@@ -55,7 +77,7 @@ async function linkByEmail(directory: OwnDirectory, upstream: Upstream, claims: 
   if (!upstream.link_by_verified_email || !email) return undefined
   const [account, ...others] = await directory.findByEmail(email)
   if (!account?.email_verified || others.length) return undefined
-  return directory.link(account.id, linkOf(upstream, claims))
+  return addLink(directory, account.id, linkOf(upstream, claims))
 }
 
 const validProfile = profileSchema.partial()

@@ -7,7 +7,7 @@ import type { OwnDirectory } from '../../accounts/directory.ts'
 import { note } from '../../http/audit.ts'
 import { PLACES } from '../../pages/page-data.ts'
 import type { SignedIn, Site, Submitted } from '../../pages/site.ts'
-import { isAllowed, linkOf } from './identities.ts'
+import { addLink, isAllowed, linkOf, removeLink } from './identities.ts'
 import type { Connection } from './issuer.ts'
 
 const OUTCOMES = ['added', 'removed', 'failed', 'taken'] as const
@@ -52,7 +52,8 @@ export function createSignInsPage(
         return url ? views.navigate(ctx, url) : report(ctx, 'failed')
       }
       const link = account.links?.find(link => removed && isOf(removed, link))
-      if (!link || !(await directory.unlink(account.id, link))) return ctx.redirect(PLACES.signIns)
+      if (!link || !(await removeLink(directory, account.id, link)))
+        return ctx.redirect(PLACES.signIns)
       note(ctx, 'account_unlinked', { account: account.id, upstream: removed?.upstream.name })
       report(ctx, 'removed')
     },
@@ -60,9 +61,11 @@ export function createSignInsPage(
     /** Links the account to a user of the issuer; without claims, reports that it failed. */
     async add(ctx: Context, { id }: Account, { upstream }: Connection, claims?: IDToken) {
       if (!claims || !isAllowed(upstream, claims)) return report(ctx, 'failed')
-      const account = await directory.link(id, linkOf(upstream, claims)).catch((error: unknown) => {
-        if (!(error instanceof InvalidAccount)) throw error
-      })
+      const account = await addLink(directory, id, linkOf(upstream, claims)).catch(
+        (error: unknown) => {
+          if (!(error instanceof InvalidAccount)) throw error
+        },
+      )
       if (!account) return report(ctx, 'taken')
       note(ctx, 'account_linked', { account: id, upstream: upstream.name })
       report(ctx, 'added')
