@@ -10,6 +10,7 @@ import type { Context } from 'koa'
 import { errors } from 'oidc-provider'
 import type { Decision } from '../accounts/consents.ts'
 import type { Settings } from '../config/load.ts'
+import { required } from '../config/schema/values.ts'
 import { note } from '../http/audit.ts'
 import { createConsentPage, decisionIn } from '../pages/consent.ts'
 import { PLACES } from '../pages/page-data.ts'
@@ -165,17 +166,6 @@ function createAnswers({ provider, records, consents }: Site, grants: Grants) {
   const sessions = createSessions(records)
   const { BackchannelAuthenticationRequest: Requests } = provider
 
-  /** Writes a result. Returns false when the request has one already, or when its consent or sign-in has ended. */
-  async function isGiven(write: () => Promise<unknown>): Promise<boolean> {
-    try {
-      await write()
-      return true
-    } catch (error) {
-      if (error instanceof errors.InvalidGrant || error instanceof errors.AccessDenied) return false
-      throw error
-    }
-  }
-
   /** Without a decision the user denies the request. */
   return async (user: SignedIn, request: AccessRequest, decision?: Decision): Promise<Outcome> => {
     const { account, session } = user
@@ -183,26 +173,30 @@ function createAnswers({ provider, records, consents }: Site, grants: Grants) {
     const open = await Requests.find(id)
     const client = await findClient(provider, client_id)
     if (!open || open.grantId || open.error || !client) return 'gone'
-    if (!decision || !(await consents.decide(account.id, client_id, decision))) {
-      const refusal = new errors.AccessDenied('the user did not allow it')
-      const isDenied = await isGiven(() => provider.backchannelResult(id, refusal))
-      return isDenied ? (decision ? 'withdrawn' : 'denied') : 'gone'
-    }
+    const jti = required(tagOf(id))
     const { since, amr = [], acr } = session
-    const about = { jti: tagOf(id), signedIn: since }
-    const grant = await grants.make(provider, client, account.id, about)
-    if (!grant) return 'gone'
-    const answer = async () => {
-      // Written after the grant: the end of the session finds it.
-      const until = now() + grant.expiration
-      const isOfSession = await sessions.adopt(session.uid, { [grant.jti]: until })
-      if (!isOfSession) throw new errors.AccessDenied(undefined, 'the session ended meanwhile')
-      await provider.backchannelResult(id, grant, { acr, amr, authTime: since })
+    try {
+      if (!decision || !(await consents.decide(account.id, client_id, decision))) {
+        await provider.backchannelResult(id, new errors.AccessDenied('the user did not allow it'))
+        return decision ? 'withdrawn' : 'denied'
+      }
+      const grant = await grants.make(provider, client, account.id, { jti, signedIn: since })
+      if (!grant) return 'gone'
+      await saveWithGrant(records, grant, async () => {
+        // Written after the grant: the end of the session finds it.
+        const isOfSession = await sessions.adopt(session.uid, { [jti]: now() + grant.expiration })
+        if (!isOfSession) throw new errors.AccessDenied(undefined, 'the session ended meanwhile')
+        await provider.backchannelResult(id, grant, { acr, amr, authTime: since })
+      })
+      return 'allowed'
+    } catch (error) {
+      // The request has its result already, or its consent or sign-in has ended.
+      const isOver = error instanceof errors.InvalidGrant || error instanceof errors.AccessDenied
+      if (!isOver) throw error
+      // Allowed in another tab, the request has the same grant.
+      const answered = await Requests.find(id)
+      if (!answered?.grantId) await revokeGrant(records, jti)
+      return 'gone'
     }
-    if (await isGiven(() => saveWithGrant(records, grant, answer))) return 'allowed'
-    // Allowed in another tab, the request has the same grant.
-    const answered = await Requests.find(id)
-    if (!answered?.grantId) await revokeGrant(records, grant.jti)
-    return 'gone'
   }
 }
