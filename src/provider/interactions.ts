@@ -105,20 +105,6 @@ export function createInteractions(provider: Provider, settings: Deployment) {
       const result = { ...outcome }
       return orGone(ctx, () => provider.interactionResult(ctx.req, ctx.res, result, options))
     },
-
-    /**
-     * Saves a sign-in at an upstream issuer, like `finish`. The browser does not send the library's cookies
-     * of the interaction to the path where it returns.
-     */
-    async finishSignIn(ctx: Context, uid: string, login: Login) {
-      const interaction = await provider.Interaction.find(uid)
-      const { prompt } = interaction ?? {}
-      const isPending = prompt?.name === 'login' && isBound(ctx, prompt.details)
-      if (!interaction || !isPending) return ctx.throw(400, { error: 'interaction_gone' })
-      interaction.result = { ...interaction.lastSubmission, login }
-      await orGone(ctx, () => interaction.persist())
-      return interaction.returnTo
-    },
   }
 }
 
@@ -131,7 +117,7 @@ async function readDevice(ctx: Context, { DeviceCode }: Provider, id: string) {
 }
 
 /** One error for interactions that are finished, expired, or answered differently in another tab. */
-async function orGone<T>(ctx: Context, read: () => Promise<T>): Promise<T> {
+export async function orGone<T>(ctx: Context, read: () => Promise<T>): Promise<T> {
   try {
     return await read()
   } catch (error) {

@@ -12,7 +12,7 @@ import { randomBytes } from 'node:crypto'
 import type { Context } from 'koa'
 import { fetch } from 'undici'
 import { createDirectory } from '../../accounts/directory.ts'
-import type { SignInMethod } from '../../accounts/sign-in-method.ts'
+import type { Login, SignInMethod } from '../../accounts/sign-in-method.ts'
 import { mapOf } from '../../config/schema/values.ts'
 import { note } from '../../http/audit.ts'
 import { createAgent } from '../../http/egress.ts'
@@ -22,6 +22,7 @@ import { problemPath } from '../../pages/sign-in.ts'
 import { RECENT_SECONDS, type Site } from '../../pages/site.ts'
 import { harmless } from '../../provider/failures.ts'
 import type { Environment, Finisher } from '../../provider/feature.ts'
+import { createBrowserBinding, orGone } from '../../provider/interactions.ts'
 import { now } from '../../storage/store.ts'
 import { accountFor, domainOf } from './identities.ts'
 import { type Checks, type Connection, createIssuer } from './issuer.ts'
@@ -47,6 +48,7 @@ export function upstreamSignIn({ settings, records }: Environment) {
     issuer: createIssuer(upstream, send, `${own}/sign-in/${upstream.name}/callback`),
   }))
 
+  const { isBound } = createBrowserBinding(settings)
   const signOut = createSignOut(settings, directory, connections)
 
   /** Returns the URL of a new authorization request. The former one of the same `uid` is no longer valid. */
@@ -106,10 +108,24 @@ export function upstreamSignIn({ settings, records }: Environment) {
       return undefined
     })
 
+  /**
+   * Saves a sign-in as the answer of an interaction. Returns the path where the browser goes on. The browser
+   * does not send the library's cookies of the interaction to the path of the callback.
+   */
+  async function finish(ctx: Context, { provider }: Site, uid: string, login: Login) {
+    const interaction = await provider.Interaction.find(uid)
+    const { prompt } = interaction ?? {}
+    const isPending = prompt?.name === 'login' && isBound(ctx, prompt.details)
+    if (!interaction || !isPending) return ctx.throw(400, { error: 'interaction_gone' })
+    interaction.result = { ...interaction.lastSubmission, login }
+    await orGone(ctx, () => interaction.persist())
+    return interaction.returnTo
+  }
+
   /** Completes the sign-in of an interaction. Returns the path where the browser goes next. */
   async function signIn(
     ctx: Context,
-    { interactions }: Site,
+    site: Site,
     connection: Connection,
     { uid, request }: Awaited<ReturnType<typeof take>>,
   ): Promise<string> {
@@ -132,7 +148,7 @@ export function upstreamSignIn({ settings, records }: Environment) {
       acr: upstream.acr[String(acr)],
       upstreamSession: typeof sid === 'string' ? `${upstream.issuer} ${sid}` : undefined,
     }
-    const next = await interactions.finishSignIn(ctx, uid, login)
+    const next = await finish(ctx, site, uid, login)
     note(ctx, 'sign_in_succeeded', { upstream: upstream.name, account: account.id })
     return next
   }
