@@ -109,17 +109,14 @@ function unknownClient(ctx: Context, { client_id }: Record<string, unknown>): st
   return harmless(Buffer.from(basic, 'base64').toString().replace(/:.*/s, ''))
 }
 
-const SCHEMES = new Map([
-  ['', ''],
-  ['basic', 'client_secret_basic'],
-  ['bearer', 'bearer'],
-  ['dpop', 'dpop'],
-])
+const METHODS = new Map(
+  Object.entries({ basic: 'client_secret_basic', bearer: 'bearer', dpop: 'dpop' }),
+)
 
 function authenticationOf(ctx: Context, params: Record<string, unknown>): string {
   const [scheme = ''] = ctx.get('Authorization').toLowerCase().split(' ')
   const ways = [
-    SCHEMES.get(scheme) ?? 'an unknown Authorization header',
+    scheme && (METHODS.get(scheme) ?? 'an unknown Authorization header'),
     params.client_secret && 'client_secret_post',
     params.client_assertion && 'private_key_jwt',
   ]

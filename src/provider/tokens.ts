@@ -63,11 +63,7 @@ export function mayRevoke(_ctx: unknown, client: Client, token: { clientId?: str
 }
 
 /** Refuses a token for an API without scopes or details: the user allowed none, or none were requested. */
-export function requireScope({
-  aud,
-  scope,
-  rar,
-}: Pick<AccessToken, 'aud' | 'scope' | 'rar'>): void {
-  if (aud === undefined || scope || rar) return
+export function requireScope(token: Pick<AccessToken, 'aud' | 'scope' | 'rar'>): void {
+  if (token.aud === undefined || token.scope || token.rar) return
   throw new errors.InvalidScope('no scope of the resource was asked for, or allowed', '')
 }
