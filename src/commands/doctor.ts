@@ -6,8 +6,8 @@ import { existsSync } from 'node:fs'
 import type { Settings } from '../config/load.ts'
 import { describe, placeOf } from '../config/report/finding.ts'
 import { ACCOUNT_CLIENT, type ClientMetadata } from '../config/schema/client.ts'
-import type { Upstream } from '../config/schema/upstream.ts'
 import { mapOf } from '../config/schema/values.ts'
+import { checkDiscovery } from '../features/upstream/discovery.ts'
 import { publishedKids } from '../keys/signing-keys.ts'
 import { DISCOVERY } from '../provider/routes.ts'
 import { openStore, readSecret, secretFile, storeFile } from '../storage/open.ts'
@@ -33,7 +33,6 @@ const FIXES = {
   jwks:    'doctor and the service must use the same store: USHER_STORE',
   cookies: 'the reverse proxy must not rewrite Set-Cookie',
   cors:    'the reverse proxy must neither set nor remove Access-Control headers',
-  upstream: 'issuer in upstreams/NAME.yaml is the iss of its ID tokens, and this machine can reach it',
   account: 'npm run usher -- accounts why ACCOUNT',
 }
 
@@ -68,25 +67,10 @@ async function* runChecks({ client, account }: Invocation['values']): AsyncGener
   for (const { key, message, ...place } of warnings) {
     yield warning('config', `${placeOf(place)} ${key}: ${message}`)
   }
-  for (const upstream of Object.values(settings.upstreams)) yield checkUpstream(upstream)
+  for (const upstream of Object.values(settings.upstreams)) yield checkDiscovery(upstream, read)
   const kids = yield* checkStore(settings)
   const endpoints = kids && (yield* checkService(issuer, kids))
   if (own && endpoints) yield checkSignIn(endpoints, own, String(account))
-}
-
-/** An issuer at which users sign in: whether this machine can read its discovery document. */
-async function checkUpstream({ name, issuer }: Upstream): Promise<Check> {
-  const url = `${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`
-  try {
-    const { issuer: found, end_session_endpoint } = await jsonOf(await send(url))
-    if (found !== issuer) {
-      return wrong(name, `${url} is of the issuer ${found ?? 'none'}`, FIXES.upstream)
-    }
-    const signOut = end_session_endpoint ? '' : '; no end_session_endpoint to sign out there'
-    return ok(name, `${issuer} has a discovery document${signOut}`)
-  } catch (error) {
-    return wrong(name, `${url}: ${reasonOf(error)}`, FIXES.upstream)
-  }
 }
 
 /** Returns the ids of the keys in the store; undefined when something is wrong. */
@@ -152,7 +136,7 @@ function checkClock({ headers }: Response): Check {
 }
 
 async function checkKeys({ jwks_uri }: Document, kids: string[]): Promise<Check> {
-  const { keys } = await jsonOf(await send(String(jwks_uri)))
+  const { keys } = await read(String(jwks_uri))
   const published = Array.isArray(keys) ? keys.map(key => String(mapOf(key).kid)) : []
   if (!published.some(kid => !kids.length || kids.includes(kid))) {
     return wrong('jwks', 'publishes none of the keys that are in this store', FIXES.jwks)
@@ -252,3 +236,5 @@ const send = (url: string | URL, init: RequestInit = {}) =>
 
 const jsonOf = async (response: Response): Promise<Document> =>
   mapOf(await response.json().catch(() => undefined))
+
+const read = async (url: string) => jsonOf(await send(url))
