@@ -54,18 +54,10 @@ export async function openServers(url: string, settings: RedisSettings, observe:
     }
   }
 
-  const read = <T>(command: string, ask: (connection: Connection) => Promise<T>) =>
-    send(command, () => ask(reader))
-
-  /** Sends a command that writes in the slot of `key`; resolves when the write is durable. */
-  async function write<T>(
-    command: string,
-    key: string,
-    ask: (connection: Connection) => Promise<T>,
-  ): Promise<T> {
-    const work = () => ask(writer)
+  /** Sends a command of `writer` that writes in the slot of `key`; resolves when the write is durable. */
+  async function write<T>(command: string, key: string, ask: () => Promise<T>): Promise<T> {
     try {
-      const answer = await send(command, () => (isReplicated ? replicate(key, work) : work()))
+      const answer = await send(command, () => (isReplicated ? replicate(key, ask) : ask()))
       if (outage) outage.to ??= now()
       return answer
     } catch (error) {
@@ -128,9 +120,12 @@ export async function openServers(url: string, settings: RedisSettings, observe:
   // Only the writer notices that its server is no longer the primary.
   writer.on('close', () => isReplicated && reconnect())
   return {
+    /** The connection to read from: its commands are given to `send`. */
+    reader,
+    /** The connection to write on: its commands are given to `write`. */
+    writer,
     admit,
     send,
-    read,
     write,
     check,
     close,

@@ -42,12 +42,13 @@ export async function openRedisStore(
   observe: Observer = () => {},
 ): Promise<Store> {
   const servers = await openServers(url, settings, observe)
+  const { reader, writer } = servers
   const recordKey = (key: string) => `${settings.key_prefix}r:${key}`
   const indexKey = (name: string) => `${settings.key_prefix}i:${name}`
 
   async function readAll(keys: string[]): Promise<(Entry | undefined)[]> {
     const names = keys.map(recordKey)
-    const all = await servers.read('mget', redis => redis.mgetBuffer(...names))
+    const all = await servers.send('mget', () => reader.mgetBuffer(...names))
     return keys.map((key, i) => entryOf(key, all[i]))
   }
 
@@ -82,8 +83,8 @@ export async function openRedisStore(
     }
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const args = writes.flatMap(argumentsOf)
-      const [outcome, position = 0, names = ''] = await servers.write('write', first, redis =>
-        redis.usherWrite(keys.length, ...keys, operation, ...args),
+      const [outcome, position = 0, names = ''] = await servers.write('write', first, () =>
+        writer.usherWrite(keys.length, ...keys, operation, ...args),
       )
       if (outcome === 'written') return {}
       if (outcome === 'failed') return { failed: position - 1 }
@@ -100,7 +101,7 @@ export async function openRedisStore(
     const until = expires === undefined ? FOREVER : expires + margin
     const notes = indexes
       .map(indexKey)
-      .map(name => servers.write('note', name, redis => redis.usherNote(1, name, key, until)))
+      .map(name => servers.write('note', name, () => writer.usherNote(1, name, key, until)))
     await Promise.all(notes)
     write.noted = until
   }
@@ -113,7 +114,7 @@ export async function openRedisStore(
     async *walk(index: string) {
       const name = indexKey(index)
       const pages = pagesOf(cursor =>
-        servers.read('zscan', redis => redis.zscan(name, cursor, 'COUNT', INDEX_PAGE)),
+        servers.send('zscan', () => reader.zscan(name, cursor, 'COUNT', INDEX_PAGE)),
       )
       const seen = new Set<string>()
       const connects = servers.connects()
@@ -146,7 +147,7 @@ export async function openRedisStore(
       const { key, version, consumed, expires, indexes, value } = entry
       const name = recordKey(key)
       if (expires !== undefined && expires <= now()) {
-        await servers.write('unlink', name, redis => redis.unlink(name))
+        await servers.write('unlink', name, () => writer.unlink(name))
         return
       }
       const write: Write = { ...entry }
@@ -154,9 +155,8 @@ export async function openRedisStore(
       const head = { v: version, e: expires, c: consumed, n: write.noted, t: value ? undefined : 1 }
       const line = `${JSON.stringify({ ...head, i: indexes?.join(' ') || undefined })}\n`
       const packed = Buffer.concat([Buffer.from(line), value ?? Buffer.alloc(0)])
-      await servers.write('set', name, redis =>
-        expires === undefined ? redis.set(name, packed) : redis.set(name, packed, 'EXAT', expires),
-      )
+      const until = expires === undefined ? [] : ['EXAT', expires]
+      await servers.write('set', name, () => writer.call('set', name, packed, ...until))
     },
 
     check: servers.check,
