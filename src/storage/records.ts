@@ -8,7 +8,7 @@
 import { setTimeout } from 'node:timers/promises'
 import { createSeal, openIdentity } from './seal.ts'
 import { type Entry, now, ok, type Put, type Store, StoreUnavailable, wrong } from './store.ts'
-import { createTransactions } from './transaction.ts'
+import { createTransactions, type Refused } from './transaction.ts'
 
 /** Seconds by which records outlive their `exp`: the library, which tolerates clock skew, checks that. */
 const SLACK_SECONDS = 60
@@ -122,13 +122,8 @@ export async function openRecords(store: Store, secrets: Uint8Array[]) {
      * Saves a record with the next write of this request, or at its end. `refused` is called where `save`
      * would answer false; when it throws, the later changes of the batch are not written.
      */
-    saveLater: (
-      kind: string,
-      id: Id,
-      value: object,
-      options: SaveOptions,
-      refused?: () => Promise<void>,
-    ) => transactions.writeLater(putOf(kind, id, value, options), refused),
+    saveLater: (kind: string, id: Id, value: object, options: SaveOptions, refused?: Refused) =>
+      transactions.writeLater(putOf(kind, id, value, options), refused),
 
     /** Returns the record that this request read last; undefined if there was none, or none was read. */
     lastRead<T>(kind: string, id: Id): Found<T> | undefined {
@@ -145,7 +140,7 @@ export async function openRecords(store: Store, secrets: Uint8Array[]) {
       transactions.writeAlone({ key: keyOf(kind, id), consumed: now() }),
 
     /** `consume` in the batch of `saveLater`. Calls `refused` where `consume` would answer false. */
-    consumeLater: (kind: string, id: Id, refused: () => Promise<void>) =>
+    consumeLater: (kind: string, id: Id, refused: Refused) =>
       transactions.writeLater({ key: keyOf(kind, id), consumed: now() }, refused),
 
     /** True for exactly one caller, and of `version` alone. Plain writes stay refused for `seconds`. */

@@ -15,11 +15,10 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { type Change, type Entry, type Store, StoreUnavailable, slotOf } from './store.ts'
 
-interface Later {
-  change: Change
-  /** Called when the change is refused. What it throws ends the transaction; otherwise the rest is written. */
-  refused?: () => Promise<void>
-}
+/** Called when a change is refused. An error of it ends the transaction; otherwise the rest is written. */
+export type Refused = () => Promise<void>
+
+type Later = { change: Change; refused?: Refused }
 
 class Transaction {
   /** Entries that were read since the last write, by key. */
@@ -73,7 +72,7 @@ export function createTransactions(store: Store, guard: () => void) {
   const writeAlone = (change: Change) => send([{ change }])
 
   /** Outside of a request the change is written at once. */
-  async function writeLater(change: Change, refused?: () => Promise<void>): Promise<void> {
+  async function writeLater(change: Change, refused?: Refused): Promise<void> {
     const { later, isOpen } = transaction()
     later.push({ change, refused })
     if (!isOpen) await send(later)
