@@ -34,12 +34,8 @@ export async function unlock(store: Store, location: string, secrets: Uint8Array
   }
 }
 
-const SQLITE = 'sqlite:'
-
 /** The path of an embedded store; undefined for the others. */
-export function storeFile(location: string): string | undefined {
-  return location.startsWith(SQLITE) ? location.slice(SQLITE.length) : undefined
-}
+export const storeFile = (location: string) => /^sqlite:(.*)/s.exec(location)?.[1]
 
 /** The file of the secret that is generated for an embedded store. */
 export const secretFile = (storeFile: string) => join(dirname(storeFile), 'usher.secret')
