@@ -44,11 +44,10 @@ export function keysOf(file: string, written?: object): Key[] {
 export const placeOf = ({ file }: Pick<Key, 'file'>) =>
   `${['client', 'resource', 'detail', 'upstream'].includes(file) ? `${file}s/NAME` : file}.yaml`
 
-let named: Map<string, Key[]> | undefined
 /** Returns the places where a key of this name is valid. */
 export function placesOf(name: string): string[] {
-  named ??= Map.groupBy(allKeys(), ({ path }) => path.split('.').at(-1) ?? '')
-  const keys = (named.get(name) ?? []).filter(({ file }) => file !== 'locale')
+  const isNamed = ({ file, path }: Key) => file !== 'locale' && `.${path}`.endsWith(`.${name}`)
+  const keys = allKeys().filter(isNamed)
   return keys.map(key => `${key.path} in ${placeOf(key)}`)
 }
 
