@@ -51,11 +51,10 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   const views = createViews(settings, id => describeClient(id))
   const errorPages = createErrorPages(settings.issuer, views)
   // An interaction that has expired has its own text.
-  const showError: ShowError = (ctx, out, { name }) =>
-    errorPages.show(
-      ctx,
-      name === 'SessionNotFound' ? { error: 'interaction_gone' } : described(ctx, out),
-    )
+  const showError: ShowError = (ctx, out, { name }) => {
+    const isGone = name === 'SessionNotFound'
+    return errorPages.show(ctx, isGone ? { error: 'interaction_gone' } : described(ctx, out))
+  }
   const dependencies: Dependencies = {
     ...environment,
     directory,
