@@ -54,11 +54,5 @@ export function placeOf({ file, line, column = 1 }: Pick<Finding, 'file' | 'line
 }
 
 /** Returns the findings sorted by their places. */
-export function inOrder(findings: Finding[]): Finding[] {
-  return [...findings].sort(
-    (a, b) =>
-      a.file.localeCompare(b.file) ||
-      (a.line ?? 0) - (b.line ?? 0) ||
-      (a.column ?? 0) - (b.column ?? 0),
-  )
-}
+export const inOrder = (findings: Finding[]): Finding[] =>
+  findings.toSorted((a, b) => placeOf(a).localeCompare(placeOf(b), 'en', { numeric: true }))
