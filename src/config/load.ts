@@ -1,7 +1,7 @@
 // Reads the config folder and the environment. Returns settings, or one report of all findings. No
 // other file reads `process.env`.
 
-import { readdirSync, statSync } from 'node:fs'
+import { statSync } from 'node:fs'
 import { basename, dirname, join, parse, relative, sep } from 'node:path'
 import { withoutSecret } from './client-secret.ts'
 import { readEnvironment } from './environment.ts'
@@ -195,18 +195,11 @@ function scopesOf({ value: { claims, scopes }, at }: ValidFile<ClaimsFile>, find
 }
 
 function listYaml(folder: string, findings: Finding[]): string[] {
-  try {
-    const names = readdirSync(folder).filter(name => isData(name) && !name.startsWith('.'))
-    for (const name of names.filter(name => !name.endsWith('.yaml'))) {
-      const message = `is not read: ${basename(folder)} are NAME.yaml; rename it to ${parse(name).name}.yaml`
-      findings.push({ file: join(folder, name), rule: 'stray-file', message })
-    }
-    const read = names.filter(name => name.endsWith('.yaml')).sort()
-    return read.map(name => join(folder, name))
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') {
-      findings.push({ file: folder, rule: 'folder', message: 'cannot be read as a folder' })
-    }
-    return []
+  const names = entriesOf(folder, findings).map(({ name }) => name)
+  const data = names.filter(name => isData(name) && !name.startsWith('.')).sort()
+  for (const name of data.filter(name => !name.endsWith('.yaml'))) {
+    const message = `is not read: ${basename(folder)} are NAME.yaml; rename it to ${parse(name).name}.yaml`
+    findings.push({ file: join(folder, name), rule: 'stray-file', message })
   }
+  return data.filter(name => name.endsWith('.yaml')).map(name => join(folder, name))
 }

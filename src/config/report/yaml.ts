@@ -161,11 +161,14 @@ export function readBytes(file: string): { bytes?: Buffer; problem?: string } {
   }
 }
 
-/** Returns the entries of a folder; none if the folder cannot be read. */
-export function entriesOf(folder: string): Dirent[] {
+/** Returns the entries of a folder; none if the folder cannot be read, which is a finding if it exists. */
+export function entriesOf(folder: string, findings: Finding[] = []): Dirent[] {
   try {
     return readdirSync(folder, { withFileTypes: true })
-  } catch {
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    const message = 'cannot be read as a folder'
+    if (code !== 'ENOENT') findings.push({ file: folder, rule: 'folder', message })
     return []
   }
 }
