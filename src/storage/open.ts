@@ -12,12 +12,8 @@ import type { Observer, Store } from './store.ts'
 export type Installation = Awaited<ReturnType<typeof unlock>>
 
 /** Opens the store at a location, and its records. */
-export async function openInstallation(
-  location: string,
-  secrets: Uint8Array[],
-  redis?: RedisSettings,
-) {
-  return unlock(await openStore(location, redis), location, secrets)
+export function openInstallation(location: string, secrets: Uint8Array[], redis?: RedisSettings) {
+  return openStore(location, redis).then(store => unlock(store, location, secrets))
 }
 
 /**
@@ -41,11 +37,7 @@ export const storeFile = (location: string) => /^sqlite:(.*)/s.exec(location)?.[
 export const secretFile = (storeFile: string) => join(dirname(storeFile), 'usher.secret')
 
 /** A Redis URL may hold a password, and is not repeated. */
-export async function openStore(
-  location: string,
-  redis?: RedisSettings,
-  observe?: Observer,
-): Promise<Store> {
+export async function openStore(location: string, redis?: RedisSettings, observe?: Observer) {
   const file = storeFile(location)
   try {
     if (file) return await openSqliteStore(file)

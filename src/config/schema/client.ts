@@ -217,10 +217,7 @@ export function redirectUriProblem(uri: string): string | undefined {
 }
 
 /** Returns what is wrong with the scheme. `http` is for loopback: native clients and development. */
-export function schemeProblem(
-  uri: string,
-  client: { native: boolean; loopbackIssuer: boolean },
-): string | undefined {
+export function schemeProblem(uri: string, client: { native: boolean; loopbackIssuer: boolean }) {
   const { protocol, hostname } = new URL(uri)
   if (protocol === 'https:') return undefined
   if (protocol !== 'http:') {
