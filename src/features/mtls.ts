@@ -28,10 +28,8 @@ export function mutualTls(
 ): Feature {
   const authorities = certificatesIn(clientAuthorities)
   const byAuthority = authorities.length ? (['tls_client_auth'] as const) : []
-  const aliases = Object.entries(byCertificate).map(([name, path]) => [
-    `${name}_endpoint`,
-    `${origin}${path}`,
-  ])
+  const aliasOf = ([name, path]: string[]) => [`${name}_endpoint`, `${origin}${path}`]
+  const aliases = Object.entries(byCertificate).map(aliasOf)
   return {
     settings: {
       mTLS: {

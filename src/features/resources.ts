@@ -97,13 +97,11 @@ function detailsOf(oidc: Oidc): Detail[] {
 
 function checkResources({ resources, resourceFiles }: Settings, keys: SigningKey[]): void {
   const algorithms = new Set(keys.filter(canSign).map(({ alg }) => alg))
-  const findings = Object.values(resources).flatMap(
-    ({ resource, token_format, token_signing_alg }) => {
-      const at = resourceFiles.get(resource)
-      if (token_format === 'opaque' || algorithms.has(token_signing_alg) || !at) return []
-      const message = `there is no key for it; those of keys.import sign ${[...algorithms].join(', ')}`
-      return [at(['token_signing_alg'], 'signing-key', message)]
-    },
-  )
+  const findings = Object.values(resources).flatMap(api => {
+    const at = resourceFiles.get(api.resource)
+    if (api.token_format === 'opaque' || algorithms.has(api.token_signing_alg) || !at) return []
+    const message = `there is no key for it; those of keys.import sign ${[...algorithms].join(', ')}`
+    return [at(['token_signing_alg'], 'signing-key', message)]
+  })
   if (findings.length) throw new ConfigError(findings)
 }

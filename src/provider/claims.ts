@@ -98,8 +98,7 @@ export function authenticationOf({ entities }: KoaContextWithOIDC['oidc']) {
 export function pairwiseSubjects(records: Records) {
   return (_ctx: KoaContextWithOIDC | undefined, accountId: string, client: Client): string => {
     const proof = records.keyedHash('pairwise subject', `${client.sectorIdentifier} ${accountId}`)
-    return `usr_${BigInt(`0x${proof.toString('hex')}`)
-      .toString(36)
-      .padStart(26, '0')}`
+    const digits = BigInt(`0x${proof.toString('hex')}`).toString(36)
+    return `usr_${digits.padStart(26, '0')}`
   }
 }

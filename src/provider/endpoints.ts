@@ -49,11 +49,9 @@ export const authorizeByPost: Middleware = async (ctx, next) => {
 
 /** The library walks what is nested in a request object before anything here sees its size. */
 export function limitBodies({ endpoints }: Routes): Middleware {
-  const paths = [
-    endpoints.pushed_authorization_request,
-    endpoints.device_authorization,
-    endpoints.backchannel_authentication,
-  ]
+  const { pushed_authorization_request, device_authorization, backchannel_authentication } =
+    endpoints
+  const paths = [pushed_authorization_request, device_authorization, backchannel_authentication]
   return (ctx, next) => {
     if (!paths.includes(ctx.path)) return next()
     if (ctx.get('Transfer-Encoding')) ctx.throw(411)

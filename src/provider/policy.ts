@@ -70,14 +70,9 @@ export function createPolicy({ settings, consents, requestedClaims }: Dependenci
   return policy
 }
 
+type Need = (oidc: Oidc) => boolean
 /** A check of a prompt. `error`: the answer for `prompt=none`. */
-type Row = [
-  prompt: string,
-  reason: string,
-  error: string,
-  description: string,
-  isNeeded: (oidc: Oidc) => boolean,
-]
+type Row = [prompt: string, reason: string, error: string, description: string, isNeeded: Need]
 
 const isGone = ({ session, account }: Oidc) => Boolean(session?.accountId && !account)
 const isTemporary = ({ result }: Oidc) => Boolean(result?.change_password && !result.login)

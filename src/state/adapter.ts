@@ -233,13 +233,11 @@ function createSessionAdapter(records: Records, { grant }: Lifetimes) {
 }
 
 function createInteractionAdapter(records: Records) {
+  // A double click sends the same answer twice.
+  const isAnswered = ({ result }: Payload, next: Payload) =>
+    result && !isSameAnswer(result, next.result)
   return {
-    // A double click sends the same answer twice.
-    upsert: answerOnce(
-      records,
-      'Interaction',
-      ({ result }, next) => result && !isSameAnswer(result, next.result),
-    ),
+    upsert: answerOnce(records, 'Interaction', isAnswered),
 
     // Several requests can find an interaction. The one that removes it resumes it.
     async destroy(id: string) {
