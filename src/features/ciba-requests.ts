@@ -96,9 +96,10 @@ type Outcome = 'allowed' | 'denied' | 'gone' | 'withdrawn'
 
 /** Returns the handlers of the pages. */
 export function createRequestPages(site: Site, requests: AccessRequests, grants: Grants) {
-  const { views, enter } = site
-  const answer = createAnswers(site, grants)
+  const { views, enter, provider, records, consents } = site
+  const { BackchannelAuthenticationRequest: Requests } = provider
   const ask = createConsentPage(site)
+  const sessions = createSessions(records)
 
   function times(ctx: Context, { since, until }: AccessRequest) {
     const { ago, ahead } = views.words(ctx)
@@ -131,43 +132,8 @@ export function createRequestPages(site: Site, requests: AccessRequests, grants:
     return isRecent ? request : undefined
   }
 
-  return {
-    list,
-
-    async ask(ctx: Context, user: SignedIn) {
-      const request = await requestFor(ctx, user)
-      if (!request) return
-      const { client_id: clientId, message } = request
-      const about = { request: { message, ...times(ctx, request) } }
-      await ask(ctx, { clientId, accountId: user.account.id }, request, about)
-    },
-
-    async answer(ctx: Context, user: Submitted) {
-      const request = await requestFor(ctx, user)
-      if (!request) return
-      const { id: account } = user.account
-      const { id, client_id } = request
-      const decision = decisionIn(user.form, request)
-      const outcome = await answer(user, request, decision)
-      if (outcome !== 'gone') await requests.pings.enqueue({ id, client_id, accountId: account })
-      if (decision && outcome === 'allowed') {
-        const { scopes, declined } = decision
-        note(ctx, 'consent_given', { client_id, account, scopes, declined })
-      }
-      if (outcome === 'denied') note(ctx, 'access_refused', { client_id, account })
-      await requests.close(account, id, outcome === 'allowed' ? 'allowed' : 'denied')
-      await list(ctx, user, outcome, await views.nameOf(ctx, client_id))
-    },
-  }
-}
-
-/** Returns the function that gives a request its result. */
-function createAnswers({ provider, records, consents }: Site, grants: Grants) {
-  const sessions = createSessions(records)
-  const { BackchannelAuthenticationRequest: Requests } = provider
-
-  /** Without a decision the user denies the request. */
-  return async (user: SignedIn, request: AccessRequest, decision?: Decision): Promise<Outcome> => {
+  /** Gives a request its result. Without a decision the user denies it. */
+  async function decide(user: SignedIn, request: AccessRequest, decision?: Decision) {
     const { account, session } = user
     const { id, client_id } = request
     const open = await Requests.find(id)
@@ -198,5 +164,34 @@ function createAnswers({ provider, records, consents }: Site, grants: Grants) {
       if (!answered?.grantId) await revokeGrant(records, jti)
       return 'gone'
     }
+  }
+
+  return {
+    list,
+
+    async ask(ctx: Context, user: SignedIn) {
+      const request = await requestFor(ctx, user)
+      if (!request) return
+      const { client_id: clientId, message } = request
+      const about = { request: { message, ...times(ctx, request) } }
+      await ask(ctx, { clientId, accountId: user.account.id }, request, about)
+    },
+
+    async answer(ctx: Context, user: Submitted) {
+      const request = await requestFor(ctx, user)
+      if (!request) return
+      const { id: account } = user.account
+      const { id, client_id } = request
+      const decision = decisionIn(user.form, request)
+      const outcome = await decide(user, request, decision)
+      if (outcome !== 'gone') await requests.pings.enqueue({ id, client_id, accountId: account })
+      if (decision && outcome === 'allowed') {
+        const { scopes, declined } = decision
+        note(ctx, 'consent_given', { client_id, account, scopes, declined })
+      }
+      if (outcome === 'denied') note(ctx, 'access_refused', { client_id, account })
+      await requests.close(account, id, outcome === 'allowed' ? 'allowed' : 'denied')
+      await list(ctx, user, outcome, await views.nameOf(ctx, client_id))
+    },
   }
 }
