@@ -82,13 +82,10 @@ export function accountClient(issuer: string): LibraryClientMetadata {
 }
 
 /** Throws a `ConfigError` for clients that the library would refuse at their first use. */
-export async function checkClients(
-  provider: Provider,
-  { clients, clientFiles }: Settings,
-): Promise<void> {
+export async function checkClients({ Client }: Provider, { clients, clientFiles }: Settings) {
   const findings: Finding[] = []
   for (const { client_id } of clients) {
-    await provider.Client.find(client_id).catch(error => {
+    await Client.find(client_id).catch(error => {
       const { error_description: message = String(error) } = error
       // Without a key in its message, the error is about authentication.
       const isNamed = (key: string) => new RegExp(`\\b${key}\\b`).test(message)

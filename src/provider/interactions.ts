@@ -94,8 +94,7 @@ export function createInteractions(provider: Provider, settings: Deployment) {
         /** The user removed the client's access while the consent page was open. */
         withdrawn:
           prompt.name === 'consent' &&
-          lastSubmission?.consent !== undefined &&
-          mapOf(lastSubmission.consent).accountId === session?.accountId,
+          mapOf(lastSubmission?.consent).accountId === session?.accountId,
       }
     },
 

@@ -20,10 +20,7 @@ export async function queueAuditEvent(records: Records, event: FactName, about: 
 }
 
 /** Removes the stored audit events and passes each to `write`, oldest first. */
-export async function takeAuditEvents(
-  records: Records,
-  write: (event: Fact) => void,
-): Promise<void> {
+export async function takeAuditEvents(records: Records, write: (event: Fact) => void) {
   const left = await records.list<Kept>(...INDEX)
   for (const { id, ...fact } of left.toSorted((a, b) => a.at.localeCompare(b.at))) {
     if (await records.remove(KIND, id)) write(fact)
