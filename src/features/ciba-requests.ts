@@ -44,7 +44,7 @@ interface AccessRequest {
 }
 
 /** See `createAccessRequests`. */
-export type AccessRequests = ReturnType<typeof createAccessRequests>
+type AccessRequests = ReturnType<typeof createAccessRequests>
 
 /** Returns the functions that add, list and close requests. */
 export function createAccessRequests(

@@ -19,7 +19,7 @@ import type { Dependencies, LibraryFeatures } from '../provider/feature.ts'
 import { createGrants } from '../provider/grants.ts'
 import { answerOnce } from '../state/reuse.ts'
 import { now } from '../storage/store.ts'
-import { type AccessRequests, createAccessRequests, createRequestPages } from './ciba-requests.ts'
+import { createAccessRequests, createRequestPages } from './ciba-requests.ts'
 import { INTERVAL_SECONDS, slowDownAll } from './polling.ts'
 
 const MODEL = 'BackchannelAuthenticationRequest'
@@ -33,69 +33,12 @@ const MAX_MESSAGE_CHARS = 100
 
 /** Returns the feature CIBA, with its account pages. */
 export function ciba(dependencies: Dependencies): PageFeature {
-  const { records, settings, directory } = dependencies
+  const { records, settings, directory, consents, requestedClaims } = dependencies
   const isOn = settings.features.ciba
   const requests = createAccessRequests(records, settings)
-  return {
-    settings: { ciba: libraryFeature(dependencies, requests) },
-    waiting: async ({ id, ended }) => (isOn ? (await requests.list(id, ended)).length : 0),
-    addPages(pages, site) {
-      if (!isOn) return
-      const { list, ask, answer } = createRequestPages(site, requests, createGrants(dependencies))
-      pages
-        .get(PLACES.requests, site.signedIn(list))
-        .get(PLACES.answer, site.signedIn(ask, RECENT_SECONDS))
-        .post(PLACES.answer, site.submitted(answer, RECENT_SECONDS))
-    },
-    adapters: {
-      [MODEL]: () => ({
-        upsert: answerOnce(records, MODEL, ({ grantId, error }) => grantId || error),
-      }),
-    },
-    // The user of a login_hint need not exist.
-    async findAccount(ctx, hint) {
-      const { route, params } = ctx.oidc
-      if (route !== 'backchannel_authentication' || params?.login_hint === undefined)
-        return undefined
-      const isSubject = SUBJECT.test(hint)
-      const account = await (isSubject ? directory.find(hint) : directory.findByUsername(hint))
-      if (!account) ctx.state.log.detail = 'no user has this login_hint'
-      const accountId = account?.id ?? (isSubject ? hint : `name ${foldUsername(hint)}`)
-      return { accountId, claims: () => ({ sub: accountId }) }
-    },
-    grantHandlers: { [CIBA_GRANT]: handler => slowDownAll(records, handler) },
-    answers: {
-      // The library leaves it out, and clients then assume 5 (CIBA §7.3).
-      backchannel_authentication(ctx) {
-        if (ctx.status === 200) ctx.body = { ...(ctx.body as object), interval: INTERVAL_SECONDS }
-      },
-      // FAPI-CIBA applies FAPI 1.0 to the API, which UserInfo is (Baseline §6.2.1).
-      userinfo(ctx) {
-        const id = ctx.get(INTERACTION_ID)
-        if (isOn) ctx.set(INTERACTION_ID, UUID.test(id) ? id : randomUUID())
-      },
-    },
-    // The library always lists it; user codes are not supported.
-    discovery: () => ({ backchannel_user_code_parameter_supported: undefined }),
-    deliver: (provider, queue, attempt) =>
-      requests.pings.deliverDue(queue, async (ping, isLast) => {
-        const client = await findClient(provider, ping.client_id)
-        const request = await provider.BackchannelAuthenticationRequest.find(ping.id)
-        const isForPing = client?.backchannelTokenDeliveryMode === 'ping'
-        // It has expired, or the client has polled.
-        if (!isForPing || !request || request.consumed) return false
-        return attempt('ping', ping, isLast, client.sendPing(request))
-      }),
-  }
-}
-
-function libraryFeature(
-  { settings, records, directory, consents, requestedClaims }: Dependencies,
-  requests: AccessRequests,
-): NonNullable<LibraryFeatures['ciba']> {
   const attempts = createRateLimit(records)
-  return {
-    enabled: settings.features.ciba,
+  const library: LibraryFeatures['ciba'] = {
+    enabled: isOn,
     deliveryModes: ['poll', 'ping'],
 
     /** Runs before any account is looked up. */
@@ -144,6 +87,58 @@ function libraryFeature(
       await request.destroy()
       throw refused('too many requests of this client to this user are open, or were denied')
     },
+  }
+
+  return {
+    settings: { ciba: library },
+    waiting: async ({ id, ended }) => (isOn ? (await requests.list(id, ended)).length : 0),
+    addPages(pages, site) {
+      if (!isOn) return
+      const { list, ask, answer } = createRequestPages(site, requests, createGrants(dependencies))
+      pages
+        .get(PLACES.requests, site.signedIn(list))
+        .get(PLACES.answer, site.signedIn(ask, RECENT_SECONDS))
+        .post(PLACES.answer, site.submitted(answer, RECENT_SECONDS))
+    },
+    adapters: {
+      [MODEL]: () => ({
+        upsert: answerOnce(records, MODEL, ({ grantId, error }) => grantId || error),
+      }),
+    },
+    // The user of a login_hint need not exist.
+    async findAccount(ctx, hint) {
+      const { route, params } = ctx.oidc
+      if (route !== 'backchannel_authentication' || params?.login_hint === undefined)
+        return undefined
+      const isSubject = SUBJECT.test(hint)
+      const account = await (isSubject ? directory.find(hint) : directory.findByUsername(hint))
+      if (!account) ctx.state.log.detail = 'no user has this login_hint'
+      const accountId = account?.id ?? (isSubject ? hint : `name ${foldUsername(hint)}`)
+      return { accountId, claims: () => ({ sub: accountId }) }
+    },
+    grantHandlers: { [CIBA_GRANT]: handler => slowDownAll(records, handler) },
+    answers: {
+      // The library leaves it out, and clients then assume 5 (CIBA §7.3).
+      backchannel_authentication(ctx) {
+        if (ctx.status === 200) ctx.body = { ...(ctx.body as object), interval: INTERVAL_SECONDS }
+      },
+      // FAPI-CIBA applies FAPI 1.0 to the API, which UserInfo is (Baseline §6.2.1).
+      userinfo(ctx) {
+        const id = ctx.get(INTERACTION_ID)
+        if (isOn) ctx.set(INTERACTION_ID, UUID.test(id) ? id : randomUUID())
+      },
+    },
+    // The library always lists it; user codes are not supported.
+    discovery: () => ({ backchannel_user_code_parameter_supported: undefined }),
+    deliver: (provider, queue, attempt) =>
+      requests.pings.deliverDue(queue, async (ping, isLast) => {
+        const client = await findClient(provider, ping.client_id)
+        const request = await provider.BackchannelAuthenticationRequest.find(ping.id)
+        const isForPing = client?.backchannelTokenDeliveryMode === 'ping'
+        // It has expired, or the client has polled.
+        if (!isForPing || !request || request.consumed) return false
+        return attempt('ping', ping, isLast, client.sendPing(request))
+      }),
   }
 }
 
