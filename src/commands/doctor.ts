@@ -149,7 +149,7 @@ async function checkPages(endpoints: Document): Promise<Check> {
   const issuer = String(endpoints.issuer)
   const redirect_uri = `${issuer}/account/signed-in`
   const request = { client_id: ACCOUNT_CLIENT, redirect_uri, prompt: 'none' }
-  const cookies = new Map<string, string>()
+  const cookies: Cookies = new Map()
   const { url } = await browse(authorizationRequest(endpoints, request), cookies)
   if (url.searchParams.get('error') !== 'login_required') {
     const found = `the authorization endpoint does not require a sign-in: ${url.pathname}`
@@ -183,20 +183,19 @@ async function checkToken({ token_endpoint, issuer }: Document): Promise<Check> 
  */
 async function checkSignIn(endpoints: Document, client: ClientMetadata, username: string) {
   const { client_id, redirect_uris: [redirect_uri = ''] = [] } = client
-  const cookies = new Map<string, string>()
+  const cookies: Cookies = new Map()
   const form = await browse(authorizationRequest(endpoints, { client_id, redirect_uri }), cookies)
   const [, csrf] = /name="csrf" value="([^"]*)"/.exec(form.page) ?? []
   const filled = { csrf: csrf ?? '', username, password: await readStdin(), decision: 'continue' }
   const { url, page } = csrf ? await browse(form.url, cookies, new URLSearchParams(filled)) : form
-  const isSignIn = page.includes('name="password"')
   if (url.searchParams.has('code')) return ok('account', `${client_id} receives a code`)
-  if (page.includes('name="csrf"') && !isSignIn) {
-    return ok('account', `${username} is asked to consent to ${client_id}`)
-  }
+  const refused = `${username}: the sign-in page does not accept this password, or it is temporary`
+  if (page.includes('name="password"')) return wrong('account', refused, FIXES.account)
+  const asked = `${username} is asked to consent to ${client_id}`
+  if (page.includes('name="csrf"')) return ok('account', asked)
   const [, code] = /\/errors#(\w+)/.exec(page) ?? []
   const error = url.searchParams.get('error') ?? code ?? `it ends at ${url.pathname}`
-  const refused = `${username}: the sign-in page does not accept this password, or it is temporary`
-  return wrong('account', isSignIn ? refused : `${client_id}: no code, ${error}`, FIXES.account)
+  return wrong('account', `${client_id}: no code, ${error}`, FIXES.account)
 }
 
 function authorizationRequest(endpoints: Document, parameters: Record<string, string>): URL {
@@ -208,17 +207,12 @@ function authorizationRequest(endpoints: Document, parameters: Record<string, st
   return url
 }
 
+/** The latest `Set-Cookie` of each name. */
+type Cookies = Map<string, string>
 type Page = { url: URL; page: string }
 
-/**
- * Requests a page, or posts its form, and follows redirects of the same origin. `cookies`: the latest
- * `Set-Cookie` of each name.
- */
-async function browse(
-  url: URL,
-  cookies: Map<string, string>,
-  form?: URLSearchParams,
-): Promise<Page> {
+/** Requests a page, or posts its form, and follows redirects of the same origin. */
+async function browse(url: URL, cookies: Cookies, form?: URLSearchParams): Promise<Page> {
   const cookie = [...cookies.values()].map(line => line.replace(/;.*/, '')).join('; ')
   const headers = { accept: 'text/html', cookie }
   const response = await send(url, { method: form ? 'POST' : 'GET', headers, body: form })
