@@ -9,7 +9,7 @@ export async function list({ values, args: [name = ''] }: Invocation) {
   const { id, username, records } = await openAccount(name)
   const browsers = await createAccountSessions(records).list(id)
   const shown = browsers.map(({ uid: _, ...browser }) => browser)
-  print(values, shown, shown.map(describe), `${username} is not signed in.`)
+  print(values, shown, browsers.map(describe), `${username} is not signed in.`)
 }
 
 /** `sessions end ACCOUNT [SESSION]`: signs the user out. Refresh tokens stay valid. */
@@ -31,8 +31,7 @@ export async function end({ args: [name = '', handle] }: Invocation) {
   )
 }
 
-function describe(browser: Omit<SignedInBrowser, 'uid'>): string {
-  const { handle, since, lastUsed, clientInfo, clients } = browser
+function describe({ handle, since, lastUsed, clientInfo, clients }: SignedInBrowser): string {
   const { browser: name, system, network } = clientInfo ?? {}
   const where = [name, system, network].filter(Boolean).join(', ')
   const times = `since ${timeOf(since)}, last used ${timeOf(lastUsed)}`
