@@ -17,8 +17,11 @@ async function main(argv: string[]): Promise<number> {
   const command = COMMANDS.find(({ name }) => name === noun || name === `${noun} ${verb}`)
   if (!command || argv.includes('--help')) return help(command, noun, verb)
   try {
-    const words = argv.slice(command.name.split(' ').length)
-    await run(command, readInvocation(command, words))
+    const invocation = readInvocation(command, argv.slice(command.name.split(' ').length))
+    // The file of a command is loaded when it is called, so that no command waits for the others.
+    const [file, name = ''] = command.run.split('.')
+    const functions: Functions = await import(`./commands/${file}.ts`)
+    await functions[name]?.(invocation)
     return 0
   } catch (error) {
     process.stderr.write(`${inWords(error)}\n`)
@@ -26,13 +29,6 @@ async function main(argv: string[]): Promise<number> {
   } finally {
     await opened.disposeAsync()
   }
-}
-
-/** Loads the file of a command when it is called, so that no command waits for the others. */
-async function run(command: Command, invocation: Invocation): Promise<void> {
-  const [file, name = ''] = command.run.split('.')
-  const functions: Functions = await import(`./commands/${file}.ts`)
-  await functions[name]?.(invocation)
 }
 
 /** Reads the words behind the name. Throws a `Failure` for those that are missing, wrong or too much. */
