@@ -1,30 +1,15 @@
 // `usher accounts`: adds, shows and changes accounts, beside a running service.
 
 import { randomBytes } from 'node:crypto'
-import { isIP } from 'node:net'
 import { type Account, foldUsername, type Profile, profileSchema } from '../accounts/account.ts'
-import { accountCounter, networkCounter, signInLimits } from '../accounts/authentication.ts'
-import { isExpired } from '../accounts/directory.ts'
 import { hashPassword, passwordProblem } from '../accounts/password.ts'
-import { type Counter, createRateLimit } from '../accounts/rate-limit.ts'
 import { readSettings } from '../config/load.ts'
 import { plainWords } from '../config/report/wording.ts'
 import { readJson } from '../config/schema/values.ts'
-import { openDirectory } from '../features/accounts-module.ts'
 import { addLink, removeLink } from '../features/upstream/identities.ts'
 import { now } from '../storage/store.ts'
-import {
-  Failure,
-  hint,
-  type Invocation,
-  notFound,
-  openState,
-  print,
-  readStdin,
-  secondOf,
-} from './command.ts'
-import { findAccount, openAccount, openOwnAccount, openOwnDirectory } from './directory.ts'
-import { SIGN_IN } from './failure.ts'
+import { Failure, hint, type Invocation, print, readStdin, requireEntry } from './command.ts'
+import { openAccount, openOwnAccount, openOwnDirectory } from './directory.ts'
 
 /** Lifetime of a temporary password: over a weekend. */
 const TEMPORARY_PASSWORD_SECONDS = 3 * 24 * 3600
@@ -32,9 +17,8 @@ const TEMPORARY_PASSWORD_SECONDS = 3 * 24 * 3600
 /** `accounts add --username U …`: prints the id on the first line, a generated password on the second. */
 export async function add({ values }: Invocation) {
   const profile = readProfile(values, profileSchema)
-  const given = await readPassword(values)
-  const change_password_by = temporaryUntil(values)
-  const password = given ?? (change_password_by ? generatePassword() : undefined)
+  const { given, generated, change_password_by } = await readPassword(values)
+  const password = given ?? (change_password_by ? generated : undefined)
   const { directory, audit } = await openOwnDirectory()
   const { id } = await directory.add(profile, password, { change_password_by })
   process.stdout.write(password === given ? `${id}\n` : `${id}\n${password}\n`)
@@ -86,57 +70,7 @@ export async function unlink({ values, args: [name = ''] }: Invocation) {
 
 function issuerOf(name: unknown): string {
   const { upstreams } = readSettings()
-  const upstream = Object.values(upstreams).find(upstream => upstream.name === name)
-  if (upstream) return upstream.issuer
-  throw notFound('Upstream', String(name), Object.keys(upstreams))
-}
-
-const EVERYWHERE = 'every network, except in browsers in which the user signed in before'
-
-/** `accounts why ACCOUNT [--ip ADDRESS]`: reads what prevents a sign-in, and changes nothing. */
-export async function why({ values, args: [name = ''] }: Invocation) {
-  const ip = String(values.ip ?? '')
-  if (values.ip !== undefined && !isIP(ip)) {
-    throw new Failure('--ip takes an IP address, as `ip` in the log: 192.0.2.7')
-  }
-  const settings = readSettings()
-  const { records } = await openState()
-  const directory = await openDirectory(settings, records)
-  const account = await findAccount(directory, name, settings.sign_in.by)
-  const { perAccount, perNetwork } = signInLimits(settings.security)
-  const counter = account ? accountCounter(account.id) : `name ${foldUsername(name)}`
-  const limits: [where: string, counter: Counter][] = [[EVERYWHERE, [counter, perAccount]]]
-  if (ip) limits.push([`the network of ${ip}`, [networkCounter(ip), perNetwork]])
-  const reasons = obstaclesOf(account, settings.accounts.module)
-  for (const [where, counter] of limits) {
-    const until = Math.ceil((await createRateLimit(records).dueTime(counter)) / 1000)
-    const wrong = `throttled from ${where}, until ${secondOf(until)}`
-    const change = 'wait; the limit expires by itself'
-    if (until > now()) reasons.push({ reason: 'throttled', wrong, change, until })
-  }
-  const lines = reasons.flatMap(({ wrong, change }) => [wrong, `  → ${change}`])
-  const due = account?.change_password_by
-  const temporary = due ? ` The user must change it by ${secondOf(due)}.` : ''
-  const none = `Nothing prevents a sign-in with the right password.${temporary}`
-  print(values, { account: account?.id, reasons }, lines, none)
-}
-
-/** `until`: epoch seconds. */
-type Obstacle = { reason: keyof typeof SIGN_IN; wrong: string; change: string; until?: number }
-
-/** `module` keeps the passwords of its accounts. */
-function obstaclesOf(account: Account | undefined, module?: string): Obstacle[] {
-  const obstacle = (reason: keyof typeof SIGN_IN) => {
-    const [wrong, change] = SIGN_IN[reason]
-    const elsewhere = account && module && `change it where ${module} reads it`
-    return { reason, wrong, change: elsewhere || change.replace('ACCOUNT', account?.id ?? '') }
-  }
-  if (!account) return [obstacle('unknown')]
-  return [
-    ...(account.enabled ? [] : [obstacle('disabled')]),
-    ...(module || account.password ? [] : [obstacle('no_password')]),
-    ...(isExpired(account) ? [obstacle('password_expired')] : []),
-  ]
+  return requireEntry('Upstream', String(name), new Map(Object.entries(upstreams))).issuer
 }
 
 /** `accounts show ACCOUNT`. */
@@ -181,25 +115,18 @@ export async function enable({ args: [name = ''] }: Invocation) {
 
 /** `accounts password ACCOUNT`: ends every session and token. Prints a password that it generates. */
 export async function password({ values, args: [name = ''] }: Invocation) {
-  const given = await readPassword(values)
-  const password = given ?? generatePassword()
-  const change_password_by = temporaryUntil(values)
+  const { given, generated, change_password_by } = await readPassword(values)
   const { id, username, directory, audit } = await openOwnAccount(name)
-  const hash = await hashPassword(password)
+  const hash = await hashPassword(given ?? generated)
   await directory.endAccess(id, current => ({ ...current, password: hash, change_password_by }))
-  if (given === undefined) process.stdout.write(`${password}\n`)
+  if (given === undefined) process.stdout.write(`${generated}\n`)
   await audit('password_set', { account: id, change_password_by })
   hint(`The password of ${username} is changed; all sessions and tokens have ended.`)
 }
 
-const generatePassword = () => randomBytes(15).toString('base64url')
-const temporaryUntil = ({ 'must-change': isTemporary }: Invocation['values']) =>
-  isTemporary ? now() + TEMPORARY_PASSWORD_SECONDS : undefined
-
 /** `accounts remove ACCOUNT --yes`. */
 export async function remove({ values, args: [name = ''] }: Invocation) {
-  const { account, directory, audit } = await openOwnAccount(name)
-  const { id, username } = account
+  const { account, id, username, directory, audit } = await openOwnAccount(name)
   if (!values.yes) {
     throw new Failure(
       `This removes ${username} (${id}) for good: no other account ever gets this id.\n` +
@@ -238,11 +165,12 @@ const PASSWORD_PROBLEMS = {
   too_common: 'This is one of the most common passwords: choose another.',
 }
 
-/** The password on standard input; undefined without `--password-stdin`. */
-async function readPassword(values: Invocation['values']): Promise<string | undefined> {
-  if (!values['password-stdin']) return undefined
-  const password = await readStdin()
-  const problem = passwordProblem(password)
+/** Reads the options about a password. `given`: undefined without `--password-stdin`. */
+async function readPassword(values: Invocation['values']) {
+  const given = values['password-stdin'] ? await readStdin() : undefined
+  const problem = given === undefined ? undefined : passwordProblem(given)
   if (problem) throw new Failure(PASSWORD_PROBLEMS[problem])
-  return password
+  const generated = randomBytes(15).toString('base64url')
+  const due = values['must-change'] ? now() + TEMPORARY_PASSWORD_SECONDS : undefined
+  return { given, generated, change_password_by: due }
 }

@@ -30,6 +30,7 @@ import {
   print,
   readStdin,
   readUntil,
+  requireEntry,
   secondOf,
   timeOf,
 } from './command.ts'
@@ -90,11 +91,7 @@ function describe({ client_id, client_name, registered, ...client }: Client): st
 /** `clients show CLIENT_ID`. */
 export async function show({ values, args: [id = ''] }: Invocation) {
   const all = new Map((await readClients(readSettings())).map(one => [one.client_id, one]))
-  const client = all.get(id)
-  if (!client) {
-    const advice = ' List the clients: npm run usher -- clients list'
-    throw notFound('Client', id, [...all.keys()], advice)
-  }
+  const client = requireEntry('Client', id, all, ' List the clients: npm run usher -- clients list')
   const secrets = describeSecrets(client.client_secret_hashes)
   print(values, client, outline({ ...client, secrets }))
 }
@@ -198,8 +195,7 @@ export async function uninvite({ args: [handle = ''] }: Invocation) {
   const { records, audit } = await openState()
   const invitations = createInvitations(records)
   const all = new Map((await invitations.list()).map(one => [one.handle, one]))
-  const found = all.get(handle)
-  if (!found) throw notFound('Invitation', handle, [...all.keys()])
+  const found = requireEntry('Invitation', handle, all)
   await invitations.revoke(found)
   await audit('invitation_revoked', { invitation: handle })
   hint(`It is revoked. Applications that registered with it (${found.used}) stay: clients list`)

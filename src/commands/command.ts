@@ -90,6 +90,13 @@ export function notFound(what: string, name: string, known: string[] = [], advic
   return new Failure(`${what} ${name} not found${didYouMean(name, known) || '.'}${advice}`)
 }
 
+/** Returns the entry of a name. Throws the failure `notFound` without one. */
+export function requireEntry<T>(what: string, name: string, all: Map<string, T>, advice = ''): T {
+  const entry = all.get(name)
+  if (entry !== undefined) return entry
+  throw notFound(what, name, [...all.keys()], advice)
+}
+
 /** Standard input as text, without the line break at its end. Secrets come from there: `ps` shows arguments. */
 export async function readStdin(): Promise<string> {
   return (await text(process.stdin)).replace(/\r?\n$/, '')

@@ -10,7 +10,7 @@ export const TABLE: [run: string, usage: string, about: string][] = [
     'add an account; prints its usr_… alone on the first line. With --must-change the password is temporary, and without --password-stdin a generated one stands on the second line'],
   ['accounts.list', 'accounts list [--json]', 'all accounts'],
   ['accounts.show', 'accounts show ACCOUNT [--json]', 'one account: by its username or usr_…'],
-  ['accounts.why', 'accounts why ACCOUNT [--ip ADDRESS] [--json]', 'why an account cannot sign in at the moment; with --ip, from an address as the log has it'],
+  ['why.why', 'accounts why ACCOUNT [--ip ADDRESS] [--json]', 'why an account cannot sign in at the moment; with --ip, from an address as the log has it'],
   ['accounts.set', 'accounts set ACCOUNT [--username U] [--name N] [--email E] [--[no-]email-verified] [--attributes JSON]',
     'change the username, the claims or the attributes of an account'],
   ['accounts.list', 'accounts find TEXT [--json]', 'the accounts whose username, name or e-mail address contains a text'],
