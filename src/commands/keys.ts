@@ -30,9 +30,7 @@ export async function rotate({ values }: Invocation) {
 export async function retire({ args: [kid = ''] }: Invocation) {
   const { keys, audit } = await openKeys()
   const state = await keys.retire(kid)
-  if (!state) {
-    throw new Failure('KID not found. List the keys: npm run usher -- keys list')
-  }
+  if (!state) throw new Failure('KID not found. List the keys: npm run usher -- keys list')
   if (state === 'current') {
     throw new Failure('This key signs. Make another first: npm run usher -- keys rotate --now')
   }

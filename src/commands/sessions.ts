@@ -1,7 +1,7 @@
 // `usher sessions`: the browsers in which a user is signed in.
 
 import { createAccountSessions, type SignedInBrowser } from '../accounts/sessions.ts'
-import { hint, type Invocation, notFound, print, timeOf } from './command.ts'
+import { hint, type Invocation, print, requireEntry, timeOf } from './command.ts'
 import { openAccount } from './directory.ts'
 
 /** `sessions list ACCOUNT`. */
@@ -16,12 +16,10 @@ export async function list({ values, args: [name = ''] }: Invocation) {
 export async function end({ args: [name = '', handle] }: Invocation) {
   const { id, username, records, audit } = await openAccount(name)
   const sessions = createAccountSessions(records)
-  const all = await sessions.list(id)
-  const ending = handle === undefined ? all : all.filter(browser => browser.handle === handle)
-  if (handle !== undefined && !ending.length) {
-    const advice = ` List the sessions: npm run usher -- sessions list ${username}`
-    throw notFound('Session', handle, [], advice)
-  }
+  const all = new Map((await sessions.list(id)).map(browser => [browser.handle, browser]))
+  const advice = ` List the sessions: npm run usher -- sessions list ${username}`
+  const one = handle === undefined ? undefined : requireEntry('Session', handle, all, advice)
+  const ending = one ? [one] : [...all.values()]
   for (const { uid } of ending) await sessions.end(uid)
   if (ending.length) await audit('signed_out', { account: id, sessions: ending.length })
   const ended = `${ending.length} ${ending.length === 1 ? 'session' : 'sessions'}`
