@@ -82,11 +82,8 @@ export function createTransactions(store: Store, guard: () => void) {
   async function send(changes: Later[]): Promise<boolean> {
     const current = transaction()
     // A read after this must see what others have written, and so must one that is on its way now.
-    const forget = () => {
-      current.fresh = new Map()
-    }
+    current.fresh = new Map()
     let isWritten = true
-    forget()
     try {
       for (const slot of Map.groupBy(changes, ({ change }) => slotOf(change.key)).values()) {
         while (slot.length) {
@@ -98,7 +95,7 @@ export function createTransactions(store: Store, guard: () => void) {
         }
       }
     } finally {
-      forget()
+      current.fresh = new Map()
     }
     return isWritten
   }
