@@ -92,12 +92,6 @@ export interface Removal {
 /** One change of a batch. */
 export type Change = Put | Consumption | Removal
 
-/** The result of a batch. */
-export interface Written {
-  /** Position of the first change that was refused; then no change of the batch was made. */
-  failed?: number
-}
-
 /** The operations of a store. */
 export interface Store {
   /** Returns the record or tombstone of a key. */
@@ -107,10 +101,10 @@ export interface Store {
   getMany(keys: string[]): Promise<(Entry | undefined)[]>
 
   /**
-   * Makes all of these changes, or none of them if one is refused. Their keys are of one slot, and each
-   * key comes once.
+   * Makes all of these changes, or none of them if one is refused: then `failed` is the position of the
+   * first one that was. Their keys are of one slot, and each key comes once.
    */
-  write(changes: Change[]): Promise<Written>
+  write(changes: Change[]): Promise<{ failed?: number }>
 
   /**
    * Yields the records under an index, each once, in no order. Finds every record that is under the index

@@ -19,7 +19,6 @@ import {
   type Observer,
   type Store,
   StoreUnavailable,
-  type Written,
 } from '../store.ts'
 import { openServers } from './servers.ts'
 
@@ -71,7 +70,7 @@ export async function openRedisStore(
     return found.filter(({ value, indexes }) => value && indexes?.includes(index))
   }
 
-  async function writeAll(changes: Change[]): Promise<Written> {
+  async function writeAll(changes: Change[]): Promise<{ failed?: number }> {
     // By this id the script recognises a write that is sent again.
     const operation = randomBytes(6).toString('base64url')
     const keys = changes.map(({ key }) => recordKey(key))
