@@ -9,7 +9,7 @@
 import cluster from 'node:cluster'
 import { once } from 'node:events'
 import { setTimeout } from 'node:timers/promises'
-import { heldOf } from './config/diff.ts'
+import { fixedOf } from './config/diff.ts'
 import { readSettings, type Settings } from './config/load.ts'
 import { ConfigError } from './config/report/finding.ts'
 import { createLog } from './http/log.ts'
@@ -36,6 +36,8 @@ async function main() {
 async function supervise(settings: Settings) {
   const log = createLog(0)
   const metrics = createClusterMetrics()
+  // All workers share these. Each worker reads the secrets itself.
+  const { secrets: _, ...held } = fixedOf(settings)
   let state: 'starting' | 'serving' | 'ending' = 'starting'
 
   /** Starts a worker, and another one when it ends. */
@@ -43,7 +45,7 @@ async function supervise(settings: Settings) {
     for (let wait = RESTART_MS.min; ; wait = Math.min(2 * wait, RESTART_MS.max)) {
       const started = performance.now()
       const worker = cluster.fork()
-      worker.send(heldOf(settings))
+      worker.send(held)
       const [code, signal] = await once(worker, 'exit')
       if (state === 'starting') {
         // A worker that exits by itself has written the reason to stderr.

@@ -6,7 +6,7 @@ import type { RequestListener } from 'node:http'
 import { setTimeout } from 'node:timers/promises'
 import pLimit from 'p-limit'
 import { createApp } from './app.ts'
-import { differences, fixedDifferences, keepFixed } from './config/diff.ts'
+import { differences, fixedDifferences, fixedOf } from './config/diff.ts'
 import { readSettings, type Settings } from './config/load.ts'
 import { ConfigError, toRecord } from './config/report/finding.ts'
 import { createAudit } from './http/audit.ts'
@@ -34,7 +34,7 @@ export async function run(first: Settings, context: Context, readiness: Readines
 
   async function reload() {
     const wanted = readSettings()
-    const next = keepFixed(inForce.settings, wanted)
+    const next = { ...wanted, ...fixedOf(inForce.settings) }
     const changes = differences(inForce.settings, next)
     if (changes.length) {
       inForce = await build(next, context, readiness)

@@ -9,19 +9,9 @@ export const FIXED = [
   'issuer', 'listen', 'workers', 'store', 'redis', 'metrics', 'accounts', 'secrets',
 ] as const
 
-const fixedOf = (settings: Settings): Partial<Settings> =>
+/** Returns the values of `FIXED`. */
+export const fixedOf = (settings: Settings): Partial<Settings> =>
   Object.fromEntries(FIXED.map(key => [key, settings[key]]))
-
-/** Returns the values of `FIXED` that all workers share. Each worker reads the secrets itself. */
-export function heldOf(settings: Settings) {
-  const { secrets: _, ...held } = fixedOf(settings)
-  return held
-}
-
-/** Returns `after` with the values of `FIXED` from `before`. */
-export const keepFixed = (before: Settings, after: Settings): Settings => {
-  return { ...after, ...fixedOf(before) }
-}
 
 /** Returns the keys of `FIXED` that differ. */
 export function fixedDifferences(before: Settings, after: Settings): string[] {
