@@ -22,8 +22,6 @@ const nodes = () => (made ??= jsonSchemas())
 /** Returns the keys of every file. */
 export const allKeys = () => Object.keys(nodes()).flatMap(file => keysOf(file))
 
-const nodeOf = (node: unknown): Node => mapOf(node)
-
 /** Returns the keys of a file. Those that operators name are the written ones, or `NAME` without a file. */
 export function keysOf(file: string, written?: object): Key[] {
   const walk = (node: Node, data: unknown, above: string): Key[] => {
@@ -32,7 +30,7 @@ export function keysOf(file: string, written?: object): Key[] {
     const names = typeof named === 'object' ? given : Object.keys(properties)
     return names.flatMap(name => {
       const written = mapOf(data)[name]
-      const key = { ...nodeOf(properties[name] ?? named), file, path: above + name, written }
+      const key: Key = { ...mapOf(properties[name] ?? named), file, path: above + name, written }
       const isOpaque = name === 'jwks' || name === 'schema'
       return isOpaque ? [key] : [key, ...walk(key, written, `${key.path}.`)]
     })

@@ -54,9 +54,7 @@ interface Scheduled {
 }
 
 /** The record in the store. */
-interface Schedule {
-  keys: Scheduled[]
-}
+type Schedule = { keys: Scheduled[] }
 
 /** Rules for the schedule. All times are in seconds. */
 export interface KeyRules {
