@@ -11,16 +11,14 @@ const MAX_FILE_BYTES = 1024 * 1024
 const MAX_SYNTAX_ERRORS = 10
 const MAX_EXCERPT_CHARS = 90
 
+/** Returns what replaces an item of a list, or the item itself. */
+type Amend = (item: unknown) => unknown
+
 /**
- * Appends to a list in a file, and keeps the comments and the layout of the file. `amend` returns what
- * replaces an item of the list, or the item itself. Returns the whole list.
+ * Appends to a list in a file, and amends its items. Keeps the comments and the layout of the file. Returns
+ * the whole list.
  */
-export function appendToList(
-  file: string,
-  key: string,
-  value: string,
-  amend: (item: unknown) => unknown,
-): unknown[] {
+export function appendToList(file: string, key: string, value: string, amend: Amend): unknown[] {
   const doc = parseDocument(readFileSync(file, 'utf8'))
   const found = doc.get(key)
   const list = isSeq(found) ? found : doc.createNode([])

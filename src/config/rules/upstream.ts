@@ -12,6 +12,10 @@ import { findingsOf } from './messages.ts'
 import { readPrivateKey } from './provider.ts'
 
 type File = ValidFile<UpstreamFile>
+type Usher = ValidFile<UsherFile>
+type Client = ValidFile<ClientFile>
+/** Settings that upstreams are checked against. `development`: the issuer is http on loopback. */
+type Context = Pick<UsherFile, 'accounts'> & { development: boolean }
 
 /** Returns the upstreams by name, with the contents of the files that they name. */
 export function readUpstreams(files: File[], folder: string, findings: Finding[]) {
@@ -28,10 +32,7 @@ export function readUpstreams(files: File[], folder: string, findings: Finding[]
 }
 
 /** Returns the findings about an upstream, with the warnings. */
-export function upstreamFindings(
-  file: File,
-  { accounts, development }: { accounts: { module?: string }; development: boolean },
-): Finding[] {
+export function upstreamFindings(file: File, { accounts, development }: Context): Finding[] {
   const { client_secret_file, private_key_file, issuer, allow } = file.value
   const isOpen = !allow.email_domains && !Object.keys(allow.claims).length
   const isByEmail = file.value.link_by_verified_email && !allow.email_domains
@@ -48,11 +49,7 @@ export function upstreamFindings(
 }
 
 /** Returns the findings about `sign_in.methods`, and about `require_sign_in` of clients. */
-export function methodFindings(
-  usher: ValidFile<UsherFile>,
-  clients: ValidFile<ClientFile>[],
-  upstreams: object,
-): Finding[] {
+export function methodFindings(usher: Usher, clients: Client[], upstreams: object): Finding[] {
   const known = [PASSWORD, ...Object.keys(upstreams)]
   const { methods = known } = usher.value.sign_in
   const check = (at: Locate, path: PropertyKey[], name: string, valid: string[]) => {

@@ -104,11 +104,8 @@ export const PLACE = /\{([\w.-]+)\}/
 type Described = Property & { path: string; isRequired: boolean }
 
 /** Returns all properties of a schema that hold a value, at every depth. */
-export function describedIn(
-  { properties = {}, required }: Property,
-  above = '',
-  isAboveRequired = true,
-): Described[] {
+export function describedIn(node: Property, above = '', isAboveRequired = true): Described[] {
+  const { properties = {}, required } = node
   return Object.entries(properties).flatMap(([name, property]) => {
     const path = above + name
     const isRequired = isAboveRequired && required.includes(name)
