@@ -88,11 +88,9 @@ function signalWorkers(signal: NodeJS.Signals) {
 }
 
 main().catch((error: unknown) => {
-  const message = reasonOf(error)
-  process.stderr.write(
-    error instanceof ConfigError
-      ? `${message}\nNothing was started.\n`
-      : `Usher cannot start: ${message}\n`,
-  )
+  const reason = reasonOf(error)
+  const isReport = error instanceof ConfigError
+  const text = isReport ? `${reason}\nNothing was started.` : `Usher cannot start: ${reason}`
+  process.stderr.write(`${text}\n`)
   process.exit(1)
 })
