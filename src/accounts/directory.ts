@@ -20,11 +20,9 @@ import { checkPassword, hashPassword, needsRehash } from './password.ts'
 import { createUniqueNames, linkName, usernameOf } from './unique-names.ts'
 
 // biome-ignore format: a table
-/** Reason for a refused sign-in, for the log only. */
+/** Reason for a refused sign-in with a password, for the log only. */
 export type Refusal =
   | 'disabled' | 'malformed' | 'no_password' | 'password_expired' | 'unknown' | 'wrong_password'
-  // At an upstream issuer:
-  | 'not_allowed' | 'not_linked' | 'username_taken'
 
 /** The account that a sign-in names, before its password is checked. */
 export interface Candidate {

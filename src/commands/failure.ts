@@ -8,6 +8,7 @@ import type { Settings } from '../config/load.ts'
 import { didYouMean } from '../config/report/wording.ts'
 import type { ClientFile } from '../config/schema/client.ts'
 import { allScopes } from '../config/schema/resource.ts'
+import { UPSTREAM_REFUSALS, type UpstreamRefusal } from '../features/upstream/identities.ts'
 import { type FailedRequest, harmless } from '../provider/failures.ts'
 import { timeOf } from './command.ts'
 
@@ -178,14 +179,12 @@ const ignored: Reason = ({ failure: { detail = '' }, settings }) => {
   }
 }
 
-const LINK = 'npm run usher -- accounts link ACCOUNT --upstream NAME --subject SUB'
-
 /** A problem, and its remedy. */
 type Said = [wrong: string, change: string]
 
 // biome-ignore format: a table
 /** Why a sign-in was refused, by the reason in the log. */
-export const SIGN_IN: Record<Refusal | 'throttled', Said> = {
+export const SIGN_IN: Record<Refusal | UpstreamRefusal | 'throttled', Said> = {
   unknown: ['no account has this username or id. An address needs email in sign_in.by, and one account with it verified',
     'the spelling; the accounts: npm run usher -- accounts list'],
   disabled: ['the account is disabled', 'npm run usher -- accounts enable ACCOUNT'],
@@ -196,10 +195,7 @@ export const SIGN_IN: Record<Refusal | 'throttled', Said> = {
     'the user types it again; a new one: npm run usher -- accounts password ACCOUNT'],
   malformed: ['accounts.module returned an account that is not valid',
     'the module: account_malformed in the log names the fields'],
-  not_allowed: ['`allow` in the file of upstreams/ does not admit this user', 'allow in that file'],
-  not_linked: ['no account is linked to this user of the issuer, and accounts is link',
-    LINK],
-  username_taken: ['the username of the new account, or the user of the issuer, belongs to another account', LINK],
+  ...UPSTREAM_REFUSALS,
   throttled: ['too many attempts for this account, or from its network; the password was not checked',
     'wait, because the limit expires by itself. Until when: npm run usher -- accounts why ACCOUNT'],
 }
