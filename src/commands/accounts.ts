@@ -69,6 +69,7 @@ export async function unlink({ values, args: [name = ''] }: Invocation) {
 }
 
 function issuerOf(name: unknown): string {
+  if (!name) throw new Failure('--upstream is missing: the name of a file in upstreams/.')
   const { upstreams } = readSettings()
   return requireEntry('Upstream', String(name), new Map(Object.entries(upstreams))).issuer
 }

@@ -60,6 +60,8 @@ test('accounts link, find and unlink; export and import keep links', async () =>
   expect(unknown.stderr).toContain('example')
   const half = await usher(['accounts', 'link', 'ada', '--upstream', 'example'])
   expect(half).toMatchObject({ code: 1, stderr: expect.stringContaining('--subject is missing') })
+  const bare = await usher(['accounts', 'unlink', 'ada'])
+  expect(bare).toMatchObject({ code: 1, stderr: expect.stringContaining('--upstream is missing') })
 
   await usher(['accounts', 'remove', 'ada', '--yes'])
   const imported = await usher(['accounts', 'import'], lines)
