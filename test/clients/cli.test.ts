@@ -1,5 +1,3 @@
-import { once } from 'node:events'
-import { createInterface } from 'node:readline'
 import { expect, onTestFinished, test } from 'vitest'
 import { blockOf, stageClient, Visitor } from '../support/client-page.ts'
 import { words } from '../support/people.ts'
@@ -14,20 +12,16 @@ test(
       features: { device_flow: true },
     })
     onTestFinished(() => stage.close())
-    const program = stage.write('application.mjs', blockOf('cli.md', 'js application'))
-    const child = stage.spawn(process.execPath, program)
-    const exited = once(child, 'exit')
-    if (!child.stdout) throw new Error('the application has no stdout')
-    const lines = createInterface(child.stdout)[Symbol.asyncIterator]()
-    const { value: line = '' } = await lines.next()
+    const application = stage.start(blockOf('cli.md', 'js application'))
+    const line = await application.line()
     const [, address = '', user_code = ''] = /^Open (\S+) and enter (\S+)$/.exec(line) ?? []
     const visitor = new Visitor(stage.usher)
     await visitor.open(address)
     await visitor.provider.submit({ user_code })
     await visitor.provider.submit({ decision: 'allow' })
     expect(visitor.provider.heading).toBe(words('device.done_title'))
-    expect((await lines.next()).value).toBe('Ada Lovelace')
-    expect((await lines.next()).value).toBe('600')
-    expect((await exited)[0]).toBe(0)
+    expect(await application.line()).toBe('Ada Lovelace')
+    expect(await application.line()).toBe('600')
+    expect(await application.exitCode()).toBe(0)
   },
 )

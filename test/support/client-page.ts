@@ -7,6 +7,8 @@ import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'n
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { text } from 'node:stream/consumers'
 import { setTimeout as wait } from 'node:timers/promises'
 import { CookieJar } from 'tough-cookie'
 import { Browser } from './browser.ts'
@@ -44,8 +46,11 @@ export async function stageClient(file: string, usherFile: object = {}) {
     port,
     folder,
     origin: `http://localhost:${port}`,
+    // In one pass: the port of Usher may contain the digits 4000.
     adapt: (text: string) =>
-      text.replaceAll('localhost:3000', `localhost:${address}`).replaceAll('4000', String(port)),
+      text.replace(/localhost:3000|4000/g, found =>
+        found === '4000' ? `${port}` : `localhost:${address}`,
+      ),
     write(name: string, text: string): string {
       const path = join(folder, name)
       writeFileSync(path, this.adapt(text))
@@ -62,6 +67,22 @@ export async function stageClient(file: string, usherFile: object = {}) {
       alive.add(child)
       children.push(child)
       return child
+    },
+    /** Starts `program`. `line` returns the next line of its output, and throws if it has ended. */
+    start(program: string) {
+      const child = this.spawn(process.execPath, this.write('application.mjs', program))
+      const ended = once(child, 'exit')
+      const errors = text(child.stderr)
+      const lines = createInterface(child.stdout)[Symbol.asyncIterator]()
+      return {
+        async line(): Promise<string> {
+          const { value, done } = await lines.next()
+          if (done)
+            throw new Error(`the application has ended with ${await ended}: ${await errors}`)
+          return value
+        },
+        exitCode: async () => (await ended)[0],
+      }
     },
     async close() {
       await Promise.all(children.map(end))
