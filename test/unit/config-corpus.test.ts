@@ -58,7 +58,7 @@ function refuse({ name, files, env = {}, arrange, isUnprivileged }: Case) {
     expect((user + system) / 1000, name).toBeLessThan(5000)
     for (const secret of [CANARY, SECRET]) expect(text, name).not.toContain(secret)
     for (const { file, rule, message, line, column, key } of findings) {
-      expect(file, name).toMatch(/^(environment|usher\.ya?ml|claims\.yaml|(clien|resource).*)$/)
+      expect(file, name).toMatch(/^(environment|usher\.ya?ml|claims\.yaml|(clien|resource).*|pages)$/)
       expect(rule, name).toMatch(/^[a-z]+(-[a-z]+)*$/)
       expect(message, name).toMatch(/^\S[^\n]{3,}$/)
       const isWhole = file === 'environment' || ['file', 'folder', 'stray-file'].includes(rule)
@@ -190,6 +190,7 @@ const long: Case[] = [
 ]
 const oddFolders: Case[] = [
   { name: 'clients as a file', ...inPlaceOf('clients', file => writeFileSync(file, '')) },
+  { name: 'pages as a file', files: { pages: '' } },
   { name: 'clients as a pipe', ...inPlaceOf('clients', file => execFileSync('mkfifo', [file])) },
   { name: 'clients as its own link', ...inPlaceOf('clients', file => symlinkSync(file, file)) },
   ...[

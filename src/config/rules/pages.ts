@@ -87,7 +87,7 @@ function pictureProblem(name: string, bytes: Buffer): string | undefined {
 function readPages(folder: string, pictures: string[], findings: Finding[]) {
   const pages: Record<string, string> = {}
   const paths = pictures.map(name => resolve(folder, name))
-  for (const { name } of entriesOf(join(folder, 'pages'))) {
+  for (const { name } of entriesOf(join(folder, 'pages'), findings)) {
     const file = join(folder, 'pages', name)
     if (name.startsWith('.') || paths.includes(resolve(file))) continue
     const { text = '', problem } = readText(file)
