@@ -99,12 +99,12 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   app.use(health(readiness))
   app.use(edge(settings, Object.values(routes.byCertificate)))
   app.use(limits)
-  // Remembers what a request reads, and keeps writes for one batch a slot (storage/transaction.ts).
+  // Transaction of a request: caches its reads and batches its writes (storage/transaction.ts).
   app.use((_ctx, next) => records.transaction(next))
   app.use(
     limitAnonymous(settings.limits, {
       ...anonymousWrites(routes),
-      // The longest lifetime of these records.
+      // The longest lifetime of what such a request stores.
       seconds: ownLifetimes(settings).pushedRequest,
       isSignedIn: site.isSignedIn,
     }),
@@ -115,7 +115,7 @@ export async function createApp(environment: Environment, readiness: Readiness) 
   app.use(limitBodies(routes))
   app.use(finishAnswers(views, routes, settings, features))
   app.use(mount(provider))
-  /** Sends the notifications of clients that are due in a queue. */
+  /** Sends the notifications to clients that are due in a queue. */
   const deliver = createDeliver(provider, features, environment)
   return { provider, handle: app.callback(), deliver }
 }

@@ -115,8 +115,8 @@ export async function reseal() {
 }
 
 /**
- * Seals everything anew that was not sealed with the first secret, and answers how many records that
- * were. Afterwards the other secrets open nothing.
+ * Encrypts all other records with the first secret, and returns their number. Afterwards the other secrets
+ * decrypt nothing.
  */
 export async function resealAll(store: Store, secrets: Uint8Array[]): Promise<number> {
   const seal = createSeal(secrets)

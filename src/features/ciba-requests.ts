@@ -3,8 +3,8 @@
 //
 //   AccessRequests accountId → [request]    open ones, and denied ones that still count
 //
-// A request that was not allowed counts for as long as one can be open, however soon it ended: no client
-// can flood a user with questions. The record of the library has the decision.
+// An unanswered or denied request counts for a full lifetime, even if it ended early: no client can flood
+// a user with questions. The record of the library has the decision.
 
 import type { Context } from 'koa'
 import { errors } from 'oidc-provider'

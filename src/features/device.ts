@@ -147,7 +147,7 @@ export function deviceCodeAdapter(records: Records) {
     return {
       async upsert(id: string, payload: Payload, ttl?: number) {
         const { userCode = id, inFlight, error } = payload
-        // Only the user decides: another error is none.
+        // Stores no error but the user's denial.
         if (error && error !== 'access_denied') return
         // A user code leads to one device code. A device that gets the code of another asks again.
         const claim = ({ value = { id } }: Found<{ id: string }>) =>

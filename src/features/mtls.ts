@@ -52,7 +52,7 @@ export function mutualTls(
   }
 }
 
-/** For clients, by one of these, and now: TLS takes any certificate whose key its client has. */
+/** Whether it is current, and issued for clients by an authority. TLS accepts any certificate. */
 function isIssued(certificate: X509Certificate, authorities: X509Certificate[]): boolean {
   const { keyUsage = [CLIENT_AUTHENTICATION] } = certificate
   const isBy = (authority: X509Certificate) =>
@@ -72,7 +72,7 @@ function isCurrent({ validFromDate, validToDate }: X509Certificate): boolean {
 /** As RFC 4514 writes it, the last part first: `CN=service,O=Example,C=GB`. */
 const nameOf = ({ subject }: X509Certificate) => subject.split('\n').reverse().join(',')
 
-/** Node puts what could be taken for a separator in quotes: with any there, nothing is taken apart. */
+/** Node quotes a name that contains a separator. A list with quotes is not split: nothing matches. */
 function hasUri({ subjectAltName = '' }: X509Certificate, uri: string): boolean {
   return !subjectAltName.includes('"') && subjectAltName.split(', ').includes(`URI:${uri}`)
 }

@@ -16,7 +16,7 @@ const OF_CODE: Limit = { attempts: 1, maxWaitSeconds: INTERVAL_SECONDS - SLACK_S
 
 const counterOf = (code: string) => `polls of ${code}`
 
-/** True when the last request that was in time lies an interval back; it is counted then. */
+/** Counts a poll. Returns false if the last accepted poll is less than an interval ago. */
 const isDue = (records: Records, code: string) =>
   createRateLimit(records).count([[counterOf(code), OF_CODE]])
 

@@ -59,8 +59,8 @@ export function resourceIndicators({ settings, keys, directory }: Dependencies):
   }
 
   /**
-   * Whether the client may introspect a token: its own or one for an API that it is, of an account and a
-   * client that still exist. endpoints.ts refuses public clients.
+   * Whether a client may introspect a token: its own, or one for its API. The token's account and client
+   * must still exist. endpoints.ts refuses public clients.
    */
   async function mayIntrospect({ oidc }: { oidc: Oidc }, client: Client, token: Token) {
     const isOwn = token.clientId === client.clientId

@@ -97,8 +97,8 @@ export function authenticationOf({ entities }: KoaContextWithOIDC['oidc']) {
  */
 export function pairwiseSubjects(records: Records) {
   return (_ctx: KoaContextWithOIDC | undefined, accountId: string, client: Client): string => {
-    const proof = records.keyedHash('pairwise subject', `${client.sectorIdentifier} ${accountId}`)
-    const digits = BigInt(`0x${proof.toString('hex')}`).toString(36)
+    const hashed = records.keyedHash('pairwise subject', `${client.sectorIdentifier} ${accountId}`)
+    const digits = BigInt(`0x${hashed.toString('hex')}`).toString(36)
     return `usr_${digits.padStart(26, '0')}`
   }
 }

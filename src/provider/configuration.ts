@@ -108,8 +108,8 @@ function configuration(
       origin !== 'null' && redirectUris.some(uri => new URL(uri).origin === origin),
     enabledJWA: algorithms(keys),
 
-    // A hook more than a parameter: the library calls this validator for each authorization request, pushed
-    // ones too, also without `audience`, which is ignored.
+    // `audience` is ignored. The library calls this validator for each authorization request, pushed ones
+    // too, also without it.
     extraParams: { audience: ctx => checkRequest(ctx, features) },
     scopes: Object.keys(scopes),
     acrValues: acrValuesOf(settings),
@@ -131,7 +131,7 @@ function configuration(
         if (known) return known
       }
       const { session, client } = ctx.oidc
-      // `loadExistingGrant` makes a grant from this consent.
+      // `loadExistingGrant` reads this consent next, to make a grant from it.
       if (session && client) await consents.readAhead(id, client.clientId)
       const account = await directory.findEnabled(id, session?.loginTs)
       return account && { accountId: id, claims: () => ({ sub: id, ...claimsOf(account, claims) }) }
@@ -148,8 +148,8 @@ function configuration(
       for (const { onGrant } of features) if (grant?.clientId) await onGrant?.(grant.clientId)
       return grant
     },
-    // Tokens do not read the session, and the library revokes no grant at sign-out: state/sessions.ts revokes
-    // those without a refresh token.
+    // Tokens do not depend on the session. At sign-out, state/sessions.ts alone revokes: the grants without a
+    // refresh token.
     expiresWithSession: () => false,
     extraTokenClaims: ({ oidc }, token) => {
       requireScope(token)

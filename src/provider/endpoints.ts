@@ -1,4 +1,4 @@
-// Around the library's endpoints: which requests reach them, and how some of their answers leave.
+// Middleware around the library's endpoints: checks requests, and changes some responses.
 
 import { errors as jose } from 'jose'
 import type { Context, Middleware } from 'koa'
@@ -171,7 +171,7 @@ function introspection(ctx: Context, { client }: Oidc) {
   ctx.body = { active: false }
 }
 
-/** A token for an API is none here (RFC 6750 §3.1); the library looks at its scopes first. */
+/** Answers `invalid_token` for a token of an API (RFC 6750 §3.1), not the library's 403. */
 function userinfo(ctx: Context, { issuer, entities }: Oidc) {
   if (ctx.status !== 403 || entities.AccessToken?.aud === undefined) return
   ctx.set('WWW-Authenticate', `Bearer realm="${issuer}", error="invalid_token"`)

@@ -1,4 +1,4 @@
-// Events of the library and notifications of clients (back-channel logout, CIBA pings), as log lines and
+// Events of the library and notifications to clients (back-channel logout, CIBA pings), as log lines and
 // metrics.
 
 import type { EventEmitter } from 'node:events'
@@ -49,7 +49,7 @@ export function logEvents(provider: Provider, log: Logger, metrics: Metrics) {
   emitter.on('error', logFaults(log))
 }
 
-/** A listener for errors that no middleware has caught. A connection that broke is not one. */
+/** A listener for errors that no middleware has caught. Broken connections are ignored. */
 export function logFaults(log: Logger) {
   return (err: NodeJS.ErrnoException): void => {
     const isCallers = /^(HPE_|ECONN|EPIPE)/.test(err.code ?? '')

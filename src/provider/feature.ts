@@ -1,5 +1,5 @@
 // The type of a feature, and what features are made from. `app.ts` imports the features and hands them to
-// `configuration.ts`; nothing else below `app.ts` knows which features there are.
+// `configuration.ts`; nothing else below `app.ts` imports a feature.
 
 import type { Context } from 'koa'
 import type { ClientAuthMethod, Configuration, KoaContextWithOIDC, Provider } from 'oidc-provider'

@@ -133,7 +133,7 @@ function nameSession(records: Records, { session }: Oidc, clientId: string) {
 
 /**
  * Returns a hash of the name and hosts that users see of a client that is not in the config folder (its
- * metadata have no `consent`): it can change them, and is then another to users. Undefined for others.
+ * metadata have no `consent`): after a change, users are asked again. Undefined for others.
  */
 export function appearanceOf({ clientName, redirectUris = [], consent }: Client) {
   if (consent !== undefined) return undefined

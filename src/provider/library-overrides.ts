@@ -95,7 +95,7 @@ function detectReplays({ ReplayDetection }: Provider, records: Records, features
   }
 }
 
-/** Values that are more than random. `ids`: by model. Removed by: a `generateTokenId` option. */
+/** Own values of codes and tokens. `ids`: by model. Removed by: a `generateTokenId` option. */
 export function assignTokenIds(
   provider: Provider,
   ids: Record<string, (token: object, id: string) => string>,

@@ -16,9 +16,11 @@
 // request that loses a race must throw. The library also saves records that another request has removed:
 // a tombstone refuses that.
 //
-// The changes of one use of a code are kept, and written in one batch when the grant handler ends
+// One use of a code buffers its changes, and writes them in one batch when the grant handler returns
 // (`records.batch` in library-overrides.ts): the consumption of the code, and its tokens. The consumption
-// decides a race. The loser revokes the grant, and with it the tokens of the winner (RFC 6749 §4.1.2).
+// decides a race. The loser revokes the grant: the winner's opaque tokens end (RFC 6749 §4.1.2). A handler
+// that throws writes nothing. The library checks client, expiry, PKCE and redirect_uri first: a code that
+// fails there is not used up, and its reuse revokes nothing.
 
 import { type Adapter, Provider } from 'oidc-provider'
 import type { Records } from '../storage/records.ts'
@@ -34,7 +36,7 @@ import {
   tagOf,
 } from './grants.ts'
 import { createRefreshTokens, type Lifetimes } from './refresh-tokens.ts'
-import { alreadyUsed, answerOnce, assertConnected, noteReuse } from './reuse.ts'
+import { alreadyUsed, answerOnce, assertClientConnected, noteReuse } from './reuse.ts'
 import { createSessions, type SessionRecord } from './sessions.ts'
 
 /**
@@ -102,7 +104,7 @@ export function createState(
   return { adapter, tokenIds }
 }
 
-/** Saves with the next write, or at the end of the request. */
+/** Returns the default methods. `upsert` is sent with the next write, or at the end of the request. */
 function createPlainAdapter(model: string, records: Records) {
   return {
     async upsert(id: string, payload: Payload, ttl?: number) {
@@ -111,12 +113,12 @@ function createPlainAdapter(model: string, records: Records) {
 
     async find(id: string): Promise<Payload | undefined> {
       const { value, consumed } = await records.read<Payload>(model, taggedId(id))
-      if (consumed) await assertConnected()
+      if (consumed) await assertClientConnected()
       return value && { ...value, ...(consumed && { consumed }) }
     },
 
     async consume(id: string) {
-      await assertConnected()
+      await assertClientConnected()
       if (!(await records.consume(model, taggedId(id)))) throw alreadyUsed(model)
     },
 
@@ -134,7 +136,7 @@ function createPlainAdapter(model: string, records: Records) {
 /** For models whose ids begin with a tag. */
 function createTaggedAdapter(model: string, records: Records) {
   async function endReused(payload: Payload | undefined): Promise<never> {
-    await assertConnected()
+    await assertClientConnected()
     if (payload?.grantId) {
       await revokeGrant(records, payload.grantId)
       noteReuse('code_reuse', payload)
@@ -154,13 +156,13 @@ function createTaggedAdapter(model: string, records: Records) {
       if (isRevoked) await records.remove(model, taggedId(id))
       if (!value || (value.grantId ?? grantId) !== grantId) return undefined
       if (!consumed) return value
-      await assertConnected()
+      await assertClientConnected()
       if (Provider.ctx) usedCodes.set(Provider.ctx, value)
       return { ...value, consumed }
     },
 
     async consume(id: string): Promise<void> {
-      await assertConnected()
+      await assertClientConnected()
       const { value, consumed } = await records.read<Payload>(model, taggedId(id))
       if (!value || consumed) return endReused(value)
       // The user has refused (device flow, CIBA): no token will be issued.
@@ -170,7 +172,7 @@ function createTaggedAdapter(model: string, records: Records) {
   }
 }
 
-/** Writes a code together with the grant of the request, which provider/grants.ts has made. */
+/** Saves the first code or token of a grant together with the grant (provider/grants.ts). */
 function withGrant(adapter: Adapter, records: Records): Adapter {
   return {
     ...adapter,

@@ -60,7 +60,7 @@ export function createDeliveryQueue<T extends object>(
   return {
     enqueue: (notification: T) => put({ ...notification, attempt: 1, due: now() }),
 
-    /** Delivers what is due. `deliver` returns true if it failed; after the last attempt nothing is repeated. */
+    /** Delivers what is due. `deliver` returns true to request a retry. There is none after the last attempt. */
     async deliverDue(
       queue: Queue,
       deliver: (entry: Entry, isLast: boolean) => Promise<boolean>,

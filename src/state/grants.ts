@@ -30,7 +30,7 @@ export interface GrantRecord {
   hasRefreshToken?: boolean
 }
 
-/** No request lasts longer: what it still writes finds the tombstone. */
+/** Longer than any request: its late writes are refused. */
 export const TOMBSTONE_SECONDS = 3600
 
 const TAG_BYTES = 16
@@ -70,7 +70,7 @@ export function grantsOfAccount(accountId: string): [kind: string, name: string]
   return ['grants of account', accountId]
 }
 
-/** Grants that wait for their code, each with its check. A request may end without a code. */
+/** Grants to save with their code, each with its check. A request may issue no code. */
 const held = new WeakMap<Grant, () => Promise<void>>()
 
 /** Keeps a new grant until its code is saved. `check` throws when what it was made from has ended. */
@@ -101,7 +101,7 @@ export async function revokeGrant(records: Records, grantId: string): Promise<vo
   await records.remove(...grantName(grantId), TOMBSTONE_SECONDS)
 }
 
-/** Revokes those of a session that end with it: without a refresh token. */
+/** Revokes the grants of a session that have no refresh token. */
 export async function revokeWithSession(records: Records, grantIds: string[]): Promise<void> {
   await Promise.all(grantIds.map(id => revokeUnlessRefreshable(records, id)))
 }

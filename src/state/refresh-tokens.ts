@@ -19,7 +19,7 @@ import { required } from '../config/schema/values.ts'
 import type { Found, Id, Records } from '../storage/records.ts'
 import { now } from '../storage/store.ts'
 import { type GrantRecord, grantName, type Payload, revokeGrant } from './grants.ts'
-import { alreadyUsed, assertConnected, noteReuse } from './reuse.ts'
+import { alreadyUsed, assertClientConnected, noteReuse } from './reuse.ts'
 
 interface Family {
   payload: Payload
@@ -49,7 +49,7 @@ export interface Lifetimes {
 /** Returns the functions that create, find, rotate and revoke refresh tokens. */
 export function createRefreshTokens(records: Records, { grace, grant }: Lifetimes) {
   /** At the token endpoint, presenting a token uses it up. */
-  const isRefresh = () => Provider.ctx?.oidc.route === 'token'
+  const isTokenRequest = () => Provider.ctx?.oidc.route === 'token'
   const macOf = (head: Buffer) => records.keyedHash('refresh token', head.toString('base64url'))
 
   function tokenOf(tagAndFamily: Buffer, generation: number): string {
@@ -81,7 +81,7 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
 
   function isInGrace({ since }: Family): boolean {
     if (grace === 0) return false
-    // A client that was cut off by an outage could not repeat its request before it was over.
+    // During an outage a client cannot retry. Its grace period begins when the outage ends.
     const { from, to = now() } = records.outage() ?? { from: Number.POSITIVE_INFINITY, to: 0 }
     const wasCutOff = since >= from - grace && since <= to
     return now() - (wasCutOff ? to : since) <= grace
@@ -93,14 +93,14 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
     const { tag, id, generation } = parsed
     // The library reads the grant next: the request remembers it.
     const { value: latest, version } = await records.read<Family>(KIND, id, grantName(tag))
-    if (isRefresh()) await assertConnected()
+    if (isTokenRequest()) await assertClientConnected()
     // A revocation that was done before is repeated: it may not have reached a replica.
     const isRevoked = !latest && version > 0 && Provider.ctx?.oidc.route === 'revocation'
     if (isRevoked) await records.remove(KIND, id)
     if (latest?.payload.grantId !== tag) return undefined
     const isPredecessor = generation === latest.generation - 1
     const isUsable =
-      generation >= latest.generation || (isRefresh() && isPredecessor && isInGrace(latest))
+      generation >= latest.generation || (isTokenRequest() && isPredecessor && isInGrace(latest))
     return { ...latest.payload, jti: token, ...(!isUsable && { consumed: latest.since }) }
   }
 
@@ -115,7 +115,7 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
     const found = records.lastRead<Family>(KIND, id)
     const contest = () => rotate(id, next, ttl, found)
     if (!found?.value || found.value.generation >= generation) return contest()
-    // With the access token that is about to be issued; if another request was quicker, it is not.
+    // Written in one batch with the access token. If another request was first, `contest` decides.
     await records.saveLater(KIND, id, next, { ttl, version: found.version }, contest)
   }
 
@@ -139,11 +139,11 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
     }
     if (await records.update<Family>(KIND, id, change, { ttl })) return
     if (!latest) throw alreadyUsed(KIND)
-    // `find` decided whether this request may be answered again; a clock that has moved on since does not.
+    // `find` has checked the grace period. It is not checked again, because time has passed since.
     if (grace > 0 && latest.generation === generation) {
       return noteReuse('refresh_replay', payload)
     }
-    // It was the latest when it was presented, and others were quicker: the client sent it several times.
+    // The token was the latest when this request read it: the client sent it in parallel requests.
     const wasLatest = found?.value && found.value.generation < generation
     if (grace === 0 || !wasLatest) await endReused(id, latest)
     throw alreadyUsed(KIND)
@@ -152,15 +152,15 @@ export function createRefreshTokens(records: Records, { grace, grant }: Lifetime
   async function destroy(token: string): Promise<void> {
     const { id } = required(parse(token))
     const { value } = records.lastRead<Family>(KIND, id) ?? (await records.read<Family>(KIND, id))
-    if (value) await (isRefresh() ? endReused(id, value) : end(id, value))
+    if (value) await (isTokenRequest() ? endReused(id, value) : end(id, value))
   }
 
   async function endReused(id: Id, family: Family): Promise<void> {
-    await assertConnected()
+    await assertClientConnected()
     if (await end(id, family)) noteReuse('refresh_reuse', family.payload)
   }
 
-  /** The grant first: it ends every token, and when the rest fails, a repetition does all of it. */
+  /** Revokes the grant first: that ends every token. If the rest fails, a retry does both. */
   async function end(id: Id, { payload }: Family): Promise<boolean> {
     if (payload.grantId) await revokeGrant(records, payload.grantId)
     return records.remove(KIND, id)

@@ -21,7 +21,7 @@ export function alreadyUsed(model: string) {
  * nothing. No code is used up for a response that no client receives. Yields once, so that a closed socket
  * is noticed.
  */
-export async function assertConnected() {
+export async function assertClientConnected() {
   const { ctx } = Provider
   await setImmediate()
   if (ctx?.socket.writable === false) {
@@ -31,7 +31,7 @@ export async function assertConnected() {
 
 /**
  * Notes that a used code or refresh token was presented, and its grant was revoked; or, `refresh_replay`,
- * that an answer that was lost or is on its way was given again.
+ * that a repeated refresh got the same refresh token.
  */
 export function noteReuse(
   event: 'code_reuse' | 'refresh_reuse' | 'refresh_replay',

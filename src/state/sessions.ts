@@ -81,7 +81,7 @@ export function createSessions(records: Records) {
   const findByUid = (uid: string) => records.read<SessionRecord>('Session', uid)
 
   /**
-   * Writes what the request has changed since it read the session. Revokes its grants when that has ended.
+   * Writes what the request changed in the session. If the session has ended, revokes the new grants.
    * `grantTtl`: seconds for which a grant of this request lives without a refresh token.
    */
   async function save(payload: SessionRecord, ttl: number, grantTtl = 0): Promise<void> {
@@ -202,7 +202,7 @@ const randomId = () => randomBytes(16).toString('base64url')
 const grantsIn = (authorizations: SessionRecord['authorizations'] = {}) =>
   Object.values(authorizations).flatMap(({ grantId }) => grantId ?? [])
 
-/** Without those that have expired, or outlive the session. */
+/** Drops grants whose time is over: they have expired, or have a refresh token. */
 function living(grants: Record<string, number>): Record<string, number> {
   return Object.fromEntries(Object.entries(grants).filter(([, until]) => until > now()))
 }

@@ -45,8 +45,8 @@ export async function openStore(location: string, redis?: RedisSettings, observe
     return await openRedisStore(location, redis, observe)
   } catch (error) {
     const { message } = error as Error
-    // Without the error itself: that of a URL has all of it, that of Redis what was sent. ioredis takes
-    // the password of a cluster for a part of the host that it does not find.
+    // No `cause`: it can contain the URL, or a command that was sent. ioredis takes the password of a
+    // cluster for a part of the host that it does not find.
     const problem = file ? message : message.replace(/\S*@/g, '')
     throw new Error(`${file ?? 'Redis'} cannot be opened as a store: ${problem}`)
   }

@@ -143,7 +143,7 @@ export async function openRecords(store: Store, secrets: Uint8Array[]) {
     consumeLater: (kind: string, id: Id, refused: Refused) =>
       transactions.writeLater({ key: keyOf(kind, id), consumed: now() }, refused),
 
-    /** True for exactly one caller, and of `version` alone. Plain writes stay refused for `seconds`. */
+    /** True for one caller. With `version`, removes only that. Refuses plain writes for `seconds`. */
     remove: (kind: string, id: Id, seconds = SLACK_SECONDS, version?: number) =>
       transactions.writeAlone({ key: keyOf(kind, id), tombstone: now() + clamp(seconds), version }),
 

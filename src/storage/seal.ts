@@ -74,7 +74,7 @@ export function createSeal(secrets: Uint8Array[]) {
  * is no installation yet.
  */
 export const NAMING_KEY = 'naming-key'
-/** Of everything in a store; the byte before the naming key. Raise it when older records cannot be read. */
+/** Format version of the store: the byte before the naming key. Raise it for incompatible records. */
 const FORMAT = 2
 const WRONG_FORMAT =
   'the store was written by another version of Usher, in a format that this one does not read; ' +

@@ -34,8 +34,8 @@
 // Guarantees
 //   Atomic: `write` and `getMany` happen in one step, for every process that shares the store.
 //   Durable: after `write` or `restore` has resolved, a crash does not lose the change, as far as the
-//   operator's settings of the database go (docs/redis.md). The same is true of a tombstone that has
-//   refused a removal: the caller may repeat a removal that no replica has confirmed.
+//   operator's settings of the database go (docs/redis.md). A removal that finds a tombstone makes
+//   that durable: a caller can repeat a removal that no replica has confirmed.
 //   Current: a read sees every write that resolved before the read began.
 //   Repeatable: when the client of the database sends a write again because a reply was lost, `write`
 //   returns the first result. A change is never applied twice.

@@ -57,7 +57,7 @@ function findings(info: Info, replicated: boolean, apart: number, password?: str
   const waiting = replicated
     ? 'a write succeeds when one of them has it'
     : 'writes do not wait for them'
-  // INFO counts the good ones only where a number of them is asked for.
+  // INFO has this count only if `min-replicas-to-write` is set.
   const isAlone = count && !info.min_slaves_good_slaves
   const difference = `${apart.toFixed(1)} s apart from Redis`
   // biome-ignore format: a table

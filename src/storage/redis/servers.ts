@@ -99,7 +99,7 @@ export async function openServers(url: string, settings: RedisSettings, observe:
     })
   }
 
-  /** Only a connection that stands: one that is being made through Sentinel would end for good. */
+  /** Only if connected: `disconnect` would end a Sentinel connection in progress for good. */
   function reconnect() {
     const stands = !(reader instanceof Cluster) && reader.status === 'ready'
     if (stands && !isClosed) reader.disconnect(true)

@@ -31,7 +31,7 @@ const MAX_ATTEMPTS = 10
 /** Epoch seconds until which a record that does not expire is noted. */
 const FOREVER = 1e12
 
-/** A change with, once it is noted in all of `indexes`, the epoch seconds until which it is. */
+/** A change. `noted`: epoch seconds until which all of `indexes` have the record. */
 type Write = Partial<Entry> & { key: string; tombstone?: number; noted?: number }
 
 /** Opens the store on Redis servers. Rejects when there is nothing to reach. */
@@ -60,7 +60,7 @@ export async function openRedisStore(
   /** The records that name the index. */
   async function members(keys: string[], index: string): Promise<Entry[]> {
     const found = await readEach(keys)
-    // A caller who removes them all relies on the removed ones too: those may lack a replica still.
+    // Repeats removals that no replica may have yet: a caller that revokes all relies on them.
     const removed = found.filter(({ value }) => !value)
     if (servers.isReplicated()) {
       // The version protects a record that was written over the tombstone meanwhile.
