@@ -63,7 +63,7 @@ export const assertClaims = (acrValues: string[]) => (_ctx: unknown, claims: Cla
   if (!Array.isArray(values)) {
     throw new errors.InvalidRequest('the values of a claim are a list')
   }
-  if (essential && !values.some(acr => acr === undefined || acrValues.includes(String(acr)))) {
+  if (essential && !values.some(acr => acr === undefined || acrValues.includes(acr))) {
     throw new errors.UnmetAuthenticationRequirements(
       'acr must have one of acr_values_supported in discovery',
     )

@@ -86,6 +86,9 @@ export function assertRequestObject(
   // No other JWT of the client is accepted as a request object, or the reverse (RFC 8725 §3.11).
   if (typ !== undefined && !TYPES.includes(String(typ).toLowerCase()))
     refuse('typ is of another JWT')
+  // The library makes text of all other parameters.
+  const resources = [claims.resource ?? ''].flat()
+  if (resources.some(one => typeof one !== 'string')) refuse('resource must be text')
   if (claims.sub === client.clientId) refuse('sub must not be the client (RFC 9101 §10.8)')
   if (crit !== undefined || b64 !== undefined) refuse('crit and b64 are not understood')
   // This check replaces the library's, which has the rules of CIBA (§7.1.1) and FAPI 2.0 as well.

@@ -123,6 +123,10 @@ test.each<[string, Record<string, string>]>([
   ['__proto__', JSON.parse('{"__proto__":"x"}')],
   ['claims that are no JSON', { claims: '{' }],
   ['claims that are a list', { claims: '[1]' }],
+  [
+    'an acr that is no text',
+    { claims: '{"id_token":{"acr":{"essential":true,"value":{"toString":1}}}}' },
+  ],
   ['claims of null', { claims: '{"userinfo":null,"id_token":null}' }],
   ['a hint that is no token', { id_token_hint: 'a.b.c' }],
   ['a surrogate without its other half', { state: '\ud800' }],

@@ -46,16 +46,19 @@ test('an essential acr that is supported is satisfied', async () => {
   expect(await idToken(essential({ values: ['phr', PASSWORD] }))).toMatchObject({ acr: PASSWORD })
 })
 
-test.each([{ value: 'phr' }, { values: ['phr', 'mfa'] }, { values: [] }, { values: [{}] }])(
-  'an essential acr that is not supported fails: %j',
-  async more => {
-    const { url } = authorizationRequest(usher, essential(more))
-    const headers = { cookie: await browser.cookies() }
-    const { location } = await send(usher, url, { headers })
-    expect(location?.searchParams.get('error')).toBe('unmet_authentication_requirements')
-    expect(location?.searchParams.has('code')).toBe(false)
-  },
-)
+test.each([
+  { value: 'phr' },
+  { value: { toString: 1 } },
+  { values: ['phr', 'mfa'] },
+  { values: [] },
+  { values: [{}] },
+])('an essential acr that is not supported fails: %j', async more => {
+  const { url } = authorizationRequest(usher, essential(more))
+  const headers = { cookie: await browser.cookies() }
+  const { location } = await send(usher, url, { headers })
+  expect(location?.searchParams.get('error')).toBe('unmet_authentication_requirements')
+  expect(location?.searchParams.has('code')).toBe(false)
+})
 
 test('a weaker session requires a new sign-in for a stronger acr', async () => {
   const older = new Browser(usher.issuer)

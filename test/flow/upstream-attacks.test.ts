@@ -71,6 +71,24 @@ describe('ID tokens', () => {
     expect(usher.output.join('')).toMatch(/"event":"sign_in_failed".*"upstream":"example"/)
   })
 
+  test.each([
+    'amr',
+    'acr',
+    'sid',
+    'auth_time',
+    'azp',
+    'email',
+    'email_verified',
+    'name',
+    'preferred_username',
+  ])('with any JSON value as %s cause no 5xx', async name => {
+    const object = { toString: 1, valueOf: 1 }
+    for (const value of [object, [object], [], null, -1, true, '\ud800']) {
+      const browser = await signIn({ claims: { [name]: value } })
+      expect(browser.page.status, JSON.stringify(value)).toBeLessThan(500)
+    }
+  })
+
   test('with a domain that is not allowed, or with an unverified address, are refused', async () => {
     const before = await accounts()
     for (const claims of [

@@ -139,14 +139,14 @@ export function upstreamSignIn({ settings, records }: Environment) {
       return problemPath(ctx, uid, 'upstream_unknown')
     }
     const { amr, acr, auth_time, sid } = claims
-    const methods = Array.isArray(amr) ? amr.map(String) : []
+    const methods = Array.isArray(amr) ? amr.filter(isText) : []
     const login = {
       accountId: account.id,
       // The user may have signed in at the issuer before all sessions of the account were ended here.
       ts: Math.max(Math.min(auth_time ?? now(), now()), (account.ended ?? 0) + 1),
       amr: [upstream.name, ...methods.filter(name => !Object.hasOwn(upstreams, name))],
-      acr: upstream.acr[String(acr)],
-      upstreamSession: typeof sid === 'string' ? `${upstream.issuer} ${sid}` : undefined,
+      acr: isText(acr) ? upstream.acr[acr] : undefined,
+      upstreamSession: isText(sid) ? `${upstream.issuer} ${sid}` : undefined,
     }
     const next = await finish(ctx, site, uid, login)
     note(ctx, 'sign_in_succeeded', { upstream: upstream.name, account: account.id })
@@ -199,3 +199,5 @@ export function upstreamSignIn({ settings, records }: Environment) {
     signOutAt: signOut.urlOf,
   }
 }
+
+const isText = (value: unknown) => typeof value === 'string'
