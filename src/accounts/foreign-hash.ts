@@ -30,7 +30,9 @@ const phc = (parameters: string) =>
 
 const FORMATS: Format[] = [
   {
-    pattern: phc('argon2(?:id|i|d)\\$v=19\\$m=(?<m>\\d{1,7}),t=(?<t>\\d{1,3}),p=(?<p>\\d{1,2})'),
+    pattern: phc(
+      'argon2(?:id|i|d)\\$v=19\\$m=(?<m>0|[1-9]\\d{0,6}),t=(?<t>0|[1-9]\\d{0,2}),p=(?<p>0|[1-9]\\d?)',
+    ),
     isBearable: ({ m, t, p }) =>
       isWithin(m, 8, 2 ** 17) && isWithin(p, 1, 16) && isWithin(t, 1, 2 ** 19 / Number(m)),
     // A salt of 8 bytes, and 8 KiB of memory for each lane (RFC 9106 §3.1).

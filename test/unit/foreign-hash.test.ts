@@ -57,6 +57,7 @@ test.each([
 // biome-ignore format: a table
 test.each([
   '', 'correct horse battery staple', '$1$salt$hash', '$5$rounds=5000$salt$hash', '{SSHA}abc', `$2x$10$${'a'.repeat(53)}`,
+  `$argon2id$v=19$m=065536,t=2,p=1$${S}$${H}`, `$argon2id$v=19$m=65536,t=02,p=1$${S}$${H}`, `$argon2id$v=19$m=65536,t=2,p=01$${S}$${H}`,
   '$2b$10$short', `$2b$10$${'a'.repeat(54)}`, `$argon2id$v=16$m=65536,t=2,p=1$${S}$${H}`, `$argon2id$m=65536,t=2,p=1$${S}$${H}`,
   `$argon2id$v=19$m=65536,t=2,p=1$${S}$${H}\n`, `$pbkdf2-md5$6400$${S}$${H}`, `pbkdf2_sha256$6400$${S}$${H}`,
   `$scrypt$ln=16,r=8,p=1$${S}$short`, `$scrypt$ln=16,r=8,p=1$$${H}`, `$pbkdf2-sha256$1e6$${S}$${H}`,
