@@ -19,8 +19,9 @@ let made: Record<string, Node> | undefined
 /** Creates the schemas when a report or an explanation needs them: most starts do not. */
 const nodes = () => (made ??= jsonSchemas())
 
-/** Returns the keys of every file. */
-export const allKeys = () => Object.keys(nodes()).flatMap(file => keysOf(file))
+let all: Key[] | undefined
+/** Returns the keys of every file. A report asks for them at each unknown key. */
+export const allKeys = () => (all ??= Object.keys(nodes()).flatMap(file => keysOf(file)))
 
 /** Returns the keys of a file. Those that operators name are the written ones, or `NAME` without a file. */
 export function keysOf(file: string, written?: object): Key[] {

@@ -58,7 +58,9 @@ function refuse({ name, files, env = {}, arrange, isUnprivileged }: Case) {
     expect((user + system) / 1000, name).toBeLessThan(5000)
     for (const secret of [CANARY, SECRET]) expect(text, name).not.toContain(secret)
     for (const { file, rule, message, line, column, key } of findings) {
-      expect(file, name).toMatch(/^(environment|usher\.ya?ml|claims\.yaml|(clien|resource).*|pages)$/)
+      expect(file, name).toMatch(
+        /^(environment|usher\.ya?ml|claims\.yaml|(clien|resource).*|pages)$/,
+      )
       expect(rule, name).toMatch(/^[a-z]+(-[a-z]+)*$/)
       expect(message, name).toMatch(/^\S[^\n]{3,}$/)
       const isWhole = file === 'environment' || ['file', 'folder', 'stray-file'].includes(rule)
@@ -171,6 +173,10 @@ const long: Case[] = [
     name: `${name} of 10,000 unknown keys`,
     files: { [name]: MANY.map(i => `key_${i}: 1\n`).join('') },
   })),
+  {
+    name: '50,000 unknown keys',
+    files: { 'clients/web.yaml': Array.from({ length: 50_000 }, (_, i) => `k${i}: 1\n`).join('') },
+  },
   { name: '60,000 times the same key', files: { 'usher.yaml': 'issuer: x\n'.repeat(60_000) } },
   { name: '60,000 levels', files: { 'usher.yaml': `a: ${'['.repeat(60_000)}` } },
   {
