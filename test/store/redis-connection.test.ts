@@ -328,6 +328,7 @@ test.each([
     'redis+sentinel://usher:CANARY@127.0.0.1:PORT,127.0.0.1:PORT/usher',
     /sentinel 127.*closed/,
   ],
+  ['a second Sentinel', 'redis+sentinel://127.0.0.1:PORT, 127.0.0.1/usher', /sentinel 127.*closed/],
   ['a Cluster', 'redis+cluster://usher:CANARY@127.0.0.1:PORT,127.0.0.1:PORT', /none of its nodes/],
   ['a socket', 'redis+unix://usher:CANARY@/nowhere/redis.sock', /ENOENT/],
   ['a name', 'redis://usher:CANARY@redis.invalid', /ENOTFOUND|EAI_AGAIN/],

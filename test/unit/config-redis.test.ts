@@ -83,6 +83,7 @@ test.each([
   'rediss://usher:p%40ss@redis.example.org:6380/2',
   'redis+sentinel://a:26379,b,[::1]:26379/usher',
   'redis+sentinel://usher:p:a@ss@a:26379/usher',
+  'redis+sentinel://a:26379, b/usher',
   'redis+cluster://a:7000,b:7001',
   'redis+cluster://usher:p%2Fw@a:7000/',
   'redis+cluster://usher:p/w@a:7000',

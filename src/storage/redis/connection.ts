@@ -106,7 +106,7 @@ function parseUrl(url: string) {
   const [, kind, userinfo = '', nodes = '', name] =
     /^redis\+(sentinel|cluster|unix):\/\/(?:(.*)@)?([^/@]*)\/?(.*)$/.exec(url) ?? []
   const [username, password] = userinfo.split(/:(.*)/s).map(decodeURIComponent)
-  const hosts = nodes.split(',').map(node => {
+  const hosts = nodes.split(/, */).map(node => {
     const { hostname, port } = new URL(`redis://${node}`)
     // ioredis knows the usual ports.
     return { host: hostname.replace(/^\[|\]$/g, ''), ...(port && { port: Number(port) }) }
