@@ -184,7 +184,7 @@ export function createRequestPages(site: Site, requests: AccessRequests, grants:
       const { id, client_id } = request
       const decision = decisionIn(user.form, request)
       const outcome = await decide(user, request, decision)
-      if (outcome !== 'gone') await requests.pings.enqueue({ id, client_id, accountId: account })
+      await requests.pings.enqueue({ id, client_id, accountId: account })
       if (decision && outcome === 'allowed') {
         const { scopes, declined } = decision
         note(ctx, 'consent_given', { client_id, account, scopes, declined })

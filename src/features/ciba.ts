@@ -135,8 +135,9 @@ export function ciba(dependencies: Dependencies): PageFeature {
         const client = await findClient(provider, ping.client_id)
         const request = await provider.BackchannelAuthenticationRequest.find(ping.id)
         const isForPing = client?.backchannelTokenDeliveryMode === 'ping'
+        const hasResult = request?.grantId || request?.error
         // It has expired, or the client has polled.
-        if (!isForPing || !request || request.consumed) return false
+        if (!isForPing || !hasResult || request.consumed) return false
         return attempt('ping', ping, isLast, client.sendPing(request))
       }),
   }

@@ -161,6 +161,24 @@ test('in ping mode a request without a valid client_notification_token is refuse
   }
 })
 
+test('an answer that is repeated after an outage causes the ping that the first one did not', async () => {
+  const id = await startRequest(node, TOKEN)
+  if (!other) throw new Error('there is one node')
+  const { records } = other
+  const { save } = records
+  records.save = async (kind, ...rest) => {
+    if (kind === 'Ping') throw new StoreUnavailable('away')
+    return save(kind, ...rest)
+  }
+  expect((await answer(browser, 'allow')).status).toBe(503)
+  records.save = save
+  await node.deliver('new')
+  expect(pings).toEqual([])
+  await answer(browser, 'allow')
+  await node.deliver('new')
+  expect(JSON.parse(pings[0]?.body ?? '')).toEqual({ auth_req_id: id })
+})
+
 test('pings are sent after an outage of the store', async () => {
   const id = await startRequest(node, TOKEN)
   await answer(browser, 'allow')
